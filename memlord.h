@@ -29,9 +29,9 @@
         >>implementation then >>platform, >>atomics, >>ledger, >>text, >>log, >>memory,
                          >>threads, >>map, >>counters, >>names, >>devices, >>sites, >>events,
                          >>fences, >>sides, >>parts, >>blocks, >>capacity, >>limits, >>bands,
-                         >>scopes, >>stats, >>room, >>snapshots, >>reset, >>deferred,
-                         >>pollers, >>record, >>retry, >>reports, >>page, >>formats, >>exit,
-                         >>lifecycle, >>saving, >>redirect; last >>shim
+                         >>scopes, >>stats, >>room, >>snapshots, >>reset, >>verify,
+                         >>deferred, >>pollers, >>record, >>retry, >>reports, >>page,
+                         >>formats, >>exit, >>lifecycle, >>saving, >>redirect; last >>shim
 
     ------------------------------------------------------------------ >>index ---
 
@@ -55,9 +55,9 @@
         results      memlord_result, memlord_result_text
         devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label, _share;
                      memlord_devices
-        lifecycle    memlord_create, _destroy, _global
+        lifecycle    memlord_create, _destroy, _global, _verify
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
-                     _free_n, _free_begin, _free_end, _move
+                     _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _block_use, _retire
@@ -72,7 +72,7 @@
         accounts     memlord_account_open, _charge, _get, _close
         bands        memlord_strategy_set, _check, _default
         collection   memlord_gc_callback, _remove; memlord_gc_run, _gc_poll
-        out of memory memlord_alloc_retry, _retry_check, _retry_backoff
+        out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add; memlord_cache_hit, _miss; memlord_cached_ratio, ...
         scopes       memlord_scope_begin, _end, _shapes, _export, _adopt, _return, _get
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
@@ -226,7 +226,7 @@
     be read is logged and changes nothing:
 
         MEMLORD_DEBUG=1        logs every event to stderr in colour, or to your logger;
-                               anything but 0 does
+                               anything but 0 does. 2 also runs memlord_verify at destroy
         MEMLORD_POLL_INTERVAL_MS=200
                                how often pollers sample, at least 10; overrides poll_ms
                                and memlord_poller_start
@@ -239,6 +239,7 @@
 
     Every function may be called from any thread at any time, except
         memlord_destroy        no other call on that ledger may be in flight or follow
+        memlord_verify         reports what calls in flight are changing as wrong
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
     try run on the calling thread. Collections run on the thread whose call crossed the
@@ -586,6 +587,13 @@ MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
    Errors: NULL, which is MemLord switched off, if there is no memory for it. */
 MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
+/* Checks the ledger against itself: the map against the counters of devices, sites and tags,
+   accounts, arenas, tickets, pending blocks and parts. For tests and for bug reports.
+   Threads: no other call may be in flight: its change would be taken for a fault.
+   Errors: E_STATE something does not agree; the first such thing goes to the logger. E_NOMEM.
+   Cost:   walks everything; calls of other threads wait meanwhile. */
+MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
+
 /* Fills an allocator that takes pages from the operating system and calls no malloc. */
 MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
@@ -627,7 +635,7 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
 /* Records a realloc whose old address cannot have been reused meanwhile; else use begin and
    end. The block keeps its tag, description, references, recorded uses and mark.
    old_storage 0 is an alloc. An unknown old one counts in unknown_frees, and the new one is
-   opened. */
+   opened. Counted in `reallocs`. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -705,6 +713,13 @@ MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site)
     MLI_OFF_SET(if (fence && fence->drop) fence->drop(fence->user), MEMLORD_OK)
+
+/* Records that bytes were copied between devices and the source stays: `copies` of the
+   destination, and per pair of devices in reports. No live byte changes: record the copy's own
+   storage with memlord_alloc.
+   Errors: E_DEVICE; E_INVALID over 2^48; E_NOMEM. Cost: a few atomics; a lock at a pair's first. */
+MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_device to,
+                                        uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* -- views: several owners of one storage -- */
 
@@ -884,9 +899,12 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
       "allocs there was no room for, in the map or among devices")                            \
     X(dropped_bytes, ANOMALY, "dropped_bytes_total", "their bytes")                           \
     X(dropped_sites, ANOMALY, "dropped_sites_total", "site or tag records without room")      \
-    X(dropped_events, ANOMALY, "dropped_events_total", "events the ring had no room for")
+    X(dropped_events, ANOMALY, "dropped_events_total", "events the ring had no room for")     \
+    X(reallocs, COUNT, "reallocs_total", "storages resized")                                  \
+    X(copies, COUNT, "copies_total", "memlord_copy to this device")                           \
+    X(copied_bytes, COUNT, "copied_bytes_total", "bytes they copied")
 
-#define MEMLORD_STATS_VERSION 1
+#define MEMLORD_STATS_VERSION 2
 typedef struct memlord_stats {
     uint32_t size;    /* written by the library: sizeof(memlord_stats) */
     uint32_t version; /* written by the library: MEMLORD_STATS_VERSION */
@@ -1359,6 +1377,14 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 ;
 #endif
 
+/* Counts an allocation that found no memory and is not tried again: one attempt, one failure.
+   Logs memlord_explain, at most once a second. Inside a memlord_try_fn it does nothing:
+   memlord_alloc_retry counts there.
+   Errors: E_INVALID over 2^48; E_DEVICE. */
+MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device,
+                                                uint64_t bytes, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+
 /* -- pools: memory that the host's own allocator holds -- */
 
 /* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
@@ -1385,7 +1411,8 @@ enum {
     MEMLORD_PRESSURE_NORMAL,
     MEMLORD_PRESSURE_WARNING,  /* from 80 % of the capacity or the limit */
     MEMLORD_PRESSURE_CRITICAL, /* from 95 % */
-    MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory */
+    MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
+                                  memlord_alloc_failed was called since */
 };
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
@@ -1772,6 +1799,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_create MLI_PREFIXED(memlord_create)
 #define memlord_destroy MLI_PREFIXED(memlord_destroy)
 #define memlord_global MLI_PREFIXED(memlord_global)
+#define memlord_verify MLI_PREFIXED(memlord_verify)
 #define memlord_os_allocator MLI_PREFIXED(memlord_os_allocator)
 #define memlord_device_parse MLI_PREFIXED(memlord_device_parse)
 #define memlord_device_name MLI_PREFIXED(memlord_device_name)
@@ -1787,6 +1815,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_alloc_n MLI_PREFIXED(memlord_alloc_n)
 #define memlord_free_n MLI_PREFIXED(memlord_free_n)
 #define memlord_move MLI_PREFIXED(memlord_move)
+#define memlord_copy MLI_PREFIXED(memlord_copy)
 #define memlord_track MLI_PREFIXED(memlord_track)
 #define memlord_retain MLI_PREFIXED(memlord_retain)
 #define memlord_release MLI_PREFIXED(memlord_release)
@@ -1856,6 +1885,7 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_retry_backoff MLI_PREFIXED(memlord_retry_backoff)
 #define memlord_retry_check MLI_PREFIXED(memlord_retry_check)
 #define memlord_alloc_retry MLI_PREFIXED(memlord_alloc_retry)
+#define memlord_alloc_failed MLI_PREFIXED(memlord_alloc_failed)
 #define memlord_pool_set MLI_PREFIXED(memlord_pool_set)
 #define memlord_pool_add MLI_PREFIXED(memlord_pool_add)
 #define memlord_cache_hit MLI_PREFIXED(memlord_cache_hit)
@@ -3170,7 +3200,7 @@ typedef struct mli_phys {
     uint64_t reserved;    /* bytes that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;          /* 1: the last alloc_retry failed */
+    int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
@@ -3215,6 +3245,7 @@ struct memlord {
     struct {
         struct memlord *next, **back; /* live ledgers, under the registry lock */
         uint64_t started, started_stamp, started_wall;
+        int verifies; /* 1: MEMLORD_DEBUG=2: destroy runs memlord_verify */
     } lifecycle;
     /* Every call reads these members; few write them. */
     struct {
@@ -3322,6 +3353,7 @@ struct memlord {
     } pollers;
     struct {
         memlord_retry policy; /* the default policy */
+        mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
     } retry;
     struct {
         mli_ptr saver;                   /* const mli_saver *; set by the first request */
@@ -3381,6 +3413,7 @@ static MEMLORD_THREAD_LOCAL struct {
     memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
+    uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
     uint32_t exited;         /* 1: its exit hook has run */
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     mli_debug_note note;     /* for the debug line of the call in progress: see >>log */
@@ -4370,6 +4403,8 @@ typedef struct mli_thread {
     uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope for it;
                                         birth_bits 0: not looked up */
     struct memlord *lord;
+    mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
+                                         back; their bytes; modulo 2^64. See mli_detached_count */
     uint32_t other_dev;      /* another device that the call took bytes from; 0: none */
     memlord_ticket retrying; /* the only ticket its next alloc draws from; 0: use `tickets` */
     uint32_t open_tickets;   /* in `tickets`; other threads may have closed some of them */
@@ -5789,6 +5824,8 @@ typedef struct mli_row_delta {
     uint64_t allocs, frees;          /* 0 or 1 */
     uint64_t freed_here, frees_here; /* bytes and frees at the site, of any site's blocks */
     int undo;                        /* 1: take back an `in` and `allocs` counted before */
+    uint64_t attaches; /* the bytes and 1 more of a detached block that the call puts back on the
+                          map, or ends; 0: none */
 } mli_row_delta;
 
 /* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
@@ -5837,11 +5874,18 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_drop(&lord->counters.count_lock);
     if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
 }
+/* Counts a block that is detached (by = 1), or put back or ended (by = -1): taken off the map while
+   its bytes stay counted. Requires: the caller is inside, so that a fork finds both or neither. */
+static void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
+    mli_u64_add_own(&t->detached, (uint64_t)(int64_t)by);
+    mli_u64_add_own(&t->detached_bytes, by < 0 ? (uint64_t)0 - bytes : bytes);
+}
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside. */
 static MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t,
                                    const mli_row_delta *d, unsigned n) {
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
+        if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
         if (d->dev) mli_count_row(lord, t, MLI_BOOK_DEVICE, d->dev, d);
         if (site) mli_count_row(lord, t, MLI_BOOK_SITE, site, d);
         if (tag) mli_count_row(lord, t, MLI_BOOK_TAG, tag, d);
@@ -7928,17 +7972,17 @@ static MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key
 
 /* ----------------------------------------------------------------------- >>blocks --
    Owns the operations on a block: to open, reference, close, resize, move, describe and list it;
-   and the routes of moves and the counts of dropped allocs. Uses the map, the counters, the sites,
+   and the routes of moves and copies, and the counts of dropped allocs. Uses the map, the counters, the sites,
    the side records, the parts, the fences and the events.
    Invariant: a call makes its rows and cells first, as nothing may be allocated inside; then it
    changes the map, counts, and only then leaves the shard. So fork finds no block that is half
    counted. Locks: those of the map; fences inside a shard; cold for a new route. */
 
-/* The moves from one device to another. */
+/* The moves and the copies from one device to another. */
 typedef struct mli_route {
     struct mli_route *next;
     uint32_t from, to;
-    mli_u64 moves, bytes;
+    mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
 #define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
@@ -7965,11 +8009,11 @@ static uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
 
 /* Return the delta of a block that opens, and of one that closes. */
 static mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0};
+    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0};
     return d;
 }
 static mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0};
+    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0};
     return d;
 }
 
@@ -8327,6 +8371,7 @@ static memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t ty
     if (found) {
         *out = *probe.entry;
         mli_probe_erase(&probe);
+        mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
     mli_probe_leave(t, &probe);
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -8354,8 +8399,9 @@ static MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t 
 
 /* Counts a detached entry as closed and frees its side record: it is not attached again. */
 static void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) {
-    const mli_row_delta d = mli_delta_close(
+    mli_row_delta d = mli_delta_close(
         MLI_DEV(e->word1), mli_word2_rows(e->word2), MLI_BYTES(e->word1));
+    d.attaches = MLI_BYTES(e->word1) + 1;
     mli_cells_make(lord, t, &d, 1);
     mli_shard_enter_to_count(lord, t);
     mli_count(lord, t, &d, 1);
@@ -8406,6 +8452,7 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
         d[2].allocs = 1;
         n = 3;
     }
+    d[0].attaches = had + 1;
     if (e->word2 & 1) mli_parts_trim(lord, mli_side_record_of(e->word2)->parts, bytes);
     mli_entry_set_rows(e, now);
     put.key = key;
@@ -8418,18 +8465,16 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
     return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, bytes);
 }
 
-/* Counts a move on the device it went to and on its route; without memory for a new route, on the
-   device alone. Requires: not inside. */
-static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes) {
+/* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
+   inside. */
+static MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
     mli_route *route, *fresh = NULL;
-    mli_stat_add(lord, to, MLI_STAT_moves, 1);
-    mli_stat_add(lord, to, MLI_STAT_moved_bytes, bytes);
     for (;;) {
         route = (mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
         while (route && (route->from != from || route->to != to)) route = route->next;
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
-        if (!fresh) return;
+        if (!fresh) return NULL;
         mli_lock_take(&mli_process.cold_lock); /* and search again under it */
     }
     if (!route) {
@@ -8441,8 +8486,17 @@ static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, u
     }
     if (fresh) mli_lock_drop(&mli_process.cold_lock);
     if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);
+    return route;
+}
+/* Counts a move on the device it went to and on its route; without memory for a new route, on the
+   device alone. Requires: not inside. */
+static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes) {
+    mli_route *route = mli_route_of(lord, from, to);
+    mli_stat_add(lord, to, MLI_STAT_moves, 1);
+    mli_stat_add(lord, to, MLI_STAT_moved_bytes, bytes);
+    if (!route) return;
     (void)mli_u64_add(&route->moves, 1);
-    (void)mli_u64_add(&route->bytes, bytes);
+    (void)mli_u64_add(&route->moved_bytes, bytes);
 }
 
 /* Makes room for a key: an insert that follows fails only if another thread takes the room. */
@@ -11659,7 +11713,9 @@ MLI_API void memlord_reset(memlord *lord) {
     route = (mli_route *)mli_ptr_load(&lord->blocks.routes);
     for (; route; route = route->next) {
         mli_u64_store(&route->moves, 0);
-        mli_u64_store(&route->bytes, 0);
+        mli_u64_store(&route->moved_bytes, 0);
+        mli_u64_store(&route->copies, 0);
+        mli_u64_store(&route->copied_bytes, 0);
     }
     for (i = 1; i < mli_scope_count(lord); i++)
         mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
@@ -11683,6 +11739,445 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
             mli_holders_restart(lord, i);
         }
     mli_thread_put(lord, t);
+}
+
+/* ---------------------------------------------------------------------- >>verify --
+   Compares the ledger with itself: memlord_verify. Owns no state. Uses >>map, >>counters, >>names,
+   >>sites, >>fences, >>parts, >>blocks and >>limits. Invariants: the map is stopped during the
+   walk, as for a fork, so that the ledger's own threads change nothing meanwhile; the first check
+   that fails ends the walk, and its line is logged when nothing is held.
+   Locks: cold, all shards and fences for all of it; phys, one at a time. */
+
+/* What the map holds of one row. */
+typedef struct mli_verify_sum {
+    uint64_t bytes, blocks, pending;
+} mli_verify_sum;
+
+typedef struct mli_verify {
+    memlord *lord;
+    mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
+    uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
+    mli_shard *shard;                /* the one walked now */
+    uint32_t displaced;              /* entries of it outside their home */
+    mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
+    mli_verify_sum missing;          /* what all devices count and the map does not hold */
+    mli_out text;
+    char line[512];
+} mli_verify;
+
+static MLI_COLD void mli_verify_line(mli_verify *v) {
+    mli_out_buffer(&v->text, v->line, sizeof v->line);
+    mli_put_str(&v->text, "[verify] ");
+}
+/* Writes the line of a failed check. Returns 1. */
+static MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...) {
+    va_list args;
+    mli_verify_line(v);
+    va_start(args, form);
+    mli_put_format(&v->text, 0, form, &args);
+    va_end(args);
+    return 1;
+}
+/* Writes the line of a block that fails a check: "[verify] cuda:0 0x7f00: it has ...". */
+static MLI_COLD int mli_verify_block(mli_verify *v, const mli_entry *e, const char *what) {
+    const memlord_device d = mli_device_record_at(v->lord, MLI_DEV(e->word1))->device;
+    return mli_verify_fail(v, "%i %jx: %s", mli_device_code(d), e->key, what);
+}
+/* Begins the line of a row that fails a check: "[verify] cuda:0, tag weights: ". Returns 1. */
+static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number) {
+    const mli_row *row = mli_row_at(v->lord, book, number);
+    mli_verify_line(v);
+    mli_putf(&v->text, "%i", mli_device_code(mli_device_record_at(v->lord, row->dev)->device));
+    if (book == MLI_BOOK_TAG) mli_putf(&v->text, ", tag %s", (const char *)row->subject);
+    if (book == MLI_BOOK_SITE)
+        mli_putf(&v->text, ", site %p",
+                 mli_ptr_load_acquire(&((mli_site_record *)row->subject)->display));
+    mli_put_str(&v->text, ": ");
+    return 1;
+}
+
+/* -- index and names -- */
+
+/* Returns 1 if a row has its subject, and the index leads from that to the row. */
+static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
+                                       const mli_row *row) {
+    const mli_device_record *device = mli_device_record_at(lord, row->dev);
+    const mli_site_record *site;
+    const mli_stb_string *name;
+    if (!row->subject) return 0;
+    if (book == MLI_BOOK_DEVICE)
+        return row->dev == number && row->subject == device &&
+               mli_dev_known(lord, device->device) == number &&
+               mli_index_get(lord, mli_device_key(device->device)) == number;
+    if (mli_index_get(lord, mli_index_key(row->subject, row->dev)) != number) return 0;
+    if (book == MLI_BOOK_TAG) {
+        name = mli_string_locked(lord, (const char *)row->subject);
+        return name && name->key == row->subject;
+    }
+    site = (const mli_site_record *)row->subject;
+    return mli_site_record_of(lord, &site->original) == site && mli_ptr_load(&site->display);
+}
+static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
+    static const char *const books[MLI_BOOKS] = {"devices", "sites", "tags"};
+    uint32_t i;
+    for (i = 1; i < v->rows[book]; i++) {
+        const mli_row *row = mli_row_at(v->lord, book, i);
+        if (!row || !row->dev || row->dev >= v->rows[MLI_BOOK_DEVICE] ||
+            !mli_verify_subject(v->lord, book, i, row))
+            return mli_verify_fail(v, "row %ju of the %s: the index does not lead to it",
+                                   (uint64_t)i, books[book]);
+    }
+    return 0;
+}
+
+/* -- one block -- */
+
+/* Probes a shard for a key, as a call inside it does. *probe gets the entry and its home. */
+static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, uint32_t dev,
+                                     mli_probe *probe) {
+    memset(probe, 0, sizeof *probe);
+    if (!s->table) return;
+    (void)mli_probe_begin(s, key, probe);
+    (void)mli_probe_scan(v->lord, probe, v->lord->devices.dev_type[dev], 0);
+}
+/* Checks that an entry is found by a probe of its key. */
+static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
+    mli_probe probe;
+    const mli_bucket *bucket;
+    if (mli_shard_of(v->lord, e->key, 0) != v->shard)
+        return mli_verify_block(v, e, "it lies in the wrong shard of the map");
+    mli_verify_find(v, v->shard, e->key, MLI_DEV(e->word1), &probe);
+    if (probe.entry != e) return mli_verify_block(v, e, "a probe does not find it in the map");
+    bucket = (const mli_bucket *)(const void *)v->shard->table +
+             (size_t)((const char *)e - v->shard->table) / MLI_BUCKET_BYTES;
+    v->displaced += bucket != probe.home;
+    return 0;
+}
+
+/* Checks the fences of a pending block. */
+static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
+    const mli_side_record *side = mli_side_record_of(e->word2);
+    const mli_fence_record *f = side->fences;
+    if (!f) return mli_verify_block(v, e, "it is pending and waits for no fence");
+    for (; f; f = f->sibling)
+        if (f->key != e->key || f->serial != side->serial || f->dev != MLI_DEV(e->word1) ||
+            f->detached || !f->queue)
+            return mli_verify_block(v, e, "it is pending, and a fence of it waits for another");
+    return 0;
+}
+
+/* Checks that the parts of a block lie in it, one behind the other, and that their sum is right. */
+static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
+    uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
+    uint32_t i;
+    for (i = 0; i < parts->count; i++) {
+        const memlord_part_info *part = parts->at[i];
+        if (part->offset < end) return mli_verify_block(v, e, "two of its parts overlap");
+        if (part->offset > bytes || part->bytes > bytes - part->offset)
+            return mli_verify_block(v, e, "a part ends behind its storage");
+        end = part->offset + part->bytes;
+        sum += part->bytes;
+    }
+    return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
+}
+
+/* Checks the references of a block, and its side record if it has one. */
+static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
+    const mli_side_record *side = mli_side_record_of(e->word2);
+    const uint64_t refs = MLI_REFS(e->word1);
+    if (!refs || (refs == MLI_REFS_MANY && (!side || side->refs < MLI_REFS_MANY)))
+        return mli_verify_block(v, e, "its count of references is wrong");
+    if (!side) return 0;
+    if (side->serial && mli_verify_pending(v, e)) return 1;
+    return side->parts ? mli_verify_parts(v, e, side->parts) : 0;
+}
+
+static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
+    sum->bytes += MLI_BYTES(e->word1);
+    sum->blocks++;
+    if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
+}
+
+/* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
+static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
+    const uint64_t plain = mli_word2_rows(e->word2), birth = MLI_BIRTH(plain);
+    const uint32_t dev = MLI_DEV(e->word1);
+    uint32_t number[MLI_BOOKS];
+    int book;
+    number[MLI_BOOK_DEVICE] = dev;
+    number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
+    number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
+    if ((birth & MLI_BIRTH_SCOPED) && ((birth & MLI_MARK_MAX) == 0 ||
+                                       (birth & MLI_MARK_MAX) > v->lord->sites.birth_count))
+        return mli_verify_block(v, e, "its scope is unknown");
+    for (book = 0; book < MLI_BOOKS; book++) {
+        if (!number[book]) continue;
+        if (number[book] >= v->rows[book] ||
+            mli_row_at(v->lord, book, number[book])->dev != dev)
+            return mli_verify_block(v, e, "its site or its tag is of another device");
+        mli_verify_add(&v->sums[book][number[book]], e);
+    }
+    return 0;
+}
+
+static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
+    mli_verify *v = (mli_verify *)user;
+    const uint32_t dev = MLI_DEV(e->word1);
+    if (!dev || dev >= v->rows[MLI_BOOK_DEVICE])
+        return mli_verify_fail(v, "%jx: its device is unknown", e->key);
+    return mli_verify_place(v, e) || mli_verify_side(v, e) || mli_verify_rows(v, e);
+}
+
+/* -- the map -- */
+
+/* Returns the overflow counts of a bucket, as they stand in a header, computed from the entries of
+   the window behind it. */
+static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
+    const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
+    const uint64_t size = s->size;
+    uint64_t sum = 0, i;
+    unsigned j;
+    for (i = at + 1; i < at + MLI_PROBE_MAX && i < at + size; i++) {
+        const mli_bucket *b = table + i % size;
+        for (j = 0; j < MLI_BUCKET_SLOTS; j++) {
+            const uint64_t hash = mli_hash(b->slots[j].key);
+            const uint64_t home = (uint64_t)(mli_home_bucket(s, hash) - table);
+            if (!(mli_u64_load(&b->header) >> (8 * j) & 255)) continue;
+            if ((at + size - home) % size < (i + size - home) % size)
+                sum += (uint64_t)1 << MLI_HASH_OVERFLOW(hash);
+        }
+    }
+    return sum;
+}
+
+static MLI_COLD int mli_verify_shard(mli_verify *v, uint32_t number) {
+    mli_shard *s = &v->lord->map.shards[number];
+    uint32_t i;
+    v->shard = s;
+    v->displaced = 0;
+    if (mli_shard_each(s, mli_verify_entry, v)) return 1;
+    if (v->displaced != mli_u32_load(&s->displaced))
+        return mli_verify_fail(v, "shard %ju of the map: %ju entries are displaced; it counts %ju",
+                               (uint64_t)number, (uint64_t)v->displaced,
+                               (uint64_t)mli_u32_load(&s->displaced));
+    for (i = 0; i < s->size; i++) {
+        const mli_bucket *b = (const mli_bucket *)(const void *)s->table + i;
+        if ((mli_u64_load(&b->header) & (uint64_t)0xffff << 40) != mli_verify_passed(s, i))
+            return mli_verify_fail(v, "shard %ju of the map: the overflow counts of bucket %ju are "
+                                      "wrong", (uint64_t)number, (uint64_t)i);
+    }
+    return 0;
+}
+static MLI_COLD int mli_verify_map(mli_verify *v) {
+    uint32_t i;
+    uint64_t buckets = 0;
+    for (i = 0; i < MLI_SHARDS; i++) {
+        if (mli_verify_shard(v, i)) return 1;
+        buckets += v->lord->map.shards[i].size;
+    }
+    if (buckets == mli_u32_load(&v->lord->map.buckets)) return 0;
+    return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets,
+                           (uint64_t)mli_u32_load(&v->lord->map.buckets));
+}
+
+/* -- rows -- */
+
+/* Sums what the threads count on a row; *base is the part that they have published. */
+static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
+                                                  uint64_t *base) {
+    mli_verify_sum sum = {0, 0, 0};
+    const mli_thread *t = mli_thread_first(lord);
+    for (*base = 0; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, book, number);
+        if (!cell) continue;
+        sum.bytes += mli_u64_load(&cell->level);
+        sum.blocks += mli_u64_load(&cell->allocs) - mli_u64_load(&cell->frees);
+        *base += mli_u64_load(&cell->base);
+    }
+    return sum;
+}
+
+/* Writes "the map holds 3 blocks, 96 B; its counters say 2, 64 B". A site counts no live blocks. */
+static MLI_COLD int mli_verify_row_fail(mli_verify *v, int book, uint32_t number, uint64_t arena,
+                                        const mli_verify_sum *counted) {
+    const mli_verify_sum *map = &v->sums[book][number];
+    const int blocks = book != MLI_BOOK_SITE;
+    mli_verify_row_line(v, book, number);
+    mli_put_str(&v->text, "the map holds ");
+    if (blocks) mli_putf(&v->text, map->blocks == 1 ? "%ju block, " : "%ju blocks, ", map->blocks);
+    mli_putf(&v->text, "%ju B", map->bytes);
+    if (arena) mli_putf(&v->text, ", its arena %ju B", arena);
+    mli_put_str(&v->text, "; its counters say ");
+    if (blocks) mli_putf(&v->text, "%ju, ", counted->blocks);
+    mli_putf(&v->text, "%ju B", counted->bytes);
+    return 1;
+}
+
+/* Checks the counts of a row against the map. They may exceed it by blocks that are detached: it is
+   not known on which rows those count, so only the devices' sum of them is exact. */
+static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
+    const mli_verify_sum *map = &v->sums[book][number];
+    const mli_row *row = mli_row_at(v->lord, book, number);
+    mli_device_record *device = mli_device_record_at(v->lord, row->dev);
+    const int whole = book == MLI_BOOK_DEVICE;
+    const uint64_t arena = whole ? mli_u64_load(&device->arena) : 0;
+    uint64_t base, bytes, blocks;
+    const mli_verify_sum counted = mli_verify_counted(v->lord, book, number, &base);
+    bytes = counted.bytes - map->bytes - arena;
+    blocks = book == MLI_BOOK_SITE ? 0 : counted.blocks - map->blocks;
+    if (bytes > v->detached.bytes || blocks > v->detached.blocks)
+        return mli_verify_row_fail(v, book, number, arena, &counted);
+    if (base != mli_u64_load(&row->published)) {
+        mli_verify_row_line(v, book, number);
+        mli_put_str(&v->text, "its threads have published other bytes than it shows");
+        return 1;
+    }
+    if (!whole) return 0;
+    v->missing.bytes += bytes;
+    v->missing.blocks += blocks;
+    if (map->pending == mli_u64_load(&device->count[MLI_STAT_pending])) return 0;
+    return mli_verify_fail(v, "%i: the map has %ju B pending; its counter says %ju B",
+                           mli_device_code(device->device), map->pending,
+                           mli_u64_load(&device->count[MLI_STAT_pending]));
+}
+static MLI_COLD int mli_verify_books(mli_verify *v) {
+    const mli_thread *t = mli_thread_first(v->lord);
+    uint32_t i;
+    int book;
+    for (; t; t = mli_thread_next(t)) {
+        v->detached.blocks += mli_u64_load(&t->detached);
+        v->detached.bytes += mli_u64_load(&t->detached_bytes);
+    }
+    for (book = 0; book < MLI_BOOKS; book++)
+        for (i = 1; i < v->rows[book]; i++)
+            if (mli_verify_row(v, book, i)) return 1;
+    if (v->missing.blocks == v->detached.blocks && v->missing.bytes == v->detached.bytes) return 0;
+    return mli_verify_fail(v, "open reallocs have %ju blocks, %ju B; the map lacks %ju, %ju B",
+                           v->detached.blocks, v->detached.bytes, v->missing.blocks,
+                           v->missing.bytes);
+}
+
+/* -- fences, tickets, accounts -- */
+
+/* Checks that the pending block of a queued fence has that fence. The block may have ended: a fork
+   finds fences that another thread was about to detach, and they stay in the child. */
+static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
+    const mli_fence_record *of;
+    const mli_side_record *side;
+    mli_probe probe;
+    mli_verify_find(v, mli_shard_of(v->lord, f->key, 0), f->key, f->dev, &probe);
+    side = probe.entry ? mli_side_record_of(probe.entry->word2) : NULL;
+    if (!side || side->serial != f->serial) return 0;
+    for (of = side->fences; of; of = of->sibling)
+        if (of == f) return 0;
+    return mli_verify_block(v, probe.entry, "it is pending, and lacks a fence that holds it back");
+}
+static MLI_COLD int mli_verify_fences(mli_verify *v) {
+    const mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&v->lord->fences.all);
+    for (; f; f = f->older)
+        if (f->serial && f->queue && !f->detached && mli_verify_fence(v, f)) return 1;
+    return 0;
+}
+
+static MLI_COLD uint64_t mli_verify_list(const mli_handle *h) {
+    uint64_t n = 0;
+    for (; h; h = h->next) n++;
+    return n;
+}
+static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t records,
+                                       uint64_t open, uint64_t closed) {
+    if (open + closed == records) return 0;
+    return mli_verify_fail(v, "%ju records of %s: %ju are open and %ju are closed", records, what,
+                           open, closed);
+}
+
+/* Checks the tickets of a phys against its reserved bytes, and adds up the open and the closed. */
+static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
+                                    uint64_t *closed) {
+    mli_book *book = &v->lord->limits.reservations;
+    uint32_t i, n = mli_u32_load(&v->lord->limits.reservation_count);
+    uint64_t sum = 0, reserved;
+    mli_lock_take(&phys->lock);
+    for (i = 1; i < n; i++) {
+        const mli_reservation *r = (const mli_reservation *)mli_book_at(book, i, sizeof *r);
+        if (r->phys != phys || !(mli_u32_load(&r->handle.generation) & 1)) continue;
+        sum += r->remaining;
+        ++*open;
+    }
+    *closed += mli_verify_list(phys->closed_tickets);
+    reserved = phys->reserved;
+    mli_lock_drop(&phys->lock);
+    if (sum == reserved) return 0;
+    return mli_verify_fail(v, "%i: its tickets have %ju B left; %ju B are reserved",
+                           mli_device_code(phys->device), sum, reserved);
+}
+static MLI_COLD int mli_verify_tickets(mli_verify *v) {
+    uint64_t open = 0, closed = 0;
+    uint32_t i;
+    for (i = 0; i < v->rows[MLI_BOOK_DEVICE]; i++)
+        if (mli_verify_phys(v, mli_phys_storage(v->lord, i), &open, &closed)) return 1;
+    return mli_verify_handles(v, "tickets", mli_u32_load(&v->lord->limits.reservation_count) - 1,
+                              open, closed);
+}
+
+static MLI_COLD int mli_verify_accounts(mli_verify *v) {
+    mli_book *book = &v->lord->limits.accounts;
+    const uint32_t n = mli_u32_load(&v->lord->limits.account_count);
+    uint64_t open = 0;
+    uint32_t i;
+    for (i = 1; i < n; i++) {
+        const mli_account_record *a = (const mli_account_record *)mli_book_at(book, i, sizeof *a);
+        const uint32_t generation = mli_u32_load(&a->handle.generation);
+        const uint64_t word = mli_u64_load(&a->word);
+        if (!(generation & 1)) continue;
+        open++;
+        if (!mli_account_word_is(word, generation))
+            return mli_verify_fail(v, "account %s: its balance is of another one", a->name);
+        if (MLI_BYTES(word) > mli_u64_load(&a->peak))
+            return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B", a->name,
+                                   MLI_BYTES(word), mli_u64_load(&a->peak));
+    }
+    return mli_verify_handles(v, "accounts", n - 1, open,
+                              mli_verify_list(v->lord->limits.closed_accounts));
+}
+
+/* Runs all checks until one fails. Requires: the map is stopped, and the locks are held. Names come
+   first: the other checks use them, and the rows need what the walk of the map has summed. */
+static MLI_COLD int mli_verify_all(mli_verify *v) {
+    int book;
+    for (book = 0; book < MLI_BOOKS; book++)
+        if (mli_verify_names(v, book)) return 1;
+    return mli_verify_map(v) || mli_verify_books(v) || mli_verify_fences(v) ||
+           mli_verify_tickets(v) || mli_verify_accounts(v);
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_verify(memlord *lord) {
+    mli_verify v;
+    size_t bytes = 0;
+    int book, failed;
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    memset(&v, 0, sizeof v);
+    v.lord = lord;
+    for (book = 0; book < MLI_BOOKS; book++) {
+        v.rows[book] = mli_row_count(lord, book);
+        bytes += v.rows[book] * sizeof *v.sums[book];
+    }
+    v.sums[0] = (mli_verify_sum *)mli_own_alloc(lord, bytes);
+    if (!v.sums[0]) return MEMLORD_E_NOMEM;
+    for (book = 1; book < MLI_BOOKS; book++) v.sums[book] = v.sums[book - 1] + v.rows[book - 1];
+    mli_lock_take(&mli_process.cold_lock);
+    mli_map_freeze(lord);
+    mli_lock_take(&lord->fences.lock);
+    failed = mli_verify_all(&v);
+    mli_lock_drop(&lord->fences.lock);
+    mli_map_thaw(lord);
+    mli_lock_drop(&mli_process.cold_lock);
+    mli_own_free(lord, v.sums[0], bytes);
+    if (failed) mli_log_end(lord, MEMLORD_LOG_ERROR, &v.text);
+    return failed ? MEMLORD_E_STATE : MEMLORD_OK;
 }
 
 /* -------------------------------------------------------------------- >>deferred --
@@ -12796,9 +13291,11 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
     }
-    if (r == MEMLORD_OK)
+    if (r == MEMLORD_OK) {
         mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
                          block.bytes, rows);
+        if (storage) mli_stat_add(lord, call.dev, MLI_STAT_reallocs, 1);
+    }
     mli_debug_note_from(lord, token->device, token->storage);
     return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", &block, site);
 }
@@ -13298,6 +13795,26 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for it */
 }
 
+MLI_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_device to,
+                                    uint64_t bytes) {
+    uint32_t from_dev, to_dev;
+    mli_route *route;
+    memlord_result r;
+    if (!lord || mli_self.in_host_alloc) return MEMLORD_OK;
+    if (bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
+    if (!mli_device_valid(from) || !mli_device_valid(to)) return MEMLORD_E_DEVICE;
+    r = mli_dev(lord, from, &from_dev);
+    if (r == MEMLORD_OK) r = mli_dev(lord, to, &to_dev);
+    if (r) return r;
+    route = mli_route_of(lord, from_dev, to_dev);
+    if (!route) return MEMLORD_E_NOMEM;
+    (void)mli_u64_add(&route->copies, 1);
+    (void)mli_u64_add(&route->copied_bytes, bytes);
+    mli_stat_add(lord, to_dev, MLI_STAT_copies, 1);
+    mli_stat_add(lord, to_dev, MLI_STAT_copied_bytes, bytes);
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
+}
+
 MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
                                          const memlord_site *site) {
     return mli_arena_call(lord, device, bytes, 1, site);
@@ -13444,26 +13961,45 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                             q->bytes, q->site, MLI_PUT_ALLOC);
 }
 
-/* Logs a failed request; `oom`: the attempts failed; else the limit refused it. Keeps the last
-   failed attempts of the device for reports. */
+/* Counts a request that found no memory in the end, and keeps it as the last of its device, for
+   reports. */
+static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
+                                  const memlord_site *origin) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    const memlord_site *site = origin ? mli_site_kept(lord, origin, NULL) : NULL;
+    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, mli_phys_at(lord, dev));
+    mli_phys *phys = mli_phys_lock(lord, dev);
+    phys->failing = 1;
+    device->oom.bytes = bytes;
+    device->oom.live = live;
+    device->oom.used = phys->sample.known ? phys->sample.used : UINT64_MAX;
+    device->oom.site = site;
+    device->oom.time = now ? now : 1;
+    mli_lock_drop(&phys->lock);
+    mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
+}
+
+/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused it. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
-    mli_device_record *device = mli_device_record_at(lord, q->dev);
-    const memlord_site *site = oom && q->site ? mli_site_kept(lord, q->site, NULL) : NULL;
-    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, q->phys);
     mli_phys_sample_refresh(lord, q->phys);
-    if (oom) {
-        mli_phys *phys = mli_phys_lock(lord, q->dev);
-        phys->failing = 1;
-        device->oom.bytes = q->bytes;
-        device->oom.live = live;
-        device->oom.used = phys->sample.known ? phys->sample.used : UINT64_MAX;
-        device->oom.site = site;
-        device->oom.time = now ? now : 1;
-        mli_lock_drop(&phys->lock);
-        mli_stat_add(lord, q->dev, MLI_STAT_oom_failures, 1);
-    }
-    mli_log_explain(lord, oom ? "[oom] " : "[limit] ", device->device, q->bytes);
+    if (oom) mli_oom_note(lord, q->dev, q->bytes, q->site);
+    mli_log_explain(lord, oom ? "[oom] " : "[limit] ", mli_device_record_at(lord, q->dev)->device,
+                    q->bytes);
+}
+
+/* Counts an attempt that found no memory. */
+static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t bytes) {
+    mli_stat_add(lord, dev, MLI_STAT_oom_attempts, 1);
+    mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
+}
+
+/* Returns 1 at most once a second: *last is the time when it did so last, 0 at first. */
+static MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
+    const uint64_t now = mli_ledger_now(lord);
+    uint64_t seen = mli_u64_load(last);
+    if (seen && now - seen < 1000000000u) return 0;
+    return mli_u64_cas(last, &seen, now ? now : 1);
 }
 
 MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
@@ -13507,16 +14043,18 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
    those. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
+    const uint64_t outer = mli_self.try_lord;
     uint32_t attempt;
     int answer = 1;
     for (attempt = 0;; attempt++) {
         *storage = 0;
         if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_retries, 1);
         q->freed_before = mli_phys_freed(q->lord, q->phys);
+        mli_self.try_lord = q->lord->threads.generation;
         answer = fn(user, q->bytes, storage);
+        mli_self.try_lord = outer;
         if (!answer && mli_key_valid(*storage)) break;
-        mli_stat_add(q->lord, q->dev, MLI_STAT_oom_attempts, 1);
-        mli_event_record_other(q->lord, MEMLORD_EVENT_OOM, q->dev, 0, q->bytes);
+        mli_attempt_failed(q->lord, q->dev, q->bytes);
         if (answer < 0 || attempt == q->policy->max_retries) {
             *storage = 0;
             return MEMLORD_E_OOM;
@@ -13561,6 +14099,22 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
         mli_request_failed(&q, r == MEMLORD_E_OOM);
     return r;
+}
+
+MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device, uint64_t bytes,
+                                            const memlord_site *site) {
+    uint32_t dev;
+    memlord_result r;
+    if (!lord || mli_self.in_host_alloc || mli_self.try_lord == lord->threads.generation)
+        return MEMLORD_OK;
+    if (bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    mli_attempt_failed(lord, dev, bytes);
+    mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
+    mli_oom_note(lord, dev, bytes, site);
+    if (mli_log_due(lord, &lord->retry.explained)) mli_log_explain(lord, "[oom] ", device, bytes);
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
 
 /* --------------------------------------------------------------------- >>reports --
@@ -14236,6 +14790,25 @@ static void mli_text_leaks(mli_report *r) {
     }
 }
 
+/* 1: a move or a copy went that way since the last reset. */
+static int mli_route_used(const mli_route *route) {
+    return (mli_u64_load(&route->moves) | mli_u64_load(&route->copies)) != 0;
+}
+/* Lists the moves and the copies of each pair of devices, the newest pair first. */
+static void mli_text_routes(mli_report *r) {
+    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&r->lord->blocks.routes);
+    int lines = 0;
+    for (; route; route = route->next) {
+        if (!mli_route_used(route)) continue;
+        if (!lines++)
+            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
+        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
+                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
+                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
+                 mli_report_device(r, route->to));
+    }
+}
+
 /* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     uint64_t left = line->self - line->untagged;
@@ -14321,6 +14894,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_snapshots(r);
     mli_text_scopes(r);
     mli_text_leaks(r);
+    mli_text_routes(r);
     mli_text_accounts(r);
     if (r->tags > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
     if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
@@ -14709,10 +15283,13 @@ static void mli_json_moves(mli_report *r) {
     const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&r->lord->blocks.routes);
     mli_jsonf(r->o, ",\n'moves':[");
     for (; route; route = route->next)
-        if (mli_u64_load(&route->moves))
-            mli_jsonf(r->o, ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju}",
+        if (mli_route_used(route))
+            mli_jsonf(r->o,
+                      ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
+                      "'copied_bytes':%ju}",
                       mli_report_device(r, route->from), mli_report_device(r, route->to),
-                      mli_u64_load(&route->moves), mli_u64_load(&route->bytes));
+                      mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
+                      mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
     mli_put_str(r->o, "]");
 }
 
@@ -16327,6 +16904,20 @@ static MLI_COLD void mli_prom_holders(mli_export *x) {
     }
 }
 
+/* Writes a family of the pairs of devices between which bytes moved or were copied. `at`: the
+   offset of its count in a route. */
+static MLI_COLD void mli_prom_routes(mli_export *x, const char *name, const char *help, size_t at) {
+    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&x->lord->blocks.routes);
+    int samples = 0;
+    for (; route; route = route->next) {
+        if (!mli_route_used(route)) continue;
+        if (!samples++) mli_prom_head(x->o, name, help);
+        mli_putf(x->o, "memlord_%s{from=\"%i\",to=\"%i\"} %ju\n", name,
+                 mli_report_device(x->r, route->from), mli_report_device(x->r, route->to),
+                 mli_u64_load((const mli_u64 *)(const void *)((const char *)route + at)));
+    }
+}
+
 static MLI_COLD void mli_prometheus(mli_export *x) {
     const mli_report *r = x->r;
     mli_out *o = x->o;
@@ -16336,6 +16927,14 @@ static MLI_COLD void mli_prometheus(mli_export *x) {
     mli_prom_list(o, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
                   r->tags + r->devices);
     mli_prom_holders(x);
+    mli_prom_routes(x, "pair_moves_total", "storages moved between two devices",
+                    offsetof(mli_route, moves));
+    mli_prom_routes(x, "pair_moved_bytes_total", "bytes moved between two devices",
+                    offsetof(mli_route, moved_bytes));
+    mli_prom_routes(x, "pair_copies_total", "copies between two devices",
+                    offsetof(mli_route, copies));
+    mli_prom_routes(x, "pair_copied_bytes_total", "bytes copied between two devices",
+                    offsetof(mli_route, copied_bytes));
     mli_prom_list(o, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
                   r->scopes);
     for (i = MLI_STAT_COUNT; i < MLI_COLUMNS; i++)
@@ -17337,6 +17936,7 @@ static MLI_COLD void mli_configure_env(memlord *lord) {
         lord->log.level = MEMLORD_LOG_TRACE;
         if (!lord->log.logger.fn) lord->log.logger.fn = mli_log_stderr;
         lord->threads.hooks.v |= MLI_HOOK_TRACE;
+        lord->lifecycle.verifies = !strcmp(value, "2");
     }
     set = mli_env_read("MEMLORD_RETRY", value, sizeof value);
     if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
@@ -17599,7 +18199,7 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     return r;
 }
 
-/* The order matters: stops the helpers, writes the last report, logs leaks, drops fences, and then
+/* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences, and then
    takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
     const mli_saver *saver;
@@ -17608,6 +18208,7 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_recorder_stop(lord);
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
     if (saver) saver->save(lord, 1);
+    if (lord->lifecycle.verifies) (void)memlord_verify(lord);
     mli_log_leaks(lord);
     mli_fences_end(lord);
     mli_strategy_swap(lord, NULL);
