@@ -1176,8 +1176,9 @@ const TABLES = {
     ], { name: 'accounts', sort: 'Held' }),
 
     moves: (p, body) => showTable(objs(p.raw.moves), body, [
-        T('From', 'from'), T('To', 'to'), C('Count', 'count'), B('Bytes', 'bytes', share),
-    ], { name: 'moves', sort: 'Bytes' }),
+        T('From', 'from'), T('To', 'to'), C('Moves', 'count'), B('Bytes', 'bytes', share),
+        C('Copies', 'copies'), B('Bytes copied', 'copied_bytes', share),
+    ], { name: 'moves and copies', sort: 'Bytes' }),
 
     snapshots: (p, body) => showTable(p.snapshots, body, [
         N('time')('At', 'time'), T('Checkpoint', 'name'), B('Live', 'bytes', share), C('Blocks', 'blocks'), ...byPeak(p).slice(0, 12).map(d =>
