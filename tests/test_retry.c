@@ -812,6 +812,28 @@ static void inside_an_attempt_a_failed_alloc_is_not_counted_twice(void **state) 
     assert_int_equal(stats_of(s->t->lord, cuda(0)).oom_failures, 2);
 }
 
+/* The attempt of one ledger says so to another, which counts it. */
+static memlord *told;
+static int attempt_that_tells_another(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)user;
+    *storage = 0;
+    assert_ok(memlord_alloc_failed(told, cuda(0), bytes, NULL));
+    return -1;
+}
+static void inside_an_attempt_another_ledger_counts_a_failed_alloc(void **state) {
+    test_case *t = (test_case *)*state;
+    test_heap heap;
+    memlord_desc desc;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, MEMLORD_FLAG_NO_THREADS);
+    assert_ok(memlord_create(&desc, &told));
+    assert_int_equal(memlord_alloc_retry(t->lord, cuda(0), 8, attempt_that_tells_another, NULL,
+                                         NULL, &got, NULL),
+                     MEMLORD_E_OOM);
+    assert_int_equal(stats_of(told, cuda(0)).oom_failures, 1);
+    memlord_destroy(told);
+}
+
 static void a_failed_alloc_refuses_selectors_and_too_many_bytes(void **state) {
     memlord *lord = test_lord(state);
     assert_int_equal(memlord_alloc_failed(lord, all(), 1, NULL), MEMLORD_E_DEVICE);
@@ -1236,6 +1258,7 @@ int main(void) {
         TEST(a_failed_alloc_is_an_event),
         TEST(failed_allocs_log_who_holds_the_device_once_a_second),
         TEST(inside_an_attempt_a_failed_alloc_is_not_counted_twice),
+        TEST(inside_an_attempt_another_ledger_counts_a_failed_alloc),
         TEST(a_failed_alloc_refuses_selectors_and_too_many_bytes),
         TEST(the_environment_sets_the_policy),
         TEST(a_policy_given_to_the_call_wins_over_the_environment),
