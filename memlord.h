@@ -29,9 +29,9 @@
         >>implementation then >>platform, >>atomics, >>ledger, >>text, >>log, >>memory,
                          >>threads, >>map, >>counters, >>names, >>devices, >>sites, >>events,
                          >>fences, >>accounts, >>sides, >>parts, >>blocks, >>capacity, >>limits,
-                         >>bands, >>scopes, >>stats, >>room, >>snapshots, >>reset, >>deferred,
-                         >>pollers, >>record, >>retry, >>reports, >>page, >>formats, >>exit,
-                         >>lifecycle, >>saving, >>redirect; last >>shim
+                         >>bands, >>scopes, >>stats, >>room, >>snapshots, >>reset, >>verify,
+                         >>deferred, >>pollers, >>record, >>retry, >>reports, >>page,
+                         >>formats, >>exit, >>lifecycle, >>saving, >>redirect; last >>shim
 
     ------------------------------------------------------------------ >>index ---
 
@@ -55,9 +55,9 @@
         results      memlord_result, memlord_result_text
         devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label, _share;
                      memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set
+        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
-                     _free_n, _free_begin, _free_end, _move
+                     _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _block_use, _retire
@@ -72,7 +72,7 @@
         accounts     memlord_account_open, _charge, _use, _get, _close
         bands        memlord_strategy_set, _unset, _check, _default
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
-        out of memory memlord_alloc_retry, _retry_check, _retry_backoff
+        out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
         scopes       memlord_scope_begin, _end, _shapes, _export, _adopt, _return, _get
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
@@ -223,7 +223,8 @@
     be read is logged and changes nothing:
 
         MEMLORD_DEBUG=1        logs every event to stderr in colour, or to your logger;
-                               anything but 0 does. memlord_log_stderr then is in colour
+                               anything but 0 does. memlord_log_stderr then is in colour. 2 also
+                               runs memlord_verify at destroy
         MEMLORD_POLL_INTERVAL_MS=200
                                how often pollers sample, at least 10; overrides poll_ms
                                and memlord_poller_start
@@ -236,6 +237,7 @@
 
     Every function may be called from any thread at any time, except
         memlord_destroy        no other call on that ledger may be in flight or follow
+        memlord_verify         reports what calls in flight are changing as wrong
     Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
     held and may call any function of the ledger but memlord_destroy. Write, block and
     try run on the calling thread. Collections run on the thread whose call crossed the
@@ -248,7 +250,8 @@
     longjmp holds up its queue until destroy, and the thread polls this ledger's fences no
     more. A logger left by longjmp counts as running until its ledger is destroyed:
     memlord_logger_set on another thread waits for it, and on the same thread it returns
-    E_STATE for other ledgers. Nothing else is harmed.
+    E_STATE for other ledgers. A memlord_try_fn left by longjmp keeps its bytes reserved, and on
+    that thread memlord_alloc_failed counts nothing more. Nothing else is harmed.
     Threads of MemLord's own: one poller for each physical device, from the first call that
     touches a device with a capacity source, a collection callback and a strategy. None
     otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
@@ -608,6 +611,13 @@ MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OF
 MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger)
     MLI_OFF(MEMLORD_OK)
 
+/* Checks the ledger against itself: the map against the counters of devices, sites and tags,
+   accounts, arenas, tickets, pending blocks and parts. For tests and for bug reports.
+   Threads: no other call may be in flight: its change would be taken for a fault.
+   Errors: E_STATE something does not agree; the first such thing goes to the logger. E_NOMEM.
+   Cost:   walks everything; calls of other threads wait meanwhile. */
+MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
+
 /* Fills an allocator that takes pages from the operating system and calls no malloc. */
 MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
@@ -649,7 +659,7 @@ MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device,
 /* Records a realloc whose old address cannot have been reused meanwhile; else use begin and
    end. The block keeps its tag, description, references, recorded uses and mark.
    old_storage 0 is an alloc. An unknown old one counts in unknown_frees, and the new one is
-   opened. */
+   opened. Counted in `reallocs`. */
 MEMLORD_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                            uint64_t old_storage, uint64_t new_storage,
                                            uint64_t bytes, const memlord_site *site)
@@ -727,6 +737,13 @@ MEMLORD_API memlord_result memlord_move(memlord *lord, memlord_device from,
                                         uint64_t to_storage, uint64_t bytes,
                                         const memlord_fence *fence, const memlord_site *site)
     MLI_OFF_SET(if (fence && fence->drop) fence->drop(fence->user), MEMLORD_OK)
+
+/* Records that bytes were copied between devices and the source stays: `copies` of the
+   destination, and per pair of devices in reports. No live byte changes: record the copy's own
+   storage with memlord_alloc.
+   Errors: E_DEVICE; E_INVALID over 2^48; E_NOMEM. Cost: a few atomics; a lock at a pair's first. */
+MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_device to,
+                                        uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* -- views: several owners of one storage -- */
 
@@ -909,6 +926,9 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
     X(dropped_sites, ANOMALY, "dropped_sites_total", "site or tag records without room")      \
     X(dropped_events, ANOMALY, "dropped_events_total", "events the ring had no room for")     \
     X(held, LIVE, "", "bytes that tickets keep of its physical device; once in a sum")        \
+    X(reallocs, COUNT, "reallocs_total", "storages resized")                                  \
+    X(copies, COUNT, "copies_total", "memlord_copy to this device")                           \
+    X(copied_bytes, COUNT, "copied_bytes_total", "bytes they copied")                         \
     X(refused, ANOMALY, "refused_total", "calls that returned E_INVALID or E_DEVICE")
 
 #define MEMLORD_STATS_VERSION 2
@@ -1430,6 +1450,14 @@ MEMLORD_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device dev
 ;
 #endif
 
+/* Counts an allocation that found no memory and is not tried again: one attempt, one failure.
+   Logs memlord_explain, at most once a second. Inside a memlord_try_fn it does nothing:
+   memlord_alloc_retry counts there.
+   Errors: E_INVALID over 2^48; E_DEVICE. */
+MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device,
+                                                uint64_t bytes, const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
+
 /* -- pools: memory that the host's own allocator holds -- */
 
 /* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
@@ -1459,7 +1487,8 @@ enum {
     MEMLORD_PRESSURE_NORMAL,
     MEMLORD_PRESSURE_WARNING,  /* from 80 % of the capacity or the limit */
     MEMLORD_PRESSURE_CRITICAL, /* from 95 % */
-    MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory */
+    MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
+                                  memlord_alloc_failed was called since */
 };
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
@@ -1942,6 +1971,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_global_setup MLI_PREFIXED(memlord_global_setup)
 #define memlord_logger_set MLI_PREFIXED(memlord_logger_set)
 #define memlord_log_stderr MLI_PREFIXED(memlord_log_stderr)
+#define memlord_verify MLI_PREFIXED(memlord_verify)
 #define memlord_os_allocator MLI_PREFIXED(memlord_os_allocator)
 #define memlord_device_parse MLI_PREFIXED(memlord_device_parse)
 #define memlord_device_name MLI_PREFIXED(memlord_device_name)
@@ -1957,6 +1987,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_alloc_n MLI_PREFIXED(memlord_alloc_n)
 #define memlord_free_n MLI_PREFIXED(memlord_free_n)
 #define memlord_move MLI_PREFIXED(memlord_move)
+#define memlord_copy MLI_PREFIXED(memlord_copy)
 #define memlord_track MLI_PREFIXED(memlord_track)
 #define memlord_retain MLI_PREFIXED(memlord_retain)
 #define memlord_release MLI_PREFIXED(memlord_release)
@@ -2031,6 +2062,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_retry_backoff MLI_PREFIXED(memlord_retry_backoff)
 #define memlord_retry_check MLI_PREFIXED(memlord_retry_check)
 #define memlord_alloc_retry MLI_PREFIXED(memlord_alloc_retry)
+#define memlord_alloc_failed MLI_PREFIXED(memlord_alloc_failed)
 #define memlord_pool_set MLI_PREFIXED(memlord_pool_set)
 #define memlord_pool_add MLI_PREFIXED(memlord_pool_add)
 #define memlord_pool_served MLI_PREFIXED(memlord_pool_served)
@@ -3366,9 +3398,10 @@ enum {
 /* The public functions that count and log their refusals: see mli_refuse. */
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
-    X(alloc_n) X(free_n) X(move) X(track) X(retain) X(release) X(track_n) X(release_n)        \
-    X(alloc_reserved) X(arena_add) X(arena_sub) X(free_deferred) X(block_use) X(tag_begin)    \
-    X(tag_default_set) X(block_retag) X(expect) X(pool_set) X(pool_add) X(pool_served)
+    X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
+    X(release_n) X(alloc_reserved) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
+    X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect) X(pool_set)         \
+    X(pool_add) X(pool_served)
 enum {
 #define MLI_X(name) MLI_REFUSER_##name,
     MLI_REFUSERS(MLI_X)
@@ -3417,7 +3450,7 @@ typedef struct mli_phys {
     uint64_t reserved;    /* bytes that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
-    int failing;          /* 1: the last alloc_retry failed */
+    int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
@@ -3462,6 +3495,7 @@ struct memlord {
     struct {
         struct memlord *next, **back; /* live ledgers, under the registry lock */
         uint64_t started, started_stamp, started_wall;
+        int verifies; /* 1: MEMLORD_DEBUG=2: destroy runs memlord_verify */
     } lifecycle;
     /* Every call reads these members; few write them. */
     struct {
@@ -3533,7 +3567,7 @@ struct memlord {
         mli_book reservations, accounts;
         mli_u32 reservation_count, account_count; /* and 1 more; under the cold lock */
         struct mli_handle *closed_accounts;       /* under the cold lock */
-        mli_u64 refusal_due; /* from this time on a refused reservation is logged again */
+        mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
     } limits;
     struct {
         mli_book all; /* of mli_ptr, numbered from 1 */
@@ -3576,6 +3610,7 @@ struct memlord {
     } pollers;
     struct {
         memlord_retry policy; /* the default policy */
+        mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
     } retry;
     struct {
         mli_ptr saver;                   /* const mli_saver *; set by the first request */
@@ -3641,6 +3676,7 @@ static MEMLORD_THREAD_LOCAL struct {
     memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
+    uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
     uint32_t exited;         /* 1: its exit hook has run */
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     mli_debug_note note;     /* for the debug line of the call in progress: see >>log */
@@ -4673,6 +4709,8 @@ typedef struct mli_thread {
     uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope for it;
                                         birth_bits 0: not looked up */
     struct memlord *lord;
+    mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
+                                         back; their bytes; modulo 2^64. See mli_detached_count */
     uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
                                 mli_call_end has looked at it; 0: none */
     memlord_account account;       /* that its blocks are charged to; 0: none */
@@ -6113,6 +6151,8 @@ typedef struct mli_row_delta {
     uint64_t allocs, frees;          /* 0 or 1 */
     uint64_t freed_here, frees_here; /* bytes and frees at the site, of any site's blocks */
     int undo;                        /* 1: take back an `in` and `allocs` counted before */
+    uint64_t attaches; /* the bytes and 1 more of a detached block that the call puts back on the
+                          map, or ends; 0: none */
 } mli_row_delta;
 
 /* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
@@ -6161,6 +6201,12 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_drop(&lord->counters.count_lock);
     if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
 }
+/* Counts a block that is detached (by = 1), or put back or ended (by = -1): taken off the map while
+   its bytes stay counted. Requires: the caller is inside, so that a fork finds both or neither. */
+static void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
+    mli_u64_add_own(&t->detached, (uint64_t)(int64_t)by);
+    mli_u64_add_own(&t->detached_bytes, by < 0 ? (uint64_t)0 - bytes : bytes);
+}
 /* Counts n deltas, each on up to three rows. Requires: the caller is inside, so that fork finds a
    block and its counts both or neither. Only mli_count_site_free counts outside: its rows may need
    memory, and fork may come between the block and that count. */
@@ -6168,6 +6214,7 @@ static MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t,
                                    const mli_row_delta *d, unsigned n) {
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
+        if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
         if (d->dev) mli_count_row(lord, t, MLI_BOOK_DEVICE, d->dev, d);
         if (site) mli_count_row(lord, t, MLI_BOOK_SITE, site, d);
         if (tag) mli_count_row(lord, t, MLI_BOOK_TAG, tag, d);
@@ -8701,18 +8748,18 @@ static MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key
 
 /* ----------------------------------------------------------------------- >>blocks --
    Owns the operations on a block: to open, reference, close, resize, move, describe and list it;
-   and the routes of moves and the counts of dropped allocs. Uses the map, the counters, the sites,
-   the side records, the parts, the fences and the events.
+   and the routes of moves and copies, and the counts of dropped allocs. Uses the map, the
+   counters, the sites, the side records, the parts, the fences and the events.
    Invariant: a call that opens a block makes its rows and cells first, as nothing may be allocated
    inside; then it changes the map, counts, and only then leaves the shard. So fork finds no block
    that is half counted. A free makes no cells first: the orphan's cell counts for a row where the
    thread has none. Locks: those of the map; fences inside a shard; cold for a new route. */
 
-/* The moves from one device to another. */
+/* The moves and the copies from one device to another. */
 typedef struct mli_route {
     struct mli_route *next;
     uint32_t from, to;
-    mli_u64 moves, bytes;
+    mli_u64 moves, moved_bytes, copies, copied_bytes;
 } mli_route;
 
 #define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
@@ -8742,11 +8789,11 @@ static uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
 
 /* Return the delta of a block that opens, and of one that closes. */
 static mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0};
+    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0};
     return d;
 }
 static mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes) {
-    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0};
+    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0};
     return d;
 }
 
@@ -9122,6 +9169,7 @@ static memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t ty
     if (found) {
         *out = *probe.entry;
         mli_probe_erase(&probe);
+        mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
     mli_probe_leave(t, &probe);
     return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -9149,8 +9197,9 @@ static MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t 
 
 /* Counts a detached entry as closed and frees its side record: it is not attached again. */
 static void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) {
-    const mli_row_delta d = mli_delta_close(
+    mli_row_delta d = mli_delta_close(
         MLI_DEV(e->word1), mli_word2_rows(e->word2), MLI_BYTES(e->word1));
+    d.attaches = MLI_BYTES(e->word1) + 1;
     mli_cells_make(lord, t, &d, 1);
     mli_shard_enter_to_count(lord, t);
     mli_count(lord, t, &d, 1);
@@ -9201,6 +9250,7 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
         d[2].allocs = 1;
         n = 3;
     }
+    d[0].attaches = had + 1;
     if (e->word2 & 1) {
         mli_side_record *side = mli_side_record_of(e->word2);
         mli_parts_trim(lord, side->parts, bytes);
@@ -9218,18 +9268,16 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
     return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, bytes);
 }
 
-/* Counts a move on the device it went to and on its route; without memory for a new route, on the
-   device alone. Requires: not inside. */
-static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes) {
+/* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
+   inside. */
+static MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
     mli_route *route, *fresh = NULL;
-    mli_stat_add(lord, to, MLI_STAT_moves, 1);
-    mli_stat_add(lord, to, MLI_STAT_moved_bytes, bytes);
     for (;;) {
         route = (mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
         while (route && (route->from != from || route->to != to)) route = route->next;
         if (route || fresh) break;
         fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
-        if (!fresh) return;
+        if (!fresh) return NULL;
         mli_lock_take(&mli_process.cold_lock); /* and search again under it */
     }
     if (!route) {
@@ -9241,8 +9289,17 @@ static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, u
     }
     if (fresh) mli_lock_drop(&mli_process.cold_lock);
     if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);
+    return route;
+}
+/* Counts a move on the device it went to and on its route; without memory for a new route, on the
+   device alone. Requires: not inside. */
+static MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes) {
+    mli_route *route = mli_route_of(lord, from, to);
+    mli_stat_add(lord, to, MLI_STAT_moves, 1);
+    mli_stat_add(lord, to, MLI_STAT_moved_bytes, bytes);
+    if (!route) return;
     (void)mli_u64_add(&route->moves, 1);
-    (void)mli_u64_add(&route->bytes, bytes);
+    (void)mli_u64_add(&route->moved_bytes, bytes);
 }
 
 /* Makes room for a key: an insert that follows fails only if another thread takes the room. */
@@ -11897,13 +11954,18 @@ static MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
     mli_log(lord, level, line);
 }
 
-/* Logs a refused reservation: the first, and then one a second of the ledger's clock. A server
-   that is full refuses thousands a second, and each line walks the tags and the sites. */
+/* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0 at
+   first. */
+static MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
+    const uint64_t now = mli_ledger_now(lord);
+    uint64_t seen = mli_u64_load(last);
+    if (seen && now - seen < 1000000000u) return 0;
+    return mli_u64_cas(last, &seen, now ? now : 1);
+}
+/* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
+   second, and each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
-    uint64_t due = mli_u64_load(&lord->limits.refusal_due), now;
-    if (!lord->log.logger.fn) return;
-    now = mli_ledger_now(lord);
-    if (now >= due && mli_u64_cas(&lord->limits.refusal_due, &due, now + 1000000000u))
+    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->limits.refusal_logged))
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted);
 }
 
@@ -12476,7 +12538,9 @@ MLI_API void memlord_reset(memlord *lord) {
     route = (mli_route *)mli_ptr_load(&lord->blocks.routes);
     for (; route; route = route->next) {
         mli_u64_store(&route->moves, 0);
-        mli_u64_store(&route->bytes, 0);
+        mli_u64_store(&route->moved_bytes, 0);
+        mli_u64_store(&route->copies, 0);
+        mli_u64_store(&route->copied_bytes, 0);
     }
     for (i = 1; i < mli_scope_count(lord); i++)
         mli_u64_store(&mli_scope_record_at(lord, i)->device_ns, 0);
@@ -12500,6 +12564,445 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
             mli_holders_restart(lord, i);
         }
     mli_thread_put(lord, t);
+}
+
+/* ---------------------------------------------------------------------- >>verify --
+   Compares the ledger with itself: memlord_verify. Owns no state. Uses >>map, >>counters, >>names,
+   >>sites, >>fences, >>parts, >>blocks and >>limits. Invariants: the map is stopped during the
+   walk, as for a fork, so that the ledger's own threads change nothing meanwhile; the first check
+   that fails ends the walk, and its line is logged when nothing is held.
+   Locks: cold, all shards and fences for all of it; phys, one at a time. */
+
+/* What the map holds of one row. */
+typedef struct mli_verify_sum {
+    uint64_t bytes, blocks, pending;
+} mli_verify_sum;
+
+typedef struct mli_verify {
+    memlord *lord;
+    mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
+    uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
+    mli_shard *shard;                /* the one walked now */
+    uint32_t displaced;              /* entries of it outside their home */
+    mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
+    mli_verify_sum missing;          /* what all devices count and the map does not hold */
+    mli_out text;
+    char line[512];
+} mli_verify;
+
+static MLI_COLD void mli_verify_line(mli_verify *v) {
+    mli_out_buffer(&v->text, v->line, sizeof v->line);
+    mli_put_str(&v->text, "[verify] ");
+}
+/* Writes the line of a failed check. Returns 1. */
+static MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...) {
+    va_list args;
+    mli_verify_line(v);
+    va_start(args, form);
+    mli_put_format(&v->text, 0, form, &args);
+    va_end(args);
+    return 1;
+}
+/* Writes the line of a block that fails a check: "[verify] cuda:0 0x7f00: it has ...". */
+static MLI_COLD int mli_verify_block(mli_verify *v, const mli_entry *e, const char *what) {
+    const memlord_device d = mli_device_record_at(v->lord, MLI_DEV(e->word1))->device;
+    return mli_verify_fail(v, "%i %jx: %s", mli_device_code(d), e->key, what);
+}
+/* Begins the line of a row that fails a check: "[verify] cuda:0, tag weights: ". Returns 1. */
+static MLI_COLD int mli_verify_row_line(mli_verify *v, int book, uint32_t number) {
+    const mli_row *row = mli_row_at(v->lord, book, number);
+    mli_verify_line(v);
+    mli_putf(&v->text, "%i", mli_device_code(mli_device_record_at(v->lord, row->dev)->device));
+    if (book == MLI_BOOK_TAG) mli_putf(&v->text, ", tag %s", (const char *)row->subject);
+    if (book == MLI_BOOK_SITE)
+        mli_putf(&v->text, ", site %p",
+                 mli_ptr_load_acquire(&((mli_site_record *)row->subject)->display));
+    mli_put_str(&v->text, ": ");
+    return 1;
+}
+
+/* -- index and names -- */
+
+/* Returns 1 if a row has its subject, and the index leads from that to the row. */
+static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
+                                       const mli_row *row) {
+    const mli_device_record *device = mli_device_record_at(lord, row->dev);
+    const mli_site_record *site;
+    const mli_stb_string *name;
+    if (!row->subject) return 0;
+    if (book == MLI_BOOK_DEVICE)
+        return row->dev == number && row->subject == device &&
+               mli_dev_known(lord, device->device) == number &&
+               mli_index_get(lord, mli_device_key(device->device)) == number;
+    if (mli_index_get(lord, mli_index_key(row->subject, row->dev)) != number) return 0;
+    if (book == MLI_BOOK_TAG) {
+        name = mli_string_locked(lord, (const char *)row->subject);
+        return name && name->key == row->subject;
+    }
+    site = (const mli_site_record *)row->subject;
+    return mli_site_record_of(lord, &site->original) == site && mli_ptr_load(&site->display);
+}
+static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
+    static const char *const books[MLI_BOOKS] = {"devices", "sites", "tags"};
+    uint32_t i;
+    for (i = 1; i < v->rows[book]; i++) {
+        const mli_row *row = mli_row_at(v->lord, book, i);
+        if (!row || !row->dev || row->dev >= v->rows[MLI_BOOK_DEVICE] ||
+            !mli_verify_subject(v->lord, book, i, row))
+            return mli_verify_fail(v, "row %ju of the %s: the index does not lead to it",
+                                   (uint64_t)i, books[book]);
+    }
+    return 0;
+}
+
+/* -- one block -- */
+
+/* Probes a shard for a key, as a call inside it does. *probe gets the entry and its home. */
+static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, uint32_t dev,
+                                     mli_probe *probe) {
+    memset(probe, 0, sizeof *probe);
+    if (!s->table) return;
+    mli_probe_begin(probe, s, key, 0);
+    (void)mli_probe_scan(v->lord, probe, v->lord->devices.dev_type[dev], 0);
+}
+/* Checks that an entry is found by a probe of its key. */
+static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
+    mli_probe probe;
+    const mli_bucket *bucket;
+    if (mli_shard_of(v->lord, e->key, 0) != v->shard)
+        return mli_verify_block(v, e, "it lies in the wrong shard of the map");
+    mli_verify_find(v, v->shard, e->key, MLI_DEV(e->word1), &probe);
+    if (probe.entry != e) return mli_verify_block(v, e, "a probe does not find it in the map");
+    bucket = (const mli_bucket *)(const void *)v->shard->table +
+             (size_t)((const char *)e - v->shard->table) / MLI_BUCKET_BYTES;
+    v->displaced += bucket != probe.home;
+    return 0;
+}
+
+/* Checks the fences of a pending block. */
+static MLI_COLD int mli_verify_pending(mli_verify *v, const mli_entry *e) {
+    const mli_side_record *side = mli_side_record_of(e->word2);
+    const mli_fence_record *f = side->fences;
+    if (!f) return mli_verify_block(v, e, "it is pending and waits for no fence");
+    for (; f; f = f->sibling)
+        if (f->key != e->key || f->serial != side->serial || f->dev != MLI_DEV(e->word1) ||
+            f->detached || !f->queue)
+            return mli_verify_block(v, e, "it is pending, and a fence of it waits for another");
+    return 0;
+}
+
+/* Checks that the parts of a block lie in it, one behind the other, and that their sum is right. */
+static MLI_COLD int mli_verify_parts(mli_verify *v, const mli_entry *e, const mli_parts *parts) {
+    uint64_t end = 0, sum = 0, bytes = MLI_BYTES(e->word1);
+    uint32_t i;
+    for (i = 0; i < parts->count; i++) {
+        const memlord_part_info *part = parts->at[i];
+        if (part->offset < end) return mli_verify_block(v, e, "two of its parts overlap");
+        if (part->offset > bytes || part->bytes > bytes - part->offset)
+            return mli_verify_block(v, e, "a part ends behind its storage");
+        end = part->offset + part->bytes;
+        sum += part->bytes;
+    }
+    return sum == parts->bytes ? 0 : mli_verify_block(v, e, "its parts have another sum");
+}
+
+/* Checks the references of a block, and its side record if it has one. */
+static MLI_COLD int mli_verify_side(mli_verify *v, const mli_entry *e) {
+    const mli_side_record *side = mli_side_record_of(e->word2);
+    const uint64_t refs = MLI_REFS(e->word1);
+    if (!refs || (refs == MLI_REFS_MANY && (!side || side->refs < MLI_REFS_MANY)))
+        return mli_verify_block(v, e, "its count of references is wrong");
+    if (!side) return 0;
+    if (side->serial && mli_verify_pending(v, e)) return 1;
+    return side->parts ? mli_verify_parts(v, e, side->parts) : 0;
+}
+
+static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
+    sum->bytes += MLI_BYTES(e->word1);
+    sum->blocks++;
+    if (mli_is_pending(e->word2)) sum->pending += MLI_BYTES(e->word1);
+}
+
+/* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
+static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
+    const uint64_t plain = mli_word2_rows(e->word2), birth = MLI_BIRTH(plain);
+    const uint32_t dev = MLI_DEV(e->word1);
+    uint32_t number[MLI_BOOKS];
+    int book;
+    number[MLI_BOOK_DEVICE] = dev;
+    number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
+    number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
+    if ((birth & MLI_BIRTH_SCOPED) && ((birth & MLI_MARK_MAX) == 0 ||
+                                       (birth & MLI_MARK_MAX) > v->lord->sites.birth_count))
+        return mli_verify_block(v, e, "its scope is unknown");
+    for (book = 0; book < MLI_BOOKS; book++) {
+        if (!number[book]) continue;
+        if (number[book] >= v->rows[book] ||
+            mli_row_at(v->lord, book, number[book])->dev != dev)
+            return mli_verify_block(v, e, "its site or its tag is of another device");
+        mli_verify_add(&v->sums[book][number[book]], e);
+    }
+    return 0;
+}
+
+static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
+    mli_verify *v = (mli_verify *)user;
+    const uint32_t dev = MLI_DEV(e->word1);
+    if (!dev || dev >= v->rows[MLI_BOOK_DEVICE])
+        return mli_verify_fail(v, "%jx: its device is unknown", e->key);
+    return mli_verify_place(v, e) || mli_verify_side(v, e) || mli_verify_rows(v, e);
+}
+
+/* -- the map -- */
+
+/* Returns the overflow counts of a bucket, as they stand in a header, computed from the entries of
+   the window behind it. */
+static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
+    const mli_bucket *table = (const mli_bucket *)(const void *)s->table;
+    const uint64_t size = s->size;
+    uint64_t sum = 0, i;
+    unsigned j;
+    for (i = at + 1; i < at + MLI_PROBE_MAX && i < at + size; i++) {
+        const mli_bucket *b = table + i % size;
+        for (j = 0; j < MLI_BUCKET_SLOTS; j++) {
+            const uint64_t hash = mli_hash(b->slots[j].key);
+            const uint64_t home = (uint64_t)(mli_home_bucket(s, hash) - table);
+            if (!(mli_u64_load(&b->header) >> (8 * j) & 255)) continue;
+            if ((at + size - home) % size < (i + size - home) % size)
+                sum += (uint64_t)1 << MLI_HASH_OVERFLOW(hash);
+        }
+    }
+    return sum;
+}
+
+static MLI_COLD int mli_verify_shard(mli_verify *v, uint32_t number) {
+    mli_shard *s = &v->lord->map.shards[number];
+    uint32_t i;
+    v->shard = s;
+    v->displaced = 0;
+    if (mli_shard_each(s, mli_verify_entry, v)) return 1;
+    if (v->displaced != mli_u32_load(&s->displaced))
+        return mli_verify_fail(v, "shard %ju of the map: %ju entries are displaced; it counts %ju",
+                               (uint64_t)number, (uint64_t)v->displaced,
+                               (uint64_t)mli_u32_load(&s->displaced));
+    for (i = 0; i < s->size; i++) {
+        const mli_bucket *b = (const mli_bucket *)(const void *)s->table + i;
+        if ((mli_u64_load(&b->header) & (uint64_t)0xffff << 40) != mli_verify_passed(s, i))
+            return mli_verify_fail(v, "shard %ju of the map: the overflow counts of bucket %ju are "
+                                      "wrong", (uint64_t)number, (uint64_t)i);
+    }
+    return 0;
+}
+static MLI_COLD int mli_verify_map(mli_verify *v) {
+    uint32_t i;
+    uint64_t buckets = 0;
+    for (i = 0; i < MLI_SHARDS; i++) {
+        if (mli_verify_shard(v, i)) return 1;
+        buckets += v->lord->map.shards[i].size;
+    }
+    if (buckets == mli_u32_load(&v->lord->map.buckets)) return 0;
+    return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets,
+                           (uint64_t)mli_u32_load(&v->lord->map.buckets));
+}
+
+/* -- rows -- */
+
+/* Sums what the threads count on a row; *base is the part that they have published. */
+static MLI_COLD mli_verify_sum mli_verify_counted(memlord *lord, int book, uint32_t number,
+                                                  uint64_t *base) {
+    mli_verify_sum sum = {0, 0, 0};
+    const mli_thread *t = mli_thread_first(lord);
+    for (*base = 0; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, book, number);
+        if (!cell) continue;
+        sum.bytes += mli_u64_load(&cell->level);
+        sum.blocks += mli_u64_load(&cell->allocs) - mli_u64_load(&cell->frees);
+        *base += mli_u64_load(&cell->base);
+    }
+    return sum;
+}
+
+/* Writes "the map holds 3 blocks, 96 B; its counters say 2, 64 B". A site counts no live blocks. */
+static MLI_COLD int mli_verify_row_fail(mli_verify *v, int book, uint32_t number, uint64_t arena,
+                                        const mli_verify_sum *counted) {
+    const mli_verify_sum *map = &v->sums[book][number];
+    const int blocks = book != MLI_BOOK_SITE;
+    mli_verify_row_line(v, book, number);
+    mli_put_str(&v->text, "the map holds ");
+    if (blocks) mli_putf(&v->text, map->blocks == 1 ? "%ju block, " : "%ju blocks, ", map->blocks);
+    mli_putf(&v->text, "%ju B", map->bytes);
+    if (arena) mli_putf(&v->text, ", its arena %ju B", arena);
+    mli_put_str(&v->text, "; its counters say ");
+    if (blocks) mli_putf(&v->text, "%ju, ", counted->blocks);
+    mli_putf(&v->text, "%ju B", counted->bytes);
+    return 1;
+}
+
+/* Checks the counts of a row against the map. They may exceed it by blocks that are detached: it is
+   not known on which rows those count, so only the devices' sum of them is exact. */
+static MLI_COLD int mli_verify_row(mli_verify *v, int book, uint32_t number) {
+    const mli_verify_sum *map = &v->sums[book][number];
+    const mli_row *row = mli_row_at(v->lord, book, number);
+    mli_device_record *device = mli_device_record_at(v->lord, row->dev);
+    const int whole = book == MLI_BOOK_DEVICE;
+    const uint64_t arena = whole ? mli_u64_load(&device->arena) : 0;
+    uint64_t base, bytes, blocks;
+    const mli_verify_sum counted = mli_verify_counted(v->lord, book, number, &base);
+    bytes = counted.bytes - map->bytes - arena;
+    blocks = book == MLI_BOOK_SITE ? 0 : counted.blocks - map->blocks;
+    if (bytes > v->detached.bytes || blocks > v->detached.blocks)
+        return mli_verify_row_fail(v, book, number, arena, &counted);
+    if (base != mli_u64_load(&row->published)) {
+        mli_verify_row_line(v, book, number);
+        mli_put_str(&v->text, "its threads have published other bytes than it shows");
+        return 1;
+    }
+    if (!whole) return 0;
+    v->missing.bytes += bytes;
+    v->missing.blocks += blocks;
+    if (map->pending == mli_u64_load(&device->count[MLI_STAT_pending])) return 0;
+    return mli_verify_fail(v, "%i: the map has %ju B pending; its counter says %ju B",
+                           mli_device_code(device->device), map->pending,
+                           mli_u64_load(&device->count[MLI_STAT_pending]));
+}
+static MLI_COLD int mli_verify_books(mli_verify *v) {
+    const mli_thread *t = mli_thread_first(v->lord);
+    uint32_t i;
+    int book;
+    for (; t; t = mli_thread_next(t)) {
+        v->detached.blocks += mli_u64_load(&t->detached);
+        v->detached.bytes += mli_u64_load(&t->detached_bytes);
+    }
+    for (book = 0; book < MLI_BOOKS; book++)
+        for (i = 1; i < v->rows[book]; i++)
+            if (mli_verify_row(v, book, i)) return 1;
+    if (v->missing.blocks == v->detached.blocks && v->missing.bytes == v->detached.bytes) return 0;
+    return mli_verify_fail(v, "open reallocs have %ju blocks, %ju B; the map lacks %ju, %ju B",
+                           v->detached.blocks, v->detached.bytes, v->missing.blocks,
+                           v->missing.bytes);
+}
+
+/* -- fences, tickets, accounts -- */
+
+/* Checks that the pending block of a queued fence has that fence. The block may have ended: a fork
+   finds fences that another thread was about to detach, and they stay in the child. */
+static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
+    const mli_fence_record *of;
+    const mli_side_record *side;
+    mli_probe probe;
+    mli_verify_find(v, mli_shard_of(v->lord, f->key, 0), f->key, f->dev, &probe);
+    side = probe.entry ? mli_side_record_of(probe.entry->word2) : NULL;
+    if (!side || side->serial != f->serial) return 0;
+    for (of = side->fences; of; of = of->sibling)
+        if (of == f) return 0;
+    return mli_verify_block(v, probe.entry, "it is pending, and lacks a fence that holds it back");
+}
+static MLI_COLD int mli_verify_fences(mli_verify *v) {
+    const mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&v->lord->fences.all);
+    for (; f; f = f->older)
+        if (f->serial && f->queue && !f->detached && mli_verify_fence(v, f)) return 1;
+    return 0;
+}
+
+static MLI_COLD uint64_t mli_verify_list(const mli_handle *h) {
+    uint64_t n = 0;
+    for (; h; h = h->next) n++;
+    return n;
+}
+static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t records,
+                                       uint64_t open, uint64_t closed) {
+    if (open + closed == records) return 0;
+    return mli_verify_fail(v, "%ju records of %s: %ju are open and %ju are closed", records, what,
+                           open, closed);
+}
+
+/* Checks the tickets of a phys against its reserved bytes, and adds up the open and the closed. */
+static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
+                                    uint64_t *closed) {
+    mli_book *book = &v->lord->limits.reservations;
+    uint32_t i, n = mli_u32_load(&v->lord->limits.reservation_count);
+    uint64_t sum = 0, reserved;
+    mli_lock_take(&phys->lock);
+    for (i = 1; i < n; i++) {
+        const mli_reservation *r = (const mli_reservation *)mli_book_at(book, i, sizeof *r);
+        if (r->phys != phys || !(mli_u32_load(&r->handle.generation) & 1)) continue;
+        sum += r->remaining;
+        ++*open;
+    }
+    *closed += mli_verify_list(phys->closed_tickets);
+    reserved = phys->reserved;
+    mli_lock_drop(&phys->lock);
+    if (sum == reserved) return 0;
+    return mli_verify_fail(v, "%i: its tickets have %ju B left; %ju B are reserved",
+                           mli_device_code(phys->device), sum, reserved);
+}
+static MLI_COLD int mli_verify_tickets(mli_verify *v) {
+    uint64_t open = 0, closed = 0;
+    uint32_t i;
+    for (i = 0; i < v->rows[MLI_BOOK_DEVICE]; i++)
+        if (mli_verify_phys(v, mli_phys_storage(v->lord, i), &open, &closed)) return 1;
+    return mli_verify_handles(v, "tickets", mli_u32_load(&v->lord->limits.reservation_count) - 1,
+                              open, closed);
+}
+
+static MLI_COLD int mli_verify_accounts(mli_verify *v) {
+    mli_book *book = &v->lord->limits.accounts;
+    const uint32_t n = mli_u32_load(&v->lord->limits.account_count);
+    uint64_t open = 0;
+    uint32_t i;
+    for (i = 1; i < n; i++) {
+        const mli_account_record *a = (const mli_account_record *)mli_book_at(book, i, sizeof *a);
+        const uint32_t generation = mli_u32_load(&a->handle.generation);
+        const uint64_t word = mli_u64_load(&a->word);
+        if (!(generation & 1)) continue;
+        open++;
+        if (!mli_account_word_is(word, generation))
+            return mli_verify_fail(v, "account %s: its balance is of another one", a->name);
+        if (MLI_BYTES(word) > mli_u64_load(&a->peak))
+            return mli_verify_fail(v, "account %s: it has %ju B, above its peak of %ju B", a->name,
+                                   MLI_BYTES(word), mli_u64_load(&a->peak));
+    }
+    return mli_verify_handles(v, "accounts", n - 1, open,
+                              mli_verify_list(v->lord->limits.closed_accounts));
+}
+
+/* Runs all checks until one fails. Requires: the map is stopped, and the locks are held. Names come
+   first: the other checks use them, and the rows need what the walk of the map has summed. */
+static MLI_COLD int mli_verify_all(mli_verify *v) {
+    int book;
+    for (book = 0; book < MLI_BOOKS; book++)
+        if (mli_verify_names(v, book)) return 1;
+    return mli_verify_map(v) || mli_verify_books(v) || mli_verify_fences(v) ||
+           mli_verify_tickets(v) || mli_verify_accounts(v);
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_verify(memlord *lord) {
+    mli_verify v;
+    size_t bytes = 0;
+    int book, failed;
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    memset(&v, 0, sizeof v);
+    v.lord = lord;
+    for (book = 0; book < MLI_BOOKS; book++) {
+        v.rows[book] = mli_row_count(lord, book);
+        bytes += v.rows[book] * sizeof *v.sums[book];
+    }
+    v.sums[0] = (mli_verify_sum *)mli_own_alloc(lord, bytes);
+    if (!v.sums[0]) return MEMLORD_E_NOMEM;
+    for (book = 1; book < MLI_BOOKS; book++) v.sums[book] = v.sums[book - 1] + v.rows[book - 1];
+    mli_lock_take(&mli_process.cold_lock);
+    mli_map_freeze(lord);
+    mli_lock_take(&lord->fences.lock);
+    failed = mli_verify_all(&v);
+    mli_lock_drop(&lord->fences.lock);
+    mli_map_thaw(lord);
+    mli_lock_drop(&mli_process.cold_lock);
+    mli_own_free(lord, v.sums[0], bytes);
+    if (failed) mli_log_end(lord, MEMLORD_LOG_ERROR, &v.text);
+    return failed ? MEMLORD_E_STATE : MEMLORD_OK;
 }
 
 /* -------------------------------------------------------------------- >>deferred --
@@ -13713,9 +14216,11 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
     }
-    if (r == MEMLORD_OK)
+    if (r == MEMLORD_OK) {
         mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
                          block.bytes, rows);
+        if (storage) mli_stat_add(lord, call.dev, MLI_STAT_reallocs, 1);
+    }
     mli_debug_note_from(lord, token->device, token->storage);
     return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", &block, site);
 }
@@ -14289,6 +14794,26 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     mli_fences_ask_new(lord, chain);
     return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for it */
 }
+/* Counts a copy on its route and its destination. */
+static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
+                                        uint64_t bytes) {
+    uint32_t from_dev, to_dev;
+    mli_route *route;
+    memlord_result r;
+    if (!lord || mli_self.in_host_alloc) return MEMLORD_OK;
+    if (bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
+    if (!mli_device_valid(from) || !mli_device_valid(to)) return MEMLORD_E_DEVICE;
+    r = mli_dev(lord, from, &from_dev);
+    if (r == MEMLORD_OK) r = mli_dev(lord, to, &to_dev);
+    if (r) return r;
+    route = mli_route_of(lord, from_dev, to_dev);
+    if (!route) return MEMLORD_E_NOMEM;
+    (void)mli_u64_add(&route->copies, 1);
+    (void)mli_u64_add(&route->copied_bytes, bytes);
+    mli_stat_add(lord, to_dev, MLI_STAT_copies, 1);
+    mli_stat_add(lord, to_dev, MLI_STAT_copied_bytes, bytes);
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
+}
 MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
                                     memlord_device to, uint64_t to_storage, uint64_t bytes,
                                     const memlord_fence *fence, const memlord_site *site) {
@@ -14298,6 +14823,12 @@ MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t
                       fence && !fence->done ? "a fence without `done`"
                       : source              ? mli_block_fault(from_storage, 0)
                                             : mli_block_fault(to_storage, bytes));
+}
+
+MLI_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_device to,
+                                    uint64_t bytes) {
+    return mli_refuse(lord, MLI_REFUSER_copy, mli_copy(lord, from, to, bytes),
+                      mli_device_valid(from) ? to : from, mli_block_fault(1, bytes));
 }
 
 MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
@@ -14441,27 +14972,37 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
                                storage, q->bytes, q->site, MLI_PUT_ALLOC);
 }
 
-/* Logs a failed request; `oom`: the attempts failed; else the limit refused it. Keeps the last
-   failed attempts of the device for reports. */
+/* Counts a request that found no memory in the end, and keeps it as the last of its device, for
+   reports. */
+static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
+                                  const memlord_site *origin) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    const memlord_site *site = origin ? mli_site_kept(lord, origin, NULL) : NULL;
+    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, mli_phys_at(lord, dev));
+    mli_phys *phys = mli_phys_lock(lord, dev);
+    phys->failing = 1;
+    device->oom.bytes = bytes;
+    device->oom.live = live;
+    device->oom.used = phys->sample.known ? phys->sample.used : UINT64_MAX;
+    device->oom.site = site;
+    device->oom.time = now ? now : 1;
+    mli_lock_drop(&phys->lock);
+    mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
+}
+
+/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused it. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
-    mli_device_record *device = mli_device_record_at(lord, q->dev);
-    const memlord_site *site = oom && q->site ? mli_site_kept(lord, q->site, NULL) : NULL;
-    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, q->phys);
     mli_phys_sample_refresh(lord, q->phys);
-    if (oom) {
-        mli_phys *phys = mli_phys_lock(lord, q->dev);
-        phys->failing = 1;
-        device->oom.bytes = q->bytes;
-        device->oom.live = live;
-        device->oom.used = phys->sample.known ? phys->sample.used : UINT64_MAX;
-        device->oom.site = site;
-        device->oom.time = now ? now : 1;
-        mli_lock_drop(&phys->lock);
-        mli_stat_add(lord, q->dev, MLI_STAT_oom_failures, 1);
-    }
-    mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : "[limit] ", device->device,
-                    q->bytes);
+    if (oom) mli_oom_note(lord, q->dev, q->bytes, q->site);
+    mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : "[limit] ",
+                    mli_device_record_at(lord, q->dev)->device, q->bytes);
+}
+
+/* Counts an attempt that found no memory. */
+static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t bytes) {
+    mli_stat_add(lord, dev, MLI_STAT_oom_attempts, 1);
+    mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
 }
 
 MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
@@ -14505,16 +15046,18 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
    those. */
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
+    const uint64_t outer = mli_self.try_lord;
     uint32_t attempt;
     int answer = 1;
     for (attempt = 0;; attempt++) {
         *storage = 0;
         if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_retries, 1);
         q->freed_before = mli_phys_freed(q->lord, q->phys);
+        mli_self.try_lord = q->lord->threads.generation;
         answer = fn(user, q->bytes, storage);
+        mli_self.try_lord = outer;
         if (!answer && mli_key_valid(*storage)) break;
-        mli_stat_add(q->lord, q->dev, MLI_STAT_oom_attempts, 1);
-        mli_event_record_other(q->lord, MEMLORD_EVENT_OOM, q->dev, 0, q->bytes);
+        mli_attempt_failed(q->lord, q->dev, q->bytes);
         if (answer < 0 || attempt == q->policy->max_retries) {
             *storage = 0;
             return MEMLORD_E_OOM;
@@ -14559,6 +15102,23 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
         mli_request_failed(&q, r == MEMLORD_E_OOM);
     return r;
+}
+
+MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device, uint64_t bytes,
+                                            const memlord_site *site) {
+    uint32_t dev;
+    memlord_result r;
+    if (!lord || mli_self.in_host_alloc || mli_self.try_lord == lord->threads.generation)
+        return MEMLORD_OK;
+    r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
+    if (r)
+        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes));
+    mli_attempt_failed(lord, dev, bytes);
+    mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
+    mli_oom_note(lord, dev, bytes, site);
+    if (mli_log_hears(lord, MEMLORD_LOG_ERROR) && mli_log_due(lord, &lord->retry.explained))
+        mli_log_explain(lord, MEMLORD_LOG_ERROR, "[oom] ", device, bytes);
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
 
 /* --------------------------------------------------------------------- >>reports --
@@ -15234,6 +15794,25 @@ static void mli_text_leaks(mli_report *r) {
     }
 }
 
+/* 1: a move or a copy went that way since the last reset. */
+static int mli_route_used(const mli_route *route) {
+    return (mli_u64_load(&route->moves) | mli_u64_load(&route->copies)) != 0;
+}
+/* Lists the moves and the copies of each pair of devices, the newest pair first. */
+static void mli_text_routes(mli_report *r) {
+    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&r->lord->blocks.routes);
+    int lines = 0;
+    for (; route; route = route->next) {
+        if (!mli_route_used(route)) continue;
+        if (!lines++)
+            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
+        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
+                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
+                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
+                 mli_report_device(r, route->to));
+    }
+}
+
 /* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
 static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     uint64_t left = line->self - line->untagged;
@@ -15319,6 +15898,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     mli_text_snapshots(r);
     mli_text_scopes(r);
     mli_text_leaks(r);
+    mli_text_routes(r);
     mli_text_accounts(r);
     if (r->tags > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
     if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
@@ -15707,10 +16287,13 @@ static void mli_json_moves(mli_report *r) {
     const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&r->lord->blocks.routes);
     mli_jsonf(r->o, ",\n'moves':[");
     for (; route; route = route->next)
-        if (mli_u64_load(&route->moves))
-            mli_jsonf(r->o, ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju}",
+        if (mli_route_used(route))
+            mli_jsonf(r->o,
+                      ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
+                      "'copied_bytes':%ju}",
                       mli_report_device(r, route->from), mli_report_device(r, route->to),
-                      mli_u64_load(&route->moves), mli_u64_load(&route->bytes));
+                      mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
+                      mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
     mli_put_str(r->o, "]");
 }
 
@@ -15867,10 +16450,10 @@ static MLI_COLD void mli_json(mli_report *r) {
    it there. Minified by esbuild 0.17.0. */
 #if !defined(MEMLORD_NO_REPORTS)
 
-static const char mli_page_head[][3120] = {
+static const char mli_page_head[][3123] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-ETy1B+9Ipqwl5ytH7FVVWg"
-    "IB2HqT/lDf7lO8wbpB9cE='; script-src 'sha256-vLiatMzfmNd/b4fGoo9lfg5TX2tBJ4Z6Vk0mGXgCIQM='; ba"
+    "IB2HqT/lDf7lO8wbpB9cE='; script-src 'sha256-vbmDIzPwBXhM4hOBXJO7h6zTfAtNgwTlnOp7lZKYrRI='; ba"
     "se-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, i"
     "nitial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>MemLord report</t"
     "itle>\n<style>:root{color-scheme:light dark;--paper: light-dark(#fcfcfa,#15171b);--panel: lig"
@@ -15901,116 +16484,116 @@ static const char mli_page_head[][3120] = {
     "-.01em;margin:0 0 .2rem}h3{font-size:1rem;margin:0;overflow-wrap:anywhere}.note{color:var(--s"
     "oft);margin:0 0 .9rem;max-width:46rem}.soft,.figures dt,.facts dt,#tip dt,summary,.more,.keys"
     ",.tools output{color:var(--soft)}.mono{font-family:var(--mono);font-size:.92em}#message,.alar"
-    "m{background:var(--warnfill);color:var(--ink);border-left:3px solid var(--warn",
-    ");padding:.6rem .9rem;margin:1rem 0 0;overflow-wrap:anywhere}.alarm ul{margin:.2rem 0 0;paddi"
-    "ng-left:1.1rem}.alarm b{color:var(--warn)}#empty{margin:12vh auto 0;max-width:34rem;padding:3"
-    "rem 1.5rem;text-align:center;border:2px dashed var(--rule);border-radius:8px;color:var(--soft"
-    ")}body.over main{outline:3px dashed var(--accent);outline-offset:-6px}footer{margin-top:2.5re"
-    "m;color:var(--soft);font-size:.9em}.figures{display:flex;flex-wrap:wrap;gap:.8rem 3rem;margin"
-    ":0}.figures div{min-width:0;max-width:26rem}.figures dd{margin:0;font-size:1.7rem;line-height"
-    ":1.25;letter-spacing:-.02em}.figures dd small{display:block;font-size:.8rem;letter-spacing:0;"
-    "color:var(--soft);overflow-wrap:anywhere}.facts{display:flex;flex-wrap:wrap;gap:.1rem 1.6rem;"
-    "margin:1rem 0 0}.facts div{display:flex;gap:.4rem;min-width:0}.facts dd{margin:0;overflow-wra"
-    "p:anywhere}.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(24rem,100%),"
-    "1fr));gap:1rem}.card{background:var(--panel);border-radius:6px;padding:.9rem 1rem;min-width:0"
-    "}.card header{display:flex;align-items:baseline;gap:.6rem}.card header b{font-size:1.15rem;wh"
-    "ite-space:nowrap}.stack{display:flex;height:1.25rem;margin:.5rem 0;background:var(--paper);bo"
-    "rder-radius:3px;overflow:hidden;box-shadow:inset 0 0 0 1px var(--rule)}.stack i{min-width:1px"
-    ";box-shadow:inset -1px 0 var(--panel)}.hue{background:light-dark(oklch(.83 .085 var(--hue)),o"
-    "klch(.48 .095 var(--hue)))}.hatch{background:repeating-linear-gradient(135deg,var(--other) 0 "
-    "3px,transparent 3px 6px)}.legend{list-style:none;margin:0;padding:0}.legend li{display:flex;g"
-    "ap:.45rem;align-items:baseline}.legend i{flex:none;width:.7rem;height:.7rem;border-radius:2px"
-    "}.grey{background:var(--other)}.legend i.free{box-shadow:inset 0 0 0 1px var(--other);backgro"
-    "und:var(--paper)}.card header .soft,.legend span:not(:last-child){flex:1;min-width:0;overflow"
-    ":hidden;text-overflow:ellipsis;white-space:nowrap}.card .sum{margin:.1rem 0 .4rem;color:var(-"
-    "-soft);font-size:.93em}.card .facts{margin-top:.7rem;padding-top:.6rem;border-top:1px solid v"
-    "ar(--rule);gap:.1rem 1.2rem;font-size:.93em}.card .bad{color:var(--warn);margin:.6rem 0 0;ove"
-    "rflow-wrap:anywhere}.charts{display:flex;flex-wrap:wrap;gap:.4rem 1.4rem}.bars{flex:3 1 10rem"
-    ";margin:.8rem 0 0;min-width:0}.bars+.bars{flex:1 1 7rem}.bars figcaption,.bars .axis{color:va"
-    "r(--soft);font-size:.85em}.bars .plot{display:flex;align-items:flex-end;gap:1px;height:3.2rem"
-    ";border-bottom:1px solid var(--other)}.bars .plot i{flex:1;background:var(--accent);min-width"
-    ":1px}.bars .axis{display:flex;justify-content:space-between}.tools{display:flex;flex-wrap:wra"
-    "p;align-items:center;gap:.5rem;margin:0 0 .6rem}.tools output{margin-left:auto}.tools .group{"
-    "display:inline-flex}.tools .group button{border-radius:0;margin-left:-1px}.tools .group butto"
-    "n:first-child{border-radius:4px 0 0 4px;margin-left:0}.tools .group button:last-child{border-"
-    "radius:0 4px 4px 0}canvas{display:block;width:100%;touch-action:pan-y;cursor:crosshair}#lanes"
-    "{max-height:70vh;overflow:hidden auto;border-block:1px solid var(--rule)}#lanes canvas{positi"
-    "on:sticky;top:0}.keys{display:flex;flex-wrap:wrap;",
-    "gap:.2rem 1.2rem;font-size:.9em;margin:.4rem 0 0;padding:0;list-style:none}.keys i{font-style"
-    ":normal;color:var(--accent);margin-right:.3rem}.keys i.w{color:var(--warn)}.keys i.g{color:va"
-    "r(--good)}#tip{position:fixed;z-index:4;top:0;left:0;max-width:min(26rem,calc(100vw - 1rem));"
-    "pointer-events:none;background:var(--paper);color:var(--ink);border:1px solid var(--soft);bor"
-    "der-radius:4px;padding:.4rem .6rem;font-size:.92em;box-shadow:0 2px 10px #0003}#tip b{display"
-    ":block;overflow-wrap:anywhere}#tip dl{display:grid;grid-template-columns:auto 1fr;gap:0 .8rem"
-    ";margin:0}#tip dt,#tip dd{overflow-wrap:anywhere}#tip dd{margin:0;text-align:right}#live{posi"
-    "tion:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}.map{position:relativ"
-    "e;height:22rem}.map div{position:absolute;overflow:hidden;padding:.25rem .4rem;border:1px sol"
-    "id var(--paper);font-size:.9em;line-height:1.3;cursor:default}.map div b{display:block;font-w"
-    "eight:600;overflow-wrap:anywhere}.map span{display:inline-block;margin-right:.6em;white-space"
-    ":nowrap}.rest{background:var(--panel);color:var(--ink)}.map div:focus-visible{outline-offset:"
-    "-3px;outline-color:var(--ink)}.box{overflow:auto;max-height:30rem;border:1px solid var(--rule"
-    ");border-radius:4px;position:relative}table{border-collapse:collapse;width:100%}th,td{padding"
-    ":.22rem .7rem;text-align:left;white-space:nowrap}th{position:sticky;top:0;z-index:1;backgroun"
-    "d:var(--panel);padding:0;font-weight:600}th button{width:100%;border:0;border-radius:0;backgr"
-    "ound:none;text-align:inherit;font-weight:inherit;padding:.25rem .7rem;white-space:nowrap}th b"
-    "utton:after{content:\"\\2195\";margin-left:.35rem;opacity:.25}th[aria-sort=ascending] button:"
-    "after{content:\"\\2191\";opacity:1}th[aria-sort=descending] button:after{content:\"\\2193\";o"
-    "pacity:1}tbody tr{border-top:1px solid var(--grid)}tbody tr:hover{background:var(--panel)}.n{"
-    "text-align:right}.t{max-width:32rem;overflow:hidden;text-overflow:ellipsis;unicode-bidi:isola"
-    "te}.minus{color:var(--good)}.over{color:var(--warn)}.share{background:linear-gradient(var(--b"
-    "ar),var(--bar)) no-repeat right / var(--share) 100% content-box}.more{padding:.35rem .7rem}td"
-    ".inner{padding:.4rem 0 .8rem 2.2rem;white-space:normal}.toggle{min-height:0;padding:0 .4rem}d"
-    "etails{margin-top:.8rem}summary{cursor:pointer}@media (max-width: 600px){#top{gap:.5rem;flex-"
-    "wrap:wrap;padding:.4rem .8rem}#top h1{flex:1}#nav{order:9;flex-basis:100%}html{scroll-padding"
-    "-top:5.6rem}main{padding:0 .8rem 3rem}.figures{display:grid;grid-template-columns:1fr 1fr;gap"
-    ":.8rem 1rem}.figures dd{font-size:1.35rem}.t{max-width:15rem}.map{height:26rem}.tools output{"
-    "margin-left:0;flex-basis:100%}}@media print{#top nav,#top button,.tools,#tip,.more{display:no"
-    "ne}#top{position:static}#peak~section{content-visibility:visible}.box,#lanes{max-height:none;"
-    "overflow:visible}.card,tr,canvas{break-inside:avoid}th{position:static}th button:after{conten"
-    "t:none}body{font-size:10px}*{print-color-adjust:exact}}</style>\n</head>\n<body>\n<header id="
-    "\"top\">\n<h1><a href=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" aria-label=\"Sections\"></na"
-    "v>\n<button id=\"theme\" type=\"button\" aria-label=\"Switch between light and",
-    " dark\">&#9680;</button>\n<button id=\"open\" type=\"button\" title=\"Or drop a profile.json "
-    "anywhere on this page\">Open&#8230;</button>\n<input id=\"file\" type=\"file\" accept=\".json"
-    ",application/json\" hidden>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>"
-    "\n<div id=\"empty\">\n<noscript><p>This page draws its report with JavaScript, which is turne"
-    "d off here.</p></noscript>\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>\n<div id=\""
-    "report\" hidden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></div></sectio"
-    "n>\n<section id=\"devices\" data-nav=\"Devices\">\n<h2>Devices</h2>\n<p class=\"note\">Total "
-    "= free + self, by tag + unaccounted: what others hold, less what this\nprogram holds without "
-    "the device having noticed.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"memory"
-    "\" data-nav=\"Memory\">\n<h2>Memory over time</h2>\n<p class=\"note\">Live bytes, each device"
-    " on its own scale. The time axis is the timeline&#8217;s:\nwheel or pinch zooms, drag pans, a"
-    "rrow keys move the cursor, 0 shows all.</p>\n<div class=\"body\"></div>\n</section>\n<section"
-    " id=\"timeline\" data-nav=\"Timeline\">\n<h2>Timeline of scopes</h2>\n<p class=\"note\">Neste"
-    "d scopes hang below their parent. Arrow keys pan, + and &#8722; zoom, 0 shows\nall; Enter and"
-    " Shift+Enter walk from scope to scope, Esc lets go.</p>\n<div class=\"body\"></div>\n</sectio"
-    "n>\n<section id=\"peak\" data-nav=\"Peak\">\n<h2>Who held the peak</h2>\n<p class=\"note\">Ta"
-    "ken when live bytes had risen to within a sixteenth of the highest.</p>\n<div class=\"body\">"
-    "</div>\n</section>\n<section id=\"scopes\" data-nav=\"Scopes\">\n<h2>Scopes</h2>\n<p class=\""
-    "note\">A scope&#8217;s delta is what it left behind; its peak, how far above its start it\nwe"
-    "nt. Sorting keeps children under their parents.</p>\n<div class=\"body\"></div>\n</section>\n"
-    "<section id=\"tags\" data-nav=\"Tags\">\n<h2>Tags</h2>\n<p class=\"note\">What the bytes are "
-    "for, beside what was planned.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"site"
-    "s\" data-nav=\"Sites\">\n<h2>Sites</h2>\n<p class=\"note\">Where the source allocates. Live i"
-    "s what was allocated there and is not freed\nyet, wherever that will be.</p>\n<div class=\"bo"
-    "dy\"></div>\n</section>\n<section id=\"blocks\" data-nav=\"Blocks\">\n<h2>Largest blocks</h2>"
-    "\n<p class=\"note\">Parts subdivide a block and never add to it.</p>\n<div class=\"body\"></d"
-    "iv>\n</section>\n<section id=\"leaks\" data-nav=\"Leaks\">\n<h2>Still there</h2>\n<p class=\""
-    "note\">Blocks allocated since the last mark and not freed.</p>\n<div class=\"body\"></div>\n<"
-    "/section>\n<section id=\"accounts\" data-nav=\"Accounts\"><h2>Accounts</h2><div class=\"body"
-    "\"></div></section>\n<section id=\"moves\" data-nav=\"Moves\"><h2>Moves between devices</h2><"
-    "div class=\"body\"></div></section>\n<section id=\"snapshots\" data-nav=\"Snapshots\">\n<h2>C"
-    "heckpoints and snapshots</h2><div class=\"body\"></div>\n</section>\n<section id=\"threads\" "
-    "data-nav=\"Threads\"><h2>Threads</h2><div class=\"body\"></div></section>\n<footer>Bytes are "
-    "IEC: 1 KiB is 1024 B. Titles carry exact figures. Nothing on this page was\nfetched, and noth"
-    "ing leaves it.</footer>\n</div>\n</main>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" ari"
-    "a-live=\"polite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
+    "m{background:var(--warnfill);color:var(--ink);border-left:3px solid var(--warn);p",
+    "adding:.6rem .9rem;margin:1rem 0 0;overflow-wrap:anywhere}.alarm ul{margin:.2rem 0 0;padding-"
+    "left:1.1rem}.alarm b{color:var(--warn)}#empty{margin:12vh auto 0;max-width:34rem;padding:3rem"
+    " 1.5rem;text-align:center;border:2px dashed var(--rule);border-radius:8px;color:var(--soft)}b"
+    "ody.over main{outline:3px dashed var(--accent);outline-offset:-6px}footer{margin-top:2.5rem;c"
+    "olor:var(--soft);font-size:.9em}.figures{display:flex;flex-wrap:wrap;gap:.8rem 3rem;margin:0}"
+    ".figures div{min-width:0;max-width:26rem}.figures dd{margin:0;font-size:1.7rem;line-height:1."
+    "25;letter-spacing:-.02em}.figures dd small{display:block;font-size:.8rem;letter-spacing:0;col"
+    "or:var(--soft);overflow-wrap:anywhere}.facts{display:flex;flex-wrap:wrap;gap:.1rem 1.6rem;mar"
+    "gin:1rem 0 0}.facts div{display:flex;gap:.4rem;min-width:0}.facts dd{margin:0;overflow-wrap:a"
+    "nywhere}.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(24rem,100%),1fr"
+    "));gap:1rem}.card{background:var(--panel);border-radius:6px;padding:.9rem 1rem;min-width:0}.c"
+    "ard header{display:flex;align-items:baseline;gap:.6rem}.card header b{font-size:1.15rem;white"
+    "-space:nowrap}.stack{display:flex;height:1.25rem;margin:.5rem 0;background:var(--paper);borde"
+    "r-radius:3px;overflow:hidden;box-shadow:inset 0 0 0 1px var(--rule)}.stack i{min-width:1px;bo"
+    "x-shadow:inset -1px 0 var(--panel)}.hue{background:light-dark(oklch(.83 .085 var(--hue)),oklc"
+    "h(.48 .095 var(--hue)))}.hatch{background:repeating-linear-gradient(135deg,var(--other) 0 3px"
+    ",transparent 3px 6px)}.legend{list-style:none;margin:0;padding:0}.legend li{display:flex;gap:"
+    ".45rem;align-items:baseline}.legend i{flex:none;width:.7rem;height:.7rem;border-radius:2px}.g"
+    "rey{background:var(--other)}.legend i.free{box-shadow:inset 0 0 0 1px var(--other);background"
+    ":var(--paper)}.card header .soft,.legend span:not(:last-child){flex:1;min-width:0;overflow:hi"
+    "dden;text-overflow:ellipsis;white-space:nowrap}.card .sum{margin:.1rem 0 .4rem;color:var(--so"
+    "ft);font-size:.93em}.card .facts{margin-top:.7rem;padding-top:.6rem;border-top:1px solid var("
+    "--rule);gap:.1rem 1.2rem;font-size:.93em}.card .bad{color:var(--warn);margin:.6rem 0 0;overfl"
+    "ow-wrap:anywhere}.charts{display:flex;flex-wrap:wrap;gap:.4rem 1.4rem}.bars{flex:3 1 10rem;ma"
+    "rgin:.8rem 0 0;min-width:0}.bars+.bars{flex:1 1 7rem}.bars figcaption,.bars .axis{color:var(-"
+    "-soft);font-size:.85em}.bars .plot{display:flex;align-items:flex-end;gap:1px;height:3.2rem;bo"
+    "rder-bottom:1px solid var(--other)}.bars .plot i{flex:1;background:var(--accent);min-width:1p"
+    "x}.bars .axis{display:flex;justify-content:space-between}.tools{display:flex;flex-wrap:wrap;a"
+    "lign-items:center;gap:.5rem;margin:0 0 .6rem}.tools output{margin-left:auto}.tools .group{dis"
+    "play:inline-flex}.tools .group button{border-radius:0;margin-left:-1px}.tools .group button:f"
+    "irst-child{border-radius:4px 0 0 4px;margin-left:0}.tools .group button:last-child{border-rad"
+    "ius:0 4px 4px 0}canvas{display:block;width:100%;touch-action:pan-y;cursor:crosshair}#lanes{ma"
+    "x-height:70vh;overflow:hidden auto;border-block:1px solid var(--rule)}#lanes canvas{position:"
+    "sticky;top:0}.keys{display:flex;flex-wrap:wrap;gap:.2",
+    "rem 1.2rem;font-size:.9em;margin:.4rem 0 0;padding:0;list-style:none}.keys i{font-style:norma"
+    "l;color:var(--accent);margin-right:.3rem}.keys i.w{color:var(--warn)}.keys i.g{color:var(--go"
+    "od)}#tip{position:fixed;z-index:4;top:0;left:0;max-width:min(26rem,calc(100vw - 1rem));pointe"
+    "r-events:none;background:var(--paper);color:var(--ink);border:1px solid var(--soft);border-ra"
+    "dius:4px;padding:.4rem .6rem;font-size:.92em;box-shadow:0 2px 10px #0003}#tip b{display:block"
+    ";overflow-wrap:anywhere}#tip dl{display:grid;grid-template-columns:auto 1fr;gap:0 .8rem;margi"
+    "n:0}#tip dt,#tip dd{overflow-wrap:anywhere}#tip dd{margin:0;text-align:right}#live{position:a"
+    "bsolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}.map{position:relative;heig"
+    "ht:22rem}.map div{position:absolute;overflow:hidden;padding:.25rem .4rem;border:1px solid var"
+    "(--paper);font-size:.9em;line-height:1.3;cursor:default}.map div b{display:block;font-weight:"
+    "600;overflow-wrap:anywhere}.map span{display:inline-block;margin-right:.6em;white-space:nowra"
+    "p}.rest{background:var(--panel);color:var(--ink)}.map div:focus-visible{outline-offset:-3px;o"
+    "utline-color:var(--ink)}.box{overflow:auto;max-height:30rem;border:1px solid var(--rule);bord"
+    "er-radius:4px;position:relative}table{border-collapse:collapse;width:100%}th,td{padding:.22re"
+    "m .7rem;text-align:left;white-space:nowrap}th{position:sticky;top:0;z-index:1;background:var("
+    "--panel);padding:0;font-weight:600}th button{width:100%;border:0;border-radius:0;background:n"
+    "one;text-align:inherit;font-weight:inherit;padding:.25rem .7rem;white-space:nowrap}th button:"
+    "after{content:\"\\2195\";margin-left:.35rem;opacity:.25}th[aria-sort=ascending] button:after{"
+    "content:\"\\2191\";opacity:1}th[aria-sort=descending] button:after{content:\"\\2193\";opacity"
+    ":1}tbody tr{border-top:1px solid var(--grid)}tbody tr:hover{background:var(--panel)}.n{text-a"
+    "lign:right}.t{max-width:32rem;overflow:hidden;text-overflow:ellipsis;unicode-bidi:isolate}.mi"
+    "nus{color:var(--good)}.over{color:var(--warn)}.share{background:linear-gradient(var(--bar),va"
+    "r(--bar)) no-repeat right / var(--share) 100% content-box}.more{padding:.35rem .7rem}td.inner"
+    "{padding:.4rem 0 .8rem 2.2rem;white-space:normal}.toggle{min-height:0;padding:0 .4rem}details"
+    "{margin-top:.8rem}summary{cursor:pointer}@media (max-width: 600px){#top{gap:.5rem;flex-wrap:w"
+    "rap;padding:.4rem .8rem}#top h1{flex:1}#nav{order:9;flex-basis:100%}html{scroll-padding-top:5"
+    ".6rem}main{padding:0 .8rem 3rem}.figures{display:grid;grid-template-columns:1fr 1fr;gap:.8rem"
+    " 1rem}.figures dd{font-size:1.35rem}.t{max-width:15rem}.map{height:26rem}.tools output{margin"
+    "-left:0;flex-basis:100%}}@media print{#top nav,#top button,.tools,#tip,.more{display:none}#to"
+    "p{position:static}#peak~section{content-visibility:visible}.box,#lanes{max-height:none;overfl"
+    "ow:visible}.card,tr,canvas{break-inside:avoid}th{position:static}th button:after{content:none"
+    "}body{font-size:10px}*{print-color-adjust:exact}}</style>\n</head>\n<body>\n<header id=\"top"
+    "\">\n<h1><a href=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" aria-label=\"Sections\"></nav>\n<"
+    "button id=\"theme\" type=\"button\" aria-label=\"Switch between light and dark\">&#",
+    "9680;</button>\n<button id=\"open\" type=\"button\" title=\"Or drop a profile.json anywhere o"
+    "n this page\">Open&#8230;</button>\n<input id=\"file\" type=\"file\" accept=\".json,applicati"
+    "on/json\" hidden>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<div id="
+    "\"empty\">\n<noscript><p>This page draws its report with JavaScript, which is turned off here"
+    ".</p></noscript>\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>\n<div id=\"report\" h"
+    "idden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></div></section>\n<secti"
+    "on id=\"devices\" data-nav=\"Devices\">\n<h2>Devices</h2>\n<p class=\"note\">Total = free + s"
+    "elf, by tag + unaccounted: what others hold, less what this\nprogram holds without the device"
+    " having noticed.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"memory\" data-nav"
+    "=\"Memory\">\n<h2>Memory over time</h2>\n<p class=\"note\">Live bytes, each device on its own"
+    " scale. The time axis is the timeline&#8217;s:\nwheel or pinch zooms, drag pans, arrow keys m"
+    "ove the cursor, 0 shows all.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"timel"
+    "ine\" data-nav=\"Timeline\">\n<h2>Timeline of scopes</h2>\n<p class=\"note\">Nested scopes ha"
+    "ng below their parent. Arrow keys pan, + and &#8722; zoom, 0 shows\nall; Enter and Shift+Ente"
+    "r walk from scope to scope, Esc lets go.</p>\n<div class=\"body\"></div>\n</section>\n<sectio"
+    "n id=\"peak\" data-nav=\"Peak\">\n<h2>Who held the peak</h2>\n<p class=\"note\">Taken when li"
+    "ve bytes had risen to within a sixteenth of the highest.</p>\n<div class=\"body\"></div>\n</s"
+    "ection>\n<section id=\"scopes\" data-nav=\"Scopes\">\n<h2>Scopes</h2>\n<p class=\"note\">A sc"
+    "ope&#8217;s delta is what it left behind; its peak, how far above its start it\nwent. Sorting"
+    " keeps children under their parents.</p>\n<div class=\"body\"></div>\n</section>\n<section id"
+    "=\"tags\" data-nav=\"Tags\">\n<h2>Tags</h2>\n<p class=\"note\">What the bytes are for, beside"
+    " what was planned.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"sites\" data-na"
+    "v=\"Sites\">\n<h2>Sites</h2>\n<p class=\"note\">Where the source allocates. Live is what was "
+    "allocated there and is not freed\nyet, wherever that will be.</p>\n<div class=\"body\"></div>"
+    "\n</section>\n<section id=\"blocks\" data-nav=\"Blocks\">\n<h2>Largest blocks</h2>\n<p class="
+    "\"note\">Parts subdivide a block and never add to it.</p>\n<div class=\"body\"></div>\n</sect"
+    "ion>\n<section id=\"leaks\" data-nav=\"Leaks\">\n<h2>Still there</h2>\n<p class=\"note\">Bloc"
+    "ks allocated since the last mark and not freed.</p>\n<div class=\"body\"></div>\n</section>\n"
+    "<section id=\"accounts\" data-nav=\"Accounts\"><h2>Accounts</h2><div class=\"body\"></div></s"
+    "ection>\n<section id=\"moves\" data-nav=\"Moves\"><h2>Moves and copies between devices</h2><d"
+    "iv class=\"body\"></div></section>\n<section id=\"snapshots\" data-nav=\"Snapshots\">\n<h2>Ch"
+    "eckpoints and snapshots</h2><div class=\"body\"></div>\n</section>\n<section id=\"threads\" d"
+    "ata-nav=\"Threads\"><h2>Threads</h2><div class=\"body\"></div></section>\n<footer>Bytes are I"
+    "EC: 1 KiB is 1024 B. Titles carry exact figures. Nothing on this page was\nfetched, and nothi"
+    "ng leaves it.</footer>\n</div>\n</main>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria"
+    "-live=\"polite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3858] = {
+static const char mli_page_tail[][3869] = {
     "</script>\n<script>\"use strict\";(()=>{const ee=e=>Array.isArray(e)?e:[],_=e=>e&&typeof e=="
     "\"object\"&&!Array.isArray(e)?e:{},E=e=>ee(e).map(_),m=e=>typeof e==\"number\"&&Math.abs(e)<="
-    "2e19?e:null,g=e=>m(e)||0,C=(e,t,s)=>e<t?t:e>s?s:e,ne=(e,t)=>e.reduce((s,n)=>s+g(t(n)),0),le=("
+    "2e19?e:null,g=e=>m(e)||0,j=(e,t,s)=>e<t?t:e>s?s:e,ne=(e,t)=>e.reduce((s,n)=>s+g(t(n)),0),le=("
     "e,t)=>e.reduce((s,n)=>Math.max(s,g(t(n))),0);function w(e,t){return typeof e==\"number\"?Stri"
     "ng(e):typeof e!=\"string\"?\"\":(t=t||240,e.length>t&&(e=e.slice(0,t).replace(/[\\ud800-\\udb"
     "ff]$/,\"\")+\"\\u2026\"),e.replace(/[\\x00-\\x1f]/g,s=>String.fromCharCode(9216+s.charCodeAt("
@@ -16029,16 +16612,16 @@ static const char mli_page_tail[][3858] = {
     "t(e,\" ns\");if(e<999500)return t(e/1e3,\" \\xB5s\");if(e<9995e5)return t(e/1e6,\" ms\");if(e"
     "<12e10)return t(e/1e9,\" s\");const s=Math.round(e/1e9);return s<7200?Math.floor(s/60)+\" min"
     " \"+s%60+\" s\":O(Math.floor(s/3600))+\" h \"+Math.floor(s%3600/60)+\" min\"}function fe(e,t)"
-    "{if(u.to>=Ge){const r=e/1e9,a=Math.floor(r/60+1e-9),i=Math.max(r-a*60,0);return[a>=60&&Math.f"
-    "loor(a/60)+\" h\",a%60&&a%60+\" min\",t<6e10&&i.toFixed(C(Math.ceil(9-Math.log10(t)-1e-9),0,9"
+    "{if(u.to>=Ge){const r=e/1e9,i=Math.floor(r/60+1e-9),a=Math.max(r-i*60,0);return[i>=60&&Math.f"
+    "loor(i/60)+\" h\",i%60&&i%60+\" min\",t<6e10&&a.toFixed(j(Math.ceil(9-Math.log10(t)-1e-9),0,9"
     "))+\" s\"].filter(Boolean).join(\" \")||\"0\"}const[s,n]=u.to<1e3?[1,\" ns\"]:u.to<1e6?[1e3,"
-    "\" \\xB5s\"]:u.to<1e9?[1e6,\" ms\"]:[1e9,\" s\"],o=C(Math.ceil(-Math.log10(t/s)-1e-9),0,9);re"
+    "\" \\xB5s\"]:u.to<1e9?[1e6,\" ms\"]:[1e9,\" s\"],o=j(Math.ceil(-Math.log10(t/s)-1e-9),0,9);re"
     "turn(e/s).toFixed(o)+n}function H(e,t,s,n){for(;s<n;){const o=s+n>>1;e[o]>t?n=o:s=o+1}return "
     "s}const T=e=>document.getElementById(e),Y=(e,t)=>Object.entries(t).forEach(([s,n])=>e.addEven"
     "tListener(s,n));function d(e,...t){const[s,n]=e.split(\".\"),o=document.createElement(s),r=t["
-    "0];n&&(o.className=n);const a=r&&r.constructor===Object?t.shift():{};for(const[i,l]of Object."
-    "entries(a))typeof l==\"function\"?Y(o,{[i]:l}):l!=null&&o.setAttribute(i,l);return o.append(."
-    "..t.filter(i=>i||i===0||i===\"\")),o}function N(e,...t){e.textContent=\"\",e.append(...t.filt"
+    "0];n&&(o.className=n);const i=r&&r.constructor===Object?t.shift():{};for(const[a,l]of Object."
+    "entries(i))typeof l==\"function\"?Y(o,{[a]:l}):l!=null&&o.setAttribute(a,l);return o.append(."
+    "..t.filter(a=>a||a===0||a===\"\")),o}function N(e,...t){e.textContent=\"\",e.append(...t.filt"
     "er(Boolean))}const V=(e,t,s)=>d(\"button\",Object.assign({type:\"button\",click:t},s),e),Q=(e"
     ",t)=>d(\"span\",{title:z(e)},(t||M)(e)),Ve=e=>d(\"dl.facts\",...e.filter(Boolean).map(([t,s,n"
     "])=>d(\"div\",{title:n},d(\"dt\",t),d(\"dd\",s)))),te=24,ye=new Map;function Ye(e){if(ye.has("
@@ -16051,440 +16634,443 @@ static const char mli_page_tail[][3858] = {
     "k\")&&!e.contains(\"print\")||!e.contains(\"light\")&&!e.contains(\"print\")&&matchMedia(\"(p"
     "refers-color-scheme: dark)\").matches;for(const s of[\"paper\",\"panel\",\"ink\",\"soft\",\"r"
     "ule\",\"grid\",\"accent\",\"fill\",\"warn\",\"good\",\"other\"])t.style.color=`var(--${s})`,x"
-    "[s]=getComputedStyle(t).color;x.shades=Array.from({length:te},(s,n)=>mt(",
-    "n))}const be=[\"alloc\",\"free\",\"pend\",\"move\",\"arena_add\",\"arena_sub\",\"gc\",\"oom\""
-    ",\"scope_begin\",\"scope_end\",\"checkpoint\"],[yt,gt,,bt,vt,kt,wt,Fe,Re,Mt,xt]=be.keys();fun"
-    "ction _t(e,t){const s=_(e);let n=ee(s.list).filter(Array.isArray);const r=(ee(s.kinds).length"
-    "?s.kinds:be).map(l=>be.indexOf(l));for(let l=1;l<n.length;l++)if(!(n[l][0]>=n[l-1][0])){n=n.s"
-    "lice().sort((c,f)=>g(c[0])-g(f[0]));break}const a=n.length,i={n:a,lost:g(s.lost),time:new Flo"
-    "at64Array(a),kind:new Int8Array(a),thread:new Int32Array(a),device:new Int32Array(a),bytes:ne"
-    "w Float64Array(a),scope:new Float64Array(a),label:l=>w(typeof n[l][7]==\"string\"?n[l][7]:ee("
-    "t)[n[l][7]])};for(let l=0;l<a;l++){const c=n[l],f=r[c[1]];i.time[l]=g(c[0]),i.kind[l]=f===voi"
-    "d 0?be.indexOf(c[1]):f,i.thread[l]=c[2],i.device[l]=m(c[3])===null?-1:c[3],i.bytes[l]=g(c[5])"
-    ",i.scope[l]=g(c[8])}return i}function ke(e,t){const s=e.kind[t];return s===yt||s===bt||s===vt"
-    "?e.bytes[t]:s===gt||s===kt?-e.bytes[t]:0}function At(e){return E(e).filter(s=>m(s.time_ns)!=="
-    "null).map(s=>({time:s.time_ns,stamp:w(s.timestamp),name:w(s.checkpoint_name),bytes:m(s.total_"
-    "bytes),blocks:m(s.tensor_count),devices:new Map(Object.entries(_(s.device_breakdown)).map(([n"
-    ",o])=>[n,_(o)]))})).sort((s,n)=>s.time-n.time)}function Tt(e,t,s){const n=e.events,o=n.n?n.ti"
-    "me[0]:1/0,r=e.snapshots.filter(v=>v.time<o),a=r.length||!n.lost?1:0,i=r.length+a,l=e.snapshot"
-    "s.length||n.n?i+(n.n?1:0)+s+1:0,c=new Float64Array(l),f=new Float64Array(l);r.forEach((v,k)=>"
-    "{c[k+1]=v.time,f[k+1]=g(_(v.devices.get(t.key)).total_bytes)});let h=l-1,y=g(t.stats.allocate"
-    "d);c[h]=e.end,f[h]=y;for(let v=n.n;v-- >0;){const k=n.device[v]===t.index?ke(n,v):0;k&&(h--,c"
-    "[h]=n.time[v],f[h]=y,y=Math.max(y-k,0))}return n.n&&(c[i]=o,f[i]=y),{t:c,v:f,fine:n.n?i:l}}fu"
-    "nction Qe(e,t){const s=H(e.t,t,0,e.t.length)-1;return s<0?null:s>=e.fine||s+1>=e.t.length?e.v"
-    "[s]:e.v[s]+(e.v[s+1]-e.v[s])*(t-e.t[s])/(e.t[s+1]-e.t[s]||1)}function St(e,t){const s=e.curve"
-    ",n=Math.max(g(e.stats.peak),0);let o=0;for(let i=1;i<s.t.length;i++)s.v[i]>s.v[o]&&(o=i);cons"
-    "t r=s.t.length?s.v[o]:-1,a=m(_(t).time_ns);return r<n*.999&&a!==null?{time:a,bytes:n,drawn:!1"
-    "}:s.t.length?{time:s.t[o],bytes:Math.max(n,r),drawn:r>=n*.999}:null}function $t(e){const t=E("
-    "e).map(n=>({id:m(n.id),parent:g(n.parent),name:w(n.name)||w(n.path)||\"scope\",path:w(n.path)"
-    "||w(n.name),site:n.site,count:m(n.count),delta:_(n.delta_bytes),peak:m(n.peak_bytes),time:_(n"
-    ".time_ns),device:m(n.device_time_ns),live:m(n.live_bytes),running:m(n.running),calls:ee(n.inv"
-    "ocations).filter(Array.isArray),depth:0,kids:[]})),s=new Map(t.map(n=>[n.id,n]));for(const n "
-    "of t){let o=s.get(n.parent),r=0;for(let a=o;a&&r<1e3;a=s.get(a.parent))r=a===n?1e3:r+1;n.up=r"
-    "<1e3&&o!==n?o:void 0,n.depth=n.up?r:0,n.up&&n.up.kids.push(n)}return{list:t,byId:s}}function "
-    "Ot(e,t){const s=E(t.capacity),n=new Map(s.map(i=>[i.device,i])),o=i=>Array.isArray(i.devices)"
-    "?i.devices:[i.device],r=new Map(E(t.peak_holders).map(i=>[i.device,i])),a=new Map;for(let i=0"
-    ";i<e.events.n;i++)ke(e.events,i)&&a.set(e.events.device[i],(a.get(e.events.device[i])||0)+1);"
-    "return E(t.devices).map((i,l)=>{const c={index:l,key:i.device,name:w(i.device)||\"device \"+l"
-    ",label:w(i.label),stats:_(i.stats),source:i,capacity:_(n.get(i.device)),holder:r.get(i.device"
-    ")};return c.mates=n.has(i.device)?o(c.capacity):[i.device],c.place=s.find(f=>f.device!==i.dev"
-    "ice&&o(f).includes(i.device)),c.tags=E(t.tags).filter(f=>c.mates.includes(f.device)),c.curve="
-    "Tt(e,c,a.get(l)||0),c.peak=St(c,c.holder),c})}const Ce=e=>e.devices.slice().sort((t,s)=>g(s.s"
-    "tats.peak)-g(t.stats.peak));function Bt(e){const t=e.events,s=e.snapshots.filter(r=>r.name).m"
-    "ap(r=>({time:r.time,name:r.name})),n=new Set(s.map(r=>r.name)),o=[];for(let r=0;r<t.n;r++)t.k"
-    "ind[r]===wt||t.kind[r]===Fe?o.push({time:t.time[r],oom:t.kind[r]===Fe,device:t.device[r],byte"
-    "s:t.bytes[r]}):t.kind[r]===xt&&!n.has(t.label(r))&&s.push({time:t.time[r",
-    "],name:t.label(r)});e.marks=o,e.checkpoints=s.sort((r,a)=>r.time-a.time)}function Et(e){const"
-    " t={raw:e,meta:_(e.metadata),total:_(e.total)};t.events=_t(e.events,e.strings),t.snapshots=At"
-    "(e.snapshots),t.scopes=$t(e.scopes);const s=le(t.scopes.list,n=>le(n.calls,o=>g(o[0])+g(o[1])"
-    "));return t.end=Math.max(g(t.meta.uptime_ns),t.events.n?t.events.time[t.events.n-1]:0,le(t.sn"
-    "apshots,n=>n.time),s,1),t.devices=Ot(t,e),Bt(t),t.slices=It(t),t}const Lt=128;function Ct(e){"
-    "const t=new Map,s=(n,o)=>t.has(n)?t.get(n).list.push(o):t.set(n,{list:[o]});for(const n of e."
-    "scopes.list)for(const o of n.calls){if(m(o[0])===null||!(g(o[1])>=0))continue;const r={call:o"
-    ",end:o[0]+g(o[1]),used:!1};s(n.id,r),s(n.id+\" \"+g(o[2]),r)}for(const n of t.values())n.list"
-    ".sort((o,r)=>o.end-r.end),n.ends=n.list.map(o=>o.end);return t}function Ne(e,t,s,n){let o=nul"
-    "l;if(!e)return null;const r=i=>Math.abs(i.end-n),a=H(e.ends,t-1,0,e.list.length);for(const i "
-    "of e.list.slice(a,a+64))!i.used&&i.call[0]<=s&&(!o||r(i)<r(o))&&(o=i);return o}function jt(e,"
-    "t,s,n,o){let a=Ne(e.get(t+\" \"+s),n===null?o:n,o,o);return!a&&(a=Ne(e.get(t),o-2e3,o,o),!a||"
-    "a.end>o+2e3)?null:(a.used=!0,a.call)}function Pt(e,t){const s=new Map,n=new Map;for(let o=0;o"
-    "<e.n;o++){const r=e.thread[o],a=e.scope[o],i=e.kind[o];if(ke(e,o)&&n.set(r,(n.get(r)||0)+ke(e"
-    ",o)),i!==Re&&i!==Mt)continue;s.has(a)||s.set(a,new Map);const l=s.get(a);if(l.has(r)||l.set(r"
-    ",[]),i===Re){l.get(r).push({time:e.time[o],sum:n.get(r)||0});continue}const c=l.get(r).pop();"
-    "t(a,r,c?c.time:null,e.time[o],c?(n.get(r)||0)-c.sum:NaN)}for(const[o,r]of s)for(const[a,i]of "
-    "r)for(const l of i)t(o,a,l.time,null,(n.get(a)||0)-l.sum)}function It(e){const t=[],s=Ct(e),n"
-    "=e.events,o=(r,a,i,l,c,f)=>{e.scopes.byId.has(r)||e.scopes.byId.set(r,{id:r,name:\"scope \"+r"
-    ",path:\"scope \"+r,depth:0}),t.push({scope:e.scopes.byId.get(r),thread:a,start:i,end:Math.max"
-    "(l,i),delta:c,call:f})};Pt(n,(r,a,i,l,c)=>{const f=l===null?null:jt(s,r,a,i,l),h=i===null&&!f"
-    ";i===null&&(i=f?f[0]:n.time[0]),o(r,a,i,l===null?e.end:l,f&&m(f[3])!==null?f[3]:c,f),Object.a"
-    "ssign(t[t.length-1],{cut:h,running:l===null})}),e.paired=t.length;for(const r of e.scopes.lis"
-    "t)for(const{call:a,end:i,used:l}of s.has(r.id)?s.get(r.id).list:[])l||o(r.id,g(a[2]),a[0],i,m"
-    "(a[3]),a);return Dt(t)}function Dt(e){e.sort((o,r)=>o.thread-r.thread||o.start-r.start||r.end"
-    "-o.end||o.scope.depth-r.scope.depth);const t=[];let s=0,n=null;for(const o of e){(!n||n.threa"
-    "d!==o.thread)&&(s+=n?n.ends.length:0,n={thread:o.thread,first:s,ends:[]},t.push(n));const r=n"
-    ".ends;let a=r.length;for(;a>0&&!(r[a-1]>=o.end&&r[a-1]>o.start);)a--;for(;a<r.length&&r[a]>o."
-    "start;)a++;a=Math.min(a,Lt-1),r[a]=Math.max(o.end,r[a]||0),o.row=n.first+a}return Ft(e,t,s+(n"
-    "?n.ends.length:0))}function Ft(e,t,s){const n=e.length,o=new Int32Array(s+1);for(const f of e"
-    ")o[f.row+1]++;for(let f=0;f<s;f++)o[f+1]+=o[f];const r=o.slice(),a=new Array(n),i=new Float64"
-    "Array(n),l=new Float64Array(n),c=new Uint8Array(n);for(const f of e){const h=r[f.row]++;a[h]="
-    "f,i[h]=f.start,l[h]=f.end,c[h]=Ye(f.scope.name)}return{n,rows:s,from:o,all:a,start:i,end:l,hu"
-    "eOf:c,threads:t,order:null}}const Oe='11px system-ui, \"Liberation Sans\", sans-serif';functi"
-    "on de(e,t,s,n,o,r,a){e.strokeStyle=t,e.setLineDash(a||[]),e.beginPath(),e.moveTo(s,n),e.lineT"
-    "o(o,r),e.stroke(),e.setLineDash([])}function J(e,t,s,n,o,r){e.fillStyle=t,e.textAlign=r||\"le"
-    "ft\",e.fillText(s,n,o)}const u={from:0,to:1,end:1,charts:[],due:!1};function Z(){u.due||(u.du"
-    "e=!0,requestAnimationFrame(et))}function et(){u.due=!1;for(const e of u.charts)e.draw()}funct"
-    "ion q(e,t){const s=C(t-e,Math.min(Math.max(100,u.end*1e-9),u.end),u.end);u.from=C(e,0,u.end-s"
-    "),u.to=u.from+s,Z();const n=u.to-u.from>u.end*.999999;T(\"range\").textContent=n?\"all \"+R(u"
-    ".end):R(s)+\" from \"+fe(u.from,s/100)}const we=(e,t)=>q(e-(e-u.from)*t,e+(u.to-e)*t),je=()=>"
-    "(u.from+u.to)/2,Me=e=>q(u.from+e*(u.to-u.from),u.to+e*(u.to-u.",
-    "from));function tt(e,t){const s=e.canvas,n=s.parentElement.clientWidth,o=window.devicePixelRa"
-    "tio||1;(e.width!==n||e.height!==t||e.ratio!==o)&&(s.width=Math.round(n*o),s.height=Math.round"
-    "(t*o),s.style.height=t+\"px\",Object.assign(e,{width:n,height:t,ratio:o})),e.left=n<600?58:92"
-    ";const r=s.getContext(\"2d\");return r.setTransform(o,0,0,o,0,0),r.clearRect(0,0,n,t),r.font="
-    "Oe,r.textBaseline=\"middle\",r.lineWidth=1,s.dataset.from=u.from,s.dataset.to=u.to,r}const j="
-    "(e,t)=>e.left+(t-u.from)/(u.to-u.from)*(e.width-e.left-1),se=(e,t)=>u.from+(t-e.left)/Math.ma"
-    "x(e.width-e.left-1,1)*(u.to-u.from);function ue(e,t){let s=t/6.1,n=0;for(const o of e){if(s-="
-    "o>=\"\\u1100\"?1.9:1,s<0)return n?e.slice(0,n)+\"\\u2026\":\"\";s>=1&&(n+=o.length)}return e}"
-    "function nt(e,t,s,n){const o=u.to-u.from,r=(t.width-t.left)/100,a=o/Math.max(r,1),i=Math.pow("
-    "10,Math.floor(Math.log10(a))),l=a/6e10,c=u.to<Ge||l<.5?[1,2,5,10].find(f=>f*i>=a)*i:([1,2,5,1"
-    "0,20,30,60,120,180,360,720].find(f=>f>=l)||Math.ceil(l/1440)*1440)*6e10;for(let f=Math.ceil(u"
-    ".from/c);f*c<=u.to;f++){const h=Math.round(j(t,f*c))+.5;de(e,x.grid,h,s,h,n),h<t.width-40&&J("
-    "e,x.soft,fe(f*c,c),h+4,s+9)}}function Rt(e,t){if(t.key===\"+\"||t.key===\"=\")we(e.focus(),1/"
-    "1.5);else if(t.key===\"-\"||t.key===\"_\")we(e.focus(),1.5);else if(t.key===\"0\"||t.key===\""
-    "Home\")q(0,u.end);else return!1;return!0}function st(e,t){const s=e.canvas,n=new Map,o=a=>{co"
-    "nst i=s.getBoundingClientRect();return{x:a.clientX-i.left,y:a.clientY-i.top,moved:0,type:a.po"
-    "interType}},r=a=>{const i=n.get(a.pointerId);n.delete(a.pointerId),i&&i.moved<=3&&a.type===\""
-    "pointerup\"&&t.tap&&t.tap(i.x,i.y)};Y(s,{pointerdown:a=>{a.button||(s.setPointerCapture(a.poi"
-    "nterId),n.set(a.pointerId,o(a)),a.pointerType!==\"mouse\"&&t.hover(o(a).x,o(a).y))},pointermo"
-    "ve:a=>{const i=o(a),l=n.get(a.pointerId);if(!l)return t.hover(i.x,i.y);i.moved=l.moved+Math.a"
-    "bs(i.x-l.x)+Math.abs(i.y-l.y),n.set(a.pointerId,i),n.size===2?Nt(e,n,a.pointerId,l):l.type!=="
-    "\"mouse\"&&!t.drags?t.hover(i.x,i.y):i.moved>3&&(t.leave(),Me((l.x-i.x)/(e.width-e.left)),t.s"
-    "croll&&t.scroll(l.y-i.y))},pointerup:r,pointercancel:r,blur:t.leave,pointerleave:a=>a.pointer"
-    "Type===\"mouse\"&&!n.size&&t.leave(),wheel:a=>Wt(e,a,t,o(a)),keydown:a=>a.ctrlKey||a.metaKey|"
-    "|a.altKey||(t.key(a)||Rt(e,a))&&a.preventDefault()})}function Nt(e,t,s,n){const[o,r]=t.values"
-    "(),a=t.get(s),i=a===o?r:o,l=Math.abs(n.x-i.x),c=Math.abs(a.x-i.x);if(l<8||c<8)return;const f="
-    "se(e,(n.x+i.x)/2),h=(u.to-u.from)*l/c/(e.width-e.left),y=f-((a.x+i.x)/2-e.left)*h;q(y,y+h*(e."
-    "width-e.left))}function Wt(e,t,s,{x:n,y:o}){const r=t.deltaMode===1?16:t.deltaMode===2?400:1,"
-    "a=t.deltaX*r,i=t.deltaY*r;if(t.shiftKey&&s.scroll)s.scroll(a||i);else if(Math.abs(a)>Math.abs"
-    "(i))Me(a/(e.width-e.left));else{if(i>0&&u.to-u.from>=u.end)return;we(se(e,Math.max(n,e.left))"
-    ",Math.exp(C(i,-240,240)/400))}t.preventDefault(),s.hover(n,o)}function Pe(e,t,s,n,o){const r="
-    "T(\"tip\"),a=e.canvas.getBoundingClientRect();N(r,d(\"b\",n),d(\"dl\",...[].concat(...o.map(("
-    "[h,y,v])=>[d(\"dt\",h),d(\"dd\",{title:v},y)])))),r.hidden=!1;const i=r.offsetWidth,l=r.offse"
-    "tHeight;let c=a.left+t+14,f=a.top+s+14;c+i>innerWidth-8&&(c=a.left+t-i-14),f+l>innerHeight-8&"
-    "&(f=a.top+s-l-14),r.style.transform=`translate(${Math.max(c,8)}px, ${Math.max(f,8)}px)`}const"
-    " re=()=>T(\"tip\").hidden=!0,ot=e=>T(\"live\").textContent=e,D=92,X=40,p={shown:8,cursor:null"
-    ",draw:Kt};function Kt(){const e=p.profile,t=p.lanes.slice(0,p.shown),s=tt(p,X+t.length*D+2);i"
-    "f(nt(s,p,0,p.height),t.forEach((o,r)=>Ht(s,o,X+r*D)),Jt(s,e.checkpoints),s.clearRect(0,0,p.le"
-    "ft,p.height),t.forEach((o,r)=>Xt(s,o,X+r*D)),p.cursor===null)return;const n=j(p,p.cursor);de("
-    "s,x.ink,n,14,n,p.height),s.fillStyle=x.ink,t.forEach((o,r)=>{const a=Qe(o.curve,p.cursor);a!="
-    "=null&&(s.beginPath(),s.arc(n,oe(o,X+r*D,a),3,0,7),s.fill())})}function zt(e){const t=Math.ma"
-    "x(e.curve.v.reduce((n,o)=>Math.max(n,o),1),g(e.stats.peak)),s=g(e.stats.limit);return s>0&&s",
-    "<t*2?Math.max(s,t):t}const oe=(e,t,s)=>t+D-1-s/e.scale*(D-24);function Ht(e,t,s){const n=s+D-"
-    "1,o=p.width;e.save(),e.beginPath(),e.rect(p.left,s,o-p.left,D),e.clip(),e.strokeStyle=x.accen"
-    "t,e.fillStyle=x.fill,e.lineWidth=1.5,qt(e,t,s),e.stroke(),e.lineTo(o,n),e.lineTo(Math.max(j(p"
-    ",t.curve.t[0]),p.left),n),e.fill(),e.lineWidth=1;const r=g(t.stats.limit);r>0&&r<=t.scale&&de"
-    "(e,x.warn,p.left,oe(t,s,r),o,oe(t,s,r),[4,4]),Ut(e,t,s),t.peak&&Gt(e,t,s),e.restore(),de(e,x."
-    "rule,0,n+.5,o,n+.5)}function qt(e,t,s){const{t:n,v:o,fine:r}=t.curve,a=n.length;let i=Math.ma"
-    "x(H(n,u.from,0,a)-1,0),l=-1,c=0,f=0,h=0;const y=()=>l>=0&&[c,f,h].forEach(v=>e.lineTo(l+.5,v)"
-    ");e.beginPath();for(let v=!1;i<a;i++){const k=C(j(p,n[i]),-1e5,1e5),B=oe(t,s,o[i]);if(v?i>r&&"
-    "Math.floor(k)===l?(c=Math.min(c,B),f=Math.max(f,B)):(y(),i>r&&e.lineTo(k,h),e.lineTo(k,B),l=i"
-    ">=r?Math.floor(k):-1,c=f=B):(e.moveTo(k,B),v=!0),h=B,n[i]>u.to)break}y()}function Ut(e,t,s){l"
-    "et n=[-9,-9];for(const o of p.profile.marks){if(o.device!==t.index||o.time<u.from||o.time>u.t"
-    "o)continue;const r=j(p,o.time),a=Number(o.oom);r-n[a]<2||(n[a]=r,e.fillStyle=o.oom?x.warn:x.g"
-    "ood,e.fillRect(r-.5,s+20,1,D-21),e.beginPath(),e.moveTo(r-4,s+D-(o.oom?2:9)),e.lineTo(r+4,s+D"
-    "-(o.oom?2:9)),e.lineTo(r,s+D-(o.oom?9:2)),e.fill())}}function Gt(e,t,s){const n=j(p,t.peak.ti"
-    "me),o=oe(t,s,t.peak.bytes),r=\"peak \"+M(t.peak.bytes);if(n<p.left-5||n>p.width+5)return;e.st"
-    "rokeStyle=e.fillStyle=x.accent,e.beginPath(),e.arc(n,o,3.5,0,7),t.peak.drawn?e.fill():e.strok"
-    "e(),e.textAlign=\"left\",e.lineWidth=3,e.strokeStyle=x.paper,e.fillStyle=x.ink;const a=[r,C(n"
-    "-4,p.left+2,p.width-e.measureText(r).width-3),o-11];e.strokeText(...a),e.fillText(...a),e.lin"
-    "eWidth=1}function Xt(e,t,s){const n=Math.pow(2,Math.ceil(Math.log2(t.scale/4)));e.font=\"600 "
-    "\"+Oe,J(e,x.ink,ue(t.name,p.left-6),0,s+10),e.font=Oe;for(let o=n;o<=t.scale;o+=n){const r=oe"
-    "(t,s,o);if(r<s+(t.label?30:18))break;J(e,x.soft,M(o),p.left-6,r,\"right\"),e.fillRect(p.left-"
-    "4,r,4,1)}t.label&&p.left>60&&J(e,x.soft,ue(t.label,p.left-6),0,s+24)}function Jt(e,t){let s=-"
-    "1,n=-9;t.forEach(o=>{const r=Math.round(j(p,o.time))+.5;if(r<p.left||r>p.width||r-n<2)return;"
-    "n=r,de(e,x.soft,r,X-4,r,p.height,[2,3]);const a=ue(o.name,160),i=e.measureText(a).width,l=Mat"
-    "h.min(r,p.width-i-2);l<s+8||(s=l+i,J(e,x.ink,a,l,X-11))})}function rt(e,t,s,n){const o=p,r=o."
-    "profile,a=(u.to-u.from)/o.width*4;o.cursor=C(e,u.from,u.to);const i=o.lanes.slice(0,Math.min("
-    "o.shown,16)).map(f=>{const h=Qe(f.curve,o.cursor);return[f.name,h===null?\"\\u2013\":M(Math.r"
-    "ound(h))]}),l=f=>f.filter(h=>Math.abs(h.time-o.cursor)<=a).slice(0,3);for(const f of l(r.chec"
-    "kpoints))i.push([\"checkpoint\",f.name]);for(const f of l(r.marks))i.push([f.oom?\"out of mem"
-    "ory, wanted\":\"collected\",M(f.bytes)]);const c=fe(o.cursor,(u.to-u.from)/1e3);Pe(o,t===null"
-    "?j(o,o.cursor):t,s,c,i),n&&ot(c+\": \"+i.map(f=>f.join(\" \")).join(\", \")),Z()}function Vt("
-    "e){const t={ArrowLeft:-1,ArrowRight:1}[e.key];if(e.key===\"Escape\")return Be(),!0;if(!t)retu"
-    "rn!1;const s=u.to-u.from,n=s/(e.shiftKey?10:100),o=C(p.focus()+t*n,0,u.end);return(o<u.from||"
-    "o>u.to)&&q(u.from+t*s/4,u.to+t*s/4),rt(o,null,X,!0),!0}function Be(){p.cursor=null,re(),Z()}f"
-    "unction Yt(e,t){const s=Ce(e).filter(l=>l.curve.t.length);if(!s.length)return!1;for(const l o"
-    "f s)l.scale=zt(l);const n=d(\"canvas\",{tabindex:0,role:\"application\",\"aria-label\":\"Live"
-    " bytes per device over time. Left and right move the cursor and read the values.\"});Object.a"
-    "ssign(p,{canvas:n,profile:e,lanes:s,shown:8,cursor:null,width:0,focus:()=>p.cursor===null?je("
-    "):p.cursor}),u.charts.push(p),st(p,{hover:(l,c)=>l>=p.left?rt(se(p,l),l,c):Be(),leave:Be,key:"
-    "Vt});const o=V(`More of ${O(s.length)} devices`,()=>{p.shown=Math.min(p.shown+16,120,s.length"
-    "),o.hidden=p.shown>=Math.min(120,s.length),Z()});o.hidden=s.length<=p.shown;const r=(l,c,f)=>"
-    "d(\"li\",d(\"i\",{class:f},l),c),a=e.marks.some(l=>l.oom),i=e.marks.some(l=>!l.oo",
-    "m);return N(t,d(\"div\",n),d(\"ul.keys\",r(\"\\u25CF\",\"peak\"),s.some(l=>l.peak&&!l.peak.dr"
-    "awn)&&r(\"\\u25CB\",\"peak that no snapshot saw\"),e.checkpoints.length?r(\"\\u250A\",\"check"
-    "point\"):null,i?r(\"\\u25BC\",\"collection\",\"g\"):null,a?r(\"\\u25B2\",\"out of memory\",\""
-    "w\"):null,d(\"li\",e.events.n?`${F(e.events.n,\"event\")} since ${R(e.events.time[0])}`+(e.ev"
-    "ents.lost?`, ${O(e.events.lost)} older ones overwritten`:\"\"):F(e.snapshots.length,\"snapsho"
-    "t\"))),d(\"p.tools\",o)),!0}const K=18,U=22,he=8,A={selected:-1,draw:Qt};function Zt(e){const"
-    " t=new Float64Array(e.rows+1);let s=0,n=U;for(let o=0;o<e.rows;o++){for(;s<e.threads.length&&"
-    "e.threads[s].first===o;)s++,n+=he;t[o]=n,n+=K}return t[e.rows]=n+he,t}function Qt(){const e=A"
-    ",t=e.slices,s=T(\"lanes\"),n=tt(e,Math.max(Math.min(e.tops[t.rows],innerHeight*.7),60)),o=s.s"
-    "crollTop;let r=H(e.tops,o+U-K,0,t.rows);const a=r;for(n.textAlign=\"left\";r<t.rows&&e.tops[r"
-    "]-o<e.height;r++)tn(n,t,r,e.tops[r]-o);e.selected>=0&&nn(n,t.all[e.selected],o),n.clearRect(0"
-    ",0,e.width,U),n.clearRect(0,0,e.left,e.height),nt(n,e,0,U),en(n,t,a,r,o)}function en(e,t,s,n,"
-    "o){t.threads.forEach((r,a)=>{const i=a+1<t.threads.length?t.threads[a+1].first:t.rows;if(i<=s"
-    "||r.first>=n)return;const l=A.tops[r.first]-o,c=A.tops[i-1]-o;e.fillStyle=x.rule,l>U&&e.fillR"
-    "ect(0,Math.round(l-he/2),A.width,1);const f=(A.left>60?\"thread \":\"thr \")+r.thread;J(e,x.s"
-    "oft,ue(f,A.left-4),0,C(U+9,l+9,c+9))})}function tn(e,t,s,n){const o=A,r=t.from[s+1];let a=H(t"
-    ".end,u.from-.5,t.from[s],r),i=null;const l=()=>{i&&(e.fillStyle=x.shades[i.hue],e.fillRect(i."
-    "x,n,i.w,K-2)),i=null};for(;a<r&&t.start[a]<u.to;){const c=Math.max(j(o,t.start[a]),o.left),f="
-    "Math.min(j(o,t.end[a]),o.width);if(f-c>=1){l(),e.fillStyle=x.shades[t.hueOf[a]],e.fillRect(c,"
-    "n,Math.max(f-c-.5,1),K-2),f-c>26&&J(e,x.ink,ue(t.all[a].scope.name,f-c-8),c+4,n+K/2),a++;cont"
-    "inue}const h=Math.floor(c);i&&i.hue===t.hueOf[a]&&i.x+i.w===h?i.w++:(l(),i={x:h,w:1,hue:t.hue"
-    "Of[a]}),a=H(t.end,se(o,h+1),a+1,r)}l()}function nn(e,t,s){const n=A,o=Math.max(j(n,t.start),n"
-    ".left-3),r=Math.min(j(n,t.end),n.width+3);e.strokeStyle=x.ink,e.lineWidth=2,e.strokeRect(o-.5"
-    ",n.tops[t.row]-s-1,Math.max(r-o,2),K),e.lineWidth=1}function at(e,t){const s=A,n=s.slices,o=t"
-    "+T(\"lanes\").scrollTop,r=H(s.tops,o,0,n.rows)-1;if(t<U||e<s.left||r<0||o>s.tops[r]+K)return-"
-    "1;const a=H(n.end,se(s,e-1),n.from[r],n.from[r+1]);return a<n.from[r+1]&&n.start[a]<=se(s,e+1"
-    ")?a:-1}function Ee(e){const t=e.call||[],s=Math.max(e.end-e.start,1e3)/1e3,n=m(e.delta),o=m(t"
-    "[7]);return[[\"duration\",(e.cut?\"at least \":\"\")+R(e.end-e.start)+(e.running?\", running"
-    "\":\"\")],n!==null&&[\"delta\",Je(n),z(n)],m(t[4])!==null&&[\"blocks\",Xe(t[4])+O(t[4])],o!=="
-    "null&&[\"peak inside\",M(o)],m(t[5])!==null&&[\"before, after\",M(t[5])+\", \"+M(m(t[6]))],["
-    "\"start\",(e.cut?\"before \":\"\")+fe(e.start,s)],[\"end\",fe(e.end,s)],[\"thread\",String(e."
-    "thread)],t[8]&&[\"shapes\",w(t[8])]].filter(Boolean)}function _e(e,t){const s=A,n=s.slices.al"
-    "l[e];if(s.selected=e,Z(),e<0)return re();if(t){const o=u.to-u.from,r=n.end-n.start;(n.end<u.f"
-    "rom||n.start>u.to||r<o/400)&&q(n.start-Math.min(o,r*50)/4,n.start+Math.min(o,Math.max(r*50,1e"
-    "3))*3/4);const a=T(\"lanes\"),i=s.tops[n.row];a.scrollTop=C(a.scrollTop,i+K-s.height+he,i-U-h"
-    "e),ot(n.scope.path+\", \"+Ee(n).map(l=>l[0]+\" \"+l[1]).join(\", \"))}Pe(s,C(j(s,n.start),s.l"
-    "eft,s.width),s.tops[n.row]-T(\"lanes\").scrollTop+K,n.scope.path,Ee(n))}function sn(e){const "
-    "t=A.slices;t.order||(t.order=Uint32Array.from(t.all.keys()).sort((n,o)=>t.start[n]-t.start[o]"
-    "||t.all[n].row-t.all[o].row),t.order.forEach((n,o)=>t.all[n].rank=o));const s=A.selected>=0?t"
-    ".all[A.selected].rank+e:t.order.findIndex(n=>t.start[n]>=u.from);_e(t.order[C(s,0,t.n-1)],!0)"
-    "}function We(e){const t=A.slices,s=t.all[A.selected],n=s?s.row+e:-1;if(!s||n<0||n>=t.rows)ret"
-    "urn;const o=Math.min(H(t.end,s.start,t.from[n],t.from[n+1]),t.from[n+1]-1);o>=t.from[n]&&_e(o"
-    ",!0)}function on(e){const t=e.shiftKey?.8:.15;if",
-    "(e.key===\"ArrowLeft\")Me(-t);else if(e.key===\"ArrowRight\")Me(t);else if(e.key===\"Enter\")"
-    "sn(e.shiftKey?-1:1);else if(e.key===\"Escape\")_e(-1);else if(e.key===\"ArrowUp\"&&A.selected"
-    ">=0)We(-1);else if(e.key===\"ArrowDown\"&&A.selected>=0)We(1);else return!1;return!0}function"
-    " rn(e,t){const s=at(e,t),n=A.slices.all[s];A.canvas.style.cursor=n?\"pointer\":\"\",n?Pe(A,e,"
-    "t,n.scope.path,Ee(n)):re()}function an(e,t){const s=e.slices;if(!s.n)return!1;const n=d(\"can"
-    "vas\",{tabindex:0,role:\"application\",\"aria-label\":\"Timeline of scopes, \"+F(s.n,\"invoca"
-    "tion\")+\". Enter walks from scope to scope.\",dblclick:()=>{const i=s.all[A.selected];i&&q(i"
-    ".start-(i.end-i.start)*.1,i.end+(i.end-i.start)*.1)}});Object.assign(A,{canvas:n,slices:s,top"
-    "s:Zt(s),selected:-1,width:0,focus:()=>A.selected>=0?s.start[A.selected]:je()}),u.charts.push("
-    "A);const o=d(\"div\",n),r=d(\"div\",{id:\"lanes\",scroll:Z},o);o.style.height=A.tops[s.rows]+"
-    "\"px\",st(A,{drags:!0,hover:rn,leave:re,key:on,tap:(i,l)=>_e(at(i,l)),scroll:i=>r.scrollTop+="
-    "i});const a=e.paired<s.n?\"Each scope keeps its last invocations; the event ring keeps all th"
-    "at fit.\":\"\";return N(t,r,d(\"p.keys\",`${F(s.n,\"invocation\")} on ${F(s.threads.length,\""
-    "thread\")}. ${a}`)),!0}const ln={text:[e=>e,e=>e.length>28?e:null],bytes:[M,z],signed:[Je,z],"
-    "count:[O],time:[R,e=>e===null?null:O(e)+\" ns\"],share:[ve]},ge=200,cn=new Intl.Collator(\"en"
-    "\",{numeric:!0}),Ke=(e,t)=>typeof e==\"string\"?cn.compare(e,t):e-t;function fn(e,t,s,n){cons"
-    "t o=new Map(e.map(c=>[c,t(c)])),r=c=>c===null||c===\"\",a=(c,f)=>{const h=o.get(c),y=o.get(f)"
-    ";return r(h)||r(y)?r(h)-r(y):s?Ke(y,h):Ke(h,y)};if(!n)return e.slice().sort(a);const i=[],l=e"
-    ".filter(c=>!c.up).sort(a).reverse();for(let c;c=l.pop();)i.push(c),l.push(...c.kids.filter(f="
-    ">o.has(f)).sort(a).reverse());return i}function dn(e,t,s){const n=e.get(t),[o,r]=ln[e.kind],a"
-    "=e.brief?e.brief(t):o(n),i=e.full?e.full(t):r&&n!==null?r(n):null,l=d(\"td\",{class:e.kind==="
-    "\"text\"?\"t\":\"n\",title:i},a);return e.mono&&l.classList.add(\"mono\"),e.indent&&t.depth&&"
-    "(l.style.paddingLeft=.7+Math.min(t.depth,12)*1.1+\"rem\"),e.tone&&n&&l.classList.add(n<0?\"mi"
-    "nus\":\"over\"),e.share&&n>0&&(l.classList.add(\"share\"),l.style.setProperty(\"--share\",n/s"
-    ".get(e)*100+\"%\")),l}function Ie(e,t,s){e=e.map(([b,P,ae,pe])=>Object.assign({title:b,kind:P"
-    ",get:ae},pe)).filter(b=>b.keep||t.some(P=>b.get(P)!==null&&b.get(P)!==\"\"));const n={rows:t,"
-    "limit:ge,sort:null,down:!1,filter:\"\"},o=new Map(e.filter(b=>b.share).map(b=>[b,le(t,b.get)|"
-    "|1])),r=d(\"tbody\"),a=d(\"output\"),i=e.map(b=>d(\"th\",{scope:\"col\"},V(b.title,()=>v(b),{"
-    "class:b.kind===\"text\"?null:\"n\"}))),l=V(\"Show more\",()=>{n.limit+=ge*5,y()}),c=new Map,f"
-    "=e.filter(b=>b.kind===\"text\"),h=b=>(c.has(b)||c.set(b,f.map(P=>(P.full||P.get)(b)).join(`\n"
-    "`).toLowerCase()),c.get(b).includes(n.filter));function y(){const b=n.filter?n.rows.filter(h)"
-    ":n.rows,P=b.slice(0,n.limit).map(ae=>un(e,ae,o,s));N(r,...[].concat(...P)),a.textContent=b.le"
-    "ngth<t.length||t.length>ge?`${O(Math.min(b.length,n.limit))} of ${O(b.length)}`:\"\",l.parent"
-    "Element.hidden=b.length<=n.limit}function v(b,P){n.down=P===void 0?n.sort===b?!n.down:b.kind!"
-    "==\"text\":P,n.sort=b,n.rows=fn(t,b.get,n.down,s.tree),e.forEach((ae,pe)=>ae===b?i[pe].setAtt"
-    "ribute(\"aria-sort\",n.down?\"descending\":\"ascending\"):i[pe].removeAttribute(\"aria-sort\""
-    ")),y()}const k=d(\"input\",{type:\"search\",placeholder:\"Filter\",\"aria-label\":\"Filter \""
-    "+s.name,input:()=>{n.filter=k.value.toLowerCase(),n.limit=ge,y()}}),B=d(\"div.box\",{tabindex"
-    ":0,role:\"region\",\"aria-label\":s.name},d(\"table\",d(\"thead\",d(\"tr\",...i)),r),d(\"div."
-    "more\",l)),me=e.find(b=>b.title===s.sort)||e[0];return v(me,s.up?!1:me.kind!==\"text\"),d(\"d"
-    "iv\",t.length>8?d(\"div.tools\",k,a):null,B)}function un(e,t,s,n){const o=d(\"tr\",...e.map(i"
-    "=>dn(i,t,s)));if(!n.inner||!n.inner(t,!0))return[o];let r=null;const a=V(\"\\u25B8\",()=>{r?("
-    "r.remove(),r=null):o.after(r=d(\"tr\",d(\"td.inner\",{colspan:e.length},n.inner(t)))),a.setAt"
-    "tribut",
-    "e(\"aria-expanded\",String(!!r)),a.textContent=r?\"\\u25BE\":\"\\u25B8\"},{class:\"toggle\","
-    "\"aria-expanded\":\"false\",\"aria-label\":\"Parts\"});return o.firstChild.prepend(a,\" \"),["
-    "o]}const S=(e,t,s)=>[e,\"text\",n=>w(n[t]),s],Le=e=>(t,s,n)=>[t,e,o=>m(o[s]),n],[$,L]=[Le(\"b"
-    "ytes\"),Le(\"count\")],I={share:!0},it={mono:!0},Ae=[\"Site\",\"text\",e=>ce(e.site),{mono:!0"
-    ",brief:e=>ce(e.site,!0)}];function W(e,t,s,n){return e.length?(N(t,Ie(s,e,n)),!0):!1}const G="
-    "(e,t,s,n,o)=>[e,t,r=>m(r[s][n]),o],hn={scopes:(e,t)=>W(e.scopes.list,t,[[\"Scope\",\"text\",s"
-    "=>s.depth?s.name:s.path,{indent:!0,full:s=>s.path}],L(\"Count\",\"count\"),G(\"Delta\",\"sign"
-    "ed\",\"delta\",\"total\"),G(\"avg\",\"signed\",\"delta\",\"avg\"),G(\"min\",\"signed\",\"delt"
-    "a\",\"min\"),G(\"max\",\"signed\",\"delta\",\"max\"),$(\"Peak inside\",\"peak\",I),G(\"Time\""
-    ",\"time\",\"time\",\"total\",I),G(\"avg time\",\"time\",\"time\",\"avg\"),G(\"max time\",\"ti"
-    "me\",\"time\",\"max\"),[\"Device time\",\"time\",s=>s.device||null],$(\"Still held\",\"live\""
-    "),[\"Running\",\"count\",s=>s.running||null],Ae],{name:\"scopes\",sort:\"Time\",tree:!0}),tag"
-    "s:(e,t)=>W(E(e.raw.tags),t,[S(\"Tag\",\"tag\"),S(\"Device\",\"device\"),$(\"Live\",\"allocate"
-    "d\",I),$(\"Peak\",\"peak\"),L(\"Blocks\",\"blocks\"),[\"Planned\",\"bytes\",s=>m(s.expected)|"
-    "|null],[\"Variance\",\"signed\",s=>m(s.expected)?m(s.variance):null,{tone:!0}]],{name:\"tags"
-    "\",sort:\"Live\"}),sites:(e,t)=>W(E(e.raw.sites),t,[[\"Function\",\"text\",s=>w(_(s.site).fun"
-    "ction)||\"(not known)\"],[\"Place\",\"text\",s=>ze(s),{mono:!0,brief:s=>ze(s,!0)}],S(\"Device"
-    "\",\"device\"),$(\"Live\",\"live_bytes\",I),$(\"Peak\",\"peak_bytes\"),L(\"Allocs\",\"allocs"
-    "\"),$(\"Allocated\",\"alloc_bytes\"),L(\"Frees\",\"frees\"),$(\"Freed\",\"free_bytes\")],{nam"
-    "e:\"sites\",sort:\"Live\"}),blocks:(e,t)=>W(E(_(e.raw.largest_blocks).blocks),t,[[\"Name\",\""
-    "text\",s=>w(s.name)||w(s.storage),{keep:!0}],S(\"Tag\",\"tag\"),$(\"Bytes\",\"bytes\",I),S(\""
-    "Device\",\"device\"),S(\"Type\",\"dtype\"),[\"Shape\",\"text\",lt],L(\"Refs\",\"refs\"),[\"Pa"
-    "rts\",\"count\",s=>m(_(s.parts).count)],S(\"Scope\",\"scope\"),Ae,S(\"Storage\",\"storage\",i"
-    "t),[\"Flags\",\"count\",s=>m(s.flags)||null],[\"Born\",\"count\",s=>m(s.born)||null],[\"State"
-    "\",\"text\",s=>s.pending===!0||g(s.pending)?\"waits for its device\":\"\"]],{name:\"largest b"
-    "locks\",sort:\"Bytes\",inner:mn}),leaks:(e,t)=>W(E(_(e.raw.leaks).by_site),t,[Ae,S(\"Tag\",\""
-    "tag\"),S(\"Scope\",\"scope\"),S(\"Device\",\"device\"),$(\"Bytes\",\"bytes\",I),L(\"Blocks\","
-    "\"count\")],{name:\"blocks that are still there\",sort:\"Bytes\"}),accounts:(e,t)=>W(E(_(e.ra"
-    "w.accounts).largest),t,[S(\"Account\",\"name\"),S(\"Device\",\"device\"),$(\"Held\",\"bytes\""
-    ",I),$(\"Peak\",\"peak\"),$(\"Limit\",\"limit\"),L(\"Refused\",\"refused\")],{name:\"accounts"
-    "\",sort:\"Held\"}),moves:(e,t)=>W(E(e.raw.moves),t,[S(\"From\",\"from\"),S(\"To\",\"to\"),L("
-    "\"Count\",\"count\"),$(\"Bytes\",\"bytes\",I)],{name:\"moves\",sort:\"Bytes\"}),snapshots:(e,"
-    "t)=>W(e.snapshots,t,[Le(\"time\")(\"At\",\"time\"),S(\"Checkpoint\",\"name\"),$(\"Live\",\"by"
-    "tes\",I),L(\"Blocks\",\"blocks\"),...Ce(e).slice(0,12).map(s=>[s.name,\"bytes\",n=>m(_(n.devi"
-    "ces.get(s.key)).total_bytes)]),S(\"Time\",\"stamp\")],{name:\"snapshots\",sort:\"At\",up:!0})"
-    ",threads:(e,t)=>W(E(e.raw.threads),t,[L(\"Thread\",\"id\"),L(\"Allocs\",\"allocs\"),L(\"Frees"
-    "\",\"frees\"),$(\"Allocated\",\"bytes_allocated\",I),$(\"Freed\",\"bytes_freed\")],{name:\"th"
-    "reads\",sort:\"Allocated\"})},ze=(e,t)=>ce(Object.assign({},e.site,{function:\"\"}),t),lt=e=>"
-    "ee(e.shape).slice(0,16).map(t=>w(t)).join(\" \\xD7 \");function mn(e,t){const s=_(e.parts),n="
-    "E(s.listed);if(t||!n.length)return n.length;const o=g(s.count)-n.length;return d(\"div\",Ie(["
-    "S(\"Name\",\"name\"),L(\"Offset\",\"offset\"),$(\"Bytes\",\"bytes\",I),S(\"Type\",\"dtype\"),"
-    "[\"Shape\",\"text\",lt],S(\"Tag\",\"tag\")],n,{name:\"parts of \"+(w(e.name)||w(e.storage)),s"
-    "ort:\"Offset\",up:!0}),o>0?d(\"p.soft\",O(o)+\" more are not listed\"):null)}function pn(e,t,"
-    "s){const n=[],o=ne(e,c=>c.bytes),r=o?t*s/o:0;let a=0,i=0,l=0;for(;l<e.length&&t>0&&s>0;){cons"
-    "t c=Math.min(t,s);let f=0,h=l,y=1/0;for(;h<e.length;h++){const k=f+e[h].bytes*r,B=e[l].bytes*"
-    "r,me=e[h].bytes*r,b=Math.max(c*c*B/(k*k),k*k/(c*c*me));if(b>y)break;y=b,f=k}const v=f/c;",
-    "for(let k=0;l<h;l++){const B=e[l].bytes*r/v;n.push(t<s?[a+k,i,B,v]:[a,i+k,v,B]),k+=B}t<s?(i+="
-    "v,s-=v):(a+=v,t-=v)}return n}function Te(e,t){const s=E(_(e.holder)[t]).map(o=>({bytes:Math.m"
-    "ax(g(o.bytes),0),name:t===\"tags\"?w(o.tag)||\"untagged\":ce(o.site)||\"site not known\"})).f"
-    "ilter(o=>o.bytes>0).sort((o,r)=>r.bytes-o.bytes),n=g(e.holder.bytes)-ne(s,o=>o.bytes);return "
-    "n>0&&s.push({name:s.length?\"other \"+t:\"not known\",bytes:n,kind:\"rest\"}),s}function yn(e"
-    ",t,s,n){const o=pn(e,s,n),r=d(\"div.map\",{role:\"list\",keydown:a=>{const i={ArrowRight:1,Ar"
-    "rowDown:1,ArrowLeft:-1,ArrowUp:-1}[a.key],l=[...r.children],c=l[l.indexOf(a.target)+i];!i||!c"
-    "||(a.preventDefault(),a.target.tabIndex=-1,c.tabIndex=0,c.focus())}});return o.forEach(([a,i,"
-    "l,c],f)=>{const h=e[f],y=[M(h.bytes),ve(h.bytes/t)],v=d(\"div\",{role:\"listitem\",tabindex:f"
-    "?-1:0,title:`${h.name}\n${z(h.bytes)}`,\"aria-label\":h.name+\" \"+y.join(\", \")},l>44&&c>20"
-    "&&d(\"b\",h.name),...y.map(k=>l>60&&c>60&&d(\"span\",k)));Object.assign(v.style,{left:a/s*100"
-    "+\"%\",top:i/n*100+\"%\",width:l/s*100+\"%\",height:c/n*100+\"%\"}),r.append($e(v,h))}),r}fun"
-    "ction gn(e,t){const s=e.devices.filter(f=>f.holder&&(Te(f,\"tags\").length||Te(f,\"sites\").l"
-    "ength)).sort((f,h)=>g(h.holder.bytes)-g(f.holder.bytes));if(!s.length)return!1;let n=s[0],o="
-    "\"tags\";const r=d(\"div\"),a=d(\"output\"),i=d(\"select\",{\"aria-label\":\"Device\",change:"
-    "()=>{n=s[i.selectedIndex],c()}},...s.map(f=>d(\"option\",f.name))),l=[\"tags\",\"sites\"].map"
-    "(f=>V(\"by \"+f.slice(0,-1),()=>{o=f,c()}));function c(){const f=Te(n,o),h=t.clientWidth||1e3"
-    ";l.forEach((k,B)=>k.setAttribute(\"aria-pressed\",String(o===[\"tags\",\"sites\"][B])));const"
-    " y=m(n.holder.time_ns);a.textContent=M(m(n.holder.bytes))+(y===null?\"\":\" at \"+R(y))+(m(n."
-    "stats.peak)!==null?\", peak \"+M(m(n.stats.peak)):\"\");const v=ne(f,k=>k.bytes);N(r,yn(f,v,h"
-    ",h<600?416:352),d(\"details\",d(\"summary\",\"As a table\"),Ie([[\"Name\",\"text\",k=>k.name,"
-    "it],[\"Bytes\",\"bytes\",k=>k.bytes,I],[\"Share\",\"share\",k=>k.bytes/v]],f,{name:\"holders "
-    "of the peak\",sort:\"Bytes\"})))}return N(t,d(\"div.tools\",s.length>1?i:d(\"b\",n.name),d(\""
-    "span.group\",...l),a),r),c(),!0}function bn(e){const t=e.capacity,s=m(t.total),n=m(t.used),o="
-    "m(t.self)===null?g(e.stats.allocated):t.self,r=new Map;for(const y of e.tags)r.set(w(y.tag),("
-    "r.get(w(y.tag))||0)+Math.max(g(y.allocated),0));const a=[...r].map(([y,v])=>({name:y,bytes:v}"
-    ")).filter(y=>y.bytes).sort((y,v)=>v.bytes-y.bytes),i=a.slice(0,7),l=ne(a.slice(7),y=>y.bytes)"
-    ",c=m(t.untagged)===null?o-ne(a,y=>y.bytes):t.untagged;if(l>0&&i.push({name:`${a.length-7} oth"
-    "er tags`,bytes:l,kind:\"grey\"}),c>0&&i.push({name:\"untagged\",bytes:c,kind:\"grey\"}),s===n"
-    "ull||n===null)return{shown:i,self:o,total:null};const f=n-o,h=Math.max(s-n,0);return i.push({"
-    "name:\"unaccounted\",bytes:f,kind:\"hatch\"}),i.push({name:\"free\",bytes:h,kind:\"free\"}),{"
-    "shown:i,self:o,total:s,free:h,unaccounted:f}}function vn(e){const t=ne(e.shown,n=>Math.max(n."
-    "bytes,0)),s=d(\"div.stack\",{role:\"img\",\"aria-label\":e.shown.map(n=>n.name+\" \"+M(n.byte"
-    "s)).join(\", \")});for(const n of e.shown){if(n.bytes<=0||n.kind===\"free\"||!t)continue;cons"
-    "t o=$e(d(\"i\",{title:`${n.name}: ${z(n.bytes)}`}),n);o.style.width=n.bytes/t*100+\"%\",s.app"
-    "end(o)}return d(\"div\",s,d(\"ul.legend\",...e.shown.map(n=>d(\"li\",$e(d(\"i\"),n),d(\"span"
-    "\",{title:n.name},n.name),Q(n.bytes)))))}function kn(e,t){if(t.total===null)return e.place?`I"
-    "ts bytes are in the memory of ${w(e.place.device)}, and in self there.`:e.key===\"mapped\"?\""
-    "Mapped files are page cache, which is in no device\\u2019s self.\":\"The capacity of this dev"
-    "ice is not known.\";const s=e.capacity,n=[],o=e.mates.filter(a=>a!==e.key).map(w);o.length&&n"
-    ".push(\"self is also of \"+o.join(\", \"));const r=`${M(t.total)} = ${M(t.free)} free + ${M(t"
-    ".self)} self `+(t.unaccounted<0?\"\\u2212 \"+M(-t.unaccounted):\"+ \"+M(t.unaccounted))+\" un"
-    "accounted\";return m(s.process)!==null&&n.push(\"the rest of this process \"+M(Math.max(s.pro"
-    "cess-t.self,0))),m(s.othe",
-    "rs)!==null&&n.push(\"others \"+M(s.others)),m(e.stats.cached)&&n.push(\"the host\\u2019s pool"
-    " holds \"+M(e.stats.cached)+\" unused\"),m(s.age_ns)>1e9&&n.push(\"sampled \"+R(s.age_ns)+\" "
-    "ago\"),(r+(n.length?\": \"+n.join(\", \"):\"\")+\".\").replace(/(\\d) (?=[KMGTPE]?i?B)/g,\"$1"
-    "\\xA0\")}function wn(e){const t=e.stats,s=e.capacity,n=g(t.cache_hits)+g(t.cache_misses),o=(a"
-    ",i)=>m(i)&&[a,M(i),z(i)],r=(a,i)=>m(i)&&[a,O(i)];return Ve([[\"peak\",M(m(t.peak))+(g(t.peak_"
-    "error)?\", low by at most \"+M(t.peak_error):\"\"),z(m(t.peak))],o(\"pending\",t.pending),o("
-    "\"reserved\",t.reserved),o(\"limit\",t.limit),m(t.limit)!==s.limit&&o(\"limit\",s.limit),o(\""
-    "held for requests\",s.held),o(\"in arenas\",e.source.arena),r(\"blocks\",t.live_blocks),r(\"a"
-    "llocs\",t.allocs),r(\"frees\",t.frees),r(\"arrived by move\",t.moves),r(\"collections\",t.gc_"
-    "runs),o(\"reclaimed\",t.gc_reclaimed),m(e.source.fragmentation)!==null&&[\"fragmentation\",ve"
-    "(e.source.fragmentation)],n&&[\"pool hits\",ve(t.cache_hits/n)],r(\"requests saved by a retry"
-    "\",t.recoveries)])}function ct(e,t){const s=le(t,r=>r[1]);if(!s)return null;const n=d(\"div.p"
-    "lot\",...t.map(([r,a,i])=>{const l=d(\"i\",{title:`${i||r}: ${O(a)} blocks`});return l.style."
-    "height=a>0?Math.max(a/s*100,3)+\"%\":0,l})),o=t.length>4?[0,t.length>>1,t.length-1]:[...t.key"
-    "s()];return d(\"figure.bars\",{role:\"img\",\"aria-label\":e+\": \"+t.filter(r=>r[1]).map(r=>"
-    "`${r[0]} ${r[1]}`).join(\", \")},d(\"figcaption\",e),n,d(\"div.axis\",...o.map(r=>d(\"span\","
-    "t[r][0]))))}function Mn(e){const t=new Map(E(e.source.sizes).filter(o=>g(o.blocks)>0&&g(o.fro"
-    "m)>=0).map(o=>[g(o.from)<1?-1:Math.floor(Math.log2(o.from)),o.blocks])),s=[...t.keys()].sort("
-    "(o,r)=>o-r),n=[];for(let o=s[0];o<=s[s.length-1];o++){const r=M(o<0?0:Math.pow(2,o));n.push(["
-    "r,t.get(o)||0,o<0?\"empty\":`${r} to ${M(Math.pow(2,o+1))}`])}return ct(\"live blocks by size"
-    "\",n)}function xn(e){const t=_(e.source.lifetimes),s=(n,o,r)=>[n,g(t[o]),r];return ct(\"lifet"
-    "ime when freed\",[s(\"<0.1\",\"under_100ms\",\"less than 100 ms\"),s(\"<1\",\"under_1s\",\"0."
-    "1 to 1 s\"),s(\"<10\",\"under_10s\",\"1 to 10 s\"),s(\"10 s+\",\"longer\",\"10 s and longer\""
-    ")])}function _n(e){const t=bn(e),s=_(e.source.last_oom);return d(\"article.card\",d(\"header"
-    "\",d(\"h3\",e.name),d(\"span.soft\",{title:e.label},e.label),d(\"b\",Q(m(e.stats.allocated)))"
-    "),vn(t),d(\"p.sum\",kn(e,t)),wn(e),d(\"div.charts\",Mn(e),xn(e)),e.source.last_oom?d(\"p.bad"
-    "\",`Last found no memory: wanted ${M(m(s.bytes))} with ${M(m(s.live))} live${s.site?\", at \""
-    "+ce(s.site):\"\"}.`):null)}function An(e,t){if(!e.devices.length)return!1;const s=Ce(e),n=d("
-    "\"div.cards\");let o=0;const r=V(`More of ${O(s.length)} devices`,()=>{n.append(...s.slice(o,"
-    "o+12).map(_n)),o+=12,r.parentElement.hidden=o>=s.length});return N(t,n,d(\"p.tools\",r)),r.cl"
-    "ick(),!0}const He={implicit_frees:[\"alloc\",\"over a live storage\"],unknown_frees:[\"free\""
-    ",\"of a storage that was not live\"],freed_while_shared:[\"free\",\"of a storage with views\""
-    "],underflows:[\"arena_sub\",\"below the balance\"],fence_failures:[\"fence\",\"that failed\"]"
-    ",oom_failures:[\"request\",\"that found no memory in the end\"],gc_failed:[\"collection\",\"t"
-    "hat did not run\"],dropped_allocs:[\"alloc\",\"the map had no room for: totals are too low\"]"
-    ",dropped_bytes:[\"byte\",\"of those\"],dropped_sites:[\"record\",\"of sites or tags without r"
-    "oom\"]},Tn=[\"scope_invocations\",\"snapshots\"];function Sn(e){const t=[],s=_(e.meta.dropped"
-    ");for(const n of Object.keys(He)){const o=e.devices.filter(i=>g(i.stats[n])),r=e.devices.leng"
-    "th<2,a=o.slice(0,4).map(i=>i.name+(o.length>1?\" \"+O(i.stats[n]):\"\"));o.length>4&&a.push(`"
-    "${o.length-4} more`),g(e.total[n])&&t.push([e.total[n],He[n],o.length&&!r?\": \"+a.join(\", "
-    "\"):\"\"])}return g(s.scopes)&&t.push([s.scopes,[\"scope\",\"without room\"],\"\"]),t.length?"
-    "d(\"div.alarm\",{id:\"alarm\"},d(\"b\",\"Worth a look\"),d(\"ul\",...t.map(([n,[o,r],a])=>d("
-    "\"li\",`${F(n,o)} ${r}${a}`)))):null}function $n(e,t){const s=e.total,n=e.meta,o=_(e.raw.leak"
-    "s),r=w(_(e.raw.summary).peak_memory_checkpoint),a=(f,h,y)=>d(\"div\",d(\"d",
-    "t\",f),d(\"dd\",h,y&&d(\"small\",y))),i=e.events,l=_(n.dropped),c=Tn.filter(f=>g(l[f])).map(f"
-    "=>O(l[f])+\" \"+f.replace(\"_\",\" \"));return N(t,d(\"dl.figures\",a(\"Live\",Q(m(s.allocate"
-    "d)),F(m(s.live_blocks),\"block\")),a(\"Peak\",Q(m(s.peak)),r?\"largest checkpoint: \"+r:\"all"
-    " devices\"),a(\"Allocated in all\",Q(m(s.total_allocated)),F(m(s.allocs),\"alloc\")+\", \"+F("
-    "m(s.frees),\"free\")),m(o.bytes)!==null&&a(g(o.since_mark)?\"Not freed since the mark\":\"Not"
-    " freed\",Q(o.bytes),F(m(o.count),\"block\"))),Ve([w(n.labels)&&[\"labels\",w(n.labels)],n.gen"
-    "erated_at&&[\"written\",w(n.generated_at)],m(n.uptime_ns)&&[\"after\",R(n.uptime_ns)],m(n.pid"
-    ")&&[\"pid\",String(n.pid)],e.raw.version&&[\"MemLord\",w(e.raw.version)],m(n.own_bytes)!==nul"
-    "l&&[\"its own memory\",M(n.own_bytes),z(n.own_bytes)],m(n.pair_ns)&&[\"an alloc and its free "
-    "cost\",R(n.pair_ns)],n.sites_enabled===!1&&[\"sites\",\"off\"],n.operation_tracking_enabled=="
-    "=!1&&[\"scopes\",\"none used\"],(n.events_enabled===!1||!i.n)&&[\"event ring\",\"off\"],c.len"
-    "gth&&[\"no longer kept\",c.join(\", \")],i.n&&[\"events\",O(i.n)+(i.lost?`, ${O(i.lost)} olde"
-    "r ones overwritten`:\"\")]]),e.devices.length?null:d(\"p.soft\",\"Nothing recorded.\"),Sn(e))"
-    ",!0}const ft=Object.assign({overview:$n,devices:An,memory:Yt,timeline:an,peak:gn},hn);functio"
-    "n qe(e,t){const s=T(e),n=s.querySelector(\".body\");try{s.hidden=!ft[e](t,n)}catch(o){N(n,d("
-    "\"p.soft\",\"This section could not be drawn: \"+w(o.message))),s.hidden=!1}return s.hidden?n"
-    "ull:s}function On(){const e=s=>()=>we(je(),s),t=(s,n,o)=>V(s,o,{\"aria-label\":n});return d("
-    "\"div.tools\",d(\"span.group\",t(\"\\u2212\",\"Zoom out\",e(2)),t(\"+\",\"Zoom in\",e(.5)),t("
-    "\"All\",\"Show all\",()=>q(0,u.end))),d(\"output\",{id:\"range\"}))}function Bn(e){const t=Et"
-    "(e),s=Object.keys(ft),n=T(\"nav\"),o=r=>r&&r.dataset.nav&&n.append(d(\"a\",{href:\"#\"+r.id},"
-    "r.dataset.nav));re(),u.charts=[],u.end=t.end,u.profile=t,T(\"empty\").hidden=!0,T(\"report\")"
-    ".hidden=!1,n.textContent=\"\";for(const r of s)T(r).hidden=!0;s.splice(0,5).map(r=>qe(r,t)).f"
-    "orEach(o),T(u.charts.includes(p)?\"memory\":\"timeline\").querySelector(\".body\").prepend(On"
-    "()),q(0,t.end),document.title=[\"MemLord\",w(t.meta.labels,60),m(t.meta.pid)&&\"pid \"+t.meta"
-    ".pid].filter(Boolean).join(\" \\xB7 \"),setTimeout(function r(){u.profile===t&&(o(qe(s.shift("
-    "),t)),s.length?setTimeout(r):performance.mark(\"complete\"))})}const ie=e=>{T(\"message\").te"
-    "xtContent=e,T(\"message\").hidden=!e};function dt(e,t){const s=T(\"report\").hidden?\"\":\" T"
-    "he report below is still the one before.\";let n;try{n=JSON.parse(e)}catch(r){return ie(`${t}"
-    " is not JSON: ${w(r.message)}.${s}`)}const o=w(_(n).schema);if(o!==\"memlord/1\")return ie(`$"
-    "{t} is not a profile of MemLord that this page can read: its schema is ${o?\"\\u201C\"+o+\"\\"
-    "u201D\":\"missing\"}, not \\u201Cmemlord/1\\u201D.${s}`);if(!Array.isArray(n.devices))return "
-    "ie(`${t} says that it is a profile, but has no devices.${s}`);ie(\"\"),Bn(n)}function ut(e){i"
-    "f(!e)return;const t=new FileReader;t.onload=()=>dt(t.result,w(e.name)),t.onerror=()=>ie(w(e.n"
-    "ame)+\" could not be read.\"),t.readAsText(e)}function xe(e){e(document.documentElement.class"
-    "List),Ze(),u.charts.length&&et()}const Se=e=>t=>{t.preventDefault(),document.body.classList.t"
-    "oggle(\"over\",e)};Ze();Y(window,{dragover:Se(!0),dragleave:Se(!1),drop:e=>{Se(!1)(e),ut(e.da"
-    "taTransfer.files[0])},resize:Z,scroll:re,beforeprint:()=>xe(e=>e.add(\"print\")),afterprint:("
-    ")=>xe(e=>e.remove(\"print\"))});Y(T(\"open\"),{click:()=>T(\"file\").click()});Y(T(\"file\"),"
-    "{change:e=>{ut(e.target.files[0]),e.target.value=\"\"}});Y(T(\"theme\"),{click:()=>xe(e=>{con"
-    "st t=x.dark;e.toggle(\"dark\",!t),e.toggle(\"light\",t)})});Y(matchMedia(\"(prefers-color-sch"
-    "eme: dark)\"),{change:()=>xe(()=>0)});const Ue=T(\"profile\").textContent.trim();T(\"profile"
-    "\").remove();T(\"hint\").textContent=\"Drop a profile.json here, or open one. It is read on t"
-    "his machine and goes nowhere.\";Ue&&dt(Ue,\"The profile in this page\");performance.mark(\"in"
-    "teractive\");})();</script>\n</body>\n</html>\n"};
+    "[s]=getComputedStyle(t).color;x.shades=Array.from({length:te},(s,n)=>mt(n))}const b",
+    "e=[\"alloc\",\"free\",\"pend\",\"move\",\"arena_add\",\"arena_sub\",\"gc\",\"oom\",\"scope_be"
+    "gin\",\"scope_end\",\"checkpoint\"],[yt,gt,,bt,vt,kt,wt,Fe,Re,Mt,xt]=be.keys();function _t(e,"
+    "t){const s=_(e);let n=ee(s.list).filter(Array.isArray);const r=(ee(s.kinds).length?s.kinds:be"
+    ").map(l=>be.indexOf(l));for(let l=1;l<n.length;l++)if(!(n[l][0]>=n[l-1][0])){n=n.slice().sort"
+    "((c,f)=>g(c[0])-g(f[0]));break}const i=n.length,a={n:i,lost:g(s.lost),time:new Float64Array(i"
+    "),kind:new Int8Array(i),thread:new Int32Array(i),device:new Int32Array(i),bytes:new Float64Ar"
+    "ray(i),scope:new Float64Array(i),label:l=>w(typeof n[l][7]==\"string\"?n[l][7]:ee(t)[n[l][7]]"
+    ")};for(let l=0;l<i;l++){const c=n[l],f=r[c[1]];a.time[l]=g(c[0]),a.kind[l]=f===void 0?be.inde"
+    "xOf(c[1]):f,a.thread[l]=c[2],a.device[l]=m(c[3])===null?-1:c[3],a.bytes[l]=g(c[5]),a.scope[l]"
+    "=g(c[8])}return a}function ke(e,t){const s=e.kind[t];return s===yt||s===bt||s===vt?e.bytes[t]"
+    ":s===gt||s===kt?-e.bytes[t]:0}function At(e){return E(e).filter(s=>m(s.time_ns)!==null).map(s"
+    "=>({time:s.time_ns,stamp:w(s.timestamp),name:w(s.checkpoint_name),bytes:m(s.total_bytes),bloc"
+    "ks:m(s.tensor_count),devices:new Map(Object.entries(_(s.device_breakdown)).map(([n,o])=>[n,_("
+    "o)]))})).sort((s,n)=>s.time-n.time)}function Tt(e,t,s){const n=e.events,o=n.n?n.time[0]:1/0,r"
+    "=e.snapshots.filter(v=>v.time<o),i=r.length||!n.lost?1:0,a=r.length+i,l=e.snapshots.length||n"
+    ".n?a+(n.n?1:0)+s+1:0,c=new Float64Array(l),f=new Float64Array(l);r.forEach((v,k)=>{c[k+1]=v.t"
+    "ime,f[k+1]=g(_(v.devices.get(t.key)).total_bytes)});let h=l-1,y=g(t.stats.allocated);c[h]=e.e"
+    "nd,f[h]=y;for(let v=n.n;v-- >0;){const k=n.device[v]===t.index?ke(n,v):0;k&&(h--,c[h]=n.time["
+    "v],f[h]=y,y=Math.max(y-k,0))}return n.n&&(c[a]=o,f[a]=y),{t:c,v:f,fine:n.n?a:l}}function Qe(e"
+    ",t){const s=H(e.t,t,0,e.t.length)-1;return s<0?null:s>=e.fine||s+1>=e.t.length?e.v[s]:e.v[s]+"
+    "(e.v[s+1]-e.v[s])*(t-e.t[s])/(e.t[s+1]-e.t[s]||1)}function St(e,t){const s=e.curve,n=Math.max"
+    "(g(e.stats.peak),0);let o=0;for(let a=1;a<s.t.length;a++)s.v[a]>s.v[o]&&(o=a);const r=s.t.len"
+    "gth?s.v[o]:-1,i=m(_(t).time_ns);return r<n*.999&&i!==null?{time:i,bytes:n,drawn:!1}:s.t.lengt"
+    "h?{time:s.t[o],bytes:Math.max(n,r),drawn:r>=n*.999}:null}function $t(e){const t=E(e).map(n=>("
+    "{id:m(n.id),parent:g(n.parent),name:w(n.name)||w(n.path)||\"scope\",path:w(n.path)||w(n.name)"
+    ",site:n.site,count:m(n.count),delta:_(n.delta_bytes),peak:m(n.peak_bytes),time:_(n.time_ns),d"
+    "evice:m(n.device_time_ns),live:m(n.live_bytes),running:m(n.running),calls:ee(n.invocations).f"
+    "ilter(Array.isArray),depth:0,kids:[]})),s=new Map(t.map(n=>[n.id,n]));for(const n of t){let o"
+    "=s.get(n.parent),r=0;for(let i=o;i&&r<1e3;i=s.get(i.parent))r=i===n?1e3:r+1;n.up=r<1e3&&o!==n"
+    "?o:void 0,n.depth=n.up?r:0,n.up&&n.up.kids.push(n)}return{list:t,byId:s}}function Ot(e,t){con"
+    "st s=E(t.capacity),n=new Map(s.map(a=>[a.device,a])),o=a=>Array.isArray(a.devices)?a.devices:"
+    "[a.device],r=new Map(E(t.peak_holders).map(a=>[a.device,a])),i=new Map;for(let a=0;a<e.events"
+    ".n;a++)ke(e.events,a)&&i.set(e.events.device[a],(i.get(e.events.device[a])||0)+1);return E(t."
+    "devices).map((a,l)=>{const c={index:l,key:a.device,name:w(a.device)||\"device \"+l,label:w(a."
+    "label),stats:_(a.stats),source:a,capacity:_(n.get(a.device)),holder:r.get(a.device)};return c"
+    ".mates=n.has(a.device)?o(c.capacity):[a.device],c.place=s.find(f=>f.device!==a.device&&o(f).i"
+    "ncludes(a.device)),c.tags=E(t.tags).filter(f=>c.mates.includes(f.device)),c.curve=Tt(e,c,i.ge"
+    "t(l)||0),c.peak=St(c,c.holder),c})}const Ce=e=>e.devices.slice().sort((t,s)=>g(s.stats.peak)-"
+    "g(t.stats.peak));function Bt(e){const t=e.events,s=e.snapshots.filter(r=>r.name).map(r=>({tim"
+    "e:r.time,name:r.name})),n=new Set(s.map(r=>r.name)),o=[];for(let r=0;r<t.n;r++)t.kind[r]===wt"
+    "||t.kind[r]===Fe?o.push({time:t.time[r],oom:t.kind[r]===Fe,device:t.device[r],bytes:t.bytes[r"
+    "]}):t.kind[r]===xt&&!n.has(t.label(r))&&s.push({time:t.time[r],name:t.label(r)});e.",
+    "marks=o,e.checkpoints=s.sort((r,i)=>r.time-i.time)}function Et(e){const t={raw:e,meta:_(e.met"
+    "adata),total:_(e.total)};t.events=_t(e.events,e.strings),t.snapshots=At(e.snapshots),t.scopes"
+    "=$t(e.scopes);const s=le(t.scopes.list,n=>le(n.calls,o=>g(o[0])+g(o[1])));return t.end=Math.m"
+    "ax(g(t.meta.uptime_ns),t.events.n?t.events.time[t.events.n-1]:0,le(t.snapshots,n=>n.time),s,1"
+    "),t.devices=Ot(t,e),Bt(t),t.slices=It(t),t}const Lt=128;function Ct(e){const t=new Map,s=(n,o"
+    ")=>t.has(n)?t.get(n).list.push(o):t.set(n,{list:[o]});for(const n of e.scopes.list)for(const "
+    "o of n.calls){if(m(o[0])===null||!(g(o[1])>=0))continue;const r={call:o,end:o[0]+g(o[1]),used"
+    ":!1};s(n.id,r),s(n.id+\" \"+g(o[2]),r)}for(const n of t.values())n.list.sort((o,r)=>o.end-r.e"
+    "nd),n.ends=n.list.map(o=>o.end);return t}function Ne(e,t,s,n){let o=null;if(!e)return null;co"
+    "nst r=a=>Math.abs(a.end-n),i=H(e.ends,t-1,0,e.list.length);for(const a of e.list.slice(i,i+64"
+    "))!a.used&&a.call[0]<=s&&(!o||r(a)<r(o))&&(o=a);return o}function jt(e,t,s,n,o){let i=Ne(e.ge"
+    "t(t+\" \"+s),n===null?o:n,o,o);return!i&&(i=Ne(e.get(t),o-2e3,o,o),!i||i.end>o+2e3)?null:(i.u"
+    "sed=!0,i.call)}function Pt(e,t){const s=new Map,n=new Map;for(let o=0;o<e.n;o++){const r=e.th"
+    "read[o],i=e.scope[o],a=e.kind[o];if(ke(e,o)&&n.set(r,(n.get(r)||0)+ke(e,o)),a!==Re&&a!==Mt)co"
+    "ntinue;s.has(i)||s.set(i,new Map);const l=s.get(i);if(l.has(r)||l.set(r,[]),a===Re){l.get(r)."
+    "push({time:e.time[o],sum:n.get(r)||0});continue}const c=l.get(r).pop();t(i,r,c?c.time:null,e."
+    "time[o],c?(n.get(r)||0)-c.sum:NaN)}for(const[o,r]of s)for(const[i,a]of r)for(const l of a)t(o"
+    ",i,l.time,null,(n.get(i)||0)-l.sum)}function It(e){const t=[],s=Ct(e),n=e.events,o=(r,i,a,l,c"
+    ",f)=>{e.scopes.byId.has(r)||e.scopes.byId.set(r,{id:r,name:\"scope \"+r,path:\"scope \"+r,dep"
+    "th:0}),t.push({scope:e.scopes.byId.get(r),thread:i,start:a,end:Math.max(l,a),delta:c,call:f})"
+    "};Pt(n,(r,i,a,l,c)=>{const f=l===null?null:jt(s,r,i,a,l),h=a===null&&!f;a===null&&(a=f?f[0]:n"
+    ".time[0]),o(r,i,a,l===null?e.end:l,f&&m(f[3])!==null?f[3]:c,f),Object.assign(t[t.length-1],{c"
+    "ut:h,running:l===null})}),e.paired=t.length;for(const r of e.scopes.list)for(const{call:i,end"
+    ":a,used:l}of s.has(r.id)?s.get(r.id).list:[])l||o(r.id,g(i[2]),i[0],a,m(i[3]),i);return Dt(t)"
+    "}function Dt(e){e.sort((o,r)=>o.thread-r.thread||o.start-r.start||r.end-o.end||o.scope.depth-"
+    "r.scope.depth);const t=[];let s=0,n=null;for(const o of e){(!n||n.thread!==o.thread)&&(s+=n?n"
+    ".ends.length:0,n={thread:o.thread,first:s,ends:[]},t.push(n));const r=n.ends;let i=r.length;f"
+    "or(;i>0&&!(r[i-1]>=o.end&&r[i-1]>o.start);)i--;for(;i<r.length&&r[i]>o.start;)i++;i=Math.min("
+    "i,Lt-1),r[i]=Math.max(o.end,r[i]||0),o.row=n.first+i}return Ft(e,t,s+(n?n.ends.length:0))}fun"
+    "ction Ft(e,t,s){const n=e.length,o=new Int32Array(s+1);for(const f of e)o[f.row+1]++;for(let "
+    "f=0;f<s;f++)o[f+1]+=o[f];const r=o.slice(),i=new Array(n),a=new Float64Array(n),l=new Float64"
+    "Array(n),c=new Uint8Array(n);for(const f of e){const h=r[f.row]++;i[h]=f,a[h]=f.start,l[h]=f."
+    "end,c[h]=Ye(f.scope.name)}return{n,rows:s,from:o,all:i,start:a,end:l,hueOf:c,threads:t,order:"
+    "null}}const Oe='11px system-ui, \"Liberation Sans\", sans-serif';function de(e,t,s,n,o,r,i){e"
+    ".strokeStyle=t,e.setLineDash(i||[]),e.beginPath(),e.moveTo(s,n),e.lineTo(o,r),e.stroke(),e.se"
+    "tLineDash([])}function J(e,t,s,n,o,r){e.fillStyle=t,e.textAlign=r||\"left\",e.fillText(s,n,o)"
+    "}const u={from:0,to:1,end:1,charts:[],due:!1};function Z(){u.due||(u.due=!0,requestAnimationF"
+    "rame(et))}function et(){u.due=!1;for(const e of u.charts)e.draw()}function q(e,t){const s=j(t"
+    "-e,Math.min(Math.max(100,u.end*1e-9),u.end),u.end);u.from=j(e,0,u.end-s),u.to=u.from+s,Z();co"
+    "nst n=u.to-u.from>u.end*.999999;T(\"range\").textContent=n?\"all \"+R(u.end):R(s)+\" from \"+"
+    "fe(u.from,s/100)}const we=(e,t)=>q(e-(e-u.from)*t,e+(u.to-e)*t),je=()=>(u.from+u.to)/2,Me=e=>"
+    "q(u.from+e*(u.to-u.from),u.to+e*(u.to-u.from));function tt(e,t){const s=e",
+    ".canvas,n=s.parentElement.clientWidth,o=window.devicePixelRatio||1;(e.width!==n||e.height!==t"
+    "||e.ratio!==o)&&(s.width=Math.round(n*o),s.height=Math.round(t*o),s.style.height=t+\"px\",Obj"
+    "ect.assign(e,{width:n,height:t,ratio:o})),e.left=n<600?58:92;const r=s.getContext(\"2d\");ret"
+    "urn r.setTransform(o,0,0,o,0,0),r.clearRect(0,0,n,t),r.font=Oe,r.textBaseline=\"middle\",r.li"
+    "neWidth=1,s.dataset.from=u.from,s.dataset.to=u.to,r}const P=(e,t)=>e.left+(t-u.from)/(u.to-u."
+    "from)*(e.width-e.left-1),se=(e,t)=>u.from+(t-e.left)/Math.max(e.width-e.left-1,1)*(u.to-u.fro"
+    "m);function ue(e,t){let s=t/6.1,n=0;for(const o of e){if(s-=o>=\"\\u1100\"?1.9:1,s<0)return n"
+    "?e.slice(0,n)+\"\\u2026\":\"\";s>=1&&(n+=o.length)}return e}function nt(e,t,s,n){const o=u.to"
+    "-u.from,r=(t.width-t.left)/100,i=o/Math.max(r,1),a=Math.pow(10,Math.floor(Math.log10(i))),l=i"
+    "/6e10,c=u.to<Ge||l<.5?[1,2,5,10].find(f=>f*a>=i)*a:([1,2,5,10,20,30,60,120,180,360,720].find("
+    "f=>f>=l)||Math.ceil(l/1440)*1440)*6e10;for(let f=Math.ceil(u.from/c);f*c<=u.to;f++){const h=M"
+    "ath.round(P(t,f*c))+.5;de(e,x.grid,h,s,h,n),h<t.width-40&&J(e,x.soft,fe(f*c,c),h+4,s+9)}}func"
+    "tion Rt(e,t){if(t.key===\"+\"||t.key===\"=\")we(e.focus(),1/1.5);else if(t.key===\"-\"||t.key"
+    "===\"_\")we(e.focus(),1.5);else if(t.key===\"0\"||t.key===\"Home\")q(0,u.end);else return!1;r"
+    "eturn!0}function st(e,t){const s=e.canvas,n=new Map,o=i=>{const a=s.getBoundingClientRect();r"
+    "eturn{x:i.clientX-a.left,y:i.clientY-a.top,moved:0,type:i.pointerType}},r=i=>{const a=n.get(i"
+    ".pointerId);n.delete(i.pointerId),a&&a.moved<=3&&i.type===\"pointerup\"&&t.tap&&t.tap(a.x,a.y"
+    ")};Y(s,{pointerdown:i=>{i.button||(s.setPointerCapture(i.pointerId),n.set(i.pointerId,o(i)),i"
+    ".pointerType!==\"mouse\"&&t.hover(o(i).x,o(i).y))},pointermove:i=>{const a=o(i),l=n.get(i.poi"
+    "nterId);if(!l)return t.hover(a.x,a.y);a.moved=l.moved+Math.abs(a.x-l.x)+Math.abs(a.y-l.y),n.s"
+    "et(i.pointerId,a),n.size===2?Nt(e,n,i.pointerId,l):l.type!==\"mouse\"&&!t.drags?t.hover(a.x,a"
+    ".y):a.moved>3&&(t.leave(),Me((l.x-a.x)/(e.width-e.left)),t.scroll&&t.scroll(l.y-a.y))},pointe"
+    "rup:r,pointercancel:r,blur:t.leave,pointerleave:i=>i.pointerType===\"mouse\"&&!n.size&&t.leav"
+    "e(),wheel:i=>Wt(e,i,t,o(i)),keydown:i=>i.ctrlKey||i.metaKey||i.altKey||(t.key(i)||Rt(e,i))&&i"
+    ".preventDefault()})}function Nt(e,t,s,n){const[o,r]=t.values(),i=t.get(s),a=i===o?r:o,l=Math."
+    "abs(n.x-a.x),c=Math.abs(i.x-a.x);if(l<8||c<8)return;const f=se(e,(n.x+a.x)/2),h=(u.to-u.from)"
+    "*l/c/(e.width-e.left),y=f-((i.x+a.x)/2-e.left)*h;q(y,y+h*(e.width-e.left))}function Wt(e,t,s,"
+    "{x:n,y:o}){const r=t.deltaMode===1?16:t.deltaMode===2?400:1,i=t.deltaX*r,a=t.deltaY*r;if(t.sh"
+    "iftKey&&s.scroll)s.scroll(i||a);else if(Math.abs(i)>Math.abs(a))Me(i/(e.width-e.left));else{i"
+    "f(a>0&&u.to-u.from>=u.end)return;we(se(e,Math.max(n,e.left)),Math.exp(j(a,-240,240)/400))}t.p"
+    "reventDefault(),s.hover(n,o)}function Pe(e,t,s,n,o){const r=T(\"tip\"),i=e.canvas.getBounding"
+    "ClientRect();N(r,d(\"b\",n),d(\"dl\",...[].concat(...o.map(([h,y,v])=>[d(\"dt\",h),d(\"dd\",{"
+    "title:v},y)])))),r.hidden=!1;const a=r.offsetWidth,l=r.offsetHeight;let c=i.left+t+14,f=i.top"
+    "+s+14;c+a>innerWidth-8&&(c=i.left+t-a-14),f+l>innerHeight-8&&(f=i.top+s-l-14),r.style.transfo"
+    "rm=`translate(${Math.max(c,8)}px, ${Math.max(f,8)}px)`}const re=()=>T(\"tip\").hidden=!0,ot=e"
+    "=>T(\"live\").textContent=e,D=92,X=40,p={shown:8,cursor:null,draw:Kt};function Kt(){const e=p"
+    ".profile,t=p.lanes.slice(0,p.shown),s=tt(p,X+t.length*D+2);if(nt(s,p,0,p.height),t.forEach((o"
+    ",r)=>Ht(s,o,X+r*D)),Jt(s,e.checkpoints),s.clearRect(0,0,p.left,p.height),t.forEach((o,r)=>Xt("
+    "s,o,X+r*D)),p.cursor===null)return;const n=P(p,p.cursor);de(s,x.ink,n,14,n,p.height),s.fillSt"
+    "yle=x.ink,t.forEach((o,r)=>{const i=Qe(o.curve,p.cursor);i!==null&&(s.beginPath(),s.arc(n,oe("
+    "o,X+r*D,i),3,0,7),s.fill())})}function zt(e){const t=Math.max(e.curve.v.reduce((n,o)=>Math.ma"
+    "x(n,o),1),g(e.stats.peak)),s=g(e.stats.limit);return s>0&&s<t*2?Math.max(s,t):t}const oe=(e,t"
+    ",s)=>t+D-1",
+    "-s/e.scale*(D-24);function Ht(e,t,s){const n=s+D-1,o=p.width;e.save(),e.beginPath(),e.rect(p."
+    "left,s,o-p.left,D),e.clip(),e.strokeStyle=x.accent,e.fillStyle=x.fill,e.lineWidth=1.5,qt(e,t,"
+    "s),e.stroke(),e.lineTo(o,n),e.lineTo(Math.max(P(p,t.curve.t[0]),p.left),n),e.fill(),e.lineWid"
+    "th=1;const r=g(t.stats.limit);r>0&&r<=t.scale&&de(e,x.warn,p.left,oe(t,s,r),o,oe(t,s,r),[4,4]"
+    "),Ut(e,t,s),t.peak&&Gt(e,t,s),e.restore(),de(e,x.rule,0,n+.5,o,n+.5)}function qt(e,t,s){const"
+    "{t:n,v:o,fine:r}=t.curve,i=n.length;let a=Math.max(H(n,u.from,0,i)-1,0),l=-1,c=0,f=0,h=0;cons"
+    "t y=()=>l>=0&&[c,f,h].forEach(v=>e.lineTo(l+.5,v));e.beginPath();for(let v=!1;a<i;a++){const "
+    "k=j(P(p,n[a]),-1e5,1e5),B=oe(t,s,o[a]);if(v?a>r&&Math.floor(k)===l?(c=Math.min(c,B),f=Math.ma"
+    "x(f,B)):(y(),a>r&&e.lineTo(k,h),e.lineTo(k,B),l=a>=r?Math.floor(k):-1,c=f=B):(e.moveTo(k,B),v"
+    "=!0),h=B,n[a]>u.to)break}y()}function Ut(e,t,s){let n=[-9,-9];for(const o of p.profile.marks)"
+    "{if(o.device!==t.index||o.time<u.from||o.time>u.to)continue;const r=P(p,o.time),i=Number(o.oo"
+    "m);r-n[i]<2||(n[i]=r,e.fillStyle=o.oom?x.warn:x.good,e.fillRect(r-.5,s+20,1,D-21),e.beginPath"
+    "(),e.moveTo(r-4,s+D-(o.oom?2:9)),e.lineTo(r+4,s+D-(o.oom?2:9)),e.lineTo(r,s+D-(o.oom?9:2)),e."
+    "fill())}}function Gt(e,t,s){const n=P(p,t.peak.time),o=oe(t,s,t.peak.bytes),r=\"peak \"+M(t.p"
+    "eak.bytes);if(n<p.left-5||n>p.width+5)return;e.strokeStyle=e.fillStyle=x.accent,e.beginPath()"
+    ",e.arc(n,o,3.5,0,7),t.peak.drawn?e.fill():e.stroke(),e.textAlign=\"left\",e.lineWidth=3,e.str"
+    "okeStyle=x.paper,e.fillStyle=x.ink;const i=[r,j(n-4,p.left+2,p.width-e.measureText(r).width-3"
+    "),o-11];e.strokeText(...i),e.fillText(...i),e.lineWidth=1}function Xt(e,t,s){const n=Math.pow"
+    "(2,Math.ceil(Math.log2(t.scale/4)));e.font=\"600 \"+Oe,J(e,x.ink,ue(t.name,p.left-6),0,s+10),"
+    "e.font=Oe;for(let o=n;o<=t.scale;o+=n){const r=oe(t,s,o);if(r<s+(t.label?30:18))break;J(e,x.s"
+    "oft,M(o),p.left-6,r,\"right\"),e.fillRect(p.left-4,r,4,1)}t.label&&p.left>60&&J(e,x.soft,ue(t"
+    ".label,p.left-6),0,s+24)}function Jt(e,t){let s=-1,n=-9;t.forEach(o=>{const r=Math.round(P(p,"
+    "o.time))+.5;if(r<p.left||r>p.width||r-n<2)return;n=r,de(e,x.soft,r,X-4,r,p.height,[2,3]);cons"
+    "t i=ue(o.name,160),a=e.measureText(i).width,l=Math.min(r,p.width-a-2);l<s+8||(s=l+a,J(e,x.ink"
+    ",i,l,X-11))})}function rt(e,t,s,n){const o=p,r=o.profile,i=(u.to-u.from)/o.width*4;o.cursor=j"
+    "(e,u.from,u.to);const a=o.lanes.slice(0,Math.min(o.shown,16)).map(f=>{const h=Qe(f.curve,o.cu"
+    "rsor);return[f.name,h===null?\"\\u2013\":M(Math.round(h))]}),l=f=>f.filter(h=>Math.abs(h.time"
+    "-o.cursor)<=i).slice(0,3);for(const f of l(r.checkpoints))a.push([\"checkpoint\",f.name]);for"
+    "(const f of l(r.marks))a.push([f.oom?\"out of memory, wanted\":\"collected\",M(f.bytes)]);con"
+    "st c=fe(o.cursor,(u.to-u.from)/1e3);Pe(o,t===null?P(o,o.cursor):t,s,c,a),n&&ot(c+\": \"+a.map"
+    "(f=>f.join(\" \")).join(\", \")),Z()}function Vt(e){const t={ArrowLeft:-1,ArrowRight:1}[e.key"
+    "];if(e.key===\"Escape\")return Be(),!0;if(!t)return!1;const s=u.to-u.from,n=s/(e.shiftKey?10:"
+    "100),o=j(p.focus()+t*n,0,u.end);return(o<u.from||o>u.to)&&q(u.from+t*s/4,u.to+t*s/4),rt(o,nul"
+    "l,X,!0),!0}function Be(){p.cursor=null,re(),Z()}function Yt(e,t){const s=Ce(e).filter(l=>l.cu"
+    "rve.t.length);if(!s.length)return!1;for(const l of s)l.scale=zt(l);const n=d(\"canvas\",{tabi"
+    "ndex:0,role:\"application\",\"aria-label\":\"Live bytes per device over time. Left and right "
+    "move the cursor and read the values.\"});Object.assign(p,{canvas:n,profile:e,lanes:s,shown:8,"
+    "cursor:null,width:0,focus:()=>p.cursor===null?je():p.cursor}),u.charts.push(p),st(p,{hover:(l"
+    ",c)=>l>=p.left?rt(se(p,l),l,c):Be(),leave:Be,key:Vt});const o=V(`More of ${O(s.length)} devic"
+    "es`,()=>{p.shown=Math.min(p.shown+16,120,s.length),o.hidden=p.shown>=Math.min(120,s.length),Z"
+    "()});o.hidden=s.length<=p.shown;const r=(l,c,f)=>d(\"li\",d(\"i\",{class:f},l),c),i=e.marks.s"
+    "ome(l=>l.oom),a=e.marks.some(l=>!l.oom);return N(t,d(\"div\",n),d(\"ul.keys\",r(\"\\u25CF\","
+    "\"peak\")",
+    ",s.some(l=>l.peak&&!l.peak.drawn)&&r(\"\\u25CB\",\"peak that no snapshot saw\"),e.checkpoints"
+    ".length?r(\"\\u250A\",\"checkpoint\"):null,a?r(\"\\u25BC\",\"collection\",\"g\"):null,i?r(\""
+    "\\u25B2\",\"out of memory\",\"w\"):null,d(\"li\",e.events.n?`${F(e.events.n,\"event\")} since"
+    " ${R(e.events.time[0])}`+(e.events.lost?`, ${O(e.events.lost)} older ones overwritten`:\"\"):"
+    "F(e.snapshots.length,\"snapshot\"))),d(\"p.tools\",o)),!0}const K=18,U=22,he=8,A={selected:-1"
+    ",draw:Qt};function Zt(e){const t=new Float64Array(e.rows+1);let s=0,n=U;for(let o=0;o<e.rows;"
+    "o++){for(;s<e.threads.length&&e.threads[s].first===o;)s++,n+=he;t[o]=n,n+=K}return t[e.rows]="
+    "n+he,t}function Qt(){const e=A,t=e.slices,s=T(\"lanes\"),n=tt(e,Math.max(Math.min(e.tops[t.ro"
+    "ws],innerHeight*.7),60)),o=s.scrollTop;let r=H(e.tops,o+U-K,0,t.rows);const i=r;for(n.textAli"
+    "gn=\"left\";r<t.rows&&e.tops[r]-o<e.height;r++)tn(n,t,r,e.tops[r]-o);e.selected>=0&&nn(n,t.al"
+    "l[e.selected],o),n.clearRect(0,0,e.width,U),n.clearRect(0,0,e.left,e.height),nt(n,e,0,U),en(n"
+    ",t,i,r,o)}function en(e,t,s,n,o){t.threads.forEach((r,i)=>{const a=i+1<t.threads.length?t.thr"
+    "eads[i+1].first:t.rows;if(a<=s||r.first>=n)return;const l=A.tops[r.first]-o,c=A.tops[a-1]-o;e"
+    ".fillStyle=x.rule,l>U&&e.fillRect(0,Math.round(l-he/2),A.width,1);const f=(A.left>60?\"thread"
+    " \":\"thr \")+r.thread;J(e,x.soft,ue(f,A.left-4),0,j(U+9,l+9,c+9))})}function tn(e,t,s,n){con"
+    "st o=A,r=t.from[s+1];let i=H(t.end,u.from-.5,t.from[s],r),a=null;const l=()=>{a&&(e.fillStyle"
+    "=x.shades[a.hue],e.fillRect(a.x,n,a.w,K-2)),a=null};for(;i<r&&t.start[i]<u.to;){const c=Math."
+    "max(P(o,t.start[i]),o.left),f=Math.min(P(o,t.end[i]),o.width);if(f-c>=1){l(),e.fillStyle=x.sh"
+    "ades[t.hueOf[i]],e.fillRect(c,n,Math.max(f-c-.5,1),K-2),f-c>26&&J(e,x.ink,ue(t.all[i].scope.n"
+    "ame,f-c-8),c+4,n+K/2),i++;continue}const h=Math.floor(c);a&&a.hue===t.hueOf[i]&&a.x+a.w===h?a"
+    ".w++:(l(),a={x:h,w:1,hue:t.hueOf[i]}),i=H(t.end,se(o,h+1),i+1,r)}l()}function nn(e,t,s){const"
+    " n=A,o=Math.max(P(n,t.start),n.left-3),r=Math.min(P(n,t.end),n.width+3);e.strokeStyle=x.ink,e"
+    ".lineWidth=2,e.strokeRect(o-.5,n.tops[t.row]-s-1,Math.max(r-o,2),K),e.lineWidth=1}function it"
+    "(e,t){const s=A,n=s.slices,o=t+T(\"lanes\").scrollTop,r=H(s.tops,o,0,n.rows)-1;if(t<U||e<s.le"
+    "ft||r<0||o>s.tops[r]+K)return-1;const i=H(n.end,se(s,e-1),n.from[r],n.from[r+1]);return i<n.f"
+    "rom[r+1]&&n.start[i]<=se(s,e+1)?i:-1}function Ee(e){const t=e.call||[],s=Math.max(e.end-e.sta"
+    "rt,1e3)/1e3,n=m(e.delta),o=m(t[7]);return[[\"duration\",(e.cut?\"at least \":\"\")+R(e.end-e."
+    "start)+(e.running?\", running\":\"\")],n!==null&&[\"delta\",Je(n),z(n)],m(t[4])!==null&&[\"bl"
+    "ocks\",Xe(t[4])+O(t[4])],o!==null&&[\"peak inside\",M(o)],m(t[5])!==null&&[\"before, after\","
+    "M(t[5])+\", \"+M(m(t[6]))],[\"start\",(e.cut?\"before \":\"\")+fe(e.start,s)],[\"end\",fe(e.e"
+    "nd,s)],[\"thread\",String(e.thread)],t[8]&&[\"shapes\",w(t[8])]].filter(Boolean)}function _e("
+    "e,t){const s=A,n=s.slices.all[e];if(s.selected=e,Z(),e<0)return re();if(t){const o=u.to-u.fro"
+    "m,r=n.end-n.start;(n.end<u.from||n.start>u.to||r<o/400)&&q(n.start-Math.min(o,r*50)/4,n.start"
+    "+Math.min(o,Math.max(r*50,1e3))*3/4);const i=T(\"lanes\"),a=s.tops[n.row];i.scrollTop=j(i.scr"
+    "ollTop,a+K-s.height+he,a-U-he),ot(n.scope.path+\", \"+Ee(n).map(l=>l[0]+\" \"+l[1]).join(\", "
+    "\"))}Pe(s,j(P(s,n.start),s.left,s.width),s.tops[n.row]-T(\"lanes\").scrollTop+K,n.scope.path,"
+    "Ee(n))}function sn(e){const t=A.slices;t.order||(t.order=Uint32Array.from(t.all.keys()).sort("
+    "(n,o)=>t.start[n]-t.start[o]||t.all[n].row-t.all[o].row),t.order.forEach((n,o)=>t.all[n].rank"
+    "=o));const s=A.selected>=0?t.all[A.selected].rank+e:t.order.findIndex(n=>t.start[n]>=u.from);"
+    "_e(t.order[j(s,0,t.n-1)],!0)}function We(e){const t=A.slices,s=t.all[A.selected],n=s?s.row+e:"
+    "-1;if(!s||n<0||n>=t.rows)return;const o=Math.min(H(t.end,s.start,t.from[n],t.from[n+1]),t.fro"
+    "m[n+1]-1);o>=t.from[n]&&_e(o,!0)}function on(e){const t=e.shiftKey?.8:.15;if(e.key===\"ArrowL"
+    "eft\")Me(-t);else if(e.key===\"ArrowRight\")Me(t);els",
+    "e if(e.key===\"Enter\")sn(e.shiftKey?-1:1);else if(e.key===\"Escape\")_e(-1);else if(e.key==="
+    "\"ArrowUp\"&&A.selected>=0)We(-1);else if(e.key===\"ArrowDown\"&&A.selected>=0)We(1);else ret"
+    "urn!1;return!0}function rn(e,t){const s=it(e,t),n=A.slices.all[s];A.canvas.style.cursor=n?\"p"
+    "ointer\":\"\",n?Pe(A,e,t,n.scope.path,Ee(n)):re()}function an(e,t){const s=e.slices;if(!s.n)r"
+    "eturn!1;const n=d(\"canvas\",{tabindex:0,role:\"application\",\"aria-label\":\"Timeline of sc"
+    "opes, \"+F(s.n,\"invocation\")+\". Enter walks from scope to scope.\",dblclick:()=>{const a=s"
+    ".all[A.selected];a&&q(a.start-(a.end-a.start)*.1,a.end+(a.end-a.start)*.1)}});Object.assign(A"
+    ",{canvas:n,slices:s,tops:Zt(s),selected:-1,width:0,focus:()=>A.selected>=0?s.start[A.selected"
+    "]:je()}),u.charts.push(A);const o=d(\"div\",n),r=d(\"div\",{id:\"lanes\",scroll:Z},o);o.style"
+    ".height=A.tops[s.rows]+\"px\",st(A,{drags:!0,hover:rn,leave:re,key:on,tap:(a,l)=>_e(it(a,l)),"
+    "scroll:a=>r.scrollTop+=a});const i=e.paired<s.n?\"Each scope keeps its last invocations; the "
+    "event ring keeps all that fit.\":\"\";return N(t,r,d(\"p.keys\",`${F(s.n,\"invocation\")} on "
+    "${F(s.threads.length,\"thread\")}. ${i}`)),!0}const ln={text:[e=>e,e=>e.length>28?e:null],byt"
+    "es:[M,z],signed:[Je,z],count:[O],time:[R,e=>e===null?null:O(e)+\" ns\"],share:[ve]},ge=200,cn"
+    "=new Intl.Collator(\"en\",{numeric:!0}),Ke=(e,t)=>typeof e==\"string\"?cn.compare(e,t):e-t;fu"
+    "nction fn(e,t,s,n){const o=new Map(e.map(c=>[c,t(c)])),r=c=>c===null||c===\"\",i=(c,f)=>{cons"
+    "t h=o.get(c),y=o.get(f);return r(h)||r(y)?r(h)-r(y):s?Ke(y,h):Ke(h,y)};if(!n)return e.slice()"
+    ".sort(i);const a=[],l=e.filter(c=>!c.up).sort(i).reverse();for(let c;c=l.pop();)a.push(c),l.p"
+    "ush(...c.kids.filter(f=>o.has(f)).sort(i).reverse());return a}function dn(e,t,s){const n=e.ge"
+    "t(t),[o,r]=ln[e.kind],i=e.brief?e.brief(t):o(n),a=e.full?e.full(t):r&&n!==null?r(n):null,l=d("
+    "\"td\",{class:e.kind===\"text\"?\"t\":\"n\",title:a},i);return e.mono&&l.classList.add(\"mono"
+    "\"),e.indent&&t.depth&&(l.style.paddingLeft=.7+Math.min(t.depth,12)*1.1+\"rem\"),e.tone&&n&&l"
+    ".classList.add(n<0?\"minus\":\"over\"),e.share&&n>0&&(l.classList.add(\"share\"),l.style.setP"
+    "roperty(\"--share\",n/s.get(e)*100+\"%\")),l}function Ie(e,t,s){e=e.map(([b,I,ie,pe])=>Object"
+    ".assign({title:b,kind:I,get:ie},pe)).filter(b=>b.keep||t.some(I=>b.get(I)!==null&&b.get(I)!=="
+    "\"\"));const n={rows:t,limit:ge,sort:null,down:!1,filter:\"\"},o=new Map(e.filter(b=>b.share)"
+    ".map(b=>[b,le(t,b.get)||1])),r=d(\"tbody\"),i=d(\"output\"),a=e.map(b=>d(\"th\",{scope:\"col"
+    "\"},V(b.title,()=>v(b),{class:b.kind===\"text\"?null:\"n\"}))),l=V(\"Show more\",()=>{n.limit"
+    "+=ge*5,y()}),c=new Map,f=e.filter(b=>b.kind===\"text\"),h=b=>(c.has(b)||c.set(b,f.map(I=>(I.f"
+    "ull||I.get)(b)).join(`\n`).toLowerCase()),c.get(b).includes(n.filter));function y(){const b=n"
+    ".filter?n.rows.filter(h):n.rows,I=b.slice(0,n.limit).map(ie=>un(e,ie,o,s));N(r,...[].concat(."
+    "..I)),i.textContent=b.length<t.length||t.length>ge?`${O(Math.min(b.length,n.limit))} of ${O(b"
+    ".length)}`:\"\",l.parentElement.hidden=b.length<=n.limit}function v(b,I){n.down=I===void 0?n."
+    "sort===b?!n.down:b.kind!==\"text\":I,n.sort=b,n.rows=fn(t,b.get,n.down,s.tree),e.forEach((ie,"
+    "pe)=>ie===b?a[pe].setAttribute(\"aria-sort\",n.down?\"descending\":\"ascending\"):a[pe].remov"
+    "eAttribute(\"aria-sort\")),y()}const k=d(\"input\",{type:\"search\",placeholder:\"Filter\",\""
+    "aria-label\":\"Filter \"+s.name,input:()=>{n.filter=k.value.toLowerCase(),n.limit=ge,y()}}),B"
+    "=d(\"div.box\",{tabindex:0,role:\"region\",\"aria-label\":s.name},d(\"table\",d(\"thead\",d("
+    "\"tr\",...a)),r),d(\"div.more\",l)),me=e.find(b=>b.title===s.sort)||e[0];return v(me,s.up?!1:"
+    "me.kind!==\"text\"),d(\"div\",t.length>8?d(\"div.tools\",k,i):null,B)}function un(e,t,s,n){co"
+    "nst o=d(\"tr\",...e.map(a=>dn(a,t,s)));if(!n.inner||!n.inner(t,!0))return[o];let r=null;const"
+    " i=V(\"\\u25B8\",()=>{r?(r.remove(),r=null):o.after(r=d(\"tr\",d(\"td.inner\",{colspan:e.leng"
+    "th},n.inner(t)))),i.setAttribute(\"aria-expanded\",String(!!r)),i.textContent=r?\"\\u25BE\":"
+    "\"\\u25B8\"},{class:\"tog",
+    "gle\",\"aria-expanded\":\"false\",\"aria-label\":\"Parts\"});return o.firstChild.prepend(i,\""
+    " \"),[o]}const S=(e,t,s)=>[e,\"text\",n=>w(n[t]),s],Le=e=>(t,s,n)=>[t,e,o=>m(o[s]),n],[$,L]=["
+    "Le(\"bytes\"),Le(\"count\")],C={share:!0},at={mono:!0},Ae=[\"Site\",\"text\",e=>ce(e.site),{m"
+    "ono:!0,brief:e=>ce(e.site,!0)}];function W(e,t,s,n){return e.length?(N(t,Ie(s,e,n)),!0):!1}co"
+    "nst G=(e,t,s,n,o)=>[e,t,r=>m(r[s][n]),o],hn={scopes:(e,t)=>W(e.scopes.list,t,[[\"Scope\",\"te"
+    "xt\",s=>s.depth?s.name:s.path,{indent:!0,full:s=>s.path}],L(\"Count\",\"count\"),G(\"Delta\","
+    "\"signed\",\"delta\",\"total\"),G(\"avg\",\"signed\",\"delta\",\"avg\"),G(\"min\",\"signed\","
+    "\"delta\",\"min\"),G(\"max\",\"signed\",\"delta\",\"max\"),$(\"Peak inside\",\"peak\",C),G(\""
+    "Time\",\"time\",\"time\",\"total\",C),G(\"avg time\",\"time\",\"time\",\"avg\"),G(\"max time"
+    "\",\"time\",\"time\",\"max\"),[\"Device time\",\"time\",s=>s.device||null],$(\"Still held\","
+    "\"live\"),[\"Running\",\"count\",s=>s.running||null],Ae],{name:\"scopes\",sort:\"Time\",tree:"
+    "!0}),tags:(e,t)=>W(E(e.raw.tags),t,[S(\"Tag\",\"tag\"),S(\"Device\",\"device\"),$(\"Live\",\""
+    "allocated\",C),$(\"Peak\",\"peak\"),L(\"Blocks\",\"blocks\"),[\"Planned\",\"bytes\",s=>m(s.ex"
+    "pected)||null],[\"Variance\",\"signed\",s=>m(s.expected)?m(s.variance):null,{tone:!0}]],{name"
+    ":\"tags\",sort:\"Live\"}),sites:(e,t)=>W(E(e.raw.sites),t,[[\"Function\",\"text\",s=>w(_(s.si"
+    "te).function)||\"(not known)\"],[\"Place\",\"text\",s=>ze(s),{mono:!0,brief:s=>ze(s,!0)}],S("
+    "\"Device\",\"device\"),$(\"Live\",\"live_bytes\",C),$(\"Peak\",\"peak_bytes\"),L(\"Allocs\","
+    "\"allocs\"),$(\"Allocated\",\"alloc_bytes\"),L(\"Frees\",\"frees\"),$(\"Freed\",\"free_bytes"
+    "\")],{name:\"sites\",sort:\"Live\"}),blocks:(e,t)=>W(E(_(e.raw.largest_blocks).blocks),t,[[\""
+    "Name\",\"text\",s=>w(s.name)||w(s.storage),{keep:!0}],S(\"Tag\",\"tag\"),$(\"Bytes\",\"bytes"
+    "\",C),S(\"Device\",\"device\"),S(\"Type\",\"dtype\"),[\"Shape\",\"text\",lt],L(\"Refs\",\"ref"
+    "s\"),[\"Parts\",\"count\",s=>m(_(s.parts).count)],S(\"Scope\",\"scope\"),Ae,S(\"Storage\",\"s"
+    "torage\",at),[\"Flags\",\"count\",s=>m(s.flags)||null],[\"Born\",\"count\",s=>m(s.born)||null"
+    "],[\"State\",\"text\",s=>s.pending===!0||g(s.pending)?\"waits for its device\":\"\"]],{name:"
+    "\"largest blocks\",sort:\"Bytes\",inner:mn}),leaks:(e,t)=>W(E(_(e.raw.leaks).by_site),t,[Ae,S"
+    "(\"Tag\",\"tag\"),S(\"Scope\",\"scope\"),S(\"Device\",\"device\"),$(\"Bytes\",\"bytes\",C),L("
+    "\"Blocks\",\"count\")],{name:\"blocks that are still there\",sort:\"Bytes\"}),accounts:(e,t)="
+    ">W(E(_(e.raw.accounts).largest),t,[S(\"Account\",\"name\"),S(\"Device\",\"device\"),$(\"Held"
+    "\",\"bytes\",C),$(\"Peak\",\"peak\"),$(\"Limit\",\"limit\"),L(\"Refused\",\"refused\")],{name"
+    ":\"accounts\",sort:\"Held\"}),moves:(e,t)=>W(E(e.raw.moves),t,[S(\"From\",\"from\"),S(\"To\","
+    "\"to\"),L(\"Moves\",\"count\"),$(\"Bytes\",\"bytes\",C),L(\"Copies\",\"copies\"),$(\"Bytes co"
+    "pied\",\"copied_bytes\",C)],{name:\"moves and copies\",sort:\"Bytes\"}),snapshots:(e,t)=>W(e."
+    "snapshots,t,[Le(\"time\")(\"At\",\"time\"),S(\"Checkpoint\",\"name\"),$(\"Live\",\"bytes\",C)"
+    ",L(\"Blocks\",\"blocks\"),...Ce(e).slice(0,12).map(s=>[s.name,\"bytes\",n=>m(_(n.devices.get("
+    "s.key)).total_bytes)]),S(\"Time\",\"stamp\")],{name:\"snapshots\",sort:\"At\",up:!0}),threads"
+    ":(e,t)=>W(E(e.raw.threads),t,[L(\"Thread\",\"id\"),L(\"Allocs\",\"allocs\"),L(\"Frees\",\"fre"
+    "es\"),$(\"Allocated\",\"bytes_allocated\",C),$(\"Freed\",\"bytes_freed\")],{name:\"threads\","
+    "sort:\"Allocated\"})},ze=(e,t)=>ce(Object.assign({},e.site,{function:\"\"}),t),lt=e=>ee(e.sha"
+    "pe).slice(0,16).map(t=>w(t)).join(\" \\xD7 \");function mn(e,t){const s=_(e.parts),n=E(s.list"
+    "ed);if(t||!n.length)return n.length;const o=g(s.count)-n.length;return d(\"div\",Ie([S(\"Name"
+    "\",\"name\"),L(\"Offset\",\"offset\"),$(\"Bytes\",\"bytes\",C),S(\"Type\",\"dtype\"),[\"Shape"
+    "\",\"text\",lt],S(\"Tag\",\"tag\")],n,{name:\"parts of \"+(w(e.name)||w(e.storage)),sort:\"Of"
+    "fset\",up:!0}),o>0?d(\"p.soft\",O(o)+\" more are not listed\"):null)}function pn(e,t,s){const"
+    " n=[],o=ne(e,c=>c.bytes),r=o?t*s/o:0;let i=0,a=0,l=0;for(;l<e.length&&t>0&&s>0;){const c=Math"
+    ".min(t,s);let f=0,h=l,y=1/0;for(;h<e.length;h++){const k=f+e[h].bytes*r,B=e[l].bytes*r,me=e[h"
+    "].bytes*r,b=Math.max(c*c*B/(k*k),k*k/(c*c*me));if(b>y)break;y=b,f=k}const v=f/c;for(let k=0;l"
+    "<h;l++){",
+    "const B=e[l].bytes*r/v;n.push(t<s?[i+k,a,B,v]:[i,a+k,v,B]),k+=B}t<s?(a+=v,s-=v):(i+=v,t-=v)}r"
+    "eturn n}function Te(e,t){const s=E(_(e.holder)[t]).map(o=>({bytes:Math.max(g(o.bytes),0),name"
+    ":t===\"tags\"?w(o.tag)||\"untagged\":ce(o.site)||\"site not known\"})).filter(o=>o.bytes>0).s"
+    "ort((o,r)=>r.bytes-o.bytes),n=g(e.holder.bytes)-ne(s,o=>o.bytes);return n>0&&s.push({name:s.l"
+    "ength?\"other \"+t:\"not known\",bytes:n,kind:\"rest\"}),s}function yn(e,t,s,n){const o=pn(e,"
+    "s,n),r=d(\"div.map\",{role:\"list\",keydown:i=>{const a={ArrowRight:1,ArrowDown:1,ArrowLeft:-"
+    "1,ArrowUp:-1}[i.key],l=[...r.children],c=l[l.indexOf(i.target)+a];!a||!c||(i.preventDefault()"
+    ",i.target.tabIndex=-1,c.tabIndex=0,c.focus())}});return o.forEach(([i,a,l,c],f)=>{const h=e[f"
+    "],y=[M(h.bytes),ve(h.bytes/t)],v=d(\"div\",{role:\"listitem\",tabindex:f?-1:0,title:`${h.name"
+    "}\n${z(h.bytes)}`,\"aria-label\":h.name+\" \"+y.join(\", \")},l>44&&c>20&&d(\"b\",h.name),..."
+    "y.map(k=>l>60&&c>60&&d(\"span\",k)));Object.assign(v.style,{left:i/s*100+\"%\",top:a/n*100+\""
+    "%\",width:l/s*100+\"%\",height:c/n*100+\"%\"}),r.append($e(v,h))}),r}function gn(e,t){const s"
+    "=e.devices.filter(f=>f.holder&&(Te(f,\"tags\").length||Te(f,\"sites\").length)).sort((f,h)=>g"
+    "(h.holder.bytes)-g(f.holder.bytes));if(!s.length)return!1;let n=s[0],o=\"tags\";const r=d(\"d"
+    "iv\"),i=d(\"output\"),a=d(\"select\",{\"aria-label\":\"Device\",change:()=>{n=s[a.selectedInd"
+    "ex],c()}},...s.map(f=>d(\"option\",f.name))),l=[\"tags\",\"sites\"].map(f=>V(\"by \"+f.slice("
+    "0,-1),()=>{o=f,c()}));function c(){const f=Te(n,o),h=t.clientWidth||1e3;l.forEach((k,B)=>k.se"
+    "tAttribute(\"aria-pressed\",String(o===[\"tags\",\"sites\"][B])));const y=m(n.holder.time_ns)"
+    ";i.textContent=M(m(n.holder.bytes))+(y===null?\"\":\" at \"+R(y))+(m(n.stats.peak)!==null?\","
+    " peak \"+M(m(n.stats.peak)):\"\");const v=ne(f,k=>k.bytes);N(r,yn(f,v,h,h<600?416:352),d(\"de"
+    "tails\",d(\"summary\",\"As a table\"),Ie([[\"Name\",\"text\",k=>k.name,at],[\"Bytes\",\"bytes"
+    "\",k=>k.bytes,C],[\"Share\",\"share\",k=>k.bytes/v]],f,{name:\"holders of the peak\",sort:\"B"
+    "ytes\"})))}return N(t,d(\"div.tools\",s.length>1?a:d(\"b\",n.name),d(\"span.group\",...l),i),"
+    "r),c(),!0}function bn(e){const t=e.capacity,s=m(t.total),n=m(t.used),o=m(t.self)===null?g(e.s"
+    "tats.allocated):t.self,r=new Map;for(const y of e.tags)r.set(w(y.tag),(r.get(w(y.tag))||0)+Ma"
+    "th.max(g(y.allocated),0));const i=[...r].map(([y,v])=>({name:y,bytes:v})).filter(y=>y.bytes)."
+    "sort((y,v)=>v.bytes-y.bytes),a=i.slice(0,7),l=ne(i.slice(7),y=>y.bytes),c=m(t.untagged)===nul"
+    "l?o-ne(i,y=>y.bytes):t.untagged;if(l>0&&a.push({name:`${i.length-7} other tags`,bytes:l,kind:"
+    "\"grey\"}),c>0&&a.push({name:\"untagged\",bytes:c,kind:\"grey\"}),s===null||n===null)return{s"
+    "hown:a,self:o,total:null};const f=n-o,h=Math.max(s-n,0);return a.push({name:\"unaccounted\",b"
+    "ytes:f,kind:\"hatch\"}),a.push({name:\"free\",bytes:h,kind:\"free\"}),{shown:a,self:o,total:s"
+    ",free:h,unaccounted:f}}function vn(e){const t=ne(e.shown,n=>Math.max(n.bytes,0)),s=d(\"div.st"
+    "ack\",{role:\"img\",\"aria-label\":e.shown.map(n=>n.name+\" \"+M(n.bytes)).join(\", \")});for"
+    "(const n of e.shown){if(n.bytes<=0||n.kind===\"free\"||!t)continue;const o=$e(d(\"i\",{title:"
+    "`${n.name}: ${z(n.bytes)}`}),n);o.style.width=n.bytes/t*100+\"%\",s.append(o)}return d(\"div"
+    "\",s,d(\"ul.legend\",...e.shown.map(n=>d(\"li\",$e(d(\"i\"),n),d(\"span\",{title:n.name},n.na"
+    "me),Q(n.bytes)))))}function kn(e,t){if(t.total===null)return e.place?`Its bytes are in the me"
+    "mory of ${w(e.place.device)}, and in self there.`:e.key===\"mapped\"?\"Mapped files are page "
+    "cache, which is in no device\\u2019s self.\":\"The capacity of this device is not known.\";co"
+    "nst s=e.capacity,n=[],o=e.mates.filter(i=>i!==e.key).map(w);o.length&&n.push(\"self is also o"
+    "f \"+o.join(\", \"));const r=`${M(t.total)} = ${M(t.free)} free + ${M(t.self)} self `+(t.unac"
+    "counted<0?\"\\u2212 \"+M(-t.unaccounted):\"+ \"+M(t.unaccounted))+\" unaccounted\";return m(s"
+    ".process)!==null&&n.push(\"the rest of this process \"+M(Math.max(s.process-t.self,0))),m(s.o"
+    "thers)!==null&&n.push(\"others \"+M(s",
+    ".others)),m(e.stats.cached)&&n.push(\"the host\\u2019s pool holds \"+M(e.stats.cached)+\" unu"
+    "sed\"),m(s.age_ns)>1e9&&n.push(\"sampled \"+R(s.age_ns)+\" ago\"),(r+(n.length?\": \"+n.join("
+    "\", \"):\"\")+\".\").replace(/(\\d) (?=[KMGTPE]?i?B)/g,\"$1\\xA0\")}function wn(e){const t=e."
+    "stats,s=e.capacity,n=g(t.cache_hits)+g(t.cache_misses),o=(i,a)=>m(a)&&[i,M(a),z(a)],r=(i,a)=>"
+    "m(a)&&[i,O(a)];return Ve([[\"peak\",M(m(t.peak))+(g(t.peak_error)?\", low by at most \"+M(t.p"
+    "eak_error):\"\"),z(m(t.peak))],o(\"pending\",t.pending),o(\"reserved\",t.reserved),o(\"limit"
+    "\",t.limit),m(t.limit)!==s.limit&&o(\"limit\",s.limit),o(\"held for requests\",s.held),o(\"in"
+    " arenas\",e.source.arena),r(\"blocks\",t.live_blocks),r(\"allocs\",t.allocs),r(\"frees\",t.fr"
+    "ees),r(\"resized\",t.reallocs),r(\"arrived by move\",t.moves),r(\"arrived by copy\",t.copies)"
+    ",r(\"collections\",t.gc_runs),o(\"reclaimed\",t.gc_reclaimed),m(e.source.fragmentation)!==nul"
+    "l&&[\"fragmentation\",ve(e.source.fragmentation)],n&&[\"pool hits\",ve(t.cache_hits/n)],r(\"r"
+    "equests saved by a retry\",t.recoveries)])}function ct(e,t){const s=le(t,r=>r[1]);if(!s)retur"
+    "n null;const n=d(\"div.plot\",...t.map(([r,i,a])=>{const l=d(\"i\",{title:`${a||r}: ${O(i)} b"
+    "locks`});return l.style.height=i>0?Math.max(i/s*100,3)+\"%\":0,l})),o=t.length>4?[0,t.length>"
+    ">1,t.length-1]:[...t.keys()];return d(\"figure.bars\",{role:\"img\",\"aria-label\":e+\": \"+t"
+    ".filter(r=>r[1]).map(r=>`${r[0]} ${r[1]}`).join(\", \")},d(\"figcaption\",e),n,d(\"div.axis\""
+    ",...o.map(r=>d(\"span\",t[r][0]))))}function Mn(e){const t=new Map(E(e.source.sizes).filter(o"
+    "=>g(o.blocks)>0&&g(o.from)>=0).map(o=>[g(o.from)<1?-1:Math.floor(Math.log2(o.from)),o.blocks]"
+    ")),s=[...t.keys()].sort((o,r)=>o-r),n=[];for(let o=s[0];o<=s[s.length-1];o++){const r=M(o<0?0"
+    ":Math.pow(2,o));n.push([r,t.get(o)||0,o<0?\"empty\":`${r} to ${M(Math.pow(2,o+1))}`])}return "
+    "ct(\"live blocks by size\",n)}function xn(e){const t=_(e.source.lifetimes),s=(n,o,r)=>[n,g(t["
+    "o]),r];return ct(\"lifetime when freed\",[s(\"<0.1\",\"under_100ms\",\"less than 100 ms\"),s("
+    "\"<1\",\"under_1s\",\"0.1 to 1 s\"),s(\"<10\",\"under_10s\",\"1 to 10 s\"),s(\"10 s+\",\"long"
+    "er\",\"10 s and longer\")])}function _n(e){const t=bn(e),s=_(e.source.last_oom);return d(\"ar"
+    "ticle.card\",d(\"header\",d(\"h3\",e.name),d(\"span.soft\",{title:e.label},e.label),d(\"b\",Q"
+    "(m(e.stats.allocated)))),vn(t),d(\"p.sum\",kn(e,t)),wn(e),d(\"div.charts\",Mn(e),xn(e)),e.sou"
+    "rce.last_oom?d(\"p.bad\",`Last found no memory: wanted ${M(m(s.bytes))} with ${M(m(s.live))} "
+    "live${s.site?\", at \"+ce(s.site):\"\"}.`):null)}function An(e,t){if(!e.devices.length)return"
+    "!1;const s=Ce(e),n=d(\"div.cards\");let o=0;const r=V(`More of ${O(s.length)} devices`,()=>{n"
+    ".append(...s.slice(o,o+12).map(_n)),o+=12,r.parentElement.hidden=o>=s.length});return N(t,n,d"
+    "(\"p.tools\",r)),r.click(),!0}const He={implicit_frees:[\"alloc\",\"over a live storage\"],un"
+    "known_frees:[\"free\",\"of a storage that was not live\"],freed_while_shared:[\"free\",\"of a"
+    " storage with views\"],underflows:[\"arena_sub\",\"below the balance\"],fence_failures:[\"fen"
+    "ce\",\"that failed\"],oom_failures:[\"request\",\"that found no memory in the end\"],gc_faile"
+    "d:[\"collection\",\"that did not run\"],dropped_allocs:[\"alloc\",\"the map had no room for: "
+    "totals are too low\"],dropped_bytes:[\"byte\",\"of those\"],dropped_sites:[\"record\",\"of si"
+    "tes or tags without room\"]},Tn=[\"scope_invocations\",\"snapshots\"];function Sn(e){const t="
+    "[],s=_(e.meta.dropped);for(const n of Object.keys(He)){const o=e.devices.filter(a=>g(a.stats["
+    "n])),r=e.devices.length<2,i=o.slice(0,4).map(a=>a.name+(o.length>1?\" \"+O(a.stats[n]):\"\"))"
+    ";o.length>4&&i.push(`${o.length-4} more`),g(e.total[n])&&t.push([e.total[n],He[n],o.length&&!"
+    "r?\": \"+i.join(\", \"):\"\"])}return g(s.scopes)&&t.push([s.scopes,[\"scope\",\"without room"
+    "\"],\"\"]),t.length?d(\"div.alarm\",{id:\"alarm\"},d(\"b\",\"Worth a look\"),d(\"ul\",...t.ma"
+    "p(([n,[o,r],i])=>d(\"li\",`${F(n,o)} ${r}${i}`)))):null}function $n(e,t){const s=e.total,n=e."
+    "meta,o=_(e.raw.leaks),r=w(_(e.raw.summary).peak_memory_checkpoint),i=(f,h,y)=>d",
+    "(\"div\",d(\"dt\",f),d(\"dd\",h,y&&d(\"small\",y))),a=e.events,l=_(n.dropped),c=Tn.filter(f=>"
+    "g(l[f])).map(f=>O(l[f])+\" \"+f.replace(\"_\",\" \"));return N(t,d(\"dl.figures\",i(\"Live\","
+    "Q(m(s.allocated)),F(m(s.live_blocks),\"block\")),i(\"Peak\",Q(m(s.peak)),r?\"largest checkpoi"
+    "nt: \"+r:\"all devices\"),i(\"Allocated in all\",Q(m(s.total_allocated)),F(m(s.allocs),\"allo"
+    "c\")+\", \"+F(m(s.frees),\"free\")),m(o.bytes)!==null&&i(g(o.since_mark)?\"Not freed since th"
+    "e mark\":\"Not freed\",Q(o.bytes),F(m(o.count),\"block\"))),Ve([w(n.labels)&&[\"labels\",w(n."
+    "labels)],n.generated_at&&[\"written\",w(n.generated_at)],m(n.uptime_ns)&&[\"after\",R(n.uptim"
+    "e_ns)],m(n.pid)&&[\"pid\",String(n.pid)],e.raw.version&&[\"MemLord\",w(e.raw.version)],m(n.ow"
+    "n_bytes)!==null&&[\"its own memory\",M(n.own_bytes),z(n.own_bytes)],m(n.pair_ns)&&[\"an alloc"
+    " and its free cost\",R(n.pair_ns)],n.sites_enabled===!1&&[\"sites\",\"off\"],n.operation_trac"
+    "king_enabled===!1&&[\"scopes\",\"none used\"],(n.events_enabled===!1||!a.n)&&[\"event ring\","
+    "\"off\"],c.length&&[\"no longer kept\",c.join(\", \")],a.n&&[\"events\",O(a.n)+(a.lost?`, ${O"
+    "(a.lost)} older ones overwritten`:\"\")]]),e.devices.length?null:d(\"p.soft\",\"Nothing recor"
+    "ded.\"),Sn(e)),!0}const ft=Object.assign({overview:$n,devices:An,memory:Yt,timeline:an,peak:g"
+    "n},hn);function qe(e,t){const s=T(e),n=s.querySelector(\".body\");try{s.hidden=!ft[e](t,n)}ca"
+    "tch(o){N(n,d(\"p.soft\",\"This section could not be drawn: \"+w(o.message))),s.hidden=!1}retu"
+    "rn s.hidden?null:s}function On(){const e=s=>()=>we(je(),s),t=(s,n,o)=>V(s,o,{\"aria-label\":n"
+    "});return d(\"div.tools\",d(\"span.group\",t(\"\\u2212\",\"Zoom out\",e(2)),t(\"+\",\"Zoom in"
+    "\",e(.5)),t(\"All\",\"Show all\",()=>q(0,u.end))),d(\"output\",{id:\"range\"}))}function Bn(e"
+    "){const t=Et(e),s=Object.keys(ft),n=T(\"nav\"),o=r=>r&&r.dataset.nav&&n.append(d(\"a\",{href:"
+    "\"#\"+r.id},r.dataset.nav));re(),u.charts=[],u.end=t.end,u.profile=t,T(\"empty\").hidden=!0,T"
+    "(\"report\").hidden=!1,n.textContent=\"\";for(const r of s)T(r).hidden=!0;s.splice(0,5).map(r"
+    "=>qe(r,t)).forEach(o),T(u.charts.includes(p)?\"memory\":\"timeline\").querySelector(\".body\""
+    ").prepend(On()),q(0,t.end),document.title=[\"MemLord\",w(t.meta.labels,60),m(t.meta.pid)&&\"p"
+    "id \"+t.meta.pid].filter(Boolean).join(\" \\xB7 \"),setTimeout(function r(){u.profile===t&&(o"
+    "(qe(s.shift(),t)),s.length?setTimeout(r):performance.mark(\"complete\"))})}const ae=e=>{T(\"m"
+    "essage\").textContent=e,T(\"message\").hidden=!e};function dt(e,t){const s=T(\"report\").hidd"
+    "en?\"\":\" The report below is still the one before.\";let n;try{n=JSON.parse(e)}catch(r){ret"
+    "urn ae(`${t} is not JSON: ${w(r.message)}.${s}`)}const o=w(_(n).schema);if(o!==\"memlord/1\")"
+    "return ae(`${t} is not a profile of MemLord that this page can read: its schema is ${o?\"\\u2"
+    "01C\"+o+\"\\u201D\":\"missing\"}, not \\u201Cmemlord/1\\u201D.${s}`);if(!Array.isArray(n.devi"
+    "ces))return ae(`${t} says that it is a profile, but has no devices.${s}`);ae(\"\"),Bn(n)}func"
+    "tion ut(e){if(!e)return;const t=new FileReader;t.onload=()=>dt(t.result,w(e.name)),t.onerror="
+    "()=>ae(w(e.name)+\" could not be read.\"),t.readAsText(e)}function xe(e){e(document.documentE"
+    "lement.classList),Ze(),u.charts.length&&et()}const Se=e=>t=>{t.preventDefault(),document.body"
+    ".classList.toggle(\"over\",e)};Ze();Y(window,{dragover:Se(!0),dragleave:Se(!1),drop:e=>{Se(!1"
+    ")(e),ut(e.dataTransfer.files[0])},resize:Z,scroll:re,beforeprint:()=>xe(e=>e.add(\"print\")),"
+    "afterprint:()=>xe(e=>e.remove(\"print\"))});Y(T(\"open\"),{click:()=>T(\"file\").click()});Y("
+    "T(\"file\"),{change:e=>{ut(e.target.files[0]),e.target.value=\"\"}});Y(T(\"theme\"),{click:()"
+    "=>xe(e=>{const t=x.dark;e.toggle(\"dark\",!t),e.toggle(\"light\",t)})});Y(matchMedia(\"(prefe"
+    "rs-color-scheme: dark)\"),{change:()=>xe(()=>0)});const Ue=T(\"profile\").textContent.trim();"
+    "T(\"profile\").remove();T(\"hint\").textContent=\"Drop a profile.json here, or open one. It i"
+    "s read on this machine and goes nowhere.\";Ue&&dt(Ue,\"The profile in this page\");performanc"
+    "e.mark(\"interactive\");})();</script>\n</body>\n</html>\n"};
 
 #endif /* >>page */
 
@@ -17325,6 +17911,20 @@ static MLI_COLD void mli_prom_holders(mli_export *x) {
     }
 }
 
+/* Writes a family of the pairs of devices between which bytes moved or were copied. `at`: the
+   offset of its count in a route. */
+static MLI_COLD void mli_prom_routes(mli_export *x, const char *name, const char *help, size_t at) {
+    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&x->lord->blocks.routes);
+    int samples = 0;
+    for (; route; route = route->next) {
+        if (!mli_route_used(route)) continue;
+        if (!samples++) mli_prom_head(x->o, name, help);
+        mli_putf(x->o, "memlord_%s{from=\"%i\",to=\"%i\"} %ju\n", name,
+                 mli_report_device(x->r, route->from), mli_report_device(x->r, route->to),
+                 mli_u64_load((const mli_u64 *)(const void *)((const char *)route + at)));
+    }
+}
+
 static MLI_COLD void mli_prometheus(mli_export *x) {
     const mli_report *r = x->r;
     mli_out *o = x->o;
@@ -17334,6 +17934,14 @@ static MLI_COLD void mli_prometheus(mli_export *x) {
     mli_prom_list(o, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
                   r->tags + r->devices);
     mli_prom_holders(x);
+    mli_prom_routes(x, "pair_moves_total", "storages moved between two devices",
+                    offsetof(mli_route, moves));
+    mli_prom_routes(x, "pair_moved_bytes_total", "bytes moved between two devices",
+                    offsetof(mli_route, moved_bytes));
+    mli_prom_routes(x, "pair_copies_total", "copies between two devices",
+                    offsetof(mli_route, copies));
+    mli_prom_routes(x, "pair_copied_bytes_total", "bytes copied between two devices",
+                    offsetof(mli_route, copied_bytes));
     mli_prom_list(o, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
                   r->scopes);
     for (i = MLI_STAT_COUNT; i < MLI_COLUMNS; i++)
@@ -18352,6 +18960,7 @@ static MLI_COLD void mli_configure_env(memlord *lord) {
     if (mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0 && strcmp(value, "0")) {
         lord->threads.hooks.v |= MLI_HOOK_TRACE;
         mli_logger_use(lord, &lord->log.logger);
+        lord->lifecycle.verifies = !strcmp(value, "2");
     }
     set = mli_env_read("MEMLORD_RETRY", value, sizeof value);
     if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
@@ -18619,8 +19228,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     return r;
 }
 
-/* The order matters: stops the helpers, writes the last report, logs leaks, drops fences, and then
-   takes the ledger off the registry. */
+/* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences,
+   and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
     const mli_saver *saver;
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
@@ -18628,6 +19237,7 @@ MLI_API void memlord_destroy(memlord *lord) {
     mli_recorder_stop(lord);
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
     if (saver) saver->save(lord, 1);
+    if (lord->lifecycle.verifies) (void)memlord_verify(lord);
     mli_log_leaks(lord);
     mli_fences_end(lord);
     mli_ledger_unregister(lord);

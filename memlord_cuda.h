@@ -383,6 +383,7 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
      stream_destroy         first record what waits for the stream, whatever ledger it is of.
      *_synchronize          first record what waits for the stream, or the device, and then retire,
                             as what they waited for may be what is pending.
+   An allocation that finds no memory is counted as by memlord_alloc_failed.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
    as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the answer. A
    limit's refusal is cudaErrorMemoryAllocation. Other errors, sticky ones first of all, end it at
@@ -2063,6 +2064,18 @@ static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
     return r;
 }
 
+/* Allocates once, for a request that is not tried again: one that finds no memory is counted. The
+   ledger takes at most 2^48 bytes. */
+static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q, uint64_t flags,
+                                       const memlord_site *site) {
+    const uint64_t most = (uint64_t)1 << 48, rows = (uint64_t)q->height * q->depth;
+    const uint64_t asked = rows && q->bytes > most / rows ? most : q->bytes * rows;
+    cudaError_t r = mli_cuda_alloc_plain(lord, q, flags, site);
+    if (r == cudaErrorMemoryAllocation)
+        (void)memlord_alloc_failed(lord, mli_cuda_where(q, NULL), asked, site);
+    return r;
+}
+
 /* memlord_try_fn. Out of memory is no sticky error: it is taken out of the slot, if that was clean,
    so that neither the callbacks of a collection nor the host, after a success, see it. */
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
@@ -2109,11 +2122,11 @@ static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
     /* what asks for nothing, or for more than there is address space, the runtime may answer; and
        what is captured allocates nothing yet, but a collection that waits would end the capture */
     if (!asked || asked >> 48 || asked / q->height / q->depth != q->bytes)
-        return mli_cuda_alloc_plain(lord, q, flags, site);
+        return mli_cuda_alloc_once(lord, q, flags, site);
     if ((flags & MEMLORD_CUDA_FLAG_SYNC) &&
         (q->kind == MLI_CUDA_ASYNC || q->kind == MLI_CUDA_POOL) &&
         mli_cuda_capturing(q->stream) == 1)
-        return mli_cuda_alloc_plain(lord, q, flags, site);
+        return mli_cuda_alloc_once(lord, q, flags, site);
     q->clean = cudaPeekAtLastError() == cudaSuccess;
     q->answer = cudaErrorMemoryAllocation;
     tagged = mli_cuda_tag_stream(lord, q, flags);
@@ -2123,9 +2136,10 @@ static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
     if (tagged) (void)memlord_tag_end(lord);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
-    /* once more, for the answer and the last error the host expects; and where the ledger has no
-       room for a request, as if nothing had been asked of it */
-    return mli_cuda_alloc_plain(lord, q, flags, site);
+    /* once more, for the answer and the last error the host expects: that failure is counted; and
+       where the ledger has no room for a request, as if nothing had been asked of it */
+    return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, flags, site)
+                              : mli_cuda_alloc_once(lord, q, flags, site);
 }
 
 /* The policy of a ledger's seat; NULL: the ledger's own. */
@@ -2147,7 +2161,7 @@ static cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q, const meml
     uint64_t flags;
     if (!lord) return mli_cuda_call(q);
     flags = mli_cuda_flags_of(lord);
-    if (!(flags & MEMLORD_CUDA_FLAG_RETRY)) return mli_cuda_alloc_plain(lord, q, flags, site);
+    if (!(flags & MEMLORD_CUDA_FLAG_RETRY)) return mli_cuda_alloc_once(lord, q, flags, site);
     return mli_cuda_alloc_retry(lord, q, mli_cuda_policy(lord, &copy), flags, site);
 }
 

@@ -272,18 +272,19 @@ static inline int test_setup_defer(void **state) {
     return test_open_fakes(state, MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_DEFER);
 }
 
-/* Every test ends by giving the ledger's memory back, to the byte. */
+/* Every test ends with a ledger that agrees with itself, and gives its memory back, to the byte. */
 static inline int test_teardown(void **state) {
     test_case *t = (test_case *)*state;
-    int bad;
+    int bad = memlord_verify(t->lord) == MEMLORD_E_STATE, left;
+    if (bad) print_error("the ledger disagrees with itself\n");
     memlord_destroy(t->lord);
-    bad = t->heap.blocks != 0 || t->heap.bytes != 0 || t->heap.bad_frees != 0;
-    if (bad)
+    left = t->heap.blocks != 0 || t->heap.bytes != 0 || t->heap.bad_frees != 0;
+    if (left)
         print_error("left after destroy: %llu blocks, %llu bytes; bad frees: %llu\n",
                     (unsigned long long)t->heap.blocks, (unsigned long long)t->heap.bytes,
                     (unsigned long long)t->heap.bad_frees);
     free(t);
-    return bad ? -1 : 0;
+    return bad || left ? -1 : 0;
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)

@@ -109,6 +109,7 @@ static int race_once(race *r, int n, int refuse_at) {
     if (r->failed) return FAILED_CALL;
     if (memlord_stats_get(r->lord, cpu(), &s)) return FAILED_CALL;
     if (s.allocated || s.live_blocks || s.implicit_frees || s.unknown_frees) return WRONG_BOOKS;
+    if (memlord_verify(r->lord)) return WRONG_BOOKS;
     memlord_destroy(r->lord);
     return PASSED;
 }
@@ -197,6 +198,7 @@ static int free_of_a_sleeper(void) {
     test_gate_open(&s.gate);
     pthread_join(thread, NULL);
     if (s.failed || memlord_allocated(s.lord, cpu()) != SLEEPER_BLOCKS * 8) return WRONG_BOOKS;
+    if (memlord_verify(s.lord)) return WRONG_BOOKS;
     memlord_destroy(s.lord);
     return PASSED;
 }

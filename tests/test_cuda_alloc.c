@@ -18,6 +18,29 @@ static void malloc_and_free_are_counted(void **state) {
     assert_true_books(lord);
 }
 
+static void an_allocation_without_memory_is_counted(void **state) {
+    memlord *lord = test_lord(state);
+    void *ptr = NULL;
+    memlord_stats n;
+    assert_int_equal(memlord_cuda_malloc(lord, &ptr, (size_t)1 << 46, NULL),
+                     cudaErrorMemoryAllocation);
+    assert_slot(cudaErrorMemoryAllocation);
+    n = stats_of(lord, cuda(0));
+    assert_int_equal(n.oom_attempts, 1);
+    assert_int_equal(n.oom_failures, 1);
+    assert_int_equal(n.retries, 0);
+    (void)cudaGetLastError();
+}
+
+static void an_allocation_of_more_than_the_ledger_takes_is_counted(void **state) {
+    memlord *lord = test_lord(state);
+    void *ptr = NULL;
+    assert_int_equal(memlord_cuda_malloc(lord, &ptr, (size_t)1 << 50, NULL),
+                     cudaErrorMemoryAllocation);
+    assert_int_equal(stats_of(lord, cuda(0)).oom_failures, 1);
+    (void)cudaGetLastError();
+}
+
 static void rows_are_counted_with_their_pitch(void **state) {
     memlord *lord = test_lord(state);
     void *ptr = NULL;
@@ -429,6 +452,8 @@ static void threads_leave_nothing_behind(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_CUDA(malloc_and_free_are_counted),
+        TEST_CUDA(an_allocation_without_memory_is_counted),
+        TEST_CUDA(an_allocation_of_more_than_the_ledger_takes_is_counted),
         TEST_CUDA(rows_are_counted_with_their_pitch),
         TEST_CUDA(managed_memory_is_counted_on_the_current_device),
         TEST_CUDA(stream_ordered_memory_is_counted_on_the_streams_device),

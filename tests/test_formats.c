@@ -549,6 +549,9 @@ static void every_statistic_is_a_metric_of_its_device(void **state) {
     METRIC("freed_bytes_total", total_freed)
     METRIC("unknown_frees_total", unknown_frees)
     METRIC("dropped_events_total", dropped_events)
+    METRIC("reallocs_total", reallocs)
+    METRIC("copies_total", copies)
+    METRIC("copied_bytes_total", copied_bytes)
 #undef METRIC
     for (i = 0; i + 20 < text.size; i++)
         found += !strncmp(text.data + i, "{device=\"cuda:1\"} ", 18);
@@ -572,6 +575,39 @@ static void a_place_is_free_self_and_unaccounted(void **state) {
     assert_true(contains(t->lord, MEMLORD_FORMAT_PROMETHEUS,
                          "\nmemlord_limit_bytes{device=\"cuda:0\"} 9000\n"));
     (void)read_of(t->lord, MEMLORD_FORMAT_PROMETHEUS);
+}
+
+static void moves_and_copies_are_told_by_pair_of_devices(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(1), 0x9000, 128, NULL, NULL));
+    assert_ok(memlord_copy(lord, cuda(1), cpu(), 30));
+    assert_ok(memlord_copy(lord, cuda(1), cpu(), 12));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_pair_moves_total{from=\"cpu\",to=\"cuda:1\"} 1\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_pair_moved_bytes_total{from=\"cpu\",to=\"cuda:1\"} 128\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_pair_copies_total{from=\"cuda:1\",to=\"cpu\"} 2\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_pair_copied_bytes_total{from=\"cuda:1\",to=\"cpu\"} 42\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON,
+                         "{\"from\":\"cuda:1\",\"to\":\"cpu\",\"count\":0,\"bytes\":0,"
+                         "\"copies\":2,\"copied_bytes\":42}"));
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
+                         "\n       moves       bytes      copies       bytes  from, to\n"
+                         "           0         0 B           2        42 B  cuda:1, cpu\n"
+                         "           1       128 B           0         0 B  cpu, cuda:1\n"));
+    (void)read_of(lord, MEMLORD_FORMAT_PROMETHEUS);
+}
+
+static void without_moves_and_copies_no_pair_is_told(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_copy(lord, cuda(1), cpu(), 30));
+    memlord_reset(lord);
+    assert_false(contains(lord, MEMLORD_FORMAT_PROMETHEUS, "memlord_pair_"));
+    assert_false(contains(lord, MEMLORD_FORMAT_TEXT, "from, to"));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"moves\":[]"));
 }
 
 static void tags_and_what_has_none_add_up_to_a_device(void **state) {
@@ -1235,6 +1271,8 @@ int main(void) {
         TEST_SITES(live_bytes_are_the_ledgers),
         TEST_SITES(every_statistic_is_a_metric_of_its_device),
         TEST_FAKES(a_place_is_free_self_and_unaccounted),
+        TEST(moves_and_copies_are_told_by_pair_of_devices),
+        TEST(without_moves_and_copies_no_pair_is_told),
         TEST_SITES(tags_and_what_has_none_add_up_to_a_device),
         TEST_SITES(scopes_are_metrics),
         TEST_SITES(names_that_differ_in_bad_bytes_stay_apart),

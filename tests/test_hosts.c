@@ -117,7 +117,7 @@ static void a_child_born_under_load_never_hangs(void **state) {
         pid_t pid = fork();
         if (pid == 0) {
             alarm(10);
-            _exit(use_after_fork(lord));
+            _exit(use_after_fork(lord) || memlord_verify(lord) != MEMLORD_OK);
         }
         if (waitpid(pid, &status, 0) != pid) status = -1;
     }
@@ -125,6 +125,7 @@ static void a_child_born_under_load_never_hangs(void **state) {
     for (i = 0; i < 3; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(status, 0);
     assert_balanced(lord, all());
+    assert_ok(memlord_verify(lord));
     memlord_destroy(lord);
 }
 
@@ -138,7 +139,8 @@ static void a_child_goes_on_with_the_state_of_the_moment(void **state) {
         int bad = memlord_allocated(lord, cpu()) != 100 ||
                   memlord_free(lord, cpu(), 0x1000, NULL) != MEMLORD_OK ||
                   memlord_allocated(lord, cpu()) != 0 ||
-                  memlord_tag_end(lord) != MEMLORD_OK || use_after_fork(lord);
+                  memlord_tag_end(lord) != MEMLORD_OK || use_after_fork(lord) ||
+                  memlord_verify(lord) != MEMLORD_OK;
         memlord_destroy(lord);
         _exit(bad);
     }

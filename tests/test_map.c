@@ -165,6 +165,7 @@ static uint64_t bytes_taken(uint32_t flags, uint64_t count) {
     assert_ok(memlord_create(&desc, &lord));
     replace(lord, &here, in_a_heap, count);
     taken = heap.bytes;
+    assert_ok(memlord_verify(lord));
     memlord_destroy(lord);
     assert_int_equal(heap.bytes, 0);
     return taken;
@@ -359,6 +360,7 @@ static void blocks_at_equal_distances_take_64_bytes_each(void **state) {
             assert_ok(memlord_alloc(lord, cuda(0), 0x7f5500000000u + i * distance[d], 10, NULL));
             if (i >= 10000) assert_in_range(heap.bytes, 1, 64 * (i + 1));
         }
+        assert_ok(memlord_verify(lord));
         memlord_destroy(lord);
     }
 }
@@ -401,6 +403,7 @@ static void keys_made_to_collide_are_refused_without_taking_all_memory(void **st
     assert_in_range(heap.bytes, 1, 100 * BLOCKS);
     for (i = 0; i < MADE; i++) (void)memlord_free(lord, cuda(0), made_to_collide(i), NULL);
     assert_int_equal(memlord_allocated(lord, cuda(0)), BLOCKS);
+    assert_ok(memlord_verify(lord));
     memlord_destroy(lord);
 }
 
@@ -425,6 +428,7 @@ static void a_handle_may_be_live_on_every_type_of_device(void **state) {
             assert_ok(memlord_free(lord, memlord_device_make(type, 0), i, NULL));
         }
     assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_ok(memlord_verify(lord));
     memlord_destroy(lord);
 }
 

@@ -213,6 +213,67 @@ static void the_fence_of_a_move_of_what_was_dropped_is_dropped_once(void **state
     assert_int_equal(seen.asked, 0);
 }
 
+/* -- copies: the source stays -- */
+
+static void a_copy_counts_at_its_destination_and_changes_nothing_live(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_copy(lord, cpu(), cuda(1), 100));
+    assert_ok(memlord_copy(lord, cpu(), cuda(1), 28));
+    assert_int_equal(stats_of(lord, cuda(1)).copies, 2);
+    assert_int_equal(stats_of(lord, cuda(1)).copied_bytes, 128);
+    assert_int_equal(stats_of(lord, cpu()).copies, 0);
+    assert_int_equal(memlord_allocated(lord, cpu()), 100);
+    assert_int_equal(memlord_allocated(lord, cuda(1)), 0);
+    assert_int_equal(stats_of(lord, all()).live_blocks, 1);
+    assert_int_equal(stats_of(lord, all()).moves, 0);
+}
+
+static void a_copy_refuses_selectors_and_too_many_bytes(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_copy(lord, all(), cuda(0), 1), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_copy(lord, cpu(), cuda(MEMLORD_ANY), 1), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_copy(lord, cpu(), cuda(0), TEST_MAX_BYTES + 1), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_devices(lord, NULL, 0), 0);
+    assert_ok(memlord_copy(lord, cpu(), cuda(0), TEST_MAX_BYTES));
+    assert_int_equal(stats_of(lord, all()).copies, 1);
+}
+
+static void a_copy_on_no_ledger_does_nothing(void **state) {
+    (void)state;
+    assert_ok(memlord_copy(NULL, cpu(), cuda(0), 1));
+}
+
+static void a_copy_within_a_device_counts_there(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_copy(lord, cuda(0), cuda(0), 7));
+    assert_int_equal(stats_of(lord, cuda(0)).copied_bytes, 7);
+}
+
+static void a_reset_starts_copies_over(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_copy(lord, cpu(), cuda(0), 7));
+    memlord_reset(lord);
+    assert_int_equal(stats_of(lord, cuda(0)).copies, 0);
+    assert_int_equal(stats_of(lord, cuda(0)).copied_bytes, 0);
+}
+
+/* A pair's first copy needs memory for the pair; the next ones need none. */
+static void a_copy_without_memory_counts_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t pairs = 0;
+    int i;
+    for (i = 0; i < 100; i++) assert_ok(memlord_arena_add(t->lord, cuda(i), 0, NULL));
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    for (i = 0; i < 10000 && !memlord_copy(t->lord, cuda(i / 100), cuda(i % 100), 1); i++) pairs++;
+    assert_true(i < 10000);
+    assert_int_equal(memlord_copy(t->lord, cuda(i / 100), cuda(i % 100), 1), MEMLORD_E_NOMEM);
+    assert_ok(memlord_copy(t->lord, cuda(0), cuda(0), 1));
+    assert_int_equal(stats_of(t->lord, all()).copies, pairs + 1);
+    t->heap.fail_at = 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(the_bytes_change_device),
@@ -228,6 +289,12 @@ int main(void) {
         TEST(the_index_of_the_source_is_ignored),
         TEST(a_move_without_memory_leaves_a_live_destination),
         TEST(the_fence_of_a_move_of_what_was_dropped_is_dropped_once),
+        TEST(a_copy_counts_at_its_destination_and_changes_nothing_live),
+        TEST(a_copy_refuses_selectors_and_too_many_bytes),
+        cmocka_unit_test(a_copy_on_no_ledger_does_nothing),
+        TEST(a_copy_within_a_device_counts_there),
+        TEST(a_reset_starts_copies_over),
+        TEST(a_copy_without_memory_counts_nothing),
     };
     return cmocka_run_group_tests_name("move", tests, NULL, NULL);
 }

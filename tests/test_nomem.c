@@ -252,9 +252,11 @@ static int run(uint64_t blocks, uint64_t n, int from) {
     desc = test_desc(&s.heap, MEMLORD_FLAG_SITES);
     if (went(&s, memlord_create(&desc, &s.lord))) {
         use_all(&s);
+        assert_int_not_equal(memlord_verify(s.lord), MEMLORD_E_STATE);
         free_all(&s);
         assert_none_holds(&s);
         works_again(&s);
+        assert_ok(memlord_verify(s.lord));
         memlord_destroy(s.lord);
     } else {
         assert_null(s.lord);

@@ -220,6 +220,7 @@ static int report_from_an_allocator(void) {
         return 2;
     (void)pthread_join(threads[0], NULL);
     (void)pthread_join(threads[1], NULL);
+    if (memlord_verify(g.lord)) return 3;
     memlord_destroy(g.lord);
     return 0;
 }

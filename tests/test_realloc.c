@@ -309,6 +309,35 @@ static void an_end_without_room_counts_the_block_as_dropped(void **state) {
     assert_int_equal(stats_of(t->lord, cuda(0)).unknown_frees, 0);
 }
 
+/* -- the count of resized storages -- */
+
+static void each_resize_counts_as_a_realloc(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc(lord, cuda(0), 0x1000, 0x2000, 300, NULL));
+    assert_ok(memlord_realloc_begin(lord, cuda(0), 0x2000, &token));
+    assert_int_equal(stats_of(lord, cuda(0)).reallocs, 1);
+    assert_ok(memlord_realloc_end(lord, &token, 0x2000, 200, NULL));
+    assert_int_equal(stats_of(lord, cuda(0)).reallocs, 2);
+    assert_int_equal(stats_of(lord, cuda(0)).allocs, 1);
+    assert_int_equal(stats_of(lord, all()).reallocs, 2);
+    memlord_reset(lord);
+    assert_int_equal(stats_of(lord, cuda(0)).reallocs, 0);
+}
+
+static void what_resizes_nothing_is_no_realloc(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    assert_ok(memlord_realloc(lord, cuda(0), 0, 0x1000, 100, NULL)); /* an alloc */
+    assert_ok(memlord_realloc(lord, cuda(0), 0x9000, 0x2000, 100, NULL)); /* an unknown one */
+    assert_ok(memlord_realloc_begin(lord, cuda(0), 0x1000, &token));
+    assert_ok(memlord_realloc_end(lord, &token, 0, 0, NULL)); /* the real one failed */
+    assert_ok(memlord_free_begin(lord, cuda(0), 0x2000, &token, NULL));
+    assert_ok(memlord_free_end(lord, &token, 0, NULL));
+    assert_int_equal(stats_of(lord, all()).reallocs, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(growth_goes_to_total_allocated),
@@ -333,6 +362,8 @@ int main(void) {
         TEST(a_null_token_is_refused),
         TEST(many_tokens_can_be_open_at_once),
         TEST(an_end_without_room_counts_the_block_as_dropped),
+        TEST(each_resize_counts_as_a_realloc),
+        TEST(what_resizes_nothing_is_no_realloc),
     };
     return cmocka_run_group_tests_name("realloc", tests, NULL, NULL);
 }

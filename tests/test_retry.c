@@ -754,6 +754,122 @@ static void a_recovery_is_no_emergency(void **state) {
     assert_int_equal(memlord_pressure_level(s->t->lord, cuda(0)), MEMLORD_PRESSURE_NORMAL);
 }
 
+/* -- an allocation that failed and is not tried again -- */
+
+static void a_failed_alloc_is_an_attempt_and_a_failure(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_stats n;
+    assert_ok(memlord_alloc_failed(t->lord, cuda(0), 100, NULL));
+    n = stats_of(t->lord, cuda(0));
+    assert_int_equal(n.oom_attempts, 1);
+    assert_int_equal(n.oom_failures, 1);
+    assert_int_equal(n.retries, 0);
+    assert_int_equal(n.recoveries, 0);
+    assert_int_equal(n.allocated, 0);
+    assert_int_equal(n.dropped_allocs, 0);
+    assert_int_equal(t->gc.runs, 0);
+}
+
+static void a_failed_alloc_is_the_last_failure_in_the_reports(void **state) {
+    test_case *t = (test_case *)*state;
+    static const memlord_site site = {"kv.c", "grow_cache", 77};
+    char *text;
+    hold(t);
+    assert_ok(memlord_alloc_failed(t->lord, cuda(0), 987654321, &site));
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "941.9 MiB"));
+    assert_non_null(strstr(text, "grow_cache"));
+    free(text);
+}
+
+static void a_failed_alloc_is_an_emergency(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 1000));
+    assert_ok(memlord_alloc_failed(t->lord, cuda(0), 100, NULL));
+    assert_int_equal(memlord_pressure_level(t->lord, cuda(0)), MEMLORD_PRESSURE_EMERGENCY);
+    assert_ok(request(stage_of(state, "+"), 100, 1));
+    assert_int_equal(memlord_pressure_level(t->lord, cuda(0)), MEMLORD_PRESSURE_NORMAL);
+}
+
+static int count_oom(void *user, const memlord_event *event) {
+    if (event->kind == MEMLORD_EVENT_OOM) *(uint64_t *)user += event->bytes;
+    return 0;
+}
+static void a_failed_alloc_is_an_event(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t bytes = 0;
+    assert_ok(memlord_events_start(lord, 16));
+    assert_ok(memlord_alloc_failed(lord, cuda(0), 100, NULL));
+    assert_ok(memlord_events_each(lord, count_oom, &bytes));
+    assert_int_equal(bytes, 100);
+}
+
+static void failed_allocs_log_who_holds_the_device_once_a_second(void **state) {
+    test_case *t = (test_case *)*state;
+    hold(t);
+    assert_ok(memlord_alloc_failed(t->lord, cuda(0), 100, NULL));
+    assert_int_equal(lines_with(t->log.text, "weights"), 1);
+    assert_int_equal(lines_with(t->log.text, "[oom] cuda:0"), 1);
+    t->now += 999999999;
+    assert_ok(memlord_alloc_failed(t->lord, cuda(0), 100, NULL));
+    assert_int_equal(lines_with(t->log.text, "[oom]"), 1);
+    t->now += 1;
+    assert_ok(memlord_alloc_failed(t->lord, cuda(0), 100, NULL));
+    assert_int_equal(lines_with(t->log.text, "[oom]"), 2);
+    assert_int_equal(stats_of(t->lord, cuda(0)).oom_failures, 3);
+}
+
+/* A wrapped allocator that says so itself: memlord_alloc_retry counts what it sees. */
+static int attempt_that_tells(void *user, uint64_t bytes, uint64_t *storage) {
+    stage *s = (stage *)user;
+    int answer = attempt(user, bytes, storage);
+    if (answer) assert_ok(memlord_alloc_failed(s->t->lord, cuda(0), bytes, NULL));
+    return answer;
+}
+static void inside_an_attempt_a_failed_alloc_is_not_counted_twice(void **state) {
+    stage *s = stage_of(state, "0");
+    memlord_retry policy = policy_of(s, 1);
+    assert_int_equal(memlord_alloc_retry(s->t->lord, cuda(0), 8, attempt_that_tells, s, &policy,
+                                         &got, NULL),
+                     MEMLORD_E_OOM);
+    assert_int_equal(stats_of(s->t->lord, cuda(0)).oom_attempts, 2);
+    assert_int_equal(stats_of(s->t->lord, cuda(0)).oom_failures, 1);
+    assert_ok(memlord_alloc_failed(s->t->lord, cuda(0), 8, NULL));
+    assert_int_equal(stats_of(s->t->lord, cuda(0)).oom_failures, 2);
+}
+
+/* The attempt of one ledger says so to another, which counts it. */
+static memlord *told;
+static int attempt_that_tells_another(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)user;
+    *storage = 0;
+    assert_ok(memlord_alloc_failed(told, cuda(0), bytes, NULL));
+    return -1;
+}
+static void inside_an_attempt_another_ledger_counts_a_failed_alloc(void **state) {
+    test_case *t = (test_case *)*state;
+    test_heap heap;
+    memlord_desc desc;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, MEMLORD_FLAG_NO_THREADS);
+    assert_ok(memlord_create(&desc, &told));
+    assert_int_equal(memlord_alloc_retry(t->lord, cuda(0), 8, attempt_that_tells_another, NULL,
+                                         NULL, &got, NULL),
+                     MEMLORD_E_OOM);
+    assert_int_equal(stats_of(told, cuda(0)).oom_failures, 1);
+    memlord_destroy(told);
+}
+
+static void a_failed_alloc_refuses_selectors_and_too_many_bytes(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_alloc_failed(lord, all(), 1, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_alloc_failed(lord, cuda(MEMLORD_ANY), 1, NULL), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_alloc_failed(lord, cuda(0), TEST_MAX_BYTES + 1, NULL),
+                     MEMLORD_E_INVALID);
+    assert_int_equal(stats_of(lord, all()).oom_attempts, 0);
+    assert_ok(memlord_alloc_failed(NULL, cuda(0), 1, NULL));
+}
+
 /* -- the environment -- */
 
 /* A ledger made while MEMLORD_RETRY says `value`; answers its warnings. */
@@ -1164,6 +1280,14 @@ int main(void) {
         TEST(without_a_failure_the_reports_show_none),
         TEST(failing_allocations_are_an_emergency),
         TEST(a_recovery_is_no_emergency),
+        TEST(a_failed_alloc_is_an_attempt_and_a_failure),
+        TEST(a_failed_alloc_is_the_last_failure_in_the_reports),
+        TEST(a_failed_alloc_is_an_emergency),
+        TEST(a_failed_alloc_is_an_event),
+        TEST(failed_allocs_log_who_holds_the_device_once_a_second),
+        TEST(inside_an_attempt_a_failed_alloc_is_not_counted_twice),
+        TEST(inside_an_attempt_another_ledger_counts_a_failed_alloc),
+        TEST(a_failed_alloc_refuses_selectors_and_too_many_bytes),
         TEST(the_environment_sets_the_policy),
         TEST(a_policy_given_to_the_call_wins_over_the_environment),
         TEST(junk_in_the_environment_is_warned_of),

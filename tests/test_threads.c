@@ -584,7 +584,10 @@ static void a_tag_stays_while_another_thread_ends_another_ledger(void **state) {
     __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
     for (i = 0; i < 3; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
     for (i = 0; i < 3; i++) assert_int_equal(taggers[i].untagged, 0);
-    for (i = 0; i < 3; i++) memlord_destroy(lords[i]);
+    for (i = 0; i < 3; i++) {
+        assert_ok(memlord_verify(lords[i]));
+        memlord_destroy(lords[i]);
+    }
 }
 
 /* More ledgers than a thread remembers at once: each call finds its record by its number. */

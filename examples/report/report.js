@@ -1176,8 +1176,9 @@ const TABLES = {
     ], { name: 'accounts', sort: 'Held' }),
 
     moves: (p, body) => showTable(objs(p.raw.moves), body, [
-        T('From', 'from'), T('To', 'to'), C('Count', 'count'), B('Bytes', 'bytes', share),
-    ], { name: 'moves', sort: 'Bytes' }),
+        T('From', 'from'), T('To', 'to'), C('Moves', 'count'), B('Bytes', 'bytes', share),
+        C('Copies', 'copies'), B('Bytes copied', 'copied_bytes', share),
+    ], { name: 'moves and copies', sort: 'Bytes' }),
 
     snapshots: (p, body) => showTable(p.snapshots, body, [
         N('time')('At', 'time'), T('Checkpoint', 'name'), B('Live', 'bytes', share), C('Blocks', 'blocks'), ...byPeak(p).slice(0, 12).map(d =>
@@ -1346,7 +1347,8 @@ function deviceFacts(d) {
     return facts([['peak', bytes(num(s.peak)) + (zero(s.peak_error) ? ', low by at most ' + bytes(s.peak_error) : ''), exact(num(s.peak))],
         size('pending', s.pending), size('reserved', s.reserved), size('limit', s.limit),
         num(s.limit) !== c.limit && size('limit', c.limit), size('held for requests', c.held), size('in arenas', d.source.arena),
-        times('blocks', s.live_blocks), times('allocs', s.allocs), times('frees', s.frees), times('arrived by move', s.moves),
+        times('blocks', s.live_blocks), times('allocs', s.allocs), times('frees', s.frees), times('resized', s.reallocs),
+        times('arrived by move', s.moves), times('arrived by copy', s.copies),
         times('collections', s.gc_runs), size('reclaimed', s.gc_reclaimed),
         num(d.source.fragmentation) !== null && ['fragmentation', percent(d.source.fragmentation)],
         asked && ['pool hits', percent(s.cache_hits / asked)], times('requests saved by a retry', s.recoveries)]);

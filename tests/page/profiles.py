@@ -16,7 +16,7 @@ KINDS = ["alloc", "free", "pend", "move", "arena_add", "arena_sub", "gc", "oom",
 STATS = """allocated pending freed peak peak_error live_blocks allocs frees total_allocated total_freed moves moved_bytes
 reserved reserved_peak cached largest_free cache_hits cache_misses limit gc_runs gc_failed gc_reclaimed oom_attempts
 oom_failures retries recoveries implicit_frees unknown_frees freed_while_shared underflows fence_failures dropped_allocs
-dropped_bytes dropped_sites dropped_events held refused""".split()
+dropped_bytes dropped_sites dropped_events held reallocs copies copied_bytes refused""".split()
 
 
 def iso(ns):
