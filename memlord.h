@@ -908,6 +908,22 @@ MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
+/* Rates of statistics, 0 to 1; NaN when nothing was counted. Reports show them. name, text */
+#define MLI_RATES(X)                                                                          \
+    X(hit_rate, "requests that the pool served, of all")                                      \
+    X(recovery_rate, "requests saved by a retry, of those that found no memory at first")     \
+    X(success_rate, "allocations that found memory, of all")
+
+/* cache_hits / (cache_hits + cache_misses) */
+MEMLORD_API double memlord_hit_rate(const memlord_stats *stats) MLI_OFF(0)
+/* recoveries / (recoveries + oom_failures) */
+MEMLORD_API double memlord_recovery_rate(const memlord_stats *stats) MLI_OFF(0)
+/* allocs / (allocs + oom_failures) */
+MEMLORD_API double memlord_success_rate(const memlord_stats *stats) MLI_OFF(0)
+/* Bytes of an alloc in the mean: total_allocated / allocs, so growth and arenas count. NaN without
+   an alloc. */
+MEMLORD_API double memlord_mean_bytes(const memlord_stats *stats) MLI_OFF(0)
+
 /* Starts an epoch: freed, totals, counts, anomalies and those of sites to 0, peaks to what
    is live. Live storages stay live. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
@@ -1471,18 +1487,18 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name. Up
+/* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. Up
    to 255 snapshots are kept, spread over the whole run. Beyond that the one whose neighbours are
    closest in time goes, and is counted, but for the first, the last, and those in which a device,
    or all together, held most; a checkpoint goes only when there is nothing else.
-   Errors: E_INVALID NULL or ""; E_NOMEM, counted. Cost: a tenth of a us a device and thread. */
+   Errors: E_INVALID NULL or ""; E_NOMEM, counted.
+   Cost:   a tenth of a us a device and thread, and a walk of the map. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes one now, one every interval_ms (0: 5000, at least 10) on a thread of its own, with the
-   largest blocks, and a last one at the stop. Until then a report that shows snapshots (TEXT,
-   JSON, HTML, TRACE) ends with one of its own, which is not kept. Without threads memlord_gc_poll
-   takes those that are due. The ledger's clock decides: while a clock of the host's stands still
+/* Takes one now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a last
+   one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends with
+   one of its own, which is not kept. Without threads memlord_gc_poll takes those that are due. The ledger's clock decides: while a clock of the host's stands still
    none is taken; when it runs ahead, or the interval changes, the thread learns that within a
    second.
    Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come; stop: E_STATE
@@ -1806,6 +1822,10 @@ MLI_INLINE void mli_scope_leave(mli_guard *guard) {
 #define memlord_pending MLI_PREFIXED(memlord_pending)
 #define memlord_peak MLI_PREFIXED(memlord_peak)
 #define memlord_stats_get MLI_PREFIXED(memlord_stats_get)
+#define memlord_hit_rate MLI_PREFIXED(memlord_hit_rate)
+#define memlord_recovery_rate MLI_PREFIXED(memlord_recovery_rate)
+#define memlord_success_rate MLI_PREFIXED(memlord_success_rate)
+#define memlord_mean_bytes MLI_PREFIXED(memlord_mean_bytes)
 #define memlord_reset MLI_PREFIXED(memlord_reset)
 #define memlord_peak_reset MLI_PREFIXED(memlord_peak_reset)
 #define memlord_format_bytes MLI_PREFIXED(memlord_format_bytes)
@@ -10573,6 +10593,26 @@ static MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return mli_u64_load(i == MLI_LOST_scopes ? &lord->scopes.lost : &lord->snapshots.lost);
 }
 
+/* The rates of a device's statistics. */
+static const struct {
+    const char *name, *text;
+    double (*of)(const memlord_stats *stats);
+} mli_rates[] = {
+#define MLI_X(name, text) {#name, text, memlord_##name},
+    MLI_RATES(MLI_X)
+#undef MLI_X
+};
+enum { MLI_RATE_COUNT = sizeof mli_rates / sizeof *mli_rates };
+/* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
+static MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i) {
+    double rate = mli_rates[i].of(stats);
+    return rate >= 0 ? (uint64_t)(rate * 1e9 + 0.5) : UINT64_MAX;
+}
+/* Returns memlord_mean_bytes in whole bytes; UINT64_MAX without an alloc. */
+static MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats) {
+    return stats->allocs ? stats->total_allocated / stats->allocs : UINT64_MAX;
+}
+
 /* Computes the statistics of one device. */
 static MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out) {
     const mli_device_record *device = mli_device_record_at(lord, dev);
@@ -10769,6 +10809,10 @@ static MLI_COLD memlord_result mli_cache_count(memlord *lord, memlord_device dev
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
+/* Returns part / (part + rest); NaN if both are 0. */
+static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
+    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
+}
 
 /* -- public -- */
 
@@ -10930,6 +10974,19 @@ MLI_API double memlord_fragmentation(const memlord_stats *stats) {
     unused = mli_unused_share(stats);
     f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
     return f > 0 ? f : 0;
+}
+MLI_API double memlord_hit_rate(const memlord_stats *stats) {
+    return stats ? mli_share(stats->cache_hits, stats->cache_misses) : mli_nan();
+}
+MLI_API double memlord_recovery_rate(const memlord_stats *stats) {
+    return stats ? mli_share(stats->recoveries, stats->oom_failures) : mli_nan();
+}
+MLI_API double memlord_success_rate(const memlord_stats *stats) {
+    return stats ? mli_share(stats->allocs, stats->oom_failures) : mli_nan();
+}
+MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
+    if (!stats || !stats->allocs) return mli_nan();
+    return (double)stats->total_allocated / (double)stats->allocs;
 }
 
 /* ------------------------------------------------------------------------ >>room --
@@ -11311,7 +11368,7 @@ typedef struct mli_holders {
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
 
-#define MLI_SNAPSHOT_TOP 10      /* the largest blocks in a periodic snapshot */
+#define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
 #define MLI_SNAPSHOT_MS_MIN 10   /* ms: the shortest interval */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* ms: the recorder checks the clock and saves at least so often */
@@ -11330,12 +11387,11 @@ static void mli_snapshots_free(memlord *lord, mli_snapshot *s) {
     }
 }
 
-/* Makes a snapshot of the usage of every device; NULL without memory. With `tops` it also finds
-   the `tops` largest blocks. */
-static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, size_t tops) {
+/* Makes a snapshot of the usage of every device, with the largest blocks; NULL without memory. */
+static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
     size_t size = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
-                  tops * sizeof(memlord_block_info);
+                  MLI_SNAPSHOT_TOP * sizeof(memlord_block_info);
     mli_snapshot *s = (mli_snapshot *)mli_own_alloc(lord, size);
     if (!s) return NULL;
     s->size = size;
@@ -11355,8 +11411,8 @@ static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, 
         s->live += sum.live;
         s->blocks += sum.blocks;
     }
-    if (tops)
-        s->top_blocks = memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s), tops);
+    s->top_blocks =
+        memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s), MLI_SNAPSHOT_TOP);
     return s;
 }
 
@@ -11404,8 +11460,8 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
 }
 
 /* Takes a snapshot and adds it to the list; counts it as lost without memory. */
-static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept, size_t tops) {
-    mli_snapshot *s = mli_snapshot_new(lord, kept, tops), *out = NULL, **at;
+static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
+    mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
     if (!s) {
         (void)mli_u64_add(&lord->snapshots.lost, 1);
         return MEMLORD_E_NOMEM;
@@ -11464,7 +11520,7 @@ static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
     uint64_t next = now + (uint64_t)mli_u32_load(&r->interval) * 1000000u;
     /* the next one is due an interval from now: a process that was stopped catches up with none */
     if (now >= due && mli_u64_cas(&r->due, &due, next)) {
-        (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
+        (void)mli_snapshot_take(lord, NULL);
         due = next;
     }
     left = due > now ? (due - now) / 1000000u + 1 : 1;
@@ -11503,7 +11559,7 @@ static MLI_COLD void mli_recorder_start(memlord *lord) {
 static MLI_COLD void mli_recorder_stop(memlord *lord) {
     uint32_t seen = mli_u32_exchange(&lord->snapshots.recorder.interval, 0);
     mli_helper_stop(&lord->snapshots.recorder.helper);
-    if (seen) (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
+    if (seen) (void)mli_snapshot_take(lord, NULL);
 }
 
 /* -- the holders of a device at its peak --
@@ -11587,7 +11643,7 @@ MLI_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
     if (mli_self.in_host_alloc) return MEMLORD_OK;
     r = mli_name_limited(lord, name, &kept);
     if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->snapshots.lost, 1);
-    if (r == MEMLORD_OK) r = mli_snapshot_take(lord, kept, 0);
+    if (r == MEMLORD_OK) r = mli_snapshot_take(lord, kept);
     if (r == MEMLORD_OK)
         mli_event_record_other(lord, MEMLORD_EVENT_CHECKPOINT, 0, (uint64_t)(uintptr_t)kept, 0);
     return mli_call_end_uncounted(lord, r);
@@ -11603,7 +11659,7 @@ MLI_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_
     mli_u64_store(&r->due, mli_ledger_now(lord) + (uint64_t)interval_ms * 1000000u);
     (void)mli_u32_exchange(&r->interval, interval_ms);
     mli_recorder_start(lord);
-    return mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
+    return mli_snapshot_take(lord, NULL);
 }
 MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
     if (!lord) return MEMLORD_OK;
@@ -13992,6 +14048,25 @@ static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
 
+/* Writes a line for each type with several devices. */
+static void mli_text_types(mli_report *r) {
+    uint32_t i;
+    int type;
+    for (type = 0; type < MLI_TYPE_COUNT; type++) {
+        memlord_stats sum;
+        uint32_t devices = 0;
+        memset(&sum, 0, sizeof sum);
+        for (i = 0; i < r->devices; i++) {
+            if (r->lord->devices.dev_type[i + 1] != type) continue;
+            mli_stats_sum(&sum, &r->stat[i]);
+            devices++;
+        }
+        if (devices < 2) continue;
+        mli_text_device(r, memlord_device_make(type, MEMLORD_ANY), &sum);
+        mli_put_str(r->o, "\n");
+    }
+}
+
 static void mli_text_devices(mli_report *r, size_t most) {
     size_t i, shown = r->devices < most ? r->devices : most;
     mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
@@ -14006,6 +14081,7 @@ static void mli_text_devices(mli_report *r, size_t most) {
     }
     mli_text_more(r, r->devices, shown, "devices");
     if (r->devices == 1) return;
+    mli_text_types(r);
     mli_text_device(r, memlord_device_all(), &r->total);
     mli_put_str(r->o, "\n");
 }
@@ -14083,13 +14159,26 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
 /* Writes a line for a device on which the host reported a pool of its own. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
-    uint64_t asked = s->cache_hits + s->cache_misses;
     if (!s->reserved_peak) return;
-    mli_putf(r->o, "pool, %i: reserved %jo (peak %jo), cached %jo or %g, fragmentation %g",
+    mli_putf(r->o, "pool, %i: reserved %jo (peak %jo), cached %jo or %g, fragmentation %g\n",
              mli_report_device(r, i + 1), s->reserved, s->reserved_peak, s->cached,
              memlord_cached_ratio(s) * 100, memlord_fragmentation(s) * 100);
-    if (asked) mli_putf(r->o, ", hits %g", (double)s->cache_hits * 100 / (double)asked);
-    mli_put_str(r->o, "\n");
+}
+
+/* Writes "rates, cuda:0: hit_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was counted
+   of it; nothing if that is nothing. */
+static void mli_text_rates(mli_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    uint64_t mean = mli_mean_read(s);
+    size_t k, shown = 0;
+    for (k = 0; k < MLI_RATE_COUNT; k++) {
+        double rate = mli_rates[k].of(s);
+        if (!(rate >= 0)) continue;
+        if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
+        mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
+    }
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* so success_rate is known */
+    if (shown) mli_put_str(r->o, "\n");
 }
 
 /* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
@@ -14315,6 +14404,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
         mli_text_holders(r, i + 1);
         mli_text_trouble(r, i);
         mli_text_pool(r, i);
+        mli_text_rates(r, i);
         mli_text_ages(r, i);
         if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
     }
@@ -14353,11 +14443,18 @@ static MLI_COLD void mli_text(mli_report *r) {
 static void mli_json_u64(mli_out *o, const char *name, uint64_t v) {
     mli_jsonf(o, ",%s:%ju", name, v);
 }
+/* Writes a rate, given in billionths. */
+static MLI_COLD void mli_json_rate(mli_out *o, const char *name, uint64_t rate) {
+    mli_jsonf(o, rate == UINT64_MAX ? ",%s:null" : ",%s:", name);
+    if (rate != UINT64_MAX) mli_put_fixed(o, rate, 9);
+}
 static MLI_COLD void mli_json_stats(mli_out *o, memlord_stats *s) {
     size_t i;
     mli_put_str(o, "{");
     for (i = 0; i < MLI_STAT_COUNT; i++)
         mli_json_u64(o, mli_columns[i].name, *mli_stat_of(s, i));
+    for (i = 0; i < MLI_RATE_COUNT; i++) mli_json_rate(o, mli_rates[i].name, mli_rate_read(s, i));
+    mli_json_u64(o, "mean_bytes", mli_mean_read(s));
     mli_put_str(o, "}");
 }
 static void mli_json_flag(mli_out *o, const char *name, int on) {
@@ -15544,7 +15641,8 @@ typedef struct mli_export {
     uint64_t beside, parts;      /* its bytes that no part has yet; parts written so far */
     mli_group group[MLI_GROUPS];
     /* By dev: the bytes and the number of events that the ring adds; TRACE: then sum is the level.
-       PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. */
+       PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. PROMETHEUS: see
+       mli_prom_known. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
     uint64_t written;            /* items so far, in a format that numbers them */
     void *table;                 /* scratch of the writer at hand */
@@ -16189,8 +16287,8 @@ static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *hel
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for nanoseconds, which it
-   writes as seconds. There is no device label if `d` is all devices, and no label
+/* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for billionths: nanoseconds,
+   written as seconds, or a rate. There is no device label if `d` is all devices, and no label
    `key` if `key` is NULL. */
 static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
@@ -16239,6 +16337,28 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
         if (lost && rest) /* losses of no device */
             mli_prom_sample(x->o, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
+}
+
+/* Writes a family of the values in x->sum, with a sample for each device whose value is known, and
+   nothing if none is. */
+static MLI_COLD void mli_prom_known(mli_export *x, const char *name, const char *help, char kind) {
+    uint32_t i, samples = 0;
+    for (i = 1; i <= x->devices; i++) {
+        uint64_t v = x->sum[i];
+        if (v == UINT64_MAX) continue;
+        if (!samples++) mli_prom_head(x->o, name, help);
+        mli_prom_sample(x->o, name, mli_export_device(x, i), NULL, NULL, kind, v);
+    }
+}
+static MLI_COLD void mli_prom_rates(mli_export *x) {
+    size_t k;
+    uint32_t i;
+    for (k = 0; k < MLI_RATE_COUNT; k++) {
+        for (i = 1; i <= x->devices; i++) x->sum[i] = mli_rate_read(&x->r->stat[i - 1], k);
+        mli_prom_known(x, mli_rates[k].name, mli_rates[k].text, 'X');
+    }
+    for (i = 1; i <= x->devices; i++) x->sum[i] = mli_mean_read(&x->r->stat[i - 1]);
+    mli_prom_known(x, "mean_bytes", "bytes of an alloc in the mean", 'u');
 }
 
 /* A family with one sample a line of a list. */
@@ -16327,11 +16447,42 @@ static MLI_COLD void mli_prom_holders(mli_export *x) {
     }
 }
 
+/* Writes the last request of each device that found no memory. The site is a label. */
+static MLI_COLD void mli_prom_ooms(mli_export *x) {
+    static const mli_family families[] = {
+        {"last_oom_bytes", 'u', offsetof(mli_oom, bytes),
+         "bytes the last request that found no memory wanted"},
+        {"last_oom_live_bytes", 'u', offsetof(mli_oom, live), "bytes live then"},
+        {"last_oom_used_bytes", 'u', offsetof(mli_oom, used),
+         "bytes of its physical device in use then"},
+        {NULL, 0, 0, NULL}};
+    const mli_family *f;
+    for (f = families; f->name; f++) {
+        uint32_t i, samples = 0;
+        for (i = 1; i <= x->devices; i++) {
+            const mli_oom oom = mli_oom_of(x->lord, i);
+            char site[512];
+            mli_out o;
+            uint64_t v;
+            memcpy(&v, (const char *)&oom + f->at, sizeof v);
+            if (!oom.time || v == UINT64_MAX) continue;
+            mli_out_buffer(&o, site, sizeof site);
+            if (oom.site) mli_put_site(&o, 0, oom.site);
+            (void)mli_out_end(&o, sizeof site);
+            if (!samples++) mli_prom_head(x->o, f->name, f->help);
+            mli_prom_sample(x->o, f->name, mli_export_device(x, i), oom.site ? "site" : NULL, site,
+                            'u', v);
+        }
+    }
+}
+
 static MLI_COLD void mli_prometheus(mli_export *x) {
     const mli_report *r = x->r;
     mli_out *o = x->o;
     size_t i;
     mli_prom_devices(x);
+    mli_prom_rates(x);
+    mli_prom_ooms(x);
     mli_prom_list(o, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
     mli_prom_list(o, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
                   r->tags + r->devices);
@@ -17666,7 +17817,7 @@ static MLI_COLD void mli_cost_measure(memlord *lord) {
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->snapshots.recorder.interval)) return;
-    r->present = mli_snapshot_new(lord, NULL, MLI_SNAPSHOT_TOP);
+    r->present = mli_snapshot_new(lord, NULL);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;
     else
