@@ -412,8 +412,8 @@ static void destroy_says_where_what_is_left_comes_from(void **state) {
     assert_ok(memlord_arena_add(lord, cpu(), 3, NULL));
     test_log_clear(&log);
     memlord_destroy(lord);
-    said_is(&log, "[destroy] cuda:0 still holds 1.27 KiB in 3 blocks, pending 1000 B\n"
-                  "[destroy] cpu still holds 8 B in 1 block\n"
+    said_is(&log, "[destroy] cuda:0: live 1.27 KiB in 3 blocks, pending 1000 B\n"
+                  "[destroy] cpu: live 8 B in 1 block\n"
                   "[destroy]   1000 B in 1 block: cuda:0  g b.c:7\n"
                   "[destroy]   300 B in 2 blocks: cuda:0 [weights]  f a.c:3\n"
                   "[destroy]   5 B in 1 block: cpu  (unknown)\n");
