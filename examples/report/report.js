@@ -1282,7 +1282,7 @@ function showPeak(p, body) {
             (num(d.stats.peak) !== null ? ', peak ' + bytes(num(d.stats.peak)) : '');
         const total = sum(tiles, t => t.bytes);
         fill(area, treemap(tiles, total, width, width < 600 ? 416 : 352), el('details', el('summary', 'As a table'),
-            table([['Name', 'text', t => t.name, mono], ['Bytes', 'bytes', t => t.bytes, share],
+            table([['Name', 'text', t => t.name, { mono: true, keep: true }], ['Bytes', 'bytes', t => t.bytes, share],
                 ['Share', 'share', t => t.bytes / total]], tiles, { name: 'holders of the peak', sort: 'Bytes' })));
     }
     fill(body, el('div.tools', held.length > 1 ? pick : el('b', d.name), el('span.group', ...toggles), when), area);
