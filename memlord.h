@@ -62,7 +62,8 @@
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _block_use, _retire
         sites        memlord_sites_enable, _site_at, _sites_top, ...; MEMLORD_SITE
-        statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset
+        statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
+                     memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
         parts        memlord_part_add, _part_remove, _parts_each
         tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect
@@ -588,8 +589,8 @@ typedef struct memlord_desc {
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
 
-/* Closes a ledger and returns its memory. Logs what is still live by device and, where tags or
-   sites are known, its ten largest groups by device, tag and site. NULL does nothing.
+/* Closes a ledger and returns its memory. Logs the live bytes and blocks of each device and, where
+   tags or sites are known, the ten largest groups by device, tag and site. NULL does nothing.
    Threads: no call on it may be in flight or follow, on any thread. */
 MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
 
@@ -952,6 +953,22 @@ MEMLORD_API uint64_t memlord_peak(memlord *lord, memlord_device sel) MLI_OFF(0)
 MEMLORD_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel,
                                              memlord_stats *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+
+/* Rates of statistics, 0 to 1; NaN when nothing was counted. Reports show them. name, text */
+#define MLI_RATES(X)                                                                          \
+    X(hit_rate, "requests that the pool served, of all")                                      \
+    X(recovery_rate, "requests saved by a retry, of those that found no memory at first")     \
+    X(success_rate, "allocations that found memory, of all")
+
+/* cache_hits / (cache_hits + cache_misses) */
+MEMLORD_API double memlord_hit_rate(const memlord_stats *stats) MLI_OFF(0)
+/* recoveries / (recoveries + oom_failures) */
+MEMLORD_API double memlord_recovery_rate(const memlord_stats *stats) MLI_OFF(0)
+/* allocs / (allocs + oom_failures) */
+MEMLORD_API double memlord_success_rate(const memlord_stats *stats) MLI_OFF(0)
+/* Bytes of an alloc in the mean: total_allocated / allocs, so growth and arenas count. NaN without
+   an alloc. */
+MEMLORD_API double memlord_mean_bytes(const memlord_stats *stats) MLI_OFF(0)
 
 /* Starts an epoch: freed, totals, counts, anomalies and those of sites to 0, peaks to what
    is live. Live storages stay live. */
@@ -1574,18 +1591,18 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
 
 /* -- snapshots: how memory moved -- */
 
-/* Keeps the totals of every device at this moment, under a name. Up
+/* Keeps the totals of every device at this moment, under a name, with the ten largest blocks. Up
    to 255 snapshots are kept, spread over the whole run. Beyond that the one whose neighbours are
    closest in time goes, and is counted, but for the first, the last, and those in which a device,
    or all together, held most; a checkpoint goes only when there is nothing else.
-   Errors: E_INVALID NULL or ""; E_NOMEM, counted. Cost: a tenth of a us a device and thread. */
+   Errors: E_INVALID NULL or ""; E_NOMEM, counted.
+   Cost:   a tenth of a us a device and thread, and a walk of the map: about 10 ns a block. */
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes one now, one every interval_ms (0: 5000, at least 10) on a thread of its own, with the
-   largest blocks, and a last one at the stop. Until then a report that shows snapshots (TEXT,
-   JSON, HTML, TRACE) ends with one of its own, which is not kept. Without threads memlord_gc_poll
-   takes those that are due. The ledger's clock decides: while a clock of the host's stands still
+/* Takes one now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a last
+   one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends with
+   one of its own, which is not kept. Without threads memlord_gc_poll takes those that are due. The ledger's clock decides: while a clock of the host's stands still
    none is taken; when it runs ahead, or the interval changes, the thread learns that within a
    second.
    Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come; stop: E_STATE
@@ -2007,6 +2024,10 @@ struct mli_leaver : memlord_guard {
 #define memlord_pending MLI_PREFIXED(memlord_pending)
 #define memlord_peak MLI_PREFIXED(memlord_peak)
 #define memlord_stats_get MLI_PREFIXED(memlord_stats_get)
+#define memlord_hit_rate MLI_PREFIXED(memlord_hit_rate)
+#define memlord_recovery_rate MLI_PREFIXED(memlord_recovery_rate)
+#define memlord_success_rate MLI_PREFIXED(memlord_success_rate)
+#define memlord_mean_bytes MLI_PREFIXED(memlord_mean_bytes)
 #define memlord_reset MLI_PREFIXED(memlord_reset)
 #define memlord_peak_reset MLI_PREFIXED(memlord_peak_reset)
 #define memlord_format_bytes MLI_PREFIXED(memlord_format_bytes)
@@ -6874,9 +6895,10 @@ static MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_re
     if (mli_u32_exchange(&lord->log.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
         mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %i is %s", names[refuser], mli_device_code(d),
-                 !mli_device_valid(d)           ? "a selector: a device is needed"
-                 : mli_dev_known(lord, d)       ? "not the physical device of the ticket"
-                                                : "one device too many: raise MEMLORD_MAX_DEVICES");
+                 !mli_device_valid(d) ? "a selector: a device is needed"
+                 : refuser == MLI_REFUSER_alloc_reserved
+                     ? "not on the physical device of the ticket"
+                     : "one device too many: raise MEMLORD_MAX_DEVICES");
     else
         mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %s", names[refuser],
                  r == MEMLORD_E_DEVICE ? "that is no device"
@@ -11424,6 +11446,26 @@ static MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     return mli_u64_load(i == MLI_LOST_scopes ? &lord->scopes.lost : &lord->snapshots.lost);
 }
 
+/* The rates of a device's statistics. */
+static const struct {
+    const char *name, *text;
+    double (*of)(const memlord_stats *stats);
+} mli_rates[] = {
+#define MLI_X(name, text) {#name, text, memlord_##name},
+    MLI_RATES(MLI_X)
+#undef MLI_X
+};
+enum { MLI_RATE_COUNT = sizeof mli_rates / sizeof *mli_rates };
+/* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
+static MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i) {
+    double rate = mli_rates[i].of(stats);
+    return rate >= 0 ? (uint64_t)(rate * 1e9 + 0.5) : UINT64_MAX;
+}
+/* Returns memlord_mean_bytes in whole bytes; UINT64_MAX without an alloc. */
+static MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats) {
+    return stats->allocs ? stats->total_allocated / stats->allocs : UINT64_MAX;
+}
+
 /* Computes the statistics of one device. */
 static MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out) {
     const mli_device_record *device = mli_device_record_at(lord, dev);
@@ -11623,6 +11665,10 @@ static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
 static double mli_unused_share(const memlord_stats *s) {
     return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
 }
+/* Returns part / (part + rest); NaN if both are 0. */
+static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
+    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
+}
 
 /* -- public -- */
 
@@ -11794,6 +11840,19 @@ MLI_API double memlord_fragmentation(const memlord_stats *stats) {
     unused = mli_unused_share(stats);
     f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
     return f > 0 ? f : 0;
+}
+MLI_API double memlord_hit_rate(const memlord_stats *stats) {
+    return stats ? mli_share(stats->cache_hits, stats->cache_misses) : mli_nan();
+}
+MLI_API double memlord_recovery_rate(const memlord_stats *stats) {
+    return stats ? mli_share(stats->recoveries, stats->oom_failures) : mli_nan();
+}
+MLI_API double memlord_success_rate(const memlord_stats *stats) {
+    return stats ? mli_share(stats->allocs, stats->oom_failures) : mli_nan();
+}
+MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
+    if (!stats || !stats->allocs) return mli_nan();
+    return (double)stats->total_allocated / (double)stats->allocs;
 }
 
 /* ------------------------------------------------------------------------ >>room --
@@ -12190,7 +12249,7 @@ typedef struct mli_holders {
     memlord_site_stat site[MLI_HOLDERS];
 } mli_holders;
 
-#define MLI_SNAPSHOT_TOP 10      /* the largest blocks in a periodic snapshot */
+#define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
 #define MLI_SNAPSHOT_MS_MIN 10   /* ms: the shortest interval */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
 #define MLI_RECORDER_MS_MAX 1000 /* ms: the recorder checks the clock and saves at least so often */
@@ -12209,12 +12268,11 @@ static void mli_snapshots_free(memlord *lord, mli_snapshot *s) {
     }
 }
 
-/* Makes a snapshot of the usage of every device; NULL without memory. With `tops` it also finds
-   the `tops` largest blocks. */
-static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, size_t tops) {
+/* Makes a snapshot of the usage of every device, with the largest blocks; NULL without memory. */
+static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
     size_t size = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
-                  tops * sizeof(memlord_block_info);
+                  MLI_SNAPSHOT_TOP * sizeof(memlord_block_info);
     mli_snapshot *s = (mli_snapshot *)mli_own_alloc(lord, size);
     if (!s) return NULL;
     s->size = size;
@@ -12234,8 +12292,8 @@ static MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept, 
         s->live += sum.live;
         s->blocks += sum.blocks;
     }
-    if (tops)
-        s->top_blocks = memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s), tops);
+    s->top_blocks =
+        memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s), MLI_SNAPSHOT_TOP);
     return s;
 }
 
@@ -12283,8 +12341,8 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
 }
 
 /* Takes a snapshot and adds it to the list; counts it as lost without memory. */
-static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept, size_t tops) {
-    mli_snapshot *s = mli_snapshot_new(lord, kept, tops), *out = NULL, **at;
+static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
+    mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
     if (!s) {
         (void)mli_u64_add(&lord->snapshots.lost, 1);
         return MEMLORD_E_NOMEM;
@@ -12343,7 +12401,7 @@ static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
     uint64_t next = now + (uint64_t)mli_u32_load(&r->interval) * 1000000u;
     /* the next one is due an interval from now: a process that was stopped catches up with none */
     if (now >= due && mli_u64_cas(&r->due, &due, next)) {
-        (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
+        (void)mli_snapshot_take(lord, NULL);
         due = next;
     }
     left = due > now ? (due - now) / 1000000u + 1 : 1;
@@ -12382,7 +12440,7 @@ static MLI_COLD void mli_recorder_start(memlord *lord) {
 static MLI_COLD void mli_recorder_stop(memlord *lord) {
     uint32_t seen = mli_u32_exchange(&lord->snapshots.recorder.interval, 0);
     mli_helper_stop(&lord->snapshots.recorder.helper);
-    if (seen) (void)mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
+    if (seen) (void)mli_snapshot_take(lord, NULL);
 }
 
 /* -- the holders of a device at its peak --
@@ -12466,7 +12524,7 @@ MLI_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
     if (mli_self.in_host_alloc) return MEMLORD_OK;
     r = mli_name_limited(lord, name, &kept);
     if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->snapshots.lost, 1);
-    if (r == MEMLORD_OK) r = mli_snapshot_take(lord, kept, 0);
+    if (r == MEMLORD_OK) r = mli_snapshot_take(lord, kept);
     if (r == MEMLORD_OK)
         mli_event_record_other(lord, MEMLORD_EVENT_CHECKPOINT, 0, (uint64_t)(uintptr_t)kept, 0);
     return mli_call_end_uncounted(lord, r);
@@ -12482,7 +12540,7 @@ MLI_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_
     mli_u64_store(&r->due, mli_ledger_now(lord) + (uint64_t)interval_ms * 1000000u);
     (void)mli_u32_exchange(&r->interval, interval_ms);
     mli_recorder_start(lord);
-    return mli_snapshot_take(lord, NULL, MLI_SNAPSHOT_TOP);
+    return mli_snapshot_take(lord, NULL);
 }
 MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
     if (!lord) return MEMLORD_OK;
@@ -15550,6 +15608,25 @@ static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
 }
 
+/* Writes a line for each type with several devices. */
+static void mli_text_types(mli_report *r) {
+    uint32_t i;
+    int type;
+    for (type = 0; type < MLI_TYPE_COUNT; type++) {
+        memlord_stats sum;
+        uint32_t devices = 0;
+        memset(&sum, 0, sizeof sum);
+        for (i = 0; i < r->devices; i++) {
+            if (r->lord->devices.dev_type[i + 1] != type) continue;
+            mli_stats_sum(&sum, &r->stat[i]);
+            devices++;
+        }
+        if (devices < 2) continue;
+        mli_text_device(r, memlord_device_make(type, MEMLORD_ANY), &sum);
+        mli_put_str(r->o, "\n");
+    }
+}
+
 static void mli_text_devices(mli_report *r, size_t most) {
     size_t i, shown = r->devices < most ? r->devices : most;
     mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
@@ -15564,6 +15641,7 @@ static void mli_text_devices(mli_report *r, size_t most) {
     }
     mli_text_more(r, r->devices, shown, "devices");
     if (r->devices == 1) return;
+    mli_text_types(r);
     mli_text_device(r, memlord_device_all(), &r->total);
     mli_put_str(r->o, "\n");
 }
@@ -15641,13 +15719,26 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
 /* Writes a line for a device on which the host reported a pool of its own. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
-    uint64_t asked = s->cache_hits + s->cache_misses;
     if (!s->reserved_peak) return;
-    mli_putf(r->o, "pool, %i: reserved %jo (peak %jo), cached %jo or %g, fragmentation %g",
+    mli_putf(r->o, "pool, %i: reserved %jo (peak %jo), cached %jo or %g, fragmentation %g\n",
              mli_report_device(r, i + 1), s->reserved, s->reserved_peak, s->cached,
              memlord_cached_ratio(s) * 100, memlord_fragmentation(s) * 100);
-    if (asked) mli_putf(r->o, ", hits %g", (double)s->cache_hits * 100 / (double)asked);
-    mli_put_str(r->o, "\n");
+}
+
+/* Writes "rates, cuda:0: hit_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was counted
+   of it; nothing if that is nothing. */
+static void mli_text_rates(mli_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    uint64_t mean = mli_mean_read(s);
+    size_t k, shown = 0;
+    for (k = 0; k < MLI_RATE_COUNT; k++) {
+        double rate = mli_rates[k].of(s);
+        if (!(rate >= 0)) continue;
+        if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
+        mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
+    }
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* so success_rate is known */
+    if (shown) mli_put_str(r->o, "\n");
 }
 
 /* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
@@ -15738,7 +15829,7 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
 static void mli_text_scopes(mli_report *r) {
     uint32_t id, shown = r->scopes < MLI_TOP_SITES ? r->scopes : MLI_TOP_SITES;
     if (!shown) return;
-    mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside  still held"
+    mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside        live"
                       "   time in all    time avg  scope\n");
     for (id = 1; id <= shown; id++) {
         const mli_scope_line *line = &r->scope[id];
@@ -15784,8 +15875,9 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
 static void mli_text_leaks(mli_report *r) {
     size_t i;
     if (!r->mark || !r->leaks.blocks) return;
-    mli_putf(r->o, "\n       bytes     blocks  live and born since mark %ju: %ju blocks, %jo\n",
-             r->mark, r->leaks.blocks, r->leaks.bytes);
+    mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
+    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
+    mli_put_str(r->o, "\n");
     for (i = 0; i < r->leaks.count && i < 20; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
@@ -15892,6 +15984,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
         mli_text_holders(r, i + 1);
         mli_text_trouble(r, i);
         mli_text_pool(r, i);
+        mli_text_rates(r, i);
         mli_text_ages(r, i);
         if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
     }
@@ -15931,11 +16024,18 @@ static MLI_COLD void mli_text(mli_report *r) {
 static void mli_json_u64(mli_out *o, const char *name, uint64_t v) {
     mli_jsonf(o, ",%s:%ju", name, v);
 }
+/* Writes a rate, given in billionths. */
+static MLI_COLD void mli_json_rate(mli_out *o, const char *name, uint64_t rate) {
+    mli_jsonf(o, rate == UINT64_MAX ? ",%s:null" : ",%s:", name);
+    if (rate != UINT64_MAX) mli_put_fixed(o, rate, 9);
+}
 static MLI_COLD void mli_json_stats(mli_out *o, memlord_stats *s) {
     size_t i;
     mli_put_str(o, "{");
     for (i = 0; i < MLI_STAT_COUNT; i++)
         mli_json_u64(o, mli_columns[i].name, *mli_stat_of(s, i));
+    for (i = 0; i < MLI_RATE_COUNT; i++) mli_json_rate(o, mli_rates[i].name, mli_rate_read(s, i));
+    mli_json_u64(o, "mean_bytes", mli_mean_read(s));
     mli_put_str(o, "}");
 }
 static void mli_json_flag(mli_out *o, const char *name, int on) {
@@ -16450,10 +16550,10 @@ static MLI_COLD void mli_json(mli_report *r) {
    it there. Minified by esbuild 0.17.0. */
 #if !defined(MEMLORD_NO_REPORTS)
 
-static const char mli_page_head[][3123] = {
+static const char mli_page_head[][3126] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-ETy1B+9Ipqwl5ytH7FVVWg"
-    "IB2HqT/lDf7lO8wbpB9cE='; script-src 'sha256-vbmDIzPwBXhM4hOBXJO7h6zTfAtNgwTlnOp7lZKYrRI='; ba"
+    "IB2HqT/lDf7lO8wbpB9cE='; script-src 'sha256-jnRYiRduECTzeyBPtjTqFVYOze91v3QnUZZFcBgsaKw='; ba"
     "se-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, i"
     "nitial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>MemLord report</t"
     "itle>\n<style>:root{color-scheme:light dark;--paper: light-dark(#fcfcfa,#15171b);--panel: lig"
@@ -16484,113 +16584,113 @@ static const char mli_page_head[][3123] = {
     "-.01em;margin:0 0 .2rem}h3{font-size:1rem;margin:0;overflow-wrap:anywhere}.note{color:var(--s"
     "oft);margin:0 0 .9rem;max-width:46rem}.soft,.figures dt,.facts dt,#tip dt,summary,.more,.keys"
     ",.tools output{color:var(--soft)}.mono{font-family:var(--mono);font-size:.92em}#message,.alar"
-    "m{background:var(--warnfill);color:var(--ink);border-left:3px solid var(--warn);p",
-    "adding:.6rem .9rem;margin:1rem 0 0;overflow-wrap:anywhere}.alarm ul{margin:.2rem 0 0;padding-"
-    "left:1.1rem}.alarm b{color:var(--warn)}#empty{margin:12vh auto 0;max-width:34rem;padding:3rem"
-    " 1.5rem;text-align:center;border:2px dashed var(--rule);border-radius:8px;color:var(--soft)}b"
-    "ody.over main{outline:3px dashed var(--accent);outline-offset:-6px}footer{margin-top:2.5rem;c"
-    "olor:var(--soft);font-size:.9em}.figures{display:flex;flex-wrap:wrap;gap:.8rem 3rem;margin:0}"
-    ".figures div{min-width:0;max-width:26rem}.figures dd{margin:0;font-size:1.7rem;line-height:1."
-    "25;letter-spacing:-.02em}.figures dd small{display:block;font-size:.8rem;letter-spacing:0;col"
-    "or:var(--soft);overflow-wrap:anywhere}.facts{display:flex;flex-wrap:wrap;gap:.1rem 1.6rem;mar"
-    "gin:1rem 0 0}.facts div{display:flex;gap:.4rem;min-width:0}.facts dd{margin:0;overflow-wrap:a"
-    "nywhere}.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(24rem,100%),1fr"
-    "));gap:1rem}.card{background:var(--panel);border-radius:6px;padding:.9rem 1rem;min-width:0}.c"
-    "ard header{display:flex;align-items:baseline;gap:.6rem}.card header b{font-size:1.15rem;white"
-    "-space:nowrap}.stack{display:flex;height:1.25rem;margin:.5rem 0;background:var(--paper);borde"
-    "r-radius:3px;overflow:hidden;box-shadow:inset 0 0 0 1px var(--rule)}.stack i{min-width:1px;bo"
-    "x-shadow:inset -1px 0 var(--panel)}.hue{background:light-dark(oklch(.83 .085 var(--hue)),oklc"
-    "h(.48 .095 var(--hue)))}.hatch{background:repeating-linear-gradient(135deg,var(--other) 0 3px"
-    ",transparent 3px 6px)}.legend{list-style:none;margin:0;padding:0}.legend li{display:flex;gap:"
-    ".45rem;align-items:baseline}.legend i{flex:none;width:.7rem;height:.7rem;border-radius:2px}.g"
-    "rey{background:var(--other)}.legend i.free{box-shadow:inset 0 0 0 1px var(--other);background"
-    ":var(--paper)}.card header .soft,.legend span:not(:last-child){flex:1;min-width:0;overflow:hi"
-    "dden;text-overflow:ellipsis;white-space:nowrap}.card .sum{margin:.1rem 0 .4rem;color:var(--so"
-    "ft);font-size:.93em}.card .facts{margin-top:.7rem;padding-top:.6rem;border-top:1px solid var("
-    "--rule);gap:.1rem 1.2rem;font-size:.93em}.card .bad{color:var(--warn);margin:.6rem 0 0;overfl"
-    "ow-wrap:anywhere}.charts{display:flex;flex-wrap:wrap;gap:.4rem 1.4rem}.bars{flex:3 1 10rem;ma"
-    "rgin:.8rem 0 0;min-width:0}.bars+.bars{flex:1 1 7rem}.bars figcaption,.bars .axis{color:var(-"
-    "-soft);font-size:.85em}.bars .plot{display:flex;align-items:flex-end;gap:1px;height:3.2rem;bo"
-    "rder-bottom:1px solid var(--other)}.bars .plot i{flex:1;background:var(--accent);min-width:1p"
-    "x}.bars .axis{display:flex;justify-content:space-between}.tools{display:flex;flex-wrap:wrap;a"
-    "lign-items:center;gap:.5rem;margin:0 0 .6rem}.tools output{margin-left:auto}.tools .group{dis"
-    "play:inline-flex}.tools .group button{border-radius:0;margin-left:-1px}.tools .group button:f"
-    "irst-child{border-radius:4px 0 0 4px;margin-left:0}.tools .group button:last-child{border-rad"
-    "ius:0 4px 4px 0}canvas{display:block;width:100%;touch-action:pan-y;cursor:crosshair}#lanes{ma"
-    "x-height:70vh;overflow:hidden auto;border-block:1px solid var(--rule)}#lanes canvas{position:"
-    "sticky;top:0}.keys{display:flex;flex-wrap:wrap;gap:.2",
-    "rem 1.2rem;font-size:.9em;margin:.4rem 0 0;padding:0;list-style:none}.keys i{font-style:norma"
-    "l;color:var(--accent);margin-right:.3rem}.keys i.w{color:var(--warn)}.keys i.g{color:var(--go"
-    "od)}#tip{position:fixed;z-index:4;top:0;left:0;max-width:min(26rem,calc(100vw - 1rem));pointe"
-    "r-events:none;background:var(--paper);color:var(--ink);border:1px solid var(--soft);border-ra"
-    "dius:4px;padding:.4rem .6rem;font-size:.92em;box-shadow:0 2px 10px #0003}#tip b{display:block"
-    ";overflow-wrap:anywhere}#tip dl{display:grid;grid-template-columns:auto 1fr;gap:0 .8rem;margi"
-    "n:0}#tip dt,#tip dd{overflow-wrap:anywhere}#tip dd{margin:0;text-align:right}#live{position:a"
-    "bsolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}.map{position:relative;heig"
-    "ht:22rem}.map div{position:absolute;overflow:hidden;padding:.25rem .4rem;border:1px solid var"
-    "(--paper);font-size:.9em;line-height:1.3;cursor:default}.map div b{display:block;font-weight:"
-    "600;overflow-wrap:anywhere}.map span{display:inline-block;margin-right:.6em;white-space:nowra"
-    "p}.rest{background:var(--panel);color:var(--ink)}.map div:focus-visible{outline-offset:-3px;o"
-    "utline-color:var(--ink)}.box{overflow:auto;max-height:30rem;border:1px solid var(--rule);bord"
-    "er-radius:4px;position:relative}table{border-collapse:collapse;width:100%}th,td{padding:.22re"
-    "m .7rem;text-align:left;white-space:nowrap}th{position:sticky;top:0;z-index:1;background:var("
-    "--panel);padding:0;font-weight:600}th button{width:100%;border:0;border-radius:0;background:n"
-    "one;text-align:inherit;font-weight:inherit;padding:.25rem .7rem;white-space:nowrap}th button:"
-    "after{content:\"\\2195\";margin-left:.35rem;opacity:.25}th[aria-sort=ascending] button:after{"
-    "content:\"\\2191\";opacity:1}th[aria-sort=descending] button:after{content:\"\\2193\";opacity"
-    ":1}tbody tr{border-top:1px solid var(--grid)}tbody tr:hover{background:var(--panel)}.n{text-a"
-    "lign:right}.t{max-width:32rem;overflow:hidden;text-overflow:ellipsis;unicode-bidi:isolate}.mi"
-    "nus{color:var(--good)}.over{color:var(--warn)}.share{background:linear-gradient(var(--bar),va"
-    "r(--bar)) no-repeat right / var(--share) 100% content-box}.more{padding:.35rem .7rem}td.inner"
-    "{padding:.4rem 0 .8rem 2.2rem;white-space:normal}.toggle{min-height:0;padding:0 .4rem}details"
-    "{margin-top:.8rem}summary{cursor:pointer}@media (max-width: 600px){#top{gap:.5rem;flex-wrap:w"
-    "rap;padding:.4rem .8rem}#top h1{flex:1}#nav{order:9;flex-basis:100%}html{scroll-padding-top:5"
-    ".6rem}main{padding:0 .8rem 3rem}.figures{display:grid;grid-template-columns:1fr 1fr;gap:.8rem"
-    " 1rem}.figures dd{font-size:1.35rem}.t{max-width:15rem}.map{height:26rem}.tools output{margin"
-    "-left:0;flex-basis:100%}}@media print{#top nav,#top button,.tools,#tip,.more{display:none}#to"
-    "p{position:static}#peak~section{content-visibility:visible}.box,#lanes{max-height:none;overfl"
-    "ow:visible}.card,tr,canvas{break-inside:avoid}th{position:static}th button:after{content:none"
-    "}body{font-size:10px}*{print-color-adjust:exact}}</style>\n</head>\n<body>\n<header id=\"top"
-    "\">\n<h1><a href=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" aria-label=\"Sections\"></nav>\n<"
-    "button id=\"theme\" type=\"button\" aria-label=\"Switch between light and dark\">&#",
-    "9680;</button>\n<button id=\"open\" type=\"button\" title=\"Or drop a profile.json anywhere o"
-    "n this page\">Open&#8230;</button>\n<input id=\"file\" type=\"file\" accept=\".json,applicati"
-    "on/json\" hidden>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<div id="
-    "\"empty\">\n<noscript><p>This page draws its report with JavaScript, which is turned off here"
-    ".</p></noscript>\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>\n<div id=\"report\" h"
-    "idden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></div></section>\n<secti"
-    "on id=\"devices\" data-nav=\"Devices\">\n<h2>Devices</h2>\n<p class=\"note\">Total = free + s"
-    "elf, by tag + unaccounted: what others hold, less what this\nprogram holds without the device"
-    " having noticed.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"memory\" data-nav"
-    "=\"Memory\">\n<h2>Memory over time</h2>\n<p class=\"note\">Live bytes, each device on its own"
-    " scale. The time axis is the timeline&#8217;s:\nwheel or pinch zooms, drag pans, arrow keys m"
-    "ove the cursor, 0 shows all.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"timel"
-    "ine\" data-nav=\"Timeline\">\n<h2>Timeline of scopes</h2>\n<p class=\"note\">Nested scopes ha"
-    "ng below their parent. Arrow keys pan, + and &#8722; zoom, 0 shows\nall; Enter and Shift+Ente"
-    "r walk from scope to scope, Esc lets go.</p>\n<div class=\"body\"></div>\n</section>\n<sectio"
-    "n id=\"peak\" data-nav=\"Peak\">\n<h2>Who held the peak</h2>\n<p class=\"note\">Taken when li"
-    "ve bytes had risen to within a sixteenth of the highest.</p>\n<div class=\"body\"></div>\n</s"
-    "ection>\n<section id=\"scopes\" data-nav=\"Scopes\">\n<h2>Scopes</h2>\n<p class=\"note\">A sc"
-    "ope&#8217;s delta is what it left behind; its peak, how far above its start it\nwent. Sorting"
-    " keeps children under their parents.</p>\n<div class=\"body\"></div>\n</section>\n<section id"
-    "=\"tags\" data-nav=\"Tags\">\n<h2>Tags</h2>\n<p class=\"note\">What the bytes are for, beside"
-    " what was planned.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"sites\" data-na"
-    "v=\"Sites\">\n<h2>Sites</h2>\n<p class=\"note\">Where the source allocates. Live is what was "
-    "allocated there and is not freed\nyet, wherever that will be.</p>\n<div class=\"body\"></div>"
-    "\n</section>\n<section id=\"blocks\" data-nav=\"Blocks\">\n<h2>Largest blocks</h2>\n<p class="
-    "\"note\">Parts subdivide a block and never add to it.</p>\n<div class=\"body\"></div>\n</sect"
-    "ion>\n<section id=\"leaks\" data-nav=\"Leaks\">\n<h2>Still there</h2>\n<p class=\"note\">Bloc"
-    "ks allocated since the last mark and not freed.</p>\n<div class=\"body\"></div>\n</section>\n"
-    "<section id=\"accounts\" data-nav=\"Accounts\"><h2>Accounts</h2><div class=\"body\"></div></s"
-    "ection>\n<section id=\"moves\" data-nav=\"Moves\"><h2>Moves and copies between devices</h2><d"
-    "iv class=\"body\"></div></section>\n<section id=\"snapshots\" data-nav=\"Snapshots\">\n<h2>Ch"
-    "eckpoints and snapshots</h2><div class=\"body\"></div>\n</section>\n<section id=\"threads\" d"
-    "ata-nav=\"Threads\"><h2>Threads</h2><div class=\"body\"></div></section>\n<footer>Bytes are I"
-    "EC: 1 KiB is 1024 B. Titles carry exact figures. Nothing on this page was\nfetched, and nothi"
-    "ng leaves it.</footer>\n</div>\n</main>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria"
-    "-live=\"polite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
+    "m{background:var(--warnfill);color:var(--ink);border-left:3px solid var(--warn);padd",
+    "ing:.6rem .9rem;margin:1rem 0 0;overflow-wrap:anywhere}.alarm ul{margin:.2rem 0 0;padding-lef"
+    "t:1.1rem}.alarm b{color:var(--warn)}#empty{margin:12vh auto 0;max-width:34rem;padding:3rem 1."
+    "5rem;text-align:center;border:2px dashed var(--rule);border-radius:8px;color:var(--soft)}body"
+    ".over main{outline:3px dashed var(--accent);outline-offset:-6px}footer{margin-top:2.5rem;colo"
+    "r:var(--soft);font-size:.9em}.figures{display:flex;flex-wrap:wrap;gap:.8rem 3rem;margin:0}.fi"
+    "gures div{min-width:0;max-width:26rem}.figures dd{margin:0;font-size:1.7rem;line-height:1.25;"
+    "letter-spacing:-.02em}.figures dd small{display:block;font-size:.8rem;letter-spacing:0;color:"
+    "var(--soft);overflow-wrap:anywhere}.facts{display:flex;flex-wrap:wrap;gap:.1rem 1.6rem;margin"
+    ":1rem 0 0}.facts div{display:flex;gap:.4rem;min-width:0}.facts dd{margin:0;overflow-wrap:anyw"
+    "here}.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(24rem,100%),1fr));"
+    "gap:1rem}.card{background:var(--panel);border-radius:6px;padding:.9rem 1rem;min-width:0}.card"
+    " header{display:flex;align-items:baseline;gap:.6rem}.card header b{font-size:1.15rem;white-sp"
+    "ace:nowrap}.stack{display:flex;height:1.25rem;margin:.5rem 0;background:var(--paper);border-r"
+    "adius:3px;overflow:hidden;box-shadow:inset 0 0 0 1px var(--rule)}.stack i{min-width:1px;box-s"
+    "hadow:inset -1px 0 var(--panel)}.hue{background:light-dark(oklch(.83 .085 var(--hue)),oklch(."
+    "48 .095 var(--hue)))}.hatch{background:repeating-linear-gradient(135deg,var(--other) 0 3px,tr"
+    "ansparent 3px 6px)}.legend{list-style:none;margin:0;padding:0}.legend li{display:flex;gap:.45"
+    "rem;align-items:baseline}.legend i{flex:none;width:.7rem;height:.7rem;border-radius:2px}.grey"
+    "{background:var(--other)}.legend i.free{box-shadow:inset 0 0 0 1px var(--other);background:va"
+    "r(--paper)}.card header .soft,.legend span:not(:last-child){flex:1;min-width:0;overflow:hidde"
+    "n;text-overflow:ellipsis;white-space:nowrap}.card .sum{margin:.1rem 0 .4rem;color:var(--soft)"
+    ";font-size:.93em}.card .facts{margin-top:.7rem;padding-top:.6rem;border-top:1px solid var(--r"
+    "ule);gap:.1rem 1.2rem;font-size:.93em}.card .bad{color:var(--warn);margin:.6rem 0 0;overflow-"
+    "wrap:anywhere}.charts{display:flex;flex-wrap:wrap;gap:.4rem 1.4rem}.bars{flex:3 1 10rem;margi"
+    "n:.8rem 0 0;min-width:0}.bars+.bars{flex:1 1 7rem}.bars figcaption,.bars .axis{color:var(--so"
+    "ft);font-size:.85em}.bars .plot{display:flex;align-items:flex-end;gap:1px;height:3.2rem;borde"
+    "r-bottom:1px solid var(--other)}.bars .plot i{flex:1;background:var(--accent);min-width:1px}."
+    "bars .axis{display:flex;justify-content:space-between}.tools{display:flex;flex-wrap:wrap;alig"
+    "n-items:center;gap:.5rem;margin:0 0 .6rem}.tools output{margin-left:auto}.tools .group{displa"
+    "y:inline-flex}.tools .group button{border-radius:0;margin-left:-1px}.tools .group button:firs"
+    "t-child{border-radius:4px 0 0 4px;margin-left:0}.tools .group button:last-child{border-radius"
+    ":0 4px 4px 0}canvas{display:block;width:100%;touch-action:pan-y;cursor:crosshair}#lanes{max-h"
+    "eight:70vh;overflow:hidden auto;border-block:1px solid var(--rule)}#lanes canvas{position:sti"
+    "cky;top:0}.keys{display:flex;flex-wrap:wrap;gap:.2rem 1.",
+    "2rem;font-size:.9em;margin:.4rem 0 0;padding:0;list-style:none}.keys i{font-style:normal;colo"
+    "r:var(--accent);margin-right:.3rem}.keys i.w{color:var(--warn)}.keys i.g{color:var(--good)}#t"
+    "ip{position:fixed;z-index:4;top:0;left:0;max-width:min(26rem,calc(100vw - 1rem));pointer-even"
+    "ts:none;background:var(--paper);color:var(--ink);border:1px solid var(--soft);border-radius:4"
+    "px;padding:.4rem .6rem;font-size:.92em;box-shadow:0 2px 10px #0003}#tip b{display:block;overf"
+    "low-wrap:anywhere}#tip dl{display:grid;grid-template-columns:auto 1fr;gap:0 .8rem;margin:0}#t"
+    "ip dt,#tip dd{overflow-wrap:anywhere}#tip dd{margin:0;text-align:right}#live{position:absolut"
+    "e;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}.map{position:relative;height:22r"
+    "em}.map div{position:absolute;overflow:hidden;padding:.25rem .4rem;border:1px solid var(--pap"
+    "er);font-size:.9em;line-height:1.3;cursor:default}.map div b{display:block;font-weight:600;ov"
+    "erflow-wrap:anywhere}.map span{display:inline-block;margin-right:.6em;white-space:nowrap}.res"
+    "t{background:var(--panel);color:var(--ink)}.map div:focus-visible{outline-offset:-3px;outline"
+    "-color:var(--ink)}.box{overflow:auto;max-height:30rem;border:1px solid var(--rule);border-rad"
+    "ius:4px;position:relative}table{border-collapse:collapse;width:100%}th,td{padding:.22rem .7re"
+    "m;text-align:left;white-space:nowrap}th{position:sticky;top:0;z-index:1;background:var(--pane"
+    "l);padding:0;font-weight:600}th button{width:100%;border:0;border-radius:0;background:none;te"
+    "xt-align:inherit;font-weight:inherit;padding:.25rem .7rem;white-space:nowrap}th button:after{"
+    "content:\"\\2195\";margin-left:.35rem;opacity:.25}th[aria-sort=ascending] button:after{conten"
+    "t:\"\\2191\";opacity:1}th[aria-sort=descending] button:after{content:\"\\2193\";opacity:1}tbo"
+    "dy tr{border-top:1px solid var(--grid)}tbody tr:hover{background:var(--panel)}.n{text-align:r"
+    "ight}.t{max-width:32rem;overflow:hidden;text-overflow:ellipsis;unicode-bidi:isolate}.minus{co"
+    "lor:var(--good)}.over{color:var(--warn)}.share{background:linear-gradient(var(--bar),var(--ba"
+    "r)) no-repeat right / var(--share) 100% content-box}.more{padding:.35rem .7rem}td.inner{paddi"
+    "ng:.4rem 0 .8rem 2.2rem;white-space:normal}.toggle{min-height:0;padding:0 .4rem}details{margi"
+    "n-top:.8rem}summary{cursor:pointer}@media (max-width: 600px){#top{gap:.5rem;flex-wrap:wrap;pa"
+    "dding:.4rem .8rem}#top h1{flex:1}#nav{order:9;flex-basis:100%}html{scroll-padding-top:5.6rem}"
+    "main{padding:0 .8rem 3rem}.figures{display:grid;grid-template-columns:1fr 1fr;gap:.8rem 1rem}"
+    ".figures dd{font-size:1.35rem}.t{max-width:15rem}.map{height:26rem}.tools output{margin-left:"
+    "0;flex-basis:100%}}@media print{#top nav,#top button,.tools,#tip,.more{display:none}#top{posi"
+    "tion:static}#peak~section{content-visibility:visible}.box,#lanes{max-height:none;overflow:vis"
+    "ible}.card,tr,canvas{break-inside:avoid}th{position:static}th button:after{content:none}body{"
+    "font-size:10px}*{print-color-adjust:exact}}</style>\n</head>\n<body>\n<header id=\"top\">\n<h"
+    "1><a href=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" aria-label=\"Sections\"></nav>\n<button "
+    "id=\"theme\" type=\"button\" aria-label=\"Switch between light and dark\">&#9680;</bu",
+    "tton>\n<button id=\"open\" type=\"button\" title=\"Or drop a profile.json anywhere on this pa"
+    "ge\">Open&#8230;</button>\n<input id=\"file\" type=\"file\" accept=\".json,application/json\""
+    " hidden>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<div id=\"empty\">"
+    "\n<noscript><p>This page draws its report with JavaScript, which is turned off here.</p></nos"
+    "cript>\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>\n<div id=\"report\" hidden>\n<s"
+    "ection id=\"overview\" class=\"plain\"><div class=\"body\"></div></section>\n<section id=\"de"
+    "vices\" data-nav=\"Devices\">\n<h2>Devices</h2>\n<p class=\"note\">Total = free + self, by ta"
+    "g + unaccounted: what others hold, less what this\nprogram holds without the device having no"
+    "ticed.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"memory\" data-nav=\"Memory"
+    "\">\n<h2>Memory over time</h2>\n<p class=\"note\">Live bytes, each device on its own scale. T"
+    "he time axis is the timeline&#8217;s:\nwheel or pinch zooms, drag pans, arrow keys move the c"
+    "ursor, 0 shows all.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"timeline\" dat"
+    "a-nav=\"Timeline\">\n<h2>Timeline of scopes</h2>\n<p class=\"note\">Nested scopes hang below "
+    "their parent. Arrow keys pan, + and &#8722; zoom, 0 shows\nall; Enter and Shift+Enter walk fr"
+    "om scope to scope, Esc lets go.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"pe"
+    "ak\" data-nav=\"Peak\">\n<h2>Who held the peak</h2>\n<p class=\"note\">Taken when live bytes "
+    "had risen to within a sixteenth of the highest.</p>\n<div class=\"body\"></div>\n</section>\n"
+    "<section id=\"scopes\" data-nav=\"Scopes\">\n<h2>Scopes</h2>\n<p class=\"note\">A scope&#8217"
+    ";s delta is what it left behind; its peak, how far above its start it\nwent. Sorting keeps ch"
+    "ildren under their parents.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"tags\""
+    " data-nav=\"Tags\">\n<h2>Tags</h2>\n<p class=\"note\">What the bytes are for, beside what was"
+    " planned.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"sites\" data-nav=\"Sites"
+    "\">\n<h2>Sites</h2>\n<p class=\"note\">Where the source allocates. Live is what was allocated"
+    " there and is not freed\nyet, wherever that will be.</p>\n<div class=\"body\"></div>\n</secti"
+    "on>\n<section id=\"blocks\" data-nav=\"Blocks\">\n<h2>Largest blocks</h2>\n<p class=\"note\">"
+    "Parts subdivide a block and never add to it.</p>\n<div class=\"body\"></div>\n</section>\n<se"
+    "ction id=\"leaks\" data-nav=\"Leaks\">\n<h2>Leaks</h2>\n<p class=\"note\">Live blocks born si"
+    "nce the last mark; without a mark, all live blocks.</p>\n<div class=\"body\"></div>\n</sectio"
+    "n>\n<section id=\"accounts\" data-nav=\"Accounts\"><h2>Accounts</h2><div class=\"body\"></div"
+    "></section>\n<section id=\"moves\" data-nav=\"Moves\"><h2>Moves and copies between devices</h"
+    "2><div class=\"body\"></div></section>\n<section id=\"snapshots\" data-nav=\"Snapshots\">\n<h"
+    "2>Checkpoints and snapshots</h2><div class=\"body\"></div>\n</section>\n<section id=\"threads"
+    "\" data-nav=\"Threads\"><h2>Threads</h2><div class=\"body\"></div></section>\n<footer>Bytes a"
+    "re IEC: 1 KiB is 1024 B. Titles carry exact figures. Nothing on this page was\nfetched, and n"
+    "othing leaves it.</footer>\n</div>\n</main>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" "
+    "aria-live=\"polite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3869] = {
+static const char mli_page_tail[][3873] = {
     "</script>\n<script>\"use strict\";(()=>{const ee=e=>Array.isArray(e)?e:[],_=e=>e&&typeof e=="
     "\"object\"&&!Array.isArray(e)?e:{},E=e=>ee(e).map(_),m=e=>typeof e==\"number\"&&Math.abs(e)<="
     "2e19?e:null,g=e=>m(e)||0,j=(e,t,s)=>e<t?t:e>s?s:e,ne=(e,t)=>e.reduce((s,n)=>s+g(t(n)),0),le=("
@@ -16601,9 +16701,9 @@ static const char mli_page_tail[][3869] = {
     "\\ufffb]/g,\"\\uFFFD\"))}function ce(e,t){if(typeof e==\"string\")return w(e);const s=_(e),n="
     "g(s.line)?\":\"+s.line:\"\",o=w(s.file),r=t&&o.length>40?o.slice(-40).search(/[\\\\/]/):-1;re"
     "turn[w(s.function),(r<0?o:\"\\u2026\"+o.slice(r-40))+n].filter(Boolean).join(\"  \")}const Ge"
-    "=6e11,ht=[\"B\",\"KiB\",\"MiB\",\"GiB\",\"TiB\",\"PiB\",\"EiB\"];function M(e){if(e===null)re"
+    "=6e11,ut=[\"B\",\"KiB\",\"MiB\",\"GiB\",\"TiB\",\"PiB\",\"EiB\"];function M(e){if(e===null)re"
     "turn\"\\u2013\";if(e<0)return\"\\u2212\"+M(-e);let t=0;for(;t<6&&e>=Math.pow(1024,t+1);)t++;l"
-    "et s=Math.round(e/Math.pow(1024,t)*100);return s===102400&&t<6&&(s=100,t++),s/100+\" \"+ht[t]"
+    "et s=Math.round(e/Math.pow(1024,t)*100);return s===102400&&t<6&&(s=100,t++),s/100+\" \"+ut[t]"
     "}const De=e=>String(e).replace(/\\B(?=(\\d{3})+(?!\\d))/g,\",\"),O=e=>e===null?\"\\u2013\":e<"
     "0?\"\\u2212\"+De(-e):De(e),z=e=>e===null?\"\":O(e)+\" bytes\",F=(e,t)=>O(e)+\" \"+t+(e===1?\""
     "\":\"s\"),Xe=e=>e>0?\"+\":\"\",Je=e=>e===null?\"\\u2013\":Xe(e)+M(e),ve=e=>e===null?\"\\u2013"
@@ -16627,450 +16727,450 @@ static const char mli_page_tail[][3869] = {
     "])=>d(\"div\",{title:n},d(\"dt\",t),d(\"dd\",s)))),te=24,ye=new Map;function Ye(e){if(ye.has("
     "e))return ye.get(e);const t=new Set(ye.values());let s=0;for(let n=0;n<e.length;n++)s=Math.im"
     "ul(s^e.charCodeAt(n),16777619)>>>0;s=((s^s>>>15)>>>0)%te;for(let n=0;n<te&&t.has(s);n++)s=(s+"
-    "7)%te;return ye.set(e,s),s}const mt=e=>`oklch(${x.dark?\"0.48 0.095\":\"0.83 0.085\"} ${e*360"
-    "/te})`;function pt(e,t){return e.classList.add(\"hue\"),e.style.setProperty(\"--hue\",Ye(t)*3"
-    "60/te),e}function $e(e,t){return t.kind?(e.classList.add(t.kind),e):pt(e,t.name)}const x={};f"
+    "7)%te;return ye.set(e,s),s}const ht=e=>`oklch(${x.dark?\"0.48 0.095\":\"0.83 0.085\"} ${e*360"
+    "/te})`;function mt(e,t){return e.classList.add(\"hue\"),e.style.setProperty(\"--hue\",Ye(t)*3"
+    "60/te),e}function $e(e,t){return t.kind?(e.classList.add(t.kind),e):mt(e,t.name)}const x={};f"
     "unction Ze(){const e=document.documentElement.classList,t=T(\"live\");x.dark=e.contains(\"dar"
     "k\")&&!e.contains(\"print\")||!e.contains(\"light\")&&!e.contains(\"print\")&&matchMedia(\"(p"
     "refers-color-scheme: dark)\").matches;for(const s of[\"paper\",\"panel\",\"ink\",\"soft\",\"r"
     "ule\",\"grid\",\"accent\",\"fill\",\"warn\",\"good\",\"other\"])t.style.color=`var(--${s})`,x"
-    "[s]=getComputedStyle(t).color;x.shades=Array.from({length:te},(s,n)=>mt(n))}const b",
-    "e=[\"alloc\",\"free\",\"pend\",\"move\",\"arena_add\",\"arena_sub\",\"gc\",\"oom\",\"scope_be"
-    "gin\",\"scope_end\",\"checkpoint\"],[yt,gt,,bt,vt,kt,wt,Fe,Re,Mt,xt]=be.keys();function _t(e,"
-    "t){const s=_(e);let n=ee(s.list).filter(Array.isArray);const r=(ee(s.kinds).length?s.kinds:be"
-    ").map(l=>be.indexOf(l));for(let l=1;l<n.length;l++)if(!(n[l][0]>=n[l-1][0])){n=n.slice().sort"
-    "((c,f)=>g(c[0])-g(f[0]));break}const i=n.length,a={n:i,lost:g(s.lost),time:new Float64Array(i"
-    "),kind:new Int8Array(i),thread:new Int32Array(i),device:new Int32Array(i),bytes:new Float64Ar"
-    "ray(i),scope:new Float64Array(i),label:l=>w(typeof n[l][7]==\"string\"?n[l][7]:ee(t)[n[l][7]]"
-    ")};for(let l=0;l<i;l++){const c=n[l],f=r[c[1]];a.time[l]=g(c[0]),a.kind[l]=f===void 0?be.inde"
-    "xOf(c[1]):f,a.thread[l]=c[2],a.device[l]=m(c[3])===null?-1:c[3],a.bytes[l]=g(c[5]),a.scope[l]"
-    "=g(c[8])}return a}function ke(e,t){const s=e.kind[t];return s===yt||s===bt||s===vt?e.bytes[t]"
-    ":s===gt||s===kt?-e.bytes[t]:0}function At(e){return E(e).filter(s=>m(s.time_ns)!==null).map(s"
-    "=>({time:s.time_ns,stamp:w(s.timestamp),name:w(s.checkpoint_name),bytes:m(s.total_bytes),bloc"
-    "ks:m(s.tensor_count),devices:new Map(Object.entries(_(s.device_breakdown)).map(([n,o])=>[n,_("
-    "o)]))})).sort((s,n)=>s.time-n.time)}function Tt(e,t,s){const n=e.events,o=n.n?n.time[0]:1/0,r"
-    "=e.snapshots.filter(v=>v.time<o),i=r.length||!n.lost?1:0,a=r.length+i,l=e.snapshots.length||n"
-    ".n?a+(n.n?1:0)+s+1:0,c=new Float64Array(l),f=new Float64Array(l);r.forEach((v,k)=>{c[k+1]=v.t"
-    "ime,f[k+1]=g(_(v.devices.get(t.key)).total_bytes)});let h=l-1,y=g(t.stats.allocated);c[h]=e.e"
-    "nd,f[h]=y;for(let v=n.n;v-- >0;){const k=n.device[v]===t.index?ke(n,v):0;k&&(h--,c[h]=n.time["
-    "v],f[h]=y,y=Math.max(y-k,0))}return n.n&&(c[a]=o,f[a]=y),{t:c,v:f,fine:n.n?a:l}}function Qe(e"
-    ",t){const s=H(e.t,t,0,e.t.length)-1;return s<0?null:s>=e.fine||s+1>=e.t.length?e.v[s]:e.v[s]+"
-    "(e.v[s+1]-e.v[s])*(t-e.t[s])/(e.t[s+1]-e.t[s]||1)}function St(e,t){const s=e.curve,n=Math.max"
-    "(g(e.stats.peak),0);let o=0;for(let a=1;a<s.t.length;a++)s.v[a]>s.v[o]&&(o=a);const r=s.t.len"
-    "gth?s.v[o]:-1,i=m(_(t).time_ns);return r<n*.999&&i!==null?{time:i,bytes:n,drawn:!1}:s.t.lengt"
-    "h?{time:s.t[o],bytes:Math.max(n,r),drawn:r>=n*.999}:null}function $t(e){const t=E(e).map(n=>("
-    "{id:m(n.id),parent:g(n.parent),name:w(n.name)||w(n.path)||\"scope\",path:w(n.path)||w(n.name)"
-    ",site:n.site,count:m(n.count),delta:_(n.delta_bytes),peak:m(n.peak_bytes),time:_(n.time_ns),d"
-    "evice:m(n.device_time_ns),live:m(n.live_bytes),running:m(n.running),calls:ee(n.invocations).f"
-    "ilter(Array.isArray),depth:0,kids:[]})),s=new Map(t.map(n=>[n.id,n]));for(const n of t){let o"
-    "=s.get(n.parent),r=0;for(let i=o;i&&r<1e3;i=s.get(i.parent))r=i===n?1e3:r+1;n.up=r<1e3&&o!==n"
-    "?o:void 0,n.depth=n.up?r:0,n.up&&n.up.kids.push(n)}return{list:t,byId:s}}function Ot(e,t){con"
-    "st s=E(t.capacity),n=new Map(s.map(a=>[a.device,a])),o=a=>Array.isArray(a.devices)?a.devices:"
-    "[a.device],r=new Map(E(t.peak_holders).map(a=>[a.device,a])),i=new Map;for(let a=0;a<e.events"
-    ".n;a++)ke(e.events,a)&&i.set(e.events.device[a],(i.get(e.events.device[a])||0)+1);return E(t."
-    "devices).map((a,l)=>{const c={index:l,key:a.device,name:w(a.device)||\"device \"+l,label:w(a."
-    "label),stats:_(a.stats),source:a,capacity:_(n.get(a.device)),holder:r.get(a.device)};return c"
-    ".mates=n.has(a.device)?o(c.capacity):[a.device],c.place=s.find(f=>f.device!==a.device&&o(f).i"
-    "ncludes(a.device)),c.tags=E(t.tags).filter(f=>c.mates.includes(f.device)),c.curve=Tt(e,c,i.ge"
-    "t(l)||0),c.peak=St(c,c.holder),c})}const Ce=e=>e.devices.slice().sort((t,s)=>g(s.stats.peak)-"
-    "g(t.stats.peak));function Bt(e){const t=e.events,s=e.snapshots.filter(r=>r.name).map(r=>({tim"
-    "e:r.time,name:r.name})),n=new Set(s.map(r=>r.name)),o=[];for(let r=0;r<t.n;r++)t.kind[r]===wt"
-    "||t.kind[r]===Fe?o.push({time:t.time[r],oom:t.kind[r]===Fe,device:t.device[r],bytes:t.bytes[r"
-    "]}):t.kind[r]===xt&&!n.has(t.label(r))&&s.push({time:t.time[r],name:t.label(r)});e.",
-    "marks=o,e.checkpoints=s.sort((r,i)=>r.time-i.time)}function Et(e){const t={raw:e,meta:_(e.met"
-    "adata),total:_(e.total)};t.events=_t(e.events,e.strings),t.snapshots=At(e.snapshots),t.scopes"
-    "=$t(e.scopes);const s=le(t.scopes.list,n=>le(n.calls,o=>g(o[0])+g(o[1])));return t.end=Math.m"
-    "ax(g(t.meta.uptime_ns),t.events.n?t.events.time[t.events.n-1]:0,le(t.snapshots,n=>n.time),s,1"
-    "),t.devices=Ot(t,e),Bt(t),t.slices=It(t),t}const Lt=128;function Ct(e){const t=new Map,s=(n,o"
-    ")=>t.has(n)?t.get(n).list.push(o):t.set(n,{list:[o]});for(const n of e.scopes.list)for(const "
-    "o of n.calls){if(m(o[0])===null||!(g(o[1])>=0))continue;const r={call:o,end:o[0]+g(o[1]),used"
-    ":!1};s(n.id,r),s(n.id+\" \"+g(o[2]),r)}for(const n of t.values())n.list.sort((o,r)=>o.end-r.e"
-    "nd),n.ends=n.list.map(o=>o.end);return t}function Ne(e,t,s,n){let o=null;if(!e)return null;co"
-    "nst r=a=>Math.abs(a.end-n),i=H(e.ends,t-1,0,e.list.length);for(const a of e.list.slice(i,i+64"
-    "))!a.used&&a.call[0]<=s&&(!o||r(a)<r(o))&&(o=a);return o}function jt(e,t,s,n,o){let i=Ne(e.ge"
-    "t(t+\" \"+s),n===null?o:n,o,o);return!i&&(i=Ne(e.get(t),o-2e3,o,o),!i||i.end>o+2e3)?null:(i.u"
-    "sed=!0,i.call)}function Pt(e,t){const s=new Map,n=new Map;for(let o=0;o<e.n;o++){const r=e.th"
-    "read[o],i=e.scope[o],a=e.kind[o];if(ke(e,o)&&n.set(r,(n.get(r)||0)+ke(e,o)),a!==Re&&a!==Mt)co"
-    "ntinue;s.has(i)||s.set(i,new Map);const l=s.get(i);if(l.has(r)||l.set(r,[]),a===Re){l.get(r)."
-    "push({time:e.time[o],sum:n.get(r)||0});continue}const c=l.get(r).pop();t(i,r,c?c.time:null,e."
-    "time[o],c?(n.get(r)||0)-c.sum:NaN)}for(const[o,r]of s)for(const[i,a]of r)for(const l of a)t(o"
-    ",i,l.time,null,(n.get(i)||0)-l.sum)}function It(e){const t=[],s=Ct(e),n=e.events,o=(r,i,a,l,c"
-    ",f)=>{e.scopes.byId.has(r)||e.scopes.byId.set(r,{id:r,name:\"scope \"+r,path:\"scope \"+r,dep"
-    "th:0}),t.push({scope:e.scopes.byId.get(r),thread:i,start:a,end:Math.max(l,a),delta:c,call:f})"
-    "};Pt(n,(r,i,a,l,c)=>{const f=l===null?null:jt(s,r,i,a,l),h=a===null&&!f;a===null&&(a=f?f[0]:n"
-    ".time[0]),o(r,i,a,l===null?e.end:l,f&&m(f[3])!==null?f[3]:c,f),Object.assign(t[t.length-1],{c"
-    "ut:h,running:l===null})}),e.paired=t.length;for(const r of e.scopes.list)for(const{call:i,end"
-    ":a,used:l}of s.has(r.id)?s.get(r.id).list:[])l||o(r.id,g(i[2]),i[0],a,m(i[3]),i);return Dt(t)"
-    "}function Dt(e){e.sort((o,r)=>o.thread-r.thread||o.start-r.start||r.end-o.end||o.scope.depth-"
-    "r.scope.depth);const t=[];let s=0,n=null;for(const o of e){(!n||n.thread!==o.thread)&&(s+=n?n"
-    ".ends.length:0,n={thread:o.thread,first:s,ends:[]},t.push(n));const r=n.ends;let i=r.length;f"
-    "or(;i>0&&!(r[i-1]>=o.end&&r[i-1]>o.start);)i--;for(;i<r.length&&r[i]>o.start;)i++;i=Math.min("
-    "i,Lt-1),r[i]=Math.max(o.end,r[i]||0),o.row=n.first+i}return Ft(e,t,s+(n?n.ends.length:0))}fun"
-    "ction Ft(e,t,s){const n=e.length,o=new Int32Array(s+1);for(const f of e)o[f.row+1]++;for(let "
-    "f=0;f<s;f++)o[f+1]+=o[f];const r=o.slice(),i=new Array(n),a=new Float64Array(n),l=new Float64"
-    "Array(n),c=new Uint8Array(n);for(const f of e){const h=r[f.row]++;i[h]=f,a[h]=f.start,l[h]=f."
-    "end,c[h]=Ye(f.scope.name)}return{n,rows:s,from:o,all:i,start:a,end:l,hueOf:c,threads:t,order:"
-    "null}}const Oe='11px system-ui, \"Liberation Sans\", sans-serif';function de(e,t,s,n,o,r,i){e"
-    ".strokeStyle=t,e.setLineDash(i||[]),e.beginPath(),e.moveTo(s,n),e.lineTo(o,r),e.stroke(),e.se"
-    "tLineDash([])}function J(e,t,s,n,o,r){e.fillStyle=t,e.textAlign=r||\"left\",e.fillText(s,n,o)"
-    "}const u={from:0,to:1,end:1,charts:[],due:!1};function Z(){u.due||(u.due=!0,requestAnimationF"
-    "rame(et))}function et(){u.due=!1;for(const e of u.charts)e.draw()}function q(e,t){const s=j(t"
-    "-e,Math.min(Math.max(100,u.end*1e-9),u.end),u.end);u.from=j(e,0,u.end-s),u.to=u.from+s,Z();co"
-    "nst n=u.to-u.from>u.end*.999999;T(\"range\").textContent=n?\"all \"+R(u.end):R(s)+\" from \"+"
-    "fe(u.from,s/100)}const we=(e,t)=>q(e-(e-u.from)*t,e+(u.to-e)*t),je=()=>(u.from+u.to)/2,Me=e=>"
-    "q(u.from+e*(u.to-u.from),u.to+e*(u.to-u.from));function tt(e,t){const s=e",
-    ".canvas,n=s.parentElement.clientWidth,o=window.devicePixelRatio||1;(e.width!==n||e.height!==t"
-    "||e.ratio!==o)&&(s.width=Math.round(n*o),s.height=Math.round(t*o),s.style.height=t+\"px\",Obj"
-    "ect.assign(e,{width:n,height:t,ratio:o})),e.left=n<600?58:92;const r=s.getContext(\"2d\");ret"
-    "urn r.setTransform(o,0,0,o,0,0),r.clearRect(0,0,n,t),r.font=Oe,r.textBaseline=\"middle\",r.li"
-    "neWidth=1,s.dataset.from=u.from,s.dataset.to=u.to,r}const P=(e,t)=>e.left+(t-u.from)/(u.to-u."
-    "from)*(e.width-e.left-1),se=(e,t)=>u.from+(t-e.left)/Math.max(e.width-e.left-1,1)*(u.to-u.fro"
-    "m);function ue(e,t){let s=t/6.1,n=0;for(const o of e){if(s-=o>=\"\\u1100\"?1.9:1,s<0)return n"
-    "?e.slice(0,n)+\"\\u2026\":\"\";s>=1&&(n+=o.length)}return e}function nt(e,t,s,n){const o=u.to"
-    "-u.from,r=(t.width-t.left)/100,i=o/Math.max(r,1),a=Math.pow(10,Math.floor(Math.log10(i))),l=i"
-    "/6e10,c=u.to<Ge||l<.5?[1,2,5,10].find(f=>f*a>=i)*a:([1,2,5,10,20,30,60,120,180,360,720].find("
-    "f=>f>=l)||Math.ceil(l/1440)*1440)*6e10;for(let f=Math.ceil(u.from/c);f*c<=u.to;f++){const h=M"
-    "ath.round(P(t,f*c))+.5;de(e,x.grid,h,s,h,n),h<t.width-40&&J(e,x.soft,fe(f*c,c),h+4,s+9)}}func"
-    "tion Rt(e,t){if(t.key===\"+\"||t.key===\"=\")we(e.focus(),1/1.5);else if(t.key===\"-\"||t.key"
-    "===\"_\")we(e.focus(),1.5);else if(t.key===\"0\"||t.key===\"Home\")q(0,u.end);else return!1;r"
-    "eturn!0}function st(e,t){const s=e.canvas,n=new Map,o=i=>{const a=s.getBoundingClientRect();r"
-    "eturn{x:i.clientX-a.left,y:i.clientY-a.top,moved:0,type:i.pointerType}},r=i=>{const a=n.get(i"
-    ".pointerId);n.delete(i.pointerId),a&&a.moved<=3&&i.type===\"pointerup\"&&t.tap&&t.tap(a.x,a.y"
-    ")};Y(s,{pointerdown:i=>{i.button||(s.setPointerCapture(i.pointerId),n.set(i.pointerId,o(i)),i"
-    ".pointerType!==\"mouse\"&&t.hover(o(i).x,o(i).y))},pointermove:i=>{const a=o(i),l=n.get(i.poi"
-    "nterId);if(!l)return t.hover(a.x,a.y);a.moved=l.moved+Math.abs(a.x-l.x)+Math.abs(a.y-l.y),n.s"
-    "et(i.pointerId,a),n.size===2?Nt(e,n,i.pointerId,l):l.type!==\"mouse\"&&!t.drags?t.hover(a.x,a"
-    ".y):a.moved>3&&(t.leave(),Me((l.x-a.x)/(e.width-e.left)),t.scroll&&t.scroll(l.y-a.y))},pointe"
-    "rup:r,pointercancel:r,blur:t.leave,pointerleave:i=>i.pointerType===\"mouse\"&&!n.size&&t.leav"
-    "e(),wheel:i=>Wt(e,i,t,o(i)),keydown:i=>i.ctrlKey||i.metaKey||i.altKey||(t.key(i)||Rt(e,i))&&i"
-    ".preventDefault()})}function Nt(e,t,s,n){const[o,r]=t.values(),i=t.get(s),a=i===o?r:o,l=Math."
-    "abs(n.x-a.x),c=Math.abs(i.x-a.x);if(l<8||c<8)return;const f=se(e,(n.x+a.x)/2),h=(u.to-u.from)"
-    "*l/c/(e.width-e.left),y=f-((i.x+a.x)/2-e.left)*h;q(y,y+h*(e.width-e.left))}function Wt(e,t,s,"
-    "{x:n,y:o}){const r=t.deltaMode===1?16:t.deltaMode===2?400:1,i=t.deltaX*r,a=t.deltaY*r;if(t.sh"
-    "iftKey&&s.scroll)s.scroll(i||a);else if(Math.abs(i)>Math.abs(a))Me(i/(e.width-e.left));else{i"
-    "f(a>0&&u.to-u.from>=u.end)return;we(se(e,Math.max(n,e.left)),Math.exp(j(a,-240,240)/400))}t.p"
-    "reventDefault(),s.hover(n,o)}function Pe(e,t,s,n,o){const r=T(\"tip\"),i=e.canvas.getBounding"
-    "ClientRect();N(r,d(\"b\",n),d(\"dl\",...[].concat(...o.map(([h,y,v])=>[d(\"dt\",h),d(\"dd\",{"
-    "title:v},y)])))),r.hidden=!1;const a=r.offsetWidth,l=r.offsetHeight;let c=i.left+t+14,f=i.top"
-    "+s+14;c+a>innerWidth-8&&(c=i.left+t-a-14),f+l>innerHeight-8&&(f=i.top+s-l-14),r.style.transfo"
-    "rm=`translate(${Math.max(c,8)}px, ${Math.max(f,8)}px)`}const re=()=>T(\"tip\").hidden=!0,ot=e"
-    "=>T(\"live\").textContent=e,D=92,X=40,p={shown:8,cursor:null,draw:Kt};function Kt(){const e=p"
-    ".profile,t=p.lanes.slice(0,p.shown),s=tt(p,X+t.length*D+2);if(nt(s,p,0,p.height),t.forEach((o"
-    ",r)=>Ht(s,o,X+r*D)),Jt(s,e.checkpoints),s.clearRect(0,0,p.left,p.height),t.forEach((o,r)=>Xt("
-    "s,o,X+r*D)),p.cursor===null)return;const n=P(p,p.cursor);de(s,x.ink,n,14,n,p.height),s.fillSt"
-    "yle=x.ink,t.forEach((o,r)=>{const i=Qe(o.curve,p.cursor);i!==null&&(s.beginPath(),s.arc(n,oe("
-    "o,X+r*D,i),3,0,7),s.fill())})}function zt(e){const t=Math.max(e.curve.v.reduce((n,o)=>Math.ma"
-    "x(n,o),1),g(e.stats.peak)),s=g(e.stats.limit);return s>0&&s<t*2?Math.max(s,t):t}const oe=(e,t"
-    ",s)=>t+D-1",
-    "-s/e.scale*(D-24);function Ht(e,t,s){const n=s+D-1,o=p.width;e.save(),e.beginPath(),e.rect(p."
-    "left,s,o-p.left,D),e.clip(),e.strokeStyle=x.accent,e.fillStyle=x.fill,e.lineWidth=1.5,qt(e,t,"
-    "s),e.stroke(),e.lineTo(o,n),e.lineTo(Math.max(P(p,t.curve.t[0]),p.left),n),e.fill(),e.lineWid"
-    "th=1;const r=g(t.stats.limit);r>0&&r<=t.scale&&de(e,x.warn,p.left,oe(t,s,r),o,oe(t,s,r),[4,4]"
-    "),Ut(e,t,s),t.peak&&Gt(e,t,s),e.restore(),de(e,x.rule,0,n+.5,o,n+.5)}function qt(e,t,s){const"
-    "{t:n,v:o,fine:r}=t.curve,i=n.length;let a=Math.max(H(n,u.from,0,i)-1,0),l=-1,c=0,f=0,h=0;cons"
-    "t y=()=>l>=0&&[c,f,h].forEach(v=>e.lineTo(l+.5,v));e.beginPath();for(let v=!1;a<i;a++){const "
-    "k=j(P(p,n[a]),-1e5,1e5),B=oe(t,s,o[a]);if(v?a>r&&Math.floor(k)===l?(c=Math.min(c,B),f=Math.ma"
-    "x(f,B)):(y(),a>r&&e.lineTo(k,h),e.lineTo(k,B),l=a>=r?Math.floor(k):-1,c=f=B):(e.moveTo(k,B),v"
-    "=!0),h=B,n[a]>u.to)break}y()}function Ut(e,t,s){let n=[-9,-9];for(const o of p.profile.marks)"
-    "{if(o.device!==t.index||o.time<u.from||o.time>u.to)continue;const r=P(p,o.time),i=Number(o.oo"
-    "m);r-n[i]<2||(n[i]=r,e.fillStyle=o.oom?x.warn:x.good,e.fillRect(r-.5,s+20,1,D-21),e.beginPath"
-    "(),e.moveTo(r-4,s+D-(o.oom?2:9)),e.lineTo(r+4,s+D-(o.oom?2:9)),e.lineTo(r,s+D-(o.oom?9:2)),e."
-    "fill())}}function Gt(e,t,s){const n=P(p,t.peak.time),o=oe(t,s,t.peak.bytes),r=\"peak \"+M(t.p"
-    "eak.bytes);if(n<p.left-5||n>p.width+5)return;e.strokeStyle=e.fillStyle=x.accent,e.beginPath()"
-    ",e.arc(n,o,3.5,0,7),t.peak.drawn?e.fill():e.stroke(),e.textAlign=\"left\",e.lineWidth=3,e.str"
-    "okeStyle=x.paper,e.fillStyle=x.ink;const i=[r,j(n-4,p.left+2,p.width-e.measureText(r).width-3"
-    "),o-11];e.strokeText(...i),e.fillText(...i),e.lineWidth=1}function Xt(e,t,s){const n=Math.pow"
-    "(2,Math.ceil(Math.log2(t.scale/4)));e.font=\"600 \"+Oe,J(e,x.ink,ue(t.name,p.left-6),0,s+10),"
-    "e.font=Oe;for(let o=n;o<=t.scale;o+=n){const r=oe(t,s,o);if(r<s+(t.label?30:18))break;J(e,x.s"
-    "oft,M(o),p.left-6,r,\"right\"),e.fillRect(p.left-4,r,4,1)}t.label&&p.left>60&&J(e,x.soft,ue(t"
-    ".label,p.left-6),0,s+24)}function Jt(e,t){let s=-1,n=-9;t.forEach(o=>{const r=Math.round(P(p,"
-    "o.time))+.5;if(r<p.left||r>p.width||r-n<2)return;n=r,de(e,x.soft,r,X-4,r,p.height,[2,3]);cons"
-    "t i=ue(o.name,160),a=e.measureText(i).width,l=Math.min(r,p.width-a-2);l<s+8||(s=l+a,J(e,x.ink"
-    ",i,l,X-11))})}function rt(e,t,s,n){const o=p,r=o.profile,i=(u.to-u.from)/o.width*4;o.cursor=j"
-    "(e,u.from,u.to);const a=o.lanes.slice(0,Math.min(o.shown,16)).map(f=>{const h=Qe(f.curve,o.cu"
-    "rsor);return[f.name,h===null?\"\\u2013\":M(Math.round(h))]}),l=f=>f.filter(h=>Math.abs(h.time"
-    "-o.cursor)<=i).slice(0,3);for(const f of l(r.checkpoints))a.push([\"checkpoint\",f.name]);for"
-    "(const f of l(r.marks))a.push([f.oom?\"out of memory, wanted\":\"collected\",M(f.bytes)]);con"
-    "st c=fe(o.cursor,(u.to-u.from)/1e3);Pe(o,t===null?P(o,o.cursor):t,s,c,a),n&&ot(c+\": \"+a.map"
-    "(f=>f.join(\" \")).join(\", \")),Z()}function Vt(e){const t={ArrowLeft:-1,ArrowRight:1}[e.key"
-    "];if(e.key===\"Escape\")return Be(),!0;if(!t)return!1;const s=u.to-u.from,n=s/(e.shiftKey?10:"
-    "100),o=j(p.focus()+t*n,0,u.end);return(o<u.from||o>u.to)&&q(u.from+t*s/4,u.to+t*s/4),rt(o,nul"
-    "l,X,!0),!0}function Be(){p.cursor=null,re(),Z()}function Yt(e,t){const s=Ce(e).filter(l=>l.cu"
-    "rve.t.length);if(!s.length)return!1;for(const l of s)l.scale=zt(l);const n=d(\"canvas\",{tabi"
-    "ndex:0,role:\"application\",\"aria-label\":\"Live bytes per device over time. Left and right "
-    "move the cursor and read the values.\"});Object.assign(p,{canvas:n,profile:e,lanes:s,shown:8,"
-    "cursor:null,width:0,focus:()=>p.cursor===null?je():p.cursor}),u.charts.push(p),st(p,{hover:(l"
-    ",c)=>l>=p.left?rt(se(p,l),l,c):Be(),leave:Be,key:Vt});const o=V(`More of ${O(s.length)} devic"
-    "es`,()=>{p.shown=Math.min(p.shown+16,120,s.length),o.hidden=p.shown>=Math.min(120,s.length),Z"
-    "()});o.hidden=s.length<=p.shown;const r=(l,c,f)=>d(\"li\",d(\"i\",{class:f},l),c),i=e.marks.s"
-    "ome(l=>l.oom),a=e.marks.some(l=>!l.oom);return N(t,d(\"div\",n),d(\"ul.keys\",r(\"\\u25CF\","
-    "\"peak\")",
-    ",s.some(l=>l.peak&&!l.peak.drawn)&&r(\"\\u25CB\",\"peak that no snapshot saw\"),e.checkpoints"
-    ".length?r(\"\\u250A\",\"checkpoint\"):null,a?r(\"\\u25BC\",\"collection\",\"g\"):null,i?r(\""
-    "\\u25B2\",\"out of memory\",\"w\"):null,d(\"li\",e.events.n?`${F(e.events.n,\"event\")} since"
-    " ${R(e.events.time[0])}`+(e.events.lost?`, ${O(e.events.lost)} older ones overwritten`:\"\"):"
-    "F(e.snapshots.length,\"snapshot\"))),d(\"p.tools\",o)),!0}const K=18,U=22,he=8,A={selected:-1"
-    ",draw:Qt};function Zt(e){const t=new Float64Array(e.rows+1);let s=0,n=U;for(let o=0;o<e.rows;"
-    "o++){for(;s<e.threads.length&&e.threads[s].first===o;)s++,n+=he;t[o]=n,n+=K}return t[e.rows]="
-    "n+he,t}function Qt(){const e=A,t=e.slices,s=T(\"lanes\"),n=tt(e,Math.max(Math.min(e.tops[t.ro"
-    "ws],innerHeight*.7),60)),o=s.scrollTop;let r=H(e.tops,o+U-K,0,t.rows);const i=r;for(n.textAli"
-    "gn=\"left\";r<t.rows&&e.tops[r]-o<e.height;r++)tn(n,t,r,e.tops[r]-o);e.selected>=0&&nn(n,t.al"
-    "l[e.selected],o),n.clearRect(0,0,e.width,U),n.clearRect(0,0,e.left,e.height),nt(n,e,0,U),en(n"
-    ",t,i,r,o)}function en(e,t,s,n,o){t.threads.forEach((r,i)=>{const a=i+1<t.threads.length?t.thr"
-    "eads[i+1].first:t.rows;if(a<=s||r.first>=n)return;const l=A.tops[r.first]-o,c=A.tops[a-1]-o;e"
-    ".fillStyle=x.rule,l>U&&e.fillRect(0,Math.round(l-he/2),A.width,1);const f=(A.left>60?\"thread"
-    " \":\"thr \")+r.thread;J(e,x.soft,ue(f,A.left-4),0,j(U+9,l+9,c+9))})}function tn(e,t,s,n){con"
-    "st o=A,r=t.from[s+1];let i=H(t.end,u.from-.5,t.from[s],r),a=null;const l=()=>{a&&(e.fillStyle"
-    "=x.shades[a.hue],e.fillRect(a.x,n,a.w,K-2)),a=null};for(;i<r&&t.start[i]<u.to;){const c=Math."
-    "max(P(o,t.start[i]),o.left),f=Math.min(P(o,t.end[i]),o.width);if(f-c>=1){l(),e.fillStyle=x.sh"
-    "ades[t.hueOf[i]],e.fillRect(c,n,Math.max(f-c-.5,1),K-2),f-c>26&&J(e,x.ink,ue(t.all[i].scope.n"
-    "ame,f-c-8),c+4,n+K/2),i++;continue}const h=Math.floor(c);a&&a.hue===t.hueOf[i]&&a.x+a.w===h?a"
-    ".w++:(l(),a={x:h,w:1,hue:t.hueOf[i]}),i=H(t.end,se(o,h+1),i+1,r)}l()}function nn(e,t,s){const"
-    " n=A,o=Math.max(P(n,t.start),n.left-3),r=Math.min(P(n,t.end),n.width+3);e.strokeStyle=x.ink,e"
-    ".lineWidth=2,e.strokeRect(o-.5,n.tops[t.row]-s-1,Math.max(r-o,2),K),e.lineWidth=1}function it"
-    "(e,t){const s=A,n=s.slices,o=t+T(\"lanes\").scrollTop,r=H(s.tops,o,0,n.rows)-1;if(t<U||e<s.le"
-    "ft||r<0||o>s.tops[r]+K)return-1;const i=H(n.end,se(s,e-1),n.from[r],n.from[r+1]);return i<n.f"
-    "rom[r+1]&&n.start[i]<=se(s,e+1)?i:-1}function Ee(e){const t=e.call||[],s=Math.max(e.end-e.sta"
-    "rt,1e3)/1e3,n=m(e.delta),o=m(t[7]);return[[\"duration\",(e.cut?\"at least \":\"\")+R(e.end-e."
-    "start)+(e.running?\", running\":\"\")],n!==null&&[\"delta\",Je(n),z(n)],m(t[4])!==null&&[\"bl"
-    "ocks\",Xe(t[4])+O(t[4])],o!==null&&[\"peak inside\",M(o)],m(t[5])!==null&&[\"before, after\","
-    "M(t[5])+\", \"+M(m(t[6]))],[\"start\",(e.cut?\"before \":\"\")+fe(e.start,s)],[\"end\",fe(e.e"
-    "nd,s)],[\"thread\",String(e.thread)],t[8]&&[\"shapes\",w(t[8])]].filter(Boolean)}function _e("
-    "e,t){const s=A,n=s.slices.all[e];if(s.selected=e,Z(),e<0)return re();if(t){const o=u.to-u.fro"
-    "m,r=n.end-n.start;(n.end<u.from||n.start>u.to||r<o/400)&&q(n.start-Math.min(o,r*50)/4,n.start"
-    "+Math.min(o,Math.max(r*50,1e3))*3/4);const i=T(\"lanes\"),a=s.tops[n.row];i.scrollTop=j(i.scr"
-    "ollTop,a+K-s.height+he,a-U-he),ot(n.scope.path+\", \"+Ee(n).map(l=>l[0]+\" \"+l[1]).join(\", "
-    "\"))}Pe(s,j(P(s,n.start),s.left,s.width),s.tops[n.row]-T(\"lanes\").scrollTop+K,n.scope.path,"
-    "Ee(n))}function sn(e){const t=A.slices;t.order||(t.order=Uint32Array.from(t.all.keys()).sort("
-    "(n,o)=>t.start[n]-t.start[o]||t.all[n].row-t.all[o].row),t.order.forEach((n,o)=>t.all[n].rank"
-    "=o));const s=A.selected>=0?t.all[A.selected].rank+e:t.order.findIndex(n=>t.start[n]>=u.from);"
-    "_e(t.order[j(s,0,t.n-1)],!0)}function We(e){const t=A.slices,s=t.all[A.selected],n=s?s.row+e:"
-    "-1;if(!s||n<0||n>=t.rows)return;const o=Math.min(H(t.end,s.start,t.from[n],t.from[n+1]),t.fro"
-    "m[n+1]-1);o>=t.from[n]&&_e(o,!0)}function on(e){const t=e.shiftKey?.8:.15;if(e.key===\"ArrowL"
-    "eft\")Me(-t);else if(e.key===\"ArrowRight\")Me(t);els",
-    "e if(e.key===\"Enter\")sn(e.shiftKey?-1:1);else if(e.key===\"Escape\")_e(-1);else if(e.key==="
-    "\"ArrowUp\"&&A.selected>=0)We(-1);else if(e.key===\"ArrowDown\"&&A.selected>=0)We(1);else ret"
-    "urn!1;return!0}function rn(e,t){const s=it(e,t),n=A.slices.all[s];A.canvas.style.cursor=n?\"p"
-    "ointer\":\"\",n?Pe(A,e,t,n.scope.path,Ee(n)):re()}function an(e,t){const s=e.slices;if(!s.n)r"
-    "eturn!1;const n=d(\"canvas\",{tabindex:0,role:\"application\",\"aria-label\":\"Timeline of sc"
-    "opes, \"+F(s.n,\"invocation\")+\". Enter walks from scope to scope.\",dblclick:()=>{const a=s"
-    ".all[A.selected];a&&q(a.start-(a.end-a.start)*.1,a.end+(a.end-a.start)*.1)}});Object.assign(A"
-    ",{canvas:n,slices:s,tops:Zt(s),selected:-1,width:0,focus:()=>A.selected>=0?s.start[A.selected"
-    "]:je()}),u.charts.push(A);const o=d(\"div\",n),r=d(\"div\",{id:\"lanes\",scroll:Z},o);o.style"
-    ".height=A.tops[s.rows]+\"px\",st(A,{drags:!0,hover:rn,leave:re,key:on,tap:(a,l)=>_e(it(a,l)),"
-    "scroll:a=>r.scrollTop+=a});const i=e.paired<s.n?\"Each scope keeps its last invocations; the "
-    "event ring keeps all that fit.\":\"\";return N(t,r,d(\"p.keys\",`${F(s.n,\"invocation\")} on "
-    "${F(s.threads.length,\"thread\")}. ${i}`)),!0}const ln={text:[e=>e,e=>e.length>28?e:null],byt"
-    "es:[M,z],signed:[Je,z],count:[O],time:[R,e=>e===null?null:O(e)+\" ns\"],share:[ve]},ge=200,cn"
-    "=new Intl.Collator(\"en\",{numeric:!0}),Ke=(e,t)=>typeof e==\"string\"?cn.compare(e,t):e-t;fu"
-    "nction fn(e,t,s,n){const o=new Map(e.map(c=>[c,t(c)])),r=c=>c===null||c===\"\",i=(c,f)=>{cons"
-    "t h=o.get(c),y=o.get(f);return r(h)||r(y)?r(h)-r(y):s?Ke(y,h):Ke(h,y)};if(!n)return e.slice()"
-    ".sort(i);const a=[],l=e.filter(c=>!c.up).sort(i).reverse();for(let c;c=l.pop();)a.push(c),l.p"
-    "ush(...c.kids.filter(f=>o.has(f)).sort(i).reverse());return a}function dn(e,t,s){const n=e.ge"
-    "t(t),[o,r]=ln[e.kind],i=e.brief?e.brief(t):o(n),a=e.full?e.full(t):r&&n!==null?r(n):null,l=d("
-    "\"td\",{class:e.kind===\"text\"?\"t\":\"n\",title:a},i);return e.mono&&l.classList.add(\"mono"
-    "\"),e.indent&&t.depth&&(l.style.paddingLeft=.7+Math.min(t.depth,12)*1.1+\"rem\"),e.tone&&n&&l"
-    ".classList.add(n<0?\"minus\":\"over\"),e.share&&n>0&&(l.classList.add(\"share\"),l.style.setP"
-    "roperty(\"--share\",n/s.get(e)*100+\"%\")),l}function Ie(e,t,s){e=e.map(([b,I,ie,pe])=>Object"
-    ".assign({title:b,kind:I,get:ie},pe)).filter(b=>b.keep||t.some(I=>b.get(I)!==null&&b.get(I)!=="
-    "\"\"));const n={rows:t,limit:ge,sort:null,down:!1,filter:\"\"},o=new Map(e.filter(b=>b.share)"
-    ".map(b=>[b,le(t,b.get)||1])),r=d(\"tbody\"),i=d(\"output\"),a=e.map(b=>d(\"th\",{scope:\"col"
-    "\"},V(b.title,()=>v(b),{class:b.kind===\"text\"?null:\"n\"}))),l=V(\"Show more\",()=>{n.limit"
-    "+=ge*5,y()}),c=new Map,f=e.filter(b=>b.kind===\"text\"),h=b=>(c.has(b)||c.set(b,f.map(I=>(I.f"
-    "ull||I.get)(b)).join(`\n`).toLowerCase()),c.get(b).includes(n.filter));function y(){const b=n"
-    ".filter?n.rows.filter(h):n.rows,I=b.slice(0,n.limit).map(ie=>un(e,ie,o,s));N(r,...[].concat(."
-    "..I)),i.textContent=b.length<t.length||t.length>ge?`${O(Math.min(b.length,n.limit))} of ${O(b"
-    ".length)}`:\"\",l.parentElement.hidden=b.length<=n.limit}function v(b,I){n.down=I===void 0?n."
-    "sort===b?!n.down:b.kind!==\"text\":I,n.sort=b,n.rows=fn(t,b.get,n.down,s.tree),e.forEach((ie,"
-    "pe)=>ie===b?a[pe].setAttribute(\"aria-sort\",n.down?\"descending\":\"ascending\"):a[pe].remov"
-    "eAttribute(\"aria-sort\")),y()}const k=d(\"input\",{type:\"search\",placeholder:\"Filter\",\""
-    "aria-label\":\"Filter \"+s.name,input:()=>{n.filter=k.value.toLowerCase(),n.limit=ge,y()}}),B"
-    "=d(\"div.box\",{tabindex:0,role:\"region\",\"aria-label\":s.name},d(\"table\",d(\"thead\",d("
-    "\"tr\",...a)),r),d(\"div.more\",l)),me=e.find(b=>b.title===s.sort)||e[0];return v(me,s.up?!1:"
-    "me.kind!==\"text\"),d(\"div\",t.length>8?d(\"div.tools\",k,i):null,B)}function un(e,t,s,n){co"
-    "nst o=d(\"tr\",...e.map(a=>dn(a,t,s)));if(!n.inner||!n.inner(t,!0))return[o];let r=null;const"
-    " i=V(\"\\u25B8\",()=>{r?(r.remove(),r=null):o.after(r=d(\"tr\",d(\"td.inner\",{colspan:e.leng"
-    "th},n.inner(t)))),i.setAttribute(\"aria-expanded\",String(!!r)),i.textContent=r?\"\\u25BE\":"
-    "\"\\u25B8\"},{class:\"tog",
-    "gle\",\"aria-expanded\":\"false\",\"aria-label\":\"Parts\"});return o.firstChild.prepend(i,\""
-    " \"),[o]}const S=(e,t,s)=>[e,\"text\",n=>w(n[t]),s],Le=e=>(t,s,n)=>[t,e,o=>m(o[s]),n],[$,L]=["
-    "Le(\"bytes\"),Le(\"count\")],C={share:!0},at={mono:!0},Ae=[\"Site\",\"text\",e=>ce(e.site),{m"
-    "ono:!0,brief:e=>ce(e.site,!0)}];function W(e,t,s,n){return e.length?(N(t,Ie(s,e,n)),!0):!1}co"
-    "nst G=(e,t,s,n,o)=>[e,t,r=>m(r[s][n]),o],hn={scopes:(e,t)=>W(e.scopes.list,t,[[\"Scope\",\"te"
-    "xt\",s=>s.depth?s.name:s.path,{indent:!0,full:s=>s.path}],L(\"Count\",\"count\"),G(\"Delta\","
-    "\"signed\",\"delta\",\"total\"),G(\"avg\",\"signed\",\"delta\",\"avg\"),G(\"min\",\"signed\","
-    "\"delta\",\"min\"),G(\"max\",\"signed\",\"delta\",\"max\"),$(\"Peak inside\",\"peak\",C),G(\""
-    "Time\",\"time\",\"time\",\"total\",C),G(\"avg time\",\"time\",\"time\",\"avg\"),G(\"max time"
-    "\",\"time\",\"time\",\"max\"),[\"Device time\",\"time\",s=>s.device||null],$(\"Still held\","
-    "\"live\"),[\"Running\",\"count\",s=>s.running||null],Ae],{name:\"scopes\",sort:\"Time\",tree:"
-    "!0}),tags:(e,t)=>W(E(e.raw.tags),t,[S(\"Tag\",\"tag\"),S(\"Device\",\"device\"),$(\"Live\",\""
-    "allocated\",C),$(\"Peak\",\"peak\"),L(\"Blocks\",\"blocks\"),[\"Planned\",\"bytes\",s=>m(s.ex"
-    "pected)||null],[\"Variance\",\"signed\",s=>m(s.expected)?m(s.variance):null,{tone:!0}]],{name"
-    ":\"tags\",sort:\"Live\"}),sites:(e,t)=>W(E(e.raw.sites),t,[[\"Function\",\"text\",s=>w(_(s.si"
-    "te).function)||\"(not known)\"],[\"Place\",\"text\",s=>ze(s),{mono:!0,brief:s=>ze(s,!0)}],S("
-    "\"Device\",\"device\"),$(\"Live\",\"live_bytes\",C),$(\"Peak\",\"peak_bytes\"),L(\"Allocs\","
-    "\"allocs\"),$(\"Allocated\",\"alloc_bytes\"),L(\"Frees\",\"frees\"),$(\"Freed\",\"free_bytes"
-    "\")],{name:\"sites\",sort:\"Live\"}),blocks:(e,t)=>W(E(_(e.raw.largest_blocks).blocks),t,[[\""
-    "Name\",\"text\",s=>w(s.name)||w(s.storage),{keep:!0}],S(\"Tag\",\"tag\"),$(\"Bytes\",\"bytes"
-    "\",C),S(\"Device\",\"device\"),S(\"Type\",\"dtype\"),[\"Shape\",\"text\",lt],L(\"Refs\",\"ref"
-    "s\"),[\"Parts\",\"count\",s=>m(_(s.parts).count)],S(\"Scope\",\"scope\"),Ae,S(\"Storage\",\"s"
-    "torage\",at),[\"Flags\",\"count\",s=>m(s.flags)||null],[\"Born\",\"count\",s=>m(s.born)||null"
-    "],[\"State\",\"text\",s=>s.pending===!0||g(s.pending)?\"waits for its device\":\"\"]],{name:"
-    "\"largest blocks\",sort:\"Bytes\",inner:mn}),leaks:(e,t)=>W(E(_(e.raw.leaks).by_site),t,[Ae,S"
-    "(\"Tag\",\"tag\"),S(\"Scope\",\"scope\"),S(\"Device\",\"device\"),$(\"Bytes\",\"bytes\",C),L("
-    "\"Blocks\",\"count\")],{name:\"blocks that are still there\",sort:\"Bytes\"}),accounts:(e,t)="
-    ">W(E(_(e.raw.accounts).largest),t,[S(\"Account\",\"name\"),S(\"Device\",\"device\"),$(\"Held"
-    "\",\"bytes\",C),$(\"Peak\",\"peak\"),$(\"Limit\",\"limit\"),L(\"Refused\",\"refused\")],{name"
-    ":\"accounts\",sort:\"Held\"}),moves:(e,t)=>W(E(e.raw.moves),t,[S(\"From\",\"from\"),S(\"To\","
-    "\"to\"),L(\"Moves\",\"count\"),$(\"Bytes\",\"bytes\",C),L(\"Copies\",\"copies\"),$(\"Bytes co"
-    "pied\",\"copied_bytes\",C)],{name:\"moves and copies\",sort:\"Bytes\"}),snapshots:(e,t)=>W(e."
-    "snapshots,t,[Le(\"time\")(\"At\",\"time\"),S(\"Checkpoint\",\"name\"),$(\"Live\",\"bytes\",C)"
-    ",L(\"Blocks\",\"blocks\"),...Ce(e).slice(0,12).map(s=>[s.name,\"bytes\",n=>m(_(n.devices.get("
-    "s.key)).total_bytes)]),S(\"Time\",\"stamp\")],{name:\"snapshots\",sort:\"At\",up:!0}),threads"
-    ":(e,t)=>W(E(e.raw.threads),t,[L(\"Thread\",\"id\"),L(\"Allocs\",\"allocs\"),L(\"Frees\",\"fre"
-    "es\"),$(\"Allocated\",\"bytes_allocated\",C),$(\"Freed\",\"bytes_freed\")],{name:\"threads\","
-    "sort:\"Allocated\"})},ze=(e,t)=>ce(Object.assign({},e.site,{function:\"\"}),t),lt=e=>ee(e.sha"
-    "pe).slice(0,16).map(t=>w(t)).join(\" \\xD7 \");function mn(e,t){const s=_(e.parts),n=E(s.list"
-    "ed);if(t||!n.length)return n.length;const o=g(s.count)-n.length;return d(\"div\",Ie([S(\"Name"
-    "\",\"name\"),L(\"Offset\",\"offset\"),$(\"Bytes\",\"bytes\",C),S(\"Type\",\"dtype\"),[\"Shape"
-    "\",\"text\",lt],S(\"Tag\",\"tag\")],n,{name:\"parts of \"+(w(e.name)||w(e.storage)),sort:\"Of"
-    "fset\",up:!0}),o>0?d(\"p.soft\",O(o)+\" more are not listed\"):null)}function pn(e,t,s){const"
-    " n=[],o=ne(e,c=>c.bytes),r=o?t*s/o:0;let i=0,a=0,l=0;for(;l<e.length&&t>0&&s>0;){const c=Math"
-    ".min(t,s);let f=0,h=l,y=1/0;for(;h<e.length;h++){const k=f+e[h].bytes*r,B=e[l].bytes*r,me=e[h"
-    "].bytes*r,b=Math.max(c*c*B/(k*k),k*k/(c*c*me));if(b>y)break;y=b,f=k}const v=f/c;for(let k=0;l"
-    "<h;l++){",
-    "const B=e[l].bytes*r/v;n.push(t<s?[i+k,a,B,v]:[i,a+k,v,B]),k+=B}t<s?(a+=v,s-=v):(i+=v,t-=v)}r"
-    "eturn n}function Te(e,t){const s=E(_(e.holder)[t]).map(o=>({bytes:Math.max(g(o.bytes),0),name"
-    ":t===\"tags\"?w(o.tag)||\"untagged\":ce(o.site)||\"site not known\"})).filter(o=>o.bytes>0).s"
-    "ort((o,r)=>r.bytes-o.bytes),n=g(e.holder.bytes)-ne(s,o=>o.bytes);return n>0&&s.push({name:s.l"
-    "ength?\"other \"+t:\"not known\",bytes:n,kind:\"rest\"}),s}function yn(e,t,s,n){const o=pn(e,"
-    "s,n),r=d(\"div.map\",{role:\"list\",keydown:i=>{const a={ArrowRight:1,ArrowDown:1,ArrowLeft:-"
-    "1,ArrowUp:-1}[i.key],l=[...r.children],c=l[l.indexOf(i.target)+a];!a||!c||(i.preventDefault()"
-    ",i.target.tabIndex=-1,c.tabIndex=0,c.focus())}});return o.forEach(([i,a,l,c],f)=>{const h=e[f"
-    "],y=[M(h.bytes),ve(h.bytes/t)],v=d(\"div\",{role:\"listitem\",tabindex:f?-1:0,title:`${h.name"
-    "}\n${z(h.bytes)}`,\"aria-label\":h.name+\" \"+y.join(\", \")},l>44&&c>20&&d(\"b\",h.name),..."
-    "y.map(k=>l>60&&c>60&&d(\"span\",k)));Object.assign(v.style,{left:i/s*100+\"%\",top:a/n*100+\""
-    "%\",width:l/s*100+\"%\",height:c/n*100+\"%\"}),r.append($e(v,h))}),r}function gn(e,t){const s"
-    "=e.devices.filter(f=>f.holder&&(Te(f,\"tags\").length||Te(f,\"sites\").length)).sort((f,h)=>g"
-    "(h.holder.bytes)-g(f.holder.bytes));if(!s.length)return!1;let n=s[0],o=\"tags\";const r=d(\"d"
-    "iv\"),i=d(\"output\"),a=d(\"select\",{\"aria-label\":\"Device\",change:()=>{n=s[a.selectedInd"
-    "ex],c()}},...s.map(f=>d(\"option\",f.name))),l=[\"tags\",\"sites\"].map(f=>V(\"by \"+f.slice("
-    "0,-1),()=>{o=f,c()}));function c(){const f=Te(n,o),h=t.clientWidth||1e3;l.forEach((k,B)=>k.se"
-    "tAttribute(\"aria-pressed\",String(o===[\"tags\",\"sites\"][B])));const y=m(n.holder.time_ns)"
-    ";i.textContent=M(m(n.holder.bytes))+(y===null?\"\":\" at \"+R(y))+(m(n.stats.peak)!==null?\","
-    " peak \"+M(m(n.stats.peak)):\"\");const v=ne(f,k=>k.bytes);N(r,yn(f,v,h,h<600?416:352),d(\"de"
-    "tails\",d(\"summary\",\"As a table\"),Ie([[\"Name\",\"text\",k=>k.name,at],[\"Bytes\",\"bytes"
-    "\",k=>k.bytes,C],[\"Share\",\"share\",k=>k.bytes/v]],f,{name:\"holders of the peak\",sort:\"B"
-    "ytes\"})))}return N(t,d(\"div.tools\",s.length>1?a:d(\"b\",n.name),d(\"span.group\",...l),i),"
-    "r),c(),!0}function bn(e){const t=e.capacity,s=m(t.total),n=m(t.used),o=m(t.self)===null?g(e.s"
-    "tats.allocated):t.self,r=new Map;for(const y of e.tags)r.set(w(y.tag),(r.get(w(y.tag))||0)+Ma"
-    "th.max(g(y.allocated),0));const i=[...r].map(([y,v])=>({name:y,bytes:v})).filter(y=>y.bytes)."
-    "sort((y,v)=>v.bytes-y.bytes),a=i.slice(0,7),l=ne(i.slice(7),y=>y.bytes),c=m(t.untagged)===nul"
-    "l?o-ne(i,y=>y.bytes):t.untagged;if(l>0&&a.push({name:`${i.length-7} other tags`,bytes:l,kind:"
-    "\"grey\"}),c>0&&a.push({name:\"untagged\",bytes:c,kind:\"grey\"}),s===null||n===null)return{s"
-    "hown:a,self:o,total:null};const f=n-o,h=Math.max(s-n,0);return a.push({name:\"unaccounted\",b"
-    "ytes:f,kind:\"hatch\"}),a.push({name:\"free\",bytes:h,kind:\"free\"}),{shown:a,self:o,total:s"
-    ",free:h,unaccounted:f}}function vn(e){const t=ne(e.shown,n=>Math.max(n.bytes,0)),s=d(\"div.st"
-    "ack\",{role:\"img\",\"aria-label\":e.shown.map(n=>n.name+\" \"+M(n.bytes)).join(\", \")});for"
-    "(const n of e.shown){if(n.bytes<=0||n.kind===\"free\"||!t)continue;const o=$e(d(\"i\",{title:"
-    "`${n.name}: ${z(n.bytes)}`}),n);o.style.width=n.bytes/t*100+\"%\",s.append(o)}return d(\"div"
-    "\",s,d(\"ul.legend\",...e.shown.map(n=>d(\"li\",$e(d(\"i\"),n),d(\"span\",{title:n.name},n.na"
-    "me),Q(n.bytes)))))}function kn(e,t){if(t.total===null)return e.place?`Its bytes are in the me"
-    "mory of ${w(e.place.device)}, and in self there.`:e.key===\"mapped\"?\"Mapped files are page "
-    "cache, which is in no device\\u2019s self.\":\"The capacity of this device is not known.\";co"
-    "nst s=e.capacity,n=[],o=e.mates.filter(i=>i!==e.key).map(w);o.length&&n.push(\"self is also o"
-    "f \"+o.join(\", \"));const r=`${M(t.total)} = ${M(t.free)} free + ${M(t.self)} self `+(t.unac"
-    "counted<0?\"\\u2212 \"+M(-t.unaccounted):\"+ \"+M(t.unaccounted))+\" unaccounted\";return m(s"
-    ".process)!==null&&n.push(\"the rest of this process \"+M(Math.max(s.process-t.self,0))),m(s.o"
-    "thers)!==null&&n.push(\"others \"+M(s",
-    ".others)),m(e.stats.cached)&&n.push(\"the host\\u2019s pool holds \"+M(e.stats.cached)+\" unu"
-    "sed\"),m(s.age_ns)>1e9&&n.push(\"sampled \"+R(s.age_ns)+\" ago\"),(r+(n.length?\": \"+n.join("
-    "\", \"):\"\")+\".\").replace(/(\\d) (?=[KMGTPE]?i?B)/g,\"$1\\xA0\")}function wn(e){const t=e."
-    "stats,s=e.capacity,n=g(t.cache_hits)+g(t.cache_misses),o=(i,a)=>m(a)&&[i,M(a),z(a)],r=(i,a)=>"
-    "m(a)&&[i,O(a)];return Ve([[\"peak\",M(m(t.peak))+(g(t.peak_error)?\", low by at most \"+M(t.p"
-    "eak_error):\"\"),z(m(t.peak))],o(\"pending\",t.pending),o(\"reserved\",t.reserved),o(\"limit"
-    "\",t.limit),m(t.limit)!==s.limit&&o(\"limit\",s.limit),o(\"held for requests\",s.held),o(\"in"
-    " arenas\",e.source.arena),r(\"blocks\",t.live_blocks),r(\"allocs\",t.allocs),r(\"frees\",t.fr"
-    "ees),r(\"resized\",t.reallocs),r(\"arrived by move\",t.moves),r(\"arrived by copy\",t.copies)"
-    ",r(\"collections\",t.gc_runs),o(\"reclaimed\",t.gc_reclaimed),m(e.source.fragmentation)!==nul"
-    "l&&[\"fragmentation\",ve(e.source.fragmentation)],n&&[\"pool hits\",ve(t.cache_hits/n)],r(\"r"
-    "equests saved by a retry\",t.recoveries)])}function ct(e,t){const s=le(t,r=>r[1]);if(!s)retur"
-    "n null;const n=d(\"div.plot\",...t.map(([r,i,a])=>{const l=d(\"i\",{title:`${a||r}: ${O(i)} b"
-    "locks`});return l.style.height=i>0?Math.max(i/s*100,3)+\"%\":0,l})),o=t.length>4?[0,t.length>"
-    ">1,t.length-1]:[...t.keys()];return d(\"figure.bars\",{role:\"img\",\"aria-label\":e+\": \"+t"
-    ".filter(r=>r[1]).map(r=>`${r[0]} ${r[1]}`).join(\", \")},d(\"figcaption\",e),n,d(\"div.axis\""
-    ",...o.map(r=>d(\"span\",t[r][0]))))}function Mn(e){const t=new Map(E(e.source.sizes).filter(o"
-    "=>g(o.blocks)>0&&g(o.from)>=0).map(o=>[g(o.from)<1?-1:Math.floor(Math.log2(o.from)),o.blocks]"
-    ")),s=[...t.keys()].sort((o,r)=>o-r),n=[];for(let o=s[0];o<=s[s.length-1];o++){const r=M(o<0?0"
-    ":Math.pow(2,o));n.push([r,t.get(o)||0,o<0?\"empty\":`${r} to ${M(Math.pow(2,o+1))}`])}return "
-    "ct(\"live blocks by size\",n)}function xn(e){const t=_(e.source.lifetimes),s=(n,o,r)=>[n,g(t["
-    "o]),r];return ct(\"lifetime when freed\",[s(\"<0.1\",\"under_100ms\",\"less than 100 ms\"),s("
-    "\"<1\",\"under_1s\",\"0.1 to 1 s\"),s(\"<10\",\"under_10s\",\"1 to 10 s\"),s(\"10 s+\",\"long"
-    "er\",\"10 s and longer\")])}function _n(e){const t=bn(e),s=_(e.source.last_oom);return d(\"ar"
-    "ticle.card\",d(\"header\",d(\"h3\",e.name),d(\"span.soft\",{title:e.label},e.label),d(\"b\",Q"
-    "(m(e.stats.allocated)))),vn(t),d(\"p.sum\",kn(e,t)),wn(e),d(\"div.charts\",Mn(e),xn(e)),e.sou"
-    "rce.last_oom?d(\"p.bad\",`Last found no memory: wanted ${M(m(s.bytes))} with ${M(m(s.live))} "
-    "live${s.site?\", at \"+ce(s.site):\"\"}.`):null)}function An(e,t){if(!e.devices.length)return"
-    "!1;const s=Ce(e),n=d(\"div.cards\");let o=0;const r=V(`More of ${O(s.length)} devices`,()=>{n"
-    ".append(...s.slice(o,o+12).map(_n)),o+=12,r.parentElement.hidden=o>=s.length});return N(t,n,d"
-    "(\"p.tools\",r)),r.click(),!0}const He={implicit_frees:[\"alloc\",\"over a live storage\"],un"
-    "known_frees:[\"free\",\"of a storage that was not live\"],freed_while_shared:[\"free\",\"of a"
-    " storage with views\"],underflows:[\"arena_sub\",\"below the balance\"],fence_failures:[\"fen"
-    "ce\",\"that failed\"],oom_failures:[\"request\",\"that found no memory in the end\"],gc_faile"
-    "d:[\"collection\",\"that did not run\"],dropped_allocs:[\"alloc\",\"the map had no room for: "
-    "totals are too low\"],dropped_bytes:[\"byte\",\"of those\"],dropped_sites:[\"record\",\"of si"
-    "tes or tags without room\"]},Tn=[\"scope_invocations\",\"snapshots\"];function Sn(e){const t="
-    "[],s=_(e.meta.dropped);for(const n of Object.keys(He)){const o=e.devices.filter(a=>g(a.stats["
-    "n])),r=e.devices.length<2,i=o.slice(0,4).map(a=>a.name+(o.length>1?\" \"+O(a.stats[n]):\"\"))"
-    ";o.length>4&&i.push(`${o.length-4} more`),g(e.total[n])&&t.push([e.total[n],He[n],o.length&&!"
-    "r?\": \"+i.join(\", \"):\"\"])}return g(s.scopes)&&t.push([s.scopes,[\"scope\",\"without room"
-    "\"],\"\"]),t.length?d(\"div.alarm\",{id:\"alarm\"},d(\"b\",\"Worth a look\"),d(\"ul\",...t.ma"
-    "p(([n,[o,r],i])=>d(\"li\",`${F(n,o)} ${r}${i}`)))):null}function $n(e,t){const s=e.total,n=e."
-    "meta,o=_(e.raw.leaks),r=w(_(e.raw.summary).peak_memory_checkpoint),i=(f,h,y)=>d",
-    "(\"div\",d(\"dt\",f),d(\"dd\",h,y&&d(\"small\",y))),a=e.events,l=_(n.dropped),c=Tn.filter(f=>"
-    "g(l[f])).map(f=>O(l[f])+\" \"+f.replace(\"_\",\" \"));return N(t,d(\"dl.figures\",i(\"Live\","
-    "Q(m(s.allocated)),F(m(s.live_blocks),\"block\")),i(\"Peak\",Q(m(s.peak)),r?\"largest checkpoi"
-    "nt: \"+r:\"all devices\"),i(\"Allocated in all\",Q(m(s.total_allocated)),F(m(s.allocs),\"allo"
-    "c\")+\", \"+F(m(s.frees),\"free\")),m(o.bytes)!==null&&i(g(o.since_mark)?\"Not freed since th"
-    "e mark\":\"Not freed\",Q(o.bytes),F(m(o.count),\"block\"))),Ve([w(n.labels)&&[\"labels\",w(n."
-    "labels)],n.generated_at&&[\"written\",w(n.generated_at)],m(n.uptime_ns)&&[\"after\",R(n.uptim"
-    "e_ns)],m(n.pid)&&[\"pid\",String(n.pid)],e.raw.version&&[\"MemLord\",w(e.raw.version)],m(n.ow"
-    "n_bytes)!==null&&[\"its own memory\",M(n.own_bytes),z(n.own_bytes)],m(n.pair_ns)&&[\"an alloc"
-    " and its free cost\",R(n.pair_ns)],n.sites_enabled===!1&&[\"sites\",\"off\"],n.operation_trac"
-    "king_enabled===!1&&[\"scopes\",\"none used\"],(n.events_enabled===!1||!a.n)&&[\"event ring\","
-    "\"off\"],c.length&&[\"no longer kept\",c.join(\", \")],a.n&&[\"events\",O(a.n)+(a.lost?`, ${O"
-    "(a.lost)} older ones overwritten`:\"\")]]),e.devices.length?null:d(\"p.soft\",\"Nothing recor"
-    "ded.\"),Sn(e)),!0}const ft=Object.assign({overview:$n,devices:An,memory:Yt,timeline:an,peak:g"
-    "n},hn);function qe(e,t){const s=T(e),n=s.querySelector(\".body\");try{s.hidden=!ft[e](t,n)}ca"
-    "tch(o){N(n,d(\"p.soft\",\"This section could not be drawn: \"+w(o.message))),s.hidden=!1}retu"
-    "rn s.hidden?null:s}function On(){const e=s=>()=>we(je(),s),t=(s,n,o)=>V(s,o,{\"aria-label\":n"
-    "});return d(\"div.tools\",d(\"span.group\",t(\"\\u2212\",\"Zoom out\",e(2)),t(\"+\",\"Zoom in"
-    "\",e(.5)),t(\"All\",\"Show all\",()=>q(0,u.end))),d(\"output\",{id:\"range\"}))}function Bn(e"
-    "){const t=Et(e),s=Object.keys(ft),n=T(\"nav\"),o=r=>r&&r.dataset.nav&&n.append(d(\"a\",{href:"
-    "\"#\"+r.id},r.dataset.nav));re(),u.charts=[],u.end=t.end,u.profile=t,T(\"empty\").hidden=!0,T"
-    "(\"report\").hidden=!1,n.textContent=\"\";for(const r of s)T(r).hidden=!0;s.splice(0,5).map(r"
-    "=>qe(r,t)).forEach(o),T(u.charts.includes(p)?\"memory\":\"timeline\").querySelector(\".body\""
-    ").prepend(On()),q(0,t.end),document.title=[\"MemLord\",w(t.meta.labels,60),m(t.meta.pid)&&\"p"
-    "id \"+t.meta.pid].filter(Boolean).join(\" \\xB7 \"),setTimeout(function r(){u.profile===t&&(o"
-    "(qe(s.shift(),t)),s.length?setTimeout(r):performance.mark(\"complete\"))})}const ae=e=>{T(\"m"
-    "essage\").textContent=e,T(\"message\").hidden=!e};function dt(e,t){const s=T(\"report\").hidd"
-    "en?\"\":\" The report below is still the one before.\";let n;try{n=JSON.parse(e)}catch(r){ret"
-    "urn ae(`${t} is not JSON: ${w(r.message)}.${s}`)}const o=w(_(n).schema);if(o!==\"memlord/1\")"
-    "return ae(`${t} is not a profile of MemLord that this page can read: its schema is ${o?\"\\u2"
-    "01C\"+o+\"\\u201D\":\"missing\"}, not \\u201Cmemlord/1\\u201D.${s}`);if(!Array.isArray(n.devi"
-    "ces))return ae(`${t} says that it is a profile, but has no devices.${s}`);ae(\"\"),Bn(n)}func"
-    "tion ut(e){if(!e)return;const t=new FileReader;t.onload=()=>dt(t.result,w(e.name)),t.onerror="
-    "()=>ae(w(e.name)+\" could not be read.\"),t.readAsText(e)}function xe(e){e(document.documentE"
-    "lement.classList),Ze(),u.charts.length&&et()}const Se=e=>t=>{t.preventDefault(),document.body"
-    ".classList.toggle(\"over\",e)};Ze();Y(window,{dragover:Se(!0),dragleave:Se(!1),drop:e=>{Se(!1"
-    ")(e),ut(e.dataTransfer.files[0])},resize:Z,scroll:re,beforeprint:()=>xe(e=>e.add(\"print\")),"
-    "afterprint:()=>xe(e=>e.remove(\"print\"))});Y(T(\"open\"),{click:()=>T(\"file\").click()});Y("
-    "T(\"file\"),{change:e=>{ut(e.target.files[0]),e.target.value=\"\"}});Y(T(\"theme\"),{click:()"
-    "=>xe(e=>{const t=x.dark;e.toggle(\"dark\",!t),e.toggle(\"light\",t)})});Y(matchMedia(\"(prefe"
-    "rs-color-scheme: dark)\"),{change:()=>xe(()=>0)});const Ue=T(\"profile\").textContent.trim();"
-    "T(\"profile\").remove();T(\"hint\").textContent=\"Drop a profile.json here, or open one. It i"
-    "s read on this machine and goes nowhere.\";Ue&&dt(Ue,\"The profile in this page\");performanc"
-    "e.mark(\"interactive\");})();</script>\n</body>\n</html>\n"};
+    "[s]=getComputedStyle(t).color;x.shades=Array.from({length:te},(s,n)=>ht(n))}const be=[\"",
+    "alloc\",\"free\",\"pend\",\"move\",\"arena_add\",\"arena_sub\",\"gc\",\"oom\",\"scope_begin\""
+    ",\"scope_end\",\"checkpoint\"],[pt,yt,,gt,bt,vt,kt,Fe,Re,wt,Mt]=be.keys();function xt(e,t){co"
+    "nst s=_(e);let n=ee(s.list).filter(Array.isArray);const r=(ee(s.kinds).length?s.kinds:be).map"
+    "(l=>be.indexOf(l));for(let l=1;l<n.length;l++)if(!(n[l][0]>=n[l-1][0])){n=n.slice().sort((c,f"
+    ")=>g(c[0])-g(f[0]));break}const i=n.length,a={n:i,lost:g(s.lost),time:new Float64Array(i),kin"
+    "d:new Int8Array(i),thread:new Int32Array(i),device:new Int32Array(i),bytes:new Float64Array(i"
+    "),scope:new Float64Array(i),label:l=>w(typeof n[l][7]==\"string\"?n[l][7]:ee(t)[n[l][7]])};fo"
+    "r(let l=0;l<i;l++){const c=n[l],f=r[c[1]];a.time[l]=g(c[0]),a.kind[l]=f===void 0?be.indexOf(c"
+    "[1]):f,a.thread[l]=c[2],a.device[l]=m(c[3])===null?-1:c[3],a.bytes[l]=g(c[5]),a.scope[l]=g(c["
+    "8])}return a}function ke(e,t){const s=e.kind[t];return s===pt||s===gt||s===bt?e.bytes[t]:s==="
+    "yt||s===vt?-e.bytes[t]:0}function _t(e){return E(e).filter(s=>m(s.time_ns)!==null).map(s=>({t"
+    "ime:s.time_ns,stamp:w(s.timestamp),name:w(s.checkpoint_name),bytes:m(s.total_bytes),blocks:m("
+    "s.tensor_count),devices:new Map(Object.entries(_(s.device_breakdown)).map(([n,o])=>[n,_(o)]))"
+    "})).sort((s,n)=>s.time-n.time)}function At(e,t,s){const n=e.events,o=n.n?n.time[0]:1/0,r=e.sn"
+    "apshots.filter(v=>v.time<o),i=r.length||!n.lost?1:0,a=r.length+i,l=e.snapshots.length||n.n?a+"
+    "(n.n?1:0)+s+1:0,c=new Float64Array(l),f=new Float64Array(l);r.forEach((v,k)=>{c[k+1]=v.time,f"
+    "[k+1]=g(_(v.devices.get(t.key)).total_bytes)});let h=l-1,y=g(t.stats.allocated);c[h]=e.end,f["
+    "h]=y;for(let v=n.n;v-- >0;){const k=n.device[v]===t.index?ke(n,v):0;k&&(h--,c[h]=n.time[v],f["
+    "h]=y,y=Math.max(y-k,0))}return n.n&&(c[a]=o,f[a]=y),{t:c,v:f,fine:n.n?a:l}}function Qe(e,t){c"
+    "onst s=H(e.t,t,0,e.t.length)-1;return s<0?null:s>=e.fine||s+1>=e.t.length?e.v[s]:e.v[s]+(e.v["
+    "s+1]-e.v[s])*(t-e.t[s])/(e.t[s+1]-e.t[s]||1)}function Tt(e,t){const s=e.curve,n=Math.max(g(e."
+    "stats.peak),0);let o=0;for(let a=1;a<s.t.length;a++)s.v[a]>s.v[o]&&(o=a);const r=s.t.length?s"
+    ".v[o]:-1,i=m(_(t).time_ns);return r<n*.999&&i!==null?{time:i,bytes:n,drawn:!1}:s.t.length?{ti"
+    "me:s.t[o],bytes:Math.max(n,r),drawn:r>=n*.999}:null}function St(e){const t=E(e).map(n=>({id:m"
+    "(n.id),parent:g(n.parent),name:w(n.name)||w(n.path)||\"scope\",path:w(n.path)||w(n.name),site"
+    ":n.site,count:m(n.count),delta:_(n.delta_bytes),peak:m(n.peak_bytes),time:_(n.time_ns),device"
+    ":m(n.device_time_ns),live:m(n.live_bytes),running:m(n.running),calls:ee(n.invocations).filter"
+    "(Array.isArray),depth:0,kids:[]})),s=new Map(t.map(n=>[n.id,n]));for(const n of t){let o=s.ge"
+    "t(n.parent),r=0;for(let i=o;i&&r<1e3;i=s.get(i.parent))r=i===n?1e3:r+1;n.up=r<1e3&&o!==n?o:vo"
+    "id 0,n.depth=n.up?r:0,n.up&&n.up.kids.push(n)}return{list:t,byId:s}}function $t(e,t){const s="
+    "E(t.capacity),n=new Map(s.map(a=>[a.device,a])),o=a=>Array.isArray(a.devices)?a.devices:[a.de"
+    "vice],r=new Map(E(t.peak_holders).map(a=>[a.device,a])),i=new Map;for(let a=0;a<e.events.n;a+"
+    "+)ke(e.events,a)&&i.set(e.events.device[a],(i.get(e.events.device[a])||0)+1);return E(t.devic"
+    "es).map((a,l)=>{const c={index:l,key:a.device,name:w(a.device)||\"device \"+l,label:w(a.label"
+    "),stats:_(a.stats),source:a,capacity:_(n.get(a.device)),holder:r.get(a.device)};return c.mate"
+    "s=n.has(a.device)?o(c.capacity):[a.device],c.place=s.find(f=>f.device!==a.device&&o(f).includ"
+    "es(a.device)),c.tags=E(t.tags).filter(f=>c.mates.includes(f.device)),c.curve=At(e,c,i.get(l)|"
+    "|0),c.peak=Tt(c,c.holder),c})}const Ce=e=>e.devices.slice().sort((t,s)=>g(s.stats.peak)-g(t.s"
+    "tats.peak));function Ot(e){const t=e.events,s=e.snapshots.filter(r=>r.name).map(r=>({time:r.t"
+    "ime,name:r.name})),n=new Set(s.map(r=>r.name)),o=[];for(let r=0;r<t.n;r++)t.kind[r]===kt||t.k"
+    "ind[r]===Fe?o.push({time:t.time[r],oom:t.kind[r]===Fe,device:t.device[r],bytes:t.bytes[r]}):t"
+    ".kind[r]===Mt&&!n.has(t.label(r))&&s.push({time:t.time[r],name:t.label(r)});e.marks=o,",
+    "e.checkpoints=s.sort((r,i)=>r.time-i.time)}function Bt(e){const t={raw:e,meta:_(e.metadata),t"
+    "otal:_(e.total)};t.events=xt(e.events,e.strings),t.snapshots=_t(e.snapshots),t.scopes=St(e.sc"
+    "opes);const s=le(t.scopes.list,n=>le(n.calls,o=>g(o[0])+g(o[1])));return t.end=Math.max(g(t.m"
+    "eta.uptime_ns),t.events.n?t.events.time[t.events.n-1]:0,le(t.snapshots,n=>n.time),s,1),t.devi"
+    "ces=$t(t,e),Ot(t),t.slices=Pt(t),t}const Et=128;function Lt(e){const t=new Map,s=(n,o)=>t.has"
+    "(n)?t.get(n).list.push(o):t.set(n,{list:[o]});for(const n of e.scopes.list)for(const o of n.c"
+    "alls){if(m(o[0])===null||!(g(o[1])>=0))continue;const r={call:o,end:o[0]+g(o[1]),used:!1};s(n"
+    ".id,r),s(n.id+\" \"+g(o[2]),r)}for(const n of t.values())n.list.sort((o,r)=>o.end-r.end),n.en"
+    "ds=n.list.map(o=>o.end);return t}function Ne(e,t,s,n){let o=null;if(!e)return null;const r=a="
+    ">Math.abs(a.end-n),i=H(e.ends,t-1,0,e.list.length);for(const a of e.list.slice(i,i+64))!a.use"
+    "d&&a.call[0]<=s&&(!o||r(a)<r(o))&&(o=a);return o}function Ct(e,t,s,n,o){let i=Ne(e.get(t+\" "
+    "\"+s),n===null?o:n,o,o);return!i&&(i=Ne(e.get(t),o-2e3,o,o),!i||i.end>o+2e3)?null:(i.used=!0,"
+    "i.call)}function jt(e,t){const s=new Map,n=new Map;for(let o=0;o<e.n;o++){const r=e.thread[o]"
+    ",i=e.scope[o],a=e.kind[o];if(ke(e,o)&&n.set(r,(n.get(r)||0)+ke(e,o)),a!==Re&&a!==wt)continue;"
+    "s.has(i)||s.set(i,new Map);const l=s.get(i);if(l.has(r)||l.set(r,[]),a===Re){l.get(r).push({t"
+    "ime:e.time[o],sum:n.get(r)||0});continue}const c=l.get(r).pop();t(i,r,c?c.time:null,e.time[o]"
+    ",c?(n.get(r)||0)-c.sum:NaN)}for(const[o,r]of s)for(const[i,a]of r)for(const l of a)t(o,i,l.ti"
+    "me,null,(n.get(i)||0)-l.sum)}function Pt(e){const t=[],s=Lt(e),n=e.events,o=(r,i,a,l,c,f)=>{e"
+    ".scopes.byId.has(r)||e.scopes.byId.set(r,{id:r,name:\"scope \"+r,path:\"scope \"+r,depth:0}),"
+    "t.push({scope:e.scopes.byId.get(r),thread:i,start:a,end:Math.max(l,a),delta:c,call:f})};jt(n,"
+    "(r,i,a,l,c)=>{const f=l===null?null:Ct(s,r,i,a,l),h=a===null&&!f;a===null&&(a=f?f[0]:n.time[0"
+    "]),o(r,i,a,l===null?e.end:l,f&&m(f[3])!==null?f[3]:c,f),Object.assign(t[t.length-1],{cut:h,ru"
+    "nning:l===null})}),e.paired=t.length;for(const r of e.scopes.list)for(const{call:i,end:a,used"
+    ":l}of s.has(r.id)?s.get(r.id).list:[])l||o(r.id,g(i[2]),i[0],a,m(i[3]),i);return It(t)}functi"
+    "on It(e){e.sort((o,r)=>o.thread-r.thread||o.start-r.start||r.end-o.end||o.scope.depth-r.scope"
+    ".depth);const t=[];let s=0,n=null;for(const o of e){(!n||n.thread!==o.thread)&&(s+=n?n.ends.l"
+    "ength:0,n={thread:o.thread,first:s,ends:[]},t.push(n));const r=n.ends;let i=r.length;for(;i>0"
+    "&&!(r[i-1]>=o.end&&r[i-1]>o.start);)i--;for(;i<r.length&&r[i]>o.start;)i++;i=Math.min(i,Et-1)"
+    ",r[i]=Math.max(o.end,r[i]||0),o.row=n.first+i}return Dt(e,t,s+(n?n.ends.length:0))}function D"
+    "t(e,t,s){const n=e.length,o=new Int32Array(s+1);for(const f of e)o[f.row+1]++;for(let f=0;f<s"
+    ";f++)o[f+1]+=o[f];const r=o.slice(),i=new Array(n),a=new Float64Array(n),l=new Float64Array(n"
+    "),c=new Uint8Array(n);for(const f of e){const h=r[f.row]++;i[h]=f,a[h]=f.start,l[h]=f.end,c[h"
+    "]=Ye(f.scope.name)}return{n,rows:s,from:o,all:i,start:a,end:l,hueOf:c,threads:t,order:null}}c"
+    "onst Oe='11px system-ui, \"Liberation Sans\", sans-serif';function de(e,t,s,n,o,r,i){e.stroke"
+    "Style=t,e.setLineDash(i||[]),e.beginPath(),e.moveTo(s,n),e.lineTo(o,r),e.stroke(),e.setLineDa"
+    "sh([])}function J(e,t,s,n,o,r){e.fillStyle=t,e.textAlign=r||\"left\",e.fillText(s,n,o)}const "
+    "u={from:0,to:1,end:1,charts:[],due:!1};function Z(){u.due||(u.due=!0,requestAnimationFrame(et"
+    "))}function et(){u.due=!1;for(const e of u.charts)e.draw()}function q(e,t){const s=j(t-e,Math"
+    ".min(Math.max(100,u.end*1e-9),u.end),u.end);u.from=j(e,0,u.end-s),u.to=u.from+s,Z();const n=u"
+    ".to-u.from>u.end*.999999;T(\"range\").textContent=n?\"all \"+R(u.end):R(s)+\" from \"+fe(u.fr"
+    "om,s/100)}const we=(e,t)=>q(e-(e-u.from)*t,e+(u.to-e)*t),je=()=>(u.from+u.to)/2,Me=e=>q(u.fro"
+    "m+e*(u.to-u.from),u.to+e*(u.to-u.from));function tt(e,t){const s=e.canvas,n=s.",
+    "parentElement.clientWidth,o=window.devicePixelRatio||1;(e.width!==n||e.height!==t||e.ratio!=="
+    "o)&&(s.width=Math.round(n*o),s.height=Math.round(t*o),s.style.height=t+\"px\",Object.assign(e"
+    ",{width:n,height:t,ratio:o})),e.left=n<600?58:92;const r=s.getContext(\"2d\");return r.setTra"
+    "nsform(o,0,0,o,0,0),r.clearRect(0,0,n,t),r.font=Oe,r.textBaseline=\"middle\",r.lineWidth=1,s."
+    "dataset.from=u.from,s.dataset.to=u.to,r}const P=(e,t)=>e.left+(t-u.from)/(u.to-u.from)*(e.wid"
+    "th-e.left-1),se=(e,t)=>u.from+(t-e.left)/Math.max(e.width-e.left-1,1)*(u.to-u.from);function "
+    "ue(e,t){let s=t/6.1,n=0;for(const o of e){if(s-=o>=\"\\u1100\"?1.9:1,s<0)return n?e.slice(0,n"
+    ")+\"\\u2026\":\"\";s>=1&&(n+=o.length)}return e}function nt(e,t,s,n){const o=u.to-u.from,r=(t"
+    ".width-t.left)/100,i=o/Math.max(r,1),a=Math.pow(10,Math.floor(Math.log10(i))),l=i/6e10,c=u.to"
+    "<Ge||l<.5?[1,2,5,10].find(f=>f*a>=i)*a:([1,2,5,10,20,30,60,120,180,360,720].find(f=>f>=l)||Ma"
+    "th.ceil(l/1440)*1440)*6e10;for(let f=Math.ceil(u.from/c);f*c<=u.to;f++){const h=Math.round(P("
+    "t,f*c))+.5;de(e,x.grid,h,s,h,n),h<t.width-40&&J(e,x.soft,fe(f*c,c),h+4,s+9)}}function Ft(e,t)"
+    "{if(t.key===\"+\"||t.key===\"=\")we(e.focus(),1/1.5);else if(t.key===\"-\"||t.key===\"_\")we("
+    "e.focus(),1.5);else if(t.key===\"0\"||t.key===\"Home\")q(0,u.end);else return!1;return!0}func"
+    "tion st(e,t){const s=e.canvas,n=new Map,o=i=>{const a=s.getBoundingClientRect();return{x:i.cl"
+    "ientX-a.left,y:i.clientY-a.top,moved:0,type:i.pointerType}},r=i=>{const a=n.get(i.pointerId);"
+    "n.delete(i.pointerId),a&&a.moved<=3&&i.type===\"pointerup\"&&t.tap&&t.tap(a.x,a.y)};Y(s,{poin"
+    "terdown:i=>{i.button||(s.setPointerCapture(i.pointerId),n.set(i.pointerId,o(i)),i.pointerType"
+    "!==\"mouse\"&&t.hover(o(i).x,o(i).y))},pointermove:i=>{const a=o(i),l=n.get(i.pointerId);if(!"
+    "l)return t.hover(a.x,a.y);a.moved=l.moved+Math.abs(a.x-l.x)+Math.abs(a.y-l.y),n.set(i.pointer"
+    "Id,a),n.size===2?Rt(e,n,i.pointerId,l):l.type!==\"mouse\"&&!t.drags?t.hover(a.x,a.y):a.moved>"
+    "3&&(t.leave(),Me((l.x-a.x)/(e.width-e.left)),t.scroll&&t.scroll(l.y-a.y))},pointerup:r,pointe"
+    "rcancel:r,blur:t.leave,pointerleave:i=>i.pointerType===\"mouse\"&&!n.size&&t.leave(),wheel:i="
+    ">Nt(e,i,t,o(i)),keydown:i=>i.ctrlKey||i.metaKey||i.altKey||(t.key(i)||Ft(e,i))&&i.preventDefa"
+    "ult()})}function Rt(e,t,s,n){const[o,r]=t.values(),i=t.get(s),a=i===o?r:o,l=Math.abs(n.x-a.x)"
+    ",c=Math.abs(i.x-a.x);if(l<8||c<8)return;const f=se(e,(n.x+a.x)/2),h=(u.to-u.from)*l/c/(e.widt"
+    "h-e.left),y=f-((i.x+a.x)/2-e.left)*h;q(y,y+h*(e.width-e.left))}function Nt(e,t,s,{x:n,y:o}){c"
+    "onst r=t.deltaMode===1?16:t.deltaMode===2?400:1,i=t.deltaX*r,a=t.deltaY*r;if(t.shiftKey&&s.sc"
+    "roll)s.scroll(i||a);else if(Math.abs(i)>Math.abs(a))Me(i/(e.width-e.left));else{if(a>0&&u.to-"
+    "u.from>=u.end)return;we(se(e,Math.max(n,e.left)),Math.exp(j(a,-240,240)/400))}t.preventDefaul"
+    "t(),s.hover(n,o)}function Pe(e,t,s,n,o){const r=T(\"tip\"),i=e.canvas.getBoundingClientRect()"
+    ";N(r,d(\"b\",n),d(\"dl\",...[].concat(...o.map(([h,y,v])=>[d(\"dt\",h),d(\"dd\",{title:v},y)]"
+    ")))),r.hidden=!1;const a=r.offsetWidth,l=r.offsetHeight;let c=i.left+t+14,f=i.top+s+14;c+a>in"
+    "nerWidth-8&&(c=i.left+t-a-14),f+l>innerHeight-8&&(f=i.top+s-l-14),r.style.transform=`translat"
+    "e(${Math.max(c,8)}px, ${Math.max(f,8)}px)`}const re=()=>T(\"tip\").hidden=!0,ot=e=>T(\"live\""
+    ").textContent=e,D=92,X=40,p={shown:8,cursor:null,draw:Wt};function Wt(){const e=p.profile,t=p"
+    ".lanes.slice(0,p.shown),s=tt(p,X+t.length*D+2);if(nt(s,p,0,p.height),t.forEach((o,r)=>zt(s,o,"
+    "X+r*D)),Xt(s,e.checkpoints),s.clearRect(0,0,p.left,p.height),t.forEach((o,r)=>Gt(s,o,X+r*D)),"
+    "p.cursor===null)return;const n=P(p,p.cursor);de(s,x.ink,n,14,n,p.height),s.fillStyle=x.ink,t."
+    "forEach((o,r)=>{const i=Qe(o.curve,p.cursor);i!==null&&(s.beginPath(),s.arc(n,oe(o,X+r*D,i),3"
+    ",0,7),s.fill())})}function Kt(e){const t=Math.max(e.curve.v.reduce((n,o)=>Math.max(n,o),1),g("
+    "e.stats.peak)),s=g(e.stats.limit);return s>0&&s<t*2?Math.max(s,t):t}const oe=(e,t,s)=>t+D-1-s"
+    "/e.scale*(D-24",
+    ");function zt(e,t,s){const n=s+D-1,o=p.width;e.save(),e.beginPath(),e.rect(p.left,s,o-p.left,"
+    "D),e.clip(),e.strokeStyle=x.accent,e.fillStyle=x.fill,e.lineWidth=1.5,Ht(e,t,s),e.stroke(),e."
+    "lineTo(o,n),e.lineTo(Math.max(P(p,t.curve.t[0]),p.left),n),e.fill(),e.lineWidth=1;const r=g(t"
+    ".stats.limit);r>0&&r<=t.scale&&de(e,x.warn,p.left,oe(t,s,r),o,oe(t,s,r),[4,4]),qt(e,t,s),t.pe"
+    "ak&&Ut(e,t,s),e.restore(),de(e,x.rule,0,n+.5,o,n+.5)}function Ht(e,t,s){const{t:n,v:o,fine:r}"
+    "=t.curve,i=n.length;let a=Math.max(H(n,u.from,0,i)-1,0),l=-1,c=0,f=0,h=0;const y=()=>l>=0&&[c"
+    ",f,h].forEach(v=>e.lineTo(l+.5,v));e.beginPath();for(let v=!1;a<i;a++){const k=j(P(p,n[a]),-1"
+    "e5,1e5),B=oe(t,s,o[a]);if(v?a>r&&Math.floor(k)===l?(c=Math.min(c,B),f=Math.max(f,B)):(y(),a>r"
+    "&&e.lineTo(k,h),e.lineTo(k,B),l=a>=r?Math.floor(k):-1,c=f=B):(e.moveTo(k,B),v=!0),h=B,n[a]>u."
+    "to)break}y()}function qt(e,t,s){let n=[-9,-9];for(const o of p.profile.marks){if(o.device!==t"
+    ".index||o.time<u.from||o.time>u.to)continue;const r=P(p,o.time),i=Number(o.oom);r-n[i]<2||(n["
+    "i]=r,e.fillStyle=o.oom?x.warn:x.good,e.fillRect(r-.5,s+20,1,D-21),e.beginPath(),e.moveTo(r-4,"
+    "s+D-(o.oom?2:9)),e.lineTo(r+4,s+D-(o.oom?2:9)),e.lineTo(r,s+D-(o.oom?9:2)),e.fill())}}functio"
+    "n Ut(e,t,s){const n=P(p,t.peak.time),o=oe(t,s,t.peak.bytes),r=\"peak \"+M(t.peak.bytes);if(n<"
+    "p.left-5||n>p.width+5)return;e.strokeStyle=e.fillStyle=x.accent,e.beginPath(),e.arc(n,o,3.5,0"
+    ",7),t.peak.drawn?e.fill():e.stroke(),e.textAlign=\"left\",e.lineWidth=3,e.strokeStyle=x.paper"
+    ",e.fillStyle=x.ink;const i=[r,j(n-4,p.left+2,p.width-e.measureText(r).width-3),o-11];e.stroke"
+    "Text(...i),e.fillText(...i),e.lineWidth=1}function Gt(e,t,s){const n=Math.pow(2,Math.ceil(Mat"
+    "h.log2(t.scale/4)));e.font=\"600 \"+Oe,J(e,x.ink,ue(t.name,p.left-6),0,s+10),e.font=Oe;for(le"
+    "t o=n;o<=t.scale;o+=n){const r=oe(t,s,o);if(r<s+(t.label?30:18))break;J(e,x.soft,M(o),p.left-"
+    "6,r,\"right\"),e.fillRect(p.left-4,r,4,1)}t.label&&p.left>60&&J(e,x.soft,ue(t.label,p.left-6)"
+    ",0,s+24)}function Xt(e,t){let s=-1,n=-9;t.forEach(o=>{const r=Math.round(P(p,o.time))+.5;if(r"
+    "<p.left||r>p.width||r-n<2)return;n=r,de(e,x.soft,r,X-4,r,p.height,[2,3]);const i=ue(o.name,16"
+    "0),a=e.measureText(i).width,l=Math.min(r,p.width-a-2);l<s+8||(s=l+a,J(e,x.ink,i,l,X-11))})}fu"
+    "nction rt(e,t,s,n){const o=p,r=o.profile,i=(u.to-u.from)/o.width*4;o.cursor=j(e,u.from,u.to);"
+    "const a=o.lanes.slice(0,Math.min(o.shown,16)).map(f=>{const h=Qe(f.curve,o.cursor);return[f.n"
+    "ame,h===null?\"\\u2013\":M(Math.round(h))]}),l=f=>f.filter(h=>Math.abs(h.time-o.cursor)<=i).s"
+    "lice(0,3);for(const f of l(r.checkpoints))a.push([\"checkpoint\",f.name]);for(const f of l(r."
+    "marks))a.push([f.oom?\"out of memory, wanted\":\"collected\",M(f.bytes)]);const c=fe(o.cursor"
+    ",(u.to-u.from)/1e3);Pe(o,t===null?P(o,o.cursor):t,s,c,a),n&&ot(c+\": \"+a.map(f=>f.join(\" \""
+    ")).join(\", \")),Z()}function Jt(e){const t={ArrowLeft:-1,ArrowRight:1}[e.key];if(e.key===\"E"
+    "scape\")return Be(),!0;if(!t)return!1;const s=u.to-u.from,n=s/(e.shiftKey?10:100),o=j(p.focus"
+    "()+t*n,0,u.end);return(o<u.from||o>u.to)&&q(u.from+t*s/4,u.to+t*s/4),rt(o,null,X,!0),!0}funct"
+    "ion Be(){p.cursor=null,re(),Z()}function Vt(e,t){const s=Ce(e).filter(l=>l.curve.t.length);if"
+    "(!s.length)return!1;for(const l of s)l.scale=Kt(l);const n=d(\"canvas\",{tabindex:0,role:\"ap"
+    "plication\",\"aria-label\":\"Live bytes per device over time. Left and right move the cursor "
+    "and read the values.\"});Object.assign(p,{canvas:n,profile:e,lanes:s,shown:8,cursor:null,widt"
+    "h:0,focus:()=>p.cursor===null?je():p.cursor}),u.charts.push(p),st(p,{hover:(l,c)=>l>=p.left?r"
+    "t(se(p,l),l,c):Be(),leave:Be,key:Jt});const o=V(`More of ${O(s.length)} devices`,()=>{p.shown"
+    "=Math.min(p.shown+16,120,s.length),o.hidden=p.shown>=Math.min(120,s.length),Z()});o.hidden=s."
+    "length<=p.shown;const r=(l,c,f)=>d(\"li\",d(\"i\",{class:f},l),c),i=e.marks.some(l=>l.oom),a="
+    "e.marks.some(l=>!l.oom);return N(t,d(\"div\",n),d(\"ul.keys\",r(\"\\u25CF\",\"peak\"),s.some("
+    "l=>l.peak&&!",
+    "l.peak.drawn)&&r(\"\\u25CB\",\"peak that no snapshot saw\"),e.checkpoints.length?r(\"\\u250A"
+    "\",\"checkpoint\"):null,a?r(\"\\u25BC\",\"collection\",\"g\"):null,i?r(\"\\u25B2\",\"out of m"
+    "emory\",\"w\"):null,d(\"li\",e.events.n?`${F(e.events.n,\"event\")} since ${R(e.events.time[0"
+    "])}`+(e.events.lost?`, ${O(e.events.lost)} older ones overwritten`:\"\"):F(e.snapshots.length"
+    ",\"snapshot\"))),d(\"p.tools\",o)),!0}const K=18,U=22,he=8,A={selected:-1,draw:Zt};function Y"
+    "t(e){const t=new Float64Array(e.rows+1);let s=0,n=U;for(let o=0;o<e.rows;o++){for(;s<e.thread"
+    "s.length&&e.threads[s].first===o;)s++,n+=he;t[o]=n,n+=K}return t[e.rows]=n+he,t}function Zt()"
+    "{const e=A,t=e.slices,s=T(\"lanes\"),n=tt(e,Math.max(Math.min(e.tops[t.rows],innerHeight*.7),"
+    "60)),o=s.scrollTop;let r=H(e.tops,o+U-K,0,t.rows);const i=r;for(n.textAlign=\"left\";r<t.rows"
+    "&&e.tops[r]-o<e.height;r++)en(n,t,r,e.tops[r]-o);e.selected>=0&&tn(n,t.all[e.selected],o),n.c"
+    "learRect(0,0,e.width,U),n.clearRect(0,0,e.left,e.height),nt(n,e,0,U),Qt(n,t,i,r,o)}function Q"
+    "t(e,t,s,n,o){t.threads.forEach((r,i)=>{const a=i+1<t.threads.length?t.threads[i+1].first:t.ro"
+    "ws;if(a<=s||r.first>=n)return;const l=A.tops[r.first]-o,c=A.tops[a-1]-o;e.fillStyle=x.rule,l>"
+    "U&&e.fillRect(0,Math.round(l-he/2),A.width,1);const f=(A.left>60?\"thread \":\"thr \")+r.thre"
+    "ad;J(e,x.soft,ue(f,A.left-4),0,j(U+9,l+9,c+9))})}function en(e,t,s,n){const o=A,r=t.from[s+1]"
+    ";let i=H(t.end,u.from-.5,t.from[s],r),a=null;const l=()=>{a&&(e.fillStyle=x.shades[a.hue],e.f"
+    "illRect(a.x,n,a.w,K-2)),a=null};for(;i<r&&t.start[i]<u.to;){const c=Math.max(P(o,t.start[i]),"
+    "o.left),f=Math.min(P(o,t.end[i]),o.width);if(f-c>=1){l(),e.fillStyle=x.shades[t.hueOf[i]],e.f"
+    "illRect(c,n,Math.max(f-c-.5,1),K-2),f-c>26&&J(e,x.ink,ue(t.all[i].scope.name,f-c-8),c+4,n+K/2"
+    "),i++;continue}const h=Math.floor(c);a&&a.hue===t.hueOf[i]&&a.x+a.w===h?a.w++:(l(),a={x:h,w:1"
+    ",hue:t.hueOf[i]}),i=H(t.end,se(o,h+1),i+1,r)}l()}function tn(e,t,s){const n=A,o=Math.max(P(n,"
+    "t.start),n.left-3),r=Math.min(P(n,t.end),n.width+3);e.strokeStyle=x.ink,e.lineWidth=2,e.strok"
+    "eRect(o-.5,n.tops[t.row]-s-1,Math.max(r-o,2),K),e.lineWidth=1}function it(e,t){const s=A,n=s."
+    "slices,o=t+T(\"lanes\").scrollTop,r=H(s.tops,o,0,n.rows)-1;if(t<U||e<s.left||r<0||o>s.tops[r]"
+    "+K)return-1;const i=H(n.end,se(s,e-1),n.from[r],n.from[r+1]);return i<n.from[r+1]&&n.start[i]"
+    "<=se(s,e+1)?i:-1}function Ee(e){const t=e.call||[],s=Math.max(e.end-e.start,1e3)/1e3,n=m(e.de"
+    "lta),o=m(t[7]);return[[\"duration\",(e.cut?\"at least \":\"\")+R(e.end-e.start)+(e.running?\""
+    ", running\":\"\")],n!==null&&[\"delta\",Je(n),z(n)],m(t[4])!==null&&[\"blocks\",Xe(t[4])+O(t["
+    "4])],o!==null&&[\"peak inside\",M(o)],m(t[5])!==null&&[\"before, after\",M(t[5])+\", \"+M(m(t"
+    "[6]))],[\"start\",(e.cut?\"before \":\"\")+fe(e.start,s)],[\"end\",fe(e.end,s)],[\"thread\",S"
+    "tring(e.thread)],t[8]&&[\"shapes\",w(t[8])]].filter(Boolean)}function _e(e,t){const s=A,n=s.s"
+    "lices.all[e];if(s.selected=e,Z(),e<0)return re();if(t){const o=u.to-u.from,r=n.end-n.start;(n"
+    ".end<u.from||n.start>u.to||r<o/400)&&q(n.start-Math.min(o,r*50)/4,n.start+Math.min(o,Math.max"
+    "(r*50,1e3))*3/4);const i=T(\"lanes\"),a=s.tops[n.row];i.scrollTop=j(i.scrollTop,a+K-s.height+"
+    "he,a-U-he),ot(n.scope.path+\", \"+Ee(n).map(l=>l[0]+\" \"+l[1]).join(\", \"))}Pe(s,j(P(s,n.st"
+    "art),s.left,s.width),s.tops[n.row]-T(\"lanes\").scrollTop+K,n.scope.path,Ee(n))}function nn(e"
+    "){const t=A.slices;t.order||(t.order=Uint32Array.from(t.all.keys()).sort((n,o)=>t.start[n]-t."
+    "start[o]||t.all[n].row-t.all[o].row),t.order.forEach((n,o)=>t.all[n].rank=o));const s=A.selec"
+    "ted>=0?t.all[A.selected].rank+e:t.order.findIndex(n=>t.start[n]>=u.from);_e(t.order[j(s,0,t.n"
+    "-1)],!0)}function We(e){const t=A.slices,s=t.all[A.selected],n=s?s.row+e:-1;if(!s||n<0||n>=t."
+    "rows)return;const o=Math.min(H(t.end,s.start,t.from[n],t.from[n+1]),t.from[n+1]-1);o>=t.from["
+    "n]&&_e(o,!0)}function sn(e){const t=e.shiftKey?.8:.15;if(e.key===\"ArrowLeft\")Me(-t);else if"
+    "(e.key===\"ArrowRight\")Me(t);else if(e.key===\"Enter\")nn(",
+    "e.shiftKey?-1:1);else if(e.key===\"Escape\")_e(-1);else if(e.key===\"ArrowUp\"&&A.selected>=0"
+    ")We(-1);else if(e.key===\"ArrowDown\"&&A.selected>=0)We(1);else return!1;return!0}function on"
+    "(e,t){const s=it(e,t),n=A.slices.all[s];A.canvas.style.cursor=n?\"pointer\":\"\",n?Pe(A,e,t,n"
+    ".scope.path,Ee(n)):re()}function rn(e,t){const s=e.slices;if(!s.n)return!1;const n=d(\"canvas"
+    "\",{tabindex:0,role:\"application\",\"aria-label\":\"Timeline of scopes, \"+F(s.n,\"invocatio"
+    "n\")+\". Enter walks from scope to scope.\",dblclick:()=>{const a=s.all[A.selected];a&&q(a.st"
+    "art-(a.end-a.start)*.1,a.end+(a.end-a.start)*.1)}});Object.assign(A,{canvas:n,slices:s,tops:Y"
+    "t(s),selected:-1,width:0,focus:()=>A.selected>=0?s.start[A.selected]:je()}),u.charts.push(A);"
+    "const o=d(\"div\",n),r=d(\"div\",{id:\"lanes\",scroll:Z},o);o.style.height=A.tops[s.rows]+\"p"
+    "x\",st(A,{drags:!0,hover:on,leave:re,key:sn,tap:(a,l)=>_e(it(a,l)),scroll:a=>r.scrollTop+=a})"
+    ";const i=e.paired<s.n?\"Each scope keeps its last invocations; the event ring keeps all that "
+    "fit.\":\"\";return N(t,r,d(\"p.keys\",`${F(s.n,\"invocation\")} on ${F(s.threads.length,\"thr"
+    "ead\")}. ${i}`)),!0}const an={text:[e=>e,e=>e.length>28?e:null],bytes:[M,z],signed:[Je,z],cou"
+    "nt:[O],time:[R,e=>e===null?null:O(e)+\" ns\"],share:[ve]},ge=200,ln=new Intl.Collator(\"en\","
+    "{numeric:!0}),Ke=(e,t)=>typeof e==\"string\"?ln.compare(e,t):e-t;function cn(e,t,s,n){const o"
+    "=new Map(e.map(c=>[c,t(c)])),r=c=>c===null||c===\"\",i=(c,f)=>{const h=o.get(c),y=o.get(f);re"
+    "turn r(h)||r(y)?r(h)-r(y):s?Ke(y,h):Ke(h,y)};if(!n)return e.slice().sort(i);const a=[],l=e.fi"
+    "lter(c=>!c.up).sort(i).reverse();for(let c;c=l.pop();)a.push(c),l.push(...c.kids.filter(f=>o."
+    "has(f)).sort(i).reverse());return a}function fn(e,t,s){const n=e.get(t),[o,r]=an[e.kind],i=e."
+    "brief?e.brief(t):o(n),a=e.full?e.full(t):r&&n!==null?r(n):null,l=d(\"td\",{class:e.kind===\"t"
+    "ext\"?\"t\":\"n\",title:a},i);return e.mono&&l.classList.add(\"mono\"),e.indent&&t.depth&&(l."
+    "style.paddingLeft=.7+Math.min(t.depth,12)*1.1+\"rem\"),e.tone&&n&&l.classList.add(n<0?\"minus"
+    "\":\"over\"),e.share&&n>0&&(l.classList.add(\"share\"),l.style.setProperty(\"--share\",n/s.ge"
+    "t(e)*100+\"%\")),l}function Ie(e,t,s){e=e.map(([b,I,ie,pe])=>Object.assign({title:b,kind:I,ge"
+    "t:ie},pe)).filter(b=>b.keep||t.some(I=>b.get(I)!==null&&b.get(I)!==\"\"));const n={rows:t,lim"
+    "it:ge,sort:null,down:!1,filter:\"\"},o=new Map(e.filter(b=>b.share).map(b=>[b,le(t,b.get)||1]"
+    ")),r=d(\"tbody\"),i=d(\"output\"),a=e.map(b=>d(\"th\",{scope:\"col\"},V(b.title,()=>v(b),{cla"
+    "ss:b.kind===\"text\"?null:\"n\"}))),l=V(\"Show more\",()=>{n.limit+=ge*5,y()}),c=new Map,f=e."
+    "filter(b=>b.kind===\"text\"),h=b=>(c.has(b)||c.set(b,f.map(I=>(I.full||I.get)(b)).join(`\n`)."
+    "toLowerCase()),c.get(b).includes(n.filter));function y(){const b=n.filter?n.rows.filter(h):n."
+    "rows,I=b.slice(0,n.limit).map(ie=>dn(e,ie,o,s));N(r,...[].concat(...I)),i.textContent=b.lengt"
+    "h<t.length||t.length>ge?`${O(Math.min(b.length,n.limit))} of ${O(b.length)}`:\"\",l.parentEle"
+    "ment.hidden=b.length<=n.limit}function v(b,I){n.down=I===void 0?n.sort===b?!n.down:b.kind!=="
+    "\"text\":I,n.sort=b,n.rows=cn(t,b.get,n.down,s.tree),e.forEach((ie,pe)=>ie===b?a[pe].setAttri"
+    "bute(\"aria-sort\",n.down?\"descending\":\"ascending\"):a[pe].removeAttribute(\"aria-sort\"))"
+    ",y()}const k=d(\"input\",{type:\"search\",placeholder:\"Filter\",\"aria-label\":\"Filter \"+s"
+    ".name,input:()=>{n.filter=k.value.toLowerCase(),n.limit=ge,y()}}),B=d(\"div.box\",{tabindex:0"
+    ",role:\"region\",\"aria-label\":s.name},d(\"table\",d(\"thead\",d(\"tr\",...a)),r),d(\"div.mo"
+    "re\",l)),me=e.find(b=>b.title===s.sort)||e[0];return v(me,s.up?!1:me.kind!==\"text\"),d(\"div"
+    "\",t.length>8?d(\"div.tools\",k,i):null,B)}function dn(e,t,s,n){const o=d(\"tr\",...e.map(a=>"
+    "fn(a,t,s)));if(!n.inner||!n.inner(t,!0))return[o];let r=null;const i=V(\"\\u25B8\",()=>{r?(r."
+    "remove(),r=null):o.after(r=d(\"tr\",d(\"td.inner\",{colspan:e.length},n.inner(t)))),i.setAttr"
+    "ibute(\"aria-expanded\",String(!!r)),i.textContent=r?\"\\u25BE\":\"\\u25B8\"},{class:\"toggle"
+    "\",\"aria-expanded\":\"false\"",
+    ",\"aria-label\":\"Parts\"});return o.firstChild.prepend(i,\" \"),[o]}const S=(e,t,s)=>[e,\"te"
+    "xt\",n=>w(n[t]),s],Le=e=>(t,s,n)=>[t,e,o=>m(o[s]),n],[$,L]=[Le(\"bytes\"),Le(\"count\")],C={s"
+    "hare:!0},un={mono:!0},Ae=[\"Site\",\"text\",e=>ce(e.site),{mono:!0,brief:e=>ce(e.site,!0)}];f"
+    "unction W(e,t,s,n){return e.length?(N(t,Ie(s,e,n)),!0):!1}const G=(e,t,s,n,o)=>[e,t,r=>m(r[s]"
+    "[n]),o],hn={scopes:(e,t)=>W(e.scopes.list,t,[[\"Scope\",\"text\",s=>s.depth?s.name:s.path,{in"
+    "dent:!0,full:s=>s.path}],L(\"Count\",\"count\"),G(\"Delta\",\"signed\",\"delta\",\"total\"),G"
+    "(\"avg\",\"signed\",\"delta\",\"avg\"),G(\"min\",\"signed\",\"delta\",\"min\"),G(\"max\",\"si"
+    "gned\",\"delta\",\"max\"),$(\"Peak inside\",\"peak\",C),G(\"Time\",\"time\",\"time\",\"total"
+    "\",C),G(\"avg time\",\"time\",\"time\",\"avg\"),G(\"max time\",\"time\",\"time\",\"max\"),[\""
+    "Device time\",\"time\",s=>s.device||null],$(\"Live\",\"live\"),[\"Running\",\"count\",s=>s.ru"
+    "nning||null],Ae],{name:\"scopes\",sort:\"Time\",tree:!0}),tags:(e,t)=>W(E(e.raw.tags),t,[S(\""
+    "Tag\",\"tag\"),S(\"Device\",\"device\"),$(\"Live\",\"allocated\",C),$(\"Peak\",\"peak\"),L(\""
+    "Blocks\",\"blocks\"),[\"Planned\",\"bytes\",s=>m(s.expected)||null],[\"Variance\",\"signed\","
+    "s=>m(s.expected)?m(s.variance):null,{tone:!0}]],{name:\"tags\",sort:\"Live\"}),sites:(e,t)=>W"
+    "(E(e.raw.sites),t,[[\"Function\",\"text\",s=>w(_(s.site).function)||\"(not known)\"],[\"Place"
+    "\",\"text\",s=>ze(s),{mono:!0,brief:s=>ze(s,!0)}],S(\"Device\",\"device\"),$(\"Live\",\"live_"
+    "bytes\",C),$(\"Peak\",\"peak_bytes\"),L(\"Allocs\",\"allocs\"),$(\"Allocated\",\"alloc_bytes"
+    "\"),L(\"Frees\",\"frees\"),$(\"Freed\",\"free_bytes\")],{name:\"sites\",sort:\"Live\"}),block"
+    "s:(e,t)=>W(E(_(e.raw.largest_blocks).blocks),t,[[\"Name\",\"text\",s=>w(s.name)||w(s.storage)"
+    ",{keep:!0}],S(\"Tag\",\"tag\"),$(\"Bytes\",\"bytes\",C),S(\"Device\",\"device\"),S(\"Type\","
+    "\"dtype\"),[\"Shape\",\"text\",at],L(\"Refs\",\"refs\"),[\"Parts\",\"count\",s=>m(_(s.parts)."
+    "count)],S(\"Scope\",\"scope\"),Ae,S(\"Storage\",\"storage\",un),[\"Flags\",\"count\",s=>m(s.f"
+    "lags)||null],[\"Born\",\"count\",s=>m(s.born)||null],[\"State\",\"text\",s=>s.pending===!0||g"
+    "(s.pending)?\"waits for its device\":\"\"]],{name:\"largest blocks\",sort:\"Bytes\",inner:mn}"
+    "),leaks:(e,t)=>W(E(_(e.raw.leaks).by_site),t,[Ae,S(\"Tag\",\"tag\"),S(\"Scope\",\"scope\"),S("
+    "\"Device\",\"device\"),$(\"Bytes\",\"bytes\",C),L(\"Blocks\",\"count\")],{name:\"leaks\",sort"
+    ":\"Bytes\"}),accounts:(e,t)=>W(E(_(e.raw.accounts).largest),t,[S(\"Account\",\"name\"),S(\"De"
+    "vice\",\"device\"),$(\"Held\",\"bytes\",C),$(\"Peak\",\"peak\"),$(\"Limit\",\"limit\"),L(\"Re"
+    "fused\",\"refused\")],{name:\"accounts\",sort:\"Held\"}),moves:(e,t)=>W(E(e.raw.moves),t,[S("
+    "\"From\",\"from\"),S(\"To\",\"to\"),L(\"Moves\",\"count\"),$(\"Bytes\",\"bytes\",C),L(\"Copie"
+    "s\",\"copies\"),$(\"Bytes copied\",\"copied_bytes\",C)],{name:\"moves and copies\",sort:\"Byt"
+    "es\"}),snapshots:(e,t)=>W(e.snapshots,t,[Le(\"time\")(\"At\",\"time\"),S(\"Checkpoint\",\"nam"
+    "e\"),$(\"Live\",\"bytes\",C),L(\"Blocks\",\"blocks\"),...Ce(e).slice(0,12).map(s=>[s.name,\"b"
+    "ytes\",n=>m(_(n.devices.get(s.key)).total_bytes)]),S(\"Time\",\"stamp\")],{name:\"snapshots\""
+    ",sort:\"At\",up:!0}),threads:(e,t)=>W(E(e.raw.threads),t,[L(\"Thread\",\"id\"),L(\"Allocs\","
+    "\"allocs\"),L(\"Frees\",\"frees\"),$(\"Allocated\",\"bytes_allocated\",C),$(\"Freed\",\"bytes"
+    "_freed\")],{name:\"threads\",sort:\"Allocated\"})},ze=(e,t)=>ce(Object.assign({},e.site,{func"
+    "tion:\"\"}),t),at=e=>ee(e.shape).slice(0,16).map(t=>w(t)).join(\" \\xD7 \");function mn(e,t){"
+    "const s=_(e.parts),n=E(s.listed);if(t||!n.length)return n.length;const o=g(s.count)-n.length;"
+    "return d(\"div\",Ie([S(\"Name\",\"name\"),L(\"Offset\",\"offset\"),$(\"Bytes\",\"bytes\",C),S"
+    "(\"Type\",\"dtype\"),[\"Shape\",\"text\",at],S(\"Tag\",\"tag\")],n,{name:\"parts of \"+(w(e.n"
+    "ame)||w(e.storage)),sort:\"Offset\",up:!0}),o>0?d(\"p.soft\",O(o)+\" more are not listed\"):n"
+    "ull)}function pn(e,t,s){const n=[],o=ne(e,c=>c.bytes),r=o?t*s/o:0;let i=0,a=0,l=0;for(;l<e.le"
+    "ngth&&t>0&&s>0;){const c=Math.min(t,s);let f=0,h=l,y=1/0;for(;h<e.length;h++){const k=f+e[h]."
+    "bytes*r,B=e[l].bytes*r,me=e[h].bytes*r,b=Math.max(c*c*B/(k*k),k*k/(c*c*me));if(b>y)break;y=b,"
+    "f=k}const v=f/c;for(let k=0;l<h;l++){const B=e[l].bytes*r/v;n.push(t<s?[i+k,a,B,v]:[i,a+k,v,B"
+    "]),k",
+    "+=B}t<s?(a+=v,s-=v):(i+=v,t-=v)}return n}function Te(e,t){const s=E(_(e.holder)[t]).map(o=>({"
+    "bytes:Math.max(g(o.bytes),0),name:t===\"tags\"?w(o.tag)||\"untagged\":ce(o.site)||\"site not "
+    "known\"})).filter(o=>o.bytes>0).sort((o,r)=>r.bytes-o.bytes),n=g(e.holder.bytes)-ne(s,o=>o.by"
+    "tes);return n>0&&s.push({name:s.length?\"other \"+t:\"not known\",bytes:n,kind:\"rest\"}),s}f"
+    "unction yn(e,t,s,n){const o=pn(e,s,n),r=d(\"div.map\",{role:\"list\",keydown:i=>{const a={Arr"
+    "owRight:1,ArrowDown:1,ArrowLeft:-1,ArrowUp:-1}[i.key],l=[...r.children],c=l[l.indexOf(i.targe"
+    "t)+a];!a||!c||(i.preventDefault(),i.target.tabIndex=-1,c.tabIndex=0,c.focus())}});return o.fo"
+    "rEach(([i,a,l,c],f)=>{const h=e[f],y=[M(h.bytes),ve(h.bytes/t)],v=d(\"div\",{role:\"listitem"
+    "\",tabindex:f?-1:0,title:`${h.name}\n${z(h.bytes)}`,\"aria-label\":h.name+\" \"+y.join(\", \""
+    ")},l>44&&c>20&&d(\"b\",h.name),...y.map(k=>l>60&&c>60&&d(\"span\",k)));Object.assign(v.style,"
+    "{left:i/s*100+\"%\",top:a/n*100+\"%\",width:l/s*100+\"%\",height:c/n*100+\"%\"}),r.append($e("
+    "v,h))}),r}function gn(e,t){const s=e.devices.filter(f=>f.holder&&(Te(f,\"tags\").length||Te(f"
+    ",\"sites\").length)).sort((f,h)=>g(h.holder.bytes)-g(f.holder.bytes));if(!s.length)return!1;l"
+    "et n=s[0],o=\"tags\";const r=d(\"div\"),i=d(\"output\"),a=d(\"select\",{\"aria-label\":\"Devi"
+    "ce\",change:()=>{n=s[a.selectedIndex],c()}},...s.map(f=>d(\"option\",f.name))),l=[\"tags\",\""
+    "sites\"].map(f=>V(\"by \"+f.slice(0,-1),()=>{o=f,c()}));function c(){const f=Te(n,o),h=t.clie"
+    "ntWidth||1e3;l.forEach((k,B)=>k.setAttribute(\"aria-pressed\",String(o===[\"tags\",\"sites\"]"
+    "[B])));const y=m(n.holder.time_ns);i.textContent=M(m(n.holder.bytes))+(y===null?\"\":\" at \""
+    "+R(y))+(m(n.stats.peak)!==null?\", peak \"+M(m(n.stats.peak)):\"\");const v=ne(f,k=>k.bytes);"
+    "N(r,yn(f,v,h,h<600?416:352),d(\"details\",d(\"summary\",\"As a table\"),Ie([[\"Name\",\"text"
+    "\",k=>k.name,{mono:!0,keep:!0}],[\"Bytes\",\"bytes\",k=>k.bytes,C],[\"Share\",\"share\",k=>k."
+    "bytes/v]],f,{name:\"holders of the peak\",sort:\"Bytes\"})))}return N(t,d(\"div.tools\",s.len"
+    "gth>1?a:d(\"b\",n.name),d(\"span.group\",...l),i),r),c(),!0}function bn(e){const t=e.capacity"
+    ",s=m(t.total),n=m(t.used),o=m(t.self)===null?g(e.stats.allocated):t.self,r=new Map;for(const "
+    "y of e.tags)r.set(w(y.tag),(r.get(w(y.tag))||0)+Math.max(g(y.allocated),0));const i=[...r].ma"
+    "p(([y,v])=>({name:y,bytes:v})).filter(y=>y.bytes).sort((y,v)=>v.bytes-y.bytes),a=i.slice(0,7)"
+    ",l=ne(i.slice(7),y=>y.bytes),c=m(t.untagged)===null?o-ne(i,y=>y.bytes):t.untagged;if(l>0&&a.p"
+    "ush({name:`${i.length-7} other tags`,bytes:l,kind:\"grey\"}),c>0&&a.push({name:\"untagged\",b"
+    "ytes:c,kind:\"grey\"}),s===null||n===null)return{shown:a,self:o,total:null};const f=n-o,h=Mat"
+    "h.max(s-n,0);return a.push({name:\"unaccounted\",bytes:f,kind:\"hatch\"}),a.push({name:\"free"
+    "\",bytes:h,kind:\"free\"}),{shown:a,self:o,total:s,free:h,unaccounted:f}}function vn(e){const"
+    " t=ne(e.shown,n=>Math.max(n.bytes,0)),s=d(\"div.stack\",{role:\"img\",\"aria-label\":e.shown."
+    "map(n=>n.name+\" \"+M(n.bytes)).join(\", \")});for(const n of e.shown){if(n.bytes<=0||n.kind="
+    "==\"free\"||!t)continue;const o=$e(d(\"i\",{title:`${n.name}: ${z(n.bytes)}`}),n);o.style.wid"
+    "th=n.bytes/t*100+\"%\",s.append(o)}return d(\"div\",s,d(\"ul.legend\",...e.shown.map(n=>d(\"l"
+    "i\",$e(d(\"i\"),n),d(\"span\",{title:n.name},n.name),Q(n.bytes)))))}function kn(e,t){if(t.tot"
+    "al===null)return e.place?`Its bytes are in the memory of ${w(e.place.device)}, and in self th"
+    "ere.`:e.key===\"mapped\"?\"Mapped files are page cache, which is in no device\\u2019s self.\""
+    ":\"The capacity of this device is not known.\";const s=e.capacity,n=[],o=e.mates.filter(i=>i!"
+    "==e.key).map(w);o.length&&n.push(\"self is also of \"+o.join(\", \"));const r=`${M(t.total)} "
+    "= ${M(t.free)} free + ${M(t.self)} self `+(t.unaccounted<0?\"\\u2212 \"+M(-t.unaccounted):\"+"
+    " \"+M(t.unaccounted))+\" unaccounted\";return m(s.process)!==null&&n.push(\"the rest of this "
+    "process \"+M(Math.max(s.process-t.self,0))),m(s.others)!==null&&n.push(\"others \"+M(s.others"
+    ")),m(e.stats.cached)&&n.push(\"the host\\u20",
+    "19s pool holds \"+M(e.stats.cached)+\" unused\"),m(s.age_ns)>1e9&&n.push(\"sampled \"+R(s.age"
+    "_ns)+\" ago\"),(r+(n.length?\": \"+n.join(\", \"):\"\")+\".\").replace(/(\\d) (?=[KMGTPE]?i?B"
+    ")/g,\"$1\\xA0\")}function wn(e){const t=e.stats,s=e.capacity,n=g(t.cache_hits)+g(t.cache_miss"
+    "es),o=(i,a)=>m(a)&&[i,M(a),z(a)],r=(i,a)=>m(a)&&[i,O(a)];return Ve([[\"peak\",M(m(t.peak))+(g"
+    "(t.peak_error)?\", low by at most \"+M(t.peak_error):\"\"),z(m(t.peak))],o(\"pending\",t.pend"
+    "ing),o(\"reserved\",t.reserved),o(\"limit\",t.limit),m(t.limit)!==s.limit&&o(\"limit\",s.limi"
+    "t),o(\"held for requests\",s.held),o(\"in arenas\",e.source.arena),r(\"blocks\",t.live_blocks"
+    "),r(\"allocs\",t.allocs),r(\"frees\",t.frees),r(\"resized\",t.reallocs),r(\"arrived by move\""
+    ",t.moves),r(\"arrived by copy\",t.copies),r(\"collections\",t.gc_runs),o(\"reclaimed\",t.gc_r"
+    "eclaimed),m(e.source.fragmentation)!==null&&[\"fragmentation\",ve(e.source.fragmentation)],n&"
+    "&[\"pool hits\",ve(t.cache_hits/n)],r(\"requests saved by a retry\",t.recoveries)])}function "
+    "lt(e,t){const s=le(t,r=>r[1]);if(!s)return null;const n=d(\"div.plot\",...t.map(([r,i,a])=>{c"
+    "onst l=d(\"i\",{title:`${a||r}: ${O(i)} blocks`});return l.style.height=i>0?Math.max(i/s*100,"
+    "3)+\"%\":0,l})),o=t.length>4?[0,t.length>>1,t.length-1]:[...t.keys()];return d(\"figure.bars"
+    "\",{role:\"img\",\"aria-label\":e+\": \"+t.filter(r=>r[1]).map(r=>`${r[0]} ${r[1]}`).join(\","
+    " \")},d(\"figcaption\",e),n,d(\"div.axis\",...o.map(r=>d(\"span\",t[r][0]))))}function Mn(e){"
+    "const t=new Map(E(e.source.sizes).filter(o=>g(o.blocks)>0&&g(o.from)>=0).map(o=>[g(o.from)<1?"
+    "-1:Math.floor(Math.log2(o.from)),o.blocks])),s=[...t.keys()].sort((o,r)=>o-r),n=[];for(let o="
+    "s[0];o<=s[s.length-1];o++){const r=M(o<0?0:Math.pow(2,o));n.push([r,t.get(o)||0,o<0?\"empty\""
+    ":`${r} to ${M(Math.pow(2,o+1))}`])}return lt(\"live blocks by size\",n)}function xn(e){const "
+    "t=_(e.source.lifetimes),s=(n,o,r)=>[n,g(t[o]),r];return lt(\"lifetime when freed\",[s(\"<0.1"
+    "\",\"under_100ms\",\"less than 100 ms\"),s(\"<1\",\"under_1s\",\"0.1 to 1 s\"),s(\"<10\",\"un"
+    "der_10s\",\"1 to 10 s\"),s(\"10 s+\",\"longer\",\"10 s and longer\")])}function _n(e){const t"
+    "=bn(e),s=_(e.source.last_oom);return d(\"article.card\",d(\"header\",d(\"h3\",e.name),d(\"spa"
+    "n.soft\",{title:e.label},e.label),d(\"b\",Q(m(e.stats.allocated)))),vn(t),d(\"p.sum\",kn(e,t)"
+    "),wn(e),d(\"div.charts\",Mn(e),xn(e)),e.source.last_oom?d(\"p.bad\",`Last found no memory: wa"
+    "nted ${M(m(s.bytes))} with ${M(m(s.live))} live${s.site?\", at \"+ce(s.site):\"\"}.`):null)}f"
+    "unction An(e,t){if(!e.devices.length)return!1;const s=Ce(e),n=d(\"div.cards\");let o=0;const "
+    "r=V(`More of ${O(s.length)} devices`,()=>{n.append(...s.slice(o,o+12).map(_n)),o+=12,r.parent"
+    "Element.hidden=o>=s.length});return N(t,n,d(\"p.tools\",r)),r.click(),!0}const He={implicit_f"
+    "rees:[\"alloc\",\"over a live storage\"],unknown_frees:[\"free\",\"of a storage that was not "
+    "live\"],freed_while_shared:[\"free\",\"of a storage with views\"],underflows:[\"arena_sub\","
+    "\"below the balance\"],fence_failures:[\"fence\",\"that failed\"],oom_failures:[\"request\","
+    "\"that found no memory in the end\"],gc_failed:[\"collection\",\"that did not run\"],dropped_"
+    "allocs:[\"alloc\",\"the map had no room for: totals are too low\"],dropped_bytes:[\"byte\",\""
+    "of those\"],dropped_sites:[\"record\",\"of sites or tags without room\"],refused:[\"call\",\""
+    "with an argument that is not valid, or without one device\"]},Tn=[\"scope_invocations\",\"sna"
+    "pshots\"];function Sn(e){const t=[],s=_(e.meta.dropped);for(const n of Object.keys(He)){const"
+    " o=e.devices.filter(a=>g(a.stats[n])),r=e.devices.length<2,i=o.slice(0,4).map(a=>a.name+(o.le"
+    "ngth>1?\" \"+O(a.stats[n]):\"\"));o.length>4&&i.push(`${o.length-4} more`),g(e.total[n])&&t.p"
+    "ush([e.total[n],He[n],o.length&&!r?\": \"+i.join(\", \"):\"\"])}return g(s.scopes)&&t.push([s"
+    ".scopes,[\"scope\",\"without room\"],\"\"]),t.length?d(\"div.alarm\",{id:\"alarm\"},d(\"b\","
+    "\"Worth a look\"),d(\"ul\",...t.map(([n,[o,r],i])=>d(\"li\",`${F(n,o)} ${r}${i}`)))):null}fun"
+    "ction $n(e,t){const s=e.total,n=e.meta,o=_(e.raw.leaks),r=w(_(e.raw.summary).peak_memory_",
+    "checkpoint),i=(f,h,y)=>d(\"div\",d(\"dt\",f),d(\"dd\",h,y&&d(\"small\",y))),a=e.events,l=_(n."
+    "dropped),c=Tn.filter(f=>g(l[f])).map(f=>O(l[f])+\" \"+f.replace(\"_\",\" \"));return N(t,d(\""
+    "dl.figures\",i(\"Live\",Q(m(s.allocated)),F(m(s.live_blocks),\"block\")),i(\"Peak\",Q(m(s.pea"
+    "k)),r?\"largest checkpoint: \"+r:\"all devices\"),i(\"Allocated in all\",Q(m(s.total_allocate"
+    "d)),F(m(s.allocs),\"alloc\")+\", \"+F(m(s.frees),\"free\")),m(o.bytes)!==null&&g(o.since_mark"
+    ")>0&&i(\"Leaks since the mark\",Q(o.bytes),F(m(o.count),\"block\"))),Ve([w(n.labels)&&[\"labe"
+    "ls\",w(n.labels)],n.generated_at&&[\"written\",w(n.generated_at)],m(n.uptime_ns)&&[\"after\","
+    "R(n.uptime_ns)],m(n.pid)&&[\"pid\",String(n.pid)],e.raw.version&&[\"MemLord\",w(e.raw.version"
+    ")],m(n.own_bytes)!==null&&[\"its own memory\",M(n.own_bytes),z(n.own_bytes)],m(n.pair_ns)&&["
+    "\"an alloc and its free cost\",R(n.pair_ns)],n.sites_enabled===!1&&[\"sites\",\"off\"],n.oper"
+    "ation_tracking_enabled===!1&&[\"scopes\",\"none used\"],(n.events_enabled===!1||!a.n)&&[\"eve"
+    "nt ring\",\"off\"],c.length&&[\"no longer kept\",c.join(\", \")],a.n&&[\"events\",O(a.n)+(a.l"
+    "ost?`, ${O(a.lost)} older ones overwritten`:\"\")]]),e.devices.length?null:d(\"p.soft\",\"Not"
+    "hing recorded.\"),Sn(e)),!0}const ct=Object.assign({overview:$n,devices:An,memory:Vt,timeline"
+    ":rn,peak:gn},hn);function qe(e,t){const s=T(e),n=s.querySelector(\".body\");try{s.hidden=!ct["
+    "e](t,n)}catch(o){N(n,d(\"p.soft\",\"This section could not be drawn: \"+w(o.message))),s.hidd"
+    "en=!1}return s.hidden?null:s}function On(){const e=s=>()=>we(je(),s),t=(s,n,o)=>V(s,o,{\"aria"
+    "-label\":n});return d(\"div.tools\",d(\"span.group\",t(\"\\u2212\",\"Zoom out\",e(2)),t(\"+\""
+    ",\"Zoom in\",e(.5)),t(\"All\",\"Show all\",()=>q(0,u.end))),d(\"output\",{id:\"range\"}))}fun"
+    "ction Bn(e){const t=Bt(e),s=Object.keys(ct),n=T(\"nav\"),o=r=>r&&r.dataset.nav&&n.append(d(\""
+    "a\",{href:\"#\"+r.id},r.dataset.nav));re(),u.charts=[],u.end=t.end,u.profile=t,T(\"empty\").h"
+    "idden=!0,T(\"report\").hidden=!1,n.textContent=\"\";for(const r of s)T(r).hidden=!0;s.splice("
+    "0,5).map(r=>qe(r,t)).forEach(o),T(u.charts.includes(p)?\"memory\":\"timeline\").querySelector"
+    "(\".body\").prepend(On()),q(0,t.end),document.title=[\"MemLord\",w(t.meta.labels,60),m(t.meta"
+    ".pid)&&\"pid \"+t.meta.pid].filter(Boolean).join(\" \\xB7 \"),setTimeout(function r(){u.profi"
+    "le===t&&(o(qe(s.shift(),t)),s.length?setTimeout(r):performance.mark(\"complete\"))})}const ae"
+    "=e=>{T(\"message\").textContent=e,T(\"message\").hidden=!e};function ft(e,t){const s=T(\"repo"
+    "rt\").hidden?\"\":\" The report below is still the one before.\";let n;try{n=JSON.parse(e)}ca"
+    "tch(r){return ae(`${t} is not JSON: ${w(r.message)}.${s}`)}const o=w(_(n).schema);if(o!==\"me"
+    "mlord/1\")return ae(`${t} is not a profile of MemLord that this page can read: its schema is "
+    "${o?\"\\u201C\"+o+\"\\u201D\":\"missing\"}, not \\u201Cmemlord/1\\u201D.${s}`);if(!Array.isAr"
+    "ray(n.devices))return ae(`${t} says that it is a profile, but has no devices.${s}`);ae(\"\"),"
+    "Bn(n)}function dt(e){if(!e)return;const t=new FileReader;t.onload=()=>ft(t.result,w(e.name)),"
+    "t.onerror=()=>ae(w(e.name)+\" could not be read.\"),t.readAsText(e)}function xe(e){e(document"
+    ".documentElement.classList),Ze(),u.charts.length&&et()}const Se=e=>t=>{t.preventDefault(),doc"
+    "ument.body.classList.toggle(\"over\",e)};Ze();Y(window,{dragover:Se(!0),dragleave:Se(!1),drop"
+    ":e=>{Se(!1)(e),dt(e.dataTransfer.files[0])},resize:Z,scroll:re,beforeprint:()=>xe(e=>e.add(\""
+    "print\")),afterprint:()=>xe(e=>e.remove(\"print\"))});Y(T(\"open\"),{click:()=>T(\"file\").cl"
+    "ick()});Y(T(\"file\"),{change:e=>{dt(e.target.files[0]),e.target.value=\"\"}});Y(T(\"theme\")"
+    ",{click:()=>xe(e=>{const t=x.dark;e.toggle(\"dark\",!t),e.toggle(\"light\",t)})});Y(matchMedi"
+    "a(\"(prefers-color-scheme: dark)\"),{change:()=>xe(()=>0)});const Ue=T(\"profile\").textConte"
+    "nt.trim();T(\"profile\").remove();T(\"hint\").textContent=\"Drop a profile.json here, or open"
+    " one. It is read on this machine and goes nowhere.\";Ue&&ft(Ue,\"The profile in this page\");"
+    "performance.mark(\"interactive\");})();</script>\n</body>\n</html>\n"};
 
 #endif /* >>page */
 
@@ -17128,7 +17228,8 @@ typedef struct mli_export {
     uint64_t beside, parts;      /* its bytes that no part has yet; parts written so far */
     mli_group group[MLI_GROUPS];
     /* By dev: the bytes and the number of events that the ring adds; TRACE: then sum is the level.
-       PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. */
+       PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. PROMETHEUS: see
+       mli_prom_known. */
     uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
     uint64_t written;            /* items so far, in a format that numbers them */
     void *table;                 /* scratch of the writer at hand */
@@ -17773,8 +17874,8 @@ static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *hel
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for nanoseconds, which it
-   writes as seconds. There is no device label if `d` is all devices, and no label
+/* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for billionths: nanoseconds,
+   written as seconds, or a rate. There is no device label if `d` is all devices, and no label
    `key` if `key` is NULL. */
 static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
@@ -17823,6 +17924,28 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
         if (lost && rest) /* losses of no device */
             mli_prom_sample(x->o, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
+}
+
+/* Writes a family of the values in x->sum, with a sample for each device whose value is known, and
+   nothing if none is. */
+static MLI_COLD void mli_prom_known(mli_export *x, const char *name, const char *help, char kind) {
+    uint32_t i, samples = 0;
+    for (i = 1; i <= x->devices; i++) {
+        uint64_t v = x->sum[i];
+        if (v == UINT64_MAX) continue;
+        if (!samples++) mli_prom_head(x->o, name, help);
+        mli_prom_sample(x->o, name, mli_export_device(x, i), NULL, NULL, kind, v);
+    }
+}
+static MLI_COLD void mli_prom_rates(mli_export *x) {
+    size_t k;
+    uint32_t i;
+    for (k = 0; k < MLI_RATE_COUNT; k++) {
+        for (i = 1; i <= x->devices; i++) x->sum[i] = mli_rate_read(&x->r->stat[i - 1], k);
+        mli_prom_known(x, mli_rates[k].name, mli_rates[k].text, 'X');
+    }
+    for (i = 1; i <= x->devices; i++) x->sum[i] = mli_mean_read(&x->r->stat[i - 1]);
+    mli_prom_known(x, "mean_bytes", "bytes of an alloc in the mean", 'u');
 }
 
 /* A family with one sample a line of a list. */
@@ -17925,11 +18048,42 @@ static MLI_COLD void mli_prom_routes(mli_export *x, const char *name, const char
     }
 }
 
+/* Writes the last request of each device that found no memory. The site is a label. */
+static MLI_COLD void mli_prom_ooms(mli_export *x) {
+    static const mli_family families[] = {
+        {"last_oom_bytes", 'u', offsetof(mli_oom, bytes),
+         "bytes the last request that found no memory wanted"},
+        {"last_oom_live_bytes", 'u', offsetof(mli_oom, live), "bytes live then"},
+        {"last_oom_used_bytes", 'u', offsetof(mli_oom, used),
+         "bytes of its physical device in use then"},
+        {NULL, 0, 0, NULL}};
+    const mli_family *f;
+    for (f = families; f->name; f++) {
+        uint32_t i, samples = 0;
+        for (i = 1; i <= x->devices; i++) {
+            const mli_oom oom = mli_oom_of(x->lord, i);
+            char site[512];
+            mli_out o;
+            uint64_t v;
+            memcpy(&v, (const char *)&oom + f->at, sizeof v);
+            if (!oom.time || v == UINT64_MAX) continue;
+            mli_out_buffer(&o, site, sizeof site);
+            if (oom.site) mli_put_site(&o, 0, oom.site);
+            (void)mli_out_end(&o, sizeof site);
+            if (!samples++) mli_prom_head(x->o, f->name, f->help);
+            mli_prom_sample(x->o, f->name, mli_export_device(x, i), oom.site ? "site" : NULL, site,
+                            'u', v);
+        }
+    }
+}
+
 static MLI_COLD void mli_prometheus(mli_export *x) {
     const mli_report *r = x->r;
     mli_out *o = x->o;
     size_t i;
     mli_prom_devices(x);
+    mli_prom_rates(x);
+    mli_prom_ooms(x);
     mli_prom_list(o, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
     mli_prom_list(o, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
                   r->tags + r->devices);
@@ -18932,7 +19086,7 @@ static void mli_process_start(void) {
 }
 
 /* ------------------------------------------------------------------- >>lifecycle --
-   Makes and destroys ledgers, and logs the blocks that a destroyed ledger still holds. Uses every
+   Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. Uses every
    section above. Invariant: the end of a ledger first stops its helpers, then drops its fences,
    then takes it off the registry; from there on no other thread has it. Locks: registry, with
    nothing else held. */
@@ -19114,7 +19268,7 @@ static MLI_COLD void mli_log_leaks_by(memlord *lord) {
     mli_own_free(lord, leaks, sizeof *leaks);
 }
 
-/* Logs the bytes and blocks that each device still holds. */
+/* Logs the live bytes and blocks of each device. */
 static MLI_COLD void mli_log_leaks(memlord *lord) {
     char line[128];
     mli_out o;
@@ -19127,7 +19281,7 @@ static MLI_COLD void mli_log_leaks(memlord *lord) {
         if (!s.live_blocks && !s.allocated) continue;
         blocks += s.live_blocks;
         mli_out_buffer(&o, line, sizeof line);
-        mli_putf(&o, "[destroy] %i still holds ",
+        mli_putf(&o, "[destroy] %i: live ",
                  mli_device_code(mli_device_record_at(lord, i)->device));
         mli_put_amount(&o, s.allocated, s.live_blocks);
         if (s.pending) mli_putf(&o, ", pending %jo", s.pending);
@@ -19357,7 +19511,7 @@ static MLI_COLD void mli_cost_measure(memlord *lord) {
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
     if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->snapshots.recorder.interval)) return;
-    r->present = mli_snapshot_new(lord, NULL, MLI_SNAPSHOT_TOP);
+    r->present = mli_snapshot_new(lord, NULL);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;
     else

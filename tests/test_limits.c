@@ -679,6 +679,7 @@ static void an_alloc_on_another_physical_device_is_refused(void **state) {
                      MEMLORD_E_DEVICE);
     assert_int_equal(memlord_devices(t->lord, seen, 8), devices);
     assert_int_equal(memlord_allocated(t->lord, all()), 0);
+    assert_int_equal(stats_of(t->lord, all()).refused, 3);
 }
 
 static void devices_that_share_a_memory_share_its_tickets(void **state) {

@@ -413,8 +413,8 @@ static void destroy_says_where_what_is_left_comes_from(void **state) {
     assert_ok(memlord_arena_add(lord, cpu(), 3, NULL));
     test_log_clear(&log);
     memlord_destroy(lord);
-    said_is(&log, "[destroy] cuda:0 still holds 1.27 KiB in 3 blocks, pending 1000 B\n"
-                  "[destroy] cpu still holds 8 B in 1 block\n"
+    said_is(&log, "[destroy] cuda:0: live 1.27 KiB in 3 blocks, pending 1000 B\n"
+                  "[destroy] cpu: live 8 B in 1 block\n"
                   "[destroy]   1000 B in 1 block: cuda:0  g b.c:7\n"
                   "[destroy]   300 B in 2 blocks: cuda:0 [weights]  f a.c:3\n"
                   "[destroy]   5 B in 1 block: cpu  (unknown)\n");
@@ -687,8 +687,12 @@ static void every_refusal_is_counted_and_said(void **state) {
          "pool_set: metal is a selector: a device is needed");
     SAID(pool_add(lord, cpu(), -1), E_INVALID,
          "pool_add: a pool of less than 0 bytes, or of more than 2^62");
-    SAID(cache_hit(lord, metal), E_DEVICE, "cache_hit: metal is a selector: a device is needed");
-    SAID(cache_miss(lord, metal), E_DEVICE, "cache_miss: metal is a selector: a device is needed");
+    SAID(pool_served(lord, metal, 1, 0), E_DEVICE,
+         "pool_served: metal is a selector: a device is needed");
+    SAID(copy(lord, metal, cuda(0), 8), E_DEVICE, "copy: metal is a selector: a device is needed");
+    SAID(alloc_failed(lord, metal, 8, NULL), E_DEVICE,
+         "alloc_failed: metal is a selector: a device is needed");
+    SAID(tag_default_set(lord, ""), E_INVALID, "tag_default_set: a tag has a name");
 #undef SAID
     assert_int_equal(memlord_devices(lord, NULL, 0), 0);
     memlord_destroy(lord);

@@ -228,6 +228,67 @@ static void fragmentation_is_nan_when_not_known(void **state) {
     assert_true(isnan(memlord_fragmentation(&s)));
 }
 
+/* -- the rates -- */
+
+static memlord_stats counts(uint64_t hits, uint64_t misses, uint64_t recoveries, uint64_t allocs,
+                            uint64_t failures) {
+    memlord_stats stats;
+    memset(&stats, 0, sizeof stats);
+    stats.cache_hits = hits;
+    stats.cache_misses = misses;
+    stats.recoveries = recoveries;
+    stats.allocs = allocs;
+    stats.oom_failures = failures;
+    return stats;
+}
+
+static void rates_are_shares_of_what_was_counted(void **state) {
+    memlord_stats s = counts(30, 10, 6, 98, 2);
+    (void)state;
+    assert_true(near(memlord_hit_rate(&s), 0.75));
+    assert_true(near(memlord_recovery_rate(&s), 0.75));
+    assert_true(near(memlord_success_rate(&s), 0.98));
+    s = counts(0, 10, 0, 0, 2);
+    assert_true(near(memlord_hit_rate(&s), 0));
+    assert_true(near(memlord_recovery_rate(&s), 0));
+    assert_true(near(memlord_success_rate(&s), 0));
+    s = counts(1, 0, 1, 1, 0);
+    assert_true(near(memlord_hit_rate(&s), 1));
+    assert_true(near(memlord_recovery_rate(&s), 1));
+    assert_true(near(memlord_success_rate(&s), 1));
+}
+
+static void rates_of_the_largest_counts_stay_within_0_and_1(void **state) {
+    memlord_stats s = counts(UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX);
+    (void)state;
+    assert_true(near(memlord_hit_rate(&s), 0.5));
+    assert_true(near(memlord_recovery_rate(&s), 0.5));
+    assert_true(near(memlord_success_rate(&s), 0.5));
+}
+
+static void the_mean_is_of_all_allocs(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stats s;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 10, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 35, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    s = stats_of(lord, cuda(0));
+    assert_true(near(memlord_mean_bytes(&s), 22.5));
+}
+
+static void rates_of_nothing_are_nan(void **state) {
+    memlord_stats s = counts(0, 0, 0, 0, 0);
+    (void)state;
+    assert_true(isnan(memlord_hit_rate(&s)));
+    assert_true(isnan(memlord_recovery_rate(&s)));
+    assert_true(isnan(memlord_success_rate(&s)));
+    assert_true(isnan(memlord_mean_bytes(&s)));
+    assert_true(isnan(memlord_hit_rate(NULL)));
+    assert_true(isnan(memlord_recovery_rate(NULL)));
+    assert_true(isnan(memlord_success_rate(NULL)));
+    assert_true(isnan(memlord_mean_bytes(NULL)));
+}
+
 /* -- pressure -- */
 
 static void pressure_is_unknown_without_limit_and_capacity(void **state) {
@@ -586,11 +647,9 @@ static void reports_show_the_ratios(void **state) {
     char *text, *json;
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3000, NULL));
     assert_ok(memlord_pool_set(lord, cuda(0), 4000, 250));
-    assert_ok(memlord_pool_served(lord, cuda(0), 1, 0));
-    assert_ok(memlord_pool_served(lord, cuda(0), 0, 1));
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_non_null(strstr(text, "pool, cuda:0: reserved 3.91 KiB"));
-    assert_non_null(strstr(text, "25 %, fragmentation 75 %, hits 50 %"));
+    assert_non_null(strstr(text, "25 %, fragmentation 75 %\n"));
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_non_null(strstr(json, "\"cached_ratio\":0.250,\"fragmentation\":0.750"));
     free(text);
@@ -607,6 +666,55 @@ static void a_fragmentation_not_known_is_null(void **state) {
     assert_non_null(strstr(json, "\"cached_ratio\":1.000,\"fragmentation\":null"));
     free(text);
     free(json);
+}
+
+static void every_report_with_statistics_shows_the_rates(void **state) {
+    memlord *lord = test_lord(state);
+    char *text, *json, *metrics;
+    int i;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3000, NULL));
+    for (i = 0; i < 4; i++)
+        assert_ok(memlord_pool_served(lord, cuda(0), i < 3, i >= 3));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1000, NULL));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "\nrates, cuda:0: hit_rate 75 %, success_rate 100 %, "
+                                 "2.93 KiB an alloc\n"));
+    assert_non_null(strstr(text, "\nrates, cpu: success_rate 100 %, 1000 B an alloc\n"));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_true(json_valid(json));
+    assert_non_null(strstr(json, "\"hit_rate\":0.750000000,\"recovery_rate\":null,"
+                                 "\"success_rate\":1.000000000,\"mean_bytes\":3000}"));
+    assert_int_equal(json_u64(json, "devices[0].stats.mean_bytes"), 3000);
+    assert_int_equal(json_u64(json, "devices[1].stats.mean_bytes"), 1000);
+    assert_int_equal(json_u64(json, "total.mean_bytes"), 2000);
+    metrics = report_of(lord, MEMLORD_FORMAT_PROMETHEUS);
+    assert_non_null(strstr(metrics, "# TYPE memlord_hit_rate gauge\n"
+                                    "memlord_hit_rate{device=\"cuda:0\"} 0.750000000\n"));
+    assert_non_null(strstr(metrics, "\nmemlord_success_rate{device=\"cpu\"} 1.000000000\n"));
+    assert_non_null(strstr(metrics, "\nmemlord_mean_bytes{device=\"cpu\"} 1000\n"));
+    assert_null(strstr(metrics, "memlord_hit_rate{device=\"cpu\"}"));
+    assert_null(strstr(metrics, "recovery_rate"));
+    free(text);
+    free(json);
+    free(metrics);
+}
+
+static void a_rate_of_nothing_is_no_number_in_a_report(void **state) {
+    memlord *lord = test_lord(state);
+    char *text, *json, *metrics;
+    assert_ok(memlord_arena_add(lord, cuda(0), 3000, NULL));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_null(strstr(text, "rates, "));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_true(json_valid(json));
+    assert_non_null(strstr(json, "\"hit_rate\":null,\"recovery_rate\":null,"
+                                 "\"success_rate\":null,\"mean_bytes\":null}"));
+    metrics = report_of(lord, MEMLORD_FORMAT_PROMETHEUS);
+    assert_null(strstr(metrics, "_rate"));
+    assert_null(strstr(metrics, "mean_bytes"));
+    free(text);
+    free(json);
+    free(metrics);
 }
 
 static void without_a_pool_none_is_shown(void **state) {
@@ -660,6 +768,10 @@ int main(void) {
         TEST(fragmentation_is_what_the_largest_piece_leaves),
         TEST(fragmentation_stays_within_0_and_1),
         TEST(fragmentation_is_nan_when_not_known),
+        TEST(rates_are_shares_of_what_was_counted),
+        TEST(rates_of_the_largest_counts_stay_within_0_and_1),
+        TEST(the_mean_is_of_all_allocs),
+        TEST(rates_of_nothing_are_nan),
         TEST(pressure_is_unknown_without_limit_and_capacity),
         TEST(pressure_follows_the_limit),
         TEST_FAKES(pressure_follows_the_capacity),
@@ -679,6 +791,8 @@ int main(void) {
         TEST_DEFER(under_defer_it_waits_for_a_poll),
         TEST(reports_show_the_ratios),
         TEST(a_fragmentation_not_known_is_null),
+        TEST(every_report_with_statistics_shows_the_rates),
+        TEST(a_rate_of_nothing_is_no_number_in_a_report),
         TEST(without_a_pool_none_is_shown),
         TEST(sizes_are_of_what_lives_now),
     };

@@ -90,6 +90,34 @@ static void the_first_screen_tells_most_of_a_large_one(void **state) {
     free(report);
 }
 
+static void a_type_with_several_devices_has_a_line(void **state) {
+    memlord *lord = test_lord(state);
+    char *report, *type, *whole;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1 << 20, NULL));
+    assert_ok(memlord_alloc(lord, cuda(3), 0x2000, 2 << 20, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 4 << 20, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    type = strstr(report, "\ncuda                   2 MiB       3 MiB          1           2 "
+                          "          1         3 MiB\n");
+    whole = strstr(report, "\nall                    6 MiB       7 MiB ");
+    assert_non_null(type);
+    assert_non_null(whole);
+    assert_true(strstr(report, "\ncuda:0 ") < type && strstr(report, "\ncuda:3 ") < type);
+    assert_true(type < whole);
+    free(report);
+}
+
+static void a_type_with_one_device_has_no_line_of_its_own(void **state) {
+    memlord *lord = test_lord(state);
+    char *report;
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 1 << 20, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 4 << 20, NULL));
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_null(strstr(report, "\ncuda "));
+    free(report);
+}
+
 static void empty_sections_are_absent(void **state) {
     memlord *lord = test_lord(state);
     char *report;
@@ -197,7 +225,7 @@ static void the_largest_leaks_are_listed_however_many_there_are(void **state) {
         snprintf(wanted, sizeof wanted, " 1  cpu  f many.c:%d000\n", i);
         assert_non_null(strstr(report, wanted));
     }
-    assert_non_null(strstr(report, "live and born since mark 1: 9000 blocks, 43.95 GiB"));
+    assert_non_null(strstr(report, "leaks since mark 1: 43.95 GiB in 9000 blocks\n"));
     free(report);
     memlord_reset(lord);
     free(sites);
@@ -336,6 +364,19 @@ static void a_small_report_tells_who_held_the_peak(void **state) {
     hold(lord, cpu(), "cache", 8);
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_non_null(strstr(text, "\nat the peak of cpu, with 8 MiB; by tag: cache 8 MiB"));
+    free(text);
+}
+
+static void a_report_without_tags_and_scopes_tells_which_sites_held_the_peak(void **state) {
+    static const memlord_site site = {"loader.c", "load_weights", 10};
+    memlord *lord = test_lord(state);
+    char *text;
+    assert_ok(memlord_sites_enable(lord, 1));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 8 << 20, &site));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "\nat the peak of cpu, with 8 MiB; by site: "
+                                 "load_weights loader.c:10 8 MiB"));
     free(text);
 }
 
@@ -1041,7 +1082,10 @@ int main(void) {
         TEST(a_small_ledger_fits_the_first_screen),
         TEST(what_is_not_known_is_no_number),
         TEST(a_small_report_tells_who_held_the_peak),
+        TEST(a_report_without_tags_and_scopes_tells_which_sites_held_the_peak),
         TEST_SITES(the_first_screen_tells_most_of_a_large_one),
+        TEST_SITES(a_type_with_several_devices_has_a_line),
+        TEST_SITES(a_type_with_one_device_has_no_line_of_its_own),
         TEST(empty_sections_are_absent),
         TEST(anomalies_are_shown),
         TEST(text_tells_what_waits_for_its_device),

@@ -333,6 +333,20 @@ static void attempts_and_requests_are_counted_apart(void **state) {
     assert_int_equal(stats_of(s->t->lord, cuda(1)).oom_attempts, 0);
 }
 
+static void rates_are_of_requests(void **state) {
+    stage *s = stage_of(state, "0");
+    memlord_stats n;
+    assert_int_equal(request(s, 100, 2), MEMLORD_E_OOM);
+    n = stats_of(s->t->lord, cuda(0));
+    assert_true(memlord_recovery_rate(&n) == 0);
+    assert_true(memlord_success_rate(&n) == 0);
+    s = stage_of(state, "00+");
+    assert_ok(request(s, 100, 5));
+    n = stats_of(s->t->lord, cuda(0));
+    assert_true(memlord_recovery_rate(&n) == 0.5);
+    assert_true(memlord_success_rate(&n) == 0.5);
+}
+
 static void a_reset_starts_the_counts_over(void **state) {
     stage *s = stage_of(state, "0");
     assert_int_equal(request(s, 100, 2), MEMLORD_E_OOM);
@@ -710,7 +724,7 @@ static void the_last_failure_is_in_the_reports(void **state) {
     stage *s = stage_of(state, "0");
     static const memlord_site site = {"kv.c", "grow_cache", 77};
     memlord_retry policy = policy_of(s, 1);
-    char *json, *text;
+    char *json, *text, *metrics;
     hold(s->t);
     assert_int_equal(memlord_alloc_retry(s->t->lord, cuda(0), 987654321, attempt, s, &policy, &got,
                                          &site),
@@ -722,17 +736,27 @@ static void the_last_failure_is_in_the_reports(void **state) {
     assert_non_null(strstr(json, "grow_cache"));
     assert_non_null(strstr(text, "941.9 MiB")); /* 987654321 bytes */
     assert_non_null(strstr(text, "grow_cache"));
+    metrics = report_of(s->t->lord, MEMLORD_FORMAT_PROMETHEUS);
+    assert_non_null(strstr(metrics, "\n# TYPE memlord_last_oom_bytes gauge\n"
+                                    "memlord_last_oom_bytes{device=\"cuda:0\","
+                                    "site=\"grow_cache kv.c:77\"} 987654321\n"));
+    assert_non_null(strstr(metrics, "\nmemlord_last_oom_live_bytes{device=\"cuda:0\","));
+    assert_null(strstr(metrics, "memlord_last_oom_used_bytes")); /* no source can tell */
     free(json);
     free(text);
+    free(metrics);
 }
 
 static void without_a_failure_the_reports_show_none(void **state) {
     stage *s = stage_of(state, "+");
-    char *text;
+    char *text, *metrics;
     assert_ok(request(s, 100, 1));
     text = report_of(s->t->lord, MEMLORD_FORMAT_TEXT);
     assert_null(strstr(text, "out of memory"));
+    metrics = report_of(s->t->lord, MEMLORD_FORMAT_PROMETHEUS);
+    assert_null(strstr(metrics, "last_oom"));
     free(text);
+    free(metrics);
 }
 
 static void failing_allocations_are_an_emergency(void **state) {
@@ -1247,6 +1271,7 @@ int main(void) {
         TEST(giving_up_at_once_collects_nothing),
         TEST(a_failure_leaves_storage_0_and_records_nothing),
         TEST(attempts_and_requests_are_counted_apart),
+        TEST(rates_are_of_requests),
         TEST(a_reset_starts_the_counts_over),
         TEST(bad_arguments_reach_no_attempt),
         TEST(sizes_of_0_and_of_the_most_are_legal),

@@ -375,8 +375,13 @@ static void the_interval_is_checked(void **state) {
     memlord_destroy(other);
 }
 
-static void periodic_ones_list_the_largest_blocks(void **state) {
-    test_case *t = (test_case *)*state;
+static memlord_result take_periodic(memlord *lord) {
+    memlord_result r = memlord_snapshots_start(lord, 0);
+    memlord_snapshots_stop(lord);
+    return r;
+}
+static memlord_result take_checkpoint(memlord *lord) { return memlord_checkpoint(lord, "loaded"); }
+static void assert_lists_the_largest(test_case *t, memlord_result (*take)(memlord *lord)) {
     memlord_meta meta;
     char *json;
     uint64_t i;
@@ -389,8 +394,7 @@ static void periodic_ones_list_the_largest_blocks(void **state) {
     for (i = 0; i < 30; i++) open_block(t->lord, 0x1000 + i * 64, i);
     assert_ok(memlord_scope_end(t->lord));
     assert_ok(memlord_block_describe(t->lord, cuda(0), 0x1000 + 29 * 64, &meta));
-    assert_ok(memlord_snapshots_start(t->lord, 0));
-    memlord_snapshots_stop(t->lord);
+    assert_ok(take(t->lord));
     for (i = 0; i < 30; i++) close_block(t->lord, 0x1000 + i * 64); /* they are copies */
     json = json_of(t->lord);
     assert_int_equal(at(json, 0, "device_breakdown.cuda:0.tensors[0].size_bytes"), 29);
@@ -400,6 +404,12 @@ static void periodic_ones_list_the_largest_blocks(void **state) {
     assert_true(json_is(json, "snapshots[0].device_breakdown.cuda:0.tensors[0].operation",
                         "load"));
     free(json);
+}
+static void periodic_ones_list_the_largest_blocks(void **state) {
+    assert_lists_the_largest((test_case *)*state, take_periodic);
+}
+static void checkpoints_list_the_largest_blocks(void **state) {
+    assert_lists_the_largest((test_case *)*state, take_checkpoint);
 }
 
 /* A scrape every now and then, and reports one reads, are no part of the history. */
@@ -762,6 +772,7 @@ int main(void) {
         TEST_FAKES(hours_of_standing_still_bring_one_snapshot),
         TEST(the_interval_is_checked),
         TEST_FAKES(periodic_ones_list_the_largest_blocks),
+        TEST_FAKES(checkpoints_list_the_largest_blocks),
         TEST_FAKES(reports_leave_no_snapshots_behind),
         TEST(a_thread_takes_them_in_real_time),
         TEST(another_interval_holds_within_a_second),

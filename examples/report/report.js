@@ -1141,7 +1141,7 @@ const TABLES = {
         C('Count', 'count'), S('Delta', 'signed', 'delta', 'total'), S('avg', 'signed', 'delta', 'avg'),
         S('min', 'signed', 'delta', 'min'), S('max', 'signed', 'delta', 'max'), B('Peak inside', 'peak', share),
         S('Time', 'time', 'time', 'total', share), S('avg time', 'time', 'time', 'avg'), S('max time', 'time', 'time', 'max'),
-        ['Device time', 'time', s => s.device || null], B('Still held', 'live'), ['Running', 'count', s => s.running || null],
+        ['Device time', 'time', s => s.device || null], B('Live', 'live'), ['Running', 'count', s => s.running || null],
         site,
     ], { name: 'scopes', sort: 'Time', tree: true }),
 
@@ -1168,7 +1168,7 @@ const TABLES = {
 
     leaks: (p, body) => showTable(objs(obj(p.raw.leaks).by_site), body, [
         site, T('Tag', 'tag'), T('Scope', 'scope'), T('Device', 'device'), B('Bytes', 'bytes', share), C('Blocks', 'count'),
-    ], { name: 'blocks that are still there', sort: 'Bytes' }),
+    ], { name: 'leaks', sort: 'Bytes' }),
 
     accounts: (p, body) => showTable(objs(obj(p.raw.accounts).largest), body, [
         T('Account', 'name'), T('Device', 'device'), B('Held', 'bytes', share), B('Peak', 'peak'), B('Limit', 'limit'),
@@ -1283,7 +1283,7 @@ function showPeak(p, body) {
             (num(d.stats.peak) !== null ? ', peak ' + bytes(num(d.stats.peak)) : '');
         const total = sum(tiles, t => t.bytes);
         fill(area, treemap(tiles, total, width, width < 600 ? 416 : 352), el('details', el('summary', 'As a table'),
-            table([['Name', 'text', t => t.name, mono], ['Bytes', 'bytes', t => t.bytes, share],
+            table([['Name', 'text', t => t.name, { mono: true, keep: true }], ['Bytes', 'bytes', t => t.bytes, share],
                 ['Share', 'share', t => t.bytes / total]], tiles, { name: 'holders of the peak', sort: 'Bytes' })));
     }
     fill(body, el('div.tools', held.length > 1 ? pick : el('b', d.name), el('span.group', ...toggles), when), area);
@@ -1415,7 +1415,8 @@ const ODD = { implicit_frees: ['alloc', 'over a live storage'], unknown_frees: [
     freed_while_shared: ['free', 'of a storage with views'], underflows: ['arena_sub', 'below the balance'],
     fence_failures: ['fence', 'that failed'], oom_failures: ['request', 'that found no memory in the end'],
     gc_failed: ['collection', 'that did not run'], dropped_allocs: ['alloc', 'the map had no room for: totals are too low'],
-    dropped_bytes: ['byte', 'of those'], dropped_sites: ['record', 'of sites or tags without room'] };
+    dropped_bytes: ['byte', 'of those'], dropped_sites: ['record', 'of sites or tags without room'],
+    refused: ['call', 'with an argument that is not valid, or without one device'] };
 // Written over or thinned out: bounded, and no fault.
 const PASSED = ['scope_invocations', 'snapshots'];
 
@@ -1441,8 +1442,8 @@ function showOverview(p, body) {
         figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
         figure('Peak', sized(num(t.peak)), at ? 'largest checkpoint: ' + at : 'all devices'),
         figure('Allocated in all', sized(num(t.total_allocated)), many(num(t.allocs), 'alloc') + ', ' + many(num(t.frees), 'free')),
-        num(leaks.bytes) !== null && figure(zero(leaks.since_mark) ? 'Not freed since the mark' : 'Not freed', sized(leaks.bytes),
-            many(num(leaks.count), 'block'))),
+        num(leaks.bytes) !== null && zero(leaks.since_mark) > 0 &&
+            figure('Leaks since the mark', sized(leaks.bytes), many(num(leaks.count), 'block'))),
     facts([text(meta.labels) && ['labels', text(meta.labels)], meta.generated_at && ['written', text(meta.generated_at)],
         num(meta.uptime_ns) && ['after', duration(meta.uptime_ns)], num(meta.pid) && ['pid', String(meta.pid)],
         p.raw.version && ['MemLord', text(p.raw.version)],

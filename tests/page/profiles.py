@@ -19,6 +19,18 @@ oom_failures retries recoveries implicit_frees unknown_frees freed_while_shared 
 dropped_bytes dropped_sites dropped_events held reallocs copies copied_bytes refused""".split()
 
 
+def share(part, rest):
+    return part / (part + rest) if part + rest else None
+
+
+def rated(s):
+    """Statistics, and the rates of them."""
+    return {**s, "hit_rate": share(s["cache_hits"], s["cache_misses"]),
+            "recovery_rate": share(s["recoveries"], s["oom_failures"]),
+            "success_rate": share(s["allocs"], s["oom_failures"]),
+            "mean_bytes": s["total_allocated"] // s["allocs"] if s["allocs"] else None}
+
+
 def iso(ns):
     ms = ns // MS
     return "2026-11-21T07:%02d:%02d.%03dZ" % (ms // 60000 % 60, ms // 1000 % 60, ms % 1000)
@@ -124,7 +136,7 @@ class Run:
                            "total_mb": mb(sum(self.live)), "total_bytes": sum(self.live), "tensor_count": len(self.blocks),
                            "device_breakdown": {d: {"total_mb": mb(self.live[i]), "total_bytes": self.live[i],
                                                     "pending_bytes": 0, "reserved_bytes": 0, "peak_bytes": self.stats[i]["peak"],
-                                                    "count": self.stats[i]["live_blocks"], "tensors": [] if name else self.tensors(i)}
+                                                    "count": self.stats[i]["live_blocks"], "tensors": self.tensors(i)}
                                                 for i, d in enumerate(self.names)}})
         if name:
             self.event("checkpoint", 1, tag=name)
@@ -151,7 +163,7 @@ class Run:
                         **both("peak_memory", total["peak"]),
                         "peak_memory_checkpoint": max(named, key=lambda s: s["total_bytes"])["checkpoint_name"],
                         **both("final_memory", total["allocated"])},
-            "total": total, "devices": [self.device(i) for i in range(len(self.names))], "capacity": capacity,
+            "total": rated(total), "devices": [self.device(i) for i in range(len(self.names))], "capacity": capacity,
             "accounts": {"open": 3, "largest": [
                 {"name": "request %d" % i, "device": self.names[0], "bytes": (9 - i) << 24, "peak": (12 - i) << 24,
                  "limit": 1 << 28, "refused": i} for i in range(3)]},
@@ -180,7 +192,7 @@ class Run:
         for b in self.blocks.values():
             if b["device"] == i:
                 sizes[1 << b["bytes"].bit_length() - 1] = sizes.get(1 << b["bytes"].bit_length() - 1, 0) + 1
-        return {"device": self.names[i], "label": "H200 80%" if i == 0 else None, "arena": 0, "stats": self.stats[i], "cached_ratio": 0.0,
+        return {"device": self.names[i], "label": "H200 80%" if i == 0 else None, "arena": 0, "stats": rated(self.stats[i]), "cached_ratio": 0.0,
                 "fragmentation": None, "sizes": [{"from": k, "blocks": v} for k, v in sorted(sizes.items())],
                 "lifetimes": {"under_100ms": 6120, "under_1s": 811, "under_10s": 96, "longer": 4}, "last_oom": None}
 
