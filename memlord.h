@@ -14,7 +14,7 @@
 
     Include memlord.h without the define in every other file that calls it. The file with
     the implementation also needs stb_ds.h (public domain; Debian: libstb-dev). Link with
-    -pthread.
+    -pthread. `make vendor DIR=...` copies both headers, or makes one file of them.
 
     Contents: search for a tag to jump there
         >>index          the twelve calls you need, then every group in one line
@@ -53,7 +53,7 @@
     All groups, in the order of the API:
 
         results      memlord_result, memlord_result_text
-        devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label, _share;
+        devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
                      memlord_devices
         lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
@@ -75,7 +75,7 @@
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
-        scopes       memlord_scope_begin, _end, _shapes, _export, _adopt, _return, _get
+        scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for
@@ -106,10 +106,12 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Ledger    `memlord *lord`, one independent account book. Every function takes it
-              first. A NULL ledger is MemLord switched off: every call is one branch,
-              calls that record return MEMLORD_OK, readers return 0, memlord_headroom
-              returns INT64_MAX and memlord_would_fit -1.
+    Ledger    `memlord *lord`, one independent account book. Every function that works on
+              one takes it first. A NULL ledger is MemLord switched off: every call is
+              one branch, calls that record return MEMLORD_OK, readers return 0,
+              memlord_headroom returns INT64_MAX, memlord_would_fit and _plan_fit -1.
+              memlord_alloc_retry still calls the host's function, once, and a fence that
+              is passed is dropped at once. The same holds with MEMLORD_DISABLE.
     Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
               selector (parameters named `sel`) the index MEMLORD_ANY means every index
               of the type, and memlord_device_all() means every device.
@@ -119,11 +121,12 @@
               Where handles repeat across the devices of one type (Vulkan offsets), use
               the address of your own buffer object.
     View      one more reference to a live storage. Bytes count once, however many.
-    Arena     bytes without an identity of their own: one balance a device.
+    Arena     bytes without an identity of their own: one balance per device.
     Site      a place in your source, planted by a macro: file, function and line. Off
               until memlord_sites_enable.
-    Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag;
-              a block keeps its tag until it ends, whichever thread frees it.
+    Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
+              A block keeps its tag until it ends or is retagged, whichever thread frees
+              it.
     Physical device  memory that several devices share: cpu, pinned and mapped are one,
               and memlord_device_share adds an integrated GPU. Capacity, limit and
               headroom are of a physical device.
@@ -131,9 +134,11 @@
               hold. An alloc that has happened is recorded whatever the limit.
     Ticket    bytes of the limit that memlord_reserve keeps for allocs to come.
     Account   bytes charged to a request or a user. They are counted elsewhere, too.
-    Pool      memory that the host's own allocator holds of a device and serves from. A
-              pool is a device of its own: type OTHER, or its real type with an index of
-              its own, and memlord_device_share with the device it lives in.
+    Pool      device memory that your own allocator has reserved, and serves requests
+              from. A pool is a device of its own: type OTHER, or its real type with an
+              index of its own, and memlord_device_share with the device it lives in.
+              Record what the pool hands out, and set what it holds: memlord_pool_set.
+              Do not record the pool's own blocks on that device: they would count twice.
     Band      a range of used % with a threshold at which a collection is due.
     Collection  a run of the host's callbacks for a device, to give memory back.
     Fence     tells when a device is done with a block. A block freed before that is
@@ -154,8 +159,9 @@
         allocated        live storages + the arena balance, now
         pending          the part of allocated that is freed and waits for its device
         peak             highest `allocated` since create, reset or peak_reset; low by at
-                         most peak_error, never high. peak_error is 0 with
-                         MEMLORD_FLAG_EXACT and with one thread
+                         most peak_error, never high. peak_error is 0 if
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records; else at
+                         most counter_batch for each thread that records
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
@@ -166,10 +172,10 @@
                          of it that is not allocated. memlord_pool_set says it
         limit, held      of its physical device: the limit, and what tickets keep of it
 
-    Order: record an allocation after the real one, and a free before the real one.
-    Between the two another thread may already own the address; recorded in that order it
-    cannot be confused. A realloc that may move goes through memlord_realloc_begin before
-    and memlord_realloc_end after the real call, for the same reason.
+    Order: record an allocation after the real one, and a free before the real one: once a
+    block is really free, another thread may get its address and record it. A realloc that
+    may move goes through memlord_realloc_begin before and memlord_realloc_end after the
+    real call, for the same reason.
 
     -------------------------------------------------------------- >>platforms ---
 
@@ -191,8 +197,9 @@
 
         MEMLORD_DISABLE        every call becomes an inline no-op that still type
                                checks; no code is left                    (all files)
-        MEMLORD_STATIC         all functions static: the library private to one file
-                                                                          (all files)
+        MEMLORD_STATIC         all functions are static: a file that defines it and
+                               MEMLORD_IMPLEMENTATION has a library of its own
+                                                                          (that file)
         MEMLORD_PREFIX         p: every symbol becomes p_memlord_...: two libraries in
                                a process may each carry a MemLord         (all files)
         MEMLORD_API            linkage of public functions, default extern (all files)
@@ -224,8 +231,8 @@
     be read is logged and changes nothing:
 
         MEMLORD_DEBUG=1        logs every event to stderr in colour, or to your logger;
-                               anything but 0 does. memlord_log_stderr then is in colour. 2 also
-                               runs memlord_verify at destroy
+                               anything but 0 does. memlord_log_stderr then is in colour. 2
+                               also runs memlord_verify at destroy
         MEMLORD_POLL_INTERVAL_MS=200
                                how often pollers sample, at least 10; overrides poll_ms
                                and memlord_poller_start
@@ -251,34 +258,34 @@
     longjmp holds up its queue until destroy, and the thread polls this ledger's fences no
     more. A logger left by longjmp counts as running until its ledger is destroyed:
     memlord_logger_set on another thread waits for it, and on the same thread it returns
-    E_STATE for other ledgers. A memlord_try_fn left by longjmp keeps its bytes reserved, and on
-    that thread memlord_alloc_failed counts nothing more. Nothing else is harmed.
+    E_STATE for other ledgers. A memlord_try_fn left by longjmp keeps its bytes reserved, and
+    on that thread memlord_alloc_failed counts nothing more. Nothing else is harmed.
     Threads of MemLord's own: one poller for each physical device, from the first call that
     touches a device with a capacity source, a collection callback and a strategy. None
     otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
-    MEMLORD_FLAG_DEFER the host's poller starts with the callback, and starts the others when
-    it sees that their devices were touched. One more takes snapshots, after
+    MEMLORD_FLAG_DEFER the poller of the cpu starts when a callback is added. It starts the
+    others when it sees that their devices were touched. One more takes snapshots, after
     memlord_snapshots_start.
     A ledger's allocator is called with no storage locked. It may be your own malloc even if
     that calls MemLord: a call that the ledger's own allocation makes passes through
     uncounted.
     A ledger survives fork: the child's copy goes on with the state of that moment, and its
-    pollers start again when it is used. Fork waits for calls in progress. So it must not be
-    called from a signal handler, which may have interrupted one: POSIX no longer lists fork
-    as async-signal-safe. Calls that run no fork handlers may be: _Fork, vfork, posix_spawn,
-    with an exec next.
+    pollers start again when it is used. Do not call fork in a signal handler: it waits for
+    calls in progress, and the code that the signal interrupted may be one. POSIX no longer
+    lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers, and
+    may be called there with an exec next.
     A shared library that carries MemLord has to stay loaded, memlord_destroy or not: threads
     that were in it run code of it when they exit. Link it with -Wl,-z,nodelete.
     Functions are not async-signal-safe, except memlord_request_save.
     A call waits only for other calls in progress. It spins, then yields, then sleeps for
-    50 us to 1 ms at a time. So a real-time thread (SCHED_FIFO) lets the thread run that it
-    waits for, even if both share a processor and that one has a lower priority. There is no
-    priority inheritance: such a wait can take several milliseconds.
-    On Linux one thread takes a storage of another with membarrier(2). A sandbox may refuse
-    it, from the start or later: then every call takes two atomic operations more. After a
-    late refusal each such take also sleeps for 1 ms, until all threads that have used the
-    ledger have made another call or have ended. Enter the sandbox before the first ledger is
-    created, and no call sleeps.
+    50 us to 1 ms at a time. Because it sleeps, a real-time thread (SCHED_FIFO) does not
+    block the thread it waits for, even if that has a lower priority on the same processor.
+    There is no priority inheritance: such a wait can take several milliseconds.
+    On Linux the first call of a thread on storages that another thread has used alone goes
+    through membarrier(2). A sandbox may refuse it, from the start or later: then every call
+    takes two atomic operations more. After a late refusal each such first call also sleeps
+    for 1 ms, until all threads that have used the ledger have made another call or have
+    ended. Enter the sandbox before the first ledger is created, and no call sleeps.
 
     ----------------------------------------------------------------- >>errors ---
 
@@ -288,17 +295,17 @@
     or exits.
 
     Mistakes of the host are anomalies: counted per device and shown in every report but
-    FOLDED and CSV, whose readers know no comments.
-        unknown_frees          a free, release or realloc of a storage that is not live; in
-                               the sum of all devices if there is no room for its own
+    FOLDED and CSV, which have no comments.
+        unknown_frees          a free, release or realloc of a storage that is not live; if
+                               the ledger knows no more devices, only the sum of all has it
         implicit_frees         an alloc over a live storage: the old one was closed
         freed_while_shared     a free of a storage that still had views
         underflows             arena_sub of more than the balance: now 0
         fence_failures         fences that failed: counted as done
-        refused                calls that record, tag or set a pool and returned E_INVALID or
-                               E_DEVICE: a selector where a device is needed, a storage of
-                               0. In the sum of all devices if they named none that was
-                               seen. Each function logs each such result once
+        refused                calls that record, tag or set a pool and returned E_INVALID
+                               or E_DEVICE: a selector where a device is needed, a storage
+                               of 0. If the device is not known, only the sum of all has
+                               it. Each function logs each such result once
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
@@ -306,24 +313,26 @@
                                MEMLORD_MAX_STRINGS: blocks are recorded without them; or
                                a guard that ended on another thread than it began
         dropped_events         overwritten in the ring, or no room there
-    The ledger as a whole counts the scopes, invocations and snapshots it no longer has, and
-    reports say how many. The first dropped alloc and the first dropped tag are logged.
+    The ledger also counts the scopes, invocations and snapshots that it dropped, and reports
+    say how many. The first dropped alloc and the first dropped tag are logged.
 
     ------------------------------------------------------------------ >>costs ---
 
-    alloc, free, retain, release, track, realloc: some ten nanoseconds to a cache miss
-    (README has the measured table), no system call, no lock shared by threads that
-    work on their own blocks, nothing proportional to devices, threads or blocks
-    except when a table grows (one of 1024 shards at a time). Memory: about 40 to 60 bytes a
+    alloc, free, retain, release, track, realloc: from about 10 ns up to the cost of a cache
+    miss (README has the measured table). No system call, no lock shared by threads that
+    work on their own blocks, and nothing proportional to devices, threads or blocks, except
+    when a table grows (one of 1024 shards at a time) or a thread first meets storages of
+    another. Memory: about 40 to 60 bytes a
     live block, up to 500 of the first one or two thousand, and 100 KiB or so to begin with;
     5 KiB a thread, and 5 KiB more for each path of scopes it was in; 500 to 800 bytes a site
     when sites are counted; 270 KiB or so more while a report is written. Reports show it all
     as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
-    a call; near one (within 64 KiB a thread, see counter_batch) every call adds all threads
-    up. A collection costs what its callbacks do. A scope costs some tens of nanoseconds.
-    Events cost one branch a call when off, and a time stamp and 32 bytes when on.
+    a call; within counter_batch bytes per thread of a threshold each call adds up the counts
+    of all threads. A collection costs what its callbacks do. A scope costs some tens of
+    nanoseconds. Events cost one branch a call when off, and a time stamp and 32 bytes when
+    on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
     own overhead, stacks, code), the rounding of your allocator, and whether the operating
@@ -469,7 +478,8 @@ typedef struct memlord_device {
     int16_t index; /* 0.. , or MEMLORD_ANY in a selector */
 } memlord_device;
 
-/* Makes a device or a selector. A number that does not fit makes one that every call refuses. */
+/* Makes a device or a selector. If a number does not fit an int16_t, every call refuses the
+   result. */
 MLI_INLINE memlord_device memlord_device_make(int type, int index) {
     memlord_device d;
     d.type = MLI_CAST(int16_t, type < INT16_MIN || type > INT16_MAX ? INT16_MAX : type);
@@ -627,8 +637,8 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
    `device` is one device, never a selector. `storage` is its address or handle. `bytes` is at
    most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or UINT64_MAX, or too
    many bytes; E_DEVICE a selector, or no device, both counted in `refused`; E_NOMEM the map could
-   not grow, counted in dropped_allocs: as many frees of unknown storages are then taken for
-   theirs. Cost: tens of ns; see >>costs. */
+   not grow, counted in dropped_allocs: as many later frees of unknown storages are taken for
+   the frees of those, and not counted as unknown. Cost: tens of ns; see >>costs. */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
    in one module are one site. The strings are copied when first seen and not read again. */
@@ -700,8 +710,8 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
                                               uint64_t storage, memlord_realloc_token *token,
                                               const memlord_site *site)
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
-/* Ends it: credits the storage or, if the real call `failed`, brings it back as it was. One with
-   recorded uses comes back without them, its views and its description.
+/* Ends it: credits the storage or, if the real call `failed`, brings it back. A storage with
+   recorded uses comes back without its uses, its views and its description.
    Errors: E_STATE the token was used already; E_NOMEM as realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
@@ -791,14 +801,14 @@ MEMLORD_API memlord_result memlord_arena_sub(memlord *lord, memlord_device devic
    A block whose free has to wait is pending: still in `allocated`, dead to free, release,
    retain and use. Fences are polled in retire, gc_poll and before an out-of-memory retry. Those
    of one device and queue are polled in the order of the frees, so a slow queue holds up only
-   itself. A block that was used earlier than one before it in its queue, and freed later, is
-   credited when both are done. A poll and a deferred free look at every queue of the device type.
-   An alloc or a free of a device type polls what is pending on that type: one queue a call, up to
-   four fences of it. After a "not yet" such calls leave that queue alone, twice as long each
-   time, up to 256 calls or 10 ms (one call in eight reads the clock). The poller of a device
-   polls, too. Calls on other device types cost what they cost with nothing pending. A failed
-   fence counts as done, and in fence_failures. A host that orders its streams itself (one
-   waits for the other's event before it goes on) frees plainly: nothing is left to wait for. */
+   itself. A block waits for those of its queue that were freed before it. A poll and a deferred
+   free look at every queue of the device type. An alloc or a free of a device type polls what is
+   pending on that type: one queue a call, up to four fences of it. After `done` returned 0 such
+   calls skip that queue. Each further 0 doubles the wait, up to 256 calls or 10 ms (one call in
+   eight reads the clock). The poller of a device polls, too. Calls on other device types cost what
+   they cost with nothing pending. A failed fence counts as done, and in fence_failures. A host that
+   orders its streams itself (one waits for the other's event before it goes on) frees plainly:
+   nothing is left to wait for. */
 
 /* Frees a storage once a fence is done. Calls `done` at once, on this thread (a fence may record
    its event there; not with MEMLORD_FLAG_DEFER). Calls `drop`, if set, exactly once when MemLord
@@ -850,8 +860,8 @@ MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site
 
 /* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
    `frees` were freed here, wherever they were allocated; `live_bytes` was allocated here and is
-   not freed yet. A realloc at another site than the block's is an alloc there of all its bytes,
-   which are that site's from then on. */
+   not freed yet. If a realloc has another site than the block, the new site counts an alloc of all
+   its bytes, and has them from then on. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -970,8 +980,8 @@ MEMLORD_API double memlord_success_rate(const memlord_stats *stats) MLI_OFF(0)
    an alloc. */
 MEMLORD_API double memlord_mean_bytes(const memlord_stats *stats) MLI_OFF(0)
 
-/* Starts an epoch: freed, totals, counts, anomalies and those of sites to 0, peaks to what
-   is live. Live storages stay live. */
+/* Starts an epoch: sets freed, totals, counts and anomalies to 0, those of sites and scopes, too,
+   and each peak to the live bytes. Live storages stay live. */
 MEMLORD_API void memlord_reset(memlord *lord) MLI_OFF_VOID
 /* Sets the peak to what is live. */
 MEMLORD_API void memlord_peak_reset(memlord *lord, memlord_device sel) MLI_OFF_VOID
@@ -1058,7 +1068,7 @@ MEMLORD_API memlord_result memlord_block_retag(memlord *lord, memlord_device dev
 MEMLORD_API uint64_t memlord_mark(memlord *lord) MLI_OFF(0)
 
 /* Calls fn (may be NULL) for every live block born under `since_mark` or later, and returns how
-   many it met until fn returned non-zero. 0 means all. Cost: walks the map. */
+   many it met until fn returned non-zero. since_mark 0 is all of them. Cost: walks the map. */
 MEMLORD_API size_t memlord_leaks(memlord *lord, uint64_t since_mark, memlord_block_fn fn,
                                  void *user) MLI_OFF(0)
 
@@ -1094,8 +1104,9 @@ MEMLORD_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint
 /* -- tags, plan against actual -- */
 
 /* Tags what this thread allocates until the matching end: MEMLORD_TAG and MEMLORD_TAGGED do both.
-   Tags nest; the innermost wins. A tag takes a record on each device it is used on, and there are
-   65,535: past them blocks are recorded without their tag, counted in dropped_sites.
+   Tags nest; the innermost wins. The text is copied. Each pair of tag and device needs a
+   record, of which a ledger has 65,535: past them blocks are recorded without their tag, counted
+   in dropped_sites.
    Errors: E_INVALID NULL or ""; E_STATE deeper than 64, or an end without a begin;
            E_NOMEM, also past MEMLORD_MAX_STRINGS, counted in dropped_sites. Cost: tens of ns. */
 MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag)
@@ -1147,8 +1158,8 @@ typedef struct memlord_capacity {
     int known;            /* 0: the other fields mean nothing; a source leaves it alone */
 } memlord_capacity;
 
-/* Fills total, used and process. 0: known. Runs on the poller or on a thread that asks for a
-   sample, one at a time for a device; may block. */
+/* Fills total, used and process, and returns 0; non-zero: the capacity is not known. Runs on the
+   poller or on a thread that asks for a sample, one at a time for a device; may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
@@ -1183,21 +1194,22 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
-   alloc that has happened. Through those two live bytes and tickets never pass it together. A
-   limit counts live bytes; what a pool has reserved and not allocated does not. */
+   alloc that has happened. These two keep live bytes plus tickets at or below the limit. Bytes
+   that a pool has reserved and not allocated do not count. */
 
-/* Sets the limit of a physical device; 0 is none. Below what is live it refuses until enough
-   is freed. Errors: E_DEVICE; E_NOMEM. */
+/* Sets the limit of a physical device; 0 is none. It may be below the live bytes: then requests
+   are refused until enough is freed. Errors: E_DEVICE; E_NOMEM. */
 MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device device,
                                              uint64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Sets it to a fraction of the capacity, and follows that; samples it if it is not known.
+/* Sets the limit to a fraction of the capacity, and changes it with the capacity. Takes a sample if
+   none is known.
    Errors: E_INVALID not 0 < fraction <= 1; E_UNKNOWN the capacity is not known. */
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
-/* Returns the bytes left under the limit and in the latest sample, whichever is less, less those
-   of tickets; negative: that many too many. INT64_MAX: neither is known. */
+/* Returns the smaller of limit - live bytes and capacity - used bytes, minus what open tickets
+   keep. Negative: so many bytes too many. INT64_MAX: neither limit nor capacity is known. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
     MLI_OFF(INT64_MAX)
 
@@ -1304,9 +1316,9 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
    where one is set and smaller; for CACHED of what the pool has reserved. 0 leaves a part out.
    used % is of the capacity, or of the limit where only that is known. While neither is known
    only a band that covers 0 to 100 counts, and percent not at all.
-   A band fires again when its metric has been below the threshold by an eighth of it, or has
-   grown by an eighth since the end of the last run, failed runs included. A new strategy and
-   memlord_reset let it fire at once; a change of band alone does not.
+   A band fires again after its metric has been below 7/8 of the threshold. It also fires again
+   when its metric has grown by 1/8 of the threshold since the last run, a failed run included. A
+   new strategy and memlord_reset let it fire at once; a change of band alone does not.
    The most specific strategy decides for a device: its own, its type's, that of all. It is in
    force once a callback that serves MEMLORD_REASON_BAND matches the device. */
 
@@ -1385,9 +1397,9 @@ typedef struct memlord_gc_result {
 
 /* Gives memory back: drops a cache, trims a pool. Runs on the thread whose call crossed the
    threshold, inside that call, under whatever locks the host holds there, but none of ours (see
-   MEMLORD_FLAG_DEFER). May call anything but memlord_destroy. The block being freed by that
-   call is not yet returned. At most one run at a time for a device; others do not wait. One
-   callback may run for two devices at once. */
+   MEMLORD_FLAG_DEFER). May call anything but memlord_destroy. If that call is a
+   free, your allocator has not taken the block back yet. At most one run at a time for a device;
+   others do not wait. One callback may run for two devices at once. */
 typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
@@ -1561,7 +1573,7 @@ MEMLORD_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scop
 MEMLORD_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token)
     MLI_OFF(MEMLORD_OK)
 
-/* What all invocations of a path did that are over. Strings live until destroy. */
+/* The totals of all finished invocations of a path. Strings live until destroy. */
 typedef struct memlord_scope_stat {
     const char *name, *path;
     const memlord_site *site; /* NULL: begun by name */
@@ -1570,8 +1582,8 @@ typedef struct memlord_scope_stat {
     struct {
         int64_t total, min, max;
     } bytes, blocks;          /* deltas */
-    uint64_t peak;            /* highest in any invocation, above where that began; with more
-                                 than one device the sum of theirs: an upper bound */
+    uint64_t peak;            /* highest of one invocation, above its start; with more than one
+                                 device the sum of theirs: an upper bound */
     struct {
         uint64_t total, min, max;
     } ns;                     /* of the host's time */
@@ -1600,11 +1612,11 @@ MEMLORD_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t sco
 MEMLORD_API memlord_result memlord_checkpoint(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
-/* Takes one now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a last
-   one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends with
-   one of its own, which is not kept. Without threads memlord_gc_poll takes those that are due. The ledger's clock decides: while a clock of the host's stands still
-   none is taken; when it runs ahead, or the interval changes, the thread learns that within a
-   second.
+/* Takes a snapshot now, one every interval_ms (0: 5000, at least 10) on a thread of its own, and a
+   last one at the stop. Until then a report that shows snapshots (TEXT, JSON, HTML, TRACE) ends
+   with one of its own, which is not kept. Without threads memlord_gc_poll takes those that are due.
+   The ledger's clock decides: while a clock of the host's stands still none is taken; when it runs
+   ahead, or the interval changes, the thread learns that within a second.
    Errors: E_INVALID an interval of 1 to 9; E_NOMEM the first; the others will come; stop: E_STATE
            on a thread of MemLord's own. */
 MEMLORD_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms)
@@ -1761,14 +1773,14 @@ MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
                                        const memlord_site *site);
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
 #if !defined(_WIN32)
-/* Records the pages as one block. MAP_FIXED over the start of a live block closes that, an
+/* Records the pages as one block. MAP_FIXED over the start of a live block closes that block, an
    implicit free; over a later part of it, those pages count twice. An offset that does not fit
    the off_t of the file with the implementation fails with EOVERFLOW: define _FILE_OFFSET_BITS
    there, too. */
 MEMLORD_API void *memlord_shim_mmap(memlord *lord, void *at, size_t size, int prot, int flags,
                                     int fd, int64_t offset, const memlord_site *site);
-/* Ends the block that is just these pages. Other ranges (a part of a block, several blocks) end
-   nothing and count in unknown_frees. Not counted if the real call fails. */
+/* Ends the block with exactly this address and size. Other ranges (a part of a block, several
+   blocks) end nothing and count in unknown_frees. Not counted if the real call fails. */
 MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
                                     const memlord_site *site);
 #endif
@@ -1798,9 +1810,9 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
 #define MEMLORD_KEY(ptr) ((uint64_t)(uintptr_t)(ptr))
 #endif
 
-/* The address of a static record of this place. Without statement expressions or lambdas
-   (C on other compilers) it is NULL, and the macros below, being statements there, plant
-   the record themselves. With MEMLORD_DISABLE it is NULL, too. */
+/* The address of a static record of this line. C compilers without statement expressions have no
+   such expression: there it is NULL, and the macros below are statements that define the record
+   themselves. With MEMLORD_DISABLE it is NULL, too. */
 #if defined(MEMLORD_DISABLE)
 #define MEMLORD_SITE() MLI_CAST(const memlord_site *, NULL)
 #elif defined(__GNUC__)
@@ -12013,8 +12025,8 @@ static MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
     mli_log(lord, level, line);
 }
 
-/* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0 at
-   first. */
+/* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
+   at first. */
 static MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
     const uint64_t now = mli_ledger_now(lord);
     uint64_t seen = mli_u64_load(last);
