@@ -5647,31 +5647,34 @@ static MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
 /* The home bucket of a key. The fast path keeps it in registers. */
 typedef struct mli_home {
     mli_bucket *bucket;
-    uint64_t header, hash;
-    int shared; /* the bucket is locked */
+    uint64_t header, hash; /* the header is without the lock bit */
 } mli_home;
 
 /* Enters a shard for the fast path, and begins at the home bucket of a key, which it locks in a
-   shared shard. bucket NULL: another thread owns the shard, or it has no table, and this thread has
-   left. The prefetch is of the bucket's second cache line. */
-static MLI_HOT mli_home mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key) {
-    mli_home home = {NULL, 0, 0, 0};
+   shared shard. 0: another thread owns the shard, or it has no table, and this thread has left. The
+   prefetch is of the bucket's second cache line. */
+static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
     const uint32_t state = mli_shard_enter(t, s, 1);
-    home.shared = state != t->id;
-    if (MLI_UNLIKELY(home.shared && state != MLI_SHARD_SHARED)) {
+    const int owned = MLI_LIKELY(state == t->id);
+    if (!owned && state != MLI_SHARD_SHARED) {
         mli_shard_leave(t);
-        return home;
+        return 0;
     }
-    home.hash = mli_hash(key);
-    home.bucket = mli_home_bucket(s, home.hash);
-    mli_prefetch((char *)home.bucket + 64);
-    home.header = MLI_UNLIKELY(home.shared) ? mli_bucket_lock(home.bucket)
-                                            : mli_u64_load(&home.bucket->header);
-    return home;
+    home->hash = mli_hash(key);
+    home->bucket = mli_home_bucket(s, home->hash);
+    mli_prefetch((char *)home->bucket + 64);
+    home->header = owned ? mli_u64_load(&home->bucket->header) : mli_bucket_lock(home->bucket);
+    return 1;
+}
+/* Begins a probe for a key whose home bucket the fast path has begun with: that bucket is locked if
+   the shard is shared. */
+static void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
+    mli_probe_begin(probe, mli_shard_of(lord, key, 1), key, 0);
+    probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
 /* Unlocks a home bucket that the fast path has not changed, and leaves the shard. */
 static MLI_COLD void mli_home_leave(mli_thread *t, mli_home home) {
-    if (home.shared) mli_u64_store_release(&home.bucket->header, home.header);
+    mli_u64_store_release(&home.bucket->header, home.header);
     mli_shard_leave(t);
 }
 /* Inserts an entry in the home bucket. 1: done, and unlocked. 0: a print matches, an entry
@@ -14072,13 +14075,12 @@ static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint
    after it, or falls back to the general path before it changes anything. Requires: inside; a
    shared shard's home is locked; the thread has cached the block's rows. Leaves. */
 static MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord, uint32_t dev, uint64_t storage,
-                                                    uint64_t bytes, int shared,
-                                                    const memlord_site *site) {
+                                                    uint64_t bytes, const memlord_site *site) {
     const memlord_device device = mli_device_record_at(lord, dev)->device;
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
-    mli_probe_begin(&probe, mli_shard_of(lord, storage, 1), storage, shared);
+    mli_home_probe(lord, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room) {
         mli_probe_leave(t, &probe);
         return mli_alloc_slow(lord, device, storage, bytes, site);
@@ -14108,11 +14110,10 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     rows.device = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows.device || (special && !mli_rows_cached(t, special, dev, site, &rows))))
         return mli_alloc_slow(lord, device, storage, bytes, site);
-    home = mli_home_enter(t, mli_shard_of(lord, storage, 1), storage);
-    if (MLI_UNLIKELY(!home.bucket))
+    if (MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, &home)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(!mli_home_insert(home, storage, mli_word1_of(bytes, dev, 1), rows.word2)))
-        return mli_alloc_window(lord, dev, storage, bytes, home.shared, site);
+        return mli_alloc_window(lord, dev, storage, bytes, site);
     return mli_alloc_count(lord, t, dev, storage, bytes, &rows, 0);
 }
 
@@ -14170,13 +14171,13 @@ static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint6
 /* Goes on with a free of the fast path whose home bucket does not decide, as mli_alloc_window does.
    Requires: inside; a shared shard's home is locked. Leaves. */
 static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
-                                                   uint64_t storage, int how, int shared,
+                                                   uint64_t storage, int how,
                                                    const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;
     mli_probe probe;
-    mli_probe_begin(&probe, mli_shard_of(lord, storage, 1), storage, shared);
+    mli_home_probe(lord, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
         !mli_entry_cells(lord, t, device, probe.entry, &rows)) {
         mli_probe_leave(t, &probe);
@@ -14200,11 +14201,10 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation || !storage ||
                      (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_ROWS)))
         return mli_free_slow(lord, device, storage, how, site);
-    home = mli_home_enter(t, mli_shard_of(lord, storage, 1), storage);
-    if (MLI_UNLIKELY(!home.bucket))
+    if (MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, &home)))
         return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(home, storage, &without);
-    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, home.shared, site);
+    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
     if (MLI_UNLIKELY(!mli_entry_cells(lord, t, device, e, &rows))) {
         mli_home_leave(t, home);
         return mli_free_slow(lord, device, storage, how, site);
