@@ -14121,16 +14121,17 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
    its device is of another type, or the thread lacks a cell. It begins with the device that the
    caller names, which is most often the block's, and then compares the two: so the processor
    predicts that branch and counts before the entry has come from memory (with 100,000 blocks that
-   saves a fifth of a call). */
+   saves a fifth of a call). The return in the branch keeps compilers from a conditional move, which
+   would wait for the entry. */
 static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
                                    const mli_entry *e, mli_block_rows *rows) {
     uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
     uint32_t row;
-    if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) /* 256: one reference */
+    if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) { /* 256: one reference */
         dev = (uint32_t)(e->word1 >> 49) - 256u;
-    if (MLI_UNLIKELY(dev > 255 || (e->word2 & 1)) ||
-        MLI_UNLIKELY(lord->devices.dev_type[dev] != (uint16_t)device.type))
-        return 0;
+        if (dev > 255 || lord->devices.dev_type[dev] != (uint16_t)device.type) return 0;
+    }
+    if (MLI_UNLIKELY(e->word2 & 1)) return 0;
     rows->word2 = e->word2;
     rows->dev = dev;
     rows->device = mli_cell_own_device(t, dev);
