@@ -5045,8 +5045,8 @@ static int mli_polling_enabled(memlord *lord) {
    One alloc on the fast path (mli_alloc_fast):
      mli_shard_of           chooses the shard by the address
      mli_home_enter         enters the shard: the thread must own it, or it must be shared
-     mli_home_insert        sees that the key is new, writes the entry in a vacant slot of its home
-                            bucket, then the bucket's header with the entry's print
+     mli_home_room          sees that the key is new, and finds a vacant slot of its home bucket:
+                            the call writes the entry there, then the header with its print
      mli_cell_count_alloc   counts the bytes: see >>counters
      mli_shard_leave        leaves the shard
    One free (mli_free_fast) takes the same steps with mli_home_find and mli_cell_count_free. If the
@@ -5517,11 +5517,6 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     unsigned n = 0;
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
-/* Takes a bucket's lock, and returns the header without the lock bit. */
-static MLI_HOT uint64_t mli_bucket_lock(mli_bucket *b) {
-    while (MLI_UNLIKELY(!mli_bucket_try(b))) mli_bucket_wait(b);
-    return mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
-}
 
 /* -- probing. Requires, for all of it: the caller is inside the shard. Probing changes no entry: it
       keeps the slot and the header to store; mli_probe_insert or mli_probe_erase then stores it.
@@ -5651,49 +5646,48 @@ typedef struct mli_home {
 } mli_home;
 
 /* Enters a shard for the fast path, and begins at the home bucket of a key, which it locks in a
-   shared shard. 0: another thread owns the shard, or it has no table, and this thread has left. The
-   prefetch is of the bucket's second cache line. */
-static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
+   shared shard. 0: another thread owns the shard or holds the bucket, or there is no table, or with
+   `bare` the shard is shared; this thread has left. The prefetch is of the second cache line. */
+static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, int bare,
+                                  mli_home *home) {
     const uint32_t state = mli_shard_enter(t, s, 1);
-    const int owned = MLI_LIKELY(state == t->id);
-    if (!owned && state != MLI_SHARD_SHARED) {
-        mli_shard_leave(t);
-        return 0;
+    const int owned = state == t->id;
+    if (MLI_LIKELY(owned || (!bare && state == MLI_SHARD_SHARED))) {
+        home->hash = mli_hash(key);
+        home->bucket = mli_home_bucket(s, home->hash);
+        mli_prefetch((char *)home->bucket + 64);
+        if (MLI_LIKELY(owned || mli_bucket_try(home->bucket))) {
+            home->header = mli_u64_load(&home->bucket->header);
+            if (!bare) home->header &= ~MLI_BUCKET_LOCK;
+            return 1;
+        }
     }
-    home->hash = mli_hash(key);
-    home->bucket = mli_home_bucket(s, home->hash);
-    mli_prefetch((char *)home->bucket + 64);
-    home->header = owned ? mli_u64_load(&home->bucket->header) : mli_bucket_lock(home->bucket);
-    return 1;
+    mli_shard_leave(t);
+    return 0;
 }
-/* Begins a probe for a key whose home bucket the fast path has begun with: that bucket is locked if
-   the shard is shared. */
+/* Begins a probe where the fast path has entered: in a shared shard the home is locked. */
 static void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
     mli_probe_begin(probe, mli_shard_of(lord, key, 1), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
 /* Unlocks a home bucket that the fast path has not changed, and leaves the shard. */
-static MLI_COLD void mli_home_leave(mli_thread *t, mli_home home) {
-    mli_u64_store_release(&home.bucket->header, home.header);
+static MLI_HOT void mli_home_leave(mli_thread *t, mli_bucket *home) {
+    mli_u64_store_release(&home->header, mli_u64_load(&home->header) & ~MLI_BUCKET_LOCK);
     mli_shard_leave(t);
 }
-/* Inserts an entry in the home bucket. 1: done, and unlocked. 0: a print matches, an entry
-   overflowed, or no slot is vacant: the key may be live, here or further away. */
-static MLI_HOT int mli_home_insert(mli_home home, uint64_t key, uint64_t word1, uint64_t word2) {
+/* Finds a slot for a new key in the home bucket. *with is the header with the key's print: storing
+   it inserts the entry and unlocks. NULL: a print matches, an entry overflowed, or no slot is
+   vacant: the key may be live, here or further away. */
+static MLI_HOT mli_entry *mli_home_room(mli_home home, uint64_t *with) {
     const uint64_t print = MLI_HASH_PRINT(home.hash), vacant = mli_vacant_slots(home.header);
-    mli_entry *e;
     unsigned bit;
     if (MLI_UNLIKELY(mli_overflow_count(home.header, MLI_HASH_OVERFLOW(home.hash)) |
                      mli_print_match(home.header, print)) ||
         MLI_UNLIKELY(!vacant))
-        return 0;
+        return NULL;
     bit = mli_lowest_bit(vacant);
-    e = mli_slot_entry(home.bucket, bit);
-    e->key = key;
-    e->word1 = word1;
-    e->word2 = word2;
-    mli_u64_store_release(&home.bucket->header, home.header | print << bit);
-    return 1;
+    *with = home.header | print << bit;
+    return mli_slot_entry(home.bucket, bit);
 }
 /* Finds a key in the home bucket: the first entry whose print matches. *without is the header
    without that entry: storing it erases the entry and unlocks. NULL: the key is not the first, or
@@ -5731,7 +5725,7 @@ static MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t ty
         if (probe->shared || state == t->id) {
             size = s->size;
             mli_probe_begin(probe, s, key, probe->shared);
-            if (probe->shared) (void)mli_bucket_lock(probe->home);
+            while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
             again = mli_probe_scan(lord, probe, type, want_room);
             if (!again && (probe->entry || probe->room || !want_room)) return 0;
         }
@@ -13833,7 +13827,8 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
         `alert` is the ledger's mask of what the end of a call has to do: events, fences (of the
         device's type), bands (of any device), waiters, threads, pollers, a report.
      5. Leave the shard.
-   A call that fails in step 1 or 2 has changed nothing: it starts again on the general path.
+   A call that fails in step 1 or 2 has changed nothing: it starts again on the general path. The
+   code of these steps is compiled twice: for `bare` calls, and in mli_alloc_full and mli_free_full.
 
    General path (mli_alloc_general, mli_free_general): every block, every shard, every thread.
      1. Check the arguments. An alloc makes its device known.
@@ -13978,16 +13973,21 @@ static MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device d
 typedef struct mli_block_rows {
     uint64_t word2;
     mli_cell *device, *site, *tag; /* site, tag: NULL for none */
-    uint32_t dev;                  /* the number of the device; frees only */
+    uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
-/* Adds the rows and the birth that the bits in `special` ask for, from the thread's cache. 0: one
-   is not cached, or `special` has a bit outside MLI_SPECIAL_ROWS. Requires: rows->word2 is the
-   ledger's birth mark. */
-static MLI_HOT int mli_rows_cached(const mli_thread *t, uint32_t special, uint32_t dev,
-                                   const memlord_site *site, mli_block_rows *rows) {
+/* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
+   this thread, from its cache. 0: the thread lacks one. */
+static MLI_HOT int mli_rows_cached(const memlord *lord, const mli_thread *t, uint32_t special,
+                                   memlord_device device, const memlord_site *site,
+                                   mli_block_rows *rows) {
+    const uint32_t dev =
+        mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
     const mli_cache_entry *memo;
-    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_ROWS)) return 0;
+    rows->dev = dev;
+    rows->word2 = mli_u64_load(&lord->sites.birth_mark);
+    rows->device = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!rows->device)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
         if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
         rows->word2 = t->birth_bits;
@@ -14060,61 +14060,76 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Counts an inserted block in the thread's cells, and leaves. `past` collects the signs of the
    counts: negative if a level is a new high of its cell, or if the shard should grow. */
-static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint32_t dev,
-                                              uint64_t storage, uint64_t bytes,
-                                              const mli_block_rows *rows, int64_t past) {
+static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
+                                              uint64_t bytes, const mli_block_rows *rows,
+                                              int64_t past) {
     past |= mli_cell_count_alloc(rows->device, bytes);
     if (rows->site) past |= mli_cell_count_alloc(rows->site, bytes);
     if (rows->tag) past |= mli_cell_count_alloc(rows->tag, bytes);
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, dev)))
-        return mli_alloc_finish(lord, dev, storage, bytes, rows->word2);
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows->dev)))
+        return mli_alloc_finish(lord, rows->dev, storage, bytes, rows->word2);
     mli_shard_leave(t);
     return MEMLORD_OK;
 }
 /* Goes on with an alloc of the fast path whose home bucket does not decide: probes the buckets
    after it, or falls back to the general path before it changes anything. Requires: inside; a
-   shared shard's home is locked; the thread has cached the block's rows. Leaves. */
-static MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord, uint32_t dev, uint64_t storage,
-                                                    uint64_t bytes, const memlord_site *site) {
-    const memlord_device device = mli_device_record_at(lord, dev)->device;
+   shared shard's home is locked. Leaves. */
+static MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord, memlord_device device,
+                                                    uint64_t storage, uint64_t bytes,
+                                                    const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
     mli_home_probe(lord, storage, &probe);
-    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room) {
+    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
+        !mli_rows_cached(lord, t, mli_u32_load(&t->special), device, site, &rows)) {
         mli_probe_leave(t, &probe);
         return mli_alloc_slow(lord, device, storage, bytes, site);
     }
-    rows.word2 = mli_u64_load(&lord->sites.birth_mark);
-    rows.device = mli_cell_own_device(t, dev);
-    (void)mli_rows_cached(t, mli_u32_load(&t->special), dev, site, &rows);
-    mli_probe_insert(&probe, mli_word1_of(bytes, dev, 1), rows.word2);
-    return mli_alloc_count(lord, t, dev, storage, bytes, &rows,
+    mli_probe_insert(&probe, mli_word1_of(bytes, rows.dev, 1), rows.word2);
+    return mli_alloc_count(lord, t, storage, bytes, &rows,
                            mli_shard_crowded(lord, probe.shard) ? -1 : 0);
 }
 
-/* Records a block on the fast path, or falls back to the general path before it changes
-   anything. */
+static MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord, memlord_device device,
+                                                  uint64_t storage, uint64_t bytes,
+                                                  const memlord_site *site);
+/* Records a block on the fast path, or falls back before it changes anything: to the general path,
+   or with `bare` = 1 to mli_alloc_full, the same with 0. `bare` serves only calls with no special
+   bit, in a shard of this thread: the compiler leaves out the rest, and saves few registers. */
 static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site) {
+                                             uint64_t bytes, const memlord_site *site, int bare) {
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_home home;
-    uint32_t dev, special;
-    if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
-                     !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
+    mli_entry *e;
+    uint64_t with;
+    uint32_t special;
+    if (bare && MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
+                             !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
         return mli_alloc_slow(lord, device, storage, bytes, site);
-    dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
     special = mli_u32_load(&t->special);
-    rows.word2 = mli_u64_load(&lord->sites.birth_mark);
-    rows.device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows.device || (special && !mli_rows_cached(t, special, dev, site, &rows))))
+    if (bare && MLI_UNLIKELY(special)) return mli_alloc_full(lord, device, storage, bytes, site);
+    if (MLI_UNLIKELY((special & ~(uint32_t)MLI_SPECIAL_ROWS) ||
+                     !mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, bare, &home)))
+        return bare ? mli_alloc_full(lord, device, storage, bytes, site)
+                    : mli_alloc_slow(lord, device, storage, bytes, site);
+    e = mli_home_room(home, &with);
+    if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
+    if (MLI_UNLIKELY(!mli_rows_cached(lord, t, special, device, site, &rows))) {
+        mli_home_leave(t, home.bucket);
         return mli_alloc_slow(lord, device, storage, bytes, site);
-    if (MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, &home)))
-        return mli_alloc_slow(lord, device, storage, bytes, site);
-    if (MLI_UNLIKELY(!mli_home_insert(home, storage, mli_word1_of(bytes, dev, 1), rows.word2)))
-        return mli_alloc_window(lord, dev, storage, bytes, site);
-    return mli_alloc_count(lord, t, dev, storage, bytes, &rows, 0);
+    }
+    e->key = storage;
+    e->word1 = mli_word1_of(bytes, rows.dev, 1);
+    e->word2 = rows.word2;
+    mli_u64_store_release(&home.bucket->header, with); /* inserts it, and unlocks */
+    return mli_alloc_count(lord, t, storage, bytes, &rows, 0);
+}
+static MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord, memlord_device device,
+                                                  uint64_t storage, uint64_t bytes,
+                                                  const memlord_site *site) {
+    return mli_alloc_fast(lord, device, storage, bytes, site, 0);
 }
 
 /* Finds the cells of a block for this thread. 0: the block has more references or a side record,
@@ -14124,18 +14139,19 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
    saves a fifth of a call). The return in the branch keeps compilers from a conditional move, which
    would wait for the entry. */
 static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
-                                   const mli_entry *e, mli_block_rows *rows) {
+                                   const mli_entry *e, int bare, mli_block_rows *rows) {
     uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
     uint32_t row;
     if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) { /* 256: one reference */
         dev = (uint32_t)(e->word1 >> 49) - 256u;
         if (dev > 255 || lord->devices.dev_type[dev] != (uint16_t)device.type) return 0;
     }
-    if (MLI_UNLIKELY(e->word2 & 1)) return 0;
+    if (MLI_UNLIKELY(e->word2 & (bare ? MLI_ROWS_MASK : 1))) return 0;
     rows->word2 = e->word2;
     rows->dev = dev;
     rows->device = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows->device)) return 0;
+    if (bare) return 1;
     row = MLI_SITE_ROW(e->word2);
     if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
     row = MLI_TAG_ROW(e->word2);
@@ -14146,7 +14162,7 @@ static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, mem
    its cell's base, or if the freed bytes call for a band check. */
 static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
                                              uint64_t bytes, const mli_block_rows *rows,
-                                             const memlord_site *site) {
+                                             const memlord_site *site, uint32_t special) {
     int64_t past = mli_cell_count_free(rows->device, bytes);
     const mli_cache_entry *here = NULL;
     mli_u64_add_own(&rows->device->frees, 1);
@@ -14156,7 +14172,7 @@ static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint6
         past |= mli_cell_count_free(rows->tag, bytes);
         mli_u64_add_own(&rows->tag->frees, 1);
     }
-    if (site && (mli_u32_load(&t->special) & MLI_SPECIAL_SITES)) {
+    if (site && (special & MLI_SPECIAL_SITES)) {
         here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
         if (MLI_UNLIKELY(!here)) past = -1;
     }
@@ -14180,39 +14196,52 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
     mli_probe probe;
     mli_home_probe(lord, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
-        !mli_entry_cells(lord, t, device, probe.entry, &rows)) {
+        !mli_entry_cells(lord, t, device, probe.entry, 0, &rows)) {
         mli_probe_leave(t, &probe);
         return mli_free_slow(lord, device, storage, how, site);
     }
     bytes = MLI_BYTES(probe.entry->word1);
     mli_probe_erase(&probe);
-    return mli_free_count(lord, t, storage, bytes, &rows, site);
+    return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
 }
 
-/* Frees or releases a block on the fast path, or falls back to the general path before it changes
-   anything. Both are the same for a block with one reference, the only kind served here. A handle
-   needs no test: the probe treats it as an address, does not find it and falls back. */
+static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device device,
+                                                 uint64_t storage, int how,
+                                                 const memlord_site *site);
+/* Frees or releases a block on the fast path, or falls back as mli_alloc_fast does. Both are the
+   same for a block with one reference, the only kind served here; `bare` = 1 serves none with rows.
+   A handle needs no test: the probe treats it as an address, does not find it and falls back. */
 static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                            int how, const memlord_site *site) {
+                                            int how, const memlord_site *site, int bare) {
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_home home;
     const mli_entry *e;
     uint64_t bytes, without;
-    if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation || !storage ||
-                     (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_ROWS)))
+    uint32_t special;
+    if (bare && MLI_UNLIKELY(mli_self.generation != lord->threads.generation || !storage))
         return mli_free_slow(lord, device, storage, how, site);
-    if (MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, &home)))
-        return mli_free_slow(lord, device, storage, how, site);
+    special = mli_u32_load(&t->special);
+    if (bare && MLI_UNLIKELY(special)) return mli_free_full(lord, device, storage, how, site);
+    if (MLI_UNLIKELY((special & ~(uint32_t)MLI_SPECIAL_ROWS) ||
+                     !mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, bare, &home)))
+        return bare ? mli_free_full(lord, device, storage, how, site)
+                    : mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(home, storage, &without);
     if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
-    if (MLI_UNLIKELY(!mli_entry_cells(lord, t, device, e, &rows))) {
-        mli_home_leave(t, home);
-        return mli_free_slow(lord, device, storage, how, site);
+    if (MLI_UNLIKELY(!mli_entry_cells(lord, t, device, e, bare, &rows))) {
+        mli_home_leave(t, home.bucket);
+        return bare ? mli_free_full(lord, device, storage, how, site)
+                    : mli_free_slow(lord, device, storage, how, site);
     }
     bytes = MLI_BYTES(e->word1);
     mli_u64_store_release(&home.bucket->header, without); /* erases it, and unlocks */
-    return mli_free_count(lord, t, storage, bytes, &rows, site);
+    return mli_free_count(lord, t, storage, bytes, &rows, site, special);
+}
+static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device device,
+                                                 uint64_t storage, int how,
+                                                 const memlord_site *site) {
+    return mli_free_fast(lord, device, storage, how, site, 0);
 }
 
 /* -- realloc: begin takes the block off the map, its bytes still counted; end puts it back -- */
@@ -14598,11 +14627,11 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
                                         const memlord_site *site) {
-    return lord ? mli_free_fast(lord, device, storage, MLI_END_FREE, site) : MEMLORD_OK;
+    return lord ? mli_free_fast(lord, device, storage, MLI_END_FREE, site, 1) : MEMLORD_OK;
 }
 MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
                                            const memlord_site *site) {
-    return lord ? mli_free_fast(lord, device, storage, MLI_END_RELEASE, site) : MEMLORD_OK;
+    return lord ? mli_free_fast(lord, device, storage, MLI_END_RELEASE, site, 1) : MEMLORD_OK;
 }
 
 /* Frees or releases n blocks. A bad argument ends none. Any other error stops no further block; the
@@ -14640,7 +14669,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
 
 MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
-    return lord ? mli_alloc_fast(lord, device, storage, bytes, site) : MEMLORD_OK;
+    return lord ? mli_alloc_fast(lord, device, storage, bytes, site, 1) : MEMLORD_OK;
 }
 
 /* The ticket may close after the checks: then the bytes count in full. */
