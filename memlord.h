@@ -5645,22 +5645,26 @@ typedef struct mli_home {
     uint64_t header, hash; /* the header is without the lock bit */
 } mli_home;
 
+/* Finds the home bucket of a key. The prefetch is of the bucket's second cache line. */
+static MLI_HOT mli_bucket *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
+    home->hash = mli_hash(key);
+    home->bucket = mli_home_bucket(s, home->hash);
+    mli_prefetch((char *)home->bucket + 64);
+    return home->bucket;
+}
 /* Enters a shard for the fast path, and begins at the home bucket of a key, which it locks in a
    shared shard. 0: another thread owns the shard or holds the bucket, or there is no table, or with
-   `bare` the shard is shared; this thread has left. The prefetch is of the second cache line. */
+   `bare` the shard is shared; this thread has left. */
 static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, int bare,
                                   mli_home *home) {
     const uint32_t state = mli_shard_enter(t, s, 1);
-    const int owned = state == t->id;
-    if (MLI_LIKELY(owned || (!bare && state == MLI_SHARD_SHARED))) {
-        home->hash = mli_hash(key);
-        home->bucket = mli_home_bucket(s, home->hash);
-        mli_prefetch((char *)home->bucket + 64);
-        if (MLI_LIKELY(owned || mli_bucket_try(home->bucket))) {
-            home->header = mli_u64_load(&home->bucket->header);
-            if (!bare) home->header &= ~MLI_BUCKET_LOCK;
-            return 1;
-        }
+    if (MLI_LIKELY(state == t->id)) {
+        home->header = mli_u64_load(&mli_home_begin(s, key, home)->header);
+        return 1;
+    }
+    if (!bare && state == MLI_SHARD_SHARED && mli_bucket_try(mli_home_begin(s, key, home))) {
+        home->header = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
+        return 1;
     }
     mli_shard_leave(t);
     return 0;
