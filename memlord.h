@@ -7200,6 +7200,18 @@ static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site
     mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? mli_site_display(lord, record) : site;
 }
+/* The same without an allocation: what is looked up goes to *symbol and *named, and is not kept. */
+static const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
+                                          mli_symbol *symbol, memlord_site *named) {
+    const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    if (!record || !record->address || site->file[0] ||
+        mli_symbol_at((const char *)record->address - 1, symbol))
+        return site;
+    named->file = symbol->module;
+    named->function = symbol->name ? symbol->name : "";
+    named->line = 0;
+    return named;
+}
 
 /* Finds or adds the row of a site or a tag on a device. `from`: of a site; NULL: the row is of a
    tag. The host knows a site by several addresses, but it has one row on a device: the index has
@@ -9903,6 +9915,7 @@ static mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_lock(lord, dev);
     mli_oom oom = mli_device_record_at(lord, dev)->oom;
     mli_lock_drop(&phys->lock);
+    oom.site = mli_site_display_of(lord, oom.site);
     return oom;
 }
 
@@ -12000,6 +12013,9 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
                                           char *buf, size_t cap) {
     memlord_tag_stat tags[MLI_EXPLAIN_TOP];
     memlord_site_stat sites[MLI_EXPLAIN_TOP];
+    mli_symbol symbols[MLI_EXPLAIN_TOP];
+    memlord_site named[MLI_EXPLAIN_TOP];
+    size_t i, n;
     mli_phys *phys;
     mli_out o;
     mli_out_buffer(&o, buf, cap);
@@ -12008,9 +12024,10 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
         mli_explain_phys(lord, &o, phys, wanted);
     else
         mli_put_str(&o, " never seen");
-    mli_put_largest(&o, tags, mli_tags_top(lord, d, tags, MLI_EXPLAIN_TOP), sites,
-                    mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP,
-                                  0));
+    n = mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP, 0);
+    for (i = 0; i < n; i++)
+        sites[i].site = mli_site_named(lord, sites[i].site, &symbols[i], &named[i]);
+    mli_put_largest(&o, tags, mli_tags_top(lord, d, tags, MLI_EXPLAIN_TOP), sites, n);
     return mli_out_end(&o, cap);
 }
 
@@ -15063,8 +15080,12 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
 /* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused it. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
-    mli_phys_sample_refresh(lord, q->phys);
-    if (oom) mli_oom_note(lord, q->dev, q->bytes, q->site);
+    if (oom) {
+        (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
+        mli_oom_note(lord, q->dev, q->bytes, q->site);
+    } else {
+        mli_phys_sample_refresh(lord, q->phys);
+    }
     mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : "[limit] ",
                     mli_device_record_at(lord, q->dev)->device, q->bytes);
 }
@@ -15102,7 +15123,7 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
     uint32_t ms = memlord_retry_backoff(q->policy, attempt);
-    mli_phys_sample_refresh(lord, q->phys);
+    (void)mli_phys_sample(lord, q->phys);
     (void)mli_fences_retire(lord, mli_device_record_at(lord, q->dev)->device);
     (void)mli_collect(lord, q->dev, MEMLORD_REASON_OOM, q->bytes, &reclaimed);
     if (q->policy->sleep_ms)
