@@ -615,8 +615,8 @@ MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
 /* Makes the global ledger now, with a configuration. Call it before anything uses
    memlord_global: at the start of main, or in a static constructor.
-   Errors: E_STATE there is one already, logged to it; E_INVALID as memlord_create, and an allocator
-           of the host's; E_NOMEM. */
+   Errors: E_STATE there is one already; logged to it or, if it is silent, to desc->logger;
+           E_INVALID as memlord_create, and an allocator of the host's; E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
 /* Sets the receiver of messages, at any time. NULL is silence or, with MEMLORD_DEBUG=1, what it was
@@ -19475,6 +19475,8 @@ MEMLORD_API memlord *memlord_global(void) {
 /* The snapshots start when the ledger is claimed: a new thread may call memlord_global, and a
    ledger that is not claimed starts none. */
 MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
+    static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is in "
+                               "use, and stays as it is";
     memlord *lord = (memlord *)mli_ptr_load_acquire(&mli_process.global);
     memlord_desc own;
     memlord_result r = MEMLORD_OK;
@@ -19487,9 +19489,10 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     if (!lord) lord = mli_global_make(&own, &made, &r);
     if (!lord) return r;
     if (!made) {
-        mli_log(lord, MEMLORD_LOG_ERROR,
-                "[setup] memlord_global_setup came too late: the global ledger is in use, and "
-                "stays as it is");
+        if (mli_log_hears(lord, MEMLORD_LOG_ERROR))
+            mli_log(lord, MEMLORD_LOG_ERROR, late);
+        else if (own.logger.fn) /* the ledger in use is silent: or nothing would tell the host */
+            own.logger.fn(own.logger.user, MEMLORD_LOG_ERROR, late);
         return MEMLORD_E_STATE;
     }
     if (desc && desc->snapshot_ms) (void)memlord_snapshots_start(lord, desc->snapshot_ms);
