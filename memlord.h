@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.3.6, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.4.0, C99 and C++11, SPDX-License-Identifier: MIT
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
     device (cpu, pinned, mapped, cuda:0, ...), which code put them there, the peak and
@@ -357,9 +357,9 @@
 
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
-#define MEMLORD_VERSION_MINOR 3
-#define MEMLORD_VERSION_PATCH 6
-#define MEMLORD_VERSION "0.3.6"
+#define MEMLORD_VERSION_MINOR 4
+#define MEMLORD_VERSION_PATCH 0
+#define MEMLORD_VERSION "0.4.0"
 
 #if defined(__GNUC__)
 #define MLI_INLINE static inline __attribute__((unused))
@@ -15909,13 +15909,17 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". */
+/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". The holders
+   may be those of a little below the peak: then "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
+    const uint64_t peak = r->stat[dev - 1].peak;
     if (!mli_holders_get(r->lord, dev, h)) return;
     if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
     if (!(h->tags | h->sites)) return;
-    mli_putf(r->o, "at the peak of %i, with %jo", mli_report_device(r, dev), h->bytes);
+    mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
+                                   : "at the peak of %i, with %jo",
+             mli_report_device(r, dev), h->bytes, peak);
     mli_put_largest(r->o, h->tag, h->tags < 6 ? h->tags : 6, h->site, h->sites < 4 ? h->sites : 4);
     mli_put_str(r->o, "\n");
 }
