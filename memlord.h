@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.3.6, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.4.0, C99 and C++11, SPDX-License-Identifier: MIT
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
     device (cpu, pinned, mapped, cuda:0, ...), which code put them there, the peak and
@@ -138,7 +138,8 @@
               from. A pool is a device of its own: type OTHER, or its real type with an
               index of its own, and memlord_device_share with the device it lives in.
               Record what the pool hands out, and set what it holds: memlord_pool_set.
-              Do not record the pool's own blocks on that device: they would count twice.
+              Record its segments nowhere, neither on its own device nor on the one it
+              shares: what it hands out would count twice.
     Band      a range of used % with a threshold at which a collection is due.
     Collection  a run of the host's callbacks for a device, to give memory back.
     Fence     tells when a device is done with a block. A block freed before that is
@@ -230,9 +231,10 @@
     MEMLORD_FLAG_NO_ENV ignore it. An empty variable counts as unset. A value that cannot
     be read is logged and changes nothing:
 
-        MEMLORD_DEBUG=1        logs every event to stderr in colour, or to your logger;
-                               anything but 0 does. memlord_log_stderr then is in colour. 2
-                               also runs memlord_verify at destroy
+        MEMLORD_DEBUG=1        logs every change of a storage and every collection, to
+                               stderr in colour or to your logger; anything but 0 does.
+                               memlord_log_stderr then is in colour. 2 also runs
+                               memlord_verify at destroy
         MEMLORD_POLL_INTERVAL_MS=200
                                how often pollers sample, at least 10; overrides poll_ms
                                and memlord_poller_start
@@ -251,8 +253,10 @@
     try run on the calling thread. Collections run on the thread whose call crossed the
     threshold. Fences run on threads that allocate, free or retire, and on pollers. Both
     run inside the host's own call, under whatever locks it holds there. A host with an
-    allocator lock creates the ledger with MEMLORD_FLAG_DEFER: then they run only in
-    memlord_gc_poll, memlord_retire, memlord_alloc_retry and on pollers.
+    allocator lock creates the ledger with MEMLORD_FLAG_DEFER: then collections run only in
+    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences there and
+    in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
+    them run where the host asks for them.
     No callback may throw: an exception that leaves one has the effect of longjmp. A
     collection left by longjmp counts as running on its device for good. A fence left by
     longjmp holds up its queue until destroy, and the thread polls this ledger's fences no
@@ -319,7 +323,7 @@
     ------------------------------------------------------------------ >>costs ---
 
     alloc, free, retain, release, track, realloc: from about 10 ns up to the cost of a cache
-    miss (README has the measured table). No system call, no lock shared by threads that
+    miss (bench/README.md has the measured tables). No system call, no lock shared by threads that
     work on their own blocks, and nothing proportional to devices, threads or blocks, except
     when a table grows (one of 1024 shards at a time) or a thread first meets storages of
     another. Memory: about 40 to 60 bytes a
@@ -353,9 +357,9 @@
 
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
-#define MEMLORD_VERSION_MINOR 3
-#define MEMLORD_VERSION_PATCH 6
-#define MEMLORD_VERSION "0.3.6"
+#define MEMLORD_VERSION_MINOR 4
+#define MEMLORD_VERSION_PATCH 0
+#define MEMLORD_VERSION "0.4.0"
 
 #if defined(__GNUC__)
 #define MLI_INLINE static inline __attribute__((unused))
@@ -611,8 +615,8 @@ MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
 /* Makes the global ledger now, with a configuration. Call it before anything uses
    memlord_global: at the start of main, or in a static constructor.
-   Errors: E_STATE there is one already, logged to it; E_INVALID as memlord_create, and an allocator
-           of the host's; E_NOMEM. */
+   Errors: E_STATE there is one already; logged to it or, if it is silent, to desc->logger;
+           E_INVALID as memlord_create, and an allocator of the host's; E_NOMEM. */
 MEMLORD_API memlord_result memlord_global_setup(const memlord_desc *desc) MLI_OFF(MEMLORD_OK)
 
 /* Sets the receiver of messages, at any time. NULL is silence or, with MEMLORD_DEBUG=1, what it was
@@ -758,7 +762,7 @@ MEMLORD_API memlord_result memlord_copy(memlord *lord, memlord_device from, meml
 
 /* -- views: several owners of one storage -- */
 
-/* Says "I hold this storage": opens it with one reference, or adds a reference to a live one and
+/* Says "I hold this storage": records it with one reference, or adds a reference to a live one and
    counts no bytes (`bytes` is then ignored). So tied weights and views count once. */
 MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device,
                                          uint64_t storage, uint64_t bytes,
@@ -841,8 +845,9 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
 
 /* Turns a return address into a site, for allocators and interposers: MEMLORD_SITE_OF_CALLER
    passes its own. The strings are looked up when it is first shown (a report, sites_top, a
-   block): file is the module, function the nearest dynamic symbol (link with -rdynamic), line 0.
-   On Windows function is empty. Never NULL; lives until destroy.
+   block; not a line of the log): file is the module, function the nearest dynamic symbol (link
+   with -rdynamic), line 0. Without a symbol, and on Windows, function is "". Never NULL; lives
+   until destroy.
    Cost: a few ns once the address is known. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1181,10 +1186,10 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
     MLI_OFF(MEMLORD_OK)
 
 /* Samples every device that has a source each `interval_ms` (0: 200, at least 10), on a thread
-   for each. Starts by itself at the first call that touches a device whose type has a source, a
-   collection callback and a strategy. MEMLORD_POLL_INTERVAL_MS overrides the interval. Stop joins
-   the threads; then none starts by itself until the next start. Without a poller memlord_gc_poll
-   samples what has grown old.
+   for each. Starts by itself when a device is used that has all three: a capacity source, a
+   callback that serves MEMLORD_REASON_BAND, and a strategy. MEMLORD_POLL_INTERVAL_MS overrides the
+   interval. Stop joins the threads; then none starts by itself until the next start. Without a
+   poller memlord_gc_poll samples what has grown old.
    Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries
            again; stop: E_STATE on a thread of MemLord's own. */
@@ -1241,12 +1246,16 @@ typedef uint64_t memlord_ticket; /* 0 is none */
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
    thread records on the device comes off the ticket, so that nothing counts twice. On other
    threads name the ticket: memlord_alloc_reserved. Commit and cancel return the rest, on any
-   thread. Without a limit everything is granted. It runs no collection: on E_LIMIT call
-   memlord_gc_run with MEMLORD_REASON_LIMIT and try again, or use memlord_alloc_retry. The allocs
-   of a thread come off its 8 latest tickets; those before them count in full, unless named.
-   Errors: E_LIMIT (a warning with memlord_explain, at most once a second), also over 2^62 in all;
-           E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE out of the ledger's own
-           allocator; the others: E_UNKNOWN not an open ticket of this ledger. */
+   thread: both do the same, and cancel is the name for a request that failed. Without a limit
+   everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
+   MEMLORD_REASON_LIMIT and try again, use memlord_alloc_retry, or wait until the host has freed
+   something. A free does not refill a ticket. The allocs of a thread come off its 8 latest tickets;
+   those before them count in full, unless named. A thread may hold any number for others that name
+   them.
+   Errors: E_LIMIT (a warning with memlord_explain, at most once a second), also over 2^62 in all:
+           *out is 0; E_INVALID over 2^48 or `out` NULL; E_DEVICE; E_NOMEM; E_STATE called by the
+           ledger's own allocator. Commit, cancel and adopt: E_UNKNOWN not an open ticket of this
+           ledger. */
 MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
                                            uint64_t bytes, memlord_ticket *out)
     MLI_OFF_SET(if (out) *out = 0, MEMLORD_OK)
@@ -1294,7 +1303,8 @@ MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
 /* Charges what this thread allocates on the account's device from now on, and credits it when
-   the block ends, on whichever thread. Such allocs are recorded whatever the account's limit;
+   the block ends, on whichever thread, also by memlord_alloc_reserved. Do not charge the same bytes
+   by memlord_account_charge. Such allocs are recorded whatever the account's limit;
    those over it count in `refused`. A thread uses one account at a time, until the next call; 0
    ends it, and so does the end of the thread. A resized block is charged its new bytes. A move to
    another device ends the charge; what arrives there is charged as an alloc. Arenas are not.
@@ -1311,14 +1321,16 @@ MEMLORD_API memlord_result memlord_account_close(memlord *lord, memlord_account 
 
 /* -- bands: when a collection pays --
    A strategy is a list of bands over the used % of a device. The first band with lo <= used% <
-   hi decides: a collection is due when its metric reaches its threshold, the larger (or, with
-   COMBINE_MIN, the smaller) of `bytes` and `percent`. Percent is of the capacity, or of the limit
-   where one is set and smaller; for CACHED of what the pool has reserved. 0 leaves a part out.
+   hi decides: a collection is due when its metric is at or above its threshold, the larger (or,
+   with COMBINE_MIN, the smaller) of `bytes` and `percent`. Percent is of the capacity, or of the
+   limit where one is set and smaller; for CACHED of what the pool has reserved. Of the two, one
+   that is 0 is not used.
    used % is of the capacity, or of the limit where only that is known. While neither is known
    only a band that covers 0 to 100 counts, and percent not at all.
    A band fires again after its metric has been below 7/8 of the threshold. It also fires again
    when its metric has grown by 1/8 of the threshold since the last run, a failed run included. A
-   new strategy and memlord_reset let it fire at once; a change of band alone does not.
+   new strategy and memlord_reset let it fire at once; a change of band alone does not. So a band
+   is no upper bound: a run that could not give enough back is not tried again at once.
    The most specific strategy decides for a device: its own, its type's, that of all. It is in
    force once a callback that serves MEMLORD_REASON_BAND matches the device. */
 
@@ -1385,13 +1397,14 @@ typedef struct memlord_gc_event {
     size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0: no particular number, as of a band */
+    uint64_t needed;         /* bytes wanted; 0 of a band: free as much as you think right */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;
 
 typedef struct memlord_gc_result {
     int ran;            /* 0: could not; nothing is reset, counted in gc_failed */
-    int family;         /* freed starts over for every device of the type */
+    int family;         /* 1: freed starts over for every device of the type, as this run gave
+                           memory of all of them back; 0: for this device alone */
     uint64_t reclaimed; /* bytes given back, as far as known */
 } memlord_gc_result;
 
@@ -1404,8 +1417,8 @@ typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 
 enum {
-    MEMLORD_GC_QUIET = 1 << 30 /* in `reasons`: bands ask it only under a strategy that the host
-                                  has set. For a layer that the host adds for something else */
+    MEMLORD_GC_QUIET = 1 << 30 /* in `reasons`: bands call it only if the program has set a
+                                  strategy. For a library that adds a callback on its behalf */
 };
 
 /* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_...;
@@ -1455,9 +1468,10 @@ MEMLORD_API memlord_result memlord_retry_check(const memlord_retry *policy)
 typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 
 /* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
-   off, again. Records the storage itself; fn must not. Over the limit it retires and collects
-   once (REASON_LIMIT) and calls fn only if that made room. A NULL policy is MEMLORD_RETRY's or
-   the default. The last failure is logged with memlord_explain.
+   off, again. Records the storage itself, with this thread's tag and scope; fn must not. If the
+   request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
+   fit, it returns E_LIMIT without a call of fn. A NULL policy is MEMLORD_RETRY's or the default.
+   The last failure is logged with memlord_explain, after a new sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
            E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
@@ -1490,8 +1504,9 @@ MEMLORD_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device de
 /* -- pools: memory that the host's own allocator holds -- */
 
 /* Sets how much a pool holds of a device, and its largest free piece (UINT64_MAX: not known).
-   Both calls look at the bands of the device, so a collection may run inside them; but none
-   inside the device's capacity source, where a later call runs it.
+   memlord_pool_add adds to what it holds, and leaves the largest free piece as it was set. Both
+   look at the bands of the device, so a collection may run inside them; but none inside the
+   device's capacity source, where a later call runs it.
    Errors: E_DEVICE; E_NOMEM; E_INVALID over 2^62, pool_add also below 0. */
 MEMLORD_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
                                             uint64_t reserved, uint64_t largest_free)
@@ -1556,10 +1571,11 @@ MEMLORD_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *s
 
 /* Lets other threads work in this thread's innermost scope: each adopts the token, and returns
    it when it is done. Between the two the thread is in the scope: its blocks remember it, and
-   scopes it begins are inside it. That is an invocation of its own: its delta, peak and time
-   count in the path's totals, not in the invocation that was exported, nor in the scopes around
-   that. A token is good until the scope ends on the thread that exported it; any number of
-   threads may have it, by copies if they like. Threads that have adopted it by then stay in.
+   scopes it begins are inside it. Each adoption is one more invocation of the path: 50 steps with
+   one worker give a count of 100, and ns.total is the sum over threads. The invocation that was
+   exported does not include it, nor do the scopes around that. A token may be copied to any
+   number of threads, and adopted until the exporting thread ends the scope. A thread that has
+   adopted it stays in the scope until it returns it, even after that.
    Errors: E_STATE no scope, or too deep; adopt: also on the scope's own thread, or twice; return:
            the innermost scope is not this one; E_UNKNOWN the scope is over, or another ledger's;
            E_INVALID; E_NOMEM. */
@@ -1582,8 +1598,8 @@ typedef struct memlord_scope_stat {
     struct {
         int64_t total, min, max;
     } bytes, blocks;          /* deltas */
-    uint64_t peak;            /* highest of one invocation, above its start; with more than one
-                                 device the sum of theirs: an upper bound */
+    uint64_t peak;            /* the most that one invocation rose above its start; each device by
+                                 itself, then added: an upper bound if there are several */
     struct {
         uint64_t total, min, max;
     } ns;                     /* of the host's time */
@@ -1836,7 +1852,8 @@ template <typename T> static constexpr uint64_t mli_key(T handle) {
     } while (0)
 #endif
 
-/* The site of the call of this function: memlord_site_at of its return address. With a ledger as
+/* The place that called the function you are in: memlord_site_at of its return address. It has no
+   line; a wrapper that is a macro and passes MEMLORD_SITE() keeps file and line. With a ledger as
    argument the site is of that ledger; without one it is of memlord_global(). A function that the
    compiler inlines has no call of its own: mark it noinline. For gcc and clang only. */
 #if defined(__GNUC__)
@@ -7201,6 +7218,18 @@ static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site
     mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? mli_site_display(lord, record) : site;
 }
+/* The same without an allocation: what is looked up goes to *symbol and *named, and is not kept. */
+static const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
+                                          mli_symbol *symbol, memlord_site *named) {
+    const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    if (!record || !record->address || site->file[0] ||
+        mli_symbol_at((const char *)record->address - 1, symbol))
+        return site;
+    named->file = symbol->module;
+    named->function = symbol->name ? symbol->name : "";
+    named->line = 0;
+    return named;
+}
 
 /* Finds or adds the row of a site or a tag on a device. `from`: of a site; NULL: the row is of a
    tag. The host knows a site by several addresses, but it has one row on a device: the index has
@@ -9904,6 +9933,7 @@ static mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_lock(lord, dev);
     mli_oom oom = mli_device_record_at(lord, dev)->oom;
     mli_lock_drop(&phys->lock);
+    oom.site = mli_site_display_of(lord, oom.site);
     return oom;
 }
 
@@ -12001,6 +12031,9 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
                                           char *buf, size_t cap) {
     memlord_tag_stat tags[MLI_EXPLAIN_TOP];
     memlord_site_stat sites[MLI_EXPLAIN_TOP];
+    mli_symbol symbols[MLI_EXPLAIN_TOP];
+    memlord_site named[MLI_EXPLAIN_TOP];
+    size_t i, n;
     mli_phys *phys;
     mli_out o;
     mli_out_buffer(&o, buf, cap);
@@ -12009,9 +12042,10 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
         mli_explain_phys(lord, &o, phys, wanted);
     else
         mli_put_str(&o, " never seen");
-    mli_put_largest(&o, tags, mli_tags_top(lord, d, tags, MLI_EXPLAIN_TOP), sites,
-                    mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP,
-                                  0));
+    n = mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP, 0);
+    for (i = 0; i < n; i++)
+        sites[i].site = mli_site_named(lord, sites[i].site, &symbols[i], &named[i]);
+    mli_put_largest(&o, tags, mli_tags_top(lord, d, tags, MLI_EXPLAIN_TOP), sites, n);
     return mli_out_end(&o, cap);
 }
 
@@ -15097,8 +15131,12 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
 /* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused it. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
-    mli_phys_sample_refresh(lord, q->phys);
-    if (oom) mli_oom_note(lord, q->dev, q->bytes, q->site);
+    if (oom) {
+        (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
+        mli_oom_note(lord, q->dev, q->bytes, q->site);
+    } else {
+        mli_phys_sample_refresh(lord, q->phys);
+    }
     mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : "[limit] ",
                     mli_device_record_at(lord, q->dev)->device, q->bytes);
 }
@@ -15136,7 +15174,7 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
     uint32_t ms = memlord_retry_backoff(q->policy, attempt);
-    mli_phys_sample_refresh(lord, q->phys);
+    (void)mli_phys_sample(lord, q->phys);
     (void)mli_fences_retire(lord, mli_device_record_at(lord, q->dev)->device);
     (void)mli_collect(lord, q->dev, MEMLORD_REASON_OOM, q->bytes, &reclaimed);
     if (q->policy->sleep_ms)
@@ -15905,13 +15943,17 @@ static void mli_text_snapshots(mli_report *r) {
     }
 }
 
-/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". */
+/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". The holders
+   may be those of a little below the peak: then "noted at 12 MiB of 12.5 MiB". */
 static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_holders *h = &r->holders;
+    const uint64_t peak = r->stat[dev - 1].peak;
     if (!mli_holders_get(r->lord, dev, h)) return;
     if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
     if (!(h->tags | h->sites)) return;
-    mli_putf(r->o, "at the peak of %i, with %jo", mli_report_device(r, dev), h->bytes);
+    mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
+                                   : "at the peak of %i, with %jo",
+             mli_report_device(r, dev), h->bytes, peak);
     mli_put_largest(r->o, h->tag, h->tags < 6 ? h->tags : 6, h->site, h->sites < 4 ? h->sites : 4);
     mli_put_str(r->o, "\n");
 }
@@ -19471,6 +19513,8 @@ MEMLORD_API memlord *memlord_global(void) {
 /* The snapshots start when the ledger is claimed: a new thread may call memlord_global, and a
    ledger that is not claimed starts none. */
 MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
+    static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is in "
+                               "use, and stays as it is";
     memlord *lord = (memlord *)mli_ptr_load_acquire(&mli_process.global);
     memlord_desc own;
     memlord_result r = MEMLORD_OK;
@@ -19483,9 +19527,10 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     if (!lord) lord = mli_global_make(&own, &made, &r);
     if (!lord) return r;
     if (!made) {
-        mli_log(lord, MEMLORD_LOG_ERROR,
-                "[setup] memlord_global_setup came too late: the global ledger is in use, and "
-                "stays as it is");
+        if (mli_log_hears(lord, MEMLORD_LOG_ERROR))
+            mli_log(lord, MEMLORD_LOG_ERROR, late);
+        else if (own.logger.fn) /* the ledger in use is silent: or nothing would tell the host */
+            own.logger.fn(own.logger.user, MEMLORD_LOG_ERROR, late);
         return MEMLORD_E_STATE;
     }
     if (desc && desc->snapshot_ms) (void)memlord_snapshots_start(lord, desc->snapshot_ms);

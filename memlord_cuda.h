@@ -1,6 +1,6 @@
 /*
     memlord_cuda.h - MemLord for programs that hold their memory on NVIDIA GPUs
-                     v0.3.6, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
+                     v0.4.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
 
     What the device says, what the program holds, and a way to give memory back, without one
     byte of the program behaving otherwise: capacity and collection for cuda devices, the

@@ -161,14 +161,14 @@ build/server 300 192MiB >"$out/server" 2>&1 &&
     says "$out/server" 'request [0-9]* stopped: it has 11 MiB of .* its quota is 10 MiB$' \
         ' [1-9][0-9]* run, ' ' MiB held by tickets' '^300 of 300 came: 0 wait, 0 run' \
         '^  0 B live, 0 B held by tickets, peak .* of 192 MiB$' \
-        '^\[limit\] cuda:0: .* short: limit 192 MiB, .* held .* by tag: kv_cache'
+        '^memlord: \[limit\] cuda:0: .* short: limit 192 MiB, .* held .* by tag: kv_cache'
 verdict $? 'server stays under its limit and ends with nothing live' "$out/server"
 
 awk '/^300 of 300 came:/ { n = $9 + $11 + $13; fine = n == 300 && $9 && $11 && $13 }
     END { exit !fine }' "$out/server"
 verdict $? 'and answers every request' "$out/server"
 
-[ "$(grep -c '^\[limit\]' "$out/server")" -le 30 ] # one a second: it refuses thousands
+[ "$(grep -c '^memlord: \[limit\]' "$out/server")" -le 30 ] # one a second: it refuses thousands
 verdict $? 'and logs few of its refusals' "$out/server"
 
 scrape() { # LOG: while the server runs GET /metrics answers, and anything else is not found

@@ -217,6 +217,16 @@ static void every_cap_cuts_the_same_text(void **state) {
     }
 }
 
+static void a_return_address_shows_its_module(void **state) {
+    memlord *lord = test_lord(state);
+    void *volatile in_libc = (void *)(uintptr_t)&strtol; /* not an address of this program */
+    assert_ok(memlord_sites_enable(lord, 1));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 400,
+                            memlord_site_at(lord, (char *)in_libc + 1)));
+    assert_null(strstr(explain(lord, cuda(0), 500), "(unknown)"));
+    assert_non_null(strstr(explain(lord, cuda(0), 500), "strtol"));
+}
+
 static void it_allocates_nothing(void **state) {
     test_case *t = (test_case *)*state;
     char text[512];
@@ -394,6 +404,7 @@ int main(void) {
         TEST(no_device_is_harmless),
         TEST(a_null_ledger_says_nothing),
         TEST(every_cap_cuts_the_same_text),
+        TEST(a_return_address_shows_its_module),
         TEST(it_allocates_nothing),
         TEST(hostile_names_stay_one_line),
         TEST(long_names_fit_or_are_cut),

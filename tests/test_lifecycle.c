@@ -215,16 +215,30 @@ static void set_up_too_late(void) {
     test_log log;
     memlord_desc desc = global_desc(&log);
     memlord *lord = memlord_global();
+    size_t said;
     CHILD(lord != NULL);
     CHILD(memlord_global_setup(&desc) == MEMLORD_E_STATE);
     CHILD(memlord_global_setup(NULL) == MEMLORD_E_STATE);
     CHILD(memlord_global() == lord);
+    said = log.size;
     CHILD(memlord_alloc(lord, memlord_device_all(), 1, 1, NULL) == MEMLORD_E_DEVICE);
-    CHILD(log.size == 0); /* the logger of the desc is not in force */
+    CHILD(log.size == said); /* the logger of the desc is not in force */
 }
 static void a_setup_after_first_use_changes_nothing(void **state) {
     (void)state;
     in_child(set_up_too_late);
+}
+
+static void set_up_what_is_silent(void) {
+    test_log log;
+    memlord_desc desc = global_desc(&log);
+    CHILD(memlord_global() != NULL);
+    CHILD(memlord_global_setup(&desc) == MEMLORD_E_STATE);
+    CHILD(log.lines[MEMLORD_LOG_ERROR] == 1 && strstr(log.text, "[setup] memlord_global_setup"));
+}
+static void a_setup_after_first_use_is_said_where_the_ledger_is_silent(void **state) {
+    (void)state;
+    in_child(set_up_what_is_silent);
 }
 
 static void set_up_badly(void) {
@@ -675,6 +689,7 @@ int main(void) {
         cmocka_unit_test(many_ledgers_live_at_once),
         cmocka_unit_test(a_global_ledger_can_be_set_up_once),
         cmocka_unit_test(a_setup_after_first_use_changes_nothing),
+        cmocka_unit_test(a_setup_after_first_use_is_said_where_the_ledger_is_silent),
         cmocka_unit_test(a_bad_setup_makes_no_global_ledger),
         cmocka_unit_test(of_two_threads_that_set_it_up_one_wins),
         cmocka_unit_test(the_global_ledger_is_one), /* from here on this process has one */

@@ -612,7 +612,7 @@ static void summaries_are_cyan(void **state) {
     assert_non_null(strstr(text, CYAN "[alloc_n] cpu 30 B in 2 blocks\x1b[0m\n"));
     assert_non_null(strstr(text, CYAN "[free_n] cpu 30 B in 2 blocks\x1b[0m\n"));
     assert_non_null(strstr(text, RED "[alloc] cpu 0x00000003 5 B\x1b[0m\n"));
-    assert_non_null(strstr(text, CYAN "[destroy] cpu still holds 5 B in 1 block\x1b[0m\n"));
+    assert_non_null(strstr(text, CYAN "[destroy] cpu: live 5 B in 1 block\x1b[0m\n"));
     free(text);
 }
 

@@ -367,6 +367,18 @@ static void a_small_report_tells_who_held_the_peak(void **state) {
     free(text);
 }
 
+static void holders_noted_below_the_peak_say_so(void **state) {
+    memlord *lord = test_lord(state);
+    char *text;
+    assert_ok(memlord_tag_begin(lord, "cache"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100 << 20, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 1 << 20, NULL)); /* less than a sixteenth */
+    assert_ok(memlord_tag_end(lord));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "\nat the peak of cpu, noted at 100 MiB of 101 MiB; by tag: "));
+    free(text);
+}
+
 static void a_report_without_tags_and_scopes_tells_which_sites_held_the_peak(void **state) {
     static const memlord_site site = {"loader.c", "load_weights", 10};
     memlord *lord = test_lord(state);
@@ -1082,6 +1094,7 @@ int main(void) {
         TEST(a_small_ledger_fits_the_first_screen),
         TEST(what_is_not_known_is_no_number),
         TEST(a_small_report_tells_who_held_the_peak),
+        TEST(holders_noted_below_the_peak_say_so),
         TEST(a_report_without_tags_and_scopes_tells_which_sites_held_the_peak),
         TEST_SITES(the_first_screen_tells_most_of_a_large_one),
         TEST_SITES(a_type_with_several_devices_has_a_line),

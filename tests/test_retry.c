@@ -704,6 +704,25 @@ static void the_last_failure_logs_who_holds_the_device(void **state) {
     assert_int_equal(s->t->log.lines[MEMLORD_LOG_ERROR] + s->t->log.lines[MEMLORD_LOG_WARNING], 1);
 }
 
+/* What the callbacks of the attempts gave back shows, although the sample before is young. */
+static int attempt_after_which_others_give_back(void *user, uint64_t bytes, uint64_t *storage) {
+    stage *s = (stage *)user;
+    s->t->source.used = 100;
+    return attempt(user, bytes, storage);
+}
+static void the_last_failure_samples_the_device_first(void **state) {
+    stage *s = stage_of(state, "0");
+    memlord_retry policy = policy_of(s, 1);
+    test_capacity(s->t, 1000, 900);
+    test_log_clear(&s->t->log);
+    assert_int_equal(memlord_alloc_retry(s->t->lord, cuda(0), 1200,
+                                         attempt_after_which_others_give_back, s, &policy, &got,
+                                         NULL),
+                     MEMLORD_E_OOM);
+    assert_non_null(strstr(s->t->log.text, "300 B short"));
+    assert_non_null(strstr(s->t->log.text, "10 % used"));
+}
+
 static void a_refusal_by_the_limit_logs_who_holds_the_device(void **state) {
     stage *s = stage_of(state, "0");
     assert_ok(memlord_limit_set(s->t->lord, cuda(0), 5050));
@@ -1299,6 +1318,7 @@ int main(void) {
         TEST(the_host_never_loses_a_storage),
         TEST(a_null_ledger_makes_one_attempt),
         TEST(the_last_failure_logs_who_holds_the_device),
+        TEST(the_last_failure_samples_the_device_first),
         TEST(a_refusal_by_the_limit_logs_who_holds_the_device),
         TEST(a_recovery_logs_no_failure),
         TEST(the_last_failure_is_in_the_reports),

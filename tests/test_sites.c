@@ -419,22 +419,20 @@ static __attribute__((noinline)) const memlord_site *site_of_caller_in_global(vo
     return MEMLORD_SITE_OF_CALLER();
 }
 
+/* The only call of site_of_caller with its return address; volatile: no tail call. */
+static __attribute__((noinline)) const memlord_site *the_same_call(memlord *lord) {
+    const memlord_site *volatile site = site_of_caller(lord);
+    return site;
+}
+
 static void each_call_of_a_function_is_a_site_of_its_caller(void **state) {
     memlord *lord = test_lord(state);
-    const memlord_site *sites[2];
-    const char *at;
-    int i;
-    for (i = 0; i < 4; i++) {
-        const memlord_site *again = site_of_caller(lord);
-        if (i) assert_ptr_equal(again, sites[0]);
-        sites[0] = again;
-    }
-    sites[1] = site_of_caller(lord);
-    assert_ptr_not_equal(sites[0], sites[1]);
-    at = (const char *)memlord_site_address(lord, sites[1]);
-    assert_true(at > (const char *)(uintptr_t)&each_call_of_a_function_is_a_site_of_its_caller);
-    assert_true(at < (const char *)(uintptr_t)&each_call_of_a_function_is_a_site_of_its_caller +
-                         4096);
+    const memlord_site *first = the_same_call(lord), *other = site_of_caller(lord);
+    const char *at = (const char *)memlord_site_address(lord, first);
+    assert_ptr_equal(the_same_call(lord), first);
+    assert_ptr_not_equal(other, first);
+    assert_true(at > (const char *)(uintptr_t)&the_same_call);
+    assert_true(at < (const char *)(uintptr_t)&the_same_call + 4096);
 }
 
 static void the_site_of_a_caller_is_of_the_global_ledger_where_none_is_named(void **state) {

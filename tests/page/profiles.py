@@ -182,7 +182,8 @@ class Run:
                         for t in (1, 2, 3)],
             "largest_blocks": {"count": 10, "of": len(blocks), "bytes": sum(self.live),
                                "blocks": [self.block(k, b) for k, b in blocks[:10]]},
-            "moves": [{"from": "cpu", "to": self.names[0], "count": 3, "bytes": 1 << 27}],
+            "moves": [{"from": "cpu", "to": self.names[0], "count": 3, "bytes": 1 << 27,
+                       "copies": 2, "copied_bytes": 1 << 20}],
             "strings": list(self.strings),
             "events": {"capacity": 1 << 17, "recorded": len(events), "lost": len(self.events) - len(events), "kinds": KINDS[:],
                        "list": events}}

@@ -1,0 +1,114 @@
+#!/bin/sh
+# tests/readme.sh: README's programs, fragments and commands work as they stand there, and the
+# targets of make that it names exist. Speaks TAP.
+#
+# A ```c block with main is a program. Another is a fragment: what stands before a line of ... is
+# outside a function and the rest inside, or all of it if there is no such line; (...) stands for
+# arguments. A ```sh block runs in a copy of this tree, where the files it reads are made first.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+out=$PWD/build/readme
+rm -rf "$out"
+mkdir -p "$out"
+# -Wno-unused: a fragment need not use all it shows
+cc="${CC:-gcc} -std=gnu99 -Wall -Wextra -Wno-unused -Wno-missing-field-initializers -Werror -pthread -I$PWD"
+n=0
+
+verdict() { # STATUS NAME FILE: the file says why not
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok - $2"
+    else
+        echo "not ok - $2"
+        tail -n 15 "$3" | cut -c1-200 | sed 's/^/#   /'
+    fi
+}
+
+awk -v out="$out" '
+    /^```(c|sh)$/ { kind = substr($0, 4); file = sprintf("%s/%02d.%s", out, ++n, kind); line = NR; next }
+    /^```$/ && file { close(file); file = ""; next }
+    file { print >file }
+    /^## / { heading = substr($0, 4) }
+    file && !(file in named) { named[file] = 1; print file "\t" heading >(out "/list") }
+' README.md
+
+fragment() { # FILE: as a whole program
+    outside='/^\.\.\.$/ { rest = 1; next } !rest'
+    inside='rest; /^\.\.\.$/ { rest = 1 }'
+    grep -q '^\.\.\.$' "$1" || outside=0 inside=1
+    if ! grep -q '^#include "memlord.h"' "$1"; then
+        grep -q MEMLORD_CUDA "$1" || echo '#define MEMLORD_IMPLEMENTATION'
+        echo '#include "memlord.h"'
+    fi
+    echo 'static char cache_of_mine; static void *my_cache = &cache_of_mine;'
+    echo 'static uint64_t my_cache_shrink(void *c, uint64_t bytes) { return c == my_cache ? bytes : 0; }'
+    echo 'static void attention(void) {}'
+    awk "$outside" "$1"
+    echo 'int main(void) { memlord *lord = memlord_global(); memlord_device dev = memlord_device_cpu();'
+    echo 'memlord_meta tensor = {.name = "wq", .shape = {16}, .rank = 1}; uint64_t buffer = 4096, offset = 0, bytes = 64;'
+    if grep -q MEMLORD_CUDA "$1"; then
+        echo 'void *kv = NULL, *block = NULL; cudaStream_t copy_stream = NULL;'
+    else
+        echo 'memlord_alloc(lord, dev, buffer, bytes, NULL); {'
+    fi
+    awk "$inside" "$1" | sed 's/(\.\.\.)/()/g'
+    grep -q MEMLORD_CUDA "$1" || echo '}'
+    echo 'return 0; }'
+}
+
+program() { # FILE: builds and runs it, in C and, as a program of the reader may be, in C++
+    $cc "$1" -o "$1.out" && (cd "$out" && "$1.out") >"$1.said" && cat "$1.said" &&
+        ${CXX:-g++} -std=c++11 -x c++ -I"$PWD" "$1" -o "$1.out" -pthread && (cd "$out" && "$1.out")
+}
+
+# A copy in which commands may write; what is built is there already, and make finds nothing to do.
+sandbox() {
+    mkdir -p "$out/tree/build" &&
+        for name in memlord.h memlord_cuda.h Makefile README.md examples tests bench; do
+            ln -sf "$PWD/$name" "$out/tree/$name"
+        done && ln -sf "$PWD/build/libmemlord_preload.so" "$out/tree/build/" &&
+        cp "$out"/01.c.app "$out/tree/app.c" && seq 2000 -1 1 >"$out/tree/big.txt" &&
+        echo 'print(sum(range(1000)))' >"$out/tree/script.py" &&
+        cp "$out/profile.json" "$out/tree/profile.json"
+}
+
+commands() { # FILE
+    (cd "$out/tree" && MAKEFLAGS='' timeout 120 sh -e "$1" </dev/null)
+}
+
+# -- programs and fragments --
+
+while IFS='	' read -r file heading; do
+    case $file in *.c) ;; *) continue ;; esac
+    if grep -q 'main(void)' "$file"; then
+        program "$file" >"$file.why" 2>&1 && grep -q kv_cache "$file.why"
+        verdict $? "README, $heading: the program builds, runs and reports" "$file.why"
+        cp "$file" "$out/01.c.app"
+    elif grep -q MEMLORD_CUDA "$file"; then
+        fragment "$file" >"$file.whole.c"
+        $cc -isystem "${CUDA_HOME:-/nonexistent}/include" -isystem tests/fake_cuda/include \
+            -c "$file.whole.c" -o "$file.out" >"$file.why" 2>&1
+        verdict $? "README, $heading: the fragment builds" "$file.why"
+    else
+        fragment "$file" >"$file.whole.c"
+        $cc "$file.whole.c" -o "$file.out" >"$file.why" 2>&1 && (cd "$out" && "$file.out") >>"$file.why" 2>&1
+        verdict $? "README, $heading: the fragment builds and runs" "$file.why"
+    fi
+done <"$out/list"
+
+# -- commands --
+
+MEMLORD_REPORT="$out/profile.json" LD_PRELOAD="$PWD/build/libmemlord_preload.so" sort README.md >/dev/null
+sandbox >"$out/sandbox.why" 2>&1 || verdict 1 'README: a copy of the tree to run its commands in' "$out/sandbox.why"
+while IFS='	' read -r file heading; do
+    case $file in *.sh) ;; *) continue ;; esac
+    commands "$file" >"$file.why" 2>&1
+    verdict $? "README, $heading: its commands run" "$file.why"
+done <"$out/list"
+
+# Those in code, wherever they stand: `make ...`, or a line of a block.
+for target in $(grep -oE '(`|^)make [a-z-]+' README.md | sed 's/.*make //' | grep -v '^build$' | sort -u); do
+    grep -qE "^([a-z-]+ )*$target( [a-z-]+)*:" Makefile 2>"$out/target.why"
+    verdict $? "README: make $target is a target" "$out/target.why"
+done
+echo "1..$n"
