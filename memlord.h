@@ -13360,19 +13360,6 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     mli_lock_drop(&lord->fences.lock);
 }
 
-/* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
-   ended are put on the list to be dropped. Requires: the fences lock. */
-static MLI_COLD void mli_askers_gone(memlord *lord) {
-    mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
-    for (; f; f = f->older) {
-        if (!f->asker || f->asker == (void *)&mli_self) continue;
-        f->asker = NULL;
-        if (!f->detached && f->serial) continue;
-        mli_queue_remove(lord, f);
-        mli_drops_put(lord, f);
-    }
-}
-
 /* Drops the fences to be dropped at the end of a call on a device type. `asks`: first asks fences
    of one queue of that type. */
 static MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks) {
@@ -19074,6 +19061,19 @@ static void mli_row_locks_after_fork(memlord *lord) {
         for (i = 1; i < mli_u32_load(&lord->counters.row_count[book]); i++)
             mli_u32_store(&mli_row_at(lord, book, i)->lock.locked, 0);
     mli_u32_store(&lord->counters.count_lock.locked, 0);
+}
+
+/* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
+   ended are put on the list to be dropped. Requires: the fences lock. */
+static MLI_COLD void mli_askers_gone(memlord *lord) {
+    mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+    for (; f; f = f->older) {
+        if (!f->asker || f->asker == (void *)&mli_self) continue;
+        f->asker = NULL;
+        if (!f->detached && f->serial) continue;
+        mli_queue_remove(lord, f);
+        mli_drops_put(lord, f);
+    }
 }
 
 /* Clears in a forked child the marks of threads that sampled, asked a fence, collected, polled or
