@@ -458,10 +458,11 @@ static void a_fork_beside_threads_past_their_hook_never_hangs(void **state) {
 /* What vfork and posix_spawn make: another process, on a thread's memory and thread-locals. */
 typedef struct guest {
     memlord *lord;
-    int bad;
+    int ran, bad;
 } guest;
 static int call_as_a_guest(void *user) {
     guest *g = (guest *)user;
+    g->ran = 1;
     g->bad += memlord_alloc(g->lord, memlord_device_cpu(), 0x1000, 10, NULL) != MEMLORD_OK;
     g->bad += memlord_tag_begin(g->lord, "guest") != MEMLORD_E_NOMEM;
     return 0;
@@ -477,12 +478,13 @@ static void *call_after_a_guest(void *user) {
     return NULL;
 }
 static void a_process_in_our_memory_takes_no_record(void **state) {
-    guest g = {NULL, 0};
+    guest g = {NULL, 0, 0};
     pthread_t thread;
     if (TEST_SANITIZED) skip();
     g.lord = test_lord(state);
     assert_int_equal(pthread_create(&thread, NULL, call_after_a_guest, &g), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
+    if (!g.ran) skip(); /* an emulator gives the process memory of its own */
     assert_int_equal(g.bad, 0);
 }
 

@@ -2,28 +2,19 @@
    last test waits for time to pass. */
 #include "support.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
+
 #define ALLOCATED MEMLORD_METRIC_ALLOCATED
 #define SCALE test_env("MEMLORD_TEST_SCALE", 4)
 #define MS ((uint64_t)1000000)
 
 /* -- threads, counted and refused -- */
-
-static size_t threads_now(void) {
-    DIR *tasks = opendir("/proc/self/task");
-    struct dirent *task;
-    size_t n = 0;
-    if (!tasks) return 0;
-    while ((task = readdir(tasks)) != NULL) n += task->d_name[0] != '.';
-    closedir(tasks);
-    return n;
-}
 
 /* A thread that was joined may be listed a moment longer: answers how many are in the end. */
 static size_t threads_left(size_t expected) {
@@ -734,19 +725,6 @@ static memlord *polled_ledger(void) {
     assert_ok(memlord_poller_start(lord, 10));
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
     return lord;
-}
-
-static int child_status(pid_t pid) {
-    int status = -1;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid) return -1;
-    return status;
-}
-
-/* Threads of a child that starts none: 1, but an emulator adds its own. */
-static int threads_of_a_child(void) {
-    pid_t pid = fork();
-    if (pid == 0) _exit((int)threads_now());
-    return WEXITSTATUS(child_status(pid));
 }
 
 static void a_child_has_no_poller_until_it_uses_the_ledger(void **state) {
