@@ -2180,14 +2180,15 @@ struct mli_leaver : memlord_guard {
      cell              what one thread adds to one row; only that thread counts in it
      level, high, base of a cell: the bytes its thread allocated less those it freed, the highest
                        of that since published, the published part
-     publish           to add a cell's change to its row; a cell may hold back up to a batch
+     publish           to bring a row up to a cell's level; a cell may hold back up to a batch
      delta             what one call adds to the rows of a block
      cache             what a thread looked up by a pointer: rows, kept tags, scopes
      dev               the number of a device in this ledger, from 1; 0 is none
      phys              a physical device: one capacity and one limit for the devices at it
      special           a thread's mask: what its calls have to do besides; hooks: the ledger's bits
                        of it, which every thread gets
-     alert             a ledger's mask: what the end of a call has to look after
+     alert             a ledger's mask, with a count in its upper bits: what the end of a call has
+                       to look after
      print             one byte of a key's hash, in the header of its bucket; no tag of the host's
      frame             a scope that a thread is in; holders: tags and sites at a device's peak
      reserved          bytes that a ticket keeps for later allocs
@@ -5093,8 +5094,8 @@ static int mli_polling_enabled(memlord *lord) {
      increments one of its four overflow counts; bits of the hash choose which. A probe stops at a
      bucket whose overflow count for the hash is 0. So erasing leaves no tombstone, and a vacant
      slot does not end a probe.
-   - A table grows by a fifth to a third when the entries outside their home are 12/64 to 36/64 of
-     its buckets (4/64 in a small ledger). The share differs from shard to shard, so that they do
+   - A table grows by a fifth to a third when the entries outside their home are 14/64 to 38/64 of
+     its buckets (2/64 in a small ledger). The share differs from shard to shard, so that they do
      not all grow at once and one shard can use the memory that another returned. The new table is
      allocated before the shard is stopped. Only threads that use this shard wait.
 
@@ -5205,23 +5206,23 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
 }
 
 #if MLI_SSE2
-/* mli_print_match returns a mask of the slots that hold a tag. mli_print_match_bit returns the bit
-   where the tag of the lowest such slot begins in the header. Vectors take as many instructions as
-   the other version but half the registers, and the free registers bound how far ahead a processor
-   executes. */
-static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t tag) {
-    __m128i tags = _mm_cvtsi32_si128((int)tag);
-    tags = _mm_shufflelo_epi16(_mm_unpacklo_epi8(tags, tags), 0);
-    tags = _mm_cmpeq_epi8(tags, _mm_cvtsi64_si128((long long)header));
-    return (unsigned)_mm_movemask_epi8(tags) & ((1u << MLI_BUCKET_SLOTS) - 1);
+/* mli_print_match returns a mask of the slots that hold a print. mli_print_match_bit returns the
+   bit where the print of the lowest such slot begins in the header. Vectors take as many
+   instructions as the other version but half the registers, and the free registers bound how far
+   ahead a processor executes. */
+static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
+    __m128i prints = _mm_cvtsi32_si128((int)print);
+    prints = _mm_shufflelo_epi16(_mm_unpacklo_epi8(prints, prints), 0);
+    prints = _mm_cmpeq_epi8(prints, _mm_cvtsi64_si128((long long)header));
+    return (unsigned)_mm_movemask_epi8(prints) & ((1u << MLI_BUCKET_SLOTS) - 1);
 }
 static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) * 8;
 }
 #else
-static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t tag) {
+static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     const uint64_t low = MLI_PRINT_LOW_BITS * 127;
-    uint64_t x = header ^ (tag * MLI_PRINT_LOW_BITS);
+    uint64_t x = header ^ (print * MLI_PRINT_LOW_BITS);
     return ~(((x & low) + low) | x | low) & (MLI_PRINT_LOW_BITS << 7);
 }
 static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
@@ -5552,7 +5553,8 @@ typedef struct mli_probe {
     int shared, inside;
 } mli_probe;
 
-/* Starts a probe at the home bucket of a key. Requires: a shared shard's home is locked. */
+/* Starts a probe at the home bucket of a key. In a shared shard the caller locks that bucket before
+   it looks into it. */
 static void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
     probe->shard = s;
     probe->key = key;
@@ -5773,19 +5775,22 @@ static MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t ty
    does that in mli_cell_count_alloc and mli_cell_count_free with plain stores; when a result is
    negative it calls mli_cell_publish_due. The general path describes the call by a mli_row_delta:
    mli_count finds the rows, mli_count_row the cell of each, and mli_cell_apply changes the cell.
-   Both paths publish a cell when level - base leaves 0..batch: mli_cell_publish adds the change to
-   the row, raises the row's peak, and may request a band check.
+   Both paths publish a cell when level - base leaves 0..batch: mli_cell_publish brings the row up
+   to the level less a reserve, raises the row's peak, and may request a band check. A thread that
+   frees another's block counts in its own cell, so a level may be negative. A peak that is read
+   also takes in the highs that are not yet published (mli_row_sum).
 
    Invariants: a row's published bytes are at most the live bytes, and at least the live bytes less
    a batch for each thread: a cell holds back up to a batch, right after a publication at least half
    of one. Peaks are computed from published bytes, so none is too high. A call counts before it
-   leaves the map, so fork finds no half-counted call. Sums of levels are exact modulo 2^64.
+   leaves the map, so fork finds no half-counted call; only a free at its own site is counted
+   afterwards. Sums of levels are exact modulo 2^64.
    Locks: count, then row. */
 
 /* What one thread adds to one row. Only that thread counts in it (in the orphan's any thread does,
    under the count lock); all threads read it. The part that is not yet published, level - base, is
-   always in 0..batch: so the row's published bytes never exceed the live bytes, and its peak is
-   never too high. */
+   in 0..batch whenever the thread is not inside: so the row's published bytes never exceed the live
+   bytes, and its peak is never too high. */
 typedef struct mli_cell {
     mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
     mli_u64 allocs, frees; /* in a site's cell: frees at this site, from any site's blocks */
@@ -5804,7 +5809,7 @@ typedef struct mli_row {
     mli_lock lock;         /* guards base; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
-    mli_u64 published;     /* bytes, signed; at most the live bytes at every moment */
+    mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
     mli_u64 peak;          /* signed */
     mli_u64 publish_count; /* publications and peak resets so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
@@ -6118,10 +6123,11 @@ static void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
 }
 
-/* Publishes a cell: adds level - base to its row and raises the row's peak. Called when that change
-   has left 0..batch. Afterwards `hold` bytes are held back, so that the level can rise by the
-   margin, or fall by `hold`, before the next publication. Locks the row about once in half a batch
-   of growth or shrinkage. With batch 0 every call publishes, by a shared add and no lock. */
+/* Publishes a cell: brings its row up to the level less `hold`, which may also lower it, and raises
+   the row's peak. Called when level - base has left 0..batch. Afterwards `hold` bytes are held
+   back, so that the level can rise by the margin, or fall by `hold`, before the next publication.
+   Locks the row about once in half a batch of growth or shrinkage. With batch 0 every call
+   publishes, by a shared add and no lock. */
 static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
@@ -13826,17 +13832,18 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
    map, the counters, the sites, the events, the fences, the limits and the bands. A public
    function does nothing on a NULL ledger; the others require one. Invariants: a call checks
    everything before it changes anything; it counts before it leaves the shard, except that the
-   general path counts a free at its own site afterwards; mli_call_end, which may run host code,
-   comes last, with nothing held.
+   general path and mli_free_finish count a free at its own site afterwards; mli_call_end, which may
+   run host code, comes last, with nothing held.
    Locks: none of its own.
 
    An alloc or a free takes one of two paths; the blocks and the totals are the same after both.
 
    Fast path (mli_alloc_fast, mli_free_fast): one block in a shard that this thread owns, or that is
    shared.
-     1. Find this thread's record and read `special`, its mask. The bits of MLI_SPECIAL_ROWS add to
-        the block what the thread has cached: the rows of a site and a tag, the birth bits of a
-        scope. Any other bit sends the call to the general path.
+     1. Check that this thread used this ledger last, so that its record is at hand, that the key is
+        an address, and that a new block is below 4 GiB. Read `special`, the thread's mask. The bits
+        of MLI_SPECIAL_ROWS add to the block what the thread has cached: the rows of a site and a
+        tag, the birth bits of a scope. Any other bit sends the call to the general path.
      2. Enter the shard of the key, and look in its home bucket: an alloc for a vacant slot, a free
         for the key. If that does not decide, continue in mli_alloc_window or mli_free_window, which
         probe further. Entering fails for a shard that another thread owns, which the general path
@@ -13847,13 +13854,15 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
         needs the shard sets its state to STOPPED, waits until the owner is outside, and then sets
         it to SHARED for good. In a shared shard entering locks the home bucket, and the store of
         its header unlocks it.
-     4. If a level is a new high of its cell or below its base (it may be due to be published), or
-        if `alert` has a bit for the device, continue in mli_alloc_finish or mli_free_finish.
-        `alert` is the ledger's mask of what the end of a call has to do: events, fences (of the
-        device's type), bands (of any device), waiters, threads, pollers, a report.
+     4. If a level is a new high of its cell or below its base (it may be due to be published; a
+        thread that only grows comes here with every alloc), or if `alert` has a bit for the device,
+        continue in mli_alloc_finish or mli_free_finish. `alert` is the ledger's mask of what the
+        end of a call has to do: events, fences (of the device's type), bands (of any device),
+        waiters, threads, pollers, a report.
      5. Leave the shard.
    A call that fails in step 1 or 2 has changed nothing: it starts again on the general path. The
-   code of these steps is compiled twice: for `bare` calls, and in mli_alloc_full and mli_free_full.
+   code of these steps is compiled twice. `bare` calls have special = 0 and a shard that this thread
+   owns; those that do not start again in mli_alloc_full or mli_free_full, which serve all the rest.
 
    General path (mli_alloc_general, mli_free_general): every block, every shard, every thread.
      1. Check the arguments. An alloc makes its device known.
@@ -13861,8 +13870,11 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
         from within the ledger's own allocator call gets none: it returns and records nothing.
      3. An alloc draws its bytes off the ticket it names, or off the thread's, and looks up or makes
         the rows and cells of its site and tag.
-     4. Insert the entry (mli_block_open) or erase it (mli_block_close), and count. A release of a
-        block with more references only takes one off. A block with fences becomes pending.
+     4. Insert the entry or erase it, and count, with the functions of >>blocks:
+          mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
+          mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
+        A release of a block with more references only takes one off. A block with fences becomes
+        pending.
      5. Record the event, put the thread record back, write the line of MEMLORD_DEBUG.
      6. mli_call_end does what `alert` asks for. */
 
