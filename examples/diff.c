@@ -22,7 +22,7 @@
 #include <string.h>
 
 enum { LIVE, PEAK, ALLOCATED, COLUMNS };
-enum { TOTAL, DEVICE, TAG, SCOPE, SITE, LEAK, KINDS };
+enum { TOTAL, DEVICE, TAG, SCOPE, SITE, LEAK, KINDS }; /* a budget has DEVICE to SCOPE */
 
 static const char *const columns[COLUMNS] = {"live", "peak", "allocated"};
 
@@ -30,14 +30,13 @@ static const struct kind {
     const char *name, *list;   /* here; in a profile */
     const char *keys[COLUMNS]; /* in a profile; NULL: it has no such number */
     const char *rest;          /* names what the list lacks of the total */
-    int budgeted, repeats;     /* has a budget; different rows may share a name */
 } kinds[KINDS] = {
-    {"total", "total", {"allocated", "peak", "total_allocated"}, NULL, 0, 0},
-    {"device", "devices", {"allocated", "peak", "total_allocated"}, NULL, 1, 0},
-    {"tag", "tags", {"allocated", "peak", NULL}, "(untagged)", 1, 0},
-    {"scope", "scopes", {"live_bytes", "peak_bytes", NULL}, "(no scope)", 1, 0},
-    {"site", "sites", {"live_bytes", "peak_bytes", "alloc_bytes"}, "(no site)", 0, 1},
-    {"leak", "leaks", {"bytes", NULL, NULL}, "(not listed)", 0, 1},
+    {"total", "total", {"allocated", "peak", "total_allocated"}, NULL},
+    {"device", "devices", {"allocated", "peak", "total_allocated"}, NULL},
+    {"tag", "tags", {"allocated", "peak", NULL}, "(untagged)"},
+    {"scope", "scopes", {"live_bytes", "peak_bytes", NULL}, "(no scope)"},
+    {"site", "sites", {"live_bytes", "peak_bytes", "alloc_bytes"}, "(no site)"},
+    {"leak", "leaks", {"bytes", NULL, NULL}, "(not listed)"},
 };
 
 typedef struct row {
@@ -55,11 +54,11 @@ static row *rows; /* first in order of name, shown in order of change */
 static size_t row_count, row_room;
 
 static struct options {
-    const char *paths[2], *budget, *accept, *by;
-    size_t count, top; /* top 0: none given */
-    double tolerance;  /* percent; below 0: none given */
-    int only, json;    /* only: the kind of --by; 0: none given */
-} o = {{NULL, NULL}, NULL, NULL, NULL, 0, 0, -1, 0, 0};
+    const char *paths[2], *budget, *accept;
+    size_t count;
+    double top, tolerance; /* tolerance: percent; below 0: none given */
+    int only, json;        /* only: the kind of --by; 0: none given */
+} o = {{NULL, NULL}, NULL, NULL, 0, 0, -1, 0, 0};
 
 /* -- messages and names -- */
 
@@ -226,17 +225,16 @@ static void load_row(const cJSON *item, int side, int kind, double *sum, size_t 
 static void load_list(struct profile *p, int kind, const cJSON *list, double *total) {
     const struct kind *k = &kinds[kind];
     const cJSON *item = kind == TOTAL ? list : list->child;
-    size_t unknown[COLUMNS + 1] = {0}; /* the last: without a name */
+    size_t unknown[COLUMNS + 1] = {0}; /* the last: the name */
     double sum[COLUMNS] = {0};
     row *r;
     for (; item; item = kind == TOTAL ? NULL : item->next)
         load_row(item, p == &now, kind, sum, unknown);
-    if (unknown[COLUMNS])
-        note("%s: %s: %zu without a name are left out", p->path, k->list, unknown[COLUMNS]);
-    for (int c = 0; c < COLUMNS; c++)
+    for (int c = 0; c <= COLUMNS; c++)
         if (unknown[c])
-            note("%s: %s: %zu without bytes as '%s', shown as -", p->path, k->list, unknown[c],
-                 k->keys[c]);
+            note("%s: %s: %zu without a usable %s%s%s", p->path, k->list, unknown[c],
+                 c < COLUMNS ? "'" : "name: left out", c < COLUMNS ? k->keys[c] : "",
+                 c < COLUMNS ? "': shown as -" : "");
     if (kind == TOTAL) memcpy(total, sum, sizeof sum);
     if (kind == DEVICE && fabs(sum[LIVE] - total[LIVE]) > 0)
         note("%s: the devices do not add up to the total", p->path);
@@ -290,7 +288,7 @@ static void merge_names(void) {
             rows[n++] = rows[i];
             continue;
         }
-        if (last->sides & rows[i].sides && !kinds[last->kind].repeats && !twice++)
+        if (last->sides & rows[i].sides && last->kind <= SCOPE && !twice++)
             note("a name stands twice and is added up: %s '%s'", kinds[last->kind].name, last->name);
         row_join(last, &rows[i]);
     }
@@ -350,7 +348,7 @@ static void doubt(void) {
     if (named[1] && named[2] && !named[3])
         note("no tag, scope or site is in both: another program?");
     if (base.when && now.when && strcmp(base.when, now.when) > 0)
-        note("%s is younger than %s: the wrong way round?", base.path, now.path);
+        note("%s is newer than %s: the wrong way round?", base.path, now.path);
 }
 
 /* -- the table, for people and for machines -- */
@@ -367,6 +365,19 @@ static const char *amount(double v, int sign, char *text) {
     return text;
 }
 
+static void row_json(const row *r) {
+    cJSON *out = cJSON_CreateObject();
+    cJSON_AddStringToObject(out, "kind", kinds[r->kind].name);
+    cJSON_AddStringToObject(out, "name", r->name);
+    cJSON_AddStringToObject(out, "state", states[r->sides]);
+    for (int c = 0; c < COLUMNS; c++) {
+        const double pair[] = {r->bytes[0][c], r->bytes[1][c]}; /* NaN becomes null */
+        cJSON_AddItemToObject(out, columns[c], cJSON_CreateDoubleArray(pair, 2));
+    }
+    puts(cJSON_PrintUnformatted(out));
+    cJSON_Delete(out);
+}
+
 static void row_print(const row *r) {
     char text[40];
     for (int c = 0; c < COLUMNS; c++) {
@@ -376,52 +387,32 @@ static void row_print(const row *r) {
     printf("  %-4s %s\n", states[r->sides], r->name);
 }
 
-static void row_json(const row *r, cJSON *list) {
-    cJSON *to = cJSON_CreateObject();
-    cJSON_AddItemToArray(list, to);
-    cJSON_AddStringToObject(to, "kind", kinds[r->kind].name);
-    cJSON_AddStringToObject(to, "name", r->name);
-    cJSON_AddStringToObject(to, "state", states[r->sides]);
-    for (int c = 0; c < COLUMNS; c++)
-        cJSON_AddItemToObject(to, columns[c], cJSON_CreateDoubleArray(
-            (const double[]){r->bytes[0][c], r->bytes[1][c]}, 2)); /* NaN becomes null */
-}
-
 /* Shows what changed most of one kind, and in text the others as one row. */
-static void show(int kind, cJSON *list) {
+static void show(int kind) {
     row rest = {kind, 3, "", "", {{0}}};
-    size_t first = 0, end, shown = 0, top = o.top ? o.top : o.json ? SIZE_MAX : 10;
+    size_t first = 0, end, shown = 0;
     while (first < row_count && rows[first].kind < kind) first++;
     for (end = first; end < row_count && rows[end].kind == kind; end++)
-        if (shown < top && (kind == TOTAL || changed(&rows[end]))) shown++;
+        if ((double)shown < o.top && (kind == TOTAL || changed(&rows[end]))) shown++;
     if (!shown) return;
     qsort(rows + first, end - first, sizeof *rows, by_change);
-    if (!list && kind != TOTAL) printf("%s\n", kinds[kind].name);
-    for (size_t i = first; i < end; i++) {
-        if (i - first >= shown)
-            row_join(&rest, &rows[i]);
-        else if (list)
-            row_json(&rows[i], list);
-        else
-            row_print(&rows[i]);
-    }
-    if (list || first + shown == end) return;
+    if (!o.json && kind != TOTAL) printf("%s\n", kinds[kind].name);
+    for (size_t i = first; i < first + shown; i++) (o.json ? row_json : row_print)(&rows[i]);
+    for (size_t i = first + shown; i < end; i++) row_join(&rest, &rows[i]);
+    if (o.json || first + shown == end) return;
     rest.name = joined("(%zu more)", end - first - shown);
     rest.bytes[1][PEAK] = NAN; /* peaks of different times do not add up */
     row_print(&rest);
 }
 
 static void show_all(void) {
-    cJSON *list = o.json ? cJSON_CreateArray() : NULL;
-    if (!list) printf("%s -> %s\n", base.path, now.path);
-    for (int c = 0; !list && c < COLUMNS; c++) printf("%11s%13s", columns[c], "change");
-    if (!list) putchar('\n');
+    if (!o.json) printf("%s -> %s\n", base.path, now.path);
+    for (int c = 0; !o.json && c < COLUMNS; c++)
+        printf("%11s%13s%s", columns[c], "change", c + 1 < COLUMNS ? "" : "\n");
     for (int kind = 0; kind < KINDS; kind++)
         if (!base.absent[kind] && !now.absent[kind] &&
             (kind == TOTAL || !o.only || o.only == kind))
-            show(kind, list);
-    if (list) puts(cJSON_Print(list));
-    cJSON_Delete(list);
+            show(kind);
 }
 
 /* -- the budget -- */
@@ -431,9 +422,9 @@ static void budget_write(const char *path) {
     FILE *file;
     cJSON_AddStringToObject(root, "schema", "memlord-budget/1");
     cJSON_AddNumberToObject(root, "tolerance", o.tolerance < 0 ? 10 : o.tolerance);
-    for (int kind = 0; kind < KINDS; kind++) {
-        cJSON *list = kinds[kind].budgeted ? cJSON_AddObjectToObject(root, kinds[kind].list) : NULL;
-        for (size_t i = 0; list && i < row_count; i++)
+    for (int kind = DEVICE; kind <= SCOPE; kind++) {
+        cJSON *list = cJSON_AddObjectToObject(root, kinds[kind].list);
+        for (size_t i = 0; i < row_count; i++)
             if (rows[i].kind == kind && rows[i].sides & 2 && !isnan(rows[i].bytes[1][PEAK]))
                 cJSON_AddNumberToObject(list, rows[i].name, rows[i].bytes[1][PEAK]);
     }
@@ -444,7 +435,7 @@ static void budget_write(const char *path) {
 }
 
 /* Returns 1: the peak is over its budget; 2: it is not known. */
-static int budget_check(int kind, const char *name, double budget, double tolerance, FILE *to) {
+static int budget_check(int kind, const char *name, double budget, double tolerance) {
     const row key = {kind, 0, name, name, {{0}}};
     const row *r = row_count ? bsearch(&key, rows, row_count, sizeof *rows, by_name) : NULL;
     double found = r && r->sides & 2 ? r->bytes[1][PEAK] : 0;
@@ -453,8 +444,8 @@ static int budget_check(int kind, const char *name, double budget, double tolera
     if (isnan(found)) note("%s '%s' has a budget and no peak", kinds[kind].name, name);
     if (isnan(found)) return 2;
     if (found <= budget * (1 + tolerance / 100)) return 0;
-    fprintf(to, "over budget: %s %s: budget %s, found %s, over by %s\n", kinds[kind].name, name,
-            amount(budget, 0, a), amount(found, 0, b), amount(found - budget, 0, c));
+    printf("over budget: %s %s: budget %s, found %s, over by %s\n", kinds[kind].name, name,
+           amount(budget, 0, a), amount(found, 0, b), amount(found - budget, 0, c));
     return 1;
 }
 
@@ -464,74 +455,71 @@ static int budget_read(const char *path) {
     const cJSON *percent = get(root, "tolerance");
     double tolerance = cJSON_IsNumber(percent) ? percent->valuedouble : -1;
     const char *name = clean(path);
-    FILE *to = o.json ? stderr : stdout;
     size_t count[3] = {0}, all;
     expect_schema(root, name, "memlord-budget/1");
     if (o.tolerance >= 0) tolerance = o.tolerance;
     if (!(tolerance >= 0 && tolerance <= 1000)) DIE("%s: no tolerance from 0 to 1000", name);
     cJSON_ArrayForEach(list, root) {
-        int kind = 0;
+        int kind = DEVICE;
         if (!strcmp(list->string, "schema") || !strcmp(list->string, "tolerance")) continue;
-        while (kind < KINDS && strcmp(list->string, kinds[kind].list)) kind++;
-        if (kind == KINDS || !kinds[kind].budgeted || !cJSON_IsObject(list))
+        while (kind < SITE && strcmp(list->string, kinds[kind].list)) kind++;
+        if (kind == SITE || !cJSON_IsObject(list))
             DIE("%s: '%s' is no list of budgets", name, clean(list->string));
         if (list->child && now.absent[kind]) DIE("%s: no '%s' to check", now.path, list->string);
         cJSON_ArrayForEach(entry, list) {
             double bytes = bytes_of(entry);
             if (isnan(bytes)) DIE("%s: '%s' has no bytes", name, clean(entry->string));
-            count[budget_check(kind, clean(entry->string), bytes, tolerance, to)]++;
+            count[budget_check(kind, clean(entry->string), bytes, tolerance)]++;
         }
     }
     all = count[0] + count[1] + count[2];
     if (!all) DIE("%s: no budget in it", name);
-    fprintf(to, "%zu of %zu peaks over budget, tolerance %g %%\n", count[1], all, tolerance);
+    printf("%zu of %zu peaks over budget, tolerance %g %%\n", count[1], all, tolerance);
     cJSON_Delete(root);
     return count[1] ? 1 : count[2] ? 2 : 0;
 }
 
 /* -- the command line -- */
 
+/* Returns 0: it is not in the range. NULL leaves what there is. */
+static int number(const char *text, double least, double most, double *out) {
+    char *end;
+    if (!text) return 1;
+    *out = strtod(text, &end);
+    return end > text && (!*end || !strcmp(end, "%")) && *out >= least && *out <= most;
+}
+
 /* Returns 0: they are wrong. */
 static int parse(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "-";
-        char *end = NULL;
-        int digit = *value >= '0' && *value <= '9';
-        if (!strcmp(name, "--json")) {
+    static const char *const names[] = {"--budget", "--accept", "--by", "--top", "--tolerance"};
+    const char *values[5] = {NULL};
+    for (int i = 1, k; i < argc; i++) {
+        for (k = 0; k < 5 && strcmp(argv[i], names[k]);) k++;
+        if (k < 5 && i + 1 < argc)
+            values[k] = argv[++i];
+        else if (!strcmp(argv[i], "--json"))
             o.json = 1;
-            continue;
-        } else if (strncmp(name, "--", 2) && o.count < 2) {
-            o.paths[o.count++] = name;
-            continue;
-        }
-        if (!strcmp(name, "--budget"))
-            o.budget = value;
-        else if (!strcmp(name, "--accept"))
-            o.accept = value;
-        else if (!strcmp(name, "--by"))
-            o.by = value;
-        else if (!strcmp(name, "--top") && digit && *value > '0')
-            o.top = strtoul(value, &end, 10);
-        else if (!strcmp(name, "--tolerance") && digit)
-            o.tolerance = strtod(value, &end);
+        else if (strncmp(argv[i], "--", 2) && o.count < 2)
+            o.paths[o.count++] = argv[i];
         else
             return 0;
-        if (++i == argc || (end && *end && strcmp(end, "%"))) return 0;
     }
+    o.budget = values[0], o.accept = values[1], o.top = o.json ? 1e9 : 10;
     for (int kind = DEVICE; kind < KINDS; kind++)
-        if (o.by && !strcmp(o.by, kinds[kind].name)) o.only = kind;
-    if ((o.by && !o.only) || o.tolerance > 1000 || !o.count || (o.budget && o.accept)) return 0;
-    if (o.count == 1) return (o.budget || o.accept) && !o.json;
-    return strcmp(o.paths[0], "-") || strcmp(o.paths[1], "-");
+        if (values[2] && !strcmp(values[2], kinds[kind].name)) o.only = kind;
+    if ((values[2] && !o.only) || !number(values[3], 1, 1e9, &o.top)) return 0;
+    if (!number(values[4], 0, 1000, &o.tolerance) || !o.count) return 0;
+    if (!o.budget + !o.accept + !o.json < 2 || (o.count == 1 && !o.budget && !o.accept)) return 0;
+    return o.count == 1 || strcmp(o.paths[0], "-") || strcmp(o.paths[1], "-");
 }
 
 int main(int argc, char **argv) {
     cJSON_Hooks hooks = {must_alloc, free};
     int status = 0;
     if (!parse(argc, argv)) {
-        fprintf(stderr, "usage: diff [--top N] [--by device|tag|scope|site|leak] [--json]\n"
-                        "            [--budget FILE | --accept FILE] [--tolerance 5%%]\n"
-                        "            [base.json] now.json\n");
+        fputs("usage: diff [--top N] [--by device|tag|scope|site|leak] base.json now.json\n"
+              "            [--json | [--tolerance 5%] --budget FILE | --accept FILE]\n"
+              "       diff [--tolerance 5%] --budget FILE | --accept FILE now.json\n", stderr);
         return 2;
     }
     cJSON_InitHooks(&hooks);

@@ -98,7 +98,8 @@ verdict $? 'what changed most comes first' "$out/order"
 ends 0 --json base.json now.json && python3 - "$out" >"$out/why" 2>&1 <<'PY'
 import json, sys
 load = lambda name: json.load(open(sys.argv[1] + "/" + name))
-base, now, rows = load("base.json"), load("now.json"), load("said")
+base, now = load("base.json"), load("now.json")
+rows = [json.loads(line) for line in open(sys.argv[1] + "/said")]
 of = {(r["kind"], r["name"]): r for r in rows}
 total = of["total", "all devices"]
 assert total["live"] == [p["total"]["allocated"] for p in (base, now)], total
@@ -214,7 +215,7 @@ goes_on() { # NAME FILE PATTERN...: it is said, and the comparison goes on
 
 edit old.json 'del p["scopes"]; [s.pop("peak_bytes") for s in p["sites"]]; del p["devices"][0]["stats"]["peak"]'
 goes_on 'an older profile is compared as far as its keys go' old.json "no key 'scopes': not compared" \
-    "sites: 3 without bytes as 'peak_bytes'" "devices: 1 without bytes as 'peak'" '^tag$'
+    "sites: 3 without a usable 'peak_bytes': shown as -" "devices: 1 without a usable 'peak'" '^tag$'
 ! grep -q '^scope$' "$out/said"
 verdict $? 'and what is missing is not shown as new' "$out/said"
 
@@ -222,12 +223,12 @@ ends 2 --budget budget.json old.json && says "$out/said" "no 'scopes' to check"
 verdict $? 'but it passes no budget on what it lacks' "$out/said"
 
 edit wrong.json 'for t, v in zip(p["tags"], (-1, 1e300, "many", None)): t["peak"] = v'
-goes_on 'numbers that are none are not shown' wrong.json "tags: 3 without bytes as 'peak'" '-  *weights on cpu'
+goes_on 'numbers that are none are not shown' wrong.json "tags: 3 without a usable 'peak'" '-  *weights on cpu'
 ends 2 --budget budget.json wrong.json && says "$out/said" 'has a budget and no peak'
 verdict $? 'and pass no budget' "$out/said"
 
 edit names.json 'p["tags"][0]["tag"] = 7; p["tags"][1] = None; p["sites"] += [1, [], {}]'
-goes_on 'rows without a name are left out' names.json 'tags: 2 without a name' 'sites: 3 without a name'
+goes_on 'rows without a name are left out' names.json 'tags: 2 without a usable name: left out' 'sites: 3 without'
 
 edit twice.json 'p["tags"] += p["tags"]; p["devices"] += p["devices"]'
 goes_on 'a name that stands twice is added up' twice.json "stands twice and is added up: device 'cpu'" \
@@ -240,7 +241,7 @@ verdict $? 'another machine is said' "$out/said"
 edit alien.json 'p["tags"][:] = [dict(t, tag="x" + t["tag"]) for t in p["tags"]]; p["scopes"] = []; p["sites"] = []; p["leaks"]["by_site"] = [dict(l, tag="x") for l in p["leaks"]["by_site"]]'
 goes_on 'another program is said' alien.json 'no tag, scope or site is in both'
 
-ends 0 now.json base.json && says "$out/said" 'now.json is younger than base.json: the wrong way round'
+ends 0 now.json base.json && says "$out/said" 'now.json is newer than base.json: the wrong way round'
 verdict $? 'profiles the wrong way round are said' "$out/said"
 
 for budget in '[]' '{}' 'x' '{"schema": "memlord-budget/1"}' '{"schema": "memlord-budget/2"}' \
@@ -261,7 +262,8 @@ verdict $? "a bad budget is refused${budget:+: $budget}" "$out/said"
 
 for wrong in '' now.json 'a b c' '- -' '--top now.json' '--top 0 a b' '--top x a b' '--by all a b' '--by total a b' \
     '--tolerance -1 a b' '--tolerance x a b' '--tolerance 2000 a b' '--tolerance 5x a b' '--what a b' \
-    'a b --budget' '--budget x --accept y a'; do
+    'a b --budget' '--budget x --accept y a' '--json a' \
+    '--json --budget x a b'; do
     # shellcheck disable=SC2086 # arguments
     ends 2 $wrong && says "$out/said" '^usage: diff' || break
     wrong=ok
