@@ -21,6 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define get cJSON_GetObjectItemCaseSensitive
+#define DIE(...) (note(__VA_ARGS__), exit(2))
+
 enum { LIVE, PEAK, ALLOCATED, COLUMNS };
 enum { TOTAL, DEVICE, TAG, SCOPE, SITE, LEAK, KINDS }; /* a budget has DEVICE to SCOPE */
 
@@ -70,8 +73,6 @@ static void note(const char *form, ...) {
     fputc('\n', stderr);
     va_end(args);
 }
-
-#define DIE(...) (note(__VA_ARGS__), exit(2))
 
 static void *need(void *memory) {
     if (!memory) DIE("out of memory");
@@ -140,10 +141,6 @@ static cJSON *read_json(const char *path) {
     return root;
 }
 
-static const cJSON *get(const cJSON *object, const char *key) {
-    return cJSON_GetObjectItemCaseSensitive(object, key);
-}
-
 /* NULL: it is no string. */
 static const char *text_of(const cJSON *object, const char *key) {
     const cJSON *item = get(object, key);
@@ -161,12 +158,11 @@ static double bytes_of(const cJSON *item) {
 
 static void expect_schema(const cJSON *root, const char *path, const char *schema) {
     const char *found = text_of(root, "schema");
-    size_t stem = (size_t)(strchr(schema, '/') - schema) + 1;
+    size_t stem = strlen(schema) - 1;
     if (!found) DIE("%s: no key 'schema': not of %s", path, schema);
-    if (!strcmp(found, schema)) return;
     if (!strncmp(found, schema, stem) && atoi(found + stem) > 1)
         DIE("%s: schema %s is newer than %s, which this program reads", path, found, schema);
-    DIE("%s: schema %s is not %s", path, found, schema);
+    if (strcmp(found, schema)) DIE("%s: schema %s is not %s", path, found, schema);
 }
 
 /* -- a profile's rows -- */
@@ -232,9 +228,8 @@ static void load_list(struct profile *p, int kind, const cJSON *list, double *to
         load_row(item, p == &now, kind, sum, unknown);
     for (int c = 0; c <= COLUMNS; c++)
         if (unknown[c])
-            note("%s: %s: %zu without a usable %s%s%s", p->path, k->list, unknown[c],
-                 c < COLUMNS ? "'" : "name: left out", c < COLUMNS ? k->keys[c] : "",
-                 c < COLUMNS ? "': shown as -" : "");
+            note("%s: %s: %zu without a usable '%s'", p->path, k->list, unknown[c],
+                 c < COLUMNS ? k->keys[c] : "name");
     if (kind == TOTAL) memcpy(total, sum, sizeof sum);
     if (kind == DEVICE && fabs(sum[LIVE] - total[LIVE]) > 0)
         note("%s: the devices do not add up to the total", p->path);
@@ -265,11 +260,13 @@ static void load(struct profile *p, const char *path) {
 
 /* -- comparing -- */
 
+static int by_stem(const row *x, const row *y) {
+    return x->kind == y->kind ? strcmp(x->stem, y->stem) : x->kind - y->kind;
+}
+
 static int by_name(const void *a, const void *b) {
-    const row *x = (const row *)a, *y = (const row *)b;
-    int order = x->kind - y->kind;
-    if (!order) order = strcmp(x->stem, y->stem);
-    return order ? order : strcmp(x->name, y->name);
+    int order = by_stem((const row *)a, (const row *)b);
+    return order ? order : strcmp(((const row *)a)->name, ((const row *)b)->name);
 }
 
 static void row_join(row *to, const row *from) {
@@ -284,19 +281,15 @@ static void merge_names(void) {
     if (row_count) qsort(rows, row_count, sizeof *rows, by_name);
     for (size_t i = 0; i < row_count; i++) {
         row *last = n ? &rows[n - 1] : NULL;
-        if (!last || by_name(last, &rows[i])) {
-            rows[n++] = rows[i];
-            continue;
-        }
-        if (last->sides & rows[i].sides && last->kind <= SCOPE && !twice++)
+        int same = last && !by_name(last, &rows[i]);
+        if (same && last->sides & rows[i].sides && last->kind <= SCOPE && !twice++)
             note("a name stands twice and is added up: %s '%s'", kinds[last->kind].name, last->name);
-        row_join(last, &rows[i]);
+        if (same)
+            row_join(last, &rows[i]);
+        else
+            rows[n++] = rows[i];
     }
     row_count = n;
-}
-
-static int one_stem(const row *a, const row *b) {
-    return a->kind == b->kind && !strcmp(a->stem, b->stem);
 }
 
 /* An edit above a site changes its line. Makes one row of two that differ in the line alone, where
@@ -305,8 +298,8 @@ static void merge_moved(void) {
     size_t n = 0, end = row_count;
     for (size_t i = 0; i < end; i++) {
         row *r = &rows[i];
-        int third = (n && one_stem(&rows[n - 1], r)) || (i + 2 < end && one_stem(r, r + 2));
-        if (i + 1 < end && one_stem(r, r + 1) && (r->sides ^ r[1].sides) == 3 && !third) {
+        int third = (n && !by_stem(&rows[n - 1], r)) || (i + 2 < end && !by_stem(r, r + 2));
+        if (!third && i + 1 < end && !by_stem(r, r + 1) && (r->sides ^ r[1].sides) == 3) {
             const row gone = r->sides == 1 ? r[0] : r[1];
             if (gone.name == r->name) *r = r[1];
             row_join(r, &gone);
@@ -394,7 +387,7 @@ static void show(int kind) {
     while (first < row_count && rows[first].kind < kind) first++;
     for (end = first; end < row_count && rows[end].kind == kind; end++)
         if ((double)shown < o.top && (kind == TOTAL || changed(&rows[end]))) shown++;
-    if (!shown) return;
+    if (!shown || base.absent[kind] || now.absent[kind]) return;
     qsort(rows + first, end - first, sizeof *rows, by_change);
     if (!o.json && kind != TOTAL) printf("%s\n", kinds[kind].name);
     for (size_t i = first; i < first + shown; i++) (o.json ? row_json : row_print)(&rows[i]);
@@ -406,13 +399,11 @@ static void show(int kind) {
 }
 
 static void show_all(void) {
-    if (!o.json) printf("%s -> %s\n", base.path, now.path);
-    for (int c = 0; !o.json && c < COLUMNS; c++)
-        printf("%11s%13s%s", columns[c], "change", c + 1 < COLUMNS ? "" : "\n");
+    if (!o.json)
+        printf("%s -> %s\n       live       change       peak       change  allocated       change\n",
+               base.path, now.path);
     for (int kind = 0; kind < KINDS; kind++)
-        if (!base.absent[kind] && !now.absent[kind] &&
-            (kind == TOTAL || !o.only || o.only == kind))
-            show(kind);
+        if (kind == TOTAL || !o.only || o.only == kind) show(kind);
 }
 
 /* -- the budget -- */
@@ -441,8 +432,7 @@ static int budget_check(int kind, const char *name, double budget, double tolera
     double found = r && r->sides & 2 ? r->bytes[1][PEAK] : 0;
     char a[40], b[40], c[40];
     if (!r || !(r->sides & 2)) note("%s '%s' is in the budget alone", kinds[kind].name, name);
-    if (isnan(found)) note("%s '%s' has a budget and no peak", kinds[kind].name, name);
-    if (isnan(found)) return 2;
+    if (isnan(found)) return note("%s '%s' has a budget and no peak", kinds[kind].name, name), 2;
     if (found <= budget * (1 + tolerance / 100)) return 0;
     printf("over budget: %s %s: budget %s, found %s, over by %s\n", kinds[kind].name, name,
            amount(budget, 0, a), amount(found, 0, b), amount(found - budget, 0, c));
@@ -517,9 +507,9 @@ int main(int argc, char **argv) {
     cJSON_Hooks hooks = {must_alloc, free};
     int status = 0;
     if (!parse(argc, argv)) {
-        fputs("usage: diff [--top N] [--by device|tag|scope|site|leak] base.json now.json\n"
-              "            [--json | [--tolerance 5%] --budget FILE | --accept FILE]\n"
-              "       diff [--tolerance 5%] --budget FILE | --accept FILE now.json\n", stderr);
+        fputs("usage: diff [--top N] [--by device|tag|scope|site|leak] [--json] base.json now.json\n"
+              "       diff [--tolerance 5%] --budget FILE [base.json] now.json\n"
+              "       diff [--tolerance 5%] --accept FILE [base.json] now.json\n", stderr);
         return 2;
     }
     cJSON_InitHooks(&hooks);
