@@ -291,7 +291,7 @@ def run(data, wanted):
         if done.returncode not in wanted:
             open(out + "/failed.json", "wb").write(data)
             sys.exit("status %d of %s: %s" % (done.returncode, args, done.stderr.decode("utf8", "replace")))
-while time.monotonic() - begun < 4:
+while time.monotonic() - begun < 4 or runs < 6:
     size = random.randrange(len(whole.rstrip()))
     run(whole[:size], [2])
     data = bytearray(whole)
@@ -299,7 +299,6 @@ while time.monotonic() - begun < 4:
         data[random.randrange(len(data))] = random.choice(b'{}[]",:0-9eE\\u\x00\xff\xc2\xe2 ')
     run(bytes(data), [0, 1, 2])
     runs += 1
-assert runs > 5, runs
 PY
 verdict $? 'no damaged profile harms it' "$out/why"
 
