@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/deps.sh demo|test|bench|reports|ports: looks for what a target needs. What is missing is installed
+# tests/deps.sh demo|json|test|bench|reports|ports: looks for what a target needs. What is missing is installed
 # with apt-get if that is allowed, else the command to type is printed and the status is 1.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -36,8 +36,13 @@ look_for_demo() {
     look binutils has addr2line
 }
 
-look_for_test() {
+look_for_json() { # what reads saved profiles
     look_for_demo
+    look libcjson-dev includes cjson/cJSON.h
+}
+
+look_for_test() {
+    look_for_json
     # the header alone may be another architecture's
     look libcmocka-dev eval 'includes cmocka.h && builds ${CC:-gcc} -lcmocka'
     look g++ builds ${CXX:-g++} -x c++

@@ -1,0 +1,305 @@
+#!/bin/sh
+# tests/diff.sh: examples/diff.c compares saved profiles, keeps budgets, and takes any input. Speaks
+# TAP.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+out=$PWD/build/diff.out
+diff=$PWD/build/diff
+rm -rf "$out"
+mkdir -p "$out"
+n=0
+
+verdict() { # STATUS NAME [FILE]: the file says why not
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok - $2"
+    else
+        echo "not ok - $2"
+        [ -z "${3:-}" ] || tail -n 15 "$3" | cut -c1-200 | sed 's/^/#   /'
+    fi
+}
+
+says() { # FILE PATTERN...: every pattern stands in the file
+    file=$1
+    shift
+    for pattern in "$@"; do
+        grep -q -e "$pattern" "$file" || { echo "no '$pattern' in it" >>"$file"; return 1; }
+    done
+}
+
+ends() { # STATUS ARGUMENT...: diff, in $out; what it says is in $out/said
+    want=$1
+    shift
+    (cd "$out" && exec timeout 60 "$diff" "$@") >"$out/said" 2>&1
+    got=$?
+    [ $got -eq "$want" ] || { echo "status $got, not $want: diff $*" >>"$out/said"; return 1; }
+}
+
+# Each NAME=BYTES of its arguments is an allocation with that tag, in a scope of that name: on a
+# GPU behind an @, freed again behind a -, at another line behind a +.
+cat >"$out/app.c" <<'C'
+#define MEMLORD_IMPLEMENTATION
+#include "memlord.h"
+#include <stdlib.h>
+static void work(memlord *lord, const char *name, uint64_t at, uint64_t bytes) {
+    memlord_device dev = *name == '@' ? memlord_device_cuda(0) : memlord_device_cpu();
+    (void)memlord_scope_begin(lord, name);
+    MEMLORD_TAG(lord, name) {
+        MEMLORD_ALLOC(lord, dev, at, bytes);
+    }
+    if (*name == '-') MEMLORD_FREE(lord, dev, at);
+    (void)memlord_scope_end(lord);
+}
+int main(int argc, char **argv) {
+    const memlord_desc desc = {.labels = getenv("LABELS")};
+    memlord *lord = NULL;
+    if (memlord_create(&desc, &lord) != MEMLORD_OK) return 1;
+    memlord_sites_enable(lord, 1);
+    for (int i = 2; i < argc; i++) {
+        char *bytes = strchr(argv[i], '=');
+        *bytes = 0;
+        work(lord, argv[i], (uint64_t)i << 40, strtoull(bytes + 1, NULL, 10));
+    }
+    return memlord_save(lord, MEMLORD_FORMAT_JSON, argv[1]) != MEMLORD_OK;
+}
+C
+app() { # PROFILE NAME=BYTES...
+    profile=$out/$1
+    shift
+    "$out/app" "$profile" "$@"
+}
+mkdir -p "$out/edited"
+sed '/^static void work/i /* an edit */' "$out/app.c" >"$out/edited/app.c"
+for dir in "$out" "$out/edited"; do
+    (cd "$dir" && "${CC:-gcc}" -std=gnu99 -O1 -I"$OLDPWD" app.c -o app -pthread) || break
+    dir=
+done >"$out/said" 2>&1
+[ -z "$dir" ] &&
+    app base.json weights=1048576 kv=4096 @w=3072 -tmp=1024 old=12 &&
+    app now.json weights=2097152 kv=1024 @w=3072 -tmp=3072 "new$(printf '\033[31m\n')x=2048"
+verdict $? 'two profiles are there to compare' "$out/said"
+
+# -- the table --
+
+ends 0 base.json now.json &&
+    says "$out/said" '^base.json -> now.json$' '^device$' '^tag$' '^scope$' '^site$' '^leak$' \
+        ' 2 MiB  *+1 MiB  *2 MiB  *+1 MiB  *-  *-  *weights on cpu$' \
+        ' 1 KiB  *-3 KiB  *1 KiB  *-3 KiB  *-  *-  *kv on cpu$' \
+        ' 0 B  *=  *3 KiB  *+2 KiB  *-  *-  *-tmp$' \
+        ' 0 B  *-12 B .* gone old on cpu$' '2 KiB  *+2 KiB .* new  new' \
+        'work app.c:8 on cpu$' 'work app.c:8 \[weights\] in weights on cpu$'
+verdict $? 'what grew, shrank, came and went is in the table' "$out/said"
+
+awk '/^[a-z]*$/ { kind = $0 } kind == "tag" && /on cpu/ { print $NF == "cpu" ? $(NF - 2) : "" }' \
+    "$out/said" >"$out/order" && [ "$(head -n 1 "$out/order")" = weights ] &&
+    [ "$(sed -n 2p "$out/order")" = kv ]
+verdict $? 'what changed most comes first' "$out/order"
+
+ends 0 --json base.json now.json && python3 - "$out" >"$out/why" 2>&1 <<'PY'
+import json, sys
+load = lambda name: json.load(open(sys.argv[1] + "/" + name))
+base, now = load("base.json"), load("now.json")
+rows = [json.loads(line) for line in open(sys.argv[1] + "/said")]
+of = {(r["kind"], r["name"]): r for r in rows}
+total = of["total", "all devices"]
+assert total["live"] == [p["total"]["allocated"] for p in (base, now)], total
+assert total["peak"] == [p["total"]["peak"] for p in (base, now)], total
+assert total["allocated"] == [p["total"]["total_allocated"] for p in (base, now)], total
+change = lambda r, what: r[what][1] - r[what][0]
+for kind in ("device", "tag", "scope", "site", "leak"):
+    assert sum(change(r, "live") for r in rows if r["kind"] == kind) == change(total, "live"), kind
+for kind in ("device", "site"):
+    added = sum(change(r, "allocated") for r in rows if r["kind"] == kind)
+    assert added == change(total, "allocated"), kind
+assert of["tag", "weights on cpu"]["peak"] == [1 << 20, 1 << 21]
+assert of["tag", "old on cpu"]["state"] == "gone" and of["scope", "old"]["live"] == [12, 0]
+assert of["scope", "-tmp"]["live"] == [0, 0] and of["scope", "-tmp"]["peak"] == [1024, 3072]
+assert of["tag", "weights on cpu"]["allocated"] == [None, None]
+assert ("tag", "@w on cuda:0") not in of, "unchanged"
+PY
+verdict $? 'the numbers are those of the profiles, and every list adds up to the total' "$out/why"
+
+ends 0 --top 1 --by tag base.json now.json &&
+    says "$out/said" 'weights on cpu' ' 6 KiB .*(5 more)$' ' all devices$' && ! grep -qx 'device\|site' "$out/said"
+verdict $? '--top and --by choose rows, and the others are one row' "$out/said"
+
+ends 0 now.json now.json && ! grep -q '[+]' "$out/said"
+verdict $? 'a profile does not differ from itself' "$out/said"
+
+app small.json weights=1048576 && "$out/edited/app" "$out/moved.json" weights=1048576 &&
+    says "$out/moved.json" '"line":9' && ends 0 --by site small.json moved.json && ! grep -q '^site' "$out/said"
+verdict $? 'a site that only moved to another line is the same site' "$out/said"
+
+ends 0 - now.json <"$out/base.json" && says "$out/said" 'weights on cpu'
+verdict $? 'a profile is read from standard input' "$out/said"
+
+# -- budgets --
+
+ends 0 --accept budget.json base.json && python3 - "$out/budget.json" >"$out/why" 2>&1 <<'PY'
+import json, sys
+budget = json.load(open(sys.argv[1]))
+assert budget["schema"] == "memlord-budget/1" and budget["tolerance"] == 10, budget
+assert budget["devices"] == {"cpu": 1053696, "cuda:0": 3072}, budget
+assert budget["tags"]["weights on cpu"] == 1 << 20 and budget["scopes"]["-tmp"] == 1024, budget
+PY
+verdict $? '--accept writes the peaks as a budget' "$out/why"
+
+ends 0 --budget budget.json base.json && says "$out/said" '^0 of 12 peaks over budget, tolerance 10 %$'
+verdict $? 'a profile is within its own budget' "$out/said"
+
+ends 1 --budget budget.json now.json &&
+    says "$out/said" '^over budget: device cpu: budget 1 MiB, found 2 MiB, over by 1023 KiB$' \
+        '^over budget: tag weights on cpu: budget 1 MiB, found 2 MiB, over by 1 MiB$' \
+        '^over budget: scope -tmp: budget 1 KiB, found 3 KiB, over by 2 KiB$' \
+        "tag 'old on cpu' is in the budget alone" && ! grep -q 'over budget: .*kv' "$out/said"
+verdict $? 'a peak over its budget is said, and the status is 1' "$out/said"
+
+ends 1 --budget budget.json base.json now.json && says "$out/said" '^over budget' '^leak$'
+verdict $? 'and with two profiles there is the table, too' "$out/said"
+
+app near.json weights=1100000 && ends 0 --budget budget.json near.json &&
+    ends 1 --budget budget.json --tolerance 4% near.json &&
+    ends 0 --budget budget.json --tolerance 5 near.json &&
+    ends 0 --accept tight.json --tolerance 2.5% base.json && ends 1 --budget tight.json near.json
+verdict $? 'the tolerance is that of the budget, or of the command' "$out/said"
+
+echo '{"schema": "memlord-budget/1", "tolerance": 0, "tags": {"weights on cpu": "1.5 MiB"}}' >"$out/hand.json"
+ends 0 --budget hand.json base.json && ends 1 --budget hand.json now.json &&
+    says "$out/said" 'budget 1.5 MiB, found 2 MiB, over by 512 KiB' '^1 of 1 peaks'
+verdict $? 'a budget written by hand has units' "$out/said"
+
+# -- bad input --
+
+edit() { # PROFILE PYTHON: an edit of p, which is base.json
+    python3 -c "
+import json, sys
+p = json.load(open(sys.argv[1] + '/base.json'))
+$2
+json.dump(p, open(sys.argv[1] + '/$1', 'w'))" "$out"
+}
+
+refused() { # NAME PATTERN FILE: as a profile, and the status is 2
+    ends 2 "$3" now.json && says "$out/said" "^diff: .*$2" && [ "$(wc -l <"$out/said")" -eq 1 ] &&
+        ends 2 --budget budget.json "$3"
+    verdict $? "$1 is refused" "$out/said"
+}
+
+: >"$out/empty.json"
+head -c 3000 "$out/base.json" >"$out/cut.json"
+echo 'heaptrack' >"$out/text.json"
+echo '[1, 2]' >"$out/array.json"
+cat "$out/base.json" "$out/base.json" >"$out/two.json"
+printf '%0100000d' 0 | tr 0 '[' >"$out/deep.json"
+edit newer.json 'p["schema"] = "memlord/2"'
+edit other.json 'p["schema"] = "heap/1\x1b[31m"'
+refused 'a file that is not there' 'none.json: No such file' none.json
+refused 'a directory' 'Is a directory' .
+refused 'an empty file' 'is empty' empty.json
+refused 'a truncated profile' 'not JSON, or cut off, at line [1-9]' cut.json
+refused 'a text' 'not JSON' text.json
+refused 'an array' "no key 'schema'" array.json
+refused 'two profiles in one file' 'not JSON' two.json
+refused 'an endless nesting' 'not JSON' deep.json
+refused 'a newer schema' 'memlord/2 is newer than memlord/1' newer.json
+refused 'another schema' 'heap/1.*1b.31m is not memlord/1' other.json
+refused 'a budget for a profile' 'memlord-budget/1 is not memlord/1' budget.json
+! grep -q "$(printf '\033')" "$out/said"
+verdict $? 'and no control character is printed' "$out/said"
+
+goes_on() { # NAME FILE PATTERN...: it is said, and the comparison goes on
+    what=$1 file=$2
+    shift 2
+    ends 0 "$file" now.json && says "$out/said" "$@" '^device$' ' all devices$'
+    verdict $? "$what" "$out/said"
+}
+
+edit old.json 'del p["scopes"]; [s.pop("peak_bytes") for s in p["sites"]]; del p["devices"][0]["stats"]["peak"]'
+goes_on 'an older profile is compared as far as its keys go' old.json "no key 'scopes': not compared" \
+    "sites: 3 without a usable 'peak_bytes'" "devices: 1 without a usable 'peak'" '^tag$'
+! grep -q '^scope$' "$out/said"
+verdict $? 'and what is missing is not shown as new' "$out/said"
+
+ends 2 --budget budget.json old.json && says "$out/said" "no 'scopes' to check"
+verdict $? 'but it passes no budget on what it lacks' "$out/said"
+
+edit wrong.json 'for t, v in zip(p["tags"], (-1, 1e300, "many", None)): t["peak"] = v'
+goes_on 'numbers that are none are not shown' wrong.json "tags: 3 without a usable 'peak'" '-  *weights on cpu'
+ends 2 --budget budget.json wrong.json && says "$out/said" 'has a budget and no peak'
+verdict $? 'and pass no budget' "$out/said"
+
+edit names.json 'p["tags"][0]["tag"] = 7; p["tags"][1] = None; p["sites"] += [1, [], {}]'
+goes_on 'rows without a name are left out' names.json "tags: 2 without a usable 'name'" "sites: 3 without a usable 'name'"
+
+edit twice.json 'p["tags"] += p["tags"]; p["devices"] += p["devices"]'
+goes_on 'a name that stands twice is added up' twice.json "stands twice and is added up: device 'cpu'" \
+    'the devices do not add up'
+
+LABELS=host=a app here.json weights=1 && LABELS=host=b app there.json weights=1 &&
+    ends 0 here.json there.json && says "$out/said" "the labels differ: 'host=a', now 'host=b'" 'all devices'
+verdict $? 'another machine is said' "$out/said"
+
+edit alien.json 'p["tags"][:] = [dict(t, tag="x" + t["tag"]) for t in p["tags"]]; p["scopes"] = []; p["sites"] = []; p["leaks"]["by_site"] = [dict(l, tag="x") for l in p["leaks"]["by_site"]]'
+goes_on 'another program is said' alien.json 'no tag, scope or site is in both'
+
+ends 0 now.json base.json && says "$out/said" 'now.json is newer than base.json: the wrong way round'
+verdict $? 'profiles the wrong way round are said' "$out/said"
+
+for budget in '[]' '{}' 'x' '{"schema": "memlord-budget/1"}' '{"schema": "memlord-budget/2"}' \
+    '{"schema": "memlord-budget/1", "tolerance": 10}' \
+    '{"schema": "memlord-budget/1", "tolerance": -1, "tags": {"a": 1}}' \
+    '{"schema": "memlord-budget/1", "tolerance": 10, "tag": {"a": 1}}' \
+    '{"schema": "memlord-budget/1", "tolerance": 10, "tags": {"a": -1}}' \
+    '{"schema": "memlord-budget/1", "tolerance": 10, "tags": {"a": "much"}}' \
+    '{"schema": "memlord-budget/1", "tolerance": 10, "tags": {"a": [1]}}' \
+    '{"schema": "memlord-budget/1", "tolerance": 10, "tags": [1]}'; do
+    echo "$budget" >"$out/bad.json"
+    ends 2 --budget bad.json now.json && says "$out/said" '^diff: bad.json: ' || break
+    budget=
+done
+[ -z "$budget" ] && ends 2 --budget . now.json && ends 2 --accept . now.json &&
+    ends 2 --accept /dev/full now.json
+verdict $? "a bad budget is refused${budget:+: $budget}" "$out/said"
+
+for wrong in '' now.json 'a b c' '- -' '--top now.json' '--top 0 a b' '--top x a b' '--by all a b' '--by total a b' \
+    '--tolerance -1 a b' '--tolerance x a b' '--tolerance 2000 a b' '--tolerance 5x a b' '--what a b' \
+    'a b --budget' '--budget x --accept y a' '--json a' \
+    '--json --budget x a b'; do
+    # shellcheck disable=SC2086 # arguments
+    ends 2 $wrong && says "$out/said" '^usage: diff' || break
+    wrong=ok
+done
+[ "$wrong" = ok ]
+verdict $? 'wrong arguments are answered with the usage' "$out/said"
+
+edit big.json 'p["events"]["list"] = [[i, 0, 1, 0, "0x7f0000000000", 4096, 1, 2, 3] for i in range(1000000)]'
+[ "$(wc -c <"$out/big.json")" -gt 50000000 ] && ends 0 big.json now.json && says "$out/said" 'weights on cpu'
+verdict $? 'a profile of 50 MB is compared' "$out/said"
+rm -f "$out/big.json"
+
+# -- damaged profiles, under the sanitizers --
+
+"${CC:-gcc}" -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. examples/diff.c \
+    -o "$out/asan" -lcjson -lm -pthread >"$out/why" 2>&1 &&
+    ASAN_OPTIONS=detect_leaks=0 python3 - "$out" >"$out/why" 2>&1 <<'PY'
+import random, subprocess, sys, time
+out, begun, runs = sys.argv[1], time.monotonic(), 0
+whole = open(out + "/base.json", "rb").read()
+random.seed(17)
+def run(data, wanted):
+    for args in (["-", out + "/now.json"], ["--budget", out + "/budget.json", "-"], ["--budget", "-", out + "/now.json"]):
+        done = subprocess.run([out + "/asan"] + args, input=data, capture_output=True, timeout=20)
+        if done.returncode not in wanted:
+            open(out + "/failed.json", "wb").write(data)
+            sys.exit("status %d of %s: %s" % (done.returncode, args, done.stderr.decode("utf8", "replace")))
+while time.monotonic() - begun < 4 or runs < 6:
+    size = random.randrange(len(whole.rstrip()))
+    run(whole[:size], [2])
+    data = bytearray(whole)
+    for _ in range(random.randrange(1, 20)):
+        data[random.randrange(len(data))] = random.choice(b'{}[]",:0-9eE\\u\x00\xff\xc2\xe2 ')
+    run(bytes(data), [0, 1, 2])
+    runs += 1
+PY
+verdict $? 'no damaged profile harms it' "$out/why"
+
+echo "1..$n"
