@@ -41,7 +41,7 @@ programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 	$(foreach c,$(2),$(addprefix build/$(c)/,$(nobarrier)))
 examples := $(addprefix build/,quickstart llama bands oom server pool cuda_inference libmemlord_preload.so)
 scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh tests/cuda.sh \
-	tests/consumers.sh tests/page.sh tests/readme.sh
+	tests/consumers.sh tests/page.sh tests/readme.sh tests/places.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 .PHONY: help demo report test test-all test-gpu bench bench-gpu vendor install deps clean deps-demo \
