@@ -862,7 +862,7 @@ MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
 /* Where the code of a return address is. `offset` is that of the call in the file (of the byte
    before the return address): addr2line takes it as it is. */
 typedef struct memlord_place {
-    const char *module;   /* the path of the executable or library; "": in none, say made by a JIT */
+    const char *module;   /* the path of the executable or library; "": in none (JIT code) */
     const char *build_id; /* in hexadecimal; "": it has none, or the system does not tell */
     uint64_t offset;      /* in no module: the address */
 } memlord_place;
@@ -2362,6 +2362,7 @@ typedef struct mli_image {
 typedef struct mli_loaded {
     const void *start;
     const char *name; /* as mli_image.loaded */
+    uint64_t bias;
 } mli_loaded;
 
 typedef struct mli_job { /* must outlive the thread that runs it */
@@ -2879,6 +2880,7 @@ static int mli_loaded_at(const void *address, mli_loaded *out) {
     if (mli_dl_find_object((void *)(uintptr_t)address, &found)) return 0;
     out->start = found.start;
     out->name = found.map->l_name;
+    out->bias = found.map->l_addr;
     return 1;
 }
 
@@ -2955,12 +2957,14 @@ static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *use
 }
 static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
     mli_image_search search = {address, out, 0};
-    mli_loaded loaded = {NULL, NULL};
+    mli_loaded loaded = {NULL, NULL, 0};
     int saved = errno;
     ssize_t n;
     memset(out, 0, sizeof *out);
     out->stays = mli_loaded_at(address, &loaded) < 0;
     out->start = loaded.start;
+    out->loaded = out->path = loaded.name; /* all that is known of a module of dlmopen */
+    out->bias = loaded.bias;
     if (mli_dl_each(mli_image_visit, &search) && !out->path[0]) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
@@ -7510,13 +7514,18 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     return MEMLORD_OK;
 }
 
-static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *address) {
+/* Makes the site of a return address. `module`: where it is; NULL: the system must be asked. */
+static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *address,
+                                                const mli_module *module) {
     char executable[MLI_PATH_MAX];
     mli_site_record *site = NULL;
     mli_image image;
     memlord_result r;
     if (mli_self.in_host_alloc) return NULL;
-    mli_image_at(address, &image, executable);
+    if (module)
+        image = module->image;
+    else
+        mli_image_at(address, &image, executable);
     do {
         mli_cold_enter();
         r = mli_place_find_locked(lord, address, &image, &site);
@@ -7531,7 +7540,7 @@ static MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address
     if (mli_module_now(lord, address, &module))
         site = mli_place_find(
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
-    return site ? site : mli_place_make(lord, address);
+    return site ? site : mli_place_make(lord, address, module);
 }
 /* Returns the function of a site of a return address; NULL: its symbol is not known, or its module
    is not there now. Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */

@@ -81,7 +81,7 @@ said=$(line_at "$out/host" "$("$out/host" hidden | sed -n 's/.*offset=\(0x[0-9a-
 check 'an offset is in the line of the call' "^$(source_line '/\* hidden \*/')\$"
 said=$("$out/stripped" exported hidden)
 check 'a stripped program shows module and offset' 'function=exported ' 'function= file=stripped\+0x'
-said=$(cd "$out" && (exec -a liar ./host hidden) 2>/dev/null || bash -c "exec -a liar $out/host hidden")
+said=$(bash -c "exec -a liar '$out/host' hidden")
 check 'the name of the executable comes from the system' "module=$out/host " '!liar'
 for kind in -static -static-pie -no-pie -Wl,--build-id=none; do
     if ! program "host$kind" $(case $kind in -static*) echo -DNO_PLUGINS ;; esac) $kind; then
@@ -94,6 +94,21 @@ $(line_at "$out/host$kind" "$(offset_in host)")"
     check "a program of $kind has places" "module=$out/host$kind " " id=$(id_of "$out/host$kind") " \
         "^$(source_line '/\* hidden \*/')\$"
 done
+
+cat >"$out/victim.c" <<'END'
+#include <stdlib.h>
+void *volatile kept[2];
+__attribute__((noinline)) void nearest(void) { kept[0] = malloc(1000); }
+__attribute__((noinline)) static void unseen(void) { kept[1] = malloc(2000); }
+int main(void) { nearest(); unseen(); return 0; }
+END
+$cc -g -O1 -rdynamic "$out/victim.c" -o "$out/victim" && cp "$out/victim" "$out/bare" && strip -s "$out/bare"
+so=build/libmemlord_preload.so
+said=$(LD_PRELOAD=$PWD/$so bash -c "exec -a liar '$out/bare'" 2>&1)
+check 'the interposer names no function whose symbol ends before the address' \
+    '1000 B .* nearest bare\+0x' '1.95 KiB .*  bare\+0x' '!liar\+'
+said=$(LD_PRELOAD=$PWD/$so "$out/victim" 2>&1)
+check 'the interposer names a function by its line' 'nearest .*victim.c:3' 'unseen .*victim.c:4'
 
 # -- no file --
 said=$("$out/host" jit jit)
