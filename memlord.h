@@ -2201,6 +2201,8 @@ struct mli_leaver : memlord_guard {
      publish           to add a cell's change to its row; a cell may hold back up to a batch
      delta             what one call adds to the rows of a block
      cache             what a thread looked up by a pointer: rows, kept tags, scopes
+     module            an executable or library that has a return address; image: as it is loaded
+     place             a module, the offset of a call in its file, and its build id
      dev               the number of a device in this ledger, from 1; 0 is none
      phys              a physical device: one capacity and one limit for the devices at it
      special           a thread's mask: what its calls have to do besides; hooks: the ledger's bits
@@ -7441,7 +7443,7 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (image->id_size) memcpy(module->id, image->id, image->id_size);
     module->next = (mli_module *)mli_ptr_load(&lord->sites.modules);
     module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites.modules, module); /* pairs with mli_pprof_mappings */
+    mli_ptr_store_release(&lord->sites.modules, module); /* for mli_text_modules, mli_pprof_mappings */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
     } else { /* the release pairs with the acquire in mli_module_now */
@@ -16410,6 +16412,17 @@ static MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o,
     if (n) mli_put_str(o, "\n");
 }
 
+/* Writes the modules of return addresses, so that these can be named later and elsewhere. */
+static MLI_COLD void mli_text_modules(const mli_report *r) {
+    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules);
+    uint32_t left = MLI_TOP_SITES;
+    if (!m) return;
+    mli_putf(r->o, "\n%-40s  module of return addresses\n", "build id");
+    for (; m && left; m = m->next, left--)
+        mli_putf(r->o, "%-40s  %s\n", m->build_id[0] ? m->build_id : "none", m->image.path);
+    if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
+}
+
 static MLI_COLD void mli_text_full(mli_report *r) {
     uint32_t i;
     size_t k;
@@ -16434,6 +16447,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     if (r->tags > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
     if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
     if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
+    mli_text_modules(r);
 }
 
 static MLI_COLD void mli_text(mli_report *r) {

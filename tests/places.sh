@@ -127,6 +127,8 @@ for format in txt json folded heaptrack pb csv pickle; do
     said=$(strings -n 4 "$out/p.$format" 2>/dev/null)
     check "$format shows places of libraries that are closed" 'plug_a.so\+0x' 'plug_b.so\+0x'
 done
+said=$(cat "$out/p.txt")
+check 'text has the build ids of the modules' "^$(id_of "$a") +$a" "^$(id_of "$b") +$b"
 said=$(tr '{' '\n' <"$out/p.json")
 check 'json has module, offset and build id' \
     "\"module\":\"$a\",\"offset\":[0-9]+,\"build_id\":\"$(id_of "$a")\""

@@ -273,6 +273,33 @@ static void an_address_in_no_module_shows_itself(void **state) {
     assert_string_equal(site->function, "");
 }
 
+static void *see_addresses(void *user) {
+    const char *base = (const char *)(uintptr_t)&memlord_create;
+    size_t i;
+    for (i = 1; i < 2000; i++) {
+        (void)memlord_site_at((memlord *)user, (void *)(uintptr_t)(base + i));
+        (void)memlord_site_at((memlord *)user, (void *)(uintptr_t)i);
+    }
+    return NULL;
+}
+static void threads_that_see_an_address_first_agree_on_its_site(void **state) {
+    memlord *lord = test_lord(state);
+    const char *base = (const char *)(uintptr_t)&memlord_create;
+    memlord_place first, place;
+    pthread_t threads[4];
+    size_t i;
+    for (i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, see_addresses, lord), 0);
+    for (i = 0; i < 4; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_ok(memlord_site_place(lord, memlord_site_at(lord, (void *)(uintptr_t)(base + 1)), &first));
+    for (i = 1; i < 2000; i++) {
+        const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)(base + i));
+        assert_ok(memlord_site_place(lord, site, &place));
+        assert_int_equal(place.offset, first.offset + i - 1);
+        assert_ptr_equal(place.module, first.module);
+    }
+}
+
 static void a_planted_site_has_no_place(void **state) {
     memlord *lord = test_lord(state);
     static const memlord_site never_seen = {"never.c", "seen", 1};
@@ -610,6 +637,7 @@ int main(void) {
         TEST_SITES(a_return_address_becomes_a_site),
         TEST_SITES(a_return_address_has_a_place),
         TEST_SITES(an_address_in_no_module_shows_itself),
+        TEST_SITES(threads_that_see_an_address_first_agree_on_its_site),
         TEST_SITES(a_planted_site_has_no_place),
         TEST_SITES(a_place_stays_when_its_site_is_renamed),
         TEST_SITES(any_address_gives_a_site),
