@@ -2334,11 +2334,11 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #include <sys/auxv.h>    /* getauxval */
 #include <sys/syscall.h> /* gettid, membarrier, tgkill */
 #elif defined(__APPLE__)
-#include <dlfcn.h>      /* dladdr */
-#include <mach-o/dyld.h> /* _NSGetExecutablePath */
+#include <dlfcn.h>         /* dladdr */
+#include <mach-o/dyld.h>   /* _NSGetExecutablePath */
 #include <mach-o/loader.h> /* MH_EXECUTE */
-#include <mach/mach.h>  /* host_statistics64, task_info */
-#include <sys/sysctl.h> /* hw.memsize */
+#include <mach/mach.h>     /* host_statistics64, task_info */
+#include <sys/sysctl.h>    /* hw.memsize */
 #endif
 #endif
 
@@ -7284,10 +7284,10 @@ typedef struct mli_module {
 } mli_module;
 
 typedef struct mli_site_record {
-    memlord_site original;  /* displayed until the site is renamed or resolved */
-    mli_ptr display;        /* const memlord_site *; a rename replaces the whole struct */
-    const void *address;    /* the first return address; NULL: the site is a struct of the host */
-    const void *module;     /* of a struct of the host: see mli_site_origin */
+    memlord_site original;   /* displayed until the site is renamed or resolved */
+    mli_ptr display;         /* const memlord_site *; a rename replaces the whole struct */
+    const void *address;     /* the first return address; NULL: the site is a struct of the host */
+    const void *module;      /* of a struct of the host: see mli_site_origin */
     const mli_module *where; /* of a return address; NULL: it was in no module */
     uint64_t offset;         /* of the byte before it, which is inside the call, in its file */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
@@ -7390,8 +7390,8 @@ static MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_s
 
 /* -- return addresses: modules and the places in them -- */
 
-/* Returns 1 if a build id in memory is that of a known module. It is read only from the page where
-   the module starts: one that lies elsewhere may be unloaded. */
+/* Returns 0 if the build id in memory is not that of a known module. It is read only from the page
+   where the module starts, which every module has. */
 static int mli_module_has_id(const mli_module *module) {
     const mli_image *image = &module->image;
     uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
@@ -7443,7 +7443,7 @@ static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_i
     if (image->id_size) memcpy(module->id, image->id, image->id_size);
     module->next = (mli_module *)mli_ptr_load(&lord->sites.modules);
     module->number = module->next ? module->next->number + 1 : 1;
-    mli_ptr_store_release(&lord->sites.modules, module); /* for mli_text_modules, mli_pprof_mappings */
+    mli_ptr_store_release(&lord->sites.modules, module); /* pairs with the readers of it */
     if (!first) {
         mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
     } else { /* the release pairs with the acquire in mli_module_now */
