@@ -61,7 +61,7 @@
         views        memlord_track, _retain, _release, _track_n, _release_n
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _block_use, _retire
-        sites        memlord_sites_enable, _site_at, _sites_top, ...; MEMLORD_SITE
+        sites        memlord_sites_enable, _site_at, _site_place, _sites_top, ...; MEMLORD_SITE
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
@@ -189,7 +189,9 @@
         written, never compiled   MSVC, macOS, FreeBSD
 
     A function's name behind a return address (memlord_site_at) comes from the dynamic
-    symbol table: link the program with -rdynamic to see functions of its own.
+    symbol table: link the program with -rdynamic to see functions of its own. Before glibc
+    2.35 and outside Linux an address keeps its first place: a library that another one
+    replaces at the same addresses has its name. Build ids are known on Linux.
 
     ------------------------------------------------------------------ >>knobs ---
 
@@ -844,17 +846,32 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
     MLI_OFF(MEMLORD_OK)
 
 /* Turns a return address into a site, for allocators and interposers: MEMLORD_SITE_OF_CALLER
-   passes its own. The strings are looked up when it is first shown (a report, sites_top, a
-   block; not a line of the log): file is the module, function the nearest dynamic symbol (link
-   with -rdynamic), line 0. Without a symbol, and on Windows, function is "". Never NULL; lives
-   until destroy.
-   Cost: a few ns once the address is known. */
+   passes its own. file is the module and the offset in it, as "libc.so.6+0x2a4f1", or the address
+   in no module; line is 0. function is looked up when the site is first shown (a report,
+   sites_top, a block; not a line of the log): the dynamic symbol that contains the address (link
+   with -rdynamic). Without one, on Windows and on macOS it is "". After dlclose the site stays
+   what it was, and its address in another module is another site. Never NULL; lives until destroy.
+   Cost: a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
 /* Returns the return address a site was made from; NULL for a planted one. */
 MEMLORD_API void *memlord_site_address(memlord *lord, const memlord_site *site)
     MLI_OFF(NULL)
+
+/* Where the code of a return address is. `offset` is that of the call in the file (of the byte
+   before the return address): addr2line takes it as it is. */
+typedef struct memlord_place {
+    const char *module;   /* the path of the executable or library; "": in none (JIT code) */
+    const char *build_id; /* in hexadecimal; "": it has none, or the system does not tell */
+    uint64_t offset;      /* in no module: the address */
+} memlord_place;
+
+/* Gets the module, offset and build id of a site that memlord_site_at made, as they were when the
+   address was first seen: the module may be unloaded by now. Strings live until destroy.
+   Errors: E_INVALID no site or `out`; E_UNKNOWN a planted site, or not seen by this ledger. */
+MEMLORD_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
+                                              memlord_place *out) MLI_OFF(MEMLORD_E_UNKNOWN)
 
 /* Gives a site better strings for later reports, say from debug information. Structs handed out
    before stay valid. NULL and 0 keep the old ones.
@@ -2044,6 +2061,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_sites_enable MLI_PREFIXED(memlord_sites_enable)
 #define memlord_site_at MLI_PREFIXED(memlord_site_at)
 #define memlord_site_address MLI_PREFIXED(memlord_site_address)
+#define memlord_site_place MLI_PREFIXED(memlord_site_place)
 #define memlord_site_rename MLI_PREFIXED(memlord_site_rename)
 #define memlord_sites_top MLI_PREFIXED(memlord_sites_top)
 #define memlord_site_top_alloc MLI_PREFIXED(memlord_site_top_alloc)
@@ -2183,6 +2201,8 @@ struct mli_leaver : memlord_guard {
      publish           to bring a row up to a cell's level; a cell may hold back up to a batch
      delta             what one call adds to the rows of a block
      cache             what a thread looked up by a pointer: rows, kept tags, scopes
+     module            an executable or library that has a return address; image: as it is loaded
+     place             a module, the offset of a call in its file, and its build id
      dev               the number of a device in this ledger, from 1; 0 is none
      phys              a physical device: one capacity and one limit for the devices at it
      special           a thread's mask: what its calls have to do besides; hooks: the ledger's bits
@@ -2311,22 +2331,42 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #error "a strict C mode hides mmap: include memlord.h first, or compile with -D_DEFAULT_SOURCE"
 #endif
 #if defined(__linux__)
+#include <link.h>        /* ElfW, link_map */
 #include <sys/auxv.h>    /* getauxval */
 #include <sys/syscall.h> /* gettid, membarrier, tgkill */
 #elif defined(__APPLE__)
-#include <dlfcn.h>      /* dladdr */
-#include <mach/mach.h>  /* host_statistics64, task_info */
-#include <sys/sysctl.h> /* hw.memsize */
+#include <dlfcn.h>         /* dladdr */
+#include <mach-o/dyld.h>   /* _NSGetExecutablePath */
+#include <mach-o/loader.h> /* MH_EXECUTE */
+#include <mach/mach.h>     /* host_statistics64, task_info */
+#include <sys/sysctl.h>    /* hw.memsize */
 #endif
 #endif
 
-typedef struct mli_symbol {
-    const char *module;
-    const char *name; /* NULL: unknown */
-#if MLI_WINDOWS
-    char path[3 * MAX_PATH + 1]; /* UTF-8 */
-#endif
-} mli_symbol;
+#define MLI_PATH_MAX 1024
+#define MLI_BUILD_ID_MAX 32 /* bytes; of a longer one these are kept */
+
+/* A module (the executable, a library) as the system has loaded it. */
+typedef struct mli_image {
+    const char *loaded; /* the loader's name for it; "": the executable */
+    const char *path;   /* by the system; NULL: the address is in no module */
+    const void *start;  /* the lowest address */
+    uint64_t bias;      /* an address in memory less that in the file */
+    /* The segment that has the address; `end` 0: not known. */
+    struct {
+        uint64_t start, end, offset; /* two addresses in the file; where it begins in the file */
+    } segment;
+    const void *id; /* the build id, in the memory of the module */
+    size_t id_size; /* 0: it has none */
+    int stays;      /* 1: it is never unloaded, or mli_loaded_at cannot see that it was */
+} mli_image;
+
+/* Which module is at an address now: enough to compare it with a known one. */
+typedef struct mli_loaded {
+    const void *start;
+    const char *name; /* as mli_image.loaded */
+    uint64_t bias;
+} mli_loaded;
 
 typedef struct mli_job { /* must outlive the thread that runs it */
     void (*run)(void *);
@@ -2780,99 +2820,244 @@ static MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #endif
 }
 
+/* The modules of the process. Each system defines:
+     mli_module_of  Returns the start of the module that an address is in; NULL: in none, or it is
+                    not known. Recording calls ask this under locks of the host, so it must not
+                    wait for dlopen, which runs constructors of the host.
+     mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
+                    mli_image_at can tell. It takes no lock.
+     mli_image_at   Describes the module of an address, for a recording call that sees the address
+                    for the first time. It allocates nothing and does not wait for dlopen either.
+                    The path of the executable goes to `executable`, of MLI_PATH_MAX bytes.
+     mli_symbol_at  Returns the name of the function whose symbol contains an address; NULL: none
+                    does. It may wait for dlopen. */
 #if defined(__linux__)
-/* Declares dladdr without dlfcn.h. The header declares it only under _GNU_SOURCE, which a host
-   that compiles as C99 does not define. The symbol is weak: before glibc 2.34 it is in libdl,
-   which the program may not link. */
+/* Declares functions of dlfcn.h and link.h, which declare them only under _GNU_SOURCE: a host that
+   compiles as C99 does not define it. A weak symbol is not in every system: before glibc 2.34
+   dladdr is in libdl, which the program may not link; _dl_find_object came with glibc 2.35. */
 typedef struct mli_dl_info {
     const char *file;
     void *base;
     const char *name;
     void *address;
 } mli_dl_info;
-#ifdef __cplusplus
-extern "C"
-#endif
-    int mli_dladdr(const void *address, mli_dl_info *out)
-        __asm__("dladdr") __attribute__((weak));
-static int mli_symbol_at(const void *address, mli_symbol *out) {
-    mli_dl_info info;
-    if (!mli_dladdr || !mli_dladdr(address, &info) || !info.file) return -1;
-    out->module = info.file;
-    out->name = info.name;
-    return 0;
-}
-
-/* Declares _dl_find_object of glibc 2.35 and later, which takes no lock. */
 typedef struct mli_dl_found {
     unsigned long long flags;
-    void *start;
-    void *rest[16]; /* more than the system writes */
+    void *start, *end;
+    struct link_map *map;
+    void *rest[14]; /* more than the system writes */
 } mli_dl_found;
+typedef struct mli_dl_phdrs {
+    ElfW(Addr) bias;
+    const char *name;
+    const ElfW(Phdr) * at;
+    ElfW(Half) count;
+} mli_dl_phdrs;
 #ifdef __cplusplus
-extern "C"
+extern "C" {
 #endif
-    int mli_dl_find_object(void *address, mli_dl_found *out)
-        __asm__("_dl_find_object") __attribute__((weak));
+int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
+int mli_dl_find_object(void *address, mli_dl_found *out)
+    __asm__("_dl_find_object") __attribute__((weak));
+int mli_dl_each(int (*fn)(mli_dl_phdrs *module, size_t size, void *user), void *user)
+    __asm__("dl_iterate_phdr");
+#ifdef __cplusplus
+}
+#endif
 
-/* Returns the start of the module that an address is in; NULL: in none, or it is not known.
-   Recording calls ask this under locks of the host, so it must not wait for dlopen, which runs
-   constructors of the host: dladdr of glibc does, that of musl does not. */
 static MLI_COLD const void *mli_module_of(const void *address) {
     mli_dl_found found;
     if (mli_dl_find_object)
         return mli_dl_find_object((void *)(uintptr_t)address, &found) ? NULL : found.start;
 #if !defined(__GLIBC__)
     {
-        mli_dl_info info;
+        mli_dl_info info; /* of musl: that of glibc waits for dlopen */
         if (mli_dladdr && mli_dladdr(address, &info)) return info.base;
     }
 #endif
     return NULL;
 }
-#elif defined(__APPLE__)
-static int mli_symbol_at(const void *address, mli_symbol *out) {
-    Dl_info info;
-    if (!dladdr(address, &info) || !info.dli_fname) return -1;
-    out->module = info.dli_fname;
-    out->name = info.dli_sname;
+static int mli_loaded_at(const void *address, mli_loaded *out) {
+    mli_dl_found found;
+    if (!mli_dl_find_object) return -1;
+    if (mli_dl_find_object((void *)(uintptr_t)address, &found)) return 0;
+    out->start = found.start;
+    out->name = found.map->l_name;
+    out->bias = found.map->l_addr;
+    return 1;
+}
+
+/* Finds the build id in the notes of a module. NULL: there is none. */
+static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t align,
+                                         size_t *id_size) {
+    ElfW(Nhdr) note;
+    while (size >= sizeof note) {
+        size_t name, rest;
+        memcpy(&note, at, sizeof note);
+        at += sizeof note;
+        size -= sizeof note;
+        name = (note.n_namesz + align - 1) & ~(align - 1);
+        if (name < note.n_namesz || name > size || note.n_descsz > size - name) return NULL;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && !memcmp(at, "GNU", 4)) {
+            *id_size = note.n_descsz < MLI_BUILD_ID_MAX ? note.n_descsz : MLI_BUILD_ID_MAX;
+            return at + name;
+        }
+        rest = (note.n_descsz + align - 1) & ~(align - 1);
+        if (rest > size - name) return NULL;
+        at += name + rest;
+        size -= name + rest;
+    }
+    return NULL;
+}
+
+typedef struct mli_image_search {
+    const void *address;
+    mli_image *image;
+    int dynamic; /* 1: the modules from here on are not those of the start */
+} mli_image_search;
+
+/* Returns the segment in memory that has `size` bytes at an address of the file; NULL: none. */
+static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at, uint64_t size) {
+    const ElfW(Phdr) *p = module->at, *end = p + module->count;
+    for (; p < end; p++)
+        if (p->p_type == PT_LOAD && at >= p->p_vaddr && size <= p->p_memsz &&
+            at - p->p_vaddr <= p->p_memsz - size)
+            return p;
+    return NULL;
+}
+static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module,
+                                    const ElfW(Phdr) * segment) {
+    const uint64_t page = 4096; /* the smallest: offset and address are alike in it */
+    const ElfW(Phdr) *p = module->at, *end = p + module->count;
+    image->loaded = image->path = module->name;
+    while (p->p_type != PT_LOAD) p++;
+    if (!image->start) image->start = (const void *)((uintptr_t)module->bias + p->p_vaddr);
+    p = module->at;
+    image->bias = module->bias;
+    image->segment.start = segment->p_vaddr & ~(page - 1);
+    image->segment.end = (uint64_t)segment->p_vaddr + segment->p_memsz;
+    image->segment.offset = segment->p_offset & ~(page - 1);
+    for (; p < end && !image->id; p++)
+        if (p->p_type == PT_NOTE && mli_segment_of(module, p->p_vaddr, p->p_memsz))
+            image->id = mli_notes_id((const char *)((uintptr_t)module->bias + p->p_vaddr),
+                                     p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
+}
+/* The list begins with the executable and the libraries that were loaded with it, up to the loader
+   or beyond; dlopen adds to its end. */
+static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
+    mli_image_search *search = (mli_image_search *)user;
+    uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
+    const ElfW(Phdr) *segment = mli_segment_of(module, at, 1);
+    unsigned long loader = getauxval(AT_BASE);
+    (void)size;
+    if (segment) {
+        mli_image_fill(search->image, module, segment);
+        search->image->stays |= !search->dynamic;
+        return 1;
+    }
+    if (!loader || module->bias == loader) search->dynamic = 1;
     return 0;
 }
+static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
+    mli_image_search search = {address, out, 0};
+    mli_loaded loaded = {NULL, NULL, 0};
+    int saved = errno;
+    ssize_t n;
+    memset(out, 0, sizeof *out);
+    out->stays = mli_loaded_at(address, &loaded) < 0;
+    out->start = loaded.start;
+    out->loaded = out->path = loaded.name; /* all that is known of a module of dlmopen */
+    out->bias = loaded.bias;
+    if (mli_dl_each(mli_image_visit, &search) && !out->path[0]) {
+        n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
+        executable[n > 0 ? n : 0] = 0;
+        out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
+        if (!out->path) out->path = "";
+    }
+    errno = saved;
+}
+static const char *mli_symbol_at(const void *address) {
+    mli_dl_info info;
+    return mli_dladdr && mli_dladdr(address, &info) ? info.name : NULL;
+}
+#elif defined(__APPLE__)
 static MLI_COLD const void *mli_module_of(const void *address) {
     Dl_info info;
     return dladdr(address, &info) ? info.dli_fbase : NULL;
 }
-#elif MLI_WINDOWS
-/* Finds the module only. Windows keeps function names in separate files that need dbghelp. */
-static int mli_symbol_at(const void *address, mli_symbol *out) {
-    wchar_t wide[MAX_PATH];
-    HMODULE module;
-    DWORD n;
-    if (!GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS |
-                                GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
-                            (const wchar_t *)address, &module))
-        return -1;
-    n = GetModuleFileNameW(module, wide, MAX_PATH);
-    if (!n || n >= MAX_PATH) return -1; /* no path, or a longer one */
-    n = (DWORD)WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, out->path, sizeof out->path - 1, NULL,
-                                   NULL);
-    out->path[n] = 0;
-    out->module = out->path;
-    out->name = NULL;
-    return n ? 0 : -1;
+static int mli_loaded_at(const void *address, mli_loaded *out) {
+    (void)address;
+    (void)out;
+    return -1;
 }
+static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
+    const struct mach_header *header;
+    uint32_t size = MLI_PATH_MAX;
+    Dl_info info;
+    memset(out, 0, sizeof *out);
+    out->stays = 1;
+    if (!dladdr(address, &info) || !info.dli_fname) return;
+    header = (const struct mach_header *)info.dli_fbase;
+    out->loaded = out->path = info.dli_fname;
+    out->start = info.dli_fbase;
+    out->bias = (uint64_t)(uintptr_t)info.dli_fbase;
+    if (header->filetype == MH_EXECUTE && !_NSGetExecutablePath(executable, &size))
+        out->path = executable;
+}
+/* A symbol of this system has no size: the nearest one below need not contain the address. */
+static const char *mli_symbol_at(const void *address) {
+    (void)address;
+    return NULL;
+}
+#elif MLI_WINDOWS
 static MLI_COLD const void *mli_module_of(const void *address) {
     MEMORY_BASIC_INFORMATION info;
     if (!VirtualQuery(address, &info, sizeof info)) return NULL;
     return info.Type == MEM_IMAGE ? info.AllocationBase : NULL;
 }
-#else
-static int mli_symbol_at(const void *address, mli_symbol *out) {
+static int mli_loaded_at(const void *address, mli_loaded *out) {
     (void)address;
     (void)out;
     return -1;
 }
+static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
+    wchar_t wide[MAX_PATH];
+    DWORD n;
+    memset(out, 0, sizeof *out);
+    out->stays = 1;
+    out->start = mli_module_of(address);
+    if (!out->start) return;
+    out->loaded = out->path = executable;
+    out->bias = (uint64_t)(uintptr_t)out->start;
+    n = GetModuleFileNameW((HMODULE)(uintptr_t)out->start, wide, MAX_PATH);
+    if (n >= MAX_PATH) n = 0; /* the path is longer */
+    if (n)
+        n = (DWORD)WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, executable, MLI_PATH_MAX - 1,
+                                       NULL, NULL);
+    executable[n] = 0;
+}
+/* Windows keeps function names in separate files that need dbghelp. */
+static const char *mli_symbol_at(const void *address) {
+    (void)address;
+    return NULL;
+}
+#else
 static MLI_COLD const void *mli_module_of(const void *address) {
+    (void)address;
+    return NULL;
+}
+static int mli_loaded_at(const void *address, mli_loaded *out) {
+    (void)address;
+    (void)out;
+    return -1;
+}
+static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
+    (void)address;
+    (void)executable;
+    memset(out, 0, sizeof *out);
+    out->stays = 1;
+}
+static const char *mli_symbol_at(const void *address) {
     (void)address;
     return NULL;
 }
@@ -3561,6 +3746,7 @@ struct memlord {
         mli_lock orphan_lock;
     } threads;
     struct {
+        mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
         mli_u64 birth_mark;   /* the current mark, shifted into place */
         mli_book births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
@@ -3827,6 +4013,12 @@ static MLI_COLD void mli_put_address(mli_out *o, uint64_t v) {
     mli_put_digits(o, v, 16, v >> 48 ? 16 : v >> 32 ? 12 : 8);
 }
 
+static void mli_put_hex_short(mli_out *o, uint64_t v) {
+    unsigned digits = 1;
+    while (digits < 16 && v >> (4 * digits)) digits++;
+    mli_put_digits(o, v, 16, digits);
+}
+
 /* Writes v / 10^digits with all decimals. */
 static MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits) {
     uint64_t unit = 1;
@@ -3979,6 +4171,13 @@ static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
     if (site->line <= 0) return;
     mli_put_str(o, ":");
     mli_put_u64(o, (uint64_t)site->line);
+}
+/* Writes the last part of a path. */
+static MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
+    const char *name = path;
+    for (; *path; path++)
+        if (*path == '/' || (MLI_WINDOWS && *path == '\\')) name = path + 1;
+    mli_put_str(o, name);
 }
 static uint64_t mli_site_line(const memlord_site *site) {
     return site && site->line > 0 ? (uint64_t)site->line : 0;
@@ -6701,6 +6900,7 @@ static MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
 /* -- the index -- */
 
 #define MLI_INDEX_SUBJECT 255u /* in place of a dev: the key of the address's own record */
+#define MLI_INDEX_MODULE 253u  /* of a module, by its start */
 #define MLI_INDEX_CONTENT 254u /* over a hash: the key of the site with that content */
 
 /* Returns the index key of an address on a device: the dev is in the top 8 bits. */
@@ -7049,6 +7249,9 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
    the devices. A site's record is made, and its strings are copied, when the site is first seen;
    it gets one row on each device where it is used. Each thread caches the rows it used last. A
    struct of the host that is new is compared by its content and module: it may be a known site.
+   A return address is a site by its module, its offset there and the module's build id, all found
+   when it is first seen. The index has an address only where the module stays: of another module
+   each call asks which one is there now, for dlclose tells nobody.
    Invariants: a site's record is never freed before the ledger ends; nothing here allocates or
    takes a lock inside a shard. Lock: cold; memlord_sites_enable takes registry alone. */
 
@@ -7070,21 +7273,31 @@ typedef struct mli_birth {
     uint32_t scope;
 } mli_birth;
 
-/* What a site is made from. A return address is a site of its own. A struct of the host is the
-   site of its file, function and line in the module that has it: a line of a header that several
-   files include is one site, but in each library another. */
+/* What a site is made from: the site of its file, function and line in the module that has it. A
+   line of a header that several files include is one site, but in each library another. */
 typedef struct mli_site_origin {
-    const memlord_site *planted; /* NULL: the origin is a return address */
-    const void *address;         /* the return address */
-    const void *module;          /* of `planted`, by mli_module_of; NULL: not known */
+    const memlord_site *planted;
+    const void *module; /* by mli_module_of; NULL: not known */
 } mli_site_origin;
 
+/* A module that had a return address. It is kept to the end: its sites outlive it. */
+typedef struct mli_module {
+    uint32_t number;         /* from 1, in the order they are seen */
+    struct mli_module *next; /* of all modules: the one before it */
+    mli_ptr same;            /* mli_module *: another that was loaded at the same start */
+    mli_image image;         /* its strings kept; read `id` only as mli_module_has_id does */
+    const char *build_id;    /* kept; in hexadecimal; "": it has none */
+    unsigned char id[MLI_BUILD_ID_MAX];
+} mli_module;
+
 typedef struct mli_site_record {
-    memlord_site original; /* displayed until the site is renamed or resolved */
-    mli_ptr display;       /* const memlord_site *; a rename replaces the whole struct */
-    void *address;         /* a return address; NULL: the site is a memlord_site of the host */
-    const void *module;    /* of a memlord_site of the host: see mli_site_origin */
-    mli_u32 resolved;      /* 1: the symbol of `address` was looked up */
+    memlord_site original;   /* displayed until the site is renamed or resolved */
+    mli_ptr display;         /* const memlord_site *; a rename replaces the whole struct */
+    const void *address;     /* the first return address; NULL: the site is a struct of the host */
+    const void *module;      /* of a struct of the host: see mli_site_origin */
+    const mli_module *where; /* of a return address; NULL: it was in no module */
+    uint64_t offset;         /* of the byte before it, which is inside the call, in its file */
+    mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
 } mli_site_record;
 
 static const memlord_site mli_no_site = {"", "", 0};
@@ -7123,54 +7336,58 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
     }
 }
 
-/* Finds or makes the record of a site. The index has it under each pointer of the host, or the
-   return address, under its content, and under every struct that it was ever displayed as. */
+/* Makes the record of a site, displayed as `kept`. NULL: memory is wanted. */
+static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
+    mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
+    if (!site) return NULL;
+    site->original = *kept;
+    mli_ptr_store(&site->display, &site->original);
+    return site;
+}
+/* Adds a site to the index under its content and its struct: the index has it under every struct
+   that it was ever displayed as. Requires: room for both is reserved. */
+static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
+    mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
+                         (uint64_t)(uintptr_t)site);
+    mli_index_add_locked(lord, content, (uint64_t)(uintptr_t)site);
+}
+
+/* Finds or makes the site of a struct of the host. The index has it under each pointer, too. */
 static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                     mli_site_record **out) {
-    const void *identity = from->planted ? (const void *)from->planted : from->address;
-    const uint64_t key = mli_index_key(identity, MLI_INDEX_SUBJECT);
+    const uint64_t key = mli_index_key(from->planted, MLI_INDEX_SUBJECT);
     uint64_t content = 0;
     memlord_site kept;
-    mli_site_record *site = NULL;
     memlord_result r;
-    *out = mli_site_record_of(lord, identity);
+    *out = mli_site_record_of(lord, from->planted);
     if (*out) return MEMLORD_OK;
     r = mli_index_reserve_locked(lord, 3);
-    if (r == MEMLORD_OK)
-        r = mli_site_copy_locked(lord, from->planted ? from->planted : &mli_no_site, &kept);
+    if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, from->planted, &kept);
     if (r) return r;
-    if (from->planted) site = mli_site_same(lord, &kept, from->module, &content);
-    if (!site) {
-        site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
-        if (!site) return MLI_AGAIN;
-        site->address = (void *)(uintptr_t)from->address;
-        site->module = from->module;
-        site->original = kept;
-        mli_ptr_store(&site->display, &site->original);
-        if (content) mli_index_add_locked(lord, content, (uint64_t)(uintptr_t)site);
-        mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
-                             (uint64_t)(uintptr_t)site);
+    *out = mli_site_same(lord, &kept, from->module, &content);
+    if (!*out) {
+        *out = mli_site_make_locked(lord, &kept);
+        if (!*out) return MLI_AGAIN;
+        (*out)->module = from->module;
+        mli_site_add_locked(lord, *out, content);
     }
-    mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)site);
-    *out = site;
+    mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)*out);
     return MEMLORD_OK;
 }
 
 /* Returns the origin of a struct of the host. Requires: no lock of the ledger is held. */
 static MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted) {
-    mli_site_origin from = {planted, NULL, NULL};
+    mli_site_origin from = {planted, NULL};
     if (planted && !mli_site_record_of(lord, planted)) from.module = mli_module_of(planted);
     return from;
 }
 
 /* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
-static MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted,
-                                                  const void *address) {
+static MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted) {
     mli_site_origin from = mli_site_origin_of(lord, planted);
     mli_site_record *site;
     memlord_result r;
     if (mli_self.in_host_alloc) return NULL;
-    from.address = address;
     do {
         mli_cold_enter();
         r = mli_site_find_locked(lord, &from, &site);
@@ -7178,6 +7395,171 @@ static MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_s
     return r == MEMLORD_OK ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : NULL;
 }
 
+/* -- return addresses: modules and the places in them -- */
+
+/* Returns 0 if the build id in memory is not that of a known module. It is read only from the page
+   where the module starts, which every module has. */
+static int mli_module_has_id(const mli_module *module) {
+    const mli_image *image = &module->image;
+    uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells */
+    return !memcmp(image->id, module->id, image->id_size);
+}
+/* Finds the module that is at an address now. Returns 1 if *out is it, NULL for no module, and 0 if
+   the ledger does not know it, or the system cannot tell without a lock. */
+static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli_module **out) {
+    mli_loaded now;
+    int in = mli_loaded_at(address, &now);
+    *out = NULL;
+    if (in <= 0) return !in;
+    *out = (mli_module *)(uintptr_t)mli_index_get(lord,
+                                                  mli_index_key(now.start, MLI_INDEX_MODULE));
+    while (*out && (strcmp((*out)->image.loaded, now.name) || !mli_module_has_id(*out)))
+        *out = (mli_module *)mli_ptr_load_acquire(&(*out)->same);
+    return *out != NULL;
+}
+
+/* Finds or makes the record of a module. */
+static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_image *image,
+                                                      mli_module **out) {
+    const uint64_t key = mli_index_key(image->start, MLI_INDEX_MODULE);
+    mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *module;
+    char hex[2 * MLI_BUILD_ID_MAX + 1];
+    const char *path, *loaded, *build_id;
+    memlord_result r;
+    mli_out o;
+    size_t i;
+    mli_out_buffer(&o, hex, sizeof hex);
+    for (i = 0; i < image->id_size; i++)
+        mli_put_digits(&o, ((const unsigned char *)image->id)[i], 16, 2);
+    (void)mli_out_end(&o, sizeof hex);
+    r = mli_name_locked(lord, hex, &build_id);
+    if (r == MEMLORD_OK) r = mli_name_locked(lord, image->path, &path);
+    if (r == MEMLORD_OK) r = mli_name_locked(lord, image->loaded, &loaded);
+    if (r) return r;
+    for (module = first; module; module = (mli_module *)mli_ptr_load(&module->same))
+        if (module->image.path == path && module->build_id == build_id) break;
+    *out = module;
+    if (module) return MEMLORD_OK;
+    *out = module = (mli_module *)mli_cold_alloc(lord, sizeof *module);
+    if (!module) return MLI_AGAIN;
+    module->image = *image;
+    module->image.path = path;
+    module->image.loaded = loaded;
+    module->build_id = build_id;
+    if (image->id_size) memcpy(module->id, image->id, image->id_size);
+    module->next = (mli_module *)mli_ptr_load(&lord->sites.modules);
+    module->number = module->next ? module->next->number + 1 : 1;
+    mli_ptr_store_release(&lord->sites.modules, module); /* pairs with the readers of it */
+    if (!first) {
+        mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
+    } else { /* the release pairs with the acquire in mli_module_now */
+        mli_ptr_store(&module->same, mli_ptr_load(&first->same));
+        mli_ptr_store_release(&first->same, module);
+    }
+    return MEMLORD_OK;
+}
+
+static uint64_t mli_place_offset(const mli_image *image, const void *address) {
+    return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
+}
+/* Finds the site of a place. NULL: there is none, and *key is free for it in the index. The same
+   module at another address has the same sites. */
+static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
+                                                uint64_t offset, uint64_t *key) {
+    uint64_t hash = offset * 0x9e3779b97f4a7c15u;
+    if (module) {
+        hash = (hash ^ hash >> 32) + (uint64_t)(uintptr_t)module->image.path;
+        hash = hash * 0x9e3779b97f4a7c15u + (uint64_t)(uintptr_t)module->build_id;
+        hash *= 0x9e3779b97f4a7c15u;
+    }
+    for (;; hash += 256) {
+        const mli_module *where;
+        mli_site_record *site;
+        *key = hash >> 8 ^ (uint64_t)MLI_INDEX_CONTENT << 56;
+        site = (mli_site_record *)(uintptr_t)mli_index_get(lord, *key);
+        if (!site) return NULL;
+        where = site->where;
+        if (site->address && site->offset == offset &&
+            (where == module || (where && module && where->image.path == module->image.path &&
+                                 where->build_id == module->build_id)))
+            return site;
+    }
+}
+
+/* Finds or makes the site of a return address. The index has the address, too, if its module
+   stays. */
+static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
+                                                     const mli_image *image,
+                                                     mli_site_record **out) {
+    const uint64_t key = mli_index_key(address, MLI_INDEX_SUBJECT);
+    uint64_t offset = mli_place_offset(image->path ? image : NULL, address), content;
+    memlord_site kept = mli_no_site;
+    mli_module *module = NULL;
+    char text[300]; /* a file name, and the offset */
+    mli_out o;
+    memlord_result r = mli_index_reserve_locked(lord, 4);
+    if (r == MEMLORD_OK && image->path) r = mli_module_find_locked(lord, image, &module);
+    if (r) return r;
+    *out = mli_place_find(lord, module, offset, &content);
+    if (!*out) {
+        mli_out_buffer(&o, text, sizeof text);
+        if (module) mli_put_file_name(&o, module->image.path);
+        mli_put_str(&o, module ? "+0x" : "0x");
+        mli_put_hex_short(&o, offset);
+        (void)mli_out_end(&o, sizeof text);
+        r = mli_name_locked(lord, text, &kept.file);
+        if (r == MEMLORD_OK) r = mli_name_locked(lord, "", &kept.function);
+        if (r) return r;
+        *out = mli_site_make_locked(lord, &kept);
+        if (!*out) return MLI_AGAIN;
+        (*out)->address = address;
+        (*out)->where = module;
+        (*out)->offset = offset;
+        mli_site_add_locked(lord, *out, content);
+    }
+    if (image->stays && !mli_index_get(lord, key))
+        mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)*out);
+    return MEMLORD_OK;
+}
+
+/* Makes the site of a return address. `module`: where it is; NULL: the system must be asked. */
+static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *address,
+                                                const mli_module *module) {
+    char executable[MLI_PATH_MAX];
+    mli_site_record *site = NULL;
+    mli_image image;
+    memlord_result r;
+    if (mli_self.in_host_alloc) return NULL;
+    if (module)
+        image = module->image;
+    else
+        mli_image_at(address, &image, executable);
+    do {
+        mli_cold_enter();
+        r = mli_place_find_locked(lord, address, &image, &site);
+    } while (mli_cold_leave(lord, &r));
+    return r == MEMLORD_OK ? site : NULL;
+}
+/* Returns the site of a return address that the index does not have; NULL without memory. */
+static MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address) {
+    mli_site_record *site = NULL;
+    const mli_module *module;
+    uint64_t key;
+    if (mli_module_now(lord, address, &module))
+        site = mli_place_find(
+            lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
+    return site ? site : mli_place_make(lord, address, module);
+}
+/* Returns the function of a site of a return address; NULL: its symbol is not known, or its module
+   is not there now. Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
+static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
+    const mli_module *now = site->where;
+    if (!now || (!now->image.stays &&
+                 (!mli_module_now(lord, site->address, &now) || now != site->where)))
+        return NULL;
+    return mli_symbol_at((const char *)site->address - 1);
+}
 /* Displays a site as `from`, whose copy the index then has, too: the host may pass any struct that
    it was given. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
@@ -7203,18 +7585,16 @@ static MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_reco
     return r;
 }
 
-/* Returns a site as reports display it. A return address gets its module and symbol when it is
-   first displayed: dladdr walks a module's symbols, which is too slow for a recording call.
-   Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
+/* Returns a site as reports display it. A return address gets its symbol when it is first
+   displayed: dladdr walks a module's symbols, which is too slow for a recording call. Requires: as
+   mli_place_function. */
 static const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
-    memlord_site named = {"", "", 0};
-    mli_symbol symbol;
-    if (!site->address || shown->file[0]) return shown;
+    memlord_site named = *shown;
+    if (!site->address || shown->function[0]) return shown;
     if (mli_u32_exchange(&site->resolved, 1)) return shown;
-    if (mli_symbol_at((const char *)site->address - 1, &symbol)) return shown;
-    named.file = symbol.module;
-    named.function = symbol.name;
+    named.function = mli_place_function(lord, site);
+    if (!named.function) return shown;
     (void)mli_site_set_display(lord, site, &named);
     return (const memlord_site *)mli_ptr_load_acquire(&site->display);
 }
@@ -7224,17 +7604,14 @@ static const memlord_site *mli_site_display_of(memlord *lord, const memlord_site
     mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? mli_site_display(lord, record) : site;
 }
-/* The same without an allocation: what is looked up goes to *symbol and *named, and is not kept. */
+/* The same without an allocation: what is looked up goes to *named, and is not kept. */
 static const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
-                                          mli_symbol *symbol, memlord_site *named) {
+                                          memlord_site *named) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
-    if (!record || !record->address || site->file[0] ||
-        mli_symbol_at((const char *)record->address - 1, symbol))
-        return site;
-    named->file = symbol->module;
-    named->function = symbol->name ? symbol->name : "";
-    named->line = 0;
-    return named;
+    if (!record || !record->address || site->function[0]) return site;
+    *named = *site;
+    named->function = mli_place_function(lord, record);
+    return named->function ? named : site;
 }
 
 /* Finds or adds the row of a site or a tag on a device. `from`: of a site; NULL: the row is of a
@@ -7261,7 +7638,7 @@ static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site
 
 static MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
                                             uint32_t dev, uint32_t *number) {
-    mli_site_origin from = {NULL, NULL, NULL};
+    mli_site_origin from = {NULL, NULL};
     memlord_result r;
     if (book == MLI_BOOK_SITE) from = mli_site_origin_of(lord, (const memlord_site *)identity);
     do {
@@ -7542,18 +7919,28 @@ MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
 
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
     const mli_site_record *site;
-    const memlord_site *shown;
     if (!lord || !return_address) return &mli_no_site;
     site = mli_site_record_of(lord, return_address);
-    if (MLI_LIKELY(site != NULL))
-        return (const memlord_site *)mli_ptr_load_acquire(&site->display);
-    shown = mli_site_kept(lord, NULL, return_address);
-    return shown ? shown : &mli_no_site;
+    if (!MLI_LIKELY(site != NULL)) site = mli_place_of(lord, return_address);
+    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
+}
+
+MLI_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
+                                          memlord_place *out) {
+    const mli_site_record *record;
+    if (!lord) return MEMLORD_E_UNKNOWN;
+    if (!site || !out) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
+    out->module = record->where ? record->where->image.path : "";
+    out->build_id = record->where ? record->where->build_id : "";
+    out->offset = record->offset;
+    return MEMLORD_OK;
 }
 
 MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
     mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
-    return record ? record->address : NULL;
+    return record ? (void *)(uintptr_t)record->address : NULL;
 }
 
 MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
@@ -12037,7 +12424,6 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
                                           char *buf, size_t cap) {
     memlord_tag_stat tags[MLI_EXPLAIN_TOP];
     memlord_site_stat sites[MLI_EXPLAIN_TOP];
-    mli_symbol symbols[MLI_EXPLAIN_TOP];
     memlord_site named[MLI_EXPLAIN_TOP];
     size_t i, n;
     mli_phys *phys;
@@ -12050,7 +12436,7 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
         mli_put_str(&o, " never seen");
     n = mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP, 0);
     for (i = 0; i < n; i++)
-        sites[i].site = mli_site_named(lord, sites[i].site, &symbols[i], &named[i]);
+        sites[i].site = mli_site_named(lord, sites[i].site, &named[i]);
     mli_put_largest(&o, tags, mli_tags_top(lord, d, tags, MLI_EXPLAIN_TOP), sites, n);
     return mli_out_end(&o, cap);
 }
@@ -15114,7 +15500,7 @@ static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
 static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
-    const memlord_site *site = origin ? mli_site_kept(lord, origin, NULL) : NULL;
+    const memlord_site *site = origin ? mli_site_kept(lord, origin) : NULL;
     uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, mli_phys_at(lord, dev));
     mli_phys *phys = mli_phys_lock(lord, dev);
     phys->failing = 1;
@@ -16059,6 +16445,17 @@ static MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o,
     if (n) mli_put_str(o, "\n");
 }
 
+/* Writes the modules of return addresses, so that these can be named later and elsewhere. */
+static MLI_COLD void mli_text_modules(const mli_report *r) {
+    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules);
+    uint32_t left = MLI_TOP_SITES;
+    if (!m) return;
+    mli_putf(r->o, "\n%-40s  module of return addresses\n", "build id");
+    for (; m && left; m = m->next, left--)
+        mli_putf(r->o, "%-40s  %s\n", m->build_id[0] ? m->build_id : "none", m->image.path);
+    if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
+}
+
 static MLI_COLD void mli_text_full(mli_report *r) {
     uint32_t i;
     size_t k;
@@ -16083,6 +16480,7 @@ static MLI_COLD void mli_text_full(mli_report *r) {
     if (r->tags > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
     if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
     if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
+    mli_text_modules(r);
 }
 
 static MLI_COLD void mli_text(mli_report *r) {
@@ -16254,13 +16652,19 @@ static void mli_json_sites(mli_report *r) {
     mli_jsonf(r->o, ",\n'sites':[");
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
+        memlord_place place;
         mli_site_stat_fill(r->lord, i, &s);
         if (!(s.alloc_bytes | s.free_bytes | s.allocs | s.frees | s.live_bytes)) continue;
+        s.site = mli_site_display_of(r->lord, s.site);
         mli_jsonf(r->o,
                   ",\n{'site':%p,'device':'%i','alloc_bytes':%ju,'free_bytes':%ju,"
-                  "'allocs':%ju,'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju}",
+                  "'allocs':%ju,'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju",
                   (const void *)s.site, mli_device_code(s.device), s.alloc_bytes,
                   s.free_bytes, s.allocs, s.frees, s.live_bytes, s.peak_bytes);
+        if (memlord_site_place(r->lord, s.site, &place) == MEMLORD_OK)
+            mli_jsonf(r->o, ",'module':%s,'offset':%ju,'build_id':%s", place.module, place.offset,
+                      place.build_id);
+        mli_put_str(r->o, "}");
     }
     mli_put_str(r->o, "]");
 }
@@ -17368,19 +17772,23 @@ static const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame) {
 
 typedef struct mli_frame_name {
     const char *name, *file; /* not empty; "": none */
-    uint64_t line;
+    const mli_module *module; /* of a return address; NULL: none */
+    uint64_t line, offset;    /* of the frame in its file; of the address in the module's */
     uint32_t dev, caller; /* 0: of no device; 0: without a caller of its own */
 } mli_frame_name;
 
 static MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
     static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
-    mli_frame_name f = {kinds[0], "", 0, 0, 0};
+    mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
     uint32_t fixed = frame - x->sites - 1;
     if (frame <= x->sites) {
         const memlord_site *site = mli_row_site(x->lord, frame);
+        const mli_row *row = mli_row_at(x->lord, MLI_BOOK_SITE, frame);
         f.file = site->file;
         f.line = mli_site_line(site);
-        f.dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
+        f.module = ((const mli_site_record *)row->subject)->where;
+        f.offset = ((const mli_site_record *)row->subject)->offset;
+        f.dev = row->dev;
         if (site->function[0] || site->file[0])
             f.name = site->function[0] ? site->function : site->file;
     } else if (fixed < x->devices * MLI_FRAME_KINDS) {
@@ -17651,12 +18059,6 @@ static size_t mli_utf8_size(const char *text) {
     mli_out_buffer(&count, NULL, 0);
     mli_put_utf8(&count, text, "");
     return count.total;
-}
-
-static void mli_put_hex_short(mli_out *o, uint64_t v) {
-    unsigned digits = 1;
-    while (digits < 16 && v >> (4 * digits)) digits++;
-    mli_put_digits(o, v, 16, digits);
 }
 
 /* Writes the low n bytes of v, little-endian. */
@@ -18310,8 +18712,11 @@ static MLI_COLD void mli_folded(mli_export *x) {
    bytes of a part count only there, and a part is no object. Without a site a block is
    "(unknown)"; the balance of an arena is "(arena)". Functions and locations are numbered as
    frames, then come parts in the order they are written. Strings are mli_pprof_words, the devices,
-   the tags, the names of frames, the comments, the names of parts. Comments have the anomalies and
-   drops, of all and by device: go tool pprof -comments. -- */
+   the tags, the names of frames, the modules, the comments, the names of parts. Comments have the
+   anomalies and drops, of all and by device: go tool pprof -comments. The location of a return
+   address has the module as its mapping, and the address in the module's file; so has the mapping,
+   as if it were loaded at 0: a module that is unloaded leaves its addresses to another. A mapping
+   says that it has no functions, so that pprof looks for better names and lines in the file. -- */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -18345,7 +18750,7 @@ static MLI_COLD uint64_t mli_pb_string(mli_export *x, const char *text) {
 /* Writes a message of n numbers as a field. They are its fields 1 to n; those that are 0 are left
    out. */
 static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
-    char buf[64];
+    char buf[80];
     mli_out m;
     unsigned i;
     mli_out_buffer(&m, buf, sizeof buf);
@@ -18390,17 +18795,34 @@ static void mli_pprof_allocs(mli_export *x, const mli_live_block *of, uint64_t a
     if (allocs | bytes) mli_pprof_sample(x, of, 0, 0, allocs, bytes);
 }
 
-/* Writes location `id` and function `id`. `name` and `file` are numbers of strings. */
-static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name,
-                                        uint64_t file, uint64_t line) {
+/* Writes location `id` and function `id`, which have a name. `file` is the number of a string. */
+static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, uint64_t file,
+                                        const mli_frame_name *f) {
     const uint64_t function[] = {id, name, 0, file};
-    char buf[64];
+    const uint64_t place[] = {id, f->module ? f->module->number : 0, f->module ? f->offset : 0};
+    char buf[96];
     mli_out m;
+    unsigned i;
     mli_out_buffer(&m, buf, sizeof buf);
-    mli_pb_u64(&m, 1, id);
-    mli_pb_pair(&m, 4, id, line);
+    for (i = 0; i < 3; i++)
+        if (place[i]) mli_pb_u64(&m, i + 1, place[i]);
+    mli_pb_pair(&m, 4, id, f->line);
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
+}
+/* Writes the modules: all that the sites written before are in, and perhaps more. */
+static MLI_COLD void mli_pprof_mappings(mli_export *x) {
+    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules);
+    for (; m && !x->o->failed; m = m->next) {
+        uint64_t of[6];
+        of[0] = m->number;
+        of[1] = m->image.segment.start;
+        of[2] = m->image.segment.end;
+        of[3] = m->image.segment.offset;
+        of[4] = mli_pb_string(x, m->image.path);
+        of[5] = m->build_id[0] ? mli_pb_string(x, m->build_id) : 0;
+        mli_pb_numbers(x->o, 3, of, 6);
+    }
 }
 static MLI_COLD void mli_pprof_names(mli_export *x) {
     uint32_t i;
@@ -18414,14 +18836,16 @@ static MLI_COLD void mli_pprof_names(mli_export *x) {
     for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
         mli_frame_name f = mli_frame_name_of(x, i);
         uint64_t name = mli_pb_string(x, f.name);
-        mli_pprof_function(x->o, i, name, f.file[0] ? mli_pb_string(x, f.file) : 0, f.line);
+        mli_pprof_function(x->o, i, name, f.file[0] ? mli_pb_string(x, f.file) : 0, &f);
     }
+    mli_pprof_mappings(x);
 }
 
 static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part) {
     uint64_t id = mli_frame_count(x) + 1 + x->parts;
-    uint64_t name = mli_pb_string(x, part->meta.name ? part->meta.name : "(part)");
-    mli_pprof_function(x->o, id, name, 0, 0);
+    const mli_frame_name f = {part->meta.name ? part->meta.name : "(part)", "", NULL, 0, 0, 0, 0};
+    uint64_t name = mli_pb_string(x, f.name);
+    mli_pprof_function(x->o, id, name, 0, &f);
     mli_pprof_sample(x, x->whole, id, 1, 0, part->bytes);
 }
 

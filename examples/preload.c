@@ -41,7 +41,7 @@
     is nowhere to write and nothing is written; where it is full and nobody reads, the program
     ends after ten seconds with the report cut off.
 */
-#define _GNU_SOURCE /* RTLD_NEXT, dl_iterate_phdr, pipe2, F_DUPFD_CLOEXEC */
+#define _GNU_SOURCE /* RTLD_NEXT, pipe2, F_DUPFD_CLOEXEC */
 
 /* the library private to this file: nothing of it may meet a MemLord of the host; and its
    thread-locals in the static block, for the dynamic kind is made by malloc */
@@ -54,7 +54,6 @@
 #include <errno.h>     /* EINTR, ENOMEM */
 #include <fcntl.h>     /* F_DUPFD_CLOEXEC */
 #include <limits.h>    /* PATH_MAX */
-#include <link.h>      /* dl_iterate_phdr: where modules lie */
 #include <poll.h>      /* waits with a time limit */
 #include <pthread.h>   /* pthread_atfork */
 #include <signal.h>    /* SIGPIPE and others, while reporting */
@@ -65,7 +64,7 @@
 #include <sys/syscall.h> /* exit_group */
 #include <sys/wait.h>  /* waitpid */
 #include <time.h>      /* clock_gettime */
-#include <unistd.h>    /* write, close, readlink */
+#include <unistd.h>    /* write, close */
 
 #define EXPORT __attribute__((visibility("default")))
 #define CALLER() __builtin_extract_return_addr(__builtin_return_address(0))
@@ -500,29 +499,23 @@ static int to_fd(void *user, const void *data, size_t size) {
 
 typedef struct place {
     const memlord_site *site;
-    uintptr_t pc; /* inside the call: the return address may be the next function's */
+    memlord_place at;
     int done;
 } place;
-
-typedef struct module {
-    uintptr_t pc;         /* looked for */
-    uintptr_t low, high;  /* where it lies */
-    uintptr_t bias;       /* what was added to its addresses */
-    char path[PATH_MAX];
-} module;
 
 static place places[MAX_PLACES];
 static size_t place_count;
 
+/* A module without a path has no file: the vdso, code that was made at run time. */
 static void add_place(const memlord_site *site) {
-    uintptr_t pc = (uintptr_t)memlord_site_address(lord, site);
+    place *next = &places[place_count];
     size_t i;
-    if (!pc) return;
+    if (memlord_site_place(lord, site, &next->at) || next->at.module[0] != '/') return;
     for (i = 0; i < place_count; i++) {
         if (places[i].site == site) return;
     }
-    places[place_count].site = site;
-    places[place_count++].pc = pc - 1;
+    next->site = site;
+    place_count++;
 }
 
 static void collect_places(void) {
@@ -537,38 +530,7 @@ static void collect_places(void) {
     }
 }
 
-static int match_module(struct dl_phdr_info *info, size_t size, void *user) {
-    module *m = (module *)user;
-    int hit = 0;
-    int i;
-    (void)size;
-    m->low = UINTPTR_MAX;
-    m->high = 0;
-    m->bias = (uintptr_t)info->dlpi_addr;
-    for (i = 0; i < info->dlpi_phnum; i++) {
-        uintptr_t begin = m->bias + (uintptr_t)info->dlpi_phdr[i].p_vaddr;
-        uintptr_t end = begin + (uintptr_t)info->dlpi_phdr[i].p_memsz;
-        if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
-        if (begin < m->low) m->low = begin;
-        if (end > m->high) m->high = end;
-        if (m->pc >= begin && m->pc < end) hit = 1;
-    }
-    if (hit) (void)snprintf(m->path, sizeof m->path, "%s", info->dlpi_name);
-    return hit;
-}
-
-/* Answers 0 if no file lies there: code made at run time, a library that is gone. */
-static int find_module(uintptr_t pc, module *m) {
-    ssize_t n;
-    m->pc = pc;
-    if (!dl_iterate_phdr(match_module, m)) return 0;
-    if (m->path[0]) return 1;
-    n = readlink("/proc/self/exe", m->path, sizeof m->path - 1); /* the program itself */
-    if (n > 0) m->path[n] = 0;
-    return n > 0;
-}
-
-#define HEX_SIZE (2 + 2 * sizeof(uintptr_t) + 1)
+#define HEX_SIZE (2 + 2 * sizeof(uint64_t) + 1)
 
 typedef struct query {
     place *asked[MAX_PLACES];
@@ -582,19 +544,20 @@ typedef struct query {
 static query ask;
 
 /* Everything that lies in one module is asked for at once. */
-static void fill_query(module *m) {
-    static char program[] = "addr2line", options[] = "-aiCfe";
+static void fill_query(const char *module) {
+    static char program[] = "addr2line", options[] = "-aiCfe", path[PATH_MAX];
     size_t i;
+    (void)snprintf(path, sizeof path, "%s", module);
     ask.count = 0;
     ask.answered = 0;
     ask.argv[0] = program;
     ask.argv[1] = options;
-    ask.argv[2] = m->path;
+    ask.argv[2] = path;
     for (i = 0; i < place_count; i++) {
-        if (places[i].done || places[i].pc < m->low || places[i].pc >= m->high) continue;
+        if (places[i].done || strcmp(places[i].at.module, module)) continue;
         places[i].done = 1;
         (void)snprintf(ask.hex[ask.count], HEX_SIZE, "0x%llx",
-                       (unsigned long long)(places[i].pc - m->bias));
+                       (unsigned long long)places[i].at.offset);
         ask.argv[3 + ask.count] = ask.hex[ask.count];
         ask.asked[ask.count++] = &places[i];
     }
@@ -664,14 +627,15 @@ static char *next_line(size_t *at) {
     return line;
 }
 
-/* "dir/file.c:12", "dir/file.c:12 (discriminator 3)", "file.c:?", "??:0" */
+/* "dir/file.c:12", "dir/file.c:12 (discriminator 3)"; "file.c:?" and "??:0" know no line, and then
+   the function is only the nearest one below. */
 static void rename_place(const memlord_site *site, const char *function, char *where) {
     char *colon = strrchr(where, ':');
     long line = colon ? strtol(colon + 1, NULL, 10) : 0;
-    int known = colon && strncmp(where, "??:", 3) && line > 0 && line <= INT_MAX;
-    if (colon) *colon = 0;
-    (void)memlord_site_rename(lord, site, known ? where : NULL,
-                              strcmp(function, "??") ? function : NULL, known ? (int)line : 0);
+    if (!colon || !strncmp(where, "??:", 3) || line <= 0 || line > INT_MAX) return;
+    *colon = 0;
+    (void)memlord_site_rename(lord, site, where, strcmp(function, "??") ? function : NULL,
+                              (int)line);
 }
 
 /* An answer is the address, then two lines for each function, from the one inlined deepest to
@@ -698,11 +662,11 @@ static void rename_places(void) {
 }
 
 /* Answers 0 when there is no addr2line, or no time. */
-static int ask_module(module *m, int64_t until) {
+static int ask_module(const char *module, int64_t until) {
     int ends[2];
     int spawned;
     pid_t pid;
-    fill_query(m);
+    fill_query(module);
     if (pipe_above(ends)) return 0;
     spawned = !spawn_query(ends[1], &pid);
     (void)close(ends[1]);
@@ -720,7 +684,6 @@ static int ask_module(module *m, int64_t until) {
 /* The program's own handler of SIGCHLD, or its wish to have no children to wait for, must
    not see addr2line. */
 static void name_places(void) {
-    static module m;
     struct sigaction plain, before;
     int64_t until = now_ms() + PATIENCE_MS;
     int going = 1;
@@ -730,8 +693,7 @@ static void name_places(void) {
     if (sigaction(SIGCHLD, &plain, &before)) return;
     collect_places();
     for (i = 0; i < place_count && going; i++) {
-        if (places[i].done) continue;
-        if (find_module(places[i].pc, &m)) going = ask_module(&m, until);
+        if (!places[i].done) going = ask_module(places[i].at.module, until);
     }
     (void)sigaction(SIGCHLD, &before, NULL);
 }

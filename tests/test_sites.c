@@ -246,6 +246,85 @@ static void a_return_address_becomes_a_site(void **state) {
     assert_ptr_equal(memlord_site_address(lord, row.site), address);
 }
 
+static void a_return_address_has_a_place(void **state) {
+    memlord *lord = test_lord(state);
+    char *address = (char *)(uintptr_t)&memlord_create + 1;
+    const memlord_site *site = memlord_site_at(lord, address);
+    memlord_place here, next;
+    assert_ok(memlord_site_place(lord, site, &here));
+    assert_non_null(strstr(here.module, "test_sites"));
+    assert_true(here.module[0] == '/' || here.module[1] == ':');
+    assert_non_null(strstr(site->file, "+0x"));
+    assert_ok(memlord_site_place(lord, memlord_site_at(lord, address + 4), &next));
+    assert_int_equal(next.offset, here.offset + 4);
+    assert_ptr_equal(next.module, here.module);
+    assert_ptr_equal(next.build_id, here.build_id);
+}
+
+static void an_address_in_no_module_shows_itself(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)0x1235);
+    memlord_place place;
+    assert_ok(memlord_site_place(lord, site, &place));
+    assert_string_equal(place.module, "");
+    assert_string_equal(place.build_id, "");
+    assert_int_equal(place.offset, 0x1234);
+    assert_string_equal(site->file, "0x1234");
+    assert_string_equal(site->function, "");
+}
+
+static void *see_addresses(void *user) {
+    const char *base = (const char *)(uintptr_t)&memlord_create;
+    size_t i;
+    for (i = 1; i < 2000; i++) {
+        (void)memlord_site_at((memlord *)user, (void *)(uintptr_t)(base + i));
+        (void)memlord_site_at((memlord *)user, (void *)(uintptr_t)i);
+    }
+    return NULL;
+}
+static void threads_that_see_an_address_first_agree_on_its_site(void **state) {
+    memlord *lord = test_lord(state);
+    const char *base = (const char *)(uintptr_t)&memlord_create;
+    memlord_place first, place;
+    pthread_t threads[4];
+    size_t i;
+    for (i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, see_addresses, lord), 0);
+    for (i = 0; i < 4; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_ok(memlord_site_place(lord, memlord_site_at(lord, (void *)(uintptr_t)(base + 1)), &first));
+    for (i = 1; i < 2000; i++) {
+        const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)(base + i));
+        assert_ok(memlord_site_place(lord, site, &place));
+        assert_int_equal(place.offset, first.offset + i - 1);
+        assert_ptr_equal(place.module, first.module);
+    }
+}
+
+static void a_planted_site_has_no_place(void **state) {
+    memlord *lord = test_lord(state);
+    static const memlord_site never_seen = {"never.c", "seen", 1};
+    memlord_site_stat row;
+    memlord_place place;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &loader));
+    assert_int_equal(memlord_site_top_alloc(lord, cpu(), &row), 1);
+    assert_int_equal(memlord_site_place(lord, row.site, &place), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_site_place(lord, &never_seen, &place), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_site_place(NULL, row.site, &place), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_site_place(lord, NULL, &place), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_site_place(lord, row.site, NULL), MEMLORD_E_INVALID);
+}
+
+static void a_place_stays_when_its_site_is_renamed(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_site *site = memlord_site_at(lord, (char *)(uintptr_t)&memlord_create + 1);
+    memlord_place before, after;
+    assert_ok(memlord_site_place(lord, site, &before));
+    assert_ok(memlord_site_rename(lord, site, "found.c", "found", 12));
+    assert_ok(memlord_site_place(lord, site, &after));
+    assert_ptr_equal(before.module, after.module);
+    assert_int_equal(before.offset, after.offset);
+}
+
 static void any_address_gives_a_site(void **state) {
     memlord *lord = test_lord(state);
     uint64_t i;
@@ -556,6 +635,11 @@ int main(void) {
         TEST_SITES(the_macros_plant_the_place_of_the_call),
         TEST_SITES(one_site_in_a_loop_is_one_row),
         TEST_SITES(a_return_address_becomes_a_site),
+        TEST_SITES(a_return_address_has_a_place),
+        TEST_SITES(an_address_in_no_module_shows_itself),
+        TEST_SITES(threads_that_see_an_address_first_agree_on_its_site),
+        TEST_SITES(a_planted_site_has_no_place),
+        TEST_SITES(a_place_stays_when_its_site_is_renamed),
         TEST_SITES(any_address_gives_a_site),
         TEST_SITES(a_planted_site_has_no_address),
         TEST_SITES(a_rename_shows_from_now_on),
