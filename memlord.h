@@ -3729,7 +3729,7 @@ static MEMLORD_THREAD_LOCAL struct {
     uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
     uint32_t exited;         /* 1: its exit hook has run */
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
-    mli_debug_note note;     /* for the debug line of the call in progress: see >>log */
+    mli_debug_note note;     /* for the debug line of the call in progress: see >>blocks */
     mli_spare_block spare;   /* of the cold call in progress */
     mli_log_calls log_calls; /* zero: it is in no logger */
 } mli_self;
@@ -4285,54 +4285,8 @@ static MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *tex
         mli_log(lord, MEMLORD_LOG_WARNING, text);
 }
 
-/* -- the lines of MEMLORD_DEBUG: one for each recording call --
-   A call logs its line after it has left the shard and dropped its locks. Facts that it finds
-   before are kept in mli_self.note until then. */
-
-/* Adds ", from cpu 0x55..., unknown frees 1 main file.c:12" and logs the line. Clears the note. */
-static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
-    mli_debug_note odd = mli_self.note;
-    memset(&mli_self.note, 0, sizeof odd);
-    if (odd.from) mli_putf(o, ", from %i %jx", mli_device_code(odd.from_device), odd.from);
-    if (odd.implicit) mli_putf(o, ", implicit free of %jo", odd.implicit_bytes);
-    if (odd.unknown) mli_putf(o, ", unknown frees %ju", odd.unknown);
-    if (site) mli_putf(o, " %p", (const void *)site);
-    mli_log_end(lord, MEMLORD_LOG_TRACE, o);
-}
-
-/* Logs "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing for a call that recorded nothing
-   (`did` is 0) and has no implicit or unknown free in its note. */
-static MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
-                                  uint64_t storage, uint64_t bytes, const memlord_site *site) {
-    char line[512];
-    mli_out o;
-    if (!did && !mli_self.note.implicit && !mli_self.note.unknown) return;
-    mli_out_buffer(&o, line, sizeof line);
-    mli_putf(&o, "%s%i %jx %jo", verb, mli_device_code(d), storage, did ? bytes : 0);
-    mli_log_call_end(lord, &o, site);
-}
-
 static MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks) {
     mli_putf(o, blocks == 1 ? "%jo in %ju block" : "%jo in %ju blocks", bytes, blocks);
-}
-
-/* Logs "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device shows the type and index that
-   all n blocks have in common. Requires: n > 0. */
-static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
-                                    const memlord_block *blocks, size_t n,
-                                    const mli_debug_note *note, const memlord_site *site) {
-    char line[512];
-    mli_out o;
-    memlord_device d = blocks[0].device;
-    while (n--) {
-        if (blocks[n].device.type != d.type) d.type = MEMLORD_ANY;
-        if (blocks[n].device.index != d.index) d.index = MEMLORD_ANY;
-    }
-    mli_out_buffer(&o, line, sizeof line);
-    mli_putf(&o, "%s%i ", verb, mli_device_code(d));
-    mli_put_amount(&o, note->bytes, note->blocks);
-    mli_self.note.unknown += note->unknown;
-    mli_log_call_end(lord, &o, site);
 }
 
 /* -- public -- */
@@ -8916,6 +8870,52 @@ static MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64
     if (!mli_debug_on(lord)) return;
     mli_self.note.from_device = d;
     mli_self.note.from = storage;
+}
+
+/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts that
+   it finds before are kept in mli_self.note until then. This function adds ", from cpu 0x55..., unknown frees 1 main file.c:12" and
+   logs the line. Clears the note. Requires: as mli_site_display. */
+static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
+    mli_debug_note odd = mli_self.note;
+    mli_symbol symbol;
+    memlord_site named;
+    memset(&mli_self.note, 0, sizeof odd);
+    if (odd.from) mli_putf(o, ", from %i %jx", mli_device_code(odd.from_device), odd.from);
+    if (odd.implicit) mli_putf(o, ", implicit free of %jo", odd.implicit_bytes);
+    if (odd.unknown) mli_putf(o, ", unknown frees %ju", odd.unknown);
+    if (site) mli_putf(o, " %p", (const void *)mli_site_named(lord, site, &symbol, &named));
+    mli_log_end(lord, MEMLORD_LOG_TRACE, o);
+}
+
+/* Logs "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing for a call that recorded nothing
+   (`did` is 0) and has no implicit or unknown free in its note. */
+static MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
+                                  uint64_t storage, uint64_t bytes, const memlord_site *site) {
+    char line[512];
+    mli_out o;
+    if (!did && !mli_self.note.implicit && !mli_self.note.unknown) return;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "%s%i %jx %jo", verb, mli_device_code(d), storage, did ? bytes : 0);
+    mli_log_call_end(lord, &o, site);
+}
+
+/* Logs "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device shows the type and index that
+   all n blocks have in common. Requires: n > 0. */
+static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
+                                    const memlord_block *blocks, size_t n,
+                                    const mli_debug_note *note, const memlord_site *site) {
+    char line[512];
+    mli_out o;
+    memlord_device d = blocks[0].device;
+    while (n--) {
+        if (blocks[n].device.type != d.type) d.type = MEMLORD_ANY;
+        if (blocks[n].device.index != d.index) d.index = MEMLORD_ANY;
+    }
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "%s%i ", verb, mli_device_code(d));
+    mli_put_amount(&o, note->bytes, note->blocks);
+    mli_self.note.unknown += note->unknown;
+    mli_log_call_end(lord, &o, site);
 }
 
 /* Counts an alloc that found no memory to be recorded in, on the ledger as a whole if its device
