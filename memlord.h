@@ -3893,32 +3893,41 @@ static MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     mli_put_u64(o, (uint64_t)d.index);
 }
 
-/* Decodes the UTF-8 sequence at s. Returns its length; 0: it is not well-formed (RFC 3629).
-   Surrogates are not well-formed. Nor is U+FFFD here: mli_put_invalid_byte gives it a meaning. */
+/* Returns 1 if a character could end a line, control a terminal or turn the direction of the text
+   around it: controls, separators, and the marks of Unicode's property Bidi_Control. */
+static int mli_code_is_control(uint32_t code) {
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
+           code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069);
+}
+
+/* Decodes the UTF-8 sequence at s. Returns its length; 0: a report does not contain it as it is.
+   It is not well-formed (RFC 3629; surrogates are not), or a control. Or it is U+FFFD:
+   mli_put_invalid_byte gives that a meaning. */
 static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
-    if (!n) return 1;
+    if (!n) return !mli_code_is_control(*code);
     if (n == 1 || n > 4) return 0;
     for (i = 1; i < n; i++) {
         if ((s[i] & 0xc0) != 0x80) return 0;
         *code = *code << 6 | (s[i] & 0x3fu);
     }
     if (*code < least[n] || *code > 0x10ffff || *code >> 11 == 0x1b || *code == 0xfffd) return 0;
-    return n;
+    return mli_code_is_control(*code) ? 0 : n;
 }
 
-/* Writes a byte that a format cannot hold, as U+FFFD and two hexadecimal digits. Every format does
-   the same, and two different names never become equal. */
+/* Writes a byte of what mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits. Every format
+   does the same, and two different names never become equal. */
 static MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_str(o, "\xef\xbf\xbd");
     mli_put_digits(o, byte, 16, 2);
 }
 
-/* Writes a JSON string, or null. It also escapes characters that could end a script element or a
-   line of JavaScript, so that an HTML page can contain the text. */
+/* Writes a JSON string, or null. It also escapes characters that could end a script element, so
+   that an HTML page can contain the text. */
 static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     if (!text) {
@@ -3932,8 +3941,7 @@ static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
         if (!n) {
             mli_put_invalid_byte(o, *s);
             n = 1;
-        } else if (code < 0x20 || (code < 0x80 && strchr("\"\\<>&\x7f", (int)code)) ||
-                   code == 0x2028 || code == 0x2029) {
+        } else if (code < 0x80 && strchr("\"\\<>&", (int)code)) {
             mli_put_str(o, "\\u");
             mli_put_digits(o, code, 16, 4);
         } else {
@@ -3944,16 +3952,15 @@ static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
     mli_put_str(o, "\"");
 }
 
-/* Writes a string into a line of text. Control characters are written like invalid bytes, so that
-   a name cannot break the table or control a terminal. Replaces the character `other`, if it is
-   not 0, by `instead`. */
+/* Writes a string into a line of text. Replaces the character `other`, if it is not 0, by
+   `instead`. */
 static MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                      const char *instead) {
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
         uint32_t code;
         size_t n = mli_utf8_decode(s, &code);
-        if (!n || code < 0x20 || (code >= 0x7f && code < 0xa0)) {
+        if (!n) {
             mli_put_invalid_byte(o, *s);
             n = 1;
         } else if (code == (unsigned char)other) {
@@ -17595,17 +17602,14 @@ static MLI_COLD void mli_last_events_build(mli_export *x) {
 
 /* -- strings and numbers -- */
 
-/* Writes text as UTF-8. Puts a backslash before each character of `escaped`, and writes a newline
-   as \n; with "" it escapes nothing. */
+/* Writes text as UTF-8. Puts a backslash before each character of `escaped`. */
 static MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped) {
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
         uint32_t code;
         size_t n = mli_utf8_decode(s, &code);
-        if (n == 1 && *escaped && (code == '\n' || strchr(escaped, (int)code))) {
-            mli_put_str(o, "\\");
-            mli_put(o, code == '\n' ? "n" : (const char *)s, 1);
-        } else if (n) {
+        if (n) {
+            if (n == 1 && strchr(escaped, (int)code)) mli_put_str(o, "\\");
             mli_put(o, (const char *)s, n);
         } else {
             mli_put_invalid_byte(o, *s);

@@ -392,6 +392,38 @@ static void a_report_without_tags_and_scopes_tells_which_sites_held_the_peak(voi
     free(text);
 }
 
+static int in_text(const test_text *text, const char *what) {
+    size_t i, n = strlen(what);
+    for (i = 0; i + n <= text->size; i++)
+        if (!memcmp(text->data + i, what, n)) return 1;
+    return 0;
+}
+static void controls_and_marks_of_direction_are_written_alike_in_every_format(void **state) {
+    static const char tag[] = "\x1b[31mred\x7f \xe2\x80\xae \xd8\x9c \xe2\x80\xa8";
+    static const char told[] = "\xef\xbf\xbd" "1b[31mred\xef\xbf\xbd" "7f \xef\xbf\xbd" "e2"
+                               "\xef\xbf\xbd" "80\xef\xbf\xbd" "ae \xef\xbf\xbd" "d8\xef\xbf\xbd"
+                               "9c \xef\xbf\xbd" "e2\xef\xbf\xbd" "80\xef\xbf\xbd" "a8";
+    memlord *lord = test_lord(state);
+    memlord_site site;
+    int format;
+    site.file = "a.c";
+    site.function = tag;
+    site.line = 1;
+    assert_ok(memlord_events_start(lord, 64));
+    assert_ok(memlord_tag_begin(lord, tag));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 7 << 20, &site));
+    assert_ok(memlord_tag_end(lord));
+    for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
+        test_text text;
+        memset(&text, 0, sizeof text);
+        assert_ok(memlord_write(lord, (memlord_format)format, test_text_write, &text));
+        if (!in_text(&text, told)) fail_msg("format %d writes it otherwise", format);
+        assert_false(in_text(&text, tag));
+        assert_false(in_text(&text, "u001b[31m"));
+        free(text.data);
+    }
+}
+
 enum { MUTATORS = 3 };
 typedef struct mutator {
     memlord *lord;
@@ -1093,6 +1125,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_small_ledger_fits_the_first_screen),
         TEST(what_is_not_known_is_no_number),
+        TEST_SITES(controls_and_marks_of_direction_are_written_alike_in_every_format),
         TEST(a_small_report_tells_who_held_the_peak),
         TEST(holders_noted_below_the_peak_say_so),
         TEST(a_report_without_tags_and_scopes_tells_which_sites_held_the_peak),
