@@ -163,8 +163,8 @@
                          most peak_error, never high. peak_error is 0 if
                          MEMLORD_FLAG_EXACT is set, or if only one thread records; else at
                          most counter_batch for each thread that records.
-                         A report raises it to the live bytes that its own snapshots and
-                         holders show
+                         A report raises it, within peak_error, to the live bytes that
+                         its own snapshots and holders show
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
@@ -3999,8 +3999,8 @@ static MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
     }
 }
 
-/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest: the
-   end of a path tells most. */
+/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest:
+   the end of a path tells most. */
 static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
     size_t n = strlen(path);
     if (!o->name_max || n <= o->name_max) return path;
@@ -8916,9 +8916,10 @@ static MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64
     mli_self.note.from = storage;
 }
 
-/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts that
-   it finds before are kept in mli_self.note until then. This function adds ", from cpu 0x55..., unknown frees 1 main file.c:12" and
-   logs the line. Clears the note. Requires: as mli_site_display. */
+/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts
+   that it finds before are kept in mli_self.note until then. This function adds them, as in
+   ", from cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note.
+   Requires: as mli_site_display. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
     mli_debug_note odd = mli_self.note;
     mli_symbol symbol;
@@ -15335,6 +15336,7 @@ typedef struct mli_report {
     char buf[2048];
     uint32_t devices;
     size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
+    uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
     int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
@@ -15654,6 +15656,7 @@ static uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
 /* Captures the largest sites, with the balance of each arena as one more. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
+    r->site_total = r->site_rows;
     /* With less than a quarter of the peak alive, sites say more by their peak. */
     r->by_peak = r->total.allocated < r->total.peak / 4;
     r->sites = mli_sites_top(
@@ -15666,10 +15669,11 @@ static void mli_report_sites(mli_report *r) {
         arena.site = &mli_arena_site;
         arena.device = mli_device_record_at(r->lord, i)->device;
         arena.live_bytes = arena.peak_bytes = mli_report_arena(r, i);
-        if (arena.live_bytes)
-            r->sites = mli_top_insert(r->site, r->sites, MLI_TOP_SITES, &arena, sizeof arena,
-                                      r->by_peak ? offsetof(memlord_site_stat, peak_bytes)
-                                                 : offsetof(memlord_site_stat, live_bytes));
+        if (!arena.live_bytes) continue;
+        r->site_total++;
+        r->sites = mli_top_insert(r->site, r->sites, MLI_TOP_SITES, &arena, sizeof arena,
+                                  r->by_peak ? offsetof(memlord_site_stat, peak_bytes)
+                                             : offsetof(memlord_site_stat, live_bytes));
     }
 }
 
@@ -15684,20 +15688,23 @@ static void mli_report_scopes_sort(mli_report *r) {
 }
 
 /* Raises the peak of a device to the live bytes that its holders or a snapshot since the last reset
-   prove: threads publish a peak late, see peak_error. So a report does not contradict itself. */
+   show, within peak_error: threads publish a peak late. So a report does not contradict itself. */
 static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
     const mli_device_record *device = mli_device_record_at(r->lord, dev);
     memlord_stats *s = &r->stat[dev - 1];
-    uint64_t since = mli_u64_load(&device->peak_since), had = s->peak;
+    uint64_t since = mli_u64_load(&device->peak_since), most = s->peak;
     uint32_t i;
     for (i = 0; i < r->snapshots; i++) {
         uint64_t level = mli_snapshot_level(r->snapshot[i], dev);
-        if (r->snapshot[i]->time >= since && level > s->peak) s->peak = level;
+        if (r->snapshot[i]->time >= since && level > most) most = level;
     }
     mli_lock_take(&r->lord->snapshots.lock);
-    if (device->holders && device->holders->bytes > s->peak) s->peak = device->holders->bytes;
+    if (device->holders && device->holders->bytes > most) most = device->holders->bytes;
     mli_lock_drop(&r->lord->snapshots.lock);
-    mli_take_off(&s->peak_error, s->peak - had);
+    most -= s->peak;
+    if (most > s->peak_error) most = s->peak_error;
+    s->peak += most;
+    s->peak_error -= most;
 }
 
 /* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A
@@ -15815,8 +15822,8 @@ static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
     mli_text_verdict_end(r, parts);
 }
 
-/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark it
-   writes nothing: every live block would be one. */
+/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
+   it writes nothing: every live block would be one. */
 static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
     if (!r->mark || !r->leaks.blocks) return;
     mli_putf(r->o, "leaks since mark %ju: ", r->mark);
@@ -15854,8 +15861,8 @@ static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *o
     }
     return out->live_bytes != 0;
 }
-/* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The tag
-   and the site may be of different blocks, so each has its own share. */
+/* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
+   tag and the site may be of different blocks, so each has its own share. */
 static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
     size_t i, parts = 0;
     for (i = 0; i < r->devices; i++) {
@@ -15977,8 +15984,7 @@ static void mli_text_sites(mli_report *r, size_t most) {
     mli_putf(r->o,
              "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
              "sites, %jo live\n",
-             r->by_peak ? "peak" : "live", (uint64_t)shown,
-             (uint64_t)mli_row_count(r->lord, MLI_BOOK_SITE) - 1, sum);
+             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
     for (i = 0; i < shown; i++) {
         const memlord_site_stat *s = &r->site[i];
         mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
@@ -16154,7 +16160,8 @@ static void mli_text_scopes(mli_report *r) {
     uint32_t i;
     if (!r->scope_lines) return;
     mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside        live"
-                      "   time in all    time avg  scope; live is exclusive: without inner scopes\n");
+                      "   time in all    time avg  scope; live is exclusive: without inner"
+                      " scopes\n");
     for (i = 0; i < r->scope_lines; i++) {
         const mli_scope_line *line = &r->scope[r->top_scope[i][1]];
         const memlord_scope_stat *s = &line->stat;

@@ -210,7 +210,7 @@ static void said_is(test_log *log, const char *text) {
     test_log_clear(log);
 }
 
-/* Lines begin to name a return address with its first one: before a report or an explanation does. */
+/* No report or explanation has looked it up before. */
 static void a_trace_names_the_function_of_a_return_address(void **state) {
     test_log log;
     memlord *lord = open_traced(&log, 0);

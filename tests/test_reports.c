@@ -508,7 +508,8 @@ static void what_is_freed_and_pending_is_no_leak(void **state) {
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 2 << 20, NULL));
     assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 1 << 20, NULL));
     assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence, NULL));
-    assert_verdicts(lord, "leaks since mark 1: 1 MiB in 1 block, 1 MiB of them cuda:0  (unknown)\n");
+    assert_verdicts(lord, "leaks since mark 1: 1 MiB in 1 block, "
+                          "1 MiB of them cuda:0  (unknown)\n");
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_int_equal(json_u64(json, "leaks.bytes"), 1 << 20);
     assert_int_equal(json_u64(json, "leaks.count"), 1);
@@ -532,8 +533,8 @@ static void a_peak_of_all_devices_says_that_it_is_a_sum(void **state) {
     free(text);
     hold(lord, cuda(0), NULL, 1);
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
-    assert_non_null(strstr(text, "\nall                    2 MiB       2 MiB          2           2 "
-                                 "          0         2 MiB  (peak: a sum, not of one moment)\n"));
+    assert_non_null(strstr(text, "\nall                    2 MiB       2 MiB          2           2"
+                                 "           0         2 MiB  (peak: a sum, not of one moment)\n"));
     free(text);
 }
 
@@ -545,9 +546,10 @@ static void an_arena_is_a_holder_a_site_and_untagged(void **state) {
     assert_ok(memlord_tag_begin(lord, "kv"));
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 4 << 20, &site));
     assert_ok(memlord_tag_end(lord));
-    assert_verdicts(lord, "biggest holder, cpu: tag (untagged) 75 %, site (arena) 75 % of 16 MiB\n");
+    assert_verdicts(lord, "biggest holder, cpu: tag (untagged) 75 %, "
+                          "site (arena) 75 % of 16 MiB\n");
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
-    assert_non_null(strstr(text, "hotspots by live: 2 of 1 sites, 16 MiB live\n"
+    assert_non_null(strstr(text, "hotspots by live: 2 of 2 sites, 16 MiB live\n"
                                  "      12 MiB           -           -           -  (arena)\n"
                                  "       4 MiB       4 MiB "));
     assert_non_null(strstr(text, "\n(untagged)            12 MiB           -          -           -"
@@ -1473,10 +1475,10 @@ static void the_cpu_line_has_the_resident_bytes_of_the_process(void **state) {
     hold(lord, cpu(), NULL, 1);
     hold(lord, cuda(0), NULL, 1);
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
-    assert_non_null(strstr(text, "\ncpu                    1 MiB       1 MiB          1           1 "
-                                 "          0         1 MiB  RSS 3 MiB\n"));
-    assert_non_null(strstr(text, "\ncuda:0                 1 MiB       1 MiB          1           1 "
-                                 "          0         1 MiB\n"));
+    assert_non_null(strstr(text, "\ncpu                    1 MiB       1 MiB          1           1"
+                                 "           0         1 MiB  RSS 3 MiB\n"));
+    assert_non_null(strstr(text, "\ncuda:0                 1 MiB       1 MiB          1           1"
+                                 "           0         1 MiB\n"));
     free(text);
     assert_int_equal(unlink(in_folder("proc/self/status")), 0);
     assert_int_equal(rmdir(in_folder("proc/self")), 0);
