@@ -16314,24 +16314,25 @@ static MLI_COLD uint64_t mli_anomaly_rest(mli_report *r, size_t column, uint64_t
         mli_take_off(&v, *mli_stat_of(&r->stat[i], column - 1));
     return v;
 }
-/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2". Last come, under all
-   devices, those of no device. */
+/* Writes the part of a device; dev 0: what no device counted, under all devices. */
+static MLI_COLD void mli_text_verdict_anomaly(mli_report *r, size_t *parts, uint32_t dev) {
+    const int device = mli_device_code(mli_anomaly_device(r, dev));
+    const char *name;
+    size_t column = 0, n = 0;
+    uint64_t v;
+    while ((name = mli_anomaly_next(r, dev, &column, &v)) != NULL) {
+        if (!dev) v = mli_anomaly_rest(r, column, v);
+        if (!v) continue;
+        if (!n && !mli_text_verdict(r, parts, "anomalies and drops", device)) return;
+        mli_putf(r->o, n++ ? ", %s %ju" : "%s %ju", name, v);
+    }
+}
+/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2". */
 static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
     size_t i, parts = 0;
-    for (i = 0; i <= r->devices; i++) {
-        const uint32_t dev = i < r->devices ? (uint32_t)r->top_device[i][1] : 0;
-        const int device = mli_device_code(mli_anomaly_device(r, dev));
-        const char *name;
-        size_t column = 0, n = 0;
-        uint64_t v;
-        int shown = 1;
-        while (shown && (name = mli_anomaly_next(r, dev, &column, &v)) != NULL) {
-            if (!dev) v = mli_anomaly_rest(r, column, v);
-            if (!v) continue;
-            if (!n) shown = mli_text_verdict(r, &parts, "anomalies and drops", device);
-            if (shown) mli_putf(r->o, n++ ? ", %s %ju" : "%s %ju", name, v);
-        }
-    }
+    for (i = 0; i < r->devices; i++)
+        mli_text_verdict_anomaly(r, &parts, (uint32_t)r->top_device[i][1]);
+    mli_text_verdict_anomaly(r, &parts, 0);
     mli_text_verdict_end(r, parts);
 }
 
