@@ -162,7 +162,9 @@
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
                          MEMLORD_FLAG_EXACT is set, or if only one thread records; else at
-                         most counter_batch for each thread that records
+                         most counter_batch for each thread that records.
+                         A report raises it, within peak_error, to the live bytes that
+                         its own snapshots and holders show
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
@@ -3231,6 +3233,16 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     return -1;
 }
 
+/* Returns the bytes of this process in memory (RSS); 0: unknown. `root` is the length of the root
+   in cpu->path. */
+static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
+    uint64_t bytes = 0;
+    if (mli_cpu_read(cpu, root, "/proc/self/status") ||
+        mli_cpu_field(cpu, "VmRSS:", " kB", &bytes))
+        return 0;
+    return bytes;
+}
+
 static MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                    uint64_t *process) {
     int saved = errno, cancel = mli_cancel_disable();
@@ -3240,14 +3252,19 @@ static MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used
     if (!r) {
         *total = all;
         *used = all - left;
-        *process = 0;
-        if (mli_cpu_read(cpu, root, "/proc/self/status") ||
-            mli_cpu_field(cpu, "VmRSS:", " kB", process))
-            *process = 0; /* unknown */
+        *process = mli_cpu_process(cpu, root);
     }
     mli_cancel_restore(cancel);
     errno = saved;
     return r;
+}
+/* Returns the bytes of this process in memory without the rest of a sample; 0: unknown. */
+static MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
+    int saved = errno, cancel = mli_cancel_disable();
+    uint64_t bytes = mli_cpu_process(cpu, mli_cpu_path(cpu, 0, cpu->root ? cpu->root : ""));
+    mli_cancel_restore(cancel);
+    errno = saved;
+    return bytes;
 }
 
 #else
@@ -3309,6 +3326,10 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
     return -1;
 }
 #endif
+static MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
+    uint64_t total = 0, used = 0, process = 0;
+    return mli_cpu_sample(cpu, &total, &used, &process) ? 0 : process;
+}
 #endif
 
 /* ---------------------------------------------------------------------- >>atomics --
@@ -3916,7 +3937,7 @@ static MEMLORD_THREAD_LOCAL struct {
     uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
     uint32_t exited;         /* 1: its exit hook has run */
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
-    mli_debug_note note;     /* for the debug line of the call in progress: see >>log */
+    mli_debug_note note;     /* for the debug line of the call in progress: see >>blocks */
     mli_spare_block spare;   /* of the cold call in progress */
     mli_log_calls log_calls; /* zero: it is in no logger */
 } mli_self;
@@ -3942,6 +3963,7 @@ typedef struct mli_out {
     char *buf;
     size_t cap, used;
     size_t total; /* bytes put so far, with those that were cut */
+    size_t name_max; /* characters of a name that mli_put_escaped writes; 0: all */
     int failed;   /* 1: `fn` has failed and is not called again */
 } mli_out;
 
@@ -4086,32 +4108,41 @@ static MLI_COLD void mli_put_device(mli_out *o, memlord_device d) {
     mli_put_u64(o, (uint64_t)d.index);
 }
 
-/* Decodes the UTF-8 sequence at s. Returns its length; 0: it is not well-formed (RFC 3629).
-   Surrogates are not well-formed. Nor is U+FFFD here: mli_put_invalid_byte gives it a meaning. */
+/* Returns 1 if a character could end a line, control a terminal or turn the direction of the text
+   around it: controls, separators, and the marks of Unicode's property Bidi_Control. */
+static int mli_code_is_control(uint32_t code) {
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
+           code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069);
+}
+
+/* Decodes the UTF-8 sequence at s. Returns its length; 0: a report does not contain it as it is.
+   It is not well-formed (RFC 3629; surrogates are not), or a control. Or it is U+FFFD:
+   mli_put_invalid_byte gives that a meaning. */
 static size_t mli_utf8_decode(const unsigned char *s, uint32_t *code) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length */
     size_t i, n = 0;
     while (s[0] << n & 0x80) n++;
     *code = s[0] & (0x7fu >> n);
-    if (!n) return 1;
+    if (!n) return !mli_code_is_control(*code);
     if (n == 1 || n > 4) return 0;
     for (i = 1; i < n; i++) {
         if ((s[i] & 0xc0) != 0x80) return 0;
         *code = *code << 6 | (s[i] & 0x3fu);
     }
     if (*code < least[n] || *code > 0x10ffff || *code >> 11 == 0x1b || *code == 0xfffd) return 0;
-    return n;
+    return mli_code_is_control(*code) ? 0 : n;
 }
 
-/* Writes a byte that a format cannot hold, as U+FFFD and two hexadecimal digits. Every format does
-   the same, and two different names never become equal. */
+/* Writes a byte of what mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits. Every format
+   does the same, and two different names never become equal. */
 static MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_str(o, "\xef\xbf\xbd");
     mli_put_digits(o, byte, 16, 2);
 }
 
-/* Writes a JSON string, or null. It also escapes characters that could end a script element or a
-   line of JavaScript, so that an HTML page can contain the text. */
+/* Writes a JSON string, or null. It also escapes characters that could end a script element, so
+   that an HTML page can contain the text. */
 static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     if (!text) {
@@ -4125,8 +4156,7 @@ static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
         if (!n) {
             mli_put_invalid_byte(o, *s);
             n = 1;
-        } else if (code < 0x20 || (code < 0x80 && strchr("\"\\<>&\x7f", (int)code)) ||
-                   code == 0x2028 || code == 0x2029) {
+        } else if (code < 0x80 && strchr("\"\\<>&", (int)code)) {
             mli_put_str(o, "\\u");
             mli_put_digits(o, code, 16, 4);
         } else {
@@ -4137,16 +4167,20 @@ static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
     mli_put_str(o, "\"");
 }
 
-/* Writes a string into a line of text. Control characters are written like invalid bytes, so that
-   a name cannot break the table or control a terminal. Replaces the character `other`, if it is
-   not 0, by `instead`. */
+/* Writes a string into a line of text, cut after o->name_max characters. Replaces the character
+   `other`, if it is not 0, by `instead`. */
 static MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
                                      const char *instead) {
     const unsigned char *s = (const unsigned char *)text;
+    size_t put = 0;
     while (*s) {
         uint32_t code;
         size_t n = mli_utf8_decode(s, &code);
-        if (!n || code < 0x20 || (code >= 0x7f && code < 0xa0)) {
+        if (o->name_max && put++ == o->name_max) {
+            mli_put_str(o, "...");
+            return;
+        }
+        if (!n) {
             mli_put_invalid_byte(o, *s);
             n = 1;
         } else if (code == (unsigned char)other) {
@@ -4158,6 +4192,15 @@ static MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
     }
 }
 
+/* Writes "..." for the beginning of a path of more than o->name_max bytes, and returns the rest:
+   the end of a path tells most. */
+static MLI_COLD const char *mli_file_end(mli_out *o, const char *path) {
+    size_t n = strlen(path);
+    if (!o->name_max || n <= o->name_max) return path;
+    for (path += n - o->name_max; ((unsigned char)*path & 0xc0) == 0x80;) path++;
+    mli_put_str(o, "...");
+    return path;
+}
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
                                           char other, const char *instead) {
@@ -4167,7 +4210,7 @@ static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
     }
     mli_put_escaped(o, site->function, other, instead);
     if (site->function[0] && site->file[0]) mli_put_str(o, " ");
-    mli_put_escaped(o, site->file, other, instead);
+    mli_put_escaped(o, mli_file_end(o, site->file), other, instead);
     if (site->line <= 0) return;
     mli_put_str(o, ":");
     mli_put_u64(o, (uint64_t)site->line);
@@ -4485,54 +4528,8 @@ static MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *tex
         mli_log(lord, MEMLORD_LOG_WARNING, text);
 }
 
-/* -- the lines of MEMLORD_DEBUG: one for each recording call --
-   A call logs its line after it has left the shard and dropped its locks. Facts that it finds
-   before are kept in mli_self.note until then. */
-
-/* Adds ", from cpu 0x55..., unknown frees 1 main file.c:12" and logs the line. Clears the note. */
-static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
-    mli_debug_note odd = mli_self.note;
-    memset(&mli_self.note, 0, sizeof odd);
-    if (odd.from) mli_putf(o, ", from %i %jx", mli_device_code(odd.from_device), odd.from);
-    if (odd.implicit) mli_putf(o, ", implicit free of %jo", odd.implicit_bytes);
-    if (odd.unknown) mli_putf(o, ", unknown frees %ju", odd.unknown);
-    if (site) mli_putf(o, " %p", (const void *)site);
-    mli_log_end(lord, MEMLORD_LOG_TRACE, o);
-}
-
-/* Logs "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing for a call that recorded nothing
-   (`did` is 0) and has no implicit or unknown free in its note. */
-static MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
-                                  uint64_t storage, uint64_t bytes, const memlord_site *site) {
-    char line[512];
-    mli_out o;
-    if (!did && !mli_self.note.implicit && !mli_self.note.unknown) return;
-    mli_out_buffer(&o, line, sizeof line);
-    mli_putf(&o, "%s%i %jx %jo", verb, mli_device_code(d), storage, did ? bytes : 0);
-    mli_log_call_end(lord, &o, site);
-}
-
 static MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks) {
     mli_putf(o, blocks == 1 ? "%jo in %ju block" : "%jo in %ju blocks", bytes, blocks);
-}
-
-/* Logs "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device shows the type and index that
-   all n blocks have in common. Requires: n > 0. */
-static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
-                                    const memlord_block *blocks, size_t n,
-                                    const mli_debug_note *note, const memlord_site *site) {
-    char line[512];
-    mli_out o;
-    memlord_device d = blocks[0].device;
-    while (n--) {
-        if (blocks[n].device.type != d.type) d.type = MEMLORD_ANY;
-        if (blocks[n].device.index != d.index) d.index = MEMLORD_ANY;
-    }
-    mli_out_buffer(&o, line, sizeof line);
-    mli_putf(&o, "%s%i ", verb, mli_device_code(d));
-    mli_put_amount(&o, note->bytes, note->blocks);
-    mli_self.note.unknown += note->unknown;
-    mli_log_call_end(lord, &o, site);
 }
 
 /* -- public -- */
@@ -6095,6 +6092,7 @@ typedef struct mli_device_record {
     mli_watch watch;
     mli_oom oom;                 /* under the lock of its phys */
     struct mli_holders *holders; /* at its peak; under the snapshots lock */
+    mli_u64 peak_since;          /* ns since create: snapshots from then on are of this peak */
     mli_phys own_phys;
 } mli_device_record;
 
@@ -9310,6 +9308,52 @@ static MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64
     if (!mli_debug_on(lord)) return;
     mli_self.note.from_device = d;
     mli_self.note.from = storage;
+}
+
+/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts
+   that it finds before are kept in mli_self.note until then. This function adds them, as in
+   ", from cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note.
+   Requires: as mli_site_display. */
+static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
+    mli_debug_note odd = mli_self.note;
+    memlord_site named;
+    memset(&mli_self.note, 0, sizeof odd);
+    if (odd.from) mli_putf(o, ", from %i %jx", mli_device_code(odd.from_device), odd.from);
+    if (odd.implicit) mli_putf(o, ", implicit free of %jo", odd.implicit_bytes);
+    if (odd.unknown) mli_putf(o, ", unknown frees %ju", odd.unknown);
+    if (site) mli_putf(o, " %p", (const void *)mli_site_named(lord, site, &named));
+    mli_log_end(lord, MEMLORD_LOG_TRACE, o);
+}
+
+/* Logs "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing for a call that recorded nothing
+   (`did` is 0) and has no implicit or unknown free in its note. */
+static MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
+                                  uint64_t storage, uint64_t bytes, const memlord_site *site) {
+    char line[512];
+    mli_out o;
+    if (!did && !mli_self.note.implicit && !mli_self.note.unknown) return;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "%s%i %jx %jo", verb, mli_device_code(d), storage, did ? bytes : 0);
+    mli_log_call_end(lord, &o, site);
+}
+
+/* Logs "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device shows the type and index that
+   all n blocks have in common. Requires: n > 0. */
+static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
+                                    const memlord_block *blocks, size_t n,
+                                    const mli_debug_note *note, const memlord_site *site) {
+    char line[512];
+    mli_out o;
+    memlord_device d = blocks[0].device;
+    while (n--) {
+        if (blocks[n].device.type != d.type) d.type = MEMLORD_ANY;
+        if (blocks[n].device.index != d.index) d.index = MEMLORD_ANY;
+    }
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "%s%i ", verb, mli_device_code(d));
+    mli_put_amount(&o, note->bytes, note->blocks);
+    mli_self.note.unknown += note->unknown;
+    mli_log_call_end(lord, &o, site);
 }
 
 /* Counts an alloc that found no memory to be recorded in, on the ledger as a whole if its device
@@ -12921,6 +12965,7 @@ static void mli_holders_check(memlord *lord, uint32_t dev) {
 static MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
+    mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->lifecycle.started + 1);
     if (mli_self.in_host_alloc) return;
     mli_lock_take(&lord->snapshots.lock);
     old = device->holders;
@@ -15708,14 +15753,15 @@ typedef struct mli_report {
     mli_out *o, out;
     char buf[2048];
     uint32_t devices;
-    size_t sites, blocks, tags, tag_lines, phys_count, accounts, account_lines;
+    size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
+    uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
     int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
     int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
     uint64_t uptime;
     uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
     mli_tag_line *tag; /* by row, and behind them by dev, for the blocks without a tag */
-    mli_tag_line top_tag[MLI_TOP_TAGS];
+    mli_tag_line top_tag[MLI_TOP_TAGS]; /* of tag_rows: with those of bytes without a tag */
     memlord_stats total, stat[MEMLORD_MAX_DEVICES];
     mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
     memlord_account_stat account[MLI_TOP_ACCOUNTS];
@@ -15728,11 +15774,15 @@ typedef struct mli_report {
     const mli_snapshot *snapshot[MLI_SNAPSHOTS];
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
     mli_scope_line *scope; /* by id */
-    mli_leak_table leaks;  /* live blocks born since `mark` */
+    mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
     uint64_t lifetime[MEMLORD_MAX_DEVICES][4];
+    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id, the most bytes first */
+    uint32_t scope_lines;
+    mli_cpu cpu;         /* scratch: reads the resident bytes */
+    uint64_t resident;   /* bytes of the process in memory; 0: not known */
     mli_holders holders; /* scratch: of the device being written */
     mli_scope_run run[MLI_RUNS_KEPT];
     uint64_t deltas[MEMLORD_MAX_DEVICES + 1];
@@ -15808,15 +15858,16 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
     uint64_t bytes = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
     uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, plain), size = 0;
+    const mli_side_record *side = mli_side_record_of(e->word2);
     for (; bytes >> size; size++) {}
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, plain) >= r->mark)
+    if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) /* a pending one is freed */
         mli_leak_add(lord, &r->leaks, plain, dev, bytes);
     if (scope && scope <= r->scopes) {
         r->scope[scope].live_bytes += bytes;
         r->scope[scope].live_blocks++;
     }
-    if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) r->has_parts = 1;
+    if (side && side->parts) r->has_parts = 1;
     return mli_visit_top(lord, e, &r->top);
 }
 
@@ -15942,6 +15993,11 @@ static mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev) {
     return NULL;
 }
 
+static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
+    r->tag_rows++;
+    r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
+                                  offsetof(mli_tag_line, stat.allocated));
+}
 /* Captures every tag's row once, for all lists of tags, and the largest MLI_TOP_TAGS in order.
    Requires: mli_report_phys_all has run. */
 static void mli_report_tags(mli_report *r) {
@@ -15968,8 +16024,12 @@ static void mli_report_tags(mli_report *r) {
         mli_take_off(&r->tag[r->tags + line->dev].stat.allocated, line->stat.allocated);
         if (line->phys && mli_dev_uses_capacity(r->lord, line->dev))
             mli_take_off(&line->phys->untagged, line->stat.allocated);
-        r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
-                                      offsetof(mli_tag_line, stat.allocated));
+        mli_report_tag_list(r, line);
+    }
+    for (i = 1; i <= r->devices && r->tags; i++) {
+        mli_tag_line rest = r->tag[r->tags + i];
+        rest.stat.tag = "(untagged)";
+        if (rest.stat.allocated) mli_report_tag_list(r, &rest);
     }
 }
 
@@ -16005,6 +16065,66 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_drop(&mli_process.cold_lock);
 }
 
+/* The record that lists show for the balance of a device's arena, which no block and no site
+   holds. */
+static const memlord_site mli_arena_site = {"", "(arena)", 0};
+static uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
+    return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
+}
+/* Captures the largest sites, with the balance of each arena as one more. */
+static void mli_report_sites(mli_report *r) {
+    uint32_t i;
+    r->site_total = r->site_rows;
+    /* With less than a quarter of the peak alive, sites say more by their peak. */
+    r->by_peak = r->total.allocated < r->total.peak / 4;
+    r->sites = mli_sites_top(
+        r->lord, memlord_device_all(),
+        r->by_peak ? MEMLORD_SITE_ORDER_PEAK_BYTES : MEMLORD_SITE_ORDER_LIVE_BYTES, r->site,
+        MLI_TOP_SITES, 1);
+    for (i = 1; i <= r->devices; i++) {
+        memlord_site_stat arena;
+        memset(&arena, 0xff, sizeof arena);
+        arena.site = &mli_arena_site;
+        arena.device = mli_device_record_at(r->lord, i)->device;
+        arena.live_bytes = arena.peak_bytes = mli_report_arena(r, i);
+        if (!arena.live_bytes) continue;
+        r->site_total++;
+        r->sites = mli_top_insert(r->site, r->sites, MLI_TOP_SITES, &arena, sizeof arena,
+                                  r->by_peak ? offsetof(memlord_site_stat, peak_bytes)
+                                             : offsetof(memlord_site_stat, live_bytes));
+    }
+}
+
+/* Lists the scopes with the most live bytes. Requires: the walk over all blocks has run. */
+static void mli_report_scopes_sort(mli_report *r) {
+    uint64_t line[2];
+    for (line[1] = 1; line[1] <= r->scopes; line[1]++) {
+        line[0] = r->scope[line[1]].live_bytes;
+        r->scope_lines = (uint32_t)mli_top_insert(r->top_scope, r->scope_lines, MLI_TOP_SITES,
+                                                  line, sizeof line, 0);
+    }
+}
+
+/* Raises the peak of a device to the live bytes that its holders or a snapshot since the last reset
+   show, within peak_error: threads publish a peak late. So a report does not contradict itself. */
+static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
+    const mli_device_record *device = mli_device_record_at(r->lord, dev);
+    memlord_stats *s = &r->stat[dev - 1];
+    uint64_t since = mli_u64_load(&device->peak_since), most = s->peak;
+    uint32_t i;
+    for (i = 0; i < r->snapshots; i++) {
+        uint64_t level = mli_snapshot_level(r->snapshot[i], dev);
+        if (r->snapshot[i]->time >= since && level > most) most = level;
+    }
+    mli_lock_take(&r->lord->snapshots.lock);
+    if (device->holders && device->holders->bytes > most) most = device->holders->bytes;
+    mli_lock_drop(&r->lord->snapshots.lock);
+    most -= s->peak;
+    if (most > s->peak_error) most = s->peak_error;
+    s->peak += most;
+    s->peak_error -= most;
+}
+
 /* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A
    row added later has no number in this report. */
 static void mli_report_capture(memlord *lord, mli_report *r) {
@@ -16026,6 +16146,7 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     for (i = 0; i < r->devices; i++) {
         uint64_t line[2];
         mli_stats_fill(lord, i + 1, &r->stat[i]);
+        mli_report_peak_raise(r, i + 1);
         if (!i) r->total.largest_free = UINT64_MAX;
         mli_stats_sum(&r->total, &r->stat[i]);
         line[0] = r->stat[i].peak;
@@ -16039,20 +16160,22 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_tags(r);
     mli_report_scopes(r);
     if (!r->whole) return;
-    /* With less than a quarter of the peak alive, sites say more by their peak. */
-    r->by_peak = r->total.allocated < r->total.peak / 4;
-    r->sites = mli_sites_top(
-        lord, all.sel, r->by_peak ? MEMLORD_SITE_ORDER_PEAK_BYTES : MEMLORD_SITE_ORDER_LIVE_BYTES,
-        r->site, MLI_TOP_SITES, 1);
+    mli_report_sites(r);
     mli_report_lifetimes(r);
     r->top.at = r->block;
     r->top.cap = MLI_TOP_BLOCKS;
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
+    mli_report_scopes_sort(r);
 }
 
-/* -- TEXT: a first screen of about 25 lines, then the lists in full -- */
+/* -- TEXT: a first screen of about 25 lines, then the lists in full. The screen begins with
+      verdicts, the worst first. Each is one line with its devices, those of the highest peaks
+      first. Names are cut after MLI_TEXT_NAME characters -- */
+
+#define MLI_TEXT_NAME 60
+#define MLI_TEXT_BAR  60 /* columns of the bar of live bytes */
 
 /* The lines of each list on the first screen. */
 enum {
@@ -16065,6 +16188,117 @@ enum {
 
 static int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
+}
+
+/* Begins the part of a verdict about a device: "out of memory, cpu: " or "; cuda:0: ". Returns 0 if
+   the line has enough of them. */
+static MLI_COLD int mli_text_verdict(mli_report *r, size_t *parts, const char *head, int device) {
+    if ((*parts)++ >= MLI_FIRST_DEVICES) return 0;
+    mli_putf(r->o, *parts > 1 ? "%s%i: " : "%s, %i: ", *parts > 1 ? "; " : head, device);
+    return 1;
+}
+static MLI_COLD void mli_text_verdict_end(mli_report *r, size_t parts) {
+    if (parts > MLI_FIRST_DEVICES)
+        mli_putf(r->o, "; and %ju more", (uint64_t)(parts - MLI_FIRST_DEVICES));
+    if (parts) mli_put_str(r->o, "\n");
+}
+
+/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
+static MLI_COLD void mli_text_verdict_oom(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->devices; i++) {
+        uint32_t dev = (uint32_t)r->top_device[i][1];
+        mli_oom oom = mli_oom_of(r->lord, dev);
+        if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
+        if (!mli_text_verdict(r, &parts, "out of memory", mli_report_device(r, dev))) continue;
+        mli_putf(r->o, "%jo wanted with %jo live", oom.bytes, oom.live);
+        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
+        mli_putf(r->o, ", %ju failed", r->stat[dev - 1].oom_failures);
+    }
+    mli_text_verdict_end(r, parts);
+}
+
+/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
+static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->phys_count; i++) {
+        const mli_phys_line *line = &r->phys[i];
+        uint64_t live = 0;
+        uint32_t dev;
+        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
+            if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
+        if (live > line->limit &&
+            mli_text_verdict(r, &parts, "over a limit", mli_device_code(line->of.device)))
+            mli_putf(r->o, "%jo of %jo", live, line->limit);
+    }
+    for (i = 0; i < r->account_lines; i++) {
+        const memlord_account_stat *s = &r->account[i];
+        if (s->bytes > s->limit &&
+            mli_text_verdict(r, &parts, "over a limit", mli_device_code(s->device)))
+            mli_putf(r->o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
+    }
+    mli_text_verdict_end(r, parts);
+}
+
+/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
+   it writes nothing: every live block would be one. */
+static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
+    if (!r->mark || !r->leaks.blocks) return;
+    mli_putf(r->o, "leaks since mark %ju: ", r->mark);
+    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
+    if (r->leaks.count) {
+        mli_putf(r->o, ", %jo of them ", r->leaks.at[0].bytes);
+        mli_put_leak(r->o, r->lord, &r->leaks.at[0]);
+    }
+    mli_put_str(r->o, "\n");
+}
+
+/* Returns the part of a device's live bytes in percent. */
+static double mli_text_share(uint64_t part, uint64_t live) {
+    return part < live ? (double)part * 100 / (double)live : 100;
+}
+/* Returns the largest tag of a device, or its bytes without one; NULL: it has no tags. */
+static const memlord_tag_stat *mli_report_top_tag(const mli_report *r, uint32_t dev) {
+    const int device = mli_report_device(r, dev);
+    size_t i;
+    for (i = 0; i < r->tag_lines; i++) {
+        const mli_tag_line *line = &r->top_tag[i];
+        if (mli_device_code(line->of.device) == device && line->stat.allocated) return &line->stat;
+    }
+    return NULL;
+}
+/* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
+static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
+    const uint64_t arena = mli_report_arena(r, dev);
+    const memlord_device device = mli_device_record_at(r->lord, dev)->device;
+    memset(out, 0, sizeof *out);
+    (void)mli_sites_top(r->lord, device, MEMLORD_SITE_ORDER_LIVE_BYTES, out, 1, 1);
+    if (arena > out->live_bytes) {
+        out->site = &mli_arena_site;
+        out->live_bytes = arena;
+    }
+    return out->live_bytes != 0;
+}
+/* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
+   tag and the site may be of different blocks, so each has its own share. */
+static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const uint64_t live = r->stat[dev - 1].allocated;
+        const memlord_tag_stat *tag = mli_report_top_tag(r, dev);
+        memlord_site_stat site;
+        const int sites = mli_report_top_site(r, dev, &site);
+        if (!live || !(tag || sites) ||
+            !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
+            continue;
+        if (tag) mli_putf(r->o, "tag %s %g", tag->tag, mli_text_share(tag->allocated, live));
+        if (sites)
+            mli_putf(r->o, tag ? ", site %p %g" : "site %p %g", (const void *)site.site,
+                     mli_text_share(site.live_bytes, live));
+        mli_putf(r->o, " of %jo", live);
+    }
+    mli_text_verdict_end(r, parts);
 }
 
 static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
@@ -16106,18 +16340,50 @@ static void mli_text_devices(mli_report *r, size_t most) {
         const char *label = (const char *)mli_ptr_load_acquire(&device->label);
         mli_text_device(r, device->device, &r->stat[dev - 1]);
         if (label) mli_putf(r->o, "  %s", label);
+        if (device->device.type == MEMLORD_DEVICE_CPU && r->resident)
+            mli_putf(r->o, "  RSS %jo", r->resident);
         mli_put_str(r->o, "\n");
     }
     mli_text_more(r, r->devices, shown, "devices");
     if (r->devices == 1) return;
     mli_text_types(r);
     mli_text_device(r, memlord_device_all(), &r->total);
-    mli_put_str(r->o, "\n");
+    mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
+}
+
+/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
+   times fall into it, or without one those of the last snapshot before it. */
+static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
+                                           uint32_t *at) {
+    const uint64_t first = r->snapshot[0]->time;
+    const uint64_t span = r->snapshot[r->snapshots - 1]->time - first + 1;
+    const uint64_t end = first + span / MLI_TEXT_BAR * (column + 1) +
+                         span % MLI_TEXT_BAR * (column + 1) / MLI_TEXT_BAR;
+    uint64_t level = *at ? r->snapshot[*at - 1]->live : 0, had = 0;
+    for (; *at < r->snapshots && r->snapshot[*at]->time < end; (*at)++)
+        if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
+    return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
+}
+/* Writes one line of blocks for the live bytes over the snapshots. */
+static MLI_COLD void mli_text_bar(mli_report *r) {
+    uint64_t column, most = 0;
+    uint32_t i, at = 0;
+    if (!r->snapshots) return;
+    for (i = 0; i < r->snapshots; i++)
+        if (r->snapshot[i]->live > most) most = r->snapshot[i]->live;
+    mli_put_str(r->o, "\nlive ");
+    for (column = 0; column < MLI_TEXT_BAR; column++) {
+        char block[] = "\xe2\x96\x81"; /* U+2581 to U+2588: an eighth to a full block */
+        block[2] = (char)(block[2] + (char)mli_text_bar_step(r, column, most, &at));
+        mli_put_str(r->o, block);
+    }
+    mli_putf(r->o, " at most %jo, from %jX to %jX\n", most, r->snapshot[0]->time,
+             r->snapshot[r->snapshots - 1]->time);
 }
 
 static void mli_text_tags(mli_report *r, size_t most) {
-    size_t i, shown = r->tags < most ? r->tags : most;
-    if (!r->tags) return;
+    size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
+    if (!shown) return;
     mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
                       "    variance  device\n");
     for (i = 0; i < shown; i++) {
@@ -16125,7 +16391,7 @@ static void mli_text_tags(mli_report *r, size_t most) {
         mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
                  s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
     }
-    mli_text_more(r, r->tags, shown, "tags");
+    mli_text_more(r, r->tag_rows, shown, "tags");
 }
 
 static void mli_text_sites(mli_report *r, size_t most) {
@@ -16136,11 +16402,11 @@ static void mli_text_sites(mli_report *r, size_t most) {
     mli_putf(r->o,
              "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
              "sites, %jo live\n",
-             r->by_peak ? "peak" : "live", (uint64_t)shown,
-             (uint64_t)mli_row_count(r->lord, MLI_BOOK_SITE) - 1, sum);
+             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
     for (i = 0; i < shown; i++) {
         const memlord_site_stat *s = &r->site[i];
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes, s->peak_bytes, s->allocs,
+        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
+                 s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
                  s->alloc_bytes, (const void *)s->site);
         if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
         mli_put_str(r->o, "\n");
@@ -16154,9 +16420,12 @@ static void mli_text_phys_all(mli_report *r, size_t most) {
                       "   this process      others       limit        held\n");
     for (i = 0; i < shown; i++) {
         const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo\n",
+        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo",
                  mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
                  line->rest, line->others, line->limit, line->held);
+        if (line->age != UINT64_MAX && line->age > 1000000000u)
+            mli_putf(r->o, "  sampled %jX ago", line->age);
+        mli_put_str(r->o, "\n");
     }
     mli_text_more(r, r->phys_count, shown, "physical devices");
 }
@@ -16185,24 +16454,34 @@ static void mli_text_trouble(mli_report *r, uint32_t i) {
     mli_put_str(r->o, "\n");
 }
 
-/* Writes a line for a device on which the host reported a pool of its own. */
+/* Writes a line for a device on which the host reported a pool of its own. Calls that were refused
+   may have been the pool's. */
 static void mli_text_pool(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
-    if (!s->reserved_peak) return;
-    mli_putf(r->o, "pool, %i: reserved %jo (peak %jo), cached %jo or %g, fragmentation %g\n",
-             mli_report_device(r, i + 1), s->reserved, s->reserved_peak, s->cached,
-             memlord_cached_ratio(s) * 100, memlord_fragmentation(s) * 100);
+    const uint64_t served = s->cache_hits | s->cache_misses;
+    if (!(s->reserved_peak | served)) return;
+    mli_putf(r->o, "pool, %i: ", mli_report_device(r, i + 1));
+    if (s->reserved_peak)
+        mli_putf(r->o, "reserved %jo (peak %jo), cached %jo or %g, fragmentation %g", s->reserved,
+                 s->reserved_peak, s->cached, memlord_cached_ratio(s) * 100,
+                 memlord_fragmentation(s) * 100);
+    if (s->reserved_peak && served) mli_put_str(r->o, ", ");
+    if (served)
+        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", memlord_hit_rate(s) * 100,
+                 s->cache_hits, s->cache_misses);
+    if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
+    mli_put_str(r->o, "\n");
 }
 
-/* Writes "rates, cuda:0: hit_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was counted
-   of it; nothing if that is nothing. */
+/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was
+   counted of it; nothing if that is nothing. The hit rate is in the pool's line. */
 static void mli_text_rates(mli_report *r, uint32_t i) {
     const memlord_stats *s = &r->stat[i];
     uint64_t mean = mli_mean_read(s);
     size_t k, shown = 0;
     for (k = 0; k < MLI_RATE_COUNT; k++) {
         double rate = mli_rates[k].of(s);
-        if (!(rate >= 0)) continue;
+        if (!(rate >= 0) || mli_rates[k].of == memlord_hit_rate) continue;
         if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
         mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
     }
@@ -16296,12 +16575,13 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
 /* -- TEXT, second part: scopes, snapshots, the peak, leaks -- */
 
 static void mli_text_scopes(mli_report *r) {
-    uint32_t id, shown = r->scopes < MLI_TOP_SITES ? r->scopes : MLI_TOP_SITES;
-    if (!shown) return;
+    uint32_t i;
+    if (!r->scope_lines) return;
     mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside        live"
-                      "   time in all    time avg  scope\n");
-    for (id = 1; id <= shown; id++) {
-        const mli_scope_line *line = &r->scope[id];
+                      "   time in all    time avg  scope; live is exclusive: without inner"
+                      " scopes\n");
+    for (i = 0; i < r->scope_lines; i++) {
+        const mli_scope_line *line = &r->scope[r->top_scope[i][1]];
         const memlord_scope_stat *s = &line->stat;
         mli_putf(r->o, "%8ju%14jd%12jd%13jo%12jo%14jX%12jX  %s", s->count, s->bytes.total,
                  mli_average(s->bytes.total, s->count), s->peak, line->live_bytes, s->ns.total,
@@ -16309,7 +16589,7 @@ static void mli_text_scopes(mli_report *r) {
         if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
         mli_put_str(r->o, s->running ? " (running)\n" : "\n");
     }
-    mli_text_more(r, r->scopes, shown, "scopes");
+    mli_text_more(r, r->scopes, r->scope_lines, "scopes");
 }
 
 /* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
@@ -16456,6 +16736,35 @@ static MLI_COLD void mli_text_modules(const mli_report *r) {
     if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
 }
 
+/* Returns what an anomaly of all devices counted on no device. `column` is behind its own. */
+static MLI_COLD uint64_t mli_anomaly_rest(mli_report *r, size_t column, uint64_t v) {
+    uint32_t i;
+    for (i = 0; i < r->devices && column <= MLI_STAT_COUNT; i++)
+        mli_take_off(&v, *mli_stat_of(&r->stat[i], column - 1));
+    return v;
+}
+/* Writes the part of a device; dev 0: what no device counted, under all devices. */
+static MLI_COLD void mli_text_verdict_anomaly(mli_report *r, size_t *parts, uint32_t dev) {
+    const int device = mli_device_code(mli_anomaly_device(r, dev));
+    const char *name;
+    size_t column = 0, n = 0;
+    uint64_t v;
+    while ((name = mli_anomaly_next(r, dev, &column, &v)) != NULL) {
+        if (!dev) v = mli_anomaly_rest(r, column, v);
+        if (!v) continue;
+        if (!n && !mli_text_verdict(r, parts, "anomalies and drops", device)) return;
+        mli_putf(r->o, n++ ? ", %s %ju" : "%s %ju", name, v);
+    }
+}
+/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2". */
+static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->devices; i++)
+        mli_text_verdict_anomaly(r, &parts, (uint32_t)r->top_device[i][1]);
+    mli_text_verdict_anomaly(r, &parts, 0);
+    mli_text_verdict_end(r, parts);
+}
+
 static MLI_COLD void mli_text_full(mli_report *r) {
     uint32_t i;
     size_t k;
@@ -16472,35 +16781,45 @@ static MLI_COLD void mli_text_full(mli_report *r) {
         mli_text_ages(r, i);
         if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
     }
+    mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
     mli_text_snapshots(r);
     mli_text_scopes(r);
     mli_text_leaks(r);
     mli_text_routes(r);
     mli_text_accounts(r);
-    if (r->tags > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
+    if (r->tag_rows > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
     if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
     if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
     mli_text_modules(r);
 }
 
 static MLI_COLD void mli_text(mli_report *r) {
+    r->out.name_max = MLI_TEXT_NAME;
+    r->cpu.root = r->lord->room.cpu.root;
+    r->resident = mli_cpu_resident(&r->cpu);
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
     mli_put_fixed(r->o, r->uptime / 100000000u, 1);
-    mli_putf(r->o, " s  its own memory %jo, %jX a pair", mli_u64_load(&r->lord->memory.own_bytes),
+    mli_putf(r->o, " s  its own memory %jo, an alloc and a free cost %jX",
+             mli_u64_load(&r->lord->memory.own_bytes),
              mli_u64_load(&r->lord->saving.alloc_free_ps) / 1000);
     if (r->total.peak_error)
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");
+    mli_text_verdict_oom(r);
+    mli_text_verdict_limit(r);
+    mli_text_verdict_leaks(r);
+    mli_text_verdict_holders(r);
+    mli_text_verdict_anomalies(r);
     if (!r->devices) {
         mli_put_str(r->o, "nothing recorded\n");
         return;
     }
     mli_text_devices(r, MLI_FIRST_DEVICES);
+    mli_text_bar(r);
     mli_text_phys_all(r, MLI_FIRST_PHYS);
     mli_text_tags(r, MLI_FIRST_TAGS);
     mli_text_sites(r, MLI_FIRST_SITES);
     mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
-    mli_text_anomalies(r, r->o, "\nanomalies and drops, ", 0);
     mli_text_full(r);
 }
 
@@ -18036,17 +18355,14 @@ static MLI_COLD void mli_last_events_build(mli_export *x) {
 
 /* -- strings and numbers -- */
 
-/* Writes text as UTF-8. Puts a backslash before each character of `escaped`, and writes a newline
-   as \n; with "" it escapes nothing. */
+/* Writes text as UTF-8. Puts a backslash before each character of `escaped`. */
 static MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped) {
     const unsigned char *s = (const unsigned char *)text;
     while (*s) {
         uint32_t code;
         size_t n = mli_utf8_decode(s, &code);
-        if (n == 1 && *escaped && (code == '\n' || strchr(escaped, (int)code))) {
-            mli_put_str(o, "\\");
-            mli_put(o, code == '\n' ? "n" : (const char *)s, 1);
-        } else if (n) {
+        if (n) {
+            if (n == 1 && strchr(escaped, (int)code)) mli_put_str(o, "\\");
             mli_put(o, (const char *)s, n);
         } else {
             mli_put_invalid_byte(o, *s);

@@ -45,6 +45,9 @@ build() {
         for events in 0 256 4096; do
             mkdir -p $out/$events && rm -f $out/$events/*
             $out/consumers $out/$events $events >$out/$events/stats || return 1
+            # a report raises peaks to what its snapshots show: those of all formats are JSON's
+            peak=$(sed -n 's/^"total":.*"peak":\([0-9]*\),.*/\1/p' $out/$events/ledger.json)
+            sed -i "s/^peak=.*/peak=$peak/" $out/$events/stats
         done
 }
 

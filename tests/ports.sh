@@ -36,13 +36,14 @@ int main(void) { print_message("%s", ""); return 0; }' >"$dir/probe.c"
     "$2" "$dir/probe" >/dev/null 2>&1 && echo "$2"
 }
 
-# The reports of the fixed calls, without what a target decides: the memory the ledger takes, and
-# the time that a pair of calls takes.
+# The reports of the fixed calls, without what a target decides: the memory the ledger and the
+# process take, and the time that an alloc and a free take.
 reports() { # DIRECTORY COMMAND...
     into=$1
     shift
     rm -rf "$into" && mkdir -p "$into" && timeout 120 "$@" "$into" || return 1
-    sed -i -E 's/its own memory .* a pair/its own memory/
+    sed -i -E 's/its own memory .* a free cost [0-9.]+ [a-z]+/its own memory/
+        s/  RSS [0-9.]+ [KMG]?i?B$//
         s/"(own_bytes|pair_ns)":[0-9]+/"\1":0/g
         s/^(memlord_own_bytes|memlord_pair_ns) .*/\1 0/' \
         "$into"/*.txt "$into"/*.json "$into"/*.html "$into"/*.prom

@@ -210,6 +210,24 @@ static void said_is(test_log *log, const char *text) {
     test_log_clear(log);
 }
 
+/* No report or explanation has looked it up before. */
+static void a_trace_names_the_function_of_a_return_address(void **state) {
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    void *volatile in_libc = (void *)(uintptr_t)&strtol; /* not an address of this program */
+    const memlord_site *site = memlord_site_at(lord, (char *)in_libc + 1);
+    const memlord_block block = {cuda(0), 2, 50};
+    (void)state;
+    assert_ok(memlord_alloc(lord, cuda(0), 1, 100, site));
+    assert_non_null(strstr(log.text, "[alloc] cuda:0 0x00000001 100 B "));
+    assert_non_null(strstr(log.text, "strtol"));
+    test_log_clear(&log);
+    assert_ok(memlord_alloc_n(lord, &block, 1, site));
+    assert_non_null(strstr(log.text, "[alloc_n] cuda:0 50 B in 1 block "));
+    assert_non_null(strstr(log.text, "strtol"));
+    memlord_destroy(lord);
+}
+
 static void a_trace_has_a_line_for_every_call(void **state) {
     test_log log;
     memlord *lord = open_traced(&log, 0);
@@ -781,6 +799,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_environment_is_read_by_create_alone),
         cmocka_unit_test(debug_goes_to_the_logger_if_there_is_one),
         cmocka_unit_test(without_debug_a_logger_gets_no_trace),
+        cmocka_unit_test(a_trace_names_the_function_of_a_return_address),
         cmocka_unit_test(a_trace_has_a_line_for_every_call),
         cmocka_unit_test(a_trace_has_one_line_for_n_blocks),
         cmocka_unit_test(a_trace_tells_of_deferred_and_retired_blocks),

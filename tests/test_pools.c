@@ -677,8 +677,8 @@ static void every_report_with_statistics_shows_the_rates(void **state) {
         assert_ok(memlord_pool_served(lord, cuda(0), i < 3, i >= 3));
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1000, NULL));
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
-    assert_non_null(strstr(text, "\nrates, cuda:0: hit_rate 75 %, success_rate 100 %, "
-                                 "2.93 KiB an alloc\n"));
+    assert_non_null(strstr(text, "\npool, cuda:0: hit_rate 75 %: hits 3, misses 1\n"
+                                 "rates, cuda:0: success_rate 100 %, 2.93 KiB an alloc\n"));
     assert_non_null(strstr(text, "\nrates, cpu: success_rate 100 %, 1000 B an alloc\n"));
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_true(json_valid(json));
@@ -697,6 +697,19 @@ static void every_report_with_statistics_shows_the_rates(void **state) {
     free(text);
     free(json);
     free(metrics);
+}
+
+static void the_pools_line_has_what_the_hit_rate_is_of_and_refused_calls(void **state) {
+    memlord *lord = test_lord(state);
+    char *text;
+    assert_ok(memlord_pool_set(lord, cuda(0), 4 << 10, 4 << 10));
+    assert_ok(memlord_pool_served(lord, cuda(0), 1, 3));
+    assert_int_equal(memlord_pool_add(lord, cuda(0), -5000), MEMLORD_E_INVALID);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "pool, cuda:0: reserved 4 KiB (peak 4 KiB), cached 4 KiB or "
+                                 "100 %, fragmentation 0 %, hit_rate 25 %: hits 1, misses 3, "
+                                 "calls refused 1\n"));
+    free(text);
 }
 
 static void a_rate_of_nothing_is_no_number_in_a_report(void **state) {
@@ -792,6 +805,7 @@ int main(void) {
         TEST(reports_show_the_ratios),
         TEST(a_fragmentation_not_known_is_null),
         TEST(every_report_with_statistics_shows_the_rates),
+        TEST(the_pools_line_has_what_the_hit_rate_is_of_and_refused_calls),
         TEST(a_rate_of_nothing_is_no_number_in_a_report),
         TEST(without_a_pool_none_is_shown),
         TEST(sizes_are_of_what_lives_now),

@@ -392,6 +392,375 @@ static void a_report_without_tags_and_scopes_tells_which_sites_held_the_peak(voi
     free(text);
 }
 
+/* -- the verdicts -- */
+
+/* The first lines of a report below the first, as one string that the caller frees. */
+static char *verdicts_of(memlord *lord) {
+    char *text = report_of(lord, MEMLORD_FORMAT_TEXT), *first, *end;
+    assert_non_null(text);
+    first = strchr(text, '\n') + 1;
+    end = strstr(first, "\n\n");
+    if (*first == '\n') end = first - 1;
+    assert_non_null(end);
+    memmove(text, first, (size_t)(end + 1 - first));
+    text[end + 1 - first] = 0;
+    return text;
+}
+static void assert_verdicts(memlord *lord, const char *wanted) {
+    char *text = verdicts_of(lord);
+    assert_string_equal(text, wanted);
+    free(text);
+}
+
+static const memlord_site grow_site = {"cache.c", "grow", 7};
+
+static void the_verdicts_come_first_and_the_worst_of_them_before(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_mark(lord), 1);
+    assert_ok(memlord_limit_set(lord, cuda(0), 4 << 20));
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3 << 20, &grow_site));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 2 << 20, NULL));
+    assert_ok(memlord_alloc_failed(lord, cuda(0), UINT64_C(9) << 30, &grow_site));
+    memlord_free(lord, cpu(), 0x999, NULL);
+    assert_verdicts(lord, "out of memory, cuda:0: 9 GiB wanted with 5 MiB live at grow cache.c:7, "
+                          "1 failed\n"
+                          "over a limit, cuda:0: 5 MiB of 4 MiB\n"
+                          "leaks since mark 1: 5 MiB in 2 blocks, 3 MiB of them cuda:0 [kv]  "
+                          "grow cache.c:7\n"
+                          "biggest holder, cuda:0: tag kv 60 %, site grow cache.c:7 60 % of 5 MiB\n"
+                          "anomalies and drops, cpu: unknown_frees 1\n");
+}
+
+static void a_ledger_without_trouble_tags_and_sites_has_no_verdict(void **state) {
+    memlord *lord = test_lord(state);
+    assert_int_equal(memlord_mark(lord), 1);
+    assert_ok(memlord_limit_set(lord, cuda(0), 4 << 20));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 4 << 20, NULL)); /* at its limit, not over it */
+    memlord_mark(lord);
+    assert_verdicts(lord, "");
+}
+
+static void an_account_over_its_limit_is_a_verdict(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account;
+    assert_ok(memlord_account_open(lord, cuda(0), "req-7", 1 << 20, &account));
+    assert_ok(memlord_account_use(lord, account));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 3 << 20, NULL));
+    assert_ok(memlord_account_use(lord, 0));
+    assert_verdicts(lord, "over a limit, cuda:0: account req-7 3 MiB of 1 MiB\n");
+}
+
+static void each_device_has_its_biggest_holder(void **state) {
+    memlord *lord = test_lord(state);
+    hold(lord, cuda(0), "weights", 30);
+    hold(lord, cuda(0), "cache", 10);
+    hold(lord, cpu(), NULL, 15);
+    hold(lord, cpu(), "staging", 5);
+    hold(lord, cuda(1), NULL, 1); /* nothing names it */
+    assert_verdicts(lord, "biggest holder, cuda:0: tag weights 75 % of 40 MiB; "
+                          "cpu: tag (untagged) 75 % of 20 MiB; cuda:1: tag (untagged) 100 % of "
+                          "1 MiB\n");
+}
+
+static void a_verdict_tells_of_four_devices_and_counts_the_others(void **state) {
+    memlord *lord = test_lord(state);
+    char *text;
+    int i;
+    for (i = 0; i < 6; i++) assert_ok(memlord_alloc_failed(lord, cuda(i), 1024, NULL));
+    for (i = 0; i < 6; i++) memlord_free(lord, cuda(i), 0x999, NULL);
+    text = verdicts_of(lord);
+    assert_string_equal(text, "out of memory, cuda:0: 1 KiB wanted with 0 B live, 1 failed; "
+                              "cuda:1: 1 KiB wanted with 0 B live, 1 failed; "
+                              "cuda:2: 1 KiB wanted with 0 B live, 1 failed; "
+                              "cuda:3: 1 KiB wanted with 0 B live, 1 failed; and 2 more\n"
+                              "anomalies and drops, cuda:0: unknown_frees 1; "
+                              "cuda:1: unknown_frees 1; cuda:2: unknown_frees 1; "
+                              "cuda:3: unknown_frees 1; and 2 more\n");
+    free(text);
+}
+
+static void anomalies_of_no_device_are_told_with_nothing_recorded(void **state) {
+    memlord *lord = test_lord(state);
+    char *text;
+    assert_int_equal(memlord_alloc(lord, cpu(), 0, 1, NULL), MEMLORD_E_INVALID);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "\nanomalies and drops, all: refused 1\nnothing recorded\n"));
+    free(text);
+}
+
+static void a_failure_before_a_reset_is_no_verdict(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc_failed(lord, cpu(), 1024, NULL));
+    memlord_reset(lord);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1024, NULL));
+    assert_verdicts(lord, "");
+}
+
+static void what_is_freed_and_pending_is_no_leak(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_fence fence;
+    char *json;
+    memset(&fence, 0, sizeof fence);
+    fence.done = never;
+    assert_int_equal(memlord_mark(lord), 1);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 2 << 20, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 1 << 20, NULL));
+    assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence, NULL));
+    assert_verdicts(lord, "leaks since mark 1: 1 MiB in 1 block, "
+                          "1 MiB of them cuda:0  (unknown)\n");
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json, "leaks.bytes"), 1 << 20);
+    assert_int_equal(json_u64(json, "leaks.count"), 1);
+    free(json);
+}
+
+/* -- the tables -- */
+
+static void the_first_line_says_in_words_what_a_call_costs(void **state) {
+    char *text = report_of(test_lord(state), MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, ", an alloc and a free cost "));
+    free(text);
+}
+
+static void a_peak_of_all_devices_says_that_it_is_a_sum(void **state) {
+    memlord *lord = test_lord(state);
+    char *text;
+    hold(lord, cpu(), NULL, 1);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_null(strstr(text, "a sum"));
+    free(text);
+    hold(lord, cuda(0), NULL, 1);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "\nall                    2 MiB       2 MiB          2           2"
+                                 "           0         2 MiB  (peak: a sum, not of one moment)\n"));
+    free(text);
+}
+
+static void an_arena_is_a_holder_a_site_and_untagged(void **state) {
+    static const memlord_site site = {"arena.c", "fill", 3};
+    memlord *lord = test_lord(state);
+    char *text;
+    assert_ok(memlord_arena_add(lord, cpu(), 12 << 20, &site));
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 4 << 20, &site));
+    assert_ok(memlord_tag_end(lord));
+    assert_verdicts(lord, "biggest holder, cpu: tag (untagged) 75 %, "
+                          "site (arena) 75 % of 16 MiB\n");
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "hotspots by live: 2 of 2 sites, 16 MiB live\n"
+                                 "      12 MiB           -           -           -  (arena)\n"
+                                 "       4 MiB       4 MiB "));
+    assert_non_null(strstr(text, "\n(untagged)            12 MiB           -          -           -"
+                                 "           -  cpu\n"
+                                 "kv                     4 MiB       4 MiB          1 "));
+    free(text);
+}
+
+static void tags_come_by_size_and_planned_ones_among_them(void **state) {
+    memlord *lord = test_lord(state);
+    char *text, *cache, *weights, *planned;
+    assert_ok(memlord_expect(lord, cpu(), "planned", 1 << 20));
+    hold(lord, cpu(), "cache", 1);
+    hold(lord, cpu(), "weights", 2);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    weights = strstr(text, "\nweights ");
+    cache = strstr(text, "\ncache ");
+    planned = strstr(text, "\nplanned                  0 B         0 B          0       1 MiB"
+                           "      -1 MiB  cpu\n");
+    assert_true(weights && weights < cache && cache < planned);
+    free(text);
+}
+
+static void scopes_come_by_what_they_hold_alone(void **state) {
+    memlord *lord = test_lord(state);
+    char *text;
+    assert_ok(memlord_scope_begin(lord, "load"));
+    hold(lord, cpu(), NULL, 1);
+    assert_ok(memlord_scope_begin(lord, "read"));
+    hold(lord, cpu(), NULL, 2);
+    assert_ok(memlord_scope_end(lord));
+    assert_ok(memlord_scope_end(lord));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "  scope; live is exclusive: without inner scopes\n"
+                                 "       1        +2 MiB      +2 MiB        2 MiB       2 MiB"));
+    assert_non_null(strstr(text, "  load/read\n       1        +3 MiB      +3 MiB        3 MiB"
+                                 "       1 MiB"));
+    free(text);
+}
+
+/* Another thread than the first. It holds 1 byte, then, from step 1 to 3, 20 KiB more. */
+typedef struct second {
+    memlord *lord;
+    uint64_t step, done;
+} second;
+static void *second_run(void *user) {
+    second *s = (second *)user;
+    int bad = memlord_alloc(s->lord, cpu(), 0x5000, 1, NULL) != MEMLORD_OK;
+    __atomic_store_n(&s->done, 1, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < 1) continue;
+    bad |= memlord_alloc(s->lord, cpu(), 0x6000, 20 << 10, NULL) != MEMLORD_OK;
+    __atomic_store_n(&s->done, 2, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&s->step, __ATOMIC_ACQUIRE) < 3) continue;
+    bad |= memlord_free(s->lord, cpu(), 0x6000, NULL) != MEMLORD_OK;
+    return bad ? user : NULL;
+}
+static void second_waits(second *s, uint64_t step, uint64_t done) {
+    __atomic_store_n(&s->step, step, __ATOMIC_RELEASE);
+    while (__atomic_load_n(&s->done, __ATOMIC_ACQUIRE) < done) continue;
+}
+static void no_peak_is_below_what_a_snapshot_of_the_report_shows(void **state) {
+    static second s;
+    pthread_t thread;
+    void *failed;
+    char *json, *text;
+    uint64_t top = (10 << 20) + 1 + (40 << 10);
+    memset(&s, 0, sizeof s);
+    s.lord = test_lord(state);
+    assert_ok(memlord_alloc(s.lord, cpu(), 0x1000, 10 << 20, NULL));
+    assert_int_equal(pthread_create(&thread, NULL, second_run, &s), 0);
+    second_waits(&s, 0, 1);
+    second_waits(&s, 1, 2);
+    assert_ok(memlord_alloc(s.lord, cpu(), 0x2000, 20 << 10, NULL));
+    assert_ok(memlord_checkpoint(s.lord, "both"));
+    assert_ok(memlord_free(s.lord, cpu(), 0x2000, NULL));
+    __atomic_store_n(&s.step, 3, __ATOMIC_RELEASE);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    assert_true(memlord_peak(s.lord, cpu()) < top); /* low, within peak_error */
+    json = report_of(s.lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json, "snapshots[0].total_bytes"), top);
+    assert_int_equal(json_u64(json, "devices[0].stats.peak"), top);
+    assert_int_equal(json_u64(json, "summary.peak_memory_bytes"), top);
+    assert_true(json_u64(json, "devices[0].stats.peak_error") <
+                stats_of(s.lord, cpu()).peak_error);
+    free(json);
+    memlord_peak_reset(s.lord, cpu());
+    text = report_of(s.lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "\ncpu                   10 MiB      10 MiB "));
+    free(text);
+}
+
+static void the_live_bytes_over_the_snapshots_are_a_bar(void **state) {
+    test_case *t = (test_case *)*state;
+    char wanted[512] = "\nlive ", *text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    int i;
+    assert_null(strstr(text, "\xe2\x96"));
+    free(text);
+    assert_ok(memlord_checkpoint(t->lord, "empty"));
+    t->now += UINT64_C(3000000000);
+    assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 7 << 20, NULL));
+    assert_ok(memlord_checkpoint(t->lord, "full"));
+    assert_ok(memlord_free(t->lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 3 << 20, NULL));
+    t->now += UINT64_C(3000000000);
+    assert_ok(memlord_checkpoint(t->lord, "less"));
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    for (i = 0; i < 60; i++)
+        strcat(wanted, i < 30 ? "\xe2\x96\x81" : i < 59 ? "\xe2\x96\x88" : "\xe2\x96\x84");
+    strcat(wanted, " at most 7 MiB, from 0 ns to 6 s\n");
+    if (!strstr(text, wanted)) fail_msg("%s\nis not in\n%s", wanted, text);
+    free(text);
+}
+
+static void names_are_cut_after_60_characters(void **state) {
+    memlord *lord = test_lord(state);
+    char name[201], path[201], *text;
+    memlord_site site;
+    memset(name, 'x', 200);
+    memset(path, 'y', 200);
+    name[200] = 0;
+    strcpy(path + 190, "/end.c");
+    site.file = path;
+    site.function = name;
+    site.line = 9;
+    name[60] = 0;
+    hold(lord, cpu(), name, 3);
+    name[60] = 'x';
+    assert_ok(memlord_tag_begin(lord, name));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 7 << 20, &site));
+    assert_ok(memlord_tag_end(lord));
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    name[61] = 0;
+    assert_null(strstr(text, name));
+    strcpy(name + 60, "... 70 %");
+    assert_non_null(strstr(text, name));
+    strcpy(name + 60, " ");
+    assert_non_null(strstr(text, name)); /* 60 are not too many */
+    strcpy(name + 60, "... ...yyyy");
+    assert_non_null(strstr(text, name));
+    assert_non_null(strstr(text, "yy/end.c:9"));
+    free(text);
+}
+
+static int in_text(const test_text *text, const char *what) {
+    size_t i, n = strlen(what);
+    for (i = 0; i + n <= text->size; i++)
+        if (!memcmp(text->data + i, what, n)) return 1;
+    return 0;
+}
+static void controls_and_marks_of_direction_are_written_alike_in_every_format(void **state) {
+    static const char tag[] = "\x1b[31mred\x7f \xe2\x80\xae \xd8\x9c \xe2\x80\xa8";
+    static const char told[] = "\xef\xbf\xbd" "1b[31mred\xef\xbf\xbd" "7f \xef\xbf\xbd" "e2"
+                               "\xef\xbf\xbd" "80\xef\xbf\xbd" "ae \xef\xbf\xbd" "d8\xef\xbf\xbd"
+                               "9c \xef\xbf\xbd" "e2\xef\xbf\xbd" "80\xef\xbf\xbd" "a8";
+    memlord *lord = test_lord(state);
+    memlord_site site;
+    int format;
+    site.file = "a.c";
+    site.function = tag;
+    site.line = 1;
+    assert_ok(memlord_events_start(lord, 64));
+    assert_ok(memlord_tag_begin(lord, tag));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 7 << 20, &site));
+    assert_ok(memlord_tag_end(lord));
+    for (format = 0; format < MEMLORD_FORMAT_COUNT; format++) {
+        test_text text;
+        memset(&text, 0, sizeof text);
+        assert_ok(memlord_write(lord, (memlord_format)format, test_text_write, &text));
+        if (!in_text(&text, told)) fail_msg("format %d writes it otherwise", format);
+        assert_false(in_text(&text, tag));
+        assert_false(in_text(&text, "u001b[31m"));
+        free(text.data);
+    }
+}
+
+static void an_old_sample_of_a_capacity_says_its_age(void **state) {
+    test_case *t = (test_case *)*state;
+    char *text;
+    test_capacity(t, 1000, 100);
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 10, NULL));
+    t->now += UINT64_C(1000000000);
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_null(strstr(text, "sampled"));
+    free(text);
+    t->now += UINT64_C(2500000000);
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "           -         0 B  sampled 3.5 s ago\n"));
+    free(text);
+}
+
+static void a_small_programs_text_has_less_than_80_lines(void **state) {
+    memlord *lord = test_lord(state);
+    char *text;
+    int i;
+    assert_ok(memlord_limit_set(lord, cuda(0), 8 << 20));
+    assert_int_equal(memlord_mark(lord), 1);
+    for (i = 0; i < 5; i++) {
+        static const char *const tags[] = {"weights", "kv_cache", "logits", "scratch", "io"};
+        assert_ok(memlord_scope_begin(lord, tags[i]));
+        hold(lord, i < 3 ? cuda(0) : cpu(), tags[i], (uint64_t)i + 1);
+        assert_ok(memlord_scope_end(lord));
+        assert_ok(memlord_checkpoint(lord, tags[i]));
+    }
+    assert_ok(memlord_pool_set(lord, cuda(0), 9 << 20, 1 << 20));
+    memlord_free(lord, cpu(), 0x999, NULL);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_true(lines_of(text) < 80);
+    free(text);
+}
+
 enum { MUTATORS = 3 };
 typedef struct mutator {
     memlord *lord;
@@ -1087,12 +1456,65 @@ static void many_threads_may_save_to_one_path(void **state) {
     free(text);
 }
 
+static void the_cpu_line_has_the_resident_bytes_of_the_process(void **state) {
+    memlord *lord = NULL;
+    memlord_desc desc;
+    char *text;
+    FILE *file;
+    (void)state;
+    assert_int_equal(mkdir(in_folder("proc"), 0755), 0);
+    assert_int_equal(mkdir(in_folder("proc/self"), 0755), 0);
+    file = fopen(in_folder("proc/self/status"), "w");
+    assert_non_null(file);
+    assert_true(fputs("Name:\tx\nVmRSS:\t    3072 kB\n", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    desc.proc_root = folder;
+    assert_ok(memlord_create(&desc, &lord));
+    hold(lord, cpu(), NULL, 1);
+    hold(lord, cuda(0), NULL, 1);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "\ncpu                    1 MiB       1 MiB          1           1"
+                                 "           0         1 MiB  RSS 3 MiB\n"));
+    assert_non_null(strstr(text, "\ncuda:0                 1 MiB       1 MiB          1           1"
+                                 "           0         1 MiB\n"));
+    free(text);
+    assert_int_equal(unlink(in_folder("proc/self/status")), 0);
+    assert_int_equal(rmdir(in_folder("proc/self")), 0);
+    assert_int_equal(rmdir(in_folder("proc")), 0);
+    text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_null(strstr(text, "RSS"));
+    free(text);
+    memlord_destroy(lord);
+}
+
 #define FILES(name) cmocka_unit_test_setup_teardown(name, test_setup_sites, teardown_files)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_small_ledger_fits_the_first_screen),
         TEST(what_is_not_known_is_no_number),
+        TEST_SITES(the_verdicts_come_first_and_the_worst_of_them_before),
+        TEST(a_ledger_without_trouble_tags_and_sites_has_no_verdict),
+        TEST(an_account_over_its_limit_is_a_verdict),
+        TEST(each_device_has_its_biggest_holder),
+        TEST(a_verdict_tells_of_four_devices_and_counts_the_others),
+        TEST(anomalies_of_no_device_are_told_with_nothing_recorded),
+        TEST(a_failure_before_a_reset_is_no_verdict),
+        TEST(what_is_freed_and_pending_is_no_leak),
+        TEST(the_first_line_says_in_words_what_a_call_costs),
+        TEST(a_peak_of_all_devices_says_that_it_is_a_sum),
+        TEST_SITES(an_arena_is_a_holder_a_site_and_untagged),
+        TEST(tags_come_by_size_and_planned_ones_among_them),
+        TEST(scopes_come_by_what_they_hold_alone),
+        TEST(no_peak_is_below_what_a_snapshot_of_the_report_shows),
+        TEST_FAKES(the_live_bytes_over_the_snapshots_are_a_bar),
+        TEST_SITES(names_are_cut_after_60_characters),
+        TEST_SITES(controls_and_marks_of_direction_are_written_alike_in_every_format),
+        cmocka_unit_test(the_cpu_line_has_the_resident_bytes_of_the_process),
+        TEST_FAKES(an_old_sample_of_a_capacity_says_its_age),
+        TEST(a_small_programs_text_has_less_than_80_lines),
         TEST(a_small_report_tells_who_held_the_peak),
         TEST(holders_noted_below_the_peak_say_so),
         TEST(a_report_without_tags_and_scopes_tells_which_sites_held_the_peak),
