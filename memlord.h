@@ -327,14 +327,14 @@
     ------------------------------------------------------------------ >>costs ---
 
     alloc, free, retain, release, track, realloc: from about 10 ns up to the cost of a cache
-    miss (bench/README.md has the measured tables). No system call, no lock shared by threads that
-    work on their own blocks, and nothing proportional to devices, threads or blocks, except
-    when a table grows (one of 1024 shards at a time) or a thread first meets storages of
-    another. Memory: about 40 to 60 bytes a
-    live block, up to 500 of the first one or two thousand, and 100 KiB or so to begin with;
-    5 KiB a thread, and 5 KiB more for each path of scopes it was in; 500 to 800 bytes a site
-    when sites are counted; 270 KiB or so more while a report is written. Reports show it all
-    as MemLord's own.
+    miss (bench/README.md has the measured tables). No system call, no lock shared by threads
+    that work on their own blocks, and nothing proportional to devices, threads or blocks,
+    except when a table grows (one of 1024 shards at a time) or a thread first meets storages
+    of another.
+    Memory: about 40 to 60 bytes a live block, up to 500 of the first one or two thousand,
+    and 100 KiB or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes
+    it was in; 500 to 800 bytes a site when sites are counted; 270 KiB or so more while a
+    report is written. Reports show it all as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
     a call; within counter_batch bytes per thread of a threshold each call adds up the counts
@@ -579,8 +579,8 @@ enum {
     MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
     MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
     MEMLORD_FLAG_EXACT = 4,       /* publish every call: exact peaks, shared lines */
-    MEMLORD_FLAG_DEFER = 8,       /* collections and fences run in gc_poll, retire, alloc_retry
-                                     and pollers alone: for hosts with an allocator lock */
+    MEMLORD_FLAG_DEFER = 8,       /* collections and fences run in gc_poll, gc_run, retire,
+                                     alloc_retry and pollers alone: see >>threading */
     MEMLORD_FLAG_NO_THREADS = 16, /* no pollers */
     MEMLORD_FLAG_NO_ENV = 64      /* ignore the environment */
 };
@@ -1321,9 +1321,9 @@ MEMLORD_API memlord_result memlord_account_open(memlord *lord, memlord_device de
 MEMLORD_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
                                                   int64_t bytes) MLI_OFF(MEMLORD_OK)
 
-/* Charges what this thread allocates on the account's device from now on, and credits it when
-   the block ends, on whichever thread, also by memlord_alloc_reserved. Do not charge the same bytes
-   by memlord_account_charge. Such allocs are recorded whatever the account's limit;
+/* Charges what this thread allocates on the account's device from now on, also by
+   memlord_alloc_reserved, and credits it when the block ends, on whichever thread. Do not charge
+   the same bytes by memlord_account_charge. Such allocs are recorded whatever the account's limit;
    those over it count in `refused`. A thread uses one account at a time, until the next call; 0
    ends it, and so does the end of the thread. A resized block is charged its new bytes. A move to
    another device ends the charge; what arrives there is charged as an alloc. Arenas are not.
@@ -1416,7 +1416,7 @@ typedef struct memlord_gc_event {
     size_t band;             /* its index in the strategy; SIZE_MAX: none has fired */
     memlord_metric metric;
     uint64_t value, threshold; /* of the metric; without a band live bytes, and 0 */
-    uint64_t needed;         /* bytes wanted; 0 of a band: free as much as you think right */
+    uint64_t needed;         /* bytes wanted; 0, as of a band or memlord_gc_run: no number */
     uint64_t device_runs, total_runs; /* this one included, failed ones too */
 } memlord_gc_event;
 
@@ -1429,9 +1429,9 @@ typedef struct memlord_gc_result {
 
 /* Gives memory back: drops a cache, trims a pool. Runs on the thread whose call crossed the
    threshold, inside that call, under whatever locks the host holds there, but none of ours (see
-   MEMLORD_FLAG_DEFER). May call anything but memlord_destroy. If that call is a
-   free, your allocator has not taken the block back yet. At most one run at a time for a device;
-   others do not wait. One callback may run for two devices at once. */
+   MEMLORD_FLAG_DEFER). May call anything but memlord_destroy. If that call is a free, your
+   allocator has not taken the block back yet. At most one run at a time for a device; others do
+   not wait. One callback may run for two devices at once. */
 typedef memlord_gc_result (*memlord_gc_fn)(void *user, memlord *lord,
                                            const memlord_gc_event *event);
 

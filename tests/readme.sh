@@ -105,6 +105,11 @@ while IFS='	' read -r file heading; do
     commands "$file" >"$file.why" 2>&1
     verdict $? "README, $heading: its commands run" "$file.why"
 done <"$out/list"
+ls "$out"/tree/heap.*.json >"$out/heap" 2>&1 && grep -q '^MemLord ' "$out"/*.sh.why
+verdict $? 'README: its commands leave the reports that they ask for' "$out/heap"
+cut -f 1 "$out/list" | sed 's/.*\.//' | sort | uniq -c >"$out/kinds"
+grep -q '[1-9] c$' "$out/kinds" && grep -q '[1-9] sh$' "$out/kinds"
+verdict $? 'README has programs and commands to run' "$out/kinds"
 
 # Those in code, wherever they stand: `make ...`, or a line of a block.
 for target in $(grep -oE '(`|^)make [a-z-]+' README.md | sed 's/.*make //' | grep -v '^build$' | sort -u); do
