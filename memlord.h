@@ -27,9 +27,9 @@
         >>costs          what a call costs; what is not counted
         >>api            types and functions, group by group
         >>implementation then >>platform, >>atomics, >>ledger, >>text, >>log, >>memory,
-                         >>threads, >>map, >>counters, >>names, >>devices, >>sites, >>events,
-                         >>fences, >>accounts, >>sides, >>parts, >>blocks, >>capacity, >>limits,
-                         >>bands, >>scopes, >>stats, >>room, >>snapshots, >>reset, >>verify,
+                         >>threads, >>map, >>counters, >>names, >>devices, >>sites, >>stacks,
+                         >>events, >>fences, >>accounts, >>sides, >>parts, >>blocks, >>capacity,
+                         >>limits, >>bands, >>scopes, >>stats, >>room, >>snapshots, >>reset, >>verify,
                          >>deferred, >>pollers, >>record, >>retry, >>reports, >>page,
                          >>formats, >>exit, >>lifecycle, >>saving, >>redirect; last >>shim
 
@@ -62,6 +62,7 @@
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _block_use, _retire
         sites        memlord_sites_enable, _site_at, _sites_top, ...; MEMLORD_SITE
+        stacks       memlord_stacks_top; memlord_desc.stack_depth, .stack_bytes, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
@@ -571,6 +572,15 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
+/* Writes the return addresses of the calling thread, the innermost first, at most `cap`, and
+   returns how many. NULL is the platform's: _Unwind_Backtrace, or RtlCaptureStackBackTrace. It runs
+   inside the host's own call with no lock of ours held. It may allocate: a block that it allocates
+   gets no stack of its own. */
+typedef struct memlord_unwinder {
+    size_t (*fn)(void *user, void **frames, size_t cap);
+    void *user;
+} memlord_unwinder;
+
 enum {
     MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
     MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
@@ -594,11 +604,14 @@ typedef struct memlord_desc {
     const char *output_dir;      /* where dated reports go: memlord_save_at_exit */
     const char *proc_root;       /* put before /proc and cgroup paths; for tests */
     const char *labels;          /* "host=a1,model=x": shown in JSON and HTML reports */
+    uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
+    uint64_t stack_bytes;        /* a stack each so many bytes in the mean, 512 KiB; 1: each alloc */
+    memlord_unwinder unwinder;   /* the platform's */
 } memlord_desc;
 
 /* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
-   Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9, or
-           event_capacity over 2^26; E_NOMEM. *out is NULL then.
+   Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9,
+           event_capacity over 2^26, or stack_depth over 128; E_NOMEM. *out is NULL then.
    Owns:   *out is yours until memlord_destroy. Never destroying it is legal. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -685,7 +698,7 @@ typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
     uint64_t storage;
-    uint64_t word[3];
+    uint64_t word[5];
 } memlord_realloc_token;
 
 /* Takes old_storage off the map, its bytes still counted, before the real realloc: once that
@@ -896,6 +909,28 @@ MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
                                        memlord_site_stat *out) MLI_OFF(0)
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
+
+/* A stack on one device: the return addresses of the allocs with that stack, the innermost first.
+   With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc of
+   n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse: then
+   all numbers but `samples` are estimates without bias. `samples`: the allocs taken.
+   `error_bytes`: the standard error of live_bytes; 0 if they are exact. */
+typedef struct memlord_stack_stat {
+    void *const *frames;
+    uint32_t depth;
+    memlord_device device;
+    uint64_t alloc_bytes, allocs;
+    uint64_t live_bytes, peak_bytes;
+    uint64_t samples, error_bytes;
+} memlord_stack_stat;
+
+/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
+   on two devices is two rows. Stacks whose number is 0 are left out. A stack frees nothing: the
+   orders of frees list the stacks by what they allocated.
+   Owns:   `frames` lives until the ledger ends. Cost: walks the stacks. */
+MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
+                                      memlord_site_order order, memlord_stack_stat *out,
+                                      size_t cap) MLI_OFF(0)
 
 /* -- statistics -- */
 
@@ -2046,6 +2081,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_site_address MLI_PREFIXED(memlord_site_address)
 #define memlord_site_rename MLI_PREFIXED(memlord_site_rename)
 #define memlord_sites_top MLI_PREFIXED(memlord_sites_top)
+#define memlord_stacks_top MLI_PREFIXED(memlord_stacks_top)
 #define memlord_site_top_alloc MLI_PREFIXED(memlord_site_top_alloc)
 #define memlord_site_top_free MLI_PREFIXED(memlord_site_top_free)
 #define memlord_allocated MLI_PREFIXED(memlord_allocated)
@@ -2188,6 +2224,7 @@ struct mli_leaver : memlord_guard {
      special           a thread's mask: what its calls have to do besides; hooks: the ledger's bits
                        of it, which every thread gets
      alert             a ledger's mask: what the end of a call has to look after
+     stack             the return addresses of an alloc; taken: the block has one
      print             one byte of a key's hash, in the header of its bucket; no tag of the host's
      frame             a scope that a thread is in; holders: tags and sites at a device's peak
      reserved          bytes that a ticket keeps for later allocs
@@ -2217,6 +2254,9 @@ struct mli_leaver : memlord_guard {
 #endif
 #ifndef MEMLORD_MAX_STRINGS
 #define MEMLORD_MAX_STRINGS (64u << 20)
+#endif
+#ifndef MEMLORD_MAX_STACK_NODES
+#define MEMLORD_MAX_STACK_NODES (1u << 20)
 #endif
 #if MEMLORD_MAX_DEVICES < 1 || MEMLORD_MAX_DEVICES > 250
 #error "MEMLORD_MAX_DEVICES is 1 to 250: a block has 8 bits for its device"
@@ -3125,6 +3165,76 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
 #endif
 #endif
 
+/* -- stacks -- */
+
+#define MLI_STACK_DEPTH_MAX 128
+#if defined(__GNUC__)
+#define MLI_RETURN_ADDRESS() __builtin_extract_return_addr(__builtin_return_address(0))
+#else
+#define MLI_RETURN_ADDRESS() NULL
+#endif
+
+/* mli_unwind writes the return addresses of the thread, the innermost first, and returns how many;
+   0: the system has no unwinder. */
+#if MLI_WINDOWS
+static MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
+    (void)user;
+    return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
+}
+#elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
+/* The unwinder of libgcc_s or libunwind, if the program has it, and else backtrace of the C
+   library, which loads it: both are weak, so that no program must link them. */
+typedef struct mli_unwinding {
+    void **frames;
+    size_t count, cap;
+} mli_unwinding;
+#ifdef __cplusplus
+extern "C" {
+#endif
+int mli_unwind_backtrace(int (*fn)(void *, void *), void *user)
+    __asm__("_Unwind_Backtrace") __attribute__((weak));
+uintptr_t mli_unwind_ip(void *context) __asm__("_Unwind_GetIP") __attribute__((weak));
+int mli_backtrace(void **frames, int cap) __asm__("backtrace") __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+static int mli_unwind_frame(void *context, void *user) {
+    mli_unwinding *u = (mli_unwinding *)user;
+    void *address = (void *)mli_unwind_ip(context);
+    if (u->count == u->cap || !address) return 5; /* _URC_END_OF_STACK */
+    u->frames[u->count++] = address;
+    return 0;
+}
+static MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
+    mli_unwinding u;
+    int n = 0;
+    (void)user;
+    u.frames = frames;
+    u.count = 0;
+    u.cap = cap;
+    if (mli_unwind_backtrace && mli_unwind_ip)
+        (void)mli_unwind_backtrace(mli_unwind_frame, &u);
+    else if (mli_backtrace && (n = mli_backtrace(frames, (int)cap)) > 0)
+        u.count = (size_t)n;
+    return u.count;
+}
+#elif defined(__APPLE__)
+#ifdef __cplusplus
+extern "C"
+#endif
+    int backtrace(void **frames, int cap); /* execinfo.h */
+static MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
+    int n = backtrace(frames, (int)cap);
+    (void)user;
+    return n > 0 ? (size_t)n : 0;
+}
+#else
+static size_t mli_unwind(void *user, void **frames, size_t cap) {
+    (void)user, (void)frames, (void)cap;
+    return 0;
+}
+#endif
+
 /* ---------------------------------------------------------------------- >>atomics --
    Owns the words that threads share, the locks and the lock order. Uses >>platform.
    A word is a struct, so that a plain access does not compile. The name of a load or store ends
@@ -3324,6 +3434,7 @@ enum {
     MLI_RANK_ROW,       /* one a row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
+    MLI_RANK_STACKS,    /* the table of taken blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
@@ -3560,6 +3671,18 @@ struct memlord {
         mli_lock orphan_lock;
     } threads;
     struct {
+        uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
+        uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is taken */
+        memlord_unwinder unwinder;
+        struct mli_stack_heads *heads;    /* NULL: the ledger has no stacks */
+        mli_book nodes, rows;             /* numbered from 1 */
+        mli_u32 node_count, row_count;    /* and 1 more; grow under the cold lock */
+        mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
+        mli_lock lock;                    /* all below, and the totals of rows */
+        struct mli_taken *taken;          /* the table of taken blocks */
+        size_t taken_cap, taken_count, taken_reserved;
+    } stacks;
+    struct {
         mli_u64 birth_mark;   /* the current mark, shifted into place */
         mli_book births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
@@ -3728,6 +3851,10 @@ static MEMLORD_THREAD_LOCAL struct {
     uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
     uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
     uint32_t exited;         /* 1: its exit hook has run */
+    uint32_t unwinding;      /* 1: it is in an unwinder */
+    void *caller;            /* the return address of its call on the general path; NULL: unknown */
+    double taken_scale;      /* of the block that its call opens: see mli_taken */
+    uint32_t taken_row;      /* likewise; 0: the block is not taken */
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     mli_debug_note note;     /* for the debug line of the call in progress: see >>log */
     mli_spare_block spare;   /* of the cold call in progress */
@@ -4720,6 +4847,7 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_SCOPE = 64,      /* it is in a scope, or was: an alloc outside clears it */
+    MLI_SPECIAL_STACKS = 256,    /* its allocs have stacks: see mli_stack_passes */
     MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
                        MLI_SPECIAL_SCOPE
 };
@@ -4765,6 +4893,8 @@ typedef struct mli_thread {
                                 mli_call_end has looked at it; 0: none */
     memlord_account account;       /* that its blocks are charged to; 0: none */
     memlord_device account_device; /* of that account */
+    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is taken */
+    uint64_t stack_random;   /* 0: stack_left is not drawn yet */
     uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
     memlord_ticket tickets[MLI_TICKETS_MAX];
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
@@ -4798,6 +4928,7 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
 
 enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_SITES = MLI_SPECIAL_SITES,
+    MLI_HOOK_STACKS = MLI_SPECIAL_STACKS,
     MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
 };
 
@@ -5104,7 +5235,7 @@ static int mli_polling_enabled(memlord *lord) {
 #define MLI_BYTES_MAX ((uint64_t)1 << 48)
 
 /* A block in the map: 24 bytes. Fields start at the lowest bit.
-     word1   bytes:49 | dev:8 | references:7 (127: the side record has the count)
+     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope the number of a birth:26, then 1 */
 typedef struct mli_entry {
@@ -5115,9 +5246,10 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 
 #define MLI_BYTES(word1) ((word1) & (((uint64_t)1 << 49) - 1))
 #define MLI_DEV(word1) ((uint32_t)((word1) >> 49) & 255u)
-#define MLI_REFS(word1) ((uint32_t)((word1) >> 57))
+#define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
-#define MLI_REFS_MANY 127u
+#define MLI_REFS_MANY 63u
+#define MLI_TAKEN ((uint64_t)1 << 63) /* >>stacks has its stack */
 #define MLI_SITE_ROW(word2) ((uint32_t)((word2) >> 1) & 0xfffffu)
 #define MLI_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & 0xffffu)
 #define MLI_BIRTH(word2) ((word2) >> 37)
@@ -7646,6 +7778,537 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
 
+/* ---------------------------------------------------------------------- >>stacks --
+   Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
+   stack on each device, and the table of taken blocks. Uses the sites, the devices, the books of
+   >>counters and the cold memory of >>names. A stack is the path from a node to the root, node 0;
+   a row is a stack on one device. Nodes and rows are never removed, and are found without a lock.
+   Invariants: a block in the map has MLI_TAKEN exactly if the table has its key; both change while
+   the caller is inside, and the entry cannot be reached by another thread. The room for an insert
+   is reserved before. A row's live bytes are the sum over its blocks, so they end at 0. An unwinder
+   runs with no lock held. Locks: cold, to add nodes and rows; stacks, innermost. */
+
+#define MLI_STACK_HEADS 65536u     /* chains of nodes */
+#define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
+#define MLI_STACK_OWN 16           /* frames of our own that an unwinder may begin with */
+#define MLI_STACK_BYTES ((uint64_t)512 << 10)
+#define MLI_TAKEN_MIN 256
+
+typedef struct mli_stack_node { /* a return address, and what it returns from */
+    uint64_t address;
+    uint32_t parent, next; /* nodes: the caller's; the next one of the chain */
+} mli_stack_node;
+typedef char mli_check_stack_node[sizeof(mli_stack_node) == 16 ? 1 : -1];
+
+typedef struct mli_stack_heads {
+    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* 0: an empty chain */
+} mli_stack_heads;
+
+typedef struct mli_stack_row {
+    uint32_t node, dev, next;
+    mli_ptr frames;       /* void **: for the host; NULL: not made yet */
+    uint64_t alloc_bytes, samples; /* since the last reset */
+    double allocs;                 /* likewise */
+    uint64_t live, peak, blocks;   /* blocks: those of its taken blocks that live */
+    double variance;               /* of live; 0 if blocks is 0 */
+} mli_stack_row;
+
+/* A taken block stands for `scale` allocs like it: the inverse of the probability that it was
+   taken. Its weight is its bytes times that. */
+typedef struct mli_taken {
+    uint64_t key;
+    double scale;
+    uint32_t row, type; /* row 0: a vacant entry, or no taken block */
+} mli_taken;
+static const mli_taken mli_taken_none = {0, 0, 0, 0};
+
+/* -- samples -- */
+
+/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits: with
+   z = (m - 1) / (m + 1) it is 2 (z + z^3/3 + z^5/5 ...). */
+static MLI_COLD double mli_log_of(uint64_t n) {
+    double m = (double)n, e = -53, z, z2, sum = 0;
+    int i;
+    while (m >= 1.5) {
+        m /= 2;
+        e++;
+    }
+    z = (m - 1) / (m + 1);
+    z2 = z * z;
+    for (i = 17; i > 0; i -= 2) sum = sum * z2 + 1.0 / i;
+    return 2 * z * sum + e * 0.693147180559945309;
+}
+
+/* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y; doubling y
+   makes it q (2 - q). */
+static MLI_COLD double mli_sample_scale(double x) {
+    double q, y = x;
+    int doublings = 0;
+    if (x > 40) return 1;
+    for (; y > 1.0 / 16; y /= 2) doublings++;
+    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
+    while (doublings--) q *= 2 - q;
+    return 1 / q;
+}
+
+/* Draws the bytes until a thread's next sample: exponential, with the mean stack_bytes. The numbers
+   (xorshift64*) depend on the number of the thread's record alone, so a run can be repeated. */
+static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
+    uint64_t r = t->stack_random ? t->stack_random : t->id * 0x9e3779b97f4a7c15u;
+    r ^= r >> 12;
+    r ^= r << 25;
+    r ^= r >> 27;
+    t->stack_random = r;
+    r = (r * 0x2545f4914f6cdd1du >> 11) + 1;
+    t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
+}
+
+/* 1: mli_stack_passes counts the bytes of the thread's allocs on the fast path. */
+static MLI_HOT int mli_stack_counts(uint32_t special) {
+    return (special & ~(uint32_t)MLI_SPECIAL_ROWS) == MLI_SPECIAL_STACKS;
+}
+/* Counts the bytes of an alloc on the fast path. 1: it is not taken, and may go on there. */
+static MLI_HOT int mli_stack_passes(mli_thread *t, uint32_t special, uint64_t bytes) {
+    return mli_stack_counts(special) && (t->stack_left -= (int64_t)bytes) > 0;
+}
+
+/* Counts the bytes of an alloc on the general path. 1: it is taken. */
+static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
+    if (lord->stacks.bytes == 1) return 1;
+    if (!t->stack_random) mli_stack_draw(lord, t);
+    t->stack_left -= (int64_t)bytes;
+    if (t->stack_left > 0) return 0;
+    mli_stack_draw(lord, t);
+    return 1;
+}
+
+/* -- the tree and the rows -- */
+
+static mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
+    return (mli_stack_node *)mli_book_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
+}
+static mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
+    return (mli_stack_row *)mli_book_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
+}
+/* Returns the number of rows and 1 more. */
+static uint32_t mli_stack_rows(const memlord *lord) {
+    return mli_u32_load_acquire(&lord->stacks.row_count);
+}
+static mli_u32 *mli_stack_head(const memlord *lord, uint32_t parent, uint64_t address) {
+    const uint64_t hash = (address ^ (uint64_t)parent << 40) * 0x9e3779b97f4a7c15u;
+    return &lord->stacks.heads->nodes[hash >> 48];
+}
+static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t dev) {
+    const uint32_t hash = (node * 251 + dev) * 0x9e3779b9u;
+    return &lord->stacks.heads->rows[hash >> 18];
+}
+
+/* Returns the node of a return address under its caller's; 0: there is none. Needs no lock: the
+   acquires pair with the releases of those who add. */
+static uint32_t mli_stack_child(const memlord *lord, uint32_t parent, uint64_t address) {
+    uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
+    const mli_stack_node *node;
+    for (; n; n = node->next) {
+        node = mli_stack_node_at(lord, n);
+        if (node->address == address && node->parent == parent) break;
+    }
+    return n;
+}
+static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t dev) {
+    uint32_t n = mli_u32_load_acquire(mli_stack_row_head(lord, leaf, dev));
+    const mli_stack_row *row;
+    for (; n; n = row->next) {
+        row = mli_stack_row_at(lord, n);
+        if (row->node == leaf && row->dev == dev) break;
+    }
+    return n;
+}
+
+/* Adds a node. E_NOMEM: the tree is full. MLI_AGAIN: memory is wanted. */
+static MLI_COLD memlord_result mli_stack_child_add_locked(memlord *lord, uint32_t parent,
+                                                          uint64_t address, uint32_t *number) {
+    const uint32_t n = mli_u32_load(&lord->stacks.node_count);
+    mli_u32 *head = mli_stack_head(lord, parent, address);
+    mli_stack_node *node;
+    if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
+    node = (mli_stack_node *)mli_book_add(lord, &lord->stacks.nodes, n, sizeof *node,
+                                          mli_cold_alloc);
+    if (!node) return MLI_AGAIN;
+    node->address = address;
+    node->parent = parent;
+    node->next = mli_u32_load(head);
+    mli_u32_store(&lord->stacks.node_count, n + 1);
+    mli_u32_store_release(head, n); /* pairs with the acquire of mli_stack_child */
+    *number = n;
+    return MEMLORD_OK;
+}
+
+/* Finds or adds the row of a stack on a device. */
+static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
+                                                         uint32_t *number) {
+    const uint32_t n = mli_u32_load(&lord->stacks.row_count);
+    mli_u32 *head = mli_stack_row_head(lord, leaf, dev);
+    mli_stack_row *row;
+    *number = mli_stack_row_find(lord, leaf, dev);
+    if (*number) return MEMLORD_OK;
+    if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
+    row = (mli_stack_row *)mli_book_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
+    if (!row) return MLI_AGAIN;
+    row->node = leaf;
+    row->dev = dev;
+    row->next = mli_u32_load(head);
+    mli_u32_store_release(&lord->stacks.row_count, n + 1); /* pairs with mli_stack_rows */
+    mli_u32_store_release(head, n);                        /* pairs with mli_stack_row_find */
+    *number = n;
+    return MEMLORD_OK;
+}
+
+/* Finds or adds the nodes of a stack above *node, and its row on a device: *row. */
+static MLI_COLD memlord_result mli_stack_add(memlord *lord, void *const *frames, size_t depth,
+                                             uint32_t node, uint32_t dev, uint32_t *row) {
+    memlord_result r;
+    do {
+        mli_cold_enter();
+        for (r = MEMLORD_OK; depth && r == MEMLORD_OK; depth -= r == MEMLORD_OK) {
+            const uint64_t address = (uint64_t)(uintptr_t)frames[depth - 1];
+            const uint32_t known = mli_stack_child(lord, node, address);
+            if (known)
+                node = known;
+            else
+                r = mli_stack_child_add_locked(lord, node, address, &node);
+        }
+        if (r == MEMLORD_OK) r = mli_stack_row_find_locked(lord, node, dev, row);
+    } while (mli_cold_leave(lord, &r));
+    return r;
+}
+/* Returns the row of a stack on a device; 0: no room for it. */
+static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
+                                          uint32_t dev) {
+    uint32_t node = 0, next = 0, row;
+    while (depth && (next = mli_stack_child(lord, node, (uint64_t)(uintptr_t)frames[depth - 1]))) {
+        node = next;
+        depth--;
+    }
+    row = depth ? 0 : mli_stack_row_find(lord, node, dev);
+    if (!row && mli_stack_add(lord, frames, depth, node, dev, &row)) return 0;
+    return row;
+}
+
+/* -- the table of taken blocks -- */
+
+static size_t mli_taken_home(uint64_t key, size_t cap) {
+    return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
+}
+/* Returns the entry of a key in a table that has it, or where it goes. Requires: the stacks lock;
+   the table has a vacant entry. */
+static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, uint64_t key) {
+    size_t at = mli_taken_home(key, cap);
+    while (table[at].row && (table[at].key != key || table[at].type != type))
+        at = (at + 1) & (cap - 1);
+    return &table[at];
+}
+/* Removes an entry, and moves those after it that it displaced. Requires: the stacks lock. */
+static void mli_taken_remove(memlord *lord, mli_taken *gone) {
+    mli_taken *table = lord->stacks.taken;
+    const size_t mask = lord->stacks.taken_cap - 1;
+    size_t hole = (size_t)(gone - table), at = hole;
+    for (;;) {
+        at = (at + 1) & mask;
+        if (!table[at].row) break;
+        if (((at - mli_taken_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
+            continue;
+        table[hole] = table[at];
+        hole = at;
+    }
+    table[hole].row = 0;
+    lord->stacks.taken_count--;
+}
+
+/* Reserves room for one more taken block. 0: no memory. Requires: not inside, no lock held. */
+static MLI_COLD int mli_taken_reserve(memlord *lord) {
+    mli_taken *fresh = NULL, *old;
+    size_t cap = 0, had, i;
+    for (;;) {
+        mli_lock_take(&lord->stacks.lock);
+        old = lord->stacks.taken;
+        had = lord->stacks.taken_cap;
+        if (fresh && had < cap) {
+            for (i = 0; i < had; i++)
+                if (old[i].row)
+                    *mli_taken_entry(fresh, cap, old[i].type, old[i].key) = old[i];
+            lord->stacks.taken = fresh;
+            lord->stacks.taken_cap = cap;
+            fresh = old;
+            i = cap;
+            cap = had;
+            had = i;
+        }
+        i = (lord->stacks.taken_count + lord->stacks.taken_reserved + 1) * 4 <= had * 3;
+        lord->stacks.taken_reserved += i;
+        mli_lock_drop(&lord->stacks.lock);
+        mli_own_free(lord, fresh, cap * sizeof *fresh);
+        if (i) return 1;
+        cap = had ? had * 2 : MLI_TAKEN_MIN;
+        fresh = (mli_taken *)mli_own_alloc(lord, cap * sizeof *fresh);
+        if (!fresh) return 0;
+    }
+}
+
+static uint64_t mli_taken_weight(const mli_taken *taken, uint64_t bytes) {
+    return (uint64_t)((double)bytes * taken->scale + 0.5);
+}
+static double mli_taken_variance(const mli_taken *taken, uint64_t bytes) {
+    return (double)bytes * (double)bytes * taken->scale * (taken->scale - 1);
+}
+
+/* Takes a block off its row; `undo`: as if it had not been allocated. Requires: the stacks lock. */
+static void mli_stack_credit(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+    mli_stack_row *row = mli_stack_row_at(lord, taken->row);
+    const uint64_t weight = mli_taken_weight(taken, bytes);
+    row->live -= weight;
+    row->variance -= mli_taken_variance(taken, bytes);
+    if (!--row->blocks || row->variance < 0) row->variance = 0;
+    if (!undo || row->alloc_bytes < weight || !row->samples) return; /* a reset came between */
+    row->alloc_bytes -= weight;
+    row->allocs -= row->samples-- == 1 ? row->allocs : taken->scale;
+}
+
+/* Notes the stack of the block that this call opens, if it has one: in the table, and on its row.
+   Returns its bit of word1. Requires: the caller is inside, or holds the entry. */
+static MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e) {
+    mli_taken taken;
+    mli_stack_row *row;
+    const uint64_t bytes = MLI_BYTES(e->word1);
+    if (MLI_LIKELY(!mli_self.taken_row)) return 0;
+    taken.key = e->key;
+    taken.type = lord->devices.dev_type[MLI_DEV(e->word1)];
+    taken.row = mli_self.taken_row;
+    taken.scale = mli_self.taken_scale;
+    mli_self.taken_row = 0;
+    mli_lock_take(&lord->stacks.lock);
+    lord->stacks.taken_reserved--;
+    lord->stacks.taken_count++;
+    *mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap, taken.type, taken.key) = taken;
+    row = mli_stack_row_at(lord, taken.row);
+    row->live += mli_taken_weight(&taken, bytes);
+    if (row->live > row->peak) row->peak = row->live;
+    row->variance += mli_taken_variance(&taken, bytes);
+    row->blocks++;
+    row->alloc_bytes += mli_taken_weight(&taken, bytes);
+    row->allocs += taken.scale;
+    row->samples++;
+    mli_lock_drop(&lord->stacks.lock);
+    return MLI_TAKEN;
+}
+
+/* Returns the stack of a block, and removes it from the table if `out`; its row keeps its bytes.
+   Requires: the caller is inside, or holds the entry. */
+static MLI_COLD mli_taken mli_taken_look(memlord *lord, const mli_entry *e, int out) {
+    mli_taken taken = mli_taken_none, *at;
+    if (!(e->word1 & MLI_TAKEN)) return taken;
+    mli_lock_take(&lord->stacks.lock);
+    at = mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
+                         lord->devices.dev_type[MLI_DEV(e->word1)], e->key);
+    taken = *at;
+    if (out) mli_taken_remove(lord, at);
+    mli_lock_drop(&lord->stacks.lock);
+    return taken;
+}
+static mli_taken mli_taken_of(memlord *lord, const mli_entry *e) {
+    return mli_taken_look(lord, e, 0);
+}
+static mli_taken mli_taken_out(memlord *lord, const mli_entry *e) {
+    return mli_taken_look(lord, e, 1);
+}
+/* Takes a block that is not in the table any more off its row; see mli_stack_credit. */
+static void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+    if (!taken->row) return;
+    mli_lock_take(&lord->stacks.lock);
+    mli_stack_credit(lord, taken, bytes, undo);
+    mli_lock_drop(&lord->stacks.lock);
+}
+/* Ends the stack of a block that ends. Requires: the caller is inside, or holds the entry. */
+static void mli_taken_end(memlord *lord, const mli_entry *e, int undo) {
+    const mli_taken taken = mli_taken_out(lord, e);
+    mli_taken_off(lord, &taken, MLI_BYTES(e->word1), undo);
+}
+
+/* -- the stack of an alloc -- */
+
+/* Makes a row the one of the block that this call opens; 0, or without memory for it: counts the
+   stack as dropped. Ends with mli_stack_forget. Requires: not inside. */
+static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
+    mli_self.taken_row = row && mli_taken_reserve(lord) ? row : 0;
+    mli_self.taken_scale = scale;
+    if (!mli_self.taken_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
+}
+/* Gives back the room of a stack whose block was not opened. */
+static void mli_stack_forget(memlord *lord) {
+    if (MLI_LIKELY(!mli_self.taken_row)) return;
+    mli_self.taken_row = 0;
+    mli_lock_take(&lord->stacks.lock);
+    lord->stacks.taken_reserved--;
+    mli_lock_drop(&lord->stacks.lock);
+}
+/* Keeps the stack of a block that is moved to a device, or comes back. */
+static MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev) {
+    uint32_t row = 0;
+    if (!taken->row) return;
+    if (mli_stack_add(lord, NULL, 0, mli_stack_row_at(lord, taken->row)->node, dev, &row)) row = 0;
+    mli_stack_set(lord, row, dev, taken->scale);
+}
+
+/* Returns how many of `n` frames are our own: those inside the address that the site names, else
+   inside the caller's. */
+static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
+    const void *wanted = site ? site : caller;
+    size_t i = 0;
+    while (i < n && frames[i] != wanted) i++;
+    if (i < n) return i;
+    return wanted == caller ? 0 : mli_stack_own(frames, n, NULL, caller);
+}
+
+/* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
+   frames, and moves *from to its first one. Returns its depth. Where nothing may be unwound, or
+   nothing was, it is the one return address that is known, or none. */
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, const mli_thread *t, void **frames,
+                                        size_t cap, const memlord_site *site, size_t *from) {
+    const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    void *known = record ? record->address : NULL, *caller = mli_self.caller;
+    size_t n = 0;
+    *from = 0;
+    if (t != lord->threads.orphan && !mli_self.unwinding) {
+        mli_self.unwinding = 1;
+        mli_rank_none();
+        n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
+        mli_self.unwinding = 0;
+        if (n > cap) n = cap;
+        *from = mli_stack_own(frames, n, known, caller);
+    }
+    if (n) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
+    (void)mli_u64_add(&lord->stacks.cut, 1);
+    frames[0] = known ? known : caller;
+    return frames[0] != NULL;
+}
+
+/* Draws whether the alloc that this call records is taken; if so finds its stack, and notes it for
+   mli_taken_put. Requires: not inside. */
+static MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
+                                     const memlord_site *site) {
+    void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
+    const double mean = (double)lord->stacks.bytes;
+    size_t depth, from;
+    if (!mli_stack_due(lord, t, bytes)) return;
+    depth = mli_stack_unwind(lord, t, frames, lord->stacks.depth + MLI_STACK_OWN, site, &from);
+    mli_stack_set(lord, mli_stack_row_of(lord, frames + from, depth, dev), dev,
+                  mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
+}
+static MLI_HOT void mli_stack_take(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
+                                   const memlord_site *site) {
+    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
+        mli_stack_taken(lord, t, dev, bytes, site);
+}
+
+/* -- reading -- */
+
+/* Returns the frames of a row for the host, made on first use; NULL: no memory. */
+static MLI_COLD void *const *mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t *depth) {
+    void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
+    uint32_t n = row->node;
+    for (*depth = 0; n; n = mli_stack_node_at(lord, n)->parent) ++*depth;
+    if (frames) return frames;
+    fresh = (void **)mli_own_alloc(lord, (*depth + 1) * sizeof *fresh);
+    if (!fresh) return NULL;
+    for (*depth = 0, n = row->node; n; n = mli_stack_node_at(lord, n)->parent)
+        fresh[(*depth)++] = (void *)(uintptr_t)mli_stack_node_at(lord, n)->address;
+    mli_lock_take(&lord->stacks.lock);
+    frames = (void **)mli_ptr_load(&row->frames);
+    if (!frames) mli_ptr_store_release(&row->frames, fresh); /* pairs with the acquire above */
+    mli_lock_drop(&lord->stacks.lock);
+    if (!frames) return fresh;
+    mli_own_free(lord, fresh, (*depth + 1) * sizeof *fresh);
+    return frames;
+}
+
+static MLI_COLD uint64_t mli_square_root(double v) {
+    double root = v < 1 ? 1 : v;
+    int i;
+    for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton: halves it, then converges */
+    return v > 0 ? (uint64_t)(root + 0.5) : 0;
+}
+
+/* Fills in the totals of a row. 0: no memory for its frames. */
+static MLI_COLD int mli_stack_stat_fill(memlord *lord, uint32_t number, memlord_stack_stat *out) {
+    mli_stack_row *row = mli_stack_row_at(lord, number);
+    double variance;
+    memset(out, 0, sizeof *out);
+    out->frames = mli_stack_frames(lord, row, &out->depth);
+    out->device = mli_device_record_at(lord, row->dev)->device;
+    mli_lock_take(&lord->stacks.lock);
+    out->alloc_bytes = row->alloc_bytes;
+    out->allocs = (uint64_t)(row->allocs + 0.5);
+    out->live_bytes = row->live;
+    out->peak_bytes = row->peak;
+    out->samples = row->samples;
+    variance = row->variance;
+    mli_lock_drop(&lord->stacks.lock);
+    out->error_bytes = mli_square_root(variance);
+    return out->frames != NULL;
+}
+
+/* -- life -- */
+
+/* Sets up the stacks that a description asks for. 0: no memory. Requires: no other thread knows the
+   ledger. Unwinds once: the first time a platform's unwinder may load a library. */
+static MLI_COLD int mli_stacks_start(memlord *lord, const memlord_desc *desc) {
+    void *frames[1];
+    uint64_t generation;
+    if (!desc->stack_depth) return 1;
+    lord->stacks.heads = (mli_stack_heads *)mli_own_alloc(lord, sizeof *lord->stacks.heads);
+    if (!lord->stacks.heads) return 0;
+    lord->stacks.depth = desc->stack_depth;
+    lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
+    if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
+    lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    lord->threads.hooks.v |= MLI_HOOK_STACKS;
+    lord->stacks.unwinder = desc->unwinder;
+    if (desc->unwinder.fn) return 1;
+    lord->stacks.unwinder.fn = mli_unwind;
+    generation = mli_busy_begin();
+    (void)mli_unwind(NULL, frames, 1);
+    mli_busy_end(generation);
+    return 1;
+}
+
+static MLI_COLD void mli_stacks_free(memlord *lord) {
+    uint32_t i, depth, rows = mli_stack_rows(lord);
+    for (i = 1; i < rows; i++) {
+        mli_stack_row *row = mli_stack_row_at(lord, i);
+        void **frames = (void **)mli_ptr_load(&row->frames);
+        if (!frames) continue;
+        (void)mli_stack_frames(lord, row, &depth);
+        mli_own_free(lord, frames, (depth + 1) * sizeof *frames);
+    }
+    mli_book_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
+    mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
+    mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
+    mli_own_free(lord, lord->stacks.heads, sizeof *lord->stacks.heads);
+}
+
+/* Starts the totals of all stacks over; their peaks become their live bytes. */
+static MLI_COLD void mli_stacks_reset(memlord *lord) {
+    uint32_t i, rows = mli_stack_rows(lord);
+    mli_lock_take(&lord->stacks.lock);
+    for (i = 1; i < rows; i++) {
+        mli_stack_row *row = mli_stack_row_at(lord, i);
+        row->peak = row->live;
+        row->alloc_bytes = row->samples = 0;
+        row->allocs = 0;
+    }
+    mli_u64_store(&lord->stacks.cut, 0);
+    mli_lock_drop(&lord->stacks.lock);
+}
+
 /* ----------------------------------------------------------------------- >>events --
    Owns stamps of time and the ring of events. Uses threads, sites and counters. The ring is cut
    into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
@@ -8524,7 +9187,7 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 /* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
     uint64_t word2;                  /* the rows and the birth, as in an entry without one */
-    uint64_t refs;                   /* references, if the entry has MLI_REFS_MANY (127) */
+    uint64_t refs;                   /* references, if the entry has MLI_REFS_MANY (63) */
     struct mli_fence_record *fences; /* recorded uses; of a pending block those not yet done */
     uint64_t serial;                 /* not 0: the block is pending; each pending one has its own */
     uint64_t epoch;                  /* in which it was freed */
@@ -9055,9 +9718,11 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     int crowded = 0;
     if (replaces) {
         stale = *probe->entry;
+        mli_taken_end(lord, &stale, 0);
         *probe->entry = *e;
+        probe->entry->word1 |= mli_taken_put(lord, e);
     } else {
-        mli_probe_insert(probe, e->word1, e->word2);
+        mli_probe_insert(probe, e->word1 | mli_taken_put(lord, e), e->word2);
         crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
     }
     mli_probe_unlock(probe);
@@ -9144,6 +9809,7 @@ static void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, 
     mli_row_delta d =
         mli_delta_open(MLI_DEV(gone.word1), mli_word2_rows(gone.word2), MLI_BYTES(gone.word1));
     d.undo = 1;
+    mli_taken_end(lord, &gone, undo);
     mli_probe_erase(probe);
     if (undo)
         mli_count(lord, t, &d, 1);
@@ -9224,13 +9890,16 @@ static MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, mem
 
 /* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
 
-/* Erases the entry of a live block without counting, and copies it to *out. */
+/* Erases the entry of a live block without counting, and copies it to *out. *taken is its stack,
+   which has its bytes until mli_taken_off. */
 static memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                       uint64_t key, mli_entry *out) {
+                                       uint64_t key, mli_entry *out, mli_taken *taken) {
     mli_probe probe;
     int found = mli_probe_live(lord, t, type, key, &probe) != NULL;
     if (found) {
         *out = *probe.entry;
+        *taken = mli_taken_out(lord, out);
+        out->word1 &= ~MLI_TAKEN;
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -9380,6 +10049,7 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
                                               uint64_t from_key, uint32_t dev, uint64_t key,
                                               uint64_t bytes, const memlord_site *site) {
     mli_entry e;
+    mli_taken taken;
     uint64_t rows;
     mli_probe probe;
     memlord_result r = mli_map_reserve(lord, t, dev, key);
@@ -9388,12 +10058,15 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
         if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
     }
     if (r) return mli_short_of(lord, t, from, from_key, 1);
-    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e))
+    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &taken))
         return mli_unknown_free(lord, from);
     t->other_dev = MLI_DEV(e.word1);
+    mli_taken_off(lord, &taken, MLI_BYTES(e.word1), 0);
+    mli_stack_keep(lord, &taken, dev);
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
     r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);
+    mli_stack_forget(lord);
     if (r) return r;
     mli_event_record(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
@@ -11620,6 +12293,27 @@ static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_
     return n;
 }
 
+/* Lists the largest stacks of a selector, as mli_sites_top the sites. */
+static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                      memlord_stack_stat *out, size_t cap) {
+    static const unsigned char keys[] = {
+        offsetof(memlord_stack_stat, alloc_bytes), offsetof(memlord_stack_stat, alloc_bytes),
+        offsetof(memlord_stack_stat, allocs),      offsetof(memlord_stack_stat, allocs),
+        offsetof(memlord_stack_stat, live_bytes),  offsetof(memlord_stack_stat, peak_bytes)};
+    uint32_t i, rows = mli_stack_rows(lord);
+    size_t n = 0, key;
+    if ((unsigned)order >= sizeof keys) return 0;
+    key = keys[order];
+    for (i = 1; i < rows; i++) {
+        memlord_stack_stat s;
+        uint64_t number;
+        if (!mli_stack_stat_fill(lord, i, &s) || !mli_selects(sel, s.device)) continue;
+        memcpy(&number, (char *)&s + key, sizeof number);
+        if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
+    }
+    return n;
+}
+
 static MLI_COLD void mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_tag_stat *out) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_TAG, number);
     mli_row_totals sum;
@@ -11714,6 +12408,11 @@ static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
 
 /* -- public -- */
 
+MLI_API size_t memlord_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                  memlord_stack_stat *out, size_t cap) {
+    if (!lord || !out || !mli_selector_valid(sel)) return 0;
+    return mli_stacks_top(lord, sel, order, out, cap);
+}
 MLI_API size_t memlord_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                  memlord_site_stat *out, size_t cap) {
     if (!lord || !out || !mli_selector_valid(sel)) return 0;
@@ -12633,6 +13332,7 @@ MLI_API void memlord_reset(memlord *lord) {
         n = mli_row_count(lord, book);
         for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
     }
+    mli_stacks_reset(lord);
     (void)mli_u64_add(&lord->fences.epoch, 1);
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++) mli_device_reset(lord, i);
@@ -13391,6 +14091,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     mli_probe probe;
     memlord_account account = 0;
+    mli_taken taken = mli_taken_none;
     uint64_t rows;
     int did;
     memlord_result r;
@@ -13403,6 +14104,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
         side->refs = mli_refs_of(e.word1, e.word2);
         side->meta = mli_side_record_of(e.word2)->meta;
         account = mli_side_record_of(e.word2)->account;
+        taken = mli_taken_of(lord, &e);
         mli_probe_leave(t, &probe);
         r = mli_map_reserve(lord, t, dev, key);
     }
@@ -13418,7 +14120,9 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | 1;
+    mli_stack_keep(lord, &taken, dev);
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
+    mli_stack_forget(lord);
     if (r) {
         mli_side_record_free(lord, copy.word2);
         return r;
@@ -13934,10 +14638,12 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
     if (!call.t) return mli_drop_count(lord, r, device, bytes);
+    mli_stack_take(lord, call.t, call.dev, bytes, site);
     call.draw.named = ticket;
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
     r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
+    mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, device, bytes);
     if (did == MLI_DID_OPEN)
         mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
@@ -13949,6 +14655,7 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
 static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
                                                      uint64_t storage, uint64_t bytes,
                                                      const memlord_site *site, int how) {
+    mli_self.caller = MLI_RETURN_ADDRESS();
     return mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, how);
 }
 
@@ -13989,7 +14696,21 @@ static MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_devic
 static MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
-    memlord_result r = mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
+    memlord_result r;
+    mli_self.caller = MLI_RETURN_ADDRESS();
+    r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
+    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
+}
+/* Falls back from the fast path once it has asked mli_stack_passes about the bytes: takes its answer
+   back, as the general path asks for itself. */
+static MLI_NOINLINE memlord_result mli_alloc_back(memlord *lord, memlord_device device,
+                                                  uint64_t storage, uint64_t bytes,
+                                                  const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    memlord_result r;
+    if (mli_stack_counts(mli_u32_load(&t->special))) t->stack_left += (int64_t)bytes;
+    mli_self.caller = MLI_RETURN_ADDRESS();
+    r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
     return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
 }
 static MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
@@ -14013,12 +14734,15 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Adds the rows and the birth that the bits in `special` ask for, from the thread's cache. 0: one
-   is not cached, or `special` has a bit outside MLI_SPECIAL_ROWS. Requires: rows->word2 is the
-   ledger's birth mark. */
-static MLI_HOT int mli_rows_cached(const mli_thread *t, uint32_t special, uint32_t dev,
-                                   const memlord_site *site, mli_block_rows *rows) {
+   is not cached, `special` has another bit, or the alloc of `bytes` is taken. Requires: rows->word2
+   is the ledger's birth mark. */
+static MLI_HOT int mli_rows_cached(mli_thread *t, uint32_t special, uint32_t dev,
+                                   uint64_t bytes, const memlord_site *site,
+                                   mli_block_rows *rows) {
     const mli_cache_entry *memo;
-    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_ROWS)) return 0;
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_ROWS) &&
+        !mli_stack_passes(t, special, bytes))
+        return 0;
     if (special & MLI_SPECIAL_SCOPE) {
         if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
         rows->word2 = t->birth_bits;
@@ -14115,11 +14839,11 @@ static MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord, uint32_t dev,
     mli_probe_begin(&probe, mli_shard_of(lord, storage, 1), storage, shared);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room) {
         mli_probe_leave(t, &probe);
-        return mli_alloc_slow(lord, device, storage, bytes, site);
+        return mli_alloc_back(lord, device, storage, bytes, site);
     }
     rows.word2 = mli_u64_load(&lord->sites.birth_mark);
     rows.device = mli_cell_own_device(t, dev);
-    (void)mli_rows_cached(t, mli_u32_load(&t->special), dev, site, &rows);
+    (void)mli_rows_cached(t, mli_u32_load(&t->special) & MLI_SPECIAL_ROWS, dev, 0, site, &rows);
     mli_probe_insert(&probe, mli_word1_of(bytes, dev, 1), rows.word2);
     return mli_alloc_count(lord, t, dev, storage, bytes, &rows,
                            mli_shard_crowded(lord, probe.shard) ? -1 : 0);
@@ -14140,18 +14864,19 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     special = mli_u32_load(&t->special);
     rows.word2 = mli_u64_load(&lord->sites.birth_mark);
     rows.device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows.device || (special && !mli_rows_cached(t, special, dev, site, &rows))))
-        return mli_alloc_slow(lord, device, storage, bytes, site);
+    if (MLI_UNLIKELY(!rows.device)) return mli_alloc_slow(lord, device, storage, bytes, site);
+    if (MLI_UNLIKELY(special && !mli_rows_cached(t, special, dev, bytes, site, &rows)))
+        return mli_alloc_back(lord, device, storage, bytes, site);
     home = mli_home_enter(t, mli_shard_of(lord, storage, 1), storage);
     if (MLI_UNLIKELY(!home.bucket))
-        return mli_alloc_slow(lord, device, storage, bytes, site);
+        return mli_alloc_back(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(!mli_home_insert(home, storage, mli_word1_of(bytes, dev, 1), rows.word2)))
         return mli_alloc_window(lord, dev, storage, bytes, home.shared, site);
     return mli_alloc_count(lord, t, dev, storage, bytes, &rows, 0);
 }
 
-/* Finds the cells of a block for this thread. 0: the block has more references or a side record,
-   its device is of another type, or the thread lacks a cell. It begins with the device that the
+/* Finds the cells of a block for this thread. 0: the block has more references, a side record or a
+   stack, its device is of another type, or the thread lacks a cell. It begins with the device that the
    caller names, which is most often the block's, and then compares the two: so the processor
    predicts that branch and counts before the entry has come from memory (with 100,000 blocks that
    saves a fifth of a call). */
@@ -14232,7 +14957,8 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     const mli_entry *e;
     uint64_t bytes, without;
     if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation || !storage ||
-                     (mli_u32_load(&t->special) & ~(uint32_t)MLI_SPECIAL_ROWS)))
+                     (mli_u32_load(&t->special) &
+                      ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS))))
         return mli_free_slow(lord, device, storage, how, site);
     home = mli_home_enter(t, mli_shard_of(lord, storage, 1), storage);
     if (MLI_UNLIKELY(!home.bucket))
@@ -14258,14 +14984,27 @@ enum { /* memlord_realloc_token.state */
     MLI_TOKEN_FREED   /* free_begin freed the block, as it had recorded uses */
 };
 
+/* Keep the stack of a detached block in its token, and read it there. */
+static void mli_token_stack_set(memlord_realloc_token *token, const mli_taken *taken) {
+    memcpy(&token->word[3], &taken->scale, sizeof taken->scale);
+    token->word[4] = taken->row;
+}
+static mli_taken mli_token_stack(const memlord_realloc_token *token) {
+    mli_taken taken = mli_taken_none;
+    memcpy(&taken.scale, &token->word[3], sizeof taken.scale);
+    taken.row = (uint32_t)token->word[4];
+    return taken;
+}
+
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
-   word1, word[1] is word2, word[2] the generation of the ledger. `verb`: of the line of
+   word1, word[1] is word2, word[2] the generation of the ledger, word[3] and [4] the stack. `verb`: of the line of
    MEMLORD_DEBUG; NULL: the end logs both storages. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
+    mli_taken taken;
     memlord_result r;
     if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
@@ -14276,10 +15015,12 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
     token->word[2] = lord->threads.generation;
     if (!t) return MEMLORD_OK;
-    if (storage && mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e) == MEMLORD_OK) {
+    if (storage &&
+        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &taken) == MEMLORD_OK) {
         token->state = MLI_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
+        mli_token_stack_set(token, &taken);
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), site);
     } else if (storage) {
@@ -14297,6 +15038,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
+    const mli_taken taken = mli_token_stack(token);
     mli_call call;
     mli_entry e;
     memlord_block block;
@@ -14316,9 +15058,15 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
+        mli_taken_off(lord, &taken, had, !storage);
+        if (storage)
+            mli_stack_take(lord, call.t, call.dev, bytes, site);
+        else
+            mli_stack_keep(lord, &taken, call.dev);
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
+        mli_stack_forget(lord);
     }
     if (r == MEMLORD_OK) {
         mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
@@ -14421,6 +15169,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
         d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
+        e->word1 |= mli_taken_put(lord, e);
         if (e->word2 & 1)
             mli_side_charge(lord, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
@@ -14435,7 +15184,8 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
    to an account, or if another thread has ended that one since mli_hold_n. Without that memory it
    counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
-                                  const mli_hold *hold, mli_debug_note *note) {
+                                  const mli_hold *hold, const memlord_site *site,
+                                  mli_debug_note *note) {
     mli_call call;
     int did;
     memlord_result r = MEMLORD_OK;
@@ -14443,11 +15193,13 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
     call.draw = mli_draw_none;
+    mli_stack_take(lord, t, call.dev, b->bytes, site);
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
         r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
+    mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, b->device, b->bytes);
     if (did == MLI_DID_OPEN) {
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes, hold->rows);
@@ -14487,7 +15239,7 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
     hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
     r = hold ? mli_hold_n(lord, t, blocks, n, how, site, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
-        mli_open_one(lord, t, &blocks[i], how, &hold[i], &note);
+        mli_open_one(lord, t, &blocks[i], how, &hold[i], site, &note);
     mli_thread_put(lord, t);
     if (r) mli_unhold_n(lord, blocks, hold, held);
     if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r);
@@ -14774,7 +15526,9 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
 MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                        uint64_t old_storage, uint64_t new_storage,
                                        uint64_t bytes, const memlord_site *site) {
-    memlord_result r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
+    memlord_result r;
+    mli_self.caller = MLI_RETURN_ADDRESS();
+    r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc, r, device,
                       mli_block_fault(old_storage == UINT64_MAX ? old_storage : new_storage,
                                       bytes));
@@ -14788,7 +15542,9 @@ MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device devic
 MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                            uint64_t new_storage, uint64_t bytes,
                                            const memlord_site *site) {
-    memlord_result r = mli_token_end(lord, token, new_storage, bytes, site);
+    memlord_result r;
+    mli_self.caller = MLI_RETURN_ADDRESS();
+    r = mli_token_end(lord, token, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
                       token ? token->device : memlord_device_all(),
                       token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token");
@@ -14832,6 +15588,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                                         int failed, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
+    mli_taken taken;
     uint64_t refs;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
@@ -14855,6 +15612,8 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                              MLI_BYTES(e.word1));
     } else {
         refs = mli_refs_of(e.word1, e.word2);
+        taken = mli_token_stack(token);
+        mli_taken_off(lord, &taken, MLI_BYTES(e.word1), 0);
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
         if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
@@ -19009,6 +19768,7 @@ static void mli_fork_locks(int take) {
     mli_phys_lock_all(take);
     mli_ledgers_lock(offsetof(memlord, snapshots.lock), take);
     mli_ledgers_lock(offsetof(memlord, log.lock), take);
+    mli_ledgers_lock(offsetof(memlord, stacks.lock), take);
     mli_ledgers_lock(offsetof(memlord, memory.lock), take);
     mli_lock_set(&mli_process.pages_lock, take);
 }
@@ -19229,6 +19989,7 @@ static void mli_locks_rank(memlord *lord) {
     mli_lock_rank(&lord->capacity.host_phys.lock, MLI_RANK_PHYS);
     mli_lock_rank(&lord->snapshots.lock, MLI_RANK_SNAPSHOTS);
     mli_lock_rank(&lord->log.lock, MLI_RANK_LOG);
+    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
     mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
     for (i = 0; i < MLI_SHARDS; i++)
@@ -19249,7 +20010,7 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
     lord->names.strings.item = sizeof(mli_stb_string);
     mli_ledger_configure(lord, desc);
     lord->threads.orphan = (mli_thread *)mli_own_alloc(lord, sizeof *lord->threads.orphan);
-    if (lord->threads.orphan) return lord;
+    if (lord->threads.orphan && mli_stacks_start(lord, desc)) return lord;
     mli_regions_free(lord);
     allocator->free(allocator->user, lord, sizeof *lord);
     return NULL;
@@ -19394,6 +20155,7 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_frames_free(lord, t);
     }
     mli_scopes_free(lord);
+    mli_stacks_free(lord);
     mli_book_free(lord, &lord->sites.births, sizeof(mli_birth));
     for (i = 0; i < MLI_BOOKS; i++)
         mli_book_free(lord, &lord->counters.rows[i], sizeof(mli_row));
@@ -19424,7 +20186,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     memset(&plain, 0, sizeof plain);
     if (!desc) desc = &plain;
     allocator = desc->allocator;
-    if (!allocator.alloc != !allocator.free) return MEMLORD_E_INVALID;
+    if (!allocator.alloc != !allocator.free || desc->stack_depth > MLI_STACK_DEPTH_MAX)
+        return MEMLORD_E_INVALID;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
