@@ -13390,6 +13390,7 @@ typedef struct mli_verify {
     uint32_t displaced;              /* entries of it outside their home */
     mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
     mli_verify_sum missing;          /* what all devices count and the map does not hold */
+    mli_verify_sum taken;            /* blocks with a stack, and their weight */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -13549,12 +13550,26 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
+/* Checks that a taken block is in the table of >>stacks, and adds it to the sum of all. */
+static MLI_COLD int mli_verify_taken(mli_verify *v, const mli_entry *e) {
+    mli_taken taken;
+    if (!(e->word1 & MLI_TAKEN)) return 0;
+    taken = v->lord->stacks.taken ? mli_taken_of(v->lord, e) : mli_taken_none;
+    if (!taken.row || taken.row >= mli_stack_rows(v->lord) ||
+        mli_stack_row_at(v->lord, taken.row)->dev != MLI_DEV(e->word1))
+        return mli_verify_block(v, e, "its stack is unknown");
+    v->taken.blocks++;
+    v->taken.bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
+    return 0;
+}
+
 static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
     mli_verify *v = (mli_verify *)user;
     const uint32_t dev = MLI_DEV(e->word1);
     if (!dev || dev >= v->rows[MLI_BOOK_DEVICE])
         return mli_verify_fail(v, "%jx: its device is unknown", e->key);
-    return mli_verify_place(v, e) || mli_verify_side(v, e) || mli_verify_rows(v, e);
+    return mli_verify_place(v, e) || mli_verify_side(v, e) || mli_verify_rows(v, e) ||
+           mli_verify_taken(v, e);
 }
 
 /* -- the map -- */
@@ -13607,6 +13622,26 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     if (buckets == mli_u32_load(&v->lord->map.buckets)) return 0;
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets,
                            (uint64_t)mli_u32_load(&v->lord->map.buckets));
+}
+
+/* Checks the table of taken blocks and the totals of stacks against the map. They may exceed it by
+   blocks that are detached. */
+static MLI_COLD int mli_verify_stacks(mli_verify *v) {
+    uint64_t bytes = 0, blocks = 0;
+    uint32_t i;
+    for (i = 1; i < mli_stack_rows(v->lord); i++) {
+        const mli_stack_row *row = mli_stack_row_at(v->lord, i);
+        bytes += row->live;
+        blocks += row->blocks;
+    }
+    if (v->lord->stacks.taken_count != v->taken.blocks)
+        return mli_verify_fail(v, "%ju blocks have a stack; the table of stacks has %ju",
+                               v->taken.blocks, (uint64_t)v->lord->stacks.taken_count);
+    if (blocks - v->taken.blocks <= v->detached.blocks &&
+        (bytes == v->taken.bytes || v->detached.blocks))
+        return 0;
+    return mli_verify_fail(v, "blocks with a stack weigh %ju B; the stacks say %ju B",
+                           v->taken.bytes, bytes);
 }
 
 /* -- rows -- */
@@ -13776,8 +13811,8 @@ static MLI_COLD int mli_verify_all(mli_verify *v) {
     int book;
     for (book = 0; book < MLI_BOOKS; book++)
         if (mli_verify_names(v, book)) return 1;
-    return mli_verify_map(v) || mli_verify_books(v) || mli_verify_fences(v) ||
-           mli_verify_tickets(v) || mli_verify_accounts(v);
+    return mli_verify_map(v) || mli_verify_books(v) || mli_verify_stacks(v) ||
+           mli_verify_fences(v) || mli_verify_tickets(v) || mli_verify_accounts(v);
 }
 
 /* -- public -- */
