@@ -29,8 +29,8 @@
         >>implementation then >>platform, >>atomics, >>ledger, >>text, >>log, >>memory,
                          >>threads, >>map, >>counters, >>names, >>devices, >>sites, >>stacks,
                          >>events, >>fences, >>accounts, >>sides, >>parts, >>blocks, >>capacity,
-                         >>limits, >>bands, >>scopes, >>stats, >>room, >>snapshots, >>reset, >>verify,
-                         >>deferred, >>pollers, >>record, >>retry, >>reports, >>page,
+                         >>limits, >>bands, >>scopes, >>stats, >>room, >>snapshots, >>reset,
+                         >>verify, >>deferred, >>pollers, >>record, >>retry, >>reports, >>page,
                          >>formats, >>exit, >>lifecycle, >>saving, >>redirect; last >>shim
 
     ------------------------------------------------------------------ >>index ---
@@ -605,7 +605,7 @@ typedef struct memlord_desc {
     const char *proc_root;       /* put before /proc and cgroup paths; for tests */
     const char *labels;          /* "host=a1,model=x": shown in JSON and HTML reports */
     uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
-    uint64_t stack_bytes;        /* a stack each so many bytes in the mean, 512 KiB; 1: each alloc */
+    uint64_t stack_bytes;        /* in the mean from stack to stack, 512 KiB; 1: every alloc */
     memlord_unwinder unwinder;   /* the platform's */
 } memlord_desc;
 
@@ -7890,6 +7890,10 @@ static mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
 static mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
     return (mli_stack_row *)mli_book_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
+/* Returns the number of the last node; 0: there are none. */
+static uint32_t mli_stack_nodes(const memlord *lord) {
+    return lord->stacks.heads ? mli_u32_load_acquire(&lord->stacks.node_count) - 1 : 0;
+}
 /* Returns the number of rows and 1 more. */
 static uint32_t mli_stack_rows(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.row_count);
@@ -7937,8 +7941,8 @@ static MLI_COLD memlord_result mli_stack_child_add_locked(memlord *lord, uint32_
     node->address = address;
     node->parent = parent;
     node->next = mli_u32_load(head);
-    mli_u32_store(&lord->stacks.node_count, n + 1);
-    mli_u32_store_release(head, n); /* pairs with the acquire of mli_stack_child */
+    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_stack_nodes */
+    mli_u32_store_release(head, n);                         /* pairs with mli_stack_child */
     *number = n;
     return MEMLORD_OK;
 }
@@ -14736,8 +14740,8 @@ static MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device 
     r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
     return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
 }
-/* Falls back from the fast path once it has asked mli_stack_passes about the bytes: takes its answer
-   back, as the general path asks for itself. */
+/* Falls back from the fast path once it has asked mli_stack_passes about the bytes: takes its
+   answer back, as the general path asks for itself. */
 static MLI_NOINLINE memlord_result mli_alloc_back(memlord *lord, memlord_device device,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
@@ -14910,9 +14914,9 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     return mli_alloc_count(lord, t, dev, storage, bytes, &rows, 0);
 }
 
-/* Finds the cells of a block for this thread. 0: the block has more references, a side record or a
-   stack, its device is of another type, or the thread lacks a cell. It begins with the device that the
-   caller names, which is most often the block's, and then compares the two: so the processor
+/* Finds the cells of a block for this thread. 0: the block has more references, a side record or
+   a stack, its device is of another type, or the thread lacks a cell. It begins with the device
+   that the caller names, which is most often the block's, and then compares the two: so the processor
    predicts that branch and counts before the entry has come from memory (with 100,000 blocks that
    saves a fifth of a call). */
 static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
@@ -15032,7 +15036,8 @@ static mli_taken mli_token_stack(const memlord_realloc_token *token) {
 }
 
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
-   word1, word[1] is word2, word[2] the generation of the ledger, word[3] and [4] the stack. `verb`: of the line of
+   word1, word[1] is word2, word[2] the generation of the ledger; word[3] and word[4] are its stack.
+   `verb`: of the line of
    MEMLORD_DEBUG; NULL: the end logs both storages. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
@@ -17010,6 +17015,35 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes the tree of return addresses, a frame's caller by its place in the list from 1, and the
+   totals of each stack, which its innermost frame names. */
+static MLI_COLD void mli_json_stacks(mli_report *r) {
+    memlord *lord = r->lord;
+    const uint32_t nodes = mli_stack_nodes(lord), rows = mli_stack_rows(lord);
+    uint32_t i;
+    mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju,'frames':[",
+              (uint64_t)lord->stacks.depth, lord->stacks.bytes, mli_u64_load(&lord->stacks.cut));
+    for (i = 1; i <= nodes && !r->o->failed; i++) {
+        const mli_stack_node *node = mli_stack_node_at(lord, i);
+        const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)node->address);
+        mli_jsonf(r->o, ",\n{'caller':%ju,'address':'%jx','site':%p}", (uint64_t)node->parent,
+                  node->address, (const void *)mli_site_display_of(lord, site));
+    }
+    mli_put_str(r->o, "],\"totals\":[");
+    for (i = 1; i < rows && !r->o->failed; i++) {
+        const mli_stack_row *row = mli_stack_row_at(lord, i);
+        memlord_stack_stat s;
+        if (row->node > nodes || row->dev > r->devices) continue; /* added since */
+        if (!mli_stack_stat_fill(lord, i, &s)) r->result = MEMLORD_E_NOMEM;
+        mli_jsonf(r->o,
+                  ",\n{'frame':%ju,'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,"
+                  "'peak_bytes':%ju,'samples':%ju,'error_bytes':%ju}",
+                  (uint64_t)row->node, mli_report_device(r, row->dev), s.alloc_bytes, s.allocs,
+                  s.live_bytes, s.peak_bytes, s.samples, s.error_bytes);
+    }
+    mli_put_str(r->o, "]}");
+}
+
 static void mli_json_sites(mli_report *r) {
     uint32_t i, rows = mli_row_count(r->lord, MLI_BOOK_SITE);
     mli_jsonf(r->o, ",\n'sites':[");
@@ -17377,6 +17411,7 @@ static MLI_COLD void mli_json(mli_report *r) {
     mli_json_accounts(r);
     mli_json_tags(r);
     mli_json_sites(r);
+    mli_json_stacks(r);
     mli_json_summary(r);
     mli_json_holders(r);
     mli_json_leaks(r);
@@ -18035,8 +18070,10 @@ static const char mli_page_tail[][3873] = {
    arena is a block too, at an address that no other has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
-    uint32_t frame;           /* the innermost frame of its stack */
+    uint32_t frame;           /* the innermost frame of its stack: its site */
     uint32_t tag, scope;      /* 0: none, or one without a number */
+    uint32_t node;            /* FOLDED, PPROF: of its stack, in place of the frame; 0: none */
+    float blocks;             /* with a node: that it stands for; `bytes` are then theirs */
     unsigned char dev, state; /* MLI_BLOCK_... */
 } mli_live_block;
 enum {
@@ -18051,7 +18088,8 @@ enum {
 /* Live blocks of one stack, tag and device. */
 typedef struct mli_group {
     mli_live_block of; /* dev 0: a free group */
-    uint64_t blocks, bytes;
+    double blocks;
+    uint64_t bytes;
 } mli_group;
 #define MLI_GROUPS 256
 #define MLI_VIZ_WORDS 128
@@ -18069,6 +18107,7 @@ typedef struct mli_export {
     memlord *lord;
     mli_out *o;
     uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
+    uint32_t nodes; /* likewise; 0: the format has no stacks, or the ledger */
     void (*put_block)(struct mli_export *x, const mli_live_block *block);
     void (*put_group)(struct mli_export *x, const mli_group *group);
     void (*put_part)(struct mli_export *x, const memlord_part_info *part);
@@ -18109,7 +18148,8 @@ static const char *mli_export_tag(const mli_export *x, uint32_t row) {
 }
 
 /* -- stacks. Frames are numbered from 1: the site rows; then for each device one for blocks without
-      a site, one for its arena, one for its bytes no longer live; then the scopes -- */
+      a site, one for its arena, one for its bytes no longer live; then the scopes; then the nodes
+      of the stacks -- */
 
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
 
@@ -18120,28 +18160,41 @@ static uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t ki
 static uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id) {
     return x->sites + x->devices * MLI_FRAME_KINDS + id;
 }
-static uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_scope(x, x->scopes); }
+static uint32_t mli_frame_of_node(const mli_export *x, uint32_t node) {
+    return mli_frame_of_scope(x, x->scopes) + node;
+}
+static uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_node(x, x->nodes); }
 
-/* Returns the site of a frame; NULL if it is none. */
+/* Returns the return address of a frame; 0: it is no node. */
+static uint64_t mli_frame_address(const mli_export *x, uint32_t frame) {
+    const uint32_t first = mli_frame_of_node(x, 0);
+    return frame > first ? mli_stack_node_at(x->lord, frame - first)->address : 0;
+}
+
+/* Returns the site of a frame; NULL if it is none. That of a node is named, and kept, here. */
 static const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame) {
-    return frame <= x->sites ? mli_row_site(x->lord, frame) : NULL;
+    const uint64_t address = mli_frame_address(x, frame);
+    if (frame <= x->sites) return mli_row_site(x->lord, frame);
+    if (!address) return NULL;
+    return mli_site_display_of(x->lord, memlord_site_at(x->lord, (void *)(uintptr_t)address));
 }
 
 typedef struct mli_frame_name {
     const char *name, *file; /* not empty; "": none */
     uint64_t line;
     uint32_t dev, caller; /* 0: of no device; 0: without a caller of its own */
+    uint64_t address;     /* the return address; 0: none */
 } mli_frame_name;
 
 static MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
     static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
-    mli_frame_name f = {kinds[0], "", 0, 0, 0};
+    mli_frame_name f = {kinds[0], "", 0, 0, 0, mli_frame_address(x, frame)};
     uint32_t fixed = frame - x->sites - 1;
-    if (frame <= x->sites) {
-        const memlord_site *site = mli_row_site(x->lord, frame);
+    if (frame <= x->sites || f.address) {
+        const memlord_site *site = mli_frame_site(x, frame);
         f.file = site->file;
         f.line = mli_site_line(site);
-        f.dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
+        if (!f.address) f.dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
         if (site->function[0] || site->file[0])
             f.name = site->function[0] ? site->function : site->file;
     } else if (fixed < x->devices * MLI_FRAME_KINDS) {
@@ -18156,17 +18209,20 @@ static MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t f
     return f;
 }
 
-/* The frames of a block, the innermost first: its site, then its scopes. */
+/* The frames of a block, the innermost first: its stack, else its site; then its scopes. */
 typedef struct mli_stack {
-    uint32_t n, frame[MLI_SCOPE_DEPTH_MAX + 1];
+    uint32_t n, frame[MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX];
 } mli_stack;
 
 static MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b) {
     const mli_scope_record *scope = b->scope ? mli_scope_record_at(x->lord, b->scope) : NULL;
+    uint32_t node = b->node;
     mli_stack s;
-    s.n = 1;
-    s.frame[0] = b->frame;
-    for (; scope && s.n <= MLI_SCOPE_DEPTH_MAX; scope = scope->parent)
+    s.n = 0;
+    if (!node) s.frame[s.n++] = b->frame;
+    for (; node; node = mli_stack_node_at(x->lord, node)->parent)
+        s.frame[s.n++] = mli_frame_of_node(x, node);
+    for (; scope && s.n < sizeof s.frame / sizeof *s.frame; scope = scope->parent)
         s.frame[s.n++] = mli_frame_of_scope(x, scope->id);
     return s;
 }
@@ -18187,9 +18243,24 @@ static MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t
     if (b.tag > x->tags) b.tag = 0;
     b.scope = (uint32_t)(where >> 36);
     if (b.scope > x->scopes) b.scope = 0;
+    b.node = 0;
+    b.blocks = 1;
     b.dev = (unsigned char)dev;
     b.state = 0;
     return b;
+}
+
+/* Gives a block its stack, and what it stands for; blocks 0: other blocks stand for it. A sample
+   has its bytes and those of others, so it has no parts. */
+static MLI_COLD void mli_alive_stack(const mli_export *x, const mli_entry *e, mli_live_block *b) {
+    const mli_taken taken = mli_taken_of(x->lord, e);
+    const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
+    if (x->lord->stacks.bytes > 1) {
+        b->bytes = mli_taken_weight(&taken, b->bytes);
+        b->blocks = (float)taken.scale;
+        b->state &= (unsigned char)~MLI_BLOCK_PARTS;
+    }
+    if (node <= x->nodes) b->node = node;
 }
 
 static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) {
@@ -18201,11 +18272,13 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
                              (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
     if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) b->state |= MLI_BLOCK_PARTS;
+    if (x->nodes) mli_alive_stack(x, e, b);
 }
 static MLI_COLD int mli_alive_put(void *user, void *item) {
     mli_export *x = (mli_export *)user;
     const mli_live_block *b = (const mli_live_block *)item;
-    if (b->dev <= x->devices) x->put_block(x, b); /* else added since the capture */
+    if (b->dev <= x->devices && b->blocks > 0) /* else added since the capture, or no sample */
+        x->put_block(x, b);
     return x->o->failed;
 }
 /* Calls put for every live block, then for the arena of each device that has a balance. */
@@ -18249,7 +18322,8 @@ static MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b
    writes the group at its home and evicts it. An evicted group may be written again later: readers
    of the formats with groups add equal ones up. */
 static MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b) {
-    uint64_t key = (uint64_t)b->frame << 24 ^ (uint64_t)b->tag << 8 ^ b->dev;
+    uint64_t key = (uint64_t)(b->frame ^ b->node * 0x9e3779b9u) << 24 ^ (uint64_t)b->tag << 8 ^
+                   b->dev;
     uint64_t at = ((key ^ (uint64_t)b->scope << 44) * 0x9e3779b97f4a7c15u) >> 56;
     mli_group *g;
     unsigned tries;
@@ -18257,18 +18331,19 @@ static MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b) 
         g = &x->group[(at + tries) % MLI_GROUPS];
         if (!g->of.dev) break;
         if (g->of.frame == b->frame && g->of.tag == b->tag && g->of.scope == b->scope &&
-            g->of.dev == b->dev)
+            g->of.dev == b->dev && g->of.node == b->node)
             return g;
     }
     if (tries == 8) g = &x->group[at];
     if (g->of.dev && x->put_group) x->put_group(x, g);
     g->of = *b;
-    g->blocks = g->bytes = 0;
+    g->blocks = 0;
+    g->bytes = 0;
     return g;
 }
 static MLI_COLD void mli_group_add(mli_export *x, const mli_live_block *b) {
     mli_group *g = mli_group_at(x, b);
-    g->blocks += !(b->state & MLI_BLOCK_ARENA);
+    if (!(b->state & MLI_BLOCK_ARENA)) g->blocks += (double)b->blocks;
     g->bytes += mli_export_parts(x, b);
 }
 static MLI_COLD void mli_groups_each(mli_export *x, void (*put)(mli_export *, const mli_group *)) {
@@ -18279,13 +18354,30 @@ static MLI_COLD void mli_groups_each(mli_export *x, void (*put)(mli_export *, co
         if (x->group[i].of.dev) put(x, &x->group[i]);
 }
 
-/* Calls put for the allocations of each site since the last reset, then for those of each device
-   that are of no site. */
+/* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
+   last reset; then for those of each device that are of none, unless stacks are samples. */
 typedef void (*mli_allocs_fn)(mli_export *x, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
+static MLI_COLD void mli_stack_allocs_each(mli_export *x, mli_allocs_fn put) {
+    const uint32_t rows = mli_stack_rows(x->lord);
+    uint32_t i;
+    for (i = 1; i < rows && !x->o->failed; i++) {
+        const mli_stack_row *row = mli_stack_row_at(x->lord, i);
+        mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
+        memlord_stack_stat s;
+        if (row->dev > x->devices || row->node > x->nodes) continue;
+        if (!mli_stack_stat_fill(x->lord, i, &s)) x->r->result = MEMLORD_E_NOMEM;
+        of.node = row->node;
+        x->sum[of.dev] += s.allocs;
+        x->events[of.dev] += s.alloc_bytes;
+        put(x, &of, s.allocs, s.alloc_bytes);
+    }
+}
 static MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
     uint32_t i, dev;
-    for (i = 1; i <= x->sites && !x->o->failed; i++) {
+    if (x->nodes) mli_stack_allocs_each(x, put);
+    if (x->nodes && x->lord->stacks.bytes > 1) return;
+    for (i = 1; i <= x->sites && !x->nodes && !x->o->failed; i++) {
         mli_live_block of = mli_live_block_make(
             x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
         memlord_site_stat s;
@@ -19021,8 +19113,10 @@ static MLI_COLD void mli_csv(mli_export *x) {
 }
 
 /* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
-      stackcollapse): "device;tag;scope;inner scope;site bytes", a line each.
-   Counts live bytes. The bytes of a part have the part's name as one more frame. An unknown tag or
+      stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
+   site's place has the return addresses, the outermost first; without a name one is a number.
+   Counts live bytes; of samples, what they stand for. The bytes of a part have the part's name as
+   one more frame. An unknown tag or
    scope has no frame; in the other frames a semicolon becomes a colon. Equal stacks may come on
    several lines, which readers add up. Anomalies and drops are not in it: readers know no
    comments. -- */
@@ -19041,7 +19135,10 @@ static MLI_COLD void mli_folded_line(mli_export *x, const mli_live_block *of,
     if (of->tag) mli_folded_text(o, mli_export_tag(x, of->tag));
     while (stack.n--) {
         const memlord_site *site = mli_frame_site(x, stack.frame[stack.n]);
-        if (site) {
+        const uint64_t address = mli_frame_address(x, stack.frame[stack.n]);
+        if (address && !site->function[0]) {
+            mli_putf(o, ";%jx", address);
+        } else if (site) {
             mli_put_str(o, ";");
             mli_put_site_escaped(o, site, ';', ":");
         } else {
@@ -19059,6 +19156,7 @@ static void mli_folded_part(mli_export *x, const memlord_part_info *part) {
 }
 
 static MLI_COLD void mli_folded(mli_export *x) {
+    x->nodes = mli_stack_nodes(x->lord);
     x->put_part = mli_folded_part;
     mli_groups_each(x, mli_folded_group);
 }
@@ -19066,7 +19164,9 @@ static MLI_COLD void mli_folded(mli_export *x) {
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
       profile.proto).
    Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
-   live blocks (inuse_...). Labels give the device and, if the blocks have one, the tag. The scopes
+   live blocks (inuse_...). With stacks they are those of each stack, and of samples what they stand
+   for; a location then has the address of the call. Labels give the device and, if the blocks have
+   one, the tag. The scopes
    that a block was allocated in are the callers of its site; the site calls the block's parts. The
    bytes of a part count only there, and a part is no object. Without a site a block is
    "(unknown)"; the balance of an arena is "(arena)". Functions and locations are numbered as
@@ -19119,11 +19219,13 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
     mli_pb_numbers(o, field, v, 2);
 }
 
+#define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX + 1) * 5 + 10)
+
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
    `part` is a part's location; 0: none. */
 static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, uint64_t part,
                                       unsigned live, uint64_t count, uint64_t bytes) {
-    char buf[512], values[48], places[(MLI_SCOPE_DEPTH_MAX + 2) * 5 + 10];
+    char buf[MLI_PPROF_PLACES + 128], values[48], places[MLI_PPROF_PLACES];
     mli_stack stack = mli_stack_of(x, of);
     mli_out m, v, p;
     uint32_t i;
@@ -19144,21 +19246,23 @@ static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, u
     mli_pb_message(x->o, 2, &m);
 }
 static void mli_pprof_group(mli_export *x, const mli_group *g) {
-    mli_pprof_sample(x, &g->of, 0, 1, g->blocks, g->bytes);
+    mli_pprof_sample(x, &g->of, 0, 1, (uint64_t)(g->blocks + 0.5), g->bytes);
 }
 static void mli_pprof_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
                              uint64_t bytes) {
     if (allocs | bytes) mli_pprof_sample(x, of, 0, 0, allocs, bytes);
 }
 
-/* Writes location `id` and function `id`. `name` and `file` are numbers of strings. */
+/* Writes location `id` and function `id`. `name` and `file` are numbers of strings. `address`: a
+   return address, and the call is before it; 0: none. */
 static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name,
-                                        uint64_t file, uint64_t line) {
+                                        uint64_t file, uint64_t line, uint64_t address) {
     const uint64_t function[] = {id, name, 0, file};
     char buf[64];
     mli_out m;
     mli_out_buffer(&m, buf, sizeof buf);
     mli_pb_u64(&m, 1, id);
+    if (address) mli_pb_u64(&m, 3, address - 1);
     mli_pb_pair(&m, 4, id, line);
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
@@ -19175,14 +19279,15 @@ static MLI_COLD void mli_pprof_names(mli_export *x) {
     for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
         mli_frame_name f = mli_frame_name_of(x, i);
         uint64_t name = mli_pb_string(x, f.name);
-        mli_pprof_function(x->o, i, name, f.file[0] ? mli_pb_string(x, f.file) : 0, f.line);
+        mli_pprof_function(x->o, i, name, f.file[0] ? mli_pb_string(x, f.file) : 0, f.line,
+                           f.address);
     }
 }
 
 static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part) {
     uint64_t id = mli_frame_count(x) + 1 + x->parts;
     uint64_t name = mli_pb_string(x, part->meta.name ? part->meta.name : "(part)");
-    mli_pprof_function(x->o, id, name, 0, 0);
+    mli_pprof_function(x->o, id, name, 0, 0, 0);
     mli_pprof_sample(x, x->whole, id, 1, 0, part->bytes);
 }
 
@@ -19201,6 +19306,7 @@ static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
 
 static MLI_COLD void mli_pprof(mli_export *x) {
     uint32_t i;
+    x->nodes = mli_stack_nodes(x->lord);
     for (i = 1; i <= 5; i += 2) mli_pb_pair(x->o, 1, i, i == 3 ? 4 : 2);
     mli_pb_pair(x->o, 1, 6, 4);
     mli_pprof_names(x);

@@ -501,6 +501,149 @@ static void a_stack_whose_blocks_are_gone_has_no_bytes(void **state) {
     assert_true(stack_of(lord, cpu(), "ab").peak_bytes > 0);
 }
 
+/* -- formats -- */
+
+static int contains(memlord *lord, memlord_format format, const char *text) {
+    char *report = report_of(lord, format);
+    int found = strstr(report, text) != NULL;
+    if (!found) print_message("%s\n", report);
+    free(report);
+    return found;
+}
+
+static void folded_lines_carry_whole_stacks(void **state) {
+    memlord *lord = test_lord(state);
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 20, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_arena_add(lord, cpu(), 5, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;0x00001063;0x00001062;0x00001061 100\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cuda:1;kv;0x00001063;0x00001062;0x00001061 20\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;(arena) 5\n"));
+}
+
+static void folded_lines_of_samples_say_what_they_stand_for(void **state) {
+    memlord *lord = test_lord(state);
+    char line[64];
+    uint64_t i;
+    at("ab");
+    for (i = 0; i < 1000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
+    snprintf(line, sizeof line, "cpu;0x00001062;0x00001061 %llu\n",
+             (unsigned long long)live_of(lord, "ab"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, line));
+}
+
+static void json_has_the_tree_and_the_totals(void **state) {
+    memlord *lord = test_lord(state);
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON,
+                         "\"stacks\":{\"depth\":8,\"bytes\":1,\"cut\":0,\"frames\":["));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON,
+                         "{\"caller\":1,\"address\":\"0x00001061\",\"site\":{"));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON,
+                         "{\"frame\":2,\"device\":\"cpu\",\"alloc_bytes\":100,\"allocs\":1,"
+                         "\"live_bytes\":0,\"peak_bytes\":100,\"samples\":1,\"error_bytes\":0}"));
+}
+
+static void json_says_where_there_are_no_stacks(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON,
+                         "\"stacks\":{\"depth\":0,\"bytes\":0,\"cut\":0,\"frames\":[],"
+                         "\"totals\":[]}"));
+}
+
+/* The sums of the samples of a PPROF report, and its locations by id. */
+typedef struct pprof {
+    uint64_t value[4], deepest, address[256];
+} pprof;
+static uint64_t varint(const unsigned char **p) {
+    uint64_t v = 0;
+    int shift = 0;
+    do v |= (uint64_t)(**p & 127) << shift, shift += 7;
+    while (*(*p)++ & 128);
+    return v;
+}
+static void read_sample(pprof *out, const unsigned char *p, const unsigned char *end) {
+    while (p < end) {
+        uint64_t field = varint(&p) >> 3, size = varint(&p), n = 0;
+        const unsigned char *stop = p + size;
+        for (; p < stop && field < 3; n++) {
+            uint64_t v = varint(&p);
+            if (field == 2 && n < 4) out->value[n] += v;
+        }
+        if (field == 1 && n > out->deepest) out->deepest = n;
+        p = stop;
+    }
+}
+static void read_location(pprof *out, const unsigned char *p, const unsigned char *end) {
+    uint64_t id = 0;
+    while (p < end) {
+        uint64_t key = varint(&p), v = varint(&p);
+        if (key == 1 << 3) id = v;
+        if (key == 3 << 3 && id < 256) out->address[id] = v;
+        if ((key & 7) == 2) p += v;
+    }
+}
+static pprof pprof_of(memlord *lord) {
+    test_text text;
+    const unsigned char *p, *end;
+    pprof out;
+    memset(&text, 0, sizeof text);
+    memset(&out, 0, sizeof out);
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_PPROF, test_text_write, &text));
+    p = (const unsigned char *)text.data;
+    for (end = p + text.size; p < end;) {
+        uint64_t key = varint(&p), v = varint(&p);
+        if (key == (2 << 3 | 2)) read_sample(&out, p, p + v);
+        if (key == (4 << 3 | 2)) read_location(&out, p, p + v);
+        if ((key & 7) == 2) p += v;
+    }
+    free(text.data);
+    return out;
+}
+
+static void pprof_has_stacks_with_addresses_and_exact_sums(void **state) {
+    memlord *lord = test_lord(state);
+    pprof found;
+    int i, calls = 0;
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, NULL));
+    at("bc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 7, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    found = pprof_of(lord);
+    assert_int_equal(found.value[0], 3);
+    assert_int_equal(found.value[1], 127);
+    assert_int_equal(found.value[2], 2);
+    assert_int_equal(found.value[3], 107);
+    assert_int_equal(found.deepest, 3);
+    for (i = 0; i < 256; i++) calls += found.address[i] == 0x1000 + 'a' - 1;
+    assert_int_equal(calls, 1);
+}
+
+static void pprof_of_samples_agrees_with_the_list(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    pprof found;
+    uint64_t i;
+    at("ab");
+    for (i = 0; i < 1000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
+    row = stack_of(lord, cpu(), "ab");
+    found = pprof_of(lord);
+    assert_int_equal(found.value[0], row.allocs);
+    assert_int_equal(found.value[1], row.alloc_bytes);
+    assert_int_equal(found.value[2], row.allocs);
+    assert_int_equal(found.value[3], row.live_bytes);
+}
+
 /* -- threads, exits, forks -- */
 
 static void *run_late(void *user);
@@ -667,6 +810,12 @@ int main(void) {
         TEST_OF(setup_sampled, an_estimate_of_blocks_near_the_mean_is_unbiased),
         TEST_OF(setup_sampled, an_estimate_of_large_blocks_is_unbiased),
         TEST_OF(setup_sampled, a_stack_whose_blocks_are_gone_has_no_bytes),
+        TEST_OF(setup_every, folded_lines_carry_whole_stacks),
+        TEST_OF(setup_sampled, folded_lines_of_samples_say_what_they_stand_for),
+        TEST_OF(setup_every, json_has_the_tree_and_the_totals),
+        TEST(json_says_where_there_are_no_stacks),
+        TEST_OF(setup_every, pprof_has_stacks_with_addresses_and_exact_sums),
+        TEST_OF(setup_sampled, pprof_of_samples_agrees_with_the_list),
         TEST_OF(setup_every, past_its_exit_hook_a_thread_is_not_unwound),
         cmocka_unit_test(threads_count_on_one_stack),
         TEST_OF(setup_every, a_forked_child_goes_on_with_the_stacks),
