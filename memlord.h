@@ -125,6 +125,10 @@
     Arena     bytes without an identity of their own: one balance per device.
     Site      a place in your source, planted by a macro: file, function and line. Off
               until memlord_sites_enable.
+    Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
+              of every alloc, or of a sample whose totals are estimates without bias, with
+              a standard error. A block keeps its stack until it ends; a realloc draws
+              anew, a move keeps it. PPROF, FOLDED and JSON have whole stacks.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it.
@@ -218,6 +222,9 @@
         MEMLORD_MAX_SCOPES     paths of scopes a ledger can know, default 4096 (one file)
         MEMLORD_MAX_STRINGS    bytes of names kept per ledger, default 64 MiB
                                                                            (one file)
+        MEMLORD_MAX_STACK_NODES
+                               return addresses in the tree of stacks, 16 bytes each,
+                               default 2^20                                (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old
@@ -314,9 +321,9 @@
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
-        dropped_sites          more sites or tags than fit, or more bytes of names than
-                               MEMLORD_MAX_STRINGS: blocks are recorded without them; or
-                               a guard that ended on another thread than it began
+        dropped_sites          more sites, tags or stacks than fit, or more bytes of names
+                               than MEMLORD_MAX_STRINGS: blocks are recorded without
+                               them; or a guard that ended on another thread than it began
         dropped_events         overwritten in the ring, or no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and reports
     say how many. The first dropped alloc and the first dropped tag are logged.
@@ -336,7 +343,10 @@
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
     a call; within counter_batch bytes per thread of a threshold each call adds up the counts
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
-    nanoseconds. Events cost one branch a call when off, and a time stamp and 32 bytes when
+    nanoseconds. A stack costs what its unwinder does (some us for the platform's) and a few
+    hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB, 16
+    bytes a return address, 100 a stack and up to 64 a block that has one. Events cost one
+    branch a call when off, and a time stamp and 32 bytes when
     on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
@@ -974,7 +984,7 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
     X(dropped_allocs, ANOMALY, "dropped_allocs_total",                                        \
       "allocs there was no room for, in the map or among devices")                            \
     X(dropped_bytes, ANOMALY, "dropped_bytes_total", "their bytes")                           \
-    X(dropped_sites, ANOMALY, "dropped_sites_total", "site or tag records without room")      \
+    X(dropped_sites, ANOMALY, "dropped_sites_total", "sites, tags or stacks without room")    \
     X(dropped_events, ANOMALY, "dropped_events_total", "events the ring had no room for")     \
     X(held, LIVE, "", "bytes that tickets keep of its physical device; once in a sum")        \
     X(reallocs, COUNT, "reallocs_total", "storages resized")                                  \
@@ -3171,7 +3181,7 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
 #if defined(__GNUC__)
 #define MLI_RETURN_ADDRESS() __builtin_extract_return_addr(__builtin_return_address(0))
 #else
-#define MLI_RETURN_ADDRESS() NULL
+#define MLI_RETURN_ADDRESS() _ReturnAddress()
 #endif
 
 /* mli_unwind writes the return addresses of the thread, the innermost first, and returns how many;
@@ -8011,6 +8021,11 @@ static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, u
         at = (at + 1) & (cap - 1);
     return &table[at];
 }
+/* Returns the entry of a taken block. */
+static mli_taken *mli_taken_of_locked(memlord *lord, const mli_entry *e) {
+    return mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
+                           lord->devices.dev_type[MLI_DEV(e->word1)], e->key);
+}
 /* Removes an entry, and moves those after it that it displaced. Requires: the stacks lock. */
 static void mli_taken_remove(memlord *lord, mli_taken *gone) {
     mli_taken *table = lord->stacks.taken;
@@ -8028,33 +8043,39 @@ static void mli_taken_remove(memlord *lord, mli_taken *gone) {
     lord->stacks.taken_count--;
 }
 
-/* Reserves room for one more taken block. 0: no memory. Requires: not inside, no lock held. */
+/* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
+   then those to free. Requires: the stacks lock. */
+static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *cap) {
+    mli_taken *old = lord->stacks.taken;
+    const size_t had = lord->stacks.taken_cap;
+    size_t i;
+    if (had >= *cap) return;
+    for (i = 0; i < had; i++)
+        if (old[i].row) *mli_taken_entry(*table, *cap, old[i].type, old[i].key) = old[i];
+    lord->stacks.taken = *table;
+    lord->stacks.taken_cap = *cap;
+    *table = old;
+    *cap = had;
+}
+/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory.
+   Requires: not inside, no lock held. */
 static MLI_COLD int mli_taken_reserve(memlord *lord) {
-    mli_taken *fresh = NULL, *old;
-    size_t cap = 0, had, i;
+    mli_taken *table = NULL;
+    size_t cap = 0, more;
+    int fits;
     for (;;) {
         mli_lock_take(&lord->stacks.lock);
-        old = lord->stacks.taken;
-        had = lord->stacks.taken_cap;
-        if (fresh && had < cap) {
-            for (i = 0; i < had; i++)
-                if (old[i].row)
-                    *mli_taken_entry(fresh, cap, old[i].type, old[i].key) = old[i];
-            lord->stacks.taken = fresh;
-            lord->stacks.taken_cap = cap;
-            fresh = old;
-            i = cap;
-            cap = had;
-            had = i;
-        }
-        i = (lord->stacks.taken_count + lord->stacks.taken_reserved + 1) * 4 <= had * 3;
-        lord->stacks.taken_reserved += i;
+        if (table) mli_taken_swap(lord, &table, &cap);
+        fits = (lord->stacks.taken_count + lord->stacks.taken_reserved + 1) * 4 <=
+               lord->stacks.taken_cap * 3;
+        if (fits) lord->stacks.taken_reserved++;
+        more = lord->stacks.taken_cap ? lord->stacks.taken_cap * 2 : MLI_TAKEN_MIN;
         mli_lock_drop(&lord->stacks.lock);
-        mli_own_free(lord, fresh, cap * sizeof *fresh);
-        if (i) return 1;
-        cap = had ? had * 2 : MLI_TAKEN_MIN;
-        fresh = (mli_taken *)mli_own_alloc(lord, cap * sizeof *fresh);
-        if (!fresh) return 0;
+        mli_own_free(lord, table, cap * sizeof *table);
+        if (fits) return 1;
+        cap = more;
+        table = (mli_taken *)mli_own_alloc(lord, cap * sizeof *table);
+        if (!table) return 0;
     }
 }
 
@@ -8105,24 +8126,34 @@ static MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e) {
     return MLI_TAKEN;
 }
 
-/* Returns the stack of a block, and removes it from the table if `out`; its row keeps its bytes.
-   Requires: the caller is inside, or holds the entry. */
-static MLI_COLD mli_taken mli_taken_look(memlord *lord, const mli_entry *e, int out) {
-    mli_taken taken = mli_taken_none, *at;
+/* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
+   entry. */
+static MLI_COLD mli_taken mli_taken_of(memlord *lord, const mli_entry *e) {
+    mli_taken taken = mli_taken_none;
     if (!(e->word1 & MLI_TAKEN)) return taken;
     mli_lock_take(&lord->stacks.lock);
-    at = mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
-                         lord->devices.dev_type[MLI_DEV(e->word1)], e->key);
-    taken = *at;
-    if (out) mli_taken_remove(lord, at);
+    taken = *mli_taken_of_locked(lord, e);
     mli_lock_drop(&lord->stacks.lock);
     return taken;
 }
-static mli_taken mli_taken_of(memlord *lord, const mli_entry *e) {
-    return mli_taken_look(lord, e, 0);
+/* Removes a block from the table, and returns its stack: its row keeps its bytes. */
+static MLI_COLD mli_taken mli_taken_out(memlord *lord, const mli_entry *e) {
+    const mli_taken taken = mli_taken_of(lord, e);
+    if (!taken.row) return taken;
+    mli_lock_take(&lord->stacks.lock);
+    mli_taken_remove(lord, mli_taken_of_locked(lord, e));
+    mli_lock_drop(&lord->stacks.lock);
+    return taken;
 }
-static mli_taken mli_taken_out(memlord *lord, const mli_entry *e) {
-    return mli_taken_look(lord, e, 1);
+/* Ends the stack of a block that ends. */
+static MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int undo) {
+    mli_taken *taken;
+    if (MLI_LIKELY(!(e->word1 & MLI_TAKEN))) return;
+    mli_lock_take(&lord->stacks.lock);
+    taken = mli_taken_of_locked(lord, e);
+    mli_stack_credit(lord, taken, MLI_BYTES(e->word1), undo);
+    mli_taken_remove(lord, taken);
+    mli_lock_drop(&lord->stacks.lock);
 }
 /* Takes a block that is not in the table any more off its row; see mli_stack_credit. */
 static void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
@@ -8130,11 +8161,6 @@ static void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes,
     mli_lock_take(&lord->stacks.lock);
     mli_stack_credit(lord, taken, bytes, undo);
     mli_lock_drop(&lord->stacks.lock);
-}
-/* Ends the stack of a block that ends. Requires: the caller is inside, or holds the entry. */
-static void mli_taken_end(memlord *lord, const mli_entry *e, int undo) {
-    const mli_taken taken = mli_taken_out(lord, e);
-    mli_taken_off(lord, &taken, MLI_BYTES(e->word1), undo);
 }
 
 /* -- the stack of an alloc -- */
@@ -13639,7 +13665,7 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
         blocks += row->blocks;
     }
     if (v->lord->stacks.taken_count != v->taken.blocks)
-        return mli_verify_fail(v, "%ju blocks have a stack; the table of stacks has %ju",
+        return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
                                v->taken.blocks, (uint64_t)v->lord->stacks.taken_count);
     if (blocks - v->taken.blocks <= v->detached.blocks &&
         (bytes == v->taken.bytes || v->detached.blocks))
@@ -14732,13 +14758,16 @@ static MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_devic
 }
 
 /* The general path as the public functions take it: counts and logs a refusal. */
+static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
+                                         uint64_t bytes, const memlord_site *site) {
+    memlord_result r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
+    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
+}
 static MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
-    memlord_result r;
     mli_self.caller = MLI_RETURN_ADDRESS();
-    r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
+    return mli_alloc_refusing(lord, device, storage, bytes, site);
 }
 /* Falls back from the fast path once it has asked mli_stack_passes about the bytes: takes its
    answer back, as the general path asks for itself. */
@@ -14746,11 +14775,9 @@ static MLI_NOINLINE memlord_result mli_alloc_back(memlord *lord, memlord_device 
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
     mli_thread *t = mli_self.thread;
-    memlord_result r;
     if (mli_stack_counts(mli_u32_load(&t->special))) t->stack_left += (int64_t)bytes;
     mli_self.caller = MLI_RETURN_ADDRESS();
-    r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
+    return mli_alloc_refusing(lord, device, storage, bytes, site);
 }
 static MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                  uint64_t storage, int how,
@@ -14916,9 +14943,9 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
 
 /* Finds the cells of a block for this thread. 0: the block has more references, a side record or
    a stack, its device is of another type, or the thread lacks a cell. It begins with the device
-   that the caller names, which is most often the block's, and then compares the two: so the processor
-   predicts that branch and counts before the entry has come from memory (with 100,000 blocks that
-   saves a fifth of a call). */
+   that the caller names, which is most often the block's, and then compares the two: so the
+   processor predicts that branch and counts before the entry has come from memory (with 100,000
+   blocks that saves a fifth of a call). */
 static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
                                    const mli_entry *e, mli_block_rows *rows) {
     uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
@@ -15476,6 +15503,7 @@ MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket tick
     memlord_result r = MEMLORD_E_DEVICE;
     mli_phys *phys;
     if (!lord) return MEMLORD_OK;
+    mli_self.caller = MLI_RETURN_ADDRESS();
     v = mli_ticket_find(lord, ticket);
     if (!v) return MEMLORD_E_UNKNOWN;
     if (!mli_phys_find(lord, device, 0, &phys) && phys == v->phys)
@@ -15502,12 +15530,16 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    memlord_result r = mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
+    memlord_result r;
+    mli_self.caller = MLI_RETURN_ADDRESS();
+    r = mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
     return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    memlord_result r = mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
+    memlord_result r;
+    mli_self.caller = MLI_RETURN_ADDRESS();
+    r = mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
     return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
@@ -15537,7 +15569,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
     if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
     if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_general(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    return mli_alloc_off_ticket(lord, 0, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
 /* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
@@ -15551,7 +15583,7 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
     if (!lord) return MEMLORD_OK;
     if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (!old_storage)
-        return mli_alloc_general(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
+        return mli_alloc_off_ticket(lord, 0, device, new_storage, bytes, site, MLI_PUT_ALLOC);
     r = mli_call_begin(lord, device, new_storage, bytes, &call);
     if (!call.t) return r;
     if (mli_would_overflow(lord, call.dev, bytes))
@@ -15871,6 +15903,7 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
 /* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
    entry it counts as dropped: the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
+    mli_self.caller = NULL; /* not known here */
     (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
                                storage, q->bytes, q->site, MLI_PUT_ALLOC);
 }
