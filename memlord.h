@@ -27,10 +27,10 @@
         >>costs          what a call costs; what is not counted
         >>api            types and functions, group by group
         >>implementation then >>platform, >>atomics, >>ledger, >>text, >>log, >>memory,
-                         >>threads, >>map, >>counters, >>names, >>devices, >>sites, >>events,
-                         >>fences, >>accounts, >>sides, >>parts, >>blocks, >>capacity, >>limits,
-                         >>bands, >>scopes, >>stats, >>room, >>snapshots, >>reset, >>verify,
-                         >>deferred, >>pollers, >>record, >>retry, >>reports, >>page,
+                         >>threads, >>map, >>counters, >>names, >>devices, >>sites, >>stacks,
+                         >>events, >>fences, >>accounts, >>sides, >>parts, >>blocks, >>capacity,
+                         >>limits, >>bands, >>scopes, >>stats, >>room, >>snapshots, >>reset,
+                         >>verify, >>deferred, >>pollers, >>record, >>retry, >>reports, >>page,
                          >>formats, >>exit, >>lifecycle, >>saving, >>redirect; last >>shim
 
     ------------------------------------------------------------------ >>index ---
@@ -62,6 +62,7 @@
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _block_use, _retire
         sites        memlord_sites_enable, _site_at, _site_place, _sites_top, ...; MEMLORD_SITE
+        stacks       memlord_stacks_top; memlord_desc.stack_depth, .stack_bytes, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
@@ -124,6 +125,10 @@
     Arena     bytes without an identity of their own: one balance per device.
     Site      a place in your source, planted by a macro: file, function and line. Off
               until memlord_sites_enable.
+    Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
+              of every alloc, or of a sample whose totals are estimates without bias, with
+              a standard error. A block keeps its stack until it ends; a realloc draws
+              anew, a move keeps it. PPROF, FOLDED and JSON have whole stacks.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it.
@@ -221,6 +226,9 @@
         MEMLORD_MAX_SCOPES     paths of scopes a ledger can know, default 4096 (one file)
         MEMLORD_MAX_STRINGS    bytes of names kept per ledger, default 64 MiB
                                                                            (one file)
+        MEMLORD_MAX_STACK_NODES
+                               return addresses in the tree of stacks, 16 bytes each,
+                               default 2^20                                (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old
@@ -317,9 +325,9 @@
     What did not fit is counted, too, and never silently lost:
         dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
                                device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
-        dropped_sites          more sites or tags than fit, or more bytes of names than
-                               MEMLORD_MAX_STRINGS: blocks are recorded without them; or
-                               a guard that ended on another thread than it began
+        dropped_sites          more sites, tags or stacks than fit, or more bytes of names
+                               than MEMLORD_MAX_STRINGS: blocks are recorded without
+                               them; or a guard that ended on another thread than it began
         dropped_events         overwritten in the ring, or no room there
     The ledger also counts the scopes, invocations and snapshots that it dropped, and reports
     say how many. The first dropped alloc and the first dropped tag are logged.
@@ -339,7 +347,10 @@
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
     a call; within counter_batch bytes per thread of a threshold each call adds up the counts
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
-    nanoseconds. Events cost one branch a call when off, and a time stamp and 32 bytes when
+    nanoseconds. A stack costs what its unwinder does (some us for the platform's) and a few
+    hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB, 16
+    bytes a return address, 100 a stack and up to 64 a block that has one. Events cost one
+    branch a call when off, and a time stamp and 32 bytes when
     on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
@@ -575,6 +586,15 @@ typedef struct memlord_clock {
     void *user;
 } memlord_clock;
 
+/* Writes the return addresses of the calling thread, the innermost first, at most `cap`, and
+   returns how many. NULL is the platform's: _Unwind_Backtrace, or RtlCaptureStackBackTrace. It runs
+   inside the host's own call with no lock of ours held. It may allocate: a block that it allocates
+   gets no stack of its own. */
+typedef struct memlord_unwinder {
+    size_t (*fn)(void *user, void **frames, size_t cap);
+    void *user;
+} memlord_unwinder;
+
 enum {
     MEMLORD_FLAG_NO_STRATEGY = 1, /* no bands until memlord_strategy_set */
     MEMLORD_FLAG_SITES = 2,       /* memlord_sites_enable from the start */
@@ -598,11 +618,14 @@ typedef struct memlord_desc {
     const char *output_dir;      /* where dated reports go: memlord_save_at_exit */
     const char *proc_root;       /* put before /proc and cgroup paths; for tests */
     const char *labels;          /* "host=a1,model=x": shown in JSON and HTML reports */
+    uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
+    uint64_t stack_bytes;        /* in the mean from stack to stack, 512 KiB; 1: every alloc */
+    memlord_unwinder unwinder;   /* the platform's */
 } memlord_desc;
 
 /* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
-   Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9, or
-           event_capacity over 2^26; E_NOMEM. *out is NULL then.
+   Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9,
+           event_capacity over 2^26, or stack_depth over 128; E_NOMEM. *out is NULL then.
    Owns:   *out is yours until memlord_destroy. Never destroying it is legal. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -689,7 +712,7 @@ typedef struct memlord_realloc_token {
     memlord_device device;
     uint32_t state;
     uint64_t storage;
-    uint64_t word[3];
+    uint64_t word[5];
 } memlord_realloc_token;
 
 /* Takes old_storage off the map, its bytes still counted, before the real realloc: once that
@@ -916,6 +939,28 @@ MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
+/* A stack on one device: the return addresses of the allocs with that stack, the innermost first.
+   With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc of
+   n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse: then
+   all numbers but `samples` are estimates without bias. `samples`: the allocs taken.
+   `error_bytes`: the standard error of live_bytes; 0 if they are exact. */
+typedef struct memlord_stack_stat {
+    void *const *frames;
+    uint32_t depth;
+    memlord_device device;
+    uint64_t alloc_bytes, allocs;
+    uint64_t live_bytes, peak_bytes;
+    uint64_t samples, error_bytes;
+} memlord_stack_stat;
+
+/* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
+   on two devices is two rows. Stacks whose number is 0 are left out. A stack frees nothing: the
+   orders of frees list the stacks by what they allocated.
+   Owns:   `frames` lives until the ledger ends. Cost: walks the stacks. */
+MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
+                                      memlord_site_order order, memlord_stack_stat *out,
+                                      size_t cap) MLI_OFF(0)
+
 /* -- statistics -- */
 
 /* Every statistic of a device: name, kind, name in PROMETHEUS, text. Kinds:
@@ -958,7 +1003,7 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
     X(dropped_allocs, ANOMALY, "dropped_allocs_total",                                        \
       "allocs there was no room for, in the map or among devices")                            \
     X(dropped_bytes, ANOMALY, "dropped_bytes_total", "their bytes")                           \
-    X(dropped_sites, ANOMALY, "dropped_sites_total", "site or tag records without room")      \
+    X(dropped_sites, ANOMALY, "dropped_sites_total", "sites, tags or stacks without room")    \
     X(dropped_events, ANOMALY, "dropped_events_total", "events the ring had no room for")     \
     X(held, LIVE, "", "bytes that tickets keep of its physical device; once in a sum")        \
     X(reallocs, COUNT, "reallocs_total", "storages resized")                                  \
@@ -2066,6 +2111,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_site_place MLI_PREFIXED(memlord_site_place)
 #define memlord_site_rename MLI_PREFIXED(memlord_site_rename)
 #define memlord_sites_top MLI_PREFIXED(memlord_sites_top)
+#define memlord_stacks_top MLI_PREFIXED(memlord_stacks_top)
 #define memlord_site_top_alloc MLI_PREFIXED(memlord_site_top_alloc)
 #define memlord_site_top_free MLI_PREFIXED(memlord_site_top_free)
 #define memlord_allocated MLI_PREFIXED(memlord_allocated)
@@ -2211,6 +2257,7 @@ struct mli_leaver : memlord_guard {
                        of it, which every thread gets
      alert             a ledger's mask, with a count in its upper bits: what the end of a call has
                        to look after
+     stack             the return addresses of an alloc; taken: the block has one
      print             one byte of a key's hash, in the header of its bucket; no tag of the host's
      frame             a scope that a thread is in; holders: tags and sites at a device's peak
      reserved          bytes that a ticket keeps for later allocs
@@ -2240,6 +2287,9 @@ struct mli_leaver : memlord_guard {
 #endif
 #ifndef MEMLORD_MAX_STRINGS
 #define MEMLORD_MAX_STRINGS (64u << 20)
+#endif
+#ifndef MEMLORD_MAX_STACK_NODES
+#define MEMLORD_MAX_STACK_NODES (1u << 20)
 #endif
 #if MEMLORD_MAX_DEVICES < 1 || MEMLORD_MAX_DEVICES > 250
 #error "MEMLORD_MAX_DEVICES is 1 to 250: a block has 8 bits for its device"
@@ -3332,6 +3382,76 @@ static MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 }
 #endif
 
+/* -- stacks -- */
+
+#define MLI_STACK_DEPTH_MAX 128
+#if defined(__GNUC__)
+#define MLI_RETURN_ADDRESS() __builtin_extract_return_addr(__builtin_return_address(0))
+#else
+#define MLI_RETURN_ADDRESS() _ReturnAddress()
+#endif
+
+/* mli_unwind writes the return addresses of the thread, the innermost first, and returns how many;
+   0: the system has no unwinder. */
+#if MLI_WINDOWS
+static MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
+    (void)user;
+    return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
+}
+#elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
+/* The unwinder of libgcc_s or libunwind, if the program has it, and else backtrace of the C
+   library, which loads it: both are weak, so that no program must link them. */
+typedef struct mli_unwinding {
+    void **frames;
+    size_t count, cap;
+} mli_unwinding;
+#ifdef __cplusplus
+extern "C" {
+#endif
+int mli_unwind_backtrace(int (*fn)(void *, void *), void *user)
+    __asm__("_Unwind_Backtrace") __attribute__((weak));
+uintptr_t mli_unwind_ip(void *context) __asm__("_Unwind_GetIP") __attribute__((weak));
+int mli_backtrace(void **frames, int cap) __asm__("backtrace") __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+static int mli_unwind_frame(void *context, void *user) {
+    mli_unwinding *u = (mli_unwinding *)user;
+    void *address = (void *)mli_unwind_ip(context);
+    if (u->count == u->cap || !address) return 5; /* _URC_END_OF_STACK */
+    u->frames[u->count++] = address;
+    return 0;
+}
+static MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
+    mli_unwinding u;
+    int n = 0;
+    (void)user;
+    u.frames = frames;
+    u.count = 0;
+    u.cap = cap;
+    if (mli_unwind_backtrace && mli_unwind_ip)
+        (void)mli_unwind_backtrace(mli_unwind_frame, &u);
+    else if (mli_backtrace && (n = mli_backtrace(frames, (int)cap)) > 0)
+        u.count = (size_t)n;
+    return u.count;
+}
+#elif defined(__APPLE__)
+#ifdef __cplusplus
+extern "C"
+#endif
+    int backtrace(void **frames, int cap); /* execinfo.h */
+static MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
+    int n = backtrace(frames, (int)cap);
+    (void)user;
+    return n > 0 ? (size_t)n : 0;
+}
+#else
+static size_t mli_unwind(void *user, void **frames, size_t cap) {
+    (void)user, (void)frames, (void)cap;
+    return 0;
+}
+#endif
+
 /* ---------------------------------------------------------------------- >>atomics --
    Owns the words that threads share, the locks and the lock order. Uses >>platform.
    A word is a struct, so that a plain access does not compile. The name of a load or store ends
@@ -3531,6 +3651,7 @@ enum {
     MLI_RANK_ROW,       /* one a row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
+    MLI_RANK_STACKS,    /* the table of taken blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
@@ -3767,6 +3888,18 @@ struct memlord {
         mli_lock orphan_lock;
     } threads;
     struct {
+        uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
+        uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is taken */
+        memlord_unwinder unwinder;
+        struct mli_stack_heads *heads;    /* NULL: the ledger has no stacks */
+        mli_book nodes, rows;             /* numbered from 1 */
+        mli_u32 node_count, row_count;    /* and 1 more; grow under the cold lock */
+        mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
+        mli_lock lock;                    /* all below, and the totals of rows */
+        struct mli_taken *taken;          /* the table of taken blocks */
+        size_t taken_cap, taken_count, taken_reserved;
+    } stacks;
+    struct {
         mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
         mli_u64 birth_mark;   /* the current mark, shifted into place */
         mli_book births;      /* numbered from 1 */
@@ -3936,6 +4069,10 @@ static MEMLORD_THREAD_LOCAL struct {
     uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
     uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
     uint32_t exited;         /* 1: its exit hook has run */
+    uint32_t unwinding;      /* 1: it is in an unwinder */
+    void *caller;            /* the return address of its call on the general path; NULL: unknown */
+    double taken_scale;      /* of the block that its call opens: see mli_taken */
+    uint32_t taken_row;      /* likewise; 0: the block is not taken */
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     mli_debug_note note;     /* for the debug line of the call in progress: see >>blocks */
     mli_spare_block spare;   /* of the cold call in progress */
@@ -4917,6 +5054,7 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_SCOPE = 64,      /* it is in a scope, or was: an alloc outside clears it */
+    MLI_SPECIAL_STACKS = 256,    /* its allocs have stacks: see mli_stack_passes */
     MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
                        MLI_SPECIAL_SCOPE
 };
@@ -4962,6 +5100,8 @@ typedef struct mli_thread {
                                 mli_call_end has looked at it; 0: none */
     memlord_account account;       /* that its blocks are charged to; 0: none */
     memlord_device account_device; /* of that account */
+    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is taken */
+    uint64_t stack_random;   /* 0: stack_left is not drawn yet */
     uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
     memlord_ticket tickets[MLI_TICKETS_MAX];
     const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
@@ -4995,6 +5135,7 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
 
 enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_SITES = MLI_SPECIAL_SITES,
+    MLI_HOOK_STACKS = MLI_SPECIAL_STACKS,
     MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
 };
 
@@ -5301,7 +5442,7 @@ static int mli_polling_enabled(memlord *lord) {
 #define MLI_BYTES_MAX ((uint64_t)1 << 48)
 
 /* A block in the map: 24 bytes. Fields start at the lowest bit.
-     word1   bytes:49 | dev:8 | references:7 (127: the side record has the count)
+     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope the number of a birth:26, then 1 */
 typedef struct mli_entry {
@@ -5312,9 +5453,10 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 
 #define MLI_BYTES(word1) ((word1) & (((uint64_t)1 << 49) - 1))
 #define MLI_DEV(word1) ((uint32_t)((word1) >> 49) & 255u)
-#define MLI_REFS(word1) ((uint32_t)((word1) >> 57))
+#define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
-#define MLI_REFS_MANY 127u
+#define MLI_REFS_MANY 63u
+#define MLI_TAKEN ((uint64_t)1 << 63) /* >>stacks has its stack */
 #define MLI_SITE_ROW(word2) ((uint32_t)((word2) >> 1) & 0xfffffu)
 #define MLI_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & 0xffffu)
 #define MLI_BIRTH(word2) ((word2) >> 37)
@@ -8038,6 +8180,557 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
 
+/* ---------------------------------------------------------------------- >>stacks --
+   Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
+   stack on each device, and the table of taken blocks. Uses the sites, the devices, the books of
+   >>counters and the cold memory of >>names. A stack is the path from a node to the root, node 0;
+   a row is a stack on one device. Nodes and rows are never removed, and are found without a lock.
+   Invariants: a block in the map has MLI_TAKEN exactly if the table has its key; both change while
+   the caller is inside, and the entry cannot be reached by another thread. The room for an insert
+   is reserved before. A row's live bytes are the sum over its blocks, so they end at 0. An unwinder
+   runs with no lock held. Locks: cold, to add nodes and rows; stacks, innermost. */
+
+#define MLI_STACK_HEADS 65536u     /* chains of nodes */
+#define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
+#define MLI_STACK_OWN 16           /* frames of our own that an unwinder may begin with */
+#define MLI_STACK_BYTES ((uint64_t)512 << 10)
+#define MLI_TAKEN_MIN 256
+
+typedef struct mli_stack_node { /* a return address, and what it returns from */
+    uint64_t address;
+    uint32_t parent, next; /* nodes: the caller's; the next one of the chain */
+} mli_stack_node;
+typedef char mli_check_stack_node[sizeof(mli_stack_node) == 16 ? 1 : -1];
+
+typedef struct mli_stack_heads {
+    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* 0: an empty chain */
+} mli_stack_heads;
+
+typedef struct mli_stack_row {
+    uint32_t node, dev, next;
+    mli_ptr frames;       /* void **: for the host; NULL: not made yet */
+    uint64_t alloc_bytes, samples; /* since the last reset */
+    double allocs;                 /* likewise */
+    uint64_t live, peak, blocks;   /* blocks: those of its taken blocks that live */
+    double variance;               /* of live; 0 if blocks is 0 */
+} mli_stack_row;
+
+/* A taken block stands for `scale` allocs like it: the inverse of the probability that it was
+   taken. Its weight is its bytes times that. */
+typedef struct mli_taken {
+    uint64_t key;
+    double scale;
+    uint32_t row, type; /* row 0: a vacant entry, or no taken block */
+} mli_taken;
+static const mli_taken mli_taken_none = {0, 0, 0, 0};
+
+/* -- samples -- */
+
+/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits: with
+   z = (m - 1) / (m + 1) it is 2 (z + z^3/3 + z^5/5 ...). */
+static MLI_COLD double mli_log_of(uint64_t n) {
+    double m = (double)n, e = -53, z, z2, sum = 0;
+    int i;
+    while (m >= 1.5) {
+        m /= 2;
+        e++;
+    }
+    z = (m - 1) / (m + 1);
+    z2 = z * z;
+    for (i = 17; i > 0; i -= 2) sum = sum * z2 + 1.0 / i;
+    return 2 * z * sum + e * 0.693147180559945309;
+}
+
+/* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y; doubling y
+   makes it q (2 - q). */
+static MLI_COLD double mli_sample_scale(double x) {
+    double q, y = x;
+    int doublings = 0;
+    if (x > 40) return 1;
+    for (; y > 1.0 / 16; y /= 2) doublings++;
+    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
+    while (doublings--) q *= 2 - q;
+    return 1 / q;
+}
+
+/* Draws the bytes until a thread's next sample: exponential, with the mean stack_bytes. The numbers
+   (xorshift64*) depend on the number of the thread's record alone, so a run can be repeated. */
+static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
+    uint64_t r = t->stack_random ? t->stack_random : t->id * 0x9e3779b97f4a7c15u;
+    r ^= r >> 12;
+    r ^= r << 25;
+    r ^= r >> 27;
+    t->stack_random = r;
+    r = (r * 0x2545f4914f6cdd1du >> 11) + 1;
+    t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
+}
+
+/* Counts the bytes of an alloc on the fast path. 0: the alloc is taken, and nothing was counted. */
+static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
+    const int64_t left = t->stack_left - (int64_t)bytes;
+    if (MLI_UNLIKELY(left <= 0)) return 0;
+    t->stack_left = left;
+    return 1;
+}
+
+/* Counts the bytes of an alloc on the general path. 1: it is taken. */
+static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
+    if (lord->stacks.bytes == 1) return 1;
+    if (!t->stack_random) mli_stack_draw(lord, t);
+    t->stack_left -= (int64_t)bytes;
+    if (t->stack_left > 0) return 0;
+    mli_stack_draw(lord, t);
+    return 1;
+}
+
+/* -- the tree and the rows -- */
+
+static mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
+    return (mli_stack_node *)mli_book_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
+}
+static mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
+    return (mli_stack_row *)mli_book_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
+}
+/* Returns the number of the last node; 0: there are none. */
+static uint32_t mli_stack_nodes(const memlord *lord) {
+    return lord->stacks.heads ? mli_u32_load_acquire(&lord->stacks.node_count) - 1 : 0;
+}
+/* Returns the number of rows and 1 more. */
+static uint32_t mli_stack_rows(const memlord *lord) {
+    return mli_u32_load_acquire(&lord->stacks.row_count);
+}
+static mli_u32 *mli_stack_head(const memlord *lord, uint32_t parent, uint64_t address) {
+    const uint64_t hash = (address ^ (uint64_t)parent << 40) * 0x9e3779b97f4a7c15u;
+    return &lord->stacks.heads->nodes[hash >> 48];
+}
+static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t dev) {
+    const uint32_t hash = (node * 251 + dev) * 0x9e3779b9u;
+    return &lord->stacks.heads->rows[hash >> 18];
+}
+
+/* Returns the node of a return address under its caller's; 0: there is none. Needs no lock: the
+   acquires pair with the releases of those who add. */
+static uint32_t mli_stack_child(const memlord *lord, uint32_t parent, uint64_t address) {
+    uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
+    const mli_stack_node *node;
+    for (; n; n = node->next) {
+        node = mli_stack_node_at(lord, n);
+        if (node->address == address && node->parent == parent) break;
+    }
+    return n;
+}
+static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t dev) {
+    uint32_t n = mli_u32_load_acquire(mli_stack_row_head(lord, leaf, dev));
+    const mli_stack_row *row;
+    for (; n; n = row->next) {
+        row = mli_stack_row_at(lord, n);
+        if (row->node == leaf && row->dev == dev) break;
+    }
+    return n;
+}
+
+/* Adds a node. E_NOMEM: the tree is full. MLI_AGAIN: memory is wanted. */
+static MLI_COLD memlord_result mli_stack_child_add_locked(memlord *lord, uint32_t parent,
+                                                          uint64_t address, uint32_t *number) {
+    const uint32_t n = mli_u32_load(&lord->stacks.node_count);
+    mli_u32 *head = mli_stack_head(lord, parent, address);
+    mli_stack_node *node;
+    if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
+    node = (mli_stack_node *)mli_book_add(lord, &lord->stacks.nodes, n, sizeof *node,
+                                          mli_cold_alloc);
+    if (!node) return MLI_AGAIN;
+    node->address = address;
+    node->parent = parent;
+    node->next = mli_u32_load(head);
+    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_stack_nodes */
+    mli_u32_store_release(head, n);                         /* pairs with mli_stack_child */
+    *number = n;
+    return MEMLORD_OK;
+}
+
+/* Finds or adds the row of a stack on a device. */
+static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
+                                                         uint32_t *number) {
+    const uint32_t n = mli_u32_load(&lord->stacks.row_count);
+    mli_u32 *head = mli_stack_row_head(lord, leaf, dev);
+    mli_stack_row *row;
+    *number = mli_stack_row_find(lord, leaf, dev);
+    if (*number) return MEMLORD_OK;
+    if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
+    row = (mli_stack_row *)mli_book_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
+    if (!row) return MLI_AGAIN;
+    row->node = leaf;
+    row->dev = dev;
+    row->next = mli_u32_load(head);
+    mli_u32_store_release(&lord->stacks.row_count, n + 1); /* pairs with mli_stack_rows */
+    mli_u32_store_release(head, n);                        /* pairs with mli_stack_row_find */
+    *number = n;
+    return MEMLORD_OK;
+}
+
+/* Finds or adds the nodes of a stack above *node, and its row on a device: *row. */
+static MLI_COLD memlord_result mli_stack_add(memlord *lord, void *const *frames, size_t depth,
+                                             uint32_t node, uint32_t dev, uint32_t *row) {
+    memlord_result r;
+    do {
+        mli_cold_enter();
+        for (r = MEMLORD_OK; depth && r == MEMLORD_OK; depth -= r == MEMLORD_OK) {
+            const uint64_t address = (uint64_t)(uintptr_t)frames[depth - 1];
+            const uint32_t known = mli_stack_child(lord, node, address);
+            if (known)
+                node = known;
+            else
+                r = mli_stack_child_add_locked(lord, node, address, &node);
+        }
+        if (r == MEMLORD_OK) r = mli_stack_row_find_locked(lord, node, dev, row);
+    } while (mli_cold_leave(lord, &r));
+    return r;
+}
+/* Returns the row of a stack on a device; 0: no room for it. */
+static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
+                                          uint32_t dev) {
+    uint32_t node = 0, next = 0, row;
+    while (depth && (next = mli_stack_child(lord, node, (uint64_t)(uintptr_t)frames[depth - 1]))) {
+        node = next;
+        depth--;
+    }
+    row = depth ? 0 : mli_stack_row_find(lord, node, dev);
+    if (!row && mli_stack_add(lord, frames, depth, node, dev, &row)) return 0;
+    return row;
+}
+
+/* -- the table of taken blocks -- */
+
+static size_t mli_taken_home(uint64_t key, size_t cap) {
+    return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
+}
+/* Returns the entry of a key in a table that has it, or where it goes. Requires: the stacks lock;
+   the table has a vacant entry. */
+static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, uint64_t key) {
+    size_t at = mli_taken_home(key, cap);
+    while (table[at].row && (table[at].key != key || table[at].type != type))
+        at = (at + 1) & (cap - 1);
+    return &table[at];
+}
+/* Returns the entry of a taken block. */
+static mli_taken *mli_taken_of_locked(memlord *lord, const mli_entry *e) {
+    return mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
+                           lord->devices.dev_type[MLI_DEV(e->word1)], e->key);
+}
+/* Removes an entry, and moves those after it that it displaced. Requires: the stacks lock. */
+static void mli_taken_remove(memlord *lord, mli_taken *gone) {
+    mli_taken *table = lord->stacks.taken;
+    const size_t mask = lord->stacks.taken_cap - 1;
+    size_t hole = (size_t)(gone - table), at = hole;
+    for (;;) {
+        at = (at + 1) & mask;
+        if (!table[at].row) break;
+        if (((at - mli_taken_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
+            continue;
+        table[hole] = table[at];
+        hole = at;
+    }
+    table[hole].row = 0;
+    lord->stacks.taken_count--;
+}
+
+/* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
+   then those to free. Requires: the stacks lock. */
+static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *cap) {
+    mli_taken *old = lord->stacks.taken;
+    const size_t had = lord->stacks.taken_cap;
+    size_t i;
+    if (had >= *cap) return;
+    for (i = 0; i < had; i++)
+        if (old[i].row) *mli_taken_entry(*table, *cap, old[i].type, old[i].key) = old[i];
+    lord->stacks.taken = *table;
+    lord->stacks.taken_cap = *cap;
+    *table = old;
+    *cap = had;
+}
+/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory.
+   Requires: not inside, no lock held. */
+static MLI_COLD int mli_taken_reserve(memlord *lord) {
+    mli_taken *table = NULL;
+    size_t cap = 0, more;
+    int fits;
+    for (;;) {
+        mli_lock_take(&lord->stacks.lock);
+        if (table) mli_taken_swap(lord, &table, &cap);
+        fits = (lord->stacks.taken_count + lord->stacks.taken_reserved + 1) * 4 <=
+               lord->stacks.taken_cap * 3;
+        if (fits) lord->stacks.taken_reserved++;
+        more = lord->stacks.taken_cap ? lord->stacks.taken_cap * 2 : MLI_TAKEN_MIN;
+        mli_lock_drop(&lord->stacks.lock);
+        mli_own_free(lord, table, cap * sizeof *table);
+        if (fits) return 1;
+        cap = more;
+        table = (mli_taken *)mli_own_alloc(lord, cap * sizeof *table);
+        if (!table) return 0;
+    }
+}
+
+static uint64_t mli_taken_weight(const mli_taken *taken, uint64_t bytes) {
+    return (uint64_t)((double)bytes * taken->scale + 0.5);
+}
+static double mli_taken_variance(const mli_taken *taken, uint64_t bytes) {
+    return (double)bytes * (double)bytes * taken->scale * (taken->scale - 1);
+}
+
+/* Takes a block off its row; `undo`: as if it had not been allocated. Requires: the stacks lock. */
+static void mli_stack_credit(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+    mli_stack_row *row = mli_stack_row_at(lord, taken->row);
+    const uint64_t weight = mli_taken_weight(taken, bytes);
+    row->live -= weight;
+    row->variance -= mli_taken_variance(taken, bytes);
+    if (!--row->blocks || row->variance < 0) row->variance = 0;
+    if (!undo || row->alloc_bytes < weight || !row->samples) return; /* a reset came between */
+    row->alloc_bytes -= weight;
+    row->allocs -= row->samples-- == 1 ? row->allocs : taken->scale;
+}
+
+/* Notes the stack of the block that this call opens, if it has one: in the table, and on its row.
+   Returns its bit of word1. Requires: the caller is inside, or holds the entry. */
+static MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e) {
+    mli_taken taken;
+    mli_stack_row *row;
+    const uint64_t bytes = MLI_BYTES(e->word1);
+    if (MLI_LIKELY(!mli_self.taken_row)) return 0;
+    taken.key = e->key;
+    taken.type = lord->devices.dev_type[MLI_DEV(e->word1)];
+    taken.row = mli_self.taken_row;
+    taken.scale = mli_self.taken_scale;
+    mli_self.taken_row = 0;
+    mli_lock_take(&lord->stacks.lock);
+    lord->stacks.taken_reserved--;
+    lord->stacks.taken_count++;
+    *mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap, taken.type, taken.key) = taken;
+    row = mli_stack_row_at(lord, taken.row);
+    row->live += mli_taken_weight(&taken, bytes);
+    if (row->live > row->peak) row->peak = row->live;
+    row->variance += mli_taken_variance(&taken, bytes);
+    row->blocks++;
+    row->alloc_bytes += mli_taken_weight(&taken, bytes);
+    row->allocs += taken.scale;
+    row->samples++;
+    mli_lock_drop(&lord->stacks.lock);
+    return MLI_TAKEN;
+}
+
+/* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
+   entry. */
+static MLI_COLD mli_taken mli_taken_of(memlord *lord, const mli_entry *e) {
+    mli_taken taken = mli_taken_none;
+    if (!(e->word1 & MLI_TAKEN)) return taken;
+    mli_lock_take(&lord->stacks.lock);
+    taken = *mli_taken_of_locked(lord, e);
+    mli_lock_drop(&lord->stacks.lock);
+    return taken;
+}
+/* Removes a block from the table, and returns its stack: its row keeps its bytes. */
+static MLI_COLD mli_taken mli_taken_out(memlord *lord, const mli_entry *e) {
+    const mli_taken taken = mli_taken_of(lord, e);
+    if (!taken.row) return taken;
+    mli_lock_take(&lord->stacks.lock);
+    mli_taken_remove(lord, mli_taken_of_locked(lord, e));
+    mli_lock_drop(&lord->stacks.lock);
+    return taken;
+}
+/* Ends the stack of a block that ends. */
+static MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int undo) {
+    mli_taken *taken;
+    if (MLI_LIKELY(!(e->word1 & MLI_TAKEN))) return;
+    mli_lock_take(&lord->stacks.lock);
+    taken = mli_taken_of_locked(lord, e);
+    mli_stack_credit(lord, taken, MLI_BYTES(e->word1), undo);
+    mli_taken_remove(lord, taken);
+    mli_lock_drop(&lord->stacks.lock);
+}
+/* Takes a block that is not in the table any more off its row; see mli_stack_credit. */
+static void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+    if (!taken->row) return;
+    mli_lock_take(&lord->stacks.lock);
+    mli_stack_credit(lord, taken, bytes, undo);
+    mli_lock_drop(&lord->stacks.lock);
+}
+
+/* -- the stack of an alloc -- */
+
+/* Makes a row the one of the block that this call opens; 0, or without memory for it: counts the
+   stack as dropped. Ends with mli_stack_forget. Requires: not inside. */
+static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
+    mli_self.taken_row = row && mli_taken_reserve(lord) ? row : 0;
+    mli_self.taken_scale = scale;
+    if (!mli_self.taken_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
+}
+/* Gives back the room of a stack whose block was not opened. */
+static void mli_stack_forget(memlord *lord) {
+    if (MLI_LIKELY(!mli_self.taken_row)) return;
+    mli_self.taken_row = 0;
+    mli_lock_take(&lord->stacks.lock);
+    lord->stacks.taken_reserved--;
+    mli_lock_drop(&lord->stacks.lock);
+}
+/* Keeps the stack of a block that is moved to a device, or comes back. */
+static MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev) {
+    uint32_t row = 0;
+    if (!taken->row) return;
+    if (mli_stack_add(lord, NULL, 0, mli_stack_row_at(lord, taken->row)->node, dev, &row)) row = 0;
+    mli_stack_set(lord, row, dev, taken->scale);
+}
+
+/* Returns how many of `n` frames are our own: those inside the address that the site names, else
+   inside the caller's. */
+static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
+    const void *wanted = site ? site : caller;
+    size_t i = 0;
+    while (i < n && frames[i] != wanted) i++;
+    if (i < n) return i;
+    return wanted == caller ? 0 : mli_stack_own(frames, n, NULL, caller);
+}
+
+/* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
+   frames, and moves *from to its first one. Returns its depth. Where nothing may be unwound, or
+   nothing was, it is the one return address that is known, or none. */
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, const mli_thread *t, void **frames,
+                                        size_t cap, const memlord_site *site, size_t *from) {
+    const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    void *caller = mli_self.caller;
+    void *known = record ? (void *)(uintptr_t)record->address : NULL;
+    size_t n = 0;
+    *from = 0;
+    if (t != lord->threads.orphan && !mli_self.unwinding) {
+        mli_self.unwinding = 1;
+        mli_rank_none();
+        n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
+        mli_self.unwinding = 0;
+        if (n > cap) n = cap;
+        *from = mli_stack_own(frames, n, known, caller);
+    }
+    if (n) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
+    (void)mli_u64_add(&lord->stacks.cut, 1);
+    frames[0] = known ? known : caller;
+    return frames[0] != NULL;
+}
+
+/* Draws whether the alloc that this call records is taken; if so finds its stack, and notes it for
+   mli_taken_put. Requires: not inside. */
+static MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
+                                     const memlord_site *site) {
+    void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
+    const double mean = (double)lord->stacks.bytes;
+    size_t depth, from;
+    if (!mli_stack_due(lord, t, bytes)) return;
+    depth = mli_stack_unwind(lord, t, frames, lord->stacks.depth + MLI_STACK_OWN, site, &from);
+    mli_stack_set(lord, mli_stack_row_of(lord, frames + from, depth, dev), dev,
+                  mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
+}
+static MLI_HOT void mli_stack_take(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
+                                   const memlord_site *site) {
+    if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
+        mli_stack_taken(lord, t, dev, bytes, site);
+}
+
+/* -- reading -- */
+
+/* Returns the frames of a row for the host, made on first use; NULL: no memory. */
+static MLI_COLD void *const *mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t *depth) {
+    void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
+    uint32_t n = row->node;
+    for (*depth = 0; n; n = mli_stack_node_at(lord, n)->parent) ++*depth;
+    if (frames) return frames;
+    fresh = (void **)mli_own_alloc(lord, (*depth + 1) * sizeof *fresh);
+    if (!fresh) return NULL;
+    for (*depth = 0, n = row->node; n; n = mli_stack_node_at(lord, n)->parent)
+        fresh[(*depth)++] = (void *)(uintptr_t)mli_stack_node_at(lord, n)->address;
+    mli_lock_take(&lord->stacks.lock);
+    frames = (void **)mli_ptr_load(&row->frames);
+    if (!frames) mli_ptr_store_release(&row->frames, fresh); /* pairs with the acquire above */
+    mli_lock_drop(&lord->stacks.lock);
+    if (!frames) return fresh;
+    mli_own_free(lord, fresh, (*depth + 1) * sizeof *fresh);
+    return frames;
+}
+
+static MLI_COLD uint64_t mli_square_root(double v) {
+    double root = v < 1 ? 1 : v;
+    int i;
+    for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton: halves it, then converges */
+    return v > 0 ? (uint64_t)(root + 0.5) : 0;
+}
+
+/* Fills in the totals of a row. 0: no memory for its frames. */
+static MLI_COLD int mli_stack_stat_fill(memlord *lord, uint32_t number, memlord_stack_stat *out) {
+    mli_stack_row *row = mli_stack_row_at(lord, number);
+    double variance;
+    memset(out, 0, sizeof *out);
+    out->frames = mli_stack_frames(lord, row, &out->depth);
+    out->device = mli_device_record_at(lord, row->dev)->device;
+    mli_lock_take(&lord->stacks.lock);
+    out->alloc_bytes = row->alloc_bytes;
+    out->allocs = (uint64_t)(row->allocs + 0.5);
+    out->live_bytes = row->live;
+    out->peak_bytes = row->peak;
+    out->samples = row->samples;
+    variance = row->variance;
+    mli_lock_drop(&lord->stacks.lock);
+    out->error_bytes = mli_square_root(variance);
+    return out->frames != NULL;
+}
+
+/* -- life -- */
+
+/* Sets up the stacks that a description asks for. 0: no memory. Requires: no other thread knows the
+   ledger. Unwinds once: the first time a platform's unwinder may load a library. */
+static MLI_COLD int mli_stacks_start(memlord *lord, const memlord_desc *desc) {
+    void *frames[1];
+    uint64_t generation;
+    if (!desc->stack_depth) return 1;
+    lord->stacks.heads = (mli_stack_heads *)mli_own_alloc(lord, sizeof *lord->stacks.heads);
+    if (!lord->stacks.heads) return 0;
+    lord->stacks.depth = desc->stack_depth;
+    lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
+    if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
+    lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    lord->threads.hooks.v |= MLI_HOOK_STACKS;
+    lord->stacks.unwinder = desc->unwinder;
+    if (desc->unwinder.fn) return 1;
+    lord->stacks.unwinder.fn = mli_unwind;
+    generation = mli_busy_begin();
+    (void)mli_unwind(NULL, frames, 1);
+    mli_busy_end(generation);
+    return 1;
+}
+
+static MLI_COLD void mli_stacks_free(memlord *lord) {
+    uint32_t i, depth, rows = mli_stack_rows(lord);
+    for (i = 1; i < rows; i++) {
+        mli_stack_row *row = mli_stack_row_at(lord, i);
+        void **frames = (void **)mli_ptr_load(&row->frames);
+        if (!frames) continue;
+        (void)mli_stack_frames(lord, row, &depth);
+        mli_own_free(lord, frames, (depth + 1) * sizeof *frames);
+    }
+    mli_book_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
+    mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
+    mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
+    mli_own_free(lord, lord->stacks.heads, sizeof *lord->stacks.heads);
+}
+
+/* Starts the totals of all stacks over; their peaks become their live bytes. */
+static MLI_COLD void mli_stacks_reset(memlord *lord) {
+    uint32_t i, rows = mli_stack_rows(lord);
+    mli_lock_take(&lord->stacks.lock);
+    for (i = 1; i < rows; i++) {
+        mli_stack_row *row = mli_stack_row_at(lord, i);
+        row->peak = row->live;
+        row->alloc_bytes = row->samples = 0;
+        row->allocs = 0;
+    }
+    mli_u64_store(&lord->stacks.cut, 0);
+    mli_lock_drop(&lord->stacks.lock);
+}
+
 /* ----------------------------------------------------------------------- >>events --
    Owns stamps of time and the ring of events. Uses threads, sites and counters. The ring is cut
    into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
@@ -8916,7 +9609,7 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 /* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
     uint64_t word2;                  /* the rows and the birth, as in an entry without one */
-    uint64_t refs;                   /* references, if the entry has MLI_REFS_MANY (127) */
+    uint64_t refs;                   /* references, if the entry has MLI_REFS_MANY (63) */
     struct mli_fence_record *fences; /* recorded uses; of a pending block those not yet done */
     uint64_t serial;                 /* not 0: the block is pending; each pending one has its own */
     uint64_t epoch;                  /* in which it was freed */
@@ -9493,9 +10186,11 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     int crowded = 0;
     if (replaces) {
         stale = *probe->entry;
+        mli_taken_end(lord, &stale, 0);
         *probe->entry = *e;
+        probe->entry->word1 |= mli_taken_put(lord, e);
     } else {
-        mli_probe_insert(probe, e->word1, e->word2);
+        mli_probe_insert(probe, e->word1 | mli_taken_put(lord, e), e->word2);
         crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
     }
     mli_probe_unlock(probe);
@@ -9582,6 +10277,7 @@ static void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, 
     mli_row_delta d =
         mli_delta_open(MLI_DEV(gone.word1), mli_word2_rows(gone.word2), MLI_BYTES(gone.word1));
     d.undo = 1;
+    mli_taken_end(lord, &gone, undo);
     mli_probe_erase(probe);
     if (undo)
         mli_count(lord, t, &d, 1);
@@ -9662,13 +10358,16 @@ static MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, mem
 
 /* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
 
-/* Erases the entry of a live block without counting, and copies it to *out. */
+/* Erases the entry of a live block without counting, and copies it to *out. *taken is its stack,
+   which has its bytes until mli_taken_off. */
 static memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                       uint64_t key, mli_entry *out) {
+                                       uint64_t key, mli_entry *out, mli_taken *taken) {
     mli_probe probe;
     int found = mli_probe_live(lord, t, type, key, &probe) != NULL;
     if (found) {
         *out = *probe.entry;
+        *taken = mli_taken_out(lord, out);
+        out->word1 &= ~MLI_TAKEN;
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -9818,6 +10517,7 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
                                               uint64_t from_key, uint32_t dev, uint64_t key,
                                               uint64_t bytes, const memlord_site *site) {
     mli_entry e;
+    mli_taken taken;
     uint64_t rows;
     mli_probe probe;
     memlord_result r = mli_map_reserve(lord, t, dev, key);
@@ -9826,12 +10526,15 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
         if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
     }
     if (r) return mli_short_of(lord, t, from, from_key, 1);
-    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e))
+    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &taken))
         return mli_unknown_free(lord, from);
     t->other_dev = MLI_DEV(e.word1);
+    mli_taken_off(lord, &taken, MLI_BYTES(e.word1), 0);
+    mli_stack_keep(lord, &taken, dev);
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
     r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);
+    mli_stack_forget(lord);
     if (r) return r;
     mli_event_record(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
@@ -12058,6 +12761,27 @@ static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_
     return n;
 }
 
+/* Lists the largest stacks of a selector, as mli_sites_top the sites. */
+static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                      memlord_stack_stat *out, size_t cap) {
+    static const unsigned char keys[] = {
+        offsetof(memlord_stack_stat, alloc_bytes), offsetof(memlord_stack_stat, alloc_bytes),
+        offsetof(memlord_stack_stat, allocs),      offsetof(memlord_stack_stat, allocs),
+        offsetof(memlord_stack_stat, live_bytes),  offsetof(memlord_stack_stat, peak_bytes)};
+    uint32_t i, rows = mli_stack_rows(lord);
+    size_t n = 0, key;
+    if ((unsigned)order >= sizeof keys) return 0;
+    key = keys[order];
+    for (i = 1; i < rows; i++) {
+        memlord_stack_stat s;
+        uint64_t number;
+        if (!mli_stack_stat_fill(lord, i, &s) || !mli_selects(sel, s.device)) continue;
+        memcpy(&number, (char *)&s + key, sizeof number);
+        if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
+    }
+    return n;
+}
+
 static MLI_COLD void mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_tag_stat *out) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_TAG, number);
     mli_row_totals sum;
@@ -12152,6 +12876,11 @@ static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
 
 /* -- public -- */
 
+MLI_API size_t memlord_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                  memlord_stack_stat *out, size_t cap) {
+    if (!lord || !out || !mli_selector_valid(sel)) return 0;
+    return mli_stacks_top(lord, sel, order, out, cap);
+}
 MLI_API size_t memlord_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                  memlord_site_stat *out, size_t cap) {
     if (!lord || !out || !mli_selector_valid(sel)) return 0;
@@ -13071,6 +13800,7 @@ MLI_API void memlord_reset(memlord *lord) {
         n = mli_row_count(lord, book);
         for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
     }
+    mli_stacks_reset(lord);
     (void)mli_u64_add(&lord->fences.epoch, 1);
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++) mli_device_reset(lord, i);
@@ -13128,6 +13858,7 @@ typedef struct mli_verify {
     uint32_t displaced;              /* entries of it outside their home */
     mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
     mli_verify_sum missing;          /* what all devices count and the map does not hold */
+    mli_verify_sum taken;            /* blocks with a stack, and their weight */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -13287,12 +14018,26 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
+/* Checks that a taken block is in the table of >>stacks, and adds it to the sum of all. */
+static MLI_COLD int mli_verify_taken(mli_verify *v, const mli_entry *e) {
+    mli_taken taken;
+    if (!(e->word1 & MLI_TAKEN)) return 0;
+    taken = v->lord->stacks.taken ? mli_taken_of(v->lord, e) : mli_taken_none;
+    if (!taken.row || taken.row >= mli_stack_rows(v->lord) ||
+        mli_stack_row_at(v->lord, taken.row)->dev != MLI_DEV(e->word1))
+        return mli_verify_block(v, e, "its stack is unknown");
+    v->taken.blocks++;
+    v->taken.bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
+    return 0;
+}
+
 static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
     mli_verify *v = (mli_verify *)user;
     const uint32_t dev = MLI_DEV(e->word1);
     if (!dev || dev >= v->rows[MLI_BOOK_DEVICE])
         return mli_verify_fail(v, "%jx: its device is unknown", e->key);
-    return mli_verify_place(v, e) || mli_verify_side(v, e) || mli_verify_rows(v, e);
+    return mli_verify_place(v, e) || mli_verify_side(v, e) || mli_verify_rows(v, e) ||
+           mli_verify_taken(v, e);
 }
 
 /* -- the map -- */
@@ -13345,6 +14090,26 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     if (buckets == mli_u32_load(&v->lord->map.buckets)) return 0;
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets,
                            (uint64_t)mli_u32_load(&v->lord->map.buckets));
+}
+
+/* Checks the table of taken blocks and the totals of stacks against the map. They may exceed it by
+   blocks that are detached. */
+static MLI_COLD int mli_verify_stacks(mli_verify *v) {
+    uint64_t bytes = 0, blocks = 0;
+    uint32_t i;
+    for (i = 1; i < mli_stack_rows(v->lord); i++) {
+        const mli_stack_row *row = mli_stack_row_at(v->lord, i);
+        bytes += row->live;
+        blocks += row->blocks;
+    }
+    if (v->lord->stacks.taken_count != v->taken.blocks)
+        return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
+                               v->taken.blocks, (uint64_t)v->lord->stacks.taken_count);
+    if (blocks - v->taken.blocks <= v->detached.blocks &&
+        (bytes == v->taken.bytes || v->detached.blocks))
+        return 0;
+    return mli_verify_fail(v, "blocks with a stack weigh %ju B; the stacks say %ju B",
+                           v->taken.bytes, bytes);
 }
 
 /* -- rows -- */
@@ -13514,8 +14279,8 @@ static MLI_COLD int mli_verify_all(mli_verify *v) {
     int book;
     for (book = 0; book < MLI_BOOKS; book++)
         if (mli_verify_names(v, book)) return 1;
-    return mli_verify_map(v) || mli_verify_books(v) || mli_verify_fences(v) ||
-           mli_verify_tickets(v) || mli_verify_accounts(v);
+    return mli_verify_map(v) || mli_verify_books(v) || mli_verify_stacks(v) ||
+           mli_verify_fences(v) || mli_verify_tickets(v) || mli_verify_accounts(v);
 }
 
 /* -- public -- */
@@ -13816,6 +14581,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     mli_probe probe;
     memlord_account account = 0;
+    mli_taken taken = mli_taken_none;
     uint64_t rows;
     int did;
     memlord_result r;
@@ -13828,6 +14594,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
         side->refs = mli_refs_of(e.word1, e.word2);
         side->meta = mli_side_record_of(e.word2)->meta;
         account = mli_side_record_of(e.word2)->account;
+        taken = mli_taken_of(lord, &e);
         mli_probe_leave(t, &probe);
         r = mli_map_reserve(lord, t, dev, key);
     }
@@ -13843,7 +14610,9 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | 1;
+    mli_stack_keep(lord, &taken, dev);
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
+    mli_stack_forget(lord);
     if (r) {
         mli_side_record_free(lord, copy.word2);
         return r;
@@ -14366,10 +15135,12 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
     if (!call.t) return mli_drop_count(lord, r, device, bytes);
+    mli_stack_take(lord, call.t, call.dev, bytes, site);
     call.draw.named = ticket;
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
     r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
+    mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, device, bytes);
     if (did == MLI_DID_OPEN)
         mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
@@ -14381,6 +15152,7 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
 static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
                                                      uint64_t storage, uint64_t bytes,
                                                      const memlord_site *site, int how) {
+    mli_self.caller = MLI_RETURN_ADDRESS();
     return mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, how);
 }
 
@@ -14418,11 +15190,16 @@ static MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_devic
 }
 
 /* The general path as the public functions take it: counts and logs a refusal. */
+static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
+                                         uint64_t bytes, const memlord_site *site) {
+    memlord_result r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
+    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
+}
 static MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
-    memlord_result r = mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_ALLOC);
-    return r ? mli_refuse(lord, MLI_REFUSER_alloc, r, device, mli_block_fault(storage, bytes)) : r;
+    mli_self.caller = MLI_RETURN_ADDRESS();
+    return mli_alloc_refusing(lord, device, storage, bytes, site);
 }
 static MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
                                                  uint64_t storage, int how,
@@ -14445,9 +15222,10 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one. */
-static MLI_HOT int mli_rows_cached(const memlord *lord, const mli_thread *t, uint32_t special,
-                                   memlord_device device, const memlord_site *site,
+   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. Requires: `special`
+   has no bit but those of MLI_SPECIAL_ROWS and MLI_SPECIAL_STACKS. */
+static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
+                                   memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
     const uint32_t dev =
         mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
@@ -14472,7 +15250,7 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, const mli_thread *t, uin
         rows->site = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
     }
-    return 1;
+    return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
 }
 
 /* Publishes the cells of a block that hold back too much. Requires: inside. */
@@ -14550,7 +15328,7 @@ static MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord, memlord_devic
     mli_probe probe;
     mli_home_probe(lord, storage, &probe);
     if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
-        !mli_rows_cached(lord, t, mli_u32_load(&t->special), device, site, &rows)) {
+        !mli_rows_cached(lord, t, mli_u32_load(&t->special), device, bytes, site, &rows)) {
         mli_probe_leave(t, &probe);
         return mli_alloc_slow(lord, device, storage, bytes, site);
     }
@@ -14578,13 +15356,13 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
         return mli_alloc_slow(lord, device, storage, bytes, site);
     special = mli_u32_load(&t->special);
     if (bare && MLI_UNLIKELY(special)) return mli_alloc_full(lord, device, storage, bytes, site);
-    if (MLI_UNLIKELY((special & ~(uint32_t)MLI_SPECIAL_ROWS) ||
+    if (MLI_UNLIKELY((special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)) ||
                      !mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, bare, &home)))
         return bare ? mli_alloc_full(lord, device, storage, bytes, site)
                     : mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(home, &with);
     if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
-    if (MLI_UNLIKELY(!mli_rows_cached(lord, t, special, device, site, &rows))) {
+    if (MLI_UNLIKELY(!mli_rows_cached(lord, t, special, device, bytes, site, &rows))) {
         mli_home_leave(t, home.bucket);
         return mli_alloc_slow(lord, device, storage, bytes, site);
     }
@@ -14600,9 +15378,9 @@ static MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord, memlord_device 
     return mli_alloc_fast(lord, device, storage, bytes, site, 0);
 }
 
-/* Finds the cells of a block for this thread. 0: the block has more references or a side record,
-   its device is of another type, or the thread lacks a cell. It begins with the device that the
-   caller names, which is most often the block's, and then compares the two: so the processor
+/* Finds the cells of a block for this thread. 0: the block has more references, a side record or a
+   stack, its device is of another type, or the thread lacks a cell. It begins with the device that
+   the caller names, which is most often the block's, and then compares the two: so the processor
    predicts that branch and counts before the entry has come from memory (with 100,000 blocks that
    saves a fifth of a call). The return in the branch keeps compilers from a conditional move, which
    would wait for the entry. */
@@ -14691,7 +15469,7 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
         return mli_free_slow(lord, device, storage, how, site);
     special = mli_u32_load(&t->special);
     if (bare && MLI_UNLIKELY(special)) return mli_free_full(lord, device, storage, how, site);
-    if (MLI_UNLIKELY((special & ~(uint32_t)MLI_SPECIAL_ROWS) ||
+    if (MLI_UNLIKELY((special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)) ||
                      !mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, bare, &home)))
         return bare ? mli_free_full(lord, device, storage, how, site)
                     : mli_free_slow(lord, device, storage, how, site);
@@ -14722,14 +15500,28 @@ enum { /* memlord_realloc_token.state */
     MLI_TOKEN_FREED   /* free_begin freed the block, as it had recorded uses */
 };
 
+/* Keep the stack of a detached block in its token, and read it there. */
+static void mli_token_stack_set(memlord_realloc_token *token, const mli_taken *taken) {
+    memcpy(&token->word[3], &taken->scale, sizeof taken->scale);
+    token->word[4] = taken->row;
+}
+static mli_taken mli_token_stack(const memlord_realloc_token *token) {
+    mli_taken taken = mli_taken_none;
+    memcpy(&taken.scale, &token->word[3], sizeof taken.scale);
+    taken.row = (uint32_t)token->word[4];
+    return taken;
+}
+
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
-   word1, word[1] is word2, word[2] the generation of the ledger. `verb`: of the line of
+   word1, word[1] is word2, word[2] the generation of the ledger; word[3] and word[4] are its stack.
+   `verb`: of the line of
    MEMLORD_DEBUG; NULL: the end logs both storages. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
+    mli_taken taken;
     memlord_result r;
     if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
@@ -14740,10 +15532,12 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
     token->word[2] = lord->threads.generation;
     if (!t) return MEMLORD_OK;
-    if (storage && mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e) == MEMLORD_OK) {
+    if (storage &&
+        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &taken) == MEMLORD_OK) {
         token->state = MLI_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
+        mli_token_stack_set(token, &taken);
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), site);
     } else if (storage) {
@@ -14761,6 +15555,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
+    const mli_taken taken = mli_token_stack(token);
     mli_call call;
     mli_entry e;
     memlord_block block;
@@ -14780,9 +15575,15 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
+        mli_taken_off(lord, &taken, had, !storage);
+        if (storage)
+            mli_stack_take(lord, call.t, call.dev, bytes, site);
+        else
+            mli_stack_keep(lord, &taken, call.dev);
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
+        mli_stack_forget(lord);
     }
     if (r == MEMLORD_OK) {
         mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
@@ -14885,6 +15686,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
         d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
+        e->word1 |= mli_taken_put(lord, e);
         if (e->word2 & 1)
             mli_side_charge(lord, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
@@ -14899,7 +15701,8 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
    to an account, or if another thread has ended that one since mli_hold_n. Without that memory it
    counts as dropped. */
 static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
-                                  const mli_hold *hold, mli_debug_note *note) {
+                                  const mli_hold *hold, const memlord_site *site,
+                                  mli_debug_note *note) {
     mli_call call;
     int did;
     memlord_result r = MEMLORD_OK;
@@ -14907,11 +15710,13 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
     call.draw = mli_draw_none;
+    mli_stack_take(lord, t, call.dev, b->bytes, site);
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
     else
         r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
+    mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, b->device, b->bytes);
     if (did == MLI_DID_OPEN) {
         mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes, hold->rows);
@@ -14951,7 +15756,7 @@ static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *bl
     hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
     r = hold ? mli_hold_n(lord, t, blocks, n, how, site, hold, &held) : MEMLORD_E_NOMEM;
     for (i = 0; i < n && r == MEMLORD_OK; i++)
-        mli_open_one(lord, t, &blocks[i], how, &hold[i], &note);
+        mli_open_one(lord, t, &blocks[i], how, &hold[i], site, &note);
     mli_thread_put(lord, t);
     if (r) mli_unhold_n(lord, blocks, hold, held);
     if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r);
@@ -15148,6 +15953,7 @@ MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket tick
     memlord_result r = MEMLORD_E_DEVICE;
     mli_phys *phys;
     if (!lord) return MEMLORD_OK;
+    mli_self.caller = MLI_RETURN_ADDRESS();
     v = mli_ticket_find(lord, ticket);
     if (!v) return MEMLORD_E_UNKNOWN;
     if (!mli_phys_find(lord, device, 0, &phys) && phys == v->phys)
@@ -15174,12 +15980,16 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    memlord_result r = mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
+    memlord_result r;
+    mli_self.caller = MLI_RETURN_ADDRESS();
+    r = mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
     return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
-    memlord_result r = mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
+    memlord_result r;
+    mli_self.caller = MLI_RETURN_ADDRESS();
+    r = mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
     return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1);
 }
 MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
@@ -15209,7 +16019,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
     if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
     if (token->device.index < 0) token->device.index = 0;
-    return mli_alloc_general(lord, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    return mli_alloc_off_ticket(lord, 0, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
 }
 
 /* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
@@ -15223,7 +16033,7 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
     if (!lord) return MEMLORD_OK;
     if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
     if (!old_storage)
-        return mli_alloc_general(lord, device, new_storage, bytes, site, MLI_PUT_ALLOC);
+        return mli_alloc_off_ticket(lord, 0, device, new_storage, bytes, site, MLI_PUT_ALLOC);
     r = mli_call_begin(lord, device, new_storage, bytes, &call);
     if (!call.t) return r;
     if (mli_would_overflow(lord, call.dev, bytes))
@@ -15238,7 +16048,9 @@ static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device d
 MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                        uint64_t old_storage, uint64_t new_storage,
                                        uint64_t bytes, const memlord_site *site) {
-    memlord_result r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
+    memlord_result r;
+    mli_self.caller = MLI_RETURN_ADDRESS();
+    r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc, r, device,
                       mli_block_fault(old_storage == UINT64_MAX ? old_storage : new_storage,
                                       bytes));
@@ -15252,7 +16064,9 @@ MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device devic
 MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                            uint64_t new_storage, uint64_t bytes,
                                            const memlord_site *site) {
-    memlord_result r = mli_token_end(lord, token, new_storage, bytes, site);
+    memlord_result r;
+    mli_self.caller = MLI_RETURN_ADDRESS();
+    r = mli_token_end(lord, token, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
                       token ? token->device : memlord_device_all(),
                       token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token");
@@ -15296,6 +16110,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                                         int failed, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
+    mli_taken taken;
     uint64_t refs;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
@@ -15319,6 +16134,8 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                              MLI_BYTES(e.word1));
     } else {
         refs = mli_refs_of(e.word1, e.word2);
+        taken = mli_token_stack(token);
+        mli_taken_off(lord, &taken, MLI_BYTES(e.word1), 0);
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
         if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
@@ -15536,6 +16353,7 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
 /* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
    entry it counts as dropped: the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
+    mli_self.caller = NULL; /* not known here */
     (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
                                storage, q->bytes, q->site, MLI_PUT_ALLOC);
 }
@@ -16966,6 +17784,35 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes the tree of return addresses, a frame's caller by its place in the list from 1, and the
+   totals of each stack, which its innermost frame names. */
+static MLI_COLD void mli_json_stacks(mli_report *r) {
+    memlord *lord = r->lord;
+    const uint32_t nodes = mli_stack_nodes(lord), rows = mli_stack_rows(lord);
+    uint32_t i;
+    mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju,'frames':[",
+              (uint64_t)lord->stacks.depth, lord->stacks.bytes, mli_u64_load(&lord->stacks.cut));
+    for (i = 1; i <= nodes && !r->o->failed; i++) {
+        const mli_stack_node *node = mli_stack_node_at(lord, i);
+        const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)node->address);
+        mli_jsonf(r->o, ",\n{'caller':%ju,'address':'%jx','site':%p}", (uint64_t)node->parent,
+                  node->address, (const void *)mli_site_display_of(lord, site));
+    }
+    mli_put_str(r->o, "],\"totals\":[");
+    for (i = 1; i < rows && !r->o->failed; i++) {
+        const mli_stack_row *row = mli_stack_row_at(lord, i);
+        memlord_stack_stat s;
+        if (row->node > nodes || row->dev > r->devices) continue; /* added since */
+        if (!mli_stack_stat_fill(lord, i, &s)) r->result = MEMLORD_E_NOMEM;
+        mli_jsonf(r->o,
+                  ",\n{'frame':%ju,'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,"
+                  "'peak_bytes':%ju,'samples':%ju,'error_bytes':%ju}",
+                  (uint64_t)row->node, mli_report_device(r, row->dev), s.alloc_bytes, s.allocs,
+                  s.live_bytes, s.peak_bytes, s.samples, s.error_bytes);
+    }
+    mli_put_str(r->o, "]}");
+}
+
 static void mli_json_sites(mli_report *r) {
     uint32_t i, rows = mli_row_count(r->lord, MLI_BOOK_SITE);
     mli_jsonf(r->o, ",\n'sites':[");
@@ -17339,6 +18186,7 @@ static MLI_COLD void mli_json(mli_report *r) {
     mli_json_accounts(r);
     mli_json_tags(r);
     mli_json_sites(r);
+    mli_json_stacks(r);
     mli_json_summary(r);
     mli_json_holders(r);
     mli_json_leaks(r);
@@ -17997,8 +18845,10 @@ static const char mli_page_tail[][3873] = {
    arena is a block too, at an address that no other has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
-    uint32_t frame;           /* the innermost frame of its stack */
+    uint32_t frame;           /* the innermost frame of its stack: its site */
     uint32_t tag, scope;      /* 0: none, or one without a number */
+    uint32_t node;            /* FOLDED, PPROF: of its stack, in place of the frame; 0: none */
+    float blocks;             /* with a node: that it stands for; `bytes` are then theirs */
     unsigned char dev, state; /* MLI_BLOCK_... */
 } mli_live_block;
 enum {
@@ -18013,7 +18863,8 @@ enum {
 /* Live blocks of one stack, tag and device. */
 typedef struct mli_group {
     mli_live_block of; /* dev 0: a free group */
-    uint64_t blocks, bytes;
+    double blocks;
+    uint64_t bytes;
 } mli_group;
 #define MLI_GROUPS 256
 #define MLI_VIZ_WORDS 128
@@ -18031,6 +18882,7 @@ typedef struct mli_export {
     memlord *lord;
     mli_out *o;
     uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
+    uint32_t nodes; /* likewise; 0: the format has no stacks, or the ledger */
     void (*put_block)(struct mli_export *x, const mli_live_block *block);
     void (*put_group)(struct mli_export *x, const mli_group *group);
     void (*put_part)(struct mli_export *x, const memlord_part_info *part);
@@ -18071,7 +18923,8 @@ static const char *mli_export_tag(const mli_export *x, uint32_t row) {
 }
 
 /* -- stacks. Frames are numbered from 1: the site rows; then for each device one for blocks without
-      a site, one for its arena, one for its bytes no longer live; then the scopes -- */
+      a site, one for its arena, one for its bytes no longer live; then the scopes; then the nodes
+      of the stacks -- */
 
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
 
@@ -18082,32 +18935,45 @@ static uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t ki
 static uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id) {
     return x->sites + x->devices * MLI_FRAME_KINDS + id;
 }
-static uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_scope(x, x->scopes); }
+static uint32_t mli_frame_of_node(const mli_export *x, uint32_t node) {
+    return mli_frame_of_scope(x, x->scopes) + node;
+}
+static uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_node(x, x->nodes); }
 
-/* Returns the site of a frame; NULL if it is none. */
+/* Returns the return address of a frame; 0: it is no node. */
+static uint64_t mli_frame_address(const mli_export *x, uint32_t frame) {
+    const uint32_t first = mli_frame_of_node(x, 0);
+    return frame > first ? mli_stack_node_at(x->lord, frame - first)->address : 0;
+}
+
+/* Returns the site of a frame; NULL if it is none. That of a node is named, and kept, here. */
 static const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame) {
-    return frame <= x->sites ? mli_row_site(x->lord, frame) : NULL;
+    const uint64_t address = mli_frame_address(x, frame);
+    if (frame <= x->sites) return mli_row_site(x->lord, frame);
+    if (!address) return NULL;
+    return mli_site_display_of(x->lord, memlord_site_at(x->lord, (void *)(uintptr_t)address));
 }
 
 typedef struct mli_frame_name {
-    const char *name, *file; /* not empty; "": none */
+    const char *name, *file;  /* not empty; "": none */
     const mli_module *module; /* of a return address; NULL: none */
     uint64_t line, offset;    /* of the frame in its file; of the address in the module's */
-    uint32_t dev, caller; /* 0: of no device; 0: without a caller of its own */
+    uint32_t dev, caller;     /* 0: of no device; 0: without a caller of its own */
+    uint64_t address;         /* the return address of a node; 0: none */
 } mli_frame_name;
 
 static MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
     static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
-    mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
+    mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0, mli_frame_address(x, frame)};
     uint32_t fixed = frame - x->sites - 1;
-    if (frame <= x->sites) {
-        const memlord_site *site = mli_row_site(x->lord, frame);
-        const mli_row *row = mli_row_at(x->lord, MLI_BOOK_SITE, frame);
+    if (frame <= x->sites || f.address) {
+        const memlord_site *site = mli_frame_site(x, frame);
+        const mli_site_record *record = mli_site_record_of(x->lord, site);
         f.file = site->file;
         f.line = mli_site_line(site);
-        f.module = ((const mli_site_record *)row->subject)->where;
-        f.offset = ((const mli_site_record *)row->subject)->offset;
-        f.dev = row->dev;
+        f.module = record ? record->where : NULL;
+        f.offset = record ? record->offset : 0;
+        if (!f.address) f.dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
         if (site->function[0] || site->file[0])
             f.name = site->function[0] ? site->function : site->file;
     } else if (fixed < x->devices * MLI_FRAME_KINDS) {
@@ -18122,17 +18988,20 @@ static MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t f
     return f;
 }
 
-/* The frames of a block, the innermost first: its site, then its scopes. */
+/* The frames of a block, the innermost first: its stack, else its site; then its scopes. */
 typedef struct mli_stack {
-    uint32_t n, frame[MLI_SCOPE_DEPTH_MAX + 1];
+    uint32_t n, frame[MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX];
 } mli_stack;
 
 static MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b) {
     const mli_scope_record *scope = b->scope ? mli_scope_record_at(x->lord, b->scope) : NULL;
+    uint32_t node = b->node;
     mli_stack s;
-    s.n = 1;
-    s.frame[0] = b->frame;
-    for (; scope && s.n <= MLI_SCOPE_DEPTH_MAX; scope = scope->parent)
+    s.n = 0;
+    if (!node) s.frame[s.n++] = b->frame;
+    for (; node; node = mli_stack_node_at(x->lord, node)->parent)
+        s.frame[s.n++] = mli_frame_of_node(x, node);
+    for (; scope && s.n < sizeof s.frame / sizeof *s.frame; scope = scope->parent)
         s.frame[s.n++] = mli_frame_of_scope(x, scope->id);
     return s;
 }
@@ -18153,9 +19022,24 @@ static MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t
     if (b.tag > x->tags) b.tag = 0;
     b.scope = (uint32_t)(where >> 36);
     if (b.scope > x->scopes) b.scope = 0;
+    b.node = 0;
+    b.blocks = 1;
     b.dev = (unsigned char)dev;
     b.state = 0;
     return b;
+}
+
+/* Gives a block its stack, and what it stands for; blocks 0: other blocks stand for it. A sample
+   has its bytes and those of others, so it has no parts. */
+static MLI_COLD void mli_alive_stack(const mli_export *x, const mli_entry *e, mli_live_block *b) {
+    const mli_taken taken = mli_taken_of(x->lord, e);
+    const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
+    if (x->lord->stacks.bytes > 1) {
+        b->bytes = mli_taken_weight(&taken, b->bytes);
+        b->blocks = (float)taken.scale;
+        b->state &= (unsigned char)~MLI_BLOCK_PARTS;
+    }
+    if (node <= x->nodes) b->node = node;
 }
 
 static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) {
@@ -18167,11 +19051,13 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
                              (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
     if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) b->state |= MLI_BLOCK_PARTS;
+    if (x->nodes) mli_alive_stack(x, e, b);
 }
 static MLI_COLD int mli_alive_put(void *user, void *item) {
     mli_export *x = (mli_export *)user;
     const mli_live_block *b = (const mli_live_block *)item;
-    if (b->dev <= x->devices) x->put_block(x, b); /* else added since the capture */
+    if (b->dev <= x->devices && b->blocks > 0) /* else added since the capture, or no sample */
+        x->put_block(x, b);
     return x->o->failed;
 }
 /* Calls put for every live block, then for the arena of each device that has a balance. */
@@ -18215,7 +19101,8 @@ static MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b
    writes the group at its home and evicts it. An evicted group may be written again later: readers
    of the formats with groups add equal ones up. */
 static MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b) {
-    uint64_t key = (uint64_t)b->frame << 24 ^ (uint64_t)b->tag << 8 ^ b->dev;
+    uint64_t key = (uint64_t)(b->frame ^ b->node * 0x9e3779b9u) << 24 ^ (uint64_t)b->tag << 8 ^
+                   b->dev;
     uint64_t at = ((key ^ (uint64_t)b->scope << 44) * 0x9e3779b97f4a7c15u) >> 56;
     mli_group *g;
     unsigned tries;
@@ -18223,18 +19110,19 @@ static MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b) 
         g = &x->group[(at + tries) % MLI_GROUPS];
         if (!g->of.dev) break;
         if (g->of.frame == b->frame && g->of.tag == b->tag && g->of.scope == b->scope &&
-            g->of.dev == b->dev)
+            g->of.dev == b->dev && g->of.node == b->node)
             return g;
     }
     if (tries == 8) g = &x->group[at];
     if (g->of.dev && x->put_group) x->put_group(x, g);
     g->of = *b;
-    g->blocks = g->bytes = 0;
+    g->blocks = 0;
+    g->bytes = 0;
     return g;
 }
 static MLI_COLD void mli_group_add(mli_export *x, const mli_live_block *b) {
     mli_group *g = mli_group_at(x, b);
-    g->blocks += !(b->state & MLI_BLOCK_ARENA);
+    if (!(b->state & MLI_BLOCK_ARENA)) g->blocks += (double)b->blocks;
     g->bytes += mli_export_parts(x, b);
 }
 static MLI_COLD void mli_groups_each(mli_export *x, void (*put)(mli_export *, const mli_group *)) {
@@ -18245,13 +19133,30 @@ static MLI_COLD void mli_groups_each(mli_export *x, void (*put)(mli_export *, co
         if (x->group[i].of.dev) put(x, &x->group[i]);
 }
 
-/* Calls put for the allocations of each site since the last reset, then for those of each device
-   that are of no site. */
+/* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
+   last reset; then for those of each device that are of none, unless stacks are samples. */
 typedef void (*mli_allocs_fn)(mli_export *x, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
+static MLI_COLD void mli_stack_allocs_each(mli_export *x, mli_allocs_fn put) {
+    const uint32_t rows = mli_stack_rows(x->lord);
+    uint32_t i;
+    for (i = 1; i < rows && !x->o->failed; i++) {
+        const mli_stack_row *row = mli_stack_row_at(x->lord, i);
+        mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
+        memlord_stack_stat s;
+        if (row->dev > x->devices || row->node > x->nodes) continue;
+        if (!mli_stack_stat_fill(x->lord, i, &s)) x->r->result = MEMLORD_E_NOMEM;
+        of.node = row->node;
+        x->sum[of.dev] += s.allocs;
+        x->events[of.dev] += s.alloc_bytes;
+        put(x, &of, s.allocs, s.alloc_bytes);
+    }
+}
 static MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
     uint32_t i, dev;
-    for (i = 1; i <= x->sites && !x->o->failed; i++) {
+    if (x->nodes) mli_stack_allocs_each(x, put);
+    if (x->nodes && x->lord->stacks.bytes > 1) return;
+    for (i = 1; i <= x->sites && !x->nodes && !x->o->failed; i++) {
         mli_live_block of = mli_live_block_make(
             x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
         memlord_site_stat s;
@@ -18978,8 +19883,10 @@ static MLI_COLD void mli_csv(mli_export *x) {
 }
 
 /* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
-      stackcollapse): "device;tag;scope;inner scope;site bytes", a line each.
-   Counts live bytes. The bytes of a part have the part's name as one more frame. An unknown tag or
+      stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
+   site's place has the return addresses, the outermost first; without a name one is a number.
+   Counts live bytes; of samples, what they stand for. The bytes of a part have the part's name as
+   one more frame. An unknown tag or
    scope has no frame; in the other frames a semicolon becomes a colon. Equal stacks may come on
    several lines, which readers add up. Anomalies and drops are not in it: readers know no
    comments. -- */
@@ -18998,7 +19905,10 @@ static MLI_COLD void mli_folded_line(mli_export *x, const mli_live_block *of,
     if (of->tag) mli_folded_text(o, mli_export_tag(x, of->tag));
     while (stack.n--) {
         const memlord_site *site = mli_frame_site(x, stack.frame[stack.n]);
-        if (site) {
+        const uint64_t address = mli_frame_address(x, stack.frame[stack.n]);
+        if (address && !site->function[0]) {
+            mli_putf(o, ";%jx", address);
+        } else if (site) {
             mli_put_str(o, ";");
             mli_put_site_escaped(o, site, ';', ":");
         } else {
@@ -19016,6 +19926,7 @@ static void mli_folded_part(mli_export *x, const memlord_part_info *part) {
 }
 
 static MLI_COLD void mli_folded(mli_export *x) {
+    x->nodes = mli_stack_nodes(x->lord);
     x->put_part = mli_folded_part;
     mli_groups_each(x, mli_folded_group);
 }
@@ -19023,7 +19934,9 @@ static MLI_COLD void mli_folded(mli_export *x) {
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
       profile.proto).
    Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
-   live blocks (inuse_...). Labels give the device and, if the blocks have one, the tag. The scopes
+   live blocks (inuse_...). With stacks they are those of each stack, and of samples what they stand
+   for; a location then has the address of the call. Labels give the device and, if the blocks have
+   one, the tag. The scopes
    that a block was allocated in are the callers of its site; the site calls the block's parts. The
    bytes of a part count only there, and a part is no object. Without a site a block is
    "(unknown)"; the balance of an arena is "(arena)". Functions and locations are numbered as
@@ -19079,11 +19992,13 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
     mli_pb_numbers(o, field, v, 2);
 }
 
+#define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX + 1) * 5 + 10)
+
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
    `part` is a part's location; 0: none. */
 static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, uint64_t part,
                                       unsigned live, uint64_t count, uint64_t bytes) {
-    char buf[512], values[48], places[(MLI_SCOPE_DEPTH_MAX + 2) * 5 + 10];
+    char buf[MLI_PPROF_PLACES + 128], values[48], places[MLI_PPROF_PLACES];
     mli_stack stack = mli_stack_of(x, of);
     mli_out m, v, p;
     uint32_t i;
@@ -19104,7 +20019,7 @@ static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, u
     mli_pb_message(x->o, 2, &m);
 }
 static void mli_pprof_group(mli_export *x, const mli_group *g) {
-    mli_pprof_sample(x, &g->of, 0, 1, g->blocks, g->bytes);
+    mli_pprof_sample(x, &g->of, 0, 1, (uint64_t)(g->blocks + 0.5), g->bytes);
 }
 static void mli_pprof_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
                              uint64_t bytes) {
@@ -19115,7 +20030,7 @@ static void mli_pprof_allocs(mli_export *x, const mli_live_block *of, uint64_t a
 static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, uint64_t file,
                                         const mli_frame_name *f) {
     const uint64_t function[] = {id, name, 0, file};
-    const uint64_t place[] = {id, f->module ? f->module->number : 0, f->module ? f->offset : 0};
+    const uint64_t place[] = {id, f->module ? f->module->number : 0, f->offset};
     char buf[96];
     mli_out m;
     unsigned i;
@@ -19159,8 +20074,10 @@ static MLI_COLD void mli_pprof_names(mli_export *x) {
 
 static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part) {
     uint64_t id = mli_frame_count(x) + 1 + x->parts;
-    const mli_frame_name f = {part->meta.name ? part->meta.name : "(part)", "", NULL, 0, 0, 0, 0};
-    uint64_t name = mli_pb_string(x, f.name);
+    mli_frame_name f = {"(part)", "", NULL, 0, 0, 0, 0, 0};
+    uint64_t name;
+    if (part->meta.name) f.name = part->meta.name;
+    name = mli_pb_string(x, f.name);
     mli_pprof_function(x->o, id, name, 0, &f);
     mli_pprof_sample(x, x->whole, id, 1, 0, part->bytes);
 }
@@ -19180,6 +20097,7 @@ static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
 
 static MLI_COLD void mli_pprof(mli_export *x) {
     uint32_t i;
+    x->nodes = mli_stack_nodes(x->lord);
     for (i = 1; i <= 5; i += 2) mli_pb_pair(x->o, 1, i, i == 3 ? 4 : 2);
     mli_pb_pair(x->o, 1, 6, 4);
     mli_pprof_names(x);
@@ -19782,6 +20700,7 @@ static void mli_fork_locks(int take) {
     mli_phys_lock_all(take);
     mli_ledgers_lock(offsetof(memlord, snapshots.lock), take);
     mli_ledgers_lock(offsetof(memlord, log.lock), take);
+    mli_ledgers_lock(offsetof(memlord, stacks.lock), take);
     mli_ledgers_lock(offsetof(memlord, memory.lock), take);
     mli_lock_set(&mli_process.pages_lock, take);
 }
@@ -20015,6 +20934,7 @@ static void mli_locks_rank(memlord *lord) {
     mli_lock_rank(&lord->capacity.host_phys.lock, MLI_RANK_PHYS);
     mli_lock_rank(&lord->snapshots.lock, MLI_RANK_SNAPSHOTS);
     mli_lock_rank(&lord->log.lock, MLI_RANK_LOG);
+    mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
     mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
     for (i = 0; i < MLI_SHARDS; i++)
@@ -20035,7 +20955,7 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
     lord->names.strings.item = sizeof(mli_stb_string);
     mli_ledger_configure(lord, desc);
     lord->threads.orphan = (mli_thread *)mli_own_alloc(lord, sizeof *lord->threads.orphan);
-    if (lord->threads.orphan) return lord;
+    if (lord->threads.orphan && mli_stacks_start(lord, desc)) return lord;
     mli_regions_free(lord);
     allocator->free(allocator->user, lord, sizeof *lord);
     return NULL;
@@ -20180,6 +21100,7 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_frames_free(lord, t);
     }
     mli_scopes_free(lord);
+    mli_stacks_free(lord);
     mli_book_free(lord, &lord->sites.births, sizeof(mli_birth));
     for (i = 0; i < MLI_BOOKS; i++)
         mli_book_free(lord, &lord->counters.rows[i], sizeof(mli_row));
@@ -20210,7 +21131,8 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     memset(&plain, 0, sizeof plain);
     if (!desc) desc = &plain;
     allocator = desc->allocator;
-    if (!allocator.alloc != !allocator.free) return MEMLORD_E_INVALID;
+    if (!allocator.alloc != !allocator.free || desc->stack_depth > MLI_STACK_DEPTH_MAX)
+        return MEMLORD_E_INVALID;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;

@@ -569,6 +569,45 @@ static void a_run_never_seen_before_matches_the_model(void **state) {
     replay(test_lord(state), test_env("MEMLORD_TEST_SEED", fresh));
 }
 
+/* A stack a device, and a ledger that takes every alloc, or a sample. */
+static size_t unwind_one(void *user, void **frames, size_t cap) {
+    (void)cap;
+    frames[0] = user;
+    return 1;
+}
+static int setup_stacks(void **state, uint64_t bytes) {
+    test_case *t = (test_case *)calloc(1, sizeof *t);
+    memlord_desc desc;
+    if (!t) return -1;
+    desc = test_desc(&t->heap, MEMLORD_FLAG_SITES);
+    desc.stack_depth = 4;
+    desc.stack_bytes = bytes;
+    desc.unwinder.fn = unwind_one;
+    desc.unwinder.user = t;
+    *state = t;
+    return memlord_create(&desc, &t->lord) == MEMLORD_OK && t->lord ? 0 : -1;
+}
+static int setup_every_stack(void **state) { return setup_stacks(state, 1); }
+static int setup_some_stacks(void **state) { return setup_stacks(state, 4096); }
+
+static void a_run_matches_the_model_and_its_stacks(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token *token;
+    memlord_stack_stat row;
+    int d, i;
+    replay(lord, test_env("MEMLORD_TEST_SEED", 2));
+    for (i = 0; i < TOKENS; i++) {
+        token = &running->tokens[i].token;
+        if (running->tokens[i].used) assert_ok(memlord_free_end(lord, token, 0, NULL));
+    }
+    for (d = 0; d < DEVICES; d++) {
+        memlord_stats s = stats_of(lord, devices[d]);
+        memset(&row, 0, sizeof row);
+        (void)memlord_stacks_top(lord, devices[d], MEMLORD_SITE_ORDER_LIVE_BYTES, &row, 1);
+        assert_int_equal(row.live_bytes, s.allocated - running->books[d].arena);
+    }
+}
+
 #define MODEL(name, open) cmocka_unit_test_setup_teardown(name, open, close_model)
 
 int main(void) {
@@ -576,6 +615,8 @@ int main(void) {
         MODEL(a_known_run_matches_the_model, test_setup),
         MODEL(a_run_never_seen_before_matches_the_model, test_setup_sites),
         MODEL(a_run_never_seen_before_matches_the_model, test_setup_exact),
+        MODEL(a_run_matches_the_model_and_its_stacks, setup_every_stack),
+        MODEL(a_run_never_seen_before_matches_the_model, setup_some_stacks),
     };
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

@@ -380,6 +380,28 @@ static void a_block_without_a_reference(void **state) {
     e->word1 += MLI_REFS_ONE;
 }
 
+static void stacks_against_the_blocks_that_have_them(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord *lord = t->lord;
+    memlord_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.stack_depth = 4;
+    desc.stack_bytes = 1;
+    assert_true(mli_stacks_start(lord, &desc));
+    mli_special_set(mli_self.thread, MLI_SPECIAL_STACKS, 1);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x40000, 32, NULL));
+    assert_ok(memlord_verify(lord));
+    entry_of(lord, cuda(0), BLOCK)->word1 |= MLI_TAKEN;
+    says(t, "cuda:0 0x00010000: its stack is unknown");
+    entry_of(lord, cuda(0), BLOCK)->word1 &= ~MLI_TAKEN;
+    lord->stacks.taken_count++;
+    says(t, "blocks with a stack: 1; the table of stacks has 2");
+    lord->stacks.taken_count--;
+    mli_stack_row_at(lord, 1)->live++;
+    says(t, "blocks with a stack weigh 32 B; the stacks say 33 B");
+    mli_stack_row_at(lord, 1)->live--;
+}
+
 static void a_block_of_an_unknown_device(void **state) {
     test_case *t = (test_case *)*state;
     mli_entry *e = entry_of(t->lord, cuda(0), BLOCK);
@@ -608,6 +630,7 @@ int main(void) {
         TEST_FILLED(a_part_that_leaves_its_storage),
         TEST_FILLED(parts_against_their_sum),
         TEST_FILLED(a_block_without_a_reference),
+        TEST_FILLED(stacks_against_the_blocks_that_have_them),
         TEST_FILLED(a_block_of_an_unknown_device),
         TEST_FILLED(a_block_with_the_tag_of_another_device),
         TEST_FILLED(a_block_of_an_unknown_scope),

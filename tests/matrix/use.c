@@ -133,6 +133,7 @@ static int use_readers(memlord *lord) {
     memlord_device sel = memlord_device_all(), seen[4];
     memlord_stats stats;
     memlord_site_stat site;
+    memlord_stack_stat stack;
     memlord_tag_stat tag;
     memlord_block_info info;
     memlord_allocator os;
@@ -160,6 +161,7 @@ static int use_readers(memlord *lord) {
     memlord_peak_reset(lord, sel);
     bad += memlord_format_bytes(1, text, sizeof text) != text;
     bad += memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_LIVE_BYTES, &site, 1) != 0;
+    bad += memlord_stacks_top(lord, sel, MEMLORD_SITE_ORDER_LIVE_BYTES, &stack, 1) != 0;
     bad += memlord_site_top_alloc(lord, sel, &site) + memlord_site_top_free(lord, sel, &site);
     bad += memlord_blocks_top(lord, sel, &info, 1) != 0;
     bad += memlord_leaks(lord, memlord_mark(lord), NULL, NULL) != 0;

@@ -1,0 +1,825 @@
+/* Stacks: the return addresses of allocs, every one or a sample. */
+#include "support.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The unwinder of the tests: the frames that a test has set, the innermost first. */
+typedef struct fake_stack {
+    void *frames[200];
+    size_t depth;
+    uint64_t calls;
+    memlord *allocates; /* it allocates there: blocks of 7 bytes from key 0x900000 on */
+} fake_stack;
+static fake_stack fake;
+
+static size_t fake_unwind(void *user, void **frames, size_t cap) {
+    fake_stack *f = (fake_stack *)user;
+    size_t i;
+    f->calls++;
+    if (f->allocates)
+        assert_ok(memlord_alloc(f->allocates, cpu(), 0x900000 + f->calls * 64, 7, NULL));
+    for (i = 0; i < cap && i < f->depth; i++) frames[i] = f->frames[i];
+    return i;
+}
+
+/* Sets the frames: letters, the innermost first; a letter is the address 0x1000 + the letter. */
+static void at(const char *letters) {
+    size_t i;
+    fake.depth = strlen(letters);
+    for (i = 0; i < fake.depth; i++) fake.frames[i] = (void *)(uintptr_t)(0x1000 + letters[i]);
+}
+
+static int open_stacks(void **state, uint32_t depth, uint64_t bytes, uint32_t flags) {
+    test_case *t = (test_case *)calloc(1, sizeof *t);
+    memlord_desc desc;
+    if (!t) return -1;
+    memset(&fake, 0, sizeof fake);
+    desc = test_desc(&t->heap, flags);
+    desc.stack_depth = depth;
+    desc.stack_bytes = bytes;
+    desc.unwinder.fn = fake_unwind;
+    desc.unwinder.user = &fake;
+    *state = t;
+    return memlord_create(&desc, &t->lord) == MEMLORD_OK && t->lord ? 0 : -1;
+}
+static int setup_every(void **state) { return open_stacks(state, 8, 1, 0); }
+static int setup_sampled(void **state) { return open_stacks(state, 8, 1024, 0); }
+static int setup_mean(void **state) { return open_stacks(state, 8, 0, 0); }
+static int setup_sites(void **state) { return open_stacks(state, 8, 1, MEMLORD_FLAG_SITES); }
+
+/* The row of a stack on a device, by its letters; zeros if there is none. */
+static memlord_stack_stat stack_of(memlord *lord, memlord_device device, const char *letters) {
+    memlord_stack_stat rows[256], none;
+    size_t i, j, n = memlord_stacks_top(lord, device, MEMLORD_SITE_ORDER_PEAK_BYTES, rows, 256);
+    memset(&none, 0, sizeof none);
+    for (i = 0; i < n; i++) {
+        if (rows[i].depth != strlen(letters)) continue;
+        for (j = 0; j < rows[i].depth; j++)
+            if (rows[i].frames[j] != (void *)(uintptr_t)(0x1000 + letters[j])) break;
+        if (j == rows[i].depth) return rows[i];
+    }
+    return none;
+}
+static uint64_t live_of(memlord *lord, const char *letters) {
+    return stack_of(lord, all(), letters).live_bytes;
+}
+/* The live bytes of all stacks. */
+static uint64_t live_in_all(memlord *lord) {
+    static memlord_stack_stat rows[4096];
+    size_t i, n = memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, rows, 4096);
+    uint64_t sum = 0;
+    assert_true(n < 4096);
+    for (i = 0; i < n; i++) sum += rows[i].live_bytes;
+    return sum;
+}
+
+static void there_are_none_until_a_depth_is_set(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, &row, 1), 0);
+}
+
+static void a_depth_over_128_is_refused(void **state) {
+    memlord_desc desc;
+    memlord *lord;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.stack_depth = 129;
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
+    assert_null(lord);
+}
+
+static void every_alloc_counts_on_its_stack(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, NULL));
+    at("bc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 3, NULL));
+    row = stack_of(lord, cpu(), "abc");
+    assert_int_equal(row.allocs, 2);
+    assert_int_equal(row.samples, 2);
+    assert_int_equal(row.alloc_bytes, 120);
+    assert_int_equal(row.live_bytes, 120);
+    assert_int_equal(row.peak_bytes, 120);
+    assert_int_equal(row.error_bytes, 0);
+    assert_int_equal(row.depth, 3);
+    assert_int_equal(row.device.type, MEMLORD_DEVICE_CPU);
+    assert_int_equal(live_of(lord, "bc"), 3);
+    assert_int_equal(live_of(lord, "c"), 0);
+}
+
+static void an_alloc_of_no_bytes_counts(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 0, NULL));
+    assert_int_equal(memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_ALLOCS, &row, 1), 1);
+    assert_int_equal(row.allocs, 1);
+    assert_int_equal(row.alloc_bytes, 0);
+}
+
+static void a_free_takes_off_exactly_its_block(void **state) {
+    memlord *lord = test_lord(state);
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, NULL));
+    at("c");
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(live_of(lord, "ab"), 20);
+    assert_int_equal(stack_of(lord, cpu(), "ab").peak_bytes, 120);
+    assert_int_equal(stack_of(lord, cpu(), "ab").alloc_bytes, 120);
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    assert_int_equal(live_of(lord, "ab"), 0);
+}
+
+static void one_stack_on_two_devices_is_two_rows(void **state) {
+    memlord *lord = test_lord(state);
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 7, NULL));
+    assert_int_equal(stack_of(lord, cpu(), "ab").live_bytes, 100);
+    assert_int_equal(stack_of(lord, cuda(1), "ab").live_bytes, 7);
+    assert_ok(memlord_free(lord, cuda(1), 0x1000, NULL));
+    assert_int_equal(stack_of(lord, cpu(), "ab").live_bytes, 100);
+    assert_int_equal(stack_of(lord, cuda(1), "ab").live_bytes, 0);
+}
+
+static void the_list_is_sorted_and_cut(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat rows[2];
+    at("a");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 10, NULL));
+    at("b");
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 30, NULL));
+    at("c");
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 20, NULL));
+    assert_int_equal(memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, rows, 2), 2);
+    assert_int_equal(rows[0].live_bytes, 30);
+    assert_int_equal(rows[1].live_bytes, 20);
+    assert_int_equal(memlord_stacks_top(lord, all(), (memlord_site_order)9, rows, 2), 0);
+    assert_int_equal(memlord_stacks_top(NULL, all(), MEMLORD_SITE_ORDER_ALLOCS, rows, 2), 0);
+    assert_int_equal(memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_ALLOCS, NULL, 2), 0);
+}
+
+static void a_stack_deeper_than_the_bound_keeps_its_innermost_frames(void **state) {
+    memlord *lord = test_lord(state);
+    at("abcdefghijklmnopqrstuvwxyz");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(live_of(lord, "abcdefgh"), 100);
+}
+
+static void an_unwinder_that_says_too_many_is_not_believed(void **state) {
+    memlord *lord = test_lord(state);
+    at("ab");
+    fake.depth = 200;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(live_in_all(lord), 100);
+}
+
+static void frames_inside_the_address_of_the_site_are_left_out(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)(0x1000 + 'c'));
+    at("abcde");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, site));
+    assert_int_equal(live_of(lord, "cde"), 100);
+}
+
+static void without_an_unwound_frame_a_stack_is_the_one_return_address(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)(0x1000 + 'x'));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, site));
+    assert_int_equal(live_of(lord, "x"), 100);
+}
+
+static void an_unwinder_that_allocates_is_not_run_again_inside(void **state) {
+    memlord *lord = test_lord(state);
+    at("ab");
+    fake.allocates = lord;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(fake.calls, 1);
+    assert_int_equal(live_of(lord, "ab"), 100);
+    assert_int_equal(live_in_all(lord), 107);
+    assert_int_equal(memlord_allocated(lord, cpu()), 107);
+}
+
+static void a_realloc_draws_anew(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("cd");
+    assert_ok(memlord_realloc(lord, cpu(), 0x1000, 0x2000, 150, NULL));
+    assert_int_equal(live_of(lord, "ab"), 0);
+    assert_int_equal(live_of(lord, "cd"), 150);
+    assert_ok(memlord_realloc_begin(lord, cpu(), 0x2000, &token));
+    at("ef");
+    assert_ok(memlord_realloc_end(lord, &token, 0x2000, 10, NULL));
+    assert_int_equal(live_of(lord, "cd"), 0);
+    assert_int_equal(live_of(lord, "ef"), 10);
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    assert_int_equal(live_in_all(lord), 0);
+}
+
+static void a_realloc_that_fails_leaves_the_stack(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    memlord_stack_stat row;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc_begin(lord, cpu(), 0x1000, &token));
+    at("cd");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 5, NULL)); /* another thread has the address */
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_realloc_end(lord, &token, 0, 0, NULL));
+    row = stack_of(lord, cpu(), "ab");
+    assert_int_equal(row.live_bytes, 100);
+    assert_int_equal(row.allocs, 1);
+    assert_int_equal(row.alloc_bytes, 100);
+    assert_int_equal(row.samples, 1);
+    assert_int_equal(live_of(lord, "cd"), 0);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(live_in_all(lord), 0);
+}
+
+static void a_free_in_two_steps_ends_the_stack(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_free_begin(lord, cpu(), 0x1000, &token, NULL));
+    assert_int_equal(live_of(lord, "ab"), 100);
+    assert_ok(memlord_free_end(lord, &token, 0, NULL));
+    assert_int_equal(live_of(lord, "ab"), 0);
+}
+
+static void a_move_keeps_the_stack(void **state) {
+    memlord *lord = test_lord(state);
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("cd");
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(0), 0x5000, 100, NULL, NULL));
+    assert_int_equal(stack_of(lord, cpu(), "ab").live_bytes, 0);
+    assert_int_equal(stack_of(lord, cuda(0), "ab").live_bytes, 100);
+    assert_ok(memlord_free(lord, cuda(0), 0x5000, NULL));
+    assert_int_equal(live_in_all(lord), 0);
+}
+
+static int done_now;
+static int is_done(void *user) {
+    (void)user;
+    return done_now;
+}
+
+static void a_fenced_move_has_the_stack_at_both_ends(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_fence fence;
+    memset(&fence, 0, sizeof fence);
+    fence.done = is_done;
+    done_now = 0;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(0), 0x5000, 60, &fence, NULL));
+    assert_int_equal(stack_of(lord, cpu(), "ab").live_bytes, 100);
+    assert_int_equal(stack_of(lord, cuda(0), "ab").live_bytes, 60);
+    done_now = 1;
+    assert_int_equal(memlord_retire(lord, all()), 100);
+    assert_int_equal(stack_of(lord, cpu(), "ab").live_bytes, 0);
+    assert_ok(memlord_free(lord, cuda(0), 0x5000, NULL));
+    assert_int_equal(live_in_all(lord), 0);
+}
+
+static void a_deferred_free_keeps_the_stack_until_it_retires(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_fence fence;
+    memset(&fence, 0, sizeof fence);
+    fence.done = is_done;
+    done_now = 0;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence, NULL));
+    assert_int_equal(live_of(lord, "ab"), 100);
+    done_now = 1;
+    assert_int_equal(memlord_retire(lord, all()), 100);
+    assert_int_equal(live_of(lord, "ab"), 0);
+}
+
+static void an_alloc_over_a_live_block_ends_its_stack(void **state) {
+    memlord *lord = test_lord(state);
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("cd");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 30, NULL));
+    assert_int_equal(live_of(lord, "ab"), 0);
+    assert_int_equal(live_of(lord, "cd"), 30);
+}
+
+static void a_view_counts_on_no_stack(void **state) {
+    memlord *lord = test_lord(state);
+    int i;
+    at("ab");
+    assert_ok(memlord_track(lord, cpu(), 0x1000, 100, NULL));
+    at("cd");
+    for (i = 0; i < 200; i++) assert_ok(memlord_track(lord, cpu(), 0x1000, 100, NULL));
+    for (i = 0; i < 200; i++) assert_ok(memlord_release(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(live_of(lord, "ab"), 100);
+    assert_int_equal(stack_of(lord, cpu(), "cd").samples, 0);
+    assert_ok(memlord_release(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(live_in_all(lord), 0);
+}
+
+static void n_blocks_have_the_stack_of_their_call(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block blocks[3];
+    int i;
+    for (i = 0; i < 3; i++) {
+        blocks[i].device = cpu();
+        blocks[i].storage = 0x1000 + (uint64_t)i * 64;
+        blocks[i].bytes = 10;
+    }
+    at("ab");
+    assert_ok(memlord_alloc_n(lord, blocks, 3, NULL));
+    assert_int_equal(live_of(lord, "ab"), 30);
+    assert_int_equal(stack_of(lord, cpu(), "ab").allocs, 3);
+    assert_ok(memlord_free_n(lord, blocks, 3, NULL));
+    assert_int_equal(live_in_all(lord), 0);
+}
+
+static void a_reset_keeps_what_lives(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 30, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    memlord_reset(lord);
+    row = stack_of(lord, cpu(), "ab");
+    assert_int_equal(row.live_bytes, 30);
+    assert_int_equal(row.peak_bytes, 30);
+    assert_int_equal(row.alloc_bytes, 0);
+    assert_int_equal(row.allocs, 0);
+    assert_int_equal(row.samples, 0);
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    assert_int_equal(live_of(lord, "ab"), 0);
+}
+
+static void sites_and_totals_are_those_without_stacks(void **state) {
+    memlord *lord = test_lord(state);
+    static const memlord_site here = {"a.c", "f", 1};
+    memlord_site_stat site;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &here));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, &here));
+    assert_int_equal(memlord_site_top_alloc(lord, all(), &site), 1);
+    assert_int_equal(site.allocs, 1);
+    assert_int_equal(site.frees, 1);
+    assert_int_equal(site.live_bytes, 0);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
+static void without_memory_blocks_are_recorded_without_stacks(void **state) {
+    memlord *lord = test_lord(state);
+    test_case *t = (test_case *)*state;
+    uint64_t i;
+    char letters[3] = "aa";
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    for (i = 0; i < 600; i++) {
+        letters[0] = (char)('a' + i % 26);
+        letters[1] = (char)('a' + i / 26);
+        at(letters);
+        (void)memlord_alloc(lord, cpu(), 0x2000 + i * 64, 10, NULL);
+    }
+    t->heap.fail_at = 0;
+    assert_true(stats_of(lord, all()).dropped_sites > 0);
+    assert_true(live_in_all(lord) < memlord_allocated(lord, all()));
+    for (i = 0; i < 600; i++) (void)memlord_free(lord, cpu(), 0x2000 + i * 64, NULL);
+    assert_int_equal(live_in_all(lord), 100);
+}
+
+static void ten_thousand_blocks_come_and_go(void **state) {
+    memlord *lord = test_lord(state);
+    char letters[3] = "aa";
+    uint64_t i, round;
+    for (round = 0; round < 3; round++) {
+        for (i = 0; i < 10000; i++) {
+            letters[0] = (char)('a' + i % 17);
+            at(letters);
+            assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 48, i, NULL));
+        }
+        assert_int_equal(live_in_all(lord), 10000u * 9999u / 2);
+        for (i = 0; i < 10000; i++)
+            assert_ok(memlord_free(lord, cpu(), 0x10000 + (i * 7919 % 10000) * 48, NULL));
+        assert_int_equal(live_in_all(lord), 0);
+    }
+}
+
+/* -- samples -- */
+
+static void a_sample_takes_few_allocs_and_is_repeatable(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i, first;
+    at("ab");
+    for (i = 0; i < 10000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 16, NULL));
+    first = fake.calls;
+    assert_in_range(first, 100, 220); /* 156 in the mean */
+    assert_int_equal(stack_of(lord, cpu(), "ab").samples, first);
+    assert_true(stack_of(lord, cpu(), "ab").error_bytes > 0);
+}
+
+static void a_block_far_larger_than_the_mean_is_always_taken(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1 << 20, NULL));
+    row = stack_of(lord, cpu(), "ab");
+    assert_int_equal(row.live_bytes, 1 << 20);
+    assert_int_equal(row.allocs, 1);
+    assert_int_equal(row.error_bytes, 0);
+}
+
+static void the_mean_is_512_kib_unless_told(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    at("ab");
+    for (i = 0; i < 2000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 64 << 10, NULL));
+    assert_in_range(fake.calls, 190, 280); /* 235 in the mean */
+}
+
+/* Over many blocks of one size the estimates come to the truth, within four standard errors, and
+   the mean of the square of what they are wrong by to that of the error they state. */
+static void estimate(void **state, uint64_t bytes) {
+    memlord *lord = test_lord(state);
+    const uint64_t rounds = 200, blocks = 400, truth = blocks * bytes;
+    double sum = 0, squares = 0, stated = 0, allocs = 0, off;
+    uint64_t r, i;
+    at("ab");
+    for (r = 0; r < rounds; r++) {
+        memlord_stack_stat row;
+        memlord_reset(lord);
+        for (i = 0; i < blocks; i++)
+            assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, bytes, NULL));
+        row = stack_of(lord, cpu(), "ab");
+        off = (double)row.live_bytes - (double)truth;
+        sum += off;
+        squares += off * off;
+        stated += (double)row.error_bytes * (double)row.error_bytes;
+        allocs += (double)row.allocs - (double)blocks;
+        assert_int_equal(row.live_bytes, row.alloc_bytes);
+        for (i = 0; i < blocks; i++)
+            assert_ok(memlord_free(lord, cpu(), 0x10000 + i * 64, NULL));
+        assert_int_equal(live_of(lord, "ab"), 0);
+        assert_int_equal(stack_of(lord, cpu(), "ab").error_bytes, 0);
+    }
+    assert_true(sum * sum < 16 * squares);
+    assert_true(allocs * allocs * (double)(bytes * bytes) < 16 * squares * 1.1);
+    assert_true(stated > squares * 0.7 && stated < squares * 1.4);
+}
+static void an_estimate_of_small_blocks_is_unbiased(void **state) { estimate(state, 16); }
+static void an_estimate_of_blocks_near_the_mean_is_unbiased(void **state) { estimate(state, 1000); }
+static void an_estimate_of_large_blocks_is_unbiased(void **state) { estimate(state, 3000); }
+
+static void a_stack_whose_blocks_are_gone_has_no_bytes(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    at("ab");
+    for (i = 0; i < 5000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, i % 900, NULL));
+    for (i = 0; i < 5000; i++) {
+        assert_ok(memlord_realloc(lord, cpu(), 0x10000 + i * 64, 0x900000 + i * 64, 100, NULL));
+        assert_ok(memlord_free(lord, cpu(), 0x900000 + i * 64, NULL));
+    }
+    assert_int_equal(live_of(lord, "ab"), 0);
+    assert_int_equal(stack_of(lord, cpu(), "ab").error_bytes, 0);
+    assert_true(stack_of(lord, cpu(), "ab").peak_bytes > 0);
+}
+
+/* -- formats -- */
+
+static int contains(memlord *lord, memlord_format format, const char *text) {
+    char *report = report_of(lord, format);
+    int found = strstr(report, text) != NULL;
+    if (!found) print_message("%s\n", report);
+    free(report);
+    return found;
+}
+
+static void folded_lines_carry_whole_stacks(void **state) {
+    memlord *lord = test_lord(state);
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 20, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_arena_add(lord, cpu(), 5, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;0x00001063;0x00001062;0x00001061 100\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cuda:1;kv;0x00001063;0x00001062;0x00001061 20\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;(arena) 5\n"));
+}
+
+static void folded_lines_of_samples_say_what_they_stand_for(void **state) {
+    memlord *lord = test_lord(state);
+    char line[64];
+    uint64_t i;
+    at("ab");
+    for (i = 0; i < 1000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
+    snprintf(line, sizeof line, "cpu;0x00001062;0x00001061 %llu\n",
+             (unsigned long long)live_of(lord, "ab"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, line));
+}
+
+static void json_has_the_tree_and_the_totals(void **state) {
+    memlord *lord = test_lord(state);
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON,
+                         "\"stacks\":{\"depth\":8,\"bytes\":1,\"cut\":0,\"frames\":["));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON,
+                         "{\"caller\":1,\"address\":\"0x00001061\",\"site\":{"));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON,
+                         "{\"frame\":2,\"device\":\"cpu\",\"alloc_bytes\":100,\"allocs\":1,"
+                         "\"live_bytes\":0,\"peak_bytes\":100,\"samples\":1,\"error_bytes\":0}"));
+}
+
+static void json_says_where_there_are_no_stacks(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON,
+                         "\"stacks\":{\"depth\":0,\"bytes\":0,\"cut\":0,\"frames\":[],"
+                         "\"totals\":[]}"));
+}
+
+/* The sums of the samples of a PPROF report, and its locations by id. */
+typedef struct pprof {
+    uint64_t value[4], deepest, address[256];
+} pprof;
+static uint64_t varint(const unsigned char **p) {
+    uint64_t v = 0;
+    int shift = 0;
+    do v |= (uint64_t)(**p & 127) << shift, shift += 7;
+    while (*(*p)++ & 128);
+    return v;
+}
+static void read_sample(pprof *out, const unsigned char *p, const unsigned char *end) {
+    while (p < end) {
+        uint64_t field = varint(&p) >> 3, size = varint(&p), n = 0;
+        const unsigned char *stop = p + size;
+        for (; p < stop && field < 3; n++) {
+            uint64_t v = varint(&p);
+            if (field == 2 && n < 4) out->value[n] += v;
+        }
+        if (field == 1 && n > out->deepest) out->deepest = n;
+        p = stop;
+    }
+}
+static void read_location(pprof *out, const unsigned char *p, const unsigned char *end) {
+    uint64_t id = 0;
+    while (p < end) {
+        uint64_t key = varint(&p), v = varint(&p);
+        if (key == 1 << 3) id = v;
+        if (key == 3 << 3 && id < 256) out->address[id] = v;
+        if ((key & 7) == 2) p += v;
+    }
+}
+static pprof pprof_of(memlord *lord) {
+    test_text text;
+    const unsigned char *p, *end;
+    pprof out;
+    memset(&text, 0, sizeof text);
+    memset(&out, 0, sizeof out);
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_PPROF, test_text_write, &text));
+    p = (const unsigned char *)text.data;
+    for (end = p + text.size; p < end;) {
+        uint64_t key = varint(&p), v = varint(&p);
+        if (key == (2 << 3 | 2)) read_sample(&out, p, p + v);
+        if (key == (4 << 3 | 2)) read_location(&out, p, p + v);
+        if ((key & 7) == 2) p += v;
+    }
+    free(text.data);
+    return out;
+}
+
+static void pprof_has_stacks_with_addresses_and_exact_sums(void **state) {
+    memlord *lord = test_lord(state);
+    pprof found;
+    int i, calls = 0;
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, NULL));
+    at("bc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 7, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    found = pprof_of(lord);
+    assert_int_equal(found.value[0], 3);
+    assert_int_equal(found.value[1], 127);
+    assert_int_equal(found.value[2], 2);
+    assert_int_equal(found.value[3], 107);
+    assert_int_equal(found.deepest, 3);
+    for (i = 0; i < 256; i++) calls += found.address[i] == 0x1000 + 'a' - 1;
+    assert_int_equal(calls, 1);
+}
+
+static void pprof_of_samples_agrees_with_the_list(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    pprof found;
+    uint64_t i;
+    at("ab");
+    for (i = 0; i < 1000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
+    row = stack_of(lord, cpu(), "ab");
+    found = pprof_of(lord);
+    assert_int_equal(found.value[0], row.allocs);
+    assert_int_equal(found.value[1], row.alloc_bytes);
+    assert_int_equal(found.value[2], row.allocs);
+    assert_int_equal(found.value[3], row.live_bytes);
+}
+
+/* -- threads, exits, forks -- */
+
+static void *run_late(void *user);
+static pthread_key_t late_key;
+static void at_late_exit(void *user) {
+    memlord *lord = (memlord *)user;
+    static int again;
+    if (again++ < 2) /* until the ledger's own hook has run */
+        pthread_setspecific(late_key, user);
+    else
+        assert_ok(memlord_alloc(lord, cpu(), 0x7000, 64, NULL));
+}
+static void *run_late(void *user) {
+    assert_ok(memlord_alloc((memlord *)user, cpu(), 0x6000, 32, NULL));
+    pthread_setspecific(late_key, user);
+    return NULL;
+}
+
+static void past_its_exit_hook_a_thread_is_not_unwound(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    at("ab");
+    assert_int_equal(pthread_key_create(&late_key, at_late_exit), 0);
+    assert_int_equal(pthread_create(&thread, NULL, run_late, lord), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(pthread_key_delete(late_key), 0);
+    assert_int_equal(fake.calls, 1);
+    assert_int_equal(live_of(lord, "ab"), 32);
+    assert_int_equal(live_in_all(lord), 96);
+    assert_ok(memlord_free(lord, cpu(), 0x7000, NULL));
+    assert_int_equal(live_in_all(lord), 32);
+}
+
+#define WORKERS 4
+static memlord *shared;
+static void *work(void *user) {
+    const uint64_t base = (uint64_t)(uintptr_t)user << 32;
+    uint64_t i;
+    for (i = 0; i < 2000; i++) {
+        memlord_device d = i % 2 ? cpu() : cuda(0);
+        if (memlord_alloc(shared, d, base + i * 64, i, NULL)) return user;
+        if (i % 3 && memlord_free(shared, d, base + i * 64, NULL)) return user;
+    }
+    for (i = 0; i < 2000; i += 3)
+        if (memlord_free(shared, i % 2 ? cpu() : cuda(0), base + i * 64, NULL)) return user;
+    return NULL;
+}
+static size_t still_unwind(void *user, void **frames, size_t cap) {
+    size_t i;
+    (void)user;
+    for (i = 0; i < cap && i < 3; i++) frames[i] = (void *)(uintptr_t)(0x1000 + i * 16);
+    return i;
+}
+
+static void threads_count_on_one_stack(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord_stack_stat row;
+    pthread_t threads[WORKERS];
+    uintptr_t i;
+    void *bad;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, 0);
+    desc.stack_depth = 4;
+    desc.stack_bytes = 1;
+    desc.unwinder.fn = still_unwind;
+    assert_ok(memlord_create(&desc, &shared));
+    for (i = 0; i < WORKERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)(i + 1)), 0);
+    for (i = 0; i < WORKERS; i++) {
+        assert_int_equal(pthread_join(threads[i], &bad), 0);
+        assert_null(bad);
+    }
+    assert_int_equal(memlord_stacks_top(shared, cpu(), MEMLORD_SITE_ORDER_ALLOCS, &row, 1), 1);
+    assert_int_equal(row.allocs, WORKERS * 1000);
+    assert_int_equal(row.live_bytes, 0);
+    assert_ok(memlord_verify(shared));
+    memlord_destroy(shared);
+    assert_int_equal(heap.bytes, 0);
+}
+
+static void a_forked_child_goes_on_with_the_stacks(void **state) {
+    memlord *lord = test_lord(state);
+    int status;
+    pid_t child;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    child = fork();
+    if (!child) {
+        memlord_stack_stat row;
+        int bad = memlord_free(lord, cpu(), 0x1000, NULL) != MEMLORD_OK;
+        bad |= memlord_alloc(lord, cpu(), 0x2000, 30, NULL) != MEMLORD_OK;
+        bad |= memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, &row, 1) != 1;
+        _exit(bad || row.live_bytes != 30);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(live_of(lord, "ab"), 100);
+}
+
+static __attribute__((noinline)) void alloc_here(memlord *lord, uint64_t key) {
+    assert_ok(memlord_alloc(lord, cpu(), key, 100, NULL));
+    __asm__ volatile(""); /* no tail call */
+}
+
+static void the_platform_unwinds_to_the_caller(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord;
+    memlord_stack_stat row;
+    uint32_t i, found = 0;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, 0);
+    desc.stack_depth = 32;
+    desc.stack_bytes = 1;
+    assert_ok(memlord_create(&desc, &lord));
+    alloc_here(lord, 0x1000);
+    assert_int_equal(memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, &row, 1), 1);
+    for (i = 0; i < row.depth; i++) {
+        const uintptr_t from = (uintptr_t)alloc_here, address = (uintptr_t)row.frames[i];
+        if (address > from && address < from + 512 && !found) found = i + 1;
+    }
+    assert_in_range(found, 1, 2); /* the first frame, or the second behind memlord_alloc */
+    assert_true(row.depth >= found + 2);
+    memlord_destroy(lord);
+    assert_int_equal(heap.bytes, 0);
+}
+
+#define TEST_OF(setup, name) cmocka_unit_test_setup_teardown(name, setup, test_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(there_are_none_until_a_depth_is_set),
+        cmocka_unit_test(a_depth_over_128_is_refused),
+        TEST_OF(setup_every, every_alloc_counts_on_its_stack),
+        TEST_OF(setup_every, an_alloc_of_no_bytes_counts),
+        TEST_OF(setup_every, a_free_takes_off_exactly_its_block),
+        TEST_OF(setup_every, one_stack_on_two_devices_is_two_rows),
+        TEST_OF(setup_every, the_list_is_sorted_and_cut),
+        TEST_OF(setup_every, a_stack_deeper_than_the_bound_keeps_its_innermost_frames),
+        TEST_OF(setup_every, an_unwinder_that_says_too_many_is_not_believed),
+        TEST_OF(setup_every, frames_inside_the_address_of_the_site_are_left_out),
+        TEST_OF(setup_every, without_an_unwound_frame_a_stack_is_the_one_return_address),
+        TEST_OF(setup_every, an_unwinder_that_allocates_is_not_run_again_inside),
+        TEST_OF(setup_every, a_realloc_draws_anew),
+        TEST_OF(setup_every, a_realloc_that_fails_leaves_the_stack),
+        TEST_OF(setup_every, a_free_in_two_steps_ends_the_stack),
+        TEST_OF(setup_every, a_move_keeps_the_stack),
+        TEST_OF(setup_every, a_fenced_move_has_the_stack_at_both_ends),
+        TEST_OF(setup_every, a_deferred_free_keeps_the_stack_until_it_retires),
+        TEST_OF(setup_every, an_alloc_over_a_live_block_ends_its_stack),
+        TEST_OF(setup_every, a_view_counts_on_no_stack),
+        TEST_OF(setup_every, n_blocks_have_the_stack_of_their_call),
+        TEST_OF(setup_every, a_reset_keeps_what_lives),
+        TEST_OF(setup_sites, sites_and_totals_are_those_without_stacks),
+        TEST_OF(setup_every, without_memory_blocks_are_recorded_without_stacks),
+        TEST_OF(setup_every, ten_thousand_blocks_come_and_go),
+        TEST_OF(setup_sampled, a_sample_takes_few_allocs_and_is_repeatable),
+        TEST_OF(setup_sampled, a_block_far_larger_than_the_mean_is_always_taken),
+        TEST_OF(setup_mean, the_mean_is_512_kib_unless_told),
+        TEST_OF(setup_sampled, an_estimate_of_small_blocks_is_unbiased),
+        TEST_OF(setup_sampled, an_estimate_of_blocks_near_the_mean_is_unbiased),
+        TEST_OF(setup_sampled, an_estimate_of_large_blocks_is_unbiased),
+        TEST_OF(setup_sampled, a_stack_whose_blocks_are_gone_has_no_bytes),
+        TEST_OF(setup_every, folded_lines_carry_whole_stacks),
+        TEST_OF(setup_sampled, folded_lines_of_samples_say_what_they_stand_for),
+        TEST_OF(setup_every, json_has_the_tree_and_the_totals),
+        TEST(json_says_where_there_are_no_stacks),
+        TEST_OF(setup_every, pprof_has_stacks_with_addresses_and_exact_sums),
+        TEST_OF(setup_sampled, pprof_of_samples_agrees_with_the_list),
+        TEST_OF(setup_every, past_its_exit_hook_a_thread_is_not_unwound),
+        cmocka_unit_test(threads_count_on_one_stack),
+        TEST_OF(setup_every, a_forked_child_goes_on_with_the_stacks),
+        cmocka_unit_test(the_platform_unwinds_to_the_caller),
+    };
+    return cmocka_run_group_tests_name("stacks", tests, NULL, NULL);
+}
