@@ -1756,7 +1756,7 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
 /* MEMLORD_FORMAT_TEXT, _JSON, ... name, suffix of its files, what it is */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
-    X(JSON, "json", "for programs: everything; schema memlord/1")                             \
+    X(JSON, "json", "for programs: everything; schema memlord/2")                             \
     X(HTML, "html", "a page for people, of one file, that needs no network")                  \
     X(TRACE, "trace.json", "a timeline, for ui.perfetto.dev and chrome://tracing")            \
     X(PROMETHEUS, "prom", "metrics, for a server to scrape or a textfile collector")          \
@@ -17641,7 +17641,7 @@ static MLI_COLD void mli_text(mli_report *r) {
     mli_text_full(r);
 }
 
-/* -- JSON, schema memlord/1 -- */
+/* -- JSON, schema memlord/2 -- */
 
 static void mli_json_u64(mli_out *o, const char *name, uint64_t v) {
     mli_jsonf(o, ",%s:%ju", name, v);
@@ -17674,7 +17674,7 @@ static void mli_json_metadata(mli_report *r) {
     memlord *lord = r->lord;
     uint64_t ps = mli_u64_load(&lord->saving.alloc_free_ps);
     size_t i;
-    mli_jsonf(r->o, "{'schema':'memlord/1','version':'" MEMLORD_VERSION "','metadata':{");
+    mli_jsonf(r->o, "{'schema':'memlord/2','version':'" MEMLORD_VERSION "','metadata':{");
     mli_json_time(r->o, "generated_at", mli_wall_now());
     mli_jsonf(r->o,
               ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'pair_ns':%ju,'mark':%ju,"
@@ -18211,7 +18211,7 @@ static MLI_COLD void mli_json(mli_report *r) {
 static const char mli_page_head[][3126] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-ETy1B+9Ipqwl5ytH7FVVWg"
-    "IB2HqT/lDf7lO8wbpB9cE='; script-src 'sha256-jnRYiRduECTzeyBPtjTqFVYOze91v3QnUZZFcBgsaKw='; ba"
+    "IB2HqT/lDf7lO8wbpB9cE='; script-src 'sha256-jtkfjH23PXCKAbx7rFbH7vo2VqtMKcYZ6KfxUk++AA8='; ba"
     "se-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, i"
     "nitial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n<title>MemLord report</t"
     "itle>\n<style>:root{color-scheme:light dark;--paper: light-dark(#fcfcfa,#15171b);--panel: lig"
@@ -18814,8 +18814,8 @@ static const char mli_page_tail[][3873] = {
     "=e=>{T(\"message\").textContent=e,T(\"message\").hidden=!e};function ft(e,t){const s=T(\"repo"
     "rt\").hidden?\"\":\" The report below is still the one before.\";let n;try{n=JSON.parse(e)}ca"
     "tch(r){return ae(`${t} is not JSON: ${w(r.message)}.${s}`)}const o=w(_(n).schema);if(o!==\"me"
-    "mlord/1\")return ae(`${t} is not a profile of MemLord that this page can read: its schema is "
-    "${o?\"\\u201C\"+o+\"\\u201D\":\"missing\"}, not \\u201Cmemlord/1\\u201D.${s}`);if(!Array.isAr"
+    "mlord/2\")return ae(`${t} is not a profile of MemLord that this page can read: its schema is "
+    "${o?\"\\u201C\"+o+\"\\u201D\":\"missing\"}, not \\u201Cmemlord/2\\u201D.${s}`);if(!Array.isAr"
     "ray(n.devices))return ae(`${t} says that it is a profile, but has no devices.${s}`);ae(\"\"),"
     "Bn(n)}function dt(e){if(!e)return;const t=new FileReader;t.onload=()=>ft(t.result,w(e.name)),"
     "t.onerror=()=>ae(w(e.name)+\" could not be read.\"),t.readAsText(e)}function xe(e){e(document"

@@ -160,8 +160,9 @@ static void expect_schema(const cJSON *root, const char *path, const char *schem
     const char *found = text_of(root, "schema");
     size_t stem = strlen(schema) - 1;
     if (!found) DIE("%s: no key 'schema': not of %s", path, schema);
-    if (!strncmp(found, schema, stem) && atoi(found + stem) > 1)
-        DIE("%s: schema %s is newer than %s, which this program reads", path, found, schema);
+    if (!strncmp(found, schema, stem) && atoi(found + stem) != atoi(schema + stem))
+        DIE("%s: schema %s is %s than %s, which this program reads", path, found,
+            atoi(found + stem) > atoi(schema + stem) ? "newer" : "older", schema);
     if (strcmp(found, schema)) DIE("%s: schema %s is not %s", path, found, schema);
 }
 
@@ -243,7 +244,7 @@ static void load(struct profile *p, const char *path) {
     cJSON *root = read_json(path);
     double total[COLUMNS] = {NAN, NAN, NAN};
     p->path = clean(path);
-    expect_schema(root, p->path, "memlord/1");
+    expect_schema(root, p->path, "memlord/2");
     p->when = text_of(get(root, "metadata"), "generated_at");
     p->labels = text_of(get(root, "metadata"), "labels");
     for (int kind = 0; kind < KINDS; kind++) {

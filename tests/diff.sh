@@ -190,7 +190,8 @@ echo 'heaptrack' >"$out/text.json"
 echo '[1, 2]' >"$out/array.json"
 cat "$out/base.json" "$out/base.json" >"$out/two.json"
 printf '%0100000d' 0 | tr 0 '[' >"$out/deep.json"
-edit newer.json 'p["schema"] = "memlord/2"'
+edit newer.json 'p["schema"] = "memlord/3"'
+edit older.json 'p["schema"] = "memlord/1"'
 edit other.json 'p["schema"] = "heap/1\x1b[31m"'
 refused 'a file that is not there' 'none.json: No such file' none.json
 refused 'a directory' 'Is a directory' .
@@ -200,9 +201,10 @@ refused 'a text' 'not JSON' text.json
 refused 'an array' "no key 'schema'" array.json
 refused 'two profiles in one file' 'not JSON' two.json
 refused 'an endless nesting' 'not JSON' deep.json
-refused 'a newer schema' 'memlord/2 is newer than memlord/1' newer.json
-refused 'another schema' 'heap/1.*1b.31m is not memlord/1' other.json
-refused 'a budget for a profile' 'memlord-budget/1 is not memlord/1' budget.json
+refused 'a newer schema' 'memlord/3 is newer than memlord/2' newer.json
+refused 'an older schema' 'memlord/1 is older than memlord/2' older.json
+refused 'another schema' 'heap/1.*1b.31m is not memlord/2' other.json
+refused 'a budget for a profile' 'memlord-budget/1 is not memlord/2' budget.json
 ! grep -q "$(printf '\033')" "$out/said"
 verdict $? 'and no control character is printed' "$out/said"
 

@@ -239,7 +239,7 @@ for path in paths:
     report = json.load(open(path))
     total = report["total"]
     pid = int(re.search(r"-(\d+)\.json$", path).group(1))
-    assert report["schema"] == "memlord/1"
+    assert report["schema"] == "memlord/2"
     assert report["metadata"]["pid"] == pid, (report["metadata"], pid)
     assert total["allocs"] > 0, total
     inherits = os.path.basename(path).startswith("fork") # and may free what it inherited

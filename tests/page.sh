@@ -84,8 +84,8 @@ PATH=/nonexistent "$python" $assemble profile "$out/small.json" >"$out/bare.html
 }
 verdict $? 'also without a minifier, and then the header is left unchecked' "$out/why"
 
-echo '{"schema": "memlord/1", "total": NaN}' >"$out/nan"
-echo '{"schema": "memlord/1"' >"$out/torn"
+echo '{"schema": "memlord/2", "total": NaN}' >"$out/nan"
+echo '{"schema": "memlord/2"' >"$out/torn"
 echo '[1, 2]' >"$out/other"
 for wrong in nan torn other missing; do
     python3 $assemble profile "$out/$wrong" >"$out/wrong" 2>"$out/why"

@@ -66,10 +66,10 @@ sandbox() {
     mkdir -p "$out/tree/build" &&
         for name in memlord.h memlord_cuda.h Makefile README.md examples tests bench; do
             ln -sf "$PWD/$name" "$out/tree/$name"
-        done && ln -sf "$PWD/build/libmemlord_preload.so" "$out/tree/build/" &&
+        done && ln -sf "$PWD/build/libmemlord_preload.so" "$PWD/build/diff" "$out/tree/build/" &&
         cp "$out"/01.c.app "$out/tree/app.c" && seq 2000 -1 1 >"$out/tree/big.txt" &&
         echo 'print(sum(range(1000)))' >"$out/tree/script.py" &&
-        cp "$out/profile.json" "$out/tree/profile.json"
+        for name in profile base now; do cp "$out/profile.json" "$out/tree/$name.json"; done
 }
 
 commands() { # FILE

@@ -158,7 +158,7 @@ static void a_report_is_written_when_the_process_ends(void **state) {
     unsetenv("MEMLORD_TORCH_REPORT");
     text = file_text("build/torch.json");
     assert_non_null(text);
-    assert_non_null(strstr(text, "\"memlord/1\""));
+    assert_non_null(strstr(text, "\"memlord/2\""));
     assert_non_null(strstr(text, "cuda:0"));
     free(text);
     assert_int_equal(system("python3 -c \"import pickle\n"

@@ -273,7 +273,7 @@ static void json_tells_what_statistics_tell(void **state) {
     s = stats_of(lord, cuda(1));
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_true(json_valid(json));
-    assert_true(json_is(json, "schema", "memlord/1"));
+    assert_true(json_is(json, "schema", "memlord/2"));
     assert_true(json_is(json, "devices[0].device", "cuda:1"));
     assert_int_equal(json_u64(json, "devices[0].stats.allocated"), s.allocated);
     assert_int_equal(json_u64(json, "devices[0].stats.peak"), s.peak);

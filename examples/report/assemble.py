@@ -150,7 +150,7 @@ def profile(path, small):
     except (ValueError, RecursionError) as e:
         sys.exit("%s: not JSON: %s" % (path, e))
     if not isinstance(data, dict) or not str(data.get("schema", "")).startswith("memlord/"):
-        sys.exit("%s: not a profile of MemLord: no schema memlord/1" % path)
+        sys.exit("%s: not a profile of MemLord: no schema memlord/2" % path)
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # all else is ASCII
     sys.stdout.write(page(small).replace(MARK, text))
 

@@ -1,4 +1,4 @@
-/* The report page: reads one profile of schema memlord/1 and draws it. No part of a profile
+/* The report page: reads one profile of schema memlord/2 and draws it. No part of a profile
    is trusted: text reaches the page through textContent and fillText alone, numbers through
    num(), and whatever is missing or null is left out. */
 'use strict';
@@ -1518,9 +1518,9 @@ function load(source, name) {
         return complain(`${name} is not JSON: ${text(error.message)}.${still}`);
     }
     const schema = text(obj(raw).schema);
-    if (schema !== 'memlord/1')
+    if (schema !== 'memlord/2')
         return complain(`${name} is not a profile of MemLord that this page can read: its schema is ` +
-            `${schema ? '“' + schema + '”' : 'missing'}, not “memlord/1”.${still}`);
+            `${schema ? '“' + schema + '”' : 'missing'}, not “memlord/2”.${still}`);
     if (!Array.isArray(raw.devices)) return complain(`${name} says that it is a profile, but has no devices.${still}`);
     complain('');
     show(raw);

@@ -350,16 +350,16 @@ tests['a profile that is dropped replaces the one shown'] = async () => {
 
 tests['what is no profile is answered with a reason, and what was shown stays'] = async () => {
     const page = await open('small');
-    await dropFile(page, 'torn.json', '{"schema": "memlord/1"');
+    await dropFile(page, 'torn.json', '{"schema": "memlord/2"');
     assert.match(await page.textContent('#message'), /torn\.json is not JSON.*still the one before/);
-    for (const [body, said] of [['[]', 'missing'], ['{"schema":"memlord/9"}', 'memlord/9'], ['null', 'missing'], ['{"schema":1}', 'not .memlord/1']]) {
+    for (const [body, said] of [['[]', 'missing'], ['{"schema":"memlord/9"}', 'memlord/9'], ['null', 'missing'], ['{"schema":1}', 'not .memlord/2']]) {
         await dropFile(page, 'other.json', body);
         assert.match(await page.textContent('#message'), new RegExp('other\\.json is not a profile.*' + said));
     }
     assert(await page.isVisible('#devices .card'));
-    await dropFile(page, 'bare.json', '{"schema":"memlord/1"}');
+    await dropFile(page, 'bare.json', '{"schema":"memlord/2"}');
     assert.match(await page.textContent('#message'), /bare\.json says .* no devices.*still the one before/);
-    await dropFile(page, 'good.json', '{"schema":"memlord/1","devices":[]}');
+    await dropFile(page, 'good.json', '{"schema":"memlord/2","devices":[]}');
     assert(!await page.isVisible('#message'));
     assert.match(await page.textContent('#overview'), /Nothing recorded/);
     await page.context().close();

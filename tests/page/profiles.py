@@ -153,7 +153,7 @@ class Run:
         blocks = sorted(self.blocks.items(), key=lambda b: -b[1]["bytes"])
         named = [s for s in self.snaps if s["checkpoint_name"]]
         return {
-            "schema": "memlord/1", "version": "0.3.0",
+            "schema": "memlord/2", "version": "0.3.0",
             "metadata": {"generated_at": iso(self.now), "pid": 4711, "uptime_ns": self.now, "own_bytes": 1890432,
                          "mark": 1, "labels": "host=a1,model=llama-8b", "num_snapshots": len(self.snaps),
                          "operation_tracking_enabled": True, "sites_enabled": True, "events_enabled": bool(events),
@@ -437,7 +437,7 @@ def day():
 def empty():
     """What a ledger writes that was told nothing."""
     p = small()
-    return {"schema": "memlord/1", "version": p["version"], "metadata": dict(p["metadata"], events_enabled=False),
+    return {"schema": "memlord/2", "version": p["version"], "metadata": dict(p["metadata"], events_enabled=False),
             "total": dict.fromkeys(STATS, 0), "devices": []}
 
 
