@@ -90,11 +90,11 @@ report: ## JSON=profile.json: build/report.html, a saved profile as a page
 once = $(call programs,$(configs),$(firstword $(configs)))
 every := $(call programs,release debug asan tsan,release debug asan tsan)
 test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with "N passed, N failed"
-	@sh tests/run.sh $(once) $(if $(config),,$(scripts))
+	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 test-all: export MEMLORD_TEST_ALL = 1
 test-all: $(every) $(examples) try-reports try-ports ## the same under more load, in every standard
-	@sh tests/run.sh $(every) $(scripts)
+	@sh tests/run.sh $(scripts) $(every)
 
 # What reads our formats is wanted, but no condition: what cannot be had is skipped, and said so.
 try-reports: | deps-test

@@ -1,12 +1,13 @@
 #!/bin/sh
 # tests/run.sh SUITE...: runs programs and scripts that speak TAP, shows what failed and why what
 # was skipped was, and ends with one line, "N passed, N failed". No test run is a failure, and so
-# is a suite that ended badly or ran fewer tests than it planned.
+# is a suite that ended badly or ran fewer tests than it planned. MEMLORD_TEST_JOBS suites run at
+# a time, one for each processor if it is not set.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-log=${MEMLORD_TEST_LOG:-build/test.log}
+logs=${MEMLORD_TEST_LOGS:-build/logs}
+jobs=${MEMLORD_TEST_JOBS:-$(nproc 2>/dev/null || echo 1)}
 skip='^(not )?ok .*# SKIP'
-total_passed=0 total_failed=0 total_skipped=0
 export CMOCKA_MESSAGE_OUTPUT=TAP
 
 mkdir -p build/locale
@@ -39,29 +40,43 @@ run() {
     esac
 }
 
+# Runs a suite; writes its three numbers and what to print of it.
 suite() {
     started=$(date +%s)
+    log=$logs/$(echo "$1" | tr / _)
     (run "$1") >"$log" 2>&1
     status=$?
-    skipped=$(grep -cE "$skip" $log)
-    passed=$(grep -vE "$skip" $log | grep -c '^ok ')
-    failed=$(grep -vE "$skip" $log | grep -c '^not ok ')
-    planned=$(sed -n 's/^1\.\.\([0-9]*\).*/\1/p' $log | head -n 1)
+    skipped=$(grep -cE "$skip" "$log")
+    passed=$(grep -vE "$skip" "$log" | grep -c '^ok ')
+    failed=$(grep -vE "$skip" "$log" | grep -c '^not ok ')
+    planned=$(sed -n 's/^1\.\.\([0-9]*\).*/\1/p' "$log" | head -n 1)
     if [ "$((passed + skipped + failed))" -ne "${planned:-0}" ] || [ "$((passed + failed))" -eq 0 ] ||
         { [ $status -ne 0 ] && [ "$failed" -eq 0 ]; }; then
         failed=$((failed + 1))
-        echo "ended with status $status after $passed of ${planned:-no} planned tests" >>$log
+        echo "ended with status $status after $passed of ${planned:-no} planned tests" >>"$log"
     fi
-    total_passed=$((total_passed + passed)) total_failed=$((total_failed + failed))
-    total_skipped=$((total_skipped + skipped))
-    printf '%-32s %4d passed, %d failed' "$1" "$passed" "$failed"
-    [ "$skipped" -eq 0 ] || printf ', %d skipped' "$skipped"
-    printf ' (%d s)\n' "$(($(date +%s) - started))"
-    sed -nE "s/$skip *//p" $log | sort | uniq -c | sed 's/^ *\([0-9]*\) /  skipped \1: /'
-    [ "$failed" -eq 0 ] || grep -vE "^ok |$skip" $log | cut -c1-300 | tail -n 60
+    echo "$passed $failed $skipped" >"$log.count"
+    {
+        printf '%-32s %4d passed, %d failed' "$1" "$passed" "$failed"
+        [ "$skipped" -eq 0 ] || printf ', %d skipped' "$skipped"
+        printf ' (%d s)\n' "$(($(date +%s) - started))"
+        sed -nE "s/$skip *//p" "$log" | sort | uniq -c | sed 's/^ *\([0-9]*\) /  skipped \1: /'
+        [ "$failed" -eq 0 ] || grep -vE "^ok |$skip" "$log" | cut -c1-300 | tail -n 60
+    } >"$log.said"
+    cat "$log.said"
 }
 
-for name in "$@"; do suite "$name"; done
-[ "$total_skipped" -eq 0 ] || echo "$total_skipped skipped"
-echo "$total_passed passed, $total_failed failed"
-[ "$total_failed" -eq 0 ] && [ "$total_passed" -gt 0 ]
+if [ "$1" = --one ]; then
+    suite "$2"
+    exit 0
+fi
+rm -rf "$logs" && mkdir -p "$logs" || exit 1
+printf '%s\n' "$@" | xargs -P "$jobs" -I '{}' sh tests/run.sh --one '{}'
+cat "$logs"/*.count | awk -v suites=$# '
+    { passed += $1; failed += $2; skipped += $3 }
+    END {
+        failed += suites - NR
+        if (skipped) print skipped " skipped"
+        print passed + 0 " passed, " failed + 0 " failed"
+        exit failed || !passed
+    }'

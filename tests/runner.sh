@@ -14,7 +14,7 @@ suite() { printf "cat <<'END'\n%s\nEND\nexit %s\n" "$3" "$2" >"$out/$1.sh"; }
 check() {
     n=$((n + 1)) name=$1 status=$2 last=$3
     shift 3
-    said=$(MEMLORD_TEST_LOG=$out/log sh tests/run.sh "$@")
+    said=$(MEMLORD_TEST_LOGS=$out/logs sh tests/run.sh "$@")
     got=$?
     if [ $got -eq "$status" ] && [ "$(echo "$said" | tail -n "$(echo "$last" | wc -l)")" = "$last" ]; then
         echo "ok $n - $name"
