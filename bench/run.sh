@@ -193,16 +193,25 @@ library() {
         awk -v name="$1" '$1 == name { print $NF; exit }'
 }
 
+# memlord_with TOOL PROGRAM...: under the interposer as it is by default, or with one frame or every
+# stack
+memlord_with() (
+    case $1 in
+    memlord-frame) export MEMLORD_STACK_DEPTH=0 ;;
+    memlord-all) export MEMLORD_STACK_BYTES=1 ;;
+    esac
+    shift
+    export MEMLORD_REPORT="$runs/report.txt" LD_PRELOAD="$PWD/$preload"
+    exec "$@"
+)
+
 # churn_with TOOL THREADS LIVE OPERATIONS: one run, its ns per pair
 churn_with() {
     tool=$1
     shift
     case $tool in
     bare) $out/churn "$@" ;;
-    memlord)
-        LD_PRELOAD=$PWD/$preload MEMLORD_REPORT=$runs/report.txt MEMLORD_SYMBOLS=0 \
-            $out/churn "$@"
-        ;;
+    memlord*) MEMLORD_SYMBOLS=0 memlord_with "$tool" $out/churn "$@" ;;
     heaptrack) heaptrack -o "$runs/heaptrack" $out/churn "$@" 2>/dev/null ;;
     jemalloc-*)
         LD_PRELOAD=$jemalloc MALLOC_CONF=${tool#jemalloc-},prof_prefix:$runs/jeprof \
@@ -239,7 +248,7 @@ find_tools() {
 # A tool that is a hundred times slower is measured over fewer operations.
 operations() {
     case $1 in
-    bare | memlord | jemalloc) echo 2000000 ;;
+    bare | memlord | memlord-frame | jemalloc) echo 2000000 ;;
     jemalloc-*) echo 100000 ;;
     *) echo 400000 ;;
     esac
@@ -280,12 +289,78 @@ bench_churn() { # THREADS LIVE ROUNDS LIMIT
     done
 }
 
+# ratio_of TOOL OTHER: the median over the rounds of the ratio of two tools' times
+ratio_of() {
+    if [ -s "$runs/$1" ] && [ -s "$runs/$2" ]; then summary "$runs/$1" "$runs/$2" x | awk '{ print $NF }'; else echo -; fi
+}
+
+# seconds PROGRAM...: the time of a whole process, its output dropped
+seconds() {
+    begun=$(date +%s%N)
+    "$@" >/dev/null 2>&1
+    echo $(($(date +%s%N) - begun)) | awk '{ print $1 / 1e6 }'
+}
+
+whole_with() { # TOOL PROGRAM...: milliseconds
+    tool=$1
+    shift
+    case $tool in
+    bare) seconds "$@" ;;
+    memlord*) seconds memlord_with "$tool" "$@" ;;
+    heaptrack) seconds heaptrack -o "$runs/heaptrack" "$@" ;;
+    esac
+}
+
+# Stacks: of a sample, of every alloc, and heaptrack's, which are of every alloc.
+bench_stacks() {
+    stack_tools="bare memlord-frame memlord memlord-all"
+    ! command -v heaptrack >/dev/null || stack_tools="$stack_tools heaptrack"
+    n=0
+    while [ $n -lt $rounds ]; do
+        for tool in $stack_tools; do
+            churn_with "$tool" 1 1000 400000 11 >>"$runs/$tool.deep"
+            whole_with "$tool" $out/objects >>"$runs/$tool.objects"
+        done
+        n=$((n + 1))
+    done
+    printf '\nmalloc under a tool, stacks 16 deep, 1 thread, 1,000 live blocks: ns per replaced block\n'
+    printf '%-44s %9s %9s %9s %9s\n' '' median min max 'x bare'
+    for tool in $stack_tools; do summary "$runs/$tool.deep" "$runs/bare.deep" "$tool"; done
+    printf '\na C++ program of 400,000 allocs under a tool: ms of the whole process\n'
+    printf '%-44s %9s %9s %9s %9s\n' '' median min max 'x bare'
+    for tool in $stack_tools; do summary "$runs/$tool.objects" "$runs/bare.objects" "$tool"; done
+    demand 'interposer, sampled stacks, to one frame' '<=' 1.1 "$(ratio_of memlord.deep memlord-frame.deep)" ' x'
+    demand 'interposer, every stack, to heaptrack: churn' '<=' 0.9 "$(ratio_of memlord-all.deep heaptrack.deep)" ' x'
+    demand '  likewise, C++' '<=' 0.9 "$(ratio_of memlord-all.objects heaptrack.objects)" ' x'
+}
+
+# The interposer as it is by default, its report dropped, on programs that end at once.
+bench_short() {
+    n=0
+    while [ $n -lt 15 ]; do
+        for tool in bare memlord; do
+            whole_with $tool /bin/true >>"$runs/$tool.true"
+            whole_with $tool python3 -c pass >>"$runs/$tool.python"
+        done
+        n=$((n + 1))
+    done
+    printf '\nshort processes under the interposer: ms of the whole process\n'
+    printf '%-44s %9s %9s %9s %9s\n' '' median min max 'x bare'
+    for name in true python; do
+        for tool in bare memlord; do summary "$runs/$tool.$name" "$runs/bare.$name" "$name, $tool"; done
+    done
+    demand 'interposer, python3 -c pass' '<=' 1.2 "$(ratio_of memlord.python bare.python)" ' x bare'
+    demand 'interposer, true: over bare' '<=' 0.7 "$(paste "$runs/memlord.true" "$runs/bare.true" |
+        awk '{ print $1 - $2 }' | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }')" ' ms'
+}
+
 bench_tools() {
     preload=build/libmemlord_preload.so
     if [ ! -e $preload ] || [ -n "$(find memlord.h examples/preload.c -newer $preload)" ]; then
         $cc -std=c99 -O2 -fPIC -shared -pthread -I. examples/preload.c -o $preload -ldl
     fi
     $cc -std=c99 -O2 -pthread bench/churn.c -o $out/churn
+    $cxx -std=c++17 -O2 bench/objects.cpp -o $out/objects
     echo
     find_tools
     rounds=5
@@ -293,6 +368,8 @@ bench_tools() {
     bench_churn 1 1000 $rounds 1.8
     bench_churn 1 100000 $rounds 2.4
     bench_churn 2 100000 3 2.4
+    bench_stacks
+    bench_short
     grep -q '[0-9]' "$runs/report.txt" || echo "memlord wrote no report: its row says nothing"
 }
 

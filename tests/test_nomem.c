@@ -272,6 +272,7 @@ static void run_every(int from) {
     static const uint64_t lengths[] = {40, 400, 4000, BLOCKS};
     uint64_t tried = 0;
     size_t i, most = TEST_SANITIZED ? 3 : 4; /* the longest takes minutes there */
+    if (test_env("MEMLORD_TEST_SCALE", 4) == 1) most = 2;
     for (i = 0; i < most; i++) {
         uint64_t n = 1;
         while (run(lengths[i], n, from)) n++;
