@@ -42,11 +42,12 @@ programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 examples := $(addprefix build/,quickstart llama bands oom server pool diff cuda_inference \
 	libmemlord_preload.so)
 scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh tests/diff.sh tests/cuda.sh \
-	tests/consumers.sh tests/page.sh tests/places.sh tests/readme.sh
+	tests/consumers.sh tests/page.sh tests/places.sh tests/programs.sh tests/readme.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 .PHONY: help demo report test test-all test-gpu bench bench-gpu vendor install deps clean deps-demo \
-	deps-json deps-test deps-bench deps-reports deps-ports try-reports try-ports
+	deps-json deps-test deps-bench deps-reports deps-programs deps-ports try-reports try-programs \
+	try-ports
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -93,12 +94,16 @@ test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with 
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 test-all: export MEMLORD_TEST_ALL = 1
-test-all: $(every) $(examples) try-reports try-ports ## the same under more load, in every standard
+test-all: $(every) $(examples) try-reports try-programs try-ports ## the same under more load, in every standard
 	@sh tests/run.sh $(scripts) $(every)
 
 # What reads our formats is wanted, but no condition: what cannot be had is skipped, and said so.
 try-reports: | deps-test
 	@timeout 300 sh tests/deps.sh reports || echo 'some readers of reports are missing: make deps-reports'
+
+# Likewise the programs that the interposer runs under.
+try-programs: | deps-test
+	@timeout 300 sh tests/deps.sh programs || echo 'some programs are missing: make deps-programs'
 
 # Likewise the compilers and libraries of other targets.
 try-ports: | deps-test
@@ -234,9 +239,9 @@ install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, m
 		'Version: $(version)' 'Cflags: -I"$${prefix}/include"' 'Libs: -pthread' \
 		>'$(DESTDIR)$(PREFIX)/lib/pkgconfig/memlord.pc'
 
-deps: deps-demo deps-json deps-test deps-bench deps-reports deps-ports ## looks for all that any target needs, and installs it
+deps: deps-demo deps-json deps-test deps-bench deps-reports deps-programs deps-ports ## looks for all that any target needs, and installs it
 
-deps-demo deps-json deps-test deps-bench deps-reports deps-ports: deps-%:
+deps-demo deps-json deps-test deps-bench deps-reports deps-programs deps-ports: deps-%:
 	@sh tests/deps.sh $*
 
 clean: ## removes build/

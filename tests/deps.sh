@@ -1,6 +1,7 @@
 #!/bin/sh
-# tests/deps.sh demo|json|test|bench|reports|ports: looks for what a target needs. What is missing is installed
-# with apt-get if that is allowed, else the command to type is printed and the status is 1.
+# tests/deps.sh demo|json|test|bench|reports|programs|ports: looks for what a target needs. What is
+# missing is installed with apt-get if that is allowed, else the command to type is printed and the
+# status is 1.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p build || exit 1
@@ -67,6 +68,12 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look npm has npm
     look esbuild has esbuild
     look 'chromium fonts-liberation' eval 'has chromium || has chromium-browser || has google-chrome'
+}
+
+look_for_programs() { # what tests/programs.sh runs
+    look_for_reports
+    look redis-server has redis-server
+    look nginx-light eval 'PATH=$PATH:/usr/sbin; has nginx'
 }
 
 # Compilers, and what runs and tests what they make, for tests/ports.sh and tests/matrix.sh.

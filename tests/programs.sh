@@ -1,0 +1,191 @@
+#!/bin/sh
+# tests/programs.sh: the interposer under programs as Debian ships them, speaking TAP: they behave as
+# they do bare, every function that a report names contains its address, and heaptrack counts the
+# same. Programs that are not installed are tests skipped: `make deps-programs` installs them.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+out=$PWD/build/programs so=$PWD/build/libmemlord_preload.so
+n=0
+rm -rf "$out" && mkdir -p "$out" || exit 1
+
+result() { # STATUS NAME: what went wrong is in `said`
+    n=$((n + 1))
+    if [ "$1" = 0 ]; then echo "ok $n - $2"; return; fi
+    echo "not ok $n - $2"
+    head -n 12 "$out/said" | cut -c1-300 | sed 's/^/#   /'
+}
+skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+preloaded() { # REPORT COMMAND...
+    report=$1
+    shift
+    env LD_PRELOAD="$so" MEMLORD_REPORT="$report" "$@"
+}
+
+# Prints each named site that is not in a symbol of its name, by nm; and a report without a site.
+cat >"$out/names.py" <<'END'
+import bisect, functools, glob, json, re, subprocess, sys
+
+@functools.lru_cache(None)
+def symbols(module):
+    found = []
+    for flags in ("-DS", "-S"):
+        said = subprocess.run(["nm", flags, "--defined-only", module], capture_output=True, text=True)
+        for line in said.stdout.splitlines():
+            m = re.match(r"([0-9a-f]+) ([0-9a-f]+) \S (\S+)$", line)
+            if m:
+                found.append((int(m[1], 16), int(m[2], 16), m[3].split("@")[0]))
+    return sorted(found)
+
+@functools.lru_cache(None)
+def names(module, offset):
+    """The symbols that contain an offset, as they are and demangled."""
+    table = symbols(module)
+    here = [s[2] for s in table[:bisect.bisect_right(table, (offset, 1 << 62, ""))]
+            if s[0] <= offset < s[0] + s[1]]
+    if not here:
+        return ()
+    plain = subprocess.run(["c++filt"] + here, capture_output=True, text=True).stdout.splitlines()
+    return tuple(here + plain)
+
+reports = [r for pattern in sys.argv[1:] for r in glob.glob(pattern)]
+sites = named = 0
+for report in reports:
+    for site in json.load(open(report))["sites"]:
+        sites += 1
+        place = site["site"]
+        if not place["function"] or not site.get("module") or place["line"]:
+            continue
+        named += 1
+        if place["function"] not in names(site["module"], site["offset"]):
+            print("%s+%#x is not in %s" % (site["module"], site["offset"], place["function"]))
+if not reports or not sites:
+    print("%d reports, %d sites" % (len(reports), sites))
+print("%d reports, %d sites, %d named" % (len(reports), sites, named), file=sys.stderr)
+END
+
+# Prints what heaptrack counts otherwise. Its library brings libstdc++, which allocates once at its
+# start. Each realloc of a block is a call there.
+cat >"$out/same.py" <<'END'
+import json, re, sys
+said = open(sys.argv[1]).read()
+calls = int(re.search(r"calls to allocation functions: (\d+)", said)[1])
+total = json.load(open(sys.argv[2]))["total"]
+ours = total["allocs"] + total["reallocs"]
+if calls - ours not in (0, 1):
+    print("heaptrack: %d calls; %d allocs and %d reallocs" % (calls, total["allocs"], total["reallocs"]))
+END
+
+# Runs a program bare and under the interposer, in the same place: its output and status are equal,
+# names are right, and with heaptrack the counts are.
+program() { # NAME COMMAND...
+    name=$1
+    shift
+    if ! command -v "$1" >/dev/null; then
+        for what in 'behaves as it does bare' 'is named as nm has it' 'counts as heaptrack does'; do
+            skip "$name $what" "no $1"
+        done
+        return
+    fi
+    "$@" >"$out/$name.bare" 2>&1
+    echo "status $?" >>"$out/$name.bare"
+    preloaded "$out/$name.%p.json" "$@" >"$out/$name.out" 2>&1
+    echo "status $?" >>"$out/$name.out"
+    diff "$out/$name.bare" "$out/$name.out" >"$out/said" 2>&1
+    result $? "$name behaves as it does bare"
+    python3 "$out/names.py" "$out/$name.*.json" >"$out/said" 2>"$out/$name.sums" && [ ! -s "$out/said" ]
+    result $? "$name is named as nm has it"
+    set -- "$name" "$@"
+    if [ "$counts" != same ]; then
+        :
+    elif ! command -v heaptrack >/dev/null; then
+        skip "$name counts as heaptrack does" 'no heaptrack'
+    else
+        shift
+        preloaded "$out/$name.one.json" "$@" >"$out/said" 2>&1
+        heaptrack -o "$out/$name.heaptrack" "$@" >"$out/said" 2>&1
+        heaptrack_print -f "$out/$name".heaptrack.* >"$out/$name.said" 2>>"$out/said" &&
+            python3 "$out/same.py" "$out/$name.said" "$out/$name.one.json" >"$out/said" 2>&1 &&
+            [ ! -s "$out/said" ]
+        result $? "$name counts as heaptrack does"
+    fi
+}
+
+printf 'int square(int n) { return n * n; }\n' >"$out/square.c"
+cat >"$out/pool.py" <<'END'
+import multiprocessing
+
+def square(n):
+    return n * n
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        print(pool.map(square, range(10)))
+        pool.close()
+        pool.join()
+END
+
+counts=same
+program ls ls -la /usr/lib
+program sqlite3 sqlite3 :memory: 'with recursive c(n) as (select 1 union all select n + 1 from c where n < 9999)
+    select count(*), sum(length(hex(n))) from c'
+program gcc-version gcc --version
+counts=vary # by addresses, time or threads
+python=$(python3 -c 'import sys; print(sys.executable)') # python3 may be a script that finds it
+program python3 "$python" -c 'import json, re; print(json.dumps({"a": [1, 2]}), re.sub("a", "b", "aaa"))'
+program multiprocessing "$python" "$out/pool.py"
+program node node -e 'console.log([3, 1, 2].sort().map(n => n * n).join())'
+program gcc gcc -O2 -c "$out/square.c" -o "$out/square.o"
+program perl perl -e 'print join(",", sort map { $_ * $_ } 1 .. 9), "\n"'
+ls "$out"/multiprocessing.*.json 2>/dev/null | wc -l >"$out/said"
+[ "$(cat "$out/said")" -ge 4 ]
+result $? 'the workers of multiprocessing leave reports'
+
+# A server: started, asked once, told to end; then it has left a report whose names are right.
+server() { # NAME ASK COMMAND...
+    name=$1 ask=$2
+    shift 2
+    if ! command -v "$1" >/dev/null; then
+        skip "$name answers, ends and is named as nm has it" "no $1"
+        return
+    fi
+    LD_PRELOAD=$so MEMLORD_REPORT="$out/$name.%p.json" "$@" >"$out/$name.out" 2>&1 &
+    pid=$!
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        sleep 0.3
+        $ask >"$out/$name.answer" 2>&1 && break
+    done
+    kill "$pid"
+    wait "$pid"
+    { [ -s "$out/$name.answer" ] || cat "$out/$name.out"; python3 "$out/names.py" "$out/$name.*.json"; } \
+        >"$out/said" 2>"$out/$name.sums"
+    [ ! -s "$out/said" ]
+    result $? "$name answers, ends and is named as nm has it"
+}
+
+ask_redis() { printf 'PING\r\n' | timeout 2 python3 -c '
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.sendall(b"SET key value\r\nGET key\r\n")
+print(s.recv(100))' "$out/redis.sock"; }
+server redis ask_redis redis-server --port 0 --unixsocket "$out/redis.sock" --save '' --dir "$out"
+
+mkdir -p "$out/nginx/logs"
+cat >"$out/nginx/nginx.conf" <<END
+daemon off;
+user root;
+worker_processes 2;
+pid $out/nginx/pid;
+error_log stderr;
+events {}
+http { access_log off; server { listen unix:$out/nginx/sock; location / { return 200 "hello"; } } }
+END
+ask_nginx() { timeout 2 python3 -c '
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+print(s.recv(1000))' "$out/nginx/sock"; }
+PATH=$PATH:/usr/sbin
+server nginx ask_nginx nginx -p "$out/nginx" -c "$out/nginx/nginx.conf"
+echo "1..$n"
