@@ -128,7 +128,8 @@
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
               of every alloc, or of a sample whose totals are estimates without bias, with
               a standard error. A block keeps its stack until it ends; a realloc draws
-              anew, a move keeps it. PPROF, FOLDED and JSON have whole stacks.
+              anew, a move keeps it. TEXT has the largest; JSON (the 2048 largest), PPROF and
+              FOLDED have whole stacks.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it.
@@ -8703,12 +8704,11 @@ static MLI_COLD uint64_t mli_square_root(double v) {
     return v > 0 ? (uint64_t)(root + 0.5) : 0;
 }
 
-/* Fills in the totals of a row. 0: no memory for its frames. */
-static MLI_COLD int mli_stack_stat_fill(memlord *lord, uint32_t number, memlord_stack_stat *out) {
-    mli_stack_row *row = mli_stack_row_at(lord, number);
+/* Fills in the totals of a row, without its frames. */
+static MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number, memlord_stack_stat *out) {
+    const mli_stack_row *row = mli_stack_row_at(lord, number);
     double variance;
     memset(out, 0, sizeof *out);
-    out->frames = mli_stack_frames(lord, row, &out->depth);
     out->device = mli_device_record_at(lord, row->dev)->device;
     mli_lock_take(&lord->stacks.lock);
     out->alloc_bytes = row->alloc_bytes;
@@ -8719,7 +8719,6 @@ static MLI_COLD int mli_stack_stat_fill(memlord *lord, uint32_t number, memlord_
     variance = row->variance;
     mli_lock_drop(&lord->stacks.lock);
     out->error_bytes = mli_square_root(variance);
-    return out->frames != NULL;
 }
 
 /* -- life -- */
@@ -12820,7 +12819,10 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
     for (i = 1; i < rows; i++) {
         memlord_stack_stat s;
         uint64_t number;
-        if (!mli_stack_stat_fill(lord, i, &s) || !mli_selects(sel, s.device)) continue;
+        mli_stack_stat_fill(lord, i, &s);
+        if (!mli_selects(sel, s.device)) continue;
+        s.frames = mli_stack_frames(lord, mli_stack_row_at(lord, i), &s.depth);
+        if (!s.frames) continue;
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
@@ -16573,6 +16575,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
 #define MLI_LEAKS_TRIED 16  /* groups that one insert probes */
 #define MLI_LEAKS_SHOWN 100
+#define MLI_TOP_STACKS 2048 /* so a report with many stacks stays small */
 #define MLI_PARTS_SHOWN 1024
 typedef struct mli_leak_group {
     uint64_t key;       /* the rows of word2, the device from bit 40, the scope from bit 48 */
@@ -16611,6 +16614,11 @@ typedef struct mli_scope_line {
     memlord_scope_stat stat;
     uint64_t live_bytes, live_blocks;
 } mli_scope_line;
+typedef struct mli_stack_line {
+    uint64_t key; /* live bytes; behind all stacks with such, the bytes allocated */
+    uint32_t node;
+    memlord_stack_stat stat; /* without its frames */
+} mli_stack_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -16631,6 +16639,11 @@ typedef struct mli_report {
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
     mli_largest top; /* the heap in `block`, while the walk fills it */
+    mli_stack_line *stack; /* MLI_TOP_STACKS; NULL: the ledger has no stacks, or no memory */
+    size_t stacks, stack_rows;
+    memlord_stack_stat stack_rest; /* of the stacks that are not in the list */
+    uint32_t *frame;     /* by frame of stacks: its number in the list of JSON, from 1 */
+    uint32_t frames;
     mli_stamp_scale scale;
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps what `snapshot` points to */
@@ -16958,6 +16971,36 @@ static void mli_report_sites(mli_report *r) {
     }
 }
 
+/* Captures the largest stacks: those with the most live bytes, then those that allocated most. */
+static void mli_report_stacks(mli_report *r) {
+    memlord_stack_stat *rest = &r->stack_rest;
+    uint32_t i, rows = mli_stack_rows(r->lord);
+    if (!r->lord->stacks.depth) return;
+    r->frames = mli_stack_frame_count(r->lord);
+    r->frame = (uint32_t *)mli_own_alloc(r->lord, (r->frames + 1) * sizeof *r->frame);
+    r->stack = (mli_stack_line *)mli_own_alloc(r->lord, MLI_TOP_STACKS * sizeof *r->stack);
+    if (!r->stack || !r->frame) r->result = MEMLORD_E_NOMEM;
+    for (i = 1; i < rows && r->stack && r->frame; i++) {
+        mli_stack_line line;
+        mli_stack_stat_fill(r->lord, i, &line.stat);
+        if (!(line.stat.live_bytes | line.stat.samples)) continue; /* a reset came since */
+        line.node = mli_stack_row_at(r->lord, i)->node;
+        line.key = line.stat.live_bytes ? line.stat.live_bytes | (uint64_t)1 << 63
+                                        : line.stat.alloc_bytes;
+        rest->live_bytes += line.stat.live_bytes;
+        rest->alloc_bytes += line.stat.alloc_bytes;
+        rest->allocs += line.stat.allocs;
+        r->stack_rows++;
+        r->stacks = mli_top_insert(r->stack, r->stacks, MLI_TOP_STACKS, &line, sizeof line,
+                                   offsetof(mli_stack_line, key));
+    }
+    for (i = 0; i < r->stacks; i++) {
+        rest->live_bytes -= r->stack[i].stat.live_bytes;
+        rest->alloc_bytes -= r->stack[i].stat.alloc_bytes;
+        rest->allocs -= r->stack[i].stat.allocs;
+    }
+}
+
 /* Lists the scopes with the most live bytes. Requires: the walk over all blocks has run. */
 static void mli_report_scopes_sort(mli_report *r) {
     uint64_t line[2];
@@ -17024,6 +17067,7 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_scopes(r);
     if (!r->whole) return;
     mli_report_sites(r);
+    mli_report_stacks(r);
     mli_report_lifetimes(r);
     r->top.at = r->block;
     r->top.cap = MLI_TOP_BLOCKS;
@@ -17046,8 +17090,10 @@ enum {
     MLI_FIRST_PHYS = 2,
     MLI_FIRST_TAGS = 3,
     MLI_FIRST_SITES = 3,
+    MLI_FIRST_STACKS = 5,
     MLI_FIRST_BLOCKS = 2
 };
+#define MLI_TEXT_FRAMES 5 /* of a stack */
 
 static int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
@@ -17273,6 +17319,38 @@ static void mli_text_sites(mli_report *r, size_t most) {
                  s->alloc_bytes, (const void *)s->site);
         if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
         mli_put_str(r->o, "\n");
+    }
+}
+
+/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". */
+static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
+    size_t shown = 0;
+    if (!node) mli_put_str(r->o, "(unknown)");
+    for (; node && shown < MLI_TEXT_FRAMES; shown++) {
+        const mli_stack_node *at = mli_stack_node_at(r->lord, node);
+        mli_putf(r->o, shown ? " < %p" : "%p", (const void *)mli_site_display(r->lord, at->site));
+        node = at->parent;
+    }
+    mli_put_str(r->o, node ? " < ...\n" : "\n");
+}
+/* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
+static MLI_COLD void mli_text_stacks(mli_report *r) {
+    const size_t shown = r->stacks < MLI_FIRST_STACKS ? r->stacks : MLI_FIRST_STACKS;
+    const int samples = r->lord->stacks.bytes > 1;
+    size_t i;
+    if (!shown) return;
+    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: %ju of %ju",
+             samples ? "       error" : "", (uint64_t)shown, (uint64_t)r->stack_rows);
+    if (samples)
+        mli_putf(r->o, ", estimates: a sample each %jo; error is the standard error of live",
+                 r->lord->stacks.bytes);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < shown; i++) {
+        const memlord_stack_stat *s = &r->stack[i].stat;
+        mli_putf(r->o, "%12jo", s->live_bytes);
+        if (samples) mli_putf(r->o, "%12jo", s->error_bytes);
+        mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
+        mli_text_stack(r, r->stack[i].node);
     }
 }
 
@@ -17682,6 +17760,7 @@ static MLI_COLD void mli_text(mli_report *r) {
     mli_text_phys_all(r, MLI_FIRST_PHYS);
     mli_text_tags(r, MLI_FIRST_TAGS);
     mli_text_sites(r, MLI_FIRST_SITES);
+    mli_text_stacks(r);
     mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
     mli_text_full(r);
 }
@@ -17829,33 +17908,60 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Writes the tree of return addresses, a frame's caller by its place in the list from 1, and the
-   totals of each stack, which its innermost frame names. */
+/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame one of
+      "modules", from 0. Only frames of the stacks that are listed are there -- */
+
+/* Gives each frame of a stack a number that is not 0. */
+static void mli_json_frames_mark(mli_report *r, uint32_t node) {
+    for (; node; node = mli_stack_node_at(r->lord, node)->parent)
+        r->frame[mli_stack_node_at(r->lord, node)->site->frame] = 1;
+}
+static MLI_COLD void mli_json_frames(mli_report *r) {
+    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules), *m;
+    uint32_t i, n = 0;
+    mli_jsonf(r->o, ",'modules':[");
+    for (m = last; m; m = m->next)
+        mli_jsonf(r->o, ",\n{'module':%s,'build_id':%s}", m->image.path, m->build_id);
+    mli_jsonf(r->o, "],'frames':[");
+    for (i = 1; i <= r->frames && r->frame && !r->o->failed; i++) {
+        mli_site_record *site = mli_stack_frame_at(r->lord, i);
+        if (!r->frame[i]) continue;
+        r->frame[i] = ++n;
+        mli_jsonf(r->o, ",\n{'site':%p,'module':%ju,'offset':%ju}",
+                  (const void *)mli_site_display(r->lord, site),
+                  site->where ? (uint64_t)(last->number - site->where->number) : UINT64_MAX,
+                  site->offset);
+    }
+    mli_put_str(r->o, "]");
+}
+/* Writes the frames of a stack, the innermost first. */
+static MLI_COLD void mli_json_stack(mli_report *r, uint32_t node) {
+    mli_jsonf(r->o, ",\n{'frames':[");
+    for (; node; node = mli_stack_node_at(r->lord, node)->parent)
+        mli_jsonf(r->o, ",%ju",
+                  (uint64_t)r->frame[mli_stack_node_at(r->lord, node)->site->frame] - 1);
+    mli_put_str(r->o, "]");
+}
 static MLI_COLD void mli_json_stacks(mli_report *r) {
-    memlord *lord = r->lord;
-    const uint32_t nodes = mli_stack_nodes(lord), rows = mli_stack_rows(lord);
-    uint32_t i;
-    mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju,'frames':[",
-              (uint64_t)lord->stacks.depth, lord->stacks.bytes, mli_u64_load(&lord->stacks.cut));
-    for (i = 1; i <= nodes && !r->o->failed; i++) {
-        const mli_stack_node *node = mli_stack_node_at(lord, i);
-        mli_jsonf(r->o, ",\n{'caller':%ju,'address':'%jx','site':%p}", (uint64_t)node->parent,
-                  (uint64_t)(uintptr_t)node->site->address,
-                  (const void *)mli_site_display(lord, node->site));
-    }
-    mli_put_str(r->o, "],\"totals\":[");
-    for (i = 1; i < rows && !r->o->failed; i++) {
-        const mli_stack_row *row = mli_stack_row_at(lord, i);
-        memlord_stack_stat s;
-        if (row->node > nodes || row->dev > r->devices) continue; /* added since */
-        if (!mli_stack_stat_fill(lord, i, &s)) r->result = MEMLORD_E_NOMEM;
+    size_t i;
+    mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
+              (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
+              mli_u64_load(&r->lord->stacks.cut));
+    for (i = 0; i < r->stacks; i++) mli_json_frames_mark(r, r->stack[i].node);
+    mli_json_frames(r);
+    mli_jsonf(r->o, ",'list':[");
+    for (i = 0; i < r->stacks && !r->o->failed; i++) {
+        const memlord_stack_stat *s = &r->stack[i].stat;
+        mli_json_stack(r, r->stack[i].node);
         mli_jsonf(r->o,
-                  ",\n{'frame':%ju,'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,"
-                  "'peak_bytes':%ju,'samples':%ju,'error_bytes':%ju}",
-                  (uint64_t)row->node, mli_report_device(r, row->dev), s.alloc_bytes, s.allocs,
-                  s.live_bytes, s.peak_bytes, s.samples, s.error_bytes);
+                  ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
+                  "'samples':%ju,'error_bytes':%ju}",
+                  mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
+                  s->peak_bytes, s->samples, s->error_bytes);
     }
-    mli_put_str(r->o, "]}");
+    mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
+              (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
+              r->stack_rest.allocs, r->stack_rest.live_bytes);
 }
 
 static void mli_json_sites(mli_report *r) {
@@ -19188,7 +19294,7 @@ static MLI_COLD void mli_stack_allocs_each(mli_export *x, mli_allocs_fn put) {
         mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
         memlord_stack_stat s;
         if (row->dev > x->devices || row->node > x->nodes) continue;
-        if (!mli_stack_stat_fill(x->lord, i, &s)) x->r->result = MEMLORD_E_NOMEM;
+        mli_stack_stat_fill(x->lord, i, &s);
         of.node = row->node;
         x->sum[of.dev] += s.allocs;
         x->events[of.dev] += s.alloc_bytes;
@@ -21347,6 +21453,8 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
     result = r->out.failed ? MEMLORD_E_IO : r->result;
     mli_snapshots_unpin(lord, &r->reader);
     mli_snapshots_free(lord, r->present);
+    mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
+    mli_own_free(lord, r->frame, (r->frames + 1) * sizeof *r->frame);
     mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
     mli_own_free(lord, r, sizeof *r);
