@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/deps.sh demo|json|test|bench|reports|ports: looks for what a target needs. What is missing is installed
+# tests/deps.sh demo|json|symbols|test|bench|reports|ports: looks for what a target needs. What is missing is installed
 # with apt-get if that is allowed, else the command to type is printed and the status is 1.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -41,8 +41,14 @@ look_for_json() { # what reads saved profiles
     look libcjson-dev includes cjson/cJSON.h
 }
 
-look_for_test() {
+look_for_symbols() { # what names addresses
     look_for_json
+    look libdw-dev includes elfutils/libdwfl.h
+    look libiberty-dev includes libiberty/demangle.h
+}
+
+look_for_test() {
+    look_for_symbols
     # the header alone may be another architecture's
     look libcmocka-dev eval 'includes cmocka.h && builds ${CC:-gcc} -lcmocka'
     look g++ builds ${CXX:-g++} -x c++
