@@ -230,10 +230,11 @@ vendor: deps-demo ## DIR= [ONE=1]: memlord.h and stb_ds.h for your own tree, or 
 	echo "memlord.h $(version) and stb_ds.h $$(sed -n '1s/.* - v\([0-9.]*\) .*/\1/p' "$$stb")," \
 		'each with its licence: $(DIR)'
 
-install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, memlord.pc
+install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, memlord.pc, and memlord-symbolize where it is built
 	install -d '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/pkgconfig'
 	install -m 644 memlord.h memlord_cuda.h '$(DESTDIR)$(PREFIX)/include'
 	install -m 755 $< '$(DESTDIR)$(PREFIX)/lib/libmemlord_preload.so'
+	[ ! -x build/symbolize ] || install -D -m 755 build/symbolize '$(DESTDIR)$(PREFIX)/bin/memlord-symbolize'
 	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: memlord' \
 		'Description: memory accounting for programs with more than one kind of memory' \
 		'Version: $(version)' 'Cflags: -I"$${prefix}/include"' 'Libs: -pthread' \

@@ -23,7 +23,7 @@
 
     The status is 0, 1 where there are places and none could be named, 2 for bad input.
 
-    The interposer runs `symbolize --serve BEGAN` (s since 1970), writes "offset build_id path" for
+    The interposer runs `symbolize --serve BEGAN` (ms since 1970), writes "offset build_id path" for
     each place, in hexadecimal and with a NUL behind it, closes, and reads line, file and function
     of each, with a NUL behind each.
 */
@@ -84,7 +84,8 @@ static const char *module_doubt(const module *m, const struct stat *is) {
         return joined("its build id is '%s', and that of the program which ran '%s'", hex,
                       clean(m->build_id));
     free(hex);
-    return n > 0 || changed < began ? NULL : "it has no build id, and changed since the program began";
+    if (n > 0 || changed < began) return NULL;
+    return "it has no build id, and changed since the program began";
 }
 
 /* Opens a file at the addresses that it has itself. Returns NULL, or why it names nothing. */
@@ -411,7 +412,7 @@ static int name_profile(void) {
 static int serve(void) {
     size_t size;
     char *text = read_text("-", &size), *at = text, *end, *path;
-    began = strtod(o.serve, NULL);
+    began = strtod(o.serve, NULL) / 1e3;
     for (; at < text + size; at = path + strlen(path) + 1) {
         frame frames[FRAMES_MAX];
         Dwarf_Addr offset = strtoull(at, &end, 16);

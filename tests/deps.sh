@@ -33,7 +33,6 @@ installed() { dpkg-query -W -f '${Status}' "$1" | grep -q 'ok installed'; }
 look_for_demo() {
     look 'gcc libc6-dev' builds ${CC:-gcc}
     look libstb-dev eval 'includes stb/stb_ds.h || test -e stb_ds.h'
-    look binutils has addr2line
 }
 
 look_for_json() { # what reads saved profiles

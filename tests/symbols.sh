@@ -1,6 +1,6 @@
 #!/bin/sh
 # tests/symbols.sh: examples/symbolize.c names the return addresses of profiles, never wrongly, and
-# takes any input. Speaks TAP.
+# takes any input; the interposer asks it. Speaks TAP.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 out=$PWD/build/symbols
@@ -265,6 +265,63 @@ $(python3 "$out/truth.py" "$out/named.json" 2>&1)"
 else
     skip 'the library of Rust is passed over' 'no rustc'
 fi
+
+# -- the interposer --
+cat >waits.cpp <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+char *volatile kept;
+namespace app { __attribute__((noinline)) void method(long size) { kept = new char[(size_t)size]; } }
+int main(int argc, char **argv) { /* ms, FILE to replace this program with, "fork" */
+    if (argc > 1) usleep((unsigned)atoi(argv[1]) * 1000u);
+    if (argc > 2 && rename(argv[2], argv[0])) return 1;
+    if (argc > 3 && fork()) return wait(NULL) < 0;
+    app::method(1009);
+}
+END
+"$cxx" -g -O1 -rdynamic waits.cpp -o waits && mkdir -p alone stub usr/lib usr/bin &&
+    cp "$so" alone && cp "$so" stub && cp "$so" usr/lib && cp "$symbolize" usr/bin/memlord-symbolize
+printf '#!/bin/sh\necho "$@" >>%s/asked\n' "$PWD" >stub/symbolize && chmod +x stub/symbolize
+# LIBRARY [NAME=VALUE]... COMMAND...
+preloaded() { library=$1; shift; said=$(env LD_PRELOAD="$PWD/$library/libmemlord_preload.so" "$@" 2>&1); }
+asked() { # COMMAND...: how often symbolize is run
+    rm -f asked
+    preloaded stub "$@"
+    said="asked $(cat asked 2>/dev/null | wc -l)"
+}
+rm -f alone/symbolize
+preloaded alone MEMLORD_SYMBOLS=1 ./waits
+check 'the interposer alone has the names of dynamic symbols, demangled' \
+    '1009 B .* app::method\(long\) waits\+0x'
+preloaded usr/lib MEMLORD_SYMBOLS=1 ./waits
+check 'the interposer asks an installed symbolize' '1009 B .* app::method\(long\) .*waits.cpp:6'
+asked ./waits
+check 'a short process does not ask symbolize' 'asked 0'
+asked ./waits 1100
+check 'a process longer than a second asks it once' 'asked 1'
+asked MEMLORD_SYMBOLS=0 ./waits 1100
+check 'MEMLORD_SYMBOLS=0 does not' 'asked 0'
+asked MEMLORD_SYMBOLS=1 ./waits
+check 'MEMLORD_SYMBOLS=1 does at once' 'asked 1'
+cp waits forks && cp waits next
+asked ./forks 1100 next fork
+check 'a child that was forked a moment ago does not' 'asked 1'
+printf '#!/bin/sh\nprintf "x\\0y"\n' >stub/symbolize
+preloaded stub MEMLORD_SYMBOLS=1 ./waits
+check 'an answer that is cut off names nothing' '1009 B .* app::method\(long\) waits\+0x'
+printf '#!/bin/sh\nkill -9 $$\n' >stub/symbolize
+preloaded stub MEMLORD_SYMBOLS=1 ./waits
+check 'a symbolize that dies names nothing' '1009 B .* app::method\(long\) waits\+0x'
+sed 's/method/wronged/g' waits.cpp >wrong.cpp && "$cxx" -g -O1 -rdynamic wrong.cpp -o wrong
+cp waits self
+preloaded usr/lib MEMLORD_SYMBOLS=1 ./self 0 wrong
+check 'a program replaced while it ran has no names of the other' '1009 B .* app::method\(long\) self.*\+0x' '!wrong'
+preloaded usr/lib MEMLORD_SYMBOLS=1 MEMLORD_REPORT=asked.json ./whole
+said=$(python3 -c "$places" asked.json)
+check 'what a library of the language does is put down to its caller' \
+    "^whole 1001 \[fill.*\] app.cpp:$(line_of '// fill') <> "
 
 # -- bad input --
 cd "$out" || exit 1
