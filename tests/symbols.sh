@@ -268,13 +268,16 @@ fi
 
 # -- the interposer --
 cat >waits.cpp <<'END'
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 char *volatile kept;
 namespace app { __attribute__((noinline)) void method(long size) { kept = new char[(size_t)size]; } }
+static void child_ended(int) { _exit(99); }
 int main(int argc, char **argv) { /* ms, FILE to replace this program with, "fork" */
+    if (argc == 1) signal(SIGCHLD, child_ended);
     if (argc > 1) usleep((unsigned)atoi(argv[1]) * 1000u);
     if (argc > 2 && rename(argv[2], argv[0])) return 1;
     if (argc > 3 && fork()) return wait(NULL) < 0;
@@ -285,18 +288,20 @@ END
     cp "$so" alone && cp "$so" stub && cp "$so" usr/lib && cp "$symbolize" usr/bin/memlord-symbolize
 printf '#!/bin/sh\necho "$@" >>%s/asked\n' "$PWD" >stub/symbolize && chmod +x stub/symbolize
 # LIBRARY [NAME=VALUE]... COMMAND...
-preloaded() { library=$1; shift; said=$(env LD_PRELOAD="$PWD/$library/libmemlord_preload.so" "$@" 2>&1); }
+preloaded() { library=$1; shift; said=$(env LD_PRELOAD="$PWD/$library/libmemlord_preload.so" "$@" 2>&1; echo "status $?"); }
 asked() { # COMMAND...: how often symbolize is run
     rm -f asked
     preloaded stub "$@"
     said="asked $(cat asked 2>/dev/null | wc -l)"
 }
-rm -f alone/symbolize
+mkdir -p stuck && cp "$so" stuck && printf '#!/bin/sh\nexec sleep 1000\n' >stuck/symbolize && chmod +x stuck/symbolize
+{ preloaded stuck MEMLORD_SYMBOLS=1 ./waits; echo "$said" >stuck/said; } &
 preloaded alone MEMLORD_SYMBOLS=1 ./waits
 check 'the interposer alone has the names of dynamic symbols, demangled' \
     '1009 B .* app::method\(long\) waits\+0x'
 preloaded usr/lib MEMLORD_SYMBOLS=1 ./waits
-check 'the interposer asks an installed symbolize' '1009 B .* app::method\(long\) .*waits.cpp:6'
+check 'the interposer asks an installed symbolize, of which the program sees nothing' 'status 0' \
+    '1009 B .* app::method\(long\) .*waits.cpp:7'
 asked ./waits
 check 'a short process does not ask symbolize' 'asked 0'
 asked ./waits 1100
@@ -322,6 +327,9 @@ preloaded usr/lib MEMLORD_SYMBOLS=1 MEMLORD_REPORT=asked.json ./whole
 said=$(python3 -c "$places" asked.json)
 check 'what a library of the language does is put down to its caller' \
     "^whole 1001 \[fill.*\] app.cpp:$(line_of '// fill') <> "
+wait
+said=$(cat stuck/said)
+check 'a symbolize that hangs is ended' 'status 0' '1009 B .* app::method\(long\) waits\+0x'
 
 # -- bad input --
 cd "$out" || exit 1
