@@ -299,19 +299,30 @@ static void name_place(cJSON *place, module *m, double offset) {
     if (n > 1) add_inlined(place, frames, n);
 }
 
-static int is_place(const cJSON *at) {
-    const cJSON *path = get(at, "module"), *offset = get(at, "offset");
-    return cJSON_IsString(path) && path->valuestring[0] && cJSON_IsNumber(offset) &&
-           offset->valuedouble >= 0 && offset->valuedouble < 9007199254740992.0 && /* 2^53 */
-           cJSON_IsString(get(at, "build_id"));
+/* An object with a module and an offset is a place. The module is a path, or a number in `modules`.
+   Returns NULL: it is none, or of code in no module. */
+static module *module_at(const cJSON *at, const cJSON *all) {
+    const cJSON *path = get(at, "module"), *offset = get(at, "offset"), *from = at;
+    if (!cJSON_IsNumber(offset) || offset->valuedouble < 0 ||
+        offset->valuedouble >= 9007199254740992.0) /* 2^53: still exact */
+        return NULL;
+    if (cJSON_IsNumber(path) && path->valuedouble >= 0) {
+        from = cJSON_GetArrayItem(all, path->valueint);
+        path = get(from, "module");
+    }
+    if (!cJSON_IsString(path) || !path->valuestring[0]) return NULL;
+    if (!cJSON_IsString(get(from, "build_id"))) return NULL;
+    return module_of(path->valuestring, get(from, "build_id")->valuestring);
 }
 
-static void name_places(cJSON *at) {
+static void name_places(cJSON *at, const cJSON *all) {
+    const cJSON *own = get(at, "modules");
+    module *m;
     cJSON *child;
-    if (is_place(at))
-        name_place(at, module_of(get(at, "module")->valuestring, get(at, "build_id")->valuestring),
-                   get(at, "offset")->valuedouble);
-    cJSON_ArrayForEach(child, at) name_places(child);
+    if (cJSON_IsArray(own)) all = own;
+    m = module_at(at, all);
+    if (m) name_place(at, m, get(at, "offset")->valuedouble);
+    cJSON_ArrayForEach(child, at) name_places(child, all);
 }
 
 static int by_was(const void *a, const void *b) {
@@ -341,7 +352,7 @@ static const change *change_of(const char *was) {
 static void name_sites(cJSON *at) {
     const change *to = NULL;
     cJSON *child;
-    if (is_place(at)) return;
+    if (get(at, "module") && get(at, "offset")) return;
     if (cJSON_IsString(get(at, "function")) && cJSON_IsString(get(at, "file")))
         to = change_of(site_text(at, 1));
     if (to) set_frame(at, &to->by);
@@ -392,7 +403,7 @@ static int name_profile(void) {
     int status;
     expect_schema(root, clean(o.path), "memlord/2");
     began = began_of(get(root, "metadata"));
-    name_places(root);
+    name_places(root, NULL);
     settle_changes();
     name_sites(root);
     name_strings(get(root, "strings"));

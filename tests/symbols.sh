@@ -359,10 +359,20 @@ check 'offsets that are in no module name nothing' 'status 1' '^symbolize: 0 of 
 edit "d['sites'] = [1, None, [], {'module': 1, 'offset': 1, 'build_id': ''}, {}]; d['strings'] = 7"
 said=$("$symbolize" profile.json 2>&1 >stdout; echo "status $?")
 check 'sites of other types are left as they are' 'status 0' '0 of 0 places named'
-edit "d['sites'][0].pop('site'); d['stacks']['frames'] = [dict(d['sites'][2], function='', file='', line=0)]
-[d['stacks']['frames'][0].pop(k) for k in ('site', 'device')]"
-said=$("$symbolize" profile.json 2>/dev/null | tr '{' '\n' | grep '"caller"\|"function".*"module"\|"module".*"function"')
-check 'a place is named wherever it stands, in itself where it has no site' '"function":"[a-z]'
+edit "
+place = dict([s for s in d['sites'] if s['alloc_bytes'] == 1003][0])
+site = dict(function='', file='', line=0)
+of = {k: place[k] for k in ('module', 'build_id')}
+d['sites'] = []
+d['new'] = [{k: dict(site, offset=place['offset'], **of)} for k in 'ab']
+d['stacks'] = {'modules': [1, of], 'frames': [dict(site=dict(site), module=m, offset=place['offset'])
+                                              for m in (1, 0, 2, -1, 1e99, None, '1')]}"
+said=$("$symbolize" profile.json 2>&1 >named.json
+    python3 -c 'import json, sys; d = json.load(open("named.json"))
+print([list(n.values())[0]["line"] for n in d["new"]], [f["site"]["line"] for f in d["stacks"]["frames"]])')
+line=$(line_of '// hidden')
+check 'a place is named wherever it stands, its module by its path or its number' \
+    "\[$line, $line\] \[$line, 0, 0, 0, 0, 0, 0\]" '3 of 3 places named'
 cp good.json profile.json
 said=$("$symbolize" profile.json 2>&1 >/dev/full; echo "status $?")
 check 'a full disk is said' 'status 2' 'No space left'
