@@ -39,15 +39,15 @@ nobarrier := $(addprefix nobarrier_test_,map threads bands retry hosts)
 # The builds of the suites, and those of the suites on a system that refuses membarrier(2).
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 	$(foreach c,$(2),$(addprefix build/$(c)/,$(nobarrier)))
-examples := $(addprefix build/,quickstart llama bands oom server pool diff cuda_inference \
-	libmemlord_preload.so)
+examples := $(addprefix build/,quickstart llama bands oom server pool diff symbolize \
+	cuda_inference libmemlord_preload.so)
 scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh tests/diff.sh tests/cuda.sh \
-	tests/consumers.sh tests/page.sh tests/places.sh tests/programs.sh tests/readme.sh
+	tests/consumers.sh tests/page.sh tests/places.sh tests/symbols.sh tests/programs.sh tests/readme.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-.PHONY: help demo report test test-all test-gpu bench bench-gpu vendor install deps clean deps-demo \
-	deps-json deps-test deps-bench deps-reports deps-programs deps-ports try-reports try-programs \
-	try-ports
+needs := $(addprefix deps-,demo json symbols test bench reports programs ports)
+.PHONY: help demo report test test-all test-gpu bench bench-gpu vendor install deps clean \
+	try-reports try-programs try-ports $(needs)
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -70,6 +70,8 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 	@for size in 1M 4M; do LD_PRELOAD=build/libmemlord_preload.so MEMLORD_REPORT=build/sort-$$size.json \
 		sort -S $$size memlord.h >/dev/null; done
 	@build/diff --top 3 --by site build/sort-1M.json build/sort-4M.json
+	@echo '== symbolize: functions, files and lines in a profile that has return addresses'
+	@build/symbolize build/sort-4M.json -o build/sort.json || [ $$? = 1 ]
 	@echo '== cuda_inference: weights, KV cache and workspace on a GPU, over two streams'
 	@build/cuda_inference || [ $$? = 77 ]
 	@echo '== preload: who allocates in a program that knows nothing of MemLord, here sort'
@@ -174,8 +176,11 @@ build/%: examples/%.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
 	$(q)$(CC) -std=c99 -O2 $(warn) -I. $< -o $@ $(libs) -lm -pthread
 
+build/diff build/symbolize: examples/profile.h
 build/diff: libs := -lcjson
 build/diff: | deps-json
+build/symbolize: libs := -lcjson -ldw -lelf -liberty
+build/symbolize: | deps-symbols
 
 # With the CUDA toolkit; without it, a program that says so.
 cuda_flags := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),-isystem $(CUDA_HOME)/include \
@@ -230,18 +235,19 @@ vendor: deps-demo ## DIR= [ONE=1]: memlord.h and stb_ds.h for your own tree, or 
 	echo "memlord.h $(version) and stb_ds.h $$(sed -n '1s/.* - v\([0-9.]*\) .*/\1/p' "$$stb")," \
 		'each with its licence: $(DIR)'
 
-install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, memlord.pc
+install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, memlord.pc, and memlord-symbolize where it is built
 	install -d '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/pkgconfig'
 	install -m 644 memlord.h memlord_cuda.h '$(DESTDIR)$(PREFIX)/include'
 	install -m 755 $< '$(DESTDIR)$(PREFIX)/lib/libmemlord_preload.so'
+	[ ! -x build/symbolize ] || install -D -m 755 build/symbolize '$(DESTDIR)$(PREFIX)/bin/memlord-symbolize'
 	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: memlord' \
 		'Description: memory accounting for programs with more than one kind of memory' \
 		'Version: $(version)' 'Cflags: -I"$${prefix}/include"' 'Libs: -pthread' \
 		>'$(DESTDIR)$(PREFIX)/lib/pkgconfig/memlord.pc'
 
-deps: deps-demo deps-json deps-test deps-bench deps-reports deps-programs deps-ports ## looks for all that any target needs, and installs it
+deps: $(needs) ## looks for all that any target needs, and installs it
 
-deps-demo deps-json deps-test deps-bench deps-reports deps-programs deps-ports: deps-%:
+$(needs): deps-%:
 	@sh tests/deps.sh $*
 
 clean: ## removes build/

@@ -1788,8 +1788,8 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
                                          memlord_write_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Writes a report to a file: the whole file or none (a temporary beside it, synced and
-   renamed). %p in the path is the process id, %% a percent sign. An existing regular file is
+/* Writes a report to a file: the whole file or none (a temporary beside it, renamed; the disk is
+   not waited for). %p in the path is the process id, %% a percent sign. An existing regular file is
    replaced; a symbolic link, FIFO, device or directory is refused. The path "-" is descriptor 1,
    written with write(2): what stdio still buffers comes later, and SIGPIPE is held back.
    Errors: E_INVALID the path; E_IO, also descriptor 1 closed, or not all written; E_UNSUPPORTED,
@@ -2379,7 +2379,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #include <sys/mman.h> /* mmap */
 #include <sys/stat.h> /* lstat */
 #include <time.h>     /* clock_gettime */
-#include <unistd.h>   /* write, fsync */
+#include <unistd.h>   /* write */
 #if !defined(MAP_ANONYMOUS) || !defined(CLOCK_MONOTONIC)
 #error "a strict C mode hides mmap: include memlord.h first, or compile with -D_DEFAULT_SOURCE"
 #endif
@@ -2527,10 +2527,7 @@ static int mli_file_is_terminal(mli_file file) {
     DWORD mode;
     return GetConsoleMode(file, &mode) != 0;
 }
-static int mli_file_close(mli_file file, int sync) {
-    int bad = sync && !FlushFileBuffers(file);
-    return !CloseHandle(file) || bad ? -1 : 0;
-}
+static int mli_file_close(mli_file file) { return CloseHandle(file) ? 0 : -1; }
 static int mli_file_rename(const char *from, const char *to, int replace) { /* 1: `to` exists */
     const DWORD flags = replace ? MOVEFILE_REPLACE_EXISTING : 0;
     wchar_t a[1024], b[1024];
@@ -2717,10 +2714,7 @@ static int mli_file_create(const char *path, mli_file *out) { /* 1: the file exi
     (void)unlink(path);
     return -1;
 }
-static int mli_file_close(mli_file file, int sync) {
-    int bad = sync && fsync(file);
-    return close(file) || bad ? -1 : 0;
-}
+static int mli_file_close(mli_file file) { return close(file); }
 /* Renames a file; without `replace` returns 1 if `to` exists. */
 static int mli_file_rename(const char *from, const char *to, int replace) {
     if (replace) return rename(from, to);
@@ -21523,7 +21517,7 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     if (mli_file_temp_create(p, &file)) return MEMLORD_E_IO;
     held = mli_signals_block();
     r = memlord_write(lord, format, mli_write_file, &file);
-    if (mli_file_close(file, r == MEMLORD_OK) && r == MEMLORD_OK) r = MEMLORD_E_IO;
+    if (mli_file_close(file) && r == MEMLORD_OK) r = MEMLORD_E_IO;
     mli_signals_restore(&held);
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
     return r;

@@ -9,20 +9,13 @@
         ./diff --budget budget.json now.json   # status 1: a peak is over its budget
 
     What changed most comes first: in live bytes or in peak, whichever is more. The status is 2 for
-    bad input. Names live until the program ends.
+    bad input.
 */
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
-#include <cjson/cJSON.h>
-#include <errno.h>
+#define PROGRAM "diff"
+#include "profile.h"
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define get cJSON_GetObjectItemCaseSensitive
-#define DIE(...) (note(__VA_ARGS__), exit(2))
 
 enum { LIVE, PEAK, ALLOCATED, COLUMNS };
 enum { TOTAL, DEVICE, TAG, SCOPE, SITE, LEAK, KINDS }; /* a budget has DEVICE to SCOPE */
@@ -63,89 +56,7 @@ static struct options {
     int only, json;        /* only: the kind of --by; 0: none given */
 } o = {{NULL, NULL}, NULL, NULL, 0, 0, -1, 0, 0};
 
-/* -- messages and names -- */
-
-static void note(const char *form, ...) {
-    va_list args;
-    va_start(args, form);
-    fputs("diff: ", stderr);
-    vfprintf(stderr, form, args);
-    fputc('\n', stderr);
-    va_end(args);
-}
-
-static void *need(void *memory) {
-    if (!memory) DIE("out of memory");
-    return memory;
-}
-
-static void *must_alloc(size_t bytes) { return need(malloc(bytes)); }
-
-static char *joined(const char *form, ...) {
-    va_list args, again;
-    char *text;
-    va_start(args, form);
-    va_copy(again, args);
-    text = (char *)must_alloc((size_t)vsnprintf(NULL, 0, form, args) + 1);
-    vsprintf(text, form, again);
-    va_end(again);
-    va_end(args);
-    return text;
-}
-
-/* The length of a UTF-8 sequence that controls a terminal or the direction of text; else 0. */
-static int control(const unsigned char *s) {
-    if (s[0] < 0x20 || s[0] == 0x7f) return 1;
-    if (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0) return 2;
-    if (s[0] != 0xe2 || !s[1]) return 0;
-    if (s[1] == 0x80 && (s[2] == 0x8e || s[2] == 0x8f)) return 3;
-    if (s[1] == 0x80 && s[2] >= 0xa8 && s[2] <= 0xae) return 3;
-    return s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9 ? 3 : 0;
-}
-
-/* Writes controls as U+FFFD and two digits a byte, as the reports do: no name breaks a line. */
-static const char *clean(const char *text) {
-    const unsigned char *s = (const unsigned char *)text;
-    char *out = (char *)must_alloc(5 * strlen(text) + 1), *to = out;
-    while (*s) {
-        int n = control(s);
-        if (!n) *to++ = (char)*s++;
-        for (; n > 0; n--) to += sprintf(to, "\xef\xbf\xbd%02x", *s++);
-    }
-    *to = 0;
-    return out;
-}
-
 /* -- reading -- */
-
-static cJSON *read_json(const char *path) {
-    FILE *file = strcmp(path, "-") ? fopen(path, "rb") : stdin;
-    size_t room = 1 << 16, size = 0, got = file != NULL, line = 1;
-    char *text = (char *)must_alloc(room + 1);
-    const char *end = NULL, *name = clean(path);
-    cJSON *root;
-    while (got && size < (size_t)1 << 30) { /* /dev/zero has no end */
-        if (size == room) text = (char *)need(realloc(text, (room *= 2) + 1));
-        got = fread(text + size, 1, room - size, file);
-        size += got;
-    }
-    if (got) DIE("%s: larger than 1 GiB", name);
-    if (!file || ferror(file)) DIE("%s: %s", name, strerror(errno));
-    if (!size) DIE("%s: is empty", name);
-    if (file != stdin) fclose(file);
-    text[size] = 0;
-    root = cJSON_ParseWithLengthOpts(text, size + 1, &end, 1);
-    for (const char *at = text; !root && at < end; at++) line += *at == '\n';
-    if (!root) DIE("%s: not JSON, or cut off, at line %zu", name, line);
-    free(text);
-    return root;
-}
-
-/* NULL: it is no string. */
-static const char *text_of(const cJSON *object, const char *key) {
-    const cJSON *item = get(object, key);
-    return cJSON_IsString(item) ? clean(item->valuestring) : NULL;
-}
 
 /* Of a number, or of a text as "1.5 GiB". NaN: it is none. */
 static double bytes_of(const cJSON *item) {
@@ -154,16 +65,6 @@ static double bytes_of(const cJSON *item) {
     if (cJSON_IsString(item) && memlord_parse_bytes(item->valuestring, &parsed) == MEMLORD_OK)
         v = (double)parsed;
     return v >= 0 && v <= 9007199254740992.0 && floor(v) == v ? v : NAN; /* 2^53: still exact */
-}
-
-static void expect_schema(const cJSON *root, const char *path, const char *schema) {
-    const char *found = text_of(root, "schema");
-    size_t stem = strlen(schema) - 1;
-    if (!found) DIE("%s: no key 'schema': not of %s", path, schema);
-    if (!strncmp(found, schema, stem) && atoi(found + stem) != atoi(schema + stem))
-        DIE("%s: schema %s is %s than %s, which this program reads", path, found,
-            atoi(found + stem) > atoi(schema + stem) ? "newer" : "older", schema);
-    if (strcmp(found, schema)) DIE("%s: schema %s is not %s", path, found, schema);
 }
 
 /* -- a profile's rows -- */
@@ -179,14 +80,6 @@ static row *row_add(int side, int kind, const char *name, const char *stem) {
     for (int c = 0; c < COLUMNS; c++)
         if (!kinds[kind].keys[c]) r->bytes[0][c] = r->bytes[1][c] = NAN;
     return r;
-}
-
-static const char *site_text(const cJSON *site, int with_line) {
-    const char *file = text_of(site, "file"), *function = text_of(site, "function");
-    double line = bytes_of(get(site, "line"));
-    if (!file || !*file) return function && *function ? function : "(unknown)";
-    if (function && *function) file = joined("%s %s", function, file);
-    return with_line && line > 0 ? joined("%s:%.0f", file, line) : file;
 }
 
 /* NULL: it has none. */

@@ -16,7 +16,10 @@
                                .heaptrack ...); %p is the process id, %% a percent sign; a
                                relative path is taken from where the program starts; "-" is
                                stderr
-        MEMLORD_SYMBOLS=0      do not ask addr2line for files and lines
+        MEMLORD_SYMBOLS=n      1: name files, lines and inlined functions with symbolize, a
+                               program beside this library (examples/symbolize.c); 0: do not;
+                               else it is run where the process took longer than a second.
+                               A report as JSON can be named later, and elsewhere
         MEMLORD_EVENTS=n       keep the last n allocations and frees: lifetimes, and a curve
         MEMLORD_SNAPSHOTS=ms   keep what is live so often, from a thread of its own
         MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write memory_profile_DATE_TIME.json
@@ -41,7 +44,7 @@
     is nowhere to write and nothing is written; where it is full and nobody reads, the program
     ends after ten seconds with the report cut off.
 */
-#define _GNU_SOURCE /* RTLD_NEXT, pipe2, F_DUPFD_CLOEXEC */
+#define _GNU_SOURCE /* RTLD_NEXT, dladdr, F_DUPFD_CLOEXEC */
 
 /* the library private to this file: nothing of it may meet a MemLord of the host; and its
    thread-locals in the static block, for the dynamic kind is made by malloc */
@@ -57,9 +60,10 @@
 #include <poll.h>      /* waits with a time limit */
 #include <pthread.h>   /* pthread_atfork */
 #include <signal.h>    /* SIGPIPE and others, while reporting */
-#include <spawn.h>     /* posix_spawnp: addr2line */
+#include <spawn.h>     /* posix_spawn: symbolize */
 #include <stdio.h>     /* snprintf */
 #include <stdlib.h>    /* what is interposed, getenv, strtol */
+#include <sys/socket.h> /* socketpair: to and from symbolize */
 #include <sys/stat.h>  /* fstat: whose descriptor it is */
 #include <sys/syscall.h> /* exit_group */
 #include <sys/wait.h>  /* waitpid */
@@ -452,7 +456,7 @@ static int find_stderr(void) {
     return is_start_stderr(start_stderr.duplicate) ? start_stderr.duplicate : -1;
 }
 
-#define PATIENCE_MS 10000 /* for addr2line in all, and for whoever reads our stderr */
+#define PATIENCE_MS 10000 /* for symbolize in all, and for whoever reads our stderr */
 
 static int64_t now_ms(void) {
     struct timespec t;
@@ -494,80 +498,133 @@ static int to_fd(void *user, const void *data, size_t size) {
 
 /* ----------------------------------------------------------------------------- symbols -- */
 
+/* Names are dladdr's, and those of debug information where symbolize, a program beside this library,
+   finds any. It takes the time of a process, so that it runs for programs that took longer. */
+
 #define TOP_SITES 200 /* of each order */
-#define MAX_PLACES (3 * TOP_SITES)
+#define MAX_PLACES 4096
+#define LONG_RUN_MS 1000
 
-typedef struct place {
-    const memlord_site *site;
-    memlord_place at;
-    int done;
-} place;
+static struct {
+    struct {
+        const memlord_site *site;
+        memlord_place at;
+    } place[MAX_PLACES];
+    size_t count;
+    char text[1 << 20]; /* what is asked, then what is answered: what does not fit stays as it was */
+    size_t length;
+} ask;
 
-static place places[MAX_PLACES];
-static size_t place_count;
+static struct {
+    char path[2][PATH_MAX + 32]; /* where it is built, and where it is installed */
+    int64_t born;                /* of this program, ms since 1970 */
+    int64_t began_ms;            /* of this process: a forked child is one of its own */
+} symbolize;
 
-/* A module without a path has no file: the vdso, code that was made at run time. */
-static void add_place(const memlord_site *site) {
-    place *next = &places[place_count];
+static void begin_symbols(void) { symbolize.began_ms = now_ms(); }
+
+static void find_symbolize(void) {
+    static const char *const names[] = {"symbolize", "../bin/memlord-symbolize"};
+    char here[PATH_MAX], *end;
+    struct timespec t;
+    Dl_info own;
     size_t i;
-    if (memlord_site_place(lord, site, &next->at) || next->at.module[0] != '/') return;
-    for (i = 0; i < place_count; i++) {
-        if (places[i].site == site) return;
+    begin_symbols();
+    (void)pthread_atfork(NULL, NULL, begin_symbols);
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    symbolize.born = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    if (!dladdr(&symbolize, &own) || !own.dli_fname || !realpath(own.dli_fname, here)) return;
+    end = strrchr(here, '/');
+    if (end) *end = 0;
+    for (i = 0; i < 2; i++)
+        (void)snprintf(symbolize.path[i], sizeof symbolize.path[i], "%s/%s", here, names[i]);
+}
+
+/* Of the C++ library of the program; NULL: it has none. */
+static char *(*demangle)(const char *name, char *out, size_t *room, int *status);
+
+/* The function of a return address, if what was there is there now; else "". */
+static const char *symbol_at(void *address, const memlord_place *was) {
+    memlord_place now;
+    Dl_info info;
+    if (memlord_site_place(lord, memlord_site_at(lord, address), &now) ||
+        now.module != was->module || now.offset != was->offset)
+        return "";
+    return dladdr((char *)address - 1, &info) && info.dli_sname ? info.dli_sname : "";
+}
+
+/* Rust's names end in a hash. */
+static void rename_mangled(const memlord_site *site, const char *function) {
+    char *plain = strncmp(function, "_Z", 2) ? NULL : demangle(function, NULL, NULL, NULL);
+    size_t length = plain ? strlen(plain) : 0;
+    if (!plain) return;
+    if (length > 19 && !strncmp(plain + length - 19, "::h", 3) &&
+        strspn(plain + length - 16, "0123456789abcdef") == 16)
+        plain[length - 19] = 0;
+    (void)memlord_site_rename(lord, site, NULL, plain, 0);
+    free(plain);
+}
+
+/* Answers 0: it is there already, or has no file: the vdso, code that was made at run time. */
+static int add_place(const memlord_site *site, memlord_place *at) {
+    char *to = ask.text + ask.length;
+    size_t i, room = sizeof ask.text - ask.length;
+    int n;
+    if (ask.count == MAX_PLACES || memlord_site_place(lord, site, at) || at->module[0] != '/')
+        return 0;
+    for (i = 0; i < ask.count; i++) { /* the ledger has a text once */
+        const memlord_place *other = &ask.place[i].at;
+        if (other->offset == at->offset && other->module == at->module &&
+            other->build_id == at->build_id)
+            return 0;
     }
-    next->site = site;
-    place_count++;
+    n = snprintf(to, room, "%llx %s %s", (unsigned long long)at->offset, at->build_id, at->module);
+    if (n < 0 || (size_t)n >= room) return 0;
+    ask.length += (size_t)n + 1; /* with its NUL */
+    ask.place[ask.count].site = site;
+    ask.place[ask.count++].at = *at;
+    return 1;
+}
+
+static void collect_sites(memlord_site_order order) {
+    static memlord_site_stat top[TOP_SITES];
+    size_t i, n = memlord_sites_top(lord, memlord_device_all(), order, top, TOP_SITES);
+    memlord_place at;
+    for (i = 0; i < n; i++) {
+        if (add_place(top[i].site, &at) && demangle) rename_mangled(top[i].site, top[i].site->function);
+    }
+}
+
+static void collect_stacks(memlord_site_order order) {
+    static memlord_stack_stat top[TOP_SITES];
+    size_t i, n = memlord_stacks_top(lord, memlord_device_all(), order, top, TOP_SITES);
+    memlord_place at;
+    uint32_t k;
+    for (i = 0; i < n; i++) {
+        for (k = 0; k < top[i].depth; k++) {
+            const memlord_site *site = memlord_site_at(lord, top[i].frames[k]);
+            if (add_place(site, &at) && demangle)
+                rename_mangled(site, symbol_at(top[i].frames[k], &at));
+        }
+    }
 }
 
 static void collect_places(void) {
     static const memlord_site_order orders[] = {MEMLORD_SITE_ORDER_LIVE_BYTES,
                                                 MEMLORD_SITE_ORDER_PEAK_BYTES,
                                                 MEMLORD_SITE_ORDER_ALLOC_BYTES};
-    static memlord_site_stat top[TOP_SITES];
-    size_t i, k, n;
-    for (i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-        n = memlord_sites_top(lord, memlord_device_all(), orders[i], top, TOP_SITES);
-        for (k = 0; k < n; k++) add_place(top[k].site);
-    }
-}
-
-#define HEX_SIZE (2 + 2 * sizeof(uint64_t) + 1)
-
-typedef struct query {
-    place *asked[MAX_PLACES];
-    size_t count;
-    char hex[MAX_PLACES][HEX_SIZE];
-    char *argv[MAX_PLACES + 4];
-    char answer[1 << 19]; /* names of templates are long; what does not fit stays as it was */
-    size_t answered;
-} query;
-
-static query ask;
-
-/* Everything that lies in one module is asked for at once. */
-static void fill_query(const char *module) {
-    static char program[] = "addr2line", options[] = "-aiCfe", path[PATH_MAX];
     size_t i;
-    (void)snprintf(path, sizeof path, "%s", module);
-    ask.count = 0;
-    ask.answered = 0;
-    ask.argv[0] = program;
-    ask.argv[1] = options;
-    ask.argv[2] = path;
-    for (i = 0; i < place_count; i++) {
-        if (places[i].done || strcmp(places[i].at.module, module)) continue;
-        places[i].done = 1;
-        (void)snprintf(ask.hex[ask.count], HEX_SIZE, "0x%llx",
-                       (unsigned long long)places[i].at.offset);
-        ask.argv[3 + ask.count] = ask.hex[ask.count];
-        ask.asked[ask.count++] = &places[i];
+    ask.count = ask.length = 0;
+    for (i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        collect_sites(orders[i]);
+        collect_stacks(orders[i]);
     }
-    ask.argv[3 + ask.count] = NULL;
 }
 
 /* Above the standard ones: another thread may still print to a descriptor that is closed. */
-static int pipe_above(int ends[2]) {
+static int pair_above(int ends[2]) {
     int i;
-    if (pipe2(ends, O_CLOEXEC)) return -1;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) return -1;
     for (i = 0; i < 2; i++) {
         int low = ends[i];
         ends[i] = low > STDERR_FILENO ? low : fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -581,33 +638,35 @@ static int pipe_above(int ends[2]) {
 }
 
 /* Its environment is made here: no LD_PRELOAD, and no server of debug files to wait for. */
-static int spawn_query(int output, pid_t *pid) {
-    static char locale[] = "LC_ALL=C";
-    char *environment[] = {locale, NULL};
+static int spawn_symbolize(int end, pid_t *pid) {
+    static char locale[] = "LC_ALL=C", program[] = "symbolize", option[] = "--serve", born[32];
+    char *environment[] = {locale, NULL}, *argv[] = {program, option, born, NULL};
     posix_spawn_file_actions_t actions;
     int failed;
+    (void)snprintf(born, sizeof born, "%lld", (long long)symbolize.born);
     if (posix_spawn_file_actions_init(&actions)) return -1;
-    failed = posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO) ||
-             posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY,
-                                              0) ||
+    failed = posix_spawn_file_actions_adddup2(&actions, end, STDIN_FILENO) ||
+             posix_spawn_file_actions_adddup2(&actions, end, STDOUT_FILENO) ||
              posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY,
                                               0) ||
-             posix_spawnp(pid, ask.argv[0], &actions, NULL, ask.argv, environment);
+             (posix_spawn(pid, symbolize.path[0], &actions, NULL, argv, environment) &&
+              posix_spawn(pid, symbolize.path[1], &actions, NULL, argv, environment));
     (void)posix_spawn_file_actions_destroy(&actions);
     return failed ? -1 : 0;
 }
 
-static void read_answer(int input, int64_t until) {
-    while (ask.answered < sizeof ask.answer && wait_for(input, POLLIN, until)) {
-        ssize_t n = read(input, ask.answer + ask.answered, sizeof ask.answer - ask.answered);
+static void read_answer(int end, int64_t until) {
+    ask.length = 0;
+    while (ask.length < sizeof ask.text && wait_for(end, POLLIN, until)) {
+        ssize_t n = read(end, ask.text + ask.length, sizeof ask.text - ask.length);
         if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) return;
-        if (n > 0) ask.answered += (size_t)n;
+        if (n > 0) ask.length += (size_t)n;
     }
 }
 
 /* The number is only ours to kill while the child is not waited for: a thread of the program
    may collect every child there is. */
-static void end_query(pid_t pid, int64_t until) {
+static void end_symbolize(pid_t pid, int64_t until) {
     siginfo_t info;
     memset(&info, 0, sizeof info);
     if (now_ms() >= until && !waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) &&
@@ -617,84 +676,58 @@ static void end_query(pid_t pid, int64_t until) {
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
 }
 
-/* Cuts the next line off the answer; NULL when there is no whole one. */
-static char *next_line(size_t *at) {
-    char *line = ask.answer + *at;
-    char *end = (char *)memchr(line, '\n', ask.answered - *at);
-    if (!end) return NULL;
-    *end = 0;
-    *at = (size_t)(end - ask.answer) + 1;
-    return line;
+/* Cuts the next text off the answer; NULL when there is no whole one. */
+static const char *next_text(size_t *at) {
+    const char *text = ask.text + *at;
+    const char *end = (const char *)memchr(text, 0, ask.length - *at);
+    if (end) *at = (size_t)(end - ask.text) + 1;
+    return end ? text : NULL;
 }
 
-/* "dir/file.c:12", "dir/file.c:12 (discriminator 3)"; "file.c:?" and "??:0" know no line, and then
-   the function is only the nearest one below. */
-static void rename_place(const memlord_site *site, const char *function, char *where) {
-    char *colon = strrchr(where, ':');
-    long line = colon ? strtol(colon + 1, NULL, 10) : 0;
-    if (!colon || !strncmp(where, "??:", 3) || line <= 0 || line > INT_MAX) return;
-    *colon = 0;
-    (void)memlord_site_rename(lord, site, where, strcmp(function, "??") ? function : NULL,
-                              (int)line);
-}
-
-/* An answer is the address, then two lines for each function, from the one inlined deepest to
-   the one it is all inlined in. What a standard header does is put down to who uses it. */
+/* An answer is a line, a file and a function, "0" and "" where they are not known. */
 static void rename_places(void) {
-    size_t at = 0;
-    char *line = next_line(&at);
-    size_t i;
-    for (i = 0; i < ask.count && line; i++) {
-        char *function = next_line(&at);
-        char *where = function ? next_line(&at) : NULL;
-        line = where ? next_line(&at) : NULL;
-        while (line && strncmp(line, "0x", 2)) {
-            int standard = !strncmp(where, "/usr/include/", 13);
-            char *outer = next_line(&at);
-            if (standard && outer) {
-                function = line;
-                where = outer;
-            }
-            line = outer ? next_line(&at) : NULL;
-        }
-        if (where) rename_place(ask.asked[i]->site, function, where);
+    size_t at = 0, i;
+    for (i = 0; i < ask.count; i++) {
+        const char *line = next_text(&at), *file = line ? next_text(&at) : NULL;
+        const char *function = file ? next_text(&at) : NULL;
+        if (!function) return;
+        if (!*file) file = NULL;
+        if (!*function) function = NULL;
+        if (file || function)
+            (void)memlord_site_rename(lord, ask.place[i].site, file, function, atoi(line));
     }
 }
 
-/* Answers 0 when there is no addr2line, or no time. */
-static int ask_module(const char *module, int64_t until) {
+static void ask_symbolize(void) {
+    int64_t until = now_ms() + PATIENCE_MS;
     int ends[2];
-    int spawned;
     pid_t pid;
-    fill_query(module);
-    if (pipe_above(ends)) return 0;
-    spawned = !spawn_query(ends[1], &pid);
-    (void)close(ends[1]);
-    if (spawned) {
+    if (pair_above(ends)) return;
+    if (!spawn_symbolize(ends[1], &pid)) {
+        (void)close(ends[1]);
+        (void)to_fd(&ends[0], ask.text, ask.length);
+        (void)shutdown(ends[0], SHUT_WR);
         read_answer(ends[0], until);
-        (void)close(ends[0]);
-        end_query(pid, until);
+        end_symbolize(pid, until);
         rename_places();
-        return now_ms() < until;
+    } else {
+        (void)close(ends[1]);
     }
     (void)close(ends[0]);
-    return 0;
 }
 
 /* The program's own handler of SIGCHLD, or its wish to have no children to wait for, must
-   not see addr2line. */
-static void name_places(void) {
+   not see symbolize. */
+static void name_places(int with_debug_information) {
+    void *found = dlsym(RTLD_DEFAULT, "__cxa_demangle");
     struct sigaction plain, before;
-    int64_t until = now_ms() + PATIENCE_MS;
-    int going = 1;
-    size_t i;
+    memcpy(&demangle, &found, sizeof demangle);
+    if (!found && !with_debug_information) return;
+    collect_places();
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
-    if (sigaction(SIGCHLD, &plain, &before)) return;
-    collect_places();
-    for (i = 0; i < place_count && going; i++) {
-        if (!places[i].done) going = ask_module(places[i].at.module, until);
-    }
+    if (!with_debug_information || !ask.count || sigaction(SIGCHLD, &plain, &before)) return;
+    ask_symbolize();
     (void)sigaction(SIGCHLD, &before, NULL);
 }
 
@@ -702,9 +735,9 @@ static void name_places(void) {
 
 static struct {
     char path[2 * PATH_MAX]; /* "": stderr */
-    int symbols;
+    int symbols; /* from symbolize: 0 never, 1 always, 2 if the process took long */
     memlord_format format;
-} want = {"", 1, MEMLORD_FORMAT_TEXT};
+} want = {"", 2, MEMLORD_FORMAT_TEXT};
 
 /* The directory of the start, where a % is not the start of %p. */
 static size_t start_directory(char *out, size_t cap) {
@@ -726,7 +759,7 @@ static void read_environment(void) {
     const char *symbols = getenv("MEMLORD_SYMBOLS");
     size_t length = path ? strlen(path) : 0;
     size_t at = 0;
-    want.symbols = !symbols || strcmp(symbols, "0") != 0;
+    if (symbols && *symbols) want.symbols = strcmp(symbols, "0") != 0;
     if (!length || length >= PATH_MAX || !strcmp(path, "-")) return;
     if (path[0] != '/') at = start_directory(want.path, PATH_MAX);
     memcpy(want.path + at, path, length + 1);
@@ -801,7 +834,9 @@ static void report(void) {
     for (i = 0; i < 3; i++) (void)sigaddset(&blocked, harmful[i]);
     (void)pthread_sigmask(SIG_BLOCK, &blocked, &before);
     (void)sigpending(&pending);
-    if (want.symbols && (want.path[0] || find_stderr() >= 0)) name_places();
+    if (want.path[0] || find_stderr() >= 0)
+        name_places(want.symbols == 1 ||
+                    (want.symbols && now_ms() - symbolize.began_ms >= LONG_RUN_MS));
     write_report();
     for (i = 0; i < 3; i++) { /* those of ours are taken; one that waited before stays */
         if (sigismember(&pending, harmful[i])) (void)sigdelset(&blocked, harmful[i]);
@@ -841,6 +876,7 @@ __attribute__((constructor)) static void begin(void) {
         self = getpid();
         read_environment();
         keep_stderr(!want.path[0]);
+        find_symbolize();
         begin_recording();
         (void)__cxa_atexit(finish, NULL, NULL);
         (void)at_quick_exit(finish_quickly);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# tests/deps.sh demo|json|test|bench|reports|programs|ports: looks for what a target needs. What is
-# missing is installed with apt-get if that is allowed, else the command to type is printed and the
-# status is 1.
+# tests/deps.sh demo|json|symbols|test|bench|reports|programs|ports: looks for what a target needs.
+# What is missing is installed with apt-get if that is allowed, else the command to type is printed
+# and the status is 1.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p build || exit 1
@@ -34,7 +34,6 @@ installed() { dpkg-query -W -f '${Status}' "$1" | grep -q 'ok installed'; }
 look_for_demo() {
     look 'gcc libc6-dev' builds ${CC:-gcc}
     look libstb-dev eval 'includes stb/stb_ds.h || test -e stb_ds.h'
-    look binutils has addr2line
 }
 
 look_for_json() { # what reads saved profiles
@@ -42,8 +41,14 @@ look_for_json() { # what reads saved profiles
     look libcjson-dev includes cjson/cJSON.h
 }
 
-look_for_test() {
+look_for_symbols() { # what names addresses
     look_for_json
+    look libdw-dev includes elfutils/libdwfl.h
+    look libiberty-dev includes libiberty/demangle.h
+}
+
+look_for_test() {
+    look_for_symbols
     # the header alone may be another architecture's
     look libcmocka-dev eval 'includes cmocka.h && builds ${CC:-gcc} -lcmocka'
     look g++ builds ${CXX:-g++} -x c++

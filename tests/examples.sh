@@ -447,6 +447,7 @@ root=$out/root
     export PKG_CONFIG_PATH=$root/opt/memlord/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
     make install DESTDIR="$root" PREFIX=/opt/memlord &&
         test -r "$root/opt/memlord/lib/libmemlord_preload.so" &&
+        { [ ! -x build/symbolize ] || test -x "$root/opt/memlord/bin/memlord-symbolize"; } &&
         cd "$out" && # pkg-config quotes for a shell
         eval "${CC:-gcc} -std=c99 ../../examples/quickstart.c -o installed \
             $(pkg-config --cflags --libs memlord)" &&

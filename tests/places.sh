@@ -115,7 +115,7 @@ so=build/libmemlord_preload.so
 said=$(LD_PRELOAD=$PWD/$so bash -c "exec -a liar '$out/bare'" 2>&1)
 check 'the interposer names no function whose symbol ends before the address' \
     '1000 B .* nearest bare\+0x' '1.95 KiB .*  bare\+0x' '!liar\+'
-said=$(LD_PRELOAD=$PWD/$so "$out/victim" 2>&1)
+said=$(MEMLORD_SYMBOLS=1 LD_PRELOAD=$PWD/$so "$out/victim" 2>&1)
 check 'the interposer names a function by its line' 'nearest .*victim.c:3' 'unseen .*victim.c:4'
 
 # -- no file --

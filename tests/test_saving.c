@@ -855,6 +855,24 @@ static void a_binary_format_goes_to_a_file(void **state) {
     close(fd);
 }
 
+static int synced;
+
+/* In place of the system's. */
+int fsync(int fd) {
+    synced++;
+    return fd < 0 ? -1 : 0;
+}
+
+static void a_save_waits_for_no_disk(void **state) {
+    test_case *t = (test_case *)*state;
+    open_block(t->lord, 0x1000, 777);
+    synced = 0;
+    assert_ok(memlord_save(t->lord, MEMLORD_FORMAT_JSON, in_folder("now.json")));
+    assert_whole("now.json", 777);
+    assert_int_equal(synced, 0);
+    assert_int_equal(unlink(in_folder("now.json")), 0);
+}
+
 static void a_directory_of_that_name_is_a_directory(void **state) {
     test_case *t = (test_case *)*state;
     char before[512];
@@ -926,6 +944,7 @@ int main(void) {
         SAVING(a_sigpipe_that_was_pending_stays_pending),
         SAVING(a_terminal_gets_no_binary_format),
         SAVING(a_binary_format_goes_to_a_file),
+        SAVING(a_save_waits_for_no_disk),
         SAVING(a_directory_of_that_name_is_a_directory),
     };
     return cmocka_run_group_tests(tests, open_folder, close_folder);

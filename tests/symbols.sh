@@ -1,0 +1,384 @@
+#!/bin/sh
+# tests/symbols.sh: examples/symbolize.c names the return addresses of profiles, never wrongly, and
+# takes any input; the interposer asks it. Speaks TAP.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+out=$PWD/build/symbols
+symbolize=$PWD/build/symbolize
+so=$PWD/build/libmemlord_preload.so
+cxx=${CXX:-g++}
+n=0
+[ "$(uname -s)" = Linux ] || { echo '1..0 # SKIP modules of Linux'; exit 0; }
+rm -rf "$out" && mkdir -p "$out/bin" || exit 1
+unset DEBUGINFOD_URLS
+
+# NAME PATTERN...: what `said` holds must match every pattern, and none after a `!`.
+check() {
+    n=$((n + 1)) name=$1 bad=
+    shift
+    for pattern; do
+        case $pattern in
+        '!'*) printf '%s\n' "$said" | grep -qE -e "${pattern#!}" && bad="$bad [$pattern]" ;;
+        *) printf '%s\n' "$said" | grep -qE -e "$pattern" || bad="$bad [$pattern]" ;;
+        esac
+    done
+    if [ -z "$bad" ]; then echo "ok $n - $name"; return; fi
+    echo "not ok $n - $name"
+    printf '%s\n' "failed:$bad" "$said" | cut -c1-300 | sed 's/^/#   /'
+}
+skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+id_of() { readelf -n "$1" | sed -n 's/.*Build ID: //p'; }
+line_of() { grep -n "$1" "$out/app.cpp" | head -n 1 | cut -d: -f1; }
+
+# PROGRAM ARGUMENT...: its profile is in $out/profile.json.
+profile() {
+    LD_PRELOAD=$so MEMLORD_SYMBOLS=0 MEMLORD_EVENTS=100 MEMLORD_REPORT=$out/profile.json "$@" \
+        >/dev/null 2>&1
+}
+
+# Each place is a line: module bytes function file:line inlined library.
+places='
+import json, os, sys
+for s in json.load(open(sys.argv[1]))["sites"]:
+    f = s["site"]
+    print("%s %d [%s] %s:%d <%s> %s" % (
+        os.path.basename(s["module"]), s["alloc_bytes"], f["function"], os.path.basename(f["file"]),
+        f["line"], "|".join("%s:%d%s" % (i["function"], i["line"], "*" * i.get("library", False))
+                            for i in s.get("inlined", [])), s.get("library", "")))
+'
+
+# ARGUMENT...: names $out/profile.json; `said` has the status, what is said, and the places.
+name() {
+    rm -f "$out/named.json"
+    said=$(timeout 60 "$symbolize" "$@" -o "$out/named.json" "$out/profile.json" 2>&1
+        echo "status $?")
+    [ ! -e "$out/named.json" ] || said="$said
+$(python3 -c "$places" "$out/named.json")"
+}
+
+cat >"$out/app.cpp" <<'END'
+#include <stdlib.h>
+#include <vector>
+#define ALONE __attribute__((noinline, noclone))
+#define INTO inline __attribute__((always_inline))
+void *volatile kept;
+static INTO void fill(std::vector<char> &v) { v.reserve(1001); } // fill
+static INTO void deeper(std::vector<char> &v) { fill(v); } // deeper
+ALONE void outer(std::vector<char> &v) { deeper(v); } // outer
+extern "C" ALONE void exported() { kept = malloc(1002); } // exported
+static ALONE void hidden(int size) { kept = malloc((size_t)size); } // hidden
+namespace app { ALONE void method(long size) { kept = operator new((size_t)size); } } // method
+ALONE void legacy() __asm__("_ZN5crate4work17h0123456789abcdefE");
+ALONE void legacy() { kept = malloc(1005); }
+ALONE void second() __asm__("_RNvNtCs1234_7mycrate3foo3bar");
+ALONE void second() { kept = malloc(1006); }
+ALONE void allocator() __asm__("_ZN5alloc5alloc5alloc17h0123456789abcdefE");
+ALONE void allocator() { kept = malloc(1007); }
+int main() {
+    std::vector<char> v;
+    outer(v), exported(), hidden(1003), app::method(1004), legacy(), second(), allocator();
+}
+END
+app() { # PATH FLAGS...
+    path=$1
+    shift
+    "$@" -O2 -g -rdynamic -no-pie "$out/app.cpp" -o "$out/bin/$path" >"$out/said" 2>&1
+}
+app app "$cxx" && app pie "$cxx" -pie -fPIE || { cat "$out/said"; echo 'Bail out! no program'; exit 1; }
+cd "$out/bin" || exit 1
+
+# -- names --
+for program in app pie; do
+    profile ./$program
+    name
+    check "$program: functions, files and lines" 'status 0' \
+        "^$program 1002 \[exported\(?\)?\] app.cpp:$(line_of '// exported') <> \$" \
+        "^$program 1003 \[hidden(\(int\))?\] app.cpp:$(line_of '// hidden') " \
+        "^$program 1004 \[app::method\(long\)\] app.cpp:$(line_of '// method') "
+    check "$program: a place in inlined functions is named by the innermost that is no library's" \
+        "^$program 1001 \[fill[^ ]*.*\] app.cpp:$(line_of '// fill') <std::.*new.*\*\|.*reserve.*\*\|fill[^|]*:6\|deeper[^|]*:7\|outer[^|]*:8> \$"
+    check "$program: both manglings of Rust are read, without the hash" \
+        "^$program 1005 \[crate::work\] " "^$program 1006 \[mycrate::foo::bar\] "
+    check "$program: a function of a standard library is marked" \
+        "^$program 1007 \[alloc::alloc::alloc\] .* True\$" 'libstdc.* True$'
+done
+said=$(python3 - "$out/named.json" 2>&1 <<'END'
+import json, sys
+d = json.load(open(sys.argv[1]))
+print(d["strings"], [b["site"] for b in d["largest_blocks"]["blocks"]])
+END
+)
+check 'sites without their place are named alike: blocks, and the strings of events' \
+    "'hidden[^']* [^']*app.cpp:$(line_of '// hidden')'" "'function': 'exported'" '!app\+0x'
+if python3 -c 'import jsonschema' 2>/dev/null; then
+    said=$(python3 - "$out/named.json" ../../../tests/profile.schema.json 2>&1 <<'END'
+import json, jsonschema, sys
+for e in jsonschema.Draft7Validator(json.load(open(sys.argv[2]))).iter_errors(
+        json.load(open(sys.argv[1]))):
+    print("/".join(map(str, e.absolute_path)), e.message[:200])
+END
+)
+    check 'a named profile is what tests/profile.schema.json says' '^$'
+else
+    skip 'a named profile is what tests/profile.schema.json says' 'no python3-jsonschema'
+fi
+said=$("$symbolize" "$out/profile.json" 2>/dev/null | "$symbolize" - 2>"$out/said" |
+    cmp - "$out/named.json" 2>&1; cat "$out/said")
+check 'a named profile can be named again, and from standard input' '!differ' 'places named'
+if command -v clang++ >/dev/null && app clang clang++; then
+    profile ./clang
+    name
+    check 'debug information without a table of addresses is read' \
+        "^clang 1003 \[hidden(\(int\))?\] app.cpp:$(line_of '// hidden') " \
+        "^clang 1001 \[fill.*\] .*\|deeper[^|]*\|outer"
+else
+    skip 'debug information without a table of addresses is read' 'no clang++'
+fi
+
+# -- separate debug files --
+cp app whole && id=$(id_of app)
+objcopy --only-keep-debug whole split.debug && cp whole split && strip -s split &&
+    objcopy --add-gnu-debuglink=split.debug split
+profile ./split
+name
+check 'a debug file that .gnu_debuglink names is read' "^split 1003 \[hidden.*app.cpp:$(line_of '// hidden') "
+tree=$out/tree/.build-id/$(echo "$id" | cut -c1-2)
+mkdir -p "$tree" && mv split.debug "$tree/${id#??}.debug"
+name
+check 'a stripped program has the names of its dynamic symbols alone' \
+    '^split 1002 \[exported\] split\+0x[0-9a-f]*:0 ' '^split 1003 \[\] split\+0x' \
+    '^split 1001 \[outer' 'split: 1 of [0-9]* places not named: no symbol'
+name --debug-dir "$out/tree"
+check 'a debug file below --debug-dir is found by build id' "^split 1003 \[hidden.*app.cpp:"
+(cd "$out" && "$symbolize" --debug-dir tree profile.json >named.json 2>/dev/null)
+said=$(python3 -c "$places" "$out/named.json")
+check 'a relative --debug-dir is as good' "^split 1003 \[hidden.*app.cpp:"
+mv split moved
+name --debug-dir "$out/tree"
+check 'a module that is gone is named by its debug file' 'status 0' "^split 1003 \[hidden.*app.cpp:"
+mkdir -p "$out/root$PWD" && mv moved "$out/root$PWD/split"
+name --debug-dir "$out/tree" --sysroot "$out/root"
+check 'modules of another machine are read below --sysroot' '^split 1002 \[exported\] ' '^split 1003 \[hidden'
+if command -v xz >/dev/null; then
+    nm -D whole --format=posix --defined-only | cut -d' ' -f1 | sort >dynamic
+    nm whole --format=posix --defined-only | awk '$2 ~ /[Tt]/ { print $1 }' | sort | comm -13 dynamic - >more
+    cp whole mini && objcopy --only-keep-debug whole mini.debug &&
+        objcopy -S --remove-section .comment --keep-symbols=more mini.debug mini.symbols &&
+        xz -f mini.symbols && strip -s mini &&
+        objcopy --add-section .gnu_debugdata=mini.symbols.xz mini
+    rm -f mini.debug
+    profile ./mini
+    name
+    check 'the functions of .gnu_debugdata are named' '^mini 1003 \[hidden\(int\)\] mini\+0x'
+else
+    skip 'the functions of .gnu_debugdata are named' 'no xz'
+fi
+
+# -- another file than the one that ran --
+cp whole other && profile ./other && sed 's/hidden/wrong/g' "$out/app.cpp" >wrong.cpp &&
+    "$cxx" -O2 -g -rdynamic -no-pie wrong.cpp -o other
+name
+check 'a program replaced since is said, and not guessed' 'status [01]' \
+    "other: 7 of 7 places not named: its build id is '$(id_of other)', and that of .*'$id'" \
+    '!wrong' '^other 1003 \[\] other\+0x'
+app noid "$cxx" -Wl,--build-id=none
+touch -d '1 hour ago' noid
+sleep 0.02
+profile ./noid
+name
+check 'a program without a build id is named as long as it is not changed' '^noid 1003 \[hidden'
+cp noid copy && mv copy noid
+name
+check 'a program without a build id that was changed since is not named' '^noid 1003 \[\]' \
+    'noid: 7 of 7 places not named: it has no build id, and changed'
+profile ./pie
+mv pie gone
+name --sysroot "$out/none" 2>&1
+check 'a --sysroot that is not there is bad input' 'status 2' 'none: No such file'
+mkdir -p "$out/none"
+name --sysroot "$out/none"
+check 'of another machine, with none of its files, nothing is named' 'status 1' \
+    'pie: 7 of 7 places not named: No such file or directory' '0 of [0-9]* places named' '^pie 1003 \[\]'
+
+# -- every name is that of a symbol which contains the address --
+cat >"$out/truth.py" <<'END'
+import json, os, re, subprocess, sys
+def symbols(path):
+    found = []
+    for flags in (["-D"], []):
+        text = subprocess.run(["nm", "-S", "--defined-only", *flags, path], capture_output=True,
+                              text=True).stdout
+        found += [line.split() for line in text.splitlines()]
+    names = "\n".join(f[3].split("@")[0] for f in found if len(f) == 4)
+    plain = subprocess.run(["c++filt"], input=names, capture_output=True, text=True).stdout
+    found = [f for f in found if len(f) == 4]
+    return [(int(f[0], 16), int(f[1], 16), f[3].split("@")[0], p)
+            for f, p in zip(found, plain.splitlines())]
+known, named = {}, 0
+for s in json.load(open(sys.argv[1]))["sites"]:
+    frame = s.get("inlined", [s["site"]])[-1]
+    name, path, ident = frame["function"], s["module"], s["build_id"]
+    debug = "/usr/lib/debug/.build-id/%s/%s.debug" % (ident[:2], ident[2:])
+    if not name: continue
+    if path not in known:
+        known[path] = symbols(path) + (symbols(debug) if os.path.exists(debug) else [])
+    here = [k for k in known[path] if k[0] <= s["offset"] < k[0] + k[1]]
+    named += 1
+    # a part of a function, and the hashes of Rust, are left out
+    if not any(name in (re.sub(r"\.(part|constprop|isra|cold|lto_priv).*", "", k[2]), *k[2:], k[3].split("(")[0]) or
+               name == re.sub(r"::h[0-9a-f]{16}$|\[[0-9a-f]+\]", "", k[3]) for k in here):
+        print("wrong: %s at %s+0x%x, not %s" % (name, path, s["offset"], [k[3] for k in here]))
+print("right: %d named" % named)
+END
+cp whole pie
+profile ./whole
+name
+said=$(python3 "$out/truth.py" "$out/named.json" 2>&1)
+check 'every name of a program is right' '!wrong' 'right: [1-9]'
+cat >load.sql <<'END'
+create table t(a integer, b text);
+with recursive c(i) as (select 1 union all select i + 1 from c where i < 2000)
+insert into t select i, hex(randomblob(50)) from c;
+create index x on t(b);
+END
+real() { # COMMAND...: as Debian ships it
+    if ! command -v "$1" >/dev/null; then skip "$1: every name is right" "no $1"; return; fi
+    profile "$@"
+    name
+    said="$said
+$(python3 "$out/truth.py" "$out/named.json" 2>&1)"
+    check "$1: every name is right" 'status [01]' '!wrong' 'right: '
+}
+real ls -l /usr/bin
+real sqlite3 :memory: '.read load.sql'
+real python3 -c 'import json; json.dumps([str(i) for i in range(1000)])'
+if command -v rustc >/dev/null; then
+    cat >main.rs <<'END'
+#[inline(never)] fn work(n: usize) -> Vec<u8> { Vec::with_capacity(n) }
+fn main() { std::hint::black_box(work(1008)); }
+END
+    rustc -g -O main.rs -o rust 2>/dev/null && profile ./rust
+    name
+    said="$said
+$(python3 "$out/truth.py" "$out/named.json" 2>&1)"
+    check 'the library of Rust is passed over' '!wrong' '^rust 1008 \[main::work\] main.rs:1 .*\*\|main::work:1> $'
+else
+    skip 'the library of Rust is passed over' 'no rustc'
+fi
+
+# -- the interposer --
+cat >waits.cpp <<'END'
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+char *volatile kept;
+namespace app { __attribute__((noinline)) void method(long size) { kept = new char[(size_t)size]; } }
+static void child_ended(int) { _exit(99); }
+int main(int argc, char **argv) { /* ms, FILE to replace this program with, "fork" */
+    if (argc == 1) signal(SIGCHLD, child_ended);
+    if (argc > 1) usleep((unsigned)atoi(argv[1]) * 1000u);
+    if (argc > 2 && rename(argv[2], argv[0])) return 1;
+    if (argc > 3 && fork()) return wait(NULL) < 0;
+    app::method(1009);
+}
+END
+"$cxx" -g -O1 -rdynamic waits.cpp -o waits && mkdir -p alone stub usr/lib usr/bin &&
+    cp "$so" alone && cp "$so" stub && cp "$so" usr/lib && cp "$symbolize" usr/bin/memlord-symbolize
+printf '#!/bin/sh\necho "$@" >>%s/asked\n' "$PWD" >stub/symbolize && chmod +x stub/symbolize
+# LIBRARY [NAME=VALUE]... COMMAND...
+preloaded() { library=$1; shift; said=$(env LD_PRELOAD="$PWD/$library/libmemlord_preload.so" "$@" 2>&1; echo "status $?"); }
+asked() { # COMMAND...: how often symbolize is run
+    rm -f asked
+    preloaded stub "$@"
+    said="asked $(cat asked 2>/dev/null | wc -l)"
+}
+mkdir -p stuck && cp "$so" stuck && printf '#!/bin/sh\nexec sleep 1000\n' >stuck/symbolize && chmod +x stuck/symbolize
+{ preloaded stuck MEMLORD_SYMBOLS=1 ./waits; echo "$said" >stuck/said; } &
+preloaded alone MEMLORD_SYMBOLS=1 ./waits
+check 'the interposer alone has the names of dynamic symbols, demangled' \
+    '1009 B .* app::method\(long\) waits\+0x'
+preloaded usr/lib MEMLORD_SYMBOLS=1 ./waits
+check 'the interposer asks an installed symbolize, of which the program sees nothing' 'status 0' \
+    '1009 B .* app::method\(long\) .*waits.cpp:7'
+asked ./waits
+check 'a short process does not ask symbolize' 'asked 0'
+asked ./waits 1100
+check 'a process longer than a second asks it once' 'asked 1'
+asked MEMLORD_SYMBOLS=0 ./waits 1100
+check 'MEMLORD_SYMBOLS=0 does not' 'asked 0'
+asked MEMLORD_SYMBOLS=1 ./waits
+check 'MEMLORD_SYMBOLS=1 does at once' 'asked 1'
+cp waits forks && cp waits next
+asked ./forks 1100 next fork
+check 'a child that was forked a moment ago does not' 'asked 1'
+printf '#!/bin/sh\nprintf "x\\0y"\n' >stub/symbolize
+preloaded stub MEMLORD_SYMBOLS=1 ./waits
+check 'an answer that is cut off names nothing' '1009 B .* app::method\(long\) waits\+0x'
+printf '#!/bin/sh\nkill -9 $$\n' >stub/symbolize
+preloaded stub MEMLORD_SYMBOLS=1 ./waits
+check 'a symbolize that dies names nothing' '1009 B .* app::method\(long\) waits\+0x'
+sed 's/method/wronged/g' waits.cpp >wrong.cpp && "$cxx" -g -O1 -rdynamic wrong.cpp -o wrong
+cp waits self
+preloaded usr/lib MEMLORD_SYMBOLS=1 ./self 0 wrong
+check 'a program replaced while it ran has no names of the other' '1009 B .* app::method\(long\) self.*\+0x' '!wrong'
+preloaded usr/lib MEMLORD_SYMBOLS=1 MEMLORD_REPORT=asked.json ./whole
+said=$(python3 -c "$places" asked.json)
+check 'what a library of the language does is put down to its caller' \
+    "^whole 1001 \[fill.*\] app.cpp:$(line_of '// fill') <> "
+wait
+said=$(cat stuck/said)
+check 'a symbolize that hangs is ended' 'status 0' '1009 B .* app::method\(long\) waits\+0x'
+
+# -- bad input --
+cd "$out" || exit 1
+profile bin/whole
+cp profile.json good.json
+edit() { python3 -c "import json; d = json.load(open('good.json')); $1; json.dump(d, open('profile.json', 'w'))"; }
+refused() { # NAME PATTERN
+    said=$("$symbolize" profile.json 2>&1 >stdout; echo "status $?"; wc -c <stdout)
+    check "$1" 'status 2' "^symbolize: profile.json: $2" '^0$'
+}
+head -c 3000 good.json >profile.json && refused 'a profile that is cut off is refused' 'not JSON, or cut off, at line [0-9]'
+: >profile.json && refused 'an empty file is refused' 'is empty'
+edit 'd["schema"] = "memlord/1"' && refused 'an older profile is refused' 'schema memlord/1 is older than memlord/2'
+edit 'd["schema"] = "memlord/9"' && refused 'a newer profile is refused' 'schema memlord/9 is newer than memlord/2'
+edit 'd = [d]' && refused 'JSON that is no profile is refused' "no key 'schema'"
+rm profile.json && refused 'a profile that is not there is refused' 'No such file'
+mkfifo pipe
+for module in /dev/zero "$out/pipe" "$out" relative "/evil\\\\n\\\\x1b[31m" "$out/good.json"; do
+    edit "[s.update(module='$(printf "$module")') for s in d['sites']]"
+    name
+    check "a module that is no program is said: ${module##*/}" 'status 1' 'places not named' \
+        "!^symbolize:.*$(printf '\033')" '!^\[31m: '
+done
+edit "[s.update(offset=o) for s, o in zip(d['sites'], [-1, 2**53, 1e300, 0, 2**40, 0.5, 'x', None])]"
+name
+check 'offsets that are in no module name nothing' 'status 1' '^symbolize: 0 of [1-9] places named'
+edit "d['sites'] = [1, None, [], {'module': 1, 'offset': 1, 'build_id': ''}, {}]; d['strings'] = 7"
+said=$("$symbolize" profile.json 2>&1 >stdout; echo "status $?")
+check 'sites of other types are left as they are' 'status 0' '0 of 0 places named'
+edit "
+place = dict([s for s in d['sites'] if s['alloc_bytes'] == 1003][0])
+site = dict(function='', file='', line=0)
+of = {k: place[k] for k in ('module', 'build_id')}
+d['sites'] = []
+d['new'] = [{k: dict(site, offset=place['offset'], **of)} for k in 'ab']
+d['stacks'] = {'modules': [1, of], 'frames': [dict(site=dict(site), module=m, offset=place['offset'])
+                                              for m in (1, 0, 2, -1, 1e99, None, '1')]}"
+said=$("$symbolize" profile.json 2>&1 >named.json
+    python3 -c 'import json, sys; d = json.load(open("named.json"))
+print([list(n.values())[0]["line"] for n in d["new"]], [f["site"]["line"] for f in d["stacks"]["frames"]])')
+line=$(line_of '// hidden')
+check 'a place is named wherever it stands, its module by its path or its number' \
+    "\[$line, $line\] \[$line, 0, 0, 0, 0, 0, 0\]" '3 of 3 places named'
+cp good.json profile.json
+said=$("$symbolize" profile.json 2>&1 >/dev/full; echo "status $?")
+check 'a full disk is said' 'status 2' 'No space left'
+for wrong in '' '-x good.json' 'good.json good.json' '--debug-dir' '-o' '--serve'; do
+    # shellcheck disable=SC2086 # words of a command
+    said=$("$symbolize" $wrong 2>&1 </dev/null; echo "status $?")
+    check "wrong arguments are answered with the usage: '$wrong'" 'status 2' '^usage: symbolize'
+done
+echo "1..$n"
