@@ -939,15 +939,17 @@ static void end_by(int number) {
     die_of(number);
 }
 
-/* A report of a program that goes on. If one is being written, that is enough. */
-static void report_meanwhile(void) {
+/* Writes the report that a program wants that goes on. Answers 0 while another thread writes one:
+   that one looks again. seq_cst: the flag is set before `finished` is read, here and there. */
+static int report_meanwhile(void) {
     int idle = 0, cancel;
-    if (!__atomic_compare_exchange_n(&finished, &idle, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-        return;
+    if (!__atomic_compare_exchange_n(&finished, &idle, 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        return 0;
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    report();
+    if (__atomic_exchange_n(&due.asked, 0, __ATOMIC_RELAXED)) report();
     (void)pthread_setcancelstate(cancel, NULL);
-    __atomic_store_n(&finished, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&finished, 0, __ATOMIC_SEQ_CST);
+    return 1;
 }
 
 /* Answers 1 to one thread, when the next report of MEMLORD_EVERY is due. */
@@ -963,13 +965,18 @@ static int is_next_due(void) {
 
 /* Does what is asked for. Requires: the thread is outside MemLord, or ends the program. */
 static void serve_due(void) {
-    int before = errno, was_inside = inside, killer;
+    int before = errno, killer;
     if (forking) return;
     if (!due.every) __atomic_store_n(&at_call_end, NULL, __ATOMIC_RELAXED);
-    inside = 1;
-    if (__atomic_exchange_n(&due.asked, 0, __ATOMIC_RELAXED) || is_next_due()) report_meanwhile();
-    inside = was_inside;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (is_next_due()) __atomic_store_n(&due.asked, 1, __ATOMIC_SEQ_CST);
+    while (!inside && __atomic_load_n(&due.asked, __ATOMIC_SEQ_CST)) {
+        int wrote;
+        inside = 1;
+        wrote = report_meanwhile();
+        inside = 0;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* what is asked for now finds it outside */
+        if (!wrote) break;
+    }
     killer = __atomic_load_n(&due.killer, __ATOMIC_RELAXED);
     if (killer) end_by(killer);
     errno = before;
@@ -986,7 +993,7 @@ static void on_request(int number) {
     int before = errno;
     (void)number;
     if (getpid() == self) {
-        __atomic_store_n(&due.asked, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&due.asked, 1, __ATOMIC_SEQ_CST);
         serve_soon();
     }
     errno = before;

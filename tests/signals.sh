@@ -72,10 +72,10 @@ same 2 'children of fork and vfork die of TERM, and leave their parent alone' ch
 same 1 'a program that kills itself beside busy threads dies of it' busy "$host" busy
 same 1 'an executed child has the default' executed \
     sh -c "LD_PRELOAD= '$host' query; trap '' TERM; LD_PRELOAD= '$host' query"
-same 3 'sh and its traps behave as without' traps sh -c "
+same 2 'sh and its traps behave as without' traps sh -c "
     trap 'echo got it' TERM; kill -TERM \$\$; echo \$?
     trap '' TERM; kill -TERM \$\$; echo \$?; sh -c 'kill -TERM \$\$; echo ignored'
-    trap - TERM; (kill -TERM \$\$); echo not reached"
+    trap - TERM; kill -TERM \$\$; echo not reached"
 same 2 'bash and its traps behave as without' bash_traps bash -c "
     trap 'echo got it' TERM; kill -TERM \$\$; echo \$?; trap
     trap '' TERM; kill -TERM \$\$; echo \$?; bash -c 'trap; kill -TERM \$\$; echo ignored'
@@ -144,6 +144,80 @@ PY
 for way in storm forks; do
     said=$(timeout 120 "$py" "$out/storm.py" "$out" "$so" "$host" $way 100 2>&1)
     verdict $? "100 programs are killed at any moment of a $way: none hangs, all leave a report"
+done
+
+# -- reports of what goes on --
+cat >"$out/asks.py" <<'PY'
+import glob, json, os, signal, subprocess, sys, time
+out, so, host, way = sys.argv[1:5]
+directory = "%s/%s.asks" % (out, way)
+os.mkdir(directory)
+path = directory + "/r.json"
+p = subprocess.Popen([host, way], stdout=subprocess.PIPE, env=dict(os.environ, LD_PRELOAD=so,
+                     MEMLORD_REPORT=path, MEMLORD_SIGNAL=str(int(signal.SIGUSR1))))
+assert p.stdout.readline() == b"ready\n"
+for i in range(40):
+    p.send_signal(signal.SIGUSR1)
+    until = time.monotonic() + 10
+    while not os.path.exists(path):
+        assert time.monotonic() < until and p.poll() is None, (i, p.poll())
+        time.sleep(0.001)
+    report = json.load(open(path)) # whole, whenever it is read
+    assert report["metadata"]["pid"] == p.pid
+    os.remove(path)
+p.terminate()
+p.communicate(timeout=25)
+assert p.returncode == -signal.SIGTERM, p.returncode
+assert os.listdir(directory) == ["r.json"], os.listdir(directory)
+PY
+for way in idle thread storm; do
+    said=$("$py" "$out/asks.py" "$out" "$so" "$host" $way 2>&1)
+    verdict $? "MEMLORD_SIGNAL: 40 reports of a program that goes on: $way"
+done
+LD_PRELOAD=$so MEMLORD_SIGNAL=10 "$host" idle >"$out/asked.out" 2>"$out/asked.err" &
+pid=$!
+until [ -s "$out/asked.out" ]; do sleep 0.01; done
+for count in 1 2; do
+    kill -USR1 $pid
+    i=0
+    until [ "$(grep -cE '^cpu .* 12\.' "$out/asked.err")" -eq $count ] || [ $((i += 1)) -gt 500 ]; do
+        sleep 0.02
+    done
+done
+kill -KILL $pid
+wait $pid 2>/dev/null
+said=$(cat "$out/asked.err")
+[ "$(printf '%s\n' "$said" | grep -cE '^cpu .* 12\.')" -eq 2 ]
+verdict $? 'MEMLORD_SIGNAL: without a path the report goes to stderr'
+cat >"$out/every.py" <<'PY'
+import json, os, subprocess, sys, time
+out, so, host = sys.argv[1:4]
+directory = out + "/every"
+os.mkdir(directory)
+path = directory + "/r.json"
+p = subprocess.Popen([host, "works"], stdout=subprocess.DEVNULL, env=dict(os.environ,
+                     LD_PRELOAD=so, MEMLORD_REPORT=path, MEMLORD_EVERY="1"))
+inodes, allocs = [], []
+while p.poll() is None:
+    if os.path.exists(path):
+        with open(path) as f:
+            inode, report = os.fstat(f.fileno()).st_ino, json.load(f)
+        if inode not in inodes[-1:]:
+            inodes.append(inode)
+            allocs.append(report["total"]["allocs"])
+    time.sleep(0.01)
+assert p.returncode == 0
+assert 3 <= len(allocs) <= 6 and allocs == sorted(allocs) and allocs[0] < 2000, allocs
+assert json.load(open(path))["total"]["allocs"] >= 3000
+assert os.listdir(directory) == ["r.json"], os.listdir(directory)
+PY
+said=$("$py" "$out/every.py" "$out" "$so" "$host" 2>&1)
+verdict $? 'MEMLORD_EVERY: the report is written again each second, in one step, and at the end'
+for bad in 0 -1 x 99999999999; do
+    said=$(MEMLORD_EVERY=$bad preloaded "every$bad" "$host" query; echo "status $?, $(reports "every$bad")")
+    [ "$said" = "default
+status 0, 1" ]
+    verdict $? "MEMLORD_EVERY=$bad changes nothing"
 done
 
 # -- pools of processes --
