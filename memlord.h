@@ -20776,10 +20776,16 @@ static MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
 /* Runs as the exit hook: frees the records of a thread, at most one in each ledger. It gets the
    thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
    earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
-   a record. */
+   a record. No signal handler runs meanwhile: that of an interposer may write a report, as the host
+   is in no call here. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
+#if !MLI_WINDOWS
+    sigset_t every, before;
+    (void)sigfillset(&every);
+    (void)pthread_sigmask(SIG_SETMASK, &every, &before);
+#endif
     if (!number) return; /* Windows: the thread did not set the hook */
     mli_lock_take(&mli_process.registry_lock);
     for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
@@ -20789,6 +20795,9 @@ static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     mli_lock_drop(&mli_process.registry_lock);
     mli_self.generation = 0;
     mli_self.exited = 1;
+#if !MLI_WINDOWS
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+#endif
 }
 
 #if !MLI_WINDOWS

@@ -22,8 +22,18 @@
                                A report as JSON can be named later, and elsewhere
         MEMLORD_EVENTS=n       keep the last n allocations and frees: lifetimes, and a curve
         MEMLORD_SNAPSHOTS=ms   keep what is live so often, from a thread of its own
-        MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write memory_profile_DATE_TIME.json
-                               where the program is, at its next allocation
+        MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write the report, and go on
+        MEMLORD_EVERY=n        write the report again every n seconds, at the next allocation or
+                               free from then
+        MEMLORD_REPORT_ON=TERM,INT,HUP
+                               signals of which the program dies with a report; TERM if not set,
+                               none if empty
+
+    A file is replaced by the next report in one step. A signal of MEMLORD_REPORT_ON counts only
+    while the program leaves it at its default. To the program and to its children the default is
+    still there, and the program still dies of the signal. The report is written in the handler,
+    or at the end of the call of malloc that the signal interrupted. If that call takes longer
+    than 2 seconds, or the report longer than 30, the program dies without one, and says so.
 
     Counted: malloc, calloc, realloc, reallocarray, posix_memalign, aligned_alloc, memalign,
     valloc, pvalloc and free, and with them strdup, fopen, operator new and whatever else is
@@ -37,9 +47,10 @@
 
     Not seen: a program that brings its own malloc inside its executable, static programs,
     set-uid programs (the loader ignores LD_PRELOAD), libraries opened with RTLD_DEEPBIND (what
-    they free for others looks live), mmap. No report: after abort or a signal, of what
-    vfork or a bare clone makes until it executes, and when a signal handler that interrupted
-    malloc ends the program. A program that closes stderr to let go of a pipe goes on holding it
+    they free for others looks live), mmap. No report: after abort
+    or a signal that is not in MEMLORD_REPORT_ON, or whose action the program set by a system call
+    of its own (as Go does), of what vfork or a bare clone makes until it executes, and when a
+    signal handler that interrupted malloc ends the program. A program that closes stderr to let go of a pipe goes on holding it
     until it exits, unless MEMLORD_REPORT is a path. If stderr was closed before the start, there
     is nowhere to write and nothing is written; where it is full and nobody reads, the program
     ends after ten seconds with the report cut off.
@@ -127,11 +138,23 @@ static __thread void *origin __attribute__((tls_model("initial-exec")));
 
 /* The process these books are of. A child of vfork, or of a bare clone, only borrows them. */
 static pid_t self;
-static int finished; /* 1: the report is being written, 2: it is */
+static int finished; /* 1: a report is being written, 2: the last one is */
+
+/* Runs when a thread leaves MemLord: a signal or the clock asks for it. NULL: nothing does. */
+static void (*at_call_end)(void);
+
+/* Ends a call. A signal that came while `inside` was set has set at_call_end; one that comes from
+   here on finds the thread outside. */
+static inline void leave(void) {
+    void (*serve)(void);
+    inside = 0;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    serve = __atomic_load_n(&at_call_end, __ATOMIC_RELAXED);
+    if (__builtin_expect(serve != NULL, 0)) serve();
+}
 
 static void forked(void) {
     inside = 1;
-    self = getpid();
     __atomic_store_n(&finished, 0, __ATOMIC_RELAXED);
     memlord_reset(lord);
     inside = 0;
@@ -241,7 +264,7 @@ static inline void *opened(void *ptr, size_t size, void *caller) {
         (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), size,
                             site_of(caller));
     }
-    inside = 0;
+    leave();
     return ptr;
 }
 
@@ -276,7 +299,7 @@ EXPORT void free(void *ptr) {
     inside = 1;
     (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), NULL);
     real.free(ptr);
-    inside = 0;
+    leave();
 }
 
 /* More may be copied than was asked for at the time: the size is not kept. */
@@ -302,7 +325,7 @@ static void *realloc_moving(void *old, size_t size, void *caller) {
     (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(fresh), size,
                               site_of(caller));
     if (!fresh) errno = ENOMEM;
-    inside = 0;
+    leave();
     return fresh;
 }
 
@@ -766,11 +789,6 @@ static void read_environment(void) {
     want.format = memlord_format_for(path);
 }
 
-static void on_signal(int number) {
-    (void)number;
-    memlord_request_save(lord);
-}
-
 /* A whole number from the environment; 0 if there is none, or something else. */
 static unsigned long number_of(const char *name) {
     const char *text = getenv(name);
@@ -780,17 +798,11 @@ static unsigned long number_of(const char *name) {
 }
 
 static void begin_recording(void) {
-    unsigned long events = number_of("MEMLORD_EVENTS"), signal = number_of("MEMLORD_SIGNAL");
+    unsigned long events = number_of("MEMLORD_EVENTS");
     unsigned long snapshots = number_of("MEMLORD_SNAPSHOTS");
-    struct sigaction action;
     if (events) (void)memlord_events_start(lord, events);
     if (snapshots && snapshots <= UINT32_MAX)
         (void)memlord_snapshots_start(lord, (uint32_t)snapshots);
-    if (!signal || signal > 64) return;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    action.sa_flags = SA_RESTART;
-    (void)sigaction((int)signal, &action, NULL);
 }
 
 static void write_report(void) {
@@ -812,14 +824,16 @@ static void write_report(void) {
 static int is_first_to_finish(void) {
     static const struct timespec a_little = {0, 1000000};
     int64_t until = now_ms() + 2 * PATIENCE_MS;
-    int expected = 0;
-    if (inside) return 0;
-    if (__atomic_compare_exchange_n(&finished, &expected, 1, 0, __ATOMIC_ACQUIRE,
-                                    __ATOMIC_ACQUIRE)) {
-        return 1;
-    }
-    while (__atomic_load_n(&finished, __ATOMIC_ACQUIRE) == 1 && now_ms() < until)
+    int state;
+    do {
+        state = 0;
+        if (__atomic_compare_exchange_n(&finished, &state, 1, 0, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_ACQUIRE)) {
+            return 1;
+        }
+        if (state == 2) return 0;
         (void)nanosleep(&a_little, NULL);
+    } while (now_ms() < until);
     return 0;
 }
 
@@ -845,17 +859,26 @@ static void report(void) {
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* A thread that is to be cancelled ends the program all the same. */
-static void finish(void *unused) {
+/* Writes the last report. A thread that is to be cancelled ends the program all the same. */
+static void report_last(void) {
     int cancel;
-    (void)unused;
+    if (inside) return;
+    inside = 1; /* from here on: a signal must not wait for the report that it interrupts */
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (is_first_to_finish()) {
-        inside = 1;
         report();
         __atomic_store_n(&finished, 2, __ATOMIC_RELEASE);
     }
     (void)pthread_setcancelstate(cancel, NULL);
+}
+
+/* Ends the program; of the signal that came meanwhile, if one did. */
+static void finish(void *unused) {
+    void (*serve)(void);
+    (void)unused;
+    report_last();
+    serve = __atomic_load_n(&at_call_end, __ATOMIC_RELAXED);
+    if (serve) serve();
 }
 
 static void finish_quickly(void) { finish(NULL); }
@@ -866,6 +889,273 @@ EXPORT void _exit(int status) {
     real.exit(status);
 }
 EXPORT void _Exit(int status) { _exit(status); }
+
+/* --------------------------------------------------------------- signals and the clock -- */
+
+/* A report is written in the handler, if the interrupted thread is outside MemLord and so outside
+   malloc; else where that thread, or another, next leaves it. */
+
+/* What asks for a report, and what it may take. */
+static struct {
+    int asked;      /* by MEMLORD_SIGNAL */
+    int killer;     /* the signal that the program dies of; 0: none yet */
+    int64_t until;  /* ms: then it dies, report or not; INT64_MAX: never */
+    int64_t every;  /* ms: MEMLORD_EVERY; 0: never */
+    int64_t next;   /* ms: when the next of those is due */
+    int has_timer;
+    timer_t timer;
+} due = {0, 0, INT64_MAX, 0, 0, 0, 0};
+
+#define CALL_MS 2000 /* a call of malloc takes no longer, unless a handler left it by longjmp */
+
+/* Non-zero in fork, which holds the locks of the ledger and of malloc. */
+static __thread int forking __attribute__((tls_model("initial-exec")));
+
+/* The signals whose default is to end the program, and which are to leave a report. */
+static struct {
+    const char *name;
+    int number, watched;
+} killers[] = {{"TERM", SIGTERM, 0}, {"INT", SIGINT, 0}, {"HUP", SIGHUP, 0}};
+#define KILLERS (sizeof killers / sizeof killers[0])
+
+typedef void (*handler)(int number);
+
+static int (*real_sigaction)(int number, const struct sigaction *action, struct sigaction *old);
+
+static int change_action(int number, const struct sigaction *action, struct sigaction *old) {
+    if (!real_sigaction) find("sigaction", &real_sigaction);
+    if (real_sigaction) return real_sigaction(number, action, old);
+    errno = ENOSYS;
+    return -1;
+}
+
+static void set_handler(int number, handler with) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = with;
+    (void)change_action(number, &action, NULL);
+}
+
+/* Dies of a signal, for the parent to see. */
+static void die_of(int number) {
+    sigset_t only;
+    set_handler(number, SIG_DFL);
+    (void)sigemptyset(&only);
+    (void)sigaddset(&only, number);
+    (void)pthread_sigmask(SIG_UNBLOCK, &only, NULL);
+    (void)raise(number);
+    real.exit(128 + number);
+}
+
+/* Has the signal sent again after so long, to end what hangs. */
+static void limit_time(int number, int ms) {
+    struct sigevent event;
+    struct itimerspec in;
+    __atomic_store_n(&due.until, now_ms() + ms, __ATOMIC_RELAXED);
+    memset(&event, 0, sizeof event);
+    memset(&in, 0, sizeof in);
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = number;
+    in.it_value.tv_sec = ms / 1000;
+    in.it_value.tv_nsec = 1000000; /* later than `until` */
+    if (!due.has_timer) due.has_timer = !timer_create(CLOCK_MONOTONIC, &event, &due.timer);
+    if (due.has_timer) (void)timer_settime(due.timer, 0, &in, NULL);
+}
+
+/* Only the signal itself may interrupt the last report: it is sent again when time is up. */
+static void end_by(int number) {
+    sigset_t others;
+    (void)sigfillset(&others);
+    (void)sigdelset(&others, number);
+    (void)pthread_sigmask(SIG_SETMASK, &others, NULL);
+    limit_time(number, 3 * PATIENCE_MS);
+    report_last();
+    die_of(number);
+}
+
+/* Writes the report that a program wants that goes on. Answers 0 while another thread writes one:
+   that one looks again. seq_cst: the flag is set before `finished` is read, here and there. */
+static int report_meanwhile(void) {
+    int idle = 0, cancel;
+    if (!__atomic_compare_exchange_n(&finished, &idle, 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        return 0;
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    if (__atomic_exchange_n(&due.asked, 0, __ATOMIC_RELAXED)) report();
+    (void)pthread_setcancelstate(cancel, NULL);
+    __atomic_store_n(&finished, 0, __ATOMIC_SEQ_CST);
+    return 1;
+}
+
+/* Answers 1 to one thread, when the next report of MEMLORD_EVERY is due. */
+static int is_next_due(void) {
+    struct timespec t;
+    int64_t now, next = __atomic_load_n(&due.next, __ATOMIC_RELAXED);
+    if (!due.every) return 0;
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return now >= next && __atomic_compare_exchange_n(&due.next, &next, now + due.every, 0,
+                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+/* Does what is asked for. Requires: the thread is outside MemLord, or ends the program. */
+static void serve_due(void) {
+    int before = errno, killer;
+    if (forking) return;
+    if (!due.every) __atomic_store_n(&at_call_end, NULL, __ATOMIC_RELAXED);
+    if (is_next_due()) __atomic_store_n(&due.asked, 1, __ATOMIC_SEQ_CST);
+    while (!inside && __atomic_load_n(&due.asked, __ATOMIC_SEQ_CST)) {
+        int wrote;
+        inside = 1;
+        wrote = report_meanwhile();
+        inside = 0;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* what is asked for now finds it outside */
+        if (!wrote) break;
+    }
+    killer = __atomic_load_n(&due.killer, __ATOMIC_RELAXED);
+    if (killer) end_by(killer);
+    errno = before;
+}
+
+static void serve_soon(void) {
+    if (inside || forking)
+        __atomic_store_n(&at_call_end, serve_due, __ATOMIC_RELAXED);
+    else
+        serve_due();
+}
+
+static void on_request(int number) {
+    int before = errno;
+    (void)number;
+    if (getpid() == self) {
+        __atomic_store_n(&due.asked, 1, __ATOMIC_SEQ_CST);
+        serve_soon();
+    }
+    errno = before;
+}
+
+/* Time is up: the interrupted thread never left malloc, or the report was not done. */
+static void give_up(int number) {
+    static const char line[] = "memlord: no report: the signal came inside malloc, or time was up\n";
+    int fd = find_stderr();
+    if (fd >= 0 && wait_for(fd, POLLOUT, now_ms() + 1)) (void)!write(fd, line, sizeof line - 1);
+    die_of(number);
+}
+
+/* The default action, after a report. The first signal is the one the program dies of. */
+static void on_kill(int number) {
+    int before = errno, none = 0;
+    if (getpid() != self || __atomic_load_n(&finished, __ATOMIC_ACQUIRE) == 2) die_of(number);
+    if (__atomic_compare_exchange_n(&due.killer, &none, number, 0, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
+        limit_time(number, finished ? 3 * PATIENCE_MS : CALL_MS);
+    else if (now_ms() >= __atomic_load_n(&due.until, __ATOMIC_RELAXED))
+        give_up(number);
+    serve_soon();
+    errno = before;
+}
+
+/* To the program, the default is still there. The first process of a container is watched for
+   none: it does not die of a default. */
+static handler shown(handler there) { return there == on_kill ? SIG_DFL : there; }
+
+static handler given(int number, handler wanted) {
+    size_t i;
+    for (i = 0; i < KILLERS && wanted == SIG_DFL && self != 1; i++) {
+        if (killers[i].watched && killers[i].number == number) return on_kill;
+    }
+    return wanted;
+}
+
+EXPORT int sigaction(int number, const struct sigaction *action, struct sigaction *old) {
+    struct sigaction changed;
+    int failed;
+    if (action) {
+        changed = *action;
+        changed.sa_handler = given(number, action->sa_handler);
+        if (changed.sa_handler == on_kill) changed.sa_flags &= ~SA_ONSTACK; /* a small one */
+    }
+    failed = change_action(number, action ? &changed : NULL, old);
+    if (!failed && old) old->sa_handler = shown(old->sa_handler);
+    return failed;
+}
+
+#define DEFINE_SIGNAL(fn, name)                                                               \
+    EXPORT handler fn(int number, handler wanted) __asm__(name);                              \
+    EXPORT handler fn(int number, handler wanted) {                                           \
+        static handler (*known)(int number, handler wanted);                                  \
+        if (!known) find(name, &known);                                                       \
+        if (known) return shown(known(number, given(number, wanted)));                        \
+        errno = ENOSYS;                                                                       \
+        return SIG_ERR;                                                                       \
+    }
+
+DEFINE_SIGNAL(signal_usual, "signal")
+DEFINE_SIGNAL(signal_of_bsd, "bsd_signal")
+DEFINE_SIGNAL(signal_of_svid, "ssignal")
+DEFINE_SIGNAL(signal_of_system_v, "sysv_signal")
+DEFINE_SIGNAL(signal_of_strict_c, "__sysv_signal")
+DEFINE_SIGNAL(signal_set, "sigset")
+
+static void watch(void) {
+    struct sigaction now;
+    size_t i;
+    for (i = 0; i < KILLERS; i++) {
+        if (!killers[i].watched || change_action(killers[i].number, NULL, &now)) continue;
+        if (self != 1 && now.sa_handler == SIG_DFL) set_handler(killers[i].number, on_kill);
+        if (self == 1 && now.sa_handler == on_kill) set_handler(killers[i].number, SIG_DFL);
+    }
+}
+
+static void before_fork(void) { forking = 1; }
+
+static void after_fork(void) {
+    forking = 0;
+    if (!inside) leave();
+}
+
+/* The child was sent none of the signals, and has none of the timers. Before `self` is its own, a
+   signal ends it as if nothing were loaded. */
+static void signals_forked(void) {
+    due.asked = due.killer = due.has_timer = 0;
+    due.until = INT64_MAX;
+    if (!due.every) at_call_end = NULL;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&self, getpid(), __ATOMIC_RELAXED);
+    watch();
+    after_fork();
+}
+
+/* MEMLORD_REPORT_ON: names with commas between them. */
+static void read_killers(const char *names) {
+    while (*names) {
+        size_t i, length = strcspn(names, ",");
+        for (i = 0; i < KILLERS; i++) {
+            if (strlen(killers[i].name) == length && !strncmp(killers[i].name, names, length))
+                killers[i].watched = 1;
+        }
+        names += length;
+        names += *names == ',';
+    }
+}
+
+static void begin_signals(void) {
+    const char *names = getenv("MEMLORD_REPORT_ON");
+    unsigned long number = number_of("MEMLORD_SIGNAL"), seconds = number_of("MEMLORD_EVERY");
+    struct sigaction action;
+    (void)pthread_atfork(before_fork, after_fork, signals_forked);
+    read_killers(names ? names : "TERM");
+    watch();
+    if (seconds && seconds <= INT_MAX) {
+        due.every = (int64_t)seconds * 1000;
+        due.next = now_ms() + due.every;
+        at_call_end = serve_due;
+    }
+    if (!number || number > 64) return;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_request;
+    action.sa_flags = SA_RESTART;
+    (void)change_action((int)number, &action, NULL);
+}
 
 /* As atexit, but for no module: then it runs when every module's destructors have. */
 extern int __cxa_atexit(void (*fn)(void *), void *user, void *module);
@@ -878,8 +1168,9 @@ __attribute__((constructor)) static void begin(void) {
         keep_stderr(!want.path[0]);
         find_symbolize();
         begin_recording();
+        begin_signals();
         (void)__cxa_atexit(finish, NULL, NULL);
         (void)at_quick_exit(finish_quickly);
     }
-    inside = 0;
+    leave();
 }
