@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Assembles the report page from report.html, report.css and report.js.
+"""Assembles the report page from report.html, report.css and the scripts: report.js and its parts.
 
 assemble.py page                  prints the page; @DATA@ stands where a profile goes
 assemble.py header                writes the page into memlord.h, section >>page
@@ -21,6 +21,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 HEADER = os.path.join(HERE, "..", "..", "memlord.h")
 MARK = "@DATA@"
+SCRIPTS = ("flame.js", "report.js")  # the last one begins the work
 MINIFIER = "0.17.0"  # of esbuild, as Debian 12 has it: another one may write another page
 PIECE = 3900  # characters of a literal; C99 promises 4095
 COLUMNS = 100
@@ -65,7 +66,8 @@ def digest(text):
 
 def page(small):
     """The browsers that know light-dark() are the oldest; the script asks for less than they do."""
-    css, js, html = source("report.css"), source("report.js"), source("report.html")
+    css, html = source("report.css"), source("report.html")
+    js = "\n".join(source(name) for name in SCRIPTS)
     if small:
         css = minify(css, "--loader=css", "--target=chrome123,firefox120,safari17.5")
         js = minify(js, "--loader=js", "--format=iife", "--target=es2018")

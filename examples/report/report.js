@@ -1459,7 +1459,7 @@ function showOverview(p, body) {
 
 // -- the page --
 
-const DRAW = Object.assign({ overview: showOverview, devices: showDevices, memory: showMemory, timeline: showTimeline, peak: showPeak }, TABLES);
+const DRAW = Object.assign({ overview: showOverview, devices: showDevices, memory: showMemory, timeline: showTimeline, peak: showPeak, flame: showFlame }, TABLES);
 
 /* A section that cannot be drawn says so, and costs no other one. */
 function drawSection(id, p) {

@@ -442,6 +442,152 @@ tests['100,000 events can be worked with within 2 s'] = async () => {
     await page.context().close();
 };
 
+// -- the flame graph --
+
+const openFlame = async (name, options) => {
+    const page = await open(name, options);
+    await drawn(page);
+    await page.$eval('#flame', e => e.scrollIntoView());
+    await frame(page);
+    return page;
+};
+const pressed = page => page.$$eval('#flame button[aria-pressed=true]', all => all.map(b => b.textContent).join(' '));
+const trail = page => page.$$eval('#flame .path li', all => all.map(li => li.textContent).join(' > '));
+const keys = async (page, ...names) => {
+    await page.focus('#flame canvas');
+    for (const name of names) await page.keyboard.press(name);
+    await frame(page);
+};
+
+tests['the flame graph adds up stacks, a function is one frame whatever its line'] = async () => {
+    const page = await openFlame('plain_stacked');
+    const raw = JSON.parse(fs.readFileSync(dir + '/stacked.json')), live = raw.stacks.totals.reduce((s, t) => s + t.live_bytes, 0);
+    const seen = await page.evaluate(() => {
+        const c = view.charts.find(c => c.trees), all = c.tree.nodes, load = all.filter(n => n.name === 'load' && n.up.up.up.name === 'cuda:0');
+        return [c.tree.by, all[0].size, load.length, load[0].size, load[0].place, all.every(n => !n.kids.length || Math.abs(n.size - n.self - n.kids.reduce((s, k) => s + k.size, 0)) < 1)];
+    });
+    assert.deepStrictEqual(seen, ['stacks', live, 1, 12288 * 1048576, 'src/load.c:20', true]);
+    assert.match(await page.textContent('#flame .keys'), /[\d.]+ MiB of [\d.]+ GiB live have no stack/);
+    await page.click('#flame button:text("Allocated")');
+    assert.strictEqual(await page.evaluate(() => view.charts.find(c => c.trees).tree.nodes[0].size), raw.stacks.totals.reduce((s, t) => s + t.alloc_bytes, 0));
+    await page.click('#flame button:text("Peak")');
+    assert.match(await page.textContent('#flame .keys'), /own peak.*not all at one moment/);
+    await page.context().close();
+};
+
+tests['keys walk the flame graph, Enter zooms in, 0 and Escape show all'] = async () => {
+    const page = await openFlame('stacked');
+    await keys(page, 'ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowDown');
+    assert.match(await page.textContent('#live'), /^load, level 4: live 12 GiB \(12,884,901,888 bytes\), of all 87\.\d %, allocs 12, place src\/load\.c:20$/);
+    await keys(page, 'ArrowRight');
+    assert.match(await page.textContent('#live'), /^serve, level 4/);
+    await keys(page, 'ArrowLeft', 'ArrowUp', 'Enter');
+    assert.strictEqual(await trail(page), 'all > cuda:0 > libc.so.6+0x27249 > main');
+    await keys(page, '0');
+    assert.strictEqual(await trail(page), 'all');
+    await keys(page, 'ArrowDown', 'ArrowDown', 'Enter', 'Escape');
+    assert.strictEqual(await trail(page), 'all');
+    await page.keyboard.press('Tab');
+    assert.notStrictEqual(await page.evaluate(() => document.activeElement.tagName), 'CANVAS');
+    await page.context().close();
+};
+
+tests['a click zooms, the path leads back, and the wheel stays the page’s'] = async () => {
+    const page = await openFlame('stacked'), box = await place(page, '#flame canvas');
+    await page.mouse.move(box.x + 30, box.y + 4.5 * 20);
+    assert.match(await tip(page), /^loadlive12 GiB \(12,884,901,888 bytes\)of all87\.\d %/);
+    await page.mouse.click(box.x + 30, box.y + 4.5 * 20);
+    assert.strictEqual(await trail(page), 'all > cuda:0 > libc.so.6+0x27249 > main > load');
+    await page.click('#flame .path button:text("main")');
+    assert.strictEqual(await trail(page), 'all > cuda:0 > libc.so.6+0x27249 > main');
+    const at = await page.evaluate(() => scrollY);
+    await page.mouse.move(box.x + 30, box.y + 30);
+    await page.mouse.wheel(0, 120);
+    await page.waitForFunction(at => scrollY > at + 100, at);
+    assert.deepStrictEqual(faults, []);
+    await page.context().close();
+};
+
+tests['a search says which share it found, nested hits once'] = async () => {
+    const page = await openFlame('stacked');
+    await page.fill('#flame input', 'WALK');
+    assert.match(await page.textContent('#flame output'), /^3 frames: 3 MiB, 0 % of all$/);
+    await page.fill('#flame input', 'kv.c');
+    assert.match(await page.textContent('#flame output'), /^1 frame: 1\.56 GiB, 11\.4 % of all$/);
+    await page.fill('#flame input', 'nowhere');
+    assert.match(await page.textContent('#flame output'), /^none of \d+ match .nowhere.$/);
+    await page.fill('#flame input', '');
+    assert.strictEqual(await page.textContent('#flame output'), '');
+    await page.context().close();
+};
+
+tests['scopes, tags and sites have flame graphs too, of the bytes the profile has of them'] = async () => {
+    const page = await openFlame('plain_small'), raw = JSON.parse(fs.readFileSync(dir + '/small.json'));
+    assert.strictEqual(await pressed(page), 'Scopes Live'); // no stacks
+    assert(await page.isDisabled('#flame button:text("Peak")'));
+    const trees = await page.evaluate(() => {
+        const c = view.charts.find(c => c.trees);
+        return c.trees.map(t => (weigh(t, 0, false), [t.by, t.nodes[0].size]));
+    });
+    assert.deepStrictEqual(trees, ['scopes', 'tags', 'sites'].map(by => [by, raw.total.allocated]));
+    await page.click('#flame button:text("Tags")');
+    assert(await page.isDisabled('#flame button:text("Allocated")'));
+    await keys(page, 'ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowDown');
+    assert.match(await page.textContent('#live'), /^load_layer, level 3: live 12 GiB/);
+    await page.click('#flame button:text("Sites")');
+    await page.click('#flame button:text("Allocated")');
+    assert.strictEqual(await pressed(page), 'Sites Allocated');
+    await page.context().close();
+};
+
+tests['samples are said to be estimates, with their standard error'] = async () => {
+    const page = await openFlame('sampled');
+    assert.match(await page.textContent('#flame .keys'), /samples, one each 512 KiB in the mean: .*estimates, .*standard error of [\d.]+ MiB.* 3 stacks could not/);
+    await keys(page, 'ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowDown');
+    assert.match(await page.textContent('#live'), /^load, level 3: live, estimate 12\.18 GiB.*allocs, estimate 25, standard error ± [\d.]+ MiB/);
+    await page.context().close();
+};
+
+tests['the table of the flame graph has self and total, a recursion once, also on paper'] = async () => {
+    const page = await openFlame('stacked');
+    await page.click('#flame summary');
+    const rows = await page.$$eval('#flame tbody tr', all => all.map(tr => [...tr.children].map(td => td.textContent).join('|')));
+    assert.match(rows[0], /^xmalloc\|src\/xmalloc\.c:9\|13\.\d+ GiB\|13\.\d+ GiB\|100 %/);
+    assert(rows.includes('walk|src/tree.c|0 B|3 MiB|0 %'), rows.join('\n'));
+    assert(rows.length <= 20);
+    await page.click('#flame summary');
+    await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+    assert(await page.isVisible('#flame tbody tr')); // on paper it is open
+    await page.context().close();
+};
+
+tests['stacks that go in circles or nowhere cost no more than themselves'] = async () => {
+    const page = await openFlame('plain_small');
+    const seen = await page.evaluate(() => {
+        const total = frame => ({ frame, device: 'cpu', live_bytes: 7, alloc_bytes: 7, peak_bytes: 7 });
+        const site = f => ({ function: f, file: '', line: 0 }), raw = { stacks: { bytes: 1, frames: [{ caller: 2, site: site('a') },
+            { caller: 1, site: site('b') }, { caller: 99, site: site('c') }, null, { caller: 5 }], totals: [1, 2, 3, 4, 5, 0, 77, -1, 1e300, null].map(total) } };
+        const [tree] = growTrees([Object.assign(read(raw), { raw })]);
+        weigh(tree, 0, false);
+        return [tree.nodes[0].size, tree.nodes.length < 12];
+    });
+    assert.deepStrictEqual(seen, [8 * 7, true]);
+    await page.context().close();
+};
+
+tests['a finger is told first and zooms then; a phone shows the whole graph'] = async () => {
+    const page = await openFlame('stacked', { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+    const box = await place(page, '#flame canvas');
+    assert(box.width <= 390 && box.x >= 0);
+    await page.touchscreen.tap(box.x + 30, box.y + 4.5 * 20);
+    assert.match(await tip(page), /^loadlive12 GiB/);
+    assert.strictEqual(await trail(page), 'all');
+    await page.touchscreen.tap(box.x + 30, box.y + 4.5 * 20);
+    assert.match(await trail(page), /> load$/);
+    assert.strictEqual(await page.evaluate(() => document.documentElement.scrollWidth), 390);
+    await page.context().close();
+};
+
 (async () => {
     browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: process.getuid() ? [] : ['--no-sandbox'] });
     const only = process.argv[3];

@@ -334,12 +334,91 @@ def small():
     return simulated(1, 40, 6, 5, 20)
 
 
+class Stacks:
+    """The list `stacks` of a profile, from stacks of names, the outermost first."""
+
+    def __init__(self, mean=1):
+        self.numbers, self.frames, self.totals, self.mean = {}, [], {}, mean
+
+    def frame(self, caller, name):
+        """The number of the frame under its caller: "function file:line", or a module with an offset."""
+        if (caller, name) not in self.numbers:
+            self.frames.append({"caller": caller, "address": hex(0x55d0c0de0000 + 16 * len(self.frames)),
+                                "site": site(name.split(" ")[1] + " " + name.split(" ")[0]) if " " in name
+                                else {"file": name, "function": "", "line": 0}})
+            self.numbers[caller, name] = len(self.frames)
+        return self.numbers[caller, name]
+
+    def add(self, names, device, live, peak, allocated, allocs):
+        number = 0
+        for name in names:
+            number = self.frame(number, name)
+        row = self.totals.setdefault((number, device), [0, 0, 0, 0])
+        for i, value in enumerate((allocated, allocs, live, peak)):
+            row[i] += value
+
+    def written(self):
+        exact = self.mean == 1
+        return {"depth": 32, "bytes": self.mean, "cut": 0 if exact else 3, "frames": self.frames, "totals": [
+            {"frame": n, "device": d, "alloc_bytes": v[0], "allocs": v[1], "live_bytes": v[2], "peak_bytes": v[3],
+             "samples": v[1] if exact else v[1] // 9 + 1, "error_bytes": 0 if exact else int((v[2] * self.mean) ** 0.5)}
+            for (n, d), v in self.totals.items()]}
+
+
+MAIN = ["libc.so.6+0x27249", "main src/main.c:40"]
+SERVE = MAIN + ["serve src/serve.c:71", "request_run src/serve.c:133"]
+STACKS = [  # the outermost frame first, the device, live, peak, allocated in MiB, allocs
+    (MAIN + ["load src/load.c:20", "load_layer src/load.c:91", "xmalloc src/xmalloc.c:9"], 0, 12288, 12288, 12288, 12),
+    (MAIN + ["load src/load.c:20", "stage src/load.c:88", "xmalloc src/xmalloc.c:9"], 1, 0, 96, 1152, 12),
+    (MAIN + ["load src/load.c:22", "tokenizer_open src/tokenizer.c:31", "xmalloc src/xmalloc.c:9"], 2, 180, 180, 180, 1),
+    (SERVE + ["prefill src/serve.c:150", "kv_open src/kv.c:57", "xmalloc src/xmalloc.c:9"], 0, 1600, 1900, 6400, 40),
+    (SERVE + ["prefill src/serve.c:151", "graph_plan src/graph.c:144", "xmalloc src/xmalloc.c:9"], 0, 0, 870, 20000, 40),
+    (SERVE + ["decode src/serve.c:170", "graph_run src/graph.c:201", "attention src/ops.c:12", "libblas.so.3+0x8f210"], 0, 0, 16, 900, 240),
+    (SERVE + ["decode src/serve.c:170", "graph_run src/graph.c:201", "mlp src/ops.c:77"], 0, 0, 16, 800, 240),
+    (SERVE + ["walk src/tree.c:5", "walk src/tree.c:7", "walk src/tree.c:7", "leaf src/tree.c:9"], 2, 3, 4, 9, 30),
+    (SERVE + ["sample src/sample.c:20", "xmalloc src/xmalloc.c:9"], 2, 0, 1, 120, 240)]
+
+
+def stacked():
+    """Every alloc with its stack."""
+    p, stacks = small(), Stacks()
+    for names, device, live, peak, allocated, allocs in STACKS:
+        stacks.add(names, DEVICES[device], live << 20, peak << 20, allocated << 20, allocs)
+    p["stacks"] = stacks.written()
+    return p
+
+
+def sampled():
+    """Stacks of samples, on one device."""
+    p, stacks = small(), Stacks(512 << 10)
+    for names, device, live, peak, allocated, allocs in STACKS:
+        stacks.add(names, DEVICES[0], live << 20, peak << 20, allocated << 20, allocs)
+    p["stacks"] = stacks.written()
+    p["devices"] = p["devices"][:1]
+    return p
+
+
+def deep_stacks(seed, count, depth):
+    """Stacks of `depth` frames, each of which leaves an earlier one near its end."""
+    r, stacks, earlier = random.Random(seed), Stacks(512 << 10), [["main src/main.c:40"]]
+    for _ in range(count):
+        old = r.choice(earlier)
+        names = old[:max(1, min(len(old), depth) - r.choice((1, 2, 3, 4, 6, 12, 20)))]
+        while len(names) < depth:
+            k = int(r.paretovariate(0.6)) % 2500
+            names = names + ["function_%d src/part_%d.c:%d" % (k, k % 60, k % 400 + 1)]
+        earlier.append(names)
+        live = int(r.paretovariate(0.9) * 4096) % (1 << 30)
+        stacks.add(names, DEVICES[r.randrange(2)], live, live * 2, live * 7, r.randrange(1, 999))
+    return stacks.written()
+
+
 def snapshots_only():
     return simulated(2, 40, 6, 2, 20, ring=False)
 
 
 def large():
-    """100,000 events, of scopes for the greater part, 1000 sites and 50 scopes."""
+    """100,000 events, of scopes for the greater part, 1000 sites, 50 scopes and 5000 stacks."""
     p = simulated(3, 420, 24, 21, 1000, keep=100000)
     assert len(p["events"]["list"]) == 100000
     p["sites"] = p["sites"][:1000]
@@ -348,6 +427,7 @@ def large():
         k = len(run) + 1
         calls = [[c[0] + k * 7 * MS, 12 * MS, 3] + c[3:] for c in run[1]["invocations"]]
         run.append(dict(run[1], id=k, name="copy_%d" % k, path="copy_%d" % k, parent=0, invocations=calls[k % 8::8]))
+    p["stacks"] = deep_stacks(4, 5000, 30)
     return p
 
 
@@ -357,7 +437,7 @@ HOSTILE = ["</script><script>window.harm=1</script>", "<img src=x onerror=window
 
 
 def hostile():
-    p = small()
+    p = stacked()
     words = HOSTILE + ["x" * 1000]
     pick = lambda i: words[i % len(words)]
     for i, d in enumerate(p["devices"]):
@@ -369,6 +449,8 @@ def hostile():
             row[name] = pick(i)
     for i, row in enumerate(p["sites"]):
         row["site"] = {"file": pick(i), "function": pick(i + 1), "line": i}
+    for i, f in enumerate(p["stacks"]["frames"]):
+        f["site"] = {"file": pick(i + 2), "function": pick(i + 3), "line": i}
     for i, b in enumerate(p["largest_blocks"]["blocks"]):
         b["name"], b["dtype"], b["tag"] = pick(i), pick(i + 2), pick(i + 3)
     for h in p["peak_holders"]:
@@ -443,7 +525,7 @@ def empty():
 
 def wild():
     """Everything of a wrong type, sign or size that JSON can carry."""
-    p = small()
+    p = stacked()
     junk = [-1, 1e308, None, "7", [], {}, True, 0, -9007199254740993, 0.5]
     k = 0
 
@@ -516,7 +598,7 @@ def instant():
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for make in (small, snapshots_only, large, hostile, long_names, delayed, overwritten, day, empty, wild, early, shared, crowd,
+    for make in (small, stacked, sampled, snapshots_only, large, hostile, long_names, delayed, overwritten, day, empty, wild, early, shared, crowd,
                  instant):
         with open(os.path.join(out, make.__name__ + ".json"), "w") as f:
             json.dump(make(), f)
