@@ -4,9 +4,16 @@
 
 // -- stacks out of a profile --
 
-/* The frames and totals of a profile's stacks; null: it has none. No other function knows how a
-   profile writes them. A frame's caller is its number in the list from 1; 0: none. */
+/* The frames and totals of a profile's stacks; null: it has none. A frame's caller is its number in
+   the list from 1; 0: none. */
 function stacksOf(raw) {
+    if (!stacksRead.has(raw)) stacksRead.set(raw, readStacks(raw));
+    return stacksRead.get(raw);
+}
+const stacksRead = new WeakMap();
+
+/* No other function knows how a profile writes its stacks. */
+function readStacks(raw) {
     const s = obj(raw.stacks), totals = objs(s.totals).filter(t => num(t.frame) !== null);
     if (!totals.length) return null;
     const frames = objs(s.frames).map(f => Object.assign({ caller: zero(f.caller) }, frameOf(obj(f.site), text(f.address))));
@@ -19,7 +26,7 @@ function frameOf(site, address) {
     const file = typeof site.file === 'string' ? site.file : '', named = typeof site.function === 'string' && site.function;
     const module = file.replace(/\+0x[0-9a-f]+$/, ''), line = zero(site.line) ? ':' + site.line : '';
     return { key: named ? named + '\n' + module : file || address, name: text(named || file || address) || '(not known)',
-        place: text(file) + line || address, paint: module.replace(/.*[\\/]/, '') };
+        place: text(file) + line || address, paint: module.replace(/.*[\\/]/, ''), site };
 }
 
 // -- trees of bytes --
@@ -30,7 +37,7 @@ const MEASURES = ['live', 'peak', 'allocated'];
    and by measure. Nodes are in the order in which they came: a parent before its children. */
 function newNode(up, key, about) {
     return { up, key, name: about.name, place: about.place || '', paint: about.paint || about.name, depth: up ? up.depth + 1 : 0,
-        byKey: new Map(), kids: [], own: [[0, 0, 0], [0, 0, 0]], sides: 0, allocs: 0, variance: 0 };
+        pick: about.pick || null, sites: [], byKey: new Map(), kids: [], own: [[0, 0, 0], [0, 0, 0]], sides: 0, allocs: 0, variance: 0 };
 }
 
 const newTree = () => ({ nodes: [newNode(null, '', { name: 'all' })], has: [false, false, false] });
@@ -39,9 +46,11 @@ function childOf(tree, up, key, about) {
     let node = up.byKey.get(key);
     if (node) {
         if (about.place && node.place !== about.place) node.place = node.place.replace(/:\d+$/, '');
+        if (about.site) node.sites.push(about.site);
         return node;
     }
     node = newNode(up, key, about);
+    if (about.site) node.sites.push(about.site);
     up.byKey.set(key, node);
     tree.nodes.push(node);
     return node;
@@ -91,7 +100,8 @@ function growScopes(tree, p, side) {
         const chain = [];
         for (; s && !nodes.has(s); s = s.up) chain.push(s);
         let node = s ? nodes.get(s) : tree.nodes[0];
-        for (const scope of chain.reverse()) nodes.set(scope, node = childOf(tree, node, scope.name, { name: scope.name, place: siteText(scope.site) }));
+        for (const scope of chain.reverse()) nodes.set(scope, node = childOf(tree, node, scope.name,
+            { name: scope.name, place: siteText(scope.site), pick: { kind: 'scope', value: scope.path } }));
         return node;
     };
     const listed = p.scopes.list.filter(s => s.live !== null);
@@ -109,7 +119,8 @@ function growTags(tree, p, side) {
     }
     for (const d of objs(p.raw.devices)) free.set(d.device, zero(obj(d.stats).allocated));
     const add = (tag, device, live, peak) => {
-        const node = childOf(tree, underDevice(tree, device), tag === null ? '\n' : tag, { name: tag === null ? '(untagged)' : text(tag) || '(no name)' });
+        const node = childOf(tree, underDevice(tree, device), tag === null ? '\n' : tag,
+            { name: tag === null ? '(untagged)' : text(tag) || '(no name)', pick: tag === null ? null : { kind: 'tag', value: text(tag) } });
         let rest = Math.max(live, 0);
         for (const r of sites.get(key(tag, device)) || []) {
             const bytes = Math.min(Math.max(zero(r.bytes), 0), rest), frame = frameOf(obj(r.site), '');
@@ -132,7 +143,7 @@ function growSites(tree, p, side) {
         const frame = frameOf(obj(s.site), ''), line = frame.place.match(/:\d+$/);
         const file = childOf(tree, underDevice(tree, s.device), frame.paint, { name: text(frame.paint) || '(not known)' });
         const name = frame.name + (line && frame.name !== frame.place ? line[0] : '');
-        const node = childOf(tree, file, frame.key + (line || ''), { name, place: frame.place, paint: frame.paint });
+        const node = childOf(tree, file, frame.key + (line || ''), { name, place: frame.place, paint: frame.paint, site: s.site });
         const values = [s.live_bytes, s.peak_bytes, s.alloc_bytes].map(num);
         addTo(tree, node, side, values);
         node.allocs += side ? zero(s.allocs) : 0;
@@ -303,7 +314,7 @@ function zoomBox(chart, n) {
     const path = [];
     for (let up = n; up; up = up.up) path.unshift(up);
     const crumb = up => up === n ? el('b', { title: up.name }, up.name) : button(up.name, () => {
-        zoomBox(chart, up);
+        enterBox(chart, up);
         chart.canvas.focus({ preventScroll: true });
     }, { title: up.name });
     const middle = path.length > 6 ? path.slice(1, -4) : [];
@@ -340,10 +351,23 @@ function neighbour(n, key, top) {
     return n.up.kids[n.up.kids.indexOf(n) + (key === 'ArrowLeft' ? -1 : 1)];
 }
 
+/* What the page is asked to show alone; null: all of it. A frame's sites are those of all under it. */
+function choiceOf(chart, n) {
+    const nameOf = site => siteText(site).replace(/\s+/g, ' '), alone = n.sites.length ? nameOf(n.sites[0]) : '';
+    if (n.pick || !alone) return n.pick;
+    if (chart.tree.by !== 'stacks') return { kind: 'site', value: alone };
+    const under = new Set([n]), seen = new Set();
+    for (const m of chart.tree.nodes) // a parent comes before its children
+        if (under.has(m) || under.has(m.up)) under.add(m), m.sites.forEach(site => seen.add(nameOf(site)));
+    return { kind: 'stack', value: n.name, seen: { site: seen } };
+}
+
 function enterBox(chart, n) {
-    if (!n) return;
-    zoomBox(chart, n === chart.top && n.up ? n.up : n);
-    if (typeof choose === 'function' && n.up) choose(chart.tree.by, n.name); // the page's filter, where it has one
+    const choice = choiceOf(chart, n);
+    zoomBox(chart, n);
+    if (typeof choose !== 'function' || !choice && !chart.chose) return;
+    chart.chose = !!choice;
+    choose(choice);
 }
 
 function flameKey(chart, event) {
@@ -353,12 +377,11 @@ function flameKey(chart, event) {
         const next = now ? neighbour(now, key, chart.top) : chart.top;
         if (next) pickBox(chart, next, true);
     } else if (key === 'Enter') {
-        enterBox(chart, now);
-        if (now) pickBox(chart, now, true);
+        if (now) enterBox(chart, now), pickBox(chart, now, true);
     } else if (key === '0' || key === 'Escape') {
         chart.selected = null;
-        zoomBox(chart, chart.tree.nodes[0]);
-        say('all');
+        enterBox(chart, chart.tree.nodes[0]);
+        say('all is shown');
     } else return;
     event.preventDefault();
 }
@@ -381,7 +404,7 @@ function flameCanvas(chart) {
         click: e => { // a finger cannot hover: its first tap tells, its second one zooms
             const n = boxAt(chart, ...spot(e)), told = chart.selected === n;
             pickBox(chart, n);
-            if (!finger || told) enterBox(chart, n);
+            if (n && (!finger || told)) enterBox(chart, n);
         },
         keydown: e => flameKey(chart, e), blur: hideTip });
 }

@@ -588,6 +588,133 @@ tests['a finger is told first and zooms then; a phone shows the whole graph'] = 
     await page.context().close();
 };
 
+// -- two profiles --
+
+const { spawnSync } = require('child_process');
+const text = name => fs.readFileSync(path.join(dir, name + '.json'), 'utf8');
+const changes = page => page.$$eval('#versus .box tbody tr', all => all.map(tr => [...tr.children].map(td => td.textContent).join('|')));
+const by = (page, kind) => page.click(`#versus .group:last-child button:text-is("${kind}")`);
+const compareFile = async (page, name, body) => {
+    await page.setInputFiles('#second', { name, mimeType: 'application/json', buffer: Buffer.from(body) });
+    await page.waitForTimeout(100);
+};
+
+tests['a page of two profiles says what changed, the largest change first'] = async () => {
+    const page = await open('versus');
+    await drawn(page);
+    assert.deepStrictEqual(faults, []);
+    const said = await page.textContent('#versus');
+    assert.match(said, /From the base .* to the profile shown .*Live bytes grew by 99 MiB\. The largest change by stack: xmalloc ← kv_open ← prefill.*, \+400 MiB\./);
+    assert.match(said, /Live\+99 MiB13\.79 GiB → 13\.89 GiB \(\+0\.7 %\)/);
+    const rows = await changes(page);
+    assert.match(rows[0], /^xmalloc ← kv_open .*\|\|\+400 MiB\|1\.56 GiB\|0 B/); // its line moved
+    assert.match(rows[1], /^warm_up ← main .*\|gone\|−64 MiB\|0 B\|−64 MiB/);
+    assert.match(rows[2], /^xmalloc ← sample .*\|new\|0 B\|0 B\|\+1 MiB/);
+    assert.strictEqual(rows.length, 3);
+    await by(page, 'Tags');
+    assert.deepStrictEqual((await changes(page)).map(r => r.split('|').slice(0, 3)), [['kv_cache on cuda:0', '', '+99 MiB'], ['warm-up on cpu', 'gone', '−64 MiB']]);
+    await by(page, 'Scopes');
+    assert.match((await changes(page))[0], /^warm-up\|gone/);
+    await by(page, 'Sites');
+    assert.match((await changes(page))[0], /^kv_open src\/kv\.c:57 on cuda:0\|\|\+99 MiB/);
+    await by(page, 'Devices');
+    assert.match((await changes(page))[0], /^cuda:0\|\+99 MiB/);
+    assert.strictEqual(await page.$$eval('script', all => all.length), 1);
+    await page.click('#versus button:text("Swap")');
+    assert.match(await page.textContent('#versus'), /From the profile shown .*wrong way round\?/);
+    await page.click('#versus button:text("Close")');
+    assert(!await page.isVisible('#versus') && await page.isVisible('#devices .card'));
+    assert.strictEqual(await page.$$eval('#nav a[href="#versus"]', all => all.length), 0);
+    await page.context().close();
+};
+
+tests['the page and examples/diff.c find the same changes'] = async () => {
+    if (!fs.existsSync('build/diff')) return console.log('# build/diff is not there');
+    const run = spawnSync('build/diff', ['--json', path.join(dir, 'older.json'), path.join(dir, 'stacked.json')], { encoding: 'utf8', maxBuffer: 1e8 });
+    const want = run.stdout.trim().split('\n').map(l => JSON.parse(l)).filter(r => r.kind !== 'total');
+    const page = await open('plain_versus');
+    const found = await page.evaluate(() => [].concat(...['device', 'tag', 'scope', 'site', 'leak'].map(kind => diffRows(versus.base.raw, versus.now.raw, kind).filter(changed).map(r =>
+        Object.assign({ kind, name: r.name, state: STATES[r.sides] }, ...MEASURES.map((m, i) => ({ [m]: r.bytes.map(side => known(side[i])) })))))));
+    assert(want.length > 100, run.stderr);
+    assert.deepStrictEqual(found, want);
+    await page.context().close();
+};
+
+tests['the flame graph of two profiles is as wide as the changes, in two colours'] = async () => {
+    const page = await open('plain_versus');
+    await drawn(page);
+    const seen = await page.evaluate(() => {
+        const c = versus.chart, of = name => c.tree.nodes.find(n => n.name === name), tone = name => changeColour(of(name)).split(' ').pop();
+        return [c.tree.nodes[0].size / 1048576, of('kv_open').size / 1048576, tone('kv_open'), tone('warm_up'), of('load_layer').size, of('kv_open').place];
+    });
+    assert.deepStrictEqual(seen, [464, 400, '30)', '255)', 0, 'src/kv.c']);
+    await page.focus('#versus canvas');
+    for (let i = 0; i < 5; i++) await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('ArrowLeft');
+    assert.match(await page.textContent('#live'), /^serve, level 4: live 1\.56 GiB \([\d,]+ bytes\), before 1\.17 GiB .*, change \+400 MiB/);
+    await page.fill('#versus input', 'warm');
+    assert.match(await page.textContent('#versus output'), /^1 frame: 64 MiB, 13\.8 % of the changes$/);
+    await page.context().close();
+};
+
+tests['a second profile is opened or dropped where the page asks for it; dropped elsewhere it replaces the first'] = async () => {
+    const page = await open('small');
+    await drawn(page);
+    await compareFile(page, 'older.json', text('older'));
+    assert.match(await page.textContent('#versus p'), /^From older\.json \(.*Live bytes grew by 99 MiB/);
+    assert.strictEqual(await page.textContent('#nav a'), 'What changed');
+    await page.click('#versus button:text("Close")');
+    const data = await page.evaluateHandle(body => {
+        const t = new DataTransfer();
+        t.items.add(new File([body], 'same.json'));
+        return t;
+    }, text('small'));
+    await page.dispatchEvent('body', 'dragover', { dataTransfer: data });
+    assert(await page.isVisible('#beside'));
+    await page.dispatchEvent('#beside', 'drop', { dataTransfer: data });
+    await page.waitForSelector('#versus:not([hidden])');
+    assert(!await page.isVisible('#beside'));
+    assert.match(await page.textContent('#versus'), /Live bytes are the same\..*no change.*Nothing changed by/);
+    await dropFile(page, 'crowd.json', text('crowd'));
+    await page.waitForFunction(() => document.querySelector('#devices').textContent.includes('250 devices'));
+    assert(!await page.isVisible('#versus')); // it was of the profile before
+    assert.deepStrictEqual(faults, []);
+    await page.context().close();
+};
+
+tests['a second file that is no profile is answered with a reason, and what was shown stays'] = async () => {
+    const page = await open('versus');
+    await drawn(page);
+    const before = await page.textContent('#versus');
+    for (const [name, body, said] of [['torn.json', '{"schema": "memlord/2"', 'torn.json is not JSON'], ['none.json', '[]', 'none.json is not a profile'],
+        ['newer.json', '{"schema":"memlord/9"}', 'memlord/9'], ['bare.json', '{"schema":"memlord/2"}', 'has no devices'], ['empty.json', '', 'is not JSON']]) {
+        await compareFile(page, name, body);
+        assert((await page.textContent('#message')).includes(said), name);
+        assert.strictEqual(await page.textContent('#versus'), before);
+    }
+    await compareFile(page, 'sparse.json', '{"schema":"memlord/2","devices":[],"metadata":{"labels":"host=b2"}}');
+    assert(!await page.isVisible('#message'));
+    const said = await page.textContent('#versus .alarm');
+    assert.match(said, /The labels differ: “host=b2”, now “host=a1,model=llama-8b”/);
+    assert.match(said, /sparse\.json has no stacks: they are not compared\..*sparse\.json has no tags/);
+    await page.context().close();
+};
+
+tests['whatever is in two profiles, the comparison is text and does not break'] = async () => {
+    for (const name of ['hostile', 'wild', 'crowd', 'empty', 'early', 'instant', 'sampled', 'large']) {
+        const page = await open('versus');
+        await drawn(page);
+        await compareFile(page, name + '.json', text(name));
+        await page.waitForFunction(name => document.querySelector('#versus p').textContent.includes(name), name);
+        if (name === 'sampled') assert.match(await page.textContent('#versus .box'), /± [\d.]+ MiB/);
+        for (const b of await page.$$('#versus .group button:not(:disabled)')) await b.click();
+        assert.deepStrictEqual(faults, [], name);
+        assert.strictEqual(await page.evaluate(() => window.harm), undefined);
+        assert.strictEqual(await page.evaluate(() => document.documentElement.scrollWidth), 1280, name);
+        await page.context().close();
+    }
+};
+
 (async () => {
     browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: process.getuid() ? [] : ['--no-sandbox'] });
     const only = process.argv[3];

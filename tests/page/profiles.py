@@ -398,6 +398,24 @@ def sampled():
     return p
 
 
+def older():
+    """What `stacked` can be compared with: fewer requests, kv_open seven lines further up, a stack that is gone, one
+    that is not there yet, and a tag and a scope of its own."""
+    p, stacks = simulated(1, 30, 6, 5, 20), Stacks()
+    for names, device, live, peak, allocated, allocs in STACKS[:-1]:
+        if names[-2].startswith("kv_open"):
+            names, live = names[:-2] + ["kv_open src/kv.c:50"] + names[-1:], live - 400
+        stacks.add(names, DEVICES[device], live << 20, peak << 20, allocated << 20, allocs)
+    stacks.add(MAIN + ["warm_up src/main.c:31"], "cpu", 64 << 20, 64 << 20, 64 << 20, 1)
+    p["stacks"] = stacks.written()
+    for row in p["sites"] + p["leaks"]["by_site"]:
+        if row["site"]["function"] == "kv_open":
+            row["site"] = dict(row["site"], line=50)
+    p["tags"].append(dict(p["tags"][0], tag="warm-up", device="cpu", allocated=64 << 20, peak=64 << 20))
+    p["scopes"].append(dict(p["scopes"][0], id=99, name="warm-up", path="warm-up", live_bytes=64 << 20, invocations=[]))
+    return p
+
+
 def deep_stacks(seed, count, depth):
     """Stacks of `depth` frames, each of which leaves an earlier one near its end."""
     r, stacks, earlier = random.Random(seed), Stacks(512 << 10), [["main src/main.c:40"]]
@@ -598,7 +616,7 @@ def instant():
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for make in (small, stacked, sampled, snapshots_only, large, hostile, long_names, delayed, overwritten, day, empty, wild, early, shared, crowd,
+    for make in (small, stacked, sampled, older, snapshots_only, large, hostile, long_names, delayed, overwritten, day, empty, wild, early, shared, crowd,
                  instant):
         with open(os.path.join(out, make.__name__ + ".json"), "w") as f:
             json.dump(make(), f)
