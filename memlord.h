@@ -128,7 +128,8 @@
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
               of every alloc, or of a sample whose totals are estimates without bias, with
               a standard error. A block keeps its stack until it ends; a realloc draws
-              anew, a move keeps it. PPROF, FOLDED and JSON have whole stacks.
+              anew, a move keeps it. TEXT has the largest; JSON (the 2048 largest), PPROF and
+              FOLDED have whole stacks.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it.
@@ -227,7 +228,7 @@
         MEMLORD_MAX_STRINGS    bytes of names kept per ledger, default 64 MiB
                                                                            (one file)
         MEMLORD_MAX_STACK_NODES
-                               return addresses in the tree of stacks, 16 bytes each,
+                               return addresses in the tree of stacks, 24 bytes each,
                                default 2^20                                (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
@@ -348,10 +349,10 @@
     a call; within counter_batch bytes per thread of a threshold each call adds up the counts
     of all threads. A collection costs what its callbacks do. A scope costs some tens of
     nanoseconds. A stack costs what its unwinder does (some us for the platform's) and a few
-    hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB, 16
-    bytes a return address, 100 a stack and up to 64 a block that has one. Events cost one
-    branch a call when off, and a time stamp and 32 bytes when
-    on.
+    hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB,
+    250 to 400 bytes a return address, 24 each time one has another caller, 100 a stack and
+    up to 64 a block that has one. Events cost one branch a call when off, and a time stamp
+    and 32 bytes when on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
     own overhead, stacks, code), the rounding of your allocator, and whether the operating
@@ -3892,8 +3893,8 @@ struct memlord {
         uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is taken */
         memlord_unwinder unwinder;
         struct mli_stack_heads *heads;    /* NULL: the ledger has no stacks */
-        mli_book nodes, rows;             /* numbered from 1 */
-        mli_u32 node_count, row_count;    /* and 1 more; grow under the cold lock */
+        mli_book frames, nodes, rows;     /* numbered from 1 */
+        mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
         mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
         mli_lock lock;                    /* all below, and the totals of rows */
         struct mli_taken *taken;          /* the table of taken blocks */
@@ -7438,6 +7439,7 @@ typedef struct mli_site_record {
     const mli_module *where; /* of a return address; NULL: it was in no module */
     uint64_t offset;         /* of the byte before it, which is inside the call, in its file */
     mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
+    uint32_t frame;          /* its number among the frames of stacks; 0: it is in no stack */
 } mli_site_record;
 
 static const memlord_site mli_no_site = {"", "", 0};
@@ -7690,6 +7692,11 @@ static MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address
         site = mli_place_find(
             lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
     return site ? site : mli_place_make(lord, address, module);
+}
+/* Returns the site of a return address; NULL without memory. */
+static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address) {
+    mli_site_record *site = mli_site_record_of(lord, address);
+    return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
 }
 /* Returns the function of a site of a return address; NULL: its symbol is not known, or its module
    is not there now. Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
@@ -8060,8 +8067,7 @@ MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
     const mli_site_record *site;
     if (!lord || !return_address) return &mli_no_site;
-    site = mli_site_record_of(lord, return_address);
-    if (!MLI_LIKELY(site != NULL)) site = mli_place_of(lord, return_address);
+    site = mli_place_at(lord, return_address);
     return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
 }
 
@@ -8196,11 +8202,14 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
 #define MLI_TAKEN_MIN 256
 
-typedef struct mli_stack_node { /* a return address, and what it returns from */
-    uint64_t address;
+/* A return address in a stack. Its site is found when the node is added, so a module that is
+   unloaded later does not change it. */
+typedef struct mli_stack_node {
+    uint64_t stays;        /* the return address, if its module stays; else 0 */
+    mli_site_record *site; /* of the return address; its `frame` is not 0 */
     uint32_t parent, next; /* nodes: the caller's; the next one of the chain */
 } mli_stack_node;
-typedef char mli_check_stack_node[sizeof(mli_stack_node) == 16 ? 1 : -1];
+typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_heads {
     mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* 0: an empty chain */
@@ -8299,23 +8308,35 @@ static uint32_t mli_stack_nodes(const memlord *lord) {
 static uint32_t mli_stack_rows(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.row_count);
 }
-static mli_u32 *mli_stack_head(const memlord *lord, uint32_t parent, uint64_t address) {
-    const uint64_t hash = (address ^ (uint64_t)parent << 40) * 0x9e3779b97f4a7c15u;
-    return &lord->stacks.heads->nodes[hash >> 48];
+/* Returns the site of a frame of stacks, and how many of them have a number. */
+static mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number) {
+    return (mli_site_record *)mli_ptr_load(
+        (mli_ptr *)mli_book_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
+}
+static uint32_t mli_stack_frame_count(const memlord *lord) {
+    return lord->stacks.heads ? mli_u32_load_acquire(&lord->stacks.frame_count) - 1 : 0;
+}
+static mli_u32 *mli_stack_head(const memlord *lord, uint32_t parent, const void *address) {
+    const uint64_t at = (uint64_t)(uintptr_t)address ^ (uint64_t)parent << 40;
+    return &lord->stacks.heads->nodes[at * 0x9e3779b97f4a7c15u >> 48];
 }
 static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t dev) {
     const uint32_t hash = (node * 251 + dev) * 0x9e3779b9u;
     return &lord->stacks.heads->rows[hash >> 18];
 }
 
-/* Returns the node of a return address under its caller's; 0: there is none. Needs no lock: the
-   acquires pair with the releases of those who add. */
-static uint32_t mli_stack_child(const memlord *lord, uint32_t parent, uint64_t address) {
+/* Returns the node of a site under its caller's or, without a site, that of a return address in a
+   module that stays; 0: there is none. Needs no lock: the acquires pair with the releases of those
+   who add. */
+static uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
+                                const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
     const mli_stack_node *node;
     for (; n; n = node->next) {
         node = mli_stack_node_at(lord, n);
-        if (node->address == address && node->parent == parent) break;
+        if (node->parent == parent &&
+            (site ? node->site == site : node->stays == (uint64_t)(uintptr_t)address))
+            break;
     }
     return n;
 }
@@ -8329,23 +8350,56 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
     return n;
 }
 
-/* Adds a node. E_NOMEM: the tree is full. MLI_AGAIN: memory is wanted. */
-static MLI_COLD memlord_result mli_stack_child_add_locked(memlord *lord, uint32_t parent,
-                                                          uint64_t address, uint32_t *number) {
+/* Gives a site its number among the frames of stacks. MLI_AGAIN: memory is wanted. */
+static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
+    const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
+    mli_ptr *at;
+    if (site->frame) return MEMLORD_OK;
+    at = (mli_ptr *)mli_book_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
+    if (!at) return MLI_AGAIN;
+    mli_ptr_store(at, site);
+    site->frame = n;
+    mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
+    return MEMLORD_OK;
+}
+/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: memory is wanted. The
+   chain is that of the site's address, at which the module need not be any more. */
+static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
+                                                           mli_site_record *site, int stays,
+                                                           uint32_t *number) {
     const uint32_t n = mli_u32_load(&lord->stacks.node_count);
-    mli_u32 *head = mli_stack_head(lord, parent, address);
+    mli_u32 *head = mli_stack_head(lord, parent, site->address);
     mli_stack_node *node;
+    *number = mli_stack_child(lord, parent, site->address, site);
+    if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
     node = (mli_stack_node *)mli_book_add(lord, &lord->stacks.nodes, n, sizeof *node,
                                           mli_cold_alloc);
-    if (!node) return MLI_AGAIN;
-    node->address = address;
+    if (!node || mli_stack_frame_add_locked(lord, site)) return MLI_AGAIN;
+    node->stays = stays ? (uint64_t)(uintptr_t)site->address : 0;
+    node->site = site;
     node->parent = parent;
     node->next = mli_u32_load(head);
     mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_stack_nodes */
     mli_u32_store_release(head, n);                         /* pairs with mli_stack_child */
     *number = n;
     return MEMLORD_OK;
+}
+/* Returns the node of a return address under its caller's, and adds it on first use; 0: no room for
+   it. Without a node that stays, the site tells which module is there now. */
+static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
+    uint32_t n = mli_stack_child(lord, parent, address, NULL);
+    mli_site_record *site = n ? NULL : mli_place_at(lord, address);
+    memlord_result r;
+    int stays;
+    if (site) n = mli_stack_child(lord, parent, site->address, site);
+    if (n || !site) return n;
+    stays = site->address == address && mli_site_record_of(lord, address) == site;
+    do {
+        mli_cold_enter();
+        r = mli_stack_child_find_locked(lord, parent, site, stays, &n);
+    } while (mli_cold_leave(lord, &r));
+    return r == MEMLORD_OK ? n : 0;
 }
 
 /* Finds or adds the row of a stack on a device. */
@@ -8368,35 +8422,26 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     return MEMLORD_OK;
 }
 
-/* Finds or adds the nodes of a stack above *node, and its row on a device: *row. */
-static MLI_COLD memlord_result mli_stack_add(memlord *lord, void *const *frames, size_t depth,
-                                             uint32_t node, uint32_t dev, uint32_t *row) {
-    memlord_result r;
+/* Returns the row of a stack on a device, and adds it on first use; 0: no room for it. */
+static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev) {
+    uint32_t row = mli_stack_row_find(lord, leaf, dev);
+    memlord_result r = MEMLORD_OK;
+    if (row) return row;
     do {
         mli_cold_enter();
-        for (r = MEMLORD_OK; depth && r == MEMLORD_OK; depth -= r == MEMLORD_OK) {
-            const uint64_t address = (uint64_t)(uintptr_t)frames[depth - 1];
-            const uint32_t known = mli_stack_child(lord, node, address);
-            if (known)
-                node = known;
-            else
-                r = mli_stack_child_add_locked(lord, node, address, &node);
-        }
-        if (r == MEMLORD_OK) r = mli_stack_row_find_locked(lord, node, dev, row);
+        r = mli_stack_row_find_locked(lord, leaf, dev, &row);
     } while (mli_cold_leave(lord, &r));
-    return r;
+    return r == MEMLORD_OK ? row : 0;
 }
-/* Returns the row of a stack on a device; 0: no room for it. */
+/* Returns the row of return addresses on a device, the innermost first; 0: no room for it. */
 static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
                                           uint32_t dev) {
-    uint32_t node = 0, next = 0, row;
-    while (depth && (next = mli_stack_child(lord, node, (uint64_t)(uintptr_t)frames[depth - 1]))) {
-        node = next;
-        depth--;
+    uint32_t node = 0;
+    while (depth--) {
+        node = mli_stack_child_of(lord, node, frames[depth]);
+        if (!node) return 0;
     }
-    row = depth ? 0 : mli_stack_row_find(lord, node, dev);
-    if (!row && mli_stack_add(lord, frames, depth, node, dev, &row)) return 0;
-    return row;
+    return mli_stack_row_of_node(lord, node, dev);
 }
 
 /* -- the table of taken blocks -- */
@@ -8573,9 +8618,9 @@ static void mli_stack_forget(memlord *lord) {
 }
 /* Keeps the stack of a block that is moved to a device, or comes back. */
 static MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev) {
-    uint32_t row = 0;
+    uint32_t row;
     if (!taken->row) return;
-    if (mli_stack_add(lord, NULL, 0, mli_stack_row_at(lord, taken->row)->node, dev, &row)) row = 0;
+    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, taken->row)->node, dev);
     mli_stack_set(lord, row, dev, taken->scale);
 }
 
@@ -8642,7 +8687,7 @@ static MLI_COLD void *const *mli_stack_frames(memlord *lord, mli_stack_row *row,
     fresh = (void **)mli_own_alloc(lord, (*depth + 1) * sizeof *fresh);
     if (!fresh) return NULL;
     for (*depth = 0, n = row->node; n; n = mli_stack_node_at(lord, n)->parent)
-        fresh[(*depth)++] = (void *)(uintptr_t)mli_stack_node_at(lord, n)->address;
+        fresh[(*depth)++] = (void *)(uintptr_t)mli_stack_node_at(lord, n)->site->address;
     mli_lock_take(&lord->stacks.lock);
     frames = (void **)mli_ptr_load(&row->frames);
     if (!frames) mli_ptr_store_release(&row->frames, fresh); /* pairs with the acquire above */
@@ -8659,12 +8704,11 @@ static MLI_COLD uint64_t mli_square_root(double v) {
     return v > 0 ? (uint64_t)(root + 0.5) : 0;
 }
 
-/* Fills in the totals of a row. 0: no memory for its frames. */
-static MLI_COLD int mli_stack_stat_fill(memlord *lord, uint32_t number, memlord_stack_stat *out) {
-    mli_stack_row *row = mli_stack_row_at(lord, number);
+/* Fills in the totals of a row, without its frames. */
+static MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number, memlord_stack_stat *out) {
+    const mli_stack_row *row = mli_stack_row_at(lord, number);
     double variance;
     memset(out, 0, sizeof *out);
-    out->frames = mli_stack_frames(lord, row, &out->depth);
     out->device = mli_device_record_at(lord, row->dev)->device;
     mli_lock_take(&lord->stacks.lock);
     out->alloc_bytes = row->alloc_bytes;
@@ -8675,7 +8719,6 @@ static MLI_COLD int mli_stack_stat_fill(memlord *lord, uint32_t number, memlord_
     variance = row->variance;
     mli_lock_drop(&lord->stacks.lock);
     out->error_bytes = mli_square_root(variance);
-    return out->frames != NULL;
 }
 
 /* -- life -- */
@@ -8691,7 +8734,7 @@ static MLI_COLD int mli_stacks_start(memlord *lord, const memlord_desc *desc) {
     lord->stacks.depth = desc->stack_depth;
     lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
     if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
-    lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
     lord->threads.hooks.v |= MLI_HOOK_STACKS;
     lord->stacks.unwinder = desc->unwinder;
     if (desc->unwinder.fn) return 1;
@@ -8713,6 +8756,7 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     }
     mli_book_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
     mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
+    mli_book_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
     mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
     mli_own_free(lord, lord->stacks.heads, sizeof *lord->stacks.heads);
 }
@@ -12775,7 +12819,10 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
     for (i = 1; i < rows; i++) {
         memlord_stack_stat s;
         uint64_t number;
-        if (!mli_stack_stat_fill(lord, i, &s) || !mli_selects(sel, s.device)) continue;
+        mli_stack_stat_fill(lord, i, &s);
+        if (!mli_selects(sel, s.device)) continue;
+        s.frames = mli_stack_frames(lord, mli_stack_row_at(lord, i), &s.depth);
+        if (!s.frames) continue;
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
@@ -16528,6 +16575,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
 #define MLI_LEAKS_TRIED 16  /* groups that one insert probes */
 #define MLI_LEAKS_SHOWN 100
+#define MLI_TOP_STACKS 2048 /* so a report with many stacks stays small */
 #define MLI_PARTS_SHOWN 1024
 typedef struct mli_leak_group {
     uint64_t key;       /* the rows of word2, the device from bit 40, the scope from bit 48 */
@@ -16566,6 +16614,11 @@ typedef struct mli_scope_line {
     memlord_scope_stat stat;
     uint64_t live_bytes, live_blocks;
 } mli_scope_line;
+typedef struct mli_stack_line {
+    uint64_t key; /* live bytes; behind all stacks with such, the bytes allocated */
+    uint32_t node;
+    memlord_stack_stat stat; /* without its frames */
+} mli_stack_line;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -16586,6 +16639,11 @@ typedef struct mli_report {
     memlord_site_stat site[MLI_TOP_SITES];
     memlord_block_info block[MLI_TOP_BLOCKS];
     mli_largest top; /* the heap in `block`, while the walk fills it */
+    mli_stack_line *stack; /* MLI_TOP_STACKS; NULL: the ledger has no stacks, or no memory */
+    size_t stacks, stack_rows;
+    memlord_stack_stat stack_rest; /* of the stacks that are not in the list */
+    uint32_t *frame;     /* by frame of stacks: its number in the list of JSON, from 1 */
+    uint32_t frames;
     mli_stamp_scale scale;
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps what `snapshot` points to */
@@ -16913,6 +16971,36 @@ static void mli_report_sites(mli_report *r) {
     }
 }
 
+/* Captures the largest stacks: those with the most live bytes, then those that allocated most. */
+static void mli_report_stacks(mli_report *r) {
+    memlord_stack_stat *rest = &r->stack_rest;
+    uint32_t i, rows = mli_stack_rows(r->lord);
+    if (!r->lord->stacks.depth) return;
+    r->frames = mli_stack_frame_count(r->lord);
+    r->frame = (uint32_t *)mli_own_alloc(r->lord, (r->frames + 1) * sizeof *r->frame);
+    r->stack = (mli_stack_line *)mli_own_alloc(r->lord, MLI_TOP_STACKS * sizeof *r->stack);
+    if (!r->stack || !r->frame) r->result = MEMLORD_E_NOMEM;
+    for (i = 1; i < rows && r->stack && r->frame; i++) {
+        mli_stack_line line;
+        mli_stack_stat_fill(r->lord, i, &line.stat);
+        if (!(line.stat.live_bytes | line.stat.samples)) continue; /* a reset came since */
+        line.node = mli_stack_row_at(r->lord, i)->node;
+        line.key = line.stat.live_bytes ? line.stat.live_bytes | (uint64_t)1 << 63
+                                        : line.stat.alloc_bytes;
+        rest->live_bytes += line.stat.live_bytes;
+        rest->alloc_bytes += line.stat.alloc_bytes;
+        rest->allocs += line.stat.allocs;
+        r->stack_rows++;
+        r->stacks = mli_top_insert(r->stack, r->stacks, MLI_TOP_STACKS, &line, sizeof line,
+                                   offsetof(mli_stack_line, key));
+    }
+    for (i = 0; i < r->stacks; i++) {
+        rest->live_bytes -= r->stack[i].stat.live_bytes;
+        rest->alloc_bytes -= r->stack[i].stat.alloc_bytes;
+        rest->allocs -= r->stack[i].stat.allocs;
+    }
+}
+
 /* Lists the scopes with the most live bytes. Requires: the walk over all blocks has run. */
 static void mli_report_scopes_sort(mli_report *r) {
     uint64_t line[2];
@@ -16979,6 +17067,7 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_scopes(r);
     if (!r->whole) return;
     mli_report_sites(r);
+    mli_report_stacks(r);
     mli_report_lifetimes(r);
     r->top.at = r->block;
     r->top.cap = MLI_TOP_BLOCKS;
@@ -17001,8 +17090,10 @@ enum {
     MLI_FIRST_PHYS = 2,
     MLI_FIRST_TAGS = 3,
     MLI_FIRST_SITES = 3,
+    MLI_FIRST_STACKS = 5,
     MLI_FIRST_BLOCKS = 2
 };
+#define MLI_TEXT_FRAMES 5 /* of a stack */
 
 static int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
@@ -17228,6 +17319,38 @@ static void mli_text_sites(mli_report *r, size_t most) {
                  s->alloc_bytes, (const void *)s->site);
         if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
         mli_put_str(r->o, "\n");
+    }
+}
+
+/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". */
+static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
+    size_t shown = 0;
+    if (!node) mli_put_str(r->o, "(unknown)");
+    for (; node && shown < MLI_TEXT_FRAMES; shown++) {
+        const mli_stack_node *at = mli_stack_node_at(r->lord, node);
+        mli_putf(r->o, shown ? " < %p" : "%p", (const void *)mli_site_display(r->lord, at->site));
+        node = at->parent;
+    }
+    mli_put_str(r->o, node ? " < ...\n" : "\n");
+}
+/* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
+static MLI_COLD void mli_text_stacks(mli_report *r) {
+    const size_t shown = r->stacks < MLI_FIRST_STACKS ? r->stacks : MLI_FIRST_STACKS;
+    const int samples = r->lord->stacks.bytes > 1;
+    size_t i;
+    if (!shown) return;
+    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: %ju of %ju",
+             samples ? "       error" : "", (uint64_t)shown, (uint64_t)r->stack_rows);
+    if (samples)
+        mli_putf(r->o, ", estimates: a sample each %jo; error is the standard error of live",
+                 r->lord->stacks.bytes);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < shown; i++) {
+        const memlord_stack_stat *s = &r->stack[i].stat;
+        mli_putf(r->o, "%12jo", s->live_bytes);
+        if (samples) mli_putf(r->o, "%12jo", s->error_bytes);
+        mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
+        mli_text_stack(r, r->stack[i].node);
     }
 }
 
@@ -17637,6 +17760,7 @@ static MLI_COLD void mli_text(mli_report *r) {
     mli_text_phys_all(r, MLI_FIRST_PHYS);
     mli_text_tags(r, MLI_FIRST_TAGS);
     mli_text_sites(r, MLI_FIRST_SITES);
+    mli_text_stacks(r);
     mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
     mli_text_full(r);
 }
@@ -17784,33 +17908,60 @@ static void mli_json_tags(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
-/* Writes the tree of return addresses, a frame's caller by its place in the list from 1, and the
-   totals of each stack, which its innermost frame names. */
+/* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame one of
+      "modules", from 0. Only frames of the stacks that are listed are there -- */
+
+/* Gives each frame of a stack a number that is not 0. */
+static void mli_json_frames_mark(mli_report *r, uint32_t node) {
+    for (; node; node = mli_stack_node_at(r->lord, node)->parent)
+        r->frame[mli_stack_node_at(r->lord, node)->site->frame] = 1;
+}
+static MLI_COLD void mli_json_frames(mli_report *r) {
+    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules), *m;
+    uint32_t i, n = 0;
+    mli_jsonf(r->o, ",'modules':[");
+    for (m = last; m; m = m->next)
+        mli_jsonf(r->o, ",\n{'module':%s,'build_id':%s}", m->image.path, m->build_id);
+    mli_jsonf(r->o, "],'frames':[");
+    for (i = 1; i <= r->frames && r->frame && !r->o->failed; i++) {
+        mli_site_record *site = mli_stack_frame_at(r->lord, i);
+        if (!r->frame[i]) continue;
+        r->frame[i] = ++n;
+        mli_jsonf(r->o, ",\n{'site':%p,'module':%ju,'offset':%ju}",
+                  (const void *)mli_site_display(r->lord, site),
+                  site->where ? (uint64_t)(last->number - site->where->number) : UINT64_MAX,
+                  site->offset);
+    }
+    mli_put_str(r->o, "]");
+}
+/* Writes the frames of a stack, the innermost first. */
+static MLI_COLD void mli_json_stack(mli_report *r, uint32_t node) {
+    mli_jsonf(r->o, ",\n{'frames':[");
+    for (; node; node = mli_stack_node_at(r->lord, node)->parent)
+        mli_jsonf(r->o, ",%ju",
+                  (uint64_t)r->frame[mli_stack_node_at(r->lord, node)->site->frame] - 1);
+    mli_put_str(r->o, "]");
+}
 static MLI_COLD void mli_json_stacks(mli_report *r) {
-    memlord *lord = r->lord;
-    const uint32_t nodes = mli_stack_nodes(lord), rows = mli_stack_rows(lord);
-    uint32_t i;
-    mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju,'frames':[",
-              (uint64_t)lord->stacks.depth, lord->stacks.bytes, mli_u64_load(&lord->stacks.cut));
-    for (i = 1; i <= nodes && !r->o->failed; i++) {
-        const mli_stack_node *node = mli_stack_node_at(lord, i);
-        const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)node->address);
-        mli_jsonf(r->o, ",\n{'caller':%ju,'address':'%jx','site':%p}", (uint64_t)node->parent,
-                  node->address, (const void *)mli_site_display_of(lord, site));
-    }
-    mli_put_str(r->o, "],\"totals\":[");
-    for (i = 1; i < rows && !r->o->failed; i++) {
-        const mli_stack_row *row = mli_stack_row_at(lord, i);
-        memlord_stack_stat s;
-        if (row->node > nodes || row->dev > r->devices) continue; /* added since */
-        if (!mli_stack_stat_fill(lord, i, &s)) r->result = MEMLORD_E_NOMEM;
+    size_t i;
+    mli_jsonf(r->o, ",\n'stacks':{'depth':%ju,'bytes':%ju,'cut':%ju",
+              (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
+              mli_u64_load(&r->lord->stacks.cut));
+    for (i = 0; i < r->stacks; i++) mli_json_frames_mark(r, r->stack[i].node);
+    mli_json_frames(r);
+    mli_jsonf(r->o, ",'list':[");
+    for (i = 0; i < r->stacks && !r->o->failed; i++) {
+        const memlord_stack_stat *s = &r->stack[i].stat;
+        mli_json_stack(r, r->stack[i].node);
         mli_jsonf(r->o,
-                  ",\n{'frame':%ju,'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,"
-                  "'peak_bytes':%ju,'samples':%ju,'error_bytes':%ju}",
-                  (uint64_t)row->node, mli_report_device(r, row->dev), s.alloc_bytes, s.allocs,
-                  s.live_bytes, s.peak_bytes, s.samples, s.error_bytes);
+                  ",'device':'%i','alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju,'peak_bytes':%ju,"
+                  "'samples':%ju,'error_bytes':%ju}",
+                  mli_device_code(s->device), s->alloc_bytes, s->allocs, s->live_bytes,
+                  s->peak_bytes, s->samples, s->error_bytes);
     }
-    mli_put_str(r->o, "]}");
+    mli_jsonf(r->o, "],'more':{'stacks':%ju,'alloc_bytes':%ju,'allocs':%ju,'live_bytes':%ju}}",
+              (uint64_t)(r->stack_rows - r->stacks), r->stack_rest.alloc_bytes,
+              r->stack_rest.allocs, r->stack_rest.live_bytes);
 }
 
 static void mli_json_sites(mli_report *r) {
@@ -19123,7 +19274,7 @@ typedef struct mli_export {
     memlord *lord;
     mli_out *o;
     uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
-    uint32_t nodes; /* likewise; 0: the format has no stacks, or the ledger */
+    uint32_t nodes, places; /* likewise: of stacks, and of their frames; 0: there are none */
     void (*put_block)(struct mli_export *x, const mli_live_block *block);
     void (*put_group)(struct mli_export *x, const mli_group *group);
     void (*put_part)(struct mli_export *x, const memlord_part_info *part);
@@ -19164,8 +19315,8 @@ static const char *mli_export_tag(const mli_export *x, uint32_t row) {
 }
 
 /* -- stacks. Frames are numbered from 1: the site rows; then for each device one for blocks without
-      a site, one for its arena, one for its bytes no longer live; then the scopes; then the nodes
-      of the stacks -- */
+      a site, one for its arena, one for its bytes no longer live; then the scopes; then the
+      return addresses of stacks -- */
 
 enum { MLI_FRAME_UNKNOWN, MLI_FRAME_ARENA, MLI_FRAME_GONE, MLI_FRAME_KINDS };
 
@@ -19176,23 +19327,22 @@ static uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t ki
 static uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id) {
     return x->sites + x->devices * MLI_FRAME_KINDS + id;
 }
-static uint32_t mli_frame_of_node(const mli_export *x, uint32_t node) {
-    return mli_frame_of_scope(x, x->scopes) + node;
+static uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
+    return mli_frame_of_scope(x, x->scopes) + place;
 }
-static uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_node(x, x->nodes); }
-
-/* Returns the return address of a frame; 0: it is no node. */
-static uint64_t mli_frame_address(const mli_export *x, uint32_t frame) {
-    const uint32_t first = mli_frame_of_node(x, 0);
-    return frame > first ? mli_stack_node_at(x->lord, frame - first)->address : 0;
+static uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x, x->places); }
+/* Gives the format whole stacks. A node that is known has a frame that is known. */
+static void mli_export_stacks(mli_export *x) {
+    x->nodes = mli_stack_nodes(x->lord);
+    x->places = mli_stack_frame_count(x->lord);
 }
 
-/* Returns the site of a frame; NULL if it is none. That of a node is named, and kept, here. */
+/* Returns the site of a frame; NULL if it is none. That of a return address is named here. */
 static const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame) {
-    const uint64_t address = mli_frame_address(x, frame);
+    const uint32_t first = mli_frame_of_place(x, 0);
     if (frame <= x->sites) return mli_row_site(x->lord, frame);
-    if (!address) return NULL;
-    return mli_site_display_of(x->lord, memlord_site_at(x->lord, (void *)(uintptr_t)address));
+    if (frame <= first) return NULL;
+    return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
 typedef struct mli_frame_name {
@@ -19200,21 +19350,20 @@ typedef struct mli_frame_name {
     const mli_module *module; /* of a return address; NULL: none */
     uint64_t line, offset;    /* of the frame in its file; of the address in the module's */
     uint32_t dev, caller;     /* 0: of no device; 0: without a caller of its own */
-    uint64_t address;         /* the return address of a node; 0: none */
 } mli_frame_name;
 
 static MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
     static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
-    mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0, mli_frame_address(x, frame)};
+    const memlord_site *site = mli_frame_site(x, frame);
+    mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
     uint32_t fixed = frame - x->sites - 1;
-    if (frame <= x->sites || f.address) {
-        const memlord_site *site = mli_frame_site(x, frame);
+    if (site) {
         const mli_site_record *record = mli_site_record_of(x->lord, site);
         f.file = site->file;
         f.line = mli_site_line(site);
         f.module = record ? record->where : NULL;
         f.offset = record ? record->offset : 0;
-        if (!f.address) f.dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
+        if (frame <= x->sites) f.dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
         if (site->function[0] || site->file[0])
             f.name = site->function[0] ? site->function : site->file;
     } else if (fixed < x->devices * MLI_FRAME_KINDS) {
@@ -19241,7 +19390,7 @@ static MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block
     s.n = 0;
     if (!node) s.frame[s.n++] = b->frame;
     for (; node; node = mli_stack_node_at(x->lord, node)->parent)
-        s.frame[s.n++] = mli_frame_of_node(x, node);
+        s.frame[s.n++] = mli_frame_of_place(x, mli_stack_node_at(x->lord, node)->site->frame);
     for (; scope && s.n < sizeof s.frame / sizeof *s.frame; scope = scope->parent)
         s.frame[s.n++] = mli_frame_of_scope(x, scope->id);
     return s;
@@ -19386,7 +19535,7 @@ static MLI_COLD void mli_stack_allocs_each(mli_export *x, mli_allocs_fn put) {
         mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
         memlord_stack_stat s;
         if (row->dev > x->devices || row->node > x->nodes) continue;
-        if (!mli_stack_stat_fill(x->lord, i, &s)) x->r->result = MEMLORD_E_NOMEM;
+        mli_stack_stat_fill(x->lord, i, &s);
         of.node = row->node;
         x->sum[of.dev] += s.allocs;
         x->events[of.dev] += s.alloc_bytes;
@@ -20125,7 +20274,7 @@ static MLI_COLD void mli_csv(mli_export *x) {
 
 /* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
-   site's place has the return addresses, the outermost first; without a name one is a number.
+   site's place has the return addresses, the outermost first.
    Counts live bytes; of samples, what they stand for. The bytes of a part have the part's name as
    one more frame. An unknown tag or
    scope has no frame; in the other frames a semicolon becomes a colon. Equal stacks may come on
@@ -20146,10 +20295,7 @@ static MLI_COLD void mli_folded_line(mli_export *x, const mli_live_block *of,
     if (of->tag) mli_folded_text(o, mli_export_tag(x, of->tag));
     while (stack.n--) {
         const memlord_site *site = mli_frame_site(x, stack.frame[stack.n]);
-        const uint64_t address = mli_frame_address(x, stack.frame[stack.n]);
-        if (address && !site->function[0]) {
-            mli_putf(o, ";%jx", address);
-        } else if (site) {
+        if (site) {
             mli_put_str(o, ";");
             mli_put_site_escaped(o, site, ';', ":");
         } else {
@@ -20167,7 +20313,7 @@ static void mli_folded_part(mli_export *x, const memlord_part_info *part) {
 }
 
 static MLI_COLD void mli_folded(mli_export *x) {
-    x->nodes = mli_stack_nodes(x->lord);
+    mli_export_stacks(x);
     x->put_part = mli_folded_part;
     mli_groups_each(x, mli_folded_group);
 }
@@ -20315,7 +20461,7 @@ static MLI_COLD void mli_pprof_names(mli_export *x) {
 
 static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part) {
     uint64_t id = mli_frame_count(x) + 1 + x->parts;
-    mli_frame_name f = {"(part)", "", NULL, 0, 0, 0, 0, 0};
+    mli_frame_name f = {"(part)", "", NULL, 0, 0, 0, 0};
     uint64_t name;
     if (part->meta.name) f.name = part->meta.name;
     name = mli_pb_string(x, f.name);
@@ -20338,7 +20484,7 @@ static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
 
 static MLI_COLD void mli_pprof(mli_export *x) {
     uint32_t i;
-    x->nodes = mli_stack_nodes(x->lord);
+    mli_export_stacks(x);
     for (i = 1; i <= 5; i += 2) mli_pb_pair(x->o, 1, i, i == 3 ? 4 : 2);
     mli_pb_pair(x->o, 1, 6, 4);
     mli_pprof_names(x);
@@ -21548,6 +21694,8 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
     result = r->out.failed ? MEMLORD_E_IO : r->result;
     mli_snapshots_unpin(lord, &r->reader);
     mli_snapshots_free(lord, r->present);
+    mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
+    mli_own_free(lord, r->frame, (r->frames + 1) * sizeof *r->frame);
     mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
     mli_own_free(lord, r, sizeof *r);

@@ -60,6 +60,14 @@ if [ "$first" = "$second" ]; then
 else
     skip 'an address that another library has after dlclose is another site' 'no address came again'
 fi
+if [ "$first" = "$second" ]; then
+    "$out/host" stacks "$a" "$b" "save:$out/stacks.folded" >/dev/null
+    said=$(cat "$out/stacks.folded")
+    check 'an address that another library has after dlclose is another frame of stacks' \
+        ';plug_a.so\+0x[0-9a-f]+ 10$' ';plug_b.so\+0x[0-9a-f]+ 10$'
+else
+    skip 'an address that another library has after dlclose is another frame of stacks' 'no address came again'
+fi
 said=$("$out/host" "$a" "$b" "$a" "$b" "$a")
 check 'a library that is opened again has its sites again' \
     "^site 6 module=$a " "^site 4 module=$b " '!^site 2'

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "json.h"
+
 /* The unwinder of the tests: the frames that a test has set, the innermost first. */
 typedef struct fake_stack {
     void *frames[200];
@@ -387,18 +389,20 @@ static void without_memory_blocks_are_recorded_without_stacks(void **state) {
     char letters[3] = "aa";
     at("ab");
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
-    t->heap.fail_at = t->heap.calls + 1;
+    for (i = 0; i < 600; i++) assert_ok(memlord_alloc(lord, cpu(), 0x2000 + i * 64, 10, NULL));
+    for (i = 0; i < 600; i++) assert_ok(memlord_free(lord, cpu(), 0x2000 + i * 64, NULL));
+    t->heap.fail_at = t->heap.calls + 1; /* the map has its memory */
     t->heap.fail_from = 1;
     for (i = 0; i < 600; i++) {
         letters[0] = (char)('a' + i % 26);
         letters[1] = (char)('a' + i / 26);
         at(letters);
-        (void)memlord_alloc(lord, cpu(), 0x2000 + i * 64, 10, NULL);
+        assert_ok(memlord_alloc(lord, cpu(), 0x2000 + i * 64, 10, NULL));
     }
     t->heap.fail_at = 0;
     assert_true(stats_of(lord, all()).dropped_sites > 0);
     assert_true(live_in_all(lord) < memlord_allocated(lord, all()));
-    for (i = 0; i < 600; i++) (void)memlord_free(lord, cpu(), 0x2000 + i * 64, NULL);
+    for (i = 0; i < 600; i++) assert_ok(memlord_free(lord, cpu(), 0x2000 + i * 64, NULL));
     assert_int_equal(live_in_all(lord), 100);
 }
 
@@ -519,8 +523,8 @@ static void folded_lines_carry_whole_stacks(void **state) {
     assert_ok(memlord_alloc(lord, cuda(1), 0x2000, 20, NULL));
     assert_ok(memlord_tag_end(lord));
     assert_ok(memlord_arena_add(lord, cpu(), 5, NULL));
-    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;0x00001063;0x00001062;0x00001061 100\n"));
-    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cuda:1;kv;0x00001063;0x00001062;0x00001061 20\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;0x1062;0x1061;0x1060 100\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cuda:1;kv;0x1062;0x1061;0x1060 20\n"));
     assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;(arena) 5\n"));
 }
 
@@ -531,31 +535,138 @@ static void folded_lines_of_samples_say_what_they_stand_for(void **state) {
     at("ab");
     for (i = 0; i < 1000; i++)
         assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
-    snprintf(line, sizeof line, "cpu;0x00001062;0x00001061 %llu\n",
+    snprintf(line, sizeof line, "cpu;0x1061;0x1060 %llu\n",
              (unsigned long long)live_of(lord, "ab"));
     assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, line));
 }
 
-static void json_has_the_tree_and_the_totals(void **state) {
+static void json_has_each_frame_once_and_the_totals_of_stacks(void **state) {
     memlord *lord = test_lord(state);
+    char *json;
     at("ab");
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("cb");
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 30, NULL));
     assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
-    assert_true(contains(lord, MEMLORD_FORMAT_JSON,
-                         "\"stacks\":{\"depth\":8,\"bytes\":1,\"cut\":0,\"frames\":["));
-    assert_true(contains(lord, MEMLORD_FORMAT_JSON,
-                         "{\"caller\":1,\"address\":\"0x00001061\",\"site\":{"));
-    assert_true(contains(lord, MEMLORD_FORMAT_JSON,
-                         "{\"frame\":2,\"device\":\"cpu\",\"alloc_bytes\":100,\"allocs\":1,"
-                         "\"live_bytes\":0,\"peak_bytes\":100,\"samples\":1,\"error_bytes\":0}"));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(json, "\"stacks\":{\"depth\":8,\"bytes\":1,\"cut\":0,\"modules\":[],"));
+    assert_true(json_is(json, "stacks.frames[0].site.file", "0x1061")); /* the call in b */
+    assert_true(json_is(json, "stacks.frames[1].site.file", "0x1060"));
+    assert_true(json_is(json, "stacks.frames[2].site.file", "0x1062"));
+    assert_int_equal(json_u64(json, "stacks.frames[2].offset"), 0x1062);
+    assert_non_null(strstr(json, "{\"frames\":[2,0],\"device\":\"cuda:0\",\"alloc_bytes\":30,"
+                                 "\"allocs\":1,\"live_bytes\":30,\"peak_bytes\":30,"
+                                 "\"samples\":1,\"error_bytes\":0},\n"
+                                 "{\"frames\":[1,0],\"device\":\"cpu\",\"alloc_bytes\":100,"
+                                 "\"allocs\":1,\"live_bytes\":0,\"peak_bytes\":100,"
+                                 "\"samples\":1,\"error_bytes\":0}],"
+                                 "\"more\":{\"stacks\":0,\"alloc_bytes\":0,\"allocs\":0,"
+                                 "\"live_bytes\":0}}"));
+    free(json);
+}
+
+static void json_has_module_and_offset_of_a_frame(void **state) {
+    memlord *lord = test_lord(state);
+    char *json, *file;
+    uint64_t module;
+    fake.frames[0] = (char *)(uintptr_t)&json_has_module_and_offset_of_a_frame + 1;
+    fake.depth = 1;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    module = json_u64(json, "stacks.frames[0].module");
+    if (module == 0) { /* else the system cannot tell */
+        file = strstr(json, "\"modules\":[\n{\"module\":\"/");
+        assert_non_null(file);
+        assert_non_null(strstr(file, "test_stacks\""));
+        assert_true(json_u64(json, "stacks.frames[0].offset") < 16u << 20);
+    }
+    free(json);
+}
+
+/* 2,500 stacks of three frames; the smallest are not in the list. */
+static void json_lists_the_largest_stacks_and_sums_the_rest(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i, live = 0;
+    char *json, *list;
+    at("abc");
+    for (i = 1; i <= 2500; i++) {
+        fake.frames[0] = (void *)(uintptr_t)(0x4000 + 16 * i);
+        assert_ok(memlord_alloc(lord, cpu(), 0x100000 + i * 64, i, NULL));
+        if (i <= 2500 - 2048) live += i;
+    }
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json, "stacks.more.stacks"), 2500 - 2048);
+    assert_int_equal(json_u64(json, "stacks.more.live_bytes"), live);
+    assert_int_equal(json_u64(json, "stacks.more.alloc_bytes"), live);
+    assert_int_equal(json_u64(json, "stacks.more.allocs"), 2500 - 2048);
+    assert_int_equal(json_u64(json, "stacks.list[0].live_bytes"), 2500);
+    assert_int_equal(json_u64(json, "stacks.list[2047].live_bytes"), 2500 - 2047);
+    assert_int_equal(json_u64(json, "stacks.frames[2049].line"), UINT64_MAX);
+    assert_int_equal(json_u64(json, "stacks.frames[2049].offset"), 0x4000 + 16 * 2500 - 1);
+    assert_int_equal(json_u64(json, "stacks.frames[2050].offset"), UINT64_MAX);
+    list = strstr(json, "\"stacks\":");
+    assert_true(strstr(list, "\"more\"") - list < 512 * 1024);
+    free(json);
 }
 
 static void json_says_where_there_are_no_stacks(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
     assert_true(contains(lord, MEMLORD_FORMAT_JSON,
-                         "\"stacks\":{\"depth\":0,\"bytes\":0,\"cut\":0,\"frames\":[],"
-                         "\"totals\":[]}"));
+                         "\"stacks\":{\"depth\":0,\"bytes\":0,\"cut\":0,\"modules\":[],"
+                         "\"frames\":[],\"list\":[],\"more\":{\"stacks\":0,\"alloc_bytes\":0,"
+                         "\"allocs\":0,\"live_bytes\":0}}"));
+}
+
+static void text_has_the_hottest_stacks_in_five_frames(void **state) {
+    memlord *lord = test_lord(state);
+    at("abcdefgh");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("b");
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 300, NULL));
+    at("");
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 200, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
+                         "        live        peak      allocs   allocated  hottest stacks: 3 of 3\n"
+                         "       300 B       300 B           1       300 B  0x1061\n"
+                         "       200 B       200 B           1       200 B  "));
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
+                         "       100 B       100 B           1       100 B  "
+                         "0x1060 < 0x1061 < 0x1062 < 0x1063 < 0x1064 < ...\n"));
+}
+
+static void text_has_the_stacks_that_allocated_most_where_nothing_lives(void **state) {
+    memlord *lord = test_lord(state);
+    char letters[2] = "a";
+    uint64_t i;
+    for (i = 0; i < 7; i++) {
+        letters[0] = (char)('a' + i);
+        at(letters);
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100 + i, NULL));
+        assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    }
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
+                         "hottest stacks: 5 of 7\n"
+                         "         0 B       106 B           1       106 B  0x1066\n"));
+}
+
+static void text_of_samples_says_that_they_are_estimates(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    char live[32], error[32], line[128];
+    uint64_t i;
+    at("ab");
+    for (i = 0; i < 1000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
+    row = stack_of(lord, cpu(), "ab");
+    snprintf(line, sizeof line, "\n%12s%12s", memlord_format_bytes(row.live_bytes, live, sizeof live),
+             memlord_format_bytes(row.error_bytes, error, sizeof error));
+    assert_true(row.error_bytes > 0);
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT, line));
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
+                         "        live       error        peak      allocs   allocated  "
+                         "hottest stacks: 1 of 1, estimates: a sample each 1 KiB; error is the "
+                         "standard error of live\n"));
 }
 
 /* The sums of the samples of a PPROF report, and its locations by id. */
@@ -812,8 +923,13 @@ int main(void) {
         TEST_OF(setup_sampled, a_stack_whose_blocks_are_gone_has_no_bytes),
         TEST_OF(setup_every, folded_lines_carry_whole_stacks),
         TEST_OF(setup_sampled, folded_lines_of_samples_say_what_they_stand_for),
-        TEST_OF(setup_every, json_has_the_tree_and_the_totals),
+        TEST_OF(setup_every, json_has_each_frame_once_and_the_totals_of_stacks),
+        TEST_OF(setup_every, json_has_module_and_offset_of_a_frame),
+        TEST_OF(setup_every, json_lists_the_largest_stacks_and_sums_the_rest),
         TEST(json_says_where_there_are_no_stacks),
+        TEST_OF(setup_every, text_has_the_hottest_stacks_in_five_frames),
+        TEST_OF(setup_every, text_has_the_stacks_that_allocated_most_where_nothing_lives),
+        TEST_OF(setup_sampled, text_of_samples_says_that_they_are_estimates),
         TEST_OF(setup_every, pprof_has_stacks_with_addresses_and_exact_sums),
         TEST_OF(setup_sampled, pprof_of_samples_agrees_with_the_list),
         TEST_OF(setup_every, past_its_exit_hook_a_thread_is_not_unwound),

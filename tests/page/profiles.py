@@ -172,7 +172,8 @@ class Run:
                       "variance": 4096 * 977 if t == "kv_cache" else 0} for (t, d), v in self.tags.items() if t],
             "sites": [{"site": site(s), "device": self.names[d], "alloc_bytes": v[4], "free_bytes": v[5], "allocs": v[2],
                        "frees": v[3], "live_bytes": v[0], "peak_bytes": v[1]} for (s, d), v in self.sites.items()],
-            "stacks": {"depth": 0, "bytes": 0, "cut": 0, "frames": [], "totals": []},
+            "stacks": {"depth": 0, "bytes": 0, "cut": 0, "modules": [], "frames": [], "list": [],
+                       "more": {"stacks": 0, "alloc_bytes": 0, "allocs": 0, "live_bytes": 0}},
             "peak_holders": [h for h in self.holders if h],
             "leaks": self.leaks(), "scopes": [self.scope(s) for s in self.scopes.values()], "snapshots": self.snaps,
             "operation_allocations": {path: [

@@ -90,9 +90,14 @@ int main(int argc, char **argv) {
     memlord_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.flags = MEMLORD_FLAG_SITES;
+    if (argc > 1 && !strcmp(argv[1], "stacks")) {
+        desc.stack_depth = 8;
+        desc.stack_bytes = 1;
+    }
     if (memlord_create(&desc, &lord)) return 1;
     for (i = 1; i < argc; i++) {
         const char *what = argv[i];
+        if (!strcmp(what, "stacks")) continue; /* the first one: with stacks */
         if (!strcmp(what, "exported")) exported();
         else if (!strcmp(what, "hidden")) hidden();
         else if (!strcmp(what, "jit")) jit();
