@@ -35,18 +35,11 @@ function diffName(kind, item, withLine) {
     return `${of}${tag === null ? '' : ` [${tag}]`}${scope === null ? '' : ' in ' + scope} on ${device}`;
 }
 
-/* The frames of a stack, the innermost first; lines are not among them. */
-function diffStacks(stacks) {
-    return stacks.totals.map(t => {
-        const names = [], seen = new Set();
-        for (let n = t.frame; n > 0 && stacks.frames[n - 1] && !seen.has(n); n = stacks.frames[n - 1].caller) {
-            seen.add(n);
-            names.push(stacks.frames[n - 1]);
-        }
-        const path = names.map(f => f.key.replace('\n', ' ')).join(' < ') || '(no stack)';
-        return Object.assign({}, t, { path, brief: names.slice(0, 5).map(f => f.name).join(' ← ') + (names.length > 5 ? ' ← …' : '') });
-    });
-}
+/* Stacks by their frames, the innermost first; lines are not among them. */
+const diffStacks = stacks => stacks.list.map(row => {
+    const path = row.path.slice().reverse(), brief = path.slice(0, 5).map(f => f.name).join(' ← ');
+    return Object.assign({}, row, { path: path.map(f => f.key.replace('\n', ' ')).join(' < ') || '(no stack)', brief: brief + (path.length > 5 ? ' ← …' : '') });
+});
 
 const rawList = (raw, kind) => kind === 'leak' ? obj(raw.leaks).by_site : raw[DIFFS[kind][0]];
 const hasList = (raw, kind) => kind === 'stack' ? !!stacksOf(raw) : Array.isArray(rawList(raw, kind));
@@ -73,6 +66,8 @@ function diffLoad(rows, kind, raw, side) {
         if (name !== null) add(name, diffName(kind, item, false), item.brief, values, item.error_bytes);
         values.forEach((x, m) => { lacks[m] -= x; });
     }
+    const more = kind === 'stack' && stacksOf(raw).more;
+    if (more) add('(other stacks)', '(other stacks)', '(other stacks)', [solid(more.live_bytes), NaN, solid(more.alloc_bytes)]);
     if (rest && (lacks[0] > 0 || lacks[2] > 0)) add(rest, rest, rest, [lacks[0], NaN, keys[2] ? lacks[2] : NaN]);
 }
 
@@ -117,6 +112,9 @@ function diffDoubts({ base, now }, rows) {
     const some = sides => ['tag', 'scope', 'site'].some(kind => (rows[kind] || []).some(r => r.sides === sides && r.name !== DIFFS[kind][4]));
     if (labels(base.raw) !== labels(now.raw)) said.push(`The labels differ: “${labels(base.raw)}”, now “${labels(now.raw)}”: another machine or program?`);
     if (some(1) && some(2) && !some(3)) said.push('No tag, scope or site is in both: another program?');
+    const built = p => new Map(obj(stacksOf(p.raw)).modules ? stacksOf(p.raw).modules.map(m => [m.module, m.build_id]) : []), older = built(base);
+    for (const [path, id] of built(now))
+        if (older.has(path) && older.get(path) !== id) said.push(`${text(path)} was built anew: its frames without a name are not matched.`);
     if (was && is && was > is) said.push('The base is the newer one: the wrong way round?');
     for (const kind of Object.keys(DIFFS)) for (const p of [base, now])
         if (!hasList(p.raw, kind) && (kind !== 'stack' || stacksOf(base.raw) || stacksOf(now.raw)))

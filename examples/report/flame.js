@@ -4,30 +4,32 @@
 
 // -- stacks out of a profile --
 
-/* The frames and totals of a profile's stacks; null: it has none. A frame's caller is its number in
-   the list from 1; 0: none. */
+/* The stacks of a profile, the outermost frame first; null: it has none. No other function knows how
+   a profile writes them. */
+function readStacks(raw) {
+    const s = obj(raw.stacks), modules = objs(s.modules), list = objs(s.list), more = obj(s.more);
+    const frames = objs(s.frames).map(f => frameOf(obj(f.site), obj(modules[num(f.module)]), zero(f.offset)));
+    if (!list.length) return null;
+    for (const row of list) row.path = arr(row.frames).slice(0, 256).map(n => frames[n]).filter(Boolean).reverse();
+    return { mean: zero(s.bytes), cut: zero(s.cut), list, more: zero(more.stacks) > 0 ? more : null, modules };
+}
+const stacksRead = new WeakMap();
 function stacksOf(raw) {
     if (!stacksRead.has(raw)) stacksRead.set(raw, readStacks(raw));
     return stacksRead.get(raw);
 }
-const stacksRead = new WeakMap();
 
-/* No other function knows how a profile writes its stacks. */
-function readStacks(raw) {
-    const s = obj(raw.stacks), totals = objs(s.totals).filter(t => num(t.frame) !== null);
-    if (!totals.length) return null;
-    const frames = objs(s.frames).map(f => Object.assign({ caller: zero(f.caller) }, frameOf(obj(f.site), text(f.address))));
-    return { mean: zero(s.bytes), cut: zero(s.cut), frames, totals };
-}
-
-/* How a frame is told from others, shown and coloured. A function is one frame whatever its line;
-   an address without a name is its place in its module. */
-function frameOf(site, address) {
+/* How a frame is told from others, shown and coloured. A function is one frame whatever its line; an
+   address without a name is its place in one build of its module. */
+function frameOf(site, module, offset) {
     const file = typeof site.file === 'string' ? site.file : '', named = typeof site.function === 'string' && site.function;
-    const module = file.replace(/\+0x[0-9a-f]+$/, ''), line = zero(site.line) ? ':' + site.line : '';
-    return { key: named ? named + '\n' + module : file || address, name: text(named || file || address) || '(not known)',
-        place: text(file) + line || address, paint: module.replace(/.*[\\/]/, ''), site };
+    const path = text(module.module), source = /\+0x[0-9a-f]+$/.test(file) ? '' : file, at = file || '0x' + offset.toString(16);
+    const within = source || path || file.replace(/\+0x[0-9a-f]+$/, '');
+    return { key: named ? named + '\n' + within : at + '\n' + text(module.build_id), name: text(named || at), site,
+        place: source || !path ? text(file) + (zero(site.line) ? ':' + site.line : '') : path + '+0x' + offset.toString(16),
+        paint: text(within.replace(/.*[\\/]/, '')) || '(not known)' };
 }
+const withoutLine = place => place.replace(/(:\d+|\+0x[0-9a-f]+)$/, '');
 
 // -- trees of bytes --
 
@@ -45,7 +47,7 @@ const newTree = () => ({ nodes: [newNode(null, '', { name: 'all' })], has: [fals
 function childOf(tree, up, key, about) {
     let node = up.byKey.get(key);
     if (node) {
-        if (about.place && node.place !== about.place) node.place = node.place.replace(/:\d+$/, '');
+        if (about.place && node.place !== about.place) node.place = withoutLine(node.place);
         if (about.site) node.sites.push(about.site);
         return node;
     }
@@ -73,25 +75,18 @@ function underDevice(tree, device) {
 }
 
 function growStacks(tree, p, side) {
-    const stacks = stacksOf(p.raw), places = new Map();
+    const stacks = stacksOf(p.raw);
     if (!stacks) return;
-    const under = (device, number) => { // the node of a frame: its callers first
-        const chain = [], known = n => places.get(device + ' ' + n);
-        for (let n = number; n > 0 && stacks.frames[n - 1] && !known(n) && !chain.includes(n); n = stacks.frames[n - 1].caller) chain.push(n);
-        let node = underDevice(tree, device);
-        for (const n of chain.reverse()) {
-            const frame = stacks.frames[n - 1];
-            node = childOf(tree, known(frame.caller) || node, frame.key, frame);
-            places.set(device + ' ' + n, node);
-        }
-        return known(number) || childOf(tree, node, '', { name: '(no stack)' });
-    };
-    for (const t of stacks.totals) {
-        const node = under(t.device, t.frame);
-        addTo(tree, node, side, [num(t.live_bytes), num(t.peak_bytes), num(t.alloc_bytes)]);
-        node.allocs += side ? zero(t.allocs) : 0;
-        node.variance += Math.pow(zero(t.error_bytes), 2);
+    for (const row of stacks.list) {
+        let node = underDevice(tree, row.device);
+        for (const frame of row.path) node = childOf(tree, node, frame.key, frame);
+        if (!row.path.length) node = childOf(tree, node, '\n', { name: '(no stack)' });
+        addTo(tree, node, side, [row.live_bytes, row.peak_bytes, row.alloc_bytes].map(num));
+        node.allocs += side ? zero(row.allocs) : 0;
+        node.variance += Math.pow(zero(row.error_bytes), 2);
     }
+    const more = stacks.more;
+    if (more) addTo(tree, childOf(tree, tree.nodes[0], '\n', { name: '(other stacks)' }), side, [num(more.live_bytes), null, num(more.alloc_bytes)]);
 }
 
 function growScopes(tree, p, side) {
@@ -123,7 +118,7 @@ function growTags(tree, p, side) {
             { name: tag === null ? '(untagged)' : text(tag) || '(no name)', pick: tag === null ? null : { kind: 'tag', value: text(tag) } });
         let rest = Math.max(live, 0);
         for (const r of sites.get(key(tag, device)) || []) {
-            const bytes = Math.min(Math.max(zero(r.bytes), 0), rest), frame = frameOf(obj(r.site), '');
+            const bytes = Math.min(Math.max(zero(r.bytes), 0), rest), frame = frameOf(obj(r.site), {}, 0);
             if (!bytes) continue;
             rest -= bytes;
             addTo(tree, childOf(tree, node, frame.key, frame), side, [bytes, null, null]);
@@ -140,8 +135,8 @@ function growTags(tree, p, side) {
 function growSites(tree, p, side) {
     const sites = objs(p.raw.sites), rest = [p.total.allocated, null, p.total.total_allocated].map(num);
     for (const s of sites) {
-        const frame = frameOf(obj(s.site), ''), line = frame.place.match(/:\d+$/);
-        const file = childOf(tree, underDevice(tree, s.device), frame.paint, { name: text(frame.paint) || '(not known)' });
+        const frame = frameOf(obj(s.site), {}, 0), line = frame.place.match(/:\d+$/);
+        const file = childOf(tree, underDevice(tree, s.device), frame.paint, { name: frame.paint });
         const name = frame.name + (line && frame.name !== frame.place ? line[0] : '');
         const node = childOf(tree, file, frame.key + (line || ''), { name, place: frame.place, paint: frame.paint, site: s.site });
         const values = [s.live_bytes, s.peak_bytes, s.alloc_bytes].map(num);
@@ -205,7 +200,7 @@ function flattened(tree) {
         if (!n.up || !(n.size > 0) || tree.split && n.depth === 1) continue;
         const row = all.get(n.key) || { name: n.name, place: n.place, self: 0, total: 0, change: 0 };
         all.set(n.key, row);
-        if (row.place !== n.place) row.place = n.place.replace(/:\d+$/, '');
+        if (row.place !== n.place) row.place = withoutLine(n.place);
         row.self += n.self;
         let up = n.up;
         while (up && up.key !== n.key) up = up.up;
@@ -426,6 +421,7 @@ function flameWords(chart, p) {
         said.push(`Stacks are samples${stacks.mean ? ', one each ' + bytes(stacks.mean) + ' in the mean' : ''}: their bytes are estimates` +
             (all.doubt && !chart.measure ? `, of all with a standard error of ${bytes(Math.round(Math.sqrt(all.doubt)))}.` : '.'));
     else if (stacks && !chart.both && !chart.measure && live > all.size) said.push(`${bytes(live - all.size)} of ${bytes(live)} live have no stack.`);
+    if (stacks && stacks.more) said.push(`${many(stacks.list.length, 'stack')} are listed, ${many(zero(stacks.more.stacks), 'smaller one')} are not.`);
     if (stacks && stacks.cut) said.push(`${many(stacks.cut, 'stack')} could not be unwound.`);
     if (chart.tree.depth >= FLAME_ROWS) said.push(`Only ${FLAME_ROWS} rows are shown: choose a box to see what is below it.`);
     return said.join(' ');

@@ -461,7 +461,7 @@ const keys = async (page, ...names) => {
 
 tests['the flame graph adds up stacks, a function is one frame whatever its line'] = async () => {
     const page = await openFlame('plain_stacked');
-    const raw = JSON.parse(fs.readFileSync(dir + '/stacked.json')), live = raw.stacks.totals.reduce((s, t) => s + t.live_bytes, 0);
+    const raw = JSON.parse(fs.readFileSync(dir + '/stacked.json')), live = raw.stacks.list.reduce((s, t) => s + t.live_bytes, 0);
     const seen = await page.evaluate(() => {
         const c = view.charts.find(c => c.trees), all = c.tree.nodes, load = all.filter(n => n.name === 'load' && n.up.up.up.name === 'cuda:0');
         return [c.tree.by, all[0].size, load.length, load[0].size, load[0].place, all.every(n => !n.kids.length || Math.abs(n.size - n.self - n.kids.reduce((s, k) => s + k.size, 0)) < 1)];
@@ -469,7 +469,7 @@ tests['the flame graph adds up stacks, a function is one frame whatever its line
     assert.deepStrictEqual(seen, ['stacks', live, 1, 12288 * 1048576, 'src/load.c:20', true]);
     assert.match(await page.textContent('#flame .keys'), /[\d.]+ MiB of [\d.]+ GiB live have no stack/);
     await page.click('#flame button:text("Allocated")');
-    assert.strictEqual(await page.evaluate(() => view.charts.find(c => c.trees).tree.nodes[0].size), raw.stacks.totals.reduce((s, t) => s + t.alloc_bytes, 0));
+    assert.strictEqual(await page.evaluate(() => view.charts.find(c => c.trees).tree.nodes[0].size), raw.stacks.list.reduce((s, t) => s + t.alloc_bytes, 0));
     await page.click('#flame button:text("Peak")');
     assert.match(await page.textContent('#flame .keys'), /own peak.*not all at one moment/);
     await page.context().close();
@@ -561,17 +561,25 @@ tests['the table of the flame graph has self and total, a recursion once, also o
     await page.context().close();
 };
 
-tests['stacks that go in circles or nowhere cost no more than themselves'] = async () => {
+tests['stacks of frames and modules that are not there are drawn as far as they are known'] = async () => {
     const page = await openFlame('plain_small');
     const seen = await page.evaluate(() => {
-        const total = frame => ({ frame, device: 'cpu', live_bytes: 7, alloc_bytes: 7, peak_bytes: 7 });
-        const site = f => ({ function: f, file: '', line: 0 }), raw = { stacks: { bytes: 1, frames: [{ caller: 2, site: site('a') },
-            { caller: 1, site: site('b') }, { caller: 99, site: site('c') }, null, { caller: 5 }], totals: [1, 2, 3, 4, 5, 0, 77, -1, 1e300, null].map(total) } };
+        const row = frames => ({ frames, device: 'cpu', live_bytes: 7, alloc_bytes: 7, peak_bytes: 7 }), site = f => ({ function: f, file: '', line: 0 });
+        const raw = { stacks: { bytes: 1, frames: [{ site: site('a'), module: 0, offset: 16 }, { site: site(''), module: 9, offset: 255 }, null, { module: '1' }],
+            list: [[0], [1], [2], [3], [0, 0], [-1], [77], 'x', null, [1e300], Array(1e5).fill(0)].map(row) } };
         const [tree] = growTrees([Object.assign(read(raw), { raw })]);
         weigh(tree, 0, false);
-        return [tree.nodes[0].size, tree.nodes.length < 12];
+        return [tree.nodes[0].size, tree.nodes.length, tree.nodes.some(n => n.name === '0xff')];
     });
-    assert.deepStrictEqual(seen, [8 * 7, true]);
+    assert.deepStrictEqual(seen, [11 * 7, 1 + 256 + 3, true]);
+    await page.context().close();
+};
+
+tests['stacks that a profile only counts have a box of their own'] = async () => {
+    const page = await openFlame('large');
+    assert.match(await page.textContent('#flame .keys'), /2,048 stacks are listed, [\d,]+ smaller ones are not/);
+    await page.fill('#flame input', '(other stacks)');
+    assert.match(await page.textContent('#flame output'), /^1 frame: [\d.]+ [KM]iB, /);
     await page.context().close();
 };
 
@@ -619,6 +627,7 @@ tests['a page of two profiles says what changed, the largest change first'] = as
     assert.match((await changes(page))[0], /^kv_open src\/kv\.c:57 on cuda:0\|\|\+99 MiB/);
     await by(page, 'Devices');
     assert.match((await changes(page))[0], /^cuda:0\|\+99 MiB/);
+    assert.match(said, /\/server was built anew: its frames without a name are not matched/);
     assert.strictEqual(await page.$$eval('script', all => all.length), 1);
     await page.click('#versus button:text("Swap")');
     assert.match(await page.textContent('#versus'), /From the profile shown .*wrong way round\?/);

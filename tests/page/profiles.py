@@ -280,7 +280,8 @@ def serve(run, requests, steps, every, sites):
             run.begin(1, "decode", "[1, 1]")
             for part in ("attention", "mlp"):
                 run.begin(1, part)
-                where = "src/ops_%d.c:%d %s_%d" % (run.r.randrange(sites // 10), run.r.randrange(1, 400), part, run.r.randrange(sites))
+                file, line, k = run.r.randrange(sites // 10), run.r.randrange(1, 400), run.r.randrange(sites)
+                where = "src/ops_%d.c:%d %s_%d" % (*((file, line) if sites < 1000 else (k % 100, k % 400 + 1)), part, k)
                 block = run.alloc(1, 0, run.r.randrange(1, 4096) << 12, "activations", where)
                 run.now += run.r.randrange(30, 700) * 1000
                 run.free(1, block)
@@ -338,32 +339,36 @@ def small():
 class Stacks:
     """The list `stacks` of a profile, from stacks of names, the outermost first."""
 
-    def __init__(self, mean=1):
-        self.numbers, self.frames, self.totals, self.mean = {}, [], {}, mean
+    def __init__(self, mean=1, build="93ac61ec"):
+        self.numbers, self.frames, self.totals, self.mean, self.build = {}, [], {}, mean, build
 
-    def frame(self, caller, name):
-        """The number of the frame under its caller: "function file:line", or a module with an offset."""
-        if (caller, name) not in self.numbers:
-            self.frames.append({"caller": caller, "address": hex(0x55d0c0de0000 + 16 * len(self.frames)),
-                                "site": site(name.split(" ")[1] + " " + name.split(" ")[0]) if " " in name
-                                else {"file": name, "function": "", "line": 0}})
-            self.numbers[caller, name] = len(self.frames)
-        return self.numbers[caller, name]
+    def frame(self, name):
+        """The number of a frame: "function file:line", or a module with an offset."""
+        if name not in self.numbers:
+            place = {"site": site(" ".join(reversed(name.split(" ")))), "module": 0} if " " in name else \
+                {"site": {"file": name, "function": "", "line": 0}, "module": 1}
+            self.numbers[name] = len(self.frames)
+            self.frames.append({**place, "offset": int(name.split("+")[1], 16) if place["module"] else 16 * len(self.frames)})
+        return self.numbers[name]
 
     def add(self, names, device, live, peak, allocated, allocs):
-        number = 0
-        for name in names:
-            number = self.frame(number, name)
-        row = self.totals.setdefault((number, device), [0, 0, 0, 0])
+        row = self.totals.setdefault((tuple(self.frame(name) for name in reversed(names)), device), [0, 0, 0, 0])
         for i, value in enumerate((allocated, allocs, live, peak)):
             row[i] += value
 
     def written(self):
-        exact = self.mean == 1
-        return {"depth": 32, "bytes": self.mean, "cut": 0 if exact else 3, "frames": self.frames, "totals": [
-            {"frame": n, "device": d, "alloc_bytes": v[0], "allocs": v[1], "live_bytes": v[2], "peak_bytes": v[3],
-             "samples": v[1] if exact else v[1] // 9 + 1, "error_bytes": 0 if exact else int((v[2] * self.mean) ** 0.5)}
-            for (n, d), v in self.totals.items()]}
+        """As the library does: 2048 stacks at most, and sums of those that are not listed."""
+        exact, rows = self.mean == 1, sorted(self.totals.items(), key=lambda row: (-row[1][2], -row[1][0]))
+        more = [v for _, v in rows[2048:]]
+        return {"depth": 32, "bytes": self.mean, "cut": 0 if exact else 3,
+                "modules": [{"module": "/opt/server/bin/server", "build_id": self.build},
+                            {"module": "/lib/x86_64-linux-gnu/libc.so.6", "build_id": "0a1b"}],
+                "frames": self.frames, "list": [
+                    {"frames": list(frames), "device": d, "alloc_bytes": v[0], "allocs": v[1], "live_bytes": v[2], "peak_bytes": v[3],
+                     "samples": v[1] if exact else v[1] // 9 + 1, "error_bytes": 0 if exact else int((v[2] * self.mean) ** 0.5)}
+                    for (frames, d), v in rows[:2048]],
+                "more": {"stacks": len(more), "alloc_bytes": sum(v[0] for v in more), "allocs": sum(v[1] for v in more),
+                         "live_bytes": sum(v[2] for v in more)}}
 
 
 MAIN = ["libc.so.6+0x27249", "main src/main.c:40"]
@@ -402,7 +407,7 @@ def sampled():
 def older():
     """What `stacked` can be compared with: fewer requests, kv_open seven lines further up, a stack that is gone, one
     that is not there yet, and a tag and a scope of its own."""
-    p, stacks = simulated(1, 30, 6, 5, 20), Stacks()
+    p, stacks = simulated(1, 30, 6, 5, 20), Stacks(build="77aa")
     for names, device, live, peak, allocated, allocs in STACKS[:-1]:
         if names[-2].startswith("kv_open"):
             names, live = names[:-2] + ["kv_open src/kv.c:50"] + names[-1:], live - 400
