@@ -45,7 +45,7 @@ scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh test
 	tests/consumers.sh tests/page.sh tests/places.sh tests/readme.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-.PHONY: help demo report test test-all test-gpu bench bench-gpu vendor install deps clean deps-demo \
+.PHONY: help demo report pictures test test-all test-gpu bench bench-gpu vendor install deps clean deps-demo \
 	deps-json deps-test deps-bench deps-reports deps-ports try-reports try-ports
 .DELETE_ON_ERROR:
 
@@ -82,6 +82,9 @@ report: ## JSON=profile.json [BASE=]: build/report.html, a saved profile as a pa
 	@mkdir -p build && python3 examples/report/assemble.py profile '$(JSON)' $(if $(BASE),'$(BASE)') >build/report.html.tmp || \
 		{ rm -f build/report.html.tmp; exit 1; }
 	@mv build/report.html.tmp build/report.html && echo 'open build/report.html'
+
+pictures: build/llama build/libmemlord_preload.so | deps-reports ## docs/: README's pictures of the report page, and a sample page
+	@sh tests/page/pictures.sh
 
 # -- tests --
 

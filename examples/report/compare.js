@@ -127,7 +127,7 @@ const signedFull = n => (n > 0 ? '+' : '') + bytes(n);
 const parted = (by, of) => of > 0 ? ` (${plus(by)}${percent(by / of).replace('-', '−')})` : '';
 
 function diffTotals({ base, now }) {
-    const both = ['allocated', 'peak', 'total_allocated'].map(key => [base, now].map(p => solid(p.total[key])));
+    const both = TOTALS.map(key => [base, now].map(p => solid(p.total[key])));
     return el('dl.figures', ...['Live', 'Peak', 'Allocated'].map((name, m) => {
         const [was, is] = both[m], by = is - was;
         return el('div', el('dt', name), el('dd', by !== by ? '–' : by ? sized(by, signedFull) : 'no change', el('small', was === was ? bytes(was) : '–',
@@ -135,14 +135,20 @@ function diffTotals({ base, now }) {
     }));
 }
 
+/* The measure that changed, live bytes before all; its change. */
+const TOTALS = ['allocated', 'peak', 'total_allocated'];
+const totalChange = ({ base, now }, m) => solid(now.total[TOTALS[m]]) - solid(base.total[TOTALS[m]]);
+const measureOf = both => Math.max([0, 1, 2].findIndex(m => totalChange(both, m)), 0);
+
 /* The answer: how much more there is, and what it is most of all. */
-function diffAnswer({ base, now }, rows) {
-    const by = solid(now.total.allocated) - solid(base.total.allocated), said = by !== by ? 'How live bytes changed is not known.'
-        : by ? `Live bytes ${by > 0 ? 'grew' : 'shrank'} by ${bytes(Math.abs(by))}.` : 'Live bytes are the same.';
-    const kind = ['stack', 'site', 'tag', 'scope', 'device'].find(kind => rows[kind] && rows[kind].some(r => changeSize(r, 0) > 0));
+function diffAnswer(both, rows) {
+    const m = measureOf(both), by = totalChange(both, m), name = ['Live bytes', 'The peak', 'Allocated bytes'][m];
+    const said = by !== by ? 'How live bytes changed is not known.' : !by ? 'Live bytes are the same.'
+        : `${m ? 'Live bytes are the same. ' : ''}${name} ${by > 0 ? 'grew' : 'shrank'} by ${bytes(Math.abs(by))}.`;
+    const kind = ['stack', 'site', 'tag', 'scope', 'device'].find(kind => rows[kind] && rows[kind].some(r => changeSize(r, m) > 0));
     if (!kind) return said;
-    const top = rows[kind].reduce((a, b) => changeSize(b, 0) > changeSize(a, 0) ? b : a);
-    return `${said} The largest change by ${kind}: ${text(top.brief || top.name, 200)}, ${signedFull(changeOf(top, 0))}${top.doubt ? ', an estimate' : ''}.`;
+    const top = rows[kind].reduce((a, b) => changeSize(b, m) > changeSize(a, m) ? b : a);
+    return `${said} The largest change by ${kind}: ${text(top.brief || top.name, 200)}, ${signedFull(changeOf(top, m))}${top.doubt ? ', an estimate' : ''}.`;
 }
 
 const STATES = ['', 'gone', 'new', ''];
@@ -182,7 +188,7 @@ function showVersus() {
     }
     render();
     const trees = growTrees([base, now]), doubts = diffDoubts(versus, all);
-    versus.chart = trees.length ? flameGraph(now, trees, true) : null;
+    versus.chart = trees.length ? flameGraph(now, trees, true, measureOf(versus)) : null;
     fill(body, el('p', `From ${base.name}${since(base)} to ${now.name}${since(now)}. `, el('b', diffAnswer(versus, all))), doubts.length && el('ul.alarm', ...doubts.map(s => el('li', s))),
         diffTotals(versus), el('div.tools', button('Swap', () => compareNow(versus.now, versus.base)), button('Close', () => compareNow(null, null))),
         versus.chart && versus.chart.element, el('div.tools', el('span.group', ...pick)), area);

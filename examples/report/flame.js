@@ -428,8 +428,8 @@ function flameWords(chart, p) {
 }
 
 /* The graph with its tools. `both`: the trees are of two profiles. */
-function flameGraph(p, trees, both) {
-    const chart = { both, trees, tree: trees[0], measure: 0, selected: null, found: null, label: both ? 'Flame graph of what changed' : 'Flame graph' };
+function flameGraph(p, trees, both, measure) {
+    const chart = { both, trees, tree: trees[0], measure: measure || 0, selected: null, found: null, label: both ? 'Flame graph of what changed' : 'Flame graph' };
     chart.exactly = () => { const s = chart.tree.by === 'stacks' && stacksOf(p.raw); return !s || s.mean === 1; };
     chart.draw = () => drawFlame(chart);
     chart.canvas = flameCanvas(chart);

@@ -637,6 +637,17 @@ tests['a page of two profiles says what changed, the largest change first'] = as
     await page.context().close();
 };
 
+tests['where live bytes are the same, the comparison says what else changed'] = async () => {
+    const page = await open('plain_versus');
+    const said = await page.evaluate(() => {
+        const of = (...n) => ({ total: { allocated: n[0], peak: n[1], total_allocated: n[2] } });
+        return [[of(1, 2, 3), of(1, 1026, 3)], [of(1, 2, 3), of(1, 2, 2)], [of(1, 2, 3), of(1, 2, 3)], [of(), of(1)]].map(([base, now]) => diffAnswer({ base, now }, {}));
+    });
+    assert.deepStrictEqual(said, ['Live bytes are the same. The peak grew by 1 KiB.', 'Live bytes are the same. Allocated bytes shrank by 1 B.',
+        'Live bytes are the same.', 'How live bytes changed is not known.']);
+    await page.context().close();
+};
+
 tests['the page and examples/diff.c find the same changes'] = async () => {
     if (!fs.existsSync('build/diff')) return console.log('# build/diff is not there');
     const run = spawnSync('build/diff', ['--json', path.join(dir, 'older.json'), path.join(dir, 'stacked.json')], { encoding: 'utf8', maxBuffer: 1e8 });
