@@ -47,7 +47,7 @@ scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh test
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 needs := $(addprefix deps-,demo json symbols test bench reports programs ports)
-.PHONY: help demo report test test-all test-gpu bench bench-gpu vendor install deps clean \
+.PHONY: help demo report pictures test test-all test-gpu bench bench-gpu vendor install deps clean \
 	try-reports try-programs try-ports $(needs)
 .DELETE_ON_ERROR:
 
@@ -81,11 +81,14 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 		sort -n build/numbers 2>&1 >/dev/null | head -n 18
 	@echo '== open build/llama.html in a browser: the inference loop, phase by phase'
 
-report: ## JSON=profile.json: build/report.html, a saved profile as a page
-	@test -n '$(JSON)' || { echo 'usage: make report JSON=profile.json' >&2; exit 2; }
-	@mkdir -p build && python3 examples/report/assemble.py profile '$(JSON)' >build/report.html.tmp || \
+report: ## JSON=profile.json [BASE=]: build/report.html, a saved profile as a page, or two of them
+	@test -n '$(JSON)' || { echo 'usage: make report JSON=profile.json [BASE=older.json]' >&2; exit 2; }
+	@mkdir -p build && python3 examples/report/assemble.py profile '$(JSON)' $(if $(BASE),'$(BASE)') >build/report.html.tmp || \
 		{ rm -f build/report.html.tmp; exit 1; }
 	@mv build/report.html.tmp build/report.html && echo 'open build/report.html'
+
+pictures: build/llama build/libmemlord_preload.so | deps-reports ## docs/: README's pictures of the report page, and a sample page
+	@sh tests/page/pictures.sh
 
 # -- tests --
 

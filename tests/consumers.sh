@@ -185,7 +185,7 @@ llama_follows() {
 }
 samples_follow() { # and what is no profile, or not of this version, does not
     python3 tests/page/profiles.py $out/samples || return
-    for sample in small snapshots_only large hostile crowd instant; do
+    for sample in small stacked sampled older snapshots_only large hostile crowd instant; do
         follows $out/samples/$sample.json
     done
     for sample in empty wild early; do

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Assembles the report page from report.html, report.css and report.js.
+"""Assembles the report page from report.html, report.css and the scripts: report.js and its parts.
 
 assemble.py page                  prints the page; @DATA@ stands where a profile goes
 assemble.py header                writes the page into memlord.h, section >>page
 assemble.py check                 status 1 if memlord.h holds another page than these files
-assemble.py profile FILE.json     prints the page with that profile in it
-assemble.py plain FILE.json       likewise, with script and style as they are written here
+assemble.py profile FILE.json [BASE.json]
+                                  prints the page with that profile in it, compared with the other
+assemble.py plain FILE.json [BASE.json]
+                                  likewise, with script and style as they are written here
 
 esbuild minifies what is printed, where it is installed; header and check end with status 77
 where it is not, or in another version than the header's.
@@ -21,7 +23,10 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 HEADER = os.path.join(HERE, "..", "..", "memlord.h")
 MARK = "@DATA@"
+SCRIPTS = ("flame.js", "compare.js", "report.js")  # the last one begins the work
 MINIFIER = "0.17.0"  # of esbuild, as Debian 12 has it: another one may write another page
+UNCOMPARED = ("events", "strings", "snapshots", "operation_allocations", "operation_summary", "moves", "threads",
+              "largest_blocks", "peak_holders")  # what a comparison does not read
 PIECE = 3900  # characters of a literal; C99 promises 4095
 COLUMNS = 100
 
@@ -65,7 +70,8 @@ def digest(text):
 
 def page(small):
     """The browsers that know light-dark() are the oldest; the script asks for less than they do."""
-    css, js, html = source("report.css"), source("report.js"), source("report.html")
+    css, html = source("report.css"), source("report.html")
+    js = "\n".join(source(name) for name in SCRIPTS)
     if small:
         css = minify(css, "--loader=css", "--target=chrome123,firefox120,safari17.5")
         js = minify(js, "--loader=js", "--format=iife", "--target=es2018")
@@ -141,7 +147,7 @@ def refuse(constant):
     raise ValueError("%s is not JSON" % constant)
 
 
-def profile(path, small):
+def read(path):
     try:
         with open(path, encoding="utf-8", errors="surrogatepass") as f:
             data = json.load(f, parse_constant=refuse)
@@ -151,7 +157,21 @@ def profile(path, small):
         sys.exit("%s: not JSON: %s" % (path, e))
     if not isinstance(data, dict) or not str(data.get("schema", "")).startswith("memlord/"):
         sys.exit("%s: not a profile of MemLord: no schema memlord/2" % path)
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # all else is ASCII
+    return data
+
+
+def embedded(data):
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # all else is ASCII
+
+
+def profile(path, base, small):
+    """The base becomes an element of its own, behind the first."""
+    text = embedded(read(path))
+    if base is not None:
+        older = read(base)
+        for key in UNCOMPARED:
+            older.pop(key, None)
+        text += '</script>\n<script type="application/json" id="base">' + embedded(older)
     sys.stdout.write(page(small).replace(MARK, text))
 
 
@@ -159,8 +179,9 @@ def main():
     commands = {("page",): lambda: sys.stdout.write(page(small)),
                 ("header",): lambda: header(True), ("check",): lambda: header(False)}
     small = version() is not None
-    if len(sys.argv) == 3 and sys.argv[1] in ("profile", "plain"):
-        profile(sys.argv[2], small and sys.argv[1] == "profile")
+    if len(sys.argv) in (3, 4) and sys.argv[1] in ("profile", "plain"):
+        base = sys.argv[3] if len(sys.argv) == 4 else None
+        profile(sys.argv[2], base, small and sys.argv[1] == "profile")
     elif tuple(sys.argv[1:]) in commands:
         commands[tuple(sys.argv[1:])]()
     else:

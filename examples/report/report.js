@@ -1091,7 +1091,7 @@ function table(columns, rows, options) {
     function sortBy(c, down) {
         state.down = down === undefined ? state.sort === c ? !state.down : c.kind !== 'text' : down;
         state.sort = c;
-        state.rows = sorted(rows, c.get, state.down, options.tree);
+        state.rows = sorted(rows, c.by || c.get, state.down, options.tree);
         columns.forEach((other, i) => other === c
             ? heads[i].setAttribute('aria-sort', state.down ? 'descending' : 'ascending')
             : heads[i].removeAttribute('aria-sort'));
@@ -1459,7 +1459,7 @@ function showOverview(p, body) {
 
 // -- the page --
 
-const DRAW = Object.assign({ overview: showOverview, devices: showDevices, memory: showMemory, timeline: showTimeline, peak: showPeak }, TABLES);
+const DRAW = Object.assign({ overview: showOverview, devices: showDevices, memory: showMemory, timeline: showTimeline, peak: showPeak, flame: showFlame }, TABLES);
 
 /* A section that cannot be drawn says so, and costs no other one. */
 function drawSection(id, p) {
@@ -1490,6 +1490,7 @@ function show(raw) {
     $('empty').hidden = true;
     $('report').hidden = false;
     nav.textContent = '';
+    compareNone();
     for (const id of sections) $(id).hidden = true;
     sections.splice(0, 5).map(id => drawSection(id, p)).forEach(link);
     $(view.charts.includes(curves) ? 'memory' : 'timeline').querySelector('.body').prepend(rangeTools());
@@ -1509,7 +1510,7 @@ const complain = words => {
 };
 
 /* Reads a profile's text. What cannot be shown is said, and what was shown before stays. */
-function load(source, name) {
+function parse(source, name) {
     const still = $('report').hidden ? '' : ' The report below is still the one before.';
     let raw;
     try {
@@ -1523,13 +1524,18 @@ function load(source, name) {
             `${schema ? '“' + schema + '”' : 'missing'}, not “memlord/2”.${still}`);
     if (!Array.isArray(raw.devices)) return complain(`${name} says that it is a profile, but has no devices.${still}`);
     complain('');
-    show(raw);
+    return raw;
 }
 
-function takeFile(file) {
+function load(source, name) {
+    const raw = parse(source, name);
+    if (raw) show(raw);
+}
+
+function readFile(file, then) {
     if (!file) return;
     const reader = new FileReader();
-    reader.onload = () => load(reader.result, text(file.name));
+    reader.onload = () => then(reader.result, text(file.name));
     reader.onerror = () => complain(text(file.name) + ' could not be read.');
     reader.readAsText(file);
 }
@@ -1551,7 +1557,7 @@ listen(window, {
     dragleave: over(false),
     drop: e => {
         over(false)(e);
-        takeFile(e.dataTransfer.files[0]);
+        dropped(e);
     },
     resize: redraw,
     scroll: hideTip,
@@ -1560,7 +1566,7 @@ listen(window, {
 });
 listen($('open'), { click: () => $('file').click() });
 listen($('file'), { change: e => {
-    takeFile(e.target.files[0]);
+    readFile(e.target.files[0], load);
     e.target.value = '';
 } });
 listen($('theme'), { click: () => retheme(c => {
@@ -1573,4 +1579,5 @@ const embedded = $('profile').textContent.trim();
 $('profile').remove();
 $('hint').textContent = 'Drop a profile.json here, or open one. It is read on this machine and goes nowhere.';
 if (embedded) load(embedded, 'The profile in this page');
+startCompare();
 performance.mark('interactive');

@@ -442,6 +442,299 @@ tests['100,000 events can be worked with within 2 s'] = async () => {
     await page.context().close();
 };
 
+// -- the flame graph --
+
+const openFlame = async (name, options) => {
+    const page = await open(name, options);
+    await drawn(page);
+    await page.$eval('#flame', e => e.scrollIntoView());
+    await frame(page);
+    return page;
+};
+const pressed = page => page.$$eval('#flame button[aria-pressed=true]', all => all.map(b => b.textContent).join(' '));
+const trail = page => page.$$eval('#flame .path li', all => all.map(li => li.textContent).join(' > '));
+const keys = async (page, ...names) => {
+    await page.focus('#flame canvas');
+    for (const name of names) await page.keyboard.press(name);
+    await frame(page);
+};
+
+tests['the flame graph adds up stacks, a function is one frame whatever its line'] = async () => {
+    const page = await openFlame('plain_stacked');
+    const raw = JSON.parse(fs.readFileSync(dir + '/stacked.json')), live = raw.stacks.list.reduce((s, t) => s + t.live_bytes, 0);
+    const seen = await page.evaluate(() => {
+        const c = view.charts.find(c => c.trees), all = c.tree.nodes, load = all.filter(n => n.name === 'load' && n.up.up.up.name === 'cuda:0');
+        return [c.tree.by, all[0].size, load.length, load[0].size, load[0].place, all.every(n => !n.kids.length || Math.abs(n.size - n.self - n.kids.reduce((s, k) => s + k.size, 0)) < 1)];
+    });
+    assert.deepStrictEqual(seen, ['stacks', live, 1, 12288 * 1048576, 'src/load.c:20', true]);
+    assert.match(await page.textContent('#flame .keys'), /[\d.]+ MiB of [\d.]+ GiB live have no stack/);
+    await page.click('#flame button:text("Allocated")');
+    assert.strictEqual(await page.evaluate(() => view.charts.find(c => c.trees).tree.nodes[0].size), raw.stacks.list.reduce((s, t) => s + t.alloc_bytes, 0));
+    await page.click('#flame button:text("Peak")');
+    assert.match(await page.textContent('#flame .keys'), /own peak.*not all at one moment/);
+    await page.context().close();
+};
+
+tests['keys walk the flame graph, Enter zooms in, 0 and Escape show all'] = async () => {
+    const page = await openFlame('stacked');
+    await keys(page, 'ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowDown');
+    assert.match(await page.textContent('#live'), /^load, level 4: live 12 GiB \(12,884,901,888 bytes\), of all 87\.\d %, allocs 12, place src\/load\.c:20$/);
+    await keys(page, 'ArrowRight');
+    assert.match(await page.textContent('#live'), /^serve, level 4/);
+    await keys(page, 'ArrowLeft', 'ArrowUp', 'Enter');
+    assert.strictEqual(await trail(page), 'all > cuda:0 > libc.so.6+0x27249 > main');
+    await keys(page, '0');
+    assert.strictEqual(await trail(page), 'all');
+    await keys(page, 'ArrowDown', 'ArrowDown', 'Enter', 'Escape');
+    assert.strictEqual(await trail(page), 'all');
+    await page.keyboard.press('Tab');
+    assert.notStrictEqual(await page.evaluate(() => document.activeElement.tagName), 'CANVAS');
+    await page.context().close();
+};
+
+tests['a click zooms, the path leads back, and the wheel stays the page’s'] = async () => {
+    const page = await openFlame('stacked'), box = await place(page, '#flame canvas');
+    await page.mouse.move(box.x + 30, box.y + 4.5 * 20);
+    assert.match(await tip(page), /^loadlive12 GiB \(12,884,901,888 bytes\)of all87\.\d %/);
+    await page.mouse.click(box.x + 30, box.y + 4.5 * 20);
+    assert.strictEqual(await trail(page), 'all > cuda:0 > libc.so.6+0x27249 > main > load');
+    await page.click('#flame .path button:text("main")');
+    assert.strictEqual(await trail(page), 'all > cuda:0 > libc.so.6+0x27249 > main');
+    const at = await page.evaluate(() => scrollY);
+    await page.mouse.move(box.x + 30, box.y + 30);
+    await page.mouse.wheel(0, 120);
+    await page.waitForFunction(at => scrollY > at + 100, at);
+    assert.deepStrictEqual(faults, []);
+    await page.context().close();
+};
+
+tests['a search says which share it found, nested hits once'] = async () => {
+    const page = await openFlame('stacked');
+    await page.fill('#flame input', 'WALK');
+    assert.match(await page.textContent('#flame output'), /^3 frames: 3 MiB, 0 % of all$/);
+    await page.fill('#flame input', 'kv.c');
+    assert.match(await page.textContent('#flame output'), /^1 frame: 1\.56 GiB, 11\.4 % of all$/);
+    await page.fill('#flame input', 'nowhere');
+    assert.match(await page.textContent('#flame output'), /^none of \d+ match .nowhere.$/);
+    await page.fill('#flame input', '');
+    assert.strictEqual(await page.textContent('#flame output'), '');
+    await page.context().close();
+};
+
+tests['scopes, tags and sites have flame graphs too, of the bytes the profile has of them'] = async () => {
+    const page = await openFlame('plain_small'), raw = JSON.parse(fs.readFileSync(dir + '/small.json'));
+    assert.strictEqual(await pressed(page), 'Scopes Live'); // no stacks
+    assert(await page.isDisabled('#flame button:text("Peak")'));
+    const trees = await page.evaluate(() => {
+        const c = view.charts.find(c => c.trees);
+        return c.trees.map(t => (weigh(t, 0, false), [t.by, t.nodes[0].size]));
+    });
+    assert.deepStrictEqual(trees, ['scopes', 'tags', 'sites'].map(by => [by, raw.total.allocated]));
+    await page.click('#flame button:text("Tags")');
+    assert(await page.isDisabled('#flame button:text("Allocated")'));
+    await keys(page, 'ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowDown');
+    assert.match(await page.textContent('#live'), /^load_layer, level 3: live 12 GiB/);
+    await page.click('#flame button:text("Sites")');
+    await page.click('#flame button:text("Allocated")');
+    assert.strictEqual(await pressed(page), 'Sites Allocated');
+    await page.context().close();
+};
+
+tests['samples are said to be estimates, with their standard error'] = async () => {
+    const page = await openFlame('sampled');
+    assert.match(await page.textContent('#flame .keys'), /samples, one each 512 KiB in the mean: .*estimates, .*standard error of [\d.]+ MiB.* 3 stacks could not/);
+    await keys(page, 'ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowDown');
+    assert.match(await page.textContent('#live'), /^load, level 3: live, estimate 12\.18 GiB.*allocs, estimate 25, standard error ± [\d.]+ MiB/);
+    await page.context().close();
+};
+
+tests['the table of the flame graph has self and total, a recursion once, also on paper'] = async () => {
+    const page = await openFlame('stacked');
+    await page.click('#flame summary');
+    const rows = await page.$$eval('#flame tbody tr', all => all.map(tr => [...tr.children].map(td => td.textContent).join('|')));
+    assert.match(rows[0], /^xmalloc\|src\/xmalloc\.c:9\|13\.\d+ GiB\|13\.\d+ GiB\|100 %/);
+    assert(rows.includes('walk|src/tree.c|0 B|3 MiB|0 %'), rows.join('\n'));
+    assert(rows.length <= 20);
+    await page.click('#flame summary');
+    await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+    assert(await page.isVisible('#flame tbody tr')); // on paper it is open
+    await page.context().close();
+};
+
+tests['stacks of frames and modules that are not there are drawn as far as they are known'] = async () => {
+    const page = await openFlame('plain_small');
+    const seen = await page.evaluate(() => {
+        const row = frames => ({ frames, device: 'cpu', live_bytes: 7, alloc_bytes: 7, peak_bytes: 7 }), site = f => ({ function: f, file: '', line: 0 });
+        const raw = { stacks: { bytes: 1, frames: [{ site: site('a'), module: 0, offset: 16 }, { site: site(''), module: 9, offset: 255 }, null, { module: '1' }],
+            list: [[0], [1], [2], [3], [0, 0], [-1], [77], 'x', null, [1e300], Array(1e5).fill(0)].map(row) } };
+        const [tree] = growTrees([Object.assign(read(raw), { raw })]);
+        weigh(tree, 0, false);
+        return [tree.nodes[0].size, tree.nodes.length, tree.nodes.some(n => n.name === '0xff')];
+    });
+    assert.deepStrictEqual(seen, [11 * 7, 1 + 256 + 3, true]);
+    await page.context().close();
+};
+
+tests['stacks that a profile only counts have a box of their own'] = async () => {
+    const page = await openFlame('large');
+    assert.match(await page.textContent('#flame .keys'), /2,048 stacks are listed, [\d,]+ smaller ones are not/);
+    await page.fill('#flame input', '(other stacks)');
+    assert.match(await page.textContent('#flame output'), /^1 frame: [\d.]+ [KM]iB, /);
+    await page.context().close();
+};
+
+tests['a finger is told first and zooms then; a phone shows the whole graph'] = async () => {
+    const page = await openFlame('stacked', { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+    const box = await place(page, '#flame canvas');
+    assert(box.width <= 390 && box.x >= 0);
+    await page.touchscreen.tap(box.x + 30, box.y + 4.5 * 20);
+    assert.match(await tip(page), /^loadlive12 GiB/);
+    assert.strictEqual(await trail(page), 'all');
+    await page.touchscreen.tap(box.x + 30, box.y + 4.5 * 20);
+    assert.match(await trail(page), /> load$/);
+    assert.strictEqual(await page.evaluate(() => document.documentElement.scrollWidth), 390);
+    await page.context().close();
+};
+
+// -- two profiles --
+
+const { spawnSync } = require('child_process');
+const text = name => fs.readFileSync(path.join(dir, name + '.json'), 'utf8');
+const changes = page => page.$$eval('#versus .box tbody tr', all => all.map(tr => [...tr.children].map(td => td.textContent).join('|')));
+const by = (page, kind) => page.click(`#versus .group:last-child button:text-is("${kind}")`);
+const compareFile = async (page, name, body) => {
+    await page.setInputFiles('#second', { name, mimeType: 'application/json', buffer: Buffer.from(body) });
+    await page.waitForTimeout(100);
+};
+
+tests['a page of two profiles says what changed, the largest change first'] = async () => {
+    const page = await open('versus');
+    await drawn(page);
+    assert.deepStrictEqual(faults, []);
+    const said = await page.textContent('#versus');
+    assert.match(said, /From the base .* to the profile shown .*Live bytes grew by 99 MiB\. The largest change by stack: xmalloc ← kv_open ← prefill.*, \+400 MiB\./);
+    assert.match(said, /Live\+99 MiB13\.79 GiB → 13\.89 GiB \(\+0\.7 %\)/);
+    const rows = await changes(page);
+    assert.match(rows[0], /^xmalloc ← kv_open .*\|\|\+400 MiB\|1\.56 GiB\|0 B/); // its line moved
+    assert.match(rows[1], /^warm_up ← main .*\|gone\|−64 MiB\|0 B\|−64 MiB/);
+    assert.match(rows[2], /^xmalloc ← sample .*\|new\|0 B\|0 B\|\+1 MiB/);
+    assert.strictEqual(rows.length, 3);
+    await by(page, 'Tags');
+    assert.deepStrictEqual((await changes(page)).map(r => r.split('|').slice(0, 3)), [['kv_cache on cuda:0', '', '+99 MiB'], ['warm-up on cpu', 'gone', '−64 MiB']]);
+    await by(page, 'Scopes');
+    assert.match((await changes(page))[0], /^warm-up\|gone/);
+    await by(page, 'Sites');
+    assert.match((await changes(page))[0], /^kv_open src\/kv\.c:57 on cuda:0\|\|\+99 MiB/);
+    await by(page, 'Devices');
+    assert.match((await changes(page))[0], /^cuda:0\|\+99 MiB/);
+    assert.match(said, /\/server was built anew: its frames without a name are not matched/);
+    assert.strictEqual(await page.$$eval('script', all => all.length), 1);
+    await page.click('#versus button:text("Swap")');
+    assert.match(await page.textContent('#versus'), /From the profile shown .*wrong way round\?/);
+    await page.click('#versus button:text("Close")');
+    assert(!await page.isVisible('#versus') && await page.isVisible('#devices .card'));
+    assert.strictEqual(await page.$$eval('#nav a[href="#versus"]', all => all.length), 0);
+    await page.context().close();
+};
+
+tests['where live bytes are the same, the comparison says what else changed'] = async () => {
+    const page = await open('plain_versus');
+    const said = await page.evaluate(() => {
+        const of = (...n) => ({ total: { allocated: n[0], peak: n[1], total_allocated: n[2] } });
+        return [[of(1, 2, 3), of(1, 1026, 3)], [of(1, 2, 3), of(1, 2, 2)], [of(1, 2, 3), of(1, 2, 3)], [of(), of(1)]].map(([base, now]) => diffAnswer({ base, now }, {}));
+    });
+    assert.deepStrictEqual(said, ['Live bytes are the same. The peak grew by 1 KiB.', 'Live bytes are the same. Allocated bytes shrank by 1 B.',
+        'Live bytes are the same.', 'How live bytes changed is not known.']);
+    await page.context().close();
+};
+
+tests['the page and examples/diff.c find the same changes'] = async () => {
+    if (!fs.existsSync('build/diff')) return console.log('# build/diff is not there');
+    const run = spawnSync('build/diff', ['--json', path.join(dir, 'older.json'), path.join(dir, 'stacked.json')], { encoding: 'utf8', maxBuffer: 1e8 });
+    const want = run.stdout.trim().split('\n').map(l => JSON.parse(l)).filter(r => r.kind !== 'total');
+    const page = await open('plain_versus');
+    const found = await page.evaluate(() => [].concat(...['device', 'tag', 'scope', 'site', 'leak'].map(kind => diffRows(versus.base.raw, versus.now.raw, kind).filter(changed).map(r =>
+        Object.assign({ kind, name: r.name, state: STATES[r.sides] }, ...MEASURES.map((m, i) => ({ [m]: r.bytes.map(side => known(side[i])) })))))));
+    assert(want.length > 100, run.stderr);
+    assert.deepStrictEqual(found, want);
+    await page.context().close();
+};
+
+tests['the flame graph of two profiles is as wide as the changes, in two colours'] = async () => {
+    const page = await open('plain_versus');
+    await drawn(page);
+    const seen = await page.evaluate(() => {
+        const c = versus.chart, of = name => c.tree.nodes.find(n => n.name === name), tone = name => changeColour(of(name)).split(' ').pop();
+        return [c.tree.nodes[0].size / 1048576, of('kv_open').size / 1048576, tone('kv_open'), tone('warm_up'), of('load_layer').size, of('kv_open').place];
+    });
+    assert.deepStrictEqual(seen, [464, 400, '30)', '255)', 0, 'src/kv.c']);
+    await page.focus('#versus canvas');
+    for (let i = 0; i < 5; i++) await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('ArrowLeft');
+    assert.match(await page.textContent('#live'), /^serve, level 4: live 1\.56 GiB \([\d,]+ bytes\), before 1\.17 GiB .*, change \+400 MiB/);
+    await page.fill('#versus input', 'warm');
+    assert.match(await page.textContent('#versus output'), /^1 frame: 64 MiB, 13\.8 % of the changes$/);
+    await page.context().close();
+};
+
+tests['a second profile is opened or dropped where the page asks for it; dropped elsewhere it replaces the first'] = async () => {
+    const page = await open('small');
+    await drawn(page);
+    await compareFile(page, 'older.json', text('older'));
+    assert.match(await page.textContent('#versus p'), /^From older\.json \(.*Live bytes grew by 99 MiB/);
+    assert.strictEqual(await page.textContent('#nav a'), 'What changed');
+    await page.click('#versus button:text("Close")');
+    const data = await page.evaluateHandle(body => {
+        const t = new DataTransfer();
+        t.items.add(new File([body], 'same.json'));
+        return t;
+    }, text('small'));
+    await page.dispatchEvent('body', 'dragover', { dataTransfer: data });
+    assert(await page.isVisible('#beside'));
+    await page.dispatchEvent('#beside', 'drop', { dataTransfer: data });
+    await page.waitForSelector('#versus:not([hidden])');
+    assert(!await page.isVisible('#beside'));
+    assert.match(await page.textContent('#versus'), /Live bytes are the same\..*no change.*Nothing changed by/);
+    await dropFile(page, 'crowd.json', text('crowd'));
+    await page.waitForFunction(() => document.querySelector('#devices').textContent.includes('250 devices'));
+    assert(!await page.isVisible('#versus')); // it was of the profile before
+    assert.deepStrictEqual(faults, []);
+    await page.context().close();
+};
+
+tests['a second file that is no profile is answered with a reason, and what was shown stays'] = async () => {
+    const page = await open('versus');
+    await drawn(page);
+    const before = await page.textContent('#versus');
+    for (const [name, body, said] of [['torn.json', '{"schema": "memlord/2"', 'torn.json is not JSON'], ['none.json', '[]', 'none.json is not a profile'],
+        ['newer.json', '{"schema":"memlord/9"}', 'memlord/9'], ['bare.json', '{"schema":"memlord/2"}', 'has no devices'], ['empty.json', '', 'is not JSON']]) {
+        await compareFile(page, name, body);
+        assert((await page.textContent('#message')).includes(said), name);
+        assert.strictEqual(await page.textContent('#versus'), before);
+    }
+    await compareFile(page, 'sparse.json', '{"schema":"memlord/2","devices":[],"metadata":{"labels":"host=b2"}}');
+    assert(!await page.isVisible('#message'));
+    const said = await page.textContent('#versus .alarm');
+    assert.match(said, /The labels differ: “host=b2”, now “host=a1,model=llama-8b”/);
+    assert.match(said, /sparse\.json has no stacks: they are not compared\..*sparse\.json has no tags/);
+    await page.context().close();
+};
+
+tests['whatever is in two profiles, the comparison is text and does not break'] = async () => {
+    for (const name of ['hostile', 'wild', 'crowd', 'empty', 'early', 'instant', 'sampled', 'large']) {
+        const page = await open('versus');
+        await drawn(page);
+        await compareFile(page, name + '.json', text(name));
+        await page.waitForFunction(name => document.querySelector('#versus p').textContent.includes(name), name);
+        if (name === 'sampled') assert.match(await page.textContent('#versus .box'), /± [\d.]+ MiB/);
+        for (const b of await page.$$('#versus .group button:not(:disabled)')) await b.click();
+        assert.deepStrictEqual(faults, [], name);
+        assert.strictEqual(await page.evaluate(() => window.harm), undefined);
+        assert.strictEqual(await page.evaluate(() => document.documentElement.scrollWidth), 1280, name);
+        await page.context().close();
+    }
+};
+
 (async () => {
     browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: process.getuid() ? [] : ['--no-sandbox'] });
     const only = process.argv[3];

@@ -280,7 +280,8 @@ def serve(run, requests, steps, every, sites):
             run.begin(1, "decode", "[1, 1]")
             for part in ("attention", "mlp"):
                 run.begin(1, part)
-                where = "src/ops_%d.c:%d %s_%d" % (run.r.randrange(sites // 10), run.r.randrange(1, 400), part, run.r.randrange(sites))
+                file, line, k = run.r.randrange(sites // 10), run.r.randrange(1, 400), run.r.randrange(sites)
+                where = "src/ops_%d.c:%d %s_%d" % (*((file, line) if sites < 1000 else (k % 100, k % 400 + 1)), part, k)
                 block = run.alloc(1, 0, run.r.randrange(1, 4096) << 12, "activations", where)
                 run.now += run.r.randrange(30, 700) * 1000
                 run.free(1, block)
@@ -335,12 +336,113 @@ def small():
     return simulated(1, 40, 6, 5, 20)
 
 
+class Stacks:
+    """The list `stacks` of a profile, from stacks of names, the outermost first."""
+
+    def __init__(self, mean=1, build="93ac61ec"):
+        self.numbers, self.frames, self.totals, self.mean, self.build = {}, [], {}, mean, build
+
+    def frame(self, name):
+        """The number of a frame: "function file:line", or a module with an offset."""
+        if name not in self.numbers:
+            place = {"site": site(" ".join(reversed(name.split(" ")))), "module": 0} if " " in name else \
+                {"site": {"file": name, "function": "", "line": 0}, "module": 1}
+            self.numbers[name] = len(self.frames)
+            self.frames.append({**place, "offset": int(name.split("+")[1], 16) if place["module"] else 16 * len(self.frames)})
+        return self.numbers[name]
+
+    def add(self, names, device, live, peak, allocated, allocs):
+        row = self.totals.setdefault((tuple(self.frame(name) for name in reversed(names)), device), [0, 0, 0, 0])
+        for i, value in enumerate((allocated, allocs, live, peak)):
+            row[i] += value
+
+    def written(self):
+        """As the library does: 2048 stacks at most, and sums of those that are not listed."""
+        exact, rows = self.mean == 1, sorted(self.totals.items(), key=lambda row: (-row[1][2], -row[1][0]))
+        more = [v for _, v in rows[2048:]]
+        return {"depth": 32, "bytes": self.mean, "cut": 0 if exact else 3,
+                "modules": [{"module": "/opt/server/bin/server", "build_id": self.build},
+                            {"module": "/lib/x86_64-linux-gnu/libc.so.6", "build_id": "0a1b"}],
+                "frames": self.frames, "list": [
+                    {"frames": list(frames), "device": d, "alloc_bytes": v[0], "allocs": v[1], "live_bytes": v[2], "peak_bytes": v[3],
+                     "samples": v[1] if exact else v[1] // 9 + 1, "error_bytes": 0 if exact else int((v[2] * self.mean) ** 0.5)}
+                    for (frames, d), v in rows[:2048]],
+                "more": {"stacks": len(more), "alloc_bytes": sum(v[0] for v in more), "allocs": sum(v[1] for v in more),
+                         "live_bytes": sum(v[2] for v in more)}}
+
+
+MAIN = ["libc.so.6+0x27249", "main src/main.c:40"]
+SERVE = MAIN + ["serve src/serve.c:71", "request_run src/serve.c:133"]
+STACKS = [  # the outermost frame first, the device, live, peak, allocated in MiB, allocs
+    (MAIN + ["load src/load.c:20", "load_layer src/load.c:91", "xmalloc src/xmalloc.c:9"], 0, 12288, 12288, 12288, 12),
+    (MAIN + ["load src/load.c:20", "stage src/load.c:88", "xmalloc src/xmalloc.c:9"], 1, 0, 96, 1152, 12),
+    (MAIN + ["load src/load.c:22", "tokenizer_open src/tokenizer.c:31", "xmalloc src/xmalloc.c:9"], 2, 180, 180, 180, 1),
+    (SERVE + ["prefill src/serve.c:150", "kv_open src/kv.c:57", "xmalloc src/xmalloc.c:9"], 0, 1600, 1900, 6400, 40),
+    (SERVE + ["prefill src/serve.c:151", "graph_plan src/graph.c:144", "xmalloc src/xmalloc.c:9"], 0, 0, 870, 20000, 40),
+    (SERVE + ["decode src/serve.c:170", "graph_run src/graph.c:201", "attention src/ops.c:12", "libblas.so.3+0x8f210"], 0, 0, 16, 900, 240),
+    (SERVE + ["decode src/serve.c:170", "graph_run src/graph.c:201", "mlp src/ops.c:77"], 0, 0, 16, 800, 240),
+    (SERVE + ["walk src/tree.c:5", "walk src/tree.c:7", "walk src/tree.c:7", "leaf src/tree.c:9"], 2, 3, 4, 9, 30),
+    (SERVE + ["sample src/sample.c:20", "xmalloc src/xmalloc.c:9"], 2, 0, 1, 120, 240)]
+
+
+def stacked():
+    """Every alloc with its stack."""
+    p, stacks = small(), Stacks()
+    for names, device, live, peak, allocated, allocs in STACKS:
+        stacks.add(names, DEVICES[device], live << 20, peak << 20, allocated << 20, allocs)
+    p["stacks"] = stacks.written()
+    return p
+
+
+def sampled():
+    """Stacks of samples, on one device."""
+    p, stacks = small(), Stacks(512 << 10)
+    for names, device, live, peak, allocated, allocs in STACKS:
+        stacks.add(names, DEVICES[0], live << 20, peak << 20, allocated << 20, allocs)
+    p["stacks"] = stacks.written()
+    p["devices"] = p["devices"][:1]
+    return p
+
+
+def older():
+    """What `stacked` can be compared with: fewer requests, kv_open seven lines further up, a stack that is gone, one
+    that is not there yet, and a tag and a scope of its own."""
+    p, stacks = simulated(1, 30, 6, 5, 20), Stacks(build="77aa")
+    for names, device, live, peak, allocated, allocs in STACKS[:-1]:
+        if names[-2].startswith("kv_open"):
+            names, live = names[:-2] + ["kv_open src/kv.c:50"] + names[-1:], live - 400
+        stacks.add(names, DEVICES[device], live << 20, peak << 20, allocated << 20, allocs)
+    stacks.add(MAIN + ["warm_up src/main.c:31"], "cpu", 64 << 20, 64 << 20, 64 << 20, 1)
+    p["stacks"] = stacks.written()
+    for row in p["sites"] + p["leaks"]["by_site"]:
+        if row["site"]["function"] == "kv_open":
+            row["site"] = dict(row["site"], line=50)
+    p["tags"].append(dict(p["tags"][0], tag="warm-up", device="cpu", allocated=64 << 20, peak=64 << 20))
+    p["scopes"].append(dict(p["scopes"][0], id=99, name="warm-up", path="warm-up", live_bytes=64 << 20, invocations=[]))
+    return p
+
+
+def deep_stacks(seed, count, depth):
+    """Stacks of `depth` frames, each of which leaves an earlier one near its end."""
+    r, stacks, earlier = random.Random(seed), Stacks(512 << 10), [["main src/main.c:40"]]
+    for _ in range(count):
+        old = r.choice(earlier)
+        names = old[:max(1, min(len(old), depth) - r.choice((1, 2, 3, 4, 6, 12, 20)))]
+        while len(names) < depth:
+            k = int(r.paretovariate(0.6)) % 2500
+            names = names + ["function_%d src/part_%d.c:%d" % (k, k % 60, k % 400 + 1)]
+        earlier.append(names)
+        live = int(r.paretovariate(0.9) * 4096) % (1 << 30)
+        stacks.add(names, DEVICES[r.randrange(2)], live, live * 2, live * 7, r.randrange(1, 999))
+    return stacks.written()
+
+
 def snapshots_only():
     return simulated(2, 40, 6, 2, 20, ring=False)
 
 
 def large():
-    """100,000 events, of scopes for the greater part, 1000 sites and 50 scopes."""
+    """100,000 events, of scopes for the greater part, 1000 sites, 50 scopes and 5000 stacks."""
     p = simulated(3, 420, 24, 21, 1000, keep=100000)
     assert len(p["events"]["list"]) == 100000
     p["sites"] = p["sites"][:1000]
@@ -349,6 +451,7 @@ def large():
         k = len(run) + 1
         calls = [[c[0] + k * 7 * MS, 12 * MS, 3] + c[3:] for c in run[1]["invocations"]]
         run.append(dict(run[1], id=k, name="copy_%d" % k, path="copy_%d" % k, parent=0, invocations=calls[k % 8::8]))
+    p["stacks"] = deep_stacks(4, 5000, 30)
     return p
 
 
@@ -358,7 +461,7 @@ HOSTILE = ["</script><script>window.harm=1</script>", "<img src=x onerror=window
 
 
 def hostile():
-    p = small()
+    p = stacked()
     words = HOSTILE + ["x" * 1000]
     pick = lambda i: words[i % len(words)]
     for i, d in enumerate(p["devices"]):
@@ -370,6 +473,8 @@ def hostile():
             row[name] = pick(i)
     for i, row in enumerate(p["sites"]):
         row["site"] = {"file": pick(i), "function": pick(i + 1), "line": i}
+    for i, f in enumerate(p["stacks"]["frames"]):
+        f["site"] = {"file": pick(i + 2), "function": pick(i + 3), "line": i}
     for i, b in enumerate(p["largest_blocks"]["blocks"]):
         b["name"], b["dtype"], b["tag"] = pick(i), pick(i + 2), pick(i + 3)
     for h in p["peak_holders"]:
@@ -444,7 +549,7 @@ def empty():
 
 def wild():
     """Everything of a wrong type, sign or size that JSON can carry."""
-    p = small()
+    p = stacked()
     junk = [-1, 1e308, None, "7", [], {}, True, 0, -9007199254740993, 0.5]
     k = 0
 
@@ -517,7 +622,7 @@ def instant():
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for make in (small, snapshots_only, large, hostile, long_names, delayed, overwritten, day, empty, wild, early, shared, crowd,
+    for make in (small, stacked, sampled, older, snapshots_only, large, hostile, long_names, delayed, overwritten, day, empty, wild, early, shared, crowd,
                  instant):
         with open(os.path.join(out, make.__name__ + ".json"), "w") as f:
             json.dump(make(), f)

@@ -1,0 +1,474 @@
+/* The flame graph of the report page: bytes by stack, scope, tag or site, as rows of boxes below
+   what holds them. The comparison of two profiles draws the changes with the same code. */
+'use strict';
+
+// -- stacks out of a profile --
+
+/* The stacks of a profile, the outermost frame first; null: it has none. No other function knows how
+   a profile writes them. */
+function readStacks(raw) {
+    const s = obj(raw.stacks), modules = objs(s.modules), list = objs(s.list), more = obj(s.more);
+    const frames = objs(s.frames).map(f => frameOf(obj(f.site), obj(modules[num(f.module)]), zero(f.offset)));
+    if (!list.length) return null;
+    for (const row of list) row.path = arr(row.frames).slice(0, 256).map(n => frames[n]).filter(Boolean).reverse();
+    return { mean: zero(s.bytes), cut: zero(s.cut), list, more: zero(more.stacks) > 0 ? more : null, modules };
+}
+const stacksRead = new WeakMap();
+function stacksOf(raw) {
+    if (!stacksRead.has(raw)) stacksRead.set(raw, readStacks(raw));
+    return stacksRead.get(raw);
+}
+
+/* How a frame is told from others, shown and coloured. A function is one frame whatever its line; an
+   address without a name is its place in one build of its module. */
+function frameOf(site, module, offset) {
+    const file = typeof site.file === 'string' ? site.file : '', named = typeof site.function === 'string' && site.function;
+    const path = text(module.module), source = /\+0x[0-9a-f]+$/.test(file) ? '' : file, at = file || '0x' + offset.toString(16);
+    const within = source || path || file.replace(/\+0x[0-9a-f]+$/, '');
+    return { key: named ? named + '\n' + within : at + '\n' + text(module.build_id), name: text(named || at), site,
+        place: source || !path ? text(file) + (zero(site.line) ? ':' + site.line : '') : path + '+0x' + offset.toString(16),
+        paint: text(within.replace(/.*[\\/]/, '')) || '(not known)' };
+}
+const withoutLine = place => place.replace(/(:\d+|\+0x[0-9a-f]+)$/, '');
+
+// -- trees of bytes --
+
+const MEASURES = ['live', 'peak', 'allocated'];
+
+/* Values stand by side, 0 for the profile that is the base of a comparison and 1 for the one shown,
+   and by measure. Nodes are in the order in which they came: a parent before its children. */
+function newNode(up, key, about) {
+    return { up, key, name: about.name, place: about.place || '', paint: about.paint || about.name, depth: up ? up.depth + 1 : 0,
+        pick: about.pick || null, sites: [], byKey: new Map(), kids: [], own: [[0, 0, 0], [0, 0, 0]], sides: 0, allocs: 0, variance: 0 };
+}
+
+const newTree = () => ({ nodes: [newNode(null, '', { name: 'all' })], has: [false, false, false] });
+
+function childOf(tree, up, key, about) {
+    let node = up.byKey.get(key);
+    if (node) {
+        if (about.place && node.place !== about.place) node.place = withoutLine(node.place);
+        if (about.site) node.sites.push(about.site);
+        return node;
+    }
+    node = newNode(up, key, about);
+    if (about.site) node.sites.push(about.site);
+    up.byKey.set(key, node);
+    tree.nodes.push(node);
+    return node;
+}
+
+/* Adds [live, peak, allocated] to a node; null: the profile does not say. */
+function addTo(tree, node, side, values) {
+    node.sides |= 1 << side;
+    values.forEach((value, m) => {
+        if (value === null) return;
+        tree.has[m] = true;
+        node.own[side][m] += Math.max(value, 0);
+    });
+}
+
+/* A device has a row of its own where there are several. */
+function underDevice(tree, device) {
+    const name = text(device) || '(not known)';
+    return tree.split ? childOf(tree, tree.nodes[0], name, { name }) : tree.nodes[0];
+}
+
+function growStacks(tree, p, side) {
+    const stacks = stacksOf(p.raw);
+    if (!stacks) return;
+    for (const row of stacks.list) {
+        let node = underDevice(tree, row.device);
+        for (const frame of row.path) node = childOf(tree, node, frame.key, frame);
+        if (!row.path.length) node = childOf(tree, node, '\n', { name: '(no stack)' });
+        addTo(tree, node, side, [row.live_bytes, row.peak_bytes, row.alloc_bytes].map(num));
+        node.allocs += side ? zero(row.allocs) : 0;
+        node.variance += Math.pow(zero(row.error_bytes), 2);
+    }
+    const more = stacks.more;
+    if (more) addTo(tree, childOf(tree, tree.nodes[0], '\n', { name: '(other stacks)' }), side, [num(more.live_bytes), null, num(more.alloc_bytes)]);
+}
+
+function growScopes(tree, p, side) {
+    const nodes = new Map();
+    const nodeOf = s => {
+        const chain = [];
+        for (; s && !nodes.has(s); s = s.up) chain.push(s);
+        let node = s ? nodes.get(s) : tree.nodes[0];
+        for (const scope of chain.reverse()) nodes.set(scope, node = childOf(tree, node, scope.name,
+            { name: scope.name, place: siteText(scope.site), pick: { kind: 'scope', value: scope.path } }));
+        return node;
+    };
+    const listed = p.scopes.list.filter(s => s.live !== null);
+    for (const s of listed) addTo(tree, nodeOf(s), side, [s.live, null, null]);
+    const rest = zero(p.total.allocated) - sum(listed, s => s.live);
+    if (listed.length && rest > 0) addTo(tree, childOf(tree, tree.nodes[0], '\n', { name: '(no scope)' }), side, [rest, null, null]);
+}
+
+/* Which sites a tag's bytes are of is known of blocks that live and are born since the mark. */
+function growTags(tree, p, side) {
+    const key = (tag, device) => JSON.stringify([tag, device]), sites = new Map(), tags = objs(p.raw.tags), free = new Map();
+    for (const r of objs(obj(p.raw.leaks).by_site)) {
+        const tag = key(typeof r.tag === 'string' ? r.tag : null, r.device);
+        sites.set(tag, (sites.get(tag) || []).concat(r));
+    }
+    for (const d of objs(p.raw.devices)) free.set(d.device, zero(obj(d.stats).allocated));
+    const add = (tag, device, live, peak) => {
+        const node = childOf(tree, underDevice(tree, device), tag === null ? '\n' : tag,
+            { name: tag === null ? '(untagged)' : text(tag) || '(no name)', pick: tag === null ? null : { kind: 'tag', value: text(tag) } });
+        let rest = Math.max(live, 0);
+        for (const r of sites.get(key(tag, device)) || []) {
+            const bytes = Math.min(Math.max(zero(r.bytes), 0), rest), frame = frameOf(obj(r.site), {}, 0);
+            if (!bytes) continue;
+            rest -= bytes;
+            addTo(tree, childOf(tree, node, frame.key, frame), side, [bytes, null, null]);
+        }
+        addTo(tree, node, side, [rest, peak, null]);
+    };
+    for (const t of tags) {
+        add(typeof t.tag === 'string' ? t.tag : '', t.device, zero(t.allocated), num(t.peak));
+        free.set(t.device, (free.get(t.device) || 0) - zero(t.allocated));
+    }
+    if (tags.length) for (const [device, bytes] of free) if (bytes > 0) add(null, device, bytes, null);
+}
+
+function growSites(tree, p, side) {
+    const sites = objs(p.raw.sites), rest = [p.total.allocated, null, p.total.total_allocated].map(num);
+    for (const s of sites) {
+        const frame = frameOf(obj(s.site), {}, 0), line = frame.place.match(/:\d+$/);
+        const file = childOf(tree, underDevice(tree, s.device), frame.paint, { name: frame.paint });
+        const name = frame.name + (line && frame.name !== frame.place ? line[0] : '');
+        const node = childOf(tree, file, frame.key + (line || ''), { name, place: frame.place, paint: frame.paint, site: s.site });
+        const values = [s.live_bytes, s.peak_bytes, s.alloc_bytes].map(num);
+        addTo(tree, node, side, values);
+        node.allocs += side ? zero(s.allocs) : 0;
+        for (const m of [0, 2]) if (rest[m] !== null) rest[m] -= zero(values[m]);
+    }
+    if (sites.length && (rest[0] > 0 || rest[2] > 0))
+        addTo(tree, childOf(tree, tree.nodes[0], '\n', { name: '(no site)' }), side, [Math.max(zero(rest[0]), 0), null, Math.max(zero(rest[2]), 0)]);
+}
+
+const GROW = { stacks: growStacks, scopes: growScopes, tags: growTags, sites: growSites };
+
+/* The trees of one profile, or of two: the base first. */
+function growTrees(profiles) {
+    const devices = new Set([].concat(...profiles.map(p => objs(p.raw.devices).map(d => d.device))));
+    return Object.keys(GROW).map(by => {
+        const tree = Object.assign(newTree(), { by, split: devices.size > 1 });
+        profiles.forEach((p, i) => GROW[by](tree, p, profiles.length < 2 ? 1 : i));
+        return tree;
+    }).filter(tree => tree.nodes.length > 1);
+}
+
+/* Sizes and places of all nodes for one measure. A box is as wide as the bytes under it or, in a
+   comparison, as their changes without their signs. */
+function weigh(tree, m, both) {
+    for (const n of tree.nodes) {
+        n.now = n.own[1][m];
+        n.was = n.own[0][m];
+        n.size = n.self = both ? Math.abs(n.now - n.was) : n.now;
+        n.calls = n.allocs;
+        n.doubt = n.variance;
+        n.seen = n.sides;
+        n.kids = [];
+    }
+    for (let i = tree.nodes.length - 1; i > 0; i--) {
+        const n = tree.nodes[i], up = n.up;
+        up.now += n.now;
+        up.was += n.was;
+        up.size += n.size;
+        up.calls += n.calls;
+        up.doubt += n.doubt;
+        up.seen |= n.seen;
+        if (n.size > 0) up.kids.push(n);
+    }
+    tree.depth = 0;
+    tree.nodes[0].x = 0;
+    for (const n of tree.nodes) {
+        if (!(n.size > 0)) continue;
+        tree.depth = Math.max(tree.depth, n.depth);
+        let x = n.x;
+        n.kids.sort((a, b) => b.size - a.size || (a.key < b.key ? -1 : 1));
+        for (const kid of n.kids) kid.x = x, x += kid.size;
+    }
+}
+
+/* Functions by what they allocate themselves; bytes under a recursion count once. */
+function flattened(tree) {
+    const all = new Map();
+    for (const n of tree.nodes) {
+        if (!n.up || !(n.size > 0) || tree.split && n.depth === 1) continue;
+        const row = all.get(n.key) || { name: n.name, place: n.place, self: 0, total: 0, change: 0 };
+        all.set(n.key, row);
+        if (row.place !== n.place) row.place = withoutLine(n.place);
+        row.self += n.self;
+        let up = n.up;
+        while (up && up.key !== n.key) up = up.up;
+        if (!up) row.total += n.size, row.change += n.now - n.was;
+    }
+    return [...all.values()].sort((a, b) => b.self - a.self || b.total - a.total);
+}
+
+// -- the picture --
+
+const FLAME_ROW = 20, FLAME_ROWS = 48;
+
+/* Red grew and blue shrank, the fuller the more of it in one direction. */
+function changeColour(n) {
+    const part = n.size ? (n.now - n.was) / n.size : 0, full = Math.abs(part);
+    const [light, chroma] = ink.dark ? [0.36 + 0.14 * full, 0.13 * full] : [0.93 - 0.13 * full, 0.12 * full];
+    return `oklch(${light.toFixed(3)} ${chroma.toFixed(3)} ${part > 0 ? 30 : 255})`;
+}
+
+function flameColour(chart, n) {
+    if (chart.both) return changeColour(n);
+    return n.up ? ink.shades[hue(n.paint)] : ink.rule;
+}
+
+function drawFlame(chart) {
+    const top = chart.top, g = prepare(chart, Math.min(chart.tree.depth + 1, FLAME_ROWS) * FLAME_ROW + 1);
+    const scale = chart.width / (top.size || 1);
+    chart.boxes = Array.from({ length: FLAME_ROWS }, () => []);
+    const open = top.size > 0 ? [top] : [];
+    for (let n; (n = open.pop());) {
+        const row = n.depth - top.depth, x = (n.x - top.x) * scale, w = n.size * scale;
+        chart.boxes[row].push(n);
+        drawBox(g, chart, n, x, row * FLAME_ROW, w);
+        if (row + 1 >= FLAME_ROWS) continue;
+        const wide = n.kids.findIndex(k => k.size * scale < 1), kids = wide < 0 ? n.kids : n.kids.slice(0, wide);
+        open.push(...kids);
+        if (wide >= 0) { // all that are narrower than a pixel, as one
+            const from = (n.kids[wide].x - top.x) * scale, to = x + w - n.self * scale;
+            g.fillStyle = ink.rule;
+            g.fillRect(from, (row + 1) * FLAME_ROW, Math.max(to - from, 0), FLAME_ROW - 1);
+        }
+    }
+    for (const row of chart.boxes) row.sort((a, b) => a.x - b.x);
+    const n = chart.selected;
+    if (!n || !inside(n, top)) return;
+    g.strokeStyle = ink.ink;
+    g.lineWidth = 2;
+    g.strokeRect((n.x - top.x) * scale + 1, (n.depth - top.depth) * FLAME_ROW + 1, Math.max(n.size * scale - 2, 1), FLAME_ROW - 3);
+    g.lineWidth = 1;
+}
+
+function drawBox(g, chart, n, x, y, w) {
+    const faint = chart.found && !chart.found.has(n);
+    g.globalAlpha = faint ? 0.25 : 1;
+    g.fillStyle = flameColour(chart, n);
+    g.fillRect(x, y, Math.max(w - (w > 3 ? 1 : 0), 0.5), FLAME_ROW - 1);
+    if (chart.found && !faint) g.fillStyle = ink.accent, g.fillRect(x, y + FLAME_ROW - 4, Math.max(w - 1, 1), 3);
+    g.globalAlpha = faint ? 0.6 : 1;
+    if (w > 24) write(g, ink.ink, fitted(n.name, w - 8), x + 4, y + FLAME_ROW / 2);
+    g.globalAlpha = 1;
+}
+
+const inside = (n, top) => n === top || !!n.up && inside(n.up, top);
+
+function boxAt(chart, x, y) {
+    const row = chart.boxes[Math.floor(y / FLAME_ROW)] || [], at = chart.top.x + x / chart.width * chart.top.size;
+    return row.find(n => n.x <= at && at < n.x + n.size) || null;
+}
+
+// -- what is said of a box --
+
+const inFull = n => Math.abs(n) < 1024 ? exact(Math.round(n)) : `${bytes(n)} (${exact(Math.round(n))})`;
+
+function flameFacts(chart, n) {
+    const name = MEASURES[chart.measure], all = chart.tree.nodes[0], list = [], exactly = chart.exactly();
+    if (chart.both) {
+        const by = n.now - n.was;
+        list.push([name, inFull(n.now)], ['before', n.seen & 1 ? inFull(n.was) : 'not there'],
+            ['change', (by > 0 ? '+' : by < 0 ? '−' : '') + inFull(Math.abs(by))]);
+        if (n.seen !== 3) list.push(['', n.seen & 1 ? 'gone' : 'new']);
+        if (n.size > Math.abs(by)) list.push(['in both directions', inFull(n.size)]);
+    } else {
+        list.push([name + (exactly ? '' : ', estimate'), inFull(n.size)], ['of all', percent(n.size / all.size)]);
+        if (chart.top !== all && inside(n, chart.top)) list.push(['of what is shown', percent(n.size / chart.top.size)]);
+        if (n.self && n.kids.length) list.push(['in itself', inFull(n.self)]);
+        if (n.calls) list.push(['allocs' + (exactly ? '' : ', estimate'), count(Math.round(n.calls))]);
+    }
+    if (n.doubt && !chart.measure) list.push(['standard error', '± ' + bytes(Math.round(Math.sqrt(n.doubt)))]);
+    if (n.place && n.place !== n.name) list.push(['place', n.place]);
+    return list;
+}
+
+function pickBox(chart, n, aloud) {
+    chart.selected = n;
+    redraw();
+    if (!n) return hideTip();
+    const row = n.depth - chart.top.depth, x = (n.x - chart.top.x) / (chart.top.size || 1) * chart.width;
+    const pairs = flameFacts(chart, n);
+    showTip(chart, clamp(x, 0, chart.width), (row + 1) * FLAME_ROW - 10, n.name, pairs);
+    if (aloud) say(`${n.name}, level ${n.depth}: ` + pairs.map(q => q.join(' ')).join(', '));
+}
+
+/* Shows what is under a box in the full width, and what is around it as a path. */
+function zoomBox(chart, n) {
+    chart.top = n;
+    const path = [];
+    for (let up = n; up; up = up.up) path.unshift(up);
+    const crumb = up => up === n ? el('b', { title: up.name }, up.name) : button(up.name, () => {
+        enterBox(chart, up);
+        chart.canvas.focus({ preventScroll: true });
+    }, { title: up.name });
+    const middle = path.length > 6 ? path.slice(1, -4) : [];
+    fill(chart.path, ...path.filter(up => !middle.includes(up) || up === middle[0]).map(up => el('li', up === middle[0] ? '…' : crumb(up))));
+    chart.path.hidden = path.length < 2;
+    hideTip();
+    redraw();
+}
+
+/* Boxes of which a part of the name was asked for. Bytes under two of them count once. */
+function searchFlame(chart, words) {
+    const all = chart.tree.nodes[0];
+    words = words.trim().toLowerCase();
+    chart.found = words ? new Set(chart.tree.nodes.filter(n => n.up && n.size > 0 && (n.name + '\n' + n.place).toLowerCase().includes(words))) : null;
+    const under = new Set(); // a parent comes before its children
+    let share = 0;
+    for (const n of words ? chart.tree.nodes : []) {
+        if (under.has(n.up)) under.add(n);
+        else if (chart.found.has(n)) under.add(n), share += n.size;
+    }
+    const what = chart.both ? 'of the changes' : 'of all';
+    chart.says.textContent = !words ? '' : chart.found.size ? `${many(chart.found.size, 'frame')}: ${bytes(share)}, ${percent(share / all.size)} ${what}`
+        : `none of ${count(chart.tree.nodes.length - 1)} match “${text(words, 40)}”`;
+    redraw();
+}
+
+// -- what is done to it --
+
+/* Sorted by size, as they are drawn. */
+function neighbour(n, key, top) {
+    if (key === 'ArrowDown') return n.kids[0];
+    if (n === top) return null;
+    if (key === 'ArrowUp') return n.up;
+    return n.up.kids[n.up.kids.indexOf(n) + (key === 'ArrowLeft' ? -1 : 1)];
+}
+
+/* What the page is asked to show alone; null: all of it. A frame's sites are those of all under it. */
+function choiceOf(chart, n) {
+    const nameOf = site => siteText(site).replace(/\s+/g, ' '), alone = n.sites.length ? nameOf(n.sites[0]) : '';
+    if (n.pick || !alone) return n.pick;
+    if (chart.tree.by !== 'stacks') return { kind: 'site', value: alone };
+    const under = new Set([n]), seen = new Set();
+    for (const m of chart.tree.nodes) // a parent comes before its children
+        if (under.has(m) || under.has(m.up)) under.add(m), m.sites.forEach(site => seen.add(nameOf(site)));
+    return { kind: 'stack', value: n.name, seen: { site: seen } };
+}
+
+function enterBox(chart, n) {
+    const choice = choiceOf(chart, n);
+    zoomBox(chart, n);
+    if (typeof choose !== 'function' || !choice && !chart.chose) return;
+    chart.chose = !!choice;
+    choose(choice);
+}
+
+function flameKey(chart, event) {
+    const now = chart.selected && inside(chart.selected, chart.top) ? chart.selected : null, key = event.key;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (/^Arrow/.test(key)) {
+        const next = now ? neighbour(now, key, chart.top) : chart.top;
+        if (next) pickBox(chart, next, true);
+    } else if (key === 'Enter') {
+        if (now) enterBox(chart, now), pickBox(chart, now, true);
+    } else if (key === '0' || key === 'Escape') {
+        chart.selected = null;
+        enterBox(chart, chart.tree.nodes[0]);
+        say('all is shown');
+    } else return;
+    event.preventDefault();
+}
+
+function flameCanvas(chart) {
+    let finger = false;
+    const spot = e => {
+        const r = chart.canvas.getBoundingClientRect();
+        return [e.clientX - r.left, e.clientY - r.top];
+    };
+    return el('canvas', { tabindex: 0, role: 'application', 'aria-label': chart.label + '. Arrow keys walk from box to box, Enter zooms in, 0 shows all.',
+        pointerdown: e => { finger = e.pointerType !== 'mouse'; },
+        pointermove: e => {
+            const n = finger ? null : boxAt(chart, ...spot(e));
+            chart.canvas.style.cursor = n ? 'pointer' : '';
+            if (n) showTip(chart, ...spot(e), n.name, flameFacts(chart, n));
+            else if (!finger) hideTip();
+        },
+        pointerleave: () => finger || hideTip(),
+        click: e => { // a finger cannot hover: its first tap tells, its second one zooms
+            const n = boxAt(chart, ...spot(e)), told = chart.selected === n;
+            pickBox(chart, n);
+            if (n && (!finger || told)) enterBox(chart, n);
+        },
+        keydown: e => flameKey(chart, e), blur: hideTip });
+}
+
+function flameTable(chart) {
+    const rows = flattened(chart.tree).slice(0, 20);
+    return table([['Function', 'text', r => r.name, { keep: true }], ['Place', 'text', r => r.place === r.name ? '' : r.place, { mono: true }],
+        ['Self', 'bytes', r => r.self, { share: true }], ['Total', 'bytes', r => r.total, { share: true }],
+        ['Share', 'share', r => r.total / (chart.tree.nodes[0].size || 1)],
+        ['Change', 'signed', r => chart.both ? r.change : null, { tone: true }]], rows, { name: 'functions', sort: 'Self' });
+}
+
+/* What the picture leaves open, in sentences. */
+function flameWords(chart, p) {
+    const said = [], stacks = chart.tree.by === 'stacks' && stacksOf(p.raw), live = num(p.total.allocated), all = chart.tree.nodes[0];
+    if (chart.both) said.push('A box is as wide as the changes under it, in either direction: red grew, blue shrank.');
+    else if (chart.measure === 1) said.push('Each one’s own peak: they were not all at one moment, and add up to more than the peak of a device.');
+    if (stacks && stacks.mean !== 1)
+        said.push(`Stacks are samples${stacks.mean ? ', one each ' + bytes(stacks.mean) + ' in the mean' : ''}: their bytes are estimates` +
+            (all.doubt && !chart.measure ? `, of all with a standard error of ${bytes(Math.round(Math.sqrt(all.doubt)))}.` : '.'));
+    else if (stacks && !chart.both && !chart.measure && live > all.size) said.push(`${bytes(live - all.size)} of ${bytes(live)} live have no stack.`);
+    if (stacks && stacks.more) said.push(`${many(stacks.list.length, 'stack')} are listed, ${many(zero(stacks.more.stacks), 'smaller one')} are not.`);
+    if (stacks && stacks.cut) said.push(`${many(stacks.cut, 'stack')} could not be unwound.`);
+    if (chart.tree.depth >= FLAME_ROWS) said.push(`Only ${FLAME_ROWS} rows are shown: choose a box to see what is below it.`);
+    return said.join(' ');
+}
+
+/* The graph with its tools. `both`: the trees are of two profiles. */
+function flameGraph(p, trees, both, measure) {
+    const chart = { both, trees, tree: trees[0], measure: measure || 0, selected: null, found: null, label: both ? 'Flame graph of what changed' : 'Flame graph' };
+    chart.exactly = () => { const s = chart.tree.by === 'stacks' && stacksOf(p.raw); return !s || s.mean === 1; };
+    chart.draw = () => drawFlame(chart);
+    chart.canvas = flameCanvas(chart);
+    chart.path = el('ol.path', { 'aria-label': 'Path to what is shown' });
+    chart.says = el('output');
+    const words = el('p.keys'), rows = el('div'), note = el('details', { toggle: () => note.open && fill(rows, flameTable(chart)) },
+        el('summary', 'As a table: the first 20'), rows);
+    const find = el('input', { type: 'search', placeholder: 'Search', 'aria-label': 'Search the ' + chart.label.toLowerCase(), input: () => searchFlame(chart, find.value) });
+    const by = trees.map(tree => button(tree.by[0].toUpperCase() + tree.by.slice(1), () => { chart.tree = tree; show(); }));
+    const of = MEASURES.map((name, m) => button(name[0].toUpperCase() + name.slice(1), () => { chart.measure = m; show(); }));
+    function show() {
+        if (!chart.tree.has[chart.measure]) chart.measure = 0;
+        weigh(chart.tree, chart.measure, both);
+        chart.selected = null;
+        trees.forEach((tree, i) => by[i].setAttribute('aria-pressed', String(tree === chart.tree)));
+        of.forEach((b, m) => {
+            b.setAttribute('aria-pressed', String(m === chart.measure));
+            b.disabled = !chart.tree.has[m];
+            b.title = b.disabled ? `The profile has no ${MEASURES[m]} bytes by ${chart.tree.by.slice(0, -1)}` : '';
+        });
+        zoomBox(chart, chart.tree.nodes[0]);
+        searchFlame(chart, find.value);
+        words.textContent = chart.tree.nodes[0].size > 0 ? flameWords(chart, p) : both ? 'Nothing changed.' : `No ${MEASURES[chart.measure]} bytes.`;
+        if (note.open) fill(rows, flameTable(chart));
+    }
+    show();
+    view.charts.push(chart);
+    chart.print = () => { note.open = true; fill(rows, flameTable(chart)); };
+    return Object.assign(chart, { element: el('div', el('div.tools', el('span.group', ...by), el('span.group', ...of), find, chart.says),
+        chart.path, el('div.flame', chart.canvas), words, note) });
+}
+
+window.addEventListener('beforeprint', () => view.charts.forEach(chart => chart.print && chart.print()));
+
+function showFlame(p, body) {
+    const trees = growTrees([p]);
+    if (!trees.length) return false;
+    const chart = flameGraph(p, trees, false);
+    fill(body, chart.element);
+    redraw();
+    return true;
+}

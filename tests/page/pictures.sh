@@ -1,0 +1,31 @@
+#!/bin/sh
+# tests/page/pictures.sh: takes the pictures of README from real pages, and writes the sample page,
+# into docs/. The profiles are of examples/llama.c and of Debian's python3 under the interposer; their times
+# differ from run to run, their bytes hardly. `make pictures` runs it.
+set -eu
+cd "$(dirname "$0")/../.."
+out=build/pictures
+mkdir -p "$out" docs
+
+program='import json, sys
+rows = json.loads("[" + ",".join(json.dumps({"key": i, "values": list(range(20))}) for i in range(int(sys.argv[1]))) + "]")
+print(len({row["key"]: row for row in rows}))'
+profile() { # ROWS FILE: every alloc with its stack
+    PYTHONHASHSEED=0 PYTHONMALLOC=malloc MEMLORD_STACK_BYTES=1 MEMLORD_REPORT="$PWD/$2" \
+        LD_PRELOAD=$PWD/build/libmemlord_preload.so /usr/bin/python3 -S -c "$program" "$1" >/dev/null
+    [ -s "$2" ]
+}
+build/llama -r docs/sample.html >"$out/llama.txt" 2>&1
+profile 1500 "$out/base.json"
+profile 2500 "$out/now.json"
+python3 examples/report/assemble.py profile "$out/now.json" "$out/base.json" >"$out/python.html"
+
+CHROMIUM=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
+    { echo 'no browser: make deps-reports' >&2; exit 1; }
+export CHROMIUM
+NODE_PATH=build/reports/node_modules node tests/page/pictures.js docs/sample.html "$out/python.html" docs
+
+find docs -name '*.png' -size +150k -print | sed 's/$/: larger than 150 KiB/' >"$out/large"
+find docs -name sample.html -size +300k -print | sed 's/$/: larger than 300 KiB/' >>"$out/large"
+cat "$out/large" >&2
+[ ! -s "$out/large" ]
