@@ -45,6 +45,9 @@ int main(void) {
     size_t i;
     for (i = 0; i < sizeof mli_page_head / sizeof *mli_page_head; i++)
         fputs(mli_page_head[i], stdout);
+    fputs("@TEXT@", stdout);
+    for (i = 0; i < sizeof mli_page_middle / sizeof *mli_page_middle; i++)
+        fputs(mli_page_middle[i], stdout);
     fputs("@DATA@", stdout);
     for (i = 0; i < sizeof mli_page_tail / sizeof *mli_page_tail; i++)
         fputs(mli_page_tail[i], stdout);
@@ -53,7 +56,7 @@ int main(void) {
 C
 } >"$out/literals.c"
 "${CC:-gcc}" -std=c99 -Wall -Wextra -pedantic -Wtrigraphs -Werror "$out/literals.c" -o "$out/literals" \
-    >"$out/why" 2>&1 && "$out/literals" >"$out/literals.html" && [ "$(wc -c <"$out/literals.html")" -le 57344 ] &&
+    >"$out/why" 2>&1 && "$out/literals" >"$out/literals.html" && [ "$(wc -c <"$out/literals.html")" -le 73728 ] &&
     ! LC_ALL=C grep -q '[^ -~]' "$out/literals.html"
 verdict $? 'the page is small and plain ASCII, its literals C99' "$out/why"
 
@@ -69,11 +72,39 @@ python3 tests/page/profiles.py "$out" >"$out/why" 2>&1 &&
         case $profile in */package*.json) continue ;; esac
         python3 $assemble profile "$profile" >"${profile%.json}.html" 2>>"$out/why" || break
         profile=
-    done && [ -z "$profile" ] && for profile in small large overwritten; do # for tests that look inside
+    done && [ -z "$profile" ] && for profile in small large overwritten rich; do # for tests that look inside
         python3 $assemble plain "$out/$profile.json" >"$out/plain_$profile.html" 2>>"$out/why" || break
         profile=
     done && [ -z "$profile" ]
 verdict $? 'a saved profile becomes a page' "$out/why"
+
+[ "$(wc -c <"$out/large.html")" -lt 4194304 ]
+verdict $? 'that of 100,000 events is under 4 MiB'
+
+# A page as the library itself writes it.
+cat >"$out/written.c" <<'C'
+#define MEMLORD_IMPLEMENTATION
+#include "memlord.h"
+int main(void) {
+    memlord *lord;
+    memlord_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.event_capacity = 1000;
+    if (memlord_create(&desc, &lord) || memlord_sites_enable(lord, 1)) return 1;
+    memlord_scope_begin(lord, "outer");
+    memlord_scope_begin(lord, "inner");
+    MEMLORD_TAG(lord, "tag<&>") { MEMLORD_ALLOC(lord, memlord_device_cpu(), (uint64_t)4096, 3 << 20); }
+    MEMLORD_ALLOC(lord, memlord_device_cpu(), (uint64_t)8192, 1 << 20);
+    memlord_scope_end(lord);
+    memlord_scope_end(lord);
+    return memlord_save(lord, MEMLORD_FORMAT_HTML, "written.html");
+}
+C
+rm -f "$out/written.html"
+"${CC:-gcc}" -std=c99 -pthread -I. "$out/written.c" -o "$out/written" >"$out/why" 2>&1 &&
+    (cd "$out" && ./written) >>"$out/why" 2>&1 && [ "$(grep -c '</noscript>' "$out/written.html")" -eq 1 ] &&
+    grep -q 'tag tag&lt;&amp;> 75 %' "$out/written.html" && ! grep -q operation_allocations "$out/written.html"
+verdict $? 'the library writes a page with its figures for readers without scripts' "$out/why"
 
 # Where nothing but Python is found.
 python=$(python3 -c 'import sys; print(sys.executable)')
