@@ -91,13 +91,18 @@ int main(void) {
     memset(&desc, 0, sizeof desc);
     desc.event_capacity = 1000;
     if (memlord_create(&desc, &lord) || memlord_sites_enable(lord, 1)) return 1;
+    memlord_device_label_set(lord, memlord_device_cpu(), "</noscript><script>window.harm=1</script>");
     memlord_scope_begin(lord, "outer");
     memlord_scope_begin(lord, "inner");
     MEMLORD_TAG(lord, "tag<&>") { MEMLORD_ALLOC(lord, memlord_device_cpu(), (uint64_t)4096, 3 << 20); }
     MEMLORD_ALLOC(lord, memlord_device_cpu(), (uint64_t)8192, 1 << 20);
     memlord_scope_end(lord);
     memlord_scope_end(lord);
-    return memlord_save(lord, MEMLORD_FORMAT_HTML, "written.html");
+    MEMLORD_FREE(lord, memlord_device_cpu(), (uint64_t)8192);
+    MEMLORD_ALLOC(lord, memlord_device_cpu(), UINT64_MAX - 4095, 1 << 20);
+    memlord_checkpoint(lord, "end");
+    return memlord_save(lord, MEMLORD_FORMAT_HTML, "written.html") ||
+           memlord_save(lord, MEMLORD_FORMAT_JSON, "saved.json");
 }
 C
 rm -f "$out/written.html"
@@ -105,6 +110,14 @@ rm -f "$out/written.html"
     (cd "$out" && ./written) >>"$out/why" 2>&1 && [ "$(grep -c '</noscript>' "$out/written.html")" -eq 1 ] &&
     grep -q 'tag tag&lt;&amp;> 75 %' "$out/written.html" && ! grep -q operation_allocations "$out/written.html"
 verdict $? 'the library writes a page with its figures for readers without scripts' "$out/why"
+
+events() { # FILE: the events of a page, in its brief form, without the times: the clock's scale is refined meanwhile
+    grep -o '"list":\[\[.*"end",0\]\]' "$1" | sed 's/\[[0-9]*,/[/g'
+}
+python3 $assemble profile "$out/saved.json" >"$out/saved.html" 2>"$out/why" && mv "$out/saved.json" "$out/saved" &&
+    events "$out/written.html" >"$out/written.events" && events "$out/saved.html" >"$out/saved.events" &&
+    [ -s "$out/written.events" ] && cmp "$out/written.events" "$out/saved.events" >"$out/why" 2>&1
+verdict $? 'and the assembler writes the same events' "$out/why"
 
 # Where nothing but Python is found.
 python=$(python3 -c 'import sys; print(sys.executable)')

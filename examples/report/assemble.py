@@ -157,11 +157,16 @@ def brief(data):
             isinstance(e, list) and len(e) == 9 and type(e[0]) is int and type(e[1]) is int for e in rows):
         return
     scopes = [i for i, kind in enumerate(kinds) if kind in ("scope_begin", "scope_end")]
-    before = 0
+    time = storage = 0
     for e in rows:
-        e[0], before = e[0] - before, e[0]
+        e[0], time = e[0] - time, e[0]
         if e[1] in scopes:
             e[3:] = e[8:]
+        elif isinstance(e[4], str) and re.match("0x[0-9a-f]{1,16}$", e[4]):
+            low = int(e[4], 16) & (1 << 52) - 1
+            e[4], storage = low - storage, low
+        else:
+            e[4] = 0
     events["brief"] = True
 
 

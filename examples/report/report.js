@@ -172,12 +172,13 @@ const [ALLOC, FREE, , MOVE, ADD, SUB, GC, OOM, BEGIN, END, CHECKPOINT] = KINDS.k
 /* Events in columns. The writer sorts them by time; a profile that did not is sorted here. */
 function readEvents(raw, strings) {
     const source = obj(raw);
-    let list = arr(source.list).filter(Array.isArray), now = 0;
+    let list = arr(source.list).filter(Array.isArray), now = 0, storage = 0;
     const names = arr(source.kinds).length ? source.kinds : KINDS;
     const codes = names.map(name => KINDS.indexOf(name));
-    if (source.brief === true) list = list.map(e => { // as a page has them: each time since the one before
+    if (source.brief === true) list = list.map(e => { // as a page has them: times and storages since the event before
         now += zero(e[0]);
-        return e.length > 4 ? [now, ...e.slice(1)] : [now, e[1], e[2], null, 0, 0, 0, 0, e[3]];
+        if (e.length < 5) return [now, e[1], e[2], null, 0, 0, 0, 0, e[3]];
+        return [now, e[1], e[2], e[3], storage += zero(e[4]), ...e.slice(5)];
     });
     for (let i = 1; i < list.length; i++)
         if (!(list[i][0] >= list[i - 1][0])) {
@@ -984,7 +985,7 @@ function showMemory(p, body) {
     const key = (mark, words, kind) => el('li', el('i', { class: kind }, mark), words);
     const oom = p.marks.some(m => m.oom), gc = p.marks.some(m => !m.oom);
     fill(body, el('div', canvas), el('ul.keys', key('●', 'peak'),
-        lanes.some(d => d.peak && !d.peak.drawn) && key('○', 'peak that no snapshot saw'),
+        lanes.some(d => d.peak && !d.peak.drawn) && key('○', 'peak between snapshots'),
         p.checkpoints.length ? key('ı', 'checkpoint') : null, gc ? key('▼', 'collection', 'g') : null,
         oom ? key('▲', 'out of memory', 'w') : null,
         el('li', p.events.n ? `${many(p.events.n, 'event')} since ${duration(p.events.time[0])}` +
@@ -1326,9 +1327,9 @@ const TABLES = {
 
     blocks: (p, body) => showTable(objs(obj(p.raw.largest_blocks).blocks), body, [
         ['Name', 'text', r => text(r.name) || text(r.storage), { keep: true }], TAG, B('Bytes', 'bytes', share),
-        T('Device', 'device'), T('Type', 'dtype'), ['Shape', 'text', shape], C('Refs', 'refs'),
+        T('Device', 'device'), T('Type', 'dtype'), ['Shape', 'text', shape], C('References', 'refs'),
         ['Parts', 'count', r => num(obj(r.parts).count)], SCOPE, site, T('Storage', 'storage', mono),
-        ['Flags', 'count', r => num(r.flags) || null], ['Born', 'count', r => num(r.born) || null],
+        ['Flags', 'count', r => num(r.flags) || null], ['Since mark', 'count', r => num(r.born) || null],
         ['State', 'text', r => r.pending === true || zero(r.pending) ? 'freed, waits for its device' : ''],
     ], { name: 'largest blocks', sort: 'Bytes', inner: parts, inside: 'Parts', keys: rowKeys }),
 
@@ -1397,7 +1398,7 @@ function parts(block, ask) {
     rest > 0 ? el('p.soft', count(rest) + ' more are not listed') : null);
 }
 
-// -- who held the peak --
+// -- what held the peak --
 
 /* Squarified: rows along the shorter side, each filled as long as its tiles grow squarer
    (Bruls, Huizing, van Wijk 2000). Tiles come largest first. */
@@ -1607,7 +1608,7 @@ function card(d) {
         el('header', el('h3', d.name), el('span.soft', { title: d.label }, d.label), el('b', sized(num(d.stats.allocated)))),
         stackedBar(made, d), el('p.sum', capacityWords(d, made)), deviceFacts(d),
         el('div.charts', sizeBars(d), lifeBars(d)),
-        d.source.last_oom ? el('p.bad', `Last found no memory: wanted ${bytes(num(oom.bytes))} with ` +
+        d.source.last_oom ? el('p.bad', `The last request without memory wanted ${bytes(num(oom.bytes))} with ` +
             `${bytes(num(oom.live))} live${oom.site ? ', at ' + siteText(oom.site) : ''}.`) : null);
 }
 
