@@ -1641,7 +1641,7 @@ const FEW = 4; // devices that an answer names
 /* What a report has to say first, as TEXT begins: [how bad, ...words]. */
 const ANSWERS = [p => outOfMemory(p), p => overLimits(p), p => leaked(p), p => holders(p), p => oddities(p), p => fragments(p)];
 
-const few = (p, list) => list.length > FEW ? [...list.slice(0, FEW), ['', `… and of ${list.length - FEW} more devices.`]] : list;
+const few = (p, list) => list.length > FEW ? [...list.slice(0, FEW), ['', `… and ${list.length - FEW} more.`]] : list;
 const siteLink = (site, section) => siteText(site) ? link(siteText(site, true), section || 'sites', 'site', siteKey(site)) : 'a site that is not known';
 const usedOf = d => num(d.capacity.total) === null || num(d.capacity.used) === null ? '' : `${bytes(d.capacity.used)} of ${bytes(d.capacity.total)} used`;
 

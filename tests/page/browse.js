@@ -468,6 +468,37 @@ tests['a peak of several devices says that it is a sum'] = async () => {
     await page.context().close();
 };
 
+tests['a peak is never below what the profile proves, nor above its error'] = async () => {
+    const page = await open('plain_small');
+    const seen = await page.evaluate(() => [[90, 20], [110, 20], [200, 20], [200, 0]].map(([held, error]) => read({
+        devices: [{ device: 'cpu', stats: { allocated: 80, peak: 100, peak_error: error } }], peak_holders: [{ device: 'cpu', bytes: held, time_ns: 1 }] }).devices[0].height));
+    assert.deepStrictEqual(seen, [100, 110, 120, 100]);
+    await page.context().close();
+};
+
+tests['a sentence names four devices, and how many more there are'] = async () => {
+    const page = await open('plain_small');
+    const said = await page.evaluate(() => {
+        const names = Array.from({ length: 10 }, (_, i) => 'cuda:' + i);
+        return holders(read({ devices: names.map(device => ({ device, stats: { allocated: 8, peak: 8 } })),
+            tags: names.map(device => ({ tag: 'a', device, allocated: 8 })) })).map(([, ...words]) => words.map(w => w.textContent || w).join(''));
+    });
+    assert.deepStrictEqual(said, [0, 1, 2, 3].map(i => `a holds 100 % of the 8 B on cuda:${i}.`).concat('… and 6 more.'));
+    await page.context().close();
+};
+
+tests['the timeline can be coloured by what a scope added and gave back'] = async () => {
+    const page = await open('plain_rich');
+    await page.click('#timeline button:text("Colour by memory")');
+    assert.strictEqual(await page.getAttribute('#timeline button:text("Colour by memory")', 'aria-pressed'), 'true');
+    const wrong = await page.evaluate(() => {
+        const s = timeline.slices;
+        return [timeline.tones, s.all.filter((x, i) => Math.sign(x.delta || 0) !== Math.sign(s.tone[i] - 2)).length, Math.max(...s.tone)];
+    });
+    assert.deepStrictEqual(wrong, [true, 0, 4]);
+    await page.context().close();
+};
+
 tests['a sentence leads to its table, and the table shows that alone'] = async () => {
     const page = await open('rich');
     await drawn(page);
