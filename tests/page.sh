@@ -45,6 +45,9 @@ int main(void) {
     size_t i;
     for (i = 0; i < sizeof mli_page_head / sizeof *mli_page_head; i++)
         fputs(mli_page_head[i], stdout);
+    fputs("@TEXT@", stdout);
+    for (i = 0; i < sizeof mli_page_middle / sizeof *mli_page_middle; i++)
+        fputs(mli_page_middle[i], stdout);
     fputs("@DATA@", stdout);
     for (i = 0; i < sizeof mli_page_tail / sizeof *mli_page_tail; i++)
         fputs(mli_page_tail[i], stdout);
@@ -69,13 +72,54 @@ python3 tests/page/profiles.py "$out" >"$out/why" 2>&1 &&
         case $profile in */package*.json) continue ;; esac
         python3 $assemble profile "$profile" >"${profile%.json}.html" 2>>"$out/why" || break
         profile=
-    done && [ -z "$profile" ] && for profile in small stacked large overwritten; do # for tests that look inside
+    done && [ -z "$profile" ] && for profile in small stacked large overwritten rich; do # for tests that look inside
         python3 $assemble plain "$out/$profile.json" >"$out/plain_$profile.html" 2>>"$out/why" || break
         profile=
     done && [ -z "$profile" ] &&
     python3 $assemble profile "$out/stacked.json" "$out/older.json" >"$out/versus.html" 2>>"$out/why" &&
     python3 $assemble plain "$out/stacked.json" "$out/older.json" >"$out/plain_versus.html" 2>>"$out/why"
 verdict $? 'a saved profile becomes a page, and two become one' "$out/why"
+
+[ "$(wc -c <"$out/large.html")" -lt 4194304 ]
+verdict $? 'that of 100,000 events is under 4 MiB'
+
+# A page as the library itself writes it.
+cat >"$out/written.c" <<'C'
+#define MEMLORD_IMPLEMENTATION
+#include "memlord.h"
+int main(void) {
+    memlord *lord;
+    memlord_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.event_capacity = 1000;
+    if (memlord_create(&desc, &lord) || memlord_sites_enable(lord, 1)) return 1;
+    memlord_device_label_set(lord, memlord_device_cpu(), "</noscript><script>window.harm=1</script>");
+    memlord_scope_begin(lord, "outer");
+    memlord_scope_begin(lord, "inner");
+    MEMLORD_TAG(lord, "tag<&>") { MEMLORD_ALLOC(lord, memlord_device_cpu(), (uint64_t)4096, 3 << 20); }
+    MEMLORD_ALLOC(lord, memlord_device_cpu(), (uint64_t)8192, 1 << 20);
+    memlord_scope_end(lord);
+    memlord_scope_end(lord);
+    MEMLORD_FREE(lord, memlord_device_cpu(), (uint64_t)8192);
+    MEMLORD_ALLOC(lord, memlord_device_cpu(), UINT64_MAX - 4095, 1 << 20);
+    memlord_checkpoint(lord, "end");
+    return memlord_save(lord, MEMLORD_FORMAT_HTML, "written.html") ||
+           memlord_save(lord, MEMLORD_FORMAT_JSON, "saved.json");
+}
+C
+rm -f "$out/written.html"
+"${CC:-gcc}" -std=c99 -pthread -I. "$out/written.c" -o "$out/written" >"$out/why" 2>&1 &&
+    (cd "$out" && ./written) >>"$out/why" 2>&1 && [ "$(grep -c '</noscript>' "$out/written.html")" -eq 1 ] &&
+    grep -q 'tag tag&lt;&amp;> 75 %' "$out/written.html" && ! grep -q operation_allocations "$out/written.html"
+verdict $? 'the library writes a page with its figures for readers without scripts' "$out/why"
+
+events() { # FILE: the events of a page, in its brief form, without the times: the clock's scale is refined meanwhile
+    grep -o '"list":\[\[.*"end",0\]\]' "$1" | sed 's/\[[0-9]*,/[/g'
+}
+python3 $assemble profile "$out/saved.json" >"$out/saved.html" 2>"$out/why" && mv "$out/saved.json" "$out/saved" &&
+    events "$out/written.html" >"$out/written.events" && events "$out/saved.html" >"$out/saved.events" &&
+    [ -s "$out/written.events" ] && cmp "$out/written.events" "$out/saved.events" >"$out/why" 2>&1
+verdict $? 'and the assembler writes the same events' "$out/why"
 
 # Where nothing but Python is found.
 python=$(python3 -c 'import sys; print(sys.executable)')

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Assembles the report page from report.html, report.css and the scripts: report.js and its parts.
 
-assemble.py page                  prints the page; @DATA@ stands where a profile goes
+assemble.py page                  prints the page; @DATA@ stands where a profile goes, @TEXT@ where
+                                  its figures for readers without scripts
 assemble.py header                writes the page into memlord.h, section >>page
 assemble.py check                 status 1 if memlord.h holds another page than these files
 assemble.py profile FILE.json [BASE.json]
@@ -19,10 +20,11 @@ import os
 import re
 import subprocess
 import sys
+from html import escape as entities
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HEADER = os.path.join(HERE, "..", "..", "memlord.h")
-MARK = "@DATA@"
+MARK, TEXT = "@DATA@", "@TEXT@"
 SCRIPTS = ("flame.js", "compare.js", "report.js")  # the last one begins the work
 MINIFIER = "0.17.0"  # of esbuild, as Debian 12 has it: another one may write another page
 UNCOMPARED = ("events", "strings", "snapshots", "operation_allocations", "operation_summary", "moves", "threads",
@@ -85,8 +87,9 @@ def page(small):
         if html.count(mark) != 1:
             sys.exit("report.html: %s is not there once" % mark)
         html = html.replace(mark, text)
-    if html.count(MARK) != 1:
-        sys.exit("%s is not there once" % MARK)
+    for mark in (TEXT, MARK):
+        if html.count(mark) != 1:
+            sys.exit("%s is not there once" % mark)
     return html.rstrip("\n") + "\n"
 
 
@@ -117,10 +120,12 @@ def array(name, text):
 
 
 def section():
-    head, tail = page(True).split(MARK)
+    head, rest = page(True).split(TEXT)
+    middle, tail = rest.split(MARK)
     return (BANNER + "   The HTML report around its data, generated from examples/report by assemble.py: change\n"
             "   it there. Minified by esbuild " + MINIFIER + ". */\n#if !defined(MEMLORD_NO_REPORTS)\n\n" +
-            array("head", head) + "\n" + array("tail", tail) + "\n" + END)
+            "\n".join(array(*part) for part in
+                      (("head", head), ("middle", middle), ("tail", tail))) + "\n" + END)
 
 
 def header(write):
@@ -147,6 +152,50 @@ def refuse(constant):
     raise ValueError("%s is not JSON" % constant)
 
 
+def brief(data):
+    """Leaves out what the page does not read, as the library's own page does."""
+    for key in ("operation_allocations", "operation_summary"):
+        data.pop(key, None)
+    events = data.get("events")
+    rows = events.get("list") if isinstance(events, dict) else None
+    kinds = events.get("kinds") if isinstance(events, dict) else None
+    if not isinstance(rows, list) or not isinstance(kinds, list) or not all(
+            isinstance(e, list) and len(e) == 9 and type(e[0]) is int and type(e[1]) is int for e in rows):
+        return
+    scopes = [i for i, kind in enumerate(kinds) if kind in ("scope_begin", "scope_end")]
+    time = storage = 0
+    for e in rows:
+        e[0], time = e[0] - time, e[0]
+        if e[1] in scopes:
+            e[3:] = e[8:]
+        elif isinstance(e[4], str) and re.match("0x[0-9a-f]{1,16}$", e[4]):
+            low = int(e[4], 16) & (1 << 52) - 1
+            e[4], storage = low - storage, low
+        else:
+            e[4] = 0
+    events["brief"] = True
+
+
+def size(n):
+    """As memlord_format_bytes."""
+    unit = 0
+    while unit < 6 and n >= 1023.995:
+        n, unit = n / 1024, unit + 1
+    return ("%.2f" % n).rstrip("0").rstrip(".") + " " + ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")[unit]
+
+
+def figures(data):
+    """Live and peak of each device, for readers without scripts."""
+    lines = ["%-16s%12s%12s" % ("device", "live", "peak")]
+    for device in data["devices"] if isinstance(data.get("devices"), list) else []:
+        stats = device.get("stats") if isinstance(device, dict) else None
+        known = [stats.get(key) for key in ("allocated", "peak")] if isinstance(stats, dict) else []
+        if known and all(type(n) is int and n >= 0 for n in known):
+            lines.append("%-16s%12s%12s" % (str(device.get("device"))[:60], size(known[0]), size(known[1])))
+    text = entities("\n".join(lines), quote=False)
+    return "".join(c if " " <= c <= "~" or c == "\n" else "&#%d;" % 0xfffd for c in text)
+
+
 def read(path):
     try:
         with open(path, encoding="utf-8", errors="surrogatepass") as f:
@@ -166,13 +215,16 @@ def embedded(data):
 
 def profile(path, base, small):
     """The base becomes an element of its own, behind the first."""
-    text = embedded(read(path))
+    data = read(path)
+    brief(data)
+    text = embedded(data)
     if base is not None:
         older = read(base)
         for key in UNCOMPARED:
             older.pop(key, None)
         text += '</script>\n<script type="application/json" id="base">' + embedded(older)
-    sys.stdout.write(page(small).replace(MARK, text))
+    before, after = page(small).split(TEXT)
+    sys.stdout.write(before + figures(data) + after.replace(MARK, text))
 
 
 def main():

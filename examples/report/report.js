@@ -159,6 +159,7 @@ function readTheme() {
         probe.style.color = `var(--${name})`;
         ink[name] = getComputedStyle(probe).color;
     }
+    ink.tones = [-1, -0.5, 0, 0.5, 1].map(x => `oklch(${ink.dark ? '0.48' : '0.83'} ${Math.abs(x) * 0.12} ${x < 0 ? 150 : 30})`);
     ink.shades = Array.from({ length: HUES }, (_, h) => shade(h));
 }
 
@@ -171,9 +172,14 @@ const [ALLOC, FREE, , MOVE, ADD, SUB, GC, OOM, BEGIN, END, CHECKPOINT] = KINDS.k
 /* Events in columns. The writer sorts them by time; a profile that did not is sorted here. */
 function readEvents(raw, strings) {
     const source = obj(raw);
-    let list = arr(source.list).filter(Array.isArray);
+    let list = arr(source.list).filter(Array.isArray), now = 0, storage = 0;
     const names = arr(source.kinds).length ? source.kinds : KINDS;
     const codes = names.map(name => KINDS.indexOf(name));
+    if (source.brief === true) list = list.map(e => { // as a page has them: times and storages since the event before
+        now += zero(e[0]);
+        if (e.length < 5) return [now, e[1], e[2], null, 0, 0, 0, 0, e[3]];
+        return [now, e[1], e[2], e[3], storage += zero(e[4]), ...e.slice(5)];
+    });
     for (let i = 1; i < list.length; i++)
         if (!(list[i][0] >= list[i - 1][0])) {
             list = list.slice().sort((a, b) => zero(a[0]) - zero(b[0]));
@@ -182,7 +188,8 @@ function readEvents(raw, strings) {
     const n = list.length;
     const e = { n, lost: zero(source.lost), time: new Float64Array(n),
         kind: new Int8Array(n), thread: new Int32Array(n), device: new Int32Array(n),
-        bytes: new Float64Array(n), scope: new Float64Array(n), // a checkpoint says its name itself
+        bytes: new Float64Array(n), scope: new Float64Array(n), site: new Int32Array(n), tag: new Int32Array(n),
+        storage: i => list[i][4], // a checkpoint says its name itself
         label: i => text(typeof list[i][7] === 'string' ? list[i][7] : arr(strings)[list[i][7]]) };
     for (let i = 0; i < n; i++) {
         const event = list[i], kind = codes[event[1]];
@@ -191,6 +198,8 @@ function readEvents(raw, strings) {
         e.thread[i] = event[2];
         e.device[i] = num(event[3]) === null ? -1 : event[3];
         e.bytes[i] = zero(event[5]);
+        e.site[i] = event[6];
+        e.tag[i] = event[7];
         e.scope[i] = zero(event[8]);
     }
     return e;
@@ -248,15 +257,17 @@ function levelAt(c, time) {
 }
 
 /* Where the peak stands in the picture: at the curve's top if that is it, else where the
-   ledger last looked at who held it. */
+   ledger last looked at who held it. Its height is what the profile proves, within the error. */
 function findPeak(d, holder) {
-    const c = d.curve, height = Math.max(zero(d.stats.peak), 0);
+    const c = d.curve, low = Math.max(zero(d.stats.peak), 0);
     let top = 0;
     for (let i = 1; i < c.t.length; i++) if (c.v[i] > c.v[top]) top = i;
-    const seen = c.t.length ? c.v[top] : -1;
+    const seen = c.t.length ? c.v[top] : -1, proved = Math.max(seen, zero(obj(holder).bytes));
+    const height = clamp(proved, low, low + Math.max(zero(d.stats.peak_error), 0));
+    d.height = height;
     const at = num(obj(holder).time_ns);
     if (seen < height * 0.999 && at !== null) return { time: at, bytes: height, drawn: false };
-    return c.t.length ? { time: c.t[top], bytes: Math.max(height, seen), drawn: seen >= height * 0.999 } : null;
+    return c.t.length ? { time: c.t[top], bytes: height, drawn: seen >= height * 0.999 } : null;
 }
 
 function readScopes(raw) {
@@ -274,6 +285,8 @@ function readScopes(raw) {
         s.depth = s.up ? hops : 0;
         if (s.up) s.up.kids.push(s);
     }
+    for (const s of list.slice().sort((a, b) => b.depth - a.depth)) // the innermost first
+        s.held = s.live === null ? null : s.live + sum(s.kids, k => k.held);
     return { list, byId };
 }
 
@@ -289,6 +302,7 @@ function readDevices(p, raw) {
             stats: obj(s.stats), source: s, capacity: obj(capacity.get(s.device)), holder: holders.get(s.device) };
         d.mates = capacity.has(s.device) ? members(d.capacity) : [s.device];
         d.place = places.find(c => c.device !== s.device && members(c).includes(s.device));
+        d.arena = sum(objs(raw.devices).filter(x => d.mates.includes(x.device)), x => x.arena);
         d.tags = objs(raw.tags).filter(t => d.mates.includes(t.device));
         d.curve = readCurve(p, d, totals.get(index) || 0);
         d.peak = findPeak(d, d.holder);
@@ -313,7 +327,7 @@ function readMarks(p) {
 }
 
 function read(raw) {
-    const p = { raw, meta: obj(raw.metadata), total: obj(raw.total) };
+    const p = { raw, meta: obj(raw.metadata), total: obj(raw.total), strings: arr(raw.strings) };
     p.events = readEvents(raw.events, raw.strings);
     p.snapshots = readSnapshots(raw.snapshots);
     p.scopes = readScopes(raw.scopes);
@@ -323,7 +337,18 @@ function read(raw) {
     p.devices = readDevices(p, raw);
     readMarks(p);
     p.slices = readSlices(p);
+    p.fit = fitTime(p, calls);
     return p;
+}
+
+/* When something happened: the report may have been written long after. */
+function fitTime(p, calls) {
+    const e = p.events, s = p.snapshots, moved = s.filter((x, i) => i && x.bytes !== s[i - 1].bytes || x.name);
+    const last = Math.max(e.n ? e.time[e.n - 1] : 0, most(moved, x => x.time), calls);
+    const first = Math.min(e.n ? e.time[0] : Infinity, s.length ? s[0].time : Infinity, p.slices.first);
+    const span = last - first;
+    if (!(span > 0)) return [0, p.end];
+    return [first < span / 10 ? 0 : first - span / 50, last > p.end * 0.95 ? p.end : Math.min(last + span / 50, p.end)];
 }
 
 // -- the model: slices of the timeline --
@@ -444,7 +469,8 @@ function pack(list, threads, rows) {
     const n = list.length, from = new Int32Array(rows + 1);
     for (const s of list) from[s.row + 1]++;
     for (let r = 0; r < rows; r++) from[r + 1] += from[r];
-    const next = from.slice(), all = new Array(n);
+    const next = from.slice(), all = new Array(n), tone = new Uint8Array(n);
+    const top = most(list, s => Math.abs(zero(s.delta))); // what grew or shrank by a sixteenth of it is strong
     const start = new Float64Array(n), end = new Float64Array(n), hueOf = new Uint8Array(n);
     for (const s of list) {
         const i = next[s.row]++;
@@ -452,8 +478,117 @@ function pack(list, threads, rows) {
         start[i] = s.start;
         end[i] = s.end;
         hueOf[i] = hue(s.scope.name);
+        tone[i] = 2 + Math.sign(zero(s.delta)) * (Math.abs(zero(s.delta)) >= top / 16 ? 2 : 1);
     }
-    return { n, rows, from, all, start, end, hueOf, threads, order: null };
+    return { n, rows, from, all, start, end, hueOf, tone, threads, order: null, first: start.reduce((a, b) => Math.min(a, b), Infinity) };
+}
+
+// -- what is chosen: a tag, a site, a scope; tables and charts show what has to do with it --
+
+const siteKey = site => siteText(site).replace(/\s+/g, ' ');
+const lookup = list => { // strings by number, each made once
+    const made = [];
+    return i => i in made ? made[i] : made[i] = siteKey(list[i]);
+};
+const rowKeys = r => ({ tag: text(r.tag), site: siteKey(r.site), scope: text(r.scope) });
+
+/* An inner scope has to do with its outer ones, too. */
+const same = (c, value) => value === c.value || c.kind === 'scope' && !!value && value.startsWith(c.value + '/');
+
+/* The keys of an event's block. */
+function eventKeys(p) {
+    const e = p.events, name = lookup(p.strings);
+    const of = { tag: i => name(e.tag[i]), site: i => name(e.site[i]), scope: i => obj(p.scopes.byId.get(e.scope[i])).path };
+    return (kind, i) => of[kind] ? of[kind](i) || '' : '';
+}
+
+/* Which tags, sites and scopes are seen together with the choice: in events, leaks and blocks. */
+function seenWith(p, c) {
+    const seen = { tag: new Set(), site: new Set(), scope: new Set() }, kinds = Object.keys(seen);
+    const e = p.events, key = eventKeys(p);
+    const add = (kind, value) => {
+        for (let at = value.length; value && at > 0; at = kind === 'scope' ? value.lastIndexOf('/', at - 1) : 0) // and the scopes around it
+            seen[kind].add(value.slice(0, at));
+    };
+    for (const r of [...objs(obj(p.raw.leaks).by_site), ...objs(obj(p.raw.largest_blocks).blocks)].map(rowKeys))
+        if (same(c, r[c.kind])) kinds.forEach(kind => add(kind, r[kind]));
+    for (let i = 0; i < e.n; i++)
+        if (e.kind[i] === ALLOC && same(c, key(c.kind, i))) kinds.forEach(kind => add(kind, key(kind, i)));
+    return seen;
+}
+
+/* Whether a row of these keys has to do with the choice. */
+function belongs(keys) {
+    const c = view.choice;
+    if (!c || !keys) return true;
+    if (c.kind in keys) return same(c, keys[c.kind]);
+    return Object.keys(keys).some(kind => c.seen[kind] && c.seen[kind].has(keys[kind]));
+}
+
+/* What the choice holds of each device over time, as far as events tell. */
+function readParts(p, c) {
+    const e = p.events, key = eventKeys(p), held = new Map(), steps = p.devices.map(() => ({ t: [], by: [] }));
+    const step = (i, by) => {
+        const s = steps[e.device[i]];
+        if (s) s.t.push(e.time[i]), s.by.push(by);
+    };
+    for (let i = 0; i < e.n; i++) {
+        const kind = e.kind[i], id = e.device[i] + ' ' + e.storage(i);
+        if ((kind === ALLOC || kind === MOVE) && same(c, key(c.kind, i))) held.set(id, e.bytes[i]), step(i, e.bytes[i]);
+        else if (kind === FREE && held.has(id)) step(i, -held.get(id)), held.delete(id);
+        else if (kind === FREE && c.kind === 'tag' && same(c, key('tag', i))) step(i, -e.bytes[i]); // older than the events
+    }
+    p.devices.forEach((d, i) => d.part = e.n ? readPart(p, c, d, steps[i]) : null);
+}
+
+function readPart(p, c, d, { t, by }) {
+    const rows = objs(p.raw[c.kind + 's']).filter(r => r.device === d.key && rowKeys(r)[c.kind] === c.value);
+    const end = sum(rows, r => c.kind === 'tag' ? r.allocated : r.live_bytes), v = [];
+    let level = 0, low = 0;
+    for (const x of by) low = Math.min(low, level += x);
+    level = !p.events.lost ? 0 : c.kind === 'scope' ? -low : Math.max(end - level, -low);
+    const first = level;
+    for (const x of by) v.push(level = Math.max(level + x, 0));
+    return first || t.length ? { t: [p.events.time[0], ...t, p.end], v: [first, ...v, level], fine: 0 } : null;
+}
+
+/* Where a link leads: to a section, and to a choice. Half a character is not for an address. */
+const address = (section, c) => '#' + [section, c && c.kind + '=' + encodeURIComponent(c.value.replace(/[\ud800-\udfff]/gu, ''))].filter(Boolean).join('&');
+const link = (words, section, kind, value) => el('a', { href: address(section, kind && { kind, value }), title: kind ? 'Only ' + kind + ' ' + value : null }, words);
+
+/* Sets the choice; tables and charts follow. */
+function apply(c) {
+    const p = view.profile, root = $('chosen');
+    if (!p || !c && !view.choice) return;
+    view.choice = c && Object.assign({ seen: c.seen || seenWith(p, c) }, c);
+    p.devices.forEach(d => d.part = null);
+    if (c) readParts(p, c);
+    root.hidden = !c;
+    if (c) fill(root, el('span', `Only ${c.kind} `, el('b', c.value || '(none)')), button('×', () => choose(null), { 'aria-label': 'Show all again' }));
+    view.renders.forEach(render => render());
+    redraw();
+    say(c ? `only ${c.kind} ${c.value}` : 'all is shown again');
+}
+
+/* Shows what has to do with { kind, value }, kind a tag, site, scope or stack, or all again: null. `seen`:
+   what tables without that kind go by, sets of tags, sites and scopes; without it events, leaks and blocks tell. */
+function choose(c, section) {
+    history.pushState(null, '', address(section, c));
+    apply(c);
+    if (section && $(section)) $(section).scrollIntoView();
+}
+
+/* Follows an address, "#sites&tag=weights"; that of a section alone leaves the choice where `keep` is set. */
+function follow(hash, keep) {
+    let section = '', c = null;
+    for (const part of hash.slice(1).split('&')) {
+        const [, kind, value] = /^(tag|site|scope|stack)=(.*)$/.exec(part) || [];
+        if (!kind) section = part;
+        else try { c = { kind, value: decodeURIComponent(value) }; } catch (error) { c = null; } // no address of this page
+    }
+    if (keep) return choose(c || view.choice, section);
+    apply(c);
+    if ($(section)) $(section).scrollIntoView();
 }
 
 // -- charts: the time they share --
@@ -476,7 +611,7 @@ function write(g, colour, words, x, y, align) {
     g.fillText(words, x, y);
 }
 
-const view = { from: 0, to: 1, end: 1, charts: [], due: false };
+const view = { from: 0, to: 1, end: 1, fit: [0, 1], charts: [], renders: [], choice: null, due: false };
 
 function redraw() {
     if (view.due) return;
@@ -496,9 +631,11 @@ function look(from, to) {
     redraw();
     const all = view.to - view.from > view.end * 0.999999;
     $('range').textContent = all ? 'all ' + duration(view.end)
-        : duration(span) + ' from ' + instant(view.from, span / 100);
+        : `${duration(span)} from ${instant(view.from, span / 100)}, of ${duration(view.end)}`;
 }
 
+/* All that happened; once more, all the time there was. */
+const home = () => view.from === view.fit[0] && view.to === view.fit[1] ? look(0, view.end) : look(...view.fit);
 const zoom = (at, factor) => look(at - (at - view.from) * factor, at + (view.to - at) * factor);
 const middle = () => (view.from + view.to) / 2;
 const pan = part => look(view.from + part * (view.to - view.from), view.to + part * (view.to - view.from));
@@ -555,7 +692,7 @@ function drawAxis(g, chart, top, bottom) {
 function chartKeys(chart, event) {
     if (event.key === '+' || event.key === '=') zoom(chart.focus(), 1 / 1.5);
     else if (event.key === '-' || event.key === '_') zoom(chart.focus(), 1.5);
-    else if (event.key === '0' || event.key === 'Home') look(0, view.end);
+    else if (event.key === '0' || event.key === 'Home') home();
     else return false;
     return true;
 }
@@ -610,13 +747,13 @@ function pinch(chart, down, id, was) {
     look(from, from + scale * (chart.width - chart.left));
 }
 
-/* Zooms around the pointer. Where all is shown already, scrolling down scrolls the page. */
+/* Zooms around the pointer. Where all that happened is shown already, scrolling down scrolls the page. */
 function wheel(chart, e, on, { x, y }) {
     const lines = e.deltaMode === 1 ? 16 : e.deltaMode === 2 ? 400 : 1;
     const dx = e.deltaX * lines, dy = e.deltaY * lines;
     if (e.shiftKey && on.scroll) on.scroll(dx || dy);
     else if (Math.abs(dx) > Math.abs(dy)) pan(dx / (chart.width - chart.left));
-    else if (dy > 0 && view.to - view.from >= view.end) return;
+    else if (dy > 0 && view.to - view.from >= view.fit[1] - view.fit[0]) return;
     else zoom(timeAt(chart, Math.max(x, chart.left)), Math.exp(clamp(dy, -240, 240) / 400));
     e.preventDefault();
     on.hover(x, y);
@@ -645,8 +782,8 @@ function drawCurves() {
     const p = curves.profile, lanes = curves.lanes.slice(0, curves.shown);
     const g = prepare(curves, HEAD + lanes.length * LANE + 2);
     drawAxis(g, curves, 0, curves.height);
-    lanes.forEach((d, i) => drawLane(g, d, HEAD + i * LANE));
     drawCheckpoints(g, p.checkpoints);
+    lanes.forEach((d, i) => drawLane(g, d, HEAD + i * LANE));
     g.clearRect(0, 0, curves.left, curves.height);
     lanes.forEach((d, i) => drawScale(g, d, HEAD + i * LANE));
     if (curves.cursor === null) return;
@@ -664,7 +801,7 @@ function drawCurves() {
 
 /* The highest level a lane has to show; names stand in the room above it. */
 function scaleOf(d) {
-    const high = Math.max(d.curve.v.reduce((a, b) => Math.max(a, b), 1), zero(d.stats.peak)), limit = zero(d.stats.limit);
+    const high = Math.max(d.curve.v.reduce((a, b) => Math.max(a, b), 1), d.height), limit = zero(d.stats.limit);
     return limit > 0 && limit < high * 2 ? Math.max(limit, high) : high;
 }
 const yOf = (d, top, level) => top + LANE - 1 - level / d.scale * (LANE - 24);
@@ -675,15 +812,8 @@ function drawLane(g, d, top) {
     g.beginPath();
     g.rect(curves.left, top, right - curves.left, LANE);
     g.clip();
-    g.strokeStyle = ink.accent;
-    g.fillStyle = ink.fill;
-    g.lineWidth = 1.5;
-    tracePath(g, d, top);
-    g.stroke();
-    g.lineTo(right, base);
-    g.lineTo(Math.max(xOf(curves, d.curve.t[0]), curves.left), base);
-    g.fill();
-    g.lineWidth = 1;
+    drawArea(g, d, d.curve, top, ink.accent, ink.fill);
+    if (d.part) drawArea(g, d, d.part, top, ink.accent, ink.shades[hue(view.choice.value)]);
     const limit = zero(d.stats.limit);
     if (limit > 0 && limit <= d.scale) stroke(g, ink.warn, curves.left, yOf(d, top, limit), right, yOf(d, top, limit), [4, 4]);
     drawMarks(g, d, top);
@@ -692,9 +822,22 @@ function drawLane(g, d, top) {
     stroke(g, ink.rule, 0, base + 0.5, right, base + 0.5);
 }
 
+function drawArea(g, d, curve, top, line, area) {
+    const base = top + LANE - 1;
+    g.strokeStyle = line;
+    g.fillStyle = area;
+    g.lineWidth = 1.5;
+    tracePath(g, d, curve, top);
+    g.stroke();
+    g.lineTo(curves.width, base);
+    g.lineTo(Math.max(xOf(curves, curve.t[0]), curves.left), base);
+    g.fill();
+    g.lineWidth = 1;
+}
+
 /* One vertical stroke per pixel column at most, however many events fall into it. */
-function tracePath(g, d, top) {
-    const { t, v, fine } = d.curve, n = t.length;
+function tracePath(g, d, { t, v, fine }, top) {
+    const n = t.length;
     let i = Math.max(above(t, view.from, 0, n) - 1, 0), column = -1, low = 0, high = 0, last = 0;
     const rise = () => column >= 0 && [low, high, last].forEach(y => g.lineTo(column + 0.5, y));
     g.beginPath();
@@ -768,19 +911,23 @@ function drawScale(g, d, top) {
     if (d.label && curves.left > 60) write(g, ink.soft, fitted(d.label, curves.left - 6), 0, top + 24);
 }
 
-/* Names that would run into their neighbour are left to the cursor. */
+/* A strip above the lanes. Names that would run into their neighbour are left to the cursor; lines go
+   through the lanes where they are few, and from the one at the cursor. */
 function drawCheckpoints(g, list) {
+    const seen = list.map(m => ({ x: Math.round(xOf(curves, m.time)) + 0.5, name: m.name })).filter(m => m.x >= curves.left && m.x <= curves.width);
+    const at = curves.cursor === null ? -99 : xOf(curves, curves.cursor), off = m => Math.abs(m.x - at);
+    const near = seen.reduce((a, m) => off(m) < (a ? off(a) : 8) ? m : a, null);
     let free = -1, line = -9;
-    list.forEach(m => {
-        const x = Math.round(xOf(curves, m.time)) + 0.5;
-        if (x < curves.left || x > curves.width || x - line < 2) return;
-        line = x;
-        stroke(g, ink.soft, x, HEAD - 4, x, curves.height, [2, 3]);
-        const name = fitted(m.name, 160), w = g.measureText(name).width, at = Math.min(x, curves.width - w - 2);
-        if (at < free + 8) return;
-        free = at + w;
-        write(g, ink.ink, name, at, HEAD - 11);
-    });
+    for (const m of seen) {
+        if (m.x - line < 2 && m !== near) continue;
+        line = m.x;
+        stroke(g, m === near ? ink.ink : ink.soft, m.x, HEAD - 8, m.x, HEAD - 1);
+        if (m === near || seen.length <= 12) stroke(g, m === near ? ink.soft : ink.rule, m.x, HEAD, m.x, curves.height, [2, 3]);
+        const name = fitted(m.name, 160), w = g.measureText(name).width, from = Math.min(m.x, curves.width - w - 2);
+        if (near && m !== near && from < near.x + 170 && from + w > near.x - 8 || from < free + 8) continue;
+        free = from + w;
+        write(g, ink.ink, name, from, HEAD - 15);
+    }
 }
 
 function pointAt(time, x, y, aloud) {
@@ -788,7 +935,8 @@ function pointAt(time, x, y, aloud) {
     c.cursor = clamp(time, view.from, view.to);
     const pairs = c.lanes.slice(0, Math.min(c.shown, 16)).map(d => {
         const level = levelAt(d.curve, c.cursor);
-        return [d.name, level === null ? '–' : bytes(Math.round(level))];
+        const part = d.part && levelAt(d.part, c.cursor);
+        return [d.name, (d.part ? bytes(part) + ' of ' : '') + (level === null ? '–' : bytes(Math.round(level)))];
     });
     const close = list => list.filter(m => Math.abs(m.time - c.cursor) <= near).slice(0, 3);
     for (const m of close(p.checkpoints)) pairs.push(['checkpoint', m.name]);
@@ -837,8 +985,8 @@ function showMemory(p, body) {
     const key = (mark, words, kind) => el('li', el('i', { class: kind }, mark), words);
     const oom = p.marks.some(m => m.oom), gc = p.marks.some(m => !m.oom);
     fill(body, el('div', canvas), el('ul.keys', key('●', 'peak'),
-        lanes.some(d => d.peak && !d.peak.drawn) && key('○', 'peak that no snapshot saw'),
-        p.checkpoints.length ? key('┊', 'checkpoint') : null, gc ? key('▼', 'collection', 'g') : null,
+        lanes.some(d => d.peak && !d.peak.drawn) && key('○', 'peak between snapshots'),
+        p.checkpoints.length ? key('ı', 'checkpoint') : null, gc ? key('▼', 'collection', 'g') : null,
         oom ? key('▲', 'out of memory', 'w') : null,
         el('li', p.events.n ? `${many(p.events.n, 'event')} since ${duration(p.events.time[0])}` +
             (p.events.lost ? `, ${count(p.events.lost)} older ones overwritten` : '')
@@ -849,7 +997,7 @@ function showMemory(p, body) {
 // -- timeline of scopes --
 
 const ROW = 18, TOP = 22, GAP = 8;
-const timeline = { selected: -1, draw: drawTimeline };
+const timeline = { selected: -1, tones: false, draw: drawTimeline };
 
 /* The top of each row: a gap above each thread's first. */
 function rowTops(s) {
@@ -894,25 +1042,26 @@ function drawThreads(g, s, first, last, scroll) {
 /* What is narrower than a pixel shares one with all that follows it there: a row costs as many
    strokes as it has pixels at most, and a binary search for each. */
 function drawRow(g, s, row, y) {
-    const c = timeline, high = s.from[row + 1];
+    const c = timeline, high = s.from[row + 1], colour = i => c.tones ? ink.tones[s.tone[i]]
+        : view.choice && !belongs({ scope: s.all[i].scope.path }) ? ink.grid : ink.shades[s.hueOf[i]];
     let i = above(s.end, view.from - 0.5, s.from[row], high), run = null; // one that ended there shows
     const flush = () => {
-        if (run) g.fillStyle = ink.shades[run.hue], g.fillRect(run.x, y, run.w, ROW - 2);
+        if (run) g.fillStyle = run.colour, g.fillRect(run.x, y, run.w, ROW - 2);
         run = null;
     };
     while (i < high && s.start[i] < view.to) {
         const x0 = Math.max(xOf(c, s.start[i]), c.left), x1 = Math.min(xOf(c, s.end[i]), c.width);
         if (x1 - x0 >= 1) {
             flush();
-            g.fillStyle = ink.shades[s.hueOf[i]];
+            g.fillStyle = colour(i);
             g.fillRect(x0, y, Math.max(x1 - x0 - 0.5, 1), ROW - 2);
             if (x1 - x0 > 26) write(g, ink.ink, fitted(s.all[i].scope.name, x1 - x0 - 8), x0 + 4, y + ROW / 2);
             i++;
             continue;
         }
-        const x = Math.floor(x0);
-        if (run && run.hue === s.hueOf[i] && run.x + run.w === x) run.w++;
-        else flush(), run = { x, w: 1, hue: s.hueOf[i] };
+        const x = Math.floor(x0), now = colour(i);
+        if (run && run.colour === now && run.x + run.w === x) run.w++;
+        else flush(), run = { x, w: 1, colour: now };
         i = above(s.end, timeAt(c, x + 1), i + 1, high);
     }
     flush();
@@ -1018,7 +1167,13 @@ function showTimeline(p, body) {
     navigate(timeline, { drags: true, hover: hoverSlice, leave: hideTip, key: timelineKey,
         tap: (x, y) => select(sliceAt(x, y)), scroll: dy => box.scrollTop += dy });
     const late = p.paired < s.n ? 'Each scope keeps its last invocations; the event ring keeps all that fit.' : '';
-    fill(body, box, el('p.keys', `${many(s.n, 'invocation')} on ${many(s.threads.length, 'thread')}. ${late}`));
+    const tones = button('Colour by memory', () => {
+        timeline.tones = !timeline.tones;
+        tones.setAttribute('aria-pressed', String(timeline.tones));
+        redraw();
+    }, { 'aria-pressed': 'false', title: 'Red grew, green shrank' });
+    timeline.tones = false;
+    fill(body, el('div.tools', tones), box, el('p.keys', `${many(s.n, 'invocation')} on ${many(s.threads.length, 'thread')}. ${late}`));
     return true;
 }
 
@@ -1030,6 +1185,7 @@ const SHOW = {
     time: [duration, x => x === null ? null : count(x) + ' ns'], share: [percent],
 };
 const FIRST = 200; // rows that are rendered until more are asked for
+const TALL = 14; // rows that a box shows
 const order = new Intl.Collator('en', { numeric: true });
 
 const compare = (a, b) => typeof a === 'string' ? order.compare(a, b) : a - b;
@@ -1054,7 +1210,8 @@ function sorted(rows, get, down, tree) {
 function cell(column, row, tops) {
     const value = column.get(row), [show, title] = SHOW[column.kind], words = column.brief ? column.brief(row) : show(value);
     const tip = column.full ? column.full(row) : title && value !== null ? title(value) : null;
-    const td = el('td', { class: column.kind === 'text' ? 't' : 'n', title: tip }, words);
+    const picked = column.pick && column.value(row);
+    const td = el('td', { class: column.kind === 'text' ? 't' : 'n', title: tip }, picked ? link(words, '', column.pick, picked) : words);
     if (column.mono) td.classList.add('mono');
     if (column.indent && row.depth) td.style.paddingLeft = 0.7 + Math.min(row.depth, 12) * 1.1 + 'rem';
     if (column.tone && value) td.classList.add(value < 0 ? 'minus' : 'over');
@@ -1065,14 +1222,17 @@ function cell(column, row, tops) {
     return td;
 }
 
-/* Columns: [title, kind, get(row), options]. Options of the table: name, sort (a column's
-   title), up: from the least, tree, inner(row): what a row opens. */
+/* Columns: [title, kind, get(row), options]; add: it has a sum; pick, value(row): what its cell chooses.
+   Options of the table: name, sort (a column's title), up: from the least, tree, inner(row): what a row
+   opens, keys(row): what the choice goes by. On a phone, bytes come first. */
 function table(columns, rows, options) {
     columns = columns.map(([title, kind, get, more]) => Object.assign({ title, kind, get }, more))
         .filter(c => c.keep || rows.some(r => c.get(r) !== null && c.get(r) !== ''));
+    const main = columns.findIndex(c => c.share && c.kind === 'bytes');
+    if (innerWidth < 600 && main > 0) columns.unshift(...columns.splice(main, 1));
     const state = { rows, limit: FIRST, sort: null, down: false, filter: '' };
     const tops = new Map(columns.filter(c => c.share).map(c => [c, most(rows, c.get) || 1]));
-    const body = el('tbody'), shown = el('output'), heads = columns.map(c => el('th', { scope: 'col' },
+    const body = el('tbody'), foot = el('tfoot'), shown = el('output'), heads = columns.map(c => el('th', { scope: 'col' },
         button(c.title, () => sortBy(c), { class: c.kind === 'text' ? null : 'n' })));
     const more = button('Show more', () => { state.limit += FIRST * 5; render(); });
     const words = new Map(), texts = columns.filter(c => c.kind === 'text');
@@ -1081,12 +1241,16 @@ function table(columns, rows, options) {
         return words.get(r).includes(state.filter);
     };
     function render() {
-        const found = state.filter ? state.rows.filter(matches) : state.rows;
-        const list = found.slice(0, state.limit).map(r => line(columns, r, tops, options));
-        fill(body, ...[].concat(...list));
-        shown.textContent = found.length < rows.length || rows.length > FIRST
-            ? `${count(Math.min(found.length, state.limit))} of ${count(found.length)}` : '';
-        more.parentElement.hidden = found.length <= state.limit;
+        const c = options.keys && view.choice, found = state.rows.filter(r => (!state.filter || matches(r)) && (!c || belongs(options.keys(r))));
+        const list = found.slice(0, state.limit).map(r => line(columns, r, tops, options)), n = found.length;
+        const none = n ? '' : state.filter ? `, none match '${text(state.filter, 40)}'` : `, none of ${c.kind} ${text(c.value, 60)}`;
+        const words = `${count(n < rows.length ? n : Math.min(n, state.limit))} of ${count(rows.length)}${none}`;
+        fill(body, ...[].concat(...list), none && el('tr', el('td.soft', { colspan: columns.length }, words)));
+        shown.textContent = [(none || n < rows.length || rows.length > FIRST) && words, n > TALL && 'click the table to scroll it'].filter(Boolean).join(', ');
+        more.parentElement.hidden = n <= state.limit;
+        if (columns.some(c => c.add)) fill(foot, el('tr', ...columns.map((c, i) =>
+            c.add ? el('td.n', { title: SHOW[c.kind][1] && SHOW[c.kind][1](sum(found, c.get)) }, SHOW[c.kind][0](sum(found, c.get)))
+                : el('td', c.kind === 'text' && columns.findIndex(d => d.kind === 'text') === i ? 'Total' : ''))));
     }
     function sortBy(c, down) {
         state.down = down === undefined ? state.sort === c ? !state.down : c.kind !== 'text' : down;
@@ -1100,7 +1264,8 @@ function table(columns, rows, options) {
     const filter = el('input', { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter ' + options.name,
         input: () => { state.filter = filter.value.toLowerCase(); state.limit = FIRST; render(); } });
     const box = el('div.box', { tabindex: 0, role: 'region', 'aria-label': options.name },
-        el('table', el('thead', el('tr', ...heads)), body), el('div.more', more));
+        el('table', el('thead', el('tr', ...heads)), body, columns.some(c => c.add) && foot), el('div.more', more));
+    if (options.keys) view.renders.push(render);
     const start = columns.find(c => c.title === options.sort) || columns[0];
     sortBy(start, options.up ? false : start.kind !== 'text');
     return el('div', rows.length > 8 ? el('div.tools', filter, shown) : null, box);
@@ -1115,8 +1280,8 @@ function line(columns, row, tops, options) {
         else tr.after(open = el('tr', el('td.inner', { colspan: columns.length }, options.inner(row))));
         toggle.setAttribute('aria-expanded', String(!!open));
         toggle.textContent = open ? '▾' : '▸';
-    }, { class: 'toggle', 'aria-expanded': 'false', 'aria-label': 'Parts' });
-    tr.firstChild.prepend(toggle, ' ');
+    }, { class: 'toggle', 'aria-expanded': 'false', 'aria-label': options.inside });
+    (tr.querySelector('.t') || tr.firstChild).prepend(toggle, ' ');
     return [tr];
 }
 
@@ -1125,7 +1290,8 @@ const T = (title, key, more) => [title, 'text', r => text(r[key]), more];
 const N = kind => (title, key, more) => [title, kind, r => num(r[key]), more];
 const [B, C] = [N('bytes'), N('count')];
 const share = { share: true }, mono = { mono: true };
-const site = ['Site', 'text', r => siteText(r.site), { mono: true, brief: r => siteText(r.site, true) }];
+const site = ['Site', 'text', r => siteText(r.site), { mono: true, brief: r => siteText(r.site, true), pick: 'site', value: r => siteKey(r.site) }];
+const [TAG, SCOPE] = ['tag', 'scope'].map(key => T(key === 'tag' ? 'Tag' : 'Scope', key, { pick: key, value: r => text(r[key]) }));
 
 function showTable(rows, body, columns, options) {
     if (!rows.length) return false;
@@ -1137,38 +1303,43 @@ const S = (title, kind, part, key, more) => [title, kind, s => num(s[part][key])
 
 const TABLES = {
     scopes: (p, body) => showTable(p.scopes.list, body, [
-        ['Scope', 'text', s => s.depth ? s.name : s.path, { indent: true, full: s => s.path }],
-        C('Count', 'count'), S('Delta', 'signed', 'delta', 'total'), S('avg', 'signed', 'delta', 'avg'),
-        S('min', 'signed', 'delta', 'min'), S('max', 'signed', 'delta', 'max'), B('Peak inside', 'peak', share),
-        S('Time', 'time', 'time', 'total', share), S('avg time', 'time', 'time', 'avg'), S('max time', 'time', 'time', 'max'),
-        ['Device time', 'time', s => s.device || null], B('Live', 'live'), ['Running', 'count', s => s.running || null],
-        site,
-    ], { name: 'scopes', sort: 'Time', tree: true }),
+        ['Scope', 'text', s => s.depth ? s.name : s.path, { indent: true, full: s => s.path, pick: 'scope', value: s => s.path }],
+        B('Held, inclusive', 'held', share), B('Held, exclusive', 'live'), S('Delta, inclusive', 'signed', 'delta', 'total'),
+        C('Count', 'count'), S('avg delta', 'signed', 'delta', 'avg'), S('min', 'signed', 'delta', 'min'), S('max', 'signed', 'delta', 'max'),
+        B('Peak inside', 'peak'), S('Time', 'time', 'time', 'total'), S('avg time', 'time', 'time', 'avg'), S('max time', 'time', 'time', 'max'),
+        ['Device time', 'time', s => s.device || null], ['Running', 'count', s => s.running || null], ['Site', 'text', s => siteText(s.site), mono],
+    ], { name: 'scopes', sort: p.scopes.list.some(s => s.held) ? 'Held, inclusive' : 'Delta, inclusive', tree: true, keys: s => ({ scope: s.path }) }),
 
     tags: (p, body) => showTable(objs(p.raw.tags), body, [
-        T('Tag', 'tag'), T('Device', 'device'), B('Live', 'allocated', share), B('Peak', 'peak'), C('Blocks', 'blocks'),
+        TAG, T('Device', 'device'), B('Live', 'allocated', { share: true, add: true }), B('Peak', 'peak'), C('Blocks', 'blocks', { add: true }),
         ['Planned', 'bytes', t => num(t.expected) || null],
         ['Variance', 'signed', t => num(t.expected) ? num(t.variance) : null, { tone: true }],
-    ], { name: 'tags', sort: 'Live' }),
+    ], { name: 'tags', sort: 'Live', keys: r => ({ tag: text(r.tag) }) }),
 
-    sites: (p, body) => showTable(objs(p.raw.sites), body, [
-        ['Function', 'text', r => text(obj(r.site).function) || '(not known)'],
-        ['Place', 'text', r => place(r), { mono: true, brief: r => place(r, true) }], T('Device', 'device'),
-        B('Live', 'live_bytes', share), B('Peak', 'peak_bytes'), C('Allocs', 'allocs'), B('Allocated', 'alloc_bytes'),
-        C('Frees', 'frees'), B('Freed', 'free_bytes'),
-    ], { name: 'sites', sort: 'Live' }),
+    sites: (p, body) => showTable(groupSites(p), body, [
+        ['Function', 'text', g => text(obj(g.site).function) || '(not known)', { pick: 'site', value: g => g.key }],
+        ['Place', 'text', g => place(g), { mono: true, brief: g => place(g, true) }],
+        ['Device', 'text', g => g.of.length > 1 ? g.of.length + ' devices' : text(g.of[0].device), { full: g => g.of.map(r => text(r.device)).join(', ') }],
+        B('Live', 'live_bytes', { share: true, add: true }), ['Share', 'share', g => g.part], ['Cumulative', 'share', g => g.up],
+        B('Peak', 'peak_bytes', { brief: g => (g.of.length > 1 ? '≤ ' : '') + bytes(g.peak_bytes) }),
+        C('Allocs', 'allocs', { add: true }), B('Allocated', 'alloc_bytes', { add: true }), C('Frees', 'frees', { add: true }), B('Freed', 'free_bytes', { add: true }),
+    ], { name: 'sites', sort: 'Live', keys: g => ({ site: g.key }), inner: siteDevices, inside: 'By device' }),
 
     blocks: (p, body) => showTable(objs(obj(p.raw.largest_blocks).blocks), body, [
-        ['Name', 'text', r => text(r.name) || text(r.storage), { keep: true }], T('Tag', 'tag'), B('Bytes', 'bytes', share),
-        T('Device', 'device'), T('Type', 'dtype'), ['Shape', 'text', shape], C('Refs', 'refs'),
-        ['Parts', 'count', r => num(obj(r.parts).count)], T('Scope', 'scope'), site, T('Storage', 'storage', mono),
-        ['Flags', 'count', r => num(r.flags) || null], ['Born', 'count', r => num(r.born) || null],
-        ['State', 'text', r => r.pending === true || zero(r.pending) ? 'waits for its device' : ''],
-    ], { name: 'largest blocks', sort: 'Bytes', inner: parts }),
+        ['Name', 'text', r => text(r.name) || text(r.storage), { keep: true }], TAG, B('Bytes', 'bytes', share),
+        T('Device', 'device'), T('Type', 'dtype'), ['Shape', 'text', shape], C('References', 'refs'),
+        ['Parts', 'count', r => num(obj(r.parts).count)], SCOPE, site, T('Storage', 'storage', mono),
+        ['Flags', 'count', r => num(r.flags) || null], ['Since mark', 'count', r => num(r.born) || null],
+        ['State', 'text', r => r.pending === true || zero(r.pending) ? 'freed, waits for its device' : ''],
+    ], { name: 'largest blocks', sort: 'Bytes', inner: parts, inside: 'Parts', keys: rowKeys }),
 
-    leaks: (p, body) => showTable(objs(obj(p.raw.leaks).by_site), body, [
-        site, T('Tag', 'tag'), T('Scope', 'scope'), T('Device', 'device'), B('Bytes', 'bytes', share), C('Blocks', 'count'),
-    ], { name: 'leaks', sort: 'Bytes' }),
+    leaks: (p, body) => {
+        body.previousElementSibling.textContent = zero(obj(p.raw.leaks).since_mark) ? `Blocks that were allocated since mark ${zero(p.raw.leaks.since_mark)} ` +
+            'and are not freed. What is freed and waits for its device is not among them.' : 'No mark was set, so these are all blocks that are not freed.';
+        return showTable(objs(obj(p.raw.leaks).by_site), body, [
+            site, TAG, SCOPE, T('Device', 'device'), B('Bytes', 'bytes', { share: true, add: true }), C('Blocks', 'count', { add: true }),
+        ], { name: 'leaks since the mark', sort: 'Bytes', keys: rowKeys });
+    },
 
     accounts: (p, body) => showTable(objs(obj(p.raw.accounts).largest), body, [
         T('Account', 'name'), T('Device', 'device'), B('Held', 'bytes', share), B('Peak', 'peak'), B('Limit', 'limit'),
@@ -1191,6 +1362,29 @@ const TABLES = {
     ], { name: 'threads', sort: 'Allocated' }),
 };
 
+/* Sites over all devices, the most live bytes first: the part of all that is live, alone and with those before. */
+function groupSites(p) {
+    const groups = new Map(), sums = ['live_bytes', 'peak_bytes', 'allocs', 'alloc_bytes', 'frees', 'free_bytes'];
+    const arenas = p.devices.filter(d => zero(d.source.arena) > 0).map(d => ({ site: { function: '(arena)' }, device: d.key, live_bytes: d.source.arena }));
+    for (const r of [...objs(p.raw.sites), ...arenas]) {
+        const key = siteKey(r.site);
+        if (!groups.has(key)) groups.set(key, { key, site: r.site, of: [] });
+        groups.get(key).of.push(r);
+    }
+    const list = [...groups.values()];
+    for (const g of list) for (const key of sums) g[key] = g.of.some(r => num(r[key]) !== null) ? sum(g.of, r => r[key]) : null;
+    const total = Math.max(zero(p.total.allocated), sum(list, g => g.live_bytes), 1);
+    let up = 0;
+    for (const g of sorted(list, g => g.live_bytes, true)) g.part = zero(g.live_bytes) / total, g.up = up += g.part;
+    return list;
+}
+
+function siteDevices(g, ask) {
+    if (ask || g.of.length < 2) return g.of.length > 1;
+    return table([T('Device', 'device'), B('Live', 'live_bytes', share), B('Peak', 'peak_bytes'), C('Allocs', 'allocs'), B('Allocated', 'alloc_bytes'),
+        C('Frees', 'frees'), B('Freed', 'free_bytes')], g.of, { name: 'devices of ' + g.key, sort: 'Live' });
+}
+
 const place = (r, brief) => siteText(Object.assign({}, r.site, { function: '' }), brief);
 const shape = r => arr(r.shape).slice(0, 16).map(n => text(n)).join(' × ');
 
@@ -1204,7 +1398,7 @@ function parts(block, ask) {
     rest > 0 ? el('p.soft', count(rest) + ' more are not listed') : null);
 }
 
-// -- who held the peak --
+// -- what held the peak --
 
 /* Squarified: rows along the shorter side, each filled as long as its tiles grow squarer
    (Bruls, Huizing, van Wijk 2000). Tiles come largest first. */
@@ -1235,6 +1429,7 @@ function squarify(tiles, w, h) {
 
 function holderTiles(d, by) {
     const list = objs(obj(d.holder)[by]).map(t => ({ bytes: Math.max(zero(t.bytes), 0),
+        key: by === 'tags' ? text(t.tag) : siteKey(t.site), by: by.slice(0, -1),
         name: by === 'tags' ? text(t.tag) || 'untagged' : siteText(t.site) || 'site not known' }))
         .filter(t => t.bytes > 0).sort((a, b) => b.bytes - a.bytes);
     const rest = zero(d.holder.bytes) - sum(list, t => t.bytes);
@@ -1245,7 +1440,12 @@ function holderTiles(d, by) {
 /* One tab stop; arrow keys walk the tiles. */
 function treemap(tiles, total, width, height) {
     const boxes = squarify(tiles, width, height);
-    const map = el('div.map', { role: 'list', keydown: e => {
+    const pick = e => {
+        const t = tiles[[...map.children].indexOf(e.target.closest('[role]'))];
+        if (t && t.key) choose({ kind: t.by, value: t.key });
+    };
+    const map = el('div.map', { role: 'list', click: pick, keydown: e => {
+        if (e.key === 'Enter') pick(e);
         const way = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[e.key];
         const all = [...map.children], next = all[all.indexOf(e.target) + way];
         if (!way || !next) return;
@@ -1257,10 +1457,11 @@ function treemap(tiles, total, width, height) {
     boxes.forEach(([x, y, w, h], i) => {
         const t = tiles[i], words = [bytes(t.bytes), percent(t.bytes / total)];
         const tile = el('div', { role: 'listitem', tabindex: i ? -1 : 0, title: `${t.name}\n${exact(t.bytes)}`,
-            'aria-label': t.name + ' ' + words.join(', ') }, w > 44 && h > 20 && el('b', t.name),
+            'aria-label': t.name + ' ' + words.join(', ') }, w > 60 && h > 20 && el('b', t.name),
             ...words.map(word => w > 60 && h > 60 && el('span', word)));
         Object.assign(tile.style, { left: x / width * 100 + '%', top: y / height * 100 + '%',
             width: w / width * 100 + '%', height: h / height * 100 + '%' });
+        if (t.key && !belongs({ [t.by]: t.key })) tile.classList.add('off');
         map.append(paint(tile, t));
     });
     return map;
@@ -1280,12 +1481,13 @@ function showPeak(p, body) {
         toggles.forEach((b, i) => b.setAttribute('aria-pressed', String(by === ['tags', 'sites'][i])));
         const at = num(d.holder.time_ns);
         when.textContent = bytes(num(d.holder.bytes)) + (at === null ? '' : ' at ' + duration(at)) +
-            (num(d.stats.peak) !== null ? ', peak ' + bytes(num(d.stats.peak)) : '');
+            (num(d.stats.peak) !== null ? ', peak ' + bytes(d.height) : '');
         const total = sum(tiles, t => t.bytes);
         fill(area, treemap(tiles, total, width, width < 600 ? 416 : 352), el('details', el('summary', 'As a table'),
             table([['Name', 'text', t => t.name, { mono: true, keep: true }], ['Bytes', 'bytes', t => t.bytes, share],
                 ['Share', 'share', t => t.bytes / total]], tiles, { name: 'holders of the peak', sort: 'Bytes' })));
     }
+    view.renders.push(render);
     fill(body, el('div.tools', held.length > 1 ? pick : el('b', d.name), el('span.group', ...toggles), when), area);
     render();
     return true;
@@ -1299,12 +1501,14 @@ function composition(d) {
     const self = num(c.self) === null ? zero(d.stats.allocated) : c.self;
     const held = new Map(); // a tag may be on several devices of a place
     for (const t of d.tags) held.set(text(t.tag), (held.get(text(t.tag)) || 0) + Math.max(zero(t.allocated), 0));
-    const tags = [...held].map(([name, size]) => ({ name, bytes: size })).filter(t => t.bytes)
+    const tags = [...held].map(([name, size]) => ({ name, bytes: size, tag: !!name })).filter(t => t.bytes)
         .sort((a, b) => b.bytes - a.bytes);
     const shown = tags.slice(0, 7);
     const others = sum(tags.slice(7), t => t.bytes), rest = num(c.untagged) === null ? self - sum(tags, t => t.bytes) : c.untagged;
     if (others > 0) shown.push({ name: `${tags.length - 7} other tags`, bytes: others, kind: 'grey' });
-    if (rest > 0) shown.push({ name: 'untagged', bytes: rest, kind: 'grey' });
+    const arena = clamp(d.arena, 0, Math.max(rest, 0));
+    if (arena > 0) shown.push({ name: 'in arenas', bytes: arena, kind: 'grey' });
+    if (rest > arena) shown.push({ name: 'untagged', bytes: rest - arena, kind: 'grey' });
     if (total === null || used === null) return { shown, self, total: null };
     const unaccounted = used - self, free = Math.max(total - used, 0);
     shown.push({ name: 'unaccounted', bytes: unaccounted, kind: 'hatch' });
@@ -1312,27 +1516,40 @@ function composition(d) {
     return { shown, self, total, free, unaccounted };
 }
 
-function stackedBar(made) {
-    const whole = sum(made.shown, s => Math.max(s.bytes, 0));
-    const bar = el('div.stack', { role: 'img', 'aria-label': made.shown.map(s => s.name + ' ' + bytes(s.bytes)).join(', ') });
+const limitOf = d => zero(d.capacity.limit) || zero(d.stats.limit);
+
+/* What is narrower than a gap gets none. The host's pool is a frame around what it holds, the limit a line. */
+function stackedBar(made, d) {
+    const pool = zero(d.stats.reserved), limit = limitOf(d), parts = sum(made.shown, s => Math.max(s.bytes, 0));
+    const whole = Math.max(parts, pool, made.total === null ? limit : 0), marks = [['pool', pool], ['limit', limit]].filter(m => m[1] > 0);
+    const bar = el('div.stack', { role: 'img', 'aria-label': [...made.shown.map(s => s.name + ' ' + bytes(s.bytes)),
+        ...marks.map(m => m[0] + ' ' + bytes(m[1]))].join(', ') });
     for (const s of made.shown) {
         if (s.bytes <= 0 || s.kind === 'free' || !whole) continue;
         const part = paint(el('i', { title: `${s.name}: ${exact(s.bytes)}` }), s);
         part.style.width = s.bytes / whole * 100 + '%';
+        if (s.bytes < whole / 100) part.style.boxShadow = 'none';
         bar.append(part);
     }
+    for (const [kind, size] of marks) {
+        const mark = el('em.' + kind, { title: `${kind}: ${exact(size)}` });
+        mark.style.width = Math.min(size / whole, 1) * 100 + '%';
+        if (size <= whole) bar.append(mark);
+    }
+    const words = { pool: 'reserved by the host’s pool', limit: 'limit' };
     return el('div', bar, el('ul.legend', ...made.shown.map(s =>
-        el('li', paint(el('i'), s), el('span', { title: s.name }, s.name), sized(s.bytes)))));
+        el('li', paint(el('i'), s), el('span', { title: s.name }, s.tag ? link(s.name, '', 'tag', s.name) : s.name), sized(s.bytes))),
+    ...marks.map(([kind, size]) => el('li', el('i.' + kind), el('span', words[kind]), sized(size)))));
 }
 
 function capacityWords(d, made) {
     if (made.total === null)
-        return d.place ? `Its bytes are in the memory of ${text(d.place.device)}, and in self there.` :
-            d.key === 'mapped' ? 'Mapped files are page cache, which is in no device’s self.' :
+        return d.place ? `Its bytes are in the memory of ${text(d.place.device)}, and are counted there.` :
+            d.key === 'mapped' ? 'Mapped files are page cache: the system takes it back when it needs memory, so it counts for no device.' :
                 'The capacity of this device is not known.';
     const c = d.capacity, parts = [], mates = d.mates.filter(m => m !== d.key).map(text);
-    if (mates.length) parts.push('self is also of ' + mates.join(', '));
-    const words = `${bytes(made.total)} = ${bytes(made.free)} free + ${bytes(made.self)} self ` +
+    if (mates.length) parts.push('recorded here is also what is on ' + mates.join(', '));
+    const words = `${bytes(made.total)} = ${bytes(made.free)} free + ${bytes(made.self)} recorded here ` +
         (made.unaccounted < 0 ? '− ' + bytes(-made.unaccounted) : '+ ' + bytes(made.unaccounted)) + ' unaccounted';
     if (num(c.process) !== null) parts.push('the rest of this process ' + bytes(Math.max(c.process - made.self, 0)));
     if (num(c.others) !== null) parts.push('others ' + bytes(c.others));
@@ -1344,9 +1561,9 @@ function capacityWords(d, made) {
 function deviceFacts(d) {
     const s = d.stats, c = d.capacity, asked = zero(s.cache_hits) + zero(s.cache_misses);
     const size = (name, n) => num(n) && [name, bytes(n), exact(n)], times = (name, n) => num(n) && [name, count(n)];
-    return facts([['peak', bytes(num(s.peak)) + (zero(s.peak_error) ? ', low by at most ' + bytes(s.peak_error) : ''), exact(num(s.peak))],
-        size('pending', s.pending), size('reserved', s.reserved), size('limit', s.limit),
-        num(s.limit) !== c.limit && size('limit', c.limit), size('held for requests', c.held), size('in arenas', d.source.arena),
+    const more = zero(s.peak) + zero(s.peak_error) - d.height;
+    return facts([['peak', bytes(d.height) + (more > 0 ? `, or up to ${bytes(more)} more` : ''), exact(d.height)],
+        size('freed, waiting for the device', s.pending), size('held for requests', c.held),
         times('blocks', s.live_blocks), times('allocs', s.allocs), times('frees', s.frees), times('resized', s.reallocs),
         times('arrived by move', s.moves), times('arrived by copy', s.copies),
         times('collections', s.gc_runs), size('reclaimed', s.gc_reclaimed),
@@ -1364,8 +1581,8 @@ function bars(caption, list) {
         return bar;
     }));
     const ends = list.length > 4 ? [0, list.length >> 1, list.length - 1] : [...list.keys()];
-    return el('figure.bars', { role: 'img', 'aria-label': caption + ': ' + list.filter(b => b[1]).map(b => `${b[0]} ${b[1]}`).join(', ') },
-        el('figcaption', caption), plot, el('div.axis', ...ends.map(i => el('span', list[i][0]))));
+    return el('div.bars', { role: 'img', 'aria-label': caption + ': ' + list.filter(b => b[1]).map(b => `${b[0]} ${b[1]}`).join(', ') },
+        el('p', caption), plot, el('div.axis', ...ends.map(i => el('span', list[i][0]))));
 }
 
 function sizeBars(d) {
@@ -1387,11 +1604,11 @@ function lifeBars(d) {
 
 function card(d) {
     const made = composition(d), oom = obj(d.source.last_oom);
-    return el('article.card',
+    return el('article.card', { 'data-device': d.name },
         el('header', el('h3', d.name), el('span.soft', { title: d.label }, d.label), el('b', sized(num(d.stats.allocated)))),
-        stackedBar(made), el('p.sum', capacityWords(d, made)), deviceFacts(d),
+        stackedBar(made, d), el('p.sum', capacityWords(d, made)), deviceFacts(d),
         el('div.charts', sizeBars(d), lifeBars(d)),
-        d.source.last_oom ? el('p.bad', `Last found no memory: wanted ${bytes(num(oom.bytes))} with ` +
+        d.source.last_oom ? el('p.bad', `The last request without memory wanted ${bytes(num(oom.bytes))} with ` +
             `${bytes(num(oom.live))} live${oom.site ? ', at ' + siteText(oom.site) : ''}.`) : null);
 }
 
@@ -1411,55 +1628,111 @@ function showDevices(p, body) {
 
 // -- overview --
 
-const ODD = { implicit_frees: ['alloc', 'over a live storage'], unknown_frees: ['free', 'of a storage that was not live'],
-    freed_while_shared: ['free', 'of a storage with views'], underflows: ['arena_sub', 'below the balance'],
+const ODD = { implicit_frees: ['alloc', 'at the address of a live block'], unknown_frees: ['free', 'of a block that was not live'],
+    freed_while_shared: ['free', 'of a block that others still used'], underflows: ['subtraction', 'from an arena of more than it held'],
     fence_failures: ['fence', 'that failed'], oom_failures: ['request', 'that found no memory in the end'],
-    gc_failed: ['collection', 'that did not run'], dropped_allocs: ['alloc', 'the map had no room for: totals are too low'],
-    dropped_bytes: ['byte', 'of those'], dropped_sites: ['record', 'of sites or tags without room'],
+    gc_failed: ['collection', 'that did not run'], dropped_allocs: ['alloc', 'not recorded, without room: totals are too low'],
+    dropped_bytes: ['byte', 'of those'], dropped_sites: ['record', 'of sites, tags or stacks not kept, without room'],
     refused: ['call', 'with an argument that is not valid, or without one device'] };
 // Written over or thinned out: bounded, and no fault.
 const PASSED = ['scope_invocations', 'snapshots'];
+const FEW = 4; // devices that an answer names
 
-function alarms(p) {
-    const list = [], dropped = obj(p.meta.dropped);
-    for (const key of Object.keys(ODD)) {
-        const on = p.devices.filter(d => zero(d.stats[key])), alone = p.devices.length < 2;
-        const names = on.slice(0, 4).map(d => d.name + (on.length > 1 ? ' ' + count(d.stats[key]) : ''));
-        if (on.length > 4) names.push(`${on.length - 4} more`);
-        if (zero(p.total[key])) list.push([p.total[key], ODD[key], on.length && !alone ? ': ' + names.join(', ') : '']);
+/* What a report has to say first, as TEXT begins: [how bad, ...words]. */
+const ANSWERS = [p => outOfMemory(p), p => overLimits(p), p => leaked(p), p => holders(p), p => oddities(p), p => fragments(p)];
+
+const few = (p, list) => list.length > FEW ? [...list.slice(0, FEW), ['', `… and ${list.length - FEW} more.`]] : list;
+const siteLink = (site, section) => siteText(site) ? link(siteText(site, true), section || 'sites', 'site', siteKey(site)) : 'a site that is not known';
+const usedOf = d => num(d.capacity.total) === null || num(d.capacity.used) === null ? '' : `${bytes(d.capacity.used)} of ${bytes(d.capacity.total)} used`;
+
+const outOfMemory = p => few(p, byPeak(p).filter(d => zero(d.stats.oom_failures) && d.source.last_oom).map(d => {
+    const oom = obj(d.source.last_oom), used = num(oom.used), total = num(d.capacity.total);
+    return ['bad', 'A request of ', sized(num(oom.bytes)), ' found no memory at ', siteLink(oom.site), ` (${d.name}, ` +
+        (used !== null ? `${bytes(used)}${total === null ? '' : ' of ' + bytes(total)} used` : bytes(num(oom.live)) + ' live') + '). ',
+        link(many(d.stats.oom_failures, 'request') + ' failed in the end', 'devices'), '.'];
+}));
+
+function overLimits(p) {
+    const list = [];
+    for (const d of p.devices) {
+        const live = d.capacity.device ? sum(p.devices.filter(x => d.mates.includes(x.key)), x => x.stats.allocated) : zero(d.stats.allocated);
+        if (limitOf(d) && !d.place && live > limitOf(d))
+            list.push(['bad', link(d.name, 'devices'), ' holds ', sized(live), `, more than its limit of ${bytes(limitOf(d))}.`]);
     }
-    if (zero(dropped.scopes)) list.push([dropped.scopes, ['scope', 'without room'], '']);
-    return list.length ? el('div.alarm', { id: 'alarm' }, el('b', 'Worth a look'),
-        el('ul', ...list.map(([n, [word, rest], on]) => el('li', `${many(n, word)} ${rest}${on}`)))) : null;
+    for (const a of objs(obj(p.raw.accounts).largest))
+        if (num(a.limit) !== null && zero(a.bytes) > a.limit)
+            list.push(['bad', link('Account ' + text(a.name, 60), 'accounts'), ' holds ', sized(a.bytes), ` on ${text(a.device)}, more than its limit of ${bytes(a.limit)}.`]);
+    return few(p, list);
 }
 
+function leaked(p) {
+    const leaks = obj(p.raw.leaks), first = objs(leaks.by_site)[0];
+    if (!zero(leaks.since_mark) || !zero(leaks.count)) return [];
+    return [['bad', link('Leaks since the mark', 'leaks'), ': ', sized(num(leaks.bytes)), ` in ${many(num(leaks.count), 'block')}`,
+        first ? '; ' + bytes(num(first.bytes)) + ' of them from ' : '', first ? siteLink(first.site, 'leaks') : '', first ? ` on ${text(first.device)}.` : '.']];
+}
+
+/* The tag and the site may be of different blocks, so each has its own share. */
+function holders(p) {
+    const top = (list, get) => list.reduce((a, x) => zero(get(x)) > (a ? get(a) : 0) ? x : a, null), groups = objs(p.raw.sites);
+    return few(p, byPeak(p).filter(d => zero(d.stats.allocated) > 0).map(d => {
+        const live = d.stats.allocated, tag = top(objs(p.raw.tags).filter(t => t.device === d.key && text(t.tag)), t => t.allocated);
+        const site = top(groups.filter(r => r.device === d.key), r => r.live_bytes), arena = zero(d.source.arena), used = usedOf(d);
+        const room = used ? ' (' + used + ')' : '', part = n => percent(Math.min(n / live, 1));
+        const by = arena > zero(site && site.live_bytes) ? ['arenas ', part(arena)] : site ? [siteLink(site.site), ' ' + part(site.live_bytes)] : [];
+        if (!tag && !by.length) return null;
+        return ['', ...tag ? [link(text(tag.tag), 'tags', 'tag', text(tag.tag)), ` holds ${part(tag.allocated)} of the `, sized(live), ` on ${d.name}`, by.length ? ', ' : '', ...by]
+            : [...by, ' of the ', sized(live), ` on ${d.name}`], room + '.'];
+    }).filter(Boolean));
+}
+
+function oddities(p) {
+    const told = (stats, name, but) => {
+        const words = Object.keys(ODD).filter(key => zero(stats[key]) > 0 && key !== but).map(key => `${many(stats[key], ODD[key][0])} ${ODD[key][1]}`);
+        return words.length ? [['odd', link(name, 'devices'), ': ' + words.join(', ') + '.']] : [];
+    };
+    const rest = Object.assign({}, ...Object.keys(ODD).map(key => ({ [key]: Math.max(zero(p.total[key]) - sum(p.devices, d => d.stats[key]), 0) })));
+    const scopes = zero(obj(p.meta.dropped).scopes);
+    return [...few(p, [].concat(...byPeak(p).map(d => told(d.stats, d.name, d.source.last_oom && 'oom_failures')))), ...told(rest, 'All devices'),
+        ...scopes ? [['odd', many(scopes, 'scope') + ' not kept, without room.']] : []];
+}
+
+const fragments = p => few(p, byPeak(p).filter(d => zero(d.source.fragmentation) >= 0.5 && zero(d.stats.cached) >= zero(d.stats.reserved) / 16).map(d =>
+    ['odd', 'The pool of ', link(d.name, 'devices'), ` is ${percent(d.source.fragmentation)} fragmented: of its `, sized(d.stats.cached), ' free, the largest piece is ', sized(num(d.stats.largest_free)), '.']));
+
 function showOverview(p, body) {
-    const t = p.total, meta = p.meta, leaks = obj(p.raw.leaks), at = text(obj(p.raw.summary).peak_memory_checkpoint);
+    const t = p.total, several = p.devices.length > 1, together = most(p.snapshots, s => s.bytes);
     const figure = (name, value, small) => el('div', el('dt', name), el('dd', value, small && el('small', small)));
-    const e = p.events, dropped = obj(meta.dropped);
+    const list = p.devices.length ? [].concat(...ANSWERS.map(answer => answer(p))) : [];
+    fill(body, list.length ? el('ul.answers', ...list.map(([tone, ...words]) => el('li', { class: tone || null }, ...words))) : null,
+        p.devices.length ? el('dl.figures',
+            figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
+            figure(several ? 'Peaks, added up' : 'Peak', sized(several ? sum(p.devices, d => d.height) : p.devices[0].height),
+                several ? 'each device had its own at another time' + (together ? `; at one time at least ${bytes(together)}` : '') : null),
+            figure('Allocated in all', sized(num(t.total_allocated)), many(num(t.allocs), 'alloc') + ', ' + many(num(t.frees), 'free')))
+            : el('p', 'Nothing was recorded. Call memlord_alloc and memlord_free where the program gets and returns memory, or run it with ' +
+                'LD_PRELOAD=libmemlord_preload.so, then save the report again at the end of the work, before the ledger is destroyed.'));
+    return true;
+}
+
+function showAbout(p, body) {
+    const meta = p.meta, e = p.events, dropped = obj(meta.dropped);
     const passed = PASSED.filter(key => zero(dropped[key])).map(key => count(dropped[key]) + ' ' + key.replace('_', ' '));
-    fill(body, el('dl.figures',
-        figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
-        figure('Peak', sized(num(t.peak)), at ? 'largest checkpoint: ' + at : 'all devices'),
-        figure('Allocated in all', sized(num(t.total_allocated)), many(num(t.allocs), 'alloc') + ', ' + many(num(t.frees), 'free')),
-        num(leaks.bytes) !== null && zero(leaks.since_mark) > 0 &&
-            figure('Leaks since the mark', sized(leaks.bytes), many(num(leaks.count), 'block'))),
-    facts([text(meta.labels) && ['labels', text(meta.labels)], meta.generated_at && ['written', text(meta.generated_at)],
-        num(meta.uptime_ns) && ['after', duration(meta.uptime_ns)], num(meta.pid) && ['pid', String(meta.pid)],
+    fill(body, facts([text(meta.labels) && ['labels', text(meta.labels)], meta.generated_at && ['written', text(meta.generated_at)],
+        num(meta.uptime_ns) && ['after', duration(meta.uptime_ns)], num(meta.pid) && ['process', String(meta.pid)],
         p.raw.version && ['MemLord', text(p.raw.version)],
-        num(meta.own_bytes) !== null && ['its own memory', bytes(meta.own_bytes), exact(meta.own_bytes)],
-        num(meta.pair_ns) && ['an alloc and its free cost', duration(meta.pair_ns)],
+        num(meta.own_bytes) !== null && ['MemLord’s own memory', bytes(meta.own_bytes), exact(meta.own_bytes)],
+        num(meta.pair_ns) && ['recording an alloc and its free takes', duration(meta.pair_ns)],
         meta.sites_enabled === false && ['sites', 'off'], meta.operation_tracking_enabled === false && ['scopes', 'none used'],
-        (meta.events_enabled === false || !e.n) && ['event ring', 'off'],
-        passed.length && ['no longer kept', passed.join(', ')],
-        e.n && ['events', count(e.n) + (e.lost ? `, ${count(e.lost)} older ones overwritten` : '')]]),
-    p.devices.length ? null : el('p.soft', 'Nothing recorded.'), alarms(p));
+        (meta.events_enabled === false || !e.n) && ['events', 'not recorded'],
+        passed.length && ['older, not kept', passed.join(', ')],
+        e.n && ['events', count(e.n) + (e.lost ? `, ${count(e.lost)} older ones overwritten` : '')]]));
     return true;
 }
 
 // -- the page --
 
-const DRAW = Object.assign({ overview: showOverview, devices: showDevices, memory: showMemory, timeline: showTimeline, peak: showPeak, flame: showFlame }, TABLES);
+const DRAW = Object.assign({ overview: showOverview, devices: showDevices, memory: showMemory, timeline: showTimeline, peak: showPeak, flame: showFlame }, TABLES, { about: showAbout });
 
 /* A section that cannot be drawn says so, and costs no other one. */
 function drawSection(id, p) {
@@ -1476,7 +1749,7 @@ function drawSection(id, p) {
 function rangeTools() {
     const about = factor => () => zoom(middle(), factor), key = (words, name, click) => button(words, click, { 'aria-label': name });
     return el('div.tools', el('span.group', key('−', 'Zoom out', about(2)),
-        key('+', 'Zoom in', about(0.5)), key('All', 'Show all', () => look(0, view.end))), el('output', { id: 'range' }));
+        key('+', 'Zoom in', about(0.5)), key('All', 'Show all', home)), el('output', { id: 'range' }));
 }
 
 /* What is seen first is drawn at once, the tables in turns, so that the page answers meanwhile. */
@@ -1484,9 +1757,8 @@ function show(raw) {
     const p = read(raw), sections = Object.keys(DRAW), nav = $('nav');
     const link = section => section && section.dataset.nav && nav.append(el('a', { href: '#' + section.id }, section.dataset.nav));
     hideTip();
-    view.charts = [];
-    view.end = p.end;
-    view.profile = p;
+    Object.assign(view, { charts: [], renders: [], choice: null, end: p.end, fit: p.fit, profile: p });
+    $('chosen').hidden = true;
     $('empty').hidden = true;
     $('report').hidden = false;
     nav.textContent = '';
@@ -1494,13 +1766,14 @@ function show(raw) {
     for (const id of sections) $(id).hidden = true;
     sections.splice(0, 5).map(id => drawSection(id, p)).forEach(link);
     $(view.charts.includes(curves) ? 'memory' : 'timeline').querySelector('.body').prepend(rangeTools());
-    look(0, p.end);
+    look(...p.fit);
     document.title = ['MemLord', text(p.meta.labels, 60), num(p.meta.pid) && 'pid ' + p.meta.pid].filter(Boolean).join(' · ');
     setTimeout(function next() {
         if (view.profile !== p) return;
         link(drawSection(sections.shift(), p));
-        if (sections.length) setTimeout(next);
-        else performance.mark('complete');
+        if (sections.length) return setTimeout(next);
+        performance.mark('complete');
+        if (location.hash) follow(location.hash);
     });
 }
 
@@ -1561,8 +1834,22 @@ listen(window, {
     },
     resize: redraw,
     scroll: hideTip,
-    beforeprint: () => retheme(c => c.add('print')),
-    afterprint: () => retheme(c => c.remove('print')),
+    popstate: () => follow(location.hash),
+    beforeprint: () => {
+        view.before = [view.from, view.to];
+        if (view.profile) look(...view.fit);
+        retheme(c => c.add('print'));
+    },
+    afterprint: () => {
+        if (view.profile) look(...view.before);
+        retheme(c => c.remove('print'));
+    },
+    click: e => {
+        const a = e.target.closest && e.target.closest('a[href^="#"]');
+        if (!a || e.button || e.ctrlKey || e.metaKey || e.shiftKey) return;
+        e.preventDefault();
+        follow(a.getAttribute('href'), true);
+    },
 });
 listen($('open'), { click: () => $('file').click() });
 listen($('file'), { change: e => {

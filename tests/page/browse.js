@@ -6,7 +6,7 @@ const path = require('path');
 const { chromium } = require('playwright-core');
 
 const dir = process.argv[2];
-const BUDGET = 2000; // ms until 100,000 events can be worked with
+const BUDGET = 1000; // ms until 100,000 events can be worked with
 
 let browser;
 const faults = []; // of the page in use: errors, requests, dialogs
@@ -21,7 +21,7 @@ async function open(name, options) {
     page.on('pageerror', e => faults.push('error: ' + e.message));
     page.on('dialog', d => { faults.push('dialog: ' + d.message()); d.dismiss(); });
     page.on('request', r => /^(file|data):/.test(r.url()) || faults.push('request: ' + r.url()));
-    await page.goto('file://' + path.join(dir, name + '.html'));
+    await page.goto('file://' + path.join(dir, name + '.html') + (options && options.hash || ''));
     return page;
 }
 
@@ -30,6 +30,7 @@ const frame = page => page.evaluate(() => new Promise(r => requestAnimationFrame
 const range = page => page.$eval('#lanes canvas', c => [Number(c.dataset.from), Number(c.dataset.to)]);
 const tip = page => page.$eval('#tip', t => t.hidden ? '' : t.textContent);
 const cells = (page, section, n) => page.$$eval(`#${section} tbody tr td:nth-child(${n})`, all => all.map(td => td.textContent));
+const answers = page => page.$$eval('.answers li', all => all.map(li => li.textContent));
 const amount = s => {
     const [n, unit] = s.replace('−', '-').split(' ');
     return Number(n) * Math.pow(1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB'].indexOf(unit));
@@ -57,7 +58,7 @@ const tests = {};
 
 tests['every kind of profile opens without an error and without a request'] = async () => {
     const seen = [];
-    for (const name of ['small', 'snapshots_only', 'early', 'empty', 'overwritten', 'day', 'wild', 'crowd', 'instant', 'page']) {
+    for (const name of ['small', 'snapshots_only', 'early', 'empty', 'overwritten', 'day', 'wild', 'crowd', 'rich', 'instant', 'page']) {
         const page = await open(name);
         if (name === 'page') // its marker is not JSON
             await page.waitForSelector('#message:not([hidden])');
@@ -142,8 +143,9 @@ tests['what the ring has lost is a gap'] = async () => {
     const [since, first, before] = await page.evaluate(() => [curves.profile.events.time[0],
         Math.min(...curves.lanes.map(d => d.curve.t[0])), levelAt(curves.lanes[0].curve, 1)]);
     assert(since > 0 && first === since && before === null, `${since} ${first} ${before}`);
-    assert.match(await page.textContent('#alarm'), /1 free of a storage that was not live: cuda:0.*/);
-    assert.match(await page.textContent('#alarm'), /5 allocs over a live storage: cuda:0 3, cpu 2/);
+    const said = await answers(page);
+    assert(said.includes('cuda:0: 3 allocs at the address of a live block, 1 free of a block that was not live.'), said.join('\n'));
+    assert(said.includes('cpu: 2 allocs at the address of a live block.'), said.join('\n'));
     await page.context().close();
 };
 
@@ -151,7 +153,7 @@ tests['a place has the bytes and the tags of all devices it is made of'] = async
     const page = await open('shared');
     const cards = await page.$$eval('article.card', all => all.map(c => c.textContent.replace(/\u00a0/g, ' ')));
     const card = name => cards.find(c => c.startsWith(name));
-    assert.match(card('cpu'), /16 GiB = 8 GiB free \+ 4\.25 GiB self \+ 3\.75 GiB unaccounted: self is also of pinned, the rest of this process 0 B\./);
+    assert.match(card('cpu'), /16 GiB = 8 GiB free \+ 4\.25 GiB recorded here \+ 3\.75 GiB unaccounted: recorded here is also what is on pinned, the rest of this process 0 B\./);
     assert.match(card('cpu'), /staging2\.5 GiBheap1 GiBuntagged768 MiB/);
     assert.match(card('pinned'), /Its bytes are in the memory of cpu/);
     assert.match(card('mapped'), /page cache/);
@@ -270,14 +272,14 @@ tests['keys pan, zoom, fit, and walk from scope to scope'] = async () => {
 tests['tables sort by click and by key, numbers as numbers'] = async () => {
     const page = await open('small');
     await drawn(page);
-    const head = await page.$('#sites th:nth-child(5) button'); // Peak
+    const head = await page.$('#sites th:nth-child(7) button'); // Peak
     await head.click();
-    const down = (await cells(page, 'sites', 5)).map(amount);
+    const down = (await cells(page, 'sites', 7)).map(amount);
     assert(down.length > 50 && down.every((x, i) => !i || x <= down[i - 1] * 1.01), 'descending');
-    assert.strictEqual(await page.$eval('#sites th:nth-child(5)', e => e.getAttribute('aria-sort')), 'descending');
+    assert.strictEqual(await page.$eval('#sites th:nth-child(7)', e => e.getAttribute('aria-sort')), 'descending');
     await head.focus();
     await page.keyboard.press('Enter');
-    const up = (await cells(page, 'sites', 5)).map(amount);
+    const up = (await cells(page, 'sites', 7)).map(amount);
     assert(up.every((x, i) => !i || x >= up[i - 1] * 0.99), 'ascending');
     assert.strictEqual(await page.$$eval('#sites th[aria-sort]', all => all.length), 1);
     await page.context().close();
@@ -291,6 +293,11 @@ tests['a filter narrows, 200 rows are shown until more are asked for'] = async (
     assert.strictEqual((await cells(page, 'sites', 1)).length, 1000);
     await page.fill('#sites input', 'kv_open');
     assert.deepStrictEqual(await cells(page, 'sites', 1), ['kv_open']);
+    assert.match(await page.textContent('#sites output'), /^1 of [\d,]+$/);
+    const all = await page.evaluate(() => document.querySelector('#sites output').textContent.split(' ').pop());
+    await page.fill('#sites input', 'no such site');
+    assert.strictEqual(await page.textContent('#sites output'), `0 of ${all}, none match 'no such site'`);
+    assert.deepStrictEqual(await cells(page, 'sites', 1), [`0 of ${all}, none match 'no such site'`]);
     await page.context().close();
 };
 
@@ -361,7 +368,7 @@ tests['what is no profile is answered with a reason, and what was shown stays'] 
     assert.match(await page.textContent('#message'), /bare\.json says .* no devices.*still the one before/);
     await dropFile(page, 'good.json', '{"schema":"memlord/2","devices":[]}');
     assert(!await page.isVisible('#message'));
-    assert.match(await page.textContent('#overview'), /Nothing recorded/);
+    assert.match(await page.textContent('#overview'), /Nothing was recorded\. Call memlord_alloc .* then save the report again/);
     await page.context().close();
 };
 
@@ -419,9 +426,310 @@ tests['paper gets every row and the light theme'] = async () => {
     await page.context().close();
 };
 
-tests['100,000 events can be worked with within 2 s'] = async () => {
+tests['paper shows all that happened, whatever was zoomed to'] = async () => {
+    const page = await open('plain_small');
+    const seen = await page.evaluate(() => {
+        look(view.end * 0.4, view.end * 0.5);
+        const at = () => [view.from, view.to], zoomed = at();
+        dispatchEvent(new Event('beforeprint'));
+        const printed = at();
+        dispatchEvent(new Event('afterprint'));
+        return [zoomed, printed, at(), view.fit];
+    });
+    assert.deepStrictEqual(seen[1], seen[3]);
+    assert.deepStrictEqual(seen[2], seen[0]);
+    await page.context().close();
+};
+
+tests['the page begins with what there is to say, worst first'] = async () => {
+    const page = await open('rich');
+    assert.deepStrictEqual(await answers(page), [
+        'A request of 9 GiB found no memory at grow  src/cache.c:7 (cuda:0, 15 GiB of 23.99 GiB used). 2 requests failed in the end.',
+        'cuda:0 holds 13.72 GiB, more than its limit of 8 GiB.',
+        'Account request 0 holds 144 MiB on cuda:0, more than its limit of 1 MiB.',
+        'Leaks since the mark: 45 MiB in 306 blocks; 12 GiB of them from load_layer  src/load.c:91 on cuda:0.',
+        'weights holds 87.5 % of the 13.72 GiB on cuda:0, load_layer  src/load.c:91 87.5 % (14.93 GiB of 23.99 GiB used).',
+        'tokenizer holds 73.8 % of the 244 MiB on cpu, tokenizer_open  src/tokenizer.c:31 73.8 % (9 GiB of 67 GiB used).',
+        'cuda:0: 3 allocs at the address of a live block.',
+        'cpu: 1 free of a block that was not live.',
+        'All devices: 4 subtractions from an arena of more than it held.',
+        'The pool of cuda:0 is 75 % fragmented: of its 2 GiB free, the largest piece is 512 MiB.']);
+    const order = await page.$$eval('#overview .body > *', all => all.map(e => e.className));
+    assert.deepStrictEqual(order, ['answers', 'figures']);
+    await drawn(page);
+    assert.strictEqual(await page.$eval('section:last-of-type', e => e.id), 'about');
+    assert.match(await page.textContent('#about'), /process4711/);
+    await page.context().close();
+};
+
+tests['a peak of several devices says that it is a sum'] = async () => {
+    const page = await open('rich');
+    assert.match(await page.textContent('.figures'), /Peaks, added up.*each device had its own at another time; at one time at least 14\.06 GiB/);
+    await page.context().close();
+};
+
+tests['a peak is never below what the profile proves, nor above its error'] = async () => {
+    const page = await open('plain_small');
+    const seen = await page.evaluate(() => [[90, 20], [110, 20], [200, 20], [200, 0]].map(([held, error]) => read({
+        devices: [{ device: 'cpu', stats: { allocated: 80, peak: 100, peak_error: error } }], peak_holders: [{ device: 'cpu', bytes: held, time_ns: 1 }] }).devices[0].height));
+    assert.deepStrictEqual(seen, [100, 110, 120, 100]);
+    await page.context().close();
+};
+
+tests['a sentence names four devices, and how many more there are'] = async () => {
+    const page = await open('plain_small');
+    const said = await page.evaluate(() => {
+        const names = Array.from({ length: 10 }, (_, i) => 'cuda:' + i);
+        return holders(read({ devices: names.map(device => ({ device, stats: { allocated: 8, peak: 8 } })),
+            tags: names.map(device => ({ tag: 'a', device, allocated: 8 })) })).map(([, ...words]) => words.map(w => w.textContent || w).join(''));
+    });
+    assert.deepStrictEqual(said, [0, 1, 2, 3].map(i => `a holds 100 % of the 8 B on cuda:${i}.`).concat('… and 6 more.'));
+    await page.context().close();
+};
+
+tests['the timeline can be coloured by what a scope added and gave back'] = async () => {
+    const page = await open('plain_rich');
+    await page.click('#timeline button:text("Colour by memory")');
+    assert.strictEqual(await page.getAttribute('#timeline button:text("Colour by memory")', 'aria-pressed'), 'true');
+    const wrong = await page.evaluate(() => {
+        const s = timeline.slices;
+        return [timeline.tones, s.all.filter((x, i) => Math.sign(x.delta || 0) !== Math.sign(s.tone[i] - 2)).length, Math.max(...s.tone)];
+    });
+    assert.deepStrictEqual(wrong, [true, 0, 4]);
+    await page.context().close();
+};
+
+tests['a sentence leads to its table, and the table shows that alone'] = async () => {
+    const page = await open('rich');
+    await drawn(page);
+    const all = (await cells(page, 'sites', 1)).length;
+    await page.click('.answers a:has-text("kv_cache"), .answers a:has-text("weights")');
+    assert.deepStrictEqual(await cells(page, 'tags', 1), ['weights']);
+    assert.deepStrictEqual([...new Set(await cells(page, 'blocks', 2))], ['weights']);
+    assert.deepStrictEqual(await cells(page, 'leaks', 2), ['weights']);
+    assert.deepStrictEqual(await cells(page, 'sites', 1), ['▸ load_layer']); // by the events
+    assert.deepStrictEqual(await cells(page, 'scopes', 1), ['load']);
+    assert.strictEqual(await page.textContent('#chosen'), 'Only tag weights×');
+    assert.strictEqual(await page.evaluate(() => location.hash), '#tags&tag=weights');
+    assert(await page.$eval('#tags h2', h => Math.abs(h.getBoundingClientRect().top) < 200));
+    await page.click('#nav a:text("Sites")'); // a section does not undo the choice
+    assert.strictEqual(await page.evaluate(() => location.hash), '#sites&tag=weights');
+    await page.click('#chosen button');
+    assert.strictEqual((await cells(page, 'sites', 1)).length, all);
+    assert(!await page.isVisible('#chosen'));
+    await page.goBack();
+    assert.deepStrictEqual(await cells(page, 'tags', 1), ['weights']);
+    await page.context().close();
+};
+
+tests['an address opens the page with its choice, and one that is none does no harm'] = async () => {
+    const page = await open('rich', { hash: '#sites&site=' + encodeURIComponent('kv_open src/kv.c:57') });
+    await drawn(page);
+    assert.deepStrictEqual(await cells(page, 'sites', 1), ['kv_open']);
+    assert.deepStrictEqual(await cells(page, 'tags', 1), ['kv_cache']);
+    assert.deepStrictEqual(await cells(page, 'leaks', 1), ['kv_open  src/kv.c:57']);
+    await page.context().close();
+    for (const hash of ['#sites&site=%E0%A4', '#nothing', '#tag=', '#<img src=x onerror=window.harm=1>', '#site=none&tag=none&&=']) {
+        const page = await open('rich', { hash });
+        await drawn(page);
+        assert.deepStrictEqual(faults, [], hash);
+        assert(await page.isVisible('#devices .card'));
+        await page.context().close();
+    }
+};
+
+tests['the choice splits the chart, and its part is that of the ledger'] = async () => {
+    const page = await open('plain_rich');
+    await drawn(page);
+    const off = await page.evaluate(() => {
+        const end = c => c ? c.v[c.v.length - 1] : 0, out = [];
+        for (const t of objs(view.profile.raw.tags).filter(t => !t.tag.startsWith('small'))) {
+            choose({ kind: 'tag', value: t.tag });
+            const d = view.profile.devices.find(d => d.key === t.device);
+            out.push([t.tag, end(d.part) - t.allocated, Math.max(...d.part.v) - t.peak]);
+        }
+        choose({ kind: 'site', value: 'kv_open src/kv.c:57' });
+        out.push(['site', end(view.profile.devices[0].part) - view.profile.raw.sites.find(s => s.site.function === 'kv_open').live_bytes, 0]);
+        choose({ kind: 'scope', value: 'request' });
+        out.push(['scope', end(view.profile.devices[0].part) - view.profile.scopes.list.find(s => s.path === 'request').held, 0]);
+        return out.filter(x => x[1] || x[2]);
+    });
+    assert.deepStrictEqual(off, []);
+    await page.evaluate(() => choose({ kind: 'tag', value: 'kv_cache' }));
+    const box = await place(page, '#memory canvas');
+    await page.mouse.move(box.x + box.width * 0.8, box.y + 80);
+    assert.match(await tip(page), /cuda:0[\d.]+ GiB of [\d.]+ GiB/);
+    await page.evaluate(() => choose(null));
+    assert(await page.evaluate(() => view.profile.devices.every(d => !d.part)));
+    await page.context().close();
+};
+
+tests['what ended before the ring is no part of a choice, what is left of it is'] = async () => {
+    const page = await open('plain_overwritten');
+    await drawn(page);
+    const [end, least] = await page.evaluate(() => {
+        choose({ kind: 'tag', value: 'kv_cache' });
+        const { v } = view.profile.devices[0].part;
+        return [v[v.length - 1] - view.profile.raw.tags.find(t => t.tag === 'kv_cache').allocated, Math.min(...v)];
+    });
+    assert(end === 0 && least >= 0, `${end} ${least}`);
+    await page.context().close();
+};
+
+tests['a choice by other means says itself what belongs to it'] = async () => {
+    const page = await open('plain_rich');
+    await drawn(page);
+    await page.evaluate(() => choose({ kind: 'stack', value: 'main;kv_open',
+        seen: { tag: new Set(['kv_cache']), site: new Set(['kv_open src/kv.c:57']), scope: new Set() } }));
+    assert.deepStrictEqual(await cells(page, 'tags', 1), ['kv_cache']);
+    assert.deepStrictEqual(await cells(page, 'sites', 1), ['kv_open']);
+    assert.deepStrictEqual(await cells(page, 'scopes', 1), ['0 of 7, none of stack main;kv_open']);
+    await page.context().close();
+};
+
+tests['sites are grouped over devices, with a total, shares, and arenas'] = async () => {
+    const page = await open('rich');
+    await drawn(page);
+    const first = await page.$$eval('#sites tbody tr:first-child td', all => all.map(td => td.textContent));
+    assert.deepStrictEqual(first.slice(0, 7), ['▸ load_layer', 'src/load.c:91', '2 devices', '12.01 GiB', '85.9 %', '85.9 %', '≤ 12.01 GiB']);
+    const second = await page.$$eval('#sites tbody tr:nth-child(2) td', all => all.map(td => td.textContent));
+    assert.deepStrictEqual(second.slice(3, 6), ['1.71 GiB', '12.3 %', '98.2 %']);
+    await page.click('#sites .toggle');
+    assert.match(await page.textContent('#sites .inner'), /cuda:012 GiB.*cpu5 MiB/);
+    assert((await cells(page, 'sites', 1)).includes('(arena)'));
+    assert.match(await page.textContent('#sites tfoot'), /^Total13\.97 GiB/);
+    await page.context().close();
+};
+
+tests['scopes come by what they hold, with their inner ones and alone'] = async () => {
+    const page = await open('rich');
+    await drawn(page);
+    assert.deepStrictEqual((await cells(page, 'scopes', 1)).slice(0, 3), ['load', 'request', 'prefill']);
+    assert.strictEqual(await page.$eval('#scopes th[aria-sort=descending]', e => e.textContent), 'Held, inclusive');
+    assert.deepStrictEqual((await cells(page, 'scopes', 2)).slice(1, 3), ['1.71 GiB', '1.71 GiB']);
+    assert.deepStrictEqual((await cells(page, 'scopes', 3)).slice(1, 3), ['0 B', '1.71 GiB']);
+    await page.context().close();
+};
+
+tests['one name for leaks, and what they are since'] = async () => {
+    for (const [name, said] of [['rich', /allocated since mark 2/], ['early', /No mark was set|since mark/]]) {
+        const page = await open(name);
+        await drawn(page);
+        assert.strictEqual(await page.textContent('#leaks h2'), 'Leaks since the mark');
+        assert.strictEqual(await page.textContent('#nav a[href="#leaks"]'), 'Leaks since the mark');
+        assert.match(await page.textContent('#leaks .note'), said);
+        await page.context().close();
+    }
+};
+
+tests['a table lets the wheel pass until it is clicked'] = async () => {
+    const page = await open('rich');
+    await drawn(page);
+    const over = async () => {
+        const box = await page.$('#tags .box');
+        await box.scrollIntoViewIfNeeded();
+        const r = await box.boundingBox();
+        return [r.x + 300, r.y + r.height / 2];
+    };
+    const at = () => page.evaluate(() => [scrollY, document.querySelector('#tags .box').scrollTop]);
+    await page.mouse.move(...await over());
+    const before = await at();
+    await page.mouse.wheel(0, 300);
+    await page.waitForTimeout(150);
+    const after = await at();
+    assert(after[0] > before[0] && after[1] === 0, `${before} ${after}`);
+    const [x, y] = await over();
+    await page.mouse.click(x + 200, y);
+    const still = await at();
+    await page.mouse.wheel(0, 100);
+    await page.waitForTimeout(150);
+    const inside = await at();
+    assert(inside[1] > 0 && inside[0] === still[0], `${still} ${inside}`);
+    await page.context().close();
+};
+
+tests['the time axis begins with what happened, and has all there was'] = async () => {
+    const page = await open('plain_rich');
+    const [from, to, last, end] = await page.evaluate(() => [view.from, view.to, view.profile.events.time[view.profile.events.n - 1], view.end]);
+    assert(from === 0 && to > last && to < end * 0.6, `${from} ${to} ${last} ${end}`);
+    await page.click('#memory button:text("All")');
+    assert.deepStrictEqual(await page.evaluate(() => [view.from, view.to]), [0, end]);
+    await page.click('#memory button:text("All")');
+    assert.deepStrictEqual(await page.evaluate(() => [view.from, view.to]), [from, to]);
+    await page.context().close();
+};
+
+tests['200 checkpoints are a strip above the chart, one at the cursor a line through it'] = async () => {
+    const page = await open('plain_rich');
+    const drawn = cursor => page.evaluate(cursor => {
+        const tall = [], real = CanvasRenderingContext2D.prototype.lineTo;
+        curves.cursor = cursor;
+        CanvasRenderingContext2D.prototype.lineTo = function (x, y) {
+            if (this.getLineDash().length === 2 && this.getLineDash()[0] === 2) tall.push(y);
+            real.call(this, x, y);
+        };
+        drawCurves();
+        CanvasRenderingContext2D.prototype.lineTo = real;
+        return tall.length;
+    }, cursor);
+    assert.strictEqual(await drawn(null), 0);
+    assert.strictEqual(await drawn(await page.evaluate(() => view.profile.checkpoints[50].time)), 1);
+    await page.context().close();
+};
+
+tests['the bar of a device has its limit and its pool, and no white gaps for slivers'] = async () => {
+    const page = await open('rich');
+    const card = '[data-device="cuda:0"]';
+    assert.match(await page.getAttribute(card + ' .stack .limit', 'title'), /^limit: 8,589,934,592 bytes/);
+    assert.match(await page.getAttribute(card + ' .stack .pool', 'title'), /^pool: 17,179,869,184 bytes/);
+    const of = await page.$eval(card + ' .stack', bar => [...bar.querySelectorAll('i')].map(i => [i.offsetWidth / bar.offsetWidth, getComputedStyle(i).boxShadow]));
+    const thin = of.filter(x => x[0] < 0.008);
+    assert(thin.length > 3 && thin.every(x => x[1] === 'none'), JSON.stringify(of));
+    const wide = await page.$eval(card + ' .stack', bar => bar.querySelector('.limit').offsetWidth / bar.offsetWidth);
+    assert(Math.abs(wide - 8 * 1073741824 / 25757220864) < 0.02, String(wide));
+    assert.match(await page.textContent('[data-device="cpu"] .legend'), /in arenas64 MiB/);
+    await page.context().close();
+};
+
+tests['on a phone bytes come first, names are in one line, toggles can be hit'] = async () => {
+    const page = await open('rich', { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+    await drawn(page);
+    for (const [id, name] of [['tags', 'Live'], ['sites', 'Live'], ['scopes', 'Held, inclusive'], ['blocks', 'Bytes'], ['leaks', 'Bytes']])
+        assert.strictEqual(await page.textContent(`#${id} th:first-child`), name);
+    const small = await page.$$eval('.toggle', all => all.filter(e => e.offsetWidth < 24 || e.offsetHeight < 24).length);
+    assert.strictEqual(small, 0);
+    await page.click('#peak button:text("by site")');
+    const labels = await page.$$eval('#peak .map b', all => all.map(b => [b.getClientRects().length, b.offsetHeight, b.parentElement.offsetWidth]));
+    assert(labels.length > 0 && labels.every(([lines, high, wide]) => lines === 1 && high < 24 && wide > 55), JSON.stringify(labels));
+    await page.context().close();
+};
+
+tests['without scripts the figures are there, and nothing says that it reads'] = async () => {
+    const page = await open('rich', { javaScriptEnabled: false });
+    const shown = await page.innerText('body');
+    assert.match(shown, /cuda:0 +13\.72 GiB +14\.79 GiB/);
+    assert(!/Reading/.test(shown), shown);
+    await page.context().close();
+};
+
+tests['what the library writes is read, and its figures need no script'] = async () => {
+    if (!fs.existsSync(path.join(dir, 'written.html'))) return;
+    const page = await open('written');
+    await drawn(page);
+    assert.deepStrictEqual(faults, []);
+    assert.match((await answers(page)).join(' '), /tag<&> holds 75 % of the 4 MiB on cpu, main  \S+:\d+ 75 %/);
+    assert.match(await page.textContent('#timeline .keys'), /^2 invocations on 1 thread/);
+    await page.click('.answers a:has-text("tag<&>")');
+    assert.deepStrictEqual(await cells(page, 'scopes', 1), ['outer', 'inner']);
+    await page.context().close();
+    const still = await open('written', { javaScriptEnabled: false });
+    assert.match(await still.innerText('pre'), /biggest holder, cpu: tag tag<&> 75 %.*\n\s*device +live +peak[^\n]*\n *cpu +4 MiB/);
+    await still.context().close();
+};
+
+tests['100,000 events can be worked with within 1 s'] = async () => {
     const times = [];
-    for (let k = 0; k < 3; k++) {
+    for (let k = 0; k < 5 && !(Math.min(...times) <= BUDGET); k++) { // another program may take the processor
         const page = await open('large');
         await page.click('#theme');
         times.push(await page.evaluate(() => Math.round(performance.getEntriesByName('interactive')[0].startTime)));

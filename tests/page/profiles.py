@@ -594,6 +594,52 @@ def shared():
     return p
 
 
+def rich():
+    """Something to say of every kind: no memory in the end, passed limits, leaks since a mark, anomalies on two
+    devices, a pool in pieces, arenas, 200 checkpoints, a report that was written long after the work, and tags,
+    sites and scopes in events as the library writes them."""
+    p = small()
+    cuda, pinned, cpu = p["devices"]
+    p["metadata"]["uptime_ns"] *= 2
+    cuda["last_oom"] = {"bytes": 9 << 30, "live": cuda["stats"]["allocated"], "used": 15 << 30, "site": site("src/cache.c:7 grow")}
+    cuda["stats"].update(oom_failures=2, reserved=16 << 30, cached=2 << 30, largest_free=1 << 29, limit=8 << 30, implicit_frees=3)
+    cuda["fragmentation"] = 0.75
+    cpu["stats"].update(unknown_frees=1, peak_error=1 << 20)
+    cpu["arena"] = 64 << 20
+    for key in ("allocated", "peak"):
+        cpu["stats"][key] += 64 << 20
+    p["total"].update(oom_failures=2, implicit_frees=3, unknown_frees=1, underflows=4,
+                      allocated=p["total"]["allocated"] + (64 << 20))
+    p["capacity"][0].update(limit=8 << 30)
+    for key in ("self", "untagged"):
+        p["capacity"][1][key] += 64 << 20
+    p["capacity"][1]["unaccounted"] -= 64 << 20
+    p["accounts"]["largest"][0].update(limit=1 << 20)
+    p["metadata"]["mark"] = p["leaks"]["since_mark"] = 2
+    p["leaks"].update(count=306, bytes=45 << 20)
+    for k in range(40):  # slivers of the bar
+        p["tags"].append({"tag": "small_%d" % k, "device": "cuda:0", "allocated": 1 << 20, "peak": 1 << 20, "blocks": 1,
+                          "expected": None, "variance": None})
+    p["sites"] += [dict(s, device="cpu", live_bytes=5 << 20, peak_bytes=6 << 20) for s in p["sites"][:3]]
+    first = p["snapshots"][1]
+    span = p["snapshots"][-1]["time_ns"] - first["time_ns"]
+    p["snapshots"] = sorted(p["snapshots"] + [
+        dict(first, time_ns=first["time_ns"] + span * k // 200, checkpoint_name="step_of_training_%d" % k) for k in range(1, 200)],
+        key=lambda s: s["time_ns"])
+    ids = {s["path"]: s["id"] for s in p["scopes"]}
+    open_scopes = {}
+    for e in p["events"]["list"]:
+        stack = open_scopes.setdefault(e[2], [0])
+        if e[1] == KINDS.index("scope_begin"):
+            stack.append(e[8])
+        elif e[1] == KINDS.index("scope_end"):
+            stack.pop()
+        elif e[1] == KINDS.index("alloc"):
+            e[8] = stack[-1]
+    assert max(ids.values()) < 100
+    return p
+
+
 def crowd():
     """250 devices, 3000 scopes of which many overlap, no capacity, one snapshot, no duration."""
     p = small()
@@ -622,7 +668,7 @@ def instant():
 def main():
     out = sys.argv[1]
     os.makedirs(out, exist_ok=True)
-    for make in (small, stacked, sampled, older, snapshots_only, large, hostile, long_names, delayed, overwritten, day, empty, wild, early, shared, crowd,
+    for make in (small, stacked, sampled, older, snapshots_only, large, hostile, long_names, delayed, overwritten, day, empty, wild, early, shared, rich, crowd,
                  instant):
         with open(os.path.join(out, make.__name__ + ".json"), "w") as f:
             json.dump(make(), f)
