@@ -220,9 +220,12 @@ function changeColour(n) {
     return `oklch(${light.toFixed(3)} ${chroma.toFixed(3)} ${part > 0 ? 30 : 255})`;
 }
 
+/* A hue for each file or module, a little lighter or darker by name. */
 function flameColour(chart, n) {
     if (chart.both) return changeColour(n);
-    return n.up ? ink.shades[hue(n.paint)] : ink.rule;
+    if (!n.up) return ink.rule;
+    const light = (n.name.length * 3 + n.name.charCodeAt(0)) % 5 * 0.018 - 0.036;
+    return `oklch(${(ink.dark ? 0.46 : 0.84) + light} ${ink.dark ? 0.095 : 0.085} ${hue(n.paint) * 360 / HUES})`;
 }
 
 function drawFlame(chart) {
