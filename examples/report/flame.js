@@ -25,7 +25,7 @@ function frameOf(site, module, offset) {
     const file = typeof site.file === 'string' ? site.file : '', named = typeof site.function === 'string' && site.function;
     const path = text(module.module), source = /\+0x[0-9a-f]+$/.test(file) ? '' : file, at = file || '0x' + offset.toString(16);
     const within = source || path || file.replace(/\+0x[0-9a-f]+$/, '');
-    return { key: named ? named + '\n' + within : at + '\n' + text(module.build_id), name: text(named || at), site,
+    return { key: named ? named + '\n' + within : at + '\n' + text(module.build_id), name: text(named || at), site, pick: { kind: 'stack', value: text(named || at) },
         place: source || !path ? text(file) + (zero(site.line) ? ':' + site.line : '') : path + '+0x' + offset.toString(16),
         paint: text(within.replace(/.*[\\/]/, '')) || '(not known)' };
 }
@@ -39,7 +39,7 @@ const MEASURES = ['live', 'peak', 'allocated'];
    and by measure. Nodes are in the order in which they came: a parent before its children. */
 function newNode(up, key, about) {
     return { up, key, name: about.name, place: about.place || '', paint: about.paint || about.name, depth: up ? up.depth + 1 : 0,
-        pick: about.pick || null, sites: [], byKey: new Map(), kids: [], own: [[0, 0, 0], [0, 0, 0]], sides: 0, allocs: 0, variance: 0 };
+        pick: about.pick || null, byKey: new Map(), kids: [], own: [[0, 0, 0], [0, 0, 0]], sides: 0, allocs: 0, variance: 0 };
 }
 
 const newTree = () => ({ nodes: [newNode(null, '', { name: 'all' })], has: [false, false, false] });
@@ -48,11 +48,9 @@ function childOf(tree, up, key, about) {
     let node = up.byKey.get(key);
     if (node) {
         if (about.place && node.place !== about.place) node.place = withoutLine(node.place);
-        if (about.site) node.sites.push(about.site);
         return node;
     }
     node = newNode(up, key, about);
-    if (about.site) node.sites.push(about.site);
     up.byKey.set(key, node);
     tree.nodes.push(node);
     return node;
@@ -105,6 +103,8 @@ function growScopes(tree, p, side) {
     if (listed.length && rest > 0) addTo(tree, childOf(tree, tree.nodes[0], '\n', { name: '(no scope)' }), side, [rest, null, null]);
 }
 
+const siteChoice = site => ({ kind: 'site', value: siteKey(site) });
+
 /* Which sites a tag's bytes are of is known of blocks that live and are born since the mark. */
 function growTags(tree, p, side) {
     const key = (tag, device) => JSON.stringify([tag, device]), sites = new Map(), tags = objs(p.raw.tags), free = new Map();
@@ -121,7 +121,7 @@ function growTags(tree, p, side) {
             const bytes = Math.min(Math.max(zero(r.bytes), 0), rest), frame = frameOf(obj(r.site), {}, 0);
             if (!bytes) continue;
             rest -= bytes;
-            addTo(tree, childOf(tree, node, frame.key, frame), side, [bytes, null, null]);
+            addTo(tree, childOf(tree, node, frame.key, Object.assign(frame, { pick: siteChoice(r.site) })), side, [bytes, null, null]);
         }
         addTo(tree, node, side, [rest, peak, null]);
     };
@@ -138,7 +138,7 @@ function growSites(tree, p, side) {
         const frame = frameOf(obj(s.site), {}, 0), line = frame.place.match(/:\d+$/);
         const file = childOf(tree, underDevice(tree, s.device), frame.paint, { name: frame.paint });
         const name = frame.name + (line && frame.name !== frame.place ? line[0] : '');
-        const node = childOf(tree, file, frame.key + (line || ''), { name, place: frame.place, paint: frame.paint, site: s.site });
+        const node = childOf(tree, file, frame.key + (line || ''), { name, place: frame.place, paint: frame.paint, pick: siteChoice(s.site) });
         const values = [s.live_bytes, s.peak_bytes, s.alloc_bytes].map(num);
         addTo(tree, node, side, values);
         node.allocs += side ? zero(s.allocs) : 0;
@@ -220,9 +220,12 @@ function changeColour(n) {
     return `oklch(${light.toFixed(3)} ${chroma.toFixed(3)} ${part > 0 ? 30 : 255})`;
 }
 
+/* A hue for each file or module, a little lighter or darker by name. */
 function flameColour(chart, n) {
     if (chart.both) return changeColour(n);
-    return n.up ? ink.shades[hue(n.paint)] : ink.rule;
+    if (!n.up) return ink.rule;
+    const light = (n.name.length * 3 + n.name.charCodeAt(0)) % 5 * 0.018 - 0.036;
+    return `oklch(${(ink.dark ? 0.46 : 0.84) + light} ${ink.dark ? 0.095 : 0.085} ${hue(n.paint) * 360 / HUES})`;
 }
 
 function drawFlame(chart) {
@@ -346,23 +349,22 @@ function neighbour(n, key, top) {
     return n.up.kids[n.up.kids.indexOf(n) + (key === 'ArrowLeft' ? -1 : 1)];
 }
 
-/* What the page is asked to show alone; null: all of it. A frame's sites are those of all under it. */
-function choiceOf(chart, n) {
-    const nameOf = site => siteText(site).replace(/\s+/g, ' '), alone = n.sites.length ? nameOf(n.sites[0]) : '';
-    if (n.pick || !alone) return n.pick;
-    if (chart.tree.by !== 'stacks') return { kind: 'site', value: alone };
-    const under = new Set([n]), seen = new Set();
-    for (const m of chart.tree.nodes) // a parent comes before its children
-        if (under.has(m) || under.has(m.up)) under.add(m), m.sites.forEach(site => seen.add(nameOf(site)));
-    return { kind: 'stack', value: n.name, seen: { site: seen } };
+/* The sites of all frames of a name, and of those further in. */
+function sitesUnder(p, name) {
+    const sites = new Set(), stacks = stacksOf(p.raw);
+    for (const { path } of stacks ? stacks.list : []) {
+        const from = path.findIndex(frame => frame.name === name);
+        if (from >= 0) path.slice(from).forEach(frame => sites.add(frame.site));
+    }
+    return new Set([...sites].map(siteKey));
 }
 
+/* Zooms in, and has the page show the same alone. */
 function enterBox(chart, n) {
-    const choice = choiceOf(chart, n);
     zoomBox(chart, n);
-    if (typeof choose !== 'function' || !choice && !chart.chose) return;
-    chart.chose = !!choice;
-    choose(choice);
+    if (!n.pick && !chart.chose) return;
+    chart.chose = !!n.pick;
+    choose(n.pick);
 }
 
 function flameKey(chart, event) {

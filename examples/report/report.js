@@ -493,7 +493,9 @@ const lookup = list => { // strings by number, each made once
 const rowKeys = r => ({ tag: text(r.tag), site: siteKey(r.site), scope: text(r.scope) });
 
 /* An inner scope has to do with its outer ones, too. */
-const same = (c, value) => value === c.value || c.kind === 'scope' && !!value && value.startsWith(c.value + '/');
+/* A stack goes by the sites of its frames. */
+const keyOf = c => c.sites ? 'site' : c.kind;
+const same = (c, value) => c.sites ? c.sites.has(value) : value === c.value || c.kind === 'scope' && !!value && value.startsWith(c.value + '/');
 
 /* The keys of an event's block. */
 function eventKeys(p) {
@@ -511,9 +513,9 @@ function seenWith(p, c) {
             seen[kind].add(value.slice(0, at));
     };
     for (const r of [...objs(obj(p.raw.leaks).by_site), ...objs(obj(p.raw.largest_blocks).blocks)].map(rowKeys))
-        if (same(c, r[c.kind])) kinds.forEach(kind => add(kind, r[kind]));
+        if (same(c, r[keyOf(c)])) kinds.forEach(kind => add(kind, r[kind]));
     for (let i = 0; i < e.n; i++)
-        if (e.kind[i] === ALLOC && same(c, key(c.kind, i))) kinds.forEach(kind => add(kind, key(kind, i)));
+        if (e.kind[i] === ALLOC && same(c, key(keyOf(c), i))) kinds.forEach(kind => add(kind, key(kind, i)));
     return seen;
 }
 
@@ -521,7 +523,7 @@ function seenWith(p, c) {
 function belongs(keys) {
     const c = view.choice;
     if (!c || !keys) return true;
-    if (c.kind in keys) return same(c, keys[c.kind]);
+    if (keyOf(c) in keys) return same(c, keys[keyOf(c)]);
     return Object.keys(keys).some(kind => c.seen[kind] && c.seen[kind].has(keys[kind]));
 }
 
@@ -534,7 +536,7 @@ function readParts(p, c) {
     };
     for (let i = 0; i < e.n; i++) {
         const kind = e.kind[i], id = e.device[i] + ' ' + e.storage(i);
-        if ((kind === ALLOC || kind === MOVE) && same(c, key(c.kind, i))) held.set(id, e.bytes[i]), step(i, e.bytes[i]);
+        if ((kind === ALLOC || kind === MOVE) && same(c, key(keyOf(c), i))) held.set(id, e.bytes[i]), step(i, e.bytes[i]);
         else if (kind === FREE && held.has(id)) step(i, -held.get(id)), held.delete(id);
         else if (kind === FREE && c.kind === 'tag' && same(c, key('tag', i))) step(i, -e.bytes[i]); // older than the events
     }
@@ -542,7 +544,7 @@ function readParts(p, c) {
 }
 
 function readPart(p, c, d, { t, by }) {
-    const rows = objs(p.raw[c.kind + 's']).filter(r => r.device === d.key && rowKeys(r)[c.kind] === c.value);
+    const rows = objs(p.raw[keyOf(c) + 's']).filter(r => r.device === d.key && same(c, rowKeys(r)[keyOf(c)]));
     const end = sum(rows, r => c.kind === 'tag' ? r.allocated : r.live_bytes), v = [];
     let level = 0, low = 0;
     for (const x of by) low = Math.min(low, level += x);
@@ -560,7 +562,8 @@ const link = (words, section, kind, value) => el('a', { href: address(section, k
 function apply(c) {
     const p = view.profile, root = $('chosen');
     if (!p || !c && !view.choice) return;
-    view.choice = c && Object.assign({ seen: c.seen || seenWith(p, c) }, c);
+    if (c && c.kind === 'stack') c = Object.assign({ sites: sitesUnder(p, c.value) }, c);
+    view.choice = c && Object.assign({ seen: seenWith(p, c) }, c);
     p.devices.forEach(d => d.part = null);
     if (c) readParts(p, c);
     root.hidden = !c;
@@ -570,8 +573,8 @@ function apply(c) {
     say(c ? `only ${c.kind} ${c.value}` : 'all is shown again');
 }
 
-/* Shows what has to do with { kind, value }, kind a tag, site, scope or stack, or all again: null. `seen`:
-   what tables without that kind go by, sets of tags, sites and scopes; without it events, leaks and blocks tell. */
+/* Shows what has to do with { kind, value }, kind a tag, site, scope or stack, or all again: null. Tables
+   without that kind go by what events, leaks and blocks tell of it. */
 function choose(c, section) {
     history.pushState(null, '', address(section, c));
     apply(c);

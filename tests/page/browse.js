@@ -891,6 +891,30 @@ tests['stacks that a profile only counts have a box of their own'] = async () =>
     await page.context().close();
 };
 
+tests['a frame that is chosen filters the tables and splits the chart, until all is shown again'] = async () => {
+    const page = await openFlame('plain_stacked');
+    await keys(page, ...Array(6).fill('ArrowDown'));
+    assert.match(await page.textContent('#live'), /^load_layer/);
+    await keys(page, 'ArrowUp', 'ArrowRight', ...Array(3).fill('ArrowDown'));
+    assert.match(await page.textContent('#live'), /^kv_open/);
+    await keys(page, 'Enter');
+    assert.match(await page.textContent('#chosen'), /^Only stack kv_open/);
+    assert.deepStrictEqual(await cells(page, 'tags', 1), ['kv_cache']);
+    assert.deepStrictEqual(await cells(page, 'sites', 1).then(all => all.map(s => s.replace(/^▸ /, ''))), ['kv_open']);
+    assert.deepStrictEqual(await cells(page, 'scopes', 1), ['request', 'prefill']);
+    assert(await page.evaluate(() => curves.lanes.some(d => d.part && Math.max(...d.part.v) > 1e9)));
+    await page.goBack();
+    assert(!await page.isVisible('#chosen'));
+    await page.goForward();
+    assert.match(await page.textContent('#chosen'), /^Only stack kv_open/);
+    await keys(page, '0');
+    assert(!await page.isVisible('#chosen'));
+    await page.click('#flame button:text("Tags")');
+    await keys(page, 'ArrowDown', 'ArrowDown', 'ArrowDown', 'Enter');
+    assert.match(await page.textContent('#chosen'), /^Only tag weights/);
+    await page.context().close();
+};
+
 tests['a finger is told first and zooms then; a phone shows the whole graph'] = async () => {
     const page = await openFlame('stacked', { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
     const box = await place(page, '#flame canvas');
