@@ -485,6 +485,7 @@ function pack(list, threads, rows) {
 
 // -- what is chosen: a tag, a site, a scope; tables and charts show what has to do with it --
 
+const BY_NAME = /^(tag|site|scope)$/; // the kinds that an address can name
 const siteKey = site => siteText(site).replace(/\s+/g, ' ');
 const lookup = list => { // strings by number, each made once
     const made = [];
@@ -502,19 +503,21 @@ function eventKeys(p) {
     return (kind, i) => of[kind] ? of[kind](i) || '' : '';
 }
 
-/* Which tags, sites and scopes are seen together with the choice: in events, leaks and blocks. */
+/* Which tags, sites and scopes are seen together with the choice, or with the sites it names: in events,
+   leaks and blocks. */
 function seenWith(p, c) {
     const seen = { tag: new Set(), site: new Set(), scope: new Set() }, kinds = Object.keys(seen);
-    const e = p.events, key = eventKeys(p);
+    const e = p.events, key = eventKeys(p), sites = obj(c.seen).site;
+    const hit = of => sites ? sites.has(of('site')) : same(c, of(c.kind));
     const add = (kind, value) => {
         for (let at = value.length; value && at > 0; at = kind === 'scope' ? value.lastIndexOf('/', at - 1) : 0) // and the scopes around it
             seen[kind].add(value.slice(0, at));
     };
     for (const r of [...objs(obj(p.raw.leaks).by_site), ...objs(obj(p.raw.largest_blocks).blocks)].map(rowKeys))
-        if (same(c, r[c.kind])) kinds.forEach(kind => add(kind, r[kind]));
+        if (hit(kind => r[kind])) kinds.forEach(kind => add(kind, r[kind]));
     for (let i = 0; i < e.n; i++)
-        if (e.kind[i] === ALLOC && same(c, key(c.kind, i))) kinds.forEach(kind => add(kind, key(kind, i)));
-    return seen;
+        if (e.kind[i] === ALLOC && hit(kind => key(kind, i))) kinds.forEach(kind => add(kind, key(kind, i)));
+    return Object.assign(seen, c.seen);
 }
 
 /* Whether a row of these keys has to do with the choice. */
@@ -552,15 +555,16 @@ function readPart(p, c, d, { t, by }) {
     return first || t.length ? { t: [p.events.time[0], ...t, p.end], v: [first, ...v, level], fine: 0 } : null;
 }
 
-/* Where a link leads: to a section, and to a choice. Half a character is not for an address. */
-const address = (section, c) => '#' + [section, c && c.kind + '=' + encodeURIComponent(c.value.replace(/[\ud800-\udfff]/gu, ''))].filter(Boolean).join('&');
+/* Where a link leads: to a section, and to a choice, but not to one by other means. Half a character is not
+   for an address. */
+const address = (section, c) => '#' + [section, c && BY_NAME.test(c.kind) && c.kind + '=' + encodeURIComponent(c.value.replace(/[\ud800-\udfff]/gu, ''))].filter(Boolean).join('&');
 const link = (words, section, kind, value) => el('a', { href: address(section, kind && { kind, value }), title: kind ? 'Only ' + kind + ' ' + value : null }, words);
 
 /* Sets the choice; tables and charts follow. */
 function apply(c) {
     const p = view.profile, root = $('chosen');
-    if (!p || !c && !view.choice) return;
-    view.choice = c && Object.assign({ seen: c.seen || seenWith(p, c) }, c);
+    if (!p || c === view.choice) return;
+    view.choice = c && Object.assign({}, c, { seen: seenWith(p, c) });
     p.devices.forEach(d => d.part = null);
     if (c) readParts(p, c);
     root.hidden = !c;
@@ -570,8 +574,8 @@ function apply(c) {
     say(c ? `only ${c.kind} ${c.value}` : 'all is shown again');
 }
 
-/* Shows what has to do with { kind, value }, kind a tag, site, scope or stack, or all again: null. `seen`:
-   what tables without that kind go by, sets of tags, sites and scopes; without it events, leaks and blocks tell. */
+/* Shows what has to do with { kind, value }, a tag, site or scope, or all again: null. Another kind, as a stack, has
+   `seen`, sets of what belongs to it: sites, and perhaps tags and scopes; else events, leaks and blocks tell. */
 function choose(c, section) {
     history.pushState(null, '', address(section, c));
     apply(c);
@@ -582,7 +586,7 @@ function choose(c, section) {
 function follow(hash, keep) {
     let section = '', c = null;
     for (const part of hash.slice(1).split('&')) {
-        const [, kind, value] = /^(tag|site|scope|stack)=(.*)$/.exec(part) || [];
+        const [, kind, value] = /^(tag|site|scope)=(.*)$/.exec(part) || [];
         if (!kind) section = part;
         else try { c = { kind, value: decodeURIComponent(value) }; } catch (error) { c = null; } // no address of this page
     }
@@ -1523,7 +1527,7 @@ function stackedBar(made, d) {
     const pool = zero(d.stats.reserved), limit = limitOf(d), parts = sum(made.shown, s => Math.max(s.bytes, 0));
     const whole = Math.max(parts, pool, made.total === null ? limit : 0), marks = [['pool', pool], ['limit', limit]].filter(m => m[1] > 0);
     const bar = el('div.stack', { role: 'img', 'aria-label': [...made.shown.map(s => s.name + ' ' + bytes(s.bytes)),
-        ...marks.map(m => m[0] + ' ' + bytes(m[1]))].join(', ') });
+        ...marks.map(m => m[0] + ' ' + bytes(m[1]))].join(', ') || 'no bytes' });
     for (const s of made.shown) {
         if (s.bytes <= 0 || s.kind === 'free' || !whole) continue;
         const part = paint(el('i', { title: `${s.name}: ${exact(s.bytes)}` }), s);
