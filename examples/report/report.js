@@ -485,6 +485,7 @@ function pack(list, threads, rows) {
 
 // -- what is chosen: a tag, a site, a scope; tables and charts show what has to do with it --
 
+const BY_NAME = /^(tag|site|scope)$/; // the kinds that an address can name
 const siteKey = site => siteText(site).replace(/\s+/g, ' ');
 const lookup = list => { // strings by number, each made once
     const made = [];
@@ -504,10 +505,12 @@ function eventKeys(p) {
     return (kind, i) => of[kind] ? of[kind](i) || '' : '';
 }
 
-/* Which tags, sites and scopes are seen together with the choice: in events, leaks and blocks. */
+/* Which tags, sites and scopes are seen together with the choice, or with the sites it names: in events,
+   leaks and blocks. */
 function seenWith(p, c) {
     const seen = { tag: new Set(), site: new Set(), scope: new Set() }, kinds = Object.keys(seen);
-    const e = p.events, key = eventKeys(p);
+    const e = p.events, key = eventKeys(p), sites = obj(c.seen).site;
+    const hit = of => sites ? sites.has(of('site')) : same(c, of(c.kind));
     const add = (kind, value) => {
         for (let at = value.length; value && at > 0; at = kind === 'scope' ? value.lastIndexOf('/', at - 1) : 0) // and the scopes around it
             seen[kind].add(value.slice(0, at));
@@ -554,8 +557,9 @@ function readPart(p, c, d, { t, by }) {
     return first || t.length ? { t: [p.events.time[0], ...t, p.end], v: [first, ...v, level], fine: 0 } : null;
 }
 
-/* Where a link leads: to a section, and to a choice. Half a character is not for an address. */
-const address = (section, c) => '#' + [section, c && c.kind + '=' + encodeURIComponent(c.value.replace(/[\ud800-\udfff]/gu, ''))].filter(Boolean).join('&');
+/* Where a link leads: to a section, and to a choice, but not to one by other means. Half a character is not
+   for an address. */
+const address = (section, c) => '#' + [section, c && BY_NAME.test(c.kind) && c.kind + '=' + encodeURIComponent(c.value.replace(/[\ud800-\udfff]/gu, ''))].filter(Boolean).join('&');
 const link = (words, section, kind, value) => el('a', { href: address(section, kind && { kind, value }), title: kind ? 'Only ' + kind + ' ' + value : null }, words);
 
 /* Sets the choice; tables and charts follow. */
@@ -585,7 +589,7 @@ function choose(c, section) {
 function follow(hash, keep) {
     let section = '', c = null;
     for (const part of hash.slice(1).split('&')) {
-        const [, kind, value] = /^(tag|site|scope|stack)=(.*)$/.exec(part) || [];
+        const [, kind, value] = /^(tag|site|scope)=(.*)$/.exec(part) || [];
         if (!kind) section = part;
         else try { c = { kind, value: decodeURIComponent(value) }; } catch (error) { c = null; } // no address of this page
     }
@@ -1526,7 +1530,7 @@ function stackedBar(made, d) {
     const pool = zero(d.stats.reserved), limit = limitOf(d), parts = sum(made.shown, s => Math.max(s.bytes, 0));
     const whole = Math.max(parts, pool, made.total === null ? limit : 0), marks = [['pool', pool], ['limit', limit]].filter(m => m[1] > 0);
     const bar = el('div.stack', { role: 'img', 'aria-label': [...made.shown.map(s => s.name + ' ' + bytes(s.bytes)),
-        ...marks.map(m => m[0] + ' ' + bytes(m[1]))].join(', ') });
+        ...marks.map(m => m[0] + ' ' + bytes(m[1]))].join(', ') || 'no bytes' });
     for (const s of made.shown) {
         if (s.bytes <= 0 || s.kind === 'free' || !whole) continue;
         const part = paint(el('i', { title: `${s.name}: ${exact(s.bytes)}` }), s);

@@ -584,6 +584,13 @@ tests['a choice by other means says itself what belongs to it'] = async () => {
     assert.deepStrictEqual(await cells(page, 'tags', 1), ['kv_cache']);
     assert.deepStrictEqual(await cells(page, 'sites', 1), ['kv_open']);
     assert.deepStrictEqual(await cells(page, 'scopes', 1), ['0 of 7, none of stack main;kv_open']);
+    assert.strictEqual(await page.evaluate(() => location.hash), ''); // the page cannot find it again
+    await page.evaluate(() => choose({ kind: 'stack', value: 'kv_open', seen: { site: new Set(['kv_open src/kv.c:57']) } }));
+    assert.deepStrictEqual(await cells(page, 'tags', 1), ['kv_cache']); // by the events
+    assert.deepStrictEqual(await cells(page, 'scopes', 1), ['request', 'prefill']);
+    assert.deepStrictEqual(await cells(page, 'leaks', 1), ['kv_open  src/kv.c:57']);
+    await page.click('#nav a:text("Sites")');
+    assert.deepStrictEqual(await cells(page, 'sites', 1), ['kv_open']);
     await page.context().close();
 };
 
