@@ -576,24 +576,6 @@ tests['what ended before the ring is no part of a choice, what is left of it is'
     await page.context().close();
 };
 
-tests['a choice by other means says itself what belongs to it'] = async () => {
-    const page = await open('plain_rich');
-    await drawn(page);
-    await page.evaluate(() => choose({ kind: 'stack', value: 'main;kv_open',
-        seen: { tag: new Set(['kv_cache']), site: new Set(['kv_open src/kv.c:57']), scope: new Set() } }));
-    assert.deepStrictEqual(await cells(page, 'tags', 1), ['kv_cache']);
-    assert.deepStrictEqual(await cells(page, 'sites', 1), ['kv_open']);
-    assert.deepStrictEqual(await cells(page, 'scopes', 1), ['0 of 7, none of stack main;kv_open']);
-    assert.strictEqual(await page.evaluate(() => location.hash), ''); // the page cannot find it again
-    await page.evaluate(() => choose({ kind: 'stack', value: 'kv_open', seen: { site: new Set(['kv_open src/kv.c:57']) } }));
-    assert.deepStrictEqual(await cells(page, 'tags', 1), ['kv_cache']); // by the events
-    assert.deepStrictEqual(await cells(page, 'scopes', 1), ['request', 'prefill']);
-    assert.deepStrictEqual(await cells(page, 'leaks', 1), ['kv_open  src/kv.c:57']);
-    await page.click('#nav a:text("Sites")');
-    assert.deepStrictEqual(await cells(page, 'sites', 1), ['kv_open']);
-    await page.context().close();
-};
-
 tests['sites are grouped over devices, with a total, shares, and arenas'] = async () => {
     const page = await open('rich');
     await drawn(page);
