@@ -128,8 +128,8 @@
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
               of every alloc, or of a sample whose totals are estimates without bias, with
               a standard error. A block keeps its stack until it ends; a realloc draws
-              anew, a move keeps it. TEXT has the largest; JSON (the 2048 largest), PPROF and
-              FOLDED have whole stacks.
+              anew, a move keeps it. TEXT has the largest; JSON (the 2048 largest), PPROF,
+              FOLDED and HEAPTRACK have whole stacks.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it.
@@ -943,7 +943,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
 /* A stack on one device: the return addresses of the allocs with that stack, the innermost first.
    With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc of
    n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse: then
-   all numbers but `samples` are estimates without bias. `samples`: the allocs taken.
+   all numbers but `samples` are estimates without bias. `samples`: the allocs taken. A realloc
+   moves a block to the stack of its call: there it counts no alloc, and its growth as allocated.
    `error_bytes`: the standard error of live_bytes; 0 if they are exact. */
 typedef struct memlord_stack_stat {
     void *const *frames;
@@ -4074,6 +4075,8 @@ static MEMLORD_THREAD_LOCAL struct {
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     double taken_scale;      /* of the block that its call opens: see mli_taken */
     uint32_t taken_row;      /* likewise; 0: the block is not taken */
+    uint32_t taken_again;    /* likewise; 1: it is no new alloc, and had `taken_had` bytes */
+    uint64_t taken_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     mli_debug_note note;     /* for the debug line of the call in progress: see >>blocks */
     mli_spare_block spare;   /* of the cold call in progress */
@@ -8555,9 +8558,12 @@ static MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e) {
     if (row->live > row->peak) row->peak = row->live;
     row->variance += mli_taken_variance(&taken, bytes);
     row->blocks++;
-    row->alloc_bytes += mli_taken_weight(&taken, bytes);
-    row->allocs += taken.scale;
-    row->samples++;
+    if (!mli_self.taken_again) {
+        row->allocs += taken.scale;
+        row->samples++;
+    }
+    if (bytes > mli_self.taken_had) /* as the totals count the growth of a block */
+        row->alloc_bytes += mli_taken_weight(&taken, bytes - mli_self.taken_had);
     mli_lock_drop(&lord->stacks.lock);
     return MLI_TAKEN;
 }
@@ -8591,11 +8597,11 @@ static MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int un
     mli_taken_remove(lord, taken);
     mli_lock_drop(&lord->stacks.lock);
 }
-/* Takes a block that is not in the table any more off its row; see mli_stack_credit. */
-static void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+/* Takes a block that is not in the table any more off its row. */
+static void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes) {
     if (!taken->row) return;
     mli_lock_take(&lord->stacks.lock);
-    mli_stack_credit(lord, taken, bytes, undo);
+    mli_stack_credit(lord, taken, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
 
@@ -8606,6 +8612,8 @@ static void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes,
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
     mli_self.taken_row = row && mli_taken_reserve(lord) ? row : 0;
     mli_self.taken_scale = scale;
+    mli_self.taken_again = 0;
+    mli_self.taken_had = 0;
     if (!mli_self.taken_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
 }
 /* Gives back the room of a stack whose block was not opened. */
@@ -8622,6 +8630,12 @@ static MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint3
     if (!taken->row) return;
     row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, taken->row)->node, dev);
     mli_stack_set(lord, row, dev, taken->scale);
+}
+
+/* Notes that the block with the stack just set is not new: it had `bytes`. */
+static void mli_stack_again(uint64_t bytes) {
+    mli_self.taken_again = 1;
+    mli_self.taken_had = bytes;
 }
 
 /* Returns how many of `n` frames are our own: those inside the address that the site names, else
@@ -10485,13 +10499,12 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
     } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(plain)) {
-        /* the old site loses all its bytes, and the new one gets all */
+        /* the old site loses all its bytes, and the new one gets all; it is no alloc there */
         d[0].word2 = now & ~MLI_SITE_BITS;
         d[1].word2 = plain & MLI_SITE_BITS;
         d[1].out = had;
         d[2].word2 = now & MLI_SITE_BITS;
         d[2].in = bytes;
-        d[2].allocs = 1;
         n = 3;
     }
     d[0].attaches = had + 1;
@@ -10573,7 +10586,7 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &taken))
         return mli_unknown_free(lord, from);
     t->other_dev = MLI_DEV(e.word1);
-    mli_taken_off(lord, &taken, MLI_BYTES(e.word1), 0);
+    mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
     mli_stack_keep(lord, &taken, dev);
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
@@ -15622,11 +15635,12 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
-        mli_taken_off(lord, &taken, had, !storage);
+        mli_taken_off(lord, &taken, had);
         if (storage)
             mli_stack_take(lord, call.t, call.dev, bytes, site);
         else
             mli_stack_keep(lord, &taken, call.dev);
+        mli_stack_again(had);
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
@@ -15846,8 +15860,8 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
 
 /* -- bytes without identity -- */
 
-/* Changes the arena balance of a device and counts the change. Returns the bytes changed. The site
-   counts them as both in and out: an arena byte does not remember the site it came from, so no
+/* Changes the arena balance of a device and counts the change, which is no alloc and no free.
+   Returns the bytes changed. The site counts them as both in and out: an arena byte does not remember the site it came from, so no
    later call can take it off there. Does both inside a shard, so that no fork or report sees one
    without the other. */
 static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
@@ -15867,8 +15881,6 @@ static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t
     } while (!mli_u64_cas(arena, &had, had + add - take));
     d[0].in = d[1].in = d[1].out = add;
     d[0].out = d[1].freed_here = take;
-    d[1].allocs = add != 0;
-    d[1].frees_here = take != 0;
     mli_count(lord, t, d, 2);
     mli_shard_leave(t);
     return add + take;
@@ -16182,7 +16194,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     } else {
         refs = mli_refs_of(e.word1, e.word2);
         taken = mli_token_stack(token);
-        mli_taken_off(lord, &taken, MLI_BYTES(e.word1), 0);
+        mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
         if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
@@ -16983,7 +16995,8 @@ static void mli_report_stacks(mli_report *r) {
     for (i = 1; i < rows && r->stack && r->frame; i++) {
         mli_stack_line line;
         mli_stack_stat_fill(r->lord, i, &line.stat);
-        if (!(line.stat.live_bytes | line.stat.samples)) continue; /* a reset came since */
+        if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples))
+            continue; /* a reset came since */
         line.node = mli_stack_row_at(r->lord, i)->node;
         line.key = line.stat.live_bytes ? line.stat.live_bytes | (uint64_t)1 << 63
                                         : line.stat.alloc_bytes;
@@ -19057,7 +19070,8 @@ typedef struct mli_export {
     uint32_t threads;          /* TRACE: entries of `depth` */
     uint32_t only;             /* MEMORY_VIZ: the dev of the events being written */
     uint64_t traces;           /* HEAPTRACK: traces so far */
-    uint64_t last, last_bytes; /* HEAPTRACK: the allocation that is freed next; 0: none */
+    uint64_t calls, held;      /* HEAPTRACK: allocations still to write; bytes now allocated */
+    uint64_t gone, gone_end;   /* HEAPTRACK: infos of the bytes no longer live: see mli_heap_gone */
     struct {
         const char *text;
         size_t size;
@@ -20260,14 +20274,16 @@ static MLI_COLD void mli_pprof(mli_export *x) {
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
       1.4 reads it).
    The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
-   from them. First come the freed bytes of each site, as allocations of its average size; each is
-   freed only after the next one, as two in a row would read as a temporary. Then comes every live
-   block; then, for each device, the bytes between its live bytes and its peak, as one block that is
-   freed again. So the calls, the bytes at the peak and the leaks (live blocks) are the ledger's
-   own; times are not. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the number of
-   each site shrinks by the same factor, to 1 at least. Modules are devices; the scopes that a live
-   block was allocated in are its callers. Parts are left out, as each would be another allocation.
-   Anomalies and drops are comments. -- */
+   from them. First come the freed allocations of each stack or site, all of their average size, the
+   last with what remains; then the live blocks. So the calls, the bytes at the peak and the leaks
+   (live blocks) are the ledger's own; times are not, and no call is temporary. If there are more
+   than MLI_HEAP_FREED_SIZE freed allocations, the number of each stack shrinks by the same factor,
+   to 1 at least, and a comment says so. Bytes that no call allocated are frees of minus so many:
+   those of arenas, of blocks that were live at the last reset or that a realloc made, and before the
+   last call those from the live bytes up to the peak, which are freed again: which allocations they
+   were is not known. Modules are devices; those of stacks are the real ones. Without stacks the
+   scopes that a live block was allocated in are its callers. Parts are left out, as each would be
+   another allocation. Anomalies and drops are comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
@@ -20288,23 +20304,39 @@ static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b)
     mli_heap_line(o, mode, v, 2);
 }
 
-/* Writes the names of devices and frames. A frame is also the trace of its number, with an
-   instruction pointer of its own. A site in a scope gets the next trace when it is first
-   written. */
+/* Returns the trace of a node, or of a frame that is not in a stack: the frames come first. */
+static uint32_t mli_heap_trace(const mli_export *x, uint32_t node, uint32_t frame) {
+    return node ? mli_frame_of_place(x, 0) + node : frame;
+}
+static uint32_t mli_heap_traces_count(const mli_export *x) {
+    return mli_frame_of_place(x, 0) + x->nodes;
+}
+
+/* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
+   scope gets the next trace when it is first written. Each frame has an instruction pointer of its
+   own. */
 static MLI_COLD void mli_heap_traces(mli_export *x) {
-    uint64_t strings = x->devices;
+    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules), *m;
+    uint64_t strings = x->devices + (last ? last->number : 0);
     uint32_t i;
     for (i = 1; i <= x->devices; i++) mli_putf(x->o, "s %i\n", mli_report_device(x->r, i));
+    for (m = last; m; m = m->next) mli_putf(x->o, "s %s\n", m->image.path);
     for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
         const mli_frame_name f = mli_frame_name_of(x, i);
         const uint64_t name = ++strings, file = f.file[0] ? ++strings : 0;
-        const uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
+        uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
+        if (!f.dev && f.module) place[1] = x->devices + last->number - f.module->number + 1;
         mli_putf(x->o, "s %s\n", f.name);
         if (file) mli_putf(x->o, "s %s\n", f.file);
         mli_heap_line(x->o, "i", place, 5);
-        mli_heap_line2(x->o, "t", i, f.caller);
+        if (i <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", i, f.caller);
     }
-    x->traces = mli_frame_count(x);
+    for (i = 1; i <= x->nodes && !x->o->failed; i++) {
+        const mli_stack_node *node = mli_stack_node_at(x->lord, i);
+        mli_heap_line2(x->o, "t", mli_frame_of_place(x, node->site->frame),
+                       mli_heap_trace(x, node->parent, 0));
+    }
+    x->traces = mli_heap_traces_count(x);
 }
 
 /* Writes the description of an allocation; returns its number. */
@@ -20312,58 +20344,108 @@ static uint64_t mli_heap_info(mli_export *x, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(x->o, "a", bytes, trace);
     return x->written++;
 }
-static void mli_heap_alloc(mli_export *x, uint64_t bytes, uint64_t trace) {
-    mli_heap_line1(x->o, "+", mli_heap_info(x, bytes, trace));
+/* Adds bytes that no call allocated. */
+static void mli_heap_bytes(mli_export *x, uint64_t bytes, uint64_t trace) {
+    mli_heap_line1(x->o, "-", mli_heap_info(x, 0 - bytes, trace));
+    x->held += bytes;
+}
+/* Adds the bytes from `held` up to the peak, those of each device that are no longer live. */
+static MLI_COLD void mli_heap_gone(mli_export *x, uint64_t held) {
+    uint32_t i;
+    x->gone = x->written;
+    for (i = 1; i <= x->devices && held < x->r->total.peak; i++) {
+        const uint32_t trace = mli_frame_of_kind(x, i, MLI_FRAME_GONE);
+        const uint64_t left = x->r->total.peak - held;
+        uint64_t bytes = x->r->stat[i - 1].peak - x->r->stat[i - 1].allocated;
+        if (bytes > left) bytes = left;
+        if (!bytes) continue;
+        mli_heap_bytes(x, bytes, trace);
+        (void)mli_heap_info(x, bytes, trace); /* to free them */
+        held += bytes;
+    }
+    x->gone_end = x->written;
+}
+static MLI_COLD void mli_heap_call(mli_export *x, uint64_t info, uint64_t bytes) {
+    if (!--x->calls) mli_heap_gone(x, x->held + bytes);
+    mli_heap_line1(x->o, "+", info);
+    x->held += bytes;
 }
 
-/* The allocations of a frame less its live blocks. While mli_heap_count runs: its live blocks. */
-typedef struct mli_heap_freed {
-    uint64_t allocs, bytes;
-} mli_heap_freed;
+/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
+   each of the two walks that write them. */
+typedef struct mli_heap_sum {
+    uint64_t allocs, bytes, live, live_bytes, older[2];
+} mli_heap_sum;
 
+/* Returns how many blocks a block stands for: a sample, for several. */
+static uint64_t mli_heap_blocks(const mli_live_block *b) { return (uint64_t)(b->blocks + 0.5f); }
 static MLI_COLD void mli_heap_count(mli_export *x, const mli_live_block *b) {
-    mli_heap_freed *freed = (mli_heap_freed *)x->table + b->frame;
+    mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, b->node, b->frame);
     if (b->state & MLI_BLOCK_ARENA) return;
-    freed->allocs++;
-    freed->bytes += b->bytes;
+    sum->live += mli_heap_blocks(b);
+    sum->live_bytes += b->bytes;
 }
-/* Turns the live blocks of a frame into its freed ones; adds them up in x->beside. */
 static MLI_COLD void mli_heap_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
                                      uint64_t bytes) {
-    mli_heap_freed *freed = (mli_heap_freed *)x->table + of->frame;
-    freed->allocs = allocs > freed->allocs ? allocs - freed->allocs : 0;
-    freed->bytes = bytes > freed->bytes ? bytes - freed->bytes : 0;
-    x->beside = mli_add_saturated(x->beside, freed->allocs);
+    mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, of->node, of->frame);
+    sum->allocs += allocs;
+    sum->bytes += bytes;
+}
+/* Turns the sums of each trace into those of its freed allocations, and counts the calls. */
+static MLI_COLD void mli_heap_settle(mli_export *x) {
+    uint64_t freed = 0, calls = 0;
+    double scale = 1;
+    uint32_t i;
+    for (i = 1; i <= mli_heap_traces_count(x); i++) {
+        mli_heap_sum *sum = (mli_heap_sum *)x->table + i;
+        if (sum->live > sum->allocs) {
+            sum->older[0] = sum->older[1] = sum->live - sum->allocs;
+            sum->live = sum->allocs;
+        }
+        sum->allocs -= sum->live;
+        mli_take_off(&sum->bytes, sum->live_bytes);
+        calls = mli_add_saturated(calls, sum->live);
+        freed = mli_add_saturated(freed, sum->allocs);
+    }
+    if (freed > MLI_HEAP_FREED_SIZE) scale = MLI_HEAP_FREED_SIZE / (double)freed;
+    x->calls = calls;
+    for (i = 1; i <= mli_heap_traces_count(x); i++) {
+        mli_heap_sum *sum = (mli_heap_sum *)x->table + i;
+        const uint64_t n = (uint64_t)((double)sum->allocs * scale);
+        if (sum->allocs && scale < 1) sum->bytes = sum->bytes / sum->allocs * (n ? n : 1);
+        if (sum->allocs) sum->allocs = n ? n : 1;
+        x->calls += sum->allocs;
+    }
+    if (scale < 1)
+        mli_putf(x->o, "# calls: %ju of %ju\n", x->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a frame, all of its average size; `scale` is the factor of their
-   number. Each is freed after the next begins, of this frame or another, unless the two together
-   exceed the peak. */
-static MLI_COLD void mli_heap_freed_put(mli_export *x, uint32_t frame, double scale) {
-    const mli_heap_freed *freed = (const mli_heap_freed *)x->table + frame;
-    uint64_t n = (uint64_t)((double)freed->allocs * scale), info[2], i, bytes;
-    uint64_t peak = x->r->total.peak;
-    if (!freed->allocs) return;
-    if (!n) n = 1;
-    bytes = freed->bytes / freed->allocs;
-    if (bytes > peak) bytes = peak; /* the peak was reset since */
-    info[0] = info[1] = mli_heap_info(x, bytes, frame);
-    if (n > 1) info[1] = mli_heap_info(x, bytes, frame);
+/* Writes the freed allocations of a trace. The free of nothing before each of their frees keeps
+   the call before from being a temporary one. */
+static MLI_COLD void mli_heap_freed(mli_export *x, uint32_t trace) {
+    const mli_heap_sum *sum = (const mli_heap_sum *)x->table + trace;
+    const uint64_t peak = x->r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
+    uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !x->o->failed; i++) {
-        uint64_t last = x->last;
-        int first = last && x->last_bytes > peak - bytes;
-        if (first) mli_heap_line1(x->o, "-", last);
-        mli_heap_line1(x->o, "+", info[i % 2]);
-        if (last && !first) mli_heap_line1(x->o, "-", last);
-        x->last = info[i % 2];
-        x->last_bytes = bytes;
+        if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
+        if (bytes > peak) bytes = peak; /* the peak was reset since */
+        if (!i || bytes != size) info = mli_heap_info(x, bytes, trace);
+        mli_heap_call(x, info, bytes);
+        mli_put_str(x->o, "- 0\n");
+        mli_heap_line1(x->o, "-", info);
+        x->held -= bytes;
     }
 }
 
-static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b) {
-    uint64_t trace = b->frame;
-    x->sum[b->dev] += b->bytes;
-    if (b->scope) { /* a group keeps its trace in `bytes` */
+/* Writes a live block: in the first walk those that no call allocated, in the second the others. */
+static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b, int second) {
+    uint64_t trace = mli_heap_trace(x, b->node, b->frame), n = mli_heap_blocks(b), i;
+    uint64_t *older = &((mli_heap_sum *)x->table + trace)->older[second];
+    const uint64_t size = b->bytes / n, few = *older < n ? *older : n;
+    if (b->state & MLI_BLOCK_ARENA) return;
+    *older -= few;
+    if (second ? few == n : !few) return;
+    if (b->scope && !b->node) { /* a group keeps its trace in `bytes` */
         mli_group *g = mli_group_at(x, b);
         if (!g->bytes) {
             mli_heap_line2(x->o, "t", trace, mli_frame_of_scope(x, b->scope));
@@ -20371,47 +20453,55 @@ static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b) {
         }
         trace = g->bytes;
     }
-    mli_heap_alloc(x, b->bytes, trace);
+    if (!second) mli_heap_bytes(x, few == n ? b->bytes : size * few, trace);
+    for (i = few; i < n && second; i++) {
+        const uint64_t bytes = i + 1 == n ? b->bytes - size * (n - 1) : size;
+        mli_heap_call(x, mli_heap_info(x, bytes, trace), bytes);
+    }
+}
+static MLI_COLD void mli_heap_older(mli_export *x, const mli_live_block *b) {
+    mli_heap_block(x, b, 0);
+}
+static MLI_COLD void mli_heap_live(mli_export *x, const mli_live_block *b) {
+    mli_heap_block(x, b, 1);
 }
 
-/* Writes one block a device up to its peak, and frees these again. */
-static MLI_COLD void mli_heap_peaks(mli_export *x) {
-    uint64_t at = x->written;
+static MLI_COLD void mli_heap_head(mli_export *x) {
     uint32_t i;
-    for (i = 1; i <= x->devices; i++) {
-        uint64_t peak = x->r->stat[i - 1].peak;
-        if (peak > x->sum[i])
-            mli_heap_alloc(x, peak - x->sum[i], mli_frame_of_kind(x, i, MLI_FRAME_GONE));
-    }
-    mli_heap_line1(x->o, "c", x->r->uptime / 1000000u);
-    for (; at < x->written; at++) mli_heap_line1(x->o, "-", at);
+    mli_heap_line2(x->o, "v", 0x10400, 2);
+    mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
+    for (i = 0; i <= x->devices; i++)
+        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", i);
+    if (x->nodes && x->lord->stacks.bytes > 1)
+        mli_putf(x->o, "# estimates: a sample each %jo\n", x->lord->stacks.bytes);
+    mli_heap_traces(x);
+    mli_heap_line1(x->o, "c", 0);
 }
 
 static MLI_COLD void mli_heaptrack(mli_export *x) {
-    size_t size = ((size_t)mli_frame_of_scope(x, 0) + 1) * sizeof(mli_heap_freed);
-    double scale;
+    size_t size;
     uint32_t i;
+    mli_export_stacks(x);
+    size = ((size_t)mli_heap_traces_count(x) + 1) * sizeof(mli_heap_sum);
     x->table = mli_own_alloc(x->lord, size);
     if (!x->table) {
         x->r->result = MEMLORD_E_NOMEM;
         return;
     }
-    mli_heap_line2(x->o, "v", 0x10400, 2);
-    mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
-    for (i = 0; i <= x->devices; i++)
-        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", i);
-    mli_heap_traces(x);
-    mli_heap_line1(x->o, "c", 0);
-    if (x->devices) (void)mli_heap_info(x, 0, 1); /* uses up number 0: as x->last, 0 is none */
+    mli_heap_head(x);
+    if (x->devices) (void)mli_heap_info(x, 0, 1); /* number 0, of no bytes */
     mli_live_blocks_each(x, mli_heap_count);
     mli_allocs_each(x, mli_heap_allocs);
-    scale = x->beside > MLI_HEAP_FREED_SIZE ? MLI_HEAP_FREED_SIZE / (double)x->beside : 1;
-    for (i = 1; i <= mli_frame_of_scope(x, 0); i++) mli_heap_freed_put(x, i, scale);
-    if (x->last) mli_heap_line1(x->o, "-", x->last);
-    memset(x->sum, 0, sizeof x->sum);
-    mli_live_blocks_each(x, mli_heap_block);
+    mli_heap_settle(x);
+    for (i = 1; i <= mli_heap_traces_count(x); i++) mli_heap_freed(x, i);
+    for (i = 1; i <= x->devices; i++)
+        if (mli_report_arena(x->r, i))
+            mli_heap_bytes(x, mli_report_arena(x->r, i), mli_frame_of_kind(x, i, MLI_FRAME_ARENA));
+    mli_live_blocks_each(x, mli_heap_older);
+    mli_live_blocks_each(x, mli_heap_live);
     mli_own_free(x->lord, x->table, size);
-    mli_heap_peaks(x);
+    mli_heap_line1(x->o, "c", x->r->uptime / 1000000u);
+    for (; x->gone < x->gone_end; x->gone += 2) mli_heap_line1(x->o, "-", x->gone + 1);
 }
 
 /* -- MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2

@@ -226,6 +226,25 @@ static void a_realloc_draws_anew(void **state) {
     assert_int_equal(live_in_all(lord), 0);
 }
 
+static void a_realloc_counts_its_growth_and_no_alloc(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("cd");
+    assert_ok(memlord_realloc(lord, cpu(), 0x1000, 0x2000, 150, NULL));
+    assert_ok(memlord_realloc(lord, cpu(), 0x2000, 0x1000, 120, NULL));
+    row = stack_of(lord, cpu(), "cd");
+    assert_int_equal(row.allocs, 0);
+    assert_int_equal(row.samples, 0);
+    assert_int_equal(row.alloc_bytes, 50);
+    assert_int_equal(row.live_bytes, 120);
+    assert_int_equal(stack_of(lord, cpu(), "ab").allocs, 1);
+    assert_int_equal(stack_of(lord, cpu(), "ab").alloc_bytes, 100);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(live_in_all(lord), 0);
+}
+
 static void a_realloc_that_fails_leaves_the_stack(void **state) {
     memlord *lord = test_lord(state);
     memlord_realloc_token token;
@@ -755,6 +774,71 @@ static void pprof_of_samples_agrees_with_the_list(void **state) {
     assert_int_equal(found.value[3], row.live_bytes);
 }
 
+/* The calls, the live bytes and the peak of a HEAPTRACK report; bytes that no call allocated are
+   frees of minus so many. */
+static void heaptrack_of(memlord *lord, uint64_t out[3]) {
+    char *report = report_of(lord, MEMLORD_FORMAT_HEAPTRACK), *s = report;
+    uint64_t *info = (uint64_t *)calloc(strlen(report) / 4 + 1, sizeof *info), infos = 0;
+    assert_non_null(info);
+    out[0] = out[1] = out[2] = 0;
+    for (; *s; s = strchr(s, '\n') + 1) {
+        const uint64_t v = strtoull(s + 2, NULL, 16);
+        if (*s == 'a') info[infos++] = v;
+        if (*s == '-') out[1] -= info[v];
+        if (*s != '+') continue;
+        out[0]++;
+        out[1] += info[v];
+        if (out[1] > out[2]) out[2] = out[1];
+    }
+    free(info);
+    free(report);
+}
+
+static void heaptrack_has_whole_stacks_and_the_totals_of_the_ledger(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t found[3], i;
+    for (i = 0; i < 600; i++) {
+        at(i % 3 ? "abc" : "dbc");
+        assert_ok(memlord_alloc(lord, i % 2 ? cpu() : cuda(0), 0x10000 + i * 64, i, NULL));
+        at("ebc");
+        if (i % 5 == 0)
+            assert_ok(memlord_realloc(lord, i % 2 ? cpu() : cuda(0), 0x10000 + i * 64,
+                                      0x900000 + i * 64, 2 * i, NULL));
+        else if (i % 4)
+            assert_ok(memlord_free(lord, i % 2 ? cpu() : cuda(0), 0x10000 + i * 64, NULL));
+    }
+    assert_ok(memlord_arena_add(lord, cpu(), 12345, NULL));
+    heaptrack_of(lord, found);
+    assert_int_equal(found[0], stats_of(lord, all()).allocs);
+    assert_int_equal(found[1], memlord_allocated(lord, all()));
+    assert_int_equal(found[2], stats_of(lord, all()).peak);
+    assert_int_equal(pprof_of(lord).value[0], stats_of(lord, all()).allocs);
+    assert_int_equal(pprof_of(lord).value[1], stats_of(lord, all()).total_allocated);
+    /* a trace is a frame and the trace of its caller: 2 device frames each, then c, b, a */
+    assert_true(contains(lord, MEMLORD_FORMAT_HEAPTRACK, "\nt 7 0\nt 8 7\nt 9 8\n"));
+    memlord_reset(lord);
+    at("f");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 7, NULL));
+    heaptrack_of(lord, found);
+    assert_int_equal(found[0], 1);
+    assert_int_equal(found[1], memlord_allocated(lord, all()));
+}
+
+static void heaptrack_of_samples_says_that_they_are_estimates(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    uint64_t found[3], i;
+    at("ab");
+    for (i = 0; i < 1000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
+    for (i = 0; i < 500; i++) assert_ok(memlord_free(lord, cpu(), 0x10000 + i * 64, NULL));
+    row = stack_of(lord, cpu(), "ab");
+    heaptrack_of(lord, found);
+    assert_int_equal(found[0], row.allocs);
+    assert_int_equal(found[1], row.live_bytes);
+    assert_true(contains(lord, MEMLORD_FORMAT_HEAPTRACK, "\n# estimates: a sample each 1 KiB\n"));
+}
+
 /* -- threads, exits, forks -- */
 
 static void *run_late(void *user);
@@ -902,6 +986,7 @@ int main(void) {
         TEST_OF(setup_every, without_an_unwound_frame_a_stack_is_the_one_return_address),
         TEST_OF(setup_every, an_unwinder_that_allocates_is_not_run_again_inside),
         TEST_OF(setup_every, a_realloc_draws_anew),
+        TEST_OF(setup_every, a_realloc_counts_its_growth_and_no_alloc),
         TEST_OF(setup_every, a_realloc_that_fails_leaves_the_stack),
         TEST_OF(setup_every, a_free_in_two_steps_ends_the_stack),
         TEST_OF(setup_every, a_move_keeps_the_stack),
@@ -932,6 +1017,8 @@ int main(void) {
         TEST_OF(setup_sampled, text_of_samples_says_that_they_are_estimates),
         TEST_OF(setup_every, pprof_has_stacks_with_addresses_and_exact_sums),
         TEST_OF(setup_sampled, pprof_of_samples_agrees_with_the_list),
+        TEST_OF(setup_every, heaptrack_has_whole_stacks_and_the_totals_of_the_ledger),
+        TEST_OF(setup_sampled, heaptrack_of_samples_says_that_they_are_estimates),
         TEST_OF(setup_every, past_its_exit_hook_a_thread_is_not_unwound),
         cmocka_unit_test(threads_count_on_one_stack),
         TEST_OF(setup_every, a_forked_child_goes_on_with_the_stacks),
