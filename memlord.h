@@ -19069,6 +19069,8 @@ typedef struct mli_export {
     unsigned char *depth;                    /* TRACE, by thread number: open scopes */
     uint32_t threads;          /* TRACE: entries of `depth` */
     uint32_t only;             /* MEMORY_VIZ: the dev of the events being written */
+    int each;                  /* MEMORY_VIZ: 1: every block as it is, also without a stack */
+    size_t lines, lines_most;  /* FOLDED: lines in `table`, and those it has room for */
     uint64_t traces;           /* HEAPTRACK: traces so far */
     uint64_t calls, held;      /* HEAPTRACK: allocations still to write; bytes now allocated */
     uint64_t gone, gone_end;   /* HEAPTRACK: infos of the bytes no longer live: see mli_heap_gone */
@@ -19108,6 +19110,11 @@ static uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place
 static void mli_export_stacks(mli_export *x) {
     x->nodes = mli_stack_nodes(x->lord);
     x->places = mli_stack_frame_count(x->lord);
+}
+
+/* Returns 1 if the format has stacks, and they are samples. */
+static int mli_export_samples(const mli_export *x) {
+    return x->nodes && x->lord->stacks.bytes > 1;
 }
 
 /* Returns the site of a frame; NULL if it is none. That of a return address is named here. */
@@ -19193,11 +19200,11 @@ static MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t
 }
 
 /* Gives a block its stack, and what it stands for; blocks 0: other blocks stand for it. A sample
-   has its bytes and those of others, so it has no parts. */
+   has its bytes and those of others, so it has no parts. With x->each a block is itself. */
 static MLI_COLD void mli_alive_stack(const mli_export *x, const mli_entry *e, mli_live_block *b) {
     const mli_taken taken = mli_taken_of(x->lord, e);
     const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
-    if (x->lord->stacks.bytes > 1) {
+    if (mli_export_samples(x) && !x->each) {
         b->bytes = mli_taken_weight(&taken, b->bytes);
         b->blocks = (float)taken.scale;
         b->state &= (unsigned char)~MLI_BLOCK_PARTS;
@@ -19241,6 +19248,9 @@ static MLI_COLD void mli_live_blocks_each(mli_export *x,
     }
 }
 
+static const char *mli_part_name(const memlord_part_info *part) {
+    return part->meta.name ? part->meta.name : "(part)";
+}
 /* Writes the parts of a block; returns how many of its bytes are in none. Stops at a part with more
    bytes than are left: another block has begun at that storage since, and the part is of it. */
 static MLI_COLD int mli_export_part(void *user, const memlord_part_info *part) {
@@ -19318,7 +19328,7 @@ static MLI_COLD void mli_stack_allocs_each(mli_export *x, mli_allocs_fn put) {
 static MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
     uint32_t i, dev;
     if (x->nodes) mli_stack_allocs_each(x, put);
-    if (x->nodes && x->lord->stacks.bytes > 1) return;
+    if (mli_export_samples(x)) return;
     for (i = 1; i <= x->sites && !x->nodes && !x->o->failed; i++) {
         mli_live_block of = mli_live_block_make(
             x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
@@ -20049,23 +20059,29 @@ static MLI_COLD void mli_csv(mli_export *x) {
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
    site's place has the return addresses, the outermost first.
    Counts live bytes; of samples, what they stand for. The bytes of a part have the part's name as
-   one more frame. An unknown tag or
-   scope has no frame; in the other frames a semicolon becomes a colon. Equal stacks may come on
-   several lines, which readers add up. Anomalies and drops are not in it: readers know no
-   comments. -- */
+   one more frame. An unknown tag or scope has no frame; in the other frames a semicolon becomes a
+   colon. Lines are in the order of their device, tag and frames, and equal stacks are one line: up
+   to MLI_FOLDED_LINES at a time, or those there is memory for; then the order begins again, and
+   readers add equal lines up. Anomalies and drops are not in it: readers know no comments. -- */
+
+#define MLI_FOLDED_LINES 65536u
+
+typedef struct mli_folded_line {
+    mli_live_block of;
+    const char *part; /* NULL, or the innermost frame */
+    uint64_t bytes;
+} mli_folded_line;
 
 static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
     mli_put_str(o, ";");
     mli_put_escaped(o, text, ';', ":");
 }
-/* Writes the stack of a block, the outermost frame first. `part`: NULL, or its innermost frame. */
-static MLI_COLD void mli_folded_line(mli_export *x, const mli_live_block *of,
-                                     const char *part, uint64_t bytes) {
-    mli_stack stack = mli_stack_of(x, of);
+/* Writes the stack of a line, the outermost frame first, and its bytes. */
+static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line, uint64_t bytes) {
+    mli_stack stack = mli_stack_of(x, &line->of);
     mli_out *o = x->o;
-    if (!bytes) return;
-    mli_putf(o, "%i", mli_report_device(x->r, of->dev));
-    if (of->tag) mli_folded_text(o, mli_export_tag(x, of->tag));
+    mli_putf(o, "%i", mli_report_device(x->r, line->of.dev));
+    if (line->of.tag) mli_folded_text(o, mli_export_tag(x, line->of.tag));
     while (stack.n--) {
         const memlord_site *site = mli_frame_site(x, stack.frame[stack.n]);
         if (site) {
@@ -20075,42 +20091,129 @@ static MLI_COLD void mli_folded_line(mli_export *x, const mli_live_block *of,
             mli_folded_text(o, mli_frame_name_of(x, stack.frame[stack.n]).name);
         }
     }
-    if (part) mli_folded_text(o, part);
+    if (line->part) mli_folded_text(o, line->part);
     mli_putf(o, " %ju\n", bytes);
 }
-static void mli_folded_group(mli_export *x, const mli_group *g) {
-    mli_folded_line(x, &g->of, NULL, g->bytes);
+
+/* These compare as strcmp does; frames that show the same are equal. */
+static MLI_COLD int mli_folded_frames(const mli_export *x, uint32_t a, uint32_t b) {
+    mli_frame_name f, g;
+    int order;
+    if (a == b) return 0;
+    f = mli_frame_name_of(x, a);
+    g = mli_frame_name_of(x, b);
+    order = strcmp(f.name, g.name);
+    if (!order) order = strcmp(f.file, g.file);
+    return order ? order : (f.line > g.line) - (f.line < g.line);
 }
-static void mli_folded_part(mli_export *x, const memlord_part_info *part) {
-    mli_folded_line(x, x->whole, part->meta.name ? part->meta.name : "(part)", part->bytes);
+static MLI_COLD int mli_folded_devices(const mli_export *x, uint32_t a, uint32_t b) {
+    char name[2][32];
+    (void)memlord_device_name(mli_export_device(x, a), name[0], sizeof name[0]);
+    (void)memlord_device_name(mli_export_device(x, b), name[1], sizeof name[1]);
+    return strcmp(name[0], name[1]);
+}
+static int mli_folded_texts(const char *a, const char *b) {
+    return a && b ? strcmp(a, b) : (a != NULL) - (b != NULL);
+}
+static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line *a,
+                                     const mli_folded_line *b) {
+    mli_stack s, t;
+    int order = a->of.dev == b->of.dev ? 0 : mli_folded_devices(x, a->of.dev, b->of.dev);
+    if (!order)
+        order = mli_folded_texts(mli_export_tag(x, a->of.tag), mli_export_tag(x, b->of.tag));
+    if (order) return order;
+    s = mli_stack_of(x, &a->of);
+    t = mli_stack_of(x, &b->of);
+    while (!order && s.n && t.n) order = mli_folded_frames(x, s.frame[--s.n], t.frame[--t.n]);
+    if (!order) order = (s.n > t.n) - (s.n < t.n);
+    return order ? order : mli_folded_texts(a->part, b->part);
+}
+
+/* Restores a heap with its largest line at the root, where line i may be too small for its place. */
+static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
+    mli_folded_line *heap = (mli_folded_line *)x->table, moving = heap[i];
+    size_t child;
+    while ((child = 2 * i + 1) < n) {
+        if (child + 1 < n && mli_folded_order(x, &heap[child], &heap[child + 1]) < 0) child++;
+        if (mli_folded_order(x, &heap[child], &moving) <= 0) break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = moving;
+}
+/* Sorts the lines of the table, writes them, and empties it. */
+static MLI_COLD void mli_folded_flush(mli_export *x) {
+    mli_folded_line *lines = (mli_folded_line *)x->table;
+    size_t i, n = x->lines;
+    uint64_t bytes = 0;
+    for (i = n / 2; i--;) mli_folded_down(x, n, i);
+    for (i = n; i > 1;) {
+        const mli_folded_line last = lines[--i];
+        lines[i] = lines[0];
+        lines[0] = last;
+        mli_folded_down(x, i, 0);
+    }
+    for (i = 0; i < n && !x->o->failed; i++) {
+        bytes += lines[i].bytes;
+        if (i + 1 < n && !mli_folded_order(x, &lines[i], &lines[i + 1])) continue;
+        mli_folded_put(x, &lines[i], bytes);
+        bytes = 0;
+    }
+    x->lines = 0;
+}
+
+static MLI_COLD void mli_folded_add(mli_export *x, const mli_live_block *of, const char *part,
+                                    uint64_t bytes) {
+    mli_folded_line *line;
+    if (!bytes) return;
+    if (x->lines == x->lines_most) mli_folded_flush(x);
+    line = (mli_folded_line *)x->table + x->lines++;
+    line->of = *of;
+    line->part = part;
+    line->bytes = bytes;
+}
+static MLI_COLD void mli_folded_group(mli_export *x, const mli_group *g) {
+    mli_folded_add(x, &g->of, NULL, g->bytes);
+}
+static MLI_COLD void mli_folded_part(mli_export *x, const memlord_part_info *part) {
+    mli_folded_add(x, x->whole, mli_part_name(part), part->bytes);
 }
 
 static MLI_COLD void mli_folded(mli_export *x) {
+    size_t size = sizeof(mli_folded_line);
     mli_export_stacks(x);
     x->put_part = mli_folded_part;
-    mli_groups_each(x, mli_folded_group);
+    x->lines_most = MLI_FOLDED_LINES;
+    while (x->lines_most && !x->table) {
+        x->table = mli_own_alloc(x->lord, x->lines_most * size);
+        if (!x->table) x->lines_most /= 2;
+    }
+    if (x->table)
+        mli_groups_each(x, mli_folded_group);
+    else
+        x->r->result = MEMLORD_E_NOMEM;
+    mli_folded_flush(x);
+    mli_own_free(x->lord, x->table, x->lines_most * size);
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
       profile.proto).
    Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
    live blocks (inuse_...). With stacks they are those of each stack, and of samples what they stand
-   for; a location then has the address of the call. Labels give the device and, if the blocks have
-   one, the tag. The scopes
-   that a block was allocated in are the callers of its site; the site calls the block's parts. The
-   bytes of a part count only there, and a part is no object. Without a site a block is
-   "(unknown)"; the balance of an arena is "(arena)". Functions and locations are numbered as
-   frames, then come parts in the order they are written. Strings are mli_pprof_words, the devices,
-   the tags, the names of frames, the modules, the comments, the names of parts. Comments have the
-   anomalies and drops, of all and by device: go tool pprof -comments. The location of a return
+   for, which a comment says. Labels give the device and, if there is one, the tag and the part: the
+   bytes of a part are a sample of their own, and a part is no object. The scopes that a block was
+   allocated in are the callers of its site. Without a site a block is "(unknown)"; the balance of an
+   arena is "(arena)". Functions and locations are numbered as frames. Strings are mli_pprof_words,
+   the devices, the tags, the names of frames, the modules, the comments, the names of parts.
+   Comments have the anomalies and drops, of all and by device: go tool pprof -comments. The location of a return
    address has the module as its mapping, and the address in the module's file; so has the mapping,
    as if it were loaded at 0: a module that is unloaded leaves its addresses to another. A mapping
    says that it has no functions, so that pprof looks for better names and lines in the file. -- */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
-    "space", "device",        "tag"};
-enum { MLI_WORD_DEVICE = 8, MLI_WORD_TAG, MLI_WORDS };
+    "space", "device",        "tag",   "part"};
+enum { MLI_WORD_DEVICE = 8, MLI_WORD_TAG, MLI_WORD_PART, MLI_WORDS };
 
 /* These write fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
 static MLI_COLD void mli_pb_varint(mli_out *o, uint64_t v) {
@@ -20152,10 +20255,10 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
     mli_pb_numbers(o, field, v, 2);
 }
 
-#define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX + 1) * 5 + 10)
+#define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
-   `part` is a part's location; 0: none. */
+   `part` is the number of a part's name; 0: none. */
 static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, uint64_t part,
                                       unsigned live, uint64_t count, uint64_t bytes) {
     char buf[MLI_PPROF_PLACES + 128], values[48], places[MLI_PPROF_PLACES];
@@ -20169,13 +20272,13 @@ static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, u
         uint64_t n = i / 2 != live ? 0 : i % 2 ? bytes : count;
         mli_pb_varint(&v, n > INT64_MAX ? INT64_MAX : n);
     }
-    if (part) mli_pb_varint(&p, part);
     for (i = 0; i < stack.n; i++) mli_pb_varint(&p, stack.frame[i]);
     mli_pb_message(&m, 1, &p);
     mli_pb_message(&m, 2, &v);
     mli_pb_pair(&m, 3, MLI_WORD_DEVICE, MLI_WORDS + of->dev - 1u);
     if (of->tag)
         mli_pb_pair(&m, 3, MLI_WORD_TAG, MLI_WORDS + x->devices + of->tag - 1u);
+    if (part) mli_pb_pair(&m, 3, MLI_WORD_PART, part);
     mli_pb_message(x->o, 2, &m);
 }
 static void mli_pprof_group(mli_export *x, const mli_group *g) {
@@ -20233,13 +20336,8 @@ static MLI_COLD void mli_pprof_names(mli_export *x) {
 }
 
 static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part) {
-    uint64_t id = mli_frame_count(x) + 1 + x->parts;
-    mli_frame_name f = {"(part)", "", NULL, 0, 0, 0, 0};
-    uint64_t name;
-    if (part->meta.name) f.name = part->meta.name;
-    name = mli_pb_string(x, f.name);
-    mli_pprof_function(x->o, id, name, 0, &f);
-    mli_pprof_sample(x, x->whole, id, 1, 0, part->bytes);
+    const uint64_t name = mli_pb_string(x, mli_part_name(part));
+    mli_pprof_sample(x, x->whole, name, 1, 0, part->bytes);
 }
 
 static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
@@ -20254,6 +20352,15 @@ static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
         mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
     }
 }
+static MLI_COLD void mli_pprof_estimates(mli_export *x) {
+    char buf[80];
+    mli_out line;
+    if (!mli_export_samples(x)) return;
+    mli_out_buffer(&line, buf, sizeof buf);
+    mli_putf(&line, "estimates: a sample each %jo", x->lord->stacks.bytes);
+    (void)mli_out_end(&line, sizeof buf);
+    mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
+}
 
 static MLI_COLD void mli_pprof(mli_export *x) {
     uint32_t i;
@@ -20262,6 +20369,7 @@ static MLI_COLD void mli_pprof(mli_export *x) {
     mli_pb_pair(x->o, 1, 6, 4);
     mli_pprof_names(x);
     mli_pprof_anomalies(x);
+    mli_pprof_estimates(x);
     x->put_part = mli_pprof_part;
     mli_allocs_each(x, mli_pprof_allocs);
     mli_groups_each(x, mli_pprof_group);
@@ -20472,7 +20580,7 @@ static MLI_COLD void mli_heap_head(mli_export *x) {
     mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
     for (i = 0; i <= x->devices; i++)
         mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", i);
-    if (x->nodes && x->lord->stacks.bytes > 1)
+    if (mli_export_samples(x))
         mli_putf(x->o, "# estimates: a sample each %jo\n", x->lord->stacks.bytes);
     mli_heap_traces(x);
     mli_heap_line1(x->o, "c", 0);
@@ -20507,8 +20615,9 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
 /* -- MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
-   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. A
-   block's site is its frame, its scopes are the callers, its tag is the category. Its parts are
+   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
+   frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
+   the callers; an event has its site and scopes. A tag is the category. The parts of a block are
    under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
    "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
    the ring has events of a storage, its segment is as of the last one, so that viewers can walk
@@ -20615,7 +20724,7 @@ static MLI_COLD void mli_viz_put(mli_export *x, uint32_t number) {
 /* Writes the stack of a block. Without a site it begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_export *x, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(x, b);
-    uint32_t i = mli_frame_site(x, b->frame) ? 0 : 1, n;
+    uint32_t i = b->node || mli_frame_site(x, b->frame) ? 0 : 1, n;
     mli_viz(x, "frames [");
     for (n = 0; i < stack.n; i++, n++) {
         uint32_t frame = stack.frame[i];
@@ -20624,7 +20733,7 @@ static MLI_COLD void mli_viz_frames(mli_export *x, const mli_live_block *b) {
         if (mli_viz_get(x, x->tags + frame)) continue;
         f = mli_frame_name_of(x, frame);
         mli_viz(x, "{name %s filename %s line %ju}", f.name,
-                frame <= x->sites ? f.file : "scope", f.line);
+                mli_frame_site(x, frame) ? f.file : "scope", f.line);
         mli_viz_put(x, x->tags + frame);
     }
     mli_viz_list_end(x->o, n);
@@ -20776,9 +20885,12 @@ static MLI_COLD int32_t mli_viz_number(mli_export *x) {
 }
 
 static MLI_COLD void mli_memory_viz(mli_export *x) {
-    size_t size = (size_t)x->tags + mli_frame_count(x) + 1;
+    size_t size;
     int32_t n, lists = mli_viz_number(x);
     uint32_t dev;
+    mli_export_stacks(x);
+    x->each = 1;
+    size = (size_t)x->tags + mli_frame_count(x) + 1;
     x->table = mli_own_alloc(x->lord, size);
     if (!x->table) {
         x->r->result = MEMLORD_E_NOMEM;

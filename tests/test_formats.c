@@ -42,7 +42,7 @@ typedef struct reading {
     uint64_t bytes;     /* live */
     uint64_t peak;      /* HEAPTRACK */
     uint64_t value[4];  /* PPROF */
-    uint64_t rows;      /* CSV, segments of MEMORY_VIZ, events of TRACE */
+    uint64_t rows;      /* CSV, segments of MEMORY_VIZ, events of TRACE, locations of PPROF */
 } reading;
 
 #define EXPECT(condition)                                                                     \
@@ -256,6 +256,7 @@ static void read_pprof(const test_text *text, reading *r) {
     EXPECT(!file.bad && of.types == 4 && of.location_max <= of.locations);
     EXPECT(of.function_max <= of.functions && of.string_max < of.strings);
     r->bytes = r->value[3];
+    r->rows = of.locations;
 }
 
 /* -- HEAPTRACK: numbers that refer to what came before; played through as heaptrack_print does: a
@@ -938,6 +939,20 @@ static void parts_are_in_what_has_no_lines(void **state) {
     free(text.data);
 }
 
+/* A frame would hide the owner of the bytes in a flat view. */
+static void a_part_is_a_label_of_a_profile_and_no_frame(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t locations;
+    test_text text;
+    fill(lord);
+    locations = read_of(lord, MEMLORD_FORMAT_PPROF).rows;
+    assert_ok(memlord_part_add(lord, cuda(1), 0x1000, 200, 600, NULL));
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_PPROF).rows, locations);
+    text = written(lord, MEMLORD_FORMAT_PPROF);
+    assert_int_equal(count_of(&text, "\x32\x04part"), 1); /* a string: the key of the label */
+    free(text.data);
+}
+
 static void a_timeline_has_lives_scopes_levels_and_checkpoints(void **state) {
     memlord *lord = test_lord(state);
     test_text text;
@@ -1369,6 +1384,7 @@ int main(void) {
         TEST_SITES(who_held_the_peak_is_a_metric),
         TEST_SITES(parts_divide_their_block_and_add_nothing),
         TEST_SITES(parts_are_in_what_has_no_lines),
+        TEST_SITES(a_part_is_a_label_of_a_profile_and_no_frame),
         TEST_SITES(a_timeline_has_lives_scopes_levels_and_checkpoints),
         TEST_SITES(without_events_a_timeline_has_what_scopes_remember),
         TEST_SITES(a_pending_block_is_one_a_viewer_shows_as_such),

@@ -547,6 +547,85 @@ static void folded_lines_carry_whole_stacks(void **state) {
     assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;(arena) 5\n"));
 }
 
+/* Checks that each line comes after the one before; returns the sum of their bytes. */
+static uint64_t sorted_lines(char *folded, size_t *lines) {
+    char *line = folded, *end, *before = NULL;
+    uint64_t sum = 0;
+    for (*lines = 0; (end = strchr(line, '\n')) != NULL; line = end + 1, ++*lines) {
+        *end = 0;
+        sum += strtoull(strrchr(line, ' '), NULL, 10);
+        *strrchr(line, ' ') = 0;
+        if (before) assert_true(strcmp(before, line) < 0);
+        before = line;
+    }
+    return sum;
+}
+
+static void folded_lines_are_sorted_and_equal_stacks_are_one_line(void **state) {
+    memlord *lord = test_lord(state);
+    test_case *t = (test_case *)*state;
+    uint64_t i, wanted;
+    size_t lines;
+    char *report;
+    test_text text;
+    at("abc");
+    for (i = 0; i < 5000; i++) {
+        fake.frames[i % 3] = (void *)(uintptr_t)(0x1061 + i * 7919 % 611);
+        assert_ok(memlord_alloc(lord, i % 2 ? cpu() : cuda(0), 0x10000 + i * 64, 1 + i % 9, NULL));
+    }
+    wanted = memlord_allocated(lord, all());
+    report = report_of(lord, MEMLORD_FORMAT_FOLDED);
+    assert_int_equal(sorted_lines(report, &lines), wanted);
+    assert_true(lines > 256);
+    free(report);
+    for (i = 1; i < 12; i++) { /* one call of the allocator fails: perhaps that for the lines */
+        memset(&text, 0, sizeof text);
+        t->heap.fail_at = t->heap.calls + i;
+        if (memlord_write(lord, MEMLORD_FORMAT_FOLDED, test_text_write, &text) == MEMLORD_OK)
+            assert_int_equal(sorted_lines(text.data, &lines), wanted);
+        free(text.data);
+    }
+    t->heap.fail_at = 0;
+}
+
+static void memory_viz_has_whole_stacks_the_innermost_first(void **state) {
+    memlord *lord = test_lord(state);
+    test_text text;
+    char *s;
+    memset(&text, 0, sizeof text);
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("dbc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 100, NULL));
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_MEMORY_VIZ, test_text_write, &text));
+    for (s = text.data; s < text.data + text.size; s++)
+        if (!*s) *s = '.';
+    s = strstr(text.data, "0x1060");
+    assert_non_null(s);
+    s = strstr(s, "0x1061");
+    assert_non_null(s);
+    s = strstr(s, "0x1062");
+    assert_non_null(s);
+    assert_non_null(strstr(text.data, "0x1063"));
+    free(text.data);
+}
+
+static void memory_viz_has_every_block_where_stacks_are_samples(void **state) {
+    memlord *lord = test_lord(state);
+    test_text text;
+    uint64_t i, segments = 0;
+    size_t k;
+    memset(&text, 0, sizeof text);
+    at("abc");
+    for (i = 0; i < 100; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 64, NULL));
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_MEMORY_VIZ, test_text_write, &text));
+    for (k = 0; k + 4 < text.size; k++)
+        segments += !memcmp(text.data + k, "}(", 2);
+    assert_true(segments >= 200); /* each has a dictionary of its own and one of its block */
+    free(text.data);
+}
+
 static void folded_lines_of_samples_say_what_they_stand_for(void **state) {
     memlord *lord = test_lord(state);
     char line[64];
@@ -1007,6 +1086,9 @@ int main(void) {
         TEST_OF(setup_sampled, an_estimate_of_large_blocks_is_unbiased),
         TEST_OF(setup_sampled, a_stack_whose_blocks_are_gone_has_no_bytes),
         TEST_OF(setup_every, folded_lines_carry_whole_stacks),
+        TEST_OF(setup_every, folded_lines_are_sorted_and_equal_stacks_are_one_line),
+        TEST_OF(setup_every, memory_viz_has_whole_stacks_the_innermost_first),
+        TEST_OF(setup_sampled, memory_viz_has_every_block_where_stacks_are_samples),
         TEST_OF(setup_sampled, folded_lines_of_samples_say_what_they_stand_for),
         TEST_OF(setup_every, json_has_each_frame_once_and_the_totals_of_stacks),
         TEST_OF(setup_every, json_has_module_and_offset_of_a_frame),
