@@ -590,7 +590,8 @@ typedef struct memlord_clock {
 /* Writes the return addresses of the calling thread, the innermost first, at most `cap`, and
    returns how many. NULL is the platform's: _Unwind_Backtrace, or RtlCaptureStackBackTrace. It runs
    inside the host's own call with no lock of ours held. It may allocate: a block that it allocates
-   gets no stack of its own. */
+   gets no stack of its own. Frames from the first NULL on are left out. A stack that cannot be
+   unwound is the one return address that is known, and reports count it. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -8303,10 +8304,6 @@ static mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
 static mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
     return (mli_stack_row *)mli_book_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
-/* Returns the number of the last node; 0: there are none. */
-static uint32_t mli_stack_nodes(const memlord *lord) {
-    return lord->stacks.heads ? mli_u32_load_acquire(&lord->stacks.node_count) - 1 : 0;
-}
 /* Returns the number of rows and 1 more. */
 static uint32_t mli_stack_rows(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.row_count);
@@ -8317,7 +8314,7 @@ static mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number)
         (mli_ptr *)mli_book_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
 }
 static uint32_t mli_stack_frame_count(const memlord *lord) {
-    return lord->stacks.heads ? mli_u32_load_acquire(&lord->stacks.frame_count) - 1 : 0;
+    return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
 }
 static mli_u32 *mli_stack_head(const memlord *lord, uint32_t parent, const void *address) {
     const uint64_t at = (uint64_t)(uintptr_t)address ^ (uint64_t)parent << 40;
@@ -8383,7 +8380,7 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     node->site = site;
     node->parent = parent;
     node->next = mli_u32_load(head);
-    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_stack_nodes */
+    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_export_stacks */
     mli_u32_store_release(head, n);                         /* pairs with mli_stack_child */
     *number = n;
     return MEMLORD_OK;
@@ -8648,6 +8645,21 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return wanted == caller ? 0 : mli_stack_own(frames, n, NULL, caller);
 }
 
+/* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child of
+   vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system call,
+   which only samples can afford: every alloc of such a child is unwound. */
+static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
+    if (t == lord->threads.orphan || mli_self.unwinding) return 0;
+    return lord->stacks.bytes == 1 || mli_pid() == mli_process.pid;
+}
+/* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
+   end of the stack. The top byte of a key of the index is its own. */
+static size_t mli_stack_sound(void *const *frames, size_t n) {
+    size_t i = 0;
+    while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
+    return i;
+}
+
 /* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
    frames, and moves *from to its first one. Returns its depth. Where nothing may be unwound, or
    nothing was, it is the one return address that is known, or none. */
@@ -8658,18 +8670,18 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, const mli_thread *t, void
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
     size_t n = 0;
     *from = 0;
-    if (t != lord->threads.orphan && !mli_self.unwinding) {
+    if (mli_stack_may_unwind(lord, t)) {
         mli_self.unwinding = 1;
         mli_rank_none();
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
-        if (n > cap) n = cap;
+        n = mli_stack_sound(frames, n < cap ? n : cap);
         *from = mli_stack_own(frames, n, known, caller);
     }
     if (n) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
     (void)mli_u64_add(&lord->stacks.cut, 1);
     frames[0] = known ? known : caller;
-    return frames[0] != NULL;
+    return mli_stack_sound(frames, 1);
 }
 
 /* Draws whether the alloc that this call records is taken; if so finds its stack, and notes it for
@@ -17348,9 +17360,9 @@ static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
 }
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
-    const size_t shown = r->stacks < MLI_FIRST_STACKS ? r->stacks : MLI_FIRST_STACKS;
     const int samples = r->lord->stacks.bytes > 1;
-    size_t i;
+    size_t i, shown = r->stacks;
+    if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
     mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: %ju of %ju",
              samples ? "       error" : "", (uint64_t)shown, (uint64_t)r->stack_rows);
@@ -17365,6 +17377,9 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
+    if (mli_u64_load(&r->lord->stacks.cut))
+        mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
+                 mli_u64_load(&r->lord->stacks.cut));
 }
 
 static void mli_text_phys_all(mli_report *r, size_t most) {
@@ -19108,7 +19123,8 @@ static uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
 static uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x, x->places); }
 /* Gives the format whole stacks. A node that is known has a frame that is known. */
 static void mli_export_stacks(mli_export *x) {
-    x->nodes = mli_stack_nodes(x->lord);
+    if (!x->lord->stacks.heads) return;
+    x->nodes = mli_u32_load_acquire(&x->lord->stacks.node_count) - 1;
     x->places = mli_stack_frame_count(x->lord);
 }
 
@@ -20304,11 +20320,13 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
 }
-/* Writes the modules: all that the sites written before are in, and perhaps more. */
-static MLI_COLD void mli_pprof_mappings(mli_export *x) {
+/* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
+   first one for the program, so the executable comes first, and then the others. */
+static MLI_COLD void mli_pprof_mappings(mli_export *x, int others) {
     const mli_module *m = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules);
     for (; m && !x->o->failed; m = m->next) {
         uint64_t of[6];
+        if ((m->image.loaded[0] != 0) != others) continue;
         of[0] = m->number;
         of[1] = m->image.segment.start;
         of[2] = m->image.segment.end;
@@ -20332,7 +20350,8 @@ static MLI_COLD void mli_pprof_names(mli_export *x) {
         uint64_t name = mli_pb_string(x, f.name);
         mli_pprof_function(x->o, i, name, f.file[0] ? mli_pb_string(x, f.file) : 0, &f);
     }
-    mli_pprof_mappings(x);
+    mli_pprof_mappings(x, 0);
+    mli_pprof_mappings(x, 1);
 }
 
 static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part) {

@@ -1,7 +1,9 @@
 /* Stacks: the return addresses of allocs, every one or a sample. */
 #include "support.h"
 
+#include <signal.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "json.h"
@@ -1019,9 +1021,192 @@ static void a_forked_child_goes_on_with_the_stacks(void **state) {
     assert_int_equal(live_of(lord, "ab"), 100);
 }
 
+static void an_unwinder_that_writes_garbage_does_no_harm(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    at("abc");
+    fake.frames[2] = NULL;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(live_of(lord, "ab"), 100);
+    fake.frames[0] = (void *)UINTPTR_MAX;
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 30, NULL));
+    at("abcdefgh");
+    for (i = 0; i < 500; i++) {
+        size_t k;
+        for (k = 0; k < 8; k++)
+            fake.frames[k] = (void *)(uintptr_t)((i * 8 + k) * 0x9e3779b97f4a7c15u);
+        assert_ok(memlord_alloc(lord, cpu(), 0x100000 + i * 64, 1, NULL));
+    }
+    assert_int_equal(live_in_all(lord), 630);
+    assert_ok(memlord_verify(lord));
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) {
+        test_text text;
+        memset(&text, 0, sizeof text);
+        assert_ok(memlord_write(lord, (memlord_format)i, test_text_write, &text));
+        free(text.data);
+    }
+}
+
+static void reports_count_the_stacks_that_could_not_be_taken(void **state) {
+    memlord *lord = test_lord(state);
+    at("");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 100, NULL));
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 100, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
+                         "\n2 stacks could not be taken: they are one return address, or none\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"bytes\":1,\"cut\":2,"));
+    memlord_reset(lord);
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"bytes\":1,\"cut\":0,"));
+}
+
+/* Only samples can afford to ask which process it is. */
+static void a_child_of_vfork_is_not_unwound_for_a_sample(void **state) {
+    memlord *lord = test_lord(state);
+    volatile int bad = 0;
+    int status;
+    pid_t child;
+    if (TEST_SANITIZED) skip();
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1 << 20, NULL));
+    assert_int_equal(fake.calls, 1);
+    child = vfork();
+    if (!child) {
+        bad = memlord_alloc(lord, cpu(), 0x2000, 1 << 20, NULL) != MEMLORD_OK;
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(bad, 0);
+    assert_int_equal(fake.calls, 1);
+    if (memlord_allocated(lord, cpu()) == 1 << 20) skip(); /* an emulator copies the memory */
+    assert_int_equal(live_in_all(lord), 2 << 20);
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"cut\":1,"));
+}
+
+/* -- the platform's unwinder, on stacks of all kinds -- */
+
+static memlord *real; /* a ledger with every stack, 64 deep */
+static test_heap real_heap;
+static int setup_real(void **state) {
+    memlord_desc desc;
+    (void)state;
+    memset(&real_heap, 0, sizeof real_heap);
+    desc = test_desc(&real_heap, 0);
+    desc.stack_depth = 64;
+    desc.stack_bytes = 1;
+    return memlord_create(&desc, &real) == MEMLORD_OK ? 0 : -1;
+}
+static int teardown_real(void **state) {
+    (void)state;
+    memlord_destroy(real);
+    return real_heap.bytes != 0;
+}
+static memlord_stack_stat real_stack(void) {
+    memlord_stack_stat row;
+    assert_int_equal(memlord_stacks_top(real, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, &row, 1), 1);
+    assert_int_equal(memlord_allocated(real, all()), 100);
+    return row;
+}
+/* 1: a frame is in a function, of at most 512 bytes. */
+static int has_frame_in(const memlord_stack_stat *row, uintptr_t function) {
+    uint32_t i;
+    for (i = 0; i < row->depth; i++) {
+        const uintptr_t address = (uintptr_t)row->frames[i];
+        if (address > function && address < function + 512) return 1;
+    }
+    return 0;
+}
+
 static __attribute__((noinline)) void alloc_here(memlord *lord, uint64_t key) {
     assert_ok(memlord_alloc(lord, cpu(), key, 100, NULL));
     __asm__ volatile(""); /* no tail call */
+}
+
+static __attribute__((noinline)) void alloc_deep(int depth) {
+    if (depth)
+        alloc_deep(depth - 1);
+    else
+        alloc_here(real, 0x1000);
+    __asm__ volatile("");
+}
+static void a_deep_stack_is_cut_at_the_bound(void **state) {
+    memlord_stack_stat row;
+    (void)state;
+    alloc_deep(5000);
+    row = real_stack();
+    assert_int_equal(row.depth, 64);
+    assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
+}
+
+static void on_signal(int number) {
+    (void)number;
+    alloc_here(real, 0x1000);
+}
+static void a_stack_of_signals_is_unwound_or_cut(void **state) {
+    struct sigaction action, before;
+    stack_t own, old;
+    memlord_stack_stat row;
+    (void)state;
+    memset(&action, 0, sizeof action);
+    memset(&own, 0, sizeof own);
+    own.ss_size = 128 * 1024;
+    own.ss_sp = malloc(own.ss_size);
+    assert_non_null(own.ss_sp);
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_ONSTACK;
+    assert_int_equal(sigaltstack(&own, &old), 0);
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    raise(SIGUSR1);
+    (void)sigaction(SIGUSR1, &before, NULL);
+    (void)sigaltstack(&old, NULL);
+    free(own.ss_sp);
+    row = real_stack();
+    assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
+    assert_ok(memlord_verify(real));
+}
+
+static ucontext_t fibre_main, fibre;
+static void run_fibre(void) {
+    alloc_here(real, 0x1000);
+    (void)swapcontext(&fibre, &fibre_main);
+}
+static void the_stack_of_a_fibre_ends_with_it(void **state) {
+    memlord_stack_stat row;
+    const size_t size = 128 * 1024;
+    char *stack = (char *)malloc(size);
+    (void)state;
+    assert_non_null(stack);
+    assert_int_equal(getcontext(&fibre), 0);
+    fibre.uc_stack.ss_sp = stack;
+    fibre.uc_stack.ss_size = size;
+    fibre.uc_link = &fibre_main;
+    makecontext(&fibre, run_fibre, 0);
+    assert_int_equal(swapcontext(&fibre_main, &fibre), 0);
+    row = real_stack();
+    assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
+    assert_false(has_frame_in(&row, (uintptr_t)the_stack_of_a_fibre_ends_with_it));
+    free(stack);
+}
+
+static void *run_small(void *user) {
+    (void)user;
+    alloc_here(real, 0x1000);
+    return NULL;
+}
+static void a_thread_of_16_kib_has_stacks(void **state) {
+    memlord_stack_stat row;
+    pthread_attr_t attr;
+    pthread_t thread;
+    (void)state;
+    if (TEST_SANITIZED) skip();
+    assert_int_equal(pthread_attr_init(&attr), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attr, 16384), 0);
+    assert_int_equal(pthread_create(&thread, &attr, run_small, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(pthread_attr_destroy(&attr), 0);
+    row = real_stack();
+    assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
 }
 
 static void the_platform_unwinds_to_the_caller(void **state) {
@@ -1048,6 +1233,7 @@ static void the_platform_unwinds_to_the_caller(void **state) {
     assert_int_equal(heap.bytes, 0);
 }
 
+#define TEST_REAL(name) cmocka_unit_test_setup_teardown(name, setup_real, teardown_real)
 #define TEST_OF(setup, name) cmocka_unit_test_setup_teardown(name, setup, test_teardown)
 
 int main(void) {
@@ -1105,6 +1291,13 @@ int main(void) {
         cmocka_unit_test(threads_count_on_one_stack),
         TEST_OF(setup_every, a_forked_child_goes_on_with_the_stacks),
         cmocka_unit_test(the_platform_unwinds_to_the_caller),
+        TEST_OF(setup_every, an_unwinder_that_writes_garbage_does_no_harm),
+        TEST_OF(setup_every, reports_count_the_stacks_that_could_not_be_taken),
+        TEST_OF(setup_sampled, a_child_of_vfork_is_not_unwound_for_a_sample),
+        TEST_REAL(a_deep_stack_is_cut_at_the_bound),
+        TEST_REAL(a_stack_of_signals_is_unwound_or_cut),
+        TEST_REAL(the_stack_of_a_fibre_ends_with_it),
+        TEST_REAL(a_thread_of_16_kib_has_stacks),
     };
     return cmocka_run_group_tests_name("stacks", tests, NULL, NULL);
 }
