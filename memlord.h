@@ -128,8 +128,8 @@
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
               of every alloc, or of a sample whose totals are estimates without bias, with
               a standard error. A block keeps its stack until it ends; a realloc draws
-              anew, a move keeps it. TEXT has the largest; JSON (the 2048 largest), PPROF and
-              FOLDED have whole stacks.
+              anew, a move keeps it. TEXT has the largest; JSON (the 2048 largest), PPROF,
+              FOLDED and HEAPTRACK have whole stacks.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it.
@@ -590,7 +590,8 @@ typedef struct memlord_clock {
 /* Writes the return addresses of the calling thread, the innermost first, at most `cap`, and
    returns how many. NULL is the platform's: _Unwind_Backtrace, or RtlCaptureStackBackTrace. It runs
    inside the host's own call with no lock of ours held. It may allocate: a block that it allocates
-   gets no stack of its own. */
+   gets no stack of its own. Frames from the first NULL on are left out. A stack that cannot be
+   unwound is the one return address that is known, and reports count it. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -943,7 +944,8 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
 /* A stack on one device: the return addresses of the allocs with that stack, the innermost first.
    With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc of
    n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse: then
-   all numbers but `samples` are estimates without bias. `samples`: the allocs taken.
+   all numbers but `samples` are estimates without bias. `samples`: the allocs taken. A realloc
+   moves a block to the stack of its call: there it counts no alloc, and its growth as allocated.
    `error_bytes`: the standard error of live_bytes; 0 if they are exact. */
 typedef struct memlord_stack_stat {
     void *const *frames;
@@ -4068,6 +4070,8 @@ static MEMLORD_THREAD_LOCAL struct {
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     double taken_scale;      /* of the block that its call opens: see mli_taken */
     uint32_t taken_row;      /* likewise; 0: the block is not taken */
+    uint32_t taken_again;    /* likewise; 1: it is no new alloc, and had `taken_had` bytes */
+    uint64_t taken_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     mli_debug_note note;     /* for the debug line of the call in progress: see >>blocks */
     mli_spare_block spare;   /* of the cold call in progress */
@@ -8297,10 +8301,6 @@ static mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
 static mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
     return (mli_stack_row *)mli_book_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
-/* Returns the number of the last node; 0: there are none. */
-static uint32_t mli_stack_nodes(const memlord *lord) {
-    return lord->stacks.heads ? mli_u32_load_acquire(&lord->stacks.node_count) - 1 : 0;
-}
 /* Returns the number of rows and 1 more. */
 static uint32_t mli_stack_rows(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.row_count);
@@ -8311,7 +8311,7 @@ static mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number)
         (mli_ptr *)mli_book_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
 }
 static uint32_t mli_stack_frame_count(const memlord *lord) {
-    return lord->stacks.heads ? mli_u32_load_acquire(&lord->stacks.frame_count) - 1 : 0;
+    return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
 }
 static mli_u32 *mli_stack_head(const memlord *lord, uint32_t parent, const void *address) {
     const uint64_t at = (uint64_t)(uintptr_t)address ^ (uint64_t)parent << 40;
@@ -8377,7 +8377,7 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     node->site = site;
     node->parent = parent;
     node->next = mli_u32_load(head);
-    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_stack_nodes */
+    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_export_stacks */
     mli_u32_store_release(head, n);                         /* pairs with mli_stack_child */
     *number = n;
     return MEMLORD_OK;
@@ -8552,9 +8552,12 @@ static MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e) {
     if (row->live > row->peak) row->peak = row->live;
     row->variance += mli_taken_variance(&taken, bytes);
     row->blocks++;
-    row->alloc_bytes += mli_taken_weight(&taken, bytes);
-    row->allocs += taken.scale;
-    row->samples++;
+    if (!mli_self.taken_again) {
+        row->allocs += taken.scale;
+        row->samples++;
+    }
+    if (bytes > mli_self.taken_had) /* as the totals count the growth of a block */
+        row->alloc_bytes += mli_taken_weight(&taken, bytes - mli_self.taken_had);
     mli_lock_drop(&lord->stacks.lock);
     return MLI_TAKEN;
 }
@@ -8588,11 +8591,11 @@ static MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int un
     mli_taken_remove(lord, taken);
     mli_lock_drop(&lord->stacks.lock);
 }
-/* Takes a block that is not in the table any more off its row; see mli_stack_credit. */
-static void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+/* Takes a block that is not in the table any more off its row. */
+static void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes) {
     if (!taken->row) return;
     mli_lock_take(&lord->stacks.lock);
-    mli_stack_credit(lord, taken, bytes, undo);
+    mli_stack_credit(lord, taken, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
 
@@ -8603,6 +8606,8 @@ static void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes,
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
     mli_self.taken_row = row && mli_taken_reserve(lord) ? row : 0;
     mli_self.taken_scale = scale;
+    mli_self.taken_again = 0;
+    mli_self.taken_had = 0;
     if (!mli_self.taken_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
 }
 /* Gives back the room of a stack whose block was not opened. */
@@ -8621,6 +8626,12 @@ static MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint3
     mli_stack_set(lord, row, dev, taken->scale);
 }
 
+/* Notes that the block with the stack just set is not new: it had `bytes`. */
+static void mli_stack_again(uint64_t bytes) {
+    mli_self.taken_again = 1;
+    mli_self.taken_had = bytes;
+}
+
 /* Returns how many of `n` frames are our own: those inside the address that the site names, else
    inside the caller's. */
 static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
@@ -8629,6 +8640,21 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     while (i < n && frames[i] != wanted) i++;
     if (i < n) return i;
     return wanted == caller ? 0 : mli_stack_own(frames, n, NULL, caller);
+}
+
+/* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child of
+   vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system call,
+   which only samples can afford: every alloc of such a child is unwound. */
+static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
+    if (t == lord->threads.orphan || mli_self.unwinding) return 0;
+    return lord->stacks.bytes == 1 || mli_pid() == mli_process.pid;
+}
+/* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
+   end of the stack. The top byte of a key of the index is its own. */
+static size_t mli_stack_sound(void *const *frames, size_t n) {
+    size_t i = 0;
+    while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
+    return i;
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
@@ -8641,18 +8667,18 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, const mli_thread *t, void
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
     size_t n = 0;
     *from = 0;
-    if (t != lord->threads.orphan && !mli_self.unwinding) {
+    if (mli_stack_may_unwind(lord, t)) {
         mli_self.unwinding = 1;
         mli_rank_none();
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
-        if (n > cap) n = cap;
+        n = mli_stack_sound(frames, n < cap ? n : cap);
         *from = mli_stack_own(frames, n, known, caller);
     }
     if (n) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
     (void)mli_u64_add(&lord->stacks.cut, 1);
     frames[0] = known ? known : caller;
-    return frames[0] != NULL;
+    return mli_stack_sound(frames, 1);
 }
 
 /* Draws whether the alloc that this call records is taken; if so finds its stack, and notes it for
@@ -10482,13 +10508,12 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
     } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(plain)) {
-        /* the old site loses all its bytes, and the new one gets all */
+        /* the old site loses all its bytes, and the new one gets all; it is no alloc there */
         d[0].word2 = now & ~MLI_SITE_BITS;
         d[1].word2 = plain & MLI_SITE_BITS;
         d[1].out = had;
         d[2].word2 = now & MLI_SITE_BITS;
         d[2].in = bytes;
-        d[2].allocs = 1;
         n = 3;
     }
     d[0].attaches = had + 1;
@@ -10570,7 +10595,7 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &taken))
         return mli_unknown_free(lord, from);
     t->other_dev = MLI_DEV(e.word1);
-    mli_taken_off(lord, &taken, MLI_BYTES(e.word1), 0);
+    mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
     mli_stack_keep(lord, &taken, dev);
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
@@ -15619,11 +15644,12 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
-        mli_taken_off(lord, &taken, had, !storage);
+        mli_taken_off(lord, &taken, had);
         if (storage)
             mli_stack_take(lord, call.t, call.dev, bytes, site);
         else
             mli_stack_keep(lord, &taken, call.dev);
+        mli_stack_again(had);
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
@@ -15843,8 +15869,8 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
 
 /* -- bytes without identity -- */
 
-/* Changes the arena balance of a device and counts the change. Returns the bytes changed. The site
-   counts them as both in and out: an arena byte does not remember the site it came from, so no
+/* Changes the arena balance of a device and counts the change, which is no alloc and no free.
+   Returns the bytes changed. The site counts them as both in and out: an arena byte does not remember the site it came from, so no
    later call can take it off there. Does both inside a shard, so that no fork or report sees one
    without the other. */
 static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
@@ -15864,8 +15890,6 @@ static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t
     } while (!mli_u64_cas(arena, &had, had + add - take));
     d[0].in = d[1].in = d[1].out = add;
     d[0].out = d[1].freed_here = take;
-    d[1].allocs = add != 0;
-    d[1].frees_here = take != 0;
     mli_count(lord, t, d, 2);
     mli_shard_leave(t);
     return add + take;
@@ -16179,7 +16203,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     } else {
         refs = mli_refs_of(e.word1, e.word2);
         taken = mli_token_stack(token);
-        mli_taken_off(lord, &taken, MLI_BYTES(e.word1), 0);
+        mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
         if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
@@ -16982,7 +17006,8 @@ static void mli_report_stacks(mli_report *r) {
     for (i = 1; i < rows && r->stack && r->frame; i++) {
         mli_stack_line line;
         mli_stack_stat_fill(r->lord, i, &line.stat);
-        if (!(line.stat.live_bytes | line.stat.samples)) continue; /* a reset came since */
+        if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples))
+            continue; /* a reset came since */
         line.node = mli_stack_row_at(r->lord, i)->node;
         line.key = line.stat.live_bytes ? line.stat.live_bytes | (uint64_t)1 << 63
                                         : line.stat.alloc_bytes;
@@ -17334,9 +17359,9 @@ static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
 }
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
-    const size_t shown = r->stacks < MLI_FIRST_STACKS ? r->stacks : MLI_FIRST_STACKS;
     const int samples = r->lord->stacks.bytes > 1;
-    size_t i;
+    size_t i, shown = r->stacks;
+    if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
     mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: %ju of %ju",
              samples ? "       error" : "", (uint64_t)shown, (uint64_t)r->stack_rows);
@@ -17351,6 +17376,9 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
+    if (mli_u64_load(&r->lord->stacks.cut))
+        mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
+                 mli_u64_load(&r->lord->stacks.cut));
 }
 
 static void mli_text_phys_all(mli_report *r, size_t most) {
@@ -19474,8 +19502,11 @@ typedef struct mli_export {
     unsigned char *depth;                    /* TRACE, by thread number: open scopes */
     uint32_t threads;          /* TRACE: entries of `depth` */
     uint32_t only;             /* MEMORY_VIZ: the dev of the events being written */
+    int each;                  /* MEMORY_VIZ: 1: every block as it is, also without a stack */
+    size_t lines, lines_most;  /* FOLDED: lines in `table`, and those it has room for */
     uint64_t traces;           /* HEAPTRACK: traces so far */
-    uint64_t last, last_bytes; /* HEAPTRACK: the allocation that is freed next; 0: none */
+    uint64_t calls, held;      /* HEAPTRACK: allocations still to write; bytes now allocated */
+    uint64_t gone, gone_end;   /* HEAPTRACK: infos of the bytes no longer live: see mli_heap_gone */
     struct {
         const char *text;
         size_t size;
@@ -19510,8 +19541,14 @@ static uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
 static uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x, x->places); }
 /* Gives the format whole stacks. A node that is known has a frame that is known. */
 static void mli_export_stacks(mli_export *x) {
-    x->nodes = mli_stack_nodes(x->lord);
+    if (!x->lord->stacks.heads) return;
+    x->nodes = mli_u32_load_acquire(&x->lord->stacks.node_count) - 1;
     x->places = mli_stack_frame_count(x->lord);
+}
+
+/* Returns 1 if the format has stacks, and they are samples. */
+static int mli_export_samples(const mli_export *x) {
+    return x->nodes && x->lord->stacks.bytes > 1;
 }
 
 /* Returns the site of a frame; NULL if it is none. That of a return address is named here. */
@@ -19597,11 +19634,11 @@ static MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t
 }
 
 /* Gives a block its stack, and what it stands for; blocks 0: other blocks stand for it. A sample
-   has its bytes and those of others, so it has no parts. */
+   has its bytes and those of others, so it has no parts. With x->each a block is itself. */
 static MLI_COLD void mli_alive_stack(const mli_export *x, const mli_entry *e, mli_live_block *b) {
     const mli_taken taken = mli_taken_of(x->lord, e);
     const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
-    if (x->lord->stacks.bytes > 1) {
+    if (mli_export_samples(x) && !x->each) {
         b->bytes = mli_taken_weight(&taken, b->bytes);
         b->blocks = (float)taken.scale;
         b->state &= (unsigned char)~MLI_BLOCK_PARTS;
@@ -19645,6 +19682,9 @@ static MLI_COLD void mli_live_blocks_each(mli_export *x,
     }
 }
 
+static const char *mli_part_name(const memlord_part_info *part) {
+    return part->meta.name ? part->meta.name : "(part)";
+}
 /* Writes the parts of a block; returns how many of its bytes are in none. Stops at a part with more
    bytes than are left: another block has begun at that storage since, and the part is of it. */
 static MLI_COLD int mli_export_part(void *user, const memlord_part_info *part) {
@@ -19722,7 +19762,7 @@ static MLI_COLD void mli_stack_allocs_each(mli_export *x, mli_allocs_fn put) {
 static MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
     uint32_t i, dev;
     if (x->nodes) mli_stack_allocs_each(x, put);
-    if (x->nodes && x->lord->stacks.bytes > 1) return;
+    if (mli_export_samples(x)) return;
     for (i = 1; i <= x->sites && !x->nodes && !x->o->failed; i++) {
         mli_live_block of = mli_live_block_make(
             x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
@@ -20453,23 +20493,29 @@ static MLI_COLD void mli_csv(mli_export *x) {
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
    site's place has the return addresses, the outermost first.
    Counts live bytes; of samples, what they stand for. The bytes of a part have the part's name as
-   one more frame. An unknown tag or
-   scope has no frame; in the other frames a semicolon becomes a colon. Equal stacks may come on
-   several lines, which readers add up. Anomalies and drops are not in it: readers know no
-   comments. -- */
+   one more frame. An unknown tag or scope has no frame; in the other frames a semicolon becomes a
+   colon. Lines are in the order of their device, tag and frames, and equal stacks are one line: up
+   to MLI_FOLDED_LINES at a time, or those there is memory for; then the order begins again, and
+   readers add equal lines up. Anomalies and drops are not in it: readers know no comments. -- */
+
+#define MLI_FOLDED_LINES 65536u
+
+typedef struct mli_folded_line {
+    mli_live_block of;
+    const char *part; /* NULL, or the innermost frame */
+    uint64_t bytes;
+} mli_folded_line;
 
 static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
     mli_put_str(o, ";");
     mli_put_escaped(o, text, ';', ":");
 }
-/* Writes the stack of a block, the outermost frame first. `part`: NULL, or its innermost frame. */
-static MLI_COLD void mli_folded_line(mli_export *x, const mli_live_block *of,
-                                     const char *part, uint64_t bytes) {
-    mli_stack stack = mli_stack_of(x, of);
+/* Writes the stack of a line, the outermost frame first, and its bytes. */
+static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line, uint64_t bytes) {
+    mli_stack stack = mli_stack_of(x, &line->of);
     mli_out *o = x->o;
-    if (!bytes) return;
-    mli_putf(o, "%i", mli_report_device(x->r, of->dev));
-    if (of->tag) mli_folded_text(o, mli_export_tag(x, of->tag));
+    mli_putf(o, "%i", mli_report_device(x->r, line->of.dev));
+    if (line->of.tag) mli_folded_text(o, mli_export_tag(x, line->of.tag));
     while (stack.n--) {
         const memlord_site *site = mli_frame_site(x, stack.frame[stack.n]);
         if (site) {
@@ -20479,42 +20525,129 @@ static MLI_COLD void mli_folded_line(mli_export *x, const mli_live_block *of,
             mli_folded_text(o, mli_frame_name_of(x, stack.frame[stack.n]).name);
         }
     }
-    if (part) mli_folded_text(o, part);
+    if (line->part) mli_folded_text(o, line->part);
     mli_putf(o, " %ju\n", bytes);
 }
-static void mli_folded_group(mli_export *x, const mli_group *g) {
-    mli_folded_line(x, &g->of, NULL, g->bytes);
+
+/* These compare as strcmp does; frames that show the same are equal. */
+static MLI_COLD int mli_folded_frames(const mli_export *x, uint32_t a, uint32_t b) {
+    mli_frame_name f, g;
+    int order;
+    if (a == b) return 0;
+    f = mli_frame_name_of(x, a);
+    g = mli_frame_name_of(x, b);
+    order = strcmp(f.name, g.name);
+    if (!order) order = strcmp(f.file, g.file);
+    return order ? order : (f.line > g.line) - (f.line < g.line);
 }
-static void mli_folded_part(mli_export *x, const memlord_part_info *part) {
-    mli_folded_line(x, x->whole, part->meta.name ? part->meta.name : "(part)", part->bytes);
+static MLI_COLD int mli_folded_devices(const mli_export *x, uint32_t a, uint32_t b) {
+    char name[2][32];
+    (void)memlord_device_name(mli_export_device(x, a), name[0], sizeof name[0]);
+    (void)memlord_device_name(mli_export_device(x, b), name[1], sizeof name[1]);
+    return strcmp(name[0], name[1]);
+}
+static int mli_folded_texts(const char *a, const char *b) {
+    return a && b ? strcmp(a, b) : (a != NULL) - (b != NULL);
+}
+static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line *a,
+                                     const mli_folded_line *b) {
+    mli_stack s, t;
+    int order = a->of.dev == b->of.dev ? 0 : mli_folded_devices(x, a->of.dev, b->of.dev);
+    if (!order)
+        order = mli_folded_texts(mli_export_tag(x, a->of.tag), mli_export_tag(x, b->of.tag));
+    if (order) return order;
+    s = mli_stack_of(x, &a->of);
+    t = mli_stack_of(x, &b->of);
+    while (!order && s.n && t.n) order = mli_folded_frames(x, s.frame[--s.n], t.frame[--t.n]);
+    if (!order) order = (s.n > t.n) - (s.n < t.n);
+    return order ? order : mli_folded_texts(a->part, b->part);
+}
+
+/* Restores a heap with its largest line at the root, where line i may be too small for its place. */
+static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
+    mli_folded_line *heap = (mli_folded_line *)x->table, moving = heap[i];
+    size_t child;
+    while ((child = 2 * i + 1) < n) {
+        if (child + 1 < n && mli_folded_order(x, &heap[child], &heap[child + 1]) < 0) child++;
+        if (mli_folded_order(x, &heap[child], &moving) <= 0) break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = moving;
+}
+/* Sorts the lines of the table, writes them, and empties it. */
+static MLI_COLD void mli_folded_flush(mli_export *x) {
+    mli_folded_line *lines = (mli_folded_line *)x->table;
+    size_t i, n = x->lines;
+    uint64_t bytes = 0;
+    for (i = n / 2; i--;) mli_folded_down(x, n, i);
+    for (i = n; i > 1;) {
+        const mli_folded_line last = lines[--i];
+        lines[i] = lines[0];
+        lines[0] = last;
+        mli_folded_down(x, i, 0);
+    }
+    for (i = 0; i < n && !x->o->failed; i++) {
+        bytes += lines[i].bytes;
+        if (i + 1 < n && !mli_folded_order(x, &lines[i], &lines[i + 1])) continue;
+        mli_folded_put(x, &lines[i], bytes);
+        bytes = 0;
+    }
+    x->lines = 0;
+}
+
+static MLI_COLD void mli_folded_add(mli_export *x, const mli_live_block *of, const char *part,
+                                    uint64_t bytes) {
+    mli_folded_line *line;
+    if (!bytes) return;
+    if (x->lines == x->lines_most) mli_folded_flush(x);
+    line = (mli_folded_line *)x->table + x->lines++;
+    line->of = *of;
+    line->part = part;
+    line->bytes = bytes;
+}
+static MLI_COLD void mli_folded_group(mli_export *x, const mli_group *g) {
+    mli_folded_add(x, &g->of, NULL, g->bytes);
+}
+static MLI_COLD void mli_folded_part(mli_export *x, const memlord_part_info *part) {
+    mli_folded_add(x, x->whole, mli_part_name(part), part->bytes);
 }
 
 static MLI_COLD void mli_folded(mli_export *x) {
+    size_t size = sizeof(mli_folded_line);
     mli_export_stacks(x);
     x->put_part = mli_folded_part;
-    mli_groups_each(x, mli_folded_group);
+    x->lines_most = MLI_FOLDED_LINES;
+    while (x->lines_most && !x->table) {
+        x->table = mli_own_alloc(x->lord, x->lines_most * size);
+        if (!x->table) x->lines_most /= 2;
+    }
+    if (x->table)
+        mli_groups_each(x, mli_folded_group);
+    else
+        x->r->result = MEMLORD_E_NOMEM;
+    mli_folded_flush(x);
+    mli_own_free(x->lord, x->table, x->lines_most * size);
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
       profile.proto).
    Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
    live blocks (inuse_...). With stacks they are those of each stack, and of samples what they stand
-   for; a location then has the address of the call. Labels give the device and, if the blocks have
-   one, the tag. The scopes
-   that a block was allocated in are the callers of its site; the site calls the block's parts. The
-   bytes of a part count only there, and a part is no object. Without a site a block is
-   "(unknown)"; the balance of an arena is "(arena)". Functions and locations are numbered as
-   frames, then come parts in the order they are written. Strings are mli_pprof_words, the devices,
-   the tags, the names of frames, the modules, the comments, the names of parts. Comments have the
-   anomalies and drops, of all and by device: go tool pprof -comments. The location of a return
+   for, which a comment says. Labels give the device and, if there is one, the tag and the part: the
+   bytes of a part are a sample of their own, and a part is no object. The scopes that a block was
+   allocated in are the callers of its site. Without a site a block is "(unknown)"; the balance of an
+   arena is "(arena)". Functions and locations are numbered as frames. Strings are mli_pprof_words,
+   the devices, the tags, the names of frames, the modules, the comments, the names of parts.
+   Comments have the anomalies and drops, of all and by device: go tool pprof -comments. The location of a return
    address has the module as its mapping, and the address in the module's file; so has the mapping,
    as if it were loaded at 0: a module that is unloaded leaves its addresses to another. A mapping
    says that it has no functions, so that pprof looks for better names and lines in the file. -- */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
-    "space", "device",        "tag"};
-enum { MLI_WORD_DEVICE = 8, MLI_WORD_TAG, MLI_WORDS };
+    "space", "device",        "tag",   "part"};
+enum { MLI_WORD_DEVICE = 8, MLI_WORD_TAG, MLI_WORD_PART, MLI_WORDS };
 
 /* These write fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
 static MLI_COLD void mli_pb_varint(mli_out *o, uint64_t v) {
@@ -20556,10 +20689,10 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
     mli_pb_numbers(o, field, v, 2);
 }
 
-#define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX + 1) * 5 + 10)
+#define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
 
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
-   `part` is a part's location; 0: none. */
+   `part` is the number of a part's name; 0: none. */
 static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, uint64_t part,
                                       unsigned live, uint64_t count, uint64_t bytes) {
     char buf[MLI_PPROF_PLACES + 128], values[48], places[MLI_PPROF_PLACES];
@@ -20573,13 +20706,13 @@ static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, u
         uint64_t n = i / 2 != live ? 0 : i % 2 ? bytes : count;
         mli_pb_varint(&v, n > INT64_MAX ? INT64_MAX : n);
     }
-    if (part) mli_pb_varint(&p, part);
     for (i = 0; i < stack.n; i++) mli_pb_varint(&p, stack.frame[i]);
     mli_pb_message(&m, 1, &p);
     mli_pb_message(&m, 2, &v);
     mli_pb_pair(&m, 3, MLI_WORD_DEVICE, MLI_WORDS + of->dev - 1u);
     if (of->tag)
         mli_pb_pair(&m, 3, MLI_WORD_TAG, MLI_WORDS + x->devices + of->tag - 1u);
+    if (part) mli_pb_pair(&m, 3, MLI_WORD_PART, part);
     mli_pb_message(x->o, 2, &m);
 }
 static void mli_pprof_group(mli_export *x, const mli_group *g) {
@@ -20605,11 +20738,13 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
     mli_pb_message(o, 4, &m);
     mli_pb_numbers(o, 5, function, 4);
 }
-/* Writes the modules: all that the sites written before are in, and perhaps more. */
-static MLI_COLD void mli_pprof_mappings(mli_export *x) {
+/* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
+   first one for the program, so the executable comes first, and then the others. */
+static MLI_COLD void mli_pprof_mappings(mli_export *x, int others) {
     const mli_module *m = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules);
     for (; m && !x->o->failed; m = m->next) {
         uint64_t of[6];
+        if ((m->image.loaded[0] != 0) != others) continue;
         of[0] = m->number;
         of[1] = m->image.segment.start;
         of[2] = m->image.segment.end;
@@ -20633,17 +20768,13 @@ static MLI_COLD void mli_pprof_names(mli_export *x) {
         uint64_t name = mli_pb_string(x, f.name);
         mli_pprof_function(x->o, i, name, f.file[0] ? mli_pb_string(x, f.file) : 0, &f);
     }
-    mli_pprof_mappings(x);
+    mli_pprof_mappings(x, 0);
+    mli_pprof_mappings(x, 1);
 }
 
 static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part) {
-    uint64_t id = mli_frame_count(x) + 1 + x->parts;
-    mli_frame_name f = {"(part)", "", NULL, 0, 0, 0, 0};
-    uint64_t name;
-    if (part->meta.name) f.name = part->meta.name;
-    name = mli_pb_string(x, f.name);
-    mli_pprof_function(x->o, id, name, 0, &f);
-    mli_pprof_sample(x, x->whole, id, 1, 0, part->bytes);
+    const uint64_t name = mli_pb_string(x, mli_part_name(part));
+    mli_pprof_sample(x, x->whole, name, 1, 0, part->bytes);
 }
 
 static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
@@ -20658,6 +20789,15 @@ static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
         mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
     }
 }
+static MLI_COLD void mli_pprof_estimates(mli_export *x) {
+    char buf[80];
+    mli_out line;
+    if (!mli_export_samples(x)) return;
+    mli_out_buffer(&line, buf, sizeof buf);
+    mli_putf(&line, "estimates: a sample each %jo", x->lord->stacks.bytes);
+    (void)mli_out_end(&line, sizeof buf);
+    mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
+}
 
 static MLI_COLD void mli_pprof(mli_export *x) {
     uint32_t i;
@@ -20666,6 +20806,7 @@ static MLI_COLD void mli_pprof(mli_export *x) {
     mli_pb_pair(x->o, 1, 6, 4);
     mli_pprof_names(x);
     mli_pprof_anomalies(x);
+    mli_pprof_estimates(x);
     x->put_part = mli_pprof_part;
     mli_allocs_each(x, mli_pprof_allocs);
     mli_groups_each(x, mli_pprof_group);
@@ -20678,14 +20819,16 @@ static MLI_COLD void mli_pprof(mli_export *x) {
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
       1.4 reads it).
    The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
-   from them. First come the freed bytes of each site, as allocations of its average size; each is
-   freed only after the next one, as two in a row would read as a temporary. Then comes every live
-   block; then, for each device, the bytes between its live bytes and its peak, as one block that is
-   freed again. So the calls, the bytes at the peak and the leaks (live blocks) are the ledger's
-   own; times are not. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the number of
-   each site shrinks by the same factor, to 1 at least. Modules are devices; the scopes that a live
-   block was allocated in are its callers. Parts are left out, as each would be another allocation.
-   Anomalies and drops are comments. -- */
+   from them. First come the freed allocations of each stack or site, all of their average size, the
+   last with what remains; then the live blocks. So the calls, the bytes at the peak and the leaks
+   (live blocks) are the ledger's own; times are not, and no call is temporary. If there are more
+   than MLI_HEAP_FREED_SIZE freed allocations, the number of each stack shrinks by the same factor,
+   to 1 at least, and a comment says so. Bytes that no call allocated are frees of minus so many:
+   those of arenas, of blocks that were live at the last reset or that a realloc made, and before the
+   last call those from the live bytes up to the peak, which are freed again: which allocations they
+   were is not known. Modules are devices; those of stacks are the real ones. Without stacks the
+   scopes that a live block was allocated in are its callers. Parts are left out, as each would be
+   another allocation. Anomalies and drops are comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
@@ -20706,23 +20849,39 @@ static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b)
     mli_heap_line(o, mode, v, 2);
 }
 
-/* Writes the names of devices and frames. A frame is also the trace of its number, with an
-   instruction pointer of its own. A site in a scope gets the next trace when it is first
-   written. */
+/* Returns the trace of a node, or of a frame that is not in a stack: the frames come first. */
+static uint32_t mli_heap_trace(const mli_export *x, uint32_t node, uint32_t frame) {
+    return node ? mli_frame_of_place(x, 0) + node : frame;
+}
+static uint32_t mli_heap_traces_count(const mli_export *x) {
+    return mli_frame_of_place(x, 0) + x->nodes;
+}
+
+/* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
+   scope gets the next trace when it is first written. Each frame has an instruction pointer of its
+   own. */
 static MLI_COLD void mli_heap_traces(mli_export *x) {
-    uint64_t strings = x->devices;
+    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules), *m;
+    uint64_t strings = x->devices + (last ? last->number : 0);
     uint32_t i;
     for (i = 1; i <= x->devices; i++) mli_putf(x->o, "s %i\n", mli_report_device(x->r, i));
+    for (m = last; m; m = m->next) mli_putf(x->o, "s %s\n", m->image.path);
     for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
         const mli_frame_name f = mli_frame_name_of(x, i);
         const uint64_t name = ++strings, file = f.file[0] ? ++strings : 0;
-        const uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
+        uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
+        if (!f.dev && f.module) place[1] = x->devices + last->number - f.module->number + 1;
         mli_putf(x->o, "s %s\n", f.name);
         if (file) mli_putf(x->o, "s %s\n", f.file);
         mli_heap_line(x->o, "i", place, 5);
-        mli_heap_line2(x->o, "t", i, f.caller);
+        if (i <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", i, f.caller);
     }
-    x->traces = mli_frame_count(x);
+    for (i = 1; i <= x->nodes && !x->o->failed; i++) {
+        const mli_stack_node *node = mli_stack_node_at(x->lord, i);
+        mli_heap_line2(x->o, "t", mli_frame_of_place(x, node->site->frame),
+                       mli_heap_trace(x, node->parent, 0));
+    }
+    x->traces = mli_heap_traces_count(x);
 }
 
 /* Writes the description of an allocation; returns its number. */
@@ -20730,58 +20889,108 @@ static uint64_t mli_heap_info(mli_export *x, uint64_t bytes, uint64_t trace) {
     mli_heap_line2(x->o, "a", bytes, trace);
     return x->written++;
 }
-static void mli_heap_alloc(mli_export *x, uint64_t bytes, uint64_t trace) {
-    mli_heap_line1(x->o, "+", mli_heap_info(x, bytes, trace));
+/* Adds bytes that no call allocated. */
+static void mli_heap_bytes(mli_export *x, uint64_t bytes, uint64_t trace) {
+    mli_heap_line1(x->o, "-", mli_heap_info(x, 0 - bytes, trace));
+    x->held += bytes;
+}
+/* Adds the bytes from `held` up to the peak, those of each device that are no longer live. */
+static MLI_COLD void mli_heap_gone(mli_export *x, uint64_t held) {
+    uint32_t i;
+    x->gone = x->written;
+    for (i = 1; i <= x->devices && held < x->r->total.peak; i++) {
+        const uint32_t trace = mli_frame_of_kind(x, i, MLI_FRAME_GONE);
+        const uint64_t left = x->r->total.peak - held;
+        uint64_t bytes = x->r->stat[i - 1].peak - x->r->stat[i - 1].allocated;
+        if (bytes > left) bytes = left;
+        if (!bytes) continue;
+        mli_heap_bytes(x, bytes, trace);
+        (void)mli_heap_info(x, bytes, trace); /* to free them */
+        held += bytes;
+    }
+    x->gone_end = x->written;
+}
+static MLI_COLD void mli_heap_call(mli_export *x, uint64_t info, uint64_t bytes) {
+    if (!--x->calls) mli_heap_gone(x, x->held + bytes);
+    mli_heap_line1(x->o, "+", info);
+    x->held += bytes;
 }
 
-/* The allocations of a frame less its live blocks. While mli_heap_count runs: its live blocks. */
-typedef struct mli_heap_freed {
-    uint64_t allocs, bytes;
-} mli_heap_freed;
+/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
+   each of the two walks that write them. */
+typedef struct mli_heap_sum {
+    uint64_t allocs, bytes, live, live_bytes, older[2];
+} mli_heap_sum;
 
+/* Returns how many blocks a block stands for: a sample, for several. */
+static uint64_t mli_heap_blocks(const mli_live_block *b) { return (uint64_t)(b->blocks + 0.5f); }
 static MLI_COLD void mli_heap_count(mli_export *x, const mli_live_block *b) {
-    mli_heap_freed *freed = (mli_heap_freed *)x->table + b->frame;
+    mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, b->node, b->frame);
     if (b->state & MLI_BLOCK_ARENA) return;
-    freed->allocs++;
-    freed->bytes += b->bytes;
+    sum->live += mli_heap_blocks(b);
+    sum->live_bytes += b->bytes;
 }
-/* Turns the live blocks of a frame into its freed ones; adds them up in x->beside. */
 static MLI_COLD void mli_heap_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
                                      uint64_t bytes) {
-    mli_heap_freed *freed = (mli_heap_freed *)x->table + of->frame;
-    freed->allocs = allocs > freed->allocs ? allocs - freed->allocs : 0;
-    freed->bytes = bytes > freed->bytes ? bytes - freed->bytes : 0;
-    x->beside = mli_add_saturated(x->beside, freed->allocs);
+    mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, of->node, of->frame);
+    sum->allocs += allocs;
+    sum->bytes += bytes;
+}
+/* Turns the sums of each trace into those of its freed allocations, and counts the calls. */
+static MLI_COLD void mli_heap_settle(mli_export *x) {
+    uint64_t freed = 0, calls = 0;
+    double scale = 1;
+    uint32_t i;
+    for (i = 1; i <= mli_heap_traces_count(x); i++) {
+        mli_heap_sum *sum = (mli_heap_sum *)x->table + i;
+        if (sum->live > sum->allocs) {
+            sum->older[0] = sum->older[1] = sum->live - sum->allocs;
+            sum->live = sum->allocs;
+        }
+        sum->allocs -= sum->live;
+        mli_take_off(&sum->bytes, sum->live_bytes);
+        calls = mli_add_saturated(calls, sum->live);
+        freed = mli_add_saturated(freed, sum->allocs);
+    }
+    if (freed > MLI_HEAP_FREED_SIZE) scale = MLI_HEAP_FREED_SIZE / (double)freed;
+    x->calls = calls;
+    for (i = 1; i <= mli_heap_traces_count(x); i++) {
+        mli_heap_sum *sum = (mli_heap_sum *)x->table + i;
+        const uint64_t n = (uint64_t)((double)sum->allocs * scale);
+        if (sum->allocs && scale < 1) sum->bytes = sum->bytes / sum->allocs * (n ? n : 1);
+        if (sum->allocs) sum->allocs = n ? n : 1;
+        x->calls += sum->allocs;
+    }
+    if (scale < 1)
+        mli_putf(x->o, "# calls: %ju of %ju\n", x->calls, mli_add_saturated(calls, freed));
 }
 
-/* Writes the freed allocations of a frame, all of its average size; `scale` is the factor of their
-   number. Each is freed after the next begins, of this frame or another, unless the two together
-   exceed the peak. */
-static MLI_COLD void mli_heap_freed_put(mli_export *x, uint32_t frame, double scale) {
-    const mli_heap_freed *freed = (const mli_heap_freed *)x->table + frame;
-    uint64_t n = (uint64_t)((double)freed->allocs * scale), info[2], i, bytes;
-    uint64_t peak = x->r->total.peak;
-    if (!freed->allocs) return;
-    if (!n) n = 1;
-    bytes = freed->bytes / freed->allocs;
-    if (bytes > peak) bytes = peak; /* the peak was reset since */
-    info[0] = info[1] = mli_heap_info(x, bytes, frame);
-    if (n > 1) info[1] = mli_heap_info(x, bytes, frame);
+/* Writes the freed allocations of a trace. The free of nothing before each of their frees keeps
+   the call before from being a temporary one. */
+static MLI_COLD void mli_heap_freed(mli_export *x, uint32_t trace) {
+    const mli_heap_sum *sum = (const mli_heap_sum *)x->table + trace;
+    const uint64_t peak = x->r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
+    uint64_t i, bytes = size, info = 0;
     for (i = 0; i < n && !x->o->failed; i++) {
-        uint64_t last = x->last;
-        int first = last && x->last_bytes > peak - bytes;
-        if (first) mli_heap_line1(x->o, "-", last);
-        mli_heap_line1(x->o, "+", info[i % 2]);
-        if (last && !first) mli_heap_line1(x->o, "-", last);
-        x->last = info[i % 2];
-        x->last_bytes = bytes;
+        if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
+        if (bytes > peak) bytes = peak; /* the peak was reset since */
+        if (!i || bytes != size) info = mli_heap_info(x, bytes, trace);
+        mli_heap_call(x, info, bytes);
+        mli_put_str(x->o, "- 0\n");
+        mli_heap_line1(x->o, "-", info);
+        x->held -= bytes;
     }
 }
 
-static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b) {
-    uint64_t trace = b->frame;
-    x->sum[b->dev] += b->bytes;
-    if (b->scope) { /* a group keeps its trace in `bytes` */
+/* Writes a live block: in the first walk those that no call allocated, in the second the others. */
+static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b, int second) {
+    uint64_t trace = mli_heap_trace(x, b->node, b->frame), n = mli_heap_blocks(b), i;
+    uint64_t *older = &((mli_heap_sum *)x->table + trace)->older[second];
+    const uint64_t size = b->bytes / n, few = *older < n ? *older : n;
+    if (b->state & MLI_BLOCK_ARENA) return;
+    *older -= few;
+    if (second ? few == n : !few) return;
+    if (b->scope && !b->node) { /* a group keeps its trace in `bytes` */
         mli_group *g = mli_group_at(x, b);
         if (!g->bytes) {
             mli_heap_line2(x->o, "t", trace, mli_frame_of_scope(x, b->scope));
@@ -20789,54 +20998,63 @@ static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b) {
         }
         trace = g->bytes;
     }
-    mli_heap_alloc(x, b->bytes, trace);
+    if (!second) mli_heap_bytes(x, few == n ? b->bytes : size * few, trace);
+    for (i = few; i < n && second; i++) {
+        const uint64_t bytes = i + 1 == n ? b->bytes - size * (n - 1) : size;
+        mli_heap_call(x, mli_heap_info(x, bytes, trace), bytes);
+    }
+}
+static MLI_COLD void mli_heap_older(mli_export *x, const mli_live_block *b) {
+    mli_heap_block(x, b, 0);
+}
+static MLI_COLD void mli_heap_live(mli_export *x, const mli_live_block *b) {
+    mli_heap_block(x, b, 1);
 }
 
-/* Writes one block a device up to its peak, and frees these again. */
-static MLI_COLD void mli_heap_peaks(mli_export *x) {
-    uint64_t at = x->written;
+static MLI_COLD void mli_heap_head(mli_export *x) {
     uint32_t i;
-    for (i = 1; i <= x->devices; i++) {
-        uint64_t peak = x->r->stat[i - 1].peak;
-        if (peak > x->sum[i])
-            mli_heap_alloc(x, peak - x->sum[i], mli_frame_of_kind(x, i, MLI_FRAME_GONE));
-    }
-    mli_heap_line1(x->o, "c", x->r->uptime / 1000000u);
-    for (; at < x->written; at++) mli_heap_line1(x->o, "-", at);
+    mli_heap_line2(x->o, "v", 0x10400, 2);
+    mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
+    for (i = 0; i <= x->devices; i++)
+        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", i);
+    if (mli_export_samples(x))
+        mli_putf(x->o, "# estimates: a sample each %jo\n", x->lord->stacks.bytes);
+    mli_heap_traces(x);
+    mli_heap_line1(x->o, "c", 0);
 }
 
 static MLI_COLD void mli_heaptrack(mli_export *x) {
-    size_t size = ((size_t)mli_frame_of_scope(x, 0) + 1) * sizeof(mli_heap_freed);
-    double scale;
+    size_t size;
     uint32_t i;
+    mli_export_stacks(x);
+    size = ((size_t)mli_heap_traces_count(x) + 1) * sizeof(mli_heap_sum);
     x->table = mli_own_alloc(x->lord, size);
     if (!x->table) {
         x->r->result = MEMLORD_E_NOMEM;
         return;
     }
-    mli_heap_line2(x->o, "v", 0x10400, 2);
-    mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
-    for (i = 0; i <= x->devices; i++)
-        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", i);
-    mli_heap_traces(x);
-    mli_heap_line1(x->o, "c", 0);
-    if (x->devices) (void)mli_heap_info(x, 0, 1); /* uses up number 0: as x->last, 0 is none */
+    mli_heap_head(x);
+    if (x->devices) (void)mli_heap_info(x, 0, 1); /* number 0, of no bytes */
     mli_live_blocks_each(x, mli_heap_count);
     mli_allocs_each(x, mli_heap_allocs);
-    scale = x->beside > MLI_HEAP_FREED_SIZE ? MLI_HEAP_FREED_SIZE / (double)x->beside : 1;
-    for (i = 1; i <= mli_frame_of_scope(x, 0); i++) mli_heap_freed_put(x, i, scale);
-    if (x->last) mli_heap_line1(x->o, "-", x->last);
-    memset(x->sum, 0, sizeof x->sum);
-    mli_live_blocks_each(x, mli_heap_block);
+    mli_heap_settle(x);
+    for (i = 1; i <= mli_heap_traces_count(x); i++) mli_heap_freed(x, i);
+    for (i = 1; i <= x->devices; i++)
+        if (mli_report_arena(x->r, i))
+            mli_heap_bytes(x, mli_report_arena(x->r, i), mli_frame_of_kind(x, i, MLI_FRAME_ARENA));
+    mli_live_blocks_each(x, mli_heap_older);
+    mli_live_blocks_each(x, mli_heap_live);
     mli_own_free(x->lord, x->table, size);
-    mli_heap_peaks(x);
+    mli_heap_line1(x->o, "c", x->r->uptime / 1000000u);
+    for (; x->gone < x->gone_end; x->gone += 2) mli_heap_line1(x->o, "-", x->gone + 1);
 }
 
 /* -- MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
-   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. A
-   block's site is its frame, its scopes are the callers, its tag is the category. Its parts are
+   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
+   frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
+   the callers; an event has its site and scopes. A tag is the category. The parts of a block are
    under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
    "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
    the ring has events of a storage, its segment is as of the last one, so that viewers can walk
@@ -20943,7 +21161,7 @@ static MLI_COLD void mli_viz_put(mli_export *x, uint32_t number) {
 /* Writes the stack of a block. Without a site it begins with a scope. */
 static MLI_COLD void mli_viz_frames(mli_export *x, const mli_live_block *b) {
     mli_stack stack = mli_stack_of(x, b);
-    uint32_t i = mli_frame_site(x, b->frame) ? 0 : 1, n;
+    uint32_t i = b->node || mli_frame_site(x, b->frame) ? 0 : 1, n;
     mli_viz(x, "frames [");
     for (n = 0; i < stack.n; i++, n++) {
         uint32_t frame = stack.frame[i];
@@ -20952,7 +21170,7 @@ static MLI_COLD void mli_viz_frames(mli_export *x, const mli_live_block *b) {
         if (mli_viz_get(x, x->tags + frame)) continue;
         f = mli_frame_name_of(x, frame);
         mli_viz(x, "{name %s filename %s line %ju}", f.name,
-                frame <= x->sites ? f.file : "scope", f.line);
+                mli_frame_site(x, frame) ? f.file : "scope", f.line);
         mli_viz_put(x, x->tags + frame);
     }
     mli_viz_list_end(x->o, n);
@@ -21104,9 +21322,12 @@ static MLI_COLD int32_t mli_viz_number(mli_export *x) {
 }
 
 static MLI_COLD void mli_memory_viz(mli_export *x) {
-    size_t size = (size_t)x->tags + mli_frame_count(x) + 1;
+    size_t size;
     int32_t n, lists = mli_viz_number(x);
     uint32_t dev;
+    mli_export_stacks(x);
+    x->each = 1;
+    size = (size_t)x->tags + mli_frame_count(x) + 1;
     x->table = mli_own_alloc(x->lord, size);
     if (!x->table) {
         x->r->result = MEMLORD_E_NOMEM;

@@ -42,7 +42,7 @@ typedef struct reading {
     uint64_t bytes;     /* live */
     uint64_t peak;      /* HEAPTRACK */
     uint64_t value[4];  /* PPROF */
-    uint64_t rows;      /* CSV, segments of MEMORY_VIZ, events of TRACE */
+    uint64_t rows;      /* CSV, segments of MEMORY_VIZ, events of TRACE, locations of PPROF */
 } reading;
 
 #define EXPECT(condition)                                                                     \
@@ -256,9 +256,13 @@ static void read_pprof(const test_text *text, reading *r) {
     EXPECT(!file.bad && of.types == 4 && of.location_max <= of.locations);
     EXPECT(of.function_max <= of.functions && of.string_max < of.strings);
     r->bytes = r->value[3];
+    r->rows = of.locations;
 }
 
-/* -- HEAPTRACK: numbers that refer to what came before; played through -- */
+/* -- HEAPTRACK: numbers that refer to what came before; played through as heaptrack_print does: a
+      free right after its alloc is temporary, and only an alloc makes a peak. Bytes without a call
+      are frees of minus so many, and those that come and go a pair of these: value[0] has the
+      calls, value[1] the temporary ones -- */
 
 typedef struct heap_info {
     uint64_t bytes, live;
@@ -277,7 +281,7 @@ static size_t heap_numbers(const char *s, uint64_t v[5]) {
 
 static void read_heaptrack(const test_text *text, reading *r) {
     heap_info *info = (heap_info *)calloc(text->size / 4 + 1, sizeof *info);
-    uint64_t strings = 0, places = 0, traces = 0, infos = 0, v[5];
+    uint64_t strings = 0, places = 0, traces = 0, infos = 0, last = 0, v[5];
     const char *s, *bad = NULL;
     assert_non_null(info);
     for (s = text->data; *s && !bad; s = line_end(s) + 1) {
@@ -289,10 +293,22 @@ static void read_heaptrack(const test_text *text, reading *r) {
         if (*s == 'a' && (n != 2 || !v[1] || v[1] > traces)) bad = "a";
         if (*s == 'a') info[infos++].bytes = v[0];
         if ((*s == '+' || *s == '-') && (n != 1 || v[0] >= infos)) bad = "index";
-        if (*s == '+' && !bad) info[v[0]].live++, r->bytes += info[v[0]].bytes;
-        if (*s == '-' && !bad && !info[v[0]].live--) bad = "freed twice";
-        if (*s == '-' && !bad) r->bytes -= info[v[0]].bytes;
-        if (r->bytes > r->peak) r->peak = r->bytes;
+        if (*s == '+' && !bad) {
+            info[v[0]].live++;
+            r->bytes += info[v[0]].bytes;
+            if (r->bytes > r->peak) r->peak = r->bytes;
+            r->value[0]++;
+            last = v[0];
+        } else if (*s == '-' && !bad) {
+            const heap_info *of = &info[v[0]];
+            if (!of->live && of->bytes && of->bytes <= UINT64_MAX / 2 &&
+                (!v[0] || of->bytes + of[-1].bytes))
+                bad = "freed twice";
+            info[v[0]].live -= of->live != 0;
+            r->bytes -= of->bytes;
+            r->value[1] += last == v[0];
+            last = 0;
+        }
         if (!strchr("#vXsitac+-", *s)) bad = "mode";
         strings += *s == 's';
         places += *s == 'i';
@@ -693,6 +709,70 @@ static void heaptrack_ends_with_what_is_live_and_peaks_with_the_peak(void **stat
     assert_int_equal(r.bytes, 1427);
 }
 
+static void heaptrack_has_the_calls_of_the_ledger_and_none_is_temporary(void **state) {
+    memlord *lord = test_lord(state);
+    reading r;
+    fill(lord);
+    r = read_of(lord, MEMLORD_FORMAT_HEAPTRACK);
+    assert_int_equal(r.value[0], 4);
+    assert_int_equal(r.value[1], 0);
+    memlord_reset(lord); /* three blocks are older than the reset, one is not */
+    assert_ok(memlord_alloc(lord, cpu(), 0x5000, 3, &load_site));
+    r = read_of(lord, MEMLORD_FORMAT_HEAPTRACK);
+    assert_int_equal(r.value[0], 1);
+    assert_int_equal(r.bytes, 1430);
+    assert_int_equal(r.peak, 1430);
+}
+
+static void heaptrack_has_bytes_of_an_arena_without_a_call(void **state) {
+    memlord *lord = test_lord(state);
+    reading r;
+    assert_ok(memlord_arena_add(lord, cpu(), 5000, &load_site));
+    r = read_of(lord, MEMLORD_FORMAT_HEAPTRACK);
+    assert_int_equal(r.value[0], 0);
+    assert_int_equal(r.bytes, 5000);
+}
+
+/* The sum of the samples of a metric. */
+static uint64_t metric(memlord *lord, const char *name) {
+    test_text text = written(lord, MEMLORD_FORMAT_PROMETHEUS);
+    const char *s = text.data;
+    uint64_t sum = 0;
+    for (; *s; s = line_end(s) + (*line_end(s) != 0))
+        if (!strncmp(s, name, strlen(name)) && s[strlen(name)] == '{')
+            sum += strtoull(s + strcspn(s, " "), NULL, 10);
+    free(text.data);
+    return sum;
+}
+static void the_number_of_allocs_is_the_same_in_every_format(void **state) {
+    memlord *lord = test_lord(state);
+    test_text json;
+    char path[64];
+    uint64_t allocs, sites = 0;
+    int i;
+    fill(lord);
+    for (i = 0; i < 1000; i++) {
+        assert_ok(memlord_alloc(lord, cpu(), 0x6000, (uint64_t)i, &step_site));
+        assert_ok(memlord_realloc(lord, cpu(), 0x6000, 0x7000, 2 * (uint64_t)i, &load_site));
+        if (i % 3) assert_ok(memlord_free(lord, cpu(), 0x7000, &load_site));
+        if (i % 7 == 0) assert_ok(memlord_arena_add(lord, cpu(), 10, &step_site));
+        if (i % 5 == 0) assert_ok(memlord_arena_sub(lord, cpu(), 5, &step_site));
+    }
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(0), 0x1000, 77, NULL, &load_site));
+    allocs = stats_of(lord, all()).allocs;
+    json = written(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json.data, "total.allocs"), allocs);
+    for (i = 0; i < 8; i++) {
+        snprintf(path, sizeof path, "sites[%d].allocs", i);
+        if (json_u64(json.data, path) != UINT64_MAX) sites += json_u64(json.data, path);
+    }
+    free(json.data);
+    assert_int_equal(sites, allocs - 1); /* one alloc has no site */
+    assert_int_equal(metric(lord, "memlord_allocs_total"), allocs);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_PPROF).value[0], allocs);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_HEAPTRACK).value[0], allocs);
+}
+
 static void more_pieces_than_heaptrack_gets_are_fewer_of_each(void **state) {
     memlord *lord = test_lord(state);
     test_text text;
@@ -702,7 +782,8 @@ static void more_pieces_than_heaptrack_gets_are_fewer_of_each(void **state) {
         assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
     }
     text = written(lord, MEMLORD_FORMAT_HEAPTRACK);
-    assert_true(text.size < (size_t)10 << 20);
+    assert_true(text.size < (size_t)14 << 20);
+    assert_int_equal(count_of(&text, "# calls: 1048576 of 1300000\n"), 1);
     free(text.data);
     assert_int_equal(read_of(lord, MEMLORD_FORMAT_HEAPTRACK).peak, 64);
 }
@@ -855,6 +936,20 @@ static void parts_are_in_what_has_no_lines(void **state) {
     free(text.data);
     text = written(lord, MEMLORD_FORMAT_MEMORY_VIZ);
     assert_int_equal(count_of(&text, "blk.0.attn_q"), 1);
+    free(text.data);
+}
+
+/* A frame would hide the owner of the bytes in a flat view. */
+static void a_part_is_a_label_of_a_profile_and_no_frame(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t locations;
+    test_text text;
+    fill(lord);
+    locations = read_of(lord, MEMLORD_FORMAT_PPROF).rows;
+    assert_ok(memlord_part_add(lord, cuda(1), 0x1000, 200, 600, NULL));
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_PPROF).rows, locations);
+    text = written(lord, MEMLORD_FORMAT_PPROF);
+    assert_int_equal(count_of(&text, "\x32\x04part"), 1); /* a string: the key of the label */
     free(text.data);
 }
 
@@ -1280,6 +1375,9 @@ int main(void) {
         TEST_SITES(names_that_differ_in_bad_bytes_stay_apart),
         TEST_SITES(samples_of_a_profile_are_the_statistics),
         TEST_SITES(heaptrack_ends_with_what_is_live_and_peaks_with_the_peak),
+        TEST_SITES(heaptrack_has_the_calls_of_the_ledger_and_none_is_temporary),
+        TEST_SITES(heaptrack_has_bytes_of_an_arena_without_a_call),
+        TEST_SITES(the_number_of_allocs_is_the_same_in_every_format),
         TEST_SITES(more_pieces_than_heaptrack_gets_are_fewer_of_each),
         TEST_SITES(stacks_are_device_tag_scope_and_site),
         TEST_SITES(a_site_without_a_function_is_named_by_its_file),
@@ -1288,6 +1386,7 @@ int main(void) {
         TEST_SITES(who_held_the_peak_is_a_metric),
         TEST_SITES(parts_divide_their_block_and_add_nothing),
         TEST_SITES(parts_are_in_what_has_no_lines),
+        TEST_SITES(a_part_is_a_label_of_a_profile_and_no_frame),
         TEST_SITES(a_timeline_has_lives_scopes_levels_and_checkpoints),
         TEST_SITES(without_events_a_timeline_has_what_scopes_remember),
         TEST_SITES(a_pending_block_is_one_a_viewer_shows_as_such),

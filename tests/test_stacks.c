@@ -1,7 +1,9 @@
 /* Stacks: the return addresses of allocs, every one or a sample. */
 #include "support.h"
 
+#include <signal.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "json.h"
@@ -223,6 +225,25 @@ static void a_realloc_draws_anew(void **state) {
     assert_int_equal(live_of(lord, "cd"), 0);
     assert_int_equal(live_of(lord, "ef"), 10);
     assert_ok(memlord_free(lord, cpu(), 0x2000, NULL));
+    assert_int_equal(live_in_all(lord), 0);
+}
+
+static void a_realloc_counts_its_growth_and_no_alloc(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("cd");
+    assert_ok(memlord_realloc(lord, cpu(), 0x1000, 0x2000, 150, NULL));
+    assert_ok(memlord_realloc(lord, cpu(), 0x2000, 0x1000, 120, NULL));
+    row = stack_of(lord, cpu(), "cd");
+    assert_int_equal(row.allocs, 0);
+    assert_int_equal(row.samples, 0);
+    assert_int_equal(row.alloc_bytes, 50);
+    assert_int_equal(row.live_bytes, 120);
+    assert_int_equal(stack_of(lord, cpu(), "ab").allocs, 1);
+    assert_int_equal(stack_of(lord, cpu(), "ab").alloc_bytes, 100);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
     assert_int_equal(live_in_all(lord), 0);
 }
 
@@ -528,6 +549,85 @@ static void folded_lines_carry_whole_stacks(void **state) {
     assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;(arena) 5\n"));
 }
 
+/* Checks that each line comes after the one before; returns the sum of their bytes. */
+static uint64_t sorted_lines(char *folded, size_t *lines) {
+    char *line = folded, *end, *before = NULL;
+    uint64_t sum = 0;
+    for (*lines = 0; (end = strchr(line, '\n')) != NULL; line = end + 1, ++*lines) {
+        *end = 0;
+        sum += strtoull(strrchr(line, ' '), NULL, 10);
+        *strrchr(line, ' ') = 0;
+        if (before) assert_true(strcmp(before, line) < 0);
+        before = line;
+    }
+    return sum;
+}
+
+static void folded_lines_are_sorted_and_equal_stacks_are_one_line(void **state) {
+    memlord *lord = test_lord(state);
+    test_case *t = (test_case *)*state;
+    uint64_t i, wanted;
+    size_t lines;
+    char *report;
+    test_text text;
+    at("abc");
+    for (i = 0; i < 5000; i++) {
+        fake.frames[i % 3] = (void *)(uintptr_t)(0x1061 + i * 7919 % 611);
+        assert_ok(memlord_alloc(lord, i % 2 ? cpu() : cuda(0), 0x10000 + i * 64, 1 + i % 9, NULL));
+    }
+    wanted = memlord_allocated(lord, all());
+    report = report_of(lord, MEMLORD_FORMAT_FOLDED);
+    assert_int_equal(sorted_lines(report, &lines), wanted);
+    assert_true(lines > 256);
+    free(report);
+    for (i = 1; i < 12; i++) { /* one call of the allocator fails: perhaps that for the lines */
+        memset(&text, 0, sizeof text);
+        t->heap.fail_at = t->heap.calls + i;
+        if (memlord_write(lord, MEMLORD_FORMAT_FOLDED, test_text_write, &text) == MEMLORD_OK)
+            assert_int_equal(sorted_lines(text.data, &lines), wanted);
+        free(text.data);
+    }
+    t->heap.fail_at = 0;
+}
+
+static void memory_viz_has_whole_stacks_the_innermost_first(void **state) {
+    memlord *lord = test_lord(state);
+    test_text text;
+    char *s;
+    memset(&text, 0, sizeof text);
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("dbc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 100, NULL));
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_MEMORY_VIZ, test_text_write, &text));
+    for (s = text.data; s < text.data + text.size; s++)
+        if (!*s) *s = '.';
+    s = strstr(text.data, "0x1060");
+    assert_non_null(s);
+    s = strstr(s, "0x1061");
+    assert_non_null(s);
+    s = strstr(s, "0x1062");
+    assert_non_null(s);
+    assert_non_null(strstr(text.data, "0x1063"));
+    free(text.data);
+}
+
+static void memory_viz_has_every_block_where_stacks_are_samples(void **state) {
+    memlord *lord = test_lord(state);
+    test_text text;
+    uint64_t i, segments = 0;
+    size_t k;
+    memset(&text, 0, sizeof text);
+    at("abc");
+    for (i = 0; i < 100; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 64, NULL));
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_MEMORY_VIZ, test_text_write, &text));
+    for (k = 0; k + 4 < text.size; k++)
+        segments += !memcmp(text.data + k, "}(", 2);
+    assert_true(segments >= 200); /* each has a dictionary of its own and one of its block */
+    free(text.data);
+}
+
 static void folded_lines_of_samples_say_what_they_stand_for(void **state) {
     memlord *lord = test_lord(state);
     char line[64];
@@ -755,6 +855,71 @@ static void pprof_of_samples_agrees_with_the_list(void **state) {
     assert_int_equal(found.value[3], row.live_bytes);
 }
 
+/* The calls, the live bytes and the peak of a HEAPTRACK report; bytes that no call allocated are
+   frees of minus so many. */
+static void heaptrack_of(memlord *lord, uint64_t out[3]) {
+    char *report = report_of(lord, MEMLORD_FORMAT_HEAPTRACK), *s = report;
+    uint64_t *info = (uint64_t *)calloc(strlen(report) / 4 + 1, sizeof *info), infos = 0;
+    assert_non_null(info);
+    out[0] = out[1] = out[2] = 0;
+    for (; *s; s = strchr(s, '\n') + 1) {
+        const uint64_t v = strtoull(s + 2, NULL, 16);
+        if (*s == 'a') info[infos++] = v;
+        if (*s == '-') out[1] -= info[v];
+        if (*s != '+') continue;
+        out[0]++;
+        out[1] += info[v];
+        if (out[1] > out[2]) out[2] = out[1];
+    }
+    free(info);
+    free(report);
+}
+
+static void heaptrack_has_whole_stacks_and_the_totals_of_the_ledger(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t found[3], i;
+    for (i = 0; i < 600; i++) {
+        at(i % 3 ? "abc" : "dbc");
+        assert_ok(memlord_alloc(lord, i % 2 ? cpu() : cuda(0), 0x10000 + i * 64, i, NULL));
+        at("ebc");
+        if (i % 5 == 0)
+            assert_ok(memlord_realloc(lord, i % 2 ? cpu() : cuda(0), 0x10000 + i * 64,
+                                      0x900000 + i * 64, 2 * i, NULL));
+        else if (i % 4)
+            assert_ok(memlord_free(lord, i % 2 ? cpu() : cuda(0), 0x10000 + i * 64, NULL));
+    }
+    assert_ok(memlord_arena_add(lord, cpu(), 12345, NULL));
+    heaptrack_of(lord, found);
+    assert_int_equal(found[0], stats_of(lord, all()).allocs);
+    assert_int_equal(found[1], memlord_allocated(lord, all()));
+    assert_int_equal(found[2], stats_of(lord, all()).peak);
+    assert_int_equal(pprof_of(lord).value[0], stats_of(lord, all()).allocs);
+    assert_int_equal(pprof_of(lord).value[1], stats_of(lord, all()).total_allocated);
+    /* a trace is a frame and the trace of its caller: 2 device frames each, then c, b, a */
+    assert_true(contains(lord, MEMLORD_FORMAT_HEAPTRACK, "\nt 7 0\nt 8 7\nt 9 8\n"));
+    memlord_reset(lord);
+    at("f");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 7, NULL));
+    heaptrack_of(lord, found);
+    assert_int_equal(found[0], 1);
+    assert_int_equal(found[1], memlord_allocated(lord, all()));
+}
+
+static void heaptrack_of_samples_says_that_they_are_estimates(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    uint64_t found[3], i;
+    at("ab");
+    for (i = 0; i < 1000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
+    for (i = 0; i < 500; i++) assert_ok(memlord_free(lord, cpu(), 0x10000 + i * 64, NULL));
+    row = stack_of(lord, cpu(), "ab");
+    heaptrack_of(lord, found);
+    assert_int_equal(found[0], row.allocs);
+    assert_int_equal(found[1], row.live_bytes);
+    assert_true(contains(lord, MEMLORD_FORMAT_HEAPTRACK, "\n# estimates: a sample each 1 KiB\n"));
+}
+
 /* -- threads, exits, forks -- */
 
 static void *run_late(void *user);
@@ -856,9 +1021,192 @@ static void a_forked_child_goes_on_with_the_stacks(void **state) {
     assert_int_equal(live_of(lord, "ab"), 100);
 }
 
+static void an_unwinder_that_writes_garbage_does_no_harm(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    at("abc");
+    fake.frames[2] = NULL;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(live_of(lord, "ab"), 100);
+    fake.frames[0] = (void *)UINTPTR_MAX;
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 30, NULL));
+    at("abcdefgh");
+    for (i = 0; i < 500; i++) {
+        size_t k;
+        for (k = 0; k < 8; k++)
+            fake.frames[k] = (void *)(uintptr_t)((i * 8 + k) * 0x9e3779b97f4a7c15u);
+        assert_ok(memlord_alloc(lord, cpu(), 0x100000 + i * 64, 1, NULL));
+    }
+    assert_int_equal(live_in_all(lord), 630);
+    assert_ok(memlord_verify(lord));
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) {
+        test_text text;
+        memset(&text, 0, sizeof text);
+        assert_ok(memlord_write(lord, (memlord_format)i, test_text_write, &text));
+        free(text.data);
+    }
+}
+
+static void reports_count_the_stacks_that_could_not_be_taken(void **state) {
+    memlord *lord = test_lord(state);
+    at("");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 100, NULL));
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 100, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
+                         "\n2 stacks could not be taken: they are one return address, or none\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"bytes\":1,\"cut\":2,"));
+    memlord_reset(lord);
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"bytes\":1,\"cut\":0,"));
+}
+
+/* Only samples can afford to ask which process it is. */
+static void a_child_of_vfork_is_not_unwound_for_a_sample(void **state) {
+    memlord *lord = test_lord(state);
+    volatile int bad = 0;
+    int status;
+    pid_t child;
+    if (TEST_SANITIZED) skip();
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1 << 20, NULL));
+    assert_int_equal(fake.calls, 1);
+    child = vfork();
+    if (!child) {
+        bad = memlord_alloc(lord, cpu(), 0x2000, 1 << 20, NULL) != MEMLORD_OK;
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(bad, 0);
+    assert_int_equal(fake.calls, 1);
+    if (memlord_allocated(lord, cpu()) == 1 << 20) skip(); /* an emulator copies the memory */
+    assert_int_equal(live_in_all(lord), 2 << 20);
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"cut\":1,"));
+}
+
+/* -- the platform's unwinder, on stacks of all kinds -- */
+
+static memlord *real; /* a ledger with every stack, 64 deep */
+static test_heap real_heap;
+static int setup_real(void **state) {
+    memlord_desc desc;
+    (void)state;
+    memset(&real_heap, 0, sizeof real_heap);
+    desc = test_desc(&real_heap, 0);
+    desc.stack_depth = 64;
+    desc.stack_bytes = 1;
+    return memlord_create(&desc, &real) == MEMLORD_OK ? 0 : -1;
+}
+static int teardown_real(void **state) {
+    (void)state;
+    memlord_destroy(real);
+    return real_heap.bytes != 0;
+}
+static memlord_stack_stat real_stack(void) {
+    memlord_stack_stat row;
+    assert_int_equal(memlord_stacks_top(real, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, &row, 1), 1);
+    assert_int_equal(memlord_allocated(real, all()), 100);
+    return row;
+}
+/* 1: a frame is in a function, of at most 512 bytes. */
+static int has_frame_in(const memlord_stack_stat *row, uintptr_t function) {
+    uint32_t i;
+    for (i = 0; i < row->depth; i++) {
+        const uintptr_t address = (uintptr_t)row->frames[i];
+        if (address > function && address < function + 512) return 1;
+    }
+    return 0;
+}
+
 static __attribute__((noinline)) void alloc_here(memlord *lord, uint64_t key) {
     assert_ok(memlord_alloc(lord, cpu(), key, 100, NULL));
     __asm__ volatile(""); /* no tail call */
+}
+
+static __attribute__((noinline)) void alloc_deep(int depth) {
+    if (depth)
+        alloc_deep(depth - 1);
+    else
+        alloc_here(real, 0x1000);
+    __asm__ volatile("");
+}
+static void a_deep_stack_is_cut_at_the_bound(void **state) {
+    memlord_stack_stat row;
+    (void)state;
+    alloc_deep(5000);
+    row = real_stack();
+    assert_int_equal(row.depth, 64);
+    assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
+}
+
+static void on_signal(int number) {
+    (void)number;
+    alloc_here(real, 0x1000);
+}
+static void a_stack_of_signals_is_unwound_or_cut(void **state) {
+    struct sigaction action, before;
+    stack_t own, old;
+    memlord_stack_stat row;
+    (void)state;
+    memset(&action, 0, sizeof action);
+    memset(&own, 0, sizeof own);
+    own.ss_size = 128 * 1024;
+    own.ss_sp = malloc(own.ss_size);
+    assert_non_null(own.ss_sp);
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_ONSTACK;
+    assert_int_equal(sigaltstack(&own, &old), 0);
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    raise(SIGUSR1);
+    (void)sigaction(SIGUSR1, &before, NULL);
+    (void)sigaltstack(&old, NULL);
+    free(own.ss_sp);
+    row = real_stack();
+    assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
+    assert_ok(memlord_verify(real));
+}
+
+static ucontext_t fibre_main, fibre;
+static void run_fibre(void) {
+    alloc_here(real, 0x1000);
+    (void)swapcontext(&fibre, &fibre_main);
+}
+static void the_stack_of_a_fibre_ends_with_it(void **state) {
+    memlord_stack_stat row;
+    const size_t size = 128 * 1024;
+    char *stack = (char *)malloc(size);
+    (void)state;
+    assert_non_null(stack);
+    assert_int_equal(getcontext(&fibre), 0);
+    fibre.uc_stack.ss_sp = stack;
+    fibre.uc_stack.ss_size = size;
+    fibre.uc_link = &fibre_main;
+    makecontext(&fibre, run_fibre, 0);
+    assert_int_equal(swapcontext(&fibre_main, &fibre), 0);
+    row = real_stack();
+    assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
+    assert_false(has_frame_in(&row, (uintptr_t)the_stack_of_a_fibre_ends_with_it));
+    free(stack);
+}
+
+static void *run_small(void *user) {
+    (void)user;
+    alloc_here(real, 0x1000);
+    return NULL;
+}
+static void a_thread_of_16_kib_has_stacks(void **state) {
+    memlord_stack_stat row;
+    pthread_attr_t attr;
+    pthread_t thread;
+    (void)state;
+    if (TEST_SANITIZED) skip();
+    assert_int_equal(pthread_attr_init(&attr), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attr, 16384), 0);
+    assert_int_equal(pthread_create(&thread, &attr, run_small, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(pthread_attr_destroy(&attr), 0);
+    row = real_stack();
+    assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
 }
 
 static void the_platform_unwinds_to_the_caller(void **state) {
@@ -885,6 +1233,7 @@ static void the_platform_unwinds_to_the_caller(void **state) {
     assert_int_equal(heap.bytes, 0);
 }
 
+#define TEST_REAL(name) cmocka_unit_test_setup_teardown(name, setup_real, teardown_real)
 #define TEST_OF(setup, name) cmocka_unit_test_setup_teardown(name, setup, test_teardown)
 
 int main(void) {
@@ -902,6 +1251,7 @@ int main(void) {
         TEST_OF(setup_every, without_an_unwound_frame_a_stack_is_the_one_return_address),
         TEST_OF(setup_every, an_unwinder_that_allocates_is_not_run_again_inside),
         TEST_OF(setup_every, a_realloc_draws_anew),
+        TEST_OF(setup_every, a_realloc_counts_its_growth_and_no_alloc),
         TEST_OF(setup_every, a_realloc_that_fails_leaves_the_stack),
         TEST_OF(setup_every, a_free_in_two_steps_ends_the_stack),
         TEST_OF(setup_every, a_move_keeps_the_stack),
@@ -922,6 +1272,9 @@ int main(void) {
         TEST_OF(setup_sampled, an_estimate_of_large_blocks_is_unbiased),
         TEST_OF(setup_sampled, a_stack_whose_blocks_are_gone_has_no_bytes),
         TEST_OF(setup_every, folded_lines_carry_whole_stacks),
+        TEST_OF(setup_every, folded_lines_are_sorted_and_equal_stacks_are_one_line),
+        TEST_OF(setup_every, memory_viz_has_whole_stacks_the_innermost_first),
+        TEST_OF(setup_sampled, memory_viz_has_every_block_where_stacks_are_samples),
         TEST_OF(setup_sampled, folded_lines_of_samples_say_what_they_stand_for),
         TEST_OF(setup_every, json_has_each_frame_once_and_the_totals_of_stacks),
         TEST_OF(setup_every, json_has_module_and_offset_of_a_frame),
@@ -932,10 +1285,19 @@ int main(void) {
         TEST_OF(setup_sampled, text_of_samples_says_that_they_are_estimates),
         TEST_OF(setup_every, pprof_has_stacks_with_addresses_and_exact_sums),
         TEST_OF(setup_sampled, pprof_of_samples_agrees_with_the_list),
+        TEST_OF(setup_every, heaptrack_has_whole_stacks_and_the_totals_of_the_ledger),
+        TEST_OF(setup_sampled, heaptrack_of_samples_says_that_they_are_estimates),
         TEST_OF(setup_every, past_its_exit_hook_a_thread_is_not_unwound),
         cmocka_unit_test(threads_count_on_one_stack),
         TEST_OF(setup_every, a_forked_child_goes_on_with_the_stacks),
         cmocka_unit_test(the_platform_unwinds_to_the_caller),
+        TEST_OF(setup_every, an_unwinder_that_writes_garbage_does_no_harm),
+        TEST_OF(setup_every, reports_count_the_stacks_that_could_not_be_taken),
+        TEST_OF(setup_sampled, a_child_of_vfork_is_not_unwound_for_a_sample),
+        TEST_REAL(a_deep_stack_is_cut_at_the_bound),
+        TEST_REAL(a_stack_of_signals_is_unwound_or_cut),
+        TEST_REAL(the_stack_of_a_fibre_ends_with_it),
+        TEST_REAL(a_thread_of_16_kib_has_stacks),
     };
     return cmocka_run_group_tests_name("stacks", tests, NULL, NULL);
 }
