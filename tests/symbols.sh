@@ -242,12 +242,13 @@ insert into t select i, hex(randomblob(50)) from c;
 create index x on t(b);
 END
 real() { # COMMAND...: as Debian ships it
-    if ! command -v "$1" >/dev/null; then skip "$1: every name is right" "no $1"; return; fi
+    if ! command -v "$1" >/dev/null; then skip "$1: every name is right, also those of the dynamic symbols alone" "no $1"; return; fi
     profile "$@"
     name
     said="$said
+$(python3 "$out/truth.py" "$out/profile.json" 2>&1)
 $(python3 "$out/truth.py" "$out/named.json" 2>&1)"
-    check "$1: every name is right" 'status [01]' '!wrong' 'right: '
+    check "$1: every name is right, also those of the dynamic symbols alone" 'status [01]' '!wrong' 'right: '
 }
 real ls -l /usr/bin
 real sqlite3 :memory: '.read load.sql'
