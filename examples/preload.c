@@ -498,8 +498,8 @@ static int to_fd(void *user, const void *data, size_t size) {
 
 /* ----------------------------------------------------------------------------- symbols -- */
 
-/* Names are dladdr's, and those of debug information where symbolize, a program beside this library,
-   finds any. It takes the time of a process, so that it runs for programs that took longer. */
+/* Names are dladdr's, and those of debug information where symbolize, a program beside this
+   library, finds any. It takes the time of a process: so it runs for those that took longer. */
 
 #define TOP_SITES 200 /* of each order */
 #define MAX_PLACES 4096
@@ -511,7 +511,7 @@ static struct {
         memlord_place at;
     } place[MAX_PLACES];
     size_t count, asked; /* those asked for by an earlier report come first */
-    char text[1 << 20]; /* what is asked, then what is answered: what does not fit stays as it was */
+    char text[1 << 20]; /* what is asked, then what is answered; what has no room stays as it was */
     size_t length;
 } ask;
 
@@ -591,7 +591,8 @@ static void collect_sites(memlord_site_order order) {
     size_t i, n = memlord_sites_top(lord, memlord_device_all(), order, top, TOP_SITES);
     memlord_place at;
     for (i = 0; i < n; i++) {
-        if (add_place(top[i].site, &at) && demangle) rename_mangled(top[i].site, top[i].site->function);
+        if (add_place(top[i].site, &at) && demangle)
+            rename_mangled(top[i].site, top[i].site->function);
     }
 }
 
