@@ -134,6 +134,13 @@ if command -v clang++ >/dev/null && app clang clang++; then
 else
     skip 'debug information without a table of addresses is read' 'no clang++'
 fi
+if app libcxx clang++ -stdlib=libc++ && profile ./libcxx && test -s "$out/profile.json"; then
+    name
+    check 'the library of LLVM is passed over' \
+        "^libcxx 1001 \[fill.*\] app.cpp:$(line_of '// fill') <.*\*\|fill" '^libcxx 1002 \[exported'
+else
+    skip 'the library of LLVM is passed over' 'no libc++'
+fi
 
 # -- separate debug files --
 cp app whole && id=$(id_of app)
@@ -253,12 +260,12 @@ $(python3 "$out/truth.py" "$out/named.json" 2>&1)"
 real ls -l /usr/bin
 real sqlite3 :memory: '.read load.sql'
 real python3 -c 'import json; json.dumps([str(i) for i in range(1000)])'
-if command -v rustc >/dev/null; then
-    cat >main.rs <<'END'
+cat >main.rs <<'END'
 #[inline(never)] fn work(n: usize) -> Vec<u8> { Vec::with_capacity(n) }
-fn main() { std::hint::black_box(work(1008)); }
+fn main() { std::mem::forget(work(std::env::args().count() + 1007)); }
 END
-    rustc -g -O main.rs -o rust 2>/dev/null && profile ./rust
+if rustc -g -O main.rs -o rust 2>/dev/null; then
+    profile ./rust
     name
     said="$said
 $(python3 "$out/truth.py" "$out/named.json" 2>&1)"
