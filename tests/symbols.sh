@@ -30,10 +30,11 @@ skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 id_of() { readelf -n "$1" | sed -n 's/.*Build ID: //p'; }
 line_of() { grep -n "$1" "$out/app.cpp" | head -n 1 | cut -d: -f1; }
 
-# PROGRAM ARGUMENT...: its profile is in $out/profile.json.
+# PROGRAM ARGUMENT...: its profile is in $out/profile.json, with stacks of so many frames.
+depth=0
 profile() {
-    LD_PRELOAD=$so MEMLORD_SYMBOLS=0 MEMLORD_EVENTS=100 MEMLORD_REPORT=$out/profile.json "$@" \
-        >/dev/null 2>&1
+    LD_PRELOAD=$so MEMLORD_SYMBOLS=0 MEMLORD_EVENTS=100 MEMLORD_STACK_DEPTH=$depth \
+        MEMLORD_STACK_BYTES=1 MEMLORD_REPORT=$out/profile.json "$@" >/dev/null 2>&1
 }
 
 # Each place is a line: module bytes function file:line inlined library.
@@ -110,6 +111,22 @@ END
 )
 check 'sites without their place are named alike: blocks, and the strings of events' \
     "'hidden[^']* [^']*app.cpp:$(line_of '// hidden')'" "'function': 'exported'" '!app\+0x'
+depth=32
+profile ./pie
+depth=0
+name
+said=$(python3 - "$out/named.json" <<'END'
+import json, sys
+stacks = json.load(open(sys.argv[1]))["stacks"]
+if stacks["frames"]: print("frames")
+for s in stacks.get("list", []):
+    print(" < ".join(stacks["frames"][f]["site"]["function"] for f in s["frames"]))
+END
+)
+case $said in
+frames*) check 'the frames of stacks are named' '^fill.* < main < ' '^exported < main < ' '^hidden.* < main' ;;
+*) skip 'the frames of stacks are named' 'no stack was taken' ;;
+esac
 if python3 -c 'import jsonschema' 2>/dev/null; then
     said=$(python3 - "$out/named.json" ../../../tests/profile.schema.json 2>&1 <<'END'
 import json, jsonschema, sys
