@@ -243,7 +243,8 @@ install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, m
 	install -d '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/pkgconfig'
 	install -m 644 memlord.h memlord_cuda.h '$(DESTDIR)$(PREFIX)/include'
 	install -m 755 $< '$(DESTDIR)$(PREFIX)/lib/libmemlord_preload.so'
-	[ ! -x build/symbolize ] || install -D -m 755 build/symbolize '$(DESTDIR)$(PREFIX)/bin/memlord-symbolize'
+	[ ! -x build/symbolize ] || { install -d '$(DESTDIR)$(PREFIX)/bin' && \
+		install -m 755 build/symbolize '$(DESTDIR)$(PREFIX)/bin/memlord-symbolize'; }
 	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: memlord' \
 		'Description: memory accounting for programs with more than one kind of memory' \
 		'Version: $(version)' 'Cflags: -I"$${prefix}/include"' 'Libs: -pthread' \

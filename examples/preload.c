@@ -521,8 +521,8 @@ static int to_fd(void *user, const void *data, size_t size) {
 
 /* ----------------------------------------------------------------------------- symbols -- */
 
-/* Names are dladdr's, and those of debug information where symbolize, a program beside this library,
-   finds any. It takes the time of a process, so that it runs for programs that took longer. */
+/* Names are dladdr's, and those of debug information where symbolize, a program beside this
+   library, finds any. It takes the time of a process: so it runs for those that took longer. */
 
 #define TOP_SITES 200 /* of each order */
 #define MAX_PLACES 4096
@@ -533,8 +533,8 @@ static struct {
         const memlord_site *site;
         memlord_place at;
     } place[MAX_PLACES];
-    size_t count;
-    char text[1 << 20]; /* what is asked, then what is answered: what does not fit stays as it was */
+    size_t count, asked; /* those asked for by an earlier report come first */
+    char text[1 << 20]; /* what is asked, then what is answered; what has no room stays as it was */
     size_t length;
 } ask;
 
@@ -614,7 +614,8 @@ static void collect_sites(memlord_site_order order) {
     size_t i, n = memlord_sites_top(lord, memlord_device_all(), order, top, TOP_SITES);
     memlord_place at;
     for (i = 0; i < n; i++) {
-        if (add_place(top[i].site, &at) && demangle) rename_mangled(top[i].site, top[i].site->function);
+        if (add_place(top[i].site, &at) && demangle)
+            rename_mangled(top[i].site, top[i].site->function);
     }
 }
 
@@ -637,7 +638,8 @@ static void collect_places(void) {
                                                 MEMLORD_SITE_ORDER_PEAK_BYTES,
                                                 MEMLORD_SITE_ORDER_ALLOC_BYTES};
     size_t i;
-    ask.count = ask.length = 0;
+    ask.count = ask.asked;
+    ask.length = 0;
     for (i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         collect_sites(orders[i]);
         collect_stacks(orders[i]);
@@ -710,7 +712,7 @@ static const char *next_text(size_t *at) {
 /* An answer is a line, a file and a function, "0" and "" where they are not known. */
 static void rename_places(void) {
     size_t at = 0, i;
-    for (i = 0; i < ask.count; i++) {
+    for (i = ask.asked; i < ask.count; i++) {
         const char *line = next_text(&at), *file = line ? next_text(&at) : NULL;
         const char *function = file ? next_text(&at) : NULL;
         if (!function) return;
@@ -723,18 +725,17 @@ static void rename_places(void) {
 
 static void ask_symbolize(void) {
     int64_t until = now_ms() + PATIENCE_MS;
-    int ends[2];
+    int ends[2], spawned;
     pid_t pid;
     if (pair_above(ends)) return;
-    if (!spawn_symbolize(ends[1], &pid)) {
-        (void)close(ends[1]);
+    spawned = !spawn_symbolize(ends[1], &pid);
+    (void)close(ends[1]);
+    if (spawned) {
         (void)to_fd(&ends[0], ask.text, ask.length);
         (void)shutdown(ends[0], SHUT_WR);
         read_answer(ends[0], until);
         end_symbolize(pid, until);
         rename_places();
-    } else {
-        (void)close(ends[1]);
     }
     (void)close(ends[0]);
 }
@@ -749,8 +750,10 @@ static void name_places(int with_debug_information) {
     collect_places();
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
-    if (!with_debug_information || !ask.count || sigaction(SIGCHLD, &plain, &before)) return;
+    if (!with_debug_information || ask.count == ask.asked) return;
+    if (sigaction(SIGCHLD, &plain, &before)) return;
     ask_symbolize();
+    ask.asked = ask.count;
     (void)sigaction(SIGCHLD, &before, NULL);
 }
 

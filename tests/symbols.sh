@@ -30,10 +30,11 @@ skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 id_of() { readelf -n "$1" | sed -n 's/.*Build ID: //p'; }
 line_of() { grep -n "$1" "$out/app.cpp" | head -n 1 | cut -d: -f1; }
 
-# PROGRAM ARGUMENT...: its profile is in $out/profile.json.
+# PROGRAM ARGUMENT...: its profile is in $out/profile.json, with stacks of so many frames.
+depth=0
 profile() {
-    LD_PRELOAD=$so MEMLORD_SYMBOLS=0 MEMLORD_EVENTS=100 MEMLORD_REPORT=$out/profile.json "$@" \
-        >/dev/null 2>&1
+    LD_PRELOAD=$so MEMLORD_SYMBOLS=0 MEMLORD_EVENTS=100 MEMLORD_STACK_DEPTH=$depth \
+        MEMLORD_STACK_BYTES=1 MEMLORD_REPORT=$out/profile.json "$@" >/dev/null 2>&1
 }
 
 # Each place is a line: module bytes function file:line inlined library.
@@ -110,6 +111,22 @@ END
 )
 check 'sites without their place are named alike: blocks, and the strings of events' \
     "'hidden[^']* [^']*app.cpp:$(line_of '// hidden')'" "'function': 'exported'" '!app\+0x'
+depth=32
+profile ./pie
+depth=0
+name
+said=$(python3 - "$out/named.json" <<'END'
+import json, sys
+stacks = json.load(open(sys.argv[1]))["stacks"]
+if stacks["frames"]: print("frames")
+for s in stacks.get("list", []):
+    print(" < ".join(stacks["frames"][f]["site"]["function"] for f in s["frames"]))
+END
+)
+case $said in
+frames*) check 'the frames of stacks are named' '^fill.* < main < ' '^exported < main < ' '^hidden.* < main' ;;
+*) skip 'the frames of stacks are named' 'no stack was taken' ;;
+esac
 if python3 -c 'import jsonschema' 2>/dev/null; then
     said=$(python3 - "$out/named.json" ../../../tests/profile.schema.json 2>&1 <<'END'
 import json, jsonschema, sys
@@ -133,6 +150,13 @@ if command -v clang++ >/dev/null && app clang clang++; then
         "^clang 1001 \[fill.*\] .*\|deeper[^|]*\|outer"
 else
     skip 'debug information without a table of addresses is read' 'no clang++'
+fi
+if app libcxx clang++ -stdlib=libc++ && profile ./libcxx && test -s "$out/profile.json"; then
+    name
+    check 'the library of LLVM is passed over' \
+        "^libcxx 1001 \[fill.*\] app.cpp:$(line_of '// fill') <.*\*\|fill" '^libcxx 1002 \[exported'
+else
+    skip 'the library of LLVM is passed over' 'no libc++'
 fi
 
 # -- separate debug files --
@@ -242,22 +266,23 @@ insert into t select i, hex(randomblob(50)) from c;
 create index x on t(b);
 END
 real() { # COMMAND...: as Debian ships it
-    if ! command -v "$1" >/dev/null; then skip "$1: every name is right" "no $1"; return; fi
+    if ! command -v "$1" >/dev/null; then skip "$1: every name is right, also those of the dynamic symbols alone" "no $1"; return; fi
     profile "$@"
     name
     said="$said
+$(python3 "$out/truth.py" "$out/profile.json" 2>&1)
 $(python3 "$out/truth.py" "$out/named.json" 2>&1)"
-    check "$1: every name is right" 'status [01]' '!wrong' 'right: '
+    check "$1: every name is right, also those of the dynamic symbols alone" 'status [01]' '!wrong' 'right: '
 }
 real ls -l /usr/bin
 real sqlite3 :memory: '.read load.sql'
 real python3 -c 'import json; json.dumps([str(i) for i in range(1000)])'
-if command -v rustc >/dev/null; then
-    cat >main.rs <<'END'
+cat >main.rs <<'END'
 #[inline(never)] fn work(n: usize) -> Vec<u8> { Vec::with_capacity(n) }
-fn main() { std::hint::black_box(work(1008)); }
+fn main() { std::mem::forget(work(std::env::args().count() + 1007)); }
 END
-    rustc -g -O main.rs -o rust 2>/dev/null && profile ./rust
+if rustc -g -O main.rs -o rust 2>/dev/null; then
+    profile ./rust
     name
     said="$said
 $(python3 "$out/truth.py" "$out/named.json" 2>&1)"
