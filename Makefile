@@ -42,8 +42,8 @@ programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 examples := $(addprefix build/,quickstart llama bands oom server pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
 scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh tests/diff.sh tests/cuda.sh \
-	tests/consumers.sh tests/page.sh tests/places.sh tests/symbols.sh tests/signals.sh \
-	tests/programs.sh tests/readme.sh
+	tests/consumers.sh tests/page.sh tests/places.sh tests/preload.sh tests/symbols.sh \
+	tests/signals.sh tests/programs.sh tests/readme.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 needs := $(addprefix deps-,demo json symbols test bench reports programs ports)
@@ -203,7 +203,7 @@ build/libmemlord_torch.so: examples/torch_allocator.c memlord.h memlord_cuda.h |
 
 build/libmemlord_preload.so: examples/preload.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 $(warn) -fPIC -shared -fvisibility=hidden -fexceptions -I. $< -o $@ \
+	$(q)$(CC) -std=c99 -O2 $(warn) -fPIC -shared -fvisibility=hidden -fexceptions -static-libgcc -I. $< -o $@ \
 		-Wl,-z,now -ldl -pthread
 
 # -- the rest --

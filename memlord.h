@@ -79,7 +79,7 @@
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
-        reports      memlord_write, _save, _save_at_exit, _request_save, _format_for
+        reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set
         guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
         shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
 
@@ -619,7 +619,7 @@ typedef struct memlord_desc {
     uint64_t counter_batch;      /* bytes a thread may hold back from the peak, 65536 */
     const char *output_dir;      /* where dated reports go: memlord_save_at_exit */
     const char *proc_root;       /* put before /proc and cgroup paths; for tests */
-    const char *labels;          /* "host=a1,model=x": shown in JSON and HTML reports */
+    const char *labels;          /* memlord_labels_set at create */
     uint32_t stack_depth;        /* frames of the stacks of allocs, at most 128; 0: no stacks */
     uint64_t stack_bytes;        /* in the mean from stack to stack, 512 KiB; 1: every alloc */
     memlord_unwinder unwinder;   /* the platform's */
@@ -1799,6 +1799,13 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
+/* Sets the labels of the ledger, like "host=a1,model=x", in place of those it had: TEXT, JSON and
+   HTML reports show them. NULL: none.
+   Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names.
+   Owns:   the text is copied. */
+MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
+    MLI_OFF(MEMLORD_OK)
+
 /* Saves a report when the ledger is destroyed or the process exits, whichever is first, as
    memory_profile_YYYYMMDD_HHMMSS and the format's suffix (UTC), in `directory` (NULL: the
    ledger's output_dir, else the current one). Replaces no file: the process id and a number
@@ -2210,6 +2217,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_part_add MLI_PREFIXED(memlord_part_add)
 #define memlord_part_remove MLI_PREFIXED(memlord_part_remove)
 #define memlord_parts_each MLI_PREFIXED(memlord_parts_each)
+#define memlord_labels_set MLI_PREFIXED(memlord_labels_set)
 #define memlord_save_at_exit MLI_PREFIXED(memlord_save_at_exit)
 #define memlord_request_save MLI_PREFIXED(memlord_request_save)
 #define memlord_format_for MLI_PREFIXED(memlord_format_for)
@@ -4005,7 +4013,8 @@ struct memlord {
         mli_u64 alloc_free_ps;           /* picoseconds of an alloc and a free; 0: unmeasured */
         mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
         mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
-        const char *output_dir, *labels; /* interned */
+        mli_ptr labels;                  /* const char *, interned */
+        const char *output_dir;          /* interned */
     } saving;
 };
 
@@ -7037,6 +7046,22 @@ static MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
     mli_lock_drop(&mli_process.cold_lock);
     if (text && used + strlen(text) > MEMLORD_MAX_STRINGS / 2) return MEMLORD_E_NOMEM;
     return mli_name(lord, text, kept);
+}
+
+/* -- the labels of the ledger -- */
+
+/* Returns them; NULL: there are none. */
+static const char *mli_labels(const memlord *lord) {
+    return (const char *)mli_ptr_load_acquire(&lord->saving.labels);
+}
+MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_name(lord, labels, &kept);
+    if (r == MEMLORD_OK) /* pairs with mli_labels */
+        mli_ptr_store_release(&lord->saving.labels, (void *)(uintptr_t)kept);
+    return r;
 }
 
 /* -- the index -- */
@@ -17782,6 +17807,7 @@ static MLI_COLD void mli_text(mli_report *r) {
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");
     mli_text_verdicts(r);
+    if (mli_labels(r->lord)) mli_putf(r->o, "labels: %s\n", mli_labels(r->lord));
     if (!r->devices) {
         mli_put_str(r->o, "nothing recorded\n");
         return;
@@ -17834,7 +17860,7 @@ static void mli_json_metadata(mli_report *r) {
     mli_jsonf(r->o,
               ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'pair_ns':%ju,'mark':%ju,"
               "'num_snapshots':%ju",
-              mli_pid(), lord->saving.labels, r->uptime, mli_u64_load(&lord->memory.own_bytes),
+              mli_pid(), mli_labels(lord), r->uptime, mli_u64_load(&lord->memory.own_bytes),
               ps ? ps / 1000 : UINT64_MAX, r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     mli_json_flag(r->o, "sites_enabled",
@@ -21784,7 +21810,7 @@ static MLI_COLD void mli_ledger_register(memlord *lord) {
 static MLI_COLD memlord_result mli_ledger_apply_desc(memlord *lord, const memlord_desc *desc) {
     memlord_result r = mli_name(lord, desc->proc_root, &lord->room.cpu.root);
     if (r == MEMLORD_OK) r = mli_name(lord, desc->output_dir, &lord->saving.output_dir);
-    if (r == MEMLORD_OK) r = mli_name(lord, desc->labels, &lord->saving.labels);
+    if (r == MEMLORD_OK) r = memlord_labels_set(lord, desc->labels);
     if (r == MEMLORD_OK && desc->event_capacity)
         r = memlord_events_start(lord, desc->event_capacity);
     if (r == MEMLORD_OK && desc->snapshot_ms) r = memlord_snapshots_start(lord, desc->snapshot_ms);

@@ -6,8 +6,8 @@
 
     Build with
 
-        gcc -std=c99 -O2 -fPIC -shared -fvisibility=hidden -fexceptions -pthread -I. \
-            examples/preload.c -o build/libmemlord_preload.so -Wl,-z,now -ldl
+        gcc -std=c99 -O2 -fPIC -shared -fvisibility=hidden -fexceptions -static-libgcc \
+            -pthread -I. examples/preload.c -o build/libmemlord_preload.so -Wl,-z,now -ldl
 
     At exit, after the program's last destructor, a TEXT report goes to the stderr the program
     was started with, be it closed by then. Environment, read once at the start:
@@ -20,6 +20,12 @@
                                program beside this library (examples/symbolize.c); 0: do not;
                                else it is run where the process took longer than a second.
                                A report as JSON can be named later, and elsewhere
+        MEMLORD_STACK_BYTES=n  take the stack of an allocation each n bytes in the mean, 524288;
+                               1 takes every one
+        MEMLORD_STACK_DEPTH=n  at most so many frames of each, 32; 0 takes no stacks
+        MEMLORD_SKIP=a,b       leave the functions a and b out, which only wrap malloc: the site
+                               is the place that called them, and stacks begin there; the names
+                               are those that nm prints, of the modules that are there at the start
         MEMLORD_EVENTS=n       keep the last n allocations and frees: lifetimes, and a curve
         MEMLORD_SNAPSHOTS=ms   keep what is live so often, from a thread of its own
         MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write the report, and go on
@@ -36,21 +42,27 @@
     than 2 seconds, or the report longer than 30, the program dies without one, and says so.
 
     Counted: malloc, calloc, realloc, reallocarray, posix_memalign, aligned_alloc, memalign,
-    valloc, pvalloc and free, and with them strdup, fopen, operator new and whatever else is
-    made of these. A block is as large as was asked for. A site is the place of the call: for
-    operator new of libstdc++ that is the place which called operator new.
+    valloc, pvalloc and free, and with them strdup, fopen and whatever else is made of these;
+    operator new and delete, also those of libjemalloc, libtcmalloc and libmimalloc; mallocx,
+    rallocx, xallocx, dallocx and sdallocx of libjemalloc. A block is as large as was asked for. A
+    site is the place of the call, and of an operator new the place that called it. Sites are exact;
+    stacks are samples unless MEMLORD_STACK_BYTES is 1. Stacks each 64 KiB or less, and
+    MEMLORD_SKIP, use libunwind.so.8 where it is installed: it is 20 times as fast.
 
     Children that are executed are programs of their own, with a report of their own. A child
     that is only forked inherits the living blocks, and it may free them, so they stay in its
     books as live; its totals and peaks begin at the fork. Give children a %p, or the last one
     to exit is the one that is read.
 
-    Not seen: a program that brings its own malloc inside its executable, static programs,
-    set-uid programs (the loader ignores LD_PRELOAD), libraries opened with RTLD_DEEPBIND (what
-    they free for others looks live), mmap. No report: after abort
-    or a signal that is not in MEMLORD_REPORT_ON, or whose action the program set by a system call
-    of its own (as Go does), of what vfork or a bare clone makes until it executes, and when a
-    signal handler that interrupted malloc ends the program. A program that closes stderr to let go of a pipe goes on holding it
+    Not seen: a program that brings its own malloc inside its executable, one built with
+    AddressSanitizer, calls of an allocator by names of its own (mi_malloc, tc_malloc): where these
+    can be told, the labels in the report say so. Nor static programs, set-uid programs (the loader
+    ignores LD_PRELOAD), libraries opened with RTLD_DEEPBIND (what they free for others looks
+    live), mmap. A program on another C library than the one this was built for does not start. No
+    report: after abort or a signal that is not in MEMLORD_REPORT_ON, or whose action the program
+    set by a system call of its own (as Go does), of what ends by such a call, of what vfork or a
+    bare clone makes until it executes, and when a signal handler that interrupted malloc ends the
+    program. A program that closes stderr to let go of a pipe goes on holding it
     until it exits, unless MEMLORD_REPORT is a path. If stderr was closed before the start, there
     is nowhere to write and nothing is written; where it is full and nobody reads, the program
     ends after ten seconds with the report cut off.
@@ -65,21 +77,26 @@
 #include "memlord.h"
 
 #include <dlfcn.h>     /* dlsym: the real functions */
+#include <elf.h>       /* the symbols of a module's file */
 #include <errno.h>     /* EINTR, ENOMEM */
 #include <fcntl.h>     /* F_DUPFD_CLOEXEC */
 #include <limits.h>    /* PATH_MAX */
+#include <link.h>      /* dl_iterate_phdr: the modules */
 #include <poll.h>      /* waits with a time limit */
 #include <pthread.h>   /* pthread_atfork */
 #include <signal.h>    /* SIGPIPE and others, while reporting */
 #include <spawn.h>     /* posix_spawn: symbolize */
 #include <stdio.h>     /* snprintf */
 #include <stdlib.h>    /* what is interposed, getenv, strtol */
+#include <sys/auxv.h>   /* AT_SECURE */
+#include <sys/mman.h>   /* mmap, mprotect */
 #include <sys/socket.h> /* socketpair: to and from symbolize */
 #include <sys/stat.h>  /* fstat: whose descriptor it is */
 #include <sys/syscall.h> /* exit_group */
 #include <sys/wait.h>  /* waitpid */
 #include <time.h>      /* clock_gettime */
 #include <unistd.h>    /* write, close */
+#include <unwind.h>    /* _Unwind_Backtrace, of libgcc */
 
 #define EXPORT __attribute__((visibility("default")))
 #define CALLER() __builtin_extract_return_addr(__builtin_return_address(0))
@@ -133,8 +150,11 @@ static memlord *lord;
 /* Non-zero while this thread is in here: what is allocated then is not the program's. */
 static __thread int inside __attribute__((tls_model("initial-exec")));
 
-/* Who called operator new, while that is on its way to malloc. */
-static __thread void *origin __attribute__((tls_model("initial-exec")));
+/* The operator new that this thread is in: the place of its call, NULL for none, and the block
+   that a malloc within it has counted last. */
+static __thread struct {
+    void *caller, *counted;
+} origin __attribute__((tls_model("initial-exec")));
 
 /* The process these books are of. A child of vfork, or of a bare clone, only borrows them. */
 static pid_t self;
@@ -153,11 +173,105 @@ static inline void leave(void) {
     if (__builtin_expect(serve != NULL, 0)) serve();
 }
 
+/* A whole number from the environment; 0 if there is none, or something else. */
+static unsigned long number_of(const char *name) {
+    const char *text = getenv(name);
+    char *end = NULL;
+    unsigned long n = text ? strtoul(text, &end, 10) : 0;
+    return text && end != text && !*end && *text != '-' ? n : 0;
+}
+
+/* -- stacks -- */
+
+#define STACK_DEPTH 32
+#define STACK_DEPTH_MAX 128 /* of MemLord */
+
+/* The unwinder of libunwind, which remembers the layout of frames; NULL: it is not used. That of
+   libgcc is part of this library: it needs no start, no lock of its own and no descriptor, but
+   takes 20 times as long. */
+static int (*fast_unwind)(void **frames, int cap);
+
+typedef struct walk {
+    void **frames;
+    size_t count, cap;
+    uintptr_t end; /* where the last frame ends */
+} walk;
+
+/* Ends where a stack that is not sound repeats itself. memlord.h refers to _Unwind_Backtrace
+   weakly, which links nothing; _Unwind_GetCFA links both. */
+static _Unwind_Reason_Code walk_frame(struct _Unwind_Context *context, void *user) {
+    walk *w = (walk *)user;
+    void *address = (void *)(uintptr_t)_Unwind_GetIP(context);
+    const uintptr_t end = (uintptr_t)_Unwind_GetCFA(context);
+    if (w->count == w->cap || !address) return _URC_END_OF_STACK;
+    if (w->count && end == w->end && address == w->frames[w->count - 1]) return _URC_END_OF_STACK;
+    w->end = end;
+    w->frames[w->count++] = address;
+    return _URC_NO_REASON;
+}
+
+static size_t unwind_by_libgcc(void **frames, size_t cap) {
+    walk w;
+    memset(&w, 0, sizeof w);
+    w.frames = frames;
+    w.cap = cap;
+    (void)_Unwind_Backtrace(walk_frame, &w);
+    return w.count;
+}
+
+/* An unwinder may hold locks, which a forked child would find taken for ever: while a thread
+   forks none begins, and those under way end before. */
+static struct {
+    int inside; /* threads that unwind */
+    int closed; /* threads that fork */
+} unwinders;
+static __thread int unwinding __attribute__((tls_model("initial-exec"))); /* 1: this thread does */
+
+/* A memlord_unwinder. */
+static size_t take_stack(void *unused, void **frames, size_t cap) {
+    const int error = errno;
+    size_t n = 0;
+    (void)unused;
+    unwinding = 1;
+    (void)__atomic_add_fetch(&unwinders.inside, 1, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&unwinders.closed, __ATOMIC_SEQ_CST)) { /* pairs with close_unwinders */
+        int (*fast)(void **, int) = __atomic_load_n(&fast_unwind, __ATOMIC_ACQUIRE);
+        int got = fast ? fast(frames, (int)cap) : (int)unwind_by_libgcc(frames, cap);
+        n = got > 0 ? (size_t)got : 0;
+    }
+    (void)__atomic_sub_fetch(&unwinders.inside, 1, __ATOMIC_RELEASE);
+    unwinding = 0;
+    errno = error;
+    return n;
+}
+
+static void close_unwinders(void) {
+    static const struct timespec a_little = {0, 10000};
+    int i;
+    (void)__atomic_add_fetch(&unwinders.closed, 1, __ATOMIC_SEQ_CST);
+    for (i = 0; i < 100000 && __atomic_load_n(&unwinders.inside, __ATOMIC_SEQ_CST) > unwinding; i++)
+        (void)nanosleep(&a_little, NULL); /* a thread that was killed inside is not waited for */
+}
+
+static void open_unwinders(void) {
+    (void)__atomic_sub_fetch(&unwinders.closed, 1, __ATOMIC_SEQ_CST);
+}
+
 static void forked(void) {
     inside = 1;
+    unwinders.inside = unwinding;
+    unwinders.closed = 0;
     __atomic_store_n(&finished, 0, __ATOMIC_RELAXED);
     memlord_reset(lord);
     inside = 0;
+}
+
+static uint32_t stack_depth(void) {
+    const char *text = getenv("MEMLORD_STACK_DEPTH");
+    unsigned long n = number_of("MEMLORD_STACK_DEPTH");
+    if (text && !strcmp(text, "0")) return 0;
+    if (!n) return STACK_DEPTH;
+    return (uint32_t)(n < STACK_DEPTH_MAX ? n : STACK_DEPTH_MAX);
 }
 
 static void open_ledger(void) {
@@ -165,7 +279,11 @@ static void open_ledger(void) {
     memset(&desc, 0, sizeof desc);
     memlord_os_allocator(&desc.allocator);
     desc.flags = MEMLORD_FLAG_SITES;
-    if (memlord_create(&desc, &lord) == MEMLORD_OK) (void)pthread_atfork(NULL, NULL, forked);
+    desc.stack_depth = stack_depth();
+    desc.stack_bytes = number_of("MEMLORD_STACK_BYTES");
+    desc.unwinder.fn = take_stack;
+    if (memlord_create(&desc, &lord) == MEMLORD_OK)
+        (void)pthread_atfork(close_unwinders, open_unwinders, forked);
 }
 
 /* A function pointer cannot be cast from void * in C99; it can be copied. */
@@ -240,12 +358,36 @@ static void first_exit(int status) {
 
 /* --------------------------------------------------------------------------- the hooks -- */
 
+/* The functions that MEMLORD_SKIP names. */
+#define MAX_SKIPS 64
+static struct {
+    uintptr_t from, to;
+} skips[MAX_SKIPS];
+static size_t skip_count;
+
+static int is_skipped(const void *return_address) {
+    const uintptr_t call = (uintptr_t)return_address - 1; /* a call may end its function */
+    size_t i = 0;
+    while (i < skip_count && (call < skips[i].from || call >= skips[i].to)) i++;
+    return i < skip_count;
+}
+
+/* The place that called the functions left out; without one, the caller. */
+static void *call_outside(void *caller) {
+    void *frames[MAX_SKIPS];
+    size_t n = take_stack(NULL, frames, MAX_SKIPS), i = 0;
+    while (i < n && frames[i] != caller) i++;
+    while (i < n && is_skipped(frames[i])) i++;
+    return i < n ? frames[i] : caller;
+}
+
 /* The site of a caller. Most calls come from where the last one came from. */
 static const memlord_site *site_of(void *caller) {
     static __thread __attribute__((tls_model("initial-exec"))) struct {
         void *caller;
         const memlord_site *site;
     } last;
+    if (skip_count && is_skipped(caller)) caller = call_outside(caller);
     if (caller != last.caller) {
         last.site = memlord_site_at(lord, caller);
         last.caller = caller;
@@ -256,9 +398,9 @@ static const memlord_site *site_of(void *caller) {
 /* The guard is up around the real call too: an allocator may be made of itself (calloc of
    malloc), and a signal that interrupts it and exits must find out. */
 static inline void *opened(void *ptr, size_t size, void *caller) {
-    if (origin) {
-        caller = origin;
-        origin = NULL;
+    if (origin.caller) {
+        caller = origin.caller;
+        origin.counted = ptr;
     }
     if (ptr) {
         (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), size,
@@ -289,6 +431,11 @@ static inline void fetch_ahead(const void *ptr) {
     __builtin_prefetch((const void *)((uintptr_t)ptr - 2 * sizeof(size_t)), 1);
 }
 
+/* Takes a block off the books. Requires: inside. */
+static inline void close_block(void *ptr) {
+    (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), NULL);
+}
+
 EXPORT void free(void *ptr) {
     fetch_ahead(ptr);
     if (is_boot(ptr)) return;
@@ -297,7 +444,7 @@ EXPORT void free(void *ptr) {
         return;
     }
     inside = 1;
-    (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), NULL);
+    close_block(ptr);
     real.free(ptr);
     leave();
 }
@@ -312,7 +459,7 @@ static void *copy_boot(const void *old, size_t size) {
 /* realloc to 0 frees and answers NULL, or gives a new block, as the allocator likes: so NULL
    would not tell that the old block is still there. */
 static void *realloc_to_zero(void *old, void *caller) {
-    (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(old), NULL);
+    close_block(old);
     return opened(real.realloc(old, 0), 0, caller);
 }
 
@@ -391,55 +538,530 @@ EXPORT void *pvalloc(size_t size) {
     return page_aligned(page, pages, CALLER());
 }
 
-/* ------------------------------------------------------------------------- operator new -- */
+/* -------------------------------------------------------------- operator new and delete -- */
 
-/* All of C++ would be one site, operator new, were it not asked who called it. It does what it
-   did: it comes from the C++ library, calls the new handler and throws through this frame.
-   The mangled names end in the letter of size_t. */
+/* All of C++ would be one site, operator new, were the place of its call not noted. An operator
+   does what it did: it comes from the C++ library or from the allocator, calls the new handler and
+   throws through this frame. That of libstdc++ calls malloc, which counts the block; that of an
+   allocator does not, and then the block is counted here.
+   The mangled names have the letter of size_t. */
 #if SIZE_MAX == ULONG_MAX
-#define NEW_NAME(kind, rest) "_Zn" kind "m" rest
+#define SIZE_LETTER "m"
 #else
-#define NEW_NAME(kind, rest) "_Zn" kind "j" rest
+#define SIZE_LETTER "j"
 #endif
 
-/* A C++ library that came with a module of its own, out of sight of RTLD_NEXT, is in sight of
-   who calls; it stays open, for its address is kept. */
-static void *find_new(const char *name, void *caller) {
-    void *found = dlsym(RTLD_NEXT, name);
+#define NEWS(X)                                                                               \
+    X(new_one, "_Znw" SIZE_LETTER, (size_t size), (size))                                     \
+    X(new_array, "_Zna" SIZE_LETTER, (size_t size), (size))                                   \
+    X(new_one_nothrow, "_Znw" SIZE_LETTER "RKSt9nothrow_t", (size_t size, const void *tag),   \
+      (size, tag))                                                                            \
+    X(new_array_nothrow, "_Zna" SIZE_LETTER "RKSt9nothrow_t", (size_t size, const void *tag), \
+      (size, tag))                                                                            \
+    X(new_one_aligned, "_Znw" SIZE_LETTER "St11align_val_t", (size_t size, size_t align),     \
+      (size, align))                                                                          \
+    X(new_array_aligned, "_Zna" SIZE_LETTER "St11align_val_t", (size_t size, size_t align),   \
+      (size, align))                                                                          \
+    X(new_one_aligned_nothrow, "_Znw" SIZE_LETTER "St11align_val_tRKSt9nothrow_t",            \
+      (size_t size, size_t align, const void *tag), (size, align, tag))                       \
+    X(new_array_aligned_nothrow, "_Zna" SIZE_LETTER "St11align_val_tRKSt9nothrow_t",          \
+      (size_t size, size_t align, const void *tag), (size, align, tag))
+
+#define DELETES(X)                                                                            \
+    X(delete_one, "_ZdlPv", (void *ptr), (ptr))                                               \
+    X(delete_array, "_ZdaPv", (void *ptr), (ptr))                                             \
+    X(delete_one_sized, "_ZdlPv" SIZE_LETTER, (void *ptr, size_t size), (ptr, size))          \
+    X(delete_array_sized, "_ZdaPv" SIZE_LETTER, (void *ptr, size_t size), (ptr, size))        \
+    X(delete_one_nothrow, "_ZdlPvRKSt9nothrow_t", (void *ptr, const void *tag), (ptr, tag))   \
+    X(delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", (void *ptr, const void *tag), (ptr, tag)) \
+    X(delete_one_aligned, "_ZdlPvSt11align_val_t", (void *ptr, size_t align), (ptr, align))   \
+    X(delete_array_aligned, "_ZdaPvSt11align_val_t", (void *ptr, size_t align), (ptr, align)) \
+    X(delete_one_sized_aligned, "_ZdlPv" SIZE_LETTER "St11align_val_t",                       \
+      (void *ptr, size_t size, size_t align), (ptr, size, align))                             \
+    X(delete_array_sized_aligned, "_ZdaPv" SIZE_LETTER "St11align_val_t",                     \
+      (void *ptr, size_t size, size_t align), (ptr, size, align))                             \
+    X(delete_one_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t",                      \
+      (void *ptr, size_t align, const void *tag), (ptr, align, tag))                          \
+    X(delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t",                    \
+      (void *ptr, size_t align, const void *tag), (ptr, align, tag))
+
+#define DECLARE(fn, name, params, args) static void *real_##fn;
+NEWS(DECLARE)
+DELETES(DECLARE)
+
+/* A C++ library that came with a module of its own, out of sight of RTLD_NEXT, is in sight of the
+   caller's module; it stays open, for its address is kept. */
+static void *find_operator(void **known, const char *name, void *caller) {
+    const int was_inside = inside;
+    void *found, *module;
     Dl_info at;
-    void *module;
-    if (found || !dladdr(caller, &at) || !at.dli_fname) return found;
-    module = dlopen(at.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    return module ? dlsym(module, name) : NULL;
+    inside = 1;
+    found = dlsym(RTLD_NEXT, name);
+    if (!found && caller && dladdr(caller, &at) && at.dli_fname) {
+        module = dlopen(at.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+        found = module ? dlsym(module, name) : NULL;
+    }
+    __atomic_store_n(known, found, __ATOMIC_RELAXED); /* whoever reads it only calls it */
+    inside = was_inside;
+    return found;
 }
 
-/* Defines one operator new: `params` as C has them, `args` to pass them on. */
-#define DEFINE_NEW(fn, kind, rest, params, args)                                              \
-    EXPORT void *fn params __asm__(NEW_NAME(kind, rest));                                     \
+/* An exception that passes through an operator new cleans up there, by the unwinder that threw it:
+   not by the one linked into this library. Both names are those that the compiler calls. */
+typedef int personality(int version, int actions, uint64_t kind, void *exception, void *context);
+static personality *thrower_personality;
+static void (*thrower_resume)(void *exception);
+
+static __attribute__((used)) personality clean_up_frame __asm__("__gcc_personality_v0");
+static int clean_up_frame(int version, int actions, uint64_t kind, void *exception,
+                          void *context) {
+    enum { CONTINUE = 8 };
+    return thrower_personality && thrower_resume
+               ? thrower_personality(version, actions, kind, exception, context)
+               : CONTINUE;
+}
+
+static __attribute__((used)) void resume_throwing(void *exception) __asm__("_Unwind_Resume");
+static void resume_throwing(void *exception) { thrower_resume(exception); }
+
+/* Finds those of a program that is linked with a C++ library: a call may hold any lock. */
+static void find_operators(void) {
+    if (!find_operator(&real_new_one, "_Znw" SIZE_LETTER, NULL)) return;
+#define FIND(fn, name, params, args) (void)find_operator(&real_##fn, name, NULL);
+    NEWS(FIND)
+    DELETES(FIND)
+#undef FIND
+    find("_Unwind_Resume", &thrower_resume);
+    find("__gcc_personality_v0", &thrower_personality);
+}
+
+/* Sets the local `actual` to the real operator. */
+#define GET_ACTUAL(fn, name)                                                                  \
+    void *found = __atomic_load_n(&real_##fn, __ATOMIC_RELAXED);                              \
+    if (!found) found = find_operator(&real_##fn, name, CALLER());                            \
+    memcpy(&actual, &found, sizeof actual)
+
+static void end_new(const int *outermost) {
+    if (*outermost) origin.caller = origin.counted = NULL;
+}
+
+/* Counts the block of an operator new that no malloc has counted. */
+static void count_new(void *ptr, size_t size) {
+    if (ptr == origin.counted) return;
+    inside = 1;
+    (void)opened(ptr, size, origin.caller);
+}
+
+#define DEFINE_NEW(fn, name, params, args)                                                    \
+    EXPORT void *fn params __asm__(name);                                                     \
     EXPORT void *fn params {                                                                  \
-        static void *(*known)params;                                                          \
-        void *(*actual)params = __atomic_load_n(&known, __ATOMIC_RELAXED);                    \
+        const int outermost __attribute__((cleanup(end_new))) = !inside && !origin.caller;    \
+        void *(*actual)params;                                                                \
         void *ptr;                                                                            \
-        if (!actual) {                                                                        \
-            void *found = find_new(NEW_NAME(kind, rest), CALLER());                           \
-            memcpy(&actual, &found, sizeof actual);                                           \
-            __atomic_store_n(&known, actual, __ATOMIC_RELAXED);                               \
-        }                                                                                     \
-        if (!inside && !origin) origin = CALLER();                                            \
+        GET_ACTUAL(fn, name);                                                                 \
+        if (outermost) origin.caller = CALLER();                                              \
         ptr = actual ? actual args : malloc(size);                                            \
-        origin = NULL;                                                                        \
+        if (outermost) count_new(ptr, size);                                                  \
         return ptr;                                                                           \
     }
+NEWS(DEFINE_NEW)
 
-DEFINE_NEW(new_one, "w", "", (size_t size), (size))
-DEFINE_NEW(new_array, "a", "", (size_t size), (size))
-DEFINE_NEW(new_one_nothrow, "w", "RKSt9nothrow_t", (size_t size, const void *tag), (size, tag))
-DEFINE_NEW(new_array_nothrow, "a", "RKSt9nothrow_t", (size_t size, const void *tag),
-           (size, tag))
-DEFINE_NEW(new_one_aligned, "w", "St11align_val_t", (size_t size, size_t align),
-           (size, align))
-DEFINE_NEW(new_array_aligned, "a", "St11align_val_t", (size_t size, size_t align),
-           (size, align))
+/* A block is taken off the books here, whatever the real operator calls. */
+#define DEFINE_DELETE(fn, name, params, args)                                                 \
+    EXPORT void fn params __asm__(name);                                                      \
+    EXPORT void fn params {                                                                   \
+        const int outermost = !inside;                                                        \
+        void (*actual)params;                                                                 \
+        GET_ACTUAL(fn, name);                                                                 \
+        inside = 1;                                                                           \
+        if (outermost) close_block(ptr);                                                      \
+        if (actual) actual args;                                                              \
+        else free(ptr);                                                                       \
+        if (outermost) leave();                                                               \
+    }
+DELETES(DEFINE_DELETE)
+
+/* ---------------------------------------------------------------- what reports must say -- */
+
+static char notes[1024]; /* the labels of the reports */
+
+/* Adds to what every report says in a line. Text that does not fit is cut. */
+static void add_note(const char *what, const char *which) {
+    size_t n = strlen(notes);
+    (void)snprintf(notes + n, sizeof notes - n, "%s%s%s", n ? "; " : "", what, which);
+    (void)memlord_labels_set(lord, notes);
+}
+
+/* --------------------------------------------------------- calls of a module to others -- */
+
+typedef void any_function(void);
+
+/* A module calls a function of another one through slots, which its relocations name. */
+typedef struct rebinding {
+    const char *name;
+    any_function *to;
+} rebinding;
+
+typedef struct rebindings {
+    const void *module; /* the start of the only module to change; NULL: all */
+    const rebinding *at;
+    size_t count;
+} rebindings;
+
+typedef struct relocations {
+    const unsigned char *at;
+    size_t bytes;
+} relocations;
+
+typedef struct linkage { /* of a module */
+    const ElfW(Sym) *symbols;
+    const char *strings;
+    relocations all, calls;
+    size_t stride;
+} linkage;
+
+#if UINTPTR_MAX > 0xffffffffu
+#define SYMBOL_OF(info) ELF64_R_SYM(info)
+#else
+#define SYMBOL_OF(info) ELF32_R_SYM(info)
+#endif
+
+/* 1: the loader has made the page read-only. */
+static int is_sealed(const struct dl_phdr_info *module, uintptr_t page, size_t size) {
+    int i;
+    for (i = 0; i < module->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &module->dlpi_phdr[i];
+        const uintptr_t from = module->dlpi_addr + p->p_vaddr, to = from + p->p_memsz;
+        if (p->p_type == PT_GNU_RELRO && page >= from / size * size && page < to / size * size)
+            return 1;
+    }
+    return 0;
+}
+
+static void set_slot(const struct dl_phdr_info *module, uintptr_t slot, any_function *to) {
+    const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = (void *)(slot / size * size);
+    const int sealed = is_sealed(module, (uintptr_t)page, size);
+    if (slot % sizeof to || (sealed && mprotect(page, size, PROT_READ | PROT_WRITE))) return;
+    __atomic_store_n((any_function **)slot, to, __ATOMIC_RELEASE); /* another thread may call */
+    if (sealed) (void)mprotect(page, size, PROT_READ);
+}
+
+static void rebind_table(const struct dl_phdr_info *module, const linkage *l,
+                         const relocations *table, const rebindings *wanted) {
+    size_t at, i;
+    for (at = 0; at + l->stride <= table->bytes; at += l->stride) {
+        const ElfW(Rel) *r = (const ElfW(Rel) *)(const void *)(table->at + at);
+        const ElfW(Sym) *symbol = &l->symbols[SYMBOL_OF(r->r_info)];
+        if (!SYMBOL_OF(r->r_info) || symbol->st_shndx != SHN_UNDEF) continue;
+        for (i = 0; i < wanted->count; i++)
+            if (!strcmp(l->strings + symbol->st_name, wanted->at[i].name))
+                set_slot(module, module->dlpi_addr + r->r_offset, wanted->at[i].to);
+    }
+}
+
+/* The addresses are the loaded ones, but for some modules offsets. */
+static const void *loaded(const struct dl_phdr_info *module, const ElfW(Dyn) *d) {
+    const uintptr_t address = (uintptr_t)d->d_un.d_ptr;
+    return (const void *)(address < module->dlpi_addr ? module->dlpi_addr + address : address);
+}
+
+static void read_linkage(const struct dl_phdr_info *module, const ElfW(Dyn) *d, linkage *l) {
+    memset(l, 0, sizeof *l);
+    for (; d->d_tag != DT_NULL; d++) {
+        const size_t value = (size_t)d->d_un.d_val;
+        switch (d->d_tag) {
+        case DT_SYMTAB: l->symbols = (const ElfW(Sym) *)loaded(module, d); break;
+        case DT_STRTAB: l->strings = (const char *)loaded(module, d); break;
+        case DT_JMPREL: l->calls.at = (const unsigned char *)loaded(module, d); break;
+        case DT_PLTRELSZ: l->calls.bytes = value; break;
+        case DT_RELA: l->stride = sizeof(ElfW(Rela)); /* fall through */
+        case DT_REL: l->all.at = (const unsigned char *)loaded(module, d); break;
+        case DT_RELASZ: /* fall through */
+        case DT_RELSZ: l->all.bytes = value; break;
+        case DT_PLTREL:
+            l->stride = value == DT_RELA ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
+            break;
+        default: break;
+        }
+    }
+    if (!l->stride) l->stride = sizeof(ElfW(Rel));
+}
+
+static int rebind_module(struct dl_phdr_info *module, size_t size, void *user) {
+    const rebindings *wanted = (const rebindings *)user;
+    linkage l;
+    int i;
+    (void)size;
+    if (wanted->module && wanted->module != (const void *)module->dlpi_addr) return 0;
+    for (i = 0; i < module->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &module->dlpi_phdr[i];
+        if (p->p_type != PT_DYNAMIC) continue;
+        read_linkage(module, (const ElfW(Dyn) *)(module->dlpi_addr + p->p_vaddr), &l);
+        if (!l.symbols || !l.strings) continue;
+        if (l.all.at) rebind_table(module, &l, &l.all, wanted);
+        if (l.calls.at) rebind_table(module, &l, &l.calls, wanted);
+    }
+    return 0;
+}
+
+static void rebind(const void *module, const rebinding *at, size_t count) {
+    rebindings wanted;
+    wanted.module = module;
+    wanted.at = at;
+    wanted.count = count;
+    (void)dl_iterate_phdr(rebind_module, &wanted);
+}
+
+/* ------------------------------------------------------------- jemalloc by its own names -- */
+
+/* These are not exported: `if (mallocx)` must stay false in a program without jemalloc. The calls
+   of the modules that are there at the start are rebound. */
+static struct {
+    void *(*mallocx)(size_t size, int flags);
+    void *(*rallocx)(void *ptr, size_t size, int flags);
+    size_t (*xallocx)(void *ptr, size_t size, size_t extra, int flags);
+    void (*dallocx)(void *ptr, int flags);
+    void (*sdallocx)(void *ptr, size_t size, int flags);
+} jemalloc;
+
+static void *counted_mallocx(size_t size, int flags) {
+    if (inside) return jemalloc.mallocx(size, flags);
+    inside = 1;
+    return opened(jemalloc.mallocx(size, flags), size, CALLER());
+}
+
+static void *counted_rallocx(void *old, size_t size, int flags) {
+    memlord_realloc_token token;
+    void *fresh;
+    if (inside) return jemalloc.rallocx(old, size, flags);
+    inside = 1;
+    (void)memlord_realloc_begin(lord, memlord_device_cpu(), MEMLORD_KEY(old), &token);
+    fresh = jemalloc.rallocx(old, size, flags);
+    (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(fresh), size, site_of(CALLER()));
+    leave();
+    return fresh;
+}
+
+/* Resizes in place: the answer is the room that the block has now, which is less than `size` where
+   that was refused. */
+static size_t counted_xallocx(void *ptr, size_t size, size_t extra, int flags) {
+    memlord_realloc_token token;
+    size_t room;
+    if (inside) return jemalloc.xallocx(ptr, size, extra, flags);
+    inside = 1;
+    (void)memlord_realloc_begin(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &token);
+    room = jemalloc.xallocx(ptr, size, extra, flags);
+    (void)memlord_realloc_end(lord, &token, room < size ? 0 : MEMLORD_KEY(ptr),
+                              room < size + extra ? room : size + extra, site_of(CALLER()));
+    leave();
+    return room;
+}
+
+static void counted_dallocx(void *ptr, int flags) {
+    const int outermost = !inside;
+    inside = 1;
+    if (outermost) close_block(ptr);
+    jemalloc.dallocx(ptr, flags);
+    if (outermost) leave();
+}
+
+static void counted_sdallocx(void *ptr, size_t size, int flags) {
+    const int outermost = !inside;
+    inside = 1;
+    if (outermost) close_block(ptr);
+    jemalloc.sdallocx(ptr, size, flags);
+    if (outermost) leave();
+}
+
+static void find_jemalloc(void) {
+    static const rebinding calls[] = {{"mallocx", (any_function *)counted_mallocx},
+                                      {"rallocx", (any_function *)counted_rallocx},
+                                      {"xallocx", (any_function *)counted_xallocx},
+                                      {"dallocx", (any_function *)counted_dallocx},
+                                      {"sdallocx", (any_function *)counted_sdallocx}};
+    if (!dlsym(RTLD_DEFAULT, "mallocx")) return;
+    find("mallocx", &jemalloc.mallocx);
+    find("rallocx", &jemalloc.rallocx);
+    find("xallocx", &jemalloc.xallocx);
+    find("dallocx", &jemalloc.dallocx);
+    find("sdallocx", &jemalloc.sdallocx);
+    if (jemalloc.mallocx && jemalloc.rallocx && jemalloc.xallocx && jemalloc.dallocx &&
+        jemalloc.sdallocx)
+        rebind(NULL, calls, sizeof calls / sizeof calls[0]);
+}
+
+/* ----------------------------------------------------------------------------- libunwind -- */
+
+/* It asks whether an address can be read by writing a byte there into a pipe: two descriptors,
+   which a program that closes all would use again for files of its own. So its pipe is none, and
+   the system is asked by other means: a request for a signal mask reads the address, and is then
+   refused, for its kind is unknown. */
+static int no_pipe(int ends[2], int flags) {
+    (void)flags;
+    ends[0] = ends[1] = -1;
+    return 0;
+}
+static ssize_t read_no_pipe(int fd, void *data, size_t size) {
+    return fd < 0 ? 1 : read(fd, data, size);
+}
+static ssize_t write_no_pipe(int fd, const void *data, size_t size) {
+    const uintptr_t word = (uintptr_t)data & ~(uintptr_t)7;
+    if (fd >= 0) return write(fd, data, size);
+    (void)syscall(SYS_rt_sigprocmask, ~0, word, NULL, 8);
+    return errno == EFAULT ? -1 : 1;
+}
+static long syscall_no_pipe(long number, long a, long b, long c, long d, long e, long f) {
+    return number == SYS_write ? write_no_pipe((int)a, (const void *)b, (size_t)c)
+                               : syscall(number, a, b, c, d, e, f);
+}
+
+#define STACKS_MANY 65536 /* below so many bytes a stack the time of the unwinder counts */
+
+/* 1: libgcc would be too slow, and the start of libunwind, 0.3 ms, is small beside the rest. */
+static int stacks_are_many(void) {
+    const unsigned long bytes = number_of("MEMLORD_STACK_BYTES");
+    return (bytes && bytes < STACKS_MANY && stack_depth()) || getenv("MEMLORD_SKIP");
+}
+
+/* Opens it before the program begins, as a call that must not wait for the loader could not. */
+static void open_libunwind(void) {
+    static const rebinding calls[] = {{"pipe2", (any_function *)no_pipe},
+                                      {"read", (any_function *)read_no_pipe},
+                                      {"write", (any_function *)write_no_pipe},
+                                      {"syscall", (any_function *)syscall_no_pipe}};
+    int (*found)(void **, int) = NULL;
+    void *library, *frames[STACK_DEPTH], *symbol;
+    Dl_info at;
+    if (getauxval(AT_SECURE)) return;
+    library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+    symbol = library ? dlsym(library, "unw_backtrace") : NULL;
+    if (symbol && dladdr(symbol, &at)) {
+        memcpy(&found, &symbol, sizeof found);
+        rebind(at.dli_fbase, calls, sizeof calls / sizeof calls[0]);
+    }
+    if (found && found(frames, STACK_DEPTH) > 2)
+        __atomic_store_n(&fast_unwind, found, __ATOMIC_RELEASE);
+    else
+        add_note("stacks take 20 times as long without ", "libunwind.so.8");
+    (void)dlerror(); /* the program's is its own */
+}
+
+/* --------------------------------------------------------------- functions left out -- */
+
+static const char *skip_names; /* MEMLORD_SKIP */
+static uint64_t skips_found;   /* a bit for each of its names that a symbol has */
+
+/* The name of a symbol; parts that the compiler split off have a dot and more. */
+static int is_called(const char *symbol, const char *name, size_t length) {
+    return length && !strncmp(symbol, name, length) &&
+           (!symbol[length] || symbol[length] == '.');
+}
+
+static void skip_if_named(const char *symbol, uintptr_t from, size_t size) {
+    const char *name = skip_names;
+    unsigned number = 0;
+    for (; name; number++) {
+        const size_t length = strcspn(name, ",");
+        if (is_called(symbol, name, length) && skip_count < MAX_SKIPS) {
+            skips[skip_count].from = from;
+            skips[skip_count++].to = from + size;
+            skips_found |= (uint64_t)1 << number % 64;
+        }
+        name = name[length] ? name + length + 1 : NULL;
+    }
+}
+
+/* A file in memory; its numbers are not trusted. */
+typedef struct file_image {
+    const unsigned char *at;
+    size_t size;
+} file_image;
+
+static const void *part_of(const file_image *file, uint64_t offset, uint64_t size) {
+    if (offset > file->size || size > file->size - offset || offset % sizeof(void *)) return NULL;
+    return file->at + offset;
+}
+
+static void skip_symbols(const file_image *file, const ElfW(Shdr) *table,
+                         const ElfW(Shdr) *text, uintptr_t base) {
+    const ElfW(Sym) *symbol = (const ElfW(Sym) *)part_of(file, table->sh_offset, table->sh_size);
+    size_t i, n = table->sh_size / sizeof *symbol;
+    if (!symbol || text->sh_offset > file->size || !text->sh_size ||
+        text->sh_size > file->size - text->sh_offset ||
+        file->at[text->sh_offset + text->sh_size - 1])
+        return;
+    for (i = 0; i < n; i++, symbol++)
+        if (ELF32_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_shndx != SHN_UNDEF &&
+            symbol->st_name < text->sh_size)
+            skip_if_named((const char *)file->at + text->sh_offset + symbol->st_name,
+                          base + symbol->st_value, symbol->st_size);
+}
+
+static void skip_in_file(const file_image *file, uintptr_t base) {
+    const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)part_of(file, 0, sizeof *head);
+    const ElfW(Shdr) *section;
+    size_t i;
+    if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) || head->e_shentsize != sizeof *section)
+        return;
+    section = (const ElfW(Shdr) *)part_of(file, head->e_shoff, sizeof *section * head->e_shnum);
+    for (i = 0; section && i < head->e_shnum; i++)
+        if ((section[i].sh_type == SHT_SYMTAB || section[i].sh_type == SHT_DYNSYM) &&
+            section[i].sh_link < head->e_shnum)
+            skip_symbols(file, &section[i], &section[section[i].sh_link], base);
+}
+
+static int skip_in_module(struct dl_phdr_info *module, size_t size, void *user) {
+    const int first = (*(int *)user)++ == 0; /* the program: its name is empty */
+    int fd = open(first ? "/proc/self/exe" : module->dlpi_name, O_RDONLY | O_CLOEXEC);
+    struct stat s;
+    file_image file;
+    void *map;
+    (void)size;
+    if (fd < 0) return 0;
+    file.size = fstat(fd, &s) || s.st_size <= 0 ? 0 : (size_t)s.st_size;
+    map = file.size ? mmap(NULL, file.size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    (void)close(fd);
+    if (map == MAP_FAILED) return 0;
+    file.at = (const unsigned char *)map;
+    skip_in_file(&file, module->dlpi_addr);
+    (void)munmap(map, file.size);
+    return 0;
+}
+
+/* Finds the functions in the symbols of the modules that are there at the start. */
+static void read_skips(void) {
+    const char *name = skip_names = getenv("MEMLORD_SKIP");
+    int modules = 0;
+    unsigned number = 0;
+    if (!name) return;
+    (void)dl_iterate_phdr(skip_in_module, &modules);
+    for (; name; number++) {
+        const size_t length = strcspn(name, ",");
+        char text[128];
+        (void)snprintf(text, sizeof text, "%.*s", (int)(length < 100 ? length : 100), name);
+        if (length && !(skips_found >> number % 64 & 1))
+            add_note("MEMLORD_SKIP names an unknown function: ", text);
+        name = name[length] ? name + length + 1 : NULL;
+    }
+}
+
+/* ------------------------------------------------------------------- what is not seen -- */
+
+/* Says which calls do not come through this library. */
+static void name_unseen(void) {
+    static const char *const names[] = {"mi_malloc", "tc_malloc", "je_malloc", "_rjem_malloc"};
+    Dl_info found, ours;
+    size_t i;
+    if (dladdr(dlsym(RTLD_DEFAULT, "malloc"), &found) && dladdr(notes, &ours) &&
+        found.dli_fbase != ours.dli_fbase)
+        add_note("not seen: malloc of ", found.dli_fname);
+    if (dlsym(RTLD_DEFAULT, "__asan_init")) add_note("not seen: malloc of ", "AddressSanitizer");
+    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (dlsym(RTLD_DEFAULT, names[i]))
+            add_note("not seen: calls by name of functions like ", names[i]);
+    (void)dlerror(); /* the program's is its own */
+}
 
 /* ------------------------------------------------------------------ whose descriptor ----- */
 
@@ -790,14 +1412,6 @@ static void read_environment(void) {
     if (path[0] != '/') at = start_directory(want.path, PATH_MAX);
     memcpy(want.path + at, path, length + 1);
     want.format = memlord_format_for(path);
-}
-
-/* A whole number from the environment; 0 if there is none, or something else. */
-static unsigned long number_of(const char *name) {
-    const char *text = getenv(name);
-    char *end = NULL;
-    unsigned long n = text ? strtoul(text, &end, 10) : 0;
-    return text && end != text && !*end && *text != '-' ? n : 0;
 }
 
 static void begin_recording(void) {
@@ -1167,6 +1781,11 @@ __attribute__((constructor)) static void begin(void) {
     inside = 1;
     if (start() && lord) {
         self = getpid();
+        find_operators();
+        find_jemalloc();
+        if (stacks_are_many()) open_libunwind();
+        read_skips();
+        name_unseen();
         read_environment();
         keep_stderr(!want.path[0]);
         find_symbolize();

@@ -29,6 +29,8 @@ clang_version() {
     echo "${version:-14}"
 }
 
+ldconfig_has() { PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q "^[[:space:]]*$1 "; }
+
 installed() { dpkg-query -W -f '${Status}' "$1" | grep -q 'ok installed'; }
 
 look_for_demo() {
@@ -67,6 +69,10 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look prometheus has promtool
     look golang-go eval 'command -v go && go tool -n pprof'
     look heaptrack has heaptrack_print
+    look libunwind8 ldconfig_has libunwind.so.8
+    look libjemalloc2 ldconfig_has libjemalloc.so.2
+    look libtcmalloc-minimal4 ldconfig_has libtcmalloc_minimal.so.4
+    look libmimalloc2.0 ldconfig_has libmimalloc.so.2
     look libdevel-nytprof-perl test -e /usr/share/perl5/Devel/NYTProf/flamegraph.pl
     look jq has jq
     look python3-jsonschema python3 -c 'import jsonschema'

@@ -67,6 +67,32 @@ static void a_small_ledger_fits_the_first_screen(void **state) {
     free(report);
 }
 
+static void assert_labels(memlord *lord, const char *line, const char *json) {
+    char *text = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_true(line ? strstr(text, line) != NULL : strstr(text, "labels") == NULL);
+    free(text);
+    text = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(text, json));
+    free(text);
+}
+static void labels_are_those_set_last(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_desc desc;
+    assert_labels(lord, NULL, "\"labels\":null");
+    assert_ok(memlord_labels_set(lord, "host=a1,model=x"));
+    assert_labels(lord, "\nlabels: host=a1,model=x\n", "\"labels\":\"host=a1,model=x\"");
+    assert_ok(memlord_labels_set(lord, "a long one, which is the text of a report in its whole length"));
+    assert_labels(lord, "report in its whole length", "report in its whole length\"");
+    assert_ok(memlord_labels_set(lord, NULL));
+    assert_labels(lord, NULL, "\"labels\":null");
+    assert_ok(memlord_labels_set(NULL, "x"));
+    memset(&desc, 0, sizeof desc);
+    desc.labels = "rank=0";
+    assert_ok(memlord_create(&desc, &lord));
+    assert_labels(lord, "\nlabels: rank=0\n", "\"labels\":\"rank=0\"");
+    memlord_destroy(lord);
+}
+
 static void the_first_screen_tells_most_of_a_large_one(void **state) {
     memlord *lord = test_lord(state);
     static const memlord_site site = {"loader.c", "load_weights", 10};
@@ -1494,6 +1520,7 @@ static void the_cpu_line_has_the_resident_bytes_of_the_process(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_small_ledger_fits_the_first_screen),
+        TEST(labels_are_those_set_last),
         TEST(what_is_not_known_is_no_number),
         TEST_SITES(the_verdicts_come_first_and_the_worst_of_them_before),
         TEST(a_ledger_without_trouble_tags_and_sites_has_no_verdict),

@@ -1,0 +1,217 @@
+#!/bin/sh
+# tests/preload.sh: what libmemlord_preload.so counts and names, and what it does not touch: operator
+# new and delete on the allocators of Debian, jemalloc by its own names, stacks of all kinds, wrappers
+# left out. Speaks TAP. An allocator that is not installed is a test skipped (`make deps-reports`).
+set -u
+cd "$(dirname "$0")/.." || exit 1
+out=$PWD/build/preload
+so=$PWD/build/libmemlord_preload.so
+rm -rf "$out" && mkdir -p "$out" || exit 1
+case $so in
+*[\ :]*) # LD_PRELOAD is a list, and has no way to quote
+    links=$(mktemp -d) && ln -s "$so" "$links/" && so=$links/${so##*/}
+    trap 'rm -rf "$links"' EXIT
+    ;;
+esac
+n=0
+
+verdict() { # STATUS NAME
+    n=$((n + 1))
+    if [ "$1" -eq 0 ]; then
+        echo "ok $n - $2"
+    else
+        echo "not ok $n - $2"
+        tail -n 15 "$out/why" | cut -c1-300 | sed 's/^/#   /'
+    fi
+}
+skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+
+preloaded() { # PROGRAM ARGUMENT...: runs it under the library, and within a minute
+    timeout 60 env LD_PRELOAD="$so${behind:+:$behind}" MEMLORD_SYMBOLS=0 "$@" >"$out/said" 2>"$out/why"
+}
+
+# Says whether the statements of python hold for the report at build/preload/NAME.json: `total`, the
+# stacks (`frames` of each total, the outermost first, and `totals`) and the labels are at hand.
+holds() { # NAME STATEMENTS
+    python3 - "$out/$1.json" "$2" >"$out/why" 2>&1 <<'PY'
+import json, sys
+report = json.load(open(sys.argv[1]))
+total, labels = report["total"], report["metadata"]["labels"] or ""
+nodes, totals = report["stacks"]["frames"], report["stacks"]["totals"]
+def frames(total):
+    at, found = total["frame"], []
+    while at:
+        node = nodes[at - 1]
+        found.insert(0, (node["site"] or {}).get("function") or node["address"])
+        at = node["caller"]
+    return found
+def site(name):
+    return [s for s in report["sites"] if s["site"]["function"] == name]
+for line in sys.argv[2].strip().splitlines():
+    print(line, total, labels, [frames(t) for t in totals[:3]])
+    assert eval(line)
+PY
+}
+
+library() { # NAME: where it lies
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk -v name="$1" '$1 == name { print $NF; exit }'
+}
+c() { "${CC:-gcc}" -std=gnu99 -O1 -g -Wall -Wextra -Werror -pthread "$@"; }
+cxx() { "${CXX:-g++}" -std=c++17 -O1 -g -Wall -Wextra -Werror -pthread "$@"; }
+
+# -- operator new and delete --
+
+# Every new is counted once, every delete too: what is left is what the C++ library and the threads
+# keep, of which a few blocks are the program's own.
+count_operators() { # REPORT PROGRAM [bare]
+    counted=$1
+    shift
+    preloaded env MEMLORD_REPORT="$out/$counted.json" "$@" && holds "$counted" '
+20000 < total["allocs"] < 20020
+total["allocs"] - 7 <= total["frees"] < total["allocs"]
+total["unknown_frees"] == total["implicit_frees"] == 0
+sum(s["allocs"] for s in site("main") if s["live_bytes"] == 4321) == 1'
+}
+
+operators() { # LIBRARY [bare]: linked with the program, and preloaded behind
+    path=$(library "$1")
+    name="every form of new and delete is counted once on $1"
+    if [ -z "$path" ]; then
+        skip "$name" "no $1"
+        skip "$name, preloaded behind" "no $1"
+        return
+    fi
+    cxx tests/preload/operators.cpp -rdynamic -o "$out/on-$1" -Wl,--no-as-needed "$path" &&
+        count_operators "linked-$1" "$out/on-$1" ${2:-}
+    verdict $? "$name"
+    behind=$path
+    count_operators "behind-$1" "$out/operators" ${2:-}
+    verdict $? "$name, preloaded behind"
+    behind=
+}
+
+behind=
+cxx tests/preload/operators.cpp -rdynamic -o "$out/operators" && count_operators libstdc++ "$out/operators"
+verdict $? 'every form of new and delete is counted once'
+operators libjemalloc.so.2
+operators libtcmalloc_minimal.so.4
+operators libmimalloc.so.2 bare
+
+# -- jemalloc by its own names --
+
+c tests/preload/jemalloc.c -o "$out/jemalloc" && preloaded "$out/jemalloc" && grep -q '^without' "$out/said"
+verdict $? 'a program that tests for mallocx finds none on the C library'
+
+name='mallocx, rallocx, xallocx, dallocx and sdallocx are counted'
+jemalloc=$(library libjemalloc.so.2)
+if [ -z "$jemalloc" ]; then
+    skip "$name" 'no libjemalloc.so.2'
+    skip "$name, with all bound at the start" 'no libjemalloc.so.2'
+else
+    jemalloc_holds='
+1001 <= total["allocs"] <= 1010
+total["frees"] in (1000, 1001)
+total["reallocs"] == 2000
+total["unknown_frees"] == total["implicit_frees"] == 0
+total["allocated"] - 5000 in (0, 4096, 72704, 72704 + 4096)'
+    behind=$jemalloc
+    preloaded env MEMLORD_REPORT="$out/jemalloc.json" "$out/jemalloc" && grep -q '^with ' "$out/said" &&
+        holds jemalloc "$jemalloc_holds"
+    verdict $? "$name"
+    behind=
+    c tests/preload/jemalloc.c -o "$out/bound" -Wl,-z,now,-z,relro -Wl,--no-as-needed "$jemalloc" &&
+        preloaded env MEMLORD_REPORT="$out/bound.json" "$out/bound" && holds bound "$jemalloc_holds"
+    verdict $? "$name, with all bound at the start"
+fi
+
+# -- stacks --
+
+c -rdynamic tests/preload/stacks.c -o "$out/stacks" && c tests/preload/stacks.c -o "$out/hidden" || exit 1
+
+levels='[("level%02d" % i) for i in range(14, 0, -1)]'
+preloaded env MEMLORD_REPORT="$out/every.json" MEMLORD_STACK_BYTES=1 "$out/stacks" chain && holds every "
+report['stacks']['bytes'] == 1 and report['stacks']['depth'] == 32
+[frames(t)[-16:-2] for t in totals if t['allocs'] == 100000] == [$levels]
+frames(totals[0])[-1] == 'my_alloc'
+[(t['alloc_bytes'], t['live_bytes'], t['error_bytes']) for t in totals if t['allocs'] == 100000] == [(10**8, 5 * 10**7, 0)]
+sum(t['allocs'] for t in totals) == total['allocs']
+sum(t['live_bytes'] for t in totals) == total['allocated']"
+verdict $? 'with MEMLORD_STACK_BYTES=1 every alloc has its whole stack, and the totals agree'
+
+preloaded env MEMLORD_REPORT="$out/every.folded" MEMLORD_STACK_BYTES=1 "$out/stacks" chain &&
+    cp "$out/every.folded" "$out/why" &&
+    grep -q 'main [^;]*;[^;]*;\(level[01][0-9] [^;]*;\)\{14\}[^;]*;my_alloc [^;]*$' "$out/every.folded" &&
+    ! grep -q libmemlord_preload "$out/every.folded"
+verdict $? 'FOLDED has them too, and no frame of the library'
+
+preloaded env MEMLORD_REPORT="$out/sample.json" "$out/stacks" chain && holds sample "
+report['stacks']['bytes'] == 524288
+total['allocs'] == 100000 and total['allocated'] == 5 * 10**7
+len(totals) == 1 and 100 < totals[0]['samples'] < 300
+abs(totals[0]['live_bytes'] - 5 * 10**7) <= 4 * totals[0]['error_bytes']
+abs(totals[0]['alloc_bytes'] - 10**8) <= 4 * 1.5 * totals[0]['error_bytes']
+frames(totals[0])[-16:-2] == $levels"
+verdict $? 'a sample is the default: its totals are within four standard errors'
+
+preloaded env MEMLORD_REPORT="$out/none.json" MEMLORD_STACK_DEPTH=0 "$out/stacks" chain &&
+    holds none "not totals and not nodes" &&
+    preloaded env MEMLORD_REPORT="$out/five.json" MEMLORD_STACK_DEPTH=5 MEMLORD_STACK_BYTES=1 \
+        "$out/stacks" chain && holds five "max(len(frames(t)) for t in totals) == 5"
+verdict $? 'MEMLORD_STACK_DEPTH bounds them, and 0 turns them off'
+
+for bytes in 1 ''; do
+    kind=
+    for kind in deep thread fibre signal rbp files forks; do
+        preloaded env MEMLORD_STACK_BYTES=$bytes MEMLORD_REPORT="$out/$kind.json" "$out/stacks" $kind &&
+            holds $kind "total['frees'] <= total['allocs'] and total['unknown_frees'] == 0" || break
+        kind=
+    done
+    [ -z "$kind" ]
+    verdict $? "${bytes:+with every stack }deep and small stacks, fibres, a signal's, wild frame pointers, \
+files and forks come through${kind:+, but for $kind}"
+done
+
+# -- what is left out --
+
+preloaded env MEMLORD_REPORT="$out/skip.json" MEMLORD_STACK_BYTES=1 MEMLORD_SKIP=my_alloc,inner_alloc,nothing \
+    "$out/stacks" chain && holds skip "
+labels == 'MEMLORD_SKIP names an unknown function: nothing'
+[s['allocs'] for s in site('level01')] == [100000]
+[frames(t)[-14:] for t in totals if t['allocs'] == 100000] == [$levels]"
+verdict $? 'MEMLORD_SKIP leaves functions out of sites and stacks, and an unknown one is named'
+
+preloaded env MEMLORD_REPORT="$out/static.json" MEMLORD_SKIP=my_alloc,inner_alloc "$out/hidden" chain &&
+    holds static "not labels" && cp "$out/static.json" "$out/why" &&
+    where=$(nm "$out/hidden" | awk '$3 == "level01" { print $1 }') &&
+    python3 - "$out/static.json" "$where" <<'PY' 2>"$out/why"
+import json, sys
+site = max(json.load(open(sys.argv[1]))["sites"], key=lambda s: s["allocs"])
+start = int(sys.argv[2], 16)
+assert start < site["offset"] < start + 32, (site, start)
+PY
+verdict $? 'and finds functions that only the symbol table of the file has'
+
+# -- what is not seen --
+
+cat >"$out/own.c" <<'C'
+#include <stddef.h>
+#include <string.h>
+static char room[1 << 20];
+static size_t used;
+void *malloc(size_t size) {
+    used += (size + 15) / 16 * 16;
+    return used < sizeof room ? room + used : NULL;
+}
+void free(void *ptr) { (void)ptr; }
+void *calloc(size_t n, size_t size) { return malloc(n * size); }
+void *realloc(void *old, size_t size) {
+    void *ptr = malloc(size);
+    return old && ptr ? memcpy(ptr, old, size) : ptr;
+}
+int main(void) { return malloc(10) == NULL; }
+C
+c -fno-builtin -rdynamic "$out/own.c" -o "$out/own" && preloaded env MEMLORD_REPORT="$out/own.txt" "$out/own" &&
+    cp "$out/own.txt" "$out/why" && grep -q '^labels: not seen: malloc of .*/own$' "$out/own.txt"
+verdict $? 'a malloc that the program brings is said to be not seen'
+
+echo "1..$n"

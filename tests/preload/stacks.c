@@ -1,0 +1,179 @@
+/* Allocations on stacks of all kinds; argv[1] says which. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define KEEP __attribute__((noinline, noclone))
+
+KEEP void *my_alloc(size_t n) {
+    char *ptr = malloc(n);
+    if (ptr) ptr[0] = 1;
+    return ptr;
+}
+KEEP static void *inner_alloc(size_t n) {
+    char *ptr = my_alloc(n);
+    ptr[0]++;
+    return ptr;
+}
+#define LEVEL(name, next)                                                                     \
+    KEEP void *name(size_t n) {                                                               \
+        char *ptr = next(n);                                                                  \
+        ptr[0]++;                                                                             \
+        return ptr;                                                                           \
+    }
+LEVEL(level01, inner_alloc)
+LEVEL(level02, level01)
+LEVEL(level03, level02)
+LEVEL(level04, level03)
+LEVEL(level05, level04)
+LEVEL(level06, level05)
+LEVEL(level07, level06)
+LEVEL(level08, level07)
+LEVEL(level09, level08)
+LEVEL(level10, level09)
+LEVEL(level11, level10)
+LEVEL(level12, level11)
+LEVEL(level13, level12)
+LEVEL(level14, level13)
+
+KEEP static void *recurse(int depth) {
+    char *ptr = depth ? recurse(depth - 1) : my_alloc(100);
+    ptr[0]++;
+    return ptr;
+}
+static void *alloc_in_thread(void *unused) {
+    (void)unused;
+    free(level14(100));
+    return level14(100);
+}
+
+static int chain(void) {
+    int i;
+    for (i = 0; i < 100000; i++) {
+        void *ptr = level14(1000);
+        if (i % 2) free(ptr);
+    }
+    return 0;
+}
+static int deep(void) { return !recurse(5000); }
+
+static int small_thread(void) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    void *ptr = NULL;
+    return pthread_attr_init(&attributes) || pthread_attr_setstacksize(&attributes, 16384) ||
+           pthread_create(&thread, &attributes, alloc_in_thread, NULL) ||
+           pthread_join(thread, &ptr) || !ptr;
+}
+
+static ucontext_t outside, fibre_context;
+static void *from_fibre;
+static void fibre_main(void) { from_fibre = alloc_in_thread(NULL); }
+static int fibre(void) {
+    size_t size = 65536;
+    if (getcontext(&fibre_context)) return 1;
+    fibre_context.uc_stack.ss_sp = malloc(size);
+    fibre_context.uc_stack.ss_size = size;
+    fibre_context.uc_link = &outside;
+    makecontext(&fibre_context, fibre_main, 0);
+    return swapcontext(&outside, &fibre_context) || !from_fibre;
+}
+
+static void *from_handler;
+static void handler(int number) {
+    (void)number;
+    from_handler = level14(100);
+}
+static int signal_stack(void) {
+    stack_t stack;
+    struct sigaction action;
+    memset(&stack, 0, sizeof stack);
+    memset(&action, 0, sizeof action);
+    stack.ss_sp = malloc(65536);
+    stack.ss_size = 65536;
+    action.sa_handler = handler;
+    action.sa_flags = SA_ONSTACK;
+    return sigaltstack(&stack, NULL) || sigaction(SIGUSR1, &action, NULL) || raise(SIGUSR1) ||
+           !from_handler;
+}
+
+/* A frame pointer that points nowhere, in code that says how its frame lies, and in code that says
+   nothing. */
+#if defined(__x86_64__)
+void *said(void), *unsaid(void);
+__asm__(".text\n"
+        "said: .cfi_startproc\n push %rbp\n .cfi_adjust_cfa_offset 8\n .cfi_offset %rbp, -16\n"
+        "mov $8, %ebp\n mov $100, %edi\n call level14\n"
+        "pop %rbp\n .cfi_adjust_cfa_offset -8\n ret\n .cfi_endproc\n"
+        "unsaid: push %rbp\n mov $8, %ebp\n mov $100, %edi\n call level14\n pop %rbp\n ret\n");
+#else
+static void *said(void) { return level14(100); }
+static void *unsaid(void) { return level14(100); }
+#endif
+static int no_frame_pointer(void) { return !said() || !unsaid(); }
+
+/* Descriptors of its own where those of a library may have been. */
+static int files(void) {
+    char name[] = "build/preload/file.XXXXXX", text[8];
+    int fd, i, first = mkstemp(name);
+    if (first < 0 || write(first, "untouched", 9) != 9) return 1;
+    for (fd = 3; fd < 2048; fd++) {
+        if (fd != first) (void)close(fd);
+    }
+    for (i = 0; i < 16; i++) {
+        if (open(name, O_RDWR) < 0) return 1;
+    }
+    if (deep() || chain() || fibre()) return 1;
+    for (fd = 3; fd < 19; fd++) {
+        if (fd != first && (lseek(fd, 0, SEEK_CUR) || read(fd, text, 8) != 8)) return 1;
+        if (fd != first && memcmp(text, "untouched", 8)) return 1;
+    }
+    return unlink(name);
+}
+
+static volatile int going = 1;
+static void *alloc_always(void *unused) {
+    int i;
+    (void)unused;
+    for (i = 0; going; i++) free(recurse(i % 60));
+    return NULL;
+}
+static int forks(void) {
+    pthread_t thread[2];
+    int i, status, failed = 0;
+    for (i = 0; i < 2; i++) failed |= pthread_create(&thread[i], NULL, alloc_always, NULL);
+    for (i = 0; i < 200 && !failed; i++) {
+        pid_t pid = fork();
+        if (!pid) {
+            alarm(20);
+            free(deep() ? NULL : level14(10));
+            _exit(recurse(100) ? 0 : 1);
+        }
+        failed |= waitpid(pid, &status, 0) != pid || status;
+    }
+    going = 0;
+    for (i = 0; i < 2; i++) failed |= pthread_join(thread[i], NULL);
+    return failed;
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        int (*run)(void);
+    } kinds[] = {{"chain", chain},         {"deep", deep},
+                 {"thread", small_thread}, {"fibre", fibre},
+                 {"signal", signal_stack}, {"rbp", no_frame_pointer},
+                 {"files", files},         {"forks", forks}};
+    size_t i;
+    for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (argc > 1 && !strcmp(argv[1], kinds[i].name)) return kinds[i].run();
+    }
+    return 2;
+}
