@@ -37,14 +37,10 @@ holds() { # NAME STATEMENTS
 import json, sys
 report = json.load(open(sys.argv[1]))
 total, labels = report["total"], report["metadata"]["labels"] or ""
-nodes, totals = report["stacks"]["frames"], report["stacks"]["totals"]
+nodes, totals = report["stacks"]["frames"], report["stacks"]["list"]
 def frames(total):
-    at, found = total["frame"], []
-    while at:
-        node = nodes[at - 1]
-        found.insert(0, (node["site"] or {}).get("function") or node["address"])
-        at = node["caller"]
-    return found
+    places = [nodes[n]["site"] for n in reversed(total["frames"])]
+    return [p["function"] or p["file"] for p in places]
 def site(name):
     return [s for s in report["sites"] if s["site"]["function"] == name]
 for line in sys.argv[2].strip().splitlines():
