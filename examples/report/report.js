@@ -561,9 +561,9 @@ const link = (words, section, kind, value) => el('a', { href: address(section, k
 /* Sets the choice; tables and charts follow. */
 function apply(c) {
     const p = view.profile, root = $('chosen');
-    if (!p || !c && !view.choice) return;
-    if (c && c.kind === 'stack') c = Object.assign({ sites: sitesUnder(p, c.value) }, c);
-    view.choice = c && Object.assign({ seen: seenWith(p, c) }, c);
+    if (!p || c === view.choice) return;
+    if (c && c.kind === 'stack') c = Object.assign({}, c, { sites: sitesUnder(p, c.value) });
+    view.choice = c && Object.assign({}, c, { seen: seenWith(p, c) });
     p.devices.forEach(d => d.part = null);
     if (c) readParts(p, c);
     root.hidden = !c;
@@ -1526,7 +1526,7 @@ function stackedBar(made, d) {
     const pool = zero(d.stats.reserved), limit = limitOf(d), parts = sum(made.shown, s => Math.max(s.bytes, 0));
     const whole = Math.max(parts, pool, made.total === null ? limit : 0), marks = [['pool', pool], ['limit', limit]].filter(m => m[1] > 0);
     const bar = el('div.stack', { role: 'img', 'aria-label': [...made.shown.map(s => s.name + ' ' + bytes(s.bytes)),
-        ...marks.map(m => m[0] + ' ' + bytes(m[1]))].join(', ') });
+        ...marks.map(m => m[0] + ' ' + bytes(m[1]))].join(', ') || 'no bytes' });
     for (const s of made.shown) {
         if (s.bytes <= 0 || s.kind === 'free' || !whole) continue;
         const part = paint(el('i', { title: `${s.name}: ${exact(s.bytes)}` }), s);

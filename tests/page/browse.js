@@ -576,17 +576,6 @@ tests['what ended before the ring is no part of a choice, what is left of it is'
     await page.context().close();
 };
 
-tests['a choice by other means says itself what belongs to it'] = async () => {
-    const page = await open('plain_rich');
-    await drawn(page);
-    await page.evaluate(() => choose({ kind: 'stack', value: 'main;kv_open',
-        seen: { tag: new Set(['kv_cache']), site: new Set(['kv_open src/kv.c:57']), scope: new Set() } }));
-    assert.deepStrictEqual(await cells(page, 'tags', 1), ['kv_cache']);
-    assert.deepStrictEqual(await cells(page, 'sites', 1), ['kv_open']);
-    assert.deepStrictEqual(await cells(page, 'scopes', 1), ['0 of 7, none of stack main;kv_open']);
-    await page.context().close();
-};
-
 tests['sites are grouped over devices, with a total, shares, and arenas'] = async () => {
     const page = await open('rich');
     await drawn(page);
@@ -907,6 +896,10 @@ tests['a frame that is chosen filters the tables and splits the chart, until all
     assert(!await page.isVisible('#chosen'));
     await page.goForward();
     assert.match(await page.textContent('#chosen'), /^Only stack kv_open/);
+    await page.click('#nav a:text("Sites")'); // keeps it
+    assert.match(await page.textContent('#chosen'), /^Only stack kv_open/);
+    await page.evaluate(() => choose({ kind: 'stack', value: 'nowhere' }));
+    assert.match((await cells(page, 'tags', 1))[0], /^0 of 5, none of stack nowhere/);
     await keys(page, '0');
     assert(!await page.isVisible('#chosen'));
     await page.click('#flame button:text("Tags")');
