@@ -25,12 +25,12 @@ function text(s, max) {
         .replace(/[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/g, '\ufffd');
 }
 
-/* A long path in brief is its end, which tells files apart. */
+/* A long path in brief is its end, which tells files apart, a long name its beginning. */
 function siteText(site, brief) {
     if (typeof site === 'string') return text(site);
     const s = obj(site), line = zero(s.line) ? ':' + s.line : '', file = text(s.file);
     const cut = brief && file.length > 40 ? file.slice(-40).search(/[\\/]/) : -1;
-    return [text(s.function), (cut < 0 ? file : '…' + file.slice(cut - 40)) + line].filter(Boolean).join('  ');
+    return [text(s.function, brief ? 60 : 0), (cut < 0 ? file : '…' + file.slice(cut - 40)) + line].filter(Boolean).join('  ');
 }
 
 const LONG = 600e9; // ns from which on times are in minutes and hours
@@ -1322,11 +1322,11 @@ const TABLES = {
     sites: (p, body) => showTable(groupSites(p), body, [
         ['Function', 'text', g => text(obj(g.site).function) || '(not known)', { pick: 'site', value: g => g.key }],
         ['Place', 'text', g => place(g), { mono: true, brief: g => place(g, true) }],
-        ['Device', 'text', g => g.of.length > 1 ? g.of.length + ' devices' : text(g.of[0].device), { full: g => g.of.map(r => text(r.device)).join(', ') }],
+        ['Device', 'text', g => g.on.size > 1 ? g.on.size + ' devices' : text(g.of[0].device), { full: g => [...g.on].map(d => text(d)).join(', ') }],
         B('Live', 'live_bytes', { share: true, add: true }), ['Share', 'share', g => g.part], ['Cumulative', 'share', g => g.up],
         B('Peak', 'peak_bytes', { brief: g => (g.of.length > 1 ? '≤ ' : '') + bytes(g.peak_bytes) }),
         C('Allocs', 'allocs', { add: true }), B('Allocated', 'alloc_bytes', { add: true }), C('Frees', 'frees', { add: true }), B('Freed', 'free_bytes', { add: true }),
-    ], { name: 'sites', sort: 'Live', keys: g => ({ site: g.key }), inner: siteDevices, inside: 'By device' }),
+    ], { name: 'sites', sort: 'Live', keys: g => ({ site: g.key }), inner: siteDevices, inside: 'By device and call' }),
 
     blocks: (p, body) => showTable(objs(obj(p.raw.largest_blocks).blocks), body, [
         ['Name', 'text', r => text(r.name) || text(r.storage), { keep: true }], TAG, B('Bytes', 'bytes', share),
@@ -1365,14 +1365,15 @@ const TABLES = {
     ], { name: 'threads', sort: 'Allocated' }),
 };
 
-/* Sites over all devices, the most live bytes first: the part of all that is live, alone and with those before. */
+/* Sites over all devices and return addresses, the most live bytes first: the part of all that is live, alone and with those before. */
 function groupSites(p) {
     const groups = new Map(), sums = ['live_bytes', 'peak_bytes', 'allocs', 'alloc_bytes', 'frees', 'free_bytes'];
     const arenas = p.devices.filter(d => zero(d.source.arena) > 0).map(d => ({ site: { function: '(arena)' }, device: d.key, live_bytes: d.source.arena }));
     for (const r of [...objs(p.raw.sites), ...arenas]) {
         const key = siteKey(r.site);
-        if (!groups.has(key)) groups.set(key, { key, site: r.site, of: [] });
+        if (!groups.has(key)) groups.set(key, { key, site: r.site, of: [], on: new Set() });
         groups.get(key).of.push(r);
+        groups.get(key).on.add(r.device);
     }
     const list = [...groups.values()];
     for (const g of list) for (const key of sums) g[key] = g.of.some(r => num(r[key]) !== null) ? sum(g.of, r => r[key]) : null;
@@ -1384,8 +1385,8 @@ function groupSites(p) {
 
 function siteDevices(g, ask) {
     if (ask || g.of.length < 2) return g.of.length > 1;
-    return table([T('Device', 'device'), B('Live', 'live_bytes', share), B('Peak', 'peak_bytes'), C('Allocs', 'allocs'), B('Allocated', 'alloc_bytes'),
-        C('Frees', 'frees'), B('Freed', 'free_bytes')], g.of, { name: 'devices of ' + g.key, sort: 'Live' });
+    return table([T('Device', 'device'), ['Call', 'text', r => text(r.module) && text(r.module).replace(/.*\//, '') + '+0x' + zero(r.offset).toString(16), mono], B('Live', 'live_bytes', share), B('Peak', 'peak_bytes'), C('Allocs', 'allocs'), B('Allocated', 'alloc_bytes'),
+        C('Frees', 'frees'), B('Freed', 'free_bytes')], g.of, { name: 'calls of ' + g.key, sort: 'Live' });
 }
 
 const place = (r, brief) => siteText(Object.assign({}, r.site, { function: '' }), brief);
@@ -1474,7 +1475,7 @@ function showPeak(p, body) {
     const held = p.devices.filter(d => d.holder && (holderTiles(d, 'tags').length || holderTiles(d, 'sites').length))
         .sort((a, b) => zero(b.holder.bytes) - zero(a.holder.bytes));
     if (!held.length) return false;
-    let d = held[0], by = 'tags';
+    let d = held[0], by = held.some(h => objs(h.holder.tags).some(t => text(t.tag))) ? 'tags' : 'sites';
     const area = el('div'), when = el('output');
     const pick = el('select', { 'aria-label': 'Device', change: () => { d = held[pick.selectedIndex]; render(); } },
         ...held.map(h => el('option', h.name)));
@@ -1677,14 +1678,15 @@ function leaked(p) {
 
 /* The tag and the site may be of different blocks, so each has its own share. */
 function holders(p) {
-    const top = (list, get) => list.reduce((a, x) => zero(get(x)) > (a ? get(a) : 0) ? x : a, null), groups = objs(p.raw.sites);
+    const top = (list, get) => list.reduce((a, x) => zero(get(x)) > (a ? get(a) : 0) ? x : a, null);
+    const groups = groupSites(p).map(g => ({ site: g.site, live: d => sum(g.of.filter(r => r.device === d.key), r => r.live_bytes) }));
     return few(p, byPeak(p).filter(d => zero(d.stats.allocated) > 0).map(d => {
         const live = d.stats.allocated, tag = top(objs(p.raw.tags).filter(t => t.device === d.key && text(t.tag)), t => t.allocated);
-        const site = top(groups.filter(r => r.device === d.key), r => r.live_bytes), arena = zero(d.source.arena), used = usedOf(d);
+        const site = top(groups, g => g.live(d)), arena = zero(d.source.arena), used = usedOf(d);
         const room = used ? ' (' + used + ')' : '', part = n => percent(Math.min(n / live, 1));
-        const by = arena > zero(site && site.live_bytes) ? ['arenas ', part(arena)] : site ? [siteLink(site.site), ' ' + part(site.live_bytes)] : [];
+        const by = arena >= zero(site && site.live(d)) && arena ? ['arenas hold ' + part(arena)] : site ? [siteLink(site.site), ' allocated ' + part(site.live(d))] : [];
         if (!tag && !by.length) return null;
-        return ['', ...tag ? [link(text(tag.tag), 'tags', 'tag', text(tag.tag)), ` holds ${part(tag.allocated)} of the `, sized(live), ` on ${d.name}`, by.length ? ', ' : '', ...by]
+        return ['', ...tag ? [link(text(tag.tag, 60), 'tags', 'tag', text(tag.tag)), ` holds ${part(tag.allocated)} of the `, sized(live), ` on ${d.name}`, by.length ? '; ' : '', ...by]
             : [...by, ' of the ', sized(live), ` on ${d.name}`], room + '.'];
     }).filter(Boolean));
 }
