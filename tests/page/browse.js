@@ -1093,6 +1093,7 @@ tests['whatever is in two profiles, the comparison is text and does not break'] 
         await compareFile(page, name + '.json', text(name));
         await page.waitForFunction(name => document.querySelector('#versus p').textContent.includes(name), name);
         if (name === 'sampled') assert.match(await page.textContent('#versus .box'), /± [\d.]+ MiB/);
+        if (name === 'large') assert.match(await page.textContent('#versus .alarm'), /large\.json lists its 2,048 largest stacks: /);
         for (const b of await page.$$('#versus .group button:not(:disabled)')) await b.click();
         assert.deepStrictEqual(faults, [], name);
         assert.strictEqual(await page.evaluate(() => window.harm), undefined);
