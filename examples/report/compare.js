@@ -47,7 +47,7 @@ const diffList = (raw, kind) => kind === 'stack' ? diffStacks(stacksOf(raw)) : o
 
 const newRow = (name, stem, brief) => ({ name, stem, brief, sides: 0, bytes: [[0, 0, 0], [0, 0, 0]], doubt: 0 });
 
-/* Adds the rows of one profile to those of one kind, by name; how many had a name of two rows. */
+/* Adds the rows of one profile to those of one kind, by name. */
 function diffLoad(rows, kind, raw, side) {
     const [, ...keys] = DIFFS[kind], rest = keys[3], total = obj(raw.total), lacks = [total.allocated, NaN, total.total_allocated].map(solid);
     if (kind === 'leak') lacks[0] = solid(obj(raw.leaks).bytes);
@@ -112,9 +112,11 @@ function diffDoubts({ base, now }, rows) {
     const some = sides => ['tag', 'scope', 'site'].some(kind => (rows[kind] || []).some(r => r.sides === sides && r.name !== DIFFS[kind][4]));
     if (labels(base.raw) !== labels(now.raw)) said.push(`The labels differ: “${labels(base.raw)}”, now “${labels(now.raw)}”: another machine or program?`);
     if (some(1) && some(2) && !some(3)) said.push('No tag, scope or site is in both: another program?');
-    const built = p => new Map(obj(stacksOf(p.raw)).modules ? stacksOf(p.raw).modules.map(m => [m.module, m.build_id]) : []), older = built(base);
-    for (const [path, id] of built(now))
+    const stacks = p => stacksOf(p.raw) || { modules: [], more: null }, older = new Map(stacks(base).modules.map(m => [m.module, m.build_id]));
+    for (const { module: path, build_id: id } of stacks(now).modules)
         if (older.has(path) && older.get(path) !== id) said.push(`${text(path)} was built anew: its frames without a name are not matched.`);
+    for (const p of [base, now].filter(p => stacks(p).more))
+        said.push(`${p.name} lists its ${count(stacks(p).list.length)} largest stacks: one that is not among them counts as new or gone.`);
     if (was && is && was > is) said.push('The base is the newer one: the wrong way round?');
     for (const kind of Object.keys(DIFFS)) for (const p of [base, now])
         if (!hasList(p.raw, kind) && (kind !== 'stack' || stacksOf(base.raw) || stacksOf(now.raw)))

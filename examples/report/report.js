@@ -485,7 +485,6 @@ function pack(list, threads, rows) {
 
 // -- what is chosen: a tag, a site, a scope; tables and charts show what has to do with it --
 
-const BY_NAME = /^(tag|site|scope)$/; // the kinds that an address can name
 const siteKey = site => siteText(site).replace(/\s+/g, ' ');
 const lookup = list => { // strings by number, each made once
     const made = [];
@@ -505,12 +504,10 @@ function eventKeys(p) {
     return (kind, i) => of[kind] ? of[kind](i) || '' : '';
 }
 
-/* Which tags, sites and scopes are seen together with the choice, or with the sites it names: in events,
-   leaks and blocks. */
+/* Which tags, sites and scopes are seen together with the choice: in events, leaks and blocks. */
 function seenWith(p, c) {
     const seen = { tag: new Set(), site: new Set(), scope: new Set() }, kinds = Object.keys(seen);
-    const e = p.events, key = eventKeys(p), sites = obj(c.seen).site;
-    const hit = of => sites ? sites.has(of('site')) : same(c, of(c.kind));
+    const e = p.events, key = eventKeys(p);
     const add = (kind, value) => {
         for (let at = value.length; value && at > 0; at = kind === 'scope' ? value.lastIndexOf('/', at - 1) : 0) // and the scopes around it
             seen[kind].add(value.slice(0, at));
@@ -557,17 +554,16 @@ function readPart(p, c, d, { t, by }) {
     return first || t.length ? { t: [p.events.time[0], ...t, p.end], v: [first, ...v, level], fine: 0 } : null;
 }
 
-/* Where a link leads: to a section, and to a choice, but not to one by other means. Half a character is not
-   for an address. */
-const address = (section, c) => '#' + [section, c && BY_NAME.test(c.kind) && c.kind + '=' + encodeURIComponent(c.value.replace(/[\ud800-\udfff]/gu, ''))].filter(Boolean).join('&');
+/* Where a link leads: to a section, and to a choice. Half a character is not for an address. */
+const address = (section, c) => '#' + [section, c && c.kind + '=' + encodeURIComponent(c.value.replace(/[\ud800-\udfff]/gu, ''))].filter(Boolean).join('&');
 const link = (words, section, kind, value) => el('a', { href: address(section, kind && { kind, value }), title: kind ? 'Only ' + kind + ' ' + value : null }, words);
 
 /* Sets the choice; tables and charts follow. */
 function apply(c) {
     const p = view.profile, root = $('chosen');
-    if (!p || !c && !view.choice) return;
-    if (c && c.kind === 'stack') c = Object.assign({ sites: sitesUnder(p, c.value) }, c);
-    view.choice = c && Object.assign({ seen: seenWith(p, c) }, c);
+    if (!p || c === view.choice) return;
+    if (c && c.kind === 'stack') c = Object.assign({}, c, { sites: sitesUnder(p, c.value) });
+    view.choice = c && Object.assign({}, c, { seen: seenWith(p, c) });
     p.devices.forEach(d => d.part = null);
     if (c) readParts(p, c);
     root.hidden = !c;
@@ -589,7 +585,7 @@ function choose(c, section) {
 function follow(hash, keep) {
     let section = '', c = null;
     for (const part of hash.slice(1).split('&')) {
-        const [, kind, value] = /^(tag|site|scope)=(.*)$/.exec(part) || [];
+        const [, kind, value] = /^(tag|site|scope|stack)=(.*)$/.exec(part) || [];
         if (!kind) section = part;
         else try { c = { kind, value: decodeURIComponent(value) }; } catch (error) { c = null; } // no address of this page
     }
