@@ -8328,8 +8328,8 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
 /* Returns the node of a site under its caller's or, without a site, that of a return address in a
    module that stays; 0: there is none. Needs no lock: the acquires pair with the releases of those
    who add. */
-static uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
-                                const mli_site_record *site) {
+static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
+                                        const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
     const mli_stack_node *node;
     for (; n; n = node->next) {
@@ -8385,14 +8385,13 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address under its caller's, and adds it on first use; 0: no room for
-   it. Without a node that stays, the site tells which module is there now. */
+/* Returns the node of a return address, which is new or may be of another module by now: the site
+   tells. Adds it on first use; 0: no room for it. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
-    uint32_t n = mli_stack_child(lord, parent, address, NULL);
-    mli_site_record *site = n ? NULL : mli_place_at(lord, address);
+    mli_site_record *site = mli_place_at(lord, address);
+    uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
     memlord_result r;
     int stays;
-    if (site) n = mli_stack_child(lord, parent, site->address, site);
     if (n || !site) return n;
     stays = site->address == address && mli_site_record_of(lord, address) == site;
     do {
@@ -8436,10 +8435,11 @@ static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uin
 /* Returns the row of return addresses on a device, the innermost first; 0: no room for it. */
 static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
                                           uint32_t dev) {
-    uint32_t node = 0;
-    while (depth--) {
-        node = mli_stack_child_of(lord, node, frames[depth]);
-        if (!node) return 0;
+    uint32_t node = 0, next;
+    for (; depth--; node = next) {
+        next = mli_stack_child(lord, node, frames[depth], NULL);
+        if (!next) next = mli_stack_child_of(lord, node, frames[depth]);
+        if (!next) return 0;
     }
     return mli_stack_row_of_node(lord, node, dev);
 }
@@ -16643,6 +16643,11 @@ typedef struct mli_stack_line {
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
+typedef struct mli_stack_leak { /* the leaks of a stack: what its taken blocks stand for */
+    uint64_t bytes, samples;
+    double blocks;
+    uint32_t row;
+} mli_stack_leak;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -16667,7 +16672,9 @@ typedef struct mli_report {
     size_t stacks, stack_rows;
     memlord_stack_stat stack_rest; /* of the stacks that are not in the list */
     uint32_t *frame;     /* by frame of stacks: its number in the list of JSON, from 1 */
-    uint32_t frames;
+    uint32_t frames, row_count;
+    mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
+    size_t stack_leaks;
     mli_stamp_scale scale;
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps what `snapshot` points to */
@@ -16733,6 +16740,27 @@ static MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
                                           offsetof(mli_leak_group, bytes));
     }
 }
+/* Adds a live block to the leaks of its stack, if it has one. */
+static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
+    const mli_taken taken = mli_taken_of(r->lord, e);
+    mli_stack_leak *leak;
+    if (!r->stack_leak || !taken.row || taken.row >= r->row_count) return; /* added since */
+    leak = &r->stack_leak[taken.row];
+    leak->row = taken.row;
+    leak->bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
+    leak->blocks += taken.scale;
+    leak->samples++;
+}
+/* Moves the largest leaks of stacks to the start of their table, the largest first. */
+static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
+    uint32_t i;
+    for (i = 1; i < r->row_count; i++) {
+        const mli_stack_leak leak = r->stack_leak[i];
+        if (leak.samples)
+            r->stack_leaks = mli_top_insert(r->stack_leak, r->stack_leaks, MLI_LEAKS_SHOWN, &leak,
+                                            sizeof leak, offsetof(mli_stack_leak, bytes));
+    }
+}
 static const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
     if (!row) return NULL;
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
@@ -16761,8 +16789,10 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     for (; bytes >> size; size++) {}
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) /* a pending one is freed */
+    if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) { /* pending is freed */
         mli_leak_add(lord, &r->leaks, plain, dev, bytes);
+        mli_stack_leak_add(r, e);
+    }
     if (scope && scope <= r->scopes) {
         r->scope[scope].live_bytes += bytes;
         r->scope[scope].live_blocks++;
@@ -17003,8 +17033,13 @@ static void mli_report_stacks(mli_report *r) {
     r->frames = mli_stack_frame_count(r->lord);
     r->frame = (uint32_t *)mli_own_alloc(r->lord, (r->frames + 1) * sizeof *r->frame);
     r->stack = (mli_stack_line *)mli_own_alloc(r->lord, MLI_TOP_STACKS * sizeof *r->stack);
-    if (!r->stack || !r->frame) r->result = MEMLORD_E_NOMEM;
-    for (i = 1; i < rows && r->stack && r->frame; i++) {
+    r->stack_leak = (mli_stack_leak *)mli_own_alloc(r->lord, rows * sizeof *r->stack_leak);
+    r->row_count = rows;
+    if (!r->stack || !r->frame || !r->stack_leak) {
+        r->result = MEMLORD_E_NOMEM;
+        rows = 0;
+    }
+    for (i = 1; i < rows; i++) {
         mli_stack_line line;
         mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples))
@@ -17099,6 +17134,7 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
+    if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
 }
 
@@ -17358,6 +17394,11 @@ static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     }
     mli_put_str(r->o, node ? " < ...\n" : "\n");
 }
+/* Writes how the numbers of stacks are known, if that is by samples. */
+static MLI_COLD void mli_text_estimates(mli_report *r) {
+    if (r->lord->stacks.bytes > 1)
+        mli_putf(r->o, ", estimates: a sample each %jo", r->lord->stacks.bytes);
+}
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = r->lord->stacks.bytes > 1;
@@ -17366,10 +17407,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     if (!shown) return;
     mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: %ju of %ju",
              samples ? "       error" : "", (uint64_t)shown, (uint64_t)r->stack_rows);
-    if (samples)
-        mli_putf(r->o, ", estimates: a sample each %jo; error is the standard error of live",
-                 r->lord->stacks.bytes);
-    mli_put_str(r->o, "\n");
+    mli_text_estimates(r);
+    mli_put_str(r->o, samples ? "; error is the standard error of live\n" : "\n");
     for (i = 0; i < shown; i++) {
         const memlord_stack_stat *s = &r->stack[i].stat;
         mli_putf(r->o, "%12jo", s->live_bytes);
@@ -17605,6 +17644,15 @@ static void mli_text_leaks(mli_report *r) {
         mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
         mli_put_leak(r->o, r->lord, leak);
         mli_put_str(r->o, "\n");
+    }
+    if (!r->stack_leaks) return;
+    mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
+    mli_text_estimates(r);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
+        const mli_stack_leak *leak = &r->stack_leak[i];
+        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
     }
 }
 
@@ -17939,9 +17987,12 @@ static void mli_json_tags(mli_report *r) {
 /* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame one of
       "modules", from 0. Only frames of the stacks that are listed are there -- */
 
+static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
+    return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
+}
 /* Gives each frame of a stack a number that is not 0. */
 static void mli_json_frames_mark(mli_report *r, uint32_t node) {
-    for (; node; node = mli_stack_node_at(r->lord, node)->parent)
+    for (; node && r->frame; node = mli_stack_node_at(r->lord, node)->parent)
         r->frame[mli_stack_node_at(r->lord, node)->site->frame] = 1;
 }
 static MLI_COLD void mli_json_frames(mli_report *r) {
@@ -17965,7 +18016,7 @@ static MLI_COLD void mli_json_frames(mli_report *r) {
 /* Writes the frames of a stack, the innermost first. */
 static MLI_COLD void mli_json_stack(mli_report *r, uint32_t node) {
     mli_jsonf(r->o, ",\n{'frames':[");
-    for (; node; node = mli_stack_node_at(r->lord, node)->parent)
+    for (; node && r->frame; node = mli_stack_node_at(r->lord, node)->parent)
         mli_jsonf(r->o, ",%ju",
                   (uint64_t)r->frame[mli_stack_node_at(r->lord, node)->site->frame] - 1);
     mli_put_str(r->o, "]");
@@ -17976,6 +18027,7 @@ static MLI_COLD void mli_json_stacks(mli_report *r) {
               (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
               mli_u64_load(&r->lord->stacks.cut));
     for (i = 0; i < r->stacks; i++) mli_json_frames_mark(r, r->stack[i].node);
+    for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(r, mli_stack_leak_node(r, i));
     mli_json_frames(r);
     mli_jsonf(r->o, ",'list':[");
     for (i = 0; i < r->stacks && !r->o->failed; i++) {
@@ -18215,6 +18267,15 @@ static void mli_json_leaks(mli_report *r) {
         mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
                   (const void *)of.site, of.tag, of.scope, mli_device_code(of.device),
                   leak->blocks, leak->bytes);
+    }
+    mli_jsonf(r->o, "],'by_stack':[");
+    for (i = 0; i < r->stack_leaks; i++) {
+        const mli_stack_leak *leak = &r->stack_leak[i];
+        const uint32_t dev = mli_stack_row_at(r->lord, leak->row)->dev;
+        mli_json_stack(r, mli_stack_leak_node(r, i));
+        mli_jsonf(r->o, ",'device':'%i','count':%ju,'bytes':%ju,'samples':%ju}",
+                  mli_report_device(r, dev), (uint64_t)(leak->blocks + 0.5), leak->bytes,
+                  leak->samples);
     }
     mli_put_str(r->o, "]}");
 }
@@ -20484,7 +20545,7 @@ static MLI_COLD void mli_heap_gone(mli_export *x, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(x, i, MLI_FRAME_GONE);
         const uint64_t left = x->r->total.peak - held;
         uint64_t bytes = x->r->stat[i - 1].peak - x->r->stat[i - 1].allocated;
-        if (bytes > left) bytes = left;
+        if (bytes > left || i == x->devices) bytes = left; /* estimates do not add up */
         if (!bytes) continue;
         mli_heap_bytes(x, bytes, trace);
         (void)mli_heap_info(x, bytes, trace); /* to free them */
@@ -21675,6 +21736,7 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
     mli_snapshots_unpin(lord, &r->reader);
     mli_snapshots_free(lord, r->present);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
+    mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
     mli_own_free(lord, r->frame, (r->frames + 1) * sizeof *r->frame);
     mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
