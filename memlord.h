@@ -946,9 +946,12 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse: then
    all numbers but `samples` are estimates without bias. `samples`: the allocs taken. A realloc
    moves a block to the stack of its call: there it counts no alloc, and its growth as allocated.
+   After dlclose another module may have the address of a frame; its site stays, and
+   memlord_site_place tells the module that had it.
    `error_bytes`: the standard error of live_bytes; 0 if they are exact. */
 typedef struct memlord_stack_stat {
     void *const *frames;
+    const memlord_site *const *sites; /* of the frames, by the modules that had them */
     uint32_t depth;
     memlord_device device;
     uint64_t alloc_bytes, allocs;
@@ -959,7 +962,7 @@ typedef struct memlord_stack_stat {
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
    on two devices is two rows. Stacks whose number is 0 are left out. A stack frees nothing: the
    orders of frees list the stacks by what they allocated.
-   Owns:   `frames` lives until the ledger ends. Cost: walks the stacks. */
+   Owns:   `frames` and `sites` live until the ledger ends. Cost: walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
@@ -8704,22 +8707,33 @@ static MLI_HOT void mli_stack_take(memlord *lord, mli_thread *t, uint32_t dev, u
 
 /* -- reading -- */
 
-/* Returns the frames of a row for the host, made on first use; NULL: no memory. */
-static MLI_COLD void *const *mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t *depth) {
+/* Returns the depth of a row's stack. */
+static MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row) {
+    uint32_t n = row->node, depth = 0;
+    for (; n; n = mli_stack_node_at(lord, n)->parent) depth++;
+    return depth;
+}
+static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
+
+/* Returns the return addresses of a row for the host and, behind them, their sites, made on first
+   use; NULL: no memory. Requires: as mli_site_display. */
+static MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
-    uint32_t n = row->node;
-    for (*depth = 0; n; n = mli_stack_node_at(lord, n)->parent) ++*depth;
+    uint32_t i, n = row->node;
     if (frames) return frames;
-    fresh = (void **)mli_own_alloc(lord, (*depth + 1) * sizeof *fresh);
+    fresh = (void **)mli_own_alloc(lord, mli_stack_frames_size(depth));
     if (!fresh) return NULL;
-    for (*depth = 0, n = row->node; n; n = mli_stack_node_at(lord, n)->parent)
-        fresh[(*depth)++] = (void *)(uintptr_t)mli_stack_node_at(lord, n)->site->address;
+    for (i = 0; i < depth; i++, n = mli_stack_node_at(lord, n)->parent) {
+        mli_site_record *site = mli_stack_node_at(lord, n)->site;
+        fresh[i] = (void *)(uintptr_t)site->address;
+        ((const memlord_site **)(void *)fresh)[depth + i] = mli_site_display(lord, site);
+    }
     mli_lock_take(&lord->stacks.lock);
     frames = (void **)mli_ptr_load(&row->frames);
     if (!frames) mli_ptr_store_release(&row->frames, fresh); /* pairs with the acquire above */
     mli_lock_drop(&lord->stacks.lock);
     if (!frames) return fresh;
-    mli_own_free(lord, fresh, (*depth + 1) * sizeof *fresh);
+    mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
 }
 
@@ -8772,13 +8786,11 @@ static MLI_COLD int mli_stacks_start(memlord *lord, const memlord_desc *desc) {
 }
 
 static MLI_COLD void mli_stacks_free(memlord *lord) {
-    uint32_t i, depth, rows = mli_stack_rows(lord);
+    uint32_t i, rows = mli_stack_rows(lord);
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
-        void **frames = (void **)mli_ptr_load(&row->frames);
-        if (!frames) continue;
-        (void)mli_stack_frames(lord, row, &depth);
-        mli_own_free(lord, frames, (depth + 1) * sizeof *frames);
+        mli_own_free(lord, mli_ptr_load(&row->frames),
+                     mli_stack_frames_size(mli_stack_depth(lord, row)));
     }
     mli_book_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
     mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
@@ -12830,7 +12842,19 @@ static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_
     return n;
 }
 
-/* Lists the largest stacks of a selector, as mli_sites_top the sites. */
+/* Adds its frames to a listed stack, whose depth is the number of its row. 0: no memory. */
+static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
+    mli_stack_row *row = mli_stack_row_at(lord, s->depth);
+    void **frames;
+    s->depth = mli_stack_depth(lord, row);
+    frames = mli_stack_frames(lord, row, s->depth);
+    if (!frames) return 0;
+    s->frames = frames;
+    s->sites = (const memlord_site **)(void *)(frames + s->depth);
+    return 1;
+}
+/* Lists the largest stacks of a selector, as mli_sites_top the sites. Without memory for the frames
+   of a stack the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -12838,7 +12862,7 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
         offsetof(memlord_stack_stat, allocs),      offsetof(memlord_stack_stat, allocs),
         offsetof(memlord_stack_stat, live_bytes),  offsetof(memlord_stack_stat, peak_bytes)};
     uint32_t i, rows = mli_stack_rows(lord);
-    size_t n = 0, key;
+    size_t n = 0, key, named = 0;
     if ((unsigned)order >= sizeof keys) return 0;
     key = keys[order];
     for (i = 1; i < rows; i++) {
@@ -12846,12 +12870,12 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
         uint64_t number;
         mli_stack_stat_fill(lord, i, &s);
         if (!mli_selects(sel, s.device)) continue;
-        s.frames = mli_stack_frames(lord, mli_stack_row_at(lord, i), &s.depth);
-        if (!s.frames) continue;
+        s.depth = i;
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
-    return n;
+    while (named < n && mli_stack_stat_frames(lord, &out[named])) named++;
+    return named;
 }
 
 static MLI_COLD void mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_tag_stat *out) {

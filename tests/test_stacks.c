@@ -116,6 +116,22 @@ static void every_alloc_counts_on_its_stack(void **state) {
     assert_int_equal(live_of(lord, "c"), 0);
 }
 
+static void a_listed_stack_has_the_sites_of_its_frames(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    memlord_place place;
+    uint32_t i;
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, &row, 1), 1);
+    assert_int_equal(row.depth, 3);
+    for (i = 0; i < 3; i++) {
+        assert_ptr_equal(memlord_site_address(lord, row.sites[i]), row.frames[i]);
+        assert_ok(memlord_site_place(lord, row.sites[i], &place));
+        assert_int_equal(place.offset, 0x1060 + i);
+    }
+}
+
 static void an_alloc_of_no_bytes_counts(void **state) {
     memlord *lord = test_lord(state);
     memlord_stack_stat row;
@@ -1286,6 +1302,7 @@ int main(void) {
         TEST(there_are_none_until_a_depth_is_set),
         cmocka_unit_test(a_depth_over_128_is_refused),
         TEST_OF(setup_every, every_alloc_counts_on_its_stack),
+        TEST_OF(setup_every, a_listed_stack_has_the_sites_of_its_frames),
         TEST_OF(setup_every, an_alloc_of_no_bytes_counts),
         TEST_OF(setup_every, a_free_takes_off_exactly_its_block),
         TEST_OF(setup_every, one_stack_on_two_devices_is_two_rows),
