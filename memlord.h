@@ -946,9 +946,12 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse: then
    all numbers but `samples` are estimates without bias. `samples`: the allocs taken. A realloc
    moves a block to the stack of its call: there it counts no alloc, and its growth as allocated.
+   After dlclose another module may have the address of a frame; its site stays, and
+   memlord_site_place tells the module that had it.
    `error_bytes`: the standard error of live_bytes; 0 if they are exact. */
 typedef struct memlord_stack_stat {
     void *const *frames;
+    const memlord_site *const *sites; /* of the frames, by the modules that had them */
     uint32_t depth;
     memlord_device device;
     uint64_t alloc_bytes, allocs;
@@ -959,7 +962,7 @@ typedef struct memlord_stack_stat {
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
    on two devices is two rows. Stacks whose number is 0 are left out. A stack frees nothing: the
    orders of frees list the stacks by what they allocated.
-   Owns:   `frames` lives until the ledger ends. Cost: walks the stacks. */
+   Owns:   `frames` and `sites` live until the ledger ends. Cost: walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
@@ -8350,8 +8353,8 @@ static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t 
 /* Returns the node of a site under its caller's or, without a site, that of a return address in a
    module that stays; 0: there is none. Needs no lock: the acquires pair with the releases of those
    who add. */
-static uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
-                                const mli_site_record *site) {
+static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
+                                        const mli_site_record *site) {
     uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
     const mli_stack_node *node;
     for (; n; n = node->next) {
@@ -8407,14 +8410,13 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = n;
     return MEMLORD_OK;
 }
-/* Returns the node of a return address under its caller's, and adds it on first use; 0: no room for
-   it. Without a node that stays, the site tells which module is there now. */
+/* Returns the node of a return address, which is new or may be of another module by now: the site
+   tells. Adds it on first use; 0: no room for it. */
 static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
-    uint32_t n = mli_stack_child(lord, parent, address, NULL);
-    mli_site_record *site = n ? NULL : mli_place_at(lord, address);
+    mli_site_record *site = mli_place_at(lord, address);
+    uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
     memlord_result r;
     int stays;
-    if (site) n = mli_stack_child(lord, parent, site->address, site);
     if (n || !site) return n;
     stays = site->address == address && mli_site_record_of(lord, address) == site;
     do {
@@ -8458,10 +8460,11 @@ static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uin
 /* Returns the row of return addresses on a device, the innermost first; 0: no room for it. */
 static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
                                           uint32_t dev) {
-    uint32_t node = 0;
-    while (depth--) {
-        node = mli_stack_child_of(lord, node, frames[depth]);
-        if (!node) return 0;
+    uint32_t node = 0, next;
+    for (; depth--; node = next) {
+        next = mli_stack_child(lord, node, frames[depth], NULL);
+        if (!next) next = mli_stack_child_of(lord, node, frames[depth]);
+        if (!next) return 0;
     }
     return mli_stack_row_of_node(lord, node, dev);
 }
@@ -8726,22 +8729,33 @@ static MLI_HOT void mli_stack_take(memlord *lord, mli_thread *t, uint32_t dev, u
 
 /* -- reading -- */
 
-/* Returns the frames of a row for the host, made on first use; NULL: no memory. */
-static MLI_COLD void *const *mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t *depth) {
+/* Returns the depth of a row's stack. */
+static MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row) {
+    uint32_t n = row->node, depth = 0;
+    for (; n; n = mli_stack_node_at(lord, n)->parent) depth++;
+    return depth;
+}
+static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
+
+/* Returns the return addresses of a row for the host and, behind them, their sites, made on first
+   use; NULL: no memory. Requires: as mli_site_display. */
+static MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
-    uint32_t n = row->node;
-    for (*depth = 0; n; n = mli_stack_node_at(lord, n)->parent) ++*depth;
+    uint32_t i, n = row->node;
     if (frames) return frames;
-    fresh = (void **)mli_own_alloc(lord, (*depth + 1) * sizeof *fresh);
+    fresh = (void **)mli_own_alloc(lord, mli_stack_frames_size(depth));
     if (!fresh) return NULL;
-    for (*depth = 0, n = row->node; n; n = mli_stack_node_at(lord, n)->parent)
-        fresh[(*depth)++] = (void *)(uintptr_t)mli_stack_node_at(lord, n)->site->address;
+    for (i = 0; i < depth; i++, n = mli_stack_node_at(lord, n)->parent) {
+        mli_site_record *site = mli_stack_node_at(lord, n)->site;
+        fresh[i] = (void *)(uintptr_t)site->address;
+        ((const memlord_site **)(void *)fresh)[depth + i] = mli_site_display(lord, site);
+    }
     mli_lock_take(&lord->stacks.lock);
     frames = (void **)mli_ptr_load(&row->frames);
     if (!frames) mli_ptr_store_release(&row->frames, fresh); /* pairs with the acquire above */
     mli_lock_drop(&lord->stacks.lock);
     if (!frames) return fresh;
-    mli_own_free(lord, fresh, (*depth + 1) * sizeof *fresh);
+    mli_own_free(lord, fresh, mli_stack_frames_size(depth));
     return frames;
 }
 
@@ -8794,13 +8808,11 @@ static MLI_COLD int mli_stacks_start(memlord *lord, const memlord_desc *desc) {
 }
 
 static MLI_COLD void mli_stacks_free(memlord *lord) {
-    uint32_t i, depth, rows = mli_stack_rows(lord);
+    uint32_t i, rows = mli_stack_rows(lord);
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
-        void **frames = (void **)mli_ptr_load(&row->frames);
-        if (!frames) continue;
-        (void)mli_stack_frames(lord, row, &depth);
-        mli_own_free(lord, frames, (depth + 1) * sizeof *frames);
+        mli_own_free(lord, mli_ptr_load(&row->frames),
+                     mli_stack_frames_size(mli_stack_depth(lord, row)));
     }
     mli_book_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
     mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
@@ -12852,7 +12864,19 @@ static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_
     return n;
 }
 
-/* Lists the largest stacks of a selector, as mli_sites_top the sites. */
+/* Adds its frames to a listed stack, whose depth is the number of its row. 0: no memory. */
+static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
+    mli_stack_row *row = mli_stack_row_at(lord, s->depth);
+    void **frames;
+    s->depth = mli_stack_depth(lord, row);
+    frames = mli_stack_frames(lord, row, s->depth);
+    if (!frames) return 0;
+    s->frames = frames;
+    s->sites = (const memlord_site **)(void *)(frames + s->depth);
+    return 1;
+}
+/* Lists the largest stacks of a selector, as mli_sites_top the sites. Without memory for the frames
+   of a stack the list ends before it. */
 static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
                                       memlord_stack_stat *out, size_t cap) {
     static const unsigned char keys[] = {
@@ -12860,7 +12884,7 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
         offsetof(memlord_stack_stat, allocs),      offsetof(memlord_stack_stat, allocs),
         offsetof(memlord_stack_stat, live_bytes),  offsetof(memlord_stack_stat, peak_bytes)};
     uint32_t i, rows = mli_stack_rows(lord);
-    size_t n = 0, key;
+    size_t n = 0, key, named = 0;
     if ((unsigned)order >= sizeof keys) return 0;
     key = keys[order];
     for (i = 1; i < rows; i++) {
@@ -12868,12 +12892,12 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
         uint64_t number;
         mli_stack_stat_fill(lord, i, &s);
         if (!mli_selects(sel, s.device)) continue;
-        s.frames = mli_stack_frames(lord, mli_stack_row_at(lord, i), &s.depth);
-        if (!s.frames) continue;
+        s.depth = i;
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
-    return n;
+    while (named < n && mli_stack_stat_frames(lord, &out[named])) named++;
+    return named;
 }
 
 static MLI_COLD void mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_tag_stat *out) {
@@ -16665,6 +16689,11 @@ typedef struct mli_stack_line {
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
+typedef struct mli_stack_leak { /* the leaks of a stack: what its taken blocks stand for */
+    uint64_t bytes, samples;
+    double blocks;
+    uint32_t row;
+} mli_stack_leak;
 typedef struct mli_report {
     memlord *lord;
     mli_out *o, out;
@@ -16691,7 +16720,9 @@ typedef struct mli_report {
     size_t stacks, stack_rows;
     memlord_stack_stat stack_rest; /* of the stacks that are not in the list */
     uint32_t *frame;     /* by frame of stacks: its number in the list of JSON, from 1 */
-    uint32_t frames;
+    uint32_t frames, row_count;
+    mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
+    size_t stack_leaks;
     mli_stamp_scale scale;
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps what `snapshot` points to */
@@ -16757,6 +16788,27 @@ static MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
                                           offsetof(mli_leak_group, bytes));
     }
 }
+/* Adds a live block to the leaks of its stack, if it has one. */
+static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
+    const mli_taken taken = mli_taken_of(r->lord, e);
+    mli_stack_leak *leak;
+    if (!r->stack_leak || !taken.row || taken.row >= r->row_count) return; /* added since */
+    leak = &r->stack_leak[taken.row];
+    leak->row = taken.row;
+    leak->bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
+    leak->blocks += taken.scale;
+    leak->samples++;
+}
+/* Moves the largest leaks of stacks to the start of their table, the largest first. */
+static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
+    uint32_t i;
+    for (i = 1; i < r->row_count; i++) {
+        const mli_stack_leak leak = r->stack_leak[i];
+        if (leak.samples)
+            r->stack_leaks = mli_top_insert(r->stack_leak, r->stack_leaks, MLI_LEAKS_SHOWN, &leak,
+                                            sizeof leak, offsetof(mli_stack_leak, bytes));
+    }
+}
 static const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
     if (!row) return NULL;
     return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
@@ -16785,8 +16837,10 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     const mli_side_record *side = mli_side_record_of(e->word2);
     for (; bytes >> size; size++) {}
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) /* a pending one is freed */
+    if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) { /* pending is freed */
         mli_leak_add(lord, &r->leaks, plain, dev, bytes);
+        mli_stack_leak_add(r, e);
+    }
     if (scope && scope <= r->scopes) {
         r->scope[scope].live_bytes += bytes;
         r->scope[scope].live_blocks++;
@@ -17027,8 +17081,13 @@ static void mli_report_stacks(mli_report *r) {
     r->frames = mli_stack_frame_count(r->lord);
     r->frame = (uint32_t *)mli_own_alloc(r->lord, (r->frames + 1) * sizeof *r->frame);
     r->stack = (mli_stack_line *)mli_own_alloc(r->lord, MLI_TOP_STACKS * sizeof *r->stack);
-    if (!r->stack || !r->frame) r->result = MEMLORD_E_NOMEM;
-    for (i = 1; i < rows && r->stack && r->frame; i++) {
+    r->stack_leak = (mli_stack_leak *)mli_own_alloc(r->lord, rows * sizeof *r->stack_leak);
+    r->row_count = rows;
+    if (!r->stack || !r->frame || !r->stack_leak) {
+        r->result = MEMLORD_E_NOMEM;
+        rows = 0;
+    }
+    for (i = 1; i < rows; i++) {
         mli_stack_line line;
         mli_stack_stat_fill(r->lord, i, &line.stat);
         if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples))
@@ -17123,6 +17182,7 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
+    if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
 }
 
@@ -17382,6 +17442,11 @@ static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
     }
     mli_put_str(r->o, node ? " < ...\n" : "\n");
 }
+/* Writes how the numbers of stacks are known, if that is by samples. */
+static MLI_COLD void mli_text_estimates(mli_report *r) {
+    if (r->lord->stacks.bytes > 1)
+        mli_putf(r->o, ", estimates: a sample each %jo", r->lord->stacks.bytes);
+}
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = r->lord->stacks.bytes > 1;
@@ -17390,10 +17455,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     if (!shown) return;
     mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: %ju of %ju",
              samples ? "       error" : "", (uint64_t)shown, (uint64_t)r->stack_rows);
-    if (samples)
-        mli_putf(r->o, ", estimates: a sample each %jo; error is the standard error of live",
-                 r->lord->stacks.bytes);
-    mli_put_str(r->o, "\n");
+    mli_text_estimates(r);
+    mli_put_str(r->o, samples ? "; error is the standard error of live\n" : "\n");
     for (i = 0; i < shown; i++) {
         const memlord_stack_stat *s = &r->stack[i].stat;
         mli_putf(r->o, "%12jo", s->live_bytes);
@@ -17629,6 +17692,15 @@ static void mli_text_leaks(mli_report *r) {
         mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
         mli_put_leak(r->o, r->lord, leak);
         mli_put_str(r->o, "\n");
+    }
+    if (!r->stack_leaks) return;
+    mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
+    mli_text_estimates(r);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
+        const mli_stack_leak *leak = &r->stack_leak[i];
+        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
     }
 }
 
@@ -17968,9 +18040,12 @@ static void mli_json_tags(mli_report *r) {
 /* -- JSON: stacks. Their frames are numbers of "frames", and the module of a frame one of
       "modules", from 0. Only frames of the stacks that are listed are there -- */
 
+static uint32_t mli_stack_leak_node(const mli_report *r, size_t i) {
+    return mli_stack_row_at(r->lord, r->stack_leak[i].row)->node;
+}
 /* Gives each frame of a stack a number that is not 0. */
 static void mli_json_frames_mark(mli_report *r, uint32_t node) {
-    for (; node; node = mli_stack_node_at(r->lord, node)->parent)
+    for (; node && r->frame; node = mli_stack_node_at(r->lord, node)->parent)
         r->frame[mli_stack_node_at(r->lord, node)->site->frame] = 1;
 }
 static MLI_COLD void mli_json_frames(mli_report *r) {
@@ -17994,7 +18069,7 @@ static MLI_COLD void mli_json_frames(mli_report *r) {
 /* Writes the frames of a stack, the innermost first. */
 static MLI_COLD void mli_json_stack(mli_report *r, uint32_t node) {
     mli_jsonf(r->o, ",\n{'frames':[");
-    for (; node; node = mli_stack_node_at(r->lord, node)->parent)
+    for (; node && r->frame; node = mli_stack_node_at(r->lord, node)->parent)
         mli_jsonf(r->o, ",%ju",
                   (uint64_t)r->frame[mli_stack_node_at(r->lord, node)->site->frame] - 1);
     mli_put_str(r->o, "]");
@@ -18005,6 +18080,7 @@ static MLI_COLD void mli_json_stacks(mli_report *r) {
               (uint64_t)r->lord->stacks.depth, r->lord->stacks.bytes,
               mli_u64_load(&r->lord->stacks.cut));
     for (i = 0; i < r->stacks; i++) mli_json_frames_mark(r, r->stack[i].node);
+    for (i = 0; i < r->stack_leaks; i++) mli_json_frames_mark(r, mli_stack_leak_node(r, i));
     mli_json_frames(r);
     mli_jsonf(r->o, ",'list':[");
     for (i = 0; i < r->stacks && !r->o->failed; i++) {
@@ -18246,6 +18322,15 @@ static void mli_json_leaks(mli_report *r) {
         mli_jsonf(r->o, ",\n{'site':%p,'tag':%s,'scope':%s,'device':'%i','count':%ju,'bytes':%ju}",
                   (const void *)of.site, of.tag, of.scope, mli_device_code(of.device),
                   leak->blocks, leak->bytes);
+    }
+    mli_jsonf(r->o, "],'by_stack':[");
+    for (i = 0; i < r->stack_leaks; i++) {
+        const mli_stack_leak *leak = &r->stack_leak[i];
+        const uint32_t dev = mli_stack_row_at(r->lord, leak->row)->dev;
+        mli_json_stack(r, mli_stack_leak_node(r, i));
+        mli_jsonf(r->o, ",'device':'%i','count':%ju,'bytes':%ju,'samples':%ju}",
+                  mli_report_device(r, dev), (uint64_t)(leak->blocks + 0.5), leak->bytes,
+                  leak->samples);
     }
     mli_put_str(r->o, "]}");
 }
@@ -20932,7 +21017,7 @@ static MLI_COLD void mli_heap_gone(mli_export *x, uint64_t held) {
         const uint32_t trace = mli_frame_of_kind(x, i, MLI_FRAME_GONE);
         const uint64_t left = x->r->total.peak - held;
         uint64_t bytes = x->r->stat[i - 1].peak - x->r->stat[i - 1].allocated;
-        if (bytes > left) bytes = left;
+        if (bytes > left || i == x->devices) bytes = left; /* estimates do not add up */
         if (!bytes) continue;
         mli_heap_bytes(x, bytes, trace);
         (void)mli_heap_info(x, bytes, trace); /* to free them */
@@ -22142,6 +22227,7 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
     mli_snapshots_unpin(lord, &r->reader);
     mli_snapshots_free(lord, r->present);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
+    mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
     mli_own_free(lord, r->frame, (r->frames + 1) * sizeof *r->frame);
     mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);

@@ -116,6 +116,22 @@ static void every_alloc_counts_on_its_stack(void **state) {
     assert_int_equal(live_of(lord, "c"), 0);
 }
 
+static void a_listed_stack_has_the_sites_of_its_frames(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat row;
+    memlord_place place;
+    uint32_t i;
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_int_equal(memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, &row, 1), 1);
+    assert_int_equal(row.depth, 3);
+    for (i = 0; i < 3; i++) {
+        assert_ptr_equal(memlord_site_address(lord, row.sites[i]), row.frames[i]);
+        assert_ok(memlord_site_place(lord, row.sites[i], &place));
+        assert_int_equal(place.offset, 0x1060 + i);
+    }
+}
+
 static void an_alloc_of_no_bytes_counts(void **state) {
     memlord *lord = test_lord(state);
     memlord_stack_stat row;
@@ -769,6 +785,48 @@ static void text_of_samples_says_that_they_are_estimates(void **state) {
                          "standard error of live\n"));
 }
 
+static void leaks_are_listed_by_stack(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1000, NULL));
+    memlord_mark(lord);
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 100, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 100, NULL));
+    at("cb");
+    assert_ok(memlord_alloc(lord, cpu(), 0x4000, 500, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x5000, 7, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x5000, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
+                         "       bytes     blocks  leaks by stack\n"
+                         "       500 B          1  0x1062 < 0x1061\n"
+                         "       200 B          2  0x1060 < 0x1061\n"));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(json, "\"by_stack\":[\n{\"frames\":[2,0],\"device\":\"cpu\",\"count\":1,"
+                                 "\"bytes\":500,\"samples\":1},\n{\"frames\":[1,0],\"device\":"
+                                 "\"cpu\",\"count\":2,\"bytes\":200,\"samples\":2}]}"));
+    free(json);
+}
+
+static void leaks_by_stack_of_samples_are_estimates(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    uint64_t i;
+    memlord_mark(lord);
+    at("ab");
+    for (i = 0; i < 1000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
+                         "leaks by stack, estimates: a sample each 1 KiB\n"));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json, "leaks.by_stack[0].bytes"), live_of(lord, "ab"));
+    assert_int_equal(json_u64(json, "leaks.by_stack[0].count"),
+                     stack_of(lord, cpu(), "ab").allocs);
+    assert_int_equal(json_u64(json, "leaks.by_stack[0].samples"),
+                     stack_of(lord, cpu(), "ab").samples);
+    free(json);
+}
+
 /* The sums of the samples of a PPROF report, and its locations by id. */
 typedef struct pprof {
     uint64_t value[4], deepest, address[256];
@@ -917,6 +975,7 @@ static void heaptrack_of_samples_says_that_they_are_estimates(void **state) {
     heaptrack_of(lord, found);
     assert_int_equal(found[0], row.allocs);
     assert_int_equal(found[1], row.live_bytes);
+    assert_int_equal(found[2], memlord_peak(lord, all()));
     assert_true(contains(lord, MEMLORD_FORMAT_HEAPTRACK, "\n# estimates: a sample each 1 KiB\n"));
 }
 
@@ -1174,8 +1233,10 @@ static void run_fibre(void) {
 static void the_stack_of_a_fibre_ends_with_it(void **state) {
     memlord_stack_stat row;
     const size_t size = 128 * 1024;
-    char *stack = (char *)malloc(size);
+    char *stack;
     (void)state;
+    if (TEST_SANITIZED) skip(); /* the sanitizers do not know fibres */
+    stack = (char *)malloc(size);
     assert_non_null(stack);
     assert_int_equal(getcontext(&fibre), 0);
     fibre.uc_stack.ss_sp = stack;
@@ -1241,6 +1302,7 @@ int main(void) {
         TEST(there_are_none_until_a_depth_is_set),
         cmocka_unit_test(a_depth_over_128_is_refused),
         TEST_OF(setup_every, every_alloc_counts_on_its_stack),
+        TEST_OF(setup_every, a_listed_stack_has_the_sites_of_its_frames),
         TEST_OF(setup_every, an_alloc_of_no_bytes_counts),
         TEST_OF(setup_every, a_free_takes_off_exactly_its_block),
         TEST_OF(setup_every, one_stack_on_two_devices_is_two_rows),
@@ -1283,6 +1345,8 @@ int main(void) {
         TEST_OF(setup_every, text_has_the_hottest_stacks_in_five_frames),
         TEST_OF(setup_every, text_has_the_stacks_that_allocated_most_where_nothing_lives),
         TEST_OF(setup_sampled, text_of_samples_says_that_they_are_estimates),
+        TEST_OF(setup_every, leaks_are_listed_by_stack),
+        TEST_OF(setup_sampled, leaks_by_stack_of_samples_are_estimates),
         TEST_OF(setup_every, pprof_has_stacks_with_addresses_and_exact_sums),
         TEST_OF(setup_sampled, pprof_of_samples_agrees_with_the_list),
         TEST_OF(setup_every, heaptrack_has_whole_stacks_and_the_totals_of_the_ledger),

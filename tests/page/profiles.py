@@ -207,7 +207,8 @@ class Run:
             row[1] += b["bytes"]
         by = [{"site": site(s), "tag": t, "scope": o, "device": self.names[d], "count": n, "bytes": b}
               for (s, t, o, d), (n, b) in rows.items()]
-        return {"since_mark": 1, "count": len(self.blocks), "bytes": sum(self.live), "by_site": sorted(by, key=lambda r: -r["bytes"])[:100]}
+        return {"since_mark": 1, "count": len(self.blocks), "bytes": sum(self.live), "by_site": sorted(by, key=lambda r: -r["bytes"])[:100],
+                "by_stack": []}
 
     def scope(self, s):
         calls, n = s["calls"], max(len(s["calls"]), 1)
