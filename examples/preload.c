@@ -1110,9 +1110,9 @@ static void watch(void) {
     }
 }
 
-static void before_fork(void) { forking = 1; }
+static void hold_signals(void) { forking = 1; }
 
-static void after_fork(void) {
+static void let_signals(void) {
     forking = 0;
     if (!inside) leave();
 }
@@ -1126,7 +1126,7 @@ static void signals_forked(void) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     __atomic_store_n(&self, getpid(), __ATOMIC_RELAXED);
     watch();
-    after_fork();
+    let_signals();
 }
 
 /* MEMLORD_REPORT_ON: names with commas between them. */
@@ -1146,7 +1146,7 @@ static void begin_signals(void) {
     const char *names = getenv("MEMLORD_REPORT_ON");
     unsigned long number = number_of("MEMLORD_SIGNAL"), seconds = number_of("MEMLORD_EVERY");
     struct sigaction action;
-    (void)pthread_atfork(before_fork, after_fork, signals_forked);
+    (void)pthread_atfork(hold_signals, let_signals, signals_forked);
     read_killers(names ? names : "TERM");
     watch();
     if (seconds && seconds <= INT_MAX) {
