@@ -81,6 +81,7 @@
         events       memlord_events_start, _stop, _each
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set
         guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
+        interposers  memlord_interposer: tags and scopes reach a preloaded library, too
         shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
 
     ---------------------------------------------------------------- >>example ---
@@ -1854,6 +1855,23 @@ MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
    logged. */
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
 
+/* -- interposers: a preloaded library that keeps books of its own --
+   A library that LD_PRELOAD loads, such as examples/preload.c, may export a memlord_interposer
+   under the name "memlord_interposer". Then each tag and scope that begins or ends in a ledger of
+   the program does so there, too, on the same thread: they cover every malloc. The two books stay
+   apart. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is
+   open when its ledger is destroyed stays open there. Looked up once, by the first ledger, on
+   Linux; without LD_PRELOAD in the environment, and in static programs, there is none. */
+typedef struct memlord_interposer {
+    uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
+    uint32_t version; /* 1 */
+    memlord *lord;    /* its own ledger: what begins there is not told */
+    void (*tag_begin)(const char *tag);
+    void (*tag_end)(void); /* of the innermost */
+    void (*scope_begin)(const char *name);
+    void (*scope_end)(void);
+} memlord_interposer;
+
 /* -- shim: what MEMLORD_SHIM puts in place of the C library's functions --
    Each does the real call, on the cpu device (mapped for a file's mmap), and keeps errno. */
 
@@ -2917,6 +2935,7 @@ typedef struct mli_dl_phdrs {
 extern "C" {
 #endif
 int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
+void *mli_dlsym(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
 int mli_dl_find_object(void *address, mli_dl_found *out)
     __asm__("_dl_find_object") __attribute__((weak));
 int mli_dl_each(int (*fn)(mli_dl_phdrs *module, size_t size, void *user), void *user)
@@ -2924,6 +2943,12 @@ int mli_dl_each(int (*fn)(mli_dl_phdrs *module, size_t size, void *user), void *
 #ifdef __cplusplus
 }
 #endif
+
+/* Returns the first symbol of a name in the program and the libraries it began with, or NULL. Takes
+   the loader's lock, and calls malloc if there is none. */
+static MLI_COLD void *mli_symbol(const char *name) {
+    return mli_dlsym ? mli_dlsym(NULL, name) : NULL;
+}
 
 static MLI_COLD const void *mli_module_of(const void *address) {
     mli_dl_found found;
@@ -4032,6 +4057,8 @@ static struct {
     mli_ptr global;    /* memlord * */
     mli_u64 generation;
     mli_u32 hooks_installed; /* 1: the exit key and the fork handlers are installed */
+    mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
+    mli_u32 has_sought;      /* 1: the interposer was looked up */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
     memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
@@ -8050,6 +8077,22 @@ static void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread
     guard->depth = scope ? mli_scope_depth(t) : t->tag_depth;
 }
 
+/* Begins a tag, or a scope, in the books of an interposer, too. Requires: no lock is held, here and
+   in mli_interposer_end. The acquire pairs with the release in mli_interposer_find. */
+static void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
+    const memlord_interposer *to =
+        (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
+    if (MLI_LIKELY(!to) || to->lord == lord) return;
+    (scope ? to->scope_begin : to->tag_begin)(name);
+}
+/* Ends the innermost tags, or scopes, there. */
+static void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
+    const memlord_interposer *to =
+        (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
+    if (MLI_LIKELY(!to) || to->lord == lord) return;
+    while (count--) (scope ? to->scope_end : to->tag_end)();
+}
+
 /* Begins a tag; `guard` NULL: without one. The stack of tags has the default tag at its bottom. */
 static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
     mli_thread *t;
@@ -8074,6 +8117,7 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
     }
     mli_thread_put(lord, t);
     if (r == MEMLORD_E_NOMEM) mli_tag_drop(lord);
+    if (r == MEMLORD_OK) mli_interposer_begin(lord, 0, tag);
     return r;
 }
 
@@ -8164,6 +8208,7 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
         r = MEMLORD_OK;
     }
     mli_thread_put(lord, t);
+    if (r == MEMLORD_OK) mli_interposer_end(lord, 0, 1);
     return r;
 }
 
@@ -12413,6 +12458,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
     if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
     mli_thread_put(lord, t);
+    if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
     return mli_call_end_uncounted(lord, r);
 }
 
@@ -12601,21 +12647,27 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     else
         r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
+    if (r == MEMLORD_OK) mli_interposer_end(lord, 1, 1);
     return mli_call_end_uncounted(lord, r);
 }
 
 MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     memlord *lord = guard ? guard->lord : NULL;
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    uint32_t ended = 0;
     int elsewhere;
     if (!t) return;
     guard->lord = NULL;
     elsewhere = t->id != guard->thread;
-    if (!elsewhere && guard->scope)
-        while (mli_scope_depth(t) > guard->depth) mli_frame_close(lord, t);
-    else if (!elsewhere && t->tag_depth > guard->depth)
+    if (!elsewhere && guard->scope) {
+        for (; mli_scope_depth(t) > guard->depth; mli_frame_close(lord, t))
+            ended += !t->frame->adopted; /* the interposer was told of no adoption */
+    } else if (!elsewhere && t->tag_depth > guard->depth) {
+        ended = t->tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
+    }
     mli_thread_put(lord, t);
+    if (ended) mli_interposer_end(lord, guard->scope, ended);
     if (elsewhere)
         mli_guard_lost(lord);
     else if (guard->scope)
@@ -22039,6 +22091,22 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     mli_busy_end(generation);
 }
 
+/* Looks up the interposer, once: the search for a symbol that is not there calls malloc. */
+static MLI_COLD void mli_interposer_find(void) {
+#if defined(__linux__)
+    const memlord_interposer *found;
+    uint64_t generation;
+    char any[2];
+    if (mli_u32_exchange(&mli_process.has_sought, 1)) return;
+    if (!mli_env_read("LD_PRELOAD", any, sizeof any)) return;
+    generation = mli_busy_begin();
+    found = (const memlord_interposer *)mli_symbol("memlord_interposer");
+    mli_busy_end(generation);
+    if (found && found->size >= sizeof *found && found->version == 1)
+        mli_ptr_store_release(&mli_process.interposer, (void *)(uintptr_t)found);
+#endif
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
@@ -22053,6 +22121,7 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     if (!allocator.alloc != !allocator.free || desc->stack_depth > MLI_STACK_DEPTH_MAX)
         return MEMLORD_E_INVALID;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
+    mli_interposer_find();
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);

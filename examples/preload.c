@@ -54,18 +54,21 @@
     books as live; its totals and peaks begin at the fork. Give children a %p, or the last one
     to exit is the one that is read.
 
+    A program that keeps books of its own with memlord.h has them beside these. The tags and
+    scopes that it begins and ends cover what malloc gives here, too.
+
     Not seen: a program that brings its own malloc inside its executable, one built with
     AddressSanitizer, calls of an allocator by names of its own (mi_malloc, tc_malloc): where these
     can be told, the labels in the report say so. Nor static programs, set-uid programs (the loader
     ignores LD_PRELOAD), libraries opened with RTLD_DEEPBIND (what they free for others looks
     live), mmap. A program on another C library than the one this was built for does not start. No
     report: after abort or a signal that is not in MEMLORD_REPORT_ON, or whose action the program
-    set by a system call of its own (as Go does), of what ends by such a call, of what vfork or a
-    bare clone makes until it executes, and when a signal handler that interrupted malloc ends the
-    program. A program that closes stderr to let go of a pipe goes on holding it
-    until it exits, unless MEMLORD_REPORT is a path. If stderr was closed before the start, there
-    is nowhere to write and nothing is written; where it is full and nobody reads, the program
-    ends after ten seconds with the report cut off.
+    set by a system call of its own, of what ends by such a call (as Go does both); of the first
+    process of a container that is sent one; of what vfork or a bare clone makes until it executes;
+    and when a signal handler that interrupted malloc ends the program. A program that closes stderr
+    to let go of a pipe goes on holding it until it exits, unless MEMLORD_REPORT is a path. If
+    stderr was closed before the start, there is nowhere to write and nothing is written; where it
+    is full and nobody reads, the program ends after ten seconds with the report cut off.
 */
 #define _GNU_SOURCE /* RTLD_NEXT, dladdr, F_DUPFD_CLOEXEC */
 
@@ -1507,6 +1510,40 @@ EXPORT void _exit(int status) {
 }
 EXPORT void _Exit(int status) { _exit(status); }
 
+/* ----------------------------------------------------------- tags of the program's own -- */
+
+/* What begins in a ledger of the program begins here, too. Where one finds no room, it and those
+   inside it are only counted, so that each end ends its own. */
+enum { TAGS, SCOPES };
+static __thread unsigned lost[2] __attribute__((tls_model("initial-exec")));
+
+static void begin_here(int kind, const char *name,
+                       memlord_result (*how)(memlord *lord, const char *name)) {
+    if (inside) return;
+    inside = 1;
+    if (lost[kind] || how(lord, name) != MEMLORD_OK) lost[kind]++;
+    leave();
+}
+
+static void end_here(int kind, memlord_result (*how)(memlord *lord)) {
+    if (inside) return;
+    inside = 1;
+    if (lost[kind])
+        lost[kind]--;
+    else
+        (void)how(lord);
+    leave();
+}
+
+static void begin_tag(const char *tag) { begin_here(TAGS, tag, memlord_tag_begin); }
+static void end_tag(void) { end_here(TAGS, memlord_tag_end); }
+static void begin_scope(const char *name) { begin_here(SCOPES, name, memlord_scope_begin); }
+static void end_scope(void) { end_here(SCOPES, memlord_scope_end); }
+
+EXPORT memlord_interposer exported __asm__("memlord_interposer");
+EXPORT memlord_interposer exported = {
+    sizeof exported, 1, NULL, begin_tag, end_tag, begin_scope, end_scope};
+
 /* --------------------------------------------------------------- signals and the clock -- */
 
 /* A report is written in the handler, if the interrupted thread is outside MemLord and so outside
@@ -1652,7 +1689,7 @@ static void on_request(int number) {
 
 /* Time is up: the interrupted thread never left malloc, or the report was not done. */
 static void give_up(int number) {
-    static const char line[] = "memlord: no report: the signal came inside malloc, or time was up\n";
+    static const char line[] = "memlord: no report: a signal came in malloc, or time was up\n";
     int fd = find_stderr();
     if (fd >= 0 && wait_for(fd, POLLOUT, now_ms() + 1)) (void)!write(fd, line, sizeof line - 1);
     die_of(number);
@@ -1723,9 +1760,9 @@ static void watch(void) {
     }
 }
 
-static void before_fork(void) { forking = 1; }
+static void hold_signals(void) { forking = 1; }
 
-static void after_fork(void) {
+static void let_signals(void) {
     forking = 0;
     if (!inside) leave();
 }
@@ -1739,7 +1776,7 @@ static void signals_forked(void) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     __atomic_store_n(&self, getpid(), __ATOMIC_RELAXED);
     watch();
-    after_fork();
+    let_signals();
 }
 
 /* MEMLORD_REPORT_ON: names with commas between them. */
@@ -1759,7 +1796,7 @@ static void begin_signals(void) {
     const char *names = getenv("MEMLORD_REPORT_ON");
     unsigned long number = number_of("MEMLORD_SIGNAL"), seconds = number_of("MEMLORD_EVERY");
     struct sigaction action;
-    (void)pthread_atfork(before_fork, after_fork, signals_forked);
+    (void)pthread_atfork(hold_signals, let_signals, signals_forked);
     read_killers(names ? names : "TERM");
     watch();
     if (seconds && seconds <= INT_MAX) {
@@ -1789,6 +1826,7 @@ __attribute__((constructor)) static void begin(void) {
         read_environment();
         keep_stderr(!want.path[0]);
         find_symbolize();
+        exported.lord = lord;
         begin_recording();
         begin_signals();
         (void)__cxa_atexit(finish, NULL, NULL);

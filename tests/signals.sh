@@ -89,8 +89,8 @@ killed thread TERM "$host" thread
 has '^status 143, 1 reports$'
 verdict $? 'whichever thread gets the signal writes the report, in 16 KiB of stack'
 killed jumps TERM "$host" jumps
-has '^status 143, 0 reports$' && has 'no report: the signal came inside malloc'
-verdict $? 'a thread that left malloc by longjmp is killed in two seconds, and says why it has no report'
+has '^status 143, 0 reports$' && has 'no report: a signal came in malloc'
+verdict $? 'a thread that left malloc by longjmp is killed, and says that it has no report'
 said=$(preloaded twice timeout 0.2 "$host" idle 2>&1; echo "status $?, $(reports twice) reports")
 has '^status 124, 2 reports$'
 verdict $? 'TERM that comes twice, as from timeout, leaves a report'
@@ -180,7 +180,8 @@ until [ -s "$out/asked.out" ]; do sleep 0.01; done
 for count in 1 2; do
     kill -USR1 $pid
     i=0
-    until [ "$(grep -cE '^cpu .* 12\.' "$out/asked.err")" -eq $count ] || [ $((i += 1)) -gt 500 ]; do
+    until [ "$(grep -cE '^cpu .* 12\.' "$out/asked.err")" -eq $count ] ||
+            [ $((i += 1)) -gt 500 ]; do
         sleep 0.02
     done
 done
@@ -197,7 +198,7 @@ os.mkdir(directory)
 path = directory + "/r.json"
 p = subprocess.Popen([host, "works"], stdout=subprocess.DEVNULL, env=dict(os.environ,
                      LD_PRELOAD=so, MEMLORD_REPORT=path, MEMLORD_EVERY="1"))
-inodes, allocs = [], []
+began, inodes, allocs = time.monotonic(), [], []
 while p.poll() is None:
     if os.path.exists(path):
         with open(path) as f:
@@ -207,14 +208,16 @@ while p.poll() is None:
             allocs.append(report["total"]["allocs"])
     time.sleep(0.01)
 assert p.returncode == 0
-assert 3 <= len(allocs) <= 6 and allocs == sorted(allocs) and allocs[0] < 2000, allocs
+assert 3 <= len(allocs) <= time.monotonic() - began + 2, allocs
+assert allocs == sorted(allocs), allocs
 assert json.load(open(path))["total"]["allocs"] >= 3000
 assert os.listdir(directory) == ["r.json"], os.listdir(directory)
 PY
 said=$("$py" "$out/every.py" "$out" "$so" "$host" 2>&1)
 verdict $? 'MEMLORD_EVERY: the report is written again each second, in one step, and at the end'
 for bad in 0 -1 x 99999999999; do
-    said=$(MEMLORD_EVERY=$bad preloaded "every$bad" "$host" query; echo "status $?, $(reports "every$bad")")
+    said=$(MEMLORD_EVERY=$bad preloaded "every$bad" "$host" query
+        echo "status $?, $(reports "every$bad")")
     [ "$said" = "default
 status 0, 1" ]
     verdict $? "MEMLORD_EVERY=$bad changes nothing"
@@ -226,7 +229,8 @@ import concurrent.futures, multiprocessing, sys
 def work(n): return len([0] * 1000 * n)
 if __name__ == "__main__":
     if sys.argv[1] == "executor":
-        with concurrent.futures.ProcessPoolExecutor(3) as pool: print(sum(pool.map(work, range(50))))
+        with concurrent.futures.ProcessPoolExecutor(3) as pool:
+            print(sum(pool.map(work, range(50))))
     else:
         pool = multiprocessing.get_context(sys.argv[1]).Pool(3)
         print(sum(pool.map(work, range(50))))
@@ -250,5 +254,65 @@ pool 3 fork close
 pool 3 spawn terminate
 pool 3 forkserver terminate
 pool 3 executor
+
+# -- tags and scopes of a program with books of its own --
+cat >"$out/books.py" <<'PY'
+import json, sys
+report = json.load(open(sys.argv[1]))
+total = report["total"]
+for name in ("implicit_frees", "unknown_frees", "freed_while_shared", "underflows",
+             "dropped_allocs", "dropped_sites", "refused"):
+    assert total[name] == 0, (name, total)
+assert total["allocs"] >= 20000 and total["allocated"] >= 4 * 70000 + 180000, total
+tags = {t["tag"]: t["allocated"] for t in report["tags"]}
+assert tags == {"worker": 280000, "outer": 60000, "kept": 40000}, tags
+scopes = {s["path"]: (s["count"], s["running"]) for s in report["scopes"]}
+assert scopes == {"step": (1, 0), "round": (200, 0), "left open": (4, 0), "guarded": (1, 0),
+                  "guarded/left by longjmp": (1, 0)}, scopes
+PY
+books() { # NAME COMPILER FLAG...
+    name=$1
+    shift
+    said=$("$@" -O1 -I. -Wall -Wextra -Werror -pthread tests/signals/books.c \
+        -o "$out/books-$name" 2>&1) || {
+        skip "$name" 'it cannot be built'
+        return
+    }
+    bare=$("$out/books-$name")
+    said=$(LD_PRELOAD=$so MEMLORD_REPORT="$out/books-$name.json" "$out/books-$name" 2>&1)
+    if [ "$said" != "$bare" ]; then
+        verdict 1 "books of its own: $name"
+        return
+    fi
+    said=$("$py" "$out/books.py" "$out/books-$name.json" 2>&1)
+    verdict $? "tags and scopes of a program with books of its own reach the interposer's: $name"
+}
+cc=${CC:-gcc}
+books c99 "$cc" -std=c99
+books prefixed "$cc" -std=c99 -DMEMLORD_PREFIX=own -DMEMLORD_NO_REPORTS
+books private "$cc" -std=c11 -DMEMLORD_STATIC -DMEMLORD_NO_THREADS
+books no-pie "$cc" -std=c99 -fno-pie -no-pie
+books cpp "${CXX:-g++}" -std=c++11 -x c++
+if $cc -std=c99 -static -I. -pthread tests/signals/books.c -o "$out/static" >/dev/null 2>&1; then
+    said=$(LD_PRELOAD=$so "$out/static" 2>&1)
+    [ "$said" = "$("$out/static")" ]
+    verdict $? 'a static program with books of its own runs as without'
+else
+    skip 'a static program with books of its own runs as without' 'it cannot be built'
+fi
+cat >"$out/newer.c" <<'C'
+#include "memlord.h"
+static void unknown(const char *name) { __builtin_trap(); (void)name; }
+static void unknown_end(void) { __builtin_trap(); }
+memlord_interposer table __asm__("memlord_interposer") = {
+    SIZE, VERSION, 0, unknown, unknown_end, unknown, unknown_end};
+C
+for table in 'sizeof table - 1' 'sizeof table + 8'; do
+    version=$(case $table in *+*) echo 2 ;; *) echo 1 ;; esac)
+    "$cc" -I. -shared -fPIC "-DSIZE=$table" -DVERSION=$version "$out/newer.c" -o "$out/newer.so" &&
+        said=$(LD_PRELOAD=$out/newer.so "$out/books-c99" 2>&1) &&
+        [ "$said" = "$("$out/books-c99")" ]
+    verdict $? "an interposer of version $version and size $table is left alone"
+done
 
 echo "1..$n"
