@@ -2,13 +2,13 @@
     churn.c - a program that does little else than allocate and free, to measure what a
     preloaded memory tool costs.
 
-        churn [threads [live [operations]]]          default 1 100000 4000000
+        churn [threads [live [operations [depth]]]]      default 1 100000 4000000 0
 
     Every thread fills `live` slots, then `operations` times picks one at random and replaces
     its block: mostly free and malloc, one time in 16 a realloc, one in 16 a calloc. Sizes are
     log-uniform from 16 B to 4 KiB, and the first bytes of each block are written, as a program
     would. The seed is fixed, so every run asks for the same sizes in the same order. Only the
-    replacing is timed. One line comes out:
+    replacing is timed. `depth` more calls are in progress on each stack meanwhile. One line comes out:
 
         threads 1 live 100000 operations 4000000 ns_per_pair 61.7
 
@@ -31,7 +31,7 @@ typedef struct worker {
     pthread_t thread;
     uint64_t random;
     void **slots;
-    uint64_t live, operations;
+    uint64_t live, operations, depth;
     uint64_t ns;
     int failed;
 } worker;
@@ -88,8 +88,7 @@ static void churn(worker *w, uint64_t operations) {
     }
 }
 
-static void *work(void *user) {
-    worker *w = (worker *)user;
+static void work_at(worker *w) {
     uint64_t i, begun;
     for (i = 0; i < w->live; i++) {
         w->slots[i] = replace(NULL, sizes[next_random(&w->random) % SIZES], 2);
@@ -100,6 +99,18 @@ static void *work(void *user) {
     churn(w, w->operations);
     w->ns = now_ns() - begun;
     for (i = 0; i < w->live; i++) free(w->slots[i]);
+}
+
+/* Each call leaves a frame of its own: something is to be done after it. */
+static void descend(worker *w, volatile uint64_t depth) {
+    if (depth) descend(w, depth - 1);
+    else work_at(w);
+    depth++;
+}
+
+static void *work(void *user) {
+    worker *w = (worker *)user;
+    descend(w, w->depth);
     return NULL;
 }
 
@@ -132,11 +143,12 @@ int main(int argc, char **argv) {
     uint64_t threads = argument(argc, argv, 1, 1, MAX_THREADS, 1);
     uint64_t live = argument(argc, argv, 2, 1, UINT32_MAX, 100000);
     uint64_t operations = argument(argc, argv, 3, 1, INT64_MAX, 4000000);
+    uint64_t depth = argc > 4 ? argument(argc, argv, 4, 1, 1000, 1) : 0;
     uint64_t i, slowest = 0;
     int failed = 0;
 
-    if (argc > 4 || !threads || !live || !operations) {
-        (void)fprintf(stderr, "usage: churn [threads [live [operations]]]\n");
+    if (argc > 5 || !threads || !live || !operations || (argc > 4 && !depth)) {
+        (void)fprintf(stderr, "usage: churn [threads [live [operations [depth]]]]\n");
         return 2;
     }
     fill_sizes();
@@ -145,6 +157,7 @@ int main(int argc, char **argv) {
         workers[i].random = UINT64_C(0x9e3779b97f4a7c15) * (i + 1);
         workers[i].live = live;
         workers[i].operations = operations;
+        workers[i].depth = depth;
         workers[i].slots = (void **)calloc((size_t)live, sizeof(void *));
         if (!workers[i].slots) failed = 1;
     }
