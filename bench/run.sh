@@ -223,7 +223,7 @@ churn_with() {
 }
 
 find_tools() {
-    tools="bare memlord"
+    tools="bare memlord-frame"
     if command -v heaptrack >/dev/null; then
         tools="$tools heaptrack"
     else
@@ -248,7 +248,7 @@ find_tools() {
 # A tool that is a hundred times slower is measured over fewer operations.
 operations() {
     case $1 in
-    bare | memlord | memlord-frame | jemalloc) echo 2000000 ;;
+    bare | memlord-frame | jemalloc) echo 2000000 ;;
     jemalloc-*) echo 100000 ;;
     *) echo 400000 ;;
     esac
@@ -283,7 +283,7 @@ bench_churn() { # THREADS LIVE ROUNDS LIMIT
     printf '%-44s %9s %9s %9s %9s\n' '' median min max 'x bare'
     for tool in $tools; do
         summary "$runs/$tool.$1.$2" "$runs/bare.$1.$2" "$tool" | tee "$runs/line"
-        [ "$tool" != memlord ] ||
+        [ "$tool" != memlord-frame ] ||
             demand "malloc interposer, $1 thread(s), $2 live" '<=' "$4" \
                 "$(awk '$2 + 0 > 0 { r = $NF } END { print r ? r : "-" }' "$runs/line")" ' x bare'
     done

@@ -44,7 +44,8 @@
     Counted: malloc, calloc, realloc, reallocarray, posix_memalign, aligned_alloc, memalign,
     valloc, pvalloc and free, and with them strdup, fopen and whatever else is made of these;
     operator new and delete, also those of libjemalloc, libtcmalloc and libmimalloc; mallocx,
-    rallocx, xallocx, dallocx and sdallocx of libjemalloc. A block is as large as was asked for. A
+    rallocx, xallocx, dallocx and sdallocx of libjemalloc, where a module calls them that is there
+    at the start. A block is as large as was asked for. A
     site is the place of the call, and of an operator new the place that called it. Sites are exact;
     stacks are samples unless MEMLORD_STACK_BYTES is 1. Stacks each 64 KiB or less, and
     MEMLORD_SKIP, use libunwind.so.8 where it is installed: it is 20 times as fast.
@@ -249,10 +250,10 @@ static size_t take_stack(void *unused, void **frames, size_t cap) {
 }
 
 static void close_unwinders(void) {
-    static const struct timespec a_little = {0, 10000};
+    static const struct timespec a_little = {0, 100000};
     int i;
     (void)__atomic_add_fetch(&unwinders.closed, 1, __ATOMIC_SEQ_CST);
-    for (i = 0; i < 100000 && __atomic_load_n(&unwinders.inside, __ATOMIC_SEQ_CST) > unwinding; i++)
+    for (i = 0; i < 10000 && __atomic_load_n(&unwinders.inside, __ATOMIC_SEQ_CST) > unwinding; i++)
         (void)nanosleep(&a_little, NULL); /* a thread that was killed inside is not waited for */
 }
 
@@ -592,28 +593,18 @@ EXPORT void *pvalloc(size_t size) {
 NEWS(DECLARE)
 DELETES(DECLARE)
 
-/* A C++ library that came with a module of its own, out of sight of RTLD_NEXT, is in sight of the
-   caller's module; it stays open, for its address is kept. */
-static void *find_operator(void **known, const char *name, void *caller) {
-    const int was_inside = inside;
-    void *found, *module;
-    Dl_info at;
-    inside = 1;
-    found = dlsym(RTLD_NEXT, name);
-    if (!found && caller && dladdr(caller, &at) && at.dli_fname) {
-        module = dlopen(at.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-        found = module ? dlsym(module, name) : NULL;
-    }
-    __atomic_store_n(known, found, __ATOMIC_RELAXED); /* whoever reads it only calls it */
-    inside = was_inside;
-    return found;
-}
-
 /* An exception that passes through an operator new cleans up there, by the unwinder that threw it:
    not by the one linked into this library. Both names are those that the compiler calls. */
 typedef int personality(int version, int actions, uint64_t kind, void *exception, void *context);
 static personality *thrower_personality;
 static void (*thrower_resume)(void *exception);
+
+static void find_thrower(void *library) {
+    void *found = dlsym(library, "_Unwind_Resume");
+    memcpy(&thrower_resume, &found, sizeof found);
+    found = dlsym(library, "__gcc_personality_v0");
+    memcpy(&thrower_personality, &found, sizeof found);
+}
 
 static __attribute__((used)) personality clean_up_frame __asm__("__gcc_personality_v0");
 static int clean_up_frame(int version, int actions, uint64_t kind, void *exception,
@@ -627,6 +618,24 @@ static int clean_up_frame(int version, int actions, uint64_t kind, void *excepti
 static __attribute__((used)) void resume_throwing(void *exception) __asm__("_Unwind_Resume");
 static void resume_throwing(void *exception) { thrower_resume(exception); }
 
+/* A C++ library that came with a module of its own, out of sight of RTLD_NEXT, is in sight of the
+   caller's module; it stays open, for its address is kept. */
+static void *find_operator(void **known, const char *name, void *caller) {
+    const int was_inside = inside;
+    void *found, *module;
+    Dl_info at;
+    inside = 1;
+    found = dlsym(RTLD_NEXT, name);
+    if (!found && caller && dladdr(caller, &at) && at.dli_fname) {
+        module = dlopen(at.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+        found = module ? dlsym(module, name) : NULL;
+        if (found && !thrower_resume) find_thrower(module);
+    }
+    __atomic_store_n(known, found, __ATOMIC_RELAXED); /* whoever reads it only calls it */
+    inside = was_inside;
+    return found;
+}
+
 /* Finds those of a program that is linked with a C++ library: a call may hold any lock. */
 static void find_operators(void) {
     if (!find_operator(&real_new_one, "_Znw" SIZE_LETTER, NULL)) return;
@@ -634,8 +643,7 @@ static void find_operators(void) {
     NEWS(FIND)
     DELETES(FIND)
 #undef FIND
-    find("_Unwind_Resume", &thrower_resume);
-    find("__gcc_personality_v0", &thrower_personality);
+    find_thrower(RTLD_NEXT);
 }
 
 /* Sets the local `actual` to the real operator. */
@@ -927,24 +935,60 @@ static int stacks_are_many(void) {
     return (bytes && bytes < STACKS_MANY && stack_depth()) || getenv("MEMLORD_SKIP");
 }
 
-/* Opens it before the program begins, as a call that must not wait for the loader could not. */
-static void open_libunwind(void) {
+/* Its memory of a thread, for which the loader calls malloc: the free at the end of the thread, by
+   then no call of an unwinder, would be that of a block that is unknown. */
+#define TLS_ROOM 64
+static __thread unsigned char unwinder_tls[TLS_ROOM]
+    __attribute__((aligned(16), tls_model("initial-exec")));
+static void *own_tls(const size_t *module_and_offset) {
+    return unwinder_tls + module_and_offset[1];
+}
+static int has_small_tls(struct dl_phdr_info *module, size_t size, void *start) {
+    int i, fits = 0;
+    (void)size;
+    for (i = 0; (const void *)module->dlpi_addr == start && i < module->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &module->dlpi_phdr[i];
+        if (p->p_type == PT_TLS) fits = !p->p_filesz && p->p_memsz <= TLS_ROOM && p->p_align <= 16;
+    }
+    return fits;
+}
+
+#if defined(__x86_64__)
+#define LIBUNWIND(name) "_ULx86_64_" name
+#else
+#define LIBUNWIND(name) "unw_" name /* not there: so it is not used */
+#endif
+
+/* Makes it hold no lock while it asks the loader, for a thread that holds the loader's may
+   allocate, and leave descriptors and malloc alone. 0: it cannot be made to. */
+static int tame_libunwind(void *library, void *start) {
     static const rebinding calls[] = {{"pipe2", (any_function *)no_pipe},
                                       {"read", (any_function *)read_no_pipe},
                                       {"write", (any_function *)write_no_pipe},
-                                      {"syscall", (any_function *)syscall_no_pipe}};
+                                      {"syscall", (any_function *)syscall_no_pipe},
+                                      {"__tls_get_addr", (any_function *)own_tls}};
+    enum { NO_CACHE = 0 }; /* but that of each thread, which needs no lock */
+    void **space = (void **)dlsym(library, LIBUNWIND("local_addr_space"));
+    void *found = dlsym(library, LIBUNWIND("set_caching_policy"));
+    int (*set_policy)(void *space, int policy);
+    memcpy(&set_policy, &found, sizeof set_policy);
+    if (!dl_iterate_phdr(has_small_tls, start)) return 0;
+    rebind(start, calls, sizeof calls / sizeof calls[0]); /* before any call: each may start it */
+    return space && set_policy && !set_policy(*space, NO_CACHE);
+}
+
+/* Opens it before the program begins, as a call that must not wait for the loader could not. */
+static void open_libunwind(void) {
     int (*found)(void **, int) = NULL;
     void *library, *frames[STACK_DEPTH], *symbol;
     Dl_info at;
     if (getauxval(AT_SECURE)) return;
     library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     symbol = library ? dlsym(library, "unw_backtrace") : NULL;
-    if (symbol && dladdr(symbol, &at)) {
+    if (symbol && dladdr(symbol, &at) && tame_libunwind(library, at.dli_fbase))
         memcpy(&found, &symbol, sizeof found);
-        rebind(at.dli_fbase, calls, sizeof calls / sizeof calls[0]);
-    }
     if (found && found(frames, STACK_DEPTH) > 2)
-        __atomic_store_n(&fast_unwind, found, __ATOMIC_RELEASE);
+        __atomic_store_n(&fast_unwind, found, __ATOMIC_RELEASE); /* pairs with take_stack */
     else
         add_note("stacks take 20 times as long without ", "libunwind.so.8");
     (void)dlerror(); /* the program's is its own */

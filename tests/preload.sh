@@ -26,8 +26,10 @@ verdict() { # STATUS NAME
 }
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 
+# An unwinder that hangs has its signals blocked.
 preloaded() { # PROGRAM ARGUMENT...: runs it under the library, and within a minute
-    timeout 60 env LD_PRELOAD="$so${behind:+:$behind}" MEMLORD_SYMBOLS=0 "$@" >"$out/said" 2>"$out/why"
+    timeout -s KILL 60 env LD_PRELOAD="$so${behind:+:$behind}" MEMLORD_SYMBOLS=0 "$@" \
+        >"$out/said" 2>"$out/why"
 }
 
 # Says whether the statements of python hold for the report at build/preload/NAME.json: `total`, the
@@ -157,14 +159,14 @@ verdict $? 'MEMLORD_STACK_DEPTH bounds them, and 0 turns them off'
 
 for bytes in 1 ''; do
     kind=
-    for kind in deep thread fibre signal rbp files forks; do
+    for kind in deep thread fibre signal rbp files loader forks; do
         preloaded env MEMLORD_STACK_BYTES=$bytes MEMLORD_REPORT="$out/$kind.json" "$out/stacks" $kind &&
             holds $kind "total['frees'] <= total['allocs'] and total['unknown_frees'] == 0" || break
         kind=
     done
     [ -z "$kind" ]
     verdict $? "${bytes:+with every stack }deep and small stacks, fibres, a signal's, wild frame pointers, \
-files and forks come through${kind:+, but for $kind}"
+files, forks and locks of the loader come through${kind:+, but for $kind}"
 done
 
 # -- what is left out --

@@ -1,6 +1,7 @@
 /* Allocations on stacks of all kinds; argv[1] says which. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -138,28 +139,61 @@ static int files(void) {
     return unlink(name);
 }
 
-static volatile int going = 1;
-static void *alloc_always(void *unused) {
-    int i;
+/* A thread that holds a lock of the loader allocates, at a place that is new, and so does another
+   thread meanwhile. */
+static void *alloc_soon(void *unused) {
     (void)unused;
-    for (i = 0; going; i++) free(recurse(i % 60));
+    (void)usleep(200000);
+    return level13(10);
+}
+static int alloc_late(struct dl_phdr_info *info, size_t size, void *failed) {
+    (void)info;
+    (void)size;
+    (void)usleep(500000);
+    *(int *)failed = !level12(10);
+    return 1;
+}
+static int loader(void) {
+    pthread_t thread;
+    void *ptr = NULL;
+    int failed = 1;
+    free(my_alloc(10)); /* its site is known from here on, its callers are not */
+    return pthread_create(&thread, NULL, alloc_soon, NULL) ||
+           !dl_iterate_phdr(alloc_late, &failed) || failed || pthread_join(thread, &ptr) || !ptr;
+}
+
+/* A thread that is new to an unwinder takes its slow path, where it has locks. */
+static volatile int going = 1;
+static void *alloc_once(void *unused) {
+    (void)unused;
+    free(recurse(60));
+    return NULL;
+}
+static void *alloc_always(void *failed) {
+    pthread_t thread;
+    while (going) {
+        *(int *)failed |= pthread_create(&thread, NULL, alloc_once, NULL) ||
+                          pthread_join(thread, NULL);
+    }
     return NULL;
 }
 static int forks(void) {
     pthread_t thread[2];
-    int i, status, failed = 0;
-    for (i = 0; i < 2; i++) failed |= pthread_create(&thread[i], NULL, alloc_always, NULL);
-    for (i = 0; i < 200 && !failed; i++) {
+    int i, status, broken[2] = {0, 0}, failed = 0, most = getenv("MEMLORD_TEST_ALL") ? 3000 : 300;
+    for (i = 0; i < 2; i++)
+        failed |= pthread_create(&thread[i], NULL, alloc_always, &broken[i]);
+    for (i = 0; i < most && !failed; i++) {
         pid_t pid = fork();
         if (!pid) {
+            pthread_t late;
             alarm(20);
-            free(deep() ? NULL : level14(10));
-            _exit(recurse(100) ? 0 : 1);
+            _exit(deep() || pthread_create(&late, NULL, alloc_in_thread, NULL) ||
+                  pthread_join(late, NULL));
         }
         failed |= waitpid(pid, &status, 0) != pid || status;
     }
     going = 0;
-    for (i = 0; i < 2; i++) failed |= pthread_join(thread[i], NULL);
+    for (i = 0; i < 2; i++) failed |= pthread_join(thread[i], NULL) || broken[i];
     return failed;
 }
 
@@ -170,7 +204,8 @@ int main(int argc, char **argv) {
     } kinds[] = {{"chain", chain},         {"deep", deep},
                  {"thread", small_thread}, {"fibre", fibre},
                  {"signal", signal_stack}, {"rbp", no_frame_pointer},
-                 {"files", files},         {"forks", forks}};
+                 {"files", files},         {"loader", loader},
+                 {"forks", forks}};
     size_t i;
     for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (argc > 1 && !strcmp(argv[1], kinds[i].name)) return kinds[i].run();
