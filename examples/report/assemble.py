@@ -10,8 +10,8 @@ assemble.py profile FILE.json [BASE.json]
 assemble.py plain FILE.json [BASE.json]
                                   likewise, with script and style as they are written here
 
-esbuild minifies what is printed, where it is installed; header and check end with status 77
-where it is not, or in another version than the header's.
+esbuild minifies what is printed, where it is installed, and the script is compressed; header and
+check end with status 77 where it is not, or in another version than the header's.
 """
 import base64
 import hashlib
@@ -20,6 +20,7 @@ import os
 import re
 import subprocess
 import sys
+import zlib
 from html import escape as entities
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -82,8 +83,15 @@ def page(small):
     html = html.encode("ascii", "xmlcharrefreplace").decode()
     if "</" in js or "<!--" in js or "</" in css:
         sys.exit("report.js or report.css would end its own element")
+    scripts, packed = digest(js), ""
+    if small:
+        packed = '<script type="text/plain" id="packed">%s</script>\n' % base64.b64encode(
+            zlib.compress(js.encode(), 9)).decode()
+        js = minify(source("unpack.js"), "--loader=js", "--format=iife", "--target=es2018")
+        scripts += " " + digest(js)
     policy = "default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'"
-    for mark, text in (("@CSP@", policy % (digest(css), digest(js))), ("@CSS@", css), ("@JS@", js)):
+    for mark, text in (("@CSP@", policy % (digest(css), scripts)), ("@CSS@", css),
+                       ("@PACKED@", packed), ("@JS@", js)):
         if html.count(mark) != 1:
             sys.exit("report.html: %s is not there once" % mark)
         html = html.replace(mark, text)

@@ -22,6 +22,8 @@ async function open(name, options) {
     page.on('dialog', d => { faults.push('dialog: ' + d.message()); d.dismiss(); });
     page.on('request', r => /^(file|data):/.test(r.url()) || faults.push('request: ' + r.url()));
     await page.goto('file://' + path.join(dir, name + '.html') + (options && options.hash || ''));
+    if (!options || options.javaScriptEnabled !== false)
+        await page.waitForFunction(() => performance.getEntriesByName('interactive').length > 0);
     return page;
 }
 
