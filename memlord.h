@@ -20161,9 +20161,9 @@ static MLI_COLD void mli_csv(mli_export *x) {
    site's place has the return addresses, the outermost first.
    Counts live bytes; of samples, what they stand for. The bytes of a part have the part's name as
    one more frame. An unknown tag or scope has no frame; in the other frames a semicolon becomes a
-   colon. Lines are in the order of their device, tag and frames, and equal stacks are one line: up
-   to MLI_FOLDED_LINES at a time, or those there is memory for; then the order begins again, and
-   readers add equal lines up. Anomalies and drops are not in it: readers know no comments. -- */
+   colon. Lines are in the order of their device, tag and frames, and equal stacks are one line. That
+   holds for MLI_FOLDED_LINES / 2 different lines, or those there is memory for: with more the order
+   begins again, and readers add equal lines up. Anomalies and drops are not in it: readers know no comments. -- */
 
 #define MLI_FOLDED_LINES 65536u
 
@@ -20178,7 +20178,7 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
     mli_put_escaped(o, text, ';', ":");
 }
 /* Writes the stack of a line, the outermost frame first, and its bytes. */
-static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line, uint64_t bytes) {
+static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line) {
     mli_stack stack = mli_stack_of(x, &line->of);
     mli_out *o = x->o;
     mli_putf(o, "%i", mli_report_device(x->r, line->of.dev));
@@ -20193,7 +20193,7 @@ static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line, 
         }
     }
     if (line->part) mli_folded_text(o, line->part);
-    mli_putf(o, " %ju\n", bytes);
+    mli_putf(o, " %ju\n", line->bytes);
 }
 
 /* These compare as strcmp does; frames that show the same are equal. */
@@ -20242,11 +20242,10 @@ static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
     }
     heap[i] = moving;
 }
-/* Sorts the lines of the table, writes them, and empties it. */
-static MLI_COLD void mli_folded_flush(mli_export *x) {
+/* Sorts the lines of the table, and makes equal ones one. */
+static MLI_COLD void mli_folded_merge(mli_export *x) {
     mli_folded_line *lines = (mli_folded_line *)x->table;
-    size_t i, n = x->lines;
-    uint64_t bytes = 0;
+    size_t i, n = x->lines, kept = 0;
     for (i = n / 2; i--;) mli_folded_down(x, n, i);
     for (i = n; i > 1;) {
         const mli_folded_line last = lines[--i];
@@ -20254,12 +20253,19 @@ static MLI_COLD void mli_folded_flush(mli_export *x) {
         lines[0] = last;
         mli_folded_down(x, i, 0);
     }
-    for (i = 0; i < n && !x->o->failed; i++) {
-        bytes += lines[i].bytes;
-        if (i + 1 < n && !mli_folded_order(x, &lines[i], &lines[i + 1])) continue;
-        mli_folded_put(x, &lines[i], bytes);
-        bytes = 0;
+    for (i = 0; i < n; i++) {
+        if (kept && !mli_folded_order(x, &lines[kept - 1], &lines[i]))
+            lines[kept - 1].bytes += lines[i].bytes;
+        else
+            lines[kept++] = lines[i];
     }
+    x->lines = kept;
+}
+/* Writes the lines of the table, and empties it. */
+static MLI_COLD void mli_folded_write(mli_export *x) {
+    size_t i;
+    for (i = 0; i < x->lines && !x->o->failed; i++)
+        mli_folded_put(x, (const mli_folded_line *)x->table + i);
     x->lines = 0;
 }
 
@@ -20267,7 +20273,10 @@ static MLI_COLD void mli_folded_add(mli_export *x, const mli_live_block *of, con
                                     uint64_t bytes) {
     mli_folded_line *line;
     if (!bytes) return;
-    if (x->lines == x->lines_most) mli_folded_flush(x);
+    if (x->lines == x->lines_most) {
+        mli_folded_merge(x);
+        if (x->lines > x->lines_most / 2) mli_folded_write(x);
+    }
     line = (mli_folded_line *)x->table + x->lines++;
     line->of = *of;
     line->part = part;
@@ -20293,7 +20302,8 @@ static MLI_COLD void mli_folded(mli_export *x) {
         mli_groups_each(x, mli_folded_group);
     else
         x->r->result = MEMLORD_E_NOMEM;
-    mli_folded_flush(x);
+    mli_folded_merge(x);
+    mli_folded_write(x);
     mli_own_free(x->lord, x->table, x->lines_most * size);
 }
 
