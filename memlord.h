@@ -8648,9 +8648,9 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return wanted == caller ? 0 : mli_stack_own(frames, n, NULL, caller);
 }
 
-/* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child of
-   vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system call,
-   which only samples can afford: every alloc of such a child is unwound. */
+/* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
+   of vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system
+   call, which only samples can afford: every alloc of such a child is unwound. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
     if (t == lord->threads.orphan || mli_self.unwinding) return 0;
     return lord->stacks.bytes == 1 || mli_pid() == mli_process.pid;
@@ -15897,9 +15897,9 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
 /* -- bytes without identity -- */
 
 /* Changes the arena balance of a device and counts the change, which is no alloc and no free.
-   Returns the bytes changed. The site counts them as both in and out: an arena byte does not remember the site it came from, so no
-   later call can take it off there. Does both inside a shard, so that no fork or report sees one
-   without the other. */
+   Returns the bytes changed. The site counts them as both in and out: an arena byte does not
+   remember the site it came from, so no later call can take it off there. Does both inside a shard,
+   so that no fork or report sees one without the other. */
 static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
                                           uint64_t out, const memlord_site *site) {
     mli_u64 *arena = &mli_device_record_at(lord, dev)->arena;
@@ -17429,8 +17429,9 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
-    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: %ju of %ju",
-             samples ? "       error" : "", (uint64_t)shown, (uint64_t)r->stack_rows);
+    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: ",
+             samples ? "       error" : "");
+    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
     mli_put_str(r->o, samples ? "; error is the standard error of live\n" : "\n");
     for (i = 0; i < shown; i++) {
@@ -20158,12 +20159,12 @@ static MLI_COLD void mli_csv(mli_export *x) {
 
 /* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
-   site's place has the return addresses, the outermost first.
-   Counts live bytes; of samples, what they stand for. The bytes of a part have the part's name as
-   one more frame. An unknown tag or scope has no frame; in the other frames a semicolon becomes a
-   colon. Lines are in the order of their device, tag and frames, and equal stacks are one line. That
-   holds for MLI_FOLDED_LINES / 2 different lines, or those there is memory for: with more the order
-   begins again, and readers add equal lines up. Anomalies and drops are not in it: readers know no comments. -- */
+   site's place has the return addresses, the outermost first. Counts live bytes; of samples, what
+   they stand for. The bytes of a part have the part's name as one more frame. An unknown tag or
+   scope has no frame; in the other frames a semicolon becomes a colon. Lines are in the order of
+   their device, tag and frames, and equal stacks are one line. That holds for MLI_FOLDED_LINES / 2
+   different lines, or those there is memory for: with more the order begins again, and readers add
+   equal lines up. Anomalies and drops are not in it: readers know no comments. -- */
 
 #define MLI_FOLDED_LINES 65536u
 
@@ -20230,7 +20231,7 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
-/* Restores a heap with its largest line at the root, where line i may be too small for its place. */
+/* Restores a heap with its largest line at the root, where only line i may be too small. */
 static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
     mli_folded_line *heap = (mli_folded_line *)x->table, moving = heap[i];
     size_t child;
@@ -20313,13 +20314,14 @@ static MLI_COLD void mli_folded(mli_export *x) {
    live blocks (inuse_...). With stacks they are those of each stack, and of samples what they stand
    for, which a comment says. Labels give the device and, if there is one, the tag and the part: the
    bytes of a part are a sample of their own, and a part is no object. The scopes that a block was
-   allocated in are the callers of its site. Without a site a block is "(unknown)"; the balance of an
-   arena is "(arena)". Functions and locations are numbered as frames. Strings are mli_pprof_words,
-   the devices, the tags, the names of frames, the modules, the comments, the names of parts.
-   Comments have the anomalies and drops, of all and by device: go tool pprof -comments. The location of a return
-   address has the module as its mapping, and the address in the module's file; so has the mapping,
-   as if it were loaded at 0: a module that is unloaded leaves its addresses to another. A mapping
-   says that it has no functions, so that pprof looks for better names and lines in the file. -- */
+   allocated in are the callers of its site. Without a site a block is "(unknown)"; the balance of
+   an arena is "(arena)". Functions and locations are numbered as frames. Strings are
+   mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, the names
+   of parts. Comments have the anomalies and drops, of all and by device: go tool pprof -comments.
+   The location of a return address has the module as its mapping, and the address in the module's
+   file; so has the mapping, as if it were loaded at 0: a module that is unloaded leaves its
+   addresses to another. A mapping says that it has no functions, so that pprof looks for better
+   names and lines in the file. -- */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -20501,11 +20503,11 @@ static MLI_COLD void mli_pprof(mli_export *x) {
    (live blocks) are the ledger's own; times are not, and no call is temporary. If there are more
    than MLI_HEAP_FREED_SIZE freed allocations, the number of each stack shrinks by the same factor,
    to 1 at least, and a comment says so. Bytes that no call allocated are frees of minus so many:
-   those of arenas, of blocks that were live at the last reset or that a realloc made, and before the
-   last call those from the live bytes up to the peak, which are freed again: which allocations they
-   were is not known. Modules are devices; those of stacks are the real ones. Without stacks the
-   scopes that a live block was allocated in are its callers. Parts are left out, as each would be
-   another allocation. Anomalies and drops are comments. -- */
+   those of arenas, of blocks that were live at the last reset or that a realloc made, and before
+   the last call those from the live bytes up to the peak, which are freed again: which allocations
+   they were is not known. Modules are devices; those of stacks are the real ones. Without stacks
+   the scopes that a live block was allocated in are its callers. Parts are left out, as each would
+   be another allocation. Anomalies and drops are comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 
