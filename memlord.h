@@ -343,7 +343,8 @@
     Memory: about 40 to 60 bytes a live block, up to 500 of the first one or two thousand,
     and 100 KiB or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes
     it was in; 500 to 800 bytes a site when sites are counted; 270 KiB or so more while a
-    report is written. Reports show it all as MemLord's own.
+    report is written, with stacks 180 KiB and 40 bytes a stack more, FOLDED up to 5 MiB.
+    Reports show it all as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
     a call; within counter_batch bytes per thread of a threshold each call adds up the counts
