@@ -344,7 +344,8 @@
     Memory: about 40 to 60 bytes a live block, up to 500 of the first one or two thousand,
     and 100 KiB or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes
     it was in; 500 to 800 bytes a site when sites are counted; 270 KiB or so more while a
-    report is written. Reports show it all as MemLord's own.
+    report is written, with stacks 180 KiB and 40 bytes a stack more, FOLDED up to 5 MiB.
+    Reports show it all as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
     a call; within counter_batch bytes per thread of a threshold each call adds up the counts
@@ -8715,9 +8716,9 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     return wanted == caller ? 0 : mli_stack_own(frames, n, NULL, caller);
 }
 
-/* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child of
-   vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system call,
-   which only samples can afford: every alloc of such a child is unwound. */
+/* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
+   of vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system
+   call, which only samples can afford: every alloc of such a child is unwound. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
     if (t == lord->threads.orphan || mli_self.unwinding) return 0;
     return lord->stacks.bytes == 1 || mli_pid() == mli_process.pid;
@@ -15971,9 +15972,9 @@ static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, me
 /* -- bytes without identity -- */
 
 /* Changes the arena balance of a device and counts the change, which is no alloc and no free.
-   Returns the bytes changed. The site counts them as both in and out: an arena byte does not remember the site it came from, so no
-   later call can take it off there. Does both inside a shard, so that no fork or report sees one
-   without the other. */
+   Returns the bytes changed. The site counts them as both in and out: an arena byte does not
+   remember the site it came from, so no later call can take it off there. Does both inside a shard,
+   so that no fork or report sees one without the other. */
 static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
                                           uint64_t out, const memlord_site *site) {
     mli_u64 *arena = &mli_device_record_at(lord, dev)->arena;
@@ -17505,8 +17506,9 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
-    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: %ju of %ju",
-             samples ? "       error" : "", (uint64_t)shown, (uint64_t)r->stack_rows);
+    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: ",
+             samples ? "       error" : "");
+    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
     mli_put_str(r->o, samples ? "; error is the standard error of live\n" : "\n");
     for (i = 0; i < shown; i++) {
@@ -20268,12 +20270,12 @@ static MLI_COLD void mli_csv(mli_export *x) {
 
 /* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
-   site's place has the return addresses, the outermost first.
-   Counts live bytes; of samples, what they stand for. The bytes of a part have the part's name as
-   one more frame. An unknown tag or scope has no frame; in the other frames a semicolon becomes a
-   colon. Lines are in the order of their device, tag and frames, and equal stacks are one line: up
-   to MLI_FOLDED_LINES at a time, or those there is memory for; then the order begins again, and
-   readers add equal lines up. Anomalies and drops are not in it: readers know no comments. -- */
+   site's place has the return addresses, the outermost first. Counts live bytes; of samples, what
+   they stand for. The bytes of a part have the part's name as one more frame. An unknown tag or
+   scope has no frame; in the other frames a semicolon becomes a colon. Lines are in the order of
+   their device, tag and frames, and equal stacks are one line. That holds for MLI_FOLDED_LINES / 2
+   different lines, or those there is memory for: with more the order begins again, and readers add
+   equal lines up. Anomalies and drops are not in it: readers know no comments. -- */
 
 #define MLI_FOLDED_LINES 65536u
 
@@ -20288,7 +20290,7 @@ static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
     mli_put_escaped(o, text, ';', ":");
 }
 /* Writes the stack of a line, the outermost frame first, and its bytes. */
-static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line, uint64_t bytes) {
+static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line) {
     mli_stack stack = mli_stack_of(x, &line->of);
     mli_out *o = x->o;
     mli_putf(o, "%i", mli_report_device(x->r, line->of.dev));
@@ -20303,7 +20305,7 @@ static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line, 
         }
     }
     if (line->part) mli_folded_text(o, line->part);
-    mli_putf(o, " %ju\n", bytes);
+    mli_putf(o, " %ju\n", line->bytes);
 }
 
 /* These compare as strcmp does; frames that show the same are equal. */
@@ -20340,7 +20342,7 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
     return order ? order : mli_folded_texts(a->part, b->part);
 }
 
-/* Restores a heap with its largest line at the root, where line i may be too small for its place. */
+/* Restores a heap with its largest line at the root, where only line i may be too small. */
 static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
     mli_folded_line *heap = (mli_folded_line *)x->table, moving = heap[i];
     size_t child;
@@ -20352,11 +20354,10 @@ static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
     }
     heap[i] = moving;
 }
-/* Sorts the lines of the table, writes them, and empties it. */
-static MLI_COLD void mli_folded_flush(mli_export *x) {
+/* Sorts the lines of the table, and makes equal ones one. */
+static MLI_COLD void mli_folded_merge(mli_export *x) {
     mli_folded_line *lines = (mli_folded_line *)x->table;
-    size_t i, n = x->lines;
-    uint64_t bytes = 0;
+    size_t i, n = x->lines, kept = 0;
     for (i = n / 2; i--;) mli_folded_down(x, n, i);
     for (i = n; i > 1;) {
         const mli_folded_line last = lines[--i];
@@ -20364,12 +20365,19 @@ static MLI_COLD void mli_folded_flush(mli_export *x) {
         lines[0] = last;
         mli_folded_down(x, i, 0);
     }
-    for (i = 0; i < n && !x->o->failed; i++) {
-        bytes += lines[i].bytes;
-        if (i + 1 < n && !mli_folded_order(x, &lines[i], &lines[i + 1])) continue;
-        mli_folded_put(x, &lines[i], bytes);
-        bytes = 0;
+    for (i = 0; i < n; i++) {
+        if (kept && !mli_folded_order(x, &lines[kept - 1], &lines[i]))
+            lines[kept - 1].bytes += lines[i].bytes;
+        else
+            lines[kept++] = lines[i];
     }
+    x->lines = kept;
+}
+/* Writes the lines of the table, and empties it. */
+static MLI_COLD void mli_folded_write(mli_export *x) {
+    size_t i;
+    for (i = 0; i < x->lines && !x->o->failed; i++)
+        mli_folded_put(x, (const mli_folded_line *)x->table + i);
     x->lines = 0;
 }
 
@@ -20377,7 +20385,10 @@ static MLI_COLD void mli_folded_add(mli_export *x, const mli_live_block *of, con
                                     uint64_t bytes) {
     mli_folded_line *line;
     if (!bytes) return;
-    if (x->lines == x->lines_most) mli_folded_flush(x);
+    if (x->lines == x->lines_most) {
+        mli_folded_merge(x);
+        if (x->lines > x->lines_most / 2) mli_folded_write(x);
+    }
     line = (mli_folded_line *)x->table + x->lines++;
     line->of = *of;
     line->part = part;
@@ -20403,7 +20414,8 @@ static MLI_COLD void mli_folded(mli_export *x) {
         mli_groups_each(x, mli_folded_group);
     else
         x->r->result = MEMLORD_E_NOMEM;
-    mli_folded_flush(x);
+    mli_folded_merge(x);
+    mli_folded_write(x);
     mli_own_free(x->lord, x->table, x->lines_most * size);
 }
 
@@ -20413,13 +20425,14 @@ static MLI_COLD void mli_folded(mli_export *x) {
    live blocks (inuse_...). With stacks they are those of each stack, and of samples what they stand
    for, which a comment says. Labels give the device and, if there is one, the tag and the part: the
    bytes of a part are a sample of their own, and a part is no object. The scopes that a block was
-   allocated in are the callers of its site. Without a site a block is "(unknown)"; the balance of an
-   arena is "(arena)". Functions and locations are numbered as frames. Strings are mli_pprof_words,
-   the devices, the tags, the names of frames, the modules, the comments, the names of parts.
-   Comments have the anomalies and drops, of all and by device: go tool pprof -comments. The location of a return
-   address has the module as its mapping, and the address in the module's file; so has the mapping,
-   as if it were loaded at 0: a module that is unloaded leaves its addresses to another. A mapping
-   says that it has no functions, so that pprof looks for better names and lines in the file. -- */
+   allocated in are the callers of its site. Without a site a block is "(unknown)"; the balance of
+   an arena is "(arena)". Functions and locations are numbered as frames. Strings are
+   mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, the names
+   of parts. Comments have the anomalies and drops, of all and by device: go tool pprof -comments.
+   The location of a return address has the module as its mapping, and the address in the module's
+   file; so has the mapping, as if it were loaded at 0: a module that is unloaded leaves its
+   addresses to another. A mapping says that it has no functions, so that pprof looks for better
+   names and lines in the file. -- */
 
 static const char *const mli_pprof_words[] = {
     "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
@@ -20601,11 +20614,11 @@ static MLI_COLD void mli_pprof(mli_export *x) {
    (live blocks) are the ledger's own; times are not, and no call is temporary. If there are more
    than MLI_HEAP_FREED_SIZE freed allocations, the number of each stack shrinks by the same factor,
    to 1 at least, and a comment says so. Bytes that no call allocated are frees of minus so many:
-   those of arenas, of blocks that were live at the last reset or that a realloc made, and before the
-   last call those from the live bytes up to the peak, which are freed again: which allocations they
-   were is not known. Modules are devices; those of stacks are the real ones. Without stacks the
-   scopes that a live block was allocated in are its callers. Parts are left out, as each would be
-   another allocation. Anomalies and drops are comments. -- */
+   those of arenas, of blocks that were live at the last reset or that a realloc made, and before
+   the last call those from the live bytes up to the peak, which are freed again: which allocations
+   they were is not known. Modules are devices; those of stacks are the real ones. Without stacks
+   the scopes that a live block was allocated in are its callers. Parts are left out, as each would
+   be another allocation. Anomalies and drops are comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 

@@ -49,15 +49,17 @@ def check_csv():
 
 
 def check_folded():
-    total, frames, parts = 0, set(), 0
+    total, frames, parts, stacks = 0, set(), 0, []
     for line in open(path("folded"), newline="\n"):
         stack, size = line.rstrip("\n").rsplit(" ", 1)
         assert all(stack.split(";")), line
         frames.update(stack.split(";"))
-        parts += ";head: " in stack
+        parts += int(size) if ";head: " in stack else 0
+        stacks.append(stack)
         total += int(size)
     same("bytes", total, stats["allocated"])
-    same("parts", parts, PARTS)
+    same("bytes of parts", parts, PARTS * 4096)
+    same("lines of a stack", len(set(stacks)), len(stacks))
     for frame in "cuda:0", "cuda:1", "cpu", "weights", "decode", "(arena)", "(unknown)":
         assert frame in frames, frame
 

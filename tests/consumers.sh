@@ -107,6 +107,8 @@ pprof_focuses() {
     pprof_finds 'Showing nodes accounting for 3239706624B' -top -unit=B -nodefraction=0 \
         -tagfocus=tag=weights
     pprof_finds ' load$' -top -nodefraction=0 -tagfocus=tag=weights
+    pprof_finds 'Showing nodes accounting for 393216B' -top -unit=B -nodefraction=0 \
+        '-tagfocus=part=^head; 0$'
 }
 
 heaptrack_reads() {
@@ -206,7 +208,7 @@ consumers() { # of one directory
     check "$1: PROMETHEUS has no series twice" no_series_twice
     check "$1: PROMETHEUS adds up to the statistics" prometheus_adds_up
     with go "$1: pprof adds up to the statistics" pprof_adds_up
-    with go "$1: pprof focuses on a device, and on a tag" pprof_focuses
+    with go "$1: pprof focuses on a device, a tag and a part" pprof_focuses
     with go "$1: pprof shows scopes as callers" pprof_finds decode -top -cum -nodefraction=0
     with go "$1: pprof has anomalies and drops as comments" \
         pprof_finds 'drops, cuda:0 unknown_frees 1' -comments
