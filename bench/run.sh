@@ -193,13 +193,18 @@ library() {
         awk -v name="$1" '$1 == name { print $NF; exit }'
 }
 
-# churn_with TOOL THREADS LIVE OPERATIONS: one run, its ns per pair
-churn_with() {
+# churn_with TOOL THREADS LIVE OPERATIONS: one run, on stacks 16 deep, its ns per pair
+churn_with() (
     tool=$1
     shift
+    set -- "$@" 10
     case $tool in
     bare) $out/churn "$@" ;;
-    memlord)
+    memlord*)
+        case $tool in
+        memlord) export MEMLORD_STACK_DEPTH=0 ;;
+        memlord-stacks) export MEMLORD_STACK_BYTES=1 ;;
+        esac
         LD_PRELOAD=$PWD/$preload MEMLORD_REPORT=$runs/report.txt MEMLORD_SYMBOLS=0 \
             $out/churn "$@"
         ;;
@@ -211,10 +216,10 @@ churn_with() {
     jemalloc) LD_PRELOAD=$jemalloc $out/churn "$@" ;;
     gperftools) LD_PRELOAD=$tcmalloc HEAPPROFILE=$runs/heap $out/churn "$@" 2>/dev/null ;;
     esac | sed -n 's/.*ns_per_pair \([0-9.]*\).*/\1/p'
-}
+)
 
 find_tools() {
-    tools="bare memlord"
+    tools="bare memlord memlord-samples memlord-stacks"
     if command -v heaptrack >/dev/null; then
         tools="$tools heaptrack"
     else
@@ -239,7 +244,7 @@ find_tools() {
 # A tool that is a hundred times slower is measured over fewer operations.
 operations() {
     case $1 in
-    bare | memlord | jemalloc) echo 2000000 ;;
+    bare | memlord | memlord-samples | jemalloc) echo 2000000 ;;
     jemalloc-*) echo 100000 ;;
     *) echo 400000 ;;
     esac
@@ -262,6 +267,12 @@ summary() { # the runs of a tool and of bare, side by side: median, ratio, min, 
         }'
 }
 
+# The median of the ratios of two tools, round by round.
+ratio_of() { # TOOL TO THREADS LIVE
+    [ -s "$runs/$2.$3.$4" ] || { echo -; return; }
+    summary "$runs/$1.$3.$4" "$runs/$2.$3.$4" "$1" | awk '{ print ($2 + 0 > 0 ? $NF : "-") }'
+}
+
 bench_churn() { # THREADS LIVE ROUNDS LIMIT
     n=0
     while [ $n -lt "$3" ]; do
@@ -278,6 +289,10 @@ bench_churn() { # THREADS LIVE ROUNDS LIMIT
             demand "malloc interposer, $1 thread(s), $2 live" '<=' "$4" \
                 "$(awk '$2 + 0 > 0 { r = $NF } END { print r ? r : "-" }' "$runs/line")" ' x bare'
     done
+    demand '  with sampled stacks' '<=' 1.1 \
+        "$(ratio_of memlord-samples memlord "$1" "$2")" ' x one frame'
+    demand '  with every stack, 16 deep' '<=' 0.9 \
+        "$(ratio_of memlord-stacks heaptrack "$1" "$2")" ' x heaptrack'
 }
 
 bench_tools() {
