@@ -95,6 +95,12 @@ operators libjemalloc.so.2
 operators libtcmalloc_minimal.so.4
 operators libmimalloc.so.2 bare
 
+cxx -fPIC -shared tests/preload/plugin.cpp -o "$out/plugin.so" &&
+    c -rdynamic tests/preload/host.c -o "$out/host" -ldl &&
+    preloaded env MEMLORD_REPORT="$out/host.json" "$out/host" "$out/plugin.so" &&
+    holds host '[s["live_bytes"] for s in report["sites"] if s["site"]["function"] == "after"] == [4321]'
+verdict $? 'a new that throws, in a library that brings C++ with it, leaves no trace'
+
 # -- jemalloc by its own names --
 
 c tests/preload/jemalloc.c -o "$out/jemalloc" && preloaded "$out/jemalloc" && grep -q '^without' "$out/said"

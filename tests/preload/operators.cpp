@@ -2,6 +2,7 @@
 // handler that frees a block. Prints the number of news. `bare`: without what fails, for allocators
 // that end the program then.
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
