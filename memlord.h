@@ -3925,7 +3925,7 @@ struct memlord {
         uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
         uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is taken */
         memlord_unwinder unwinder;
-        struct mli_stack_heads *heads;    /* NULL: the ledger has no stacks */
+        mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
         mli_book frames, nodes, rows;     /* numbered from 1 */
         mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
         mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
@@ -8387,13 +8387,16 @@ static mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number)
 static uint32_t mli_stack_frame_count(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
 }
+static mli_stack_heads *mli_stack_heads_of(const memlord *lord) {
+    return (mli_stack_heads *)mli_ptr_load_acquire(&lord->stacks.heads);
+}
 static mli_u32 *mli_stack_head(const memlord *lord, uint32_t parent, const void *address) {
     const uint64_t at = (uint64_t)(uintptr_t)address ^ (uint64_t)parent << 40;
-    return &lord->stacks.heads->nodes[at * 0x9e3779b97f4a7c15u >> 48];
+    return &mli_stack_heads_of(lord)->nodes[at * 0x9e3779b97f4a7c15u >> 48];
 }
 static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t dev) {
     const uint32_t hash = (node * 251 + dev) * 0x9e3779b9u;
-    return &lord->stacks.heads->rows[hash >> 18];
+    return &mli_stack_heads_of(lord)->rows[hash >> 18];
 }
 
 /* Returns the node of a site under its caller's or, without a site, that of a return address in a
@@ -8755,6 +8758,23 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, const mli_thread *t, void
     return mli_stack_sound(frames, 1);
 }
 
+/* Makes the chains of nodes and rows before the first stack: a short process may need none, and
+   they take a while to clear. 0: no memory. Requires: not inside, no lock held. */
+static MLI_COLD int mli_stacks_ready(memlord *lord) {
+    mli_stack_heads *fresh;
+    if (mli_stack_heads_of(lord)) return 1;
+    fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
+    if (!fresh) return 0;
+    mli_lock_take(&lord->stacks.lock);
+    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in there */
+        mli_ptr_store_release(&lord->stacks.heads, fresh);
+        fresh = NULL;
+    }
+    mli_lock_drop(&lord->stacks.lock);
+    mli_own_free(lord, fresh, sizeof *fresh);
+    return 1;
+}
+
 /* Draws whether the alloc that this call records is taken; if so finds its stack, and notes it for
    mli_taken_put. Requires: not inside. */
 static MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
@@ -8762,10 +8782,11 @@ static MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
     size_t depth, from;
+    uint32_t row = 0;
     if (!mli_stack_due(lord, t, bytes)) return;
     depth = mli_stack_unwind(lord, t, frames, lord->stacks.depth + MLI_STACK_OWN, site, &from);
-    mli_stack_set(lord, mli_stack_row_of(lord, frames + from, depth, dev), dev,
-                  mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
+    if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev);
+    mli_stack_set(lord, row, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
 }
 static MLI_HOT void mli_stack_take(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
                                    const memlord_site *site) {
@@ -8831,26 +8852,23 @@ static MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number, memlord
 
 /* -- life -- */
 
-/* Sets up the stacks that a description asks for. 0: no memory. Requires: no other thread knows the
-   ledger. Unwinds once: the first time a platform's unwinder may load a library. */
-static MLI_COLD int mli_stacks_start(memlord *lord, const memlord_desc *desc) {
+/* Sets up the stacks that a description asks for. Requires: no other thread knows the ledger.
+   Unwinds once: the first time a platform's unwinder may load a library. */
+static MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
     void *frames[1];
     uint64_t generation;
-    if (!desc->stack_depth) return 1;
-    lord->stacks.heads = (mli_stack_heads *)mli_own_alloc(lord, sizeof *lord->stacks.heads);
-    if (!lord->stacks.heads) return 0;
+    if (!desc->stack_depth) return;
     lord->stacks.depth = desc->stack_depth;
     lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
     if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
     lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
     lord->threads.hooks.v |= MLI_HOOK_STACKS;
     lord->stacks.unwinder = desc->unwinder;
-    if (desc->unwinder.fn) return 1;
+    if (desc->unwinder.fn) return;
     lord->stacks.unwinder.fn = mli_unwind;
     generation = mli_busy_begin();
     (void)mli_unwind(NULL, frames, 1);
     mli_busy_end(generation);
-    return 1;
 }
 
 static MLI_COLD void mli_stacks_free(memlord *lord) {
@@ -8864,7 +8882,7 @@ static MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
     mli_book_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
     mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
-    mli_own_free(lord, lord->stacks.heads, sizeof *lord->stacks.heads);
+    mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
 
 /* Starts the totals of all stacks over; their peaks become their live bytes. */
@@ -19320,7 +19338,7 @@ static uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
 static uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x, x->places); }
 /* Gives the format whole stacks. A node that is known has a frame that is known. */
 static void mli_export_stacks(mli_export *x) {
-    if (!x->lord->stacks.heads) return;
+    if (!x->lord->stacks.depth) return;
     x->nodes = mli_u32_load_acquire(&x->lord->stacks.node_count) - 1;
     x->places = mli_stack_frame_count(x->lord);
 }
@@ -21549,7 +21567,10 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
     lord->names.strings.item = sizeof(mli_stb_string);
     mli_ledger_configure(lord, desc);
     lord->threads.orphan = (mli_thread *)mli_own_alloc(lord, sizeof *lord->threads.orphan);
-    if (lord->threads.orphan && mli_stacks_start(lord, desc)) return lord;
+    if (lord->threads.orphan) {
+        mli_stacks_start(lord, desc);
+        return lord;
+    }
     mli_regions_free(lord);
     allocator->free(allocator->user, lord, sizeof *lord);
     return NULL;

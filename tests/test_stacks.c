@@ -1207,6 +1207,8 @@ static void a_stack_of_signals_is_unwound_or_cut(void **state) {
     stack_t own, old;
     memlord_stack_stat row;
     (void)state;
+    alloc_here(real, 0x1000); /* so that the handler finds memory for stacks made */
+    assert_ok(memlord_free(real, cpu(), 0x1000, NULL));
     memset(&action, 0, sizeof action);
     memset(&own, 0, sizeof own);
     own.ss_size = 128 * 1024;
