@@ -17939,6 +17939,14 @@ static MLI_COLD void mli_text_verdicts(mli_report *r) {
     mli_text_verdict_anomalies(r);
 }
 
+/* The labels are no name: they are not cut. */
+static MLI_COLD void mli_text_labels(mli_report *r) {
+    const char *labels = mli_labels(r->lord);
+    r->out.name_max = 0;
+    if (labels) mli_putf(r->o, "labels: %s\n", labels);
+    r->out.name_max = MLI_TEXT_NAME;
+}
+
 static MLI_COLD void mli_text(mli_report *r) {
     r->cpu.root = r->lord->room.cpu.root;
     r->resident = mli_cpu_resident(&r->cpu);
@@ -17951,7 +17959,7 @@ static MLI_COLD void mli_text(mli_report *r) {
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");
     mli_text_verdicts(r);
-    if (mli_labels(r->lord)) mli_putf(r->o, "labels: %s\n", mli_labels(r->lord));
+    mli_text_labels(r);
     if (!r->devices) {
         mli_put_str(r->o, "nothing recorded\n");
         return;
