@@ -17948,13 +17948,13 @@ static MLI_COLD void mli_text_labels(mli_report *r) {
 }
 
 static MLI_COLD void mli_text(mli_report *r) {
+    const uint64_t ps = mli_u64_load(&r->lord->saving.alloc_free_ps);
     r->cpu.root = r->lord->room.cpu.root;
     r->resident = mli_cpu_resident(&r->cpu);
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
     mli_put_fixed(r->o, r->uptime / 100000000u, 1);
-    mli_putf(r->o, " s  its own memory %jo, an alloc and a free cost %jX",
-             mli_u64_load(&r->lord->memory.own_bytes),
-             mli_u64_load(&r->lord->saving.alloc_free_ps) / 1000);
+    mli_putf(r->o, " s  its own memory %jo", mli_u64_load(&r->lord->memory.own_bytes));
+    if (ps) mli_putf(r->o, ", an alloc and a free cost %jX", ps / 1000);
     if (r->total.peak_error)
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");
@@ -21887,8 +21887,10 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* -- the cost of a call -- */
 
-/* Measures the time of an alloc and a free, once a ledger, on a temporary ledger. Takes about
-   20 us. */
+#define MLI_COST_AGE 100000000u /* ns; the report of a shorter process does without the measurement */
+
+/* Measures the time of an alloc and a free, once a ledger, on a temporary ledger. Takes 100 to
+   300 us. */
 static MLI_COLD void mli_cost_measure(memlord *lord) {
     enum { PAIRS = 1000 };
     const uint64_t storage = (uint64_t)1 << 40;
@@ -21896,7 +21898,9 @@ static MLI_COLD void mli_cost_measure(memlord *lord) {
     memlord_desc desc;
     memlord *probe = NULL;
     uint64_t began, i;
-    if (mli_u64_load(&lord->saving.alloc_free_ps)) return;
+    if (mli_u64_load(&lord->saving.alloc_free_ps) ||
+        mli_ledger_now(lord) - lord->lifecycle.started < MLI_COST_AGE)
+        return;
     memset(&desc, 0, sizeof desc);
     desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_STRATEGY | MEMLORD_FLAG_NO_THREADS;
     if (memlord_create(&desc, &probe) != MEMLORD_OK) return;

@@ -334,13 +334,20 @@ bench_stacks() {
     demand '  likewise, C++' '<=' 0.9 "$(ratio_of memlord-all.objects heaptrack.objects)" ' x'
 }
 
-# The interposer as it is by default, its report dropped, on programs that end at once.
+short_with() ( # TOOL PROGRAM...
+    [ "$1" = bare ] || export LD_PRELOAD="$PWD/$preload"
+    shift
+    exec "$@"
+)
+
+# The interposer as it is by default, its report on stderr dropped, on programs that end at once.
 bench_short() {
+    python=$(python3 -c 'import sys; print(sys.executable)') # python3 may be a script that finds it
     n=0
     while [ $n -lt 15 ]; do
         for tool in bare memlord; do
-            whole_with $tool /bin/true >>"$runs/$tool.true"
-            whole_with $tool python3 -c pass >>"$runs/$tool.python"
+            seconds short_with $tool /bin/true >>"$runs/$tool.true"
+            seconds short_with $tool "$python" -c pass >>"$runs/$tool.python"
         done
         n=$((n + 1))
     done
