@@ -387,7 +387,7 @@ static void stacks_against_the_blocks_that_have_them(void **state) {
     memset(&desc, 0, sizeof desc);
     desc.stack_depth = 4;
     desc.stack_bytes = 1;
-    assert_true(mli_stacks_start(lord, &desc));
+    mli_stacks_start(lord, &desc);
     mli_special_set(mli_self.thread, MLI_SPECIAL_STACKS, 1);
     assert_ok(memlord_alloc(lord, cuda(0), 0x40000, 32, NULL));
     assert_ok(memlord_verify(lord));
