@@ -1,6 +1,6 @@
 /*
-    preload.c - the books of a program you cannot change: every block of its heap, and who
-                asked for it. Linux and other systems with LD_PRELOAD, glibc or musl.
+    preload.c - the books of a program you cannot change: every block of its heap, and the call
+                that allocated it. Linux and other systems with LD_PRELOAD, glibc or musl.
 
         LD_PRELOAD=build/libmemlord_preload.so sort big.txt > sorted.txt
 
@@ -64,8 +64,8 @@
     can be told, the labels in the report say so. Nor static programs, set-uid programs (the loader
     ignores LD_PRELOAD), libraries opened with RTLD_DEEPBIND (what they free for others looks
     live), mmap. A program on another C library than the one this was built for does not start. No
-    report: after abort or a signal that is not in MEMLORD_REPORT_ON, or whose action the program
-    set by a system call of its own, of what ends by such a call (as Go does both); of the first
+    report: after abort or a signal that is not in MEMLORD_REPORT_ON, or one that the program set
+    by a system call of its own, of what ends by such a call (as Go does both); of the first
     process of a container that is sent one; of what vfork or a bare clone makes until it executes;
     and when a signal handler that interrupted malloc ends the program. A program that closes stderr
     to let go of a pipe goes on holding it until it exits, unless MEMLORD_REPORT is a path. If

@@ -11,9 +11,9 @@
 
     elfutils reads the modules: symbol tables, .gnu_debugdata, debug information, and that of
     separate files by build id or .gnu_debuglink, below /usr/lib/debug too; from a server only where
-    DEBUGINFOD_URLS names one. A file of another build than the one that ran names nothing, and is
-    told. A file without a build id names what began after its last change. A function is one whose
-    symbol or debug information contains the address. libiberty demangles, as it knows C++ and both
+    DEBUGINFOD_URLS names one. A file of another build than the one that ran names nothing, and a
+    line on stderr says so. A file without a build id counts if it is older than the process. A
+    function is named if its symbol or its debug information contains the address. libiberty demangles, as it knows C++ and both
     manglings of Rust.
 
     Functions inlined at a place become its key "inlined". Its name is the innermost of them that is
