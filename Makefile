@@ -94,7 +94,8 @@ pictures: build/llama build/libmemlord_preload.so | deps-reports ## docs/: READM
 
 # Without membarrier(2) only in the first build, and in test-all in every build: it must end within
 # ten minutes on two processors.
-once = $(call programs,$(configs),$(firstword $(configs)))
+once = $(filter-out $(slow),$(call programs,$(configs),$(firstword $(configs))))
+slow := $(if $(config),,build/tsan/test_formats) # nearly a minute, and one test of it has threads
 every := $(call programs,release debug asan tsan,release debug asan tsan)
 test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with "N passed, N failed"
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
