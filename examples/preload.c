@@ -632,7 +632,7 @@ static void *find_operator(void **known, const char *name, void *caller) {
         found = module ? dlsym(module, name) : NULL;
         if (found && !thrower_resume) find_thrower(module);
     }
-    __atomic_store_n(known, found, __ATOMIC_RELAXED); /* whoever reads it only calls it */
+    __atomic_store_n(known, found, __ATOMIC_RELAXED); /* its readers only call it */
     inside = was_inside;
     return found;
 }
@@ -1149,7 +1149,7 @@ static int find_stderr(void) {
     return is_start_stderr(start_stderr.duplicate) ? start_stderr.duplicate : -1;
 }
 
-#define PATIENCE_MS 10000 /* for symbolize in all, and for whoever reads our stderr */
+#define PATIENCE_MS 10000 /* for symbolize in all, and for the reader of our stderr */
 
 static int64_t now_ms(void) {
     struct timespec t;

@@ -1,11 +1,11 @@
 #!/bin/sh
 # tests/page/pictures.sh: takes the pictures of README from real pages, and writes the sample page,
-# into docs/. The profiles are of examples/llama.c and of Debian's python3 under the interposer; their times
-# differ from run to run, their bytes hardly. `make pictures` runs it.
+# into examples/report/pictures/. The profiles are of examples/llama.c and of Debian's python3 under
+# the interposer; their times differ from run to run, their bytes hardly. `make pictures` runs it.
 set -eu
 cd "$(dirname "$0")/../.."
-out=build/pictures
-mkdir -p "$out" docs
+out=build/pictures to=examples/report/pictures
+mkdir -p "$out" "$to"
 
 program='import json, sys
 rows = json.loads("[" + ",".join(json.dumps({"key": i, "values": list(range(20))}) for i in range(int(sys.argv[1]))) + "]")
@@ -15,7 +15,7 @@ profile() { # ROWS FILE: every alloc with its stack
         LD_PRELOAD=$PWD/build/libmemlord_preload.so /usr/bin/python3 -S -c "$program" "$1" >/dev/null
     [ -s "$2" ]
 }
-build/llama -r docs/sample.html >"$out/llama.txt" 2>&1
+build/llama -r "$to/sample.html" >"$out/llama.txt" 2>&1
 profile 1500 "$out/base.json"
 profile 2500 "$out/now.json"
 python3 examples/report/assemble.py profile "$out/now.json" "$out/base.json" >"$out/python.html"
@@ -23,9 +23,9 @@ python3 examples/report/assemble.py profile "$out/now.json" "$out/base.json" >"$
 CHROMIUM=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
     { echo 'no browser: make deps-reports' >&2; exit 1; }
 export CHROMIUM
-NODE_PATH=build/reports/node_modules node tests/page/pictures.js docs/sample.html "$out/python.html" docs
+NODE_PATH=build/reports/node_modules node tests/page/pictures.js "$to/sample.html" "$out/python.html" "$to"
 
-find docs -name '*.png' -size +150k -print | sed 's/$/: larger than 150 KiB/' >"$out/large"
-find docs -name sample.html -size +300k -print | sed 's/$/: larger than 300 KiB/' >>"$out/large"
+find "$to" -name '*.png' -size +150k -print | sed 's/$/: larger than 150 KiB/' >"$out/large"
+find "$to" -name sample.html -size +300k -print | sed 's/$/: larger than 300 KiB/' >>"$out/large"
 cat "$out/large" >&2
 [ ! -s "$out/large" ]
