@@ -1242,15 +1242,30 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    mounted elsewhere read as the machine. A sample that failed, or makes no sense (a total of
    0, used over total), is unknown, never 0. */
 
+/* Another process that holds memory of a device. */
+typedef struct memlord_other {
+    uint64_t pid;
+    uint64_t bytes;
+} memlord_other;
+
+#define MEMLORD_OTHERS 8
+
+/* `context` is what the driver holds on its own for this process: its context, modules, stacks. It
+   is a part of `process`, if that is known, and is not live: reports show it, and take it off what
+   is unaccounted. `others` are the largest other processes, the largest first; a pid of 0 ends
+   them. memlord_explain and reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes, of everybody */
     uint64_t process;     /* this process's own share of used; 0: the source cannot tell */
     uint64_t age_ns;      /* how old the sample is; a source leaves it alone */
     int known;            /* 0: the other fields mean nothing; a source leaves it alone */
+    uint64_t context;     /* bytes; 0: the source cannot tell */
+    memlord_other others[MEMLORD_OTHERS];
 } memlord_capacity;
 
-/* Fills total, used and process, and returns 0; non-zero: the capacity is not known. Runs on the
-   poller or on a thread that asks for a sample, one at a time for a device; may block. */
+/* Fills total and used, and process, context and others if it can: they are 0 before. Returns 0;
+   non-zero: the capacity is not known. Runs on the poller or on a thread that asks for a sample,
+   one at a time for a device; may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
@@ -1316,8 +1331,8 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes short a request of `wanted` is, and the holders of the
-   device: limit, capacity, tickets, the largest tags and sites. Follows snprintf; allocates
-   nothing. Logged by itself when an allocation fails for good and, as a warning at most once a
+   device: limit, capacity, tickets, other processes, the largest tags and sites; and how many
+   requests failed there before. Follows snprintf; allocates nothing. Logged by itself when an allocation fails for good and, as a warning at most once a
    second, when a reservation is refused; without a logger nothing is walked.
    Cost: walks tags and sites. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
@@ -3359,6 +3374,25 @@ static MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used
     errno = saved;
     return r;
 }
+/* Reads the first line of a file, cut to fit; "" if it cannot be read. Keeps errno. */
+static MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
+    int saved = errno, cancel = mli_cancel_disable();
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, line, cap - 1);
+    if (fd >= 0) (void)close(fd);
+    line[got > 0 ? got : 0] = 0;
+    line[strcspn(line, "\n")] = 0;
+    mli_cancel_restore(cancel);
+    errno = saved;
+}
+/* Returns 1 if a symbolic link has this text. Keeps errno. */
+static MLI_COLD int mli_link_is(const char *path, const char *text) {
+    int saved = errno;
+    char link[64];
+    ssize_t got = readlink(path, link, sizeof link);
+    errno = saved;
+    return got == (ssize_t)strlen(text) && !memcmp(link, text, (size_t)got);
+}
 /* Returns the bytes of this process in memory without the rest of a sample; 0: unknown. */
 static MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
     int saved = errno, cancel = mli_cancel_disable();
@@ -3427,6 +3461,16 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
     return -1;
 }
 #endif
+static void mli_line_read(const char *path, char *line, size_t cap) {
+    (void)path;
+    (void)cap;
+    *line = 0;
+}
+static int mli_link_is(const char *path, const char *text) {
+    (void)path;
+    (void)text;
+    return 0;
+}
 static MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
     uint64_t total = 0, used = 0, process = 0;
     return mli_cpu_sample(cpu, &total, &used, &process) ? 0 : process;
@@ -13429,6 +13473,40 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
 
 #define MLI_EXPLAIN_TOP 4
 
+/* Reads the name of another process; "" if the system does not tell. Drivers number processes as
+   the first pid namespace does: inside another one these names would be those of strangers. */
+static MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name, size_t cap) {
+    const char *root = lord->room.cpu.root ? lord->room.cpu.root : "";
+    char path[300];
+    mli_out o;
+    *name = 0;
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, root);
+    mli_put_str(&o, "/proc/self/ns/pid");
+    if (mli_out_end(&o, sizeof path) >= sizeof path) return;
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the number of the first, since 3.8 */
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, root);
+    mli_put_str(&o, "/proc/");
+    mli_put_u64(&o, pid);
+    mli_put_str(&o, "/comm");
+    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, name, cap);
+}
+
+/* Writes "; others: pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" with `head` before the
+   first. Writes nothing if no other process is known. */
+static MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
+                                    const memlord_capacity *sample, size_t most) {
+    size_t i;
+    for (i = 0; i < most && sample->others[i].pid; i++) {
+        char name[32];
+        mli_process_name(lord, sample->others[i].pid, name, sizeof name);
+        mli_putf(o, "%s pid %ju", i ? "," : head, sample->others[i].pid);
+        if (*name) mli_putf(o, " (%s)", name);
+        mli_putf(o, " holds %jo", sample->others[i].bytes);
+    }
+}
+
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted) {
     memlord_capacity sample;
@@ -13453,6 +13531,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     if (reserved) mli_putf(o, ", held %jo", reserved);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
+    mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
 /* Writes why a device has or lacks room for `wanted` bytes, with its largest tags and sites. */
@@ -13461,6 +13540,8 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
     memlord_tag_stat tags[MLI_EXPLAIN_TOP];
     memlord_site_stat sites[MLI_EXPLAIN_TOP];
     memlord_site named[MLI_EXPLAIN_TOP];
+    const uint32_t dev = mli_dev_known(lord, d);
+    uint64_t failed = 0;
     size_t i, n;
     mli_phys *phys;
     mli_out o;
@@ -13470,6 +13551,8 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
         mli_explain_phys(lord, &o, phys, wanted);
     else
         mli_put_str(&o, " never seen");
+    if (dev) failed = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_oom_failures]);
+    if (failed) mli_putf(&o, "; requests failed %ju", failed);
     n = mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP, 0);
     for (i = 0; i < n; i++)
         sites[i].site = mli_site_named(lord, sites[i].site, &named[i]);
@@ -16810,12 +16893,13 @@ typedef struct mli_line { /* at the start of each of them */
 } mli_line;
 typedef struct mli_phys_line {
     mli_line of;
-    const mli_phys *phys;
+    mli_phys *phys;
     uint64_t total, used, free, age, limit, held;
     uint64_t process, self, rest, others; /* used bytes: this process's, of them the ledger's and
                                              the others, and those of other processes */
     uint64_t untagged;                    /* the part of self that has no tag */
-    int64_t unaccounted;                  /* used - self */
+    uint64_t context;                     /* the driver's for this process; a part of rest */
+    int64_t unaccounted;                  /* used - self - context */
     uint64_t fullness;                    /* used / total; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
@@ -17056,6 +17140,15 @@ static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
 }
 
+/* Returns the latest sample of a physical device. */
+static memlord_capacity mli_phys_sample_of(mli_phys *phys) {
+    memlord_capacity sample;
+    mli_lock_take(&phys->lock);
+    sample = phys->sample;
+    mli_lock_drop(&phys->lock);
+    return sample;
+}
+
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
    and the others'. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
@@ -17079,7 +17172,8 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
             line->self = mli_add_saturated(line->self, r->stat[i - 1].allocated);
     line->untagged = line->self;
     if (!sample.known) return;
-    mine = sample.process > line->self ? sample.process : line->self;
+    mine = mli_add_saturated(line->self, sample.context);
+    if (sample.process > mine) mine = sample.process;
     line->total = sample.total;
     line->used = sample.used;
     line->free = sample.total - sample.used;
@@ -17089,7 +17183,8 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
         line->rest = mine - line->self;
     }
     line->others = sample.used > mine ? sample.used - mine : 0;
-    line->unaccounted = (int64_t)(sample.used - line->self);
+    if (sample.context) line->context = sample.context;
+    line->unaccounted = (int64_t)(sample.used - line->self - sample.context);
     line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
 }
 /* Captures each physical device with a known capacity or a limit, the fullest first; those of an
@@ -17887,18 +17982,26 @@ static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, ")");
 }
 
-/* Writes the balance of a physical device as
-   "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + unaccounted 10 GiB". */
+/* Writes the balance of a physical device as "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
+   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB", and a line of the other processes
+   there. */
 static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
+    memlord_capacity sample;
     if (line->total == UINT64_MAX) return;
     mli_putf(r->o, "%i: total %jo = free %jo + self %jo", mli_device_code(line->of.device),
              line->total, line->free, line->self);
     mli_text_phys_self(r, line);
+    if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
     if (line->unaccounted < 0)
         mli_putf(r->o, " - unaccounted %jo (less is in use than was recorded)\n",
-                 line->self - line->used);
+                 (uint64_t)0 - (uint64_t)line->unaccounted);
     else
         mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
+    sample = mli_phys_sample_of(line->phys);
+    if (!sample.others[0].pid) return;
+    mli_putf(r->o, "%i", mli_device_code(line->of.device));
+    mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
+    mli_put_str(r->o, "\n");
 }
 
 /* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
@@ -18145,6 +18248,19 @@ static void mli_json_devices(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Ends the list of devices and begins that of the other processes. */
+static void mli_json_others(mli_report *r, mli_phys *phys) {
+    const memlord_capacity sample = mli_phys_sample_of(phys);
+    size_t i;
+    mli_jsonf(r->o, "],'other_processes':[");
+    for (i = 0; i < MEMLORD_OTHERS && sample.others[i].pid; i++) {
+        char name[32];
+        mli_process_name(r->lord, sample.others[i].pid, name, sizeof name);
+        mli_jsonf(r->o, ",{'pid':%ju,'bytes':%ju,'name':%s}", sample.others[i].pid,
+                  sample.others[i].bytes, *name ? name : NULL);
+    }
+}
+
 static void mli_json_phys_all(mli_report *r) {
     uint32_t dev;
     size_t i;
@@ -18153,14 +18269,15 @@ static void mli_json_phys_all(mli_report *r) {
         const mli_phys_line *line = &r->phys[i];
         mli_jsonf(r->o,
                   ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,'untagged':%ju,"
-                  "'unaccounted':%jd,'process':%ju,'others':%ju,'age_ns':%ju,'limit':%ju,"
-                  "'held':%ju,'devices':[",
+                  "'context':%ju,'unaccounted':%jd,'process':%ju,'others':%ju,'age_ns':%ju,"
+                  "'limit':%ju,'held':%ju,'devices':[",
                   mli_device_code(line->of.device), line->total, line->used, line->free,
-                  line->self, line->untagged, line->unaccounted, line->process, line->others,
-                  line->age, line->limit, line->held);
+                  line->self, line->untagged, line->context, line->unaccounted, line->process,
+                  line->others, line->age, line->limit, line->held);
         for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
+        mli_json_others(r, line->phys);
         mli_put_str(r->o, "]}");
     }
     mli_put_str(r->o, "]");
@@ -20167,9 +20284,11 @@ static const mli_family mli_prom_phys[] = {
      "bytes of it the ledger knows; files mapped are not in it"},
     {"process_rest_bytes", 'u', offsetof(mli_phys_line, rest),
      "bytes of it this process uses and the ledger does not know"},
+    {"context_bytes", 'u', offsetof(mli_phys_line, context),
+     "bytes of it the driver holds for this process"},
     {"others_bytes", 'u', offsetof(mli_phys_line, others), "bytes of it others use"},
     {"unaccounted_bytes", 'd', offsetof(mli_phys_line, unaccounted),
-     "capacity_used_bytes - self_bytes; may be below 0"},
+     "capacity_used_bytes - self_bytes - context_bytes; may be below 0"},
     {"limit_bytes", 'u', offsetof(mli_phys_line, limit),
      "bytes allowed of it; no sample: no limit"},
     {"held_bytes", 'u', offsetof(mli_phys_line, held), "bytes of it that tickets keep"},
