@@ -7525,6 +7525,7 @@ typedef struct mli_scope_record {
     struct mli_site_record *site; /* NULL: the scope was begun by name */
     mli_ptr threads;              /* mli_thread_scope *; push only */
     mli_u64 device_ns;
+    mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
 } mli_scope_record;
 
 #define MLI_CACHE_MAX 8192 /* homes at most, in memory of the cache's own */
@@ -8016,8 +8017,8 @@ static uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->fram
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
-/* Finds the number of a birth; 0: there is none, and *key is free for it in the index. */
-static uint32_t mli_birth_find(memlord *lord, const mli_birth *birth, uint64_t *key) {
+/* Returns the number of a birth; 0: there is none, and *key is free for it in the index. */
+static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
     uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
     hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
     hash = ((hash ^ hash >> 32) + birth->scope) * 0x9e3779b97f4a7c15u;
@@ -8040,7 +8041,7 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
     mli_birth *added;
     uint64_t key;
     memlord_result r = mli_index_reserve_locked(lord, 1);
-    *number = mli_birth_find(lord, birth, &key);
+    *number = mli_birth_number(lord, birth, &key);
     if (*number) return MEMLORD_OK;
     if (r) return r;
     if (lord->sites.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
@@ -8053,27 +8054,42 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
     return MEMLORD_OK;
 }
 
-/* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread.
-   Without room for a birth the block is recorded without either, and scopes.lost counts it.
-   Requires: not inside. */
-static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
-    memlord_result r = MEMLORD_OK;
+/* Finds or adds a birth, and returns its number. 0: there is no room for it, and scopes.lost counts
+   that. */
+static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
+                                        uint32_t scope) {
+    memlord_result r;
     mli_birth birth;
     uint64_t key;
     uint32_t number;
-    birth.stream = t->stream;
-    birth.mark = (uint32_t)MLI_BIRTH(born);
-    birth.scope = mli_scope_id(t);
-    number = mli_birth_find(lord, &birth, &key);
-    if (!number) {
-        do {
-            mli_cold_enter();
-            r = mli_birth_find_locked(lord, &birth, &number);
-        } while (mli_cold_leave(lord, &r));
-        if (r) (void)mli_u64_add(&lord->scopes.lost, 1);
+    birth.stream = stream;
+    birth.mark = mark;
+    birth.scope = scope;
+    number = mli_birth_number(lord, &birth, &key);
+    if (number) return number;
+    do {
+        mli_cold_enter();
+        r = mli_birth_find_locked(lord, &birth, &number);
+    } while (mli_cold_leave(lord, &r));
+    if (r) (void)mli_u64_add(&lord->scopes.lost, 1);
+    return number;
+}
+
+/* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
+   and the scope. Without room for a birth the block is recorded without either. Requires: not
+   inside. */
+static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
+    mli_scope_record *scope = t->frame && !t->stream ? t->frame->scope : NULL;
+    const uint64_t mark = MLI_BIRTH(born);
+    const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
+    uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
+    if (!number || last >> (MLI_BIRTH_BITS - 1) != mark) {
+        number = mli_birth_find(lord, t->stream, (uint32_t)mark, mli_scope_id(t));
+        if (scope && number) /* pairs with the acquire above */
+            mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
     t->birth_mark = born;
-    t->birth_bits = r ? born : (MLI_BIRTH_NUMBERED | number) << 37;
+    t->birth_bits = number ? (MLI_BIRTH_NUMBERED | number) << 37 : born;
     return t->birth_bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
