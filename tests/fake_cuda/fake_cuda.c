@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STORAGES = 1 << 16, STREAMS = 256, EVENTS = 1 << 14, DEPTH = 64, NAMES = 96, QUEUED = 64 };
+enum { STORAGES = 1 << 16, STREAMS = 256, EVENTS = 1 << 14, DEPTH = 64, NAMES = 256, QUEUED = 64 };
 enum { THREADS = 64 };
 enum { PLAIN = 1, POOL, GRAPH, HOST, REGISTERED };
 
@@ -61,6 +61,7 @@ static int begin(const char *name) {
     while (i < NAMES - 1 && counts[i].name && strcmp(counts[i].name, name)) i++;
     counts[i].name = name;
     counts[i].n++;
+    if (!strncmp(name, "cu", 2) && name[2] != 'd') fake.driver_calls++;
     if (++fake.calls == fake.fail_at) return fake.fail_error ? fake.fail_error : 999;
     if (fake.fail_name && fake.fail_times && !strcmp(fake.fail_name, name)) {
         if (fake.fail_times > 0) fake.fail_times--;
@@ -134,7 +135,10 @@ __attribute__((constructor)) static void from_environment(void) {
 /* -- devices and contexts -- */
 
 static void activate(int device) {
-    if (!fake.device[device].active) fake.contexts++;
+    if (!fake.device[device].active) {
+        fake.contexts++;
+        fake.device[device].contexts++;
+    }
     fake.device[device].active = 1;
 }
 
@@ -814,6 +818,7 @@ int fake_cuCtxGetDevice(int *device) {
 }
 int fake_cuCtxSynchronize(void) {
     int r = begin("cuCtxSynchronize");
+    fake.context_waits++;
     if (!r && !self.depth && !self.top) r = 201;
     if (!r) r = wait_for_device(self.depth ? self.stack[self.depth - 1] : self.top - 1);
     return leave(r);
@@ -853,7 +858,12 @@ int fake_cuMemPoolTrimTo(cudaMemPool_t pool, size_t keep) {
     int r = begin("cuMemPoolTrimTo");
     fake_device *d = (fake_device *)(void *)pool;
     if (!r) r = unsafe();
-    if (!r && d->reserved > keep) d->reserved = d->used > keep ? d->used : keep;
+    if (!r) d->trims++;
+    if (!r && d->reserved > keep) {
+        uint64_t was = d->reserved;
+        d->reserved = d->used > keep ? d->used : keep;
+        d->trimmed += was > d->reserved ? was - d->reserved : 0;
+    }
     return leave(r);
 }
 int fake_cuDeviceGetGraphMemAttribute(int device, int attribute, void *value) {
@@ -867,6 +877,7 @@ int fake_cuDeviceGetGraphMemAttribute(int device, int attribute, void *value) {
 int fake_cuDeviceGraphMemTrim(int device) {
     int r = begin("cuDeviceGraphMemTrim");
     if (!r) r = unsafe();
+    if (!r) fake.device[device].graph_trims++;
     if (!r) fake.device[device].graph_reserved = fake.device[device].graph_used;
     return leave(r);
 }

@@ -23,11 +23,14 @@ typedef struct fake_device {
     uint64_t others;       /* bytes of other processes */
     int integrated, pools; /* attributes */
     int active;            /* the primary context exists */
+    int contexts;          /* times it came to be: by cudaSetDevice, too, since CUDA 12 */
     int retained;          /* by the driver's clients */
     uint64_t plain;        /* bytes of cudaMalloc and its like */
     uint64_t reserved, reserved_high, used, used_high; /* of the pool */
     uint64_t threshold;                                /* its release threshold */
     uint64_t graph_reserved, graph_reserved_high, graph_used, graph_used_high;
+    int trims, graph_trims; /* of its pool, of its graphs' memory */
+    uint64_t trimmed;       /* bytes the pool gave back by them */
     char pci[16];
     uint64_t nvml_total; /* NVML counts another one */
     int mig;
@@ -43,7 +46,9 @@ typedef struct fake_cuda {
     int host_pools;  /* what comes out of a pool is on no device: -1 */
     int slow_events; /* an event is a thing its stream is given, and never done at once */
     fake_device device[FAKE_DEVICES];
-    uint64_t calls;       /* of anything */
+    uint64_t calls;        /* of anything */
+    uint64_t driver_calls; /* of them, of the driver: what is made beside the runtime's */
+    uint64_t context_waits; /* of them, cuCtxSynchronize */
     uint64_t fail_at;     /* the number of the call that fails; 0: none */
     int fail_error;       /* with this, 999 if 0 */
     const char *fail_name; /* calls of this name fail ... */
