@@ -79,6 +79,7 @@ int USE(void) {
     bad |= cudaStreamEndCapture(stream, &graph) == cudaSuccess;
 #if CUDART_VERSION >= 12030
     bad |= cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess;
+    bad |= cudaGraphCreate(&graph, 0) != cudaSuccess;
     bad |= cudaStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
                                          cudaStreamCaptureModeRelaxed) != cudaSuccess;
     bad |= cudaStreamEndCapture(stream, &graph) != cudaSuccess;
