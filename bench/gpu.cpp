@@ -186,11 +186,9 @@ void capturing() {
     for (cudaStream_t &s : streams)
         must(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess, "a stream");
     measure({"cudaStreamBeginCapture", "cudaStreamEndCapture", 32, 0,
-             [](memlord *l, void **p, int i) {
+             [](memlord *, void **p, int i) {
                  *p = streams[i];
-                 if (!l) return !cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed);
-                 return !memlord_cuda_stream_begin_capture(
-                     l, streams[i], cudaStreamCaptureModeRelaxed, nullptr);
+                 return !cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed);
              },
              [](memlord *l, void *p) {
                  cudaStream_t stream = static_cast<cudaStream_t>(p);

@@ -934,6 +934,14 @@ int fake_cuEventQuery(cudaEvent_t event) {
     if (!r) r = unsafe();
     return leave(r ? r : event_query(event));
 }
+int fake_cuEventSynchronize(cudaEvent_t event) {
+    int r = begin("cuEventSynchronize");
+    if (!r) r = unsafe();
+    if (!r && (!event || !event->alive)) r = cudaErrorInvalidResourceHandle;
+    if (!r && event->captured) r = cudaErrorCapturedEvent;
+    if (!r && event->stream) wait_for(event->stream);
+    return leave(r);
+}
 /* A millisecond for each thing the stream was given between the two. */
 int fake_cuEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t stop) {
     int r = begin("cuEventElapsedTime");

@@ -120,6 +120,7 @@ int fake_nvml_processes(void *device, unsigned *n, void *info);
     X(cuEventDestroy_v2, (cudaEvent_t event), (event))                                        \
     X(cuEventRecord, (cudaEvent_t event, cudaStream_t stream), (event, stream))               \
     X(cuEventQuery, (cudaEvent_t event), (event))                                             \
+    X(cuEventSynchronize, (cudaEvent_t event), (event))                                       \
     X(cuEventElapsedTime, (float *ms, cudaEvent_t start, cudaEvent_t end), (ms, start, end))
 
 #define FAKE_X(name, params, args) int fake_##name params;

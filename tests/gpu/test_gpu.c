@@ -208,24 +208,28 @@ static int a_threads_own_stream(void) {
     return 0;
 }
 
-/* Waiting for the device would end it, or be refused. */
+/* To wait for what is pending ends no capture, of a blocking stream or another. */
 static int a_collection_that_waits(void) {
     memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_SYNC, 0, NULL, NULL};
-    cudaStream_t stream;
+    cudaStream_t stream, busy;
     cudaGraph_t graph = NULL;
-    int wrapped;
+    void *ptr = NULL;
+    int blocking;
     OK(memlord_cuda_attach(lord, &desc));
-    for (wrapped = 0; wrapped < 2; wrapped++) { /* a blocking stream is found out */
-        CUDA(cudaStreamCreateWithFlags(&stream, wrapped ? cudaStreamNonBlocking : 0));
-        CUDA(wrapped ? memlord_cuda_stream_begin_capture(lord, stream, cudaStreamCaptureModeGlobal,
-                                                         NULL)
-                     : cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-        (void)memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, NULL); /* may have been refused */
+    CUDA(cudaStreamCreateWithFlags(&busy, cudaStreamNonBlocking));
+    for (blocking = 0; blocking < 2; blocking++) {
+        CUDA(cudaStreamCreateWithFlags(&stream, blocking ? 0 : cudaStreamNonBlocking));
+        CUDA(memlord_cuda_malloc_async(lord, &ptr, MIB, busy, NULL));
+        CUDA(cudaLaunchHostFunc(busy, wait_a_while, NULL));
+        CUDA(memlord_cuda_free_async_after(lord, ptr, busy, NULL));
+        CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+        (void)memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, NULL);
+        EXPECT(memlord_pending(lord, gpu()) == 0);
         CUDA(memlord_cuda_stream_end_capture(lord, stream, &graph, NULL));
         if (graph) CUDA(cudaGraphDestroy(graph));
         CUDA(memlord_cuda_stream_destroy(lord, stream, NULL));
     }
-    OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, NULL));
+    CUDA(memlord_cuda_stream_destroy(lord, busy, NULL));
     CUDA(cudaPeekAtLastError());
     OK(memlord_cuda_attach(lord, NULL));
     return 0;
@@ -239,7 +243,7 @@ static int frees_in_a_capture(void) {
     CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
     CUDA(memlord_cuda_malloc_async(lord, &before, MIB, stream, NULL));
     CUDA(cudaStreamSynchronize(stream));
-    CUDA(memlord_cuda_stream_begin_capture(lord, stream, cudaStreamCaptureModeGlobal, NULL));
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     CUDA(memlord_cuda_malloc_async(lord, &node, 2 * MIB, stream, NULL));
     CUDA(cudaMemsetAsync(node, 0, 2 * MIB, stream));
     OK(memlord_cuda_record_free(lord, before, stream, NULL));
@@ -447,7 +451,7 @@ static int a_graph_that_allocates(void) {
     void *node = NULL;
     int i;
     CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    CUDA(memlord_cuda_stream_begin_capture(lord, stream, cudaStreamCaptureModeGlobal, NULL));
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     CUDA(memlord_cuda_malloc_async(lord, &node, 32 * MIB, stream, NULL));
     CUDA(cudaMemsetAsync(node, 0, 32 * MIB, stream));
     CUDA(memlord_cuda_free_async(lord, node, stream, NULL));
@@ -661,7 +665,7 @@ static const struct {
     {"a pool of one's own is reserved and trimmed", a_pool_of_ones_own, 0},
     {"pinned, registered, managed and pitched memory", pinned_and_managed, 0},
     {"frees, samples and collections inside a capture", frees_in_a_capture, 0},
-    {"a collection that waits, but not in a capture", a_collection_that_waits, 0},
+    {"a collection that waits ends no capture", a_collection_that_waits, 0},
     {"a graph that allocates is reserved and trimmed", a_graph_that_allocates, 0},
     {"a scope's time on its stream", a_timed_scope, 0},
     {"allocs and frees of the ledger in a host function", a_host_function, 0},
