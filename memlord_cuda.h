@@ -44,7 +44,7 @@
             void *cache = NULL;
             memlord_result r = memlord_cuda_attach(lord, NULL);
             memlord_logger_set(lord, &logger);
-            if (r != MEMLORD_OK) return printf("%s\n", memlord_result_text(r)), 1;
+            if (r != MEMLORD_OK) return printf("%s\n", memlord_cuda_why()), 1;
 
             MEMLORD_TAG(lord, "kv_cache") {
                 if (memlord_cuda_malloc(lord, &cache, 1 << 20, MEMLORD_SITE())) return 1;
@@ -134,14 +134,15 @@
     address, and comes back if that failed; one with recorded uses comes back without them).
     A pointer never seen is counted in unknown_frees, and the runtime's answer passed on.
     Other functions answer a memlord_result. No driver, or no device, is
-    MEMLORD_E_UNSUPPORTED from memlord_cuda_attach, and nothing is attached; the wrappers go
-    on passing the runtime's answers through. What the driver refuses later is an unknown
-    capacity, a collection that did not run, a fence that failed (its block is credited and
-    counted in fence_failures). What it permits no call for now, in a host function of a stream,
-    is asked again.
+    MEMLORD_E_UNSUPPORTED from memlord_cuda_attach, and nothing is attached; memlord_cuda_why says
+    which, and the wrappers go on passing the runtime's answers through. What the driver refuses
+    later is an unknown capacity, a collection that did not run, a fence that failed (its block is
+    credited and counted in fence_failures). A fence that may not be asked now, in a host function
+    of a stream or a capture, is asked again.
     The runtime's last error is what it would be without MemLord. After a retry that succeeded
-    it is as clean as before; after one that failed it is that of the last attempt, but when a
-    limit of the ledger refused, no attempt was made.
+    it is as clean as before; after one that failed it is that of the last attempt. When a limit of
+    the ledger refused, no attempt was made: the pointer is NULL, and the last error
+    cudaErrorMemoryAllocation unless the device is not active.
 
     ------------------------------------------------------------------ >>costs ---
 
@@ -175,6 +176,7 @@
               cudaFreeAsync with the per-thread default stream). The arguments are those of the
               runtime: in C++ the pointer may be of any type, as with its templates, in C it is a
               void **, and an initialiser with commas in it may stand where the runtime takes it.
+              Device code (nvcc -rdc=true) keeps the device's own cudaMalloc and cudaFree.
     By linker define MEMLORD_CUDA_WRAP in the one file and link with
 
                 -Wl,--wrap=cudaMalloc,--wrap=cudaMallocPitch,--wrap=cudaMalloc3D
@@ -244,6 +246,7 @@
 #define memlord_cuda_attach MLI_CUDA_PREFIXED(memlord_cuda_attach)
 #define memlord_cuda_detach MLI_CUDA_PREFIXED(memlord_cuda_detach)
 #define memlord_cuda_attached MLI_CUDA_PREFIXED(memlord_cuda_attached)
+#define memlord_cuda_why MLI_CUDA_PREFIXED(memlord_cuda_why)
 #define memlord_cuda_pool_get MLI_CUDA_PREFIXED(memlord_cuda_pool_get)
 #define memlord_cuda_pool_refresh MLI_CUDA_PREFIXED(memlord_cuda_pool_refresh)
 #define memlord_cuda_malloc MLI_CUDA_PREFIXED(memlord_cuda_malloc)
@@ -315,8 +318,9 @@ typedef struct memlord_cuda_desc {
    integrated GPU shares the cpu's memory from then on (memlord_device_share), so its capacity
    is what is available there. Attached already, it takes the new description. `desc` NULL is
    the default.
-   Errors: E_UNSUPPORTED no driver or no device; E_INVALID the retry policy; E_STATE another
-           thread is at it, or MEMLORD_CUDA_MAX_LEDGERS are; E_NOMEM. Nothing is attached then.
+   Errors: E_UNSUPPORTED no driver or no device, see memlord_cuda_why; E_INVALID the retry policy;
+           E_STATE another thread is at it, or MEMLORD_CUDA_MAX_LEDGERS are; E_NOMEM. Nothing is
+           attached then.
    Cost:   initialises the driver and NVML; creates no context. */
 MLI_CUDA_API memlord_result memlord_cuda_attach(memlord *lord,
                                                 const memlord_cuda_desc *desc)
@@ -332,6 +336,12 @@ MLI_CUDA_API memlord_result memlord_cuda_detach(memlord *lord)
 
 /* 1: attached. */
 MLI_CUDA_API int memlord_cuda_attached(memlord *lord) MLI_CUDA_OFF(0)
+
+/* Returns why there is no driver, in words: "libcuda.so.1 was not found", "libcuda.so.1 has no
+   cuEventQuery", "cuInit answered 802" (the numbers are CUresult's), "there is no device", "forked
+   from the process that loaded the driver". Returns "" if there is one. Cost: the first call of a
+   process loads the driver, as memlord_cuda_attach does. */
+MLI_CUDA_API const char *memlord_cuda_why(void) MLI_CUDA_OFF("")
 
 /* -- pools -- */
 
@@ -374,8 +384,8 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
    An allocation that finds no memory is counted as by memlord_alloc_failed.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
    as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the answer. A
-   limit's refusal is cudaErrorMemoryAllocation. Other errors, sticky ones first of all, end it at
-   once. Cost: >>costs. */
+   limit's refusal is cudaErrorMemoryAllocation, and the pointer NULL. Other errors, sticky ones
+   first of all, end it at once. Cost: >>costs. */
 
 /* the real one, ours, parameters, arguments; and one without parameters: real, ours */
 #define MLI_CUDA_WRAPPED(X, X0)                                                               \
@@ -443,14 +453,15 @@ MLI_CUDA_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
     MLI_CUDA_BODY(cudaFreeAsync(ptr, stream))
 
 /* Records that the host is done with a block once `stream` has done what it was given so far: the
-   block is pending until then, as by memlord_free_deferred. Only the books are kept. The memory goes
-   back as the host sees fit: to a pool of its own, or by the runtime's own function, as the
-   wrapper of that would find nothing to end. The block is one of the device's memory, or pinned.
-   Records an event on the stream: at once; while that is captured, at the end of the
-   capture, if that is wrapped, or before the next wrapped wait for it, or at the first poll after it
-   (of a per-thread default stream: by that thread, or on the legacy default stream, which waits for
-   all of them). The block is credited at once if no event is to be had; if the stream refused it
-   (destroyed), that is counted in fence_failures. NULL does nothing.
+   block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
+   goes back as the host sees fit, to a pool of its own, or by the runtime's own function (its wrapper
+   ends nothing then, and counts an unknown free if the block is no longer pending). The block is
+   one of the device's memory, or pinned. Records an event on the stream at once; while that is
+   captured, at the wrapped end of the capture, or before the next wrapped wait for the stream, or
+   at the first poll after the capture (of a per-thread default stream: by that thread, or on the
+   legacy default stream, which waits for all of them). Without memory for an event the block is
+   credited at once; also if the stream refused it (destroyed), counted in fence_failures. NULL
+   does nothing.
    Errors: E_UNKNOWN not live, counted. */
 MLI_CUDA_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                      cudaStream_t stream,
@@ -791,23 +802,48 @@ static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 static struct {
     mli_cuda_u64 state; /* READY is stored with release after the table is filled */
     mli_cuda_driver table;
+    char why[128]; /* as memlord_cuda_why says; stored before the state */
 } mli_cuda_loaded;
+
+/* Says why there is no driver; 0. A `number` is what a function answered. */
+static int mli_cuda_why_set(const char *subject, const char *verb, const char *object, int number) {
+    const char *parts[3];
+    char digits[12];
+    size_t n = 0, length, room = sizeof mli_cuda_loaded.why - 1;
+    int i = (int)sizeof digits;
+    parts[0] = subject, parts[1] = verb, parts[2] = object;
+    digits[--i] = 0;
+    for (; !object && number > 0; number /= 10) digits[--i] = (char)('0' + number % 10);
+    if (!object) parts[2] = &digits[i];
+    for (i = 0; i < 3; i++) {
+        length = strlen(parts[i]);
+        if (length > room - n) length = room - n;
+        memcpy(mli_cuda_loaded.why + n, parts[i], length);
+        n += length;
+    }
+    mli_cuda_loaded.why[n] = 0;
+    return 0;
+}
 
 static int mli_cuda_driver_load(mli_cuda_driver *d) {
     void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
-    int whole = 1, i;
-    if (!library) return 0;
+    const char *missing = NULL;
+    int i;
+    if (!library) return mli_cuda_why_set(MEMLORD_CUDA_DRIVER, " was not found", "", 0);
 #define MLI_CUDA_X(field, symbol, needed, params)                                             \
     mli_cuda_library_find(library, symbol, (void *)&d->field, sizeof d->field);               \
-    if (needed && !d->field) whole = 0;
+    if (needed && !d->field) missing = symbol;
     MLI_CUDA_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    if (!whole) {
+    if (missing) {
         mli_cuda_library_close(library);
-        return 0;
+        return mli_cuda_why_set(MEMLORD_CUDA_DRIVER, " has no ", missing, 0);
     }
     /* from cuInit on it stays, whatever that says: it may have threads and handlers by then */
-    if (d->init(0) || d->device_count(&d->devices) || d->devices < 1) return 0;
+    if ((i = d->init(0)) != 0) return mli_cuda_why_set("cuInit", " answered ", NULL, i);
+    if ((i = d->device_count(&d->devices)) != 0)
+        return mli_cuda_why_set("cuDeviceGetCount", " answered ", NULL, i);
+    if (d->devices < 1) return mli_cuda_why_set("there is no device", "", "", 0);
     for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
         if (d->device_get(&d->handle[i], i)) break;
         if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
@@ -1797,6 +1833,7 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
    64 marks; of two with one mark the second may have to wait for the next call. With `last`, all
    of the ledger's end unread. */
 static void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int last) {
+    mli_cuda_time *list = mli_cuda_times.list;
     const mli_cuda_driver *d;
     uint64_t n, i, kept = 0, waits = 0, mark;
     int one = stream && !mli_cuda_is_default(*stream); /* those are several */
@@ -1806,7 +1843,7 @@ static void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int l
     mli_cuda_lock_take(&mli_cuda_times_lock);
     n = mli_cuda_load(&mli_cuda_times.n);
     for (i = 0; i < n && !(one && waits); i++) {
-        mli_cuda_time *time = &mli_cuda_times.list[i];
+        mli_cuda_time *time = &list[i];
         mark = UINT64_C(1) << (mli_cuda_fence_queue(time->stop) * 0x9e3779b97f4a7c15u >> 58);
         if (time->lord == lord && !(waits & mark) && (!stream || time->stop->stream == *stream)) {
             if (last || mli_cuda_time_read(d, time)) {
@@ -1815,10 +1852,9 @@ static void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int l
             }
             waits |= mark;
         }
-        mli_cuda_times.list[kept++] = *time;
+        list[kept++] = *time;
     }
-    if (kept < i)
-        memmove(&mli_cuda_times.list[kept], &mli_cuda_times.list[i], (n - i) * sizeof(mli_cuda_time));
+    if (kept < i) memmove(list + kept, list + i, (size_t)(n - i) * sizeof *list);
     mli_cuda_store(&mli_cuda_times.n, n - (i - kept));
     mli_cuda_lock_drop(&mli_cuda_times_lock);
 }
@@ -1855,6 +1891,8 @@ static void mli_cuda_fork_child(void) {
 }
 /* The parent may be loading: then its lock is held for good. */
 static void mli_cuda_fork_absent(void) {
+    if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_ABSENT)
+        (void)mli_cuda_why_set("forked from the process that loaded the driver", "", "", 0);
     mli_cuda_store(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
 }
 static void mli_cuda_fork_first(void) {
@@ -2047,6 +2085,19 @@ static memlord_device mli_cuda_request_device(const mli_cuda_request *q) {
     return memlord_device_cuda(mli_cuda_device_runtime());
 }
 
+/* A limit refused: leaves what a failed allocation leaves. The runtime sets its last error in calls
+   of its own alone, so one asks for more than there can be; not where it would make a context. */
+static void mli_cuda_request_refuse(const mli_cuda_request *q) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    void *none = NULL;
+    int mode;
+    if (q->pitched) q->pitched->ptr = NULL;
+    if (q->ptr) *q->ptr = NULL;
+    if (!d || !mli_cuda_active(d, mli_cuda_device_runtime()) || mli_cuda_relax(d, &mode)) return;
+    (void)MLI_CUDA_REAL(cudaMalloc)(&none, SIZE_MAX / 4);
+    mli_cuda_unrelax(d, &mode);
+}
+
 /* Rows get longer by the pitch, which is known only afterwards; and a pool's device is. */
 static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, memlord_device device,
                                     uint64_t asked, uint64_t storage, const memlord_site *site) {
@@ -2078,6 +2129,7 @@ static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                             site);
     if (r == MEMLORD_OK) mli_cuda_request_finish(lord, q, device, asked, storage, site);
     if (tagged) (void)memlord_tag_end(lord);
+    if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
     /* once more, for the answer and the last error the host expects: that failure is counted; and
@@ -2248,6 +2300,11 @@ MEMLORD_API int memlord_cuda_attached(memlord *lord) {
     attached = probe && probe->state == MLI_CUDA_TAKEN;
     mli_cuda_lock_drop(&mli_cuda_process_lock);
     return attached;
+}
+
+MEMLORD_API const char *memlord_cuda_why(void) {
+    (void)mli_cuda_driver_get();
+    return mli_cuda_loaded.why;
 }
 
 /* -- pools -- */
@@ -2637,8 +2694,10 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
    included memlord_cuda.h plainly before. Variadic, as a preprocessor takes the commas of
    sizeof(std::pair<int, int>) and of compound literals for its own; and functions beneath, so that
    the compiler sees the types. In C++ these have the forms of cuda_runtime.h as well: pointers of
-   any type, more or fewer arguments. */
-#if defined(MEMLORD_CUDA_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MLI_CUDA_SHIMMED)
+   any type, more or fewer arguments. Not when nvcc compiles for the device, whose code may call the
+   device's own cudaMalloc and cudaFree. */
+#if defined(MEMLORD_CUDA_SHIM) && !defined(MEMLORD_DISABLE) && !defined(__CUDA_ARCH__) &&     \
+    !defined(MLI_CUDA_SHIMMED)
 #define MLI_CUDA_SHIMMED
 #ifndef MEMLORD_CUDA_SHIM_LORD
 #define MEMLORD_CUDA_SHIM_LORD memlord_global()

@@ -871,6 +871,7 @@ static void uses_its_ledger(void *user) {
     child_check(!memlord_cuda_attached(lord));
     child_check(memlord_cuda_detach(lord) == MEMLORD_E_UNKNOWN);
     child_check(memlord_cuda_attach(lord, NULL) == MEMLORD_E_UNSUPPORTED);
+    child_check(strstr(memlord_cuda_why(), "forked") == memlord_cuda_why());
     memlord_cuda_events_release();
     child_check(fake.calls == calls); /* of anything of CUDA's */
 }
