@@ -1322,9 +1322,10 @@ static void mli_cuda_nvtx_push(const char *what) { (void)what; }
 static void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* What the fences of the layer that are asked on this thread do: a free does not ask the driver for
-   an event it has just recorded, and a collection with FLAG_SYNC waits for it. */
-enum { MLI_CUDA_ASKS, MLI_CUDA_FREES, MLI_CUDA_WAITS };
+/* For what this thread asks the fences of the layer: in a poll; in a collection with FLAG_SYNC, which
+   waits for their events; in a free, which does not ask the driver for an event it has just
+   recorded; in a free whose events come after the real one. */
+enum { MLI_CUDA_ASKS, MLI_CUDA_WAITS, MLI_CUDA_FREES, MLI_CUDA_FREES_FIRST };
 static MEMLORD_THREAD_LOCAL int mli_cuda_asker;
 
 /* Waits for the frees that are pending on a device, and retires them. */
@@ -1429,8 +1430,8 @@ static cudaStream_t mli_cuda_stream(cudaStream_t stream) {
 }
 
 static mli_cuda_lock mli_cuda_unrecorded_lock = MLI_CUDA_LOCK;
-static mli_cuda_fence *mli_cuda_unrecorded;
-static mli_cuda_u64 mli_cuda_fences_due; /* so many are listed: who finds 0 looks for none */
+static mli_cuda_fence *mli_cuda_unrecorded[2]; /* a list of those that are due, and of the others */
+static mli_cuda_u64 mli_cuda_fences_due;       /* so many are: who finds 0 looks for none */
 
 typedef struct mli_cuda_event_bin {
     void *context; /* NULL: the bin has none yet, nor have those after it */
@@ -1517,13 +1518,14 @@ static void mli_cuda_event_end(void *context, cudaEvent_t event) {
     mli_cuda_leave_context(d, &mode);
 }
 
-/* Under the list's lock, in both. */
+/* Under the lock of the lists, in both. */
 static void mli_cuda_fence_list(mli_cuda_fence *fence) {
+    mli_cuda_fence **first = &mli_cuda_unrecorded[fence->due];
     if (fence->listed) return;
     fence->previous = NULL;
-    fence->next = mli_cuda_unrecorded;
+    fence->next = *first;
     if (fence->next) fence->next->previous = fence;
-    mli_cuda_unrecorded = fence;
+    *first = fence;
     fence->listed = 1;
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, 1);
 }
@@ -1533,7 +1535,7 @@ static void mli_cuda_fence_unlist(mli_cuda_fence *fence) {
     if (fence->previous)
         fence->previous->next = fence->next;
     else
-        mli_cuda_unrecorded = fence->next;
+        mli_cuda_unrecorded[fence->due] = fence->next;
     fence->listed = 0;
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, UINT64_MAX);
 }
@@ -1666,17 +1668,19 @@ static void mli_cuda_fence_end(mli_cuda_fence *fence, uint64_t state) {
 static void mli_cuda_fences_record(const cudaStream_t *stream, int ends) {
     uint64_t self = mli_cuda_thread_id();
     mli_cuda_fence *fence, *next;
+    int due;
     if (!ends && !mli_cuda_load(&mli_cuda_fences_due)) return;
     mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    for (fence = mli_cuda_unrecorded; fence; fence = next) {
-        int recorded;
-        next = fence->next;
-        if ((stream && fence->stream != *stream) || (!ends && !fence->due)) continue;
-        if (fence->stream == cudaStreamPerThread && fence->thread != self) continue;
-        recorded = mli_cuda_fence_record(fence) == 1;
-        if (recorded || ends)
-            mli_cuda_fence_end(fence, recorded ? MLI_CUDA_RECORDED : MLI_CUDA_LOST);
-    }
+    for (due = !ends; due < 2; due++)
+        for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
+            int recorded;
+            next = fence->next;
+            if (stream && fence->stream != *stream) continue;
+            if (fence->stream == cudaStreamPerThread && fence->thread != self) continue;
+            recorded = mli_cuda_fence_record(fence) == 1;
+            if (recorded || ends)
+                mli_cuda_fence_end(fence, recorded ? MLI_CUDA_RECORDED : MLI_CUDA_LOST);
+        }
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
 }
 
@@ -1690,12 +1694,13 @@ static int mli_cuda_fence_record_due(mli_cuda_fence *fence) {
     state = mli_cuda_load(&fence->state);
     if (state == MLI_CUDA_RECORDED) r = 1;
     if (state == MLI_CUDA_UNRECORDED) {
-        r = mli_cuda_fence_record(fence);
+        r = mli_cuda_asker == MLI_CUDA_FREES_FIRST ? 0 : mli_cuda_fence_record(fence);
         late = r == 1;
         if (late) mli_cuda_fence_end(fence, MLI_CUDA_RECORDED);
         if (r == 0 && fence->listed && !fence->due) { /* a use, whose block is freed now */
+            mli_cuda_fence_unlist(fence);
             fence->due = 1;
-            mli_cuda_add(&mli_cuda_fences_due, 1);
+            mli_cuda_fence_list(fence);
         }
     }
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
@@ -1730,7 +1735,7 @@ static int mli_cuda_fence_done(void *user) {
     if (r <= 0) return r;
     fresh = fence->fresh;
     fence->fresh = 0;
-    if (fresh && mli_cuda_asker == MLI_CUDA_FREES) return 0;
+    if (fresh && mli_cuda_asker >= MLI_CUDA_FREES) return 0;
     r = mli_cuda_event_ask(d, fence);
     if (r == 0) return 1;
     if (r == MLI_CUDA_CAPTURED_EVENT) { /* a capture began as it was recorded: once more */
@@ -2185,7 +2190,7 @@ static void mli_cuda_free_begin(memlord *lord, int type, const void *ptr,
     int before = mli_cuda_asker;
     end->begun = 0;
     if (!lord || !ptr) return;
-    mli_cuda_asker = MLI_CUDA_FREES;
+    if (before != MLI_CUDA_FREES_FIRST) mli_cuda_asker = MLI_CUDA_FREES;
     end->begun = memlord_free_begin(lord, memlord_device_make(type, 0), MEMLORD_KEY(ptr),
                                     &end->token, site) == MEMLORD_OK;
     mli_cuda_asker = before;
@@ -2514,11 +2519,41 @@ static memlord_device mli_cuda_device_of(memlord *lord, const void *ptr) {
     return memlord_device_cuda(0);
 }
 
+/* A use of a block; its event is `due` as soon as it may be recorded, or when the block is freed. */
+static memlord_result mli_cuda_use(memlord *lord, const void *ptr, cudaStream_t stream, int due) {
+    memlord_fence fence;
+    memlord_device device;
+    mli_cuda_fence *own;
+    memlord_result r;
+    if (!lord || !ptr) return MEMLORD_OK;
+    device = mli_cuda_device_of(lord, ptr);
+    if (!mli_cuda_fence_make(stream, device, &fence)) return MEMLORD_E_NOMEM;
+    own = (mli_cuda_fence *)fence.user;
+    own->due = (unsigned char)due;
+    mli_cuda_fence_begin(own, !due && own->stream == cudaStreamPerThread);
+    r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
+    if (r) mli_cuda_fence_free(own);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
+                                                   cudaStream_t stream) {
+    return mli_cuda_use(lord, ptr, stream, 0);
+}
+
+/* Pending from before the real free on, as another thread may get the address; its event comes after
+   that. Without memory for an event the block is credited at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {
-    (void)memlord_cuda_record_use(lord, ptr, stream); /* without memory it is credited at once */
-    return memlord_cuda_free_async(lord, ptr, stream, site);
+    int before = mli_cuda_asker;
+    cudaError_t r;
+    (void)mli_cuda_use(lord, ptr, stream, 1);
+    mli_cuda_asker = MLI_CUDA_FREES_FIRST;
+    r = memlord_cuda_free_async(lord, ptr, stream, site);
+    mli_cuda_asker = before;
+    if (lord) mli_cuda_fences_record(NULL, 0);
+    return r;
 }
 
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
@@ -2540,22 +2575,6 @@ MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *p
         if (r) mli_cuda_fence_free(own);
     }
     return r == MEMLORD_E_NOMEM ? memlord_free(lord, device, MEMLORD_KEY(ptr), site) : r;
-}
-
-MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
-                                                   cudaStream_t stream) {
-    memlord_fence fence;
-    memlord_device device;
-    mli_cuda_fence *own;
-    memlord_result r;
-    if (!lord || !ptr) return MEMLORD_OK;
-    device = mli_cuda_device_of(lord, ptr);
-    if (!mli_cuda_fence_make(stream, device, &fence)) return MEMLORD_E_NOMEM;
-    own = (mli_cuda_fence *)fence.user;
-    mli_cuda_fence_begin(own, own->stream == cudaStreamPerThread);
-    r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
-    if (r) mli_cuda_fence_free(own);
-    return r;
 }
 
 MEMLORD_API void memlord_cuda_events_release(void) {
