@@ -1085,12 +1085,8 @@ typedef struct mli_cuda_attachment {
 static mli_cuda_lock mli_cuda_process_lock = MLI_CUDA_LOCK;
 static struct {
     mli_cuda_attachment seats[MEMLORD_CUDA_MAX_LEDGERS];
-    mli_cuda_u64 taken;   /* so many; changed under the lock */
-    mli_cuda_u64 special; /* seats whose flags a wrapped call must know */
+    mli_cuda_u64 taken; /* so many; changed under the lock */
 } mli_cuda_process;
-
-#define MLI_CUDA_SPECIAL                                                                      \
-    (MEMLORD_CUDA_FLAG_RETRY | MEMLORD_CUDA_FLAG_TAG_STREAMS | MEMLORD_CUDA_FLAG_TIME_SCOPES)
 
 /* The seat of a ledger that is attached, without the lock; NULL: it is not. */
 static mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord) {
@@ -1102,11 +1098,10 @@ static mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord) {
     return NULL;
 }
 
-/* The flags of a ledger that change a wrapped call. Most processes have none: one load. */
+/* The flags of a ledger; 0 if it is not attached. */
 static uint64_t mli_cuda_flags_of(memlord *lord) {
-    mli_cuda_attachment *probe = NULL;
-    if (mli_cuda_load(&mli_cuda_process.special)) probe = mli_cuda_attachment_of(lord);
-    return probe ? mli_cuda_load(&probe->flags) & MLI_CUDA_SPECIAL : 0;
+    mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
+    return probe ? mli_cuda_load(&probe->flags) : 0;
 }
 
 /* Under the lock. */
@@ -1148,8 +1143,6 @@ static void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state)
    its time to come, and nobody has to wait for that but who attaches. 1: nobody is left. */
 static int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen, const mli_cuda_driver *d,
                                     const memlord_cuda_desc *desc) {
-    uint64_t old = mli_cuda_load(&probe->flags) & MLI_CUDA_SPECIAL;
-    uint64_t fresh = desc ? desc->flags & (uint32_t)MLI_CUDA_SPECIAL : 0;
     int alone;
     if (probe->has_nvml) mli_cuda_nvml_release();
     probe->has_nvml = desc && !(desc->flags & MEMLORD_CUDA_FLAG_NO_NVML);
@@ -1162,7 +1155,6 @@ static int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen, const 
     probe->keep_bytes = desc ? desc->keep_bytes : 0;
     probe->has_retry = desc && desc->retry;
     if (probe->has_retry) probe->retry = *desc->retry;
-    if (!fresh != !old) mli_cuda_add(&mli_cuda_process.special, fresh ? 1 : UINT64_MAX);
     /* pairs with the acquire in flags_of */
     mli_cuda_store_release(&probe->key, desc ? (uint64_t)(uintptr_t)probe->lord : 0);
     mli_cuda_lock_drop(&mli_cuda_process_lock);
@@ -2166,12 +2158,10 @@ static cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q, const meml
     return mli_cuda_alloc_retry(lord, q, mli_cuda_policy(lord, &copy), flags, site);
 }
 
-static mli_cuda_request mli_cuda_request_for(int kind, void **ptr, size_t bytes) {
+static mli_cuda_request mli_cuda_request_for(int kind) {
     mli_cuda_request q;
     memset(&q, 0, sizeof q);
     q.kind = kind;
-    q.ptr = ptr;
-    q.bytes = bytes;
     q.height = q.depth = 1;
     return q;
 }
@@ -2342,72 +2332,42 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device) 
 
 /* -- wrapped functions: allocations -- */
 
-MEMLORD_API cudaError_t memlord_cuda_malloc(memlord *lord, void **ptr, size_t bytes,
-                                            const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PLAIN, ptr, bytes);
-    return mli_cuda_alloc(lord, &q, site);
-}
+/* ours, kind, parameters, the request's fields of them */
+#define MLI_CUDA_ALLOC(ours, what, params, set)                                               \
+    MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, MLI_CUDA_ITEMS params,         \
+                                                const memlord_site *site) {                   \
+        mli_cuda_request q = mli_cuda_request_for(what);                                      \
+        set;                                                                                  \
+        return mli_cuda_alloc(lord, &q, site);                                                \
+    }
+MLI_CUDA_ALLOC(malloc, MLI_CUDA_PLAIN, (void **ptr, size_t bytes), (q.ptr = ptr, q.bytes = bytes))
+MLI_CUDA_ALLOC(malloc_pitch, MLI_CUDA_PITCH,
+               (void **ptr, size_t *pitch, size_t width, size_t height),
+               (q.ptr = ptr, q.pitch = pitch, q.bytes = width, q.height = height))
+MLI_CUDA_ALLOC(malloc_3d, MLI_CUDA_3D, (struct cudaPitchedPtr *ptr, struct cudaExtent extent),
+               (q.pitched = ptr, q.bytes = extent.width, q.height = extent.height,
+                q.depth = extent.depth))
+MLI_CUDA_ALLOC(malloc_managed, MLI_CUDA_MANAGED, (void **ptr, size_t bytes, unsigned int flags),
+               (q.ptr = ptr, q.bytes = bytes, q.flags = flags))
+MLI_CUDA_ALLOC(malloc_async, MLI_CUDA_ASYNC, (void **ptr, size_t bytes, cudaStream_t stream),
+               (q.ptr = ptr, q.bytes = bytes, q.stream = stream))
+MLI_CUDA_ALLOC(malloc_from_pool_async, MLI_CUDA_POOL,
+               (void **ptr, size_t bytes, cudaMemPool_t pool, cudaStream_t stream),
+               (q.ptr = ptr, q.bytes = bytes, q.pool = pool, q.stream = stream))
+MLI_CUDA_ALLOC(malloc_host, MLI_CUDA_HOST, (void **ptr, size_t bytes),
+               (q.ptr = ptr, q.bytes = bytes))
+MLI_CUDA_ALLOC(host_alloc, MLI_CUDA_HOST_FLAGS, (void **ptr, size_t bytes, unsigned int flags),
+               (q.ptr = ptr, q.bytes = bytes, q.flags = flags))
+#undef MLI_CUDA_ALLOC
 
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PLAIN, ptr, bytes);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PLAIN);
+    q.ptr = ptr;
+    q.bytes = bytes;
     if (!lord) return mli_cuda_call(&q);
     return mli_cuda_alloc_retry(lord, &q, policy, 0, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_malloc_pitch(memlord *lord, void **ptr, size_t *pitch,
-                                                  size_t width, size_t height,
-                                                  const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PITCH, ptr, width);
-    q.pitch = pitch;
-    q.height = height;
-    return mli_cuda_alloc(lord, &q, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_malloc_3d(memlord *lord, struct cudaPitchedPtr *ptr,
-                                               struct cudaExtent extent, const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_3D, NULL, extent.width);
-    q.pitched = ptr;
-    q.height = extent.height;
-    q.depth = extent.depth;
-    return mli_cuda_alloc(lord, &q, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_malloc_managed(memlord *lord, void **ptr, size_t bytes,
-                                                    unsigned int flags, const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_MANAGED, ptr, bytes);
-    q.flags = flags;
-    return mli_cuda_alloc(lord, &q, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_malloc_async(memlord *lord, void **ptr, size_t bytes,
-                                                  cudaStream_t stream, const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_ASYNC, ptr, bytes);
-    q.stream = stream;
-    return mli_cuda_alloc(lord, &q, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_malloc_from_pool_async(memlord *lord, void **ptr, size_t bytes,
-                                                            cudaMemPool_t pool, cudaStream_t stream,
-                                                            const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_POOL, ptr, bytes);
-    q.pool = pool;
-    q.stream = stream;
-    return mli_cuda_alloc(lord, &q, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_malloc_host(memlord *lord, void **ptr, size_t bytes,
-                                                 const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_HOST, ptr, bytes);
-    return mli_cuda_alloc(lord, &q, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_host_alloc(memlord *lord, void **ptr, size_t bytes,
-                                                unsigned int flags, const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_HOST_FLAGS, ptr, bytes);
-    q.flags = flags;
-    return mli_cuda_alloc(lord, &q, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_host_register(memlord *lord, void *ptr, size_t bytes,
@@ -2702,7 +2662,6 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 #undef MLI_CUDA_NVML_FUNCTIONS
 #undef MLI_CUDA_NVML
 #undef MLI_CUDA_LOCK
-#undef MLI_CUDA_SPECIAL
 #undef MLI_CUDA_REAL
 #undef MLI_CUDA_WRAP
 #undef MLI_CUDA_PASTE
