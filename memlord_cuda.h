@@ -1459,7 +1459,8 @@ static mli_cuda_fence *mli_cuda_fence_pop(mli_cuda_fence **first) {
     return fence;
 }
 
-/* Cuts pages into fences; the operating system's, so that no malloc of the host's is called. */
+/* Cuts pages into spare fences; the operating system's, so that no malloc of the host's is called.
+   Under the lock. */
 static void mli_cuda_fences_make(void) {
     enum { PIECE = 16384 };
     memlord_allocator pages;
@@ -1470,35 +1471,26 @@ static void mli_cuda_fences_make(void) {
     if (!made) return;
     memset(made, 0, PIECE);
     for (i = 0; i + 1 < n; i++) made[i].next = &made[i + 1];
-    mli_cuda_lock_take(&mli_cuda_events_lock);
-    made[n - 1].next = mli_cuda_events.spare;
     mli_cuda_events.spare = made;
-    mli_cuda_lock_drop(&mli_cuda_events_lock);
 }
 
 /* With an event of the context, if one is kept. NULL: no memory. */
 static mli_cuda_fence *mli_cuda_fence_alloc(void *context, int timed) {
     mli_cuda_fence *fence = NULL;
     mli_cuda_event_bin *bin;
-    int round;
-    for (round = 0; round < 2 && !fence; round++) {
-        if (round) mli_cuda_fences_make();
-        mli_cuda_lock_take(&mli_cuda_events_lock);
-        bin = context ? mli_cuda_event_bin_of(context, timed) : NULL;
-        if (bin) fence = mli_cuda_fence_pop(&bin->first);
-        if (fence)
-            bin->n--;
-        else
-            fence = mli_cuda_fence_pop(&mli_cuda_events.spare);
-        mli_cuda_lock_drop(&mli_cuda_events_lock);
-    }
-    if (fence) {
-        fence->next = NULL;
-        fence->context = context;
-        fence->timed = (unsigned char)timed;
-        fence->due = fence->fresh = 0;
-        mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
-    }
+    mli_cuda_lock_take(&mli_cuda_events_lock);
+    bin = context ? mli_cuda_event_bin_of(context, timed) : NULL;
+    if (bin) fence = mli_cuda_fence_pop(&bin->first);
+    if (fence) bin->n--;
+    if (!fence && !mli_cuda_events.spare) mli_cuda_fences_make();
+    if (!fence) fence = mli_cuda_fence_pop(&mli_cuda_events.spare);
+    mli_cuda_lock_drop(&mli_cuda_events_lock);
+    if (!fence) return NULL;
+    fence->next = NULL;
+    fence->context = context;
+    fence->timed = (unsigned char)timed;
+    fence->due = fence->fresh = 0;
+    mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
     return fence;
 }
 
@@ -1647,57 +1639,48 @@ static void mli_cuda_fence_begin(mli_cuda_fence *fence, int now) {
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
 }
 
-/* Under the list's lock. Off it before the state says so: then the ledger may give it back. */
-static void mli_cuda_fence_end(mli_cuda_fence *fence, uint64_t state) {
-    mli_cuda_fence_unlist(fence);
-    mli_cuda_store_release(&fence->state, state);
-}
-
-/* Records what waits for a stream of this thread's, or for any (NULL), to be recorded: what is due,
-   before somebody waits for a stream, or once it is no longer captured, since an event that is
-   recorded after the wait is rarely done at once. When the stream ends, all; what it would not
-   record is lost then. */
-static void mli_cuda_fences_record(const cudaStream_t *stream, int ends) {
+/* Records what is due on a stream of this thread's, or on any (NULL): before somebody waits for it, as
+   an event that is recorded after the wait is rarely done at once, and once it is no longer
+   captured. When the stream ends, all that is not recorded; what it would not record is lost then.
+   `asked`: also if its stream is another thread's. */
+static void mli_cuda_fences_record(const cudaStream_t *stream, const mli_cuda_fence *asked,
+                                   int ends) {
     uint64_t self = mli_cuda_thread_id();
     mli_cuda_fence *fence, *next;
-    int due;
+    int due, r;
     if (!ends && !mli_cuda_load(&mli_cuda_fences_due)) return;
     mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
     for (due = !ends; due < 2; due++)
         for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
-            int recorded;
             next = fence->next;
             if (stream && fence->stream != *stream) continue;
-            if (fence->stream == cudaStreamPerThread && fence->thread != self) continue;
-            recorded = mli_cuda_fence_record(fence) == 1;
-            if (recorded || ends)
-                mli_cuda_fence_end(fence, recorded ? MLI_CUDA_RECORDED : MLI_CUDA_LOST);
+            if (fence->stream == cudaStreamPerThread && fence->thread != self && fence != asked)
+                continue;
+            r = mli_cuda_fence_record(fence);
+            if (r == 0 && !ends) continue;
+            mli_cuda_fence_unlist(fence); /* first: when the state is set, it may be given back */
+            mli_cuda_store_release(&fence->state, r == 1 ? MLI_CUDA_RECORDED : MLI_CUDA_LOST);
         }
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
 }
 
-/* Whether its event is recorded, now or before. The ledger asks one fence on one thread at a time;
-   only the end of its stream comes between. */
-static int mli_cuda_fence_record_due(mli_cuda_fence *fence) {
+/* 1: its event is recorded, now or before; 0: not yet; -1: it never will be. The ledger asks one
+   fence on one thread at a time; only the end of its stream comes between. */
+static int mli_cuda_fence_recorded(mli_cuda_fence *fence) {
     uint64_t state = mli_cuda_load_acquire(&fence->state);
-    int late = 0, r = state == MLI_CUDA_RECORDED ? 1 : -1;
-    if (state != MLI_CUDA_UNRECORDED) return r;
-    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    state = mli_cuda_load(&fence->state);
-    if (state == MLI_CUDA_RECORDED) r = 1;
     if (state == MLI_CUDA_UNRECORDED) {
-        r = mli_cuda_asker == MLI_CUDA_FREES_FIRST ? 0 : mli_cuda_fence_record(fence);
-        late = r == 1;
-        if (late) mli_cuda_fence_end(fence, MLI_CUDA_RECORDED);
-        if (r == 0 && fence->listed && !fence->due) { /* a use, whose block is freed now */
+        mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+        if (fence->listed && !fence->due) { /* a use, whose block is freed now */
             mli_cuda_fence_unlist(fence);
             fence->due = 1;
             mli_cuda_fence_list(fence);
         }
+        mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+        if (mli_cuda_asker == MLI_CUDA_FREES_FIRST) return 0;
+        mli_cuda_fences_record(&fence->stream, fence, 0);
+        state = mli_cuda_load_acquire(&fence->state);
     }
-    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-    if (late) mli_cuda_fences_record(&fence->stream, 0); /* a capture is over: for others as well */
-    return r;
+    return state == MLI_CUDA_RECORDED ? 1 : state == MLI_CUDA_LOST ? -1 : 0;
 }
 
 /* Asks for an event, or waits for it. An event knows its context: a driver that wants one current
@@ -1723,7 +1706,7 @@ static int mli_cuda_fence_done(void *user) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int fresh, r;
     if (!d) return -1;
-    r = mli_cuda_fence_record_due(fence);
+    r = mli_cuda_fence_recorded(fence);
     if (r <= 0) return r;
     fresh = fence->fresh;
     fence->fresh = 0;
@@ -2433,7 +2416,7 @@ MEMLORD_API cudaError_t memlord_cuda_stream_synchronize(memlord *lord, cudaStrea
                                                         const memlord_site *site) {
     cudaStream_t own = mli_cuda_stream(stream);
     (void)site;
-    if (lord) mli_cuda_fences_record(&own, 0);
+    if (lord) mli_cuda_fences_record(&own, NULL, 0);
     return mli_cuda_synchronized(lord, &own, MLI_CUDA_REAL(cudaStreamSynchronize)(stream));
 }
 
@@ -2445,7 +2428,7 @@ MEMLORD_API cudaError_t memlord_cuda_event_synchronize(memlord *lord, cudaEvent_
 
 MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const memlord_site *site) {
     (void)site;
-    if (lord) mli_cuda_fences_record(NULL, 0);
+    if (lord) mli_cuda_fences_record(NULL, NULL, 0);
     return mli_cuda_synchronized(lord, NULL, MLI_CUDA_REAL(cudaDeviceSynchronize)());
 }
 
@@ -2456,14 +2439,14 @@ MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStrea
     cudaError_t r = MLI_CUDA_REAL(cudaStreamEndCapture)(stream, graph);
     (void)lord, (void)site;
     stream = mli_cuda_stream(stream);
-    mli_cuda_fences_record(&stream, 0);
+    mli_cuda_fences_record(&stream, NULL, 0);
     return r;
 }
 
 MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t stream,
                                                     const memlord_site *site) {
     (void)lord, (void)site;
-    if (!mli_cuda_is_default(stream)) mli_cuda_fences_record(&stream, 1);
+    if (!mli_cuda_is_default(stream)) mli_cuda_fences_record(&stream, NULL, 1);
     return MLI_CUDA_REAL(cudaStreamDestroy)(stream);
 }
 
@@ -2512,7 +2495,7 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
     mli_cuda_asker = MLI_CUDA_FREES_FIRST;
     r = memlord_cuda_free_async(lord, ptr, stream, site);
     mli_cuda_asker = before;
-    if (lord) mli_cuda_fences_record(NULL, 0);
+    if (lord) mli_cuda_fences_record(NULL, NULL, 0);
     return r;
 }
 
