@@ -83,14 +83,13 @@
               default one by memlord_strategy_default): attaching alone trims nothing until memory
               or a limit runs out, a neighbour asks or the host does. One that a band asks for
               leaves the pool what was used of it at most since the last one.
-    Capture   the layer ends none, wrapped or not: it records no event on a stream that is captured,
-              and asks and trims with the thread's capture mode relaxed. What it would have recorded
-              is recorded once the capture is over: at its wrapped end, or before the next wrapped
-              wait, or by the next poll.
-    Streams   an event that waits to be recorded, of a use until the free, of a free until the
-              end of a capture, needs its stream: memlord_cuda_stream_destroy records it before
-              that is gone. A stream destroyed otherwise must have none, as asking it is
-              undefined; drivers mostly refuse, and the fence has failed.
+    Capture   the layer ends none. It records no event on a stream that is captured, and asks and
+              trims with the thread's capture mode relaxed. An event that a capture held back is
+              recorded at the capture's wrapped end, before the next wrapped wait, or in a poll.
+    Streams   an event that is to be recorded, of a use until the free, of a free until the end of
+              a capture, needs its stream: memlord_cuda_stream_destroy records it first. A stream
+              that is destroyed otherwise must have none, as to ask it is undefined; drivers mostly
+              refuse, and the fence has failed.
 
     ------------------------------------------------------------------ >>knobs ---
 
@@ -125,6 +124,9 @@
     returns as without one, and what was pending is credited when it is polled (counted in
     fence_failures); the ledger itself goes on. Nothing here blocks but what the host calls, what
     it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC) and a collection's trim.
+    A host function of a stream (cudaLaunchHostFunc) may call nothing of CUDA's, and nothing here:
+    the functions of memlord.h alone, which ask the driver only if they poll or collect. What it
+    refuses then is asked again; a ledger with MEMLORD_FLAG_DEFER does not ask there.
 
     ----------------------------------------------------------------- >>errors ---
 
@@ -146,13 +148,16 @@
 
     ------------------------------------------------------------------ >>costs ---
 
-    An allocation costs what memlord_alloc costs, and with more than one device a question to
-    the driver. A free costs two or three times memlord_free, as it can be taken back.
-    Recording an event costs the driver's microsecond, and so does each poll of one. Allocations
-    and frees on cuda devices poll one stream a call at most, and one that is not done after up to
-    256 such calls or 10 ms again; those on other devices make no call of the driver. A sample is a
-    few driver calls and, with NVML, up to some hundred microseconds: pollers take it, no call
-    waits for it.
+    An allocation costs what memlord_alloc costs; with more than one device it asks the driver one
+    question. A free costs two or three times memlord_free, as it can be taken back, and makes no
+    driver call. free_async_after and record_free make up to four (find the stream's context, look
+    for a capture, record an event), record_use one or, for a per-thread default stream, four, and
+    the free of a used block up to three for each stream; while no event is kept for use again,
+    three more to create one. A poll of an event is three.
+    Allocations and frees on cuda devices poll only while frees pend there: one stream a call, and
+    one that is not done after up to 256 such calls or 10 ms again. Those on other devices make no
+    driver call. A sample is a few driver calls and, with NVML, up to some hundred microseconds:
+    pollers take it, no call waits for it.
     Memory: 64 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events. A timed
     scope is two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
@@ -454,14 +459,14 @@ MLI_CUDA_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
 
 /* Records that the host is done with a block once `stream` has done what it was given so far: the
    block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
-   goes back as the host sees fit, to a pool of its own, or by the runtime's own function (its wrapper
-   ends nothing then, and counts an unknown free if the block is no longer pending). The block is
-   one of the device's memory, or pinned. Records an event on the stream at once; while that is
-   captured, at the wrapped end of the capture, or before the next wrapped wait for the stream, or
-   at the first poll after the capture (of a per-thread default stream: by that thread, or on the
-   legacy default stream, which waits for all of them). Without memory for an event the block is
-   credited at once; also if the stream refused it (destroyed), counted in fence_failures. NULL
-   does nothing.
+   goes back as the host sees fit, to a pool of its own, or by the runtime's own function (the
+   wrapper ends nothing then, and counts an unknown free if the block is no longer pending). The
+   block is one of the device's memory, or pinned. Records an event on the stream at once; while
+   that is captured, at the wrapped end of the capture, or before the next wrapped wait for the
+   stream, or at the first poll after the capture (of a per-thread default stream: by that thread,
+   or on the legacy default stream, which waits for all of them). Without memory for an event the
+   block is credited at once; also if the stream refused it (destroyed), counted in fence_failures.
+   NULL does nothing.
    Errors: E_UNKNOWN not live, counted. */
 MLI_CUDA_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                      cudaStream_t stream,
@@ -1314,9 +1319,9 @@ static void mli_cuda_nvtx_push(const char *what) { (void)what; }
 static void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* For what this thread asks the fences of the layer: in a poll; in a collection with FLAG_SYNC, which
-   waits for their events; in a free, which does not ask the driver for an event it has just
-   recorded; in a free whose events come after the real one. */
+/* For what this thread asks the fences of the layer: in a poll; in a collection with FLAG_SYNC,
+   which waits for their events; in a free, which does not ask the driver for an event that it has
+   just recorded; in a free whose events come after the real one. */
 enum { MLI_CUDA_ASKS, MLI_CUDA_WAITS, MLI_CUDA_FREES, MLI_CUDA_FREES_FIRST };
 static MEMLORD_THREAD_LOCAL int mli_cuda_asker;
 
@@ -1639,8 +1644,8 @@ static void mli_cuda_fence_begin(mli_cuda_fence *fence, int now) {
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
 }
 
-/* Records what is due on a stream of this thread's, or on any (NULL): before somebody waits for it, as
-   an event that is recorded after the wait is rarely done at once, and once it is no longer
+/* Records what is due on a stream of this thread's, or on any (NULL): before somebody waits for it,
+   as an event that is recorded after the wait is rarely done at once, and once it is no longer
    captured. When the stream ends, all that is not recorded; what it would not record is lost then.
    `asked`: also if its stream is another thread's. */
 static void mli_cuda_fences_record(const cudaStream_t *stream, const mli_cuda_fence *asked,
@@ -1799,9 +1804,13 @@ static void mli_cuda_time_end(mli_cuda_time *time) {
 /* 1: its time is added, or never will be; 0: it is not done. */
 static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *time) {
     float ms = 0;
-    int r = mli_cuda_fence_done(time->stop);
+    int mode, r = mli_cuda_fence_done(time->stop);
     if (!r) return 0;
-    if (r == 1) r = d->event_elapsed(&ms, time->start->event, time->stop->event);
+    if (r == 1) r = mli_cuda_enter_context(d, time->stop->context, &mode);
+    if (r == 0) {
+        r = d->event_elapsed(&ms, time->start->event, time->stop->event);
+        mli_cuda_leave_context(d, &mode);
+    }
     if (mli_cuda_is_not_yet(r)) return 0;
     if (r == 0 && ms > 0)
         (void)memlord_scope_device_time(time->lord, time->scope, (uint64_t)((double)ms * 1e6));
@@ -2462,7 +2471,7 @@ static memlord_device mli_cuda_device_of(memlord *lord, const void *ptr) {
     return memlord_device_cuda(0);
 }
 
-/* A use of a block; its event is `due` as soon as it may be recorded, or when the block is freed. */
+/* A use of a block; its event is `due` once it may be recorded, or else when the block is freed. */
 static memlord_result mli_cuda_use(memlord *lord, const void *ptr, cudaStream_t stream, int due) {
     memlord_fence fence;
     memlord_device device;
@@ -2484,8 +2493,8 @@ MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *pt
     return mli_cuda_use(lord, ptr, stream, 0);
 }
 
-/* Pending from before the real free on, as another thread may get the address; its event comes after
-   that. Without memory for an event the block is credited at once. */
+/* Pending from before the real free on, as another thread may get the address; its event comes
+   after that. Without memory for an event the block is credited at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {

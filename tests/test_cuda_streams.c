@@ -783,6 +783,9 @@ static void and_their_own_device_few(void **state) {
     for (i = 0; i < 4; i++) fake_stream_finish(streams[i]);
     pairs_on(lord, cuda(0), 1000);
     assert_int_equal(pending(lord), 0);
+    calls = fake.calls;
+    pairs_on(lord, cuda(0), 1000);
+    assert_int_equal(fake.calls, calls); /* with nothing pending, none */
 }
 
 /* As in a host function of a stream, where the driver may not be called. */
