@@ -80,9 +80,9 @@ static void step(engine *e, int i) {
     check(e, cudaMemsetAsync(work, i, size, e->compute), "compute");
     check(e, cudaStreamSynchronize(e->compute), "waiting"); /* the copy reads what was computed */
     check(e, cudaMemsetAsync(work, 0, size, e->copy), "copy");
-    /* for the books: the copy stream still uses it; and for the memory: freed in its order */
-    check(e, (int)memlord_cuda_free_on_stream(e->lord, work, e->copy, MEMLORD_SITE()), "hand-over");
-    check(e, memlord_cuda_free_async(e->lord, work, e->copy, MEMLORD_SITE()), "workspace free");
+    /* the copy stream still uses it: freed in its order, and pending until then */
+    check(e, memlord_cuda_free_async_after(e->lord, work, e->copy, MEMLORD_SITE()),
+          "workspace free");
     now = memlord_pending(e->lord, e->gpu);
     if (now > e->most_pending) e->most_pending = now;
 }
@@ -111,7 +111,7 @@ int main(void) {
     e.gpu = memlord_device_cuda(0);
     r = memlord_cuda_attach(e.lord, NULL);
     if (r == MEMLORD_E_UNSUPPORTED) {
-        fprintf(stderr, "cuda_inference: no NVIDIA driver, or no GPU: nothing to run on\n");
+        fprintf(stderr, "cuda_inference: no NVIDIA driver, or no GPU: %s\n", memlord_cuda_why());
         memlord_destroy(e.lord);
         return 77;
     }
