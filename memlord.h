@@ -130,10 +130,12 @@
               of every alloc, or of a sample whose totals are estimates without bias, with
               a standard error. A block keeps its stack until it ends; a realloc draws
               anew, a move keeps it. TEXT has the largest; JSON (the 2048 largest), PPROF,
-              FOLDED and HEAPTRACK have whole stacks. Of samples TEXT and JSON show these
-              estimates. PPROF, FOLDED and HEAPTRACK divide the exact numbers of each site
-              over its stacks, in proportion to the samples, so that they add up to the
-              ledger; blocks of a site without a sample have the site alone as their stack.
+              FOLDED, HEAPTRACK and MEMORY_VIZ have whole stacks. Of samples TEXT and JSON
+              show these estimates. PPROF, FOLDED and HEAPTRACK divide the exact numbers of
+              each site over its stacks, in proportion to the samples, so that they add up
+              to the ledger; blocks of a site without a sample have the site alone as their
+              stack. MEMORY_VIZ has every block, and event of one, that was taken with its
+              stack, and the others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it.
@@ -8916,23 +8918,25 @@ static MLI_COLD void mli_stacks_reset(memlord *lord) {
 }
 
 /* ----------------------------------------------------------------------- >>events --
-   Owns stamps of time and the ring of events. Uses threads, sites and counters. The ring is cut
-   into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
+   Owns stamps of time and the ring of events. Uses threads, sites, stacks and counters. The ring is
+   cut into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
    threads share a word only once a sub-buffer. A reader copies an event and then checks that its
    sub-buffer was not given out again meanwhile.
    Invariant: a ledger has one ring, from the first start until it ends. Locks: none to write or to
    read; registry to install the ring. */
 
-/* An event in the ring.
-     what   bytes:49 | kind:4 | dev:8
-     where  site row:20 | tag row:16 | scope:28 */
+/* An event in the ring. In place of the row of its site it may have one of the stacks, which tells
+   the site.
+     what   bytes:49 | kind:4 | dev:8 | has a stack:1
+     where  site row or stack row:20 | tag row:16 | scope:28 */
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where;
 } mli_ring_event;
-typedef struct mli_event_copy { /* an event as it was read from the ring */
+typedef struct mli_event_copy { /* an event as it was read from the ring, with its site */
     uint64_t stamp, storage, what, where;
-    uint32_t thread;
+    uint32_t thread, stack; /* stack: its row of the stacks; 0: none */
 } mli_event_copy;
+#define MLI_EVENT_STACK ((uint64_t)1 << 61)
 static uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
 static uint32_t mli_event_dev(uint64_t what) { return (uint32_t)(what >> 53) & 255; }
 
@@ -9039,8 +9043,8 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
 }
 
 /* Writes an event. Every word is a release store: a reader that sees one of them also sees the
-   generation that was stored before it. `rows` are bits of word2. An event without a free
-   sub-buffer is lost, and counted. */
+   generation that was stored before it. `rows` are bits of word2; `bytes` may have MLI_EVENT_STACK.
+   An event without a free sub-buffer is lost, and counted. */
 static MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                          uint64_t storage, uint64_t bytes, uint64_t rows) {
     const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
@@ -9065,6 +9069,17 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
                                      uint64_t storage, uint64_t bytes, uint64_t rows) {
     if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
+}
+/* Records the beginning of a block, with its row of the stacks; 0: it was not taken. */
+static void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
+                                   uint64_t storage, uint64_t bytes, uint64_t rows,
+                                   uint32_t stack) {
+    if (stack && stack <= MLI_SITE_ROWS_MAX &&
+        mli_stack_row_at(lord, stack)->site == MLI_SITE_ROW(rows)) {
+        rows = (rows & ~((uint64_t)MLI_SITE_ROWS_MAX << 1)) | (uint64_t)stack << 1;
+        bytes |= MLI_EVENT_STACK;
+    }
+    mli_event_record(lord, t, kind, dev, storage, bytes, rows);
 }
 /* Records the end of a block at a site. `plain` is the block's word2 without a side record: its
    tag is recorded, and the row of `site` in place of its own. */
@@ -9201,6 +9216,13 @@ static void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
+/* Replaces the row of an event's stack by that of its site. */
+static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
+    e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
+    if (e->stack)
+        e->where = (e->where & ~(uint64_t)MLI_SITE_ROWS_MAX) |
+                   mli_stack_row_at(lord, e->stack)->site;
+}
 /* Copies out the next event; 0: there is none. A sub-buffer that was given out again meanwhile
    is left. */
 static MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out) {
@@ -9218,7 +9240,9 @@ static MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out
         whole = mli_u64_load(&b->generation) == s->generation;
         if (!whole || s->at == s->count) *s = r->heap[--r->n];
         mli_ring_reader_sift(r, 0);
-        if (whole) return 1;
+        if (!whole) continue;
+        mli_event_stack_split(r->lord, out);
+        return 1;
     }
     return 0;
 }
@@ -10702,6 +10726,7 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
     mli_entry e;
     mli_taken taken;
     uint64_t rows;
+    uint32_t stack;
     mli_probe probe;
     memlord_result r = mli_map_reserve(lord, t, dev, key);
     if (r == MEMLORD_OK && mli_account_used(lord, t, dev)) {
@@ -10715,12 +10740,13 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
     mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
     mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.taken_row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
     r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);
     mli_stack_forget(lord);
     if (r) return r;
-    mli_event_record(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows);
+    mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
     return MEMLORD_OK;
 }
@@ -14789,6 +14815,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     memlord_account account = 0;
     mli_taken taken = mli_taken_none;
     uint64_t rows;
+    uint32_t stack;
     int did;
     memlord_result r;
     if (!side) return mli_short_of(lord, t, from, from_key, 1);
@@ -14817,6 +14844,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | 1;
     mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.taken_row;
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
     mli_stack_forget(lord);
     if (r) {
@@ -14830,7 +14858,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     }
     mli_parts_move(lord, t, (uint32_t)from.type, from_key, lord->devices.dev_type[dev], key, bytes);
     mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
-    mli_event_record(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows);
+    mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
     return MEMLORD_OK;
 }
@@ -15338,10 +15366,12 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     mli_call call;
     memlord_block block;
     uint64_t rows;
+    uint32_t stack;
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
     if (!call.t) return mli_drop_count(lord, r, device, bytes);
     mli_stack_take(lord, call.t, call.dev, bytes, site);
+    stack = mli_self.taken_row;
     call.draw.named = ticket;
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
@@ -15349,7 +15379,8 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, device, bytes);
     if (did == MLI_DID_OPEN)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
+        mli_event_record_begin(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows,
+                               stack);
     block.device = device;
     block.storage = storage;
     block.bytes = bytes;
@@ -15766,6 +15797,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     mli_entry e;
     memlord_block block;
     uint64_t rows = 0, had = MLI_BYTES(token->word[0]);
+    uint32_t stack = 0;
     memlord_result r;
     call.t = mli_thread_get(lord);
     if (!call.t) return MEMLORD_OK;
@@ -15787,14 +15819,15 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         else
             mli_stack_keep(lord, &taken, call.dev, MLI_SITE_ROW(mli_word2_rows(e.word2)));
         mli_stack_again(had);
+        stack = mli_self.taken_row;
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
         mli_stack_forget(lord);
     }
     if (r == MEMLORD_OK) {
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
-                         block.bytes, rows);
+        mli_event_record_begin(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
+                               block.bytes, rows, stack);
         if (storage) mli_stat_add(lord, call.dev, MLI_STAT_reallocs, 1);
     }
     mli_debug_note_from(lord, token->device, token->storage);
@@ -15911,6 +15944,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
     mli_call call;
+    uint32_t stack;
     int did;
     memlord_result r = MEMLORD_OK;
     if (hold->did == MLI_DID_VIEW) return;
@@ -15918,6 +15952,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     call.dev = mli_dev_known(lord, b->device);
     call.draw = mli_draw_none;
     mli_stack_take(lord, t, call.dev, b->bytes, site);
+    stack = mli_self.taken_row;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
@@ -15926,7 +15961,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, b->device, b->bytes);
     if (did == MLI_DID_OPEN) {
-        mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes, hold->rows);
+        mli_event_record_begin(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes,
+                               hold->rows, stack);
         note->blocks++;
         note->bytes += b->bytes;
     }
@@ -19943,6 +19979,8 @@ static MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
         mli_export_event out;
         out.of = mli_live_block_make(x, mli_event_dev(e.what), e.storage, MLI_BYTES(e.what),
                                      e.where);
+        if (e.stack && mli_stack_row_at(x->lord, e.stack)->node <= x->nodes)
+            out.of.node = mli_stack_row_at(x->lord, e.stack)->node;
         out.ns = mli_since_ns(&x->r->scale, e.stamp);
         out.kind = mli_event_kind(e.what);
         out.thread = e.thread;
@@ -21198,7 +21236,8 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
    arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
    frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
-   the callers; an event has its site and scopes. A tag is the category. The parts of a block are
+   the callers. The event of an alloc or a move has these too; the others have the site of their
+   call. A tag is the category. The parts of a block are
    under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
    "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
    the ring has events of a storage, its segment is as of the last one, so that viewers can walk

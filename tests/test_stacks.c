@@ -56,6 +56,9 @@ static int setup_sampled_sites(void **state) {
 }
 static int setup_sites(void **state) { return open_stacks(state, 8, 1, MEMLORD_FLAG_SITES); }
 
+static const memlord_site places[] = {
+    {"a.c", "first", 1}, {"b.c", "second", 2}, {"c.c", "third", 3}};
+
 /* The row of a stack on a device, by its letters; zeros if there is none. */
 static memlord_stack_stat stack_of(memlord *lord, memlord_device device, const char *letters) {
     memlord_stack_stat rows[256], none;
@@ -632,6 +635,76 @@ static void memory_viz_has_whole_stacks_the_innermost_first(void **state) {
     free(text.data);
 }
 
+/* The frames of tests in a MEMORY_VIZ report as letters, in the order of their first use. */
+static void viz_letters(memlord *lord, char *out, size_t cap) {
+    test_text text;
+    size_t i, n = 0;
+    memset(&text, 0, sizeof text);
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_MEMORY_VIZ, test_text_write, &text));
+    for (i = 0; i + 6 < text.size && n + 1 < cap; i++) {
+        if (memcmp(text.data + i, "0x10", 4)) continue;
+        out[n] = (char)(strtoul(text.data + i, NULL, 16) - 0x1000 + 1);
+        n += !n || out[n] != out[n - 1]; /* a frame has it as its file, too */
+    }
+    out[n] = 0;
+    free(text.data);
+}
+
+static void memory_viz_has_the_stacks_of_allocs_that_are_gone(void **state) {
+    memlord *lord = test_lord(state);
+    char letters[64];
+    assert_ok(memlord_events_start(lord, 64));
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("xyz");
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    viz_letters(lord, letters, sizeof letters);
+    assert_string_equal(letters, "abc");
+}
+
+static void memory_viz_has_the_stacks_of_every_way_to_begin_a_block(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block two[2];
+    char letters[64];
+    assert_ok(memlord_events_start(lord, 64));
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("cb");
+    assert_ok(memlord_realloc(lord, cpu(), 0x1000, 0x2000, 200, NULL));
+    at("eb");
+    memset(two, 0, sizeof two);
+    two[0].device = two[1].device = cpu();
+    two[0].storage = 0x3000;
+    two[1].storage = 0x4000;
+    two[0].bytes = two[1].bytes = 7;
+    assert_ok(memlord_alloc_n(lord, two, 2, NULL));
+    assert_ok(memlord_move(lord, cpu(), 0x2000, cuda(0), 0x2000, 200, NULL, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x2000, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x3000, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x4000, NULL));
+    viz_letters(lord, letters, sizeof letters);
+    assert_string_equal(letters, "cbae"); /* cuda:0 comes first; a frame is written once */
+}
+
+static int is_of_site(void *user, const memlord_event *e) {
+    assert_non_null(e->site);
+    assert_string_equal(e->site->function, (const char *)user);
+    return 0;
+}
+static void events_with_stacks_keep_their_site(void **state) {
+    memlord *lord = test_lord(state);
+    char letters[64];
+    assert_ok(memlord_events_start(lord, 64));
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &places[1]));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, &places[1]));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, &places[1]));
+    assert_ok(memlord_events_each(lord, is_of_site, (void *)(uintptr_t) "second"));
+    viz_letters(lord, letters, sizeof letters);
+    assert_string_equal(letters, "abc");
+    assert_true(contains(lord, MEMLORD_FORMAT_TRACE, "\"function\":\"second\""));
+}
+
 static void memory_viz_has_every_block_where_stacks_are_samples(void **state) {
     memlord *lord = test_lord(state);
     test_text text;
@@ -656,9 +729,6 @@ static void samples_of_one_stack_stand_for_all_blocks(void **state) {
         assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
     assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;0x1061;0x1060 100000\n"));
 }
-
-static const memlord_site places[] = {
-    {"a.c", "first", 1}, {"b.c", "second", 2}, {"c.c", "third", 3}};
 
 static void a_site_without_a_sample_is_its_frame(void **state) {
     memlord *lord = test_lord(state);
@@ -1503,6 +1573,9 @@ int main(void) {
         TEST_OF(setup_every, folded_lines_carry_whole_stacks),
         TEST_OF(setup_every, folded_lines_are_sorted_and_equal_stacks_are_one_line),
         TEST_OF(setup_every, memory_viz_has_whole_stacks_the_innermost_first),
+        TEST_OF(setup_every, memory_viz_has_the_stacks_of_allocs_that_are_gone),
+        TEST_OF(setup_every, memory_viz_has_the_stacks_of_every_way_to_begin_a_block),
+        TEST_OF(setup_sites, events_with_stacks_keep_their_site),
         TEST_OF(setup_sampled, memory_viz_has_every_block_where_stacks_are_samples),
         TEST_OF(setup_sampled, samples_of_one_stack_stand_for_all_blocks),
         TEST_OF(setup_sampled_sites, a_site_without_a_sample_is_its_frame),
