@@ -131,7 +131,12 @@
               of every alloc, or of a sample whose totals are estimates without bias, with
               a standard error. A block keeps its stack until it ends; a realloc draws
               anew, a move keeps it. TEXT has the largest; JSON (the 2048 largest), PPROF,
-              FOLDED and HEAPTRACK have whole stacks.
+              FOLDED, HEAPTRACK and MEMORY_VIZ have whole stacks. Of samples TEXT and JSON
+              show these estimates. PPROF, FOLDED and HEAPTRACK divide the exact numbers of
+              each site over its stacks, in proportion to the samples, so that they add up
+              to the ledger; blocks of a site without a sample have the site alone as their
+              stack. MEMORY_VIZ has every block, and event of one, that was taken with its
+              stack, and the others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it.
@@ -347,7 +352,8 @@
     Memory: about 40 to 60 bytes a live block, up to 500 of the first one or two thousand,
     and 100 KiB or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes
     it was in; 500 to 800 bytes a site when sites are counted; 270 KiB or so more while a
-    report is written, with stacks 180 KiB and 40 bytes a stack more, FOLDED up to 5 MiB.
+    report is written, with stacks 180 KiB and 40 bytes a stack more, FOLDED up to 5 MiB; with
+    samples 300 bytes more for each site, and each stack at it, and these again by tag and scope.
     Reports show it all as MemLord's own.
     Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
     walk every block say so under Cost. Bands far from their thresholds cost a branch or two
@@ -965,7 +971,7 @@ typedef struct memlord_stack_stat {
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices is two rows. Stacks whose number is 0 are left out. A stack frees nothing: the
+   on two devices, or with two sites, is two rows. Stacks whose number is 0 are left out. A stack frees nothing: the
    orders of frees list the stacks by what they allocated.
    Owns:   `frames` and `sites` live until the ledger ends. Cost: walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
@@ -8393,7 +8399,8 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
    Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
    stack on each device, and the table of taken blocks. Uses the sites, the devices, the books of
    >>counters and the cold memory of >>names. A stack is the path from a node to the root, node 0;
-   a row is a stack on one device. Nodes and rows are never removed, and are found without a lock.
+   a row is a stack of one site on one device. Nodes and rows are never removed, and are found
+   without a lock.
    Invariants: a block in the map has MLI_TAKEN exactly if the table has its key; both change while
    the caller is inside, and the entry cannot be reached by another thread. The room for an insert
    is reserved before. A row's live bytes are the sum over its blocks, so they end at 0. An unwinder
@@ -8419,9 +8426,10 @@ typedef struct mli_stack_heads {
 } mli_stack_heads;
 
 typedef struct mli_stack_row {
-    uint32_t node, dev, next;
+    uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
     uint64_t alloc_bytes, samples; /* since the last reset */
+    uint64_t taken_bytes;          /* likewise: alloc_bytes of the samples themselves */
     double allocs;                 /* likewise */
     uint64_t live, peak, blocks;   /* blocks: those of its taken blocks that live */
     double variance;               /* of live; 0 if blocks is 0 */
@@ -8522,8 +8530,9 @@ static mli_u32 *mli_stack_head(const memlord *lord, uint32_t parent, const void 
     const uint64_t at = (uint64_t)(uintptr_t)address ^ (uint64_t)parent << 40;
     return &mli_stack_heads_of(lord)->nodes[at * 0x9e3779b97f4a7c15u >> 48];
 }
-static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t dev) {
-    const uint32_t hash = (node * 251 + dev) * 0x9e3779b9u;
+static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t dev,
+                                   uint32_t site) {
+    const uint32_t hash = ((node ^ site << 12) * 251 + dev) * 0x9e3779b9u;
     return &mli_stack_heads_of(lord)->rows[hash >> 18];
 }
 
@@ -8542,12 +8551,13 @@ static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, co
     }
     return n;
 }
-static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t dev) {
-    uint32_t n = mli_u32_load_acquire(mli_stack_row_head(lord, leaf, dev));
+static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t dev,
+                                   uint32_t site) {
+    uint32_t n = mli_u32_load_acquire(mli_stack_row_head(lord, leaf, dev, site));
     const mli_stack_row *row;
     for (; n; n = row->next) {
         row = mli_stack_row_at(lord, n);
-        if (row->node == leaf && row->dev == dev) break;
+        if (row->node == leaf && row->dev == dev && row->site == site) break;
     }
     return n;
 }
@@ -8603,19 +8613,20 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row of a stack on a device. */
+/* Finds or adds the row of a stack on a device at a row of the sites. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
-                                                         uint32_t *number) {
+                                                         uint32_t site, uint32_t *number) {
     const uint32_t n = mli_u32_load(&lord->stacks.row_count);
-    mli_u32 *head = mli_stack_row_head(lord, leaf, dev);
+    mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
     mli_stack_row *row;
-    *number = mli_stack_row_find(lord, leaf, dev);
+    *number = mli_stack_row_find(lord, leaf, dev, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
     row = (mli_stack_row *)mli_book_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
     if (!row) return MLI_AGAIN;
     row->node = leaf;
     row->dev = dev;
+    row->site = site;
     row->next = mli_u32_load(head);
     mli_u32_store_release(&lord->stacks.row_count, n + 1); /* pairs with mli_stack_rows */
     mli_u32_store_release(head, n);                        /* pairs with mli_stack_row_find */
@@ -8623,27 +8634,28 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     return MEMLORD_OK;
 }
 
-/* Returns the row of a stack on a device, and adds it on first use; 0: no room for it. */
-static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev) {
-    uint32_t row = mli_stack_row_find(lord, leaf, dev);
+/* Returns the row of a stack, and adds it on first use; 0: no room for it. */
+static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
+                                               uint32_t site) {
+    uint32_t row = mli_stack_row_find(lord, leaf, dev, site);
     memlord_result r = MEMLORD_OK;
     if (row) return row;
     do {
         mli_cold_enter();
-        r = mli_stack_row_find_locked(lord, leaf, dev, &row);
+        r = mli_stack_row_find_locked(lord, leaf, dev, site, &row);
     } while (mli_cold_leave(lord, &r));
     return r == MEMLORD_OK ? row : 0;
 }
-/* Returns the row of return addresses on a device, the innermost first; 0: no room for it. */
+/* Returns the row of return addresses, the innermost first; 0: no room for it. */
 static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
-                                          uint32_t dev) {
+                                          uint32_t dev, uint32_t site) {
     uint32_t node = 0, next;
     for (; depth--; node = next) {
         next = mli_stack_child(lord, node, frames[depth], NULL);
         if (!next) next = mli_stack_child_of(lord, node, frames[depth]);
         if (!next) return 0;
     }
-    return mli_stack_row_of_node(lord, node, dev);
+    return mli_stack_row_of_node(lord, node, dev, site);
 }
 
 /* -- the table of taken blocks -- */
@@ -8733,6 +8745,7 @@ static void mli_stack_credit(memlord *lord, const mli_taken *taken, uint64_t byt
     if (!--row->blocks || row->variance < 0) row->variance = 0;
     if (!undo || row->alloc_bytes < weight || !row->samples) return; /* a reset came between */
     row->alloc_bytes -= weight;
+    row->taken_bytes -= bytes < row->taken_bytes ? bytes : row->taken_bytes;
     row->allocs -= row->samples-- == 1 ? row->allocs : taken->scale;
 }
 
@@ -8761,8 +8774,10 @@ static MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e) {
         row->allocs += taken.scale;
         row->samples++;
     }
-    if (bytes > mli_self.taken_had) /* as the totals count the growth of a block */
+    if (bytes > mli_self.taken_had) { /* as the totals count the growth of a block */
         row->alloc_bytes += mli_taken_weight(&taken, bytes - mli_self.taken_had);
+        row->taken_bytes += bytes - mli_self.taken_had;
+    }
     mli_lock_drop(&lord->stacks.lock);
     return MLI_TAKEN;
 }
@@ -8823,11 +8838,12 @@ static void mli_stack_forget(memlord *lord) {
     lord->stacks.taken_reserved--;
     mli_lock_drop(&lord->stacks.lock);
 }
-/* Keeps the stack of a block that is moved to a device, or comes back. */
-static MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev) {
+/* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */
+static MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev,
+                                    uint32_t site) {
     uint32_t row;
     if (!taken->row) return;
-    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, taken->row)->node, dev);
+    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, taken->row)->node, dev, site);
     mli_stack_set(lord, row, dev, taken->scale);
 }
 
@@ -8910,10 +8926,12 @@ static MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
     size_t depth, from;
-    uint32_t row = 0;
+    uint32_t row = 0, at = 0;
     if (!mli_stack_due(lord, t, bytes)) return;
     depth = mli_stack_unwind(lord, t, frames, lord->stacks.depth + MLI_STACK_OWN, site, &from);
-    if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev);
+    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+        at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
+    if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
     mli_stack_set(lord, row, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
 }
 static MLI_HOT void mli_stack_take(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
@@ -9020,7 +9038,7 @@ static MLI_COLD void mli_stacks_reset(memlord *lord) {
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         row->peak = row->live;
-        row->alloc_bytes = row->samples = 0;
+        row->alloc_bytes = row->taken_bytes = row->samples = 0;
         row->allocs = 0;
     }
     mli_u64_store(&lord->stacks.cut, 0);
@@ -9028,24 +9046,26 @@ static MLI_COLD void mli_stacks_reset(memlord *lord) {
 }
 
 /* ----------------------------------------------------------------------- >>events --
-   Owns stamps of time and the ring of events. Uses threads, sites and counters. The ring is cut
-   into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
+   Owns stamps of time and the ring of events. Uses threads, sites, stacks and counters. The ring is
+   cut into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
    threads share a word only once a sub-buffer. A reader copies an event and then checks that its
    sub-buffer was not given out again meanwhile.
    Invariant: a ledger has one ring, from the first start until it ends. Locks: none to write or to
    read; registry to install the ring. */
 
-/* An event in the ring.
-     what    bytes:49 | kind:4 | dev:8
-     where   site row:20 | tag row:16 | scope:28
+/* An event in the ring. In place of the row of its site it may have one of the stacks, which tells
+   the site.
+     what    bytes:49 | kind:4 | dev:8 | has a stack:1
+     where   site row or stack row:20 | tag row:16 | scope:28
      stream  of the block; 0: none */
 typedef struct mli_ring_event {
     mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
-typedef struct mli_event_copy { /* an event as it was read from the ring */
+typedef struct mli_event_copy { /* an event as it was read from the ring, with its site */
     uint64_t stamp, storage, what, where, stream;
-    uint32_t thread;
+    uint32_t thread, stack; /* stack: its row of the stacks; 0: none */
 } mli_event_copy;
+#define MLI_EVENT_STACK ((uint64_t)1 << 61)
 static uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
 static uint32_t mli_event_dev(uint64_t what) { return (uint32_t)(what >> 53) & 255; }
 
@@ -9152,8 +9172,8 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
 }
 
 /* Writes an event. Every word is a release store: a reader that sees one of them also sees the
-   generation that was stored before it. `rows` is a word2, or bits of one. An event without a free
-   sub-buffer is lost, and counted. */
+   generation that was stored before it. `rows` is a word2, or bits of one; `bytes` may have
+   MLI_EVENT_STACK. An event without a free sub-buffer is lost, and counted. */
 static MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                          uint64_t storage, uint64_t bytes, uint64_t rows) {
     const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&lord->events.ring);
@@ -9179,6 +9199,17 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
                                      uint64_t storage, uint64_t bytes, uint64_t rows) {
     if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
+}
+/* Records the beginning of a block, with its row of the stacks; 0: it was not taken. */
+static void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
+                                   uint64_t storage, uint64_t bytes, uint64_t rows,
+                                   uint32_t stack) {
+    if (stack && stack <= MLI_SITE_ROWS_MAX &&
+        mli_stack_row_at(lord, stack)->site == MLI_SITE_ROW(rows)) {
+        rows = (rows & ~((uint64_t)MLI_SITE_ROWS_MAX << 1)) | (uint64_t)stack << 1;
+        bytes |= MLI_EVENT_STACK;
+    }
+    mli_event_record(lord, t, kind, dev, storage, bytes, rows);
 }
 /* Records the end of a block at a site. `plain` is the block's word2 without a side record: its
    tag and its stream are recorded, and the row of `site` in place of its own. */
@@ -9315,6 +9346,13 @@ static void mli_ring_reader_end(mli_ring_reader *r) {
     mli_own_free(r->lord, r->heap, r->size);
 }
 
+/* Replaces the row of an event's stack by that of its site. */
+static MLI_COLD void mli_event_stack_split(const memlord *lord, mli_event_copy *e) {
+    e->stack = e->what & MLI_EVENT_STACK ? (uint32_t)e->where & MLI_SITE_ROWS_MAX : 0;
+    if (e->stack)
+        e->where = (e->where & ~(uint64_t)MLI_SITE_ROWS_MAX) |
+                   mli_stack_row_at(lord, e->stack)->site;
+}
 /* Copies out the next event; 0: there is none. A sub-buffer that was given out again meanwhile
    is left. */
 static MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out) {
@@ -9333,7 +9371,9 @@ static MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out
         whole = mli_u64_load(&b->generation) == s->generation;
         if (!whole || s->at == s->count) *s = r->heap[--r->n];
         mli_ring_reader_sift(r, 0);
-        if (whole) return 1;
+        if (!whole) continue;
+        mli_event_stack_split(r->lord, out);
+        return 1;
     }
     return 0;
 }
@@ -10818,6 +10858,7 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
     mli_entry e;
     mli_taken taken;
     uint64_t rows;
+    uint32_t stack;
     mli_probe probe;
     memlord_result r = mli_map_reserve(lord, t, dev, key);
     if (r == MEMLORD_OK && mli_account_used(lord, t, dev)) {
@@ -10829,13 +10870,15 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
         return mli_unknown_free(lord, from);
     t->other_dev = MLI_DEV(e.word1);
     mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
-    mli_stack_keep(lord, &taken, dev);
+    rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
+    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.taken_row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
     r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);
     mli_stack_forget(lord);
     if (r) return r;
-    mli_event_record(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows);
+    mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
     return MEMLORD_OK;
 }
@@ -14945,6 +14988,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     memlord_account account = 0;
     mli_taken taken = mli_taken_none;
     uint64_t rows;
+    uint32_t stack;
     int did;
     memlord_result r;
     if (!side) return mli_short_of(lord, t, from, from_key, 1);
@@ -14972,7 +15016,8 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | 1;
-    mli_stack_keep(lord, &taken, dev);
+    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.taken_row;
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
     mli_stack_forget(lord);
     if (r) {
@@ -14986,7 +15031,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     }
     mli_parts_move(lord, t, (uint32_t)from.type, from_key, lord->devices.dev_type[dev], key, bytes);
     mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
-    mli_event_record(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows);
+    mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
     return MEMLORD_OK;
 }
@@ -15494,10 +15539,12 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     mli_call call;
     memlord_block block;
     uint64_t rows;
+    uint32_t stack;
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
     if (!call.t) return mli_drop_count(lord, r, device, bytes);
     mli_stack_take(lord, call.t, call.dev, bytes, site);
+    stack = mli_self.taken_row;
     call.draw.named = ticket;
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
@@ -15505,7 +15552,8 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, device, bytes);
     if (did == MLI_DID_OPEN)
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows);
+        mli_event_record_begin(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows,
+                               stack);
     block.device = device;
     block.storage = storage;
     block.bytes = bytes;
@@ -15922,6 +15970,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
     mli_entry e;
     memlord_block block;
     uint64_t rows = 0, had = MLI_BYTES(token->word[0]);
+    uint32_t stack = 0;
     memlord_result r;
     call.t = mli_thread_get(lord);
     if (!call.t) return MEMLORD_OK;
@@ -15941,16 +15990,17 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         if (storage)
             mli_stack_take(lord, call.t, call.dev, bytes, site);
         else
-            mli_stack_keep(lord, &taken, call.dev);
+            mli_stack_keep(lord, &taken, call.dev, MLI_SITE_ROW(mli_word2_rows(e.word2)));
         mli_stack_again(had);
+        stack = mli_self.taken_row;
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
         mli_stack_forget(lord);
     }
     if (r == MEMLORD_OK) {
-        mli_event_record(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
-                         block.bytes, rows);
+        mli_event_record_begin(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
+                               block.bytes, rows, stack);
         if (storage) mli_stat_add(lord, call.dev, MLI_STAT_reallocs, 1);
     }
     mli_debug_note_from(lord, token->device, token->storage);
@@ -16067,6 +16117,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
                                   const mli_hold *hold, const memlord_site *site,
                                   mli_debug_note *note) {
     mli_call call;
+    uint32_t stack;
     int did;
     memlord_result r = MEMLORD_OK;
     if (hold->did == MLI_DID_VIEW) return;
@@ -16074,6 +16125,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     call.dev = mli_dev_known(lord, b->device);
     call.draw = mli_draw_none;
     mli_stack_take(lord, t, call.dev, b->bytes, site);
+    stack = mli_self.taken_row;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
@@ -16082,7 +16134,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     mli_stack_forget(lord);
     (void)mli_drop_count(lord, r, b->device, b->bytes);
     if (did == MLI_DID_OPEN) {
-        mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes, hold->rows);
+        mli_event_record_begin(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes,
+                               hold->rows, stack);
         note->blocks++;
         note->bytes += b->bytes;
     }
@@ -19447,10 +19500,10 @@ static const char mli_page_tail[][3765] = {
 
 /* ---------------------------------------------------------------------- >>formats --
    Owns the formats of other tools: one writer a format, each from a captured report. Uses >>reports
-   and the reading functions. Invariants: a writer keeps no table beyond the ids of its format,
-   which are numbered as the rows of the ledger; a row added while it writes has no number, and
-   blocks of such a row are written without that site, tag or scope. Locks: those of reading; none
-   while the host's function writes. */
+   and the reading functions. Invariants: a writer keeps no table beyond that of the shares of
+   stacks and the ids of its format, which are numbered as the rows of the ledger; a row added while
+   it writes has no number, and blocks of such a row are written without that site, tag or scope.
+   Locks: those of reading; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -19461,8 +19514,8 @@ typedef struct mli_live_block {
     uint64_t stream;          /* MEMORY_VIZ; 0: none */
     uint32_t frame;           /* the innermost frame of its stack: its site */
     uint32_t tag, scope;      /* 0: none, or one without a number */
-    uint32_t node;            /* FOLDED, PPROF: of its stack, in place of the frame; 0: none */
-    float blocks;             /* with a node: that it stands for; `bytes` are then theirs */
+    uint32_t node;            /* of its stack, in place of the frame; 0: none */
+    uint32_t blocks;          /* that it is: of samples, all those of a stack are one */
     unsigned char dev, state; /* MLI_BLOCK_... */
 } mli_live_block;
 enum {
@@ -19477,8 +19530,7 @@ enum {
 /* Live blocks of one stack, tag and device. */
 typedef struct mli_group {
     mli_live_block of; /* dev 0: a free group */
-    double blocks;
-    uint64_t bytes;
+    uint64_t blocks, bytes;
 } mli_group;
 #define MLI_GROUPS 256
 #define MLI_VIZ_WORDS 128
@@ -19489,6 +19541,19 @@ typedef struct mli_export_event {
     uint64_t ns;
     uint32_t kind, thread;
 } mli_export_event;
+
+/* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
+   those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
+typedef struct mli_portion {
+    uint32_t frame, tag, scope; /* frame 0: the allocs of a device */
+    uint32_t node;              /* 0: a whole */
+    uint32_t next;              /* the next share of the same whole, from 1; 0: the last */
+    unsigned char dev;          /* 0: a vacant entry */
+    unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
+    unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
+    int64_t value[2];           /* of the samples themselves, then the share; blocks and bytes */
+    double rest[2];             /* of the blocks that samples stand for, beside themselves */
+} mli_portion;
 
 /* The state of a writer, beside the report. */
 typedef struct mli_export {
@@ -19503,6 +19568,9 @@ typedef struct mli_export {
     const mli_live_block *whole; /* the block of the parts being written */
     uint64_t beside, parts;      /* its bytes that no part has yet; parts written so far */
     mli_group group[MLI_GROUPS];
+    mli_portion *portion;             /* where stacks are samples: the table of shares */
+    size_t portion_cap, portion_used; /* its entries, a power of two; entries in use */
+    mli_portion portion_none;         /* in place of one that there is no memory for */
     /* By dev: the bytes and the number of events that the ring adds; TRACE: then sum is the level.
        PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. PROMETHEUS: see
        mli_prom_known. */
@@ -19519,7 +19587,6 @@ typedef struct mli_export {
     unsigned char *depth;                    /* TRACE, by thread number: open scopes */
     uint32_t threads;          /* TRACE: entries of `depth` */
     uint32_t only;             /* MEMORY_VIZ: the dev of the events being written */
-    int each;                  /* MEMORY_VIZ: 1: every block as it is, also without a stack */
     size_t lines, lines_most;  /* FOLDED: lines in `table`, and those it has room for */
     uint64_t traces;           /* HEAPTRACK: traces so far */
     uint64_t calls, held;      /* HEAPTRACK: allocations still to write; bytes now allocated */
@@ -19561,11 +19628,6 @@ static void mli_export_stacks(mli_export *x) {
     if (!x->lord->stacks.depth) return;
     x->nodes = mli_u32_load_acquire(&x->lord->stacks.node_count) - 1;
     x->places = mli_stack_frame_count(x->lord);
-}
-
-/* Returns 1 if the format has stacks, and they are samples. */
-static int mli_export_samples(const mli_export *x) {
-    return x->nodes && x->lord->stacks.bytes > 1;
 }
 
 /* Returns the site of a frame; NULL if it is none. That of a return address is named here. */
@@ -19651,45 +19713,340 @@ static MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t
     return b;
 }
 
-/* Gives a block its stack, and what it stands for; blocks 0: other blocks stand for it. A sample
-   has its bytes and those of others, so it has no parts. With x->each a block is itself. */
-static MLI_COLD void mli_alive_stack(const mli_export *x, const mli_entry *e, mli_live_block *b) {
-    const mli_taken taken = mli_taken_of(x->lord, e);
-    const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
-    if (mli_export_samples(x) && !x->each) {
-        b->bytes = mli_taken_weight(&taken, b->bytes);
-        b->blocks = (float)taken.scale;
-        b->state &= (unsigned char)~MLI_BLOCK_PARTS;
-    }
-    if (node <= x->nodes) b->node = node;
-}
+/* A live block as the map has it. */
+typedef struct mli_alive {
+    mli_live_block of;
+    double scale; /* how many blocks it stands for; 0: it has no stack */
+} mli_alive;
 
 static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) {
     const mli_export *x = (const mli_export *)user;
-    mli_live_block *b = (mli_live_block *)item;
+    mli_alive *alive = (mli_alive *)item;
+    mli_live_block *b = &alive->of;
     uint64_t plain = mli_word2_rows(e->word2);
     uint64_t scope = mli_scope_of(x->lord, plain);
+    const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
+    const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
                              (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
     b->stream = mli_stream_of(x->lord, plain);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
     if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) b->state |= MLI_BLOCK_PARTS;
-    if (x->nodes) mli_alive_stack(x, e, b);
+    if (node <= x->nodes) b->node = node;
+    alive->scale = b->node ? taken.scale : 0;
 }
 static MLI_COLD int mli_alive_put(void *user, void *item) {
     mli_export *x = (mli_export *)user;
-    const mli_live_block *b = (const mli_live_block *)item;
-    if (b->dev <= x->devices && b->blocks > 0) /* else added since the capture, or no sample */
-        x->put_block(x, b);
+    const mli_alive *alive = (const mli_alive *)item;
+    if (alive->of.dev <= x->devices) /* else added since the capture */
+        x->put_block(x, &alive->of);
     return x->o->failed;
 }
-/* Calls put for every live block, then for the arena of each device that has a balance. */
+
+/* -- the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
+      were taken, and a share of the others of its site: in proportion to the others that its
+      samples stand for. Then the stacks add up to the site, and a block that was taken has its own
+      bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
+      blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
+      which are divided by site -- */
+
+static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
+                                              const mli_portion *key) {
+    uint64_t hash = ((uint64_t)key->frame << 32 | key->node) * 0x9e3779b97f4a7c15u;
+    size_t at;
+    hash += (uint64_t)key->tag << 40 | (uint64_t)key->scope << 8 | key->dev;
+    hash = ((hash ^ hash >> 29) + key->allocs) * 0x9e3779b97f4a7c15u;
+    for (at = (size_t)(hash >> 32) & (cap - 1); table[at].dev; at = (at + 1) & (cap - 1))
+        if (table[at].frame == key->frame && table[at].node == key->node &&
+            table[at].tag == key->tag && table[at].scope == key->scope &&
+            table[at].dev == key->dev && table[at].allocs == key->allocs)
+            break;
+    return &table[at];
+}
+/* Makes room for one more share; 0: no memory. */
+static MLI_COLD int mli_portions_grow(mli_export *x) {
+    const size_t cap = x->portion_cap ? x->portion_cap * 2 : 1024;
+    mli_portion *table;
+    size_t i;
+    if (x->portion_used * 4 < x->portion_cap * 3) return 1;
+    table = (mli_portion *)mli_own_alloc(x->lord, cap * sizeof *table);
+    if (!table) return 0;
+    for (i = 0; i < x->portion_cap; i++)
+        if (x->portion[i].dev) *mli_portion_find(table, cap, &x->portion[i]) = x->portion[i];
+    mli_own_free(x->lord, x->portion, x->portion_cap * sizeof *table);
+    x->portion = table;
+    x->portion_cap = cap;
+    return 1;
+}
+/* Returns the share of a node in the live blocks like `b`, or in the allocs of its site; node 0:
+   the whole. It is valid until the next call. Without memory the report fails. */
+static MLI_COLD mli_portion *mli_portion_of(mli_export *x, const mli_live_block *b, uint32_t node,
+                                          int allocs) {
+    mli_portion key, *s;
+    memset(&key, 0, sizeof key);
+    key.frame = b->frame;
+    key.node = node;
+    key.tag = allocs ? 0 : b->tag;
+    key.scope = allocs ? 0 : b->scope;
+    key.dev = b->dev;
+    key.allocs = (unsigned char)allocs;
+    if (!mli_portions_grow(x)) {
+        x->r->result = MEMLORD_E_NOMEM;
+        return &x->portion_none;
+    }
+    s = mli_portion_find(x->portion, x->portion_cap, &key);
+    if (s->dev) return s;
+    x->portion_used++;
+    *s = key;
+    return s;
+}
+
+/* Adds a live block to its whole and, if it was taken, to the share of its stack. */
+static MLI_COLD int mli_portion_put(void *user, void *item) {
+    mli_export *x = (mli_export *)user;
+    const mli_alive *alive = (const mli_alive *)item;
+    const mli_live_block *b = &alive->of;
+    uint32_t node = b->node;
+    if (b->dev > x->devices) return 0; /* added since the capture */
+    for (;; node = 0) {
+        mli_portion *s = mli_portion_of(x, b, node, 0);
+        s->value[0]++;
+        s->value[1] += (int64_t)b->bytes;
+        if (!node) return x->r->result != MEMLORD_OK;
+        s->rest[0] += alive->scale - 1;
+        s->rest[1] += (alive->scale - 1) * (double)b->bytes;
+        (void)mli_portion_of(x, b, node, 1); /* it may have none since the last reset */
+    }
+}
+/* Adds the allocs of each stack. */
+static MLI_COLD void mli_portions_stacks(mli_export *x) {
+    const uint32_t rows = mli_stack_rows(x->lord);
+    uint32_t i;
+    for (i = 1; i < rows; i++) {
+        const mli_stack_row *row = mli_stack_row_at(x->lord, i);
+        mli_live_block of;
+        mli_portion *s;
+        if (row->dev > x->devices || row->node > x->nodes) continue;
+        of = mli_live_block_make(x, row->dev, 0, 0, row->site);
+        s = mli_portion_of(x, &of, row->node, 1);
+        mli_lock_take(&x->lord->stacks.lock);
+        s->value[0] += (int64_t)row->samples;
+        s->value[1] += (int64_t)row->taken_bytes;
+        s->rest[0] += row->allocs - (double)row->samples;
+        s->rest[1] += (double)row->alloc_bytes - (double)row->taken_bytes;
+        mli_lock_drop(&x->lord->stacks.lock);
+    }
+}
+/* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
+static MLI_COLD void mli_portions_sites(mli_export *x) {
+    uint32_t i, dev;
+    for (dev = 1; dev <= x->devices; dev++) {
+        const memlord_stats *stat = &x->r->stat[dev - 1];
+        mli_live_block of = mli_live_block_make(x, dev, 0, 0, 0);
+        mli_portion *s;
+        (void)mli_portion_of(x, &of, 0, 1);
+        of.frame = 0;
+        s = mli_portion_of(x, &of, 0, 1);
+        s->value[0] = (int64_t)stat->allocs;
+        s->value[1] = (int64_t)stat->total_allocated;
+    }
+    for (i = 1; i <= x->sites; i++) {
+        const mli_live_block of = mli_live_block_make(
+            x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
+        mli_row_totals sum;
+        mli_portion *s;
+        if (of.dev > x->devices) continue;
+        mli_row_sum(x->lord, MLI_BOOK_SITE, i, 0, &sum);
+        s = mli_portion_of(x, &of, 0, 1);
+        s->value[0] = (int64_t)sum.allocs;
+        s->value[1] = (int64_t)sum.total_in;
+    }
+}
+
+static mli_portion *mli_portion_next(const mli_export *x, const mli_portion *s) {
+    return s->next ? &x->portion[s->next - 1] : NULL;
+}
+/* Returns the share of a node and a frame in the allocs of the site of `s`. */
+static mli_portion *mli_portion_site(const mli_export *x, const mli_portion *s, uint32_t frame,
+                                     uint32_t node) {
+    mli_portion key = *s;
+    key.tag = key.scope = 0;
+    key.frame = frame;
+    key.node = node;
+    key.allocs = 1;
+    return mli_portion_find(x->portion, x->portion_cap, &key);
+}
+/* Divides a number over the shares of a whole in proportion to their rest; `all`: to their value,
+   in place of it. A share of no block has no bytes. */
+static MLI_COLD void mli_portion_divide(const mli_export *x, const mli_portion *whole, int m,
+                                        int64_t number, int all) {
+    double parts = 0, part = 0;
+    int64_t upto, given = 0;
+    mli_portion *s;
+    for (s = mli_portion_next(x, whole); s; s = mli_portion_next(x, s))
+        parts += all ? (double)s->value[m] : s->rest[m];
+    for (s = mli_portion_next(x, whole); s && parts > 0; s = mli_portion_next(x, s), given = upto) {
+        part += all ? (double)s->value[m] : s->rest[m];
+        upto = s->next ? (int64_t)((double)number * (part / parts)) : number;
+        if (upto > number) upto = number;
+        if (!m && upto == given) s->rest[1] = 0;
+        s->value[m] = (all ? 0 : s->value[m]) + upto - given;
+    }
+}
+
+/* -- the passes that divide the table -- */
+
+static MLI_COLD void mli_portions_each(mli_export *x, void (*fn)(mli_export *x, mli_portion *s)) {
+    size_t i;
+    for (i = 0; i < x->portion_cap; i++)
+        if (x->portion[i].dev) fn(x, &x->portion[i]);
+}
+static MLI_COLD void mli_portion_list(mli_export *x, mli_portion *s, mli_portion *whole) {
+    s->next = whole->next;
+    whole->next = (uint32_t)(s - x->portion) + 1;
+}
+static MLI_COLD void mli_portion_list_site(mli_export *x, mli_portion *s) {
+    if (s->allocs && s->frame && !s->node) mli_portion_list(x, s, mli_portion_site(x, s, 0, 0));
+}
+static MLI_COLD int64_t mli_portion_sum(const mli_export *x, const mli_portion *whole, int m) {
+    int64_t sum = 0;
+    const mli_portion *s;
+    for (s = mli_portion_next(x, whole); s; s = mli_portion_next(x, s)) sum += s->value[m];
+    return sum;
+}
+/* Makes the sites of a device add up to it. A realloc at another site counts the bytes of its block
+   there again. */
+static MLI_COLD void mli_portion_device(mli_export *x, mli_portion *s) {
+    mli_portion *site, *next;
+    int m;
+    if (s->frame) return;
+    for (m = 0; m < 2; m++) {
+        const int64_t left = s->value[m] - mli_portion_sum(x, s, m);
+        if (left < 0) mli_portion_divide(x, s, m, s->value[m], 1);
+        site = mli_portion_site(x, s, mli_frame_of_kind(x, s->dev, MLI_FRAME_UNKNOWN), 0);
+        if (left > 0) site->value[m] = left;
+    }
+    for (site = mli_portion_next(x, s); site; site = next) {
+        next = mli_portion_next(x, site);
+        site->next = 0;
+    }
+    s->next = 0;
+}
+/* Lists the stacks of each whole, and adds the live blocks of each site up in its rest. */
+static MLI_COLD void mli_portion_list_stack(mli_export *x, mli_portion *s) {
+    mli_portion key = *s, *site = mli_portion_site(x, s, s->frame, 0);
+    key.node = 0;
+    if (s->node) {
+        mli_portion_list(x, s, mli_portion_find(x->portion, x->portion_cap, &key));
+    } else if (!s->allocs) {
+        site->rest[0] += (double)s->value[0];
+        site->rest[1] += (double)s->value[1];
+    }
+}
+/* Decides which sites have all their live blocks among their allocs: not those that a reset has
+   left older blocks, or that got blocks by a realloc. */
+static MLI_COLD void mli_portion_decide(mli_export *x, mli_portion *s) {
+    if (s->allocs && !s->node)
+        s->has_live = !mli_u64_load(&x->lord->fences.epoch) &&
+                      (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
+}
+/* Take live blocks off the allocs of their site, which are then those that are freed, and put their
+   shares back. */
+static MLI_COLD void mli_portion_live_off(mli_export *x, mli_portion *s) {
+    mli_portion *of = mli_portion_site(x, s, s->frame, s->node);
+    int m;
+    if (s->allocs || !mli_portion_site(x, s, s->frame, 0)->has_live) return;
+    for (m = 0; m < 2; m++) {
+        of->value[m] -= s->value[m];
+        of->rest[m] -= s->rest[m];
+    }
+}
+static MLI_COLD void mli_portion_live_back(mli_export *x, mli_portion *s) {
+    mli_portion *of = mli_portion_site(x, s, s->frame, s->node);
+    if (s->allocs || !mli_portion_site(x, s, s->frame, 0)->has_live) return;
+    of->value[0] += s->value[0];
+    of->value[1] += s->value[1];
+}
+/* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
+   without a taken block. */
+static MLI_COLD void mli_portion_clamp(mli_export *x, mli_portion *s) {
+    int m;
+    (void)x;
+    for (m = 0; m < 2; m++) {
+        if (s->value[m] < 0) s->value[m] = 0;
+        if (s->rest[m] < 0 || !s->value[0]) s->rest[m] = 0;
+    }
+}
+
+/* A stack gets at most so many times what its samples stand for: a site with more has stacks of
+   which no block was taken. */
+#define MLI_PORTION_MOST 4
+
+/* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
+static MLI_COLD void mli_portion_divide_whole(mli_export *x, mli_portion *whole) {
+    int64_t blocks = 0, given = 0;
+    int m;
+    if (whole->node || !whole->frame) return;
+    for (m = 0; m < 2; m++) {
+        const int64_t left = whole->value[m] - mli_portion_sum(x, whole, m);
+        int64_t number = left;
+        double rest = 0;
+        const mli_portion *s;
+        for (s = mli_portion_next(x, whole); s; s = mli_portion_next(x, s)) rest += s->rest[m];
+        if (m) number = blocks > 0 ? (int64_t)((double)left * (double)given / (double)blocks) : 0;
+        if (!m && rest * MLI_PORTION_MOST < (double)left)
+            number = (int64_t)(rest * MLI_PORTION_MOST);
+        if (left < 0) mli_portion_divide(x, whole, m, whole->value[m], 1);
+        if (left > 0 && rest > 0) mli_portion_divide(x, whole, m, number, 0);
+        whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
+        if (!m) blocks = left;
+        if (!m) given = left - whole->value[0];
+    }
+}
+
+/* Makes the table of shares, where stacks are samples. Without memory the report fails. */
+static MLI_COLD void mli_portions_make(mli_export *x) {
+    static void (*const passes[])(mli_export *x, mli_portion *s) = {
+        mli_portion_list_site, mli_portion_device, mli_portion_list_stack,   mli_portion_decide,
+        mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};
+    mli_walk_query all = mli_walk_query_of(memlord_device_all());
+    size_t i;
+    if (!x->nodes || x->lord->stacks.bytes == 1) return;
+    mli_portions_sites(x);
+    mli_portions_stacks(x);
+    if (mli_copies_each(x->lord, &all, sizeof(mli_alive), mli_alive_fill, mli_portion_put, x))
+        x->r->result = MEMLORD_E_NOMEM;
+    for (i = 0; i < sizeof passes / sizeof *passes && x->r->result == MEMLORD_OK; i++)
+        mli_portions_each(x, passes[i]);
+}
+/* Returns a share as a block. */
+static mli_live_block mli_portion_block(const mli_portion *s) {
+    mli_live_block b;
+    memset(&b, 0, sizeof b);
+    b.bytes = (uint64_t)s->value[1];
+    b.frame = s->frame;
+    b.tag = s->tag;
+    b.scope = s->scope;
+    b.node = s->node;
+    b.blocks = s->value[0] < UINT32_MAX ? (uint32_t)s->value[0] : UINT32_MAX;
+    b.dev = s->dev;
+    return b;
+}
+
+/* Calls put for every live block, or each share in them as one, then for the arena of each device
+   that has a balance. */
 static MLI_COLD void mli_live_blocks_each(mli_export *x,
                                           void (*put)(mli_export *x, const mli_live_block *b)) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t dev;
+    size_t i;
     x->put_block = put;
-    if (mli_copies_each(x->lord, &all, sizeof(mli_live_block), mli_alive_fill, mli_alive_put, x))
+    for (i = 0; i < x->portion_cap; i++) {
+        const mli_live_block b = mli_portion_block(&x->portion[i]);
+        if (b.blocks && !x->portion[i].allocs) put(x, &b);
+    }
+    if (!x->portion && mli_copies_each(x->lord, &all, sizeof(mli_alive), mli_alive_fill,
+                                     mli_alive_put, x))
         x->r->result = MEMLORD_E_NOMEM;
     for (dev = 1; dev <= x->devices; dev++) {
         uint64_t arena = mli_u64_load(&mli_device_record_at(x->lord, dev)->arena);
@@ -19748,7 +20105,7 @@ static MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b) 
 }
 static MLI_COLD void mli_group_add(mli_export *x, const mli_live_block *b) {
     mli_group *g = mli_group_at(x, b);
-    if (!(b->state & MLI_BLOCK_ARENA)) g->blocks += (double)b->blocks;
+    if (!(b->state & MLI_BLOCK_ARENA)) g->blocks += b->blocks;
     g->bytes += mli_export_parts(x, b);
 }
 static MLI_COLD void mli_groups_each(mli_export *x, void (*put)(mli_export *, const mli_group *)) {
@@ -19760,7 +20117,7 @@ static MLI_COLD void mli_groups_each(mli_export *x, void (*put)(mli_export *, co
 }
 
 /* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
-   last reset; then for those of each device that are of none, unless stacks are samples. */
+   last reset; then for those of each device that are of none. Of samples they are shares. */
 typedef void (*mli_allocs_fn)(mli_export *x, const mli_live_block *of, uint64_t allocs,
                               uint64_t bytes);
 static MLI_COLD void mli_stack_allocs_each(mli_export *x, mli_allocs_fn put) {
@@ -19780,8 +20137,14 @@ static MLI_COLD void mli_stack_allocs_each(mli_export *x, mli_allocs_fn put) {
 }
 static MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
     uint32_t i, dev;
+    size_t at;
+    for (at = 0; at < x->portion_cap; at++) {
+        const mli_portion *s = &x->portion[at];
+        const mli_live_block of = mli_portion_block(s);
+        if (s->allocs && s->frame) put(x, &of, (uint64_t)s->value[0], (uint64_t)s->value[1]);
+    }
+    if (x->portion) return;
     if (x->nodes) mli_stack_allocs_each(x, put);
-    if (mli_export_samples(x)) return;
     for (i = 1; i <= x->sites && !x->nodes && !x->o->failed; i++) {
         mli_live_block of = mli_live_block_make(
             x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
@@ -19831,6 +20194,8 @@ static MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
         out.of = mli_live_block_make(x, mli_event_dev(e.what), e.storage, MLI_BYTES(e.what),
                                      e.where);
         out.of.stream = e.stream;
+        if (e.stack && mli_stack_row_at(x->lord, e.stack)->node <= x->nodes)
+            out.of.node = mli_stack_row_at(x->lord, e.stack)->node;
         out.ns = mli_since_ns(&x->r->scale, e.stamp);
         out.kind = mli_event_kind(e.what);
         out.thread = e.thread;
@@ -20513,8 +20878,8 @@ static MLI_COLD void mli_csv(mli_export *x) {
 
 /* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
-   site's place has the return addresses, the outermost first. Counts live bytes; of samples, what
-   they stand for. The bytes of a part have the part's name as one more frame. An unknown tag or
+   site's place has the return addresses, the outermost first. Counts live bytes; where stacks are
+   samples, their shares. The bytes of a part have the part's name as one more frame. An unknown tag or
    scope has no frame; in the other frames a semicolon becomes a colon. Lines are in the order of
    their device, tag and frames, and equal stacks are one line. That holds for MLI_FOLDED_LINES / 2
    different lines, or those there is memory for: with more the order begins again, and readers add
@@ -20647,6 +21012,7 @@ static MLI_COLD void mli_folded_part(mli_export *x, const memlord_part_info *par
 static MLI_COLD void mli_folded(mli_export *x) {
     size_t size = sizeof(mli_folded_line);
     mli_export_stacks(x);
+    mli_portions_make(x);
     x->put_part = mli_folded_part;
     x->lines_most = MLI_FOLDED_LINES;
     while (x->lines_most && !x->table) {
@@ -20665,8 +21031,8 @@ static MLI_COLD void mli_folded(mli_export *x) {
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
       profile.proto).
    Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
-   live blocks (inuse_...). With stacks they are those of each stack, and of samples what they stand
-   for, which a comment says. Labels give the device and, if there is one, the tag and the part: the
+   live blocks (inuse_...). With stacks they are those of each stack; of samples they are shares of
+   the sites, which a comment says. Labels give the device and, if there is one, the tag and the part: the
    bytes of a part are a sample of their own, and a part is no object. The scopes that a block was
    allocated in are the callers of its site. Without a site a block is "(unknown)"; the balance of
    an arena is "(arena)". Functions and locations are numbered as frames. Strings are
@@ -20749,7 +21115,7 @@ static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, u
     mli_pb_message(x->o, 2, &m);
 }
 static void mli_pprof_group(mli_export *x, const mli_group *g) {
-    mli_pprof_sample(x, &g->of, 0, 1, (uint64_t)(g->blocks + 0.5), g->bytes);
+    mli_pprof_sample(x, &g->of, 0, 1, g->blocks, g->bytes);
 }
 static void mli_pprof_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
                              uint64_t bytes) {
@@ -20825,7 +21191,7 @@ static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
 static MLI_COLD void mli_pprof_estimates(mli_export *x) {
     char buf[80];
     mli_out line;
-    if (!mli_export_samples(x)) return;
+    if (!x->portion) return;
     mli_out_buffer(&line, buf, sizeof buf);
     mli_putf(&line, "estimates: a sample each %jo", x->lord->stacks.bytes);
     (void)mli_out_end(&line, sizeof buf);
@@ -20835,6 +21201,7 @@ static MLI_COLD void mli_pprof_estimates(mli_export *x) {
 static MLI_COLD void mli_pprof(mli_export *x) {
     uint32_t i;
     mli_export_stacks(x);
+    mli_portions_make(x);
     for (i = 1; i <= 5; i += 2) mli_pb_pair(x->o, 1, i, i == 3 ? 4 : 2);
     mli_pb_pair(x->o, 1, 6, 4);
     mli_pprof_names(x);
@@ -20955,12 +21322,10 @@ typedef struct mli_heap_sum {
     uint64_t allocs, bytes, live, live_bytes, older[2];
 } mli_heap_sum;
 
-/* Returns how many blocks a block stands for: a sample, for several. */
-static uint64_t mli_heap_blocks(const mli_live_block *b) { return (uint64_t)(b->blocks + 0.5f); }
 static MLI_COLD void mli_heap_count(mli_export *x, const mli_live_block *b) {
     mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, b->node, b->frame);
     if (b->state & MLI_BLOCK_ARENA) return;
-    sum->live += mli_heap_blocks(b);
+    sum->live += b->blocks;
     sum->live_bytes += b->bytes;
 }
 static MLI_COLD void mli_heap_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
@@ -21017,7 +21382,7 @@ static MLI_COLD void mli_heap_freed(mli_export *x, uint32_t trace) {
 
 /* Writes a live block: in the first walk those that no call allocated, in the second the others. */
 static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b, int second) {
-    uint64_t trace = mli_heap_trace(x, b->node, b->frame), n = mli_heap_blocks(b), i;
+    uint64_t trace = mli_heap_trace(x, b->node, b->frame), n = b->blocks, i;
     uint64_t *older = &((mli_heap_sum *)x->table + trace)->older[second];
     const uint64_t size = b->bytes / n, few = *older < n ? *older : n;
     if (b->state & MLI_BLOCK_ARENA) return;
@@ -21050,7 +21415,7 @@ static MLI_COLD void mli_heap_head(mli_export *x) {
     mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
     for (i = 0; i <= x->devices; i++)
         mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", i);
-    if (mli_export_samples(x))
+    if (x->portion)
         mli_putf(x->o, "# estimates: a sample each %jo\n", x->lord->stacks.bytes);
     mli_heap_traces(x);
     mli_heap_line1(x->o, "c", 0);
@@ -21060,6 +21425,7 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
     size_t size;
     uint32_t i;
     mli_export_stacks(x);
+    mli_portions_make(x);
     size = ((size_t)mli_heap_traces_count(x) + 1) * sizeof(mli_heap_sum);
     x->table = mli_own_alloc(x->lord, size);
     if (!x->table) {
@@ -21087,7 +21453,8 @@ static MLI_COLD void mli_heaptrack(mli_export *x) {
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
    arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
    frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
-   the callers; an event has its site and scopes. A tag is the category. The parts of a block are
+   the callers. The event of an alloc or a move has these too; the others have the site of their
+   call. A tag is the category. The parts of a block are
    under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
    "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
    the ring has events of a storage, its segment is as of the last one, so that viewers can walk
@@ -21360,7 +21727,6 @@ static MLI_COLD void mli_memory_viz(mli_export *x) {
     int32_t n, lists = mli_viz_number(x);
     uint32_t dev;
     mli_export_stacks(x);
-    x->each = 1;
     size = (size_t)x->tags + mli_frame_count(x) + 1;
     x->table = mli_own_alloc(x->lord, size);
     if (!x->table) {
@@ -21433,6 +21799,7 @@ static MLI_COLD void mli_export_write(mli_report *r, memlord_format format) {
     x->tags = (uint32_t)r->tags;
     x->scopes = r->scopes;
     mli_export_writers[format - MEMLORD_FORMAT_TRACE](x);
+    mli_own_free(lord, x->portion, x->portion_cap * sizeof *x->portion);
     mli_own_free(lord, x->last_events, (size_t)x->last_events_size * sizeof *x->last_events);
     mli_own_free(lord, x, sizeof *x);
 }

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -50,7 +51,13 @@ static int open_stacks(void **state, uint32_t depth, uint64_t bytes, uint32_t fl
 static int setup_every(void **state) { return open_stacks(state, 8, 1, 0); }
 static int setup_sampled(void **state) { return open_stacks(state, 8, 1024, 0); }
 static int setup_mean(void **state) { return open_stacks(state, 8, 0, 0); }
+static int setup_sampled_sites(void **state) {
+    return open_stacks(state, 8, 1024, MEMLORD_FLAG_SITES);
+}
 static int setup_sites(void **state) { return open_stacks(state, 8, 1, MEMLORD_FLAG_SITES); }
+
+static const memlord_site places[] = {
+    {"a.c", "first", 1}, {"b.c", "second", 2}, {"c.c", "third", 3}};
 
 /* The row of a stack on a device, by its letters; zeros if there is none. */
 static memlord_stack_stat stack_of(memlord *lord, memlord_device device, const char *letters) {
@@ -628,6 +635,76 @@ static void memory_viz_has_whole_stacks_the_innermost_first(void **state) {
     free(text.data);
 }
 
+/* The frames of tests in a MEMORY_VIZ report as letters, in the order of their first use. */
+static void viz_letters(memlord *lord, char *out, size_t cap) {
+    test_text text;
+    size_t i, n = 0;
+    memset(&text, 0, sizeof text);
+    assert_ok(memlord_write(lord, MEMLORD_FORMAT_MEMORY_VIZ, test_text_write, &text));
+    for (i = 0; i + 6 < text.size && n + 1 < cap; i++) {
+        if (memcmp(text.data + i, "0x10", 4)) continue;
+        out[n] = (char)(strtoul(text.data + i, NULL, 16) - 0x1000 + 1);
+        n += !n || out[n] != out[n - 1]; /* a frame has it as its file, too */
+    }
+    out[n] = 0;
+    free(text.data);
+}
+
+static void memory_viz_has_the_stacks_of_allocs_that_are_gone(void **state) {
+    memlord *lord = test_lord(state);
+    char letters[64];
+    assert_ok(memlord_events_start(lord, 64));
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("xyz");
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    viz_letters(lord, letters, sizeof letters);
+    assert_string_equal(letters, "abc");
+}
+
+static void memory_viz_has_the_stacks_of_every_way_to_begin_a_block(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block two[2];
+    char letters[64];
+    assert_ok(memlord_events_start(lord, 64));
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    at("cb");
+    assert_ok(memlord_realloc(lord, cpu(), 0x1000, 0x2000, 200, NULL));
+    at("eb");
+    memset(two, 0, sizeof two);
+    two[0].device = two[1].device = cpu();
+    two[0].storage = 0x3000;
+    two[1].storage = 0x4000;
+    two[0].bytes = two[1].bytes = 7;
+    assert_ok(memlord_alloc_n(lord, two, 2, NULL));
+    assert_ok(memlord_move(lord, cpu(), 0x2000, cuda(0), 0x2000, 200, NULL, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x2000, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x3000, NULL));
+    assert_ok(memlord_free(lord, cpu(), 0x4000, NULL));
+    viz_letters(lord, letters, sizeof letters);
+    assert_string_equal(letters, "cbae"); /* cuda:0 comes first; a frame is written once */
+}
+
+static int is_of_site(void *user, const memlord_event *e) {
+    assert_non_null(e->site);
+    assert_string_equal(e->site->function, (const char *)user);
+    return 0;
+}
+static void events_with_stacks_keep_their_site(void **state) {
+    memlord *lord = test_lord(state);
+    char letters[64];
+    assert_ok(memlord_events_start(lord, 64));
+    at("abc");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &places[1]));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, &places[1]));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, &places[1]));
+    assert_ok(memlord_events_each(lord, is_of_site, (void *)(uintptr_t) "second"));
+    viz_letters(lord, letters, sizeof letters);
+    assert_string_equal(letters, "abc");
+    assert_true(contains(lord, MEMLORD_FORMAT_TRACE, "\"function\":\"second\""));
+}
+
 static void memory_viz_has_every_block_where_stacks_are_samples(void **state) {
     memlord *lord = test_lord(state);
     test_text text;
@@ -644,16 +721,76 @@ static void memory_viz_has_every_block_where_stacks_are_samples(void **state) {
     free(text.data);
 }
 
-static void folded_lines_of_samples_say_what_they_stand_for(void **state) {
+static void samples_of_one_stack_stand_for_all_blocks(void **state) {
     memlord *lord = test_lord(state);
-    char line[64];
     uint64_t i;
     at("ab");
     for (i = 0; i < 1000; i++)
         assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
-    snprintf(line, sizeof line, "cpu;0x1061;0x1060 %llu\n",
-             (unsigned long long)live_of(lord, "ab"));
-    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, line));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED, "cpu;0x1061;0x1060 100000\n"));
+}
+
+static void a_site_without_a_sample_is_its_frame(void **state) {
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    at("ab");
+    for (i = 0; i < 1000; i++)
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, &places[0]));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, &places[1]));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED,
+                         "cpu;0x1061;0x1060 100000\ncpu;second b.c:2 1\n"));
+}
+
+static void a_block_that_was_taken_has_its_own_bytes(void **state) {
+    memlord *lord = test_lord(state);
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1 << 16, &places[0])); /* stands for itself */
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 1, &places[0]));
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 2, &places[0]));
+    assert_true(contains(lord, MEMLORD_FORMAT_FOLDED,
+                         "cpu;0x1061;0x1060 65536\ncpu;first a.c:1 3\n"));
+}
+
+static void one_stack_at_two_sites_is_two_rows(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_stack_stat rows[3];
+    at("ab");
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1 << 16, &places[0]));
+    assert_ok(memlord_alloc(lord, cpu(), 0x100000, 1 << 17, &places[1]));
+    assert_int_equal(memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, rows, 3), 2);
+    assert_int_equal(rows[0].live_bytes, 1 << 17);
+    assert_int_equal(rows[1].live_bytes, 1 << 16);
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(1), 0x1000, 1 << 16, NULL, &places[1]));
+    assert_int_equal(stack_of(lord, cpu(), "ab").live_bytes, 1 << 17);
+    assert_int_equal(stack_of(lord, cuda(1), "ab").live_bytes, 1 << 16);
+}
+
+/* The bytes of the lines of a FOLDED report with a text in them. */
+static uint64_t folded_with(memlord *lord, const char *text) {
+    char *report = report_of(lord, MEMLORD_FORMAT_FOLDED), *line, *rest = NULL;
+    uint64_t sum = 0;
+    for (line = strtok_r(report, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        if (strstr(line, text)) sum += strtoull(strrchr(line, ' '), NULL, 10);
+    free(report);
+    return sum;
+}
+
+static void stacks_share_their_site_and_tag_as_their_samples_do(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_tag_stat tag;
+    uint64_t i, first = 0;
+    for (i = 0; i < 40000; i++) {
+        const uint64_t bytes = 1 + i * 7919 % 200;
+        at(i % 4 ? "ab" : "cb");
+        if (i % 4) first += bytes;
+        assert_ok(memlord_tag_begin(lord, i % 3 ? "x" : "y"));
+        assert_ok(memlord_alloc(lord, cpu(), 0x100000 + i * 256, bytes, &places[0]));
+        assert_ok(memlord_tag_end(lord));
+    }
+    assert_ok(memlord_tag_get(lord, cpu(), "x", &tag));
+    assert_int_equal(folded_with(lord, "cpu;x;"), tag.allocated);
+    assert_int_equal(folded_with(lord, "cpu;"), memlord_allocated(lord, cpu()));
+    assert_in_range(folded_with(lord, "0x1060"), first - first / 20, first + first / 20);
 }
 
 static void json_has_each_frame_once_and_the_totals_of_stacks(void **state) {
@@ -897,29 +1034,13 @@ static void pprof_has_stacks_with_addresses_and_exact_sums(void **state) {
     assert_int_equal(calls, 1);
 }
 
-static void pprof_of_samples_agrees_with_the_list(void **state) {
-    memlord *lord = test_lord(state);
-    memlord_stack_stat row;
-    pprof found;
-    uint64_t i;
-    at("ab");
-    for (i = 0; i < 1000; i++)
-        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
-    row = stack_of(lord, cpu(), "ab");
-    found = pprof_of(lord);
-    assert_int_equal(found.value[0], row.allocs);
-    assert_int_equal(found.value[1], row.alloc_bytes);
-    assert_int_equal(found.value[2], row.allocs);
-    assert_int_equal(found.value[3], row.live_bytes);
-}
-
-/* The calls, the live bytes and the peak of a HEAPTRACK report; bytes that no call allocated are
-   frees of minus so many. */
-static void heaptrack_of(memlord *lord, uint64_t out[3]) {
+/* The calls, the live bytes, the peak and the bytes of the calls of a HEAPTRACK report; bytes that
+   no call allocated are frees of minus so many. */
+static void heaptrack_of(memlord *lord, uint64_t out[4]) {
     char *report = report_of(lord, MEMLORD_FORMAT_HEAPTRACK), *s = report;
     uint64_t *info = (uint64_t *)calloc(strlen(report) / 4 + 1, sizeof *info), infos = 0;
     assert_non_null(info);
-    out[0] = out[1] = out[2] = 0;
+    out[0] = out[1] = out[2] = out[3] = 0;
     for (; *s; s = strchr(s, '\n') + 1) {
         const uint64_t v = strtoull(s + 2, NULL, 16);
         if (*s == 'a') info[infos++] = v;
@@ -927,6 +1048,7 @@ static void heaptrack_of(memlord *lord, uint64_t out[3]) {
         if (*s != '+') continue;
         out[0]++;
         out[1] += info[v];
+        out[3] += info[v];
         if (out[1] > out[2]) out[2] = out[1];
     }
     free(info);
@@ -935,7 +1057,7 @@ static void heaptrack_of(memlord *lord, uint64_t out[3]) {
 
 static void heaptrack_has_whole_stacks_and_the_totals_of_the_ledger(void **state) {
     memlord *lord = test_lord(state);
-    uint64_t found[3], i;
+    uint64_t found[4], i;
     for (i = 0; i < 600; i++) {
         at(i % 3 ? "abc" : "dbc");
         assert_ok(memlord_alloc(lord, i % 2 ? cpu() : cuda(0), 0x10000 + i * 64, i, NULL));
@@ -963,20 +1085,133 @@ static void heaptrack_has_whole_stacks_and_the_totals_of_the_ledger(void **state
     assert_int_equal(found[1], memlord_allocated(lord, all()));
 }
 
-static void heaptrack_of_samples_says_that_they_are_estimates(void **state) {
+static void formats_of_samples_say_that_stacks_are_estimates(void **state) {
     memlord *lord = test_lord(state);
-    memlord_stack_stat row;
-    uint64_t found[3], i;
+    uint64_t found[4], i;
     at("ab");
     for (i = 0; i < 1000; i++)
         assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
     for (i = 0; i < 500; i++) assert_ok(memlord_free(lord, cpu(), 0x10000 + i * 64, NULL));
-    row = stack_of(lord, cpu(), "ab");
     heaptrack_of(lord, found);
-    assert_int_equal(found[0], row.allocs);
-    assert_int_equal(found[1], row.live_bytes);
+    assert_int_equal(found[0], 1000);
+    assert_int_equal(found[1], 50000);
     assert_int_equal(found[2], memlord_peak(lord, all()));
+    assert_int_equal(found[3], 100000);
     assert_true(contains(lord, MEMLORD_FORMAT_HEAPTRACK, "\n# estimates: a sample each 1 KiB\n"));
+}
+
+static void without_memory_shares_are_not_written_by_halves(void **state) {
+    memlord *lord = test_lord(state);
+    test_case *t = (test_case *)*state;
+    uint64_t i, wanted, failed = 0;
+    for (i = 0; i < 5000; i++) {
+        at("abc");
+        fake.frames[i % 3] = (void *)(uintptr_t)(0x1061 + i * 7919 % 611);
+        assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 1024, 1 + i % 999, &places[i % 3]));
+    }
+    wanted = memlord_allocated(lord, all());
+    assert_int_equal(folded_with(lord, ""), wanted);
+    for (i = 1; i < 20; i++) {
+        test_text text;
+        size_t lines;
+        memset(&text, 0, sizeof text);
+        t->heap.fail_at = t->heap.calls + i;
+        if (memlord_write(lord, MEMLORD_FORMAT_FOLDED, test_text_write, &text) == MEMLORD_OK)
+            assert_int_equal(sorted_lines(text.data, &lines), wanted);
+        else
+            failed++;
+        free(text.data);
+    }
+    t->heap.fail_at = 0;
+    assert_true(failed > 2); /* the table of shares grows twice */
+}
+
+/* A program of random calls. Without `moves` it allocates and frees alone. */
+typedef struct program {
+    memlord *lord;
+    uint64_t seed, size[512], of[512]; /* by key: bytes and 1 more, 0: not live; device */
+    int moves;
+} program;
+static uint64_t draw(program *p, uint64_t below) { return test_random(&p->seed) % below; }
+
+static void random_call(program *p) {
+    static const char *const stacks[] = {"abcz", "bcz", "dcz", "eefgz", "a", "hijklmnopqz"};
+    const uint64_t i = draw(p, 512), key = 0x100000 + i * 0x100000;
+    const uint64_t bytes = draw(p, 8) ? draw(p, 300) : draw(p, 40) ? draw(p, 9000) : 1 << 19;
+    const memlord_site *site = draw(p, 5) ? &places[draw(p, 3)] : NULL;
+    const memlord_device device = p->of[i] ? cuda(1) : cpu();
+    at(stacks[draw(p, 6)]);
+    if (!p->size[i]) {
+        p->of[i] = draw(p, 2);
+        assert_ok(memlord_alloc(p->lord, p->of[i] ? cuda(1) : cpu(), key, bytes, site));
+        p->size[i] = bytes + 1;
+    } else if (!p->moves || draw(p, 2)) {
+        assert_ok(memlord_free(p->lord, device, key, site));
+        p->size[i] = 0;
+    } else if (draw(p, 2)) {
+        assert_ok(memlord_realloc(p->lord, device, key, key, bytes, site));
+        p->size[i] = bytes + 1;
+    } else {
+        p->of[i] = !p->of[i];
+        assert_ok(memlord_move(p->lord, device, key, p->of[i] ? cuda(1) : cpu(), key,
+                               p->size[i] - 1, NULL, site));
+    }
+}
+static void random_calls(program *p, uint64_t n) {
+    static const char *const names[] = {"kv", "weights", "x"};
+    while (n--) {
+        const uint64_t tag = draw(p, 4), scope = draw(p, 3);
+        if (tag) assert_ok(memlord_tag_begin(p->lord, names[tag - 1]));
+        if (scope) assert_ok(memlord_scope_begin(p->lord, names[scope]));
+        random_call(p);
+        if (scope) assert_ok(memlord_scope_end(p->lord));
+        if (tag) assert_ok(memlord_tag_end(p->lord));
+    }
+}
+
+static void assert_formats_add_up(program *p) {
+    const memlord_stats stats = stats_of(p->lord, all());
+    const pprof profile = pprof_of(p->lord);
+    uint64_t heap[4];
+    heaptrack_of(p->lord, heap);
+    assert_int_equal(profile.value[0], stats.allocs);
+    assert_int_equal(profile.value[1], stats.total_allocated);
+    assert_int_equal(profile.value[2], stats.live_blocks);
+    assert_int_equal(profile.value[3], stats.allocated);
+    assert_int_equal(folded_with(p->lord, ""), stats.allocated);
+    assert_int_equal(heap[0], stats.allocs);
+    assert_int_equal(heap[1], stats.allocated);
+    if (stats.allocs) assert_int_equal(heap[2], stats.peak); /* a call shows it */
+    if (!p->moves) assert_int_equal(heap[3], stats.total_allocated);
+}
+
+static void programs_add_up(uint64_t seed, uint32_t flags) {
+    int i;
+    for (i = 0; i < 30; i++) {
+        static program p;
+        void *of;
+        memset(&p, 0, sizeof p);
+        p.seed = seed + (uint64_t)i;
+        p.moves = i % 2;
+        assert_int_equal(open_stacks(&of, 8, 1024, flags), 0);
+        p.lord = test_lord(&of);
+        random_calls(&p, 50 + draw(&p, 3000));
+        assert_formats_add_up(&p);
+        if (p.moves) { /* a reset leaves blocks that no alloc since has made */
+            memlord_reset(p.lord);
+            assert_formats_add_up(&p);
+            random_calls(&p, draw(&p, 500));
+            assert_formats_add_up(&p);
+        }
+        assert_int_equal(test_teardown(&of), 0);
+    }
+}
+static void formats_of_samples_add_up_to_the_ledger(void **state) {
+    const uint64_t seed = test_env("MEMLORD_TEST_SEED", (uint64_t)time(NULL) << 8);
+    (void)state;
+    print_message("MEMLORD_TEST_SEED=%llu\n", (unsigned long long)seed);
+    programs_add_up(seed, MEMLORD_FLAG_SITES);
+    programs_add_up(seed, 0);
 }
 
 /* -- threads, exits, forks -- */
@@ -1338,8 +1573,15 @@ int main(void) {
         TEST_OF(setup_every, folded_lines_carry_whole_stacks),
         TEST_OF(setup_every, folded_lines_are_sorted_and_equal_stacks_are_one_line),
         TEST_OF(setup_every, memory_viz_has_whole_stacks_the_innermost_first),
+        TEST_OF(setup_every, memory_viz_has_the_stacks_of_allocs_that_are_gone),
+        TEST_OF(setup_every, memory_viz_has_the_stacks_of_every_way_to_begin_a_block),
+        TEST_OF(setup_sites, events_with_stacks_keep_their_site),
         TEST_OF(setup_sampled, memory_viz_has_every_block_where_stacks_are_samples),
-        TEST_OF(setup_sampled, folded_lines_of_samples_say_what_they_stand_for),
+        TEST_OF(setup_sampled, samples_of_one_stack_stand_for_all_blocks),
+        TEST_OF(setup_sampled_sites, a_site_without_a_sample_is_its_frame),
+        TEST_OF(setup_sampled_sites, a_block_that_was_taken_has_its_own_bytes),
+        TEST_OF(setup_sampled_sites, one_stack_at_two_sites_is_two_rows),
+        TEST_OF(setup_sampled_sites, stacks_share_their_site_and_tag_as_their_samples_do),
         TEST_OF(setup_every, json_has_each_frame_once_and_the_totals_of_stacks),
         TEST_OF(setup_every, json_has_module_and_offset_of_a_frame),
         TEST_OF(setup_every, json_lists_the_largest_stacks_and_sums_the_rest),
@@ -1350,9 +1592,10 @@ int main(void) {
         TEST_OF(setup_every, leaks_are_listed_by_stack),
         TEST_OF(setup_sampled, leaks_by_stack_of_samples_are_estimates),
         TEST_OF(setup_every, pprof_has_stacks_with_addresses_and_exact_sums),
-        TEST_OF(setup_sampled, pprof_of_samples_agrees_with_the_list),
         TEST_OF(setup_every, heaptrack_has_whole_stacks_and_the_totals_of_the_ledger),
-        TEST_OF(setup_sampled, heaptrack_of_samples_says_that_they_are_estimates),
+        TEST_OF(setup_sampled, formats_of_samples_say_that_stacks_are_estimates),
+        cmocka_unit_test(formats_of_samples_add_up_to_the_ledger),
+        TEST_OF(setup_sampled_sites, without_memory_shares_are_not_written_by_halves),
         TEST_OF(setup_every, past_its_exit_hook_a_thread_is_not_unwound),
         cmocka_unit_test(threads_count_on_one_stack),
         TEST_OF(setup_every, a_forked_child_goes_on_with_the_stacks),
