@@ -424,7 +424,8 @@ static void doubt_stacks(void) {
         const struct profile *p = both[i];
         double more = bytes_of(get(get(get(p->root, "stacks"), "more"), "stacks"));
         if (p->depth <= 0) note("%s: no stacks were taken: not compared", p->path);
-        if (more > 0) note("%s: %.0f stacks are not listed, and count as new or gone", p->path, more);
+        if (more > 0)
+            note("%s: %.0f stacks are not listed, and count as new or gone", p->path, more);
         if (p->absent[STACK] || !(p->sample > 1)) continue;
         (void)memlord_format_bytes((uint64_t)fmin(p->sample, 1e18), each, sizeof each);
         note("%s: stacks are samples, one each %s: their bytes are estimates", p->path, each);
@@ -635,7 +636,8 @@ int main(int argc, char **argv) {
     cJSON_Hooks hooks = {must_alloc, free};
     int status = 0;
     if (!parse(argc, argv)) {
-        fputs("usage: diff [--top N] [--by device|tag|scope|site|stack|leak] [--json] base.json now.json\n"
+        fputs("usage: diff [--top N] [--by device|tag|scope|site|stack|leak] [--json] base.json "
+              "now.json\n"
               "       diff [--tolerance 5%] --budget FILE [base.json] now.json\n"
               "       diff [--tolerance 5%] --accept FILE [base.json] now.json\n", stderr);
         return 2;

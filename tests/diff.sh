@@ -3,29 +3,11 @@
 # TAP.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=$PWD/build/diff.out
 diff=$PWD/build/diff
 rm -rf "$out"
 mkdir -p "$out"
-n=0
-
-verdict() { # STATUS NAME [FILE]: the file says why not
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok - $2"
-    else
-        echo "not ok - $2"
-        [ -z "${3:-}" ] || tail -n 15 "$3" | cut -c1-200 | sed 's/^/#   /'
-    fi
-}
-
-says() { # FILE PATTERN...: every pattern stands in the file
-    file=$1
-    shift
-    for pattern in "$@"; do
-        grep -q -e "$pattern" "$file" || { echo "no '$pattern' in it" >>"$file"; return 1; }
-    done
-}
 
 ends() { # STATUS ARGUMENT...: diff, in $out; what it says is in $out/said
     want=$1
@@ -463,4 +445,4 @@ while time.monotonic() - begun < 4 or runs < 6:
 PY
 verdict $? 'no damaged profile harms it' "$out/why"
 
-echo "1..$n"
+plan

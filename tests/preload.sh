@@ -4,6 +4,7 @@
 # left out. Speaks TAP. An allocator that is not installed is a test skipped (`make deps-reports`).
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=$PWD/build/preload
 so=$PWD/build/libmemlord_preload.so
 rm -rf "$out" && mkdir -p "$out" || exit 1
@@ -13,18 +14,7 @@ case $so in
     trap 'rm -rf "$links"' EXIT
     ;;
 esac
-n=0
-
-verdict() { # STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        echo "not ok $n - $2"
-        tail -n 15 "$out/why" | cut -c1-300 | sed 's/^/#   /'
-    fi
-}
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+why=$out/why
 
 # An unwinder that hangs has its signals blocked.
 preloaded() { # PROGRAM ARGUMENT...: runs it under the library, and within a minute
@@ -218,4 +208,4 @@ c -fno-builtin -rdynamic "$out/own.c" -o "$out/own" && preloaded env MEMLORD_REP
     cp "$out/own.txt" "$out/why" && grep -q '^labels: not seen: malloc of .*/own$' "$out/own.txt"
 verdict $? 'a malloc that the program brings is said to be not seen'
 
-echo "1..$n"
+plan

@@ -4,17 +4,11 @@
 # same. Programs that are not installed are tests skipped: `make deps-programs` installs them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=$PWD/build/programs so=$PWD/build/libmemlord_preload.so
-n=0
+why=$out/said
 rm -rf "$out" && mkdir -p "$out" || exit 1
 
-result() { # STATUS NAME: what went wrong is in `said`
-    n=$((n + 1))
-    if [ "$1" = 0 ]; then echo "ok $n - $2"; return; fi
-    echo "not ok $n - $2"
-    head -n 12 "$out/said" | cut -c1-300 | sed 's/^/#   /'
-}
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 preloaded() { # REPORT COMMAND...
     report=$1
     shift
@@ -91,9 +85,9 @@ program() { # NAME COMMAND...
     preloaded "$out/$name.%p.json" "$@" >"$out/$name.out" 2>&1
     echo "status $?" >>"$out/$name.out"
     diff "$out/$name.bare" "$out/$name.out" >"$out/said" 2>&1
-    result $? "$name behaves as it does bare"
+    verdict $? "$name behaves as it does bare"
     python3 "$out/names.py" "$out/$name.*.json" >"$out/said" 2>"$out/$name.sums" && [ ! -s "$out/said" ]
-    result $? "$name is named as nm has it"
+    verdict $? "$name is named as nm has it"
     set -- "$name" "$@"
     if [ "$counts" != same ]; then
         :
@@ -106,7 +100,7 @@ program() { # NAME COMMAND...
         heaptrack_print -f "$out/$name".heaptrack.* >"$out/$name.said" 2>>"$out/said" &&
             python3 "$out/same.py" "$out/$name.said" "$out/$name.one.json" >"$out/said" 2>&1 &&
             [ ! -s "$out/said" ]
-        result $? "$name counts as heaptrack does"
+        verdict $? "$name counts as heaptrack does"
     fi
 }
 
@@ -138,7 +132,7 @@ program gcc gcc -O2 -c "$out/square.c" -o "$out/square.o"
 program perl perl -e 'print join(",", sort map { $_ * $_ } 1 .. 9), "\n"'
 ls "$out"/multiprocessing.*.json 2>/dev/null | wc -l >"$out/said"
 [ "$(cat "$out/said")" -ge 4 ]
-result $? 'the workers of multiprocessing leave reports'
+verdict $? 'the workers of multiprocessing leave reports'
 
 # A server: started, asked once, told to end; then it has left a report whose names are right.
 server() { # NAME ASK COMMAND...
@@ -159,7 +153,7 @@ server() { # NAME ASK COMMAND...
     { [ -s "$out/$name.answer" ] || cat "$out/$name.out"; python3 "$out/names.py" "$out/$name.*.json"; } \
         >"$out/said" 2>"$out/$name.sums"
     [ ! -s "$out/said" ]
-    result $? "$name answers, ends and is named as nm has it"
+    verdict $? "$name answers, ends and is named as nm has it"
 }
 
 ask_redis() { printf 'PING\r\n' | timeout 2 python3 -c '
@@ -188,4 +182,4 @@ s.sendall(b"GET / HTTP/1.0\r\n\r\n")
 print(s.recv(1000))' "$out/nginx/sock"; }
 PATH=$PATH:/usr/sbin
 server nginx ask_nginx nginx -p "$out/nginx" -c "$out/nginx/nginx.conf"
-echo "1..$n"
+plan
