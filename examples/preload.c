@@ -297,6 +297,12 @@ static void find(const char *name, void *function) {
     if (found) memcpy(function, &found, sizeof found);
 }
 
+/* Leaves no error of ours to the program, which would free a text that is not in the books: the
+   first call takes it, the second frees it. */
+static void forget_errors(void) {
+    while (dlerror()) {}
+}
+
 /* Answers 0 while the real functions are being looked for, by this thread or another. */
 static int start(void) {
     static int state; /* 0, 1: under way, 2: done */
@@ -631,6 +637,7 @@ static void *find_operator(void **known, const char *name, void *caller) {
         module = dlopen(at.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
         found = module ? dlsym(module, name) : NULL;
         if (found && !thrower_resume) find_thrower(module);
+        forget_errors();
     }
     __atomic_store_n(known, found, __ATOMIC_RELAXED); /* its readers only call it */
     inside = was_inside;
@@ -992,7 +999,6 @@ static void open_libunwind(void) {
         __atomic_store_n(&fast_unwind, found, __ATOMIC_RELEASE); /* pairs with take_stack */
     else
         add_note("stacks take 20 times as long without ", "libunwind.so.8");
-    (void)dlerror(); /* the program's is its own */
 }
 
 /* --------------------------------------------------------------- functions left out -- */
@@ -1108,7 +1114,6 @@ static void name_unseen(void) {
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (dlsym(RTLD_DEFAULT, names[i]))
             add_note("not seen: calls by name of functions like ", names[i]);
-    (void)dlerror(); /* the program's is its own */
 }
 
 /* ------------------------------------------------------------------ whose descriptor ----- */
@@ -1876,6 +1881,7 @@ __attribute__((constructor)) static void begin(void) {
         begin_signals();
         (void)__cxa_atexit(finish, NULL, NULL);
         (void)at_quick_exit(finish_quickly);
+        forget_errors();
     }
     leave();
 }

@@ -87,9 +87,18 @@ operators libmimalloc.so.2 bare
 
 cxx -fPIC -shared tests/preload/plugin.cpp -o "$out/plugin.so" &&
     c -rdynamic tests/preload/host.c -o "$out/host" -ldl &&
-    preloaded env MEMLORD_REPORT="$out/host.json" "$out/host" "$out/plugin.so" &&
-    holds host '[s["live_bytes"] for s in report["sites"] if s["site"]["function"] == "after"] == [4321]'
+    preloaded env MEMLORD_REPORT="$out/host.json" "$out/host" "$out/plugin.so" && holds host '
+[s["live_bytes"] for s in report["sites"] if s["site"]["function"] == "after"] == [4321]
+total["unknown_frees"] == total["implicit_frees"] == 0'
 verdict $? 'a new that throws, in a library that brings C++ with it, leaves no trace'
+
+for skip_or_not in '' MEMLORD_SKIP=nothing; do
+    preloaded env $skip_or_not MEMLORD_REPORT_ON= MEMLORD_REPORT="$out/host.json" "$out/host" "$out/plugin.so" &&
+        holds host 'total["unknown_frees"] == total["implicit_frees"] == 0' || break
+    skip_or_not=ok
+done
+[ "$skip_or_not" = ok ]
+verdict $? 'nor do the errors of the loader that the look-ups at the start made'
 
 # -- jemalloc by its own names --
 
