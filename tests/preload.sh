@@ -217,4 +217,58 @@ c -fno-builtin -rdynamic "$out/own.c" -o "$out/own" && preloaded env MEMLORD_REP
     cp "$out/own.txt" "$out/why" && grep -q '^labels: not seen: malloc of .*/own$' "$out/own.txt"
 verdict $? 'a malloc that the program brings is said to be not seen'
 
+# The note that Go's linker writes into each program, and notes whose sizes are not those of notes.
+cat >"$out/note.c" <<'C'
+#include <stdlib.h>
+#define NOTE(section, words) __asm__(".pushsection " section ",\"a\",@note\n.balign 4\n" words "\n.popsection")
+#ifdef GO
+NOTE(".note.go.buildid", ".long 4, 5, 4\n.asciz \"Go\\0\"\n.ascii \"hello\\0\\0\\0\"");
+#elif defined OTHER
+NOTE(".note.other", ".long 4, 5, 3\n.asciz \"Go\\0\"\n.ascii \"hello\\0\\0\\0\"");
+#else
+NOTE(".note.bad", ".long " SIZES ", 4\n.asciz \"Go\\0\"");
+#endif
+int main(void) { return malloc(10) == NULL; }
+C
+go='not seen: memory and exit of the Go program'
+c -DGO "$out/note.c" -o "$out/noted" && preloaded env MEMLORD_REPORT="$out/noted.txt" "$out/noted" &&
+    [ ! -s "$out/why" ] && cp "$out/noted.txt" "$out/why" && grep -q "^labels: $go $out/noted\$" "$out/noted.txt" &&
+    preloaded "$out/noted" && [ "$(head -n 1 "$out/why")" = "memlord: $go $out/noted" ]
+verdict $? 'a program of Go is named: where it starts, and in the report'
+
+for sizes in OTHER 'SIZES="0xfffffffd,0xfffffffd"' 'SIZES="4,0xfffffff0"' 'SIZES="0xfffffff0,4"' 'SIZES="0,0"' \
+    'SIZES="5,0"' 'SIZES="4,5000"'; do
+    c "-D$sizes" "$out/note.c" -o "$out/noted" && preloaded env MEMLORD_REPORT="$out/noted.txt" "$out/noted" &&
+        [ ! -s "$out/why" ] && ! grep -q 'Go program' "$out/noted.txt" || break
+    sizes=
+done
+[ -z "$sizes" ]
+verdict $? "one with other notes, or damaged ones, is not${sizes:+: $sizes}"
+
+name='a program as Go built it is named, and its own stderr is as without where a report says it'
+for program in promtool esbuild go none; do # as Debian ships them; the last is slow to start
+    path=$(command -v $program) && readelf -lW "$(readlink -f "$path")" | grep -q INTERP && break
+done
+if [ $program = none ]; then
+    skip "$name" 'no program of Go that is linked with the C library'
+else
+    path=$(readlink -f "$path") arguments=--version
+    [ $program = go ] && arguments=version
+    "$path" $arguments >"$out/bare" 2>&1
+    preloaded env MEMLORD_REPORT="$out/go.txt" "$path" $arguments && [ ! -s "$out/why" ] &&
+        cmp "$out/bare" "$out/said" >>"$out/why" 2>&1 && grep -q "^labels: $go $path\$" "$out/go.txt" &&
+        preloaded "$path" $arguments && cmp "$out/bare" "$out/said" >>"$out/why" 2>&1 &&
+        [ "$(cat "$out/why")" = "memlord: $go $path" ]
+    verdict $? "$name"
+fi
+
+name='a program on musl does not start, and its loader names the library'
+if command -v musl-gcc >/dev/null; then
+    echo 'int main(void) { return 0; }' >"$out/musl.c" && musl-gcc "$out/musl.c" -o "$out/musl" &&
+        ! preloaded "$out/musl" && grep -q "Error relocating $so: " "$out/why"
+    verdict $? "$name"
+else
+    skip "$name" 'no musl-gcc'
+fi
+
 plan
