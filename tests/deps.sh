@@ -86,6 +86,7 @@ look_for_programs() { # what tests/programs.sh runs
     look_for_reports
     look redis-server has redis-server
     look nginx-light eval 'PATH=$PATH:/usr/sbin; has nginx'
+    look postgresql eval 'ls /usr/lib/postgresql/*/bin/initdb'
 }
 
 # Compilers, and what runs and tests what they make, for tests/ports.sh and tests/matrix.sh.

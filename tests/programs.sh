@@ -15,7 +15,8 @@ preloaded() { # REPORT COMMAND...
     env LD_PRELOAD="$so" MEMLORD_REPORT="$report" "$@"
 }
 
-# Prints each named site that is not in a symbol of its name, by nm; and a report without a site.
+# Prints each named site that is not in a symbol of its name, by nm; a report whose books have holes;
+# and that there is no report, or no site.
 cat >"$out/names.py" <<'END'
 import bisect, functools, glob, json, re, subprocess, sys
 
@@ -30,28 +31,34 @@ def symbols(module):
                 found.append((int(m[1], 16), int(m[2], 16), m[3].split("@")[0]))
     return sorted(found)
 
-@functools.lru_cache(None)
-def names(module, offset):
-    """The symbols that contain an offset, as they are and demangled."""
+def symbols_at(module, offset):
+    """The symbols that contain an offset."""
     table = symbols(module)
-    here = [s[2] for s in table[:bisect.bisect_right(table, (offset, 1 << 62, ""))]
+    return [s[2] for s in table[:bisect.bisect_right(table, (offset, 1 << 62, ""))]
             if s[0] <= offset < s[0] + s[1]]
-    if not here:
-        return ()
-    plain = subprocess.run(["c++filt"] + here, capture_output=True, text=True).stdout.splitlines()
-    return tuple(here + plain)
 
 reports = [r for pattern in sys.argv[1:] for r in glob.glob(pattern)]
 sites = named = 0
+mangled = [] # what is not the name of a symbol as it is
 for report in reports:
-    for site in json.load(open(report))["sites"]:
+    profile = json.load(open(report))
+    for key in "unknown_frees", "implicit_frees", "underflows", "dropped_allocs":
+        if profile["total"][key]:
+            print("%s: %d %s" % (report, profile["total"][key], key))
+    for site in profile["sites"]:
         sites += 1
         place = site["site"]
         if not place["function"] or not site.get("module") or place["line"]:
             continue
         named += 1
-        if place["function"] not in names(site["module"], site["offset"]):
-            print("%s+%#x is not in %s" % (site["module"], site["offset"], place["function"]))
+        here = symbols_at(site["module"], site["offset"])
+        if place["function"] not in here:
+            mangled.append((site, here))
+names = "\n".join(name for site, here in mangled for name in here)
+plain = iter(subprocess.run("c++filt", input=names, capture_output=True, text=True).stdout.splitlines())
+for site, here in mangled:
+    if site["site"]["function"] not in [next(plain) for name in here]:
+        print("%s+%#x is not in %s" % (site["module"], site["offset"], site["site"]["function"]))
 if not reports or not sites:
     print("%d reports, %d sites" % (len(reports), sites))
 print("%d reports, %d sites, %d named" % (len(reports), sites, named), file=sys.stderr)
@@ -182,4 +189,30 @@ s.sendall(b"GET / HTTP/1.0\r\n\r\n")
 print(s.recv(1000))' "$out/nginx/sock"; }
 PATH=$PATH:/usr/sbin
 server nginx ask_nginx nginx -p "$out/nginx" -c "$out/nginx/nginx.conf"
+
+# postgres refuses root, and another user may have no way to here.
+bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -n 1)
+ask_postgres() {
+    "$bin/psql" -X -At -h "$home" -U test -d postgres \
+        -c 'select count(*), sum(length(md5(n::text))) from generate_series(1, 9999) n'
+}
+if [ ! -x "$bin/initdb" ]; then
+    for what in 'initdb ends well and is named as nm has it' 'postgres answers, ends and is named as nm has it' \
+        'postgres answers as it does bare, and each of its processes leaves a report'; do
+        skip "$what" 'no postgres'
+    done
+else
+    home=$(mktemp -d) && trap 'rm -rf "$home"' EXIT && cp "$so" "$out/names.py" "$home" || exit 1
+    so=$home/libmemlord_preload.so out=$home why=$home/said as=env
+    if [ "$(id -u)" = 0 ]; then as='setpriv --reuid=nobody --regid=nogroup --clear-groups' && chown nobody "$home"; fi
+    # shellcheck disable=SC2086 # words of a command
+    preloaded "$home/initdb.%p.json" $as "$bin/initdb" -N -A trust -U test -D "$home/data" >"$why" 2>&1 &&
+        python3 "$home/names.py" "$home/initdb.*.json" >"$why" 2>"$home/initdb.sums" && [ ! -s "$why" ]
+    verdict $? 'initdb ends well and is named as nm has it'
+    # shellcheck disable=SC2086
+    server postgres ask_postgres $as "$bin/postgres" -F -D "$home/data" -k "$home" -h ''
+    { cat "$home/postgres.answer"; ls "$home"/postgres.*.json; } >"$why" 2>&1
+    grep -qx '9999|319968' "$why" && [ "$(grep -c json "$why")" -ge 7 ]
+    verdict $? 'postgres answers as it does bare, and each of its processes leaves a report'
+fi
 plan
