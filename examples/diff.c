@@ -4,12 +4,18 @@
     A profile is what MEMLORD_FORMAT_JSON writes; - is standard input. Build and run:
 
         cc -std=c99 -O2 -I. examples/diff.c -o diff -lcjson -lm -pthread
-        ./diff base.json now.json              # by device, tag, scope, site and leak
+        ./diff base.json now.json              # by device, tag, scope, site, stack and leak
         ./diff --accept budget.json base.json  # writes the peaks as a budget
         ./diff --budget budget.json now.json   # status 1: a peak is over its budget
 
     What changed most comes first: in live bytes or in peak, whichever is more. The status is 2 for
     bad input.
+
+    A place of code has the better of its two names where both profiles have it: the same module,
+    build id and offset. So a profile that symbolize.c named and one without names compare. Without
+    a build id that holds for two files of the same run alone. A stack shows five frames, the
+    innermost first, without those of standard libraries; --json has all. Where stacks are samples,
+    the standard error of a change stands behind the name.
 */
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
@@ -18,7 +24,7 @@
 #include <math.h>
 
 enum { LIVE, PEAK, ALLOCATED, COLUMNS };
-enum { TOTAL, DEVICE, TAG, SCOPE, SITE, LEAK, KINDS }; /* a budget has DEVICE to SCOPE */
+enum { TOTAL, DEVICE, TAG, SCOPE, SITE, STACK, LEAK, KINDS }; /* a budget has DEVICE to SCOPE */
 
 static const char *const columns[COLUMNS] = {"live", "peak", "allocated"};
 
@@ -32,19 +38,43 @@ static const struct kind {
     {"tag", "tags", {"allocated", "peak", NULL}, "(untagged)"},
     {"scope", "scopes", {"live_bytes", "peak_bytes", NULL}, "(no scope)"},
     {"site", "sites", {"live_bytes", "peak_bytes", "alloc_bytes"}, "(no site)"},
+    {"stack", "stacks", {"live_bytes", "peak_bytes", "alloc_bytes"}, "(not listed)"},
     {"leak", "leaks", {"bytes", NULL, NULL}, "(not listed)"},
 };
 
+/* A place of code. */
+typedef struct words {
+    const char *name, *stem; /* stem: the name without its line number */
+    int library;             /* of a standard library */
+} words;
+
 typedef struct row {
-    int kind, sides;          /* sides: bit 0 in base, bit 1 in now */
-    const char *name, *stem;  /* stem: the name without its line number */
-    double bytes[2][COLUMNS]; /* 0: not in that profile; NaN: not known */
+    int kind, sides;           /* sides: bit 0 in base, bit 1 in now */
+    const char *name, *stem;   /* as of words */
+    const words *const *frames; /* of a stack, the innermost first */
+    size_t depth;              /* of them */
+    double variance;           /* of the change in live bytes */
+    double bytes[2][COLUMNS];  /* 0: not in that profile; NaN: not known */
 } row;
 
 static struct profile {
-    const char *path, *when, *labels;
-    int absent[KINDS]; /* the list is missing */
+    const char *path, *when, *labels, *run; /* run: alike in two files of one */
+    cJSON *root;
+    words *frames; /* of stacks */
+    size_t frame_count;
+    double depth, sample; /* of stacks: frames at most, bytes from one to the next */
+    int absent[KINDS];    /* the list is missing */
 } base, now;
+
+/* A return address, and its name in one of the profiles. */
+typedef struct place {
+    int side, rank;        /* rank: the better name has more */
+    const char *key, *was; /* key: alike for one place in both; was: the name there */
+    words is;              /* the better name */
+} place;
+
+static place *places; /* in order of side and name */
+static size_t place_count, place_room;
 
 static row *rows; /* first in order of name, shown in order of change */
 static size_t row_count, row_room;
@@ -67,81 +97,218 @@ static double bytes_of(const cJSON *item) {
     return v >= 0 && v <= 9007199254740992.0 && floor(v) == v ? v : NAN; /* 2^53: still exact */
 }
 
+static struct profile *profile_at(int side) { return side ? &now : &base; }
+
+/* Returns the items of a list as an array, which ends with NULL. */
+static const cJSON **items_of(const cJSON *list, size_t *count) {
+    size_t room = cJSON_IsArray(list) ? (size_t)cJSON_GetArraySize(list) : 0;
+    const cJSON **items = (const cJSON **)must_alloc((room + 1) * sizeof *items), *item;
+    *count = 0;
+    if (room) cJSON_ArrayForEach(item, list) items[(*count)++] = item;
+    items[*count] = NULL;
+    return items;
+}
+
+/* Returns count: it is the number of no item. */
+static size_t index_of(const cJSON *number, size_t count) {
+    double n = cJSON_IsNumber(number) ? number->valuedouble : -1;
+    return n >= 0 && n < (double)count ? (size_t)n : count;
+}
+
+/* -- the names of places -- */
+
+/* at: with the offset; of: with the module and its build id. */
+static void place_add(int side, const cJSON *at, const cJSON *of) {
+    const char *id = text_of(of, "build_id"), *module = text_of(of, "module");
+    const cJSON *site = get(at, "site"), *library = get(at, "library");
+    double offset = bytes_of(get(at, "offset"));
+    words own = {site_text(site, 1), site_text(site, 0), cJSON_IsTrue(library)};
+    int line = cJSON_GetNumberValue(get(site, "line")) > 0;
+    const char *function = text_of(site, "function");
+    place *p;
+    if (isnan(offset) || !strcmp(own.name, unknown)) return;
+    places = (place *)grown(places, place_count, &place_room, sizeof *places);
+    p = &places[place_count++];
+    p->side = side;
+    p->rank = 4 * line + 2 * (function && *function) + own.library;
+    p->key = joined("%s %s %.0f", id && *id ? id : profile_at(side)->run, module ? module : "",
+                    offset);
+    p->was = own.name;
+    p->is = own;
+}
+
+static void collect_places(int side) {
+    const struct profile *p = profile_at(side);
+    const cJSON *stacks = get(p->root, "stacks"), *item;
+    size_t count;
+    const cJSON **modules = items_of(get(stacks, "modules"), &count);
+    cJSON_ArrayForEach(item, get(p->root, "sites")) place_add(side, item, item);
+    cJSON_ArrayForEach(item, get(stacks, "frames"))
+        place_add(side, item, modules[index_of(get(item, "module"), count)]);
+    free(modules);
+}
+
+static int by_key(const void *a, const void *b) {
+    const place *x = (const place *)a, *y = (const place *)b;
+    int order = strcmp(x->key, y->key);
+    if (!order) order = y->rank - x->rank;
+    return order ? order : strcmp(x->was, y->was);
+}
+
+static int by_was(const void *a, const void *b) {
+    const place *x = (const place *)a, *y = (const place *)b;
+    return x->side != y->side ? x->side - y->side : strcmp(x->was, y->was);
+}
+
+/* Gives every place its better name. A name that came to mean two places stays as it was. */
+static void settle_places(void) {
+    size_t n = 0;
+    if (!place_count) return;
+    qsort(places, place_count, sizeof *places, by_key);
+    for (size_t i = 1; i < place_count; i++)
+        if (!strcmp(places[i].key, places[i - 1].key)) places[i].is = places[i - 1].is;
+    qsort(places, place_count, sizeof *places, by_was);
+    for (size_t i = 0, k; i < place_count; i = k) {
+        int same = 1;
+        for (k = i + 1; k < place_count && !by_was(&places[i], &places[k]); k++)
+            same &= !strcmp(places[i].is.name, places[k].is.name);
+        if (same) places[n++] = places[i];
+    }
+    place_count = n;
+}
+
+static words words_of(int side, const cJSON *site) {
+    const place key = {side, 0, NULL, site_text(site, 1), {NULL, NULL, 0}};
+    const place *p =
+        place_count ? (const place *)bsearch(&key, places, place_count, sizeof key, by_was) : NULL;
+    return p ? p->is : (words){key.was, site_text(site, 0), 0};
+}
+
+static void name_frames(int side) {
+    struct profile *p = profile_at(side);
+    const cJSON **frames = items_of(get(get(p->root, "stacks"), "frames"), &p->frame_count);
+    p->frames = (words *)must_alloc((p->frame_count + 1) * sizeof *p->frames);
+    for (size_t i = 0; i < p->frame_count; i++)
+        p->frames[i] = words_of(side, get(frames[i], "site"));
+    p->frames[p->frame_count] = (words){unknown, unknown, 0};
+    free(frames);
+}
+
 /* -- a profile's rows -- */
 
 static row *row_add(int side, int kind, const char *name, const char *stem) {
     row *r;
-    if (row_count == row_room) {
-        row_room = row_room ? 2 * row_room : 256;
-        rows = (row *)need(realloc(rows, row_room * sizeof *rows));
-    }
+    rows = (row *)grown(rows, row_count, &row_room, sizeof *rows);
     r = &rows[row_count++];
-    *r = (row){kind, 1 << side, name, stem, {{0}}};
+    *r = (row){kind, 1 << side, name, stem, NULL, 0, 0, {{0}}};
     for (int c = 0; c < COLUMNS; c++)
         if (!kinds[kind].keys[c]) r->bytes[0][c] = r->bytes[1][c] = NAN;
     return r;
 }
 
 /* NULL: it has none. */
-static const char *row_name(const cJSON *item, int kind, int with_line) {
-    const char *device = text_of(item, "device"), *tag = text_of(item, "tag"), *scope, *site;
+static const char *row_name(const cJSON *item, int kind, const char *site) {
+    const char *device = text_of(item, "device"), *tag = text_of(item, "tag"), *scope;
     if (kind == TOTAL) return "all devices";
     if (kind == SCOPE) return text_of(item, "path");
     if (!device || kind == DEVICE) return device;
     if (kind == TAG) return tag ? joined("%s on %s", tag, device) : NULL;
-    site = site_text(get(item, "site"), with_line);
-    if (kind == SITE) return joined("%s on %s", site, device);
+    if (kind != LEAK) return joined("%s on %s", site, device);
     scope = text_of(item, "scope");
     return joined("%s%s%s%s%s%s on %s", site, tag ? " [" : "", tag ? tag : "", tag ? "]" : "",
                   scope ? " in " : "", scope ? scope : "", device);
 }
 
-static void load_row(const cJSON *item, int side, int kind, double *sum, size_t *unknown) {
+/* Returns the frames of a stack, and behind them one that is not known. */
+static const words *const *frames_of(int side, const cJSON *item, size_t *depth) {
+    const struct profile *p = profile_at(side);
+    const cJSON **numbers = items_of(get(item, "frames"), depth);
+    const words **frames = (const words **)must_alloc((*depth + 1) * sizeof *frames);
+    for (size_t i = 0; i <= *depth; i++)
+        frames[i] = &p->frames[index_of(numbers[i], p->frame_count)];
+    free(numbers);
+    return frames;
+}
+
+/* Returns the number of the first frame from one on that is of no standard library; else depth. */
+static size_t shown_from(const words *const *frames, size_t at, size_t depth) {
+    while (at < depth && frames[at]->library) at++;
+    return at;
+}
+
+static void load_row(const cJSON *item, int side, int kind, double *sum, size_t *unusable) {
     const cJSON *numbers = kind == DEVICE ? get(item, "stats") : item;
-    const char *name = row_name(item, kind, 1);
-    row *r = name ? row_add(side, kind, name, row_name(item, kind, 0)) : NULL;
+    size_t depth = 0;
+    const words *const *frames = kind == STACK ? frames_of(side, item, &depth) : NULL;
+    size_t first = frames ? shown_from(frames, 0, depth) : 0;
+    words at = frames ? *frames[first < depth ? first : 0] : words_of(side, get(item, "site"));
+    const char *name = row_name(item, kind, at.name);
+    double error = bytes_of(get(item, "error_bytes"));
+    row *r = name ? row_add(side, kind, name, row_name(item, kind, at.stem)) : NULL;
+    if (r) r->frames = frames, r->depth = depth, r->variance = error > 0 ? error * error : 0;
     for (int c = 0; r && c < COLUMNS; c++) {
         const char *key = kinds[kind].keys[c];
         const cJSON *number = key ? get(numbers, key) : NULL;
         double bytes = cJSON_IsNumber(number) ? bytes_of(number) : NAN;
         sum[c] += bytes;
         r->bytes[side][c] = bytes;
-        unknown[c] += key && isnan(bytes) && !cJSON_IsNull(number);
+        unusable[c] += key && isnan(bytes) && !cJSON_IsNull(number);
     }
-    unknown[COLUMNS] += !r;
+    unusable[COLUMNS] += !r;
+}
+
+/* Stacks that are samples do not add up to the total: the profile has the sum of those it leaves
+   out. */
+static void lacking_stacks(const struct profile *p, double *lacks) {
+    const cJSON *more = get(get(p->root, "stacks"), "more");
+    lacks[LIVE] = bytes_of(get(more, kinds[STACK].keys[LIVE]));
+    lacks[ALLOCATED] = bytes_of(get(more, kinds[STACK].keys[ALLOCATED]));
 }
 
 /* Reads a list, and adds a row of what it lacks of the total. */
 static void load_list(struct profile *p, int kind, const cJSON *list, double *total) {
     const struct kind *k = &kinds[kind];
     const cJSON *item = kind == TOTAL ? list : list->child;
-    size_t unknown[COLUMNS + 1] = {0}; /* the last: the name */
-    double sum[COLUMNS] = {0};
+    size_t unusable[COLUMNS + 1] = {0}; /* the last: the name */
+    double sum[COLUMNS] = {0}, lacks[COLUMNS];
     row *r;
     for (; item; item = kind == TOTAL ? NULL : item->next)
-        load_row(item, p == &now, kind, sum, unknown);
+        load_row(item, p == &now, kind, sum, unusable);
     for (int c = 0; c <= COLUMNS; c++)
-        if (unknown[c])
-            note("%s: %s: %zu without a usable '%s'", p->path, k->list, unknown[c],
+        if (unusable[c])
+            note("%s: %s: %zu without a usable '%s'", p->path, k->list, unusable[c],
                  c < COLUMNS ? k->keys[c] : "name");
     if (kind == TOTAL) memcpy(total, sum, sizeof sum);
     if (kind == DEVICE && fabs(sum[LIVE] - total[LIVE]) > 0)
         note("%s: the devices do not add up to the total", p->path);
-    if (!k->rest || !(total[LIVE] > sum[LIVE] || total[ALLOCATED] > sum[ALLOCATED])) return;
+    for (int c = 0; c < COLUMNS; c++) lacks[c] = total[c] - sum[c];
+    if (kind == STACK) lacking_stacks(p, lacks);
+    if (!k->rest || !(lacks[LIVE] > 0 || lacks[ALLOCATED] > 0)) return;
     r = row_add(p == &now, kind, k->rest, k->rest);
     for (int c = 0; c < COLUMNS; c++)
-        r->bytes[p == &now][c] = c == PEAK || !k->keys[c] ? NAN : total[c] - sum[c];
+        r->bytes[p == &now][c] = c == PEAK || !k->keys[c] ? NAN : lacks[c];
 }
 
-static void load(struct profile *p, const char *path) {
-    cJSON *root = read_json(path);
-    double total[COLUMNS] = {NAN, NAN, NAN};
+static void read_profile(struct profile *p, const char *path) {
+    cJSON *root = p->root = read_json(path), *metadata = get(root, "metadata");
     p->path = clean(path);
     expect_schema(root, p->path, "memlord/2");
-    p->when = text_of(get(root, "metadata"), "generated_at");
-    p->labels = text_of(get(root, "metadata"), "labels");
+    p->when = text_of(metadata, "generated_at");
+    p->labels = text_of(metadata, "labels");
+    p->run = joined("%s %.0f", p->when ? p->when : p->path,
+                    cJSON_GetNumberValue(get(metadata, "pid")));
+    p->depth = cJSON_GetNumberValue(get(get(root, "stacks"), "depth")); /* NaN: it is no number */
+    p->sample = cJSON_GetNumberValue(get(get(root, "stacks"), "bytes"));
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "events"); /* takes most of the memory */
+    collect_places(p == &now);
+}
+
+static void load(struct profile *p) {
+    double total[COLUMNS] = {NAN, NAN, NAN};
+    name_frames(p == &now);
     for (int kind = 0; kind < KINDS; kind++) {
-        const cJSON *list = get(root, kinds[kind].list);
+        const cJSON *list = get(p->root, kinds[kind].list);
+        if (kind == STACK) list = get(list, "list");
         if (kind == LEAK) total[LIVE] = bytes_of(get(list, "bytes")), list = get(list, "by_site");
         p->absent[kind] = kind == TOTAL ? !cJSON_IsObject(list) : !cJSON_IsArray(list);
         if (p->absent[kind])
@@ -149,22 +316,35 @@ static void load(struct profile *p, const char *path) {
         else
             load_list(p, kind, list, total);
     }
-    cJSON_Delete(root);
+    if (!(p->depth > 0)) p->absent[STACK] = 1; /* none were taken */
 }
 
 /* -- comparing -- */
 
+static int by_frames(const row *x, const row *y, int stem) {
+    for (size_t i = 0; i < x->depth && i < y->depth; i++) {
+        const words *a = x->frames[i], *b = y->frames[i];
+        int order = stem ? strcmp(a->stem, b->stem) : strcmp(a->name, b->name);
+        if (order) return order;
+    }
+    return (x->depth > y->depth) - (x->depth < y->depth);
+}
+
 static int by_stem(const row *x, const row *y) {
-    return x->kind == y->kind ? strcmp(x->stem, y->stem) : x->kind - y->kind;
+    int order = x->kind == y->kind ? strcmp(x->stem, y->stem) : x->kind - y->kind;
+    return order ? order : by_frames(x, y, 1);
 }
 
 static int by_name(const void *a, const void *b) {
-    int order = by_stem((const row *)a, (const row *)b);
-    return order ? order : strcmp(((const row *)a)->name, ((const row *)b)->name);
+    const row *x = (const row *)a, *y = (const row *)b;
+    int order = by_stem(x, y);
+    if (!order) order = strcmp(x->name, y->name);
+    return order ? order : by_frames(x, y, 0);
 }
 
 static void row_join(row *to, const row *from) {
     to->sides |= from->sides;
+    to->variance += from->variance;
     for (int i = 0; i < 2 * COLUMNS; i++)
         to->bytes[i / COLUMNS][i % COLUMNS] += from->bytes[i / COLUMNS][i % COLUMNS];
 }
@@ -195,7 +375,7 @@ static void merge_moved(void) {
         int third = (n && !by_stem(&rows[n - 1], r)) || (i + 2 < end && !by_stem(r, r + 2));
         if (!third && i + 1 < end && !by_stem(r, r + 1) && (r->sides ^ r[1].sides) == 3) {
             const row gone = r->sides == 1 ? r[0] : r[1];
-            if (gone.name == r->name) *r = r[1];
+            if (r->sides == 1) *r = r[1];
             row_join(r, &gone);
             i++;
         }
@@ -223,6 +403,38 @@ static int by_change(const void *a, const void *b) {
     return more > 0 ? 1 : more < 0 ? -1 : by_name(a, b);
 }
 
+/* A module that was built anew has its places elsewhere. */
+static void doubt_modules(void) {
+    const cJSON *was, *is;
+    cJSON_ArrayForEach(is, get(get(now.root, "stacks"), "modules")) {
+        const cJSON *path = get(is, "module"), *id = get(is, "build_id");
+        cJSON_ArrayForEach(was, get(get(base.root, "stacks"), "modules"))
+            if (cJSON_IsString(path) && cJSON_Compare(path, get(was, "module"), 1) &&
+                !cJSON_Compare(id, get(was, "build_id"), 1))
+                note("%s was built anew: its places without a name are not paired",
+                     clean(path->valuestring));
+    }
+}
+
+static void doubt_stacks(void) {
+    const struct profile *const both[] = {&base, &now};
+    char each[32];
+    if (base.absent[STACK] && now.absent[STACK]) return;
+    for (int i = 0; i < 2; i++) {
+        const struct profile *p = both[i];
+        double more = bytes_of(get(get(get(p->root, "stacks"), "more"), "stacks"));
+        if (p->depth <= 0) note("%s: no stacks were taken: not compared", p->path);
+        if (more > 0)
+            note("%s: %.0f stacks are not listed, and count as new or gone", p->path, more);
+        if (p->absent[STACK] || !(p->sample > 1)) continue;
+        (void)memlord_format_bytes((uint64_t)fmin(p->sample, 1e18), each, sizeof each);
+        note("%s: stacks are samples, one each %s: their bytes are estimates", p->path, each);
+    }
+    if (base.depth > 0 && now.depth > 0 && fabs(base.depth - now.depth) > 0)
+        note("stacks have at most %.0f frames, now %.0f", base.depth, now.depth);
+    doubt_modules();
+}
+
 /* Says what makes a comparison doubtful. */
 static void doubt(void) {
     int named[4] = {0};
@@ -236,9 +448,12 @@ static void doubt(void) {
         note("no tag, scope or site is in both: another program?");
     if (base.when && now.when && strcmp(base.when, now.when) > 0)
         note("%s is newer than %s: the wrong way round?", base.path, now.path);
+    doubt_stacks();
 }
 
 /* -- the table, for people and for machines -- */
+
+enum { NAME_COLUMN = 79, FRAMES_SHOWN = 5 };
 
 static const char *const states[] = {"", "gone", "new", ""};
 
@@ -261,8 +476,25 @@ static void row_json(const row *r) {
         const double pair[] = {r->bytes[0][c], r->bytes[1][c]}; /* NaN becomes null */
         cJSON_AddItemToObject(out, columns[c], cJSON_CreateDoubleArray(pair, 2));
     }
+    if (r->frames) {
+        cJSON *frames = cJSON_AddArrayToObject(out, "frames");
+        for (size_t i = 0; i < r->depth; i++)
+            cJSON_AddItemToArray(frames, cJSON_CreateString(r->frames[i]->name));
+        cJSON_AddNumberToObject(out, "error", sqrt(r->variance));
+    }
     puts(cJSON_PrintUnformatted(out));
     cJSON_Delete(out);
+}
+
+/* Writes the callers below the row of a stack. */
+static void frames_print(const row *r) {
+    size_t i = shown_from(r->frames, 0, r->depth), shown = 1, left = 0;
+    while ((i = shown_from(r->frames, i + 1, r->depth)) < r->depth)
+        if (shown++ < FRAMES_SHOWN)
+            printf("%*s< %s\n", NAME_COLUMN, "", r->frames[i]->name);
+        else
+            left++;
+    if (left) printf("%*s< (%zu more)\n", NAME_COLUMN, "", left);
 }
 
 static void row_print(const row *r) {
@@ -271,12 +503,15 @@ static void row_print(const row *r) {
         printf("%11s", amount(r->bytes[1][c], 0, text));
         printf("%13s", amount(r->bytes[1][c] - r->bytes[0][c], 1, text));
     }
-    printf("  %-4s %s\n", states[r->sides], r->name);
+    printf("  %-4s %s", states[r->sides], r->name);
+    if (r->variance > 0) printf(", +- %s", amount(sqrt(r->variance), 0, text));
+    putchar('\n');
+    frames_print(r);
 }
 
 /* Shows what changed most of one kind, and in text the others as one row. */
 static void show(int kind) {
-    row rest = {kind, 3, "", "", {{0}}};
+    row rest = {kind, 3, "", "", NULL, 0, 0, {{0}}};
     size_t first = 0, end, shown = 0;
     while (first < row_count && rows[first].kind < kind) first++;
     for (end = first; end < row_count && rows[end].kind == kind; end++)
@@ -321,7 +556,7 @@ static void budget_write(const char *path) {
 
 /* Returns 1: the peak is over its budget; 2: it is not known. */
 static int budget_check(int kind, const char *name, double budget, double tolerance) {
-    const row key = {kind, 0, name, name, {{0}}};
+    const row key = {kind, 0, name, name, NULL, 0, 0, {{0}}};
     const row *r = row_count ? bsearch(&key, rows, row_count, sizeof *rows, by_name) : NULL;
     double found = r && r->sides & 2 ? r->bytes[1][PEAK] : 0;
     char a[40], b[40], c[40];
@@ -401,14 +636,18 @@ int main(int argc, char **argv) {
     cJSON_Hooks hooks = {must_alloc, free};
     int status = 0;
     if (!parse(argc, argv)) {
-        fputs("usage: diff [--top N] [--by device|tag|scope|site|leak] [--json] base.json now.json\n"
+        fputs("usage: diff [--top N] [--by device|tag|scope|site|stack|leak] [--json] base.json "
+              "now.json\n"
               "       diff [--tolerance 5%] --budget FILE [base.json] now.json\n"
               "       diff [--tolerance 5%] --accept FILE [base.json] now.json\n", stderr);
         return 2;
     }
     cJSON_InitHooks(&hooks);
-    if (o.count == 2) load(&base, o.paths[0]);
-    load(&now, o.paths[o.count - 1]);
+    if (o.count == 2) read_profile(&base, o.paths[0]);
+    read_profile(&now, o.paths[o.count - 1]);
+    settle_places();
+    if (o.count == 2) load(&base);
+    load(&now);
     merge_names();
     if (o.budget) status = budget_read(o.budget);
     if (o.accept) budget_write(o.accept);
@@ -417,6 +656,9 @@ int main(int argc, char **argv) {
         doubt();
         show_all();
     }
+    cJSON_Delete(base.root);
+    cJSON_Delete(now.root);
     free(rows);
+    free(places);
     return status;
 }

@@ -61,16 +61,18 @@
 
     Not seen: a program that brings its own malloc inside its executable, one built with
     AddressSanitizer, calls of an allocator by names of its own (mi_malloc, tc_malloc): where these
-    can be told, the labels in the report say so. Nor static programs, set-uid programs (the loader
-    ignores LD_PRELOAD), libraries opened with RTLD_DEEPBIND (what they free for others looks
-    live), mmap. A program on another C library than the one this was built for does not start. No
-    report: after abort or a signal that is not in MEMLORD_REPORT_ON, or one that the program set
-    by a system call of its own, of what ends by such a call (as Go does both); of the first
-    process of a container that is sent one; of what vfork or a bare clone makes until it executes;
-    and when a signal handler that interrupted malloc ends the program. A program that closes stderr
-    to let go of a pipe goes on holding it until it exits, unless MEMLORD_REPORT is a path. If
-    stderr was closed before the start, there is nowhere to write and nothing is written; where it
-    is full and nobody reads, the program ends after ten seconds with the report cut off.
+    can be told, the labels in the report say so. Nor what a program of Go allocates, nor its end:
+    one line on stderr, or a report at MEMLORD_REPORT, says so when it starts. Nor static programs,
+    set-uid programs (the loader ignores LD_PRELOAD), libraries opened with RTLD_DEEPBIND (what they
+    free for others looks live), mmap. A program on another C library than the one this was built
+    for does not start, and its loader names this library. No report: after abort or a signal that
+    is not in MEMLORD_REPORT_ON, or one that the program set by a system call of its own, of what
+    ends by such a call (as Go does both); of the first process of a container that is sent one; of
+    what vfork or a bare clone makes until it executes; and when a signal handler that interrupted
+    malloc ends the program. A program that closes stderr to let go of a pipe goes on holding it
+    until it exits, unless MEMLORD_REPORT is a path. If stderr was closed before the start, there is
+    nowhere to write and nothing is written; where it is full and nobody reads, the program ends
+    after ten seconds with the report cut off.
 */
 #define _GNU_SOURCE /* RTLD_NEXT, dladdr, F_DUPFD_CLOEXEC */
 
@@ -295,6 +297,12 @@ static void open_ledger(void) {
 static void find(const char *name, void *function) {
     void *found = dlsym(RTLD_NEXT, name);
     if (found) memcpy(function, &found, sizeof found);
+}
+
+/* Leaves no error of ours to the program, which would free a text that is not in the books: the
+   first call takes it, the second frees it. */
+static void forget_errors(void) {
+    while (dlerror()) {}
 }
 
 /* Answers 0 while the real functions are being looked for, by this thread or another. */
@@ -631,6 +639,7 @@ static void *find_operator(void **known, const char *name, void *caller) {
         module = dlopen(at.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
         found = module ? dlsym(module, name) : NULL;
         if (found && !thrower_resume) find_thrower(module);
+        forget_errors();
     }
     __atomic_store_n(known, found, __ATOMIC_RELAXED); /* its readers only call it */
     inside = was_inside;
@@ -992,7 +1001,6 @@ static void open_libunwind(void) {
         __atomic_store_n(&fast_unwind, found, __ATOMIC_RELEASE); /* pairs with take_stack */
     else
         add_note("stacks take 20 times as long without ", "libunwind.so.8");
-    (void)dlerror(); /* the program's is its own */
 }
 
 /* --------------------------------------------------------------- functions left out -- */
@@ -1108,7 +1116,6 @@ static void name_unseen(void) {
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
         if (dlsym(RTLD_DEFAULT, names[i]))
             add_note("not seen: calls by name of functions like ", names[i]);
-    (void)dlerror(); /* the program's is its own */
 }
 
 /* ------------------------------------------------------------------ whose descriptor ----- */
@@ -1483,6 +1490,71 @@ static void write_report(void) {
     (void)snprintf(line, sizeof line, "memlord: no report at MEMLORD_REPORT: %s\n",
                    memlord_result_text(result));
     (void)to_fd(&fd, line, strlen(line));
+}
+
+/* 1: the bytes are in memory, as those of a note that is only in the file are not. */
+static int is_loaded(const struct dl_phdr_info *module, const ElfW(Phdr) *part) {
+    int i;
+    for (i = 0; i < module->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &module->dlpi_phdr[i];
+        if (p->p_type == PT_LOAD && part->p_vaddr >= p->p_vaddr && part->p_filesz <= p->p_filesz &&
+            part->p_vaddr - p->p_vaddr <= p->p_filesz - part->p_filesz)
+            return 1;
+    }
+    return 0;
+}
+
+/* 1: one of these notes is the build id that Go's linker writes. Their sizes are not trusted. */
+static int is_note_of_go(const unsigned char *at, size_t left, size_t align) {
+    static const char name[4] = "Go";
+    ElfW(Nhdr) note;
+    while (left >= sizeof note) {
+        size_t text, next;
+        memcpy(&note, at, sizeof note);
+        if (note.n_namesz > left || note.n_descsz > left) return 0;
+        text = (sizeof note + note.n_namesz + align - 1) & ~(align - 1);
+        next = (text + note.n_descsz + align - 1) & ~(align - 1);
+        if (text + note.n_descsz > left) return 0;
+        if (note.n_type == 4 && note.n_namesz == sizeof name &&
+            !memcmp(at + sizeof note, name, sizeof name))
+            return 1;
+        if (next >= left) return 0;
+        at += next;
+        left -= next;
+    }
+    return 0;
+}
+
+static int find_go(struct dl_phdr_info *program, size_t size, void *found) {
+    int i;
+    (void)size;
+    for (i = 0; i < program->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &program->dlpi_phdr[i];
+        if (p->p_type == PT_NOTE && is_loaded(program, p) &&
+            is_note_of_go((const unsigned char *)(program->dlpi_addr + p->p_vaddr), p->p_filesz,
+                          p->p_align == 8 ? 8 : 4))
+            *(int *)found = 1;
+    }
+    return 1; /* the first module is the program: enough */
+}
+
+/* What a program of Go allocates, and its end, pass by every library: this is said at its start. */
+static void name_go(void) {
+    char path[PATH_MAX];
+    int found = 0, fd = find_stderr();
+    ssize_t n;
+    (void)dl_iterate_phdr(find_go, &found);
+    if (!found) return;
+    n = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[n > 0 ? n : 0] = 0;
+    add_note("not seen: memory and exit of the Go program ", path);
+    if (want.path[0]) {
+        write_report();
+    } else if (fd >= 0) {
+        (void)to_fd(&fd, "memlord: ", 9);
+        (void)to_fd(&fd, notes, strlen(notes));
+        (void)to_fd(&fd, "\n", 1);
+    }
 }
 
 /* Of several threads that end the program at once, the others wait for the report. */
@@ -1874,8 +1946,10 @@ __attribute__((constructor)) static void begin(void) {
         exported.lord = lord;
         begin_recording();
         begin_signals();
+        name_go();
         (void)__cxa_atexit(finish, NULL, NULL);
         (void)at_quick_exit(finish_quickly);
+        forget_errors();
     }
     leave();
 }

@@ -36,6 +36,13 @@ static void *need(void *memory) {
 
 static void *must_alloc(size_t bytes) { return need(malloc(bytes)); }
 
+/* Makes room for one more item of a list. */
+static void *grown(void *list, size_t count, size_t *room, size_t bytes) {
+    if (count < *room) return list;
+    *room = *room ? 2 * *room : 256;
+    return need(realloc(list, *room * bytes));
+}
+
 static char *joined(const char *form, ...) {
     va_list args, again;
     char *text;
@@ -110,11 +117,13 @@ static const char *text_of(const cJSON *object, const char *key) {
     return cJSON_IsString(item) ? clean(item->valuestring) : NULL;
 }
 
+static const char unknown[] = "(unknown)";
+
 /* "function file:line", without what is not known. */
 static const char *site_text(const cJSON *site, int with_line) {
     const char *file = text_of(site, "file"), *function = text_of(site, "function");
     double line = cJSON_GetNumberValue(get(site, "line")); /* NaN: it is no number */
-    if (!file || !*file) return function && *function ? function : "(unknown)";
+    if (!file || !*file) return function && *function ? function : unknown;
     if (function && *function) file = joined("%s %s", function, file);
     return with_line && line > 0 ? joined("%s:%.0f", file, line) : file;
 }

@@ -262,10 +262,7 @@ static void set_frame(cJSON *site, const frame *f) {
 }
 
 static void change_add(const char *was, const char *is, const frame *by) {
-    if (change_count == change_room) {
-        change_room = change_room ? 2 * change_room : 256;
-        changes = (change *)need(realloc(changes, change_room * sizeof *changes));
-    }
+    changes = (change *)grown(changes, change_count, &change_room, sizeof *changes);
     changes[change_count++] = (change){was, is, *by};
 }
 
@@ -334,7 +331,7 @@ static void settle_changes(void) {
     size_t n = 0;
     if (change_count) qsort(changes, change_count, sizeof *changes, by_was);
     for (size_t i = 0, k; i < change_count; i = k) {
-        int same = strcmp(changes[i].was, "(unknown)") != 0;
+        int same = strcmp(changes[i].was, unknown) != 0;
         for (k = i + 1; k < change_count && !by_was(&changes[i], &changes[k]); k++)
             same &= !strcmp(changes[i].is, changes[k].is);
         if (same) changes[n++] = changes[i];

@@ -4,38 +4,24 @@
 # installs them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=build/consumers
 rings="0 ${MEMLORD_TEST_ALL:+256} 4096"
-planned=0
+why=$out/said
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-result() { # NAME, the status of the test and what it said on stdin
-    planned=$((planned + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok $planned - $2"
-    else
-        echo "not ok $planned - $2"
-        head -n 12 $out/said | sed 's/^/#   /'
-    fi
-}
-
-check() { # NAME COMMAND...: passes when it succeeds and says nothing
+silent() { # NAME COMMAND...: passes when it succeeds and says nothing
     name=$1
     shift
     "$@" >$out/said 2>&1 && [ ! -s $out/said ]
-    result $? "$name"
-}
-
-skip() { # NAME WHY
-    planned=$((planned + 1))
-    echo "ok $planned - $1 # SKIP $2"
+    verdict $? "$name"
 }
 
 with() { # PROGRAM NAME COMMAND...
     program=$1
     shift
-    if has "$program"; then check "$@"; else skip "$1" "no $program"; fi
+    if has "$program"; then silent "$@"; else skip "$1" "no $program"; fi
 }
 
 value() { sed -n "s/^$1=//p" $d/stats; }
@@ -198,7 +184,7 @@ samples_follow() { # and what is no profile, or not of this version, does not
 
 schema() { # NAME COMMAND...
     if python3 -c 'import jsonschema' 2>/dev/null; then
-        check "$@"
+        silent "$@"
     else
         skip "$1" "no python3-jsonschema"
     fi
@@ -206,31 +192,31 @@ schema() { # NAME COMMAND...
 
 consumers() { # of one directory
     with promtool "$1: promtool reads PROMETHEUS" promtool_reads
-    check "$1: PROMETHEUS has no series twice" no_series_twice
-    check "$1: PROMETHEUS adds up to the statistics" prometheus_adds_up
+    silent "$1: PROMETHEUS has no series twice" no_series_twice
+    silent "$1: PROMETHEUS adds up to the statistics" prometheus_adds_up
     with go "$1: pprof adds up to the statistics" pprof_adds_up
     with go "$1: pprof focuses on a device, a tag and a part" pprof_focuses
     with go "$1: pprof shows scopes as callers" pprof_finds decode -top -cum -nodefraction=0
     with go "$1: pprof has anomalies and drops as comments" \
         pprof_finds 'drops, cuda:0 unknown_frees 1' -comments
     with heaptrack_print "$1: heaptrack reads HEAPTRACK, to the byte" heaptrack_reads
-    check "$1: FOLDED adds up to the statistics" python3 tests/consumers.py folded $d
+    silent "$1: FOLDED adds up to the statistics" python3 tests/consumers.py folded $d
     if [ -e $flamegraph ]; then
-        check "$1: flamegraph.pl reads FOLDED" flamegraph_reads
+        silent "$1: flamegraph.pl reads FOLDED" flamegraph_reads
     else
         skip "$1: flamegraph.pl reads FOLDED" "no libdevel-nytprof-perl"
     fi
-    check "$1: pickle reads MEMORY_VIZ, and a viewer can walk it" \
+    silent "$1: pickle reads MEMORY_VIZ, and a viewer can walk it" \
         python3 tests/consumers.py pickle $d
     with jq "$1: jq finds TRACE in order, balanced and numeric" trace_holds
-    check "$1: Python reads JSON" python3 tests/consumers.py json $d
+    silent "$1: Python reads JSON" python3 tests/consumers.py json $d
     schema "$1: a profile is what tests/profile.schema.json says" follows $d/ledger.json
-    check "$1: Python reads CSV" python3 tests/consumers.py csv $d
+    silent "$1: Python reads CSV" python3 tests/consumers.py csv $d
 }
 
 mkdir -p $out
 build >$out/said 2>&1
-result $? 'a ledger is saved in every format'
+verdict $? 'a ledger is saved in every format'
 for events in $rings; do
     d=$out/$events
     consumers "ring of $events"
@@ -241,4 +227,4 @@ else
     skip 'llama: a profile is what tests/profile.schema.json says' 'no build/llama'
 fi
 schema 'the samples of tests/page are what tests/profile.schema.json says' samples_follow
-echo "1..$planned"
+plan

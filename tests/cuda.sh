@@ -4,11 +4,12 @@
 # (CUDA_HOME, /usr/local/cuda).
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 home=${CUDA_HOME:-/usr/local/cuda}
 out=build/cuda fake=build/fake # relative: the commands below are not quoted
 lib=$home/lib64
 warn="-Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror"
-n=0
+list=$out/list
 
 toolkit=
 [ -r "$home/include/cuda_runtime_api.h" ] && toolkit=yes
@@ -16,29 +17,11 @@ include=tests/fake_cuda/include
 [ -n "$toolkit" ] && include=$home/include
 flags="-I. -isystem $include -pthread"
 
-# A test is a command: it passes when it succeeds and says nothing. They run side by side.
-check() { # NAME COMMAND
-    n=$((n + 1))
-    printf '%s\t%s\n' "$1" "$(printf %s "$2" | tr '\n' ' ')" >>"$out/list"
-}
-
-one() {
-    name=${1%%	*}
-    if said=$(sh -c "set -e; ${1#*	}" 2>&1) && [ -z "$said" ]; then
-        printf 'ok - %s\n' "$name"
-    else
-        printf 'not ok - %s\n%s\n' "$name" \
-            "$(printf '%s\n' "$said" | head -n 15 | cut -c1-200 | sed 's/^/#   /')"
-    fi
-}
-
 with_toolkit() { # NAME COMMAND
     [ -n "$toolkit" ] && { check "$1" "$2"; return; }
-    n=$((n + 1))
-    echo "ok - $1 # SKIP no CUDA toolkit"
+    skip "$1" 'no CUDA toolkit'
 }
 
-[ "${1:-}" = one ] && { one "$2"; exit; }
 rm -rf "$out"
 mkdir -p "$out"
 
@@ -215,5 +198,5 @@ with_toolkit "a profiler sees scopes, checkpoints and collections" \
      printf '%s\n' 'push forward' 'push memlord collection cuda:0' 'mark memlord reclaimed 1048576' pop \
          'mark loaded 64' pop | cmp - $out/nvtx.txt"
 
-xargs -d '\n' -P "$(nproc)" -n 1 sh "$0" one <"$out/list"
-echo "1..$n"
+run_checks
+plan

@@ -73,6 +73,7 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look libjemalloc2 ldconfig_has libjemalloc.so.2
     look libtcmalloc-minimal4 ldconfig_has libtcmalloc_minimal.so.4
     look libmimalloc2.0 ldconfig_has libmimalloc.so.2
+    look musl-tools has musl-gcc
     look libdevel-nytprof-perl test -e /usr/share/perl5/Devel/NYTProf/flamegraph.pl
     look jq has jq
     look python3-jsonschema python3 -c 'import jsonschema'
@@ -85,6 +86,7 @@ look_for_programs() { # what tests/programs.sh runs
     look_for_reports
     look redis-server has redis-server
     look nginx-light eval 'PATH=$PATH:/usr/sbin; has nginx'
+    look postgresql eval 'ls /usr/lib/postgresql/*/bin/initdb'
 }
 
 # Compilers, and what runs and tests what they make, for tests/ports.sh and tests/matrix.sh.

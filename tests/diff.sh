@@ -3,29 +3,11 @@
 # TAP.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=$PWD/build/diff.out
 diff=$PWD/build/diff
 rm -rf "$out"
 mkdir -p "$out"
-n=0
-
-verdict() { # STATUS NAME [FILE]: the file says why not
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok - $2"
-    else
-        echo "not ok - $2"
-        [ -z "${3:-}" ] || tail -n 15 "$3" | cut -c1-200 | sed 's/^/#   /'
-    fi
-}
-
-says() { # FILE PATTERN...: every pattern stands in the file
-    file=$1
-    shift
-    for pattern in "$@"; do
-        grep -q -e "$pattern" "$file" || { echo "no '$pattern' in it" >>"$file"; return 1; }
-    done
-}
 
 ends() { # STATUS ARGUMENT...: diff, in $out; what it says is in $out/said
     want=$1
@@ -71,7 +53,7 @@ app() { # PROFILE NAME=BYTES...
 mkdir -p "$out/edited"
 sed '/^static void work/i /* an edit */' "$out/app.c" >"$out/edited/app.c"
 for dir in "$out" "$out/edited"; do
-    (cd "$dir" && "${CC:-gcc}" -std=gnu99 -O1 -I"$OLDPWD" app.c -o app -pthread) || break
+    (cd "$dir" && "${CC:-gcc}" -std=gnu99 -O0 -I"$OLDPWD" app.c -o app -pthread) || break
     dir=
 done >"$out/said" 2>&1
 [ -z "$dir" ] &&
@@ -132,6 +114,140 @@ verdict $? 'a site that only moved to another line is the same site' "$out/said"
 
 ends 0 - now.json <"$out/base.json" && says "$out/said" 'weights on cpu'
 verdict $? 'a profile is read from standard input' "$out/said"
+
+# -- stacks --
+
+# Each argument is an allocation of so many bytes, below a function of that letter.
+cat >"$out/calls.c" <<'C'
+#include <stdlib.h>
+void *volatile kept;
+#define ALONE __attribute__((noinline, noclone))
+#define CALL(name, next) \
+    static ALONE void name(size_t size) { \
+        next(size); \
+        __asm__(""); \
+    }
+static ALONE void leaf(size_t size) { kept = malloc(size); } /* leaf */
+CALL(a, leaf)
+CALL(b, a)
+CALL(c, b)
+CALL(d, c)
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        size_t size = strtoul(argv[i] + 1, NULL, 10);
+        if (*argv[i] == 'd') d(size); /* main */
+        if (*argv[i] == 'a') a(size);
+        if (*argv[i] == 'l') leaf(size);
+    }
+}
+C
+calls() { # PROFILE ARGUMENT...: as PROFILE.json, with every stack, and named as PROFILE.named.json
+    profile=$out/$1
+    shift
+    LD_PRELOAD=$PWD/build/libmemlord_preload.so MEMLORD_REPORT=$profile.json MEMLORD_SYMBOLS=0 \
+        MEMLORD_STACK_BYTES=1 MEMLORD_STACK_DEPTH=${depth:-32} "$out/calls" "$@" &&
+        build/symbolize -o "$profile.named.json" "$profile.json"
+}
+line_of() { sed -n "\\|/\\* $1 \\*/|=" "$out/calls.c"; }
+
+(cd "$out" && "${CC:-gcc}" -std=gnu99 -O1 -g calls.c -o calls) >"$out/said" 2>&1 &&
+    calls was d100000 l7000 >>"$out/said" 2>&1 && calls is d100000 d200000 a5000 >>"$out/said" 2>&1
+verdict $? 'two profiles with stacks are there to compare' "$out/said"
+
+above='^ \{79\}< '
+ends 0 --by stack was.named.json is.named.json &&
+    says "$out/said" "292.97 KiB  +195.31 KiB .*  leaf [^ ]*calls.c:$(line_of leaf) on cpu\$" \
+        'new  leaf [^ ]*calls.c:[0-9]* on cpu' 'gone leaf [^ ]*calls.c:[0-9]* on cpu' "$above([1-9]* more)\$" &&
+    sed -n "s/$above\\(.\\) [^ ]*calls.c:.*/\\1/p" "$out/said" | head -n 4 | tr -d '\n' >"$out/order" &&
+    [ "$(cat "$out/order")" = abcd ]
+verdict $? 'stacks that grew, came and went show five frames, the innermost first' "$out/said"
+
+ends 0 --by stack --json was.named.json is.named.json &&
+    python3 - "$out" "$(line_of main)" >"$out/why" 2>&1 <<'PY'
+import json, sys
+load = lambda name: json.load(open(sys.argv[1] + "/" + name))["stacks"]["list"]
+stacks = [json.loads(line) for line in open(sys.argv[1] + "/said")][1:]
+was, now = (sum(s["live_bytes"] for s in load(name)) for name in ("was.json", "is.json"))
+assert sum(r["live"][1] - r["live"][0] for r in stacks) == now - was, stacks
+grown = stacks[0]
+assert grown["live"] == [100000, 300000] and grown["error"] == 0 and not grown["state"], grown
+assert [f.split()[0] for f in grown["frames"][:6]] == ["leaf", "a", "b", "c", "d", "main"], grown
+assert grown["frames"][5].endswith("calls.c:" + sys.argv[2]) and len(grown["frames"]) > 6, grown
+assert [(r["state"], r["live"]) for r in stacks[1:]] == [("gone", [7000, 0]), ("new", [0, 5000])], stacks
+PY
+verdict $? 'and all frames are in --json, with the numbers of the profiles' "$out/why"
+
+equal() { # PROFILE PROFILE: the table has the total, and nothing else
+    ends 0 --json "$1" "$2" && [ "$(wc -l <"$out/said")" -eq 1 ] && ends 0 "$1" "$2" &&
+        [ "$(wc -l <"$out/said")" -eq 3 ]
+}
+equal was.json was.named.json && equal was.named.json was.json
+verdict $? 'a named profile and one of the same run without names do not differ' "$out/said"
+
+calls more d300000 l7000 >"$out/said" 2>&1 && ends 0 was.json more.named.json &&
+    sed 1d "$out/said" >"$out/half" && ends 0 was.named.json more.json && sed 1d "$out/said" | cmp - "$out/half" >>"$out/said" 2>&1 &&
+    says "$out/said" '+195.31 KiB .*  leaf [^ ]*calls.c:' && ! grep -q 'calls+0x' "$out/said"
+verdict $? 'a place without a name has the name in the other profile, also in leaks' "$out/said"
+
+edit_stacks() { # PROFILE PYTHON [OF]: an edit of p, which is was.json, and of its stacks, s
+    python3 -c "
+import json, sys
+p = json.load(open(sys.argv[1] + '/${3:-was}.json'))
+s = p['stacks']
+$2
+json.dump(p, open(sys.argv[1] + '/$1', 'w'))" "$out"
+}
+edit_stacks anew.json 'for m in s["modules"] + p["sites"]: m["build_id"] = "ab" + m["build_id"][2:]' is
+ends 0 was.named.json anew.json &&
+    says "$out/said" "diff: $out/calls was built anew: its places without a name are not paired" \
+        'new  calls+0x' 'gone leaf [^ ]*calls.c'
+verdict $? 'places of another build are not paired, and that is said' "$out/said"
+
+for name in was was.named is; do
+    edit_stacks "noid.$name.json" 'for m in s["modules"] + p["sites"]: m["build_id"] = ""' "$name"
+done
+equal noid.was.named.json noid.was.json && ends 0 noid.was.named.json noid.is.json &&
+    says "$out/said" 'new  calls+0x' 'gone leaf [^ ]*calls.c'
+verdict $? 'without a build id places are paired in two files of one run alone' "$out/said"
+
+edit_stacks two.json 'leaf = s["frames"][s["list"][0]["frames"][0]]
+s["modules"].append(dict(s["modules"][leaf["module"]], build_id="cd" * 20))
+s["frames"].append(dict(leaf, module=len(s["modules"]) - 1))
+s["list"].append(dict(s["list"][0], frames=[len(s["frames"]) - 1]))'
+ends 0 --by stack two.json was.named.json && says "$out/said" 'gone calls+0x' '  leaf [^ ]*calls.c'
+verdict $? 'an address that is in two builds of a module has no name of the other' "$out/said"
+
+edit_stacks library.json 'for f in s["frames"]:
+    if f["site"]["function"] in ("leaf", "b"): f["library"] = True' was.named
+ends 0 --by stack library.json is.json && says "$out/said" '  a [^ ]*calls.c:[0-9]* on cpu' "${above}c [^ ]*calls.c" &&
+    ! grep -q '[< ] \(leaf\|b\) ' "$out/said" &&
+    ends 0 --by stack --json library.json is.json && says "$out/said" '"frames":\["leaf '
+verdict $? 'the table passes over frames of standard libraries' "$out/said"
+
+for error in 3072 4096; do
+    edit_stacks sample$error.json "s['bytes'] = 524288
+for r in s['list']: r['error_bytes'] = $error"
+done
+edit_stacks sample4096.json 's["list"][0]["live_bytes"] += 204800' sample4096
+ends 0 --by stack sample3072.json sample4096.json && says "$out/said" '+200 KiB .* on cpu, +- 5 KiB$' \
+    'diff: sample4096.json: stacks are samples, one each 512 KiB: their bytes are estimates' &&
+    ends 0 --by stack --json sample3072.json sample4096.json && says "$out/said" '"error":5120}'
+verdict $? 'the change of a stack that is a sample has its standard error' "$out/said"
+
+edit_stacks more.json 's["list"].pop(0)
+s["more"] = {"stacks": 1, "alloc_bytes": 100000, "allocs": 1, "live_bytes": 100000}'
+ends 0 --by stack more.json is.json && says "$out/said" ' 0 B  *-97.66 KiB .* gone (not listed)$' \
+    'more.json: 1 stacks are not listed, and count as new or gone'
+verdict $? 'stacks that a profile leaves out are a row' "$out/said"
+
+depth=3 calls flat d100000 l7000 >"$out/why" 2>&1 && ends 0 --by stack flat.named.json was.named.json &&
+    says "$out/said" 'stacks have at most 3 frames, now 32'
+verdict $? 'another depth of stacks is said' "$out/said"
+
+depth=0 calls bare d100000 l7000 >"$out/why" 2>&1 && ends 0 bare.json was.json &&
+    says "$out/said" 'diff: bare.json: no stacks were taken: not compared' && ! grep -q '^stack' "$out/said" &&
+    equal bare.json bare.named.json
+verdict $? 'a profile without stacks is not shown as if all were new' "$out/said"
 
 # -- budgets --
 
@@ -243,6 +359,30 @@ verdict $? 'another machine is said' "$out/said"
 edit alien.json 'p["tags"][:] = [dict(t, tag="x" + t["tag"]) for t in p["tags"]]; p["scopes"] = []; p["sites"] = []; p["leaks"]["by_site"] = [dict(l, tag="x") for l in p["leaks"]["by_site"]]'
 goes_on 'another program is said' alien.json 'no tag, scope or site is in both'
 
+edit unstacked.json 'del p["stacks"]'
+goes_on 'a profile of before there were stacks is compared' unstacked.json "no key 'stacks': not compared"
+for stacks in 7 '[]' '{}' '{"depth": "x", "list": {}}' '{"depth": 9, "list": 7}' 'dict(s, depth=-1)' \
+    'dict(s, depth=None)'; do
+    edit_stacks bad.json "p['stacks'] = $stacks" && ends 0 bad.json is.json &&
+        says "$out/said" ' all devices$' '^site$' && ! grep -q '^stack' "$out/said" || break
+    stacks=
+done
+[ -z "$stacks" ]
+verdict $? "stacks that are none are not compared${stacks:+: $stacks}" "$out/said"
+for stacks in 's["frames"] = 7' 's["modules"] = 7' 's["frames"] = [7, None, [], {}]' 's["modules"] = [None, {}]' \
+    's["list"] += [{}, 7, None, []]' 's["list"][0]["frames"] = 7' 's["list"][0]["frames"] = []' \
+    's["list"][0]["frames"] = [-1, 1e9, 1e300, 0.5, None, "0"]' 's["list"][0]["frames"] *= 100' \
+    's["list"][0]["live_bytes"] = "much"' 's["list"][0]["error_bytes"] = -1' 's["more"] = 7' \
+    's["more"]["live_bytes"] = -1' 's["bytes"] = 1e300' 's["frames"][0]["module"] = 1e99' \
+    's["frames"][0]["offset"] = -1' 's["frames"][0]["site"] = None' \
+    's["frames"][0]["site"]["function"] = "\x1b[31m\n"'; do
+    edit_stacks bad.json "$stacks" && ends 0 --by stack bad.json is.named.json &&
+        says "$out/said" ' all devices$' '^stack$' && ! grep -q "$(printf '\033')" "$out/said" || break
+    stacks=
+done
+[ -z "$stacks" ]
+verdict $? "and those with nonsense in them as far as they go${stacks:+: $stacks}" "$out/said"
+
 ends 0 now.json base.json && says "$out/said" 'now.json is newer than base.json: the wrong way round'
 verdict $? 'profiles the wrong way round are said' "$out/said"
 
@@ -280,20 +420,21 @@ rm -f "$out/big.json"
 
 # -- damaged profiles, under the sanitizers --
 
-"${CC:-gcc}" -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. examples/diff.c \
+"${CC:-gcc}" -std=c99 -O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. examples/diff.c \
     -o "$out/asan" -lcjson -lm -pthread >"$out/why" 2>&1 &&
     ASAN_OPTIONS=detect_leaks=0 python3 - "$out" >"$out/why" 2>&1 <<'PY'
 import random, subprocess, sys, time
 out, begun, runs = sys.argv[1], time.monotonic(), 0
-whole = open(out + "/base.json", "rb").read()
+profiles = [open(out + "/" + name, "rb").read() for name in ("base.json", "was.named.json")]
 random.seed(17)
 def run(data, wanted):
-    for args in (["-", out + "/now.json"], ["--budget", out + "/budget.json", "-"], ["--budget", "-", out + "/now.json"]):
+    for args in (["-", out + "/is.json"], ["--budget", out + "/budget.json", "-"], ["--budget", "-", out + "/now.json"]):
         done = subprocess.run([out + "/asan"] + args, input=data, capture_output=True, timeout=20)
         if done.returncode not in wanted:
             open(out + "/failed.json", "wb").write(data)
             sys.exit("status %d of %s: %s" % (done.returncode, args, done.stderr.decode("utf8", "replace")))
 while time.monotonic() - begun < 4 or runs < 6:
+    whole = profiles[runs % 2]
     size = random.randrange(len(whole.rstrip()))
     run(whole[:size], [2])
     data = bytearray(whole)
@@ -304,4 +445,4 @@ while time.monotonic() - begun < 4 or runs < 6:
 PY
 verdict $? 'no damaged profile harms it' "$out/why"
 
-echo "1..$n"
+plan

@@ -3,6 +3,7 @@
 # libmemlord_preload.so run under it as they run without. Speaks TAP.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=$PWD/build/examples
 so=$PWD/build/libmemlord_preload.so
 rm -rf "$out"
@@ -13,25 +14,6 @@ case $so in
     trap 'rm -rf "$links"' EXIT
     ;;
 esac
-n=0
-
-verdict() { # STATUS NAME [FILE]: the file says why not
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok - $2"
-    else
-        echo "not ok - $2"
-        [ -z "${3:-}" ] || tail -n 15 "$3" | cut -c1-200 | sed 's/^/#   /'
-    fi
-}
-
-says() { # FILE PATTERN...: every pattern stands in the file
-    file=$1
-    shift
-    for pattern in "$@"; do
-        grep -q -e "$pattern" "$file" || { echo "no '$pattern' in it" >>"$file.why"; return 1; }
-    done
-}
 
 # -- make vendor --
 
@@ -456,4 +438,4 @@ root=$out/root
 ) >"$out/install.why" 2>&1
 verdict $? 'what make install puts in place can be used' "$out/install.why"
 
-echo "1..$n"
+plan

@@ -3,6 +3,7 @@
 # every standard; without it the oldest of C, the oldest and a recent one of C++.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=build/matrix
 list=$out/list
 m=tests/matrix
@@ -15,24 +16,6 @@ if [ -n "${MEMLORD_TEST_ALL:-}" ]; then
 fi
 both="-I. $optimized -pthread -Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror"
 only_c="-Wsign-conversion -Wcast-qual -Wstrict-prototypes"
-
-# A test is a command: it passes when it succeeds and says nothing.
-check() { printf '%s\t%s\n' "$1" "$(printf %s "$2" | tr '\n' ' ')" >>$list; }
-
-one() {
-    name=${1%%	*}
-    if said=$(sh -c "set -e; ${1#*	}" 2>&1) && [ -z "$said" ]; then
-        printf 'ok - %s\n' "$name"
-    else
-        printf 'not ok - %s\n%s\n' "$name" "$(printf '%s\n' "$said" | head -n 12 | sed 's/^/#   /')"
-    fi
-}
-
-run_checks() {
-    xargs -d '\n' -P "$(nproc)" -n 1 sh "$0" one <$list
-    planned=$((planned + $(wc -l <$list)))
-    : >$list
-}
 
 compiler() { # COMPILER STANDARD: the command that compiles for it
     case $2 in
@@ -134,8 +117,7 @@ own_stb() { # COMPILER STANDARD
 narrow() { # COMPILER STANDARD
     name="$1 $2: the implementation with 32 bits"
     if ! echo '#include <errno.h>' | gcc -m32 -E -x c - >/dev/null 2>&1; then
-        echo "ok - $name # SKIP no 32-bit headers (gcc-multilib)"
-        planned=$((planned + 1))
+        skip "$name" 'no 32-bit headers (gcc-multilib)'
         return
     fi
     check "$name" \
@@ -147,8 +129,7 @@ compiles() { # NAME STANDARDS COMMAND...
     name=$1 standards=$2
     shift 2
     if ! command -v "$1" >/dev/null; then
-        for std in $standards; do echo "ok - $name $std: the implementation # SKIP no $1"; done
-        planned=$((planned + $(echo "$standards" | wc -w)))
+        for std in $standards; do skip "$name $std: the implementation" "no $1"; done
         return
     fi
     for std in $standards; do
@@ -222,7 +203,7 @@ traps() { # COMPILER STANDARD
 }
 
 main() {
-    planned=0 uses="" objects=""
+    uses="" objects=""
     mkdir -p $out
     : >$list
     cp "$(gcc -M -I. -DMEMLORD_IMPLEMENTATION memlord.h | grep -o '[^ ]*stb_ds\.h')" $out/
@@ -246,12 +227,8 @@ main() {
     for_each_standard few
     run_checks
     for_each_standard nothing_left
-    xargs -d '\n' -n 1 sh "$0" one <$list # in turn: the second of each reads what the first made
-    planned=$((planned + $(wc -l <$list)))
-    echo "1..$planned"
+    run_checks 1 # in turn: the second of each reads what the first made
+    plan
 }
 
-case ${1:-} in
-one) one "$2" ;;
-*) main ;;
-esac
+main

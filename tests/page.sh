@@ -3,25 +3,10 @@
 # a browser is skipped where there is none (`make deps-reports` installs it).
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=$PWD/build/page
 assemble=examples/report/assemble.py
 mkdir -p "$out"
-n=0
-
-verdict() { # STATUS NAME [FILE]: the file says why not
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok - $2"
-    else
-        echo "not ok - $2"
-        [ -z "${3:-}" ] || tail -n 15 "$3" | cut -c1-200 | sed 's/^/#   /'
-    fi
-}
-
-skip() { # NAME WHY
-    n=$((n + 1))
-    echo "ok - $1 # SKIP $2"
-}
 
 # -- the assembler --
 
@@ -161,8 +146,7 @@ if [ -n "$browser" ] && command -v node >/dev/null && [ -d build/reports/node_mo
     cat "$out/tap"
     n=$((n + $(grep -cE '^(not )?ok ' "$out/tap")))
 else
-    n=$((n + 1))
-    echo "ok - the page in a browser # SKIP no chromium, node or playwright-core: make deps-reports"
+    skip 'the page in a browser' 'no chromium, node or playwright-core: make deps-reports'
 fi
 
-echo "1..$n"
+plan

@@ -3,28 +3,14 @@
 # are closed and replaced, stripped and static programs, code in no module.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=$PWD/build/places
-n=0
 cc=${CC:-gcc}
 flags='-std=gnu99 -O0 -g -I. -Wall -Wextra -Werror -pthread'
 rm -rf "$out" && mkdir -p "$out" || exit 1
 [ "$(uname -s)" = Linux ] || { echo '1..0 # SKIP modules of Linux'; exit 0; }
 
-# NAME: what `said` holds must match every pattern, and none after a `!`.
-check() { # NAME PATTERN...
-    n=$((n + 1)) name=$1 bad=
-    shift
-    for pattern; do
-        case $pattern in
-        '!'*) printf '%s\n' "$said" | grep -qE -e "${pattern#!}" && bad="$bad [$pattern]" ;;
-        *) printf '%s\n' "$said" | grep -qE -e "$pattern" || bad="$bad [$pattern]" ;;
-        esac
-    done
-    if [ -z "$bad" ]; then echo "ok $n - $name"; return; fi
-    echo "not ok $n - $name"
-    printf '%s\n' "failed:$bad" "$said" | sed 's/^/#   /'
-}
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+
 
 id_of() { readelf -n "$1" | sed -n 's/.*Build ID: //p'; }
 # The line of the source at a place told by the host.
@@ -54,7 +40,7 @@ said=$("$out/host" "$a" "$b")
 first=$(printf '%s\n' "$said" | sed -n "s|called $a ||p")
 second=$(printf '%s\n' "$said" | sed -n "s|called $b ||p")
 if [ "$first" = "$second" ]; then
-    check 'an address that another library has after dlclose is another site' \
+    matches 'an address that another library has after dlclose is another site' \
         "^site 2 module=$a .*id=$(id_of "$a") .*file=plug_a.so\+0x" \
         "^site 2 module=$b .*id=$(id_of "$b") .*file=plug_b.so\+0x"
 else
@@ -63,34 +49,34 @@ fi
 if [ "$first" = "$second" ]; then
     "$out/host" stacks "$a" "$b" "save:$out/stacks.folded" >/dev/null
     said=$(cat "$out/stacks.folded")
-    check 'an address that another library has after dlclose is another frame of stacks' \
+    matches 'an address that another library has after dlclose is another frame of stacks' \
         ';plug_a.so\+0x[0-9a-f]+ 10$' ';plug_b.so\+0x[0-9a-f]+ 10$'
 else
     skip 'an address that another library has after dlclose is another frame of stacks' 'no address came again'
 fi
 said=$("$out/host" "$a" "$b" "$a" "$b" "$a")
-check 'a library that is opened again has its sites again' \
+matches 'a library that is opened again has its sites again' \
     "^site 6 module=$a " "^site 4 module=$b " '!^site 2'
 said=$("$out/host" "$a")
-check 'a library that is closed keeps its name' "^site 2 module=$a " \
+matches 'a library that is closed keeps its name' "^site 2 module=$a " \
     "$(printf 'file=plug_a.so\\+%s' "$(offset_in plug_a)")"
 cp "$a" "$out/live.so" && cp "$b" "$out/next.so"
 said=$("$out/host" "$out/live.so" "rename:$out/next.so:$out/live.so" "$out/live.so")
-check 'a file that is replaced and opened again is another module' \
+matches 'a file that is replaced and opened again is another module' \
     "^site 2 module=$out/live.so .*id=$(id_of "$a") " "^site 2 module=$out/live.so .*id=$(id_of "$b") "
 said=$("$out/host" "$out/plug_c.so")
-check 'a library without a build id has a place' "^site 2 module=$out/plug_c.so .* id= " 'file=plug_c.so\+0x'
+matches 'a library without a build id has a place' "^site 2 module=$out/plug_c.so .* id= " 'file=plug_c.so\+0x'
 
 # -- programs --
 said=$("$out/host" exported hidden)
-check 'a function is named only where its symbol contains the address' \
+matches 'a function is named only where its symbol contains the address' \
     'function=exported file=host\+0x' 'function= file=host\+0x' "id=$(id_of "$out/host") "
 said=$(line_at "$out/host" "$("$out/host" hidden | sed -n 's/.*offset=\(0x[0-9a-f]*\).*/\1/p')")
-check 'an offset is in the line of the call' "^$(source_line '/\* hidden \*/')\$"
+matches 'an offset is in the line of the call' "^$(source_line '/\* hidden \*/')\$"
 said=$("$out/stripped" exported hidden)
-check 'a stripped program shows module and offset' 'function=exported ' 'function= file=stripped\+0x'
+matches 'a stripped program shows module and offset' 'function=exported ' 'function= file=stripped\+0x'
 said=$(bash -c "exec -a liar '$out/host' hidden")
-check 'the name of the executable comes from the system' "module=$out/host " '!liar'
+matches 'the name of the executable comes from the system' "module=$out/host " '!liar'
 for kind in -static -static-pie -no-pie -Wl,--build-id=none; do
     if ! program "host$kind" $(case $kind in -static*) echo -DNO_PLUGINS ;; esac) $kind; then
         skip "a program of $kind has places" 'it cannot be built'
@@ -99,7 +85,7 @@ for kind in -static -static-pie -no-pie -Wl,--build-id=none; do
     said=$("$out/host$kind" hidden)
     said="$said
 $(line_at "$out/host$kind" "$(offset_in host)")"
-    check "a program of $kind has places" "module=$out/host$kind " " id=$(id_of "$out/host$kind") " \
+    matches "a program of $kind has places" "module=$out/host$kind " " id=$(id_of "$out/host$kind") " \
         "^$(source_line '/\* hidden \*/')\$"
 done
 
@@ -113,40 +99,40 @@ END
 $cc -g -O1 -rdynamic "$out/victim.c" -o "$out/victim" && cp "$out/victim" "$out/bare" && strip -s "$out/bare"
 so=build/libmemlord_preload.so
 said=$(LD_PRELOAD=$PWD/$so bash -c "exec -a liar '$out/bare'" 2>&1)
-check 'the interposer names no function whose symbol ends before the address' \
+matches 'the interposer names no function whose symbol ends before the address' \
     '1000 B .* nearest bare\+0x' '1.95 KiB .*  bare\+0x' '!liar\+'
 said=$(MEMLORD_SYMBOLS=1 LD_PRELOAD=$PWD/$so "$out/victim" 2>&1)
-check 'the interposer names a function by its line' 'nearest .*victim.c:3' 'unseen .*victim.c:4'
+matches 'the interposer names a function by its line' 'nearest .*victim.c:3' 'unseen .*victim.c:4'
 
 # -- no file --
 said=$("$out/host" jit jit)
 if [ "$(uname -m)" = x86_64 ]; then
-    check 'code in no module shows its address' '^site 1 module= offset=0x[0-9a-f]+ id= function= file=0x'
+    matches 'code in no module shows its address' '^site 1 module= offset=0x[0-9a-f]+ id= function= file=0x'
 else
     skip 'code in no module shows its address' 'x86-64 only'
 fi
 said=$("$out/host" vdso)
-if [ -n "$said" ]; then check 'the vdso is a module' 'module=linux-vdso'
+if [ -n "$said" ]; then matches 'the vdso is a module' 'module=linux-vdso'
 else skip 'the vdso is a module' 'there is none'; fi
 
 # -- reports --
 for format in txt json folded heaptrack pb csv pickle; do
     "$out/host" "$a" "$b" "save:$out/p.$format" >/dev/null
     said=$(strings -n 4 "$out/p.$format" 2>/dev/null)
-    check "$format shows places of libraries that are closed" 'plug_a.so\+0x' 'plug_b.so\+0x'
+    matches "$format shows places of libraries that are closed" 'plug_a.so\+0x' 'plug_b.so\+0x'
 done
 said=$(cat "$out/p.txt")
-check 'text has the build ids of the modules' "^$(id_of "$a") +$a" "^$(id_of "$b") +$b"
+matches 'text has the build ids of the modules' "^$(id_of "$a") +$a" "^$(id_of "$b") +$b"
 said=$(tr '{' '\n' <"$out/p.json")
-check 'json has module, offset and build id' \
+matches 'json has module, offset and build id' \
     "\"module\":\"$a\",\"offset\":[0-9]+,\"build_id\":\"$(id_of "$a")\""
 if command -v go >/dev/null 2>&1; then
     "$out/host" hidden exported "$a" "$b" "save:$out/symbols.pb" >/dev/null
     said=$(PPROF_TMPDIR=$out go tool pprof -top -sample_index=inuse_space "$out/symbols.pb" 2>&1)
-    check 'pprof names functions by module and offset' ' hidden$' ' exported$' ' plug_run$'
+    matches 'pprof names functions by module and offset' ' hidden$' ' exported$' ' plug_run$'
     said=$(PPROF_TMPDIR=$out go tool pprof -raw "$out/symbols.pb" 2>&1)
-    check 'pprof has the build ids' "$a $(id_of "$a")" "$b $(id_of "$b")"
+    matches 'pprof has the build ids' "$a $(id_of "$a")" "$b $(id_of "$b")"
 else
     skip 'pprof names functions by module and offset' 'no go'
 fi
-echo "1..$n"
+plan

@@ -5,6 +5,7 @@
 # (tests/deps.sh ports installs them).
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=build/ports
 warn="-Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror"
 here="-I. -pthread -idirafter /usr/include" # stb_ds.h and cmocka.h are the same for all
@@ -17,10 +18,9 @@ i386 i686-linux-gnu-gcc qemu-i386 -O2
 i486 i686-linux-gnu-gcc qemu-i386 -O2 -march=i486
 aarch64 aarch64-linux-gnu-gcc qemu-aarch64 -O2"
 
-verdict() { # NAME: passes when what `said` holds is nothing
-    [ -z "$said" ] && { echo "ok - $1"; return; }
-    echo "not ok - $1"
-    printf '%s\n' "$said" | head -n 12 | cut -c1-200 | sed 's/^/#   /'
+silent() { # NAME: passes when what `said` holds is nothing
+    [ -z "$said" ]
+    verdict $? "$1"
 }
 
 # A program with cmocka decides: it runs as it is, or emulated, or not at all.
@@ -57,17 +57,17 @@ prepare() { # NAME COMPILER EMULATOR FLAGS...
     runs=$(runner $compiler "$emulator") || runs=
     echo "$runs" >"$dir/runs"
     if [ -z "$runs" ]; then
-        echo "ok - $name: the same reports # SKIP no $compiler, its cmocka or $emulator"
+        skip "$name: the same reports" "no $compiler, its cmocka or $emulator"
         return
     fi
     said=$($compiler -std=c99 "$@" $warn $here -c tests/matrix/impl.c -o "$dir/memlord.o" 2>&1)
-    verdict "$name: the implementation compiles"
+    silent "$name: the implementation compiles"
     said=$(nm -u "$dir/memlord.o" 2>&1 | grep -i atomic)
-    verdict "$name: it needs no library for atomics"
+    silent "$name: it needs no library for atomics"
     said=$($compiler -std=c99 -O1 $warn $here tests/matrix/fixed.c "$dir/memlord.o" -o "$dir/fixed" 2>&1
         reports "$dir/reports" "$runs" "$dir/fixed" 2>&1 || echo "status $?"
         diff -rq $out/native/reports "$dir/reports" 2>&1)
-    verdict "$name: the same reports"
+    silent "$name: the same reports"
 }
 
 # Runs a suite; its tests become ours.
@@ -75,7 +75,7 @@ suite() { # NAME COMPILER SUITE
     dir=$out/$1 tap=$out/$1/$3.tap
     runs=$(cat "$dir/runs")
     if [ -z "$runs" ]; then
-        echo "ok - $1 $3 # SKIP no $2, its cmocka or its emulator" >"$tap.ours"
+        skip "$1 $3" "no $2, its cmocka or its emulator" >"$tap.ours"
         return
     fi
     case $runs in
@@ -104,7 +104,7 @@ main() {
     said=$({ gcc -std=c99 -O1 $warn $here tests/matrix/fixed.c tests/matrix/impl.c -o $out/native/fixed &&
         reports $out/native/reports $out/native/fixed; } 2>&1 || echo "status $?")
     {
-        verdict 'here: the reports that the others are compared with'
+        silent 'here: the reports that the others are compared with'
         while read -r name compiler emulator flags; do
             dir=$out/$name
             prepare "$name" "$compiler" "$emulator" $flags

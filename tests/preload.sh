@@ -4,6 +4,7 @@
 # left out. Speaks TAP. An allocator that is not installed is a test skipped (`make deps-reports`).
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=$PWD/build/preload
 so=$PWD/build/libmemlord_preload.so
 rm -rf "$out" && mkdir -p "$out" || exit 1
@@ -13,18 +14,7 @@ case $so in
     trap 'rm -rf "$links"' EXIT
     ;;
 esac
-n=0
-
-verdict() { # STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        echo "not ok $n - $2"
-        tail -n 15 "$out/why" | cut -c1-300 | sed 's/^/#   /'
-    fi
-}
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+why=$out/why
 
 # An unwinder that hangs has its signals blocked.
 preloaded() { # PROGRAM ARGUMENT...: runs it under the library, and within a minute
@@ -97,9 +87,18 @@ operators libmimalloc.so.2 bare
 
 cxx -fPIC -shared tests/preload/plugin.cpp -o "$out/plugin.so" &&
     c -rdynamic tests/preload/host.c -o "$out/host" -ldl &&
-    preloaded env MEMLORD_REPORT="$out/host.json" "$out/host" "$out/plugin.so" &&
-    holds host '[s["live_bytes"] for s in report["sites"] if s["site"]["function"] == "after"] == [4321]'
+    preloaded env MEMLORD_REPORT="$out/host.json" "$out/host" "$out/plugin.so" && holds host '
+[s["live_bytes"] for s in report["sites"] if s["site"]["function"] == "after"] == [4321]
+total["unknown_frees"] == total["implicit_frees"] == 0'
 verdict $? 'a new that throws, in a library that brings C++ with it, leaves no trace'
+
+for skip_or_not in '' MEMLORD_SKIP=nothing; do
+    preloaded env $skip_or_not MEMLORD_REPORT_ON= MEMLORD_REPORT="$out/host.json" "$out/host" "$out/plugin.so" &&
+        holds host 'total["unknown_frees"] == total["implicit_frees"] == 0' || break
+    skip_or_not=ok
+done
+[ "$skip_or_not" = ok ]
+verdict $? 'nor do the errors of the loader that the look-ups at the start made'
 
 # -- jemalloc by its own names --
 
@@ -218,4 +217,58 @@ c -fno-builtin -rdynamic "$out/own.c" -o "$out/own" && preloaded env MEMLORD_REP
     cp "$out/own.txt" "$out/why" && grep -q '^labels: not seen: malloc of .*/own$' "$out/own.txt"
 verdict $? 'a malloc that the program brings is said to be not seen'
 
-echo "1..$n"
+# The note that Go's linker writes into each program, and notes whose sizes are not those of notes.
+cat >"$out/note.c" <<'C'
+#include <stdlib.h>
+#define NOTE(section, words) __asm__(".pushsection " section ",\"a\",@note\n.balign 4\n" words "\n.popsection")
+#ifdef GO
+NOTE(".note.go.buildid", ".long 4, 5, 4\n.asciz \"Go\\0\"\n.ascii \"hello\\0\\0\\0\"");
+#elif defined OTHER
+NOTE(".note.other", ".long 4, 5, 3\n.asciz \"Go\\0\"\n.ascii \"hello\\0\\0\\0\"");
+#else
+NOTE(".note.bad", ".long " SIZES ", 4\n.asciz \"Go\\0\"");
+#endif
+int main(void) { return malloc(10) == NULL; }
+C
+go='not seen: memory and exit of the Go program'
+c -DGO "$out/note.c" -o "$out/noted" && preloaded env MEMLORD_REPORT="$out/noted.txt" "$out/noted" &&
+    [ ! -s "$out/why" ] && cp "$out/noted.txt" "$out/why" && grep -q "^labels: $go $out/noted\$" "$out/noted.txt" &&
+    preloaded "$out/noted" && [ "$(head -n 1 "$out/why")" = "memlord: $go $out/noted" ]
+verdict $? 'a program of Go is named: where it starts, and in the report'
+
+for sizes in OTHER 'SIZES="0xfffffffd,0xfffffffd"' 'SIZES="4,0xfffffff0"' 'SIZES="0xfffffff0,4"' 'SIZES="0,0"' \
+    'SIZES="5,0"' 'SIZES="4,5000"'; do
+    c "-D$sizes" "$out/note.c" -o "$out/noted" && preloaded env MEMLORD_REPORT="$out/noted.txt" "$out/noted" &&
+        [ ! -s "$out/why" ] && ! grep -q 'Go program' "$out/noted.txt" || break
+    sizes=
+done
+[ -z "$sizes" ]
+verdict $? "one with other notes, or damaged ones, is not${sizes:+: $sizes}"
+
+name='a program as Go built it is named, and its own stderr is as without where a report says it'
+for program in promtool esbuild go none; do # as Debian ships them; the last is slow to start
+    path=$(command -v $program) && readelf -lW "$(readlink -f "$path")" | grep -q INTERP && break
+done
+if [ $program = none ]; then
+    skip "$name" 'no program of Go that is linked with the C library'
+else
+    path=$(readlink -f "$path") arguments=--version
+    [ $program = go ] && arguments=version
+    "$path" $arguments >"$out/bare" 2>&1
+    preloaded env MEMLORD_REPORT="$out/go.txt" "$path" $arguments && [ ! -s "$out/why" ] &&
+        cmp "$out/bare" "$out/said" >>"$out/why" 2>&1 && grep -q "^labels: $go $path\$" "$out/go.txt" &&
+        preloaded "$path" $arguments && cmp "$out/bare" "$out/said" >>"$out/why" 2>&1 &&
+        [ "$(cat "$out/why")" = "memlord: $go $path" ]
+    verdict $? "$name"
+fi
+
+name='a program on musl does not start, and its loader names the library'
+if command -v musl-gcc >/dev/null; then
+    echo 'int main(void) { return 0; }' >"$out/musl.c" && musl-gcc "$out/musl.c" -o "$out/musl" &&
+        ! preloaded "$out/musl" && grep -q "Error relocating $so: " "$out/why"
+    verdict $? "$name"
+else
+    skip "$name" 'no musl-gcc'
+fi
+
+plan

@@ -7,22 +7,12 @@
 # arguments. A ```sh block runs in a copy of this tree, where the files it reads are made first.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=$PWD/build/readme
 rm -rf "$out"
 mkdir -p "$out"
 # -Wno-unused: a fragment need not use all it shows
 cc="${CC:-gcc} -std=gnu99 -Wall -Wextra -Wno-unused -Wno-missing-field-initializers -Werror -pthread -I$PWD"
-n=0
-
-verdict() { # STATUS NAME FILE: the file says why not
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok - $2"
-    else
-        echo "not ok - $2"
-        tail -n 15 "$3" | cut -c1-200 | sed 's/^/#   /'
-    fi
-}
 
 awk -v out="$out" '
     /^```(c|sh)$/ { kind = substr($0, 4); file = sprintf("%s/%02d.%s", out, ++n, kind); line = NR; next }
@@ -116,4 +106,4 @@ for target in $(grep -oE '(`|^)make [a-z-]+' README.md | sed 's/.*make //' | gre
     grep -qE "^([a-z-]+ )*$target( [a-z-]+)*:" Makefile 2>"$out/target.why"
     verdict $? "README: make $target is a target" "$out/target.why"
 done
-echo "1..$n"
+plan

@@ -3,25 +3,24 @@
 # TAP. The suites are scripts that print what is given here.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=build/runner
-n=0
 rm -rf $out && mkdir -p $out || exit 1
 
 # NAME STATUS TEXT: a suite that prints the text and ends with the status.
 suite() { printf "cat <<'END'\n%s\nEND\nexit %s\n" "$3" "$2" >"$out/$1.sh"; }
 
 # NAME STATUS LAST SUITE...: the runner ends with this status and these last lines.
-check() {
-    n=$((n + 1)) name=$1 status=$2 last=$3
+reports() {
+    name=$1 status=$2 last=$3
     shift 3
     said=$(MEMLORD_TEST_LOGS=$out/logs sh tests/run.sh "$@")
     got=$?
-    if [ $got -eq "$status" ] && [ "$(echo "$said" | tail -n "$(echo "$last" | wc -l)")" = "$last" ]; then
-        echo "ok $n - $name"
-    else
-        printf 'not ok %s - %s\n' "$n" "$name"
-        printf 'status %s\n%s\n' "$got" "$said" | sed 's/^/#   /'
-    fi
+    end=$(printf '%s\n' "$said" | tail -n "$(printf '%s\n' "$last" | wc -l)")
+    said="$said
+status $got"
+    [ $got -eq "$status" ] && [ "$end" = "$last" ]
+    verdict $? "$name"
 }
 
 suite good 0 '1..2
@@ -41,12 +40,34 @@ ok 1 - a'
 suite none 0 '1..1
 ok 1 - a # SKIP no package'
 
-check 'what passes is counted' 0 '2 passed, 0 failed' $out/good.sh
-check 'what fails is counted, and the status says so' 1 '3 passed, 1 failed' $out/good.sh $out/bad.sh
-check 'a skip is neither passed nor failed, in either way to print one' 0 '2 skipped
+# A verdict of each kind, and the two ways to say why.
+cat >$out/shared.sh <<'END'
+. tests/tap.sh
+list=build/runner/list
+: >$list
+said='one two'
+verdict 0 'a'
+verdict 1 'b'
+skip 'c' 'no package'
+matches 'd' '^one' '!three'
+matches 'e' 'one' '!two$'
+check 'f' 'true; true'
+check 'g' 'false; true'
+check 'h' 'echo said'
+run_checks
+plan
+END
+
+reports 'what passes is counted' 0 '2 passed, 0 failed' $out/good.sh
+reports 'what fails is counted, and the status says so' 1 '3 passed, 1 failed' $out/good.sh $out/bad.sh
+reports 'a skip is neither passed nor failed, in either way to print one' 0 '2 skipped
 1 passed, 0 failed' $out/skips.sh
-check 'fewer tests than planned are a failure' 1 '1 passed, 1 failed' $out/short.sh
-check 'a suite that ends badly is a failure' 1 '1 passed, 1 failed' $out/crash.sh
-check 'a suite that skips every test is a failure' 1 '1 skipped
+reports 'fewer tests than planned are a failure' 1 '1 passed, 1 failed' $out/short.sh
+reports 'a suite that ends badly is a failure' 1 '1 passed, 1 failed' $out/crash.sh
+reports 'a suite that skips every test is a failure' 1 '1 skipped
 0 passed, 1 failed' $out/none.sh
-echo "1..$n"
+reports 'what tests/tap.sh prints is counted' 1 '1 skipped
+3 passed, 4 failed' $out/shared.sh
+[ "$(printf '%s\n' "$said" | grep -cE '^not ok - [begh]$|^#   (one two|failed: \[!two\$\]|said)$')" -eq 8 ]
+verdict $? 'and what a test said that failed is shown'
+plan

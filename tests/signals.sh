@@ -3,9 +3,9 @@
 # pools of processes, speaking TAP. A program behaves under the interposer as it does without.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=$PWD/build/signals
 so=$PWD/build/libmemlord_preload.so
-n=0
 [ "$(uname -s)" = Linux ] || { echo '1..0 # SKIP signals of Linux'; exit 0; }
 rm -rf "$out" && mkdir -p "$out" || exit 1
 case $so in
@@ -20,13 +20,6 @@ ${CC:-gcc} -std=gnu11 -O1 -g -Wall -Wextra -Werror -pthread tests/signals/host.c
 py=$(python3 -c 'import sys; print(sys.executable)') # python3 may be a script that starts it
 export MEMLORD_SYMBOLS=0
 
-verdict() { # STATUS NAME: what `said` holds, after a failure
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; return; fi
-    echo "not ok $n - $2"
-    printf '%s\n' "$said" | tail -n 20 | sed 's/^/#   /'
-}
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 reports() { # NAME: how many there are
     set -- "$out/$1"-*.txt
     [ -e "$1" ] && echo $# || echo 0
@@ -321,4 +314,4 @@ for table in 'sizeof table - 1' 'sizeof table + 8'; do
     verdict $? "an interposer of version $version and size $table is left alone"
 done
 
-echo "1..$n"
+plan

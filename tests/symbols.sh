@@ -3,30 +3,16 @@
 # takes any input; the interposer asks it. Speaks TAP.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=$PWD/build/symbols
 symbolize=$PWD/build/symbolize
 so=$PWD/build/libmemlord_preload.so
 cxx=${CXX:-g++}
-n=0
 [ "$(uname -s)" = Linux ] || { echo '1..0 # SKIP modules of Linux'; exit 0; }
 rm -rf "$out" && mkdir -p "$out/bin" || exit 1
 unset DEBUGINFOD_URLS
 
-# NAME PATTERN...: what `said` holds must match every pattern, and none after a `!`.
-check() {
-    n=$((n + 1)) name=$1 bad=
-    shift
-    for pattern; do
-        case $pattern in
-        '!'*) printf '%s\n' "$said" | grep -qE -e "${pattern#!}" && bad="$bad [$pattern]" ;;
-        *) printf '%s\n' "$said" | grep -qE -e "$pattern" || bad="$bad [$pattern]" ;;
-        esac
-    done
-    if [ -z "$bad" ]; then echo "ok $n - $name"; return; fi
-    echo "not ok $n - $name"
-    printf '%s\n' "failed:$bad" "$said" | cut -c1-300 | sed 's/^/#   /'
-}
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+
 id_of() { readelf -n "$1" | sed -n 's/.*Build ID: //p'; }
 line_of() { grep -n "$1" "$out/app.cpp" | head -n 1 | cut -d: -f1; }
 
@@ -92,15 +78,15 @@ cd "$out/bin" || exit 1
 for program in app pie; do
     profile ./$program
     name
-    check "$program: functions, files and lines" 'status 0' \
+    matches "$program: functions, files and lines" 'status 0' \
         "^$program 1002 \[exported\(?\)?\] app.cpp:$(line_of '// exported') <> \$" \
         "^$program 1003 \[hidden(\(int\))?\] app.cpp:$(line_of '// hidden') " \
         "^$program 1004 \[app::method\(long\)\] app.cpp:$(line_of '// method') "
-    check "$program: a place in inlined functions is named by the innermost that is no library's" \
+    matches "$program: a place in inlined functions is named by the innermost that is no library's" \
         "^$program 1001 \[fill[^ ]*.*\] app.cpp:$(line_of '// fill') <std::.*new.*\*\|.*reserve.*\*\|fill[^|]*:6\|deeper[^|]*:7\|outer[^|]*:8> \$"
-    check "$program: both manglings of Rust are read, without the hash" \
+    matches "$program: both manglings of Rust are read, without the hash" \
         "^$program 1005 \[crate::work\] " "^$program 1006 \[mycrate::foo::bar\] "
-    check "$program: a function of a standard library is marked" \
+    matches "$program: a function of a standard library is marked" \
         "^$program 1007 \[alloc::alloc::alloc\] .* True\$" 'libstdc.* True$'
 done
 said=$(python3 - "$out/named.json" 2>&1 <<'END'
@@ -109,7 +95,7 @@ d = json.load(open(sys.argv[1]))
 print(d["strings"], [b["site"] for b in d["largest_blocks"]["blocks"]])
 END
 )
-check 'sites without their place are named alike: blocks, and the strings of events' \
+matches 'sites without their place are named alike: blocks, and the strings of events' \
     "'hidden[^']* [^']*app.cpp:$(line_of '// hidden')'" "'function': 'exported'" '!app\+0x'
 depth=32
 profile ./pie
@@ -124,7 +110,7 @@ for s in stacks.get("list", []):
 END
 )
 case $said in
-frames*) check 'the frames of stacks are named' '^fill.* < main < ' '^exported < main < ' '^hidden.* < main' ;;
+frames*) matches 'the frames of stacks are named' '^fill.* < main < ' '^exported < main < ' '^hidden.* < main' ;;
 *) skip 'the frames of stacks are named' 'no stack was taken' ;;
 esac
 if python3 -c 'import jsonschema' 2>/dev/null; then
@@ -135,17 +121,17 @@ for e in jsonschema.Draft7Validator(json.load(open(sys.argv[2]))).iter_errors(
     print("/".join(map(str, e.absolute_path)), e.message[:200])
 END
 )
-    check 'a named profile is what tests/profile.schema.json says' '^$'
+    matches 'a named profile is what tests/profile.schema.json says' '^$'
 else
     skip 'a named profile is what tests/profile.schema.json says' 'no python3-jsonschema'
 fi
 said=$("$symbolize" "$out/profile.json" 2>/dev/null | "$symbolize" - 2>"$out/said" |
     cmp - "$out/named.json" 2>&1; cat "$out/said")
-check 'a named profile can be named again, and from standard input' '!differ' 'places named'
+matches 'a named profile can be named again, and from standard input' '!differ' 'places named'
 if command -v clang++ >/dev/null && app clang clang++; then
     profile ./clang
     name
-    check 'debug information without a table of addresses is read' \
+    matches 'debug information without a table of addresses is read' \
         "^clang 1003 \[hidden(\(int\))?\] app.cpp:$(line_of '// hidden') " \
         "^clang 1001 \[fill.*\] .*\|deeper[^|]*\|outer"
 else
@@ -153,7 +139,7 @@ else
 fi
 if app libcxx clang++ -stdlib=libc++ && profile ./libcxx && test -s "$out/profile.json"; then
     name
-    check 'the library of LLVM is passed over' \
+    matches 'the library of LLVM is passed over' \
         "^libcxx 1001 \[fill.*\] app.cpp:$(line_of '// fill') <.*\*\|fill" '^libcxx 1002 \[exported'
 else
     skip 'the library of LLVM is passed over' 'no libc++'
@@ -165,24 +151,24 @@ objcopy --only-keep-debug whole split.debug && cp whole split && strip -s split 
     objcopy --add-gnu-debuglink=split.debug split
 profile ./split
 name
-check 'a debug file that .gnu_debuglink names is read' "^split 1003 \[hidden.*app.cpp:$(line_of '// hidden') "
+matches 'a debug file that .gnu_debuglink names is read' "^split 1003 \[hidden.*app.cpp:$(line_of '// hidden') "
 tree=$out/tree/.build-id/$(echo "$id" | cut -c1-2)
 mkdir -p "$tree" && mv split.debug "$tree/${id#??}.debug"
 name
-check 'a stripped program has the names of its dynamic symbols alone' \
+matches 'a stripped program has the names of its dynamic symbols alone' \
     '^split 1002 \[exported\] split\+0x[0-9a-f]*:0 ' '^split 1003 \[\] split\+0x' \
     '^split 1001 \[outer' 'split: 1 of [0-9]* places not named: no symbol'
 name --debug-dir "$out/tree"
-check 'a debug file below --debug-dir is found by build id' "^split 1003 \[hidden.*app.cpp:"
+matches 'a debug file below --debug-dir is found by build id' "^split 1003 \[hidden.*app.cpp:"
 (cd "$out" && "$symbolize" --debug-dir tree profile.json >named.json 2>/dev/null)
 said=$(python3 -c "$places" "$out/named.json")
-check 'a relative --debug-dir is as good' "^split 1003 \[hidden.*app.cpp:"
+matches 'a relative --debug-dir is as good' "^split 1003 \[hidden.*app.cpp:"
 mv split moved
 name --debug-dir "$out/tree"
-check 'a module that is gone is named by its debug file' 'status 0' "^split 1003 \[hidden.*app.cpp:"
+matches 'a module that is gone is named by its debug file' 'status 0' "^split 1003 \[hidden.*app.cpp:"
 mkdir -p "$out/root$PWD" && mv moved "$out/root$PWD/split"
 name --debug-dir "$out/tree" --sysroot "$out/root"
-check 'modules of another machine are read below --sysroot' '^split 1002 \[exported\] ' '^split 1003 \[hidden'
+matches 'modules of another machine are read below --sysroot' '^split 1002 \[exported\] ' '^split 1003 \[hidden'
 if command -v xz >/dev/null; then
     nm -D whole --format=posix --defined-only | cut -d' ' -f1 | sort >dynamic
     nm whole --format=posix --defined-only | awk '$2 ~ /[Tt]/ { print $1 }' | sort | comm -13 dynamic - >more
@@ -193,7 +179,7 @@ if command -v xz >/dev/null; then
     rm -f mini.debug
     profile ./mini
     name
-    check 'the functions of .gnu_debugdata are named' '^mini 1003 \[hidden\(int\)\] mini\+0x'
+    matches 'the functions of .gnu_debugdata are named' '^mini 1003 \[hidden\(int\)\] mini\+0x'
 else
     skip 'the functions of .gnu_debugdata are named' 'no xz'
 fi
@@ -202,7 +188,7 @@ fi
 cp whole other && profile ./other && sed 's/hidden/wrong/g' "$out/app.cpp" >wrong.cpp &&
     "$cxx" -O2 -g -rdynamic -no-pie wrong.cpp -o other
 name
-check 'a program replaced since is said, and not guessed' 'status [01]' \
+matches 'a program replaced since is said, and not guessed' 'status [01]' \
     "other: 7 of 7 places not named: its build id is '$(id_of other)', and that of .*'$id'" \
     '!wrong' '^other 1003 \[\] other\+0x'
 app noid "$cxx" -Wl,--build-id=none
@@ -210,18 +196,18 @@ touch -d '1 hour ago' noid
 sleep 0.02
 profile ./noid
 name
-check 'a program without a build id is named as long as it is not changed' '^noid 1003 \[hidden'
+matches 'a program without a build id is named as long as it is not changed' '^noid 1003 \[hidden'
 cp noid copy && mv copy noid
 name
-check 'a program without a build id that was changed since is not named' '^noid 1003 \[\]' \
+matches 'a program without a build id that was changed since is not named' '^noid 1003 \[\]' \
     'noid: 7 of 7 places not named: it has no build id, and changed'
 profile ./pie
 mv pie gone
 name --sysroot "$out/none" 2>&1
-check 'a --sysroot that is not there is bad input' 'status 2' 'none: No such file'
+matches 'a --sysroot that is not there is bad input' 'status 2' 'none: No such file'
 mkdir -p "$out/none"
 name --sysroot "$out/none"
-check 'of another machine, with none of its files, nothing is named' 'status 1' \
+matches 'of another machine, with none of its files, nothing is named' 'status 1' \
     'pie: 7 of 7 places not named: No such file or directory' '0 of [0-9]* places named' '^pie 1003 \[\]'
 
 # -- every name is that of a symbol which contains the address --
@@ -258,7 +244,7 @@ cp whole pie
 profile ./whole
 name
 said=$(python3 "$out/truth.py" "$out/named.json" 2>&1)
-check 'every name of a program is right' '!wrong' 'right: [1-9]'
+matches 'every name of a program is right' '!wrong' 'right: [1-9]'
 cat >load.sql <<'END'
 create table t(a integer, b text);
 with recursive c(i) as (select 1 union all select i + 1 from c where i < 2000)
@@ -272,7 +258,7 @@ real() { # COMMAND...: as Debian ships it
     said="$said
 $(python3 "$out/truth.py" "$out/profile.json" 2>&1)
 $(python3 "$out/truth.py" "$out/named.json" 2>&1)"
-    check "$1: every name is right, also those of the dynamic symbols alone" 'status [01]' '!wrong' 'right: '
+    matches "$1: every name is right, also those of the dynamic symbols alone" 'status [01]' '!wrong' 'right: '
 }
 real ls -l /usr/bin
 real sqlite3 :memory: '.read load.sql'
@@ -286,7 +272,7 @@ if rustc -g -O main.rs -o rust 2>/dev/null; then
     name
     said="$said
 $(python3 "$out/truth.py" "$out/named.json" 2>&1)"
-    check 'the library of Rust is passed over' '!wrong' '^rust 1008 \[main::work\] main.rs:1 .*\*\|main::work:1> $'
+    matches 'the library of Rust is passed over' '!wrong' '^rust 1008 \[main::work\] main.rs:1 .*\*\|main::work:1> $'
 else
     skip 'the library of Rust is passed over' 'no rustc'
 fi
@@ -322,39 +308,39 @@ asked() { # COMMAND...: how often symbolize is run
 mkdir -p stuck && cp "$so" stuck && printf '#!/bin/sh\nexec sleep 1000\n' >stuck/symbolize && chmod +x stuck/symbolize
 { preloaded stuck MEMLORD_SYMBOLS=1 ./waits; echo "$said" >stuck/said; } &
 preloaded alone MEMLORD_SYMBOLS=1 ./waits
-check 'the interposer alone has the names of dynamic symbols, demangled' \
+matches 'the interposer alone has the names of dynamic symbols, demangled' \
     '1009 B .* app::method\(long\) waits\+0x'
 preloaded usr/lib MEMLORD_SYMBOLS=1 ./waits
-check 'the interposer asks an installed symbolize, of which the program sees nothing' 'status 0' \
+matches 'the interposer asks an installed symbolize, of which the program sees nothing' 'status 0' \
     '1009 B .* app::method\(long\) .*waits.cpp:7'
 asked ./waits
-check 'a short process does not ask symbolize' 'asked 0'
+matches 'a short process does not ask symbolize' 'asked 0'
 asked ./waits 1100
-check 'a process longer than a second asks it once' 'asked 1'
+matches 'a process longer than a second asks it once' 'asked 1'
 asked MEMLORD_SYMBOLS=0 ./waits 1100
-check 'MEMLORD_SYMBOLS=0 does not' 'asked 0'
+matches 'MEMLORD_SYMBOLS=0 does not' 'asked 0'
 asked MEMLORD_SYMBOLS=1 ./waits
-check 'MEMLORD_SYMBOLS=1 does at once' 'asked 1'
+matches 'MEMLORD_SYMBOLS=1 does at once' 'asked 1'
 cp waits forks && cp waits next
 asked ./forks 1100 next fork
-check 'a child that was forked a moment ago does not' 'asked 1'
+matches 'a child that was forked a moment ago does not' 'asked 1'
 printf '#!/bin/sh\nprintf "x\\0y"\n' >stub/symbolize
 preloaded stub MEMLORD_SYMBOLS=1 ./waits
-check 'an answer that is cut off names nothing' '1009 B .* app::method\(long\) waits\+0x'
+matches 'an answer that is cut off names nothing' '1009 B .* app::method\(long\) waits\+0x'
 printf '#!/bin/sh\nkill -9 $$\n' >stub/symbolize
 preloaded stub MEMLORD_SYMBOLS=1 ./waits
-check 'a symbolize that dies names nothing' '1009 B .* app::method\(long\) waits\+0x'
+matches 'a symbolize that dies names nothing' '1009 B .* app::method\(long\) waits\+0x'
 sed 's/method/wronged/g' waits.cpp >wrong.cpp && "$cxx" -g -O1 -rdynamic wrong.cpp -o wrong
 cp waits self
 preloaded usr/lib MEMLORD_SYMBOLS=1 ./self 0 wrong
-check 'a program replaced while it ran has no names of the other' '1009 B .* app::method\(long\) self.*\+0x' '!wrong'
+matches 'a program replaced while it ran has no names of the other' '1009 B .* app::method\(long\) self.*\+0x' '!wrong'
 preloaded usr/lib MEMLORD_SYMBOLS=1 MEMLORD_REPORT=asked.json ./whole
 said=$(python3 -c "$places" asked.json)
-check 'what a library of the language does is put down to its caller' \
+matches 'what a library of the language does is put down to its caller' \
     "^whole 1001 \[fill.*\] app.cpp:$(line_of '// fill') <> "
 wait
 said=$(cat stuck/said)
-check 'a symbolize that hangs is ended' 'status 0' '1009 B .* app::method\(long\) waits\+0x'
+matches 'a symbolize that hangs is ended' 'status 0' '1009 B .* app::method\(long\) waits\+0x'
 
 # -- bad input --
 cd "$out" || exit 1
@@ -363,7 +349,7 @@ cp profile.json good.json
 edit() { python3 -c "import json; d = json.load(open('good.json')); $1; json.dump(d, open('profile.json', 'w'))"; }
 refused() { # NAME PATTERN
     said=$("$symbolize" profile.json 2>&1 >stdout; echo "status $?"; wc -c <stdout)
-    check "$1" 'status 2' "^symbolize: profile.json: $2" '^0$'
+    matches "$1" 'status 2' "^symbolize: profile.json: $2" '^0$'
 }
 head -c 3000 good.json >profile.json && refused 'a profile that is cut off is refused' 'not JSON, or cut off, at line [0-9]'
 : >profile.json && refused 'an empty file is refused' 'is empty'
@@ -375,15 +361,15 @@ mkfifo pipe
 for module in /dev/zero "$out/pipe" "$out" relative "/evil\\\\n\\\\x1b[31m" "$out/good.json"; do
     edit "[s.update(module='$(printf "$module")') for s in d['sites']]"
     name
-    check "a module that is no program is said: ${module##*/}" 'status 1' 'places not named' \
+    matches "a module that is no program is said: ${module##*/}" 'status 1' 'places not named' \
         "!^symbolize:.*$(printf '\033')" '!^\[31m: '
 done
 edit "[s.update(offset=o) for s, o in zip(d['sites'], [-1, 2**53, 1e300, 0, 2**40, 0.5, 'x', None])]"
 name
-check 'offsets that are in no module name nothing' 'status 1' '^symbolize: 0 of [1-9] places named'
+matches 'offsets that are in no module name nothing' 'status 1' '^symbolize: 0 of [1-9] places named'
 edit "d['sites'] = [1, None, [], {'module': 1, 'offset': 1, 'build_id': ''}, {}]; d['strings'] = 7"
 said=$("$symbolize" profile.json 2>&1 >stdout; echo "status $?")
-check 'sites of other types are left as they are' 'status 0' '0 of 0 places named'
+matches 'sites of other types are left as they are' 'status 0' '0 of 0 places named'
 edit "
 place = dict([s for s in d['sites'] if s['alloc_bytes'] == 1003][0])
 site = dict(function='', file='', line=0)
@@ -396,14 +382,14 @@ said=$("$symbolize" profile.json 2>&1 >named.json
     python3 -c 'import json, sys; d = json.load(open("named.json"))
 print([list(n.values())[0]["line"] for n in d["new"]], [f["site"]["line"] for f in d["stacks"]["frames"]])')
 line=$(line_of '// hidden')
-check 'a place is named wherever it stands, its module by its path or its number' \
+matches 'a place is named wherever it stands, its module by its path or its number' \
     "\[$line, $line\] \[$line, 0, 0, 0, 0, 0, 0\]" '3 of 3 places named'
 cp good.json profile.json
 said=$("$symbolize" profile.json 2>&1 >/dev/full; echo "status $?")
-check 'a full disk is said' 'status 2' 'No space left'
+matches 'a full disk is said' 'status 2' 'No space left'
 for wrong in '' '-x good.json' 'good.json good.json' '--debug-dir' '-o' '--serve'; do
     # shellcheck disable=SC2086 # words of a command
     said=$("$symbolize" $wrong 2>&1 </dev/null; echo "status $?")
-    check "wrong arguments are answered with the usage: '$wrong'" 'status 2' '^usage: symbolize'
+    matches "wrong arguments are answered with the usage: '$wrong'" 'status 2' '^usage: symbolize'
 done
-echo "1..$n"
+plan
