@@ -485,8 +485,9 @@ static int a_timed_scope(void) {
     CUDA(memlord_cuda_stream_synchronize(lord, stream, NULL));
     OK(memlord_scope_get(lord, "forward", &stat));
     printf("    %.1f ms on the device, of 300\n", (double)stat.device_ns / 1e6);
-    EXPECT(stat.device_ns > 290000000u && (quick || stat.device_ns < 400000000u));
     CUDA(memlord_cuda_stream_destroy(lord, stream, NULL));
+    if (getenv("FAKE_CUDA_DEVICES")) return in_part("the fake runtime has its own time");
+    EXPECT(stat.device_ns > 290000000u && (quick || stat.device_ns < 400000000u));
     return 0;
 }
 
@@ -642,9 +643,9 @@ static int out_of_memory_in_stream_order(void) {
         CUDA(memlord_cuda_free_async_after(lord, most, stream, NULL));
         CUDA(memlord_cuda_malloc(lord, &next, asked, NULL));
         CUDA(cudaPeekAtLastError());
+        CUDA(memlord_cuda_stream_synchronize(lord, stream, NULL));
         EXPECT(memlord_allocated(lord, gpu()) == asked);
         CUDA(memlord_cuda_free(lord, next, NULL));
-        CUDA(memlord_cuda_device_synchronize(lord, NULL));
     }
     CUDA(memlord_cuda_stream_destroy(lord, stream, NULL));
     return 0;
