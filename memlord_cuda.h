@@ -753,7 +753,7 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(context_current, "cuCtxGetCurrent", 1, (void **context))                                \
     X(context_device, "cuCtxGetDevice", 1, (int *device))                                     \
     X(memory_info, "cuMemGetInfo_v2", 1, (size_t *unused, size_t *total))                     \
-    X(pointer_attribute, "cuPointerGetAttribute", 0,                                          \
+    X(pointer_attribute, "cuPointerGetAttribute", 1,                                          \
       (void *value, int attribute, unsigned long long pointer))                               \
     X(pool_current, "cuDeviceGetMemPool", 0, (cudaMemPool_t *pool, int device))               \
     X(pool_attribute, "cuMemPoolGetAttribute", 0,                                             \
@@ -810,31 +810,28 @@ static struct {
     char why[128]; /* as memlord_cuda_why says; stored before the state */
 } mli_cuda_loaded;
 
-/* Says why there is no driver; 0. A `number` is what a function answered. */
-static int mli_cuda_why_set(const char *subject, const char *verb, const char *object, int number) {
-    const char *parts[3];
-    char digits[12];
-    size_t n = 0, length, room = sizeof mli_cuda_loaded.why - 1;
-    int i = (int)sizeof digits;
-    parts[0] = subject, parts[1] = verb, parts[2] = object;
-    digits[--i] = 0;
-    for (; !object && number > 0; number /= 10) digits[--i] = (char)('0' + number % 10);
-    if (!object) parts[2] = &digits[i];
-    for (i = 0; i < 3; i++) {
-        length = strlen(parts[i]);
-        if (length > room - n) length = room - n;
-        memcpy(mli_cuda_loaded.why + n, parts[i], length);
-        n += length;
-    }
-    mli_cuda_loaded.why[n] = 0;
+/* Keeps why there is no driver. Returns 0. */
+static int mli_cuda_why_set(const char *text, const char *rest) {
+    size_t n = strlen(text), more = strlen(rest), room = sizeof mli_cuda_loaded.why - 1;
+    if (n > room) n = room;
+    if (more > room - n) more = room - n;
+    memcpy(mli_cuda_loaded.why, text, n);
+    memcpy(mli_cuda_loaded.why + n, rest, more);
+    mli_cuda_loaded.why[n + more] = 0;
     return 0;
+}
+static int mli_cuda_why_code(const char *text, int code) {
+    char digits[12];
+    size_t i = sizeof digits;
+    for (digits[--i] = 0; code > 0; code /= 10) digits[--i] = (char)('0' + code % 10);
+    return mli_cuda_why_set(text, &digits[i]);
 }
 
 static int mli_cuda_driver_load(mli_cuda_driver *d) {
     void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
     const char *missing = NULL;
     int i;
-    if (!library) return mli_cuda_why_set(MEMLORD_CUDA_DRIVER, " was not found", "", 0);
+    if (!library) return mli_cuda_why_set(MEMLORD_CUDA_DRIVER, " was not found");
 #define MLI_CUDA_X(field, symbol, needed, params)                                             \
     mli_cuda_library_find(library, symbol, (void *)&d->field, sizeof d->field);               \
     if (needed && !d->field) missing = symbol;
@@ -842,13 +839,13 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
 #undef MLI_CUDA_X
     if (missing) {
         mli_cuda_library_close(library);
-        return mli_cuda_why_set(MEMLORD_CUDA_DRIVER, " has no ", missing, 0);
+        return mli_cuda_why_set(MEMLORD_CUDA_DRIVER " has no ", missing);
     }
     /* from cuInit on it stays, whatever that says: it may have threads and handlers by then */
-    if ((i = d->init(0)) != 0) return mli_cuda_why_set("cuInit", " answered ", NULL, i);
+    if ((i = d->init(0)) != 0) return mli_cuda_why_code("cuInit answered ", i);
     if ((i = d->device_count(&d->devices)) != 0)
-        return mli_cuda_why_set("cuDeviceGetCount", " answered ", NULL, i);
-    if (d->devices < 1) return mli_cuda_why_set("there is no device", "", "", 0);
+        return mli_cuda_why_code("cuDeviceGetCount answered ", i);
+    if (d->devices < 1) return mli_cuda_why_set("there is no device", "");
     for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
         if (d->device_get(&d->handle[i], i)) break;
         if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
@@ -1479,10 +1476,17 @@ static void mli_cuda_fences_make(void) {
     mli_cuda_events.spare = made;
 }
 
-/* With an event of the context, if one is kept. NULL: no memory. */
-static mli_cuda_fence *mli_cuda_fence_alloc(void *context, int timed) {
+/* A fence on a stream, with an event of its context, if one is kept. Default streams are of the
+   context that is current: a thread that never called the runtime has none. NULL: no memory. */
+static mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int timed) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_fence *fence = NULL;
     mli_cuda_event_bin *bin;
+    void *context = NULL;
+    stream = mli_cuda_stream(stream);
+    if (d && (mli_cuda_is_default(stream) ? d->context_current(&context)
+                                          : d->stream_context(stream, &context)))
+        context = NULL;
     mli_cuda_lock_take(&mli_cuda_events_lock);
     bin = context ? mli_cuda_event_bin_of(context, timed) : NULL;
     if (bin) fence = mli_cuda_fence_pop(&bin->first);
@@ -1491,8 +1495,10 @@ static mli_cuda_fence *mli_cuda_fence_alloc(void *context, int timed) {
     if (!fence) fence = mli_cuda_fence_pop(&mli_cuda_events.spare);
     mli_cuda_lock_drop(&mli_cuda_events_lock);
     if (!fence) return NULL;
-    fence->next = NULL;
+    fence->stream = stream;
+    fence->thread = mli_cuda_thread_id();
     fence->context = context;
+    fence->device = device;
     fence->timed = (unsigned char)timed;
     fence->due = fence->fresh = 0;
     mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
@@ -1558,31 +1564,16 @@ static void mli_cuda_fence_free(mli_cuda_fence *fence) {
 /* Finds the context of a fence that had none: its stream's, of a default stream the primary one of
    its block's device. Returns the driver's error. */
 static int mli_cuda_fence_context(const mli_cuda_driver *d, mli_cuda_fence *fence) {
-    int r;
+    unsigned flags;
+    int active = 0, r;
     if (!mli_cuda_is_default(fence->stream))
         return d->stream_context(fence->stream, &fence->context);
-    if (!mli_cuda_active(d, fence->device)) return MLI_CUDA_NO_CONTEXT;
-    r = d->primary_retain(&fence->context, d->handle[fence->device]);
+    if (fence->device >= d->known) return MLI_CUDA_NO_CONTEXT;
+    r = d->primary_state(d->handle[fence->device], &flags, &active);
+    if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
+    if (!r) r = d->primary_retain(&fence->context, d->handle[fence->device]);
     if (!r) (void)d->primary_release(d->handle[fence->device]); /* others hold it: it was active */
     return r;
-}
-
-/* A fence on a stream. Default streams are of the context that is current: a thread that never
-   called the runtime has none. */
-static mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int timed) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    mli_cuda_fence *fence;
-    void *context = NULL;
-    stream = mli_cuda_stream(stream);
-    if (d && (mli_cuda_is_default(stream) ? d->context_current(&context)
-                                          : d->stream_context(stream, &context)))
-        context = NULL;
-    fence = mli_cuda_fence_alloc(context, timed);
-    if (!fence) return NULL;
-    fence->stream = stream;
-    fence->thread = mli_cuda_thread_id();
-    fence->device = device;
-    return fence;
 }
 
 /* Inside the fence's context. An event that was kept may be gone with a reset of the device: then
@@ -1881,7 +1872,7 @@ static void mli_cuda_fork_child(void) {
 /* The parent may be loading: then its lock is held for good. */
 static void mli_cuda_fork_absent(void) {
     if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_ABSENT)
-        (void)mli_cuda_why_set("forked from the process that loaded the driver", "", "", 0);
+        (void)mli_cuda_why_set("forked from the process that loaded the driver", "");
     mli_cuda_store(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
 }
 static void mli_cuda_fork_first(void) {
@@ -1996,7 +1987,7 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
     if (!d) return memlord_device_cuda(mli_cuda_device_runtime());
     if (d->devices == 1) return memlord_device_cuda(0);
     if (!mli_cuda_is_async(q)) return memlord_device_cuda(mli_cuda_device_current(d));
-    if (made && d->pointer_attribute &&
+    if (made &&
         !d->pointer_attribute(&ordinal, MLI_CUDA_POINTER_DEVICE, MEMLORD_KEY(made)) && ordinal >= 0)
         return memlord_device_cuda(ordinal);
     return memlord_device_cuda(mli_cuda_device_stream(d, q->stream));

@@ -404,6 +404,27 @@ static void a_thread_without_a_context_uses_that_of_the_blocks_device(void **sta
     assert_int_equal(fake.contexts, 1); /* and none on device 0 */
 }
 
+static void nor_is_it_lost_if_that_may_not_be_asked_now(void **state) {
+    memlord *lord = test_lord(state);
+    const char *const calls[] = {"cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain"};
+    pthread_t thread;
+    void *args[3];
+    int i;
+    args[0] = lord;
+    for (i = 0; i < 2; i++) {
+        args[1] = block(lord, 1000);
+        fake.fail_error = 800;
+        fake.fail_name = calls[i];
+        fake.fail_times = 2; /* at the free, and in the ledger's first question */
+        assert_int_equal(pthread_create(&thread, NULL, free_from_elsewhere, args), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(fake.fail_times, 0);
+        assert_int_equal(pending(lord), 1000);
+        assert_int_equal(memlord_retire(lord, all()), 1000);
+    }
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
 static void *use_on_own_stream(void *user) {
     void **args = (void **)user;
     (void)cudaSetDevice(0);
@@ -1135,6 +1156,7 @@ int main(void) {
         TEST_CUDA(the_default_stream_is_that_of_the_current_context),
         TEST_CUDA(the_default_streams_of_two_devices_are_two),
         TEST_CUDA(a_thread_without_a_context_uses_that_of_the_blocks_device),
+        TEST_CUDA(nor_is_it_lost_if_that_may_not_be_asked_now),
         TEST_CUDA(per_thread_streams_of_two_threads_are_two),
         TEST_CUDA(a_captured_stream_gets_its_event_after_the_capture),
         TEST_CUDA(polling_during_a_capture_that_is_not_known_disturbs_nothing),
