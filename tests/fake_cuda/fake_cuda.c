@@ -25,6 +25,12 @@ struct CUstream_st {
     cudaHostFn_t fn[QUEUED]; /* run by who waits for the stream */
     void *user[QUEUED];
     int queued;
+    struct {
+        struct CUstream_st *stream; /* that it waits for ... */
+        uint64_t at;                /* ... until that has done so much */
+    } waits[QUEUED];
+    int n_waits;
+    uint64_t waited;
 };
 struct CUevent_st {
     int device, alive, captured;
@@ -223,8 +229,20 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device) {
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
     int r = runtime("cudaDeviceGetAttribute");
     if (!r && (device < 0 || device >= fake.devices)) r = cudaErrorInvalidDevice;
-    if (!r && attribute != cudaDevAttrIntegrated) r = cudaErrorInvalidValue;
-    if (!r) *value = fake.device[device].integrated;
+    if (!r && attribute == cudaDevAttrIntegrated)
+        *value = fake.device[device].integrated;
+    else if (!r && attribute == cudaDevAttrMemoryPoolsSupported)
+        *value = fake.device[device].pools;
+    else if (!r)
+        r = cudaErrorInvalidValue;
+    return end(r);
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    int r = runtime("cudaDeviceCanAccessPeer");
+    if (!r && (device < 0 || device >= fake.devices || peer < 0 || peer >= fake.devices))
+        r = cudaErrorInvalidDevice;
+    if (!r) *can = (int)(fake.device[peer].peers >> device & 1);
     return end(r);
 }
 
@@ -316,6 +334,35 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     return end(r);
 }
 
+/* The legacy stream cannot be asked while a blocking one is captured. */
+static int capturing(struct CUstream_st *s, int *status) {
+    struct CUstream_st *other;
+    int i;
+    for (i = 0; s == &defaults[s->device] && (other = stream_number(i)); i++)
+        if (other->capturing && other->blocking && other->device == s->device)
+            return cudaErrorStreamCaptureImplicit;
+    *status = s->capturing;
+    return 0;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {
+    int r = runtime("cudaStreamIsCapturing"), state = 0;
+    struct CUstream_st *s = stream_of(stream);
+    if (!r && !s) r = cudaErrorInvalidResourceHandle;
+    if (!r) r = capturing(s, &state);
+    if (!r) *status = (enum cudaStreamCaptureStatus)state;
+    return end(r);
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+    int r = runtime("cudaThreadExchangeStreamCaptureMode"), was = self.mode;
+    if (!r) {
+        self.mode = (int)*mode;
+        *mode = (enum cudaStreamCaptureMode)was;
+    }
+    return end(r);
+}
+
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
     (void)graph;
     return end(runtime("cudaGraphDestroy"));
@@ -387,6 +434,7 @@ static int release(const void *ptr, int host) {
     fake_device *d;
     if (!ptr) return 0;
     if (!s || (host ? s->kind != host : s->kind >= HOST)) return cudaErrorInvalidValue;
+    if (s->kind == GRAPH && fake.unlaunched) return cudaErrorInvalidValue;
     d = &fake.device[s->device];
     if (s->kind == PLAIN) d->plain -= s->bytes;
     if (s->kind == POOL) d->used -= s->bytes;
@@ -475,10 +523,25 @@ cudaError_t cudaFree(void *ptr) {
     return end(r);
 }
 
+/* On a stream that is captured it is a node of the graph: nothing else can be freed there. */
+static int release_async(const void *ptr, struct CUstream_st *stream) {
+    storage *s = find(ptr);
+    int r, unlaunched = fake.unlaunched;
+    if (stream->capturing && s && s->kind != GRAPH) {
+        fake.violated++;
+        stream->capturing = 2;
+        return cudaErrorInvalidValue;
+    }
+    if (stream->capturing) fake.unlaunched = 0;
+    r = release(ptr, 0);
+    fake.unlaunched = unlaunched;
+    return r;
+}
+
 cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream) {
     int r = runtime("cudaFreeAsync");
     if (!r && !stream_of(stream)) r = cudaErrorInvalidResourceHandle;
-    if (!r) r = ptr ? release(ptr, 0) : cudaErrorInvalidValue;
+    if (!r) r = ptr ? release_async(ptr, stream_of(stream)) : cudaErrorInvalidValue;
     return end(r);
 }
 
@@ -540,6 +603,19 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr att
     int r = runtime("cudaMemPoolSetAttribute");
     if (!r && attr == cudaMemPoolAttrReleaseThreshold)
         memcpy(&((fake_device *)(void *)pool)->threshold, value, sizeof(uint64_t));
+    else if (!r && attr <= cudaMemPoolReuseAllowInternalDependencies)
+        memcpy(&((fake_device *)(void *)pool)->reuse[attr], value, sizeof(int));
+    return end(r);
+}
+
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const struct cudaMemAccessDesc *access, size_t n) {
+    int r = runtime("cudaMemPoolSetAccess");
+    for (; !r && n; n--, access++) {
+        if (!(((fake_device *)(void *)pool)->peers >> access->location.id & 1))
+            r = cudaErrorInvalidDevice;
+        else
+            ((fake_device *)(void *)pool)->granted |= 1u << access->location.id;
+    }
     return end(r);
 }
 
@@ -686,6 +762,8 @@ static int is_done(cudaEvent_t event) {
     struct CUstream_st *s = event->stream;
     int i, device = event->device;
     if (!s) return 1;
+    for (i = 0; i < s->n_waits; i++)
+        if (s->waits[i].stream->done < s->waits[i].at) return 0;
     if (s != &defaults[device]) return s->done >= event->at;
     for (i = 0; (s = stream_number(i)); i++)
         if (s->device == device && s->blocking && s->since && s->since <= event->when) return 0;
@@ -730,8 +808,26 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
     int r = runtime("cudaStreamWaitEvent");
     (void)flags;
-    if (!r && (!stream_of(stream) || !event || !event->alive)) r = cudaErrorInvalidResourceHandle;
+    struct CUstream_st *s = stream_of(stream);
+    if (!r && (!s || !event || !event->alive)) r = cudaErrorInvalidResourceHandle;
+    if (!r && event->stream && event->stream != s) {
+        int i, n = 0;
+        for (i = 0; i < s->n_waits; i++)
+            if (s->waits[i].stream->done < s->waits[i].at) s->waits[n++] = s->waits[i];
+        s->waits[n].stream = event->stream;
+        s->waits[n].at = event->at;
+        s->n_waits = n + (n < QUEUED - 1);
+        s->waited++;
+    }
     return end(r);
+}
+
+uint64_t fake_stream_waits(cudaStream_t stream) {
+    uint64_t n;
+    pthread_mutex_lock(&lock);
+    n = stream_of(stream)->waited;
+    pthread_mutex_unlock(&lock);
+    return n;
 }
 
 /* -- the driver: no last error -- */
@@ -897,14 +993,10 @@ static struct CUstream_st *asked(cudaStream_t stream) {
 }
 
 int fake_cuStreamIsCapturing(cudaStream_t stream, int *status) {
-    int r = begin("cuStreamIsCapturing"), i;
-    struct CUstream_st *s = asked(stream), *other;
+    int r = begin("cuStreamIsCapturing");
+    struct CUstream_st *s = asked(stream);
     if (!r && !s) r = cudaErrorInvalidResourceHandle;
-    if (!r && s == &defaults[s->device])
-        for (i = 0; (other = stream_number(i)); i++)
-            if (other->capturing && other->blocking && other->device == s->device) r = 906;
-    if (!r) *status = s->capturing;
-    return leave(r);
+    return leave(r ? r : capturing(s, status));
 }
 int fake_cuStreamGetCtx(cudaStream_t stream, void **context) {
     int r = begin("cuStreamGetCtx");

@@ -28,6 +28,8 @@ typedef struct fake_device {
     uint64_t plain;        /* bytes of cudaMalloc and its like */
     uint64_t reserved, reserved_high, used, used_high; /* of the pool */
     uint64_t threshold;                                /* its release threshold */
+    int reuse[4];            /* its attributes by their numbers, from 1 */
+    unsigned peers, granted; /* devices that can access it; that may access its pool */
     uint64_t graph_reserved, graph_reserved_high, graph_used, graph_used_high;
     int trims, graph_trims; /* of its pool, of its graphs' memory */
     uint64_t trimmed;       /* bytes the pool gave back by them */
@@ -43,6 +45,7 @@ typedef struct fake_cuda {
     int no_driver;
     int old_driver; /* older than the runtime can do with */
     int lazy; /* as before CUDA 12: cudaSetDevice makes no context, and none current */
+    int unlaunched;  /* what graphs allocate is no memory yet: no graph has run */
     int host_pools;  /* what comes out of a pool is on no device: -1 */
     int slow_events; /* an event is a thing its stream is given, and never done at once */
     fake_device device[FAKE_DEVICES];
@@ -75,6 +78,7 @@ uint64_t fake_count(const char *name);      /* calls of that name since */
 uint64_t fake_live(void);                   /* storages of all kinds */
 void fake_stream_work(cudaStream_t stream); /* gives it something to do */
 void fake_stream_finish(cudaStream_t stream);
+uint64_t fake_stream_waits(cudaStream_t stream); /* for events, that it was told to */
 int fake_depth(void); /* contexts pushed on this thread */
 void fake_activate(int device);
 
