@@ -51,7 +51,7 @@ def load(path):
     library = ctypes.CDLL(path)
     for name, (result, *parameters) in _FUNCTIONS.items():
         try:
-            function = library["memlord_torch_" + name]
+            function = getattr(library, "memlord_torch_" + name)
         except AttributeError as missing:
             raise OSError(f"{path}: {missing}") from None
         function.restype, function.argtypes = result, parameters
@@ -61,7 +61,7 @@ def load(path):
 def _function(name):
     if _lib is None:
         raise Error("memlord_torch.load() or install() comes first")
-    return _lib["memlord_torch_" + name]
+    return getattr(_lib, "memlord_torch_" + name)
 
 
 def _call(name, *arguments):
@@ -80,7 +80,7 @@ def _torch_allocator(path, alloc):
 
 
 def _address(name):
-    return ctypes.cast(_lib["memlord_torch_" + name], ctypes.c_void_p).value
+    return ctypes.cast(getattr(_lib, "memlord_torch_" + name), ctypes.c_void_p).value
 
 
 def install(path):
