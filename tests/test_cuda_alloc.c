@@ -313,7 +313,8 @@ static void the_wrong_free_changes_nothing_but_the_anomaly(void **state) {
     assert_cuda(memlord_cuda_malloc(lord, &device, 32, NULL));
     assert_int_equal(memlord_cuda_free(lord, host, NULL), cudaErrorInvalidValue);
     assert_int_equal(memlord_cuda_free_host(lord, device, NULL), cudaErrorInvalidValue);
-    assert_int_equal(memlord_cuda_host_unregister(lord, host, NULL), cudaErrorInvalidValue);
+    assert_int_equal(memlord_cuda_host_unregister(lord, host, NULL),
+                     cudaErrorHostMemoryNotRegistered);
     assert_int_equal(live(lord, pinned()), 64);
     assert_int_equal(live(lord, cuda(0)), 32);
     assert_true_books(lord);

@@ -149,6 +149,34 @@ CHILD(what_no_device_has_is_refused) {
 
 /* -- devices -- */
 
+static cudaMemPool_t pool_of(int device) {
+    cudaMemPool_t pool = NULL;
+    child_check(cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess);
+    return pool;
+}
+
+static void pool_set(int device, int attribute, int value) {
+    child_check(cudaMemPoolSetAttribute(pool_of(device), (enum cudaMemPoolAttr)attribute, &value) ==
+                cudaSuccess);
+}
+
+static uint64_t pool_get(int device, enum cudaMemPoolAttr attribute) {
+    uint64_t value = 0;
+    child_check(cudaMemPoolGetAttribute(pool_of(device), attribute, &value) == cudaSuccess);
+    return value;
+}
+
+/* May `to` read what the pool of `from` has? */
+static int is_open(int from, int to) {
+    enum cudaMemAccessFlags flags = cudaMemAccessFlagsProtNone;
+    struct cudaMemLocation location;
+    memset(&location, 0, sizeof location);
+    location.type = cudaMemLocationTypeDevice;
+    location.id = to;
+    child_check(cudaMemPoolGetAccess(&flags, pool_of(from), &location) == cudaSuccess);
+    return flags == cudaMemAccessFlagsProtReadWrite;
+}
+
 CHILD(a_device_that_is_not_current_has_its_own_stream) {
     plugin p = load();
     int current = -1;
@@ -173,12 +201,17 @@ CHILD(a_device_that_is_not_current_has_its_own_stream) {
 
 CHILD(a_pool_is_set_up_at_the_first_use_of_its_device) {
     plugin p = load();
-    const fake_device *d = &fake.device[1];
+    int i;
     (void)user;
+    for (i = 1; i < 4; i++) pool_set(1, i, 0);
     child_check(p.alloc(1000, 1, NULL) && p.alloc(1000, 1, NULL));
-    child_check(d->threshold == UINT64_MAX && d->reuse[1] == 1 && d->reuse[2] == 1);
-    child_check(d->reuse[3] == 1 && fake_count("cudaMemPoolSetAttribute") == 4);
-    child_check(fake.device[0].threshold == 0 && fake_count("cudaStreamCreateWithFlags") == 1);
+    child_check(pool_get(1, cudaMemPoolAttrReleaseThreshold) == UINT64_MAX);
+    child_check(pool_get(1, cudaMemPoolReuseFollowEventDependencies) == 1);
+    child_check(pool_get(1, cudaMemPoolReuseAllowOpportunistic) == 1);
+    child_check(pool_get(1, cudaMemPoolReuseAllowInternalDependencies) == 1);
+    child_check(pool_get(0, cudaMemPoolAttrReleaseThreshold) == 0);
+    child_check(fake_count("cudaMemPoolSetAttribute") == 3 + 4);
+    child_check(fake_count("cudaStreamCreateWithFlags") == 1);
 }
 
 /* Torch's synchronize and item() do not give the memory back to the system. */
@@ -195,10 +228,17 @@ CHILD(a_synchronisation_leaves_the_pool_its_memory) {
 CHILD(pools_are_open_to_the_devices_that_were_used) {
     plugin p = load();
     (void)user;
-    fake.device[0].peers = 2; /* device 1 can access 0's memory, but not the other way */
-    child_check(p.alloc(1000, 0, NULL) && fake.device[0].granted == 0);
-    child_check(p.alloc(1000, 1, NULL) && fake.device[0].granted == 2);
-    child_check(fake.device[1].granted == 0 && fake.device[2].active == 0);
+    child_check(p.alloc(1000, 0, NULL) && !is_open(0, 1) && !is_open(1, 0));
+    child_check(p.alloc(1000, 1, NULL) && is_open(0, 1) && is_open(1, 0));
+    child_check(!is_open(0, 2) && !fake.device[2].active);
+}
+
+CHILD(a_pool_stays_closed_to_devices_that_cannot_reach_it) {
+    plugin p = load();
+    (void)user;
+    fake.no_peers = 1;
+    child_check(p.alloc(1000, 0, NULL) && p.alloc(1000, 1, NULL) && !is_open(0, 1));
+    child_check(fake_count("cudaMemPoolSetAccess") == 0 && cudaPeekAtLastError() == cudaSuccess);
 }
 
 static void *free_elsewhere(void *user) {
@@ -351,31 +391,37 @@ CHILD(a_used_block_is_freed_after_the_capture_of_the_other_stream) {
 CHILD(a_block_of_a_capture_is_freed_in_it) {
     plugin p = load();
     cudaStream_t stream = a_stream();
-    void *ptr;
+    void *a, *b;
     (void)user;
-    fake.unlaunched = 1;
     begin_capture(stream);
-    ptr = p.alloc(1000, 0, stream);
-    child_check(ptr && p.allocated(0) == 1000 && fake.device[0].graph_used == 1000);
-    p.free(ptr, 1000, 0, stream);
-    child_check(p.allocated(0) == 0 && fake.device[0].graph_used == 0);
+    a = p.alloc(1000, 0, stream);
+    child_check(a && p.allocated(0) == 1000 && fake.device[0].plain == 0);
+    p.free(a, 1000, 0, stream);
+    child_check(p.allocated(0) == 0 && fake_count("cudaFreeAsync") == 1);
+    b = p.alloc(1000, 0, stream);
     end_capture(stream);
+    child_check(b && p.allocated(0) == 1000);
 }
 
-/* The side stream may have joined the first again: work left on it would end the capture. */
+/* The side stream joins the first before the block is freed: work left on it would end the
+   capture. */
 CHILD(a_block_of_a_side_stream_is_left_to_the_graph) {
     plugin p = load();
     cudaStream_t stream = a_stream(), side = a_stream();
+    cudaEvent_t event;
     void *a, *b;
     (void)user;
-    fake.unlaunched = 1;
+    child_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
     begin_capture(stream);
     a = p.alloc(1000, 0, stream);
-    begin_capture(side); /* as an event makes it */
+    child_check(cudaEventRecord(event, stream) == cudaSuccess);
+    child_check(cudaStreamWaitEvent(side, event, 0) == cudaSuccess);
     b = p.alloc(24, 0, side);
+    child_check(cudaEventRecord(event, side) == cudaSuccess);
+    child_check(cudaStreamWaitEvent(stream, event, 0) == cudaSuccess);
     p.free(b, 24, 0, side);
     child_check(a && b && fake_count("cudaFreeAsync") == 0 && p.allocated(0) == 1024);
-    end_capture(side);
+    fake.captured_records = 0;
     end_capture(stream);
     child_check(p.pending(0) == 0 && p.allocated(0) == 1000);
 }
@@ -385,12 +431,30 @@ CHILD(a_block_of_a_graph_that_never_ran_leaves_the_books) {
     cudaStream_t stream = a_stream();
     void *ptr;
     (void)user;
-    fake.unlaunched = 1;
     begin_capture(stream);
     ptr = p.alloc(1000, 0, stream);
     end_capture(stream);
     p.free(ptr, 1000, 0, stream);
     child_check(p.allocated(0) == 0 && cudaPeekAtLastError() == cudaSuccess);
+}
+
+CHILD(a_block_of_a_graph_that_ran_is_freed_in_stream_order) {
+    plugin p = load();
+    cudaStream_t stream = a_stream();
+    cudaGraph_t graph;
+    cudaGraphExec_t run;
+    void *ptr;
+    (void)user;
+    begin_capture(stream);
+    ptr = p.alloc(1000, 0, stream);
+    child_check(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    child_check(cudaGraphInstantiateWithFlags(
+                    &run, graph, cudaGraphInstantiateFlagAutoFreeOnLaunch) == cudaSuccess);
+    child_check(cudaGraphLaunch(run, stream) == cudaSuccess);
+    child_check(fake.device[0].graph_used == 1000);
+    p.free(ptr, 1000, 0, stream);
+    child_check(p.allocated(0) == 0 && fake.device[0].graph_used == 0 && !fake.violated);
+    child_check(cudaGraphLaunch(run, stream) == cudaSuccess);
 }
 
 /* PyTorch allows its thread what a capture forbids around the segments of a MemPool. */
@@ -406,7 +470,7 @@ CHILD(a_segment_outlives_the_capture_that_asks_for_it) {
     b = p.segment_alloc(24, 0, stream);
     cudaThreadExchangeStreamCaptureMode(&mode);
     child_check(mode == cudaStreamCaptureModeRelaxed);
-    child_check(a && b && fake.device[0].plain == 1024 && fake.device[0].graph_used == 0);
+    child_check(a && b && fake.device[0].plain == 1024);
     p.free(b, 24, 0, stream); /* to free it waits for the device */
     child_check(p.allocated(0) == 1024 && fake_count("cudaFree") == 0);
     end_capture(stream);
@@ -501,8 +565,10 @@ CHILD(a_device_that_cannot_be_set_up_is_tried_again_later) {
     (void)user;
     fake.fail_name = "cudaStreamCreateWithFlags";
     fake.fail_times = 1;
-    child_check(thrown(&p, 1000, 0, NULL) == ANOTHER && fake.device[0].threshold == 0);
-    child_check(thrown(&p, 1000, 0, NULL) == NOTHING && fake.device[0].threshold == UINT64_MAX);
+    child_check(thrown(&p, 1000, 0, NULL) == ANOTHER);
+    child_check(pool_get(0, cudaMemPoolAttrReleaseThreshold) == 0);
+    child_check(thrown(&p, 1000, 0, NULL) == NOTHING);
+    child_check(pool_get(0, cudaMemPoolAttrReleaseThreshold) == UINT64_MAX);
 }
 
 CHILD(a_memory_fraction_is_a_limit) {
@@ -714,6 +780,7 @@ int main(void) {
         cmocka_unit_test(a_pool_is_set_up_at_the_first_use_of_its_device),
         cmocka_unit_test(a_synchronisation_leaves_the_pool_its_memory),
         cmocka_unit_test(pools_are_open_to_the_devices_that_were_used),
+        cmocka_unit_test(a_pool_stays_closed_to_devices_that_cannot_reach_it),
         cmocka_unit_test(no_context_comes_to_be_on_a_device_that_has_none),
         cmocka_unit_test(a_device_without_pools_has_plain_memory),
         cmocka_unit_test(nothing_is_trimmed_unasked),
@@ -726,6 +793,7 @@ int main(void) {
         cmocka_unit_test(a_block_of_a_capture_is_freed_in_it),
         cmocka_unit_test(a_block_of_a_side_stream_is_left_to_the_graph),
         cmocka_unit_test(a_block_of_a_graph_that_never_ran_leaves_the_books),
+        cmocka_unit_test(a_block_of_a_graph_that_ran_is_freed_in_stream_order),
         cmocka_unit_test(a_segment_outlives_the_capture_that_asks_for_it),
         cmocka_unit_test(a_memory_pool_has_segments_and_handles_their_lack_itself),
         cmocka_unit_test(two_captures_at_once_leave_each_other_alone),
