@@ -27,7 +27,10 @@ q := $(if $(V),,@)
 comma := ,
 
 # Where CUDA is. Without it the suites compile against a header of our own, and run all the same.
-CUDA_HOME ?= /usr/local/cuda
+ifndef CUDA_HOME # else where nvcc is
+CUDA_HOME := $(firstword $(wildcard /usr/local/cuda) \
+	$(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc))) /usr/local/cuda)
+endif
 export CUDA_HOME
 cuda_include := $(firstword $(patsubst %/cuda_runtime_api.h,%,\
 	$(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h)) tests/fake_cuda/include)

@@ -395,8 +395,7 @@ cudaError_t block_release(const block &b) {
         return memlord_cuda_free_async(lord(), b.ptr, b.stream, nullptr);
     stream_after(frees, b.stream);
     for (cudaStream_t used : note.used) stream_after(frees, used);
-    (void)memlord_cuda_free_on_stream(lord(), b.ptr, frees, nullptr);
-    return memlord_cuda_free_async(lord(), b.ptr, frees, nullptr);
+    return memlord_cuda_free_async_after(lord(), b.ptr, frees, nullptr);
 }
 
 /* A block of a graph that has not run yet is no memory: it leaves the books, and the graph keeps

@@ -370,7 +370,7 @@ static void a_free_that_a_capture_forbids_frees_nothing(void **state) {
     void *ptr = NULL, *node = NULL;
     assert_cuda(cudaStreamCreateWithFlags(&stream, 0));
     assert_cuda(memlord_cuda_malloc(lord, &ptr, 64, NULL));
-    assert_cuda(memlord_cuda_stream_begin_capture(lord, stream, cudaStreamCaptureModeGlobal, NULL));
+    assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     assert_cuda(memlord_cuda_malloc_async(lord, &node, 128, stream, NULL)); /* a graph's node */
     assert_cuda(memlord_cuda_free_async(lord, node, stream, NULL));
     assert_int_equal(memlord_cuda_free(lord, ptr, NULL), cudaErrorStreamCaptureUnsupported);
