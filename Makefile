@@ -172,7 +172,7 @@ build/fake/libmemlord_torch.so: examples/torch_allocator.cpp memlord.h memlord_c
 	@mkdir -p build/fake && echo '  $@'
 	$(q)$(CXX) -std=c++11 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
 		-isystem $(cuda_include) $< -o $@ '-Wl,--disable-new-dtags,-rpath,$(CURDIR)/build/fake' -pthread
-build/fake/libtorch.so: tests/fake_cuda/libtorch.cpp | deps-test
+build/fake/libtorch.so: tests/torch/caller.cpp | deps-test
 	@mkdir -p build/fake && echo '  $@'
 	$(q)$(CXX) -std=c++11 -O1 $(warn) -fPIC -shared -isystem $(cuda_include) $< -o $@
 build/fake/libcudart.so: tests/fake_cuda/fake_cuda.c

@@ -538,7 +538,7 @@ request request_for(ssize_t size, int device, cudaStream_t stream, bool segment)
    RuntimeError or MemoryError, by the version. */
 void *memlord_torch_alloc(ssize_t size, int device, cudaStream_t stream) {
     if (size == 0) return nullptr;
-    if (lord() && torch.forked) throw std::runtime_error("memlord_torch: no CUDA in a forked child");
+    if (torch.forked) throw std::runtime_error("memlord_torch: no CUDA in a forked child");
     if (size < 0 || size >> 48) throw out_of_memory(size, device);
     request q = request_for(size, device, stream, false);
     cudaError_t r = allocate(&q, __builtin_return_address(0));
@@ -549,7 +549,7 @@ void *memlord_torch_alloc(ssize_t size, int device, cudaStream_t stream) {
 }
 
 void *memlord_torch_segment_alloc(ssize_t size, int device, cudaStream_t stream) {
-    if (size <= 0 || size >> 48 || (lord() && torch.forked)) return nullptr;
+    if (size <= 0 || size >> 48 || torch.forked) return nullptr;
     request q = request_for(size, device, stream, true);
     return allocate(&q, __builtin_return_address(0)) == cudaSuccess ? q.ptr : nullptr;
 }

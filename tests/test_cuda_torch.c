@@ -8,6 +8,16 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+/* Of this process: the builds of this suite run at one time. */
+static char folder[] = "build/torch-XXXXXX";
+static const char *in_folder(const char *name) {
+    static char paths[4][64];
+    static int n;
+    char *path = paths[n++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
 typedef void *alloc_fn(ssize_t size, int device, cudaStream_t stream);
 typedef void fraction_fn(double fraction, int device);
 
@@ -345,6 +355,22 @@ CHILD(any_number_of_blocks_may_be_used_by_other_streams) {
     child_check(p.pending(0) == 0 && p.allocated(0) == 0 && fake.events < 300);
 }
 
+/* The host may not: but what it says of a block is not taken for the next one there. */
+CHILD(a_use_recorded_after_the_free_is_not_the_next_blocks) {
+    plugin p = load();
+    cudaStream_t own = a_stream(), side = a_stream();
+    void *ptr = p.alloc(1000, 0, own);
+    (void)user;
+    p.record_stream(ptr, side);
+    fake_stream_work(side);
+    p.free(ptr, 1000, 0, own);
+    child_check(p.pending(0) == 1000);
+    p.record_stream(ptr, side);
+    child_check(p.alloc(1000, 0, own) == ptr);
+    p.free(ptr, 1000, 0, own);
+    child_check(fake_count("cudaStreamWaitEvent") == 2);
+}
+
 /* The driver may refuse an event: then the host waits, and only then is the memory freed. */
 CHILD(without_an_event_the_host_waits) {
     plugin p = load();
@@ -426,6 +452,21 @@ CHILD(a_block_of_a_side_stream_is_left_to_the_graph) {
     child_check(p.pending(0) == 0 && p.allocated(0) == 1000);
 }
 
+/* Nobody knows which of its streams joins the other last. */
+CHILD(a_block_of_a_capture_that_two_streams_use_is_left_to_the_graph) {
+    plugin p = load();
+    cudaStream_t stream = a_stream(), side = a_stream();
+    void *ptr;
+    (void)user;
+    begin_capture(stream);
+    ptr = p.alloc(1000, 0, stream);
+    p.record_stream(ptr, side);
+    p.free(ptr, 1000, 0, stream);
+    child_check(fake_count("cudaFreeAsync") == 0 && p.pending(0) == 0 && p.allocated(0) == 1000);
+    end_capture(stream);
+    child_check(p.pending(0) == 0 && p.allocated(0) == 0);
+}
+
 CHILD(a_block_of_a_graph_that_never_ran_leaves_the_books) {
     plugin p = load();
     cudaStream_t stream = a_stream();
@@ -462,20 +503,22 @@ CHILD(a_segment_outlives_the_capture_that_asks_for_it) {
     plugin p = load();
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     cudaStream_t stream = a_stream();
-    void *a, *b;
+    void *a, *b, *c;
     (void)user;
+    c = p.segment_alloc(8, 0, NULL);
     begin_capture(stream);
     cudaThreadExchangeStreamCaptureMode(&mode);
     a = p.alloc(1000, 0, stream);
     b = p.segment_alloc(24, 0, stream);
     cudaThreadExchangeStreamCaptureMode(&mode);
     child_check(mode == cudaStreamCaptureModeRelaxed);
-    child_check(a && b && fake.device[0].plain == 1024);
+    child_check(a && b && c && fake.device[0].plain == 1032);
     p.free(b, 24, 0, stream); /* to free it waits for the device */
-    child_check(p.allocated(0) == 1024 && fake_count("cudaFree") == 0);
+    p.free(c, 8, 0, NULL);    /* likewise, on whatever stream */
+    child_check(p.allocated(0) == 1032 && fake_count("cudaFree") == 0);
     end_capture(stream);
     p.free(a, 1000, 0, stream);
-    child_check(p.allocated(0) == 0 && fake_live() == 0 && fake_count("cudaFree") == 2);
+    child_check(p.allocated(0) == 0 && fake_live() == 0 && fake_count("cudaFree") == 3);
 }
 
 CHILD(a_memory_pool_has_segments_and_handles_their_lack_itself) {
@@ -589,13 +632,13 @@ CHILD(a_memory_fraction_is_a_limit) {
 
 /* Runs a child with its standard error in a file, and returns that. */
 static char *said(void (*fn)(void *), void *user) {
-    int keep = dup(2), file = open("build/torch.err", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    int keep = dup(2), file = open(in_folder("err"), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     assert_true(keep >= 0 && file >= 0 && dup2(file, 2) == 2);
     in_child(fn, user);
     assert_true(dup2(keep, 2) == 2);
     close(keep);
     close(file);
-    return file_text("build/torch.err");
+    return file_text(in_folder("err"));
 }
 
 static void child_junk(void *user) {
@@ -661,8 +704,8 @@ CHILD(a_script_gives_blocks_their_tag_and_place) {
     child_check(p.tag_begin("weights") == 0 && p.alloc(1000, 0, NULL) && p.tag_end() == 0);
     child_check(before == NULL && p.site_use(before) == here);
     child_check(p.live_since(mark) == 1000 && p.live_since(0) == 1024);
-    child_check(p.save("build/torch-sites.json") == 0);
-    text = file_text("build/torch-sites.json");
+    child_check(p.save(in_folder("sites.json")) == 0);
+    text = file_text(in_folder("sites.json"));
     child_check(text && strstr(text, "train.py") && strstr(text, "\"weights\""));
     free(text);
 }
@@ -673,29 +716,31 @@ static void child_report(void *user) {
     plugin p = load();
     void *ptr = p.alloc(1000, 0, NULL);
     (void)user;
-    child_check(ptr && p.save("build/torch.txt") == 0 && p.save("build/none/torch.json") != 0);
-    child_check(p.save("build/torch.pickle") == 0);
+    child_check(ptr && p.save(in_folder("torch.txt")) == 0);
+    child_check(p.save(in_folder("none/torch.json")) != 0);
+    child_check(p.save(in_folder("torch.pickle")) == 0);
     exit(0); /* not _exit: the report is written now */
 }
 
 static void a_report_is_written_when_the_process_ends(void **state) {
-    char *text;
+    char *text, command[512];
     (void)state;
-    remove("build/torch.json");
-    setenv("MEMLORD_TORCH_REPORT", "build/torch.json", 1);
+    setenv("MEMLORD_TORCH_REPORT", in_folder("torch.json"), 1);
     in_child(child_report, NULL);
     unsetenv("MEMLORD_TORCH_REPORT");
-    text = file_text("build/torch.json");
+    text = file_text(in_folder("torch.json"));
     assert_non_null(text);
     assert_non_null(strstr(text, "\"memlord/2\""));
     assert_non_null(strstr(text, "cuda:0"));
     free(text);
-    assert_int_equal(system("python3 -c \"import pickle\n"
-                            "s = pickle.load(open('build/torch.pickle', 'rb'))\n"
-                            "assert sum(x['total_size'] for x in s['segments']) == 1000, s\n"
-                            "assert 'alloc' in [e['action'] for e in s['device_traces'][0]], s\""),
-                     0);
-    text = file_text("build/torch.txt");
+    snprintf(command, sizeof command,
+             "cd %s && python3 -c \"import pickle\n"
+             "s = pickle.load(open('torch.pickle', 'rb'))\n"
+             "assert sum(x['total_size'] for x in s['segments']) == 1000, s\n"
+             "assert 'alloc' in [e['action'] for e in s['device_traces'][0]], s\"",
+             folder);
+    assert_int_equal(system(command), 0);
+    text = file_text(in_folder("torch.txt"));
     assert_non_null(text);
     assert_non_null(strstr(text, "1000 B"));
     free(text);
@@ -708,7 +753,7 @@ static void child_forks(void *user) {
     pid_t child;
     int status = -1;
     (void)user;
-    child_check(ptr && p.save("build/torch-fork.json") == 0);
+    child_check(ptr && p.save(in_folder("fork.json")) == 0);
     child = fork();
     if (child == 0) {
         char text[256];
@@ -719,21 +764,21 @@ static void child_forks(void *user) {
         p.free(ptr, 1000, 0, NULL); /* the parent's */
         p.empty_cache();
         child_check(p.pending(0) == 0 && p.allocated(0) == 1000);
-        child_check(remove("build/torch-fork.json") == 0);
+        child_check(remove(in_folder("fork.json")) == 0);
         exit(0);
     }
     child_check(waitpid(child, &status, 0) == child && status == 0);
-    child_check(!file_text("build/torch-fork.json") && fake_live() == 1);
+    child_check(!file_text(in_folder("fork.json")) && fake_live() == 1);
     exit(0);
 }
 
 static void a_forked_child_writes_no_report(void **state) {
     char *text;
     (void)state;
-    setenv("MEMLORD_TORCH_REPORT", "build/torch-fork.json", 1);
+    setenv("MEMLORD_TORCH_REPORT", in_folder("fork.json"), 1);
     in_child(child_forks, NULL);
     unsetenv("MEMLORD_TORCH_REPORT");
-    text = file_text("build/torch-fork.json");
+    text = file_text(in_folder("fork.json"));
     assert_non_null(text);
     assert_non_null(strstr(text, "1000"));
     free(text);
@@ -769,7 +814,20 @@ static void the_end_of_the_process_is_silent(void **state) {
 
 static void python_drives_it(void **state) {
     (void)state;
-    assert_int_equal(system("python3 tests/torch_script.py"), 0);
+    assert_int_equal(system("python3 tests/torch/script.py"), 0);
+}
+
+static int folder_make(void **state) {
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+static int folder_remove(void **state) {
+    const char *const names[] = {"err", "sites.json", "fork.json", "torch.json", "torch.txt",
+                                 "torch.pickle"};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof names / sizeof *names; i++) remove(in_folder(names[i]));
+    return rmdir(folder);
 }
 
 int main(void) {
@@ -787,11 +845,13 @@ int main(void) {
         cmocka_unit_test(a_recorded_stream_holds_back_block_and_memory),
         cmocka_unit_test(a_recorded_stream_of_another_device_is_waited_for),
         cmocka_unit_test(any_number_of_blocks_may_be_used_by_other_streams),
+        cmocka_unit_test(a_use_recorded_after_the_free_is_not_the_next_blocks),
         cmocka_unit_test(without_an_event_the_host_waits),
         cmocka_unit_test(a_block_of_before_a_capture_is_freed_after_it),
         cmocka_unit_test(a_used_block_is_freed_after_the_capture_of_the_other_stream),
         cmocka_unit_test(a_block_of_a_capture_is_freed_in_it),
         cmocka_unit_test(a_block_of_a_side_stream_is_left_to_the_graph),
+        cmocka_unit_test(a_block_of_a_capture_that_two_streams_use_is_left_to_the_graph),
         cmocka_unit_test(a_block_of_a_graph_that_never_ran_leaves_the_books),
         cmocka_unit_test(a_block_of_a_graph_that_ran_is_freed_in_stream_order),
         cmocka_unit_test(a_segment_outlives_the_capture_that_asks_for_it),
@@ -810,5 +870,5 @@ int main(void) {
         cmocka_unit_test(the_end_of_the_process_is_silent),
         cmocka_unit_test(python_drives_it),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
