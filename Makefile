@@ -27,7 +27,10 @@ q := $(if $(V),,@)
 comma := ,
 
 # Where CUDA is. Without it the suites compile against a header of our own, and run all the same.
-CUDA_HOME ?= /usr/local/cuda
+ifndef CUDA_HOME # else where nvcc is
+CUDA_HOME := $(firstword $(wildcard /usr/local/cuda) \
+	$(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc))) /usr/local/cuda)
+endif
 export CUDA_HOME
 cuda_include := $(firstword $(patsubst %/cuda_runtime_api.h,%,\
 	$(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h)) tests/fake_cuda/include)
@@ -154,24 +157,30 @@ build/$(1)/$(2)fake_cuda.o: tests/fake_cuda/fake_cuda.c tests/fake_cuda/fake_cud
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) -c $$< -o $$@
 
 build/$(1)/$(2)test_cuda_%: tests/test_cuda_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o \
-		build/$(1)/$(2)cuda.o build/$(1)/$(2)fake_cuda.o | $$(fakes) build/fake/libmemlord_torch.so
+		build/$(1)/$(2)cuda.o build/$(1)/$(2)fake_cuda.o | $$(fakes) $$(torches)
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) $$(filter %.c %.o,$$^) \
 		-o $$@ -rdynamic '-Wl,--disable-new-dtags,-rpath,$$(CURDIR)/build/fake' -lcmocka -ldl
 endef
 fakes := $(addprefix build/fake/,libcuda.so.1 libnvml-v1.so libnvml-v2.so)
+torches := $(addprefix build/fake/,libmemlord_torch.so libtorch.so libcudart.so)
 $(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),,)))
 $(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz))))
 
-# The example, on the runtime of the program that loads it.
-build/fake/libmemlord_torch.so: examples/torch_allocator.c memlord.h memlord_cuda.h | deps-test
+# The example, on the runtime of the program that loads it; the caller that PyTorch is; and the fake
+# as a library, for programs in other languages.
+build/fake/libmemlord_torch.so: examples/torch_allocator.cpp memlord.h memlord_cuda.h | deps-test
 	@mkdir -p build/fake && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
+	$(q)$(CXX) -std=c++11 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
 		-isystem $(cuda_include) $< -o $@ '-Wl,--disable-new-dtags,-rpath,$(CURDIR)/build/fake' -pthread
+build/fake/libtorch.so: tests/fake_cuda/libtorch.cpp | deps-test
+	@mkdir -p build/fake && echo '  $@'
+	$(q)$(CXX) -std=c++11 -O1 $(warn) -fPIC -shared -isystem $(cuda_include) $< -o $@
+build/fake/libcudart.so: tests/fake_cuda/fake_cuda.c
 build/fake/libcuda.so.1: tests/fake_cuda/libcuda.c
 build/fake/libnvml-v1.so build/fake/libnvml-v2.so: tests/fake_cuda/libnvml.c
 build/fake/libnvml-v2.so: fake_flags := -DFAKE_NVML_V2
-$(fakes): tests/fake_cuda/fake_cuda.h | deps-test
+$(fakes) build/fake/libcudart.so: tests/fake_cuda/fake_cuda.h | deps-test
 	@mkdir -p build/fake && echo '  $@'
 	$(q)$(CC) -std=c99 -O1 $(warn) $(fake_flags) -isystem $(cuda_include) -fPIC -shared \
 		$(filter %.c,$^) -o $@
@@ -197,9 +206,9 @@ build/cuda_inference: examples/cuda_inference.c memlord.h memlord_cuda.h | deps-
 	@mkdir -p build && echo '  $@'
 	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(cuda_flags) $< -o $@ $(cuda_libs) -lm -pthread
 
-build/libmemlord_torch.so: examples/torch_allocator.c memlord.h memlord_cuda.h | deps-demo
+build/libmemlord_torch.so: examples/torch_allocator.cpp memlord.h memlord_cuda.h | deps-demo
 	@mkdir -p build && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
+	$(q)$(CXX) -std=c++11 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
 		-isystem $(cuda_include) $(filter-out -DWITHOUT_CUDA,$(cuda_flags)) $< -o $@ \
 		$(cuda_libs) -pthread
 

@@ -26,7 +26,7 @@
         >>costs          what a call costs; what is not counted
         >>wrapping       three ways to get at the calls: by name, by macro, by linker
         >>api            types and functions
-        >>implementation then >>platform, >>driver, >>nvml, >>seats, >>capacity, >>captures,
+        >>implementation then >>platform, >>driver, >>nvml, >>seats, >>capacity,
                          >>collection, >>events, >>scopes, >>forks, >>requests, >>frees,
                          >>public, >>wrap; last >>shim
 
@@ -83,14 +83,10 @@
               default one by memlord_strategy_default): attaching alone trims nothing until memory
               or a limit runs out, a neighbour asks or the host does. One that a band asks for
               leaves the pool what was used of it at most since the last one.
-    Capture   while a stream is captured no event is recorded on it. Between
-              memlord_cuda_stream_begin_capture and _end_capture no event is asked for at all;
-              captures begun otherwise are left alone too, as what the layer does is done with
-              the thread's capture mode relaxed. To wait for the device would end one in any
-              mode: with MEMLORD_CUDA_FLAG_SYNC nothing does between those two, nor while a
-              blocking stream is captured, nor in a wrapped allocation or free on a captured
-              stream. Captures of non-blocking streams have to be wrapped, as nobody can list
-              them.
+    Capture   the layer ends none, wrapped or not: it records no event on a stream that is captured,
+              and asks and trims with the thread's capture mode relaxed. What it would have recorded
+              is recorded once the capture is over: at its wrapped end, or before the next wrapped
+              wait, or by the next poll.
     Streams   an event that waits to be recorded, of a use until the free, of a free until the
               end of a capture, needs its stream: memlord_cuda_stream_destroy records it before
               that is gone. A stream destroyed otherwise must have none, as asking it is
@@ -186,8 +182,7 @@
                 -Wl,--wrap=cudaMallocFromPoolAsync,--wrap=cudaFree,--wrap=cudaFreeAsync
                 -Wl,--wrap=cudaMallocHost,--wrap=cudaHostAlloc,--wrap=cudaFreeHost
                 -Wl,--wrap=cudaHostRegister,--wrap=cudaHostUnregister
-                -Wl,--wrap=cudaStreamBeginCapture,--wrap=cudaStreamEndCapture
-                -Wl,--wrap=cudaStreamBeginCaptureToGraph,--wrap=cudaStreamDestroy
+                -Wl,--wrap=cudaStreamEndCapture,--wrap=cudaStreamDestroy
                 -Wl,--wrap=cudaStreamSynchronize,--wrap=cudaEventSynchronize
                 -Wl,--wrap=cudaDeviceSynchronize
 
@@ -266,10 +261,6 @@
 #define memlord_cuda_free_host MLI_CUDA_PREFIXED(memlord_cuda_free_host)
 #define memlord_cuda_host_register MLI_CUDA_PREFIXED(memlord_cuda_host_register)
 #define memlord_cuda_host_unregister MLI_CUDA_PREFIXED(memlord_cuda_host_unregister)
-#define memlord_cuda_stream_begin_capture \
-    MLI_CUDA_PREFIXED(memlord_cuda_stream_begin_capture)
-#define memlord_cuda_stream_begin_capture_to_graph \
-    MLI_CUDA_PREFIXED(memlord_cuda_stream_begin_capture_to_graph)
 #define memlord_cuda_stream_end_capture \
     MLI_CUDA_PREFIXED(memlord_cuda_stream_end_capture)
 #define memlord_cuda_stream_destroy MLI_CUDA_PREFIXED(memlord_cuda_stream_destroy)
@@ -278,7 +269,8 @@
 #define memlord_cuda_event_synchronize MLI_CUDA_PREFIXED(memlord_cuda_event_synchronize)
 #define memlord_cuda_device_synchronize \
     MLI_CUDA_PREFIXED(memlord_cuda_device_synchronize)
-#define memlord_cuda_free_on_stream MLI_CUDA_PREFIXED(memlord_cuda_free_on_stream)
+#define memlord_cuda_free_async_after MLI_CUDA_PREFIXED(memlord_cuda_free_async_after)
+#define memlord_cuda_record_free MLI_CUDA_PREFIXED(memlord_cuda_record_free)
 #define memlord_cuda_record_use MLI_CUDA_PREFIXED(memlord_cuda_record_use)
 #define memlord_cuda_events_release MLI_CUDA_PREFIXED(memlord_cuda_events_release)
 #define memlord_cuda_scope_begin MLI_CUDA_PREFIXED(memlord_cuda_scope_begin)
@@ -297,8 +289,8 @@ extern "C" {
 
 enum {
     MEMLORD_CUDA_FLAG_RETRY = 1,       /* wrapped allocations go through memlord_alloc_retry */
-    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for its device, unless a
-                                          capture is known of: see >>concepts */
+    MEMLORD_CUDA_FLAG_SYNC = 2,        /* a collection first waits for the frees that are
+                                          pending on its device */
     MEMLORD_CUDA_FLAG_NO_CAPACITY = 4, /* the host has a capacity source of its own */
     MEMLORD_CUDA_FLAG_NO_TRIM = 8,     /* no collection */
     MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host says itself what its pools hold */
@@ -373,13 +365,9 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
    each do the real call and answer what it answered. A NULL ledger is that call alone.
      malloc*, host_alloc    record what was allocated: with a pitch, pitch x height x depth. A
                             pointer that came out NULL is no storage.
-     free, free_async       end it: at the call, or when the uses recorded of it are done. A block
-                            that was ended already by free_on_stream, pending or not, is left alone:
-                            this is then its release.
+     free, free_async       end it: at the call, or when the uses recorded of it are done.
      host_register          record it as pinned; host_unregister ends that.
-     *_capture*             keep all polling back between begin and end (of up to 64 at a time).
-                            Begin and end count if both are wrapped. The one into a graph is
-                            CUDA 12.3's.
+     stream_end_capture     then records what the capture held back.
      stream_destroy         first record what waits for the stream, whatever ledger it is of.
      *_synchronize          first record what waits for the stream, or the device, and then retire,
                             as what they waited for may be what is pending.
@@ -390,15 +378,6 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
    once. Cost: >>costs. */
 
 /* the real one, ours, parameters, arguments; and one without parameters: real, ours */
-#if CUDART_VERSION >= 12030
-#define MLI_CUDA_WRAPPED_12_3(X)                                                              \
-    X(cudaStreamBeginCaptureToGraph, stream_begin_capture_to_graph,                           \
-      (cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *after,                  \
-       const cudaGraphEdgeData *edges, size_t n, enum cudaStreamCaptureMode mode),            \
-      (stream, graph, after, edges, n, mode))
-#else
-#define MLI_CUDA_WRAPPED_12_3(X)
-#endif
 #define MLI_CUDA_WRAPPED(X, X0)                                                               \
     X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes))                           \
     X(cudaMallocPitch, malloc_pitch,                                                          \
@@ -421,9 +400,6 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     X(cudaHostRegister, host_register, (void *ptr, size_t bytes, unsigned int flags),         \
       (ptr, bytes, flags))                                                                    \
     X(cudaHostUnregister, host_unregister, (void *ptr), (ptr))                                \
-    X(cudaStreamBeginCapture, stream_begin_capture,                                           \
-      (cudaStream_t stream, enum cudaStreamCaptureMode mode), (stream, mode))                 \
-    MLI_CUDA_WRAPPED_12_3(X)                                                                  \
     X(cudaStreamEndCapture, stream_end_capture, (cudaStream_t stream, cudaGraph_t *graph),    \
       (stream, graph))                                                                        \
     X(cudaStreamDestroy, stream_destroy, (cudaStream_t stream), (stream))                     \
@@ -457,24 +433,33 @@ MLI_CUDA_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, si
 
 /* -- stream-ordered frees: what another stream still uses -- */
 
-/* Says that the host is done with a block once `stream` is done with what it was given so far: the
-   block is pending until then, as by memlord_free_deferred. One of the device's memory, or pinned.
-   Only the books are kept: the memory itself goes back as the host sees fit, to a pool of its own,
-   or by memlord_cuda_free_async after this call. An event is recorded on the stream here; while
-   that is captured, at the end of the capture, if that is wrapped, or before the next wrapped wait
-   for it, or at the first poll after it (of a per-thread default stream: by that thread, or on the
-   legacy default stream, which waits for all of them). Where no event is to be had the block is
-   credited at once; if the stream refused it (destroyed), that is counted in fence_failures. NULL
-   is a no-op.
+/* Frees a block in the order of `stream`, as cudaFreeAsync does, and keeps it pending until the
+   stream has done what it was given so far. The block may have been allocated on another stream
+   that this one waits for. Returns what cudaFreeAsync returned.
+   Cost: free_async, and an event recorded on the stream. */
+MLI_CUDA_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
+                                                       cudaStream_t stream,
+                                                       const memlord_site *site)
+    MLI_CUDA_BODY(cudaFreeAsync(ptr, stream))
+
+/* Records that the host is done with a block once `stream` has done what it was given so far: the
+   block is pending until then, as by memlord_free_deferred. Only the books are kept. The memory goes
+   back as the host sees fit: to a pool of its own, or by the runtime's own function, as the
+   wrapper of that would find nothing to end. The block is one of the device's memory, or pinned.
+   Records an event on the stream: at once; while that is captured, at the end of the
+   capture, if that is wrapped, or before the next wrapped wait for it, or at the first poll after it
+   (of a per-thread default stream: by that thread, or on the legacy default stream, which waits for
+   all of them). The block is credited at once if no event is to be had; if the stream refused it
+   (destroyed), that is counted in fence_failures. NULL does nothing.
    Errors: E_UNKNOWN not live, counted. */
-MLI_CUDA_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void *ptr,
-                                                        cudaStream_t stream,
-                                                        const memlord_site *site)
+MLI_CUDA_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
+                                                     cudaStream_t stream,
+                                                     const memlord_site *site)
     MLI_CUDA_OFF(MEMLORD_OK)
 
-/* Says that a stream other than the one the block was allocated on uses it, or that one uses a
+/* Records that a stream other than the one the block was allocated on uses it, or that one uses a
    pinned block (PyTorch's record_stream): a free of it, later, leaves it pending until that stream
-   is done with what it was given up to the free (with MEMLORD_FLAG_DEFER up to the next poll, and
+   has done what it was given up to the free (with MEMLORD_FLAG_DEFER up to the next poll, and
    with a per-thread default stream up to this call). A host that makes the one stream wait for the
    other does not need it.
    Errors: E_UNKNOWN not live; E_NOMEM. */
@@ -604,7 +589,7 @@ MLI_CUDA_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 
 /* --------------------------------------------------------------------- >>platform --
    Owns what differs between systems: shared libraries, a lock, the process and thread ids,
-   atomics. The order of an atomic is in its name. Locks: none. */
+   thread-locals, atomics. The order of an atomic is in its name. Locks: none. */
 
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
@@ -655,6 +640,14 @@ static uint64_t mli_cuda_thread_id(void) {
     memcpy(&id, &self, sizeof self < sizeof id ? sizeof self : sizeof id);
     return id;
 }
+#endif
+
+#ifndef MEMLORD_THREAD_LOCAL
+#if defined(__GNUC__)
+#define MEMLORD_THREAD_LOCAL __thread
+#else
+#define MEMLORD_THREAD_LOCAL __declspec(thread)
+#endif
 #endif
 
 typedef struct mli_cuda_u64 {
@@ -734,7 +727,7 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(device_count, "cuDeviceGetCount", 1, (int *count))                                      \
     X(device_get, "cuDeviceGet", 1, (int *device, int ordinal))                               \
     X(device_attribute, "cuDeviceGetAttribute", 1, (int *value, int attribute, int device))   \
-    X(device_pci, "cuDeviceGetPCIBusId", 1, (char *text, int size, int device))               \
+    X(device_pci, "cuDeviceGetPCIBusId", 0, (char *text, int size, int device))               \
     X(primary_state, "cuDevicePrimaryCtxGetState", 1,                                         \
       (int device, unsigned *flags, int *active))                                             \
     X(primary_retain, "cuDevicePrimaryCtxRetain", 1, (void **context, int device))            \
@@ -743,9 +736,8 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(context_pop, "cuCtxPopCurrent_v2", 1, (void **context))                                 \
     X(context_current, "cuCtxGetCurrent", 1, (void **context))                                \
     X(context_device, "cuCtxGetDevice", 1, (int *device))                                     \
-    X(context_wait, "cuCtxSynchronize", 1, (void))                                            \
     X(memory_info, "cuMemGetInfo_v2", 1, (size_t *unused, size_t *total))                     \
-    X(pointer_attribute, "cuPointerGetAttribute", 1,                                          \
+    X(pointer_attribute, "cuPointerGetAttribute", 0,                                          \
       (void *value, int attribute, unsigned long long pointer))                               \
     X(pool_current, "cuDeviceGetMemPool", 0, (cudaMemPool_t *pool, int device))               \
     X(pool_attribute, "cuMemPoolGetAttribute", 0,                                             \
@@ -761,10 +753,12 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(event_destroy, "cuEventDestroy_v2", 1, (cudaEvent_t event))                             \
     X(event_record, "cuEventRecord", 1, (cudaEvent_t event, cudaStream_t stream))             \
     X(event_query, "cuEventQuery", 1, (cudaEvent_t event))                                    \
-    X(event_elapsed, "cuEventElapsedTime", 1,                                                 \
+    X(event_wait, "cuEventSynchronize", 0, (cudaEvent_t event))                               \
+    X(event_elapsed, "cuEventElapsedTime", 0,                                                 \
       (float *ms, cudaEvent_t start, cudaEvent_t stop))
 
 enum { /* of cuda.h */
+    MLI_CUDA_NO_CONTEXT = 201, /* none is current */
     MLI_CUDA_NOT_READY = 600,
     MLI_CUDA_NOT_PERMITTED = 800, /* in a host function of a stream */
     MLI_CUDA_CAPTURE_FIRST = 900, /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED .. */
@@ -862,19 +856,37 @@ static int mli_cuda_active(const mli_cuda_driver *d, int device) {
            d->primary_state(d->handle[device], &flags, &active) == 0 && active;
 }
 
-/* Makes a context current, and the thread's capture mode relaxed, until leave; `mode` keeps the
-   old one. A push that failed has changed nothing, and `mode` is the driver's error. */
-static int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode) {
-    *mode = -1;
-    if (!context || (*mode = d->context_push(context)) != 0) return 0;
+/* 1: an error that says "not now": the work is not done, a stream is captured, or the thread is in
+   a host function of a stream. */
+static int mli_cuda_is_not_yet(int error) {
+    return error == MLI_CUDA_NOT_READY || error == MLI_CUDA_NOT_PERMITTED ||
+           (error >= MLI_CUDA_CAPTURE_FIRST && error <= MLI_CUDA_CAPTURE_LAST);
+}
+
+/* Relaxes the thread's capture mode, so that the next calls end no capture, and keeps the mode
+   before in *mode for mli_cuda_unrelax. Returns the driver's error; then nothing has changed. */
+static int mli_cuda_relax(const mli_cuda_driver *d, int *mode) {
+    int r;
     *mode = MLI_CUDA_MODE_RELAXED;
-    if (d->capture_mode(mode)) *mode = -1;
-    return 1;
+    r = d->capture_mode(mode);
+    if (r) *mode = -1;
+    return r;
+}
+static void mli_cuda_unrelax(const mli_cuda_driver *d, int *mode) {
+    if (*mode >= 0) (void)d->capture_mode(mode);
+}
+
+/* Makes a context current and the thread's capture mode relaxed, until leave. Returns the driver's
+   error; then nothing has changed. */
+static int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode) {
+    int r = d->context_push(context);
+    if (!r) (void)mli_cuda_relax(d, mode);
+    return r;
 }
 
 static void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode) {
     void *context;
-    if (*mode >= 0) (void)d->capture_mode(mode);
+    mli_cuda_unrelax(d, mode);
     (void)d->context_pop(&context);
 }
 
@@ -883,7 +895,7 @@ static int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode
     void *context = NULL;
     if (!mli_cuda_active(d, device)) return 0;
     if (d->primary_retain(&context, d->handle[device])) return 0;
-    if (mli_cuda_enter_context(d, context, mode)) return 1;
+    if (mli_cuda_enter_context(d, context, mode) == 0) return 1;
     (void)d->primary_release(d->handle[device]);
     return 0;
 }
@@ -936,7 +948,8 @@ static void *mli_cuda_nvml_find(const mli_cuda_nvml *n, const mli_cuda_driver *d
     char id[32] = "";
     unsigned cut = 0, pending;
     void *device = NULL;
-    if (d->device_pci(id, (int)sizeof id, d->handle[i]) || n->by_pci(id, &device)) return NULL;
+    if (!d->device_pci || d->device_pci(id, (int)sizeof id, d->handle[i])) return NULL;
+    if (n->by_pci(id, &device)) return NULL;
     if (n->mig && n->mig(device, &cut, &pending) == 0 && cut) return NULL;
     return device;
 }
@@ -1041,8 +1054,7 @@ static struct {
 } mli_cuda_process;
 
 #define MLI_CUDA_SPECIAL                                                                      \
-    (MEMLORD_CUDA_FLAG_RETRY | MEMLORD_CUDA_FLAG_SYNC | MEMLORD_CUDA_FLAG_TAG_STREAMS |       \
-     MEMLORD_CUDA_FLAG_TIME_SCOPES)
+    (MEMLORD_CUDA_FLAG_RETRY | MEMLORD_CUDA_FLAG_TAG_STREAMS | MEMLORD_CUDA_FLAG_TIME_SCOPES)
 
 /* The seat of a ledger that is attached, without the lock; NULL: it is not. */
 static mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord) {
@@ -1237,94 +1249,6 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
     return 0;
 }
 
-/* -------------------------------------------------------------------- >>captures --
-   Owns which streams are known to be captured. Locks: captures_lock, never while the driver or
-   the ledger is called. */
-
-enum { MLI_CUDA_CAPTURES = 64 };
-
-static mli_cuda_lock mli_cuda_captures_lock = MLI_CUDA_LOCK;
-static struct {
-    mli_cuda_u64 n;                     /* begun and not ended: a level, nothing hangs on it */
-    uint64_t stream[MLI_CUDA_CAPTURES]; /* their keys */
-} mli_cuda_captures;
-
-/* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
-static int mli_cuda_is_default(cudaStream_t stream) { return (uintptr_t)stream <= 2; }
-
-static cudaStream_t mli_cuda_stream(cudaStream_t stream) {
-#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
-    if (!stream) return cudaStreamPerThread;
-#endif
-    return stream;
-}
-
-/* What tells a stream from every other; those of threads have one handle. */
-static uint64_t mli_cuda_stream_key(cudaStream_t stream) {
-    uint64_t key = (uint64_t)(uintptr_t)stream;
-    return stream == cudaStreamPerThread ? key | mli_cuda_thread_id() << 2 : key;
-}
-
-static int mli_cuda_is_capture(int error) {
-    return error >= MLI_CUDA_CAPTURE_FIRST && error <= MLI_CUDA_CAPTURE_LAST;
-}
-
-/* -1: the driver does not say. */
-static int mli_cuda_capturing(cudaStream_t stream) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    int status = 0;
-    if (!d) return 0;
-    return d->stream_capturing(mli_cuda_stream(stream), &status) ? -1 : status != 0;
-}
-
-/* An end is the end of what was begun here: another may have begun behind our back. More captures
-   at a time than there is room for are left to themselves. */
-static int mli_cuda_capture_add(uint64_t key) {
-    uint64_t n;
-    int room;
-    mli_cuda_lock_take(&mli_cuda_captures_lock);
-    n = mli_cuda_load(&mli_cuda_captures.n);
-    room = n < MLI_CUDA_CAPTURES;
-    if (room) {
-        mli_cuda_captures.stream[n] = key;
-        mli_cuda_store(&mli_cuda_captures.n, n + 1);
-    }
-    mli_cuda_lock_drop(&mli_cuda_captures_lock);
-    return room;
-}
-
-static void mli_cuda_capture_drop(uint64_t key) {
-    uint64_t n, i = 0;
-    mli_cuda_lock_take(&mli_cuda_captures_lock);
-    n = mli_cuda_load(&mli_cuda_captures.n);
-    while (i < n && mli_cuda_captures.stream[i] != key) i++;
-    if (i < n) {
-        mli_cuda_captures.stream[i] = mli_cuda_captures.stream[n - 1];
-        mli_cuda_store(&mli_cuda_captures.n, n - 1);
-    }
-    mli_cuda_lock_drop(&mli_cuda_captures_lock);
-}
-
-/* What is recorded of a captured stream may cross a band, and with FLAG_SYNC the collection waits:
-   until the end of the call that capture is a known one. 1: it needs its end. */
-static int mli_cuda_capture_begin(uint64_t flags, cudaStream_t stream) {
-    if (!(flags & MEMLORD_CUDA_FLAG_SYNC) || mli_cuda_capturing(stream) != 1) return 0;
-    return mli_cuda_capture_add(mli_cuda_stream_key(mli_cuda_stream(stream)));
-}
-
-static void mli_cuda_capture_end(int held, cudaStream_t stream) {
-    if (held) mli_cuda_capture_drop(mli_cuda_stream_key(mli_cuda_stream(stream)));
-}
-
-/* Inside the device: waits for it, if nothing is captured there. The legacy stream cannot be asked
-   while a blocking one is captured: that is how one hears of it. An error is nobody's: a capture
-   that began meanwhile, or work of the host's, which will hear of it itself. */
-static void mli_cuda_wait(const mli_cuda_driver *d) {
-    int status = 0;
-    if (mli_cuda_load(&mli_cuda_captures.n)) return;
-    if (d->stream_capturing(cudaStreamLegacy, &status) == 0 && !status) (void)d->context_wait();
-}
-
 /* ------------------------------------------------------------------ >>collection --
    Owns giving back what a device's pools hold and nobody uses. Locks: seats_lock, to read how much
    to keep. */
@@ -1362,9 +1286,22 @@ static void mli_cuda_nvtx_push(const char *what) { (void)what; }
 static void mli_cuda_nvtx_end(void) {}
 #endif
 
+/* What the fences of the layer that are asked on this thread do: a free does not ask the driver for
+   an event it has just recorded, and a collection with FLAG_SYNC waits for it. */
+enum { MLI_CUDA_ASKS, MLI_CUDA_FREES, MLI_CUDA_WAITS };
+static MEMLORD_THREAD_LOCAL int mli_cuda_asker;
+
+/* Waits for the frees that are pending on a device, and retires them. */
+static void mli_cuda_wait(memlord *lord, int device) {
+    int before = mli_cuda_asker;
+    mli_cuda_asker = MLI_CUDA_WAITS;
+    (void)memlord_retire(lord, memlord_device_cuda(device));
+    mli_cuda_asker = before;
+}
+
 /* Inside the device: trims both, and answers the bytes; 0 in *ran: it could not. To wait may give
    back what the pool does not keep, so that is in them. */
-static uint64_t mli_cuda_trim(const mli_cuda_driver *d, int device, uint64_t keep,
+static uint64_t mli_cuda_trim(const mli_cuda_driver *d, memlord *lord, int device, uint64_t keep,
                               int sync, int *ran) {
     memlord_cuda_pool before, after;
     cudaMemPool_t pool = NULL;
@@ -1373,7 +1310,7 @@ static uint64_t mli_cuda_trim(const mli_cuda_driver *d, int device, uint64_t kee
     memset(&before, 0, sizeof before);
     memset(&after, 0, sizeof after);
     if (!mli_cuda_pool_read(d, device, &before)) return 0;
-    if (sync) mli_cuda_wait(d);
+    if (sync) mli_cuda_wait(lord, device);
     if (d->pool_current(&pool, d->handle[device]) == 0)
         *ran |= d->pool_trim(pool, keep > SIZE_MAX ? SIZE_MAX : (size_t)keep) == 0;
     if (d->graph_trim) *ran |= d->graph_trim(d->handle[device]) == 0;
@@ -1411,7 +1348,7 @@ static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
         lately =
             event->reason == MEMLORD_REASON_BAND ? mli_cuda_pool_lately(d, lord, event->device) : 0;
         if (keep < lately) keep = lately;
-        result.reclaimed = mli_cuda_trim(d, i, keep, sync, &result.ran);
+        result.reclaimed = mli_cuda_trim(d, lord, i, keep, sync, &result.ran);
         mli_cuda_pool_report(d, probe, lord, i);
         mli_cuda_leave_device(d, i, &mode);
     }
@@ -1421,15 +1358,14 @@ static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
 }
 
 /* ---------------------------------------------------------------------- >>events --
-   Owns fences made of events, and the events between uses: a list per context, since an event
+   Owns fences made of events, and the events between uses: a bin per context, since an event
    serves the streams of its own alone. Fences come from pages that are kept; those whose event is
-   still to be recorded are in a list by their stream, so that its end finds them. Locks:
-   events_lock, never while the driver or the ledger is called; a list's, while an event of it is
-   recorded, so that no stream ends meanwhile. */
+   still to be recorded are in a list, so that the end of their stream finds them. Locks:
+   events_lock, never while the driver or the ledger is called; unrecorded_lock, while an event of
+   the list is recorded, so that no stream ends meanwhile. */
 
 enum { MLI_CUDA_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without */
 
-enum { MLI_CUDA_LISTS = 8 };
 enum { MLI_CUDA_UNRECORDED, MLI_CUDA_RECORDED, MLI_CUDA_LOST };
 
 typedef struct mli_cuda_fence {
@@ -1438,26 +1374,30 @@ typedef struct mli_cuda_fence {
     cudaStream_t stream;
     uint64_t thread;   /* whose stream it is, if that is the per-thread one */
     cudaEvent_t event; /* of `context`; NULL: none yet */
-    void *context;     /* the stream's; NULL: the stream has none, and the fence fails */
+    void *context;     /* the stream's; NULL: not known yet */
+    int device;        /* the block's, whose context a default stream has if no other is known */
     unsigned char listed;
     unsigned char due;   /* to be recorded as soon as its stream allows, as its block is freed */
     unsigned char timed; /* its event keeps the time */
+    unsigned char fresh; /* recorded, and not asked since */
 } mli_cuda_fence;
 
-typedef struct mli_cuda_fence_list {
-    mli_cuda_lock lock;
-    mli_cuda_fence *first;
-} mli_cuda_fence_list;
+/* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
+static int mli_cuda_is_default(cudaStream_t stream) { return (uintptr_t)stream <= 2; }
 
-#define MLI_CUDA_LIST {MLI_CUDA_LOCK, NULL}
-static mli_cuda_fence_list mli_cuda_fence_lists[MLI_CUDA_LISTS] = {
-    MLI_CUDA_LIST, MLI_CUDA_LIST, MLI_CUDA_LIST, MLI_CUDA_LIST,
-    MLI_CUDA_LIST, MLI_CUDA_LIST, MLI_CUDA_LIST, MLI_CUDA_LIST};
-#undef MLI_CUDA_LIST
+static cudaStream_t mli_cuda_stream(cudaStream_t stream) {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+    if (!stream) return cudaStreamPerThread;
+#endif
+    return stream;
+}
+
+static mli_cuda_lock mli_cuda_unrecorded_lock = MLI_CUDA_LOCK;
+static mli_cuda_fence *mli_cuda_unrecorded;
 static mli_cuda_u64 mli_cuda_fences_due; /* so many are listed: who finds 0 looks for none */
 
 typedef struct mli_cuda_event_bin {
-    void *context;
+    void *context; /* NULL: the bin has none yet, nor have those after it */
     int timed;
     mli_cuda_fence *first; /* with events */
     unsigned n;
@@ -1469,20 +1409,25 @@ static struct {
     mli_cuda_fence *spare; /* without */
 } mli_cuda_events;
 
-/* Under the lock. */
+/* The bin of a context; NULL: there are too many. Under the lock. */
 static mli_cuda_event_bin *mli_cuda_event_bin_of(void *context, int timed) {
-    mli_cuda_event_bin *empty = NULL;
     int i;
     for (i = 0; i < MLI_CUDA_BINS; i++) {
         mli_cuda_event_bin *bin = &mli_cuda_events.bins[i];
-        if (bin->first && bin->context == context && bin->timed == timed) return bin;
-        if (!bin->first && !empty) empty = bin;
+        if (!bin->context) {
+            bin->context = context;
+            bin->timed = timed;
+        }
+        if (bin->context == context && bin->timed == timed) return bin;
     }
-    if (empty) {
-        empty->context = context;
-        empty->timed = timed;
-    }
-    return empty;
+    return NULL;
+}
+
+/* Takes the first fence of a list. Under the lock. */
+static mli_cuda_fence *mli_cuda_fence_pop(mli_cuda_fence **first) {
+    mli_cuda_fence *fence = *first;
+    if (fence) *first = fence->next;
+    return fence;
 }
 
 /* Cuts pages into fences; the operating system's, so that no malloc of the host's is called. */
@@ -1511,21 +1456,18 @@ static mli_cuda_fence *mli_cuda_fence_alloc(void *context, int timed) {
         if (round) mli_cuda_fences_make();
         mli_cuda_lock_take(&mli_cuda_events_lock);
         bin = context ? mli_cuda_event_bin_of(context, timed) : NULL;
-        if (bin && bin->first) {
-            fence = bin->first;
-            bin->first = fence->next;
+        if (bin) fence = mli_cuda_fence_pop(&bin->first);
+        if (fence)
             bin->n--;
-        } else if (mli_cuda_events.spare) {
-            fence = mli_cuda_events.spare;
-            mli_cuda_events.spare = fence->next;
-        }
+        else
+            fence = mli_cuda_fence_pop(&mli_cuda_events.spare);
         mli_cuda_lock_drop(&mli_cuda_events_lock);
     }
     if (fence) {
         fence->next = NULL;
         fence->context = context;
         fence->timed = (unsigned char)timed;
-        fence->due = 0;
+        fence->due = fence->fresh = 0;
         mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
     }
     return fence;
@@ -1534,46 +1476,40 @@ static mli_cuda_fence *mli_cuda_fence_alloc(void *context, int timed) {
 static void mli_cuda_event_end(void *context, cudaEvent_t event) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int mode;
-    if (!d || !event || !mli_cuda_enter_context(d, context, &mode)) return;
+    if (!d || !event || mli_cuda_enter_context(d, context, &mode)) return;
     (void)d->event_destroy(event);
     mli_cuda_leave_context(d, &mode);
 }
 
-static mli_cuda_fence_list *mli_cuda_fence_list_of(cudaStream_t stream) {
-    uint64_t hash = (uint64_t)(uintptr_t)stream * 0x9e3779b97f4a7c15u;
-    return &mli_cuda_fence_lists[hash >> 61];
-}
-
-/* Under the list's lock. */
-static void mli_cuda_fence_list_add(mli_cuda_fence_list *list, mli_cuda_fence *fence) {
+/* Under the list's lock, in both. */
+static void mli_cuda_fence_list(mli_cuda_fence *fence) {
     if (fence->listed) return;
     fence->previous = NULL;
-    fence->next = list->first;
-    if (list->first) list->first->previous = fence;
-    list->first = fence;
+    fence->next = mli_cuda_unrecorded;
+    if (fence->next) fence->next->previous = fence;
+    mli_cuda_unrecorded = fence;
     fence->listed = 1;
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, 1);
 }
-static void mli_cuda_fence_list_remove(mli_cuda_fence_list *list, mli_cuda_fence *fence) {
+static void mli_cuda_fence_unlist(mli_cuda_fence *fence) {
     if (!fence->listed) return;
     if (fence->next) fence->next->previous = fence->previous;
     if (fence->previous)
         fence->previous->next = fence->next;
     else
-        list->first = fence->next;
+        mli_cuda_unrecorded = fence->next;
     fence->listed = 0;
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, UINT64_MAX);
 }
 
 static void mli_cuda_fence_free(mli_cuda_fence *fence) {
-    mli_cuda_fence_list *list = mli_cuda_fence_list_of(fence->stream);
     cudaEvent_t event;
     void *context = fence->context;
     mli_cuda_event_bin *bin = NULL;
     if (mli_cuda_load_acquire(&fence->state) != MLI_CUDA_RECORDED) {
-        mli_cuda_lock_take(&list->lock);
-        mli_cuda_fence_list_remove(list, fence);
-        mli_cuda_lock_drop(&list->lock);
+        mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+        mli_cuda_fence_unlist(fence);
+        mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
     }
     event = fence->event;
     mli_cuda_lock_take(&mli_cuda_events_lock);
@@ -1592,36 +1528,50 @@ static void mli_cuda_fence_free(mli_cuda_fence *fence) {
     mli_cuda_event_end(context, event);
 }
 
-/* The context of a stream. A thread that never called the runtime has none current: then it is
-   that of the block's device. */
-static void *mli_cuda_context_of(const mli_cuda_driver *d, cudaStream_t stream,
-                                 memlord *lord, uint64_t storage) {
-    memlord_block_info info;
+/* Finds the context of a fence that had none: its stream's, of a default stream the primary one of
+   its block's device. Returns the driver's error. */
+static int mli_cuda_fence_context(const mli_cuda_driver *d, mli_cuda_fence *fence) {
+    int r;
+    if (!mli_cuda_is_default(fence->stream))
+        return d->stream_context(fence->stream, &fence->context);
+    if (!mli_cuda_active(d, fence->device)) return MLI_CUDA_NO_CONTEXT;
+    r = d->primary_retain(&fence->context, d->handle[fence->device]);
+    if (!r) (void)d->primary_release(d->handle[fence->device]); /* others hold it: it was active */
+    return r;
+}
+
+/* A fence on a stream. Default streams are of the context that is current: a thread that never
+   called the runtime has none. */
+static mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int timed) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    mli_cuda_fence *fence;
     void *context = NULL;
-    int device;
-    if (!mli_cuda_is_default(stream))
-        return d->stream_context(stream, &context) ? NULL : context;
-    if (d->context_current(&context) == 0 && context) return context;
-    if (memlord_block_find(lord, memlord_device_cuda(0), storage, &info)) return NULL;
-    device = info.device.index;
-    if (!mli_cuda_active(d, device)) return NULL;
-    if (d->primary_retain(&context, d->handle[device])) return NULL;
-    (void)d->primary_release(d->handle[device]); /* others hold it: it was active */
-    return context;
+    stream = mli_cuda_stream(stream);
+    if (d && (mli_cuda_is_default(stream) ? d->context_current(&context)
+                                          : d->stream_context(stream, &context)))
+        context = NULL;
+    fence = mli_cuda_fence_alloc(context, timed);
+    if (!fence) return NULL;
+    fence->stream = stream;
+    fence->thread = mli_cuda_thread_id();
+    fence->device = device;
+    return fence;
 }
 
 /* Inside the fence's context. An event that was kept may be gone with a reset of the device: then
    one try with a fresh one. */
 static int mli_cuda_event_record(const mli_cuda_driver *d,
                                  mli_cuda_fence *fence, cudaStream_t stream) {
-    int r = 1;
+    int mode, r;
     if (fence->event) {
         r = d->event_record(fence->event, stream);
-        if (r == 0 || mli_cuda_is_capture(r)) return r;
+        if (r == 0 || mli_cuda_is_not_yet(r)) return r;
         (void)d->event_destroy(fence->event);
         fence->event = NULL;
     }
+    (void)mli_cuda_relax(d, &mode);
     r = d->event_create(&fence->event, fence->timed ? 0 : MLI_CUDA_EVENT_PLAIN);
+    mli_cuda_unrelax(d, &mode);
     if (r) {
         fence->event = NULL;
         return r;
@@ -1635,144 +1585,153 @@ static int mli_cuda_event_record(const mli_cuda_driver *d,
 static int mli_cuda_fence_record(mli_cuda_fence *fence) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     cudaStream_t stream = fence->stream;
-    int mode, status = 0, captured, r;
+    void *current = NULL;
+    int status = 0, entered = 0, r = 0;
     if (stream == cudaStreamPerThread && fence->thread != mli_cuda_thread_id())
         stream = cudaStreamLegacy;
     if (!d) return -1;
-    if (!mli_cuda_enter_context(d, fence->context, &mode))
-        return mode == MLI_CUDA_NOT_PERMITTED ? 0 : -1;
-    r = d->stream_capturing(stream, &status);
-    captured = !r && status;
-    if (!r && !captured) r = mli_cuda_event_record(d, fence, stream);
-    mli_cuda_leave_context(d, &mode);
-    if (captured || mli_cuda_is_capture(r)) return 0;
-    return r ? -1 : 1;
+    if (!fence->context) r = mli_cuda_fence_context(d, fence);
+    if (!r) r = d->context_current(&current);
+    if (!r && current != fence->context) {
+        r = d->context_push(fence->context);
+        entered = !r;
+    }
+    if (!r) r = d->stream_capturing(stream, &status);
+    if (!r && !status) r = mli_cuda_event_record(d, fence, stream);
+    if (entered) (void)d->context_pop(&current);
+    if (r) return mli_cuda_is_not_yet(r) ? 0 : -1;
+    fence->fresh = !status;
+    return !status;
 }
 
 /* The same of a fence that nobody else knows of yet; what is not recorded is listed. */
 static void mli_cuda_fence_begin(mli_cuda_fence *fence, int now) {
-    mli_cuda_fence_list *list = mli_cuda_fence_list_of(fence->stream);
     if (now) fence->due = 1;
     if (now && mli_cuda_fence_record(fence) == 1) {
         mli_cuda_store(&fence->state, MLI_CUDA_RECORDED);
         return;
     }
-    mli_cuda_lock_take(&list->lock);
+    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
     mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
-    mli_cuda_fence_list_add(list, fence);
-    mli_cuda_lock_drop(&list->lock);
+    mli_cuda_fence_list(fence);
+    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
 }
 
 /* Under the list's lock. Off it before the state says so: then the ledger may give it back. */
-static void mli_cuda_fence_end(mli_cuda_fence_list *list, mli_cuda_fence *fence, uint64_t state) {
-    mli_cuda_fence_list_remove(list, fence);
+static void mli_cuda_fence_end(mli_cuda_fence *fence, uint64_t state) {
+    mli_cuda_fence_unlist(fence);
     mli_cuda_store_release(&fence->state, state);
 }
 
-/* Records what waits in a list for a stream of this thread's, or for any (NULL), to be recorded:
-   what is due, and when the stream ends all; what it would not record is lost then. */
-static void mli_cuda_fence_list_record(mli_cuda_fence_list *list, const cudaStream_t *stream,
-                                       int ends) {
+/* Records what waits for a stream of this thread's, or for any (NULL), to be recorded: what is due,
+   before somebody waits for a stream, or once it is no longer captured, since an event that is
+   recorded after the wait is rarely done at once. When the stream ends, all; what it would not
+   record is lost then. */
+static void mli_cuda_fences_record(const cudaStream_t *stream, int ends) {
     uint64_t self = mli_cuda_thread_id();
     mli_cuda_fence *fence, *next;
-    mli_cuda_lock_take(&list->lock);
-    for (fence = list->first; fence; fence = next) {
+    if (!ends && !mli_cuda_load(&mli_cuda_fences_due)) return;
+    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+    for (fence = mli_cuda_unrecorded; fence; fence = next) {
         int recorded;
         next = fence->next;
         if ((stream && fence->stream != *stream) || (!ends && !fence->due)) continue;
         if (fence->stream == cudaStreamPerThread && fence->thread != self) continue;
         recorded = mli_cuda_fence_record(fence) == 1;
         if (recorded || ends)
-            mli_cuda_fence_end(list, fence, recorded ? MLI_CUDA_RECORDED : MLI_CUDA_LOST);
+            mli_cuda_fence_end(fence, recorded ? MLI_CUDA_RECORDED : MLI_CUDA_LOST);
     }
-    mli_cuda_lock_drop(&list->lock);
-}
-
-/* What is due, before somebody waits for a stream, or for all of them (NULL), or once it is no
-   longer captured: an event that is recorded after the wait is rarely done at once. */
-static void mli_cuda_fences_record(const cudaStream_t *stream) {
-    int i;
-    if (!mli_cuda_load(&mli_cuda_fences_due)) return;
-    if (stream) mli_cuda_fence_list_record(mli_cuda_fence_list_of(*stream), stream, 0);
-    for (i = 0; !stream && i < MLI_CUDA_LISTS; i++)
-        mli_cuda_fence_list_record(&mli_cuda_fence_lists[i], NULL, 0);
+    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
 }
 
 /* Whether its event is recorded, now or before. The ledger asks one fence on one thread at a time;
    only the end of its stream comes between. */
 static int mli_cuda_fence_record_due(mli_cuda_fence *fence) {
-    mli_cuda_fence_list *list = mli_cuda_fence_list_of(fence->stream);
     uint64_t state = mli_cuda_load_acquire(&fence->state);
     int late = 0, r = state == MLI_CUDA_RECORDED ? 1 : -1;
     if (state != MLI_CUDA_UNRECORDED) return r;
-    mli_cuda_lock_take(&list->lock);
+    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
     state = mli_cuda_load(&fence->state);
     if (state == MLI_CUDA_RECORDED) r = 1;
     if (state == MLI_CUDA_UNRECORDED) {
         r = mli_cuda_fence_record(fence);
         late = r == 1;
-        if (late) mli_cuda_fence_end(list, fence, MLI_CUDA_RECORDED);
+        if (late) mli_cuda_fence_end(fence, MLI_CUDA_RECORDED);
         if (r == 0 && fence->listed && !fence->due) { /* a use, whose block is freed now */
             fence->due = 1;
             mli_cuda_add(&mli_cuda_fences_due, 1);
         }
     }
-    mli_cuda_lock_drop(&list->lock);
-    if (late) mli_cuda_fences_record(&fence->stream); /* a capture is over: for others as well */
+    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+    if (late) mli_cuda_fences_record(&fence->stream, 0); /* a capture is over: for others as well */
     return r;
 }
 
-/* What the ledger asks: memlord_fence.done. Recording disturbs no capture, asking may. */
+/* Asks for an event, or waits for it. An event knows its context: a driver that wants one current
+   all the same says so. */
+static int mli_cuda_event_ask(const mli_cuda_driver *d, const mli_cuda_fence *fence) {
+    int (*ask)(cudaEvent_t) = d->event_query;
+    void *context;
+    int mode, r = mli_cuda_relax(d, &mode);
+    if (mli_cuda_asker == MLI_CUDA_WAITS && d->event_wait) ask = d->event_wait;
+    if (mli_cuda_is_not_yet(r)) return r;
+    r = ask(fence->event);
+    if (r == MLI_CUDA_NO_CONTEXT && d->context_push(fence->context) == 0) {
+        r = ask(fence->event);
+        (void)d->context_pop(&context);
+    }
+    mli_cuda_unrelax(d, &mode);
+    return r;
+}
+
+/* What the ledger asks: memlord_fence.done. Recording disturbs no capture, asking might. */
 static int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
-    int mode, r;
+    int fresh, r;
     if (!d) return -1;
     r = mli_cuda_fence_record_due(fence);
     if (r <= 0) return r;
-    if (mli_cuda_load(&mli_cuda_captures.n)) return 0;
-    if (!mli_cuda_enter_context(d, fence->context, &mode))
-        return mode == MLI_CUDA_NOT_PERMITTED ? 0 : -1;
-    r = d->event_query(fence->event);
-    mli_cuda_leave_context(d, &mode);
+    fresh = fence->fresh;
+    fence->fresh = 0;
+    if (fresh && mli_cuda_asker == MLI_CUDA_FREES) return 0;
+    r = mli_cuda_event_ask(d, fence);
     if (r == 0) return 1;
-    if (r == MLI_CUDA_CAPTURED_EVENT) { /* once more */
+    if (r == MLI_CUDA_CAPTURED_EVENT) { /* a capture began as it was recorded: once more */
         fence->due = 1;
         mli_cuda_fence_begin(fence, 0);
     }
-    if (r == MLI_CUDA_NOT_READY || r == MLI_CUDA_NOT_PERMITTED) return 0;
-    return mli_cuda_is_capture(r) ? 0 : -1;
+    return mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
 static void mli_cuda_fence_drop(void *user) {
     mli_cuda_fence_free((mli_cuda_fence *)user);
 }
 
-/* A fence on what a stream was given so far. Default streams share a handle, and are told apart
-   by their context, and per-thread ones by the thread. 0: no memory. */
-static int mli_cuda_fence_make(memlord *lord, const void *ptr, cudaStream_t stream,
-                               memlord_fence *out) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    mli_cuda_fence *fence;
-    void *context = NULL;
-    stream = mli_cuda_stream(stream);
-    if (d) context = mli_cuda_context_of(d, stream, lord, MEMLORD_KEY(ptr));
-    fence = mli_cuda_fence_alloc(context, 0);
+/* What tells the stream of a fence from every other: default streams share a handle, and are told
+   apart by their context, and per-thread ones by the thread, too. */
+static uint64_t mli_cuda_fence_queue(const mli_cuda_fence *fence) {
+    const uint64_t golden = 0x9e3779b97f4a7c15u;
+    uint64_t queue = (uint64_t)(uintptr_t)fence->stream;
+    if (!mli_cuda_is_default(fence->stream)) return queue;
+    if (fence->stream == cudaStreamPerThread) queue |= fence->thread << 2;
+    return queue + (uint64_t)(uintptr_t)fence->context * golden;
+}
+
+/* A fence on what a stream was given so far, for a block of a device. 0: no memory. */
+static int mli_cuda_fence_make(cudaStream_t stream, memlord_device device, memlord_fence *out) {
+    mli_cuda_fence *fence = mli_cuda_fence_on(stream, device.index, 0);
     if (!fence) return 0;
-    fence->stream = stream;
-    fence->thread = mli_cuda_thread_id();
     out->done = mli_cuda_fence_done;
     out->user = fence;
     out->drop = mli_cuda_fence_drop;
-    out->queue = mli_cuda_stream_key(stream);
-    if (mli_cuda_is_default(stream)) /* golden ratio: keeps contexts and threads apart */
-        out->queue += (uint64_t)(uintptr_t)context * 0x9e3779b97f4a7c15u;
+    out->queue = mli_cuda_fence_queue(fence);
     return 1;
 }
 
 /* ---------------------------------------------------------------------- >>scopes --
    Owns the pairs of events that measure scopes, from the end of one to the reading of its time.
-   Locks: times_lock, never while the driver or the ledger is called. */
+   Locks: times_lock, also while their events are asked. */
 
 enum { MLI_CUDA_TIMES = 4096 };
 
@@ -1785,27 +1744,18 @@ typedef struct mli_cuda_time {
 static mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
     mli_cuda_u64 n; /* in use: who finds 0 takes no lock, and has missed nothing of its own */
-    uint64_t turn;  /* where the next search begins, so that all have their turn */
-    mli_cuda_time list[MLI_CUDA_TIMES];
+    mli_cuda_time list[MLI_CUDA_TIMES]; /* in the order they ended */
 } mli_cuda_times;
 
 /* An event on a stream, now; NULL: it cannot be, or not while the stream is captured. */
-static mli_cuda_fence *mli_cuda_time_mark(memlord *lord, cudaStream_t stream) {
+static mli_cuda_fence *mli_cuda_time_mark(cudaStream_t stream) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
-    mli_cuda_fence *fence;
-    void *context;
-    if (!d || mli_cuda_load(&mli_cuda_captures.n)) return NULL;
-    stream = mli_cuda_stream(stream);
-    context = mli_cuda_context_of(d, stream, lord, 0);
-    fence = context ? mli_cuda_fence_alloc(context, 1) : NULL;
-    if (!fence) return NULL;
-    fence->stream = stream;
-    fence->thread = mli_cuda_thread_id();
-    if (mli_cuda_fence_record(fence) == 1) {
+    mli_cuda_fence *fence = d && d->event_elapsed ? mli_cuda_fence_on(stream, 0, 1) : NULL;
+    if (fence && mli_cuda_fence_record(fence) == 1) {
         mli_cuda_store(&fence->state, MLI_CUDA_RECORDED);
         return fence;
     }
-    mli_cuda_fence_free(fence);
+    if (fence) mli_cuda_fence_free(fence);
     return NULL;
 }
 
@@ -1825,57 +1775,59 @@ static int mli_cuda_time_push(const mli_cuda_time *time) {
     return kept;
 }
 
-/* Takes one of a ledger's; what belongs to others is left where it is. */
-static int mli_cuda_time_pop(memlord *lord, mli_cuda_time *time) {
-    uint64_t n, i, at = 0;
-    int found = 0;
-    mli_cuda_lock_take(&mli_cuda_times_lock);
-    n = mli_cuda_load(&mli_cuda_times.n);
-    for (i = 0; i < n && !found; i++) {
-        at = (mli_cuda_times.turn + i) % n;
-        found = mli_cuda_times.list[at].lord == lord;
-    }
-    if (found) {
-        *time = mli_cuda_times.list[at];
-        mli_cuda_times.list[at] = mli_cuda_times.list[n - 1];
-        mli_cuda_times.turn = at;
-        mli_cuda_store(&mli_cuda_times.n, n - 1);
-    }
-    mli_cuda_lock_drop(&mli_cuda_times_lock);
-    return found;
-}
-
 static void mli_cuda_time_end(mli_cuda_time *time) {
     mli_cuda_fence_free(time->start);
     mli_cuda_fence_free(time->stop);
 }
 
-/* Reads those of a ledger that are done, looking at `most`. With `last`, the others end unread. */
-static void mli_cuda_times_read(memlord *lord, uint64_t most, int last) {
+/* 1: its time is added, or never will be; 0: it is not done. */
+static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *time) {
+    float ms = 0;
+    int r = mli_cuda_fence_done(time->stop);
+    if (!r) return 0;
+    if (r == 1) r = d->event_elapsed(&ms, time->start->event, time->stop->event);
+    if (mli_cuda_is_not_yet(r)) return 0;
+    if (r == 0 && ms > 0)
+        (void)memlord_scope_device_time(time->lord, time->scope, (uint64_t)((double)ms * 1e6));
+    return 1;
+}
+
+/* Reads those of a ledger that are done, on one stream or on all (NULL): the events of a stream are
+   done in their order, so the first that is not ends it for that stream. Streams are told apart by
+   64 marks; of two with one mark the second may have to wait for the next call. With `last`, all
+   of the ledger's end unread. */
+static void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int last) {
     const mli_cuda_driver *d;
-    mli_cuda_time time;
-    uint64_t n = mli_cuda_load(&mli_cuda_times.n);
-    if (!n && !last) return;
+    uint64_t n, i, kept = 0, waits = 0, mark;
+    int one = stream && !mli_cuda_is_default(*stream); /* those are several */
+    if (!mli_cuda_load(&mli_cuda_times.n) && !last) return;
     d = mli_cuda_driver_get();
-    if (n > most || last) n = most; /* with the last, the list itself says when it is empty */
-    for (; d && n && mli_cuda_time_pop(lord, &time); n--) {
-        int mode, done = mli_cuda_fence_done(time.stop);
-        float ms = 0;
-        if (!done && !last && mli_cuda_time_push(&time)) continue;
-        if (done == 1 && mli_cuda_enter_context(d, time.stop->context, &mode)) {
-            if (d->event_elapsed(&ms, time.start->event, time.stop->event)) ms = 0;
-            mli_cuda_leave_context(d, &mode);
+    if (!d) return;
+    mli_cuda_lock_take(&mli_cuda_times_lock);
+    n = mli_cuda_load(&mli_cuda_times.n);
+    for (i = 0; i < n && !(one && waits); i++) {
+        mli_cuda_time *time = &mli_cuda_times.list[i];
+        mark = UINT64_C(1) << (mli_cuda_fence_queue(time->stop) * 0x9e3779b97f4a7c15u >> 58);
+        if (time->lord == lord && !(waits & mark) && (!stream || time->stop->stream == *stream)) {
+            if (last || mli_cuda_time_read(d, time)) {
+                mli_cuda_time_end(time);
+                continue;
+            }
+            waits |= mark;
         }
-        if (ms > 0) (void)memlord_scope_device_time(lord, time.scope, (uint64_t)((double)ms * 1e6));
-        mli_cuda_time_end(&time);
+        mli_cuda_times.list[kept++] = *time;
     }
+    if (kept < i)
+        memmove(&mli_cuda_times.list[kept], &mli_cuda_times.list[i], (n - i) * sizeof(mli_cuda_time));
+    mli_cuda_store(&mli_cuda_times.n, n - (i - kept));
+    mli_cuda_lock_drop(&mli_cuda_times_lock);
 }
 
 /* ----------------------------------------------------------------------- >>forks --
    Owns what a forked child finds: no driver, nothing attached, no lock held. Handlers before a
    fork run in the order opposite to that they were registered in: these are registered after the
    driver is loaded, and so take the layer's locks before the driver's own handlers and mostly
-   before the ledger's. Calls do so, too: a list's lock is held while an event is recorded, and
+   before the ledger's. Calls do so, too: a lock may be held while an event is recorded, and
    no lock of the ledger while one of these is taken, nor the other way. Not taken are the locks of
    loading: they are held while the driver or NVML loads, which may fork itself, and a child takes
    neither. */
@@ -1885,11 +1837,9 @@ static void mli_cuda_fork_first(void) {}
 static void mli_cuda_fork_locks(void) {}
 #else
 static void mli_cuda_locks_each(void (*change)(mli_cuda_lock *)) {
-    int i;
     change(&mli_cuda_process_lock);
-    change(&mli_cuda_captures_lock);
     change(&mli_cuda_times_lock);
-    for (i = 0; i < MLI_CUDA_LISTS; i++) change(&mli_cuda_fence_lists[i].lock);
+    change(&mli_cuda_unrecorded_lock);
     change(&mli_cuda_events_lock);
 }
 static void mli_cuda_fork_before(void) {
@@ -1901,7 +1851,6 @@ static void mli_cuda_fork_parent(void) {
 /* Callbacks of a ledger may hold a seat: without a driver they look no further. */
 static void mli_cuda_fork_child(void) {
     memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
-    memset(&mli_cuda_captures, 0, sizeof mli_cuda_captures);
     mli_cuda_fork_parent();
 }
 /* The parent may be loading: then its lock is held for good. */
@@ -1967,6 +1916,11 @@ static cudaError_t mli_cuda_call(const mli_cuda_request *q) {
     }
 }
 
+/* 1: in the order of a stream, out of a pool. */
+static int mli_cuda_is_async(const mli_cuda_request *q) {
+    return q->kind == MLI_CUDA_ASYNC || q->kind == MLI_CUDA_POOL;
+}
+
 /* What came out of a call that succeeded. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
     if (q->kind == MLI_CUDA_3D) return q->pitched ? q->pitched->ptr : NULL;
@@ -1994,17 +1948,17 @@ static int mli_cuda_device_current(const mli_cuda_driver *d) {
 
 static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream) {
     void *context = NULL;
-    int mode, device;
+    int device;
     if (mli_cuda_is_default(stream) || d->stream_context(stream, &context) ||
-        !mli_cuda_enter_context(d, context, &mode))
+        d->context_push(context))
         return mli_cuda_device_current(d);
     device = mli_cuda_device_current(d);
-    mli_cuda_leave_context(d, &mode);
+    (void)d->context_pop(&context);
     return device;
 }
 
-/* Where a request is, or was, served. A pool may be another device's than its stream: what came out
-   of it is known to the driver. One of the host's memory is no device's, and counted as its
+/* Where a request is, or was, served. The driver knows the device of what came out of a pool, which
+   may be another's than its stream. A pool of the host's memory is no device's, and counted as its
    stream's, since a free does not say which it is. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
     const mli_cuda_driver *d;
@@ -2014,12 +1968,11 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
     d = mli_cuda_driver_get();
     if (!d) return memlord_device_cuda(mli_cuda_device_runtime());
     if (d->devices == 1) return memlord_device_cuda(0);
-    if (q->kind == MLI_CUDA_POOL && made &&
+    if (!mli_cuda_is_async(q)) return memlord_device_cuda(mli_cuda_device_current(d));
+    if (made && d->pointer_attribute &&
         !d->pointer_attribute(&ordinal, MLI_CUDA_POINTER_DEVICE, MEMLORD_KEY(made)) && ordinal >= 0)
         return memlord_device_cuda(ordinal);
-    if (q->kind == MLI_CUDA_POOL || q->kind == MLI_CUDA_ASYNC)
-        return memlord_device_cuda(mli_cuda_device_stream(d, q->stream));
-    return memlord_device_cuda(mli_cuda_device_current(d));
+    return memlord_device_cuda(mli_cuda_device_stream(d, q->stream));
 }
 
 /* "stream 0x7f12", "default stream": the tag of FLAG_TAG_STREAMS. */
@@ -2028,7 +1981,7 @@ static int mli_cuda_tag_stream(memlord *lord, const mli_cuda_request *q, uint64_
     uintptr_t v = (uintptr_t)q->stream;
     int i = 9, shift = (int)(sizeof v * 8) - 4;
     if (!(flags & MEMLORD_CUDA_FLAG_TAG_STREAMS)) return 0;
-    if (q->kind != MLI_CUDA_ASYNC && q->kind != MLI_CUDA_POOL) return 0;
+    if (!mli_cuda_is_async(q)) return 0;
     if (!mli_cuda_is_default(q->stream)) {
         memcpy(text, "stream 0x", 9);
         while (!(v >> shift)) shift -= 4;
@@ -2040,7 +1993,7 @@ static int mli_cuda_tag_stream(memlord *lord, const mli_cuda_request *q, uint64_
 
 /* What was recorded may have to be in `reserved`. */
 static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
-    if (q->kind == MLI_CUDA_ASYNC || q->kind == MLI_CUDA_POOL)
+    if (mli_cuda_is_async(q))
         mli_cuda_pool_check(lord, 0);
     else if (device.type == MEMLORD_DEVICE_CUDA)
         mli_cuda_pool_beside(lord, device, (int64_t)mli_cuda_size(q));
@@ -2051,15 +2004,12 @@ static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
     cudaError_t r = mli_cuda_call(q);
     void *made = r == cudaSuccess ? mli_cuda_request_result(q) : NULL;
     memlord_device device;
-    int tagged, held = 0;
+    int tagged;
     if (!made) return r;
     device = mli_cuda_where(q, made);
-    if (q->kind == MLI_CUDA_ASYNC || q->kind == MLI_CUDA_POOL)
-        held = mli_cuda_capture_begin(flags, q->stream);
     tagged = mli_cuda_tag_stream(lord, q, flags);
     (void)memlord_alloc(lord, device, MEMLORD_KEY(made), mli_cuda_size(q), site);
     if (tagged) (void)memlord_tag_end(lord);
-    mli_cuda_capture_end(held, q->stream);
     mli_cuda_recorded(lord, q, device);
     return r;
 }
@@ -2091,9 +2041,8 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
    one before: until CUDA 12 cudaSetDevice only says what the next call is to work on. */
 static memlord_device mli_cuda_request_device(const mli_cuda_request *q) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
-    int stream = q->kind == MLI_CUDA_POOL || q->kind == MLI_CUDA_ASYNC;
     if (q->kind == MLI_CUDA_HOST || q->kind == MLI_CUDA_HOST_FLAGS ||
-        (stream && !mli_cuda_is_default(q->stream)) || (d && d->devices == 1))
+        (mli_cuda_is_async(q) && !mli_cuda_is_default(q->stream)) || (d && d->devices == 1))
         return mli_cuda_where(q, NULL);
     return memlord_device_cuda(mli_cuda_device_runtime());
 }
@@ -2119,13 +2068,8 @@ static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
     uint64_t storage = 0, asked = (uint64_t)q->bytes * q->height * q->depth;
     memlord_result r;
     int tagged;
-    /* what asks for nothing, or for more than there is address space, the runtime may answer; and
-       what is captured allocates nothing yet, but a collection that waits would end the capture */
+    /* what asks for nothing, or for more than there is address space, the runtime may answer */
     if (!asked || asked >> 48 || asked / q->height / q->depth != q->bytes)
-        return mli_cuda_alloc_once(lord, q, flags, site);
-    if ((flags & MEMLORD_CUDA_FLAG_SYNC) &&
-        (q->kind == MLI_CUDA_ASYNC || q->kind == MLI_CUDA_POOL) &&
-        mli_cuda_capturing(q->stream) == 1)
         return mli_cuda_alloc_once(lord, q, flags, site);
     q->clean = cudaPeekAtLastError() == cudaSuccess;
     q->answer = cudaErrorMemoryAllocation;
@@ -2182,41 +2126,21 @@ static mli_cuda_request mli_cuda_request_for(int kind, void **ptr, size_t bytes)
 typedef struct mli_cuda_ending {
     memlord_realloc_token token;
     int begun;
-    uint64_t key;
-    mli_cuda_u64 *handed; /* its place below; NULL: it was not freed on a stream before */
 } mli_cuda_ending;
 
-/* What was freed on a stream and is to be released: by then the ledger may have it no more. One
-   that has lost its place here to another is unknown then. */
-enum { MLI_CUDA_HANDED_BITS = 12 };
-static mli_cuda_u64 mli_cuda_handed[1 << MLI_CUDA_HANDED_BITS];
-
-static mli_cuda_u64 *mli_cuda_handed_at(const void *ptr) {
-    uint64_t hash = MEMLORD_KEY(ptr) * 0x9e3779b97f4a7c15u;
-    return &mli_cuda_handed[hash >> (64 - MLI_CUDA_HANDED_BITS)];
-}
-
-/* What pends is the ledger's already, what was freed on a stream it has had, and what it does not
-   know it has counted. */
 static void mli_cuda_free_begin(memlord *lord, int type, const void *ptr,
                                 mli_cuda_ending *end, const memlord_site *site) {
-    memlord_device device = memlord_device_make(type, 0);
-    memlord_block_info info;
+    int before = mli_cuda_asker;
     end->begun = 0;
-    end->key = MEMLORD_KEY(ptr);
-    end->handed = NULL;
     if (!lord || !ptr) return;
-    if (mli_cuda_load(mli_cuda_handed_at(ptr)) == end->key) {
-        end->handed = mli_cuda_handed_at(ptr);
-        mli_cuda_store(end->handed, 0);
-        if (memlord_block_find(lord, device, end->key, &info) || info.pending) return;
-    }
-    end->begun = memlord_free_begin(lord, device, end->key, &end->token, site) == MEMLORD_OK;
+    mli_cuda_asker = MLI_CUDA_FREES;
+    end->begun = memlord_free_begin(lord, memlord_device_make(type, 0), MEMLORD_KEY(ptr),
+                                    &end->token, site) == MEMLORD_OK;
+    mli_cuda_asker = before;
 }
 
 static cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                      cudaError_t answer, const memlord_site *site) {
-    if (end->handed && answer != cudaSuccess) mli_cuda_store(end->handed, end->key);
     if (end->begun) (void)memlord_free_end(lord, &end->token, answer != cudaSuccess, site);
     return answer;
 }
@@ -2308,7 +2232,7 @@ MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord) {
         int last;
         mli_cuda_unhook(probe, d);
         last = mli_cuda_attachment_fill(probe, seen, d, NULL);
-        mli_cuda_times_read(lord, UINT64_MAX, 1);
+        mli_cuda_times_read(lord, NULL, 1);
         if (last) memlord_cuda_events_release();
     }
     mli_cuda_attachment_set_state(probe, MLI_CUDA_EMPTY);
@@ -2452,11 +2376,9 @@ MEMLORD_API cudaError_t memlord_cuda_free(memlord *lord, void *ptr, const memlor
 MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaStream_t stream,
                                                 const memlord_site *site) {
     mli_cuda_ending end;
-    int held = mli_cuda_capture_begin(mli_cuda_flags_of(lord), stream);
     cudaError_t r;
     mli_cuda_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
     r = mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaFreeAsync)(ptr, stream), site);
-    mli_cuda_capture_end(held, stream);
     mli_cuda_pool_check(lord, 0);
     return r;
 }
@@ -2476,10 +2398,11 @@ MEMLORD_API cudaError_t memlord_cuda_host_unregister(memlord *lord, void *ptr,
 
 /* -- wrapped functions: streams -- */
 
-static cudaError_t mli_cuda_synchronized(memlord *lord, cudaError_t answer) {
+static cudaError_t mli_cuda_synchronized(memlord *lord, const cudaStream_t *stream,
+                                         cudaError_t answer) {
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_CUDA, MEMLORD_ANY));
     (void)memlord_retire(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, MEMLORD_ANY));
-    if (lord) mli_cuda_times_read(lord, UINT64_MAX, 0);
+    if (lord) mli_cuda_times_read(lord, stream, 0);
     mli_cuda_pool_check(lord, 1);
     return answer;
 }
@@ -2488,73 +2411,38 @@ MEMLORD_API cudaError_t memlord_cuda_stream_synchronize(memlord *lord, cudaStrea
                                                         const memlord_site *site) {
     cudaStream_t own = mli_cuda_stream(stream);
     (void)site;
-    if (lord) mli_cuda_fences_record(&own);
-    return mli_cuda_synchronized(lord, MLI_CUDA_REAL(cudaStreamSynchronize)(stream));
+    if (lord) mli_cuda_fences_record(&own, 0);
+    return mli_cuda_synchronized(lord, &own, MLI_CUDA_REAL(cudaStreamSynchronize)(stream));
 }
 
 MEMLORD_API cudaError_t memlord_cuda_event_synchronize(memlord *lord, cudaEvent_t event,
                                                        const memlord_site *site) {
     (void)site;
-    return mli_cuda_synchronized(lord, MLI_CUDA_REAL(cudaEventSynchronize)(event));
+    return mli_cuda_synchronized(lord, NULL, MLI_CUDA_REAL(cudaEventSynchronize)(event));
 }
 
 MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const memlord_site *site) {
     (void)site;
-    if (lord) mli_cuda_fences_record(NULL);
-    return mli_cuda_synchronized(lord, MLI_CUDA_REAL(cudaDeviceSynchronize)());
+    if (lord) mli_cuda_fences_record(NULL, 0);
+    return mli_cuda_synchronized(lord, NULL, MLI_CUDA_REAL(cudaDeviceSynchronize)());
 }
 
-/* Counted before the real one: a poll on another thread must not come between. */
-MEMLORD_API cudaError_t memlord_cuda_stream_begin_capture(memlord *lord, cudaStream_t stream,
-                                                          enum cudaStreamCaptureMode mode,
-                                                          const memlord_site *site) {
-    uint64_t key = mli_cuda_stream_key(mli_cuda_stream(stream));
-    int counted = mli_cuda_capture_add(key);
-    cudaError_t r = MLI_CUDA_REAL(cudaStreamBeginCapture)(stream, mode);
-    (void)lord, (void)site;
-    if (r != cudaSuccess && counted) mli_cuda_capture_drop(key);
-    return r;
-}
-
-#if CUDART_VERSION >= 12030
-MEMLORD_API cudaError_t memlord_cuda_stream_begin_capture_to_graph(
-    memlord *lord, cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *after,
-    const cudaGraphEdgeData *edges, size_t n, enum cudaStreamCaptureMode mode,
-    const memlord_site *site) {
-    uint64_t key = mli_cuda_stream_key(mli_cuda_stream(stream));
-    int counted = mli_cuda_capture_add(key);
-    cudaError_t r = MLI_CUDA_REAL(cudaStreamBeginCaptureToGraph)(stream, graph, after, edges,
-                                                                 n, mode);
-    (void)lord, (void)site;
-    if (r != cudaSuccess && counted) mli_cuda_capture_drop(key);
-    return r;
-}
-#endif
-
-/* An error may have ended the capture, or not: the stream knows. */
+/* What its capture held back is recorded now. */
 MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStream_t stream,
                                                         cudaGraph_t *graph,
                                                         const memlord_site *site) {
-    int seen = mli_cuda_load(&mli_cuda_captures.n) && mli_cuda_capturing(stream);
     cudaError_t r = MLI_CUDA_REAL(cudaStreamEndCapture)(stream, graph);
     (void)lord, (void)site;
     stream = mli_cuda_stream(stream);
-    if (r == cudaSuccess || (seen && mli_cuda_capturing(stream) != 1))
-        mli_cuda_capture_drop(mli_cuda_stream_key(stream));
-    mli_cuda_fences_record(&stream);
+    mli_cuda_fences_record(&stream, 0);
     return r;
 }
 
-/* A capture that was under way ends with its stream. */
 MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t stream,
                                                     const memlord_site *site) {
-    cudaError_t r;
     (void)lord, (void)site;
-    if (!mli_cuda_is_default(stream))
-        mli_cuda_fence_list_record(mli_cuda_fence_list_of(stream), &stream, 1);
-    r = MLI_CUDA_REAL(cudaStreamDestroy)(stream);
-    if (r == cudaSuccess) mli_cuda_capture_drop(mli_cuda_stream_key(stream));
-    return r;
+    if (!mli_cuda_is_default(stream)) mli_cuda_fences_record(&stream, 1);
+    return MLI_CUDA_REAL(cudaStreamDestroy)(stream);
 }
 
 /* -- stream-ordered frees -- */
@@ -2563,41 +2451,52 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
 static memlord_device mli_cuda_device_of(memlord *lord, const void *ptr) {
     const memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
     memlord_block_info info;
-    return memlord_block_find(lord, pinned, MEMLORD_KEY(ptr), &info) == MEMLORD_OK
-               ? pinned
-               : memlord_device_cuda(0);
+    if (memlord_block_find(lord, pinned, MEMLORD_KEY(ptr), &info) == MEMLORD_OK) return pinned;
+    if (memlord_block_find(lord, memlord_device_cuda(0), MEMLORD_KEY(ptr), &info) == MEMLORD_OK)
+        return info.device;
+    return memlord_device_cuda(0);
 }
 
-MEMLORD_API memlord_result memlord_cuda_free_on_stream(memlord *lord, const void *ptr,
-                                                       cudaStream_t stream,
-                                                       const memlord_site *site) {
+MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
+                                                      cudaStream_t stream,
+                                                      const memlord_site *site) {
+    (void)memlord_cuda_record_use(lord, ptr, stream); /* without memory it is credited at once */
+    return memlord_cuda_free_async(lord, ptr, stream, site);
+}
+
+MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
+                                                    cudaStream_t stream,
+                                                    const memlord_site *site) {
     memlord_fence fence;
     memlord_device device;
     memlord_result r = MEMLORD_E_NOMEM;
+    int before = mli_cuda_asker;
     if (!lord || !ptr) return MEMLORD_OK;
     device = mli_cuda_device_of(lord, ptr);
-    if (mli_cuda_fence_make(lord, ptr, stream, &fence)) {
+    if (mli_cuda_fence_make(stream, device, &fence)) {
         mli_cuda_fence *own = (mli_cuda_fence *)fence.user;
         /* now, and not in the ledger's first question, which a deferring one asks later */
         mli_cuda_fence_begin(own, 1);
+        mli_cuda_asker = MLI_CUDA_FREES;
         r = memlord_free_deferred(lord, device, MEMLORD_KEY(ptr), fence, site);
+        mli_cuda_asker = before;
         if (r) mli_cuda_fence_free(own);
     }
-    if (r == MEMLORD_OK || r == MEMLORD_E_NOMEM)
-        mli_cuda_store(mli_cuda_handed_at(ptr), MEMLORD_KEY(ptr));
     return r == MEMLORD_E_NOMEM ? memlord_free(lord, device, MEMLORD_KEY(ptr), site) : r;
 }
 
 MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                    cudaStream_t stream) {
     memlord_fence fence;
+    memlord_device device;
     mli_cuda_fence *own;
     memlord_result r;
     if (!lord || !ptr) return MEMLORD_OK;
-    if (!mli_cuda_fence_make(lord, ptr, stream, &fence)) return MEMLORD_E_NOMEM;
+    device = mli_cuda_device_of(lord, ptr);
+    if (!mli_cuda_fence_make(stream, device, &fence)) return MEMLORD_E_NOMEM;
     own = (mli_cuda_fence *)fence.user;
     mli_cuda_fence_begin(own, own->stream == cudaStreamPerThread);
-    r = memlord_block_use(lord, mli_cuda_device_of(lord, ptr), MEMLORD_KEY(ptr), fence);
+    r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
     if (r) mli_cuda_fence_free(own);
     return r;
 }
@@ -2610,10 +2509,11 @@ MEMLORD_API void memlord_cuda_events_release(void) {
         mli_cuda_lock_take(&mli_cuda_events_lock);
         for (i = 0; i < MLI_CUDA_BINS && !fence; i++) {
             mli_cuda_event_bin *bin = &mli_cuda_events.bins[i];
-            fence = bin->first;
-            if (!fence) continue;
-            bin->first = fence->next;
-            bin->n--;
+            fence = mli_cuda_fence_pop(&bin->first);
+            if (fence)
+                bin->n--;
+            else
+                bin->context = NULL;
         }
         mli_cuda_lock_drop(&mli_cuda_events_lock);
         if (fence) {
@@ -2636,11 +2536,11 @@ MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_
     if (r) return r;
     mli_cuda_nvtx_push(name);
     scope->begun = 1;
-    scope->stream = stream;
-    mli_cuda_times_read(lord, 8, 0);
+    scope->stream = mli_cuda_stream(stream);
+    mli_cuda_times_read(lord, &scope->stream, 0);
     if (!(mli_cuda_flags_of(lord) & MEMLORD_CUDA_FLAG_TIME_SCOPES)) return MEMLORD_OK;
     scope->id = memlord_scope_current(lord);
-    scope->start = mli_cuda_time_mark(lord, stream);
+    scope->start = mli_cuda_time_mark(stream);
     return MEMLORD_OK;
 }
 
@@ -2655,13 +2555,13 @@ MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_sc
     time.scope = scope->id;
     time.start = (mli_cuda_fence *)scope->start;
     if (time.start) {
-        time.stop = mli_cuda_time_mark(lord, scope->stream);
+        time.stop = mli_cuda_time_mark(scope->stream);
         if (!time.stop)
             mli_cuda_fence_free(time.start);
         else if (!mli_cuda_time_push(&time))
             mli_cuda_time_end(&time);
     }
-    mli_cuda_times_read(lord, 8, 0);
+    mli_cuda_times_read(lord, &scope->stream, 0);
     return memlord_scope_end(lord);
 }
 
@@ -2789,8 +2689,6 @@ MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
 #undef cudaFreeHost
 #undef cudaHostRegister
 #undef cudaHostUnregister
-#undef cudaStreamBeginCapture
-#undef cudaStreamBeginCaptureToGraph
 #undef cudaStreamEndCapture
 #undef cudaStreamDestroy
 #undef cudaStreamSynchronize
@@ -2809,11 +2707,6 @@ MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
 #define cudaFreeHost(...) MLI_CUDA_SHIM(free_host, __VA_ARGS__)
 #define cudaHostRegister(...) MLI_CUDA_SHIM(host_register, __VA_ARGS__)
 #define cudaHostUnregister(...) MLI_CUDA_SHIM(host_unregister, __VA_ARGS__)
-#define cudaStreamBeginCapture(...) MLI_CUDA_SHIM(stream_begin_capture, __VA_ARGS__)
-#if CUDART_VERSION >= 12030
-#define cudaStreamBeginCaptureToGraph(...)                                                    \
-    MLI_CUDA_SHIM(stream_begin_capture_to_graph, __VA_ARGS__)
-#endif
 #define cudaStreamEndCapture(...) MLI_CUDA_SHIM(stream_end_capture, __VA_ARGS__)
 #define cudaStreamDestroy(...) MLI_CUDA_SHIM(stream_destroy, __VA_ARGS__)
 #define cudaStreamSynchronize(...) MLI_CUDA_SHIM(stream_synchronize, __VA_ARGS__)

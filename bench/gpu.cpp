@@ -1,9 +1,11 @@
-/* What a wrapper costs of the call it wraps, on a GPU; and the ledger alone from 1 to 16 threads,
-   beside what one would otherwise use. Rows are played in turn, medians of rounds. */
+/* The cost of a wrapper beside the call that it wraps, on a GPU; of what is not a wrapped call; and
+   of the ledger alone from 1 to 16 threads, beside its peers. Bare and wrapped calls take turns in
+   rounds. A figure is the median of the rounds; +- is half the distance of its quartiles. */
 #include "memlord.h"
 #include "memlord_cuda.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -32,27 +34,47 @@ void must(bool done, const char *what) {
     std::exit(1);
 }
 
-double median(std::vector<double> v) {
+double quantile(std::vector<double> v, double q) {
     std::sort(v.begin(), v.end());
-    return v[v.size() / 2];
+    return v[static_cast<size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];
 }
 
-/* A pair of calls, bare or wrapped; answers what each half took. */
+double median(const std::vector<double> &v) { return quantile(v, 0.5); }
+
+double spread(const std::vector<double> &v) { return (quantile(v, 0.75) - quantile(v, 0.25)) / 2; }
+
+void one(const char *name, const std::vector<double> &ns) {
+    std::printf("%-44s %12.0f +- %.0f\n", name, median(ns), spread(ns));
+}
+
+/* A pair of calls, bare or wrapped. */
 struct pair_of_calls {
     const char *alloc, *release;
     int count;
-    double most; /* of the alloc, in %; 0: no aim */
+    double most; /* of either call, in %; 0: no aim */
     std::function<bool(memlord *, void **, int)> make;
     std::function<bool(memlord *, void *)> give;
 };
+
+/* The difference is taken in each round: the calls themselves vary by more than it. */
+void print(const char *name, const std::vector<double> ns[2], double most) {
+    std::vector<double> more;
+    for (size_t i = 0; i < ns[0].size(); i++) more.push_back(ns[1][i] - ns[0][i]);
+    double bare = median(ns[0]), share = 100 * median(more) / bare;
+    std::printf("%-28s %10.0f %10.0f %8.0f +- %-6.0f %7.2f %%", name, bare, median(ns[1]),
+                median(more), spread(more), share);
+    if (most > 0) std::printf("   at most %g %%: %s", most, share <= most ? "met" : "missed");
+    std::printf("\n");
+}
 
 void measure(const pair_of_calls &p) {
     enum { ROUNDS = 31 };
     std::vector<double> alloc[2], release[2];
     std::vector<void *> ptr(static_cast<size_t>(p.count));
     for (int round = -2; round < ROUNDS; round++) {
-        for (int wrapped = 0; wrapped < 2; wrapped++) {
-            memlord *l = (wrapped + round) & 1 ? lord : nullptr; /* NULL: the bare call */
+        for (int turn = 0; turn < 2; turn++) {
+            int wrapped = (turn + round) & 1;
+            memlord *l = wrapped ? lord : nullptr; /* NULL: the bare call */
             double start = now_ns();
             for (int i = 0; i < p.count; i++)
                 must(p.make(l, &ptr[static_cast<size_t>(i)], i), p.alloc);
@@ -62,20 +84,12 @@ void measure(const pair_of_calls &p) {
             double end = now_ns();
             must(cudaDeviceSynchronize() == cudaSuccess, "waiting");
             if (round < 0) continue;
-            alloc[l != nullptr].push_back((made - start) / p.count);
-            release[l != nullptr].push_back((end - made) / p.count);
+            alloc[wrapped].push_back((made - start) / p.count);
+            release[wrapped].push_back((end - made) / p.count);
         }
     }
-    const char *names[] = {p.alloc, p.release};
-    const std::vector<double> *rows[][2] = {{&alloc[0], &alloc[1]}, {&release[0], &release[1]}};
-    for (int k = 0; k < 2; k++) {
-        double bare = median(*rows[k][0]), with = median(*rows[k][1]);
-        double share = 100 * (with - bare) / bare;
-        std::printf("%-28s %10.0f %10.0f %8.0f %7.2f %%", names[k], bare, with, with - bare, share);
-        if (k == 0 && p.most > 0)
-            std::printf("   aim: under %g %%: %s", p.most, share < p.most ? "met" : "missed");
-        std::printf("\n");
-    }
+    print(p.alloc, alloc, p.most);
+    print(p.release, release, p.most);
 }
 
 const size_t KIB = 1024;
@@ -172,11 +186,9 @@ void capturing() {
     for (cudaStream_t &s : streams)
         must(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess, "a stream");
     measure({"cudaStreamBeginCapture", "cudaStreamEndCapture", 32, 0,
-             [](memlord *l, void **p, int i) {
+             [](memlord *, void **p, int i) {
                  *p = streams[i];
-                 if (!l) return !cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed);
-                 return !memlord_cuda_stream_begin_capture(
-                     l, streams[i], cudaStreamCaptureModeRelaxed, nullptr);
+                 return !cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed);
              },
              [](memlord *l, void *p) {
                  cudaStream_t stream = static_cast<cudaStream_t>(p);
@@ -197,23 +209,120 @@ void capturing() {
              }});
 }
 
-void what_is_no_call_of_the_runtime(cudaStream_t stream) {
-    void *ptr = nullptr;
-    must(!memlord_cuda_malloc(lord, &ptr, 4096, nullptr), "cudaMalloc");
-    double start = now_ns();
-    for (int i = 0; i < 200; i++)
-        must(!memlord_capacity_sample(lord, memlord_device_cuda(0)), "a sample");
-    double sample = (now_ns() - start) / 200;
-    start = now_ns();
-    for (int i = 0; i < 200; i++) {
-        must(!memlord_alloc(lord, memlord_device_cuda(0), 64, 1, nullptr), "a block");
-        must(!memlord_cuda_free_on_stream(lord, reinterpret_cast<void *>(64), stream, nullptr),
-             "a free");
-        (void)memlord_retire(lord, memlord_device_cuda(0));
+/* -- what is not a wrapped call -- */
+
+/* Keeps a stream busy: a host function that returns once it is told to. */
+std::atomic<int> held{0};
+void CUDART_CB hold(void *) {
+    while (held) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+void attaching() {
+    std::vector<double> first, again;
+    for (int i = 0; i < 9; i++) {
+        memlord *l = nullptr;
+        must(memlord_create(nullptr, &l) == MEMLORD_OK, "a ledger");
+        double start = now_ns();
+        must(memlord_cuda_attach(l, nullptr) == MEMLORD_OK, "attach");
+        first.push_back(now_ns() - start);
+        start = now_ns();
+        must(memlord_cuda_attach(l, nullptr) == MEMLORD_OK, "attach");
+        again.push_back(now_ns() - start);
+        must(memlord_cuda_detach(l) == MEMLORD_OK, "detach");
+        memlord_destroy(l);
     }
-    std::printf("%-28s %10.0f\n%-28s %10.0f\n", "a sample of the capacity", sample,
-                "a free on a stream", (now_ns() - start) / 200);
-    must(!memlord_cuda_free(lord, ptr, nullptr), "cudaFree");
+    one("attach, the driver loaded", first);
+    one("attach once more", again);
+}
+
+void books_of_a_stream(cudaStream_t stream) {
+    std::vector<double> sample, use, pend, after;
+    void *ptr = reinterpret_cast<void *>(64);
+    for (int i = 0; i < 301; i++) {
+        double start = now_ns();
+        if (i % 10 == 0) {
+            must(!memlord_capacity_sample(lord, memlord_device_cuda(0)), "a sample");
+            sample.push_back(now_ns() - start);
+        }
+        must(!memlord_alloc(lord, memlord_device_cuda(0), 64, 1, nullptr), "a block");
+        start = now_ns();
+        must(!memlord_cuda_record_use(lord, ptr, stream), "a use");
+        use.push_back(now_ns() - start);
+        start = now_ns();
+        must(!memlord_cuda_record_free(lord, ptr, stream, nullptr), "a free");
+        pend.push_back(now_ns() - start);
+        must(!memlord_cuda_malloc_async(lord, &ptr, 4096, stream, nullptr), "cudaMallocAsync");
+        start = now_ns();
+        must(!memlord_cuda_free_async_after(lord, ptr, stream, nullptr), "a free");
+        after.push_back(now_ns() - start);
+        ptr = reinterpret_cast<void *>(64);
+        must(!memlord_cuda_stream_synchronize(lord, stream, nullptr), "waiting");
+    }
+    one("a sample of the capacity", sample);
+    one("record_use", use);
+    one("record_free: pending by an event", pend);
+    one("free_async_after: the same, and freed", after);
+}
+
+/* One alloc and free of another device's, beside frees that wait for four streams. */
+void pairs_beside_pending_frees() {
+    enum { STREAMS = 4, ROUNDS = 31, PAIRS = 20000 };
+    cudaStream_t streams[STREAMS];
+    std::vector<double> cpu[2], cuda[2];
+    held = 1;
+    for (cudaStream_t &s : streams)
+        must(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess, "a stream");
+    auto pairs = [](memlord_device device) {
+        double start = now_ns();
+        for (uint64_t i = 0; i < PAIRS; i++) {
+            (void)memlord_alloc(lord, device, 4096 + i % 64 * 64, 64, nullptr);
+            (void)memlord_free(lord, device, 4096 + i % 64 * 64, nullptr);
+        }
+        return (now_ns() - start) / PAIRS;
+    };
+    for (int busy = 0; busy < 2; busy++) {
+        for (int i = 0; busy && i < STREAMS; i++) {
+            uint64_t key = 64 + static_cast<uint64_t>(i);
+            must(!cudaLaunchHostFunc(streams[i], hold, nullptr), "a host function");
+            must(!memlord_alloc(lord, memlord_device_cuda(0), key, 1, nullptr), "a block");
+            must(!memlord_cuda_record_free(lord, reinterpret_cast<void *>(key), streams[i], nullptr),
+                 "a free");
+        }
+        for (int round = 0; round < ROUNDS; round++) {
+            cpu[busy].push_back(pairs(memlord_device_cpu()));
+            cuda[busy].push_back(pairs(memlord_device_cuda(0)));
+        }
+    }
+    held = 0;
+    must(!memlord_cuda_device_synchronize(lord, nullptr), "waiting");
+    print("cpu pair, 4 frees pending", cpu, 5);
+    print("cuda pair, 4 frees pending", cuda, 0);
+    for (cudaStream_t s : streams)
+        must(!memlord_cuda_stream_destroy(lord, s, nullptr), "a stream");
+}
+
+/* A collection of what a pool keeps: the trim is the driver's. */
+void collecting(cudaStream_t stream) {
+    size_t unused = 0, all = 0;
+    must(cudaMemGetInfo(&unused, &all) == cudaSuccess, "the device's memory");
+    for (size_t gib : {1, 10, 100}) {
+        std::vector<double> ns;
+        char name[64];
+        size_t bytes = gib << 30;
+        if (bytes > unused / 10 * 9) continue;
+        for (int i = 0; i < 3; i++) {
+            void *ptr = nullptr;
+            must(!memlord_cuda_malloc_async(lord, &ptr, bytes, stream, nullptr), "cudaMallocAsync");
+            must(!memlord_cuda_free_async(lord, ptr, stream, nullptr), "cudaFreeAsync");
+            must(!memlord_cuda_stream_synchronize(lord, stream, nullptr), "waiting");
+            double start = now_ns();
+            must(!memlord_gc_run(lord, memlord_device_cuda(0), MEMLORD_REASON_HOST, nullptr),
+                 "a collection");
+            ns.push_back(now_ns() - start);
+        }
+        std::snprintf(name, sizeof name, "a collection of %zu GiB", gib);
+        one(name, ns);
+    }
 }
 
 void wrappers() {
@@ -224,13 +333,18 @@ void wrappers() {
     must(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess, "the pool");
     must(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep) == cudaSuccess,
          "its threshold");
-    std::printf("%-28s %10s %10s %8s %9s\n", "ns a call", "bare", "wrapped", "more", "share");
+    std::printf("%-28s %10s %10s %8s    %-6s %9s\n", "ns a call", "bare", "wrapped", "more", "+-",
+                "share");
     memory_of_the_device();
     memory_of_a_stream(stream, pool);
     memory_of_the_host();
     waiting(stream);
     capturing();
-    what_is_no_call_of_the_runtime(stream);
+    pairs_beside_pending_frees();
+    std::printf("\n%-44s %12s +-\n", "ns a call", "");
+    attaching();
+    books_of_a_stream(stream);
+    collecting(stream);
     must(cudaStreamDestroy(stream) == cudaSuccess, "a stream");
 }
 

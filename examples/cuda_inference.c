@@ -80,9 +80,9 @@ static void step(engine *e, int i) {
     check(e, cudaMemsetAsync(work, i, size, e->compute), "compute");
     check(e, cudaStreamSynchronize(e->compute), "waiting"); /* the copy reads what was computed */
     check(e, cudaMemsetAsync(work, 0, size, e->copy), "copy");
-    /* for the books: the copy stream still uses it; and for the memory: freed in its order */
-    check(e, (int)memlord_cuda_free_on_stream(e->lord, work, e->copy, MEMLORD_SITE()), "hand-over");
-    check(e, memlord_cuda_free_async(e->lord, work, e->copy, MEMLORD_SITE()), "workspace free");
+    /* the copy stream still uses it: freed in its order, and pending until then */
+    check(e, memlord_cuda_free_async_after(e->lord, work, e->copy, MEMLORD_SITE()),
+          "workspace free");
     now = memlord_pending(e->lord, e->gpu);
     if (now > e->most_pending) e->most_pending = now;
 }

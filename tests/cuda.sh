@@ -80,11 +80,10 @@ for cc in gcc clang; do
     for std in c99 c++11 c++20; do modes $cc $std; done
 done
 
-check "before CUDA 12.3, where no capture goes into a graph" \
+check "the headers of CUDA 11.2" \
     "gcc -std=c99 $warn -DCUDART_VERSION=11020 -I. -isystem tests/fake_cuda/include \
          -DMEMLORD_CUDA_IMPLEMENTATION -DMEMLORD_CUDA_SHIM -include memlord.h -x c -c memlord_cuda.h \
-         -o $out/old.o;
-     nm $out/old.o | grep -i tograph || true"
+         -o $out/old.o"
 
 check "alone it is an error with its cure" \
     "! gcc -std=c99 $flags -fsyntax-only -x c memlord_cuda.h 2>$out/alone;

@@ -1,12 +1,15 @@
 #!/bin/sh
 # tests/gpu.sh test|bench       what only a GPU can show; `make test-gpu`, `make bench-gpu`
 # tests/gpu.sh fake test|bench  the same programs on the fake runtime, to try the programs
-# The table is printed, and kept in bench/results. Without a GPU, or the CUDA toolkit (CUDA_HOME),
-# one line says so and the status is 77: not run. (make turns the status of any recipe that fails
-# into its own, 2, and prints this one.)
+# The table is printed, and kept in bench/results. The CUDA toolkit is CUDA_HOME, /usr/local/cuda,
+# or nvcc's. Without a GPU or the toolkit one line says so and the status is 77: not run.
+# (make turns the status of any recipe that fails into its own, 2, and prints this one.) Nothing is
+# installed and nothing is fetched: stb_ds.h is Debian's or lies beside memlord.h.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+nvcc=$(readlink -f "$(command -v nvcc)" 2>/dev/null)
 home=${CUDA_HOME:-/usr/local/cuda}
+[ -d "$home" ] || [ -z "$nvcc" ] || home=${nvcc%/bin/nvcc}
 out=$PWD/build/gpu
 mkdir -p "$out"
 
@@ -79,19 +82,78 @@ torch() {
     fi
 }
 
-# Errors that calls answer are no finding: a row is about those.
-sanitizer() {
-    name="compute-sanitizer finds nothing"
-    tool=$(command -v compute-sanitizer || ls "$home/bin/compute-sanitizer" 2>/dev/null)
-    [ -n "$tool" ] || { row "$name" "not run: not there"; return; }
-    if "$tool" --leak-check full --report-api-errors no --error-exitcode 9 "$out/test_gpu" short \
-        >"$out/sanitizer.txt" 2>&1; then
+# A command as a row: passed when it succeeds; the end of its output is shown when it does not.
+try() { # NAME COMMAND...
+    name=$1
+    shift
+    if timeout 120 "$@" >"$out/row.txt" 2>&1; then
         row "$name" passed
     else
         row "$name" FAILED
-        tail -n 20 "$out/sanitizer.txt" | sed 's/^/    /'
+        tail -n 20 "$out/row.txt" | sed 's/^/    /'
         return 1
     fi
+}
+
+# Builds a program and runs some rows of it.
+# shellcheck disable=SC2086 # lists of flags
+variant() { # NAME OBJECTS LINK COMPILE... -- RUN...
+    name=$1 with=$2 to=$3
+    shift 3
+    compile=
+    while [ "$1" != -- ]; do compile="$compile $1" && shift; done
+    shift
+    if $compile $with $to -o "$out/variant" >"$out/row.txt" 2>&1; then
+        try "$name" "$out/variant" "$@"
+    else
+        row "$name" 'FAILED to build'
+        tail -n 20 "$out/row.txt" | sed 's/^/    /'
+        return 1
+    fi
+}
+
+# The other ways to build and to get at the calls.
+variants() {
+    cc="${CC:-gcc} -std=c99 $flags"
+    bad=0
+    lord=${objects%% *}
+    variant "the shim counts what plain names allocate" "$objects" "$link" \
+        $cc -DUSE_MAIN tests/matrix/cuda_shim.c -- || bad=1
+    wraps=$(sed -n 's/^ *X0*(\(cuda[A-Za-z0-9]*\),.*/ -Wl,--wrap=\1/p' memlord_cuda.h | tr -d '\n')
+    variant "--wrap counts an object that knows nothing of MemLord" "$lord" "$link" \
+        $cc -DMEMLORD_CUDA_WRAP $wraps tests/matrix/cuda_impl.c tests/matrix/cuda_wrap.c -- 0 || bad=1
+    variant "the inference example ends with nothing live" "" "$link" \
+        $cc examples/cuda_inference.c -lm -- || bad=1
+    [ -n "$fake" ] && return $bad
+    variant "a thread's own stream is its default stream" "$lord" "$link" \
+        $cc -DCUDA_API_PER_THREAD_DEFAULT_STREAM tests/gpu/test_gpu.c tests/matrix/cuda_impl.c \
+        -- 'own stream' || bad=1
+    static=$(cudart | sed 's/-l:libcudart.so[^ ]*/-lcudart_static/')
+    case $static in
+    *cudart_static*)
+        variant "two streams on the static runtime" "$objects" "$static -ldl -lrt" \
+            $cc tests/gpu/test_gpu.c -- 'two streams' || bad=1
+        ;;
+    *) row "two streams on the static runtime" "not run: not there" ;;
+    esac
+    return $bad
+}
+
+# Errors that calls return are no finding: a row is about those.
+sanitizer() {
+    name="compute-sanitizer finds nothing, and no leak"
+    tool=$(command -v compute-sanitizer || ls "$home/bin/compute-sanitizer" 2>/dev/null)
+    [ -n "$tool" ] || { row "$name" "not run: not there"; return; }
+    timeout 240 "$tool" --target-processes all --leak-check full --report-api-errors no \
+        --error-exitcode 9 "$out/test_gpu" short >"$out/sanitizer.txt" 2>&1 &&
+        { row "$name" passed; return; }
+    if grep -qi 'device not supported' "$out/sanitizer.txt"; then # in some sandboxes
+        row "$name" "not run: the tool does not support the device here"
+        return
+    fi
+    row "$name" FAILED
+    tail -n 20 "$out/sanitizer.txt" | sed 's/^/    /'
+    return 1
 }
 
 machine() {
@@ -113,6 +175,7 @@ machine() {
 tests() {
     bad=0
     "$out/test_gpu" || bad=1
+    variants || bad=1
     if [ -z "$fake" ]; then
         torch || bad=1
         sanitizer || bad=1

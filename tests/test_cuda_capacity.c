@@ -315,7 +315,7 @@ static void what_others_use_of_the_pool_and_what_pends_is_not_cached(void **stat
     assert_cuda(cudaFreeAsync(library, NULL));
     assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     fake_stream_work(stream);
-    assert_ok(memlord_cuda_free_on_stream(lord, pooled, stream, NULL));
+    assert_ok(memlord_cuda_record_free(lord, pooled, stream, NULL));
     assert_cuda(memlord_cuda_free_async(lord, pooled, stream, NULL));
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
     assert_reserved(lord, 112, 4); /* the pool has 12 unused, of which 8 pend */

@@ -58,91 +58,79 @@ static void a_collection_keeps_what_it_is_told_to(void **state) {
     assert_int_equal(reclaimed, 536 * MIB);
 }
 
-static void a_collection_waits_for_the_device_only_when_asked(void **state) {
-    memlord *lord = test_lord(state);
-    memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_SYNC, 0, NULL, "libnvml-v2.so"};
+/* A free that is pending on a stream with work left, and all the pool has kept. */
+static cudaStream_t one_pends(memlord *lord) {
+    cudaStream_t stream = NULL;
+    void *ptr = NULL;
+    assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    assert_cuda(memlord_cuda_malloc_async(lord, &ptr, MIB, stream, NULL));
+    fake_stream_work(stream);
+    assert_cuda(memlord_cuda_free_async_after(lord, ptr, stream, NULL));
     pool_keeps(MIB);
-    assert_ok(memlord_cuda_attach(lord, &desc));
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
-    assert_int_equal(fake_count("cuCtxSynchronize"), 1);
+    return stream;
 }
 
-static void collect_with_sync(memlord *lord, uint64_t waited) {
+static void a_collection_waits_for_what_is_pending_only_when_asked(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_cuda_desc desc = {0, 0, NULL, "libnvml-v2.so"};
+    cudaStream_t stream = one_pends(lord);
     uint64_t reclaimed = 0;
-    pool_keeps(MIB);
+    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_int_equal(memlord_pending(lord, cuda(0)), MIB);
+    fake_stream_finish(stream);
+    (void)memlord_retire(lord, all());
+    (void)one_pends(lord);
+    desc.flags = MEMLORD_CUDA_FLAG_SYNC;
+    assert_ok(memlord_cuda_attach(lord, &desc));
     assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed));
-    assert_int_equal(reclaimed, MIB); /* it trims all the same */
-    assert_int_equal(fake_count("cuCtxSynchronize"), waited);
+    assert_int_equal(memlord_pending(lord, cuda(0)), 0);
+    assert_int_equal(reclaimed, MIB);
+    assert_int_equal(fake_count("cuEventSynchronize"), 1);
+    assert_int_equal(fake.context_waits, 0);
+}
+
+/* To wait for an event ends no capture, of whatever stream, by whomever begun. */
+static void and_no_capture_ends_by_that(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_SYNC, 0, NULL, "libnvml-v2.so"};
+    cudaStream_t captured[2];
+    cudaGraph_t graph;
+    void *ptr = NULL;
+    int i;
+    assert_ok(memlord_cuda_attach(lord, &desc));
+    assert_cuda(cudaStreamCreateWithFlags(&captured[0], cudaStreamNonBlocking));
+    assert_cuda(cudaStreamCreateWithFlags(&captured[1], 0));
+    test_threshold(lord, MEMLORD_METRIC_ALLOCATED, MIB); /* crossed by the wrappers themselves */
+    for (i = 0; i < 2; i++) {
+        (void)one_pends(lord);
+        assert_cuda(cudaStreamBeginCapture(captured[i], cudaStreamCaptureModeGlobal));
+        assert_cuda(memlord_cuda_malloc_async(lord, &ptr, 2 * MIB, captured[i], NULL));
+        assert_cuda(memlord_cuda_free_async_after(lord, ptr, captured[i], NULL));
+        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        assert_int_equal(memlord_pending(lord, cuda(0)), 2 * MIB); /* of the captured stream alone */
+        assert_cuda(cudaStreamEndCapture(captured[i], &graph));
+        (void)memlord_retire(lord, all());
+        assert_int_equal(memlord_pending(lord, cuda(0)), 0);
+    }
     assert_int_equal(fake.violated, 0);
     assert_slot(cudaSuccess);
 }
 
-static void nor_while_it_knows_of_a_capture(void **state) {
-    memlord *lord = test_lord(state);
-    memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_SYNC, 0, NULL, "libnvml-v2.so"};
-    cudaStream_t plain, blocking;
-    cudaGraph_t graph;
-    assert_ok(memlord_cuda_attach(lord, &desc));
-    assert_cuda(cudaStreamCreateWithFlags(&plain, cudaStreamNonBlocking));
-    assert_cuda(cudaStreamCreateWithFlags(&blocking, 0));
-    assert_cuda(memlord_cuda_stream_begin_capture(lord, plain, cudaStreamCaptureModeGlobal, NULL));
-    collect_with_sync(lord, 0);
-    assert_cuda(memlord_cuda_stream_end_capture(lord, plain, &graph, NULL));
-    assert_cuda(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeGlobal));
-    collect_with_sync(lord, 0);
-    assert_cuda(cudaStreamEndCapture(blocking, &graph));
-    collect_with_sync(lord, 1);
-    fake.fail_name = "cuCtxSynchronize"; /* a capture that nobody knows of */
-    fake.fail_times = 1;
-    fake.fail_error = cudaErrorStreamCaptureUnsupported;
-    collect_with_sync(lord, 2);
-}
-
-/* The stream of an allocation is one it does know. */
-static void an_allocation_that_is_captured_is_not_tried_again(void **state) {
+static void a_retry_that_waits_for_what_is_pending_succeeds_at_once(void **state) {
     memlord *lord = test_lord(state);
     int slept = 0;
+    void *ptr = NULL, *most = NULL;
     cudaStream_t stream;
-    cudaGraph_t graph;
-    void *ptr = NULL;
     attach_retrying(lord, MEMLORD_CUDA_FLAG_SYNC, 3, &slept);
     assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    fake.fail_name = "cudaMallocAsync";
-    fake.fail_times = 1;
-    fake.fail_error = cudaErrorMemoryAllocation;
-    assert_int_equal(memlord_cuda_malloc_async(lord, &ptr, 1000, stream, NULL),
-                     cudaErrorMemoryAllocation);
-    assert_int_equal(cudaGetLastError(), cudaErrorMemoryAllocation);
-    assert_int_equal(slept, 0);
-    assert_cuda(memlord_cuda_malloc_async(lord, &ptr, 1000, stream, NULL));
-    assert_int_equal(memlord_allocated(lord, cuda(0)), 1000);
-    assert_cuda(memlord_cuda_free_async(lord, ptr, stream, NULL));
-    assert_cuda(cudaStreamEndCapture(stream, &graph));
-}
-
-/* Nor does what it is counted for, on its way, end the capture. */
-static void a_band_crossed_on_a_captured_stream_waits_for_nothing(void **state) {
-    memlord *lord = test_lord(state);
-    memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_SYNC, 0, NULL, "libnvml-v2.so"};
-    cudaStream_t stream;
-    cudaGraph_t graph;
-    void *ptr = NULL;
-    int freed;
-    assert_ok(memlord_cuda_attach(lord, &desc));
-    assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    for (freed = 0; freed < 2; freed++) {
-        pool_keeps(MIB);
-        test_threshold(lord, freed ? MEMLORD_METRIC_FREED : MEMLORD_METRIC_ALLOCATED, MIB);
-        assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-        assert_cuda(memlord_cuda_malloc_async(lord, &ptr, 2 * MIB, stream, NULL));
-        assert_cuda(memlord_cuda_free_async(lord, ptr, stream, NULL));
-        assert_true(stats_of(lord, cuda(0)).gc_runs > (uint64_t)freed);
-        assert_cuda(cudaStreamEndCapture(stream, &graph));
-    }
-    assert_int_equal(fake_count("cuCtxSynchronize"), 0);
-    assert_ok(memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL));
-    assert_int_equal(fake_count("cuCtxSynchronize"), 1);
+    fake.device[0].threshold = UINT64_MAX;
+    assert_cuda(memlord_cuda_malloc_async(lord, &most, 900 * MIB, stream, NULL));
+    fake_stream_work(stream);
+    assert_cuda(memlord_cuda_free_async_after(lord, most, stream, NULL));
+    assert_cuda(memlord_cuda_malloc(lord, &ptr, 500 * MIB, NULL));
+    assert_int_equal(fake_count("cudaMalloc"), 2);
+    assert_int_equal(memlord_pending(lord, cuda(0)), 0);
+    assert_cuda(memlord_cuda_free(lord, ptr, NULL));
 }
 
 static void an_untouched_device_is_not_collected(void **state) {
@@ -471,10 +459,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_CUDA(a_collection_trims_and_says_what_that_gave),
         TEST_CUDA(a_collection_keeps_what_it_is_told_to),
-        TEST_CUDA(a_collection_waits_for_the_device_only_when_asked),
-        TEST_CUDA(nor_while_it_knows_of_a_capture),
-        TEST_CUDA(an_allocation_that_is_captured_is_not_tried_again),
-        TEST_CUDA(a_band_crossed_on_a_captured_stream_waits_for_nothing),
+        TEST_CUDA(a_collection_waits_for_what_is_pending_only_when_asked),
+        TEST_CUDA(and_no_capture_ends_by_that),
+        TEST_CUDA(a_retry_that_waits_for_what_is_pending_succeeds_at_once),
         TEST_CUDA(an_untouched_device_is_not_collected),
         TEST_CUDA(a_hosts_callback_runs_beside_it),
         TEST_CUDA(a_band_of_the_device_trims_its_pool),

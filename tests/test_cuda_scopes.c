@@ -79,7 +79,7 @@ static void events_of_scopes_are_used_again_and_not_for_frees(void **state) {
     for (i = 0; i < 50; i++) work_in(lord, "forward", stream, 0);
     assert_int_equal(fake.events_made, 2);
     assert_cuda(memlord_cuda_malloc(lord, &ptr, 64, NULL));
-    assert_ok(memlord_cuda_free_on_stream(lord, ptr, stream, NULL));
+    assert_ok(memlord_cuda_record_free(lord, ptr, stream, NULL));
     assert_int_equal(fake.events_made, 3);
 }
 
@@ -144,7 +144,7 @@ static void any_call_may_fail_and_no_event_is_lost(void **state) {
         if (!reached) break;
     }
     assert_true(n > 20);
-    assert_true(fake.events <= 4);
+    assert_in_range(fake.events, 0, 8);
 }
 
 static void *churn(void *user) {

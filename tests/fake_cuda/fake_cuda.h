@@ -23,11 +23,16 @@ typedef struct fake_device {
     uint64_t others;       /* bytes of other processes */
     int integrated, pools; /* attributes */
     int active;            /* the primary context exists */
+    int contexts;          /* times it came to be: by cudaSetDevice, too, since CUDA 12 */
+    int held;              /* by the runtime: no release by others ends it */
     int retained;          /* by the driver's clients */
+    uint64_t context_bytes; /* what the context takes of the device */
     uint64_t plain;        /* bytes of cudaMalloc and its like */
     uint64_t reserved, reserved_high, used, used_high; /* of the pool */
     uint64_t threshold;                                /* its release threshold */
     uint64_t graph_reserved, graph_reserved_high, graph_used, graph_used_high;
+    int trims, graph_trims; /* of its pool, of its graphs' memory */
+    uint64_t trimmed;       /* bytes the pool gave back by them */
     char pci[16];
     uint64_t nvml_total; /* NVML counts another one */
     int mig;
@@ -40,10 +45,13 @@ typedef struct fake_cuda {
     int no_driver;
     int old_driver; /* older than the runtime can do with */
     int lazy; /* as before CUDA 12: cudaSetDevice makes no context, and none current */
+    int no_peers;    /* no device reaches another one's memory */
     int host_pools;  /* what comes out of a pool is on no device: -1 */
     int slow_events; /* an event is a thing its stream is given, and never done at once */
     fake_device device[FAKE_DEVICES];
-    uint64_t calls;       /* of anything */
+    uint64_t calls;        /* of anything */
+    uint64_t driver_calls; /* of them, of the driver: what is made beside the runtime's */
+    uint64_t context_waits; /* of them, cuCtxSynchronize */
     uint64_t fail_at;     /* the number of the call that fails; 0: none */
     int fail_error;       /* with this, 999 if 0 */
     const char *fail_name; /* calls of this name fail ... */
@@ -53,6 +61,7 @@ typedef struct fake_cuda {
     int retains;           /* of the driver's, not yet released */
     int set_devices;       /* calls of cudaSetDevice */
     int captures;          /* under way */
+    int host_function_calls; /* of CUDA, in a host function of a stream: refused */
     int violated;          /* unsafe calls, or queries of captured events, during them */
     int captured_records;  /* events recorded on a stream that was captured */
     int dead_asked;        /* questions to the driver about a stream that is destroyed */
@@ -67,9 +76,12 @@ extern fake_cuda fake;
 /* Starts over: `devices` of 1 GiB, nothing active, this thread's state clean. */
 void fake_reset(int devices);
 uint64_t fake_count(const char *name);      /* calls of that name since */
-uint64_t fake_live(void);                   /* storages of all kinds */
+uint64_t fake_live(void);                   /* storages of all kinds, and of graphs not run yet */
 void fake_stream_work(cudaStream_t stream); /* gives it something to do */
 void fake_stream_finish(cudaStream_t stream);
+/* A handle of memory that another process holds. */
+void fake_ipc_handle(cudaIpcMemHandle_t *handle, int device, uint64_t bytes);
+uint64_t fake_stream_waits(cudaStream_t stream); /* for other streams, that it was told to */
 int fake_depth(void); /* contexts pushed on this thread */
 void fake_activate(int device);
 
@@ -111,10 +123,12 @@ int fake_nvml_processes(void *device, unsigned *n, void *info);
     X(cuThreadExchangeStreamCaptureMode, (int *mode), (mode))                                 \
     X(cuStreamIsCapturing, (cudaStream_t stream, int *status), (stream, status))              \
     X(cuStreamGetCtx, (cudaStream_t stream, void **context), (stream, context))               \
+    X(cuStreamGetDevice, (cudaStream_t stream, int *device), (stream, device))                \
     X(cuEventCreate, (cudaEvent_t *event, unsigned flags), (event, flags))                    \
     X(cuEventDestroy_v2, (cudaEvent_t event), (event))                                        \
     X(cuEventRecord, (cudaEvent_t event, cudaStream_t stream), (event, stream))               \
     X(cuEventQuery, (cudaEvent_t event), (event))                                             \
+    X(cuEventSynchronize, (cudaEvent_t event), (event))                                       \
     X(cuEventElapsedTime, (float *ms, cudaEvent_t start, cudaEvent_t end), (ms, start, end))
 
 #define FAKE_X(name, params, args) int fake_##name params;

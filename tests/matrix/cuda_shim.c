@@ -77,13 +77,10 @@ int USE(void) {
     bad |= cudaFreeAsync(d, NULL) != cudaSuccess;
     bad |= cudaStreamSynchronize(NULL) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess;
     bad |= cudaStreamEndCapture(stream, &graph) == cudaSuccess;
-#if CUDART_VERSION >= 12030
     bad |= cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess;
-    bad |= cudaStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
-                                         cudaStreamCaptureModeRelaxed) != cudaSuccess;
+    bad |= cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed) != cudaSuccess;
     bad |= cudaStreamEndCapture(stream, &graph) != cudaSuccess;
     bad |= cudaStreamDestroy(stream) != cudaSuccess;
-#endif
     return bad | wrong(0);
 }
 

@@ -25,7 +25,7 @@ int USE(void) {
         bad |= memlord_cuda_free(lord, ptr, MEMLORD_SITE()) != cudaSuccess;
         bad |= memlord_cuda_device_synchronize(lord, MEMLORD_SITE()) != cudaSuccess;
     }
-    (void)memlord_cuda_free_on_stream(lord, NULL, NULL, NULL);
+    (void)memlord_cuda_record_free(lord, NULL, NULL, NULL);
     (void)memlord_cuda_wrap_check(&first);
     memlord_cuda_events_release();
     MEMLORD_CUDA_ATTACHED(lord, NULL) { bad |= 0; }
