@@ -50,7 +50,8 @@ scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh test
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 needs := $(addprefix deps-,demo json symbols test bench reports programs ports)
-.PHONY: help demo report pictures test test-all test-gpu bench bench-gpu vendor install deps clean \
+.PHONY: help demo report pictures test test-all test-gpu bench bench-gpu torch-observer vendor \
+	install deps clean \
 	try-reports try-programs try-ports $(needs)
 .DELETE_ON_ERROR:
 
@@ -210,6 +211,22 @@ build/libmemlord_torch.so: examples/torch_allocator.cpp memlord.h memlord_cuda.h
 	$(q)$(CXX) -std=c++11 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
 		-isystem $(cuda_include) $(filter-out -DWITHOUT_CUDA,$(cuda_flags)) $< -o $@ \
 		$(cuda_libs) -pthread
+
+# Another library for PyTorch: it listens to PyTorch's own allocator. TORCH is the directory of the
+# torch package, or another one with include and lib. In C++20, as PyTorch's headers have it of late.
+TORCH ?= $(shell python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))' 2>/dev/null)
+OBSERVER ?= build/libmemlord_torch_observer.so
+torch_cuda = $(firstword $(patsubst %/cuda_runtime_api.h,%,$(wildcard \
+	$(CUDA_HOME)/include/cuda_runtime_api.h $(TORCH)/../nvidia/*/include/cuda_runtime_api.h)))
+torch_abi = $(shell nm -D '$(TORCH)/lib/libc10_cuda.so' 2>/dev/null | grep -c -m 1 __cxx11)
+
+torch-observer: | deps-demo ## TORCH= [OBSERVER=]: the observer of PyTorch's allocator, examples/torch/README.md
+	@test -e '$(TORCH)/include/c10/cuda/CUDACachingAllocator.h' || { \
+		echo 'torch-observer: python3 has no PyTorch with CUDA: make torch-observer TORCH=directory' >&2; exit 1; }
+	@mkdir -p '$(dir $(OBSERVER))' && echo '  $(OBSERVER)'
+	$(q)$(CXX) -std=c++20 -O2 $(CXXFLAGS) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= \
+		-D_GLIBCXX_USE_CXX11_ABI=$(torch_abi) -I. -isystem '$(TORCH)/include' -isystem '$(torch_cuda)' \
+		examples/torch/observer.cpp -o '$(OBSERVER)' -L'$(TORCH)/lib' -lc10_cuda -lc10 -Wl,-z,nodelete -pthread
 
 build/libmemlord_preload.so: examples/preload.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'

@@ -60,14 +60,15 @@
                      _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
         arenas       memlord_arena_add, _arena_sub
-        fences       memlord_free_deferred, _block_use, _retire
+        fences       memlord_free_deferred, _free_done, _block_use, _retire
         sites        memlord_sites_enable, _site_at, _site_place, _sites_top, ...; MEMLORD_SITE
         stacks       memlord_stacks_top; memlord_desc.stack_depth, .stack_bytes, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
         parts        memlord_part_add, _part_remove, _parts_each
-        tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect
+        tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
+                     memlord_stream_use
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
         reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
@@ -151,6 +152,8 @@
     Collection  a run of the host's callbacks for a device, to give memory back.
     Fence     tells when a device is done with a block. A block freed before that is
               pending: still live until its fences are done.
+    Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
+              host says it: memlord_stream_use.
     Part      a named piece of a live storage (a tensor in a weights buffer). Parts
               subdivide; they never add.
     Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated
@@ -354,7 +357,7 @@
     hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB,
     250 to 400 bytes a return address, 24 each time one has another caller, 100 a stack and
     up to 64 a block that has one. Events cost one branch a call when off, and a time stamp
-    and 32 bytes when on.
+    and 40 bytes when on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
     own overhead, stacks, code), the rounding of your allocator, and whether the operating
@@ -855,6 +858,12 @@ MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device d
                                                  const memlord_site *site)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
 
+/* Ends a pending storage now, whatever its fences say: for a host that is told when its device is
+   done, rather than asking. Its fences are dropped; their `done` is not called any more.
+   Errors: E_UNKNOWN not pending: nothing changes, and nothing is counted. Cost: as a free. */
+MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
+                                             uint64_t storage) MLI_OFF(MEMLORD_OK)
+
 /* Records that a live storage is used by work the fence stands for (record_stream). A later plain
    free or release of it is deferred by itself until all its uses are done. A later use on the same
    queue replaces an earlier one.
@@ -1101,6 +1110,7 @@ typedef struct memlord_block_info {
     uint64_t born;             /* the mark it was born under */
     memlord_meta meta;         /* zero if never described */
     int pending;               /* freed, and waits for its device */
+    uint64_t stream;           /* memlord_stream_use; 0: none, or the default one */
 } memlord_block_info;
 
 typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* != 0 stops */
@@ -1197,6 +1207,16 @@ MEMLORD_API const char *memlord_tag_current(memlord *lord) MLI_OFF(NULL)
    Errors: E_INVALID ""; E_NOMEM as tag_begin. */
 MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
+
+/* Sets the stream that this thread's allocs are on from now on, for hosts that allocate in the
+   order of a stream (CUDA, HIP, SYCL): any 64-bit number; 0 is none, or the default stream. Returns
+   the one before, for the call that ends this one. A block keeps its stream until it ends, also
+   through realloc and move; blocks, their events and MEMORY_VIZ have it beside the tag. Past 2^20
+   combinations of mark, scope and stream, blocks are recorded without scope and stream, counted
+   with the dropped scopes of reports. A thread without a record of its own (no memory) has no
+   stream: its call is counted in dropped_sites.
+   Cost: tens of ns, and the next alloc takes the general path. */
+MEMLORD_API uint64_t memlord_stream_use(memlord *lord, uint64_t stream) MLI_OFF(0)
 
 typedef struct memlord_tag_stat {
     const char *tag;
@@ -1742,10 +1762,11 @@ typedef struct memlord_event {
     const memlord_site *site; /* of the call, where sites are counted; NULL: not known */
     const char *tag;          /* of the block; NULL: none */
     uint64_t scope;           /* the thread's innermost; 0: none */
+    uint64_t stream;          /* of the block; 0: none, or the default one */
 } memlord_event;
 typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0 stops */
 
-/* Writes what happens into a ring of at most `capacity` events (0: 65536; 32 bytes each), over
+/* Writes what happens into a ring of at most `capacity` events (0: 65536; 40 bytes each), over
    the oldest; those are counted in dropped_events. A ledger has one ring: a later start goes on
    in it.
    Errors: E_INVALID over 2^26; E_STATE the ledger has a ring of another capacity; E_NOMEM.
@@ -2172,9 +2193,11 @@ struct mli_leaver : memlord_guard {
 #define memlord_tag_end MLI_PREFIXED(memlord_tag_end)
 #define memlord_tag_current MLI_PREFIXED(memlord_tag_current)
 #define memlord_tag_default_set MLI_PREFIXED(memlord_tag_default_set)
+#define memlord_stream_use MLI_PREFIXED(memlord_stream_use)
 #define memlord_tag_get MLI_PREFIXED(memlord_tag_get)
 #define memlord_expect MLI_PREFIXED(memlord_expect)
 #define memlord_free_deferred MLI_PREFIXED(memlord_free_deferred)
+#define memlord_free_done MLI_PREFIXED(memlord_free_done)
 #define memlord_block_use MLI_PREFIXED(memlord_block_use)
 #define memlord_retire MLI_PREFIXED(memlord_retire)
 #define memlord_capacity_source_set MLI_PREFIXED(memlord_capacity_source_set)
@@ -2300,7 +2323,8 @@ struct mli_leaver : memlord_guard {
      detach            to separate fences from a block that has ended
      generation        a number that changes when a record is used again: old handles miss
      epoch             the time from one reset to the next
-     mark              the number that memlord_mark raises; birth: mark and scope of a block
+     mark              the number that memlord_mark raises; birth: mark, scope and stream of a
+                       block
      band check        to compare a device with its thresholds; near: every call checks
      rearm             after a collection a band waits until its metric has moved
      ring, sub-buffer  the event buffer, and the part of it that one thread writes
@@ -3812,8 +3836,8 @@ enum {
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
     X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
     X(release_n) X(alloc_reserved) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
-    X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect) X(pool_set)         \
-    X(pool_add) X(pool_served)
+    X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect)        \
+    X(pool_set) X(pool_add) X(pool_served)
 enum {
 #define MLI_X(name) MLI_REFUSER_##name,
     MLI_REFUSERS(MLI_X)
@@ -5095,7 +5119,8 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
-    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope, or was: an alloc outside clears it */
+    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope or on a stream, or was: an alloc outside
+                                    clears it */
     MLI_SPECIAL_STACKS = 256,    /* its allocs have stacks: see mli_stack_passes */
     MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
                        MLI_SPECIAL_SCOPE
@@ -5133,8 +5158,9 @@ typedef struct mli_thread {
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
     struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
     struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
-    uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope for it;
-                                        birth_bits 0: not looked up */
+    uint64_t stream;                 /* of its allocs; 0: none */
+    uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope and
+                                        stream for it; birth_bits 0: not looked up */
     struct memlord *lord;
     mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
                                          back; their bytes; modulo 2^64. See mli_detached_count */
@@ -5486,7 +5512,8 @@ static int mli_polling_enabled(memlord *lord) {
 /* A block in the map: 24 bytes. Fields start at the lowest bit.
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
-     birth   the mark:26, then 0; for a block born in a scope the number of a birth:26, then 1 */
+     birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
+             birth:26, then 1 */
 typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
@@ -5504,7 +5531,7 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
-#define MLI_BIRTH_SCOPED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
+#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
 #define MLI_ROWS_MASK (((uint64_t)1 << 37) - 1)
 #define MLI_SITE_ROWS_MAX 0xfffffu
@@ -7098,6 +7125,7 @@ MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
 /* -- the index -- */
 
 #define MLI_INDEX_SUBJECT 255u /* in place of a dev: the key of the address's own record */
+#define MLI_INDEX_BIRTH 252u   /* over a hash: the number of the birth with that content */
 #define MLI_INDEX_MODULE 253u  /* of a module, by its start */
 #define MLI_INDEX_CONTENT 254u /* over a hash: the key of the site with that content */
 
@@ -7442,8 +7470,8 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 }
 
 /* ----------------------------------------------------------------------- >>sites --
-   Owns the records of sites, the tags of threads, marks and births (the mark and scope of a
-   block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
+   Owns the records of sites, the tags of threads, marks and births (the mark, scope and stream of
+   a block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
    the devices. A site's record is made, and its strings are copied, when the site is first seen;
    it gets one row on each device where it is used. Each thread caches the rows it used last. A
    struct of the host that is new is compared by its content and module: it may be a known site.
@@ -7460,15 +7488,14 @@ typedef struct mli_scope_record {
     struct mli_site_record *site; /* NULL: the scope was begun by name */
     mli_ptr threads;              /* mli_thread_scope *; push only */
     mli_u64 device_ns;
-    mli_u64 birth; /* the last birth in this scope: mark:26 | number:26; 0: none yet */
 } mli_scope_record;
 
 #define MLI_CACHE_MAX 8192 /* homes at most, in memory of the cache's own */
 
-/* The mark and the scope that blocks allocated in a scope have in common. */
+/* The mark, the scope and the stream that blocks have in common. */
 typedef struct mli_birth {
-    uint64_t mark;
-    uint32_t scope;
+    uint64_t stream; /* 0: none */
+    uint32_t mark, scope; /* scope 0: none */
 } mli_birth;
 
 /* What a site is made from: the site of its file, function and line in the module that has it. A
@@ -7946,58 +7973,88 @@ static MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int bo
     return bits;
 }
 
-/* -- births: the mark and the scope of a block -- */
+/* Returns the id of the innermost scope of a thread; 0: it is in none. */
+static uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
+static uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->frame->depth : 0; }
 
-/* Adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
-static MLI_COLD memlord_result mli_birth_add_locked(memlord *lord, uint64_t mark,
-                                                    uint32_t scope, uint32_t *number) {
-    mli_birth *birth;
+/* -- births: the mark, the scope and the stream of a block -- */
+
+/* Finds the number of a birth; 0: there is none, and *key is free for it in the index. */
+static uint32_t mli_birth_find(memlord *lord, const mli_birth *birth, uint64_t *key) {
+    uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
+    hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
+    hash = ((hash ^ hash >> 32) + birth->scope) * 0x9e3779b97f4a7c15u;
+    for (;; hash += 256) {
+        const mli_birth *seen;
+        uint32_t number;
+        *key = hash >> 8 ^ (uint64_t)MLI_INDEX_BIRTH << 56;
+        number = (uint32_t)mli_index_get(lord, *key);
+        if (!number) return 0;
+        seen = (const mli_birth *)mli_book_at(&lord->sites.births, number, sizeof *seen);
+        if (seen->stream == birth->stream && seen->mark == birth->mark &&
+            seen->scope == birth->scope)
+            return number;
+    }
+}
+
+/* Finds or adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
+static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
+                                                     uint32_t *number) {
+    mli_birth *added;
+    uint64_t key;
+    memlord_result r = mli_index_reserve_locked(lord, 1);
+    *number = mli_birth_find(lord, birth, &key);
+    if (*number) return MEMLORD_OK;
+    if (r) return r;
     if (lord->sites.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
-    birth = (mli_birth *)mli_book_add(lord, &lord->sites.births, lord->sites.birth_count + 1,
-                                      sizeof *birth, mli_cold_alloc);
-    if (!birth) return MLI_AGAIN;
-    birth->mark = mark;
-    birth->scope = scope;
+    added = (mli_birth *)mli_book_add(lord, &lord->sites.births, lord->sites.birth_count + 1,
+                                      sizeof *added, mli_cold_alloc);
+    if (!added) return MLI_AGAIN;
+    *added = *birth;
     *number = ++lord->sites.birth_count;
+    mli_index_add_locked(lord, key, *number);
     return MEMLORD_OK;
 }
 
-/* Returns the birth bits of word2 for the thread's scope, and caches them in the thread and the
-   scope. Without room for a birth the block is recorded without its scope, and scopes.lost counts
-   it. Requires: not inside. */
+/* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread.
+   Without room for a birth the block is recorded without either, and scopes.lost counts it.
+   Requires: not inside. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
-    mli_scope_record *scope = t->frame->scope;
-    uint64_t mark = MLI_BIRTH(born), last = mli_u64_load_acquire(&scope->birth);
-    uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
     memlord_result r = MEMLORD_OK;
-    if (!number || last >> (MLI_BIRTH_BITS - 1) != mark) {
+    mli_birth birth;
+    uint64_t key;
+    uint32_t number;
+    birth.stream = t->stream;
+    birth.mark = (uint32_t)MLI_BIRTH(born);
+    birth.scope = mli_scope_id(t);
+    number = mli_birth_find(lord, &birth, &key);
+    if (!number) {
         do {
             mli_cold_enter();
-            r = mli_birth_add_locked(lord, mark, scope->id, &number);
+            r = mli_birth_find_locked(lord, &birth, &number);
         } while (mli_cold_leave(lord, &r));
-        if (r)
-            (void)mli_u64_add(&lord->scopes.lost, 1);
-        else /* pairs with the load_acquire above */
-            mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
+        if (r) (void)mli_u64_add(&lord->scopes.lost, 1);
     }
     t->birth_mark = born;
-    t->birth_bits = r ? born : (MLI_BIRTH_SCOPED | number) << 37;
+    t->birth_bits = r ? born : (MLI_BIRTH_NUMBERED | number) << 37;
     return t->birth_bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
     uint64_t born = mli_u64_load(&lord->sites.birth_mark);
-    if (MLI_LIKELY(!t->frame)) return born;
+    if (MLI_LIKELY(!t->frame && !t->stream)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
 }
 
-/* Returns the birth of a block. Its scope is 0 if it has none, or that was lost. */
+/* Returns the birth of a block. Its scope and its stream are 0 if it has none, or they were
+   lost. */
 static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
-    mli_birth birth = {0, 0};
-    birth.mark = MLI_BIRTH(word2);
-    if (birth.mark & MLI_BIRTH_SCOPED)
-        birth = *(const mli_birth *)mli_book_at(
-            &lord->sites.births, (uint32_t)(birth.mark & MLI_MARK_MAX), sizeof birth);
+    const uint64_t bits = MLI_BIRTH(word2);
+    mli_birth birth = {0, 0, 0};
+    if (bits & MLI_BIRTH_NUMBERED)
+        return *(const mli_birth *)mli_book_at(&lord->sites.births,
+                                               (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
+    birth.mark = (uint32_t)bits;
     return birth;
 }
 static uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
@@ -8006,10 +8063,10 @@ static uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
 static uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
     return mli_birth_of(lord, word2).scope;
 }
+static uint64_t mli_stream_of(memlord *lord, uint64_t word2) {
+    return mli_birth_of(lord, word2).stream;
+}
 
-/* Returns the id of the innermost scope of a thread; 0: it is in none. */
-static uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
-static uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->frame->depth : 0; }
 static mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
     mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes.all, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
@@ -8020,7 +8077,7 @@ static mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
 static uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                 const memlord_site *site) {
     uint64_t rows = 0;
-    if (!t->frame && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+    if (!t->frame && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
@@ -8211,6 +8268,24 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) mli_interposer_end(lord, 0, 1);
     return r;
+}
+
+MLI_API uint64_t memlord_stream_use(memlord *lord, uint64_t stream) {
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    uint64_t before = t ? t->stream : 0;
+    if (!t || before == stream) {
+        if (t) mli_thread_put(lord, t);
+        return before;
+    }
+    if (t == lord->threads.orphan) { /* several threads share it, so it has no stream */
+        mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
+    } else {
+        t->stream = stream;
+        t->birth_bits = 0;
+        if (stream) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
+    }
+    mli_thread_put(lord, t);
+    return before;
 }
 
 MLI_API const char *memlord_tag_current(memlord *lord) {
@@ -8908,13 +8983,14 @@ static MLI_COLD void mli_stacks_reset(memlord *lord) {
    read; registry to install the ring. */
 
 /* An event in the ring.
-     what   bytes:49 | kind:4 | dev:8
-     where  site row:20 | tag row:16 | scope:28 */
+     what    bytes:49 | kind:4 | dev:8
+     where   site row:20 | tag row:16 | scope:28
+     stream  of the block; 0: none */
 typedef struct mli_ring_event {
-    mli_u64 stamp, storage, what, where;
+    mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
 typedef struct mli_event_copy { /* an event as it was read from the ring */
-    uint64_t stamp, storage, what, where;
+    uint64_t stamp, storage, what, where, stream;
     uint32_t thread;
 } mli_event_copy;
 static uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
@@ -9023,7 +9099,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
 }
 
 /* Writes an event. Every word is a release store: a reader that sees one of them also sees the
-   generation that was stored before it. `rows` are bits of word2. An event without a free
+   generation that was stored before it. `rows` is a word2, or bits of one. An event without a free
    sub-buffer is lost, and counted. */
 static MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                          uint64_t storage, uint64_t bytes, uint64_t rows) {
@@ -9043,6 +9119,7 @@ static MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind,
                                                  (uint64_t)dev << 53);
     mli_u64_store_release(&note->where,
                           (rows & MLI_ROWS_MASK) >> 1 | (uint64_t)mli_scope_id(t) << 36);
+    mli_u64_store_release(&note->stream, mli_stream_of(lord, rows));
     mli_u32_store_release(&b->count, n + 1); /* pairs with mli_subbuf_reader_begin */
 }
 static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uint32_t dev,
@@ -9051,12 +9128,12 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
 /* Records the end of a block at a site. `plain` is the block's word2 without a side record: its
-   tag is recorded, and the row of `site` in place of its own. */
+   tag and its stream are recorded, and the row of `site` in place of its own. */
 static MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                               uint64_t storage, uint64_t word1,
                                               uint64_t plain, const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
-    uint64_t rows = plain & MLI_TAG_BITS_OF_ROWS;
+    uint64_t rows = plain & (MLI_TAG_BITS_OF_ROWS | ~MLI_ROWS_MASK);
     if (!(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS)) return;
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
@@ -9197,6 +9274,7 @@ static MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out
         out->storage = mli_u64_load_acquire(&note->storage);
         out->what = mli_u64_load_acquire(&note->what);
         out->where = mli_u64_load_acquire(&note->where);
+        out->stream = mli_u64_load_acquire(&note->stream);
         out->thread = mli_u32_load_acquire(&b->thread);
         if (++s->at < s->count) s->stamp = mli_u64_load_acquire(&b->at[s->at].stamp);
         whole = mli_u64_load(&b->generation) == s->generation;
@@ -9221,6 +9299,7 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
     out->storage = in->storage;
     out->bytes = MLI_BYTES(in->what);
     out->scope = in->where >> 36;
+    out->stream = in->stream;
     if (site)
         out->site = mli_site_display(
             r->lord, (mli_site_record *)mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject);
@@ -10730,6 +10809,7 @@ static MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
             &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
     if (e->word2 & 1) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
+    out->stream = mli_stream_of(lord, plain);
 }
 /* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
@@ -12167,6 +12247,7 @@ static void mli_thread_reset(mli_thread *t) {
     t->tag_depth = 0;
     t->open_tickets = 0;
     t->account = 0;
+    t->stream = 0;
     mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
     mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
 }
@@ -14194,7 +14275,7 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     number[MLI_BOOK_DEVICE] = dev;
     number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
     number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
-    if ((birth & MLI_BIRTH_SCOPED) && ((birth & MLI_MARK_MAX) == 0 ||
+    if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
                                        (birth & MLI_MARK_MAX) > v->lord->sites.birth_count))
         return mli_verify_block(v, e, "its scope is unknown");
     for (book = 0; book < MLI_BOOKS; book++) {
@@ -16418,6 +16499,30 @@ MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device devic
     return mli_call_fenced(lord, device, storage, &fence, MLI_ATTACH_FREE, site);
 }
 
+MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, uint64_t storage) {
+    mli_thread *t;
+    mli_probe probe;
+    uint64_t word1, plain;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0));
+    if (!mli_probe_side_record(lord, t, (uint32_t)device.type, storage, &probe) ||
+        !mli_is_pending(probe.entry->word2)) {
+        mli_probe_leave(t, &probe);
+        mli_thread_put(lord, t);
+        return MEMLORD_E_UNKNOWN;
+    }
+    word1 = probe.entry->word1;
+    plain = mli_word2_rows(probe.entry->word2);
+    mli_probe_end_block(lord, t, &probe, 0);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, plain, NULL);
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord))
+        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, MLI_DEV(word1))->device,
+                     storage, MLI_BYTES(word1), NULL);
+    mli_call_end(lord, t, MLI_DEV(word1), 1);
+    return MEMLORD_OK;
+}
+
 MLI_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
                                          uint64_t storage, memlord_fence fence) {
     return mli_call_fenced(lord, device, storage, &fence, MLI_ATTACH_USE, NULL);
@@ -17694,6 +17799,7 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
         if (b->tag) mli_putf(r->o, " [%s]", b->tag);
         mli_text_meta(r->o, &b->meta);
         if (b->scope) mli_putf(r->o, " in %s", b->scope);
+        if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
         if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
         mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
         if (parts) mli_text_parts(r, b);
@@ -18500,7 +18606,9 @@ static void mli_json_event(mli_report *r, const mli_event_copy *e) {
         mli_put_json(r->o, (const char *)(uintptr_t)e->storage);
     else
         mli_put_u64(r->o, tag && tag <= r->tags ? r->site_rows + tag : 0);
-    mli_jsonf(r->o, ",%ju]", e->where >> 36);
+    mli_jsonf(r->o, ",%ju", e->where >> 36);
+    if (e->stream && !r->brief) mli_jsonf(r->o, ",'%jx'", e->stream);
+    mli_put_str(r->o, "]");
 }
 
 static void mli_json_events(mli_report *r) {
@@ -18563,6 +18671,7 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
     mli_json_shape(r->o, &b->meta);
     mli_jsonf(r->o, ",'flags':%ju,'pending':%ju", (uint64_t)b->meta.flags,
               (uint64_t)(b->pending != 0));
+    if (b->stream) mli_jsonf(r->o, ",'stream':'%jx'", b->stream);
     mli_json_parts(r, (uint32_t)b->device.type, b->storage);
     mli_put_str(r->o, "}");
 }
@@ -19247,6 +19356,7 @@ static const char mli_page_tail[][3753] = {
    arena is a block too, at an address that no other has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
+    uint64_t stream;          /* MEMORY_VIZ; 0: none */
     uint32_t frame;           /* the innermost frame of its stack: its site */
     uint32_t tag, scope;      /* 0: none, or one without a number */
     uint32_t node;            /* FOLDED, PPROF: of its stack, in place of the frame; 0: none */
@@ -19426,6 +19536,7 @@ static MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t
     mli_live_block b;
     b.storage = storage;
     b.bytes = bytes;
+    b.stream = 0;
     b.frame = site && site <= x->sites ? site : mli_frame_of_kind(x, dev, MLI_FRAME_UNKNOWN);
     b.tag = (uint32_t)(where >> 20) & MLI_TAG_ROWS_MAX;
     if (b.tag > x->tags) b.tag = 0;
@@ -19458,6 +19569,7 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     uint64_t scope = mli_scope_of(x->lord, plain);
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
                              (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
+    b->stream = mli_stream_of(x->lord, plain);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
     if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) b->state |= MLI_BLOCK_PARTS;
     if (x->nodes) mli_alive_stack(x, e, b);
@@ -19616,6 +19728,7 @@ static MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
         mli_export_event out;
         out.of = mli_live_block_make(x, mli_event_dev(e.what), e.storage, MLI_BYTES(e.what),
                                      e.where);
+        out.of.stream = e.stream;
         out.ns = mli_since_ns(&x->r->scale, e.stamp);
         out.kind = mli_event_kind(e.what);
         out.thread = e.thread;
@@ -21030,7 +21143,8 @@ static MLI_COLD void mli_viz_segment(mli_export *x, const mli_live_block *b) {
     mli_viz_item(x->o, x->written++);
     mli_viz(x, "{device %ju address %ju total_size %ju allocated_size %ju active_size %ju",
             (uint64_t)x->number[b->dev], b->storage, b->bytes, pending ? 0 : b->bytes, b->bytes);
-    mli_viz(x, "requested_size %ju stream 0 segment_pool_id 0 0) is_expandable !", b->bytes);
+    mli_viz(x, "requested_size %ju stream %ju segment_pool_id 0 0) is_expandable !", b->bytes,
+            b->stream);
     mli_viz(x, b->bytes >> 20 ? "segment_type large" : "segment_type small");
     mli_viz_frames(x, b);
     mli_viz(x, "blocks [{address %ju size %ju requested_size %ju", b->storage, b->bytes, b->bytes);
@@ -21072,7 +21186,7 @@ static MLI_COLD void mli_viz_event(mli_export *x, const char *action, const mli_
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
     mli_viz_item(x->o, x->written++);
-    mli_viz(x, "{addr %ju size %ju stream 0 time_us %ju action", b->storage, b->bytes,
+    mli_viz(x, "{addr %ju size %ju stream %ju time_us %ju action", b->storage, b->bytes, b->stream,
             (x->lord->lifecycle.started_wall + ns) / 1000);
     mli_viz_word(x, action, strlen(action));
     if (!strcmp(action, "oom")) mli_viz(x, "device_free %ju", b->storage);
