@@ -169,7 +169,7 @@ $(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz
 
 # The example, on the runtime of the program that loads it; the caller that PyTorch is; and the fake
 # as a library, for programs in other languages.
-build/fake/libmemlord_torch.so: examples/torch_allocator.cpp memlord.h memlord_cuda.h | deps-test
+build/fake/libmemlord_torch.so: examples/torch_allocator.cpp examples/torch/script.h memlord.h memlord_cuda.h | deps-test
 	@mkdir -p build/fake && echo '  $@'
 	$(q)$(CXX) -std=c++11 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
 		-isystem $(cuda_include) $< -o $@ '-Wl,--disable-new-dtags,-rpath,$(CURDIR)/build/fake' -pthread
@@ -206,7 +206,7 @@ build/cuda_inference: examples/cuda_inference.c memlord.h memlord_cuda.h | deps-
 	@mkdir -p build && echo '  $@'
 	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(cuda_flags) $< -o $@ $(cuda_libs) -lm -pthread
 
-build/libmemlord_torch.so: examples/torch_allocator.cpp memlord.h memlord_cuda.h | deps-demo
+build/libmemlord_torch.so: examples/torch_allocator.cpp examples/torch/script.h memlord.h memlord_cuda.h | deps-demo
 	@mkdir -p build && echo '  $@'
 	$(q)$(CXX) -std=c++11 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
 		-isystem $(cuda_include) $(filter-out -DWITHOUT_CUDA,$(cuda_flags)) $< -o $@ \

@@ -36,39 +36,23 @@
 #include <unordered_map>
 #include <vector>
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
+namespace {
+
+memlord *lord();
+void settle(int device);
+
+} // namespace
+
+#include "torch/script.h"
 
 /* -- what PyTorch calls, by the types of CUDAPluggableAllocator. Those that throw are marked. -- */
 EXPORT void *memlord_torch_alloc(ssize_t size, int device, cudaStream_t stream); /* throws */
 EXPORT void memlord_torch_free(void *ptr, ssize_t size, int device, cudaStream_t stream);
 EXPORT void memlord_torch_record_stream(void *ptr, cudaStream_t stream);
-EXPORT void memlord_torch_empty_cache(void);                            /* set_reset_fn */
+EXPORT void memlord_torch_empty_cache(void);                                /* set_reset_fn */
 EXPORT void memlord_torch_set_memory_fraction(double fraction, int device); /* throws */
 /* For torch.cuda.MemPool: cudaMalloc, and NULL when memory has run out, as PyTorch tries again. */
 EXPORT void *memlord_torch_segment_alloc(ssize_t size, int device, cudaStream_t stream);
-
-/* -- what a script calls. `device` -1 is all of them; an int is a memlord_result, 0 is done. -- */
-EXPORT uint64_t memlord_torch_allocated(int device);
-EXPORT uint64_t memlord_torch_pending(int device);
-EXPORT uint64_t memlord_torch_peak(int device);
-EXPORT uint64_t memlord_torch_reserved(int device);
-EXPORT uint64_t memlord_torch_recoveries(int device); /* allocations that a retry saved */
-EXPORT void memlord_torch_peak_reset(int device);
-EXPORT int memlord_torch_limit_fraction(int device, double fraction);
-EXPORT int memlord_torch_tag_begin(const char *tag);
-EXPORT int memlord_torch_tag_end(void);
-EXPORT int memlord_torch_scope_begin(const char *name);
-EXPORT int memlord_torch_scope_end(void);
-EXPORT int memlord_torch_checkpoint(const char *name);
-EXPORT uint64_t memlord_torch_mark(void);
-EXPORT uint64_t memlord_torch_live_since(uint64_t mark); /* bytes allocated since and not freed */
-/* Makes a site, which lives until the process ends; NULL: no memory, or no file. */
-EXPORT const void *memlord_torch_site(const char *file, const char *function, int line);
-/* Sets the site of this thread's allocations (NULL: the caller's address); returns the last one. */
-EXPORT const void *memlord_torch_site_use(const void *site);
-EXPORT size_t memlord_torch_explain(int device, uint64_t wanted, char *text, size_t size);
-EXPORT const char *memlord_torch_error(int result);
-EXPORT int memlord_torch_save(const char *path);
 
 namespace {
 
@@ -116,12 +100,6 @@ struct device_state {
     cudaStream_t frees = nullptr;   /* waits for other streams, and frees what they used */
 };
 
-/* A place in a script; the ledger knows a site by its address. */
-struct script_site {
-    std::string file, function;
-    memlord_site site = {nullptr, nullptr, 0};
-};
-
 struct allocator {
     pthread_once_t once = PTHREAD_ONCE_INIT;
     memlord *lord = nullptr; /* NULL: MemLord is off, and the memory comes all the same */
@@ -134,13 +112,11 @@ struct allocator {
     bool capturing = false;
     uint64_t captures = 0;          /* seen so far */
     cudaStream_t origin = nullptr;  /* the first stream seen of the capture under way */
-    std::unordered_map<std::string, script_site> sites;
 };
 
 /* Never destroyed: libraries free their last tensors as the process ends. */
 allocator &torch = *new allocator;
 
-thread_local const memlord_site *site_now; /* memlord_torch_site_use */
 thread_local bool allocating;              /* this thread waits for memory on allocating_on */
 thread_local cudaStream_t allocating_on;
 
@@ -189,10 +165,6 @@ public:
 
 /* -- the ledger, made by the first call -- */
 
-memlord_device gpu(int device) {
-    return memlord_device_make(MEMLORD_DEVICE_CUDA, device < 0 ? MEMLORD_ANY : device);
-}
-
 /* true if no stream can be asked, as a blocking one is captured: the legacy default stream cannot
    be used then. A stream that is gone is not captured. */
 bool is_captured(cudaStream_t stream) {
@@ -214,10 +186,8 @@ memlord_gc_result wait_for_stream(void *, memlord *, const memlord_gc_event *) {
 
 /* Before the driver unloads itself, as this handler was added after the driver's. */
 void finish() {
-    const char *path = getenv("MEMLORD_TORCH_REPORT");
     if (torch.forked || !torch.lord) return;
-    if (path && *path && memlord_torch_save(path))
-        fprintf(stderr, "memlord_torch: could not write %s\n", path);
+    save_at_exit();
     (void)memlord_poller_stop(torch.lord);
     (void)memlord_cuda_detach(torch.lord);
 }
@@ -444,6 +414,22 @@ void unpark() {
     }
 }
 
+template <class F> void gpus_each(int only, F call) {
+    memlord_device devices[MAX_DEVICES];
+    size_t i, n = memlord_devices(lord(), devices, MAX_DEVICES);
+    for (i = 0; i < n && i < MAX_DEVICES; i++)
+        if (devices[i].type == MEMLORD_DEVICE_CUDA && (only < 0 || devices[i].index == only))
+            call(devices[i]);
+}
+
+/* Brings the books up to date. */
+void settle(int device) {
+    if (torch.forked) return;
+    unpark();
+    (void)memlord_retire(lord(), gpu(device));
+    gpus_each(device, [](memlord_device d) { (void)memlord_cuda_pool_refresh(lord(), d.index); });
+}
+
 /* -- allocations -- */
 
 struct request {
@@ -517,6 +503,7 @@ cudaError_t allocate(request *q, void *caller) {
     quiet errors;
     inside device(context);
     unpark();
+    tag_for_backward();
     return request_run(q, site_now ? site_now : memlord_site_at(lord(), caller));
 }
 
@@ -581,98 +568,20 @@ void memlord_torch_record_stream(void *ptr, cudaStream_t stream) {
 }
 
 void memlord_torch_empty_cache(void) {
-    memlord_device devices[MAX_DEVICES];
-    size_t i, n;
-    bool captured;
     if (!lord() || torch.forked) return;
     unpark();
     {
         std::lock_guard<std::mutex> hold(torch.lock);
-        captured = capture_known();
+        if (capture_known()) return;
     }
-    n = captured ? 0 : memlord_devices(lord(), devices, MAX_DEVICES);
-    for (i = 0; i < n && i < MAX_DEVICES; i++)
-        if (devices[i].type == MEMLORD_DEVICE_CUDA)
-            (void)memlord_gc_run(lord(), devices[i], MEMLORD_REASON_HOST, nullptr);
+    gpus_each(-1, [](memlord_device device) {
+        (void)memlord_gc_run(lord(), device, MEMLORD_REASON_HOST, nullptr);
+    });
 }
 
+/* The size of a device may be unknown before it has a context: PyTorch has one by then. */
 void memlord_torch_set_memory_fraction(double fraction, int device) {
+    (void)device_context(device, !torch.forked);
     int r = memlord_torch_limit_fraction(device, fraction);
     if (r) throw std::runtime_error(std::string("memlord_torch: ") + memlord_torch_error(r));
-}
-
-/* -- what a script calls -- */
-
-uint64_t memlord_torch_allocated(int device) { return memlord_allocated(lord(), gpu(device)); }
-uint64_t memlord_torch_peak(int device) { return memlord_peak(lord(), gpu(device)); }
-void memlord_torch_peak_reset(int device) { memlord_peak_reset(lord(), gpu(device)); }
-uint64_t memlord_torch_pending(int device) {
-    unpark();
-    (void)memlord_retire(lord(), gpu(device));
-    return memlord_pending(lord(), gpu(device));
-}
-uint64_t memlord_torch_reserved(int device) {
-    memlord_stats s;
-    if (device >= 0) (void)memlord_cuda_pool_refresh(lord(), device);
-    return memlord_stats_get(lord(), gpu(device), &s) == MEMLORD_OK ? s.reserved : 0;
-}
-uint64_t memlord_torch_recoveries(int device) {
-    memlord_stats s;
-    return memlord_stats_get(lord(), gpu(device), &s) == MEMLORD_OK ? s.recoveries : 0;
-}
-
-/* The size of a device may be unknown before it has a context, which is then made. */
-int memlord_torch_limit_fraction(int device, double fraction) {
-    memlord_result r = memlord_limit_set_fraction(lord(), gpu(device), fraction);
-    if (r == MEMLORD_E_UNKNOWN && !torch.forked && device_context(device, true))
-        r = memlord_limit_set_fraction(lord(), gpu(device), fraction);
-    return r;
-}
-int memlord_torch_tag_begin(const char *tag) { return memlord_tag_begin(lord(), tag); }
-int memlord_torch_tag_end(void) { return memlord_tag_end(lord()); }
-int memlord_torch_scope_begin(const char *name) { return memlord_scope_begin(lord(), name); }
-int memlord_torch_scope_end(void) { return memlord_scope_end(lord()); }
-int memlord_torch_checkpoint(const char *name) { return memlord_cuda_checkpoint(lord(), name); }
-uint64_t memlord_torch_mark(void) { return memlord_mark(lord()); }
-
-static int add_bytes(void *user, const memlord_block_info *info) {
-    *(uint64_t *)user += info->pending ? 0 : info->bytes;
-    return 0;
-}
-uint64_t memlord_torch_live_since(uint64_t mark) {
-    uint64_t bytes = 0;
-    (void)memlord_leaks(lord(), mark, add_bytes, &bytes);
-    return bytes;
-}
-
-const void *memlord_torch_site(const char *file, const char *function, int line) {
-    if (!file) return nullptr;
-    if (!function) function = "";
-    try {
-        std::string key = std::string(file) + '\n' + function + '\n' + std::to_string(line);
-        std::lock_guard<std::mutex> hold(torch.lock);
-        script_site &place = torch.sites[key];
-        if (place.site.file) return &place.site;
-        place.file = file;
-        place.function = function;
-        place.site = {place.file.c_str(), place.function.c_str(), line};
-        return &place.site;
-    } catch (const std::bad_alloc &) {
-        return nullptr;
-    }
-}
-
-const void *memlord_torch_site_use(const void *site) {
-    const void *before = site_now;
-    site_now = (const memlord_site *)site;
-    return before;
-}
-
-size_t memlord_torch_explain(int device, uint64_t wanted, char *text, size_t size) {
-    return memlord_explain(lord(), gpu(device), wanted, text, size);
-}
-const char *memlord_torch_error(int result) { return memlord_result_text((memlord_result)result); }
-int memlord_torch_save(const char *path) {
-    unpark();
-    return memlord_save(lord(), memlord_format_for(path), path);
 }

@@ -814,7 +814,7 @@ static void the_end_of_the_process_is_silent(void **state) {
 
 static void python_drives_it(void **state) {
     (void)state;
-    assert_int_equal(system("python3 tests/torch/script.py"), 0);
+    assert_int_equal(system("python3 tests/torch/allocator.py"), 0);
 }
 
 static int folder_make(void **state) {

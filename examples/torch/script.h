@@ -57,7 +57,7 @@ const memlord_site *site_of(const char *file, const char *function, int line) {
     static std::mutex &lock = *new std::mutex; /* these live until the process ends */
     static auto &sites = *new std::map<place, memlord_site>;
     std::lock_guard<std::mutex> hold(lock);
-    auto at = sites.try_emplace(place(file, function, line)).first;
+    auto at = sites.emplace(place(file, function, line), memlord_site()).first;
     at->second = {std::get<0>(at->first).c_str(), std::get<1>(at->first).c_str(), line};
     return &at->second;
 }

@@ -71,7 +71,7 @@ def tags_scopes_and_lines():
     m.checkpoint("after the step")
     assert m.live_since(mark) == 4096 and m.live_since(0) == 4096
     _, text = saved()
-    for word in ("kv", "step", "after the step", "script.py"):
+    for word in ("kv", "step", "after the step", "allocator.py"):
         assert json.dumps(word)[1:-1] in text, word
     assert f'"line": {line + 2}' in text or f'"line":{line + 2}' in text, text[:2000]
     library.memlord_torch_free(ptr, 4096, 0, None)
