@@ -408,6 +408,7 @@ void unpark() {
         if (torch.parked.empty() || capture_known()) return;
         ready.swap(torch.parked);
     }
+    quiet errors;
     for (block &b : ready) {
         inside device(device_context(b.device, false));
         if (!block_park(&b)) block_end(b);
@@ -543,17 +544,21 @@ void *memlord_torch_segment_alloc(ssize_t size, int device, cudaStream_t stream)
 
 void memlord_torch_free(void *ptr, ssize_t, int device, cudaStream_t stream) {
     block b = {ptr, device, stream, block_note()};
-    if (!ptr || torch.forked || device < 0 || device >= MAX_DEVICES) return;
+    if (!ptr || torch.forked) return;
+    void *context = device_context(device, false);
     {
         std::lock_guard<std::mutex> hold(torch.lock);
         auto at = torch.notes.find(ptr);
         if (at != torch.notes.end()) {
             b.note = std::move(at->second);
+            std::vector<cudaStream_t> &used = b.note.used; /* its own says nothing new */
+            used.erase(std::remove(used.begin(), used.end(), stream), used.end());
             torch.notes.erase(at);
         }
     }
+    if (!context) return; /* nothing was allocated there */
     quiet errors;
-    inside entered(device_context(device, false));
+    inside entered(context);
     unpark();
     if (!block_park(&b)) block_end(b);
 }

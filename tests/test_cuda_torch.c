@@ -189,10 +189,12 @@ static int is_open(int from, int to) {
 
 CHILD(a_device_that_is_not_current_has_its_own_stream) {
     plugin p = load();
+    cudaStream_t side;
     int current = -1;
     void *ptr;
     (void)user;
     cudaSetDevice(1);
+    side = a_stream();
     fake_stream_work(NULL); /* device 1's default stream */
     cudaSetDevice(0);
     ptr = p.alloc(1000, 1, a_stream());
@@ -200,8 +202,10 @@ CHILD(a_device_that_is_not_current_has_its_own_stream) {
     p.free(ptr, 1000, 0, NULL);
     ptr = p.alloc(1000, 1, NULL);
     child_check(ptr && p.allocated(1) == 1000 && p.allocated(0) == 0);
-    p.record_stream(ptr, NULL);
     p.free(ptr, 1000, 1, NULL);
+    ptr = p.alloc(1000, 1, side);
+    p.record_stream(ptr, NULL);
+    p.free(ptr, 1000, 1, side);
     child_check(p.pending(1) == 1000); /* device 0's is idle, and has nothing to do with it */
     child_check(cudaGetDevice(&current) == cudaSuccess && current == 0);
     cudaSetDevice(1);
@@ -321,6 +325,17 @@ CHILD(a_recorded_stream_holds_back_block_and_memory) {
     child_check(p.pending(0) == 1000 && p.allocated(0) == 1000);
     fake_stream_finish(side);
     child_check(p.pending(0) == 0 && p.allocated(0) == 0 && fake_live() == 0);
+}
+
+CHILD(its_own_stream_recorded_changes_nothing) {
+    plugin p = load();
+    cudaStream_t own = a_stream();
+    void *ptr = p.alloc(1000, 0, own);
+    (void)user;
+    fake_stream_work(own);
+    p.record_stream(ptr, own);
+    p.free(ptr, 1000, 0, own);
+    child_check(fake_count("cudaStreamWaitEvent") == 0 && p.allocated(0) == 0);
 }
 
 CHILD(a_recorded_stream_of_another_device_is_waited_for) {
@@ -843,6 +858,7 @@ int main(void) {
         cmocka_unit_test(a_device_without_pools_has_plain_memory),
         cmocka_unit_test(nothing_is_trimmed_unasked),
         cmocka_unit_test(a_recorded_stream_holds_back_block_and_memory),
+        cmocka_unit_test(its_own_stream_recorded_changes_nothing),
         cmocka_unit_test(a_recorded_stream_of_another_device_is_waited_for),
         cmocka_unit_test(any_number_of_blocks_may_be_used_by_other_streams),
         cmocka_unit_test(a_use_recorded_after_the_free_is_not_the_next_blocks),

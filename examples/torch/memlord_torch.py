@@ -15,6 +15,7 @@ import os
 import sys
 
 _lib = None
+_kept = []  # PyTorch has no more than a pointer to some of them
 
 _int, _u64, _text, _ptr = ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_void_p
 _FUNCTIONS = {  # name: result, parameters
@@ -98,7 +99,8 @@ def mem_pool(path):
     """A torch.cuda.MemPool whose segments are on the books; PyTorch's own allocator cuts them up."""
     import torch
 
-    _, allocator = _torch_allocator(path, "segment_alloc")
+    plugin, allocator = _torch_allocator(path, "segment_alloc")
+    _kept.append((plugin, allocator))
     return torch.cuda.MemPool(allocator)
 
 

@@ -4,6 +4,8 @@ import json
 import os
 import sys
 import tempfile
+import types
+import weakref
 
 sys.path.insert(0, "examples/torch")
 os.environ["FAKE_CUDA_DEVICES"] = "2"
@@ -110,7 +112,6 @@ def bad_input():
     refused(m.set_memory_fraction, float("nan"))
     refused(m.set_memory_fraction, 0.5, -1)
     refused(m.set_memory_fraction, 0.5, 7)
-    refused(m.install, LIBRARY, error=ImportError)
 
 
 def a_fraction_is_a_limit():
@@ -119,7 +120,48 @@ def a_fraction_is_a_limit():
     m.set_memory_fraction(1.0)
 
 
+class Allocator:
+    """What PyTorch makes of a library; the functions it is given are kept by their names."""
+
+    def __init__(self, path, alloc, free):
+        assert os.path.isabs(path)
+        self.functions = {name: address(name) for name in (alloc, free)}
+        self.set = {}
+
+    def allocator(self):
+        return self
+
+    def __getattr__(self, name):
+        if not name.startswith("set_"):
+            raise AttributeError(name)
+        return lambda value: self.set.update({name: value})
+
+
+def address(name):
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+
+
+def torch_takes_it():
+    current = []
+    torch = types.ModuleType("torch")
+    memory = types.SimpleNamespace(
+        CUDAPluggableAllocator=Allocator, change_current_allocator=current.append)
+    torch.cuda = types.SimpleNamespace(memory=memory, MemPool=weakref.ref)
+    sys.modules["torch"] = torch
+    m.install(LIBRARY)
+    assert list(current[0].functions) == ["memlord_torch_alloc", "memlord_torch_free"]
+    assert current[0].set == {
+        "set_record_stream_fn": address("memlord_torch_record_stream"),
+        "set_reset_fn": address("memlord_torch_empty_cache"),
+        "set_memory_fraction_fn": address("memlord_torch_set_memory_fraction")}
+    pool = m.mem_pool(LIBRARY)
+    assert list(pool().functions) == ["memlord_torch_segment_alloc", "memlord_torch_free"]
+    refused(m.install, "build/fake/no.so", error=OSError)
+    assert len(current) == 1
+
+
 before_it_is_loaded()
+torch_takes_it()
 totals()
 tags_scopes_and_lines()
 a_site_ends_with_its_block()
