@@ -28,8 +28,9 @@ package() { # VERSION COMPILER...
         ln -s "$PWD/tests/torch/include/c10/cuda" "$torch/include/c10/cuda" &&
         ln -s "$PWD/tests/fake_cuda/include" "$out/$version/nvidia/cuda_runtime/include" &&
         "$@" $stand_in_flags $warn -DSTAND_IN=$version -I"$torch/include" -fPIC -shared \
-            tests/torch/stand_in.cpp -o "$torch/lib/libc10_cuda.so" &&
-        echo | "$@" -x c++ -shared - -o "$torch/lib/libc10.so" &&
+            tests/torch/stand_in.cpp -o "$torch/lib/libc10_cuda.so" -Wl,-soname,libc10_cuda.so &&
+        echo | "$@" -x c++ -shared - -o "$torch/lib/libc10.so" -Wl,-soname,libc10.so &&
+        : >"$torch/__init__.py" &&
         "$@" $stand_in_flags $warn -DSTAND_IN=$version -I"$torch/include" tests/torch/life.cpp \
             -o "$out/$version/life" -L"$torch/lib" -lc10_cuda -ldl \
             "-Wl,--disable-new-dtags,-rpath,$PWD/$torch/lib"
@@ -70,6 +71,26 @@ for version in 22 26; do
     { life $version the_books_are_the_allocators_sums &&
         life $version what_was_there_before_is_read_from_the_snapshot; } >"$out/why" 2>&1
     verdict $? "with the shapes of PyTorch ${version%"${version#2}"}.${version#2}, too"
+done
+
+for test in $(python3 tests/torch/script.py); do
+    timeout -s KILL 120 python3 tests/torch/script.py "$test" >"$out/why" 2>&1
+    verdict $? "python: $(echo "$test" | tr _ ' ')"
+done
+
+# The blocks of README that are commands: those of the observer, quicker and with outputs here.
+grep -q 'make torch-observer ' examples/torch/README.md && (
+    awk '/^```sh/ { on = 1; next } /^```/ { on = 0 } on' examples/torch/README.md |
+        grep -v 'make build/' | sed "s,-O2,-O0,; s,-o lib,-o $out/lib," >"$out/commands" &&
+        unset MAKEFLAGS MAKELEVEL && PYTHONPATH=$out/214 CUDA=tests/fake_cuda/include \
+        CUDA_HOME=/nowhere OBSERVER=$out/by_make.so CXXFLAGS=-O0 sh -e "$out/commands" &&
+        cp "$out/libmemlord_torch_observer.so" "$out/by_hand.so"
+) >"$out/why" 2>&1
+verdict $? "the commands of its README build it"
+for built in by_make by_hand; do
+    timeout 60 "$out/214/life" "$out/$built.so" a_block_that_a_stream_still_uses_is_pending \
+        >"$out/why" 2>&1
+    verdict $? "what they built works: $built"
 done
 
 # -- what the reports of these tests say --

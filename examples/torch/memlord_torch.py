@@ -1,13 +1,15 @@
-"""MemLord's allocator for PyTorch, from Python: what README.md beside this file describes.
+"""MemLord for PyTorch, from Python: what README.md beside this file describes.
 
     import memlord_torch
-    memlord_torch.install("build/libmemlord_torch.so")  # before anything is on the GPU
+    memlord_torch.attach("build/libmemlord_torch_observer.so")  # at any time
     with memlord_torch.tag("weights"):
         model = Model().cuda()
     memlord_torch.report("memory.html")
 
-load() alone takes the library without PyTorch. Tags, scopes and sites are those of the thread that
-begins them: what autograd allocates on threads of its own has none.
+attach() keeps the books of PyTorch's own allocator. install("build/libmemlord_torch.so") puts
+another in its place, before anything is on the GPU. load() alone takes a library without PyTorch.
+Tags, scopes and sites are those of the thread that begins them: what autograd allocates on threads
+of its own has none, but for the tag after attach().
 """
 import contextlib
 import ctypes
@@ -42,15 +44,22 @@ _FUNCTIONS = {  # name: result, parameters
 }
 
 
+_OBSERVER = {  # of the library that attach() takes
+    "attach": (_int,),
+    "frames": (_int, _int, _text),
+    "lost": (_u64,),
+}
+
+
 class Error(RuntimeError):
     """What MemLord refused, and why."""
 
 
-def load(path):
+def load(path, more={}):
     """Loads the library; OSError if it is not there or not MemLord's."""
     global _lib
     library = ctypes.CDLL(path)
-    for name, (result, *parameters) in _FUNCTIONS.items():
+    for name, (result, *parameters) in {**_FUNCTIONS, **more}.items():
         try:
             function = getattr(library, "memlord_torch_" + name)
         except AttributeError as missing:
@@ -93,6 +102,27 @@ def install(path):
     allocator.set_reset_fn(_address("empty_cache"))
     allocator.set_memory_fraction_fn(_address("set_memory_fraction"))
     torch.cuda.memory.change_current_allocator(plugin)
+
+
+def attach(path):
+    """Keeps the books of PyTorch's own allocator from now on, and of what it holds already."""
+    import torch
+
+    load(path, _OBSERVER)
+    torch.cuda.init()
+    _call("attach")
+
+
+def frames(on=True):
+    """After attach(): each block is shown at the line that allocated it, outside of torch."""
+    import torch
+
+    _call("frames", on, os.fsencode(os.path.dirname(torch.__file__) + os.sep))
+
+
+def lost():
+    """After attach(): entries of PyTorch's trace that were of no use; 0 is right."""
+    return _function("lost")()
 
 
 def mem_pool(path):

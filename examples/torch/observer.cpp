@@ -42,6 +42,7 @@ EXPORT int memlord_torch_attach(void);
    Returns E_STATE not attached, or torch.cuda.memory._record_memory_history is on, whose place in
    the allocator this takes; E_UNSUPPORTED there is no Python. */
 EXPORT int memlord_torch_frames(int on, const char *passed_over);
+EXPORT void memlord_torch_empty_cache(void); /* torch.cuda.empty_cache */
 /* Entries of the trace that were of no use: of an unknown device, or lost for want of memory. */
 EXPORT uint64_t memlord_torch_lost(void);
 
@@ -358,7 +359,8 @@ const memlord_site *site_of_frame(PyObject *frame, bool *passed_over) {
     const std::string &over = torch_observer.passed_over;
     const char *file, *function;
     PyObject *code = PyFrame_GetCode(frame);
-    if (text_of(code, "co_filename", &file) && text_of(code, "co_name", &function)) {
+    if (text_of(code, "co_filename", &file) &&
+        (text_of(code, "co_qualname", &function) || text_of(code, "co_name", &function))) {
         *passed_over = !over.empty() && !strncmp(file, over.c_str(), over.size());
         site = site_of(file, function, PyFrame_GetLineNumber(frame));
     }
@@ -435,6 +437,13 @@ int memlord_torch_frames(int on, const char *passed_over) {
         return MEMLORD_OK;
     } catch (const std::exception &) {
         return MEMLORD_E_UNSUPPORTED;
+    }
+}
+
+void memlord_torch_empty_cache(void) {
+    try {
+        if (torch_observer.on) cca::emptyCache();
+    } catch (const std::exception &) { /* a stream is captured: nothing was given back */
     }
 }
 

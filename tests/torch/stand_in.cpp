@@ -64,6 +64,9 @@ public:
         for (int i = 0; i < DEVICES; i++) snapshot_of(i, result);
         return result;
     }
+    void emptyCache(c10::cuda::MempoolId_t) override {
+        for (int i = 0; i < DEVICES; i++) stand_in_empty_cache(i);
+    }
     bool isHistoryEnabled() override { return history; }
     void recordHistory(bool enabled, cca::CreateContextFn fn, size_t, cca::RecordContext) override {
         history = enabled;

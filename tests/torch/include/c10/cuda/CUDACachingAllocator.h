@@ -107,6 +107,7 @@ public:
     virtual void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) = 0;
     virtual DeviceStats getDeviceStats(device_t device) = 0;
     virtual SnapshotInfo snapshot(MempoolId_t pool, bool traces) = 0;
+    virtual void emptyCache(MempoolId_t pool) = 0;
     virtual bool isHistoryEnabled() = 0;
     virtual void recordHistory(bool enabled, CreateContextFn recorder, size_t entries,
                                RecordContext when) = 0;
@@ -118,6 +119,7 @@ inline CUDAAllocator *get() { return allocator.load(); }
 inline DeviceStats getDeviceStats(device_t device) { return get()->getDeviceStats(device); }
 inline bool isHistoryEnabled() { return get()->isHistoryEnabled(); }
 #if STAND_IN >= 214
+inline void emptyCache(MempoolId_t pool = {0, 0}) { get()->emptyCache(pool); }
 inline SnapshotInfo snapshot(MempoolId_t pool = {0, 0}, bool traces = true) {
     return get()->snapshot(pool, traces);
 }
@@ -126,6 +128,7 @@ inline void recordHistory(bool enabled, CreateContextFn recorder, size_t entries
     get()->recordHistory(enabled, recorder, entries, when);
 }
 #else
+inline void emptyCache() { get()->emptyCache({0, 0}); }
 inline SnapshotInfo snapshot() { return get()->snapshot({0, 0}, true); }
 inline void recordHistory(bool enabled, CreateContextFn recorder, size_t entries,
                           RecordContext when) {
