@@ -151,7 +151,7 @@ build/$(1)/$(2)cuda.o: tests/matrix/cuda_impl.c memlord.h memlord_cuda.h | deps-
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -I. -isystem $$(cuda_include) -c $$< -o $$@
 
-build/$(1)/$(2)fake_cuda.o: tests/fake_cuda/fake_cuda.c tests/fake_cuda/fake_cuda.h | deps-test
+build/$(1)/$(2)fake_cuda.o: tests/fake_cuda/fake_cuda.c $$(wildcard tests/fake_cuda/*.[ch]) | deps-test
 	@mkdir -p build/$(1)
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) -c $$< -o $$@
