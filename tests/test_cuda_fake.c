@@ -129,25 +129,25 @@ static int unsafe_call(int i) {
     cudaArray_t array;
     cudaMemPool_t pool = (cudaMemPool_t)(void *)&fake.device[0];
     switch (i) {
-    case 0: return cudaMalloc(&ptr, 8);
-    case 1: return cudaMallocPitch(&ptr, &pitch, 8, 8);
-    case 2: return cudaMalloc3D(&box, solid);
-    case 3: return cudaMallocManaged(&ptr, 8, cudaMemAttachGlobal);
-    case 4: return cudaMallocHost(&ptr, 8);
-    case 5: return cudaHostAlloc(&ptr, 8, 0);
-    case 6: return cudaHostRegister(before.mine, 64, 0);
-    case 7: return cudaMallocArray(&array, &desc, 4, 4, 0);
-    case 8: return cudaMalloc3DArray(&array, &desc, extent, 0);
-    case 9: return cudaEventQuery(before.event);
-    case 10: return cudaEventSynchronize(before.event);
-    case 11: return cudaStreamQuery(before.stream);
-    case 12: return cudaStreamSynchronize(before.stream);
+    case 0: return (int)cudaMalloc(&ptr, 8);
+    case 1: return (int)cudaMallocPitch(&ptr, &pitch, 8, 8);
+    case 2: return (int)cudaMalloc3D(&box, solid);
+    case 3: return (int)cudaMallocManaged(&ptr, 8, cudaMemAttachGlobal);
+    case 4: return (int)cudaMallocHost(&ptr, 8);
+    case 5: return (int)cudaHostAlloc(&ptr, 8, 0);
+    case 6: return (int)cudaHostRegister(before.mine, 64, 0);
+    case 7: return (int)cudaMallocArray(&array, &desc, 4, 4, 0);
+    case 8: return (int)cudaMalloc3DArray(&array, &desc, extent, 0);
+    case 9: return (int)cudaEventQuery(before.event);
+    case 10: return (int)cudaEventSynchronize(before.event);
+    case 11: return (int)cudaStreamQuery(before.stream);
+    case 12: return (int)cudaStreamSynchronize(before.stream);
     case 13: return fake_cuMemPoolTrimTo(pool, 0);
     case 14: return fake_cuEventQuery(before.event);
     case 15: return fake_cuEventSynchronize(before.event);
-    case 16: return cudaFree(before.plain);
-    case 17: return cudaFreeHost(before.host);
-    default: return cudaHostUnregister(before.registered);
+    case 16: return (int)cudaFree(before.plain);
+    case 17: return (int)cudaFreeHost(before.host);
+    default: return (int)cudaHostUnregister(before.registered);
     }
 }
 
@@ -501,9 +501,9 @@ static int answers[8];
 static void calls_cuda(void *user) {
     void *ptr = NULL;
     int device;
-    answers[0] = cudaMalloc(&ptr, 8);
-    answers[1] = cudaGetDevice(&device);
-    answers[2] = cudaEventQuery(before.event);
+    answers[0] = (int)cudaMalloc(&ptr, 8);
+    answers[1] = (int)cudaGetDevice(&device);
+    answers[2] = (int)cudaEventQuery(before.event);
     answers[3] = fake_cuEventQuery(before.event);
     answers[4] = fake_cuCtxGetDevice(&device);
     answers[5] = fake_cuMemGetInfo_v2((size_t *)user, (size_t *)user);
@@ -533,8 +533,9 @@ static void a_wait_for_an_event_runs_what_came_before_it_and_no_more(void **stat
     assert_cuda(cudaEventSynchronize(before.event));
     assert_int_equal(n, 1);
     assert_int_equal(cudaStreamQuery(before.stream), cudaErrorNotReady);
-    assert_cuda(cudaStreamSynchronize(before.stream));
+    fake_stream_finish(before.stream);
     assert_int_equal(n, 2);
+    assert_cuda(cudaStreamQuery(before.stream));
 }
 
 /* -- contexts, their end, children -- */

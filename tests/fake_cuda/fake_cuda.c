@@ -4,6 +4,7 @@
 #include "fake_cuda.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,13 +80,13 @@ struct CUstream_st {
         void *user;
         uint64_t at;
     } queue[QUEUED];
-    int queued;
+    int queued, running;
     struct {
         struct CUevent_st event; /* as it was then */
         uint64_t serial;
     } waits[QUEUED];
     int n_waits;
-    uint64_t waited; /* waits it was ever told */
+    uint64_t waited; /* for other streams, that it was ever told to */
 };
 
 fake_cuda fake;

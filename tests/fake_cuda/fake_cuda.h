@@ -79,7 +79,7 @@ uint64_t fake_count(const char *name);      /* calls of that name since */
 uint64_t fake_live(void);                   /* storages of all kinds, and of graphs not run yet */
 void fake_stream_work(cudaStream_t stream); /* gives it something to do */
 void fake_stream_finish(cudaStream_t stream);
-uint64_t fake_stream_waits(cudaStream_t stream); /* for events, that it was told to */
+uint64_t fake_stream_waits(cudaStream_t stream); /* for other streams, that it was told to */
 /* A handle of memory that another process holds. */
 void fake_ipc_handle(cudaIpcMemHandle_t *handle, int device, uint64_t bytes);
 int fake_depth(void); /* contexts pushed on this thread */

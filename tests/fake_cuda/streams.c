@@ -19,12 +19,6 @@ void fake_stream_work(cudaStream_t stream) {
     pthread_mutex_unlock(&lock);
 }
 
-void fake_stream_finish(cudaStream_t stream) {
-    pthread_mutex_lock(&lock);
-    finish((uintptr_t)stream > 2 ? stream : stream_of(stream)); /* or what is left of it */
-    pthread_mutex_unlock(&lock);
-}
-
 typedef struct host_function {
     cudaHostFn_t fn;
     void *user;
@@ -37,25 +31,45 @@ static void *run_host_function(void *user) {
     return NULL;
 }
 
+/* What is asked of the host happens in its order, on a thread that is nobody's. */
+static void run_queue(struct CUstream_st *s, uint64_t at) {
+    while (s->running || (s->queued && s->queue[0].at <= at)) {
+        const int run = !s->running;
+        host_function f = {s->queue[0].fn, s->queue[0].user};
+        pthread_t thread;
+        if (run) {
+            s->queued--;
+            memmove(s->queue, s->queue + 1, sizeof s->queue[0] * (size_t)s->queued);
+        }
+        s->running = 1;
+        pthread_mutex_unlock(&lock);
+        if (!run) sched_yield();
+        if (run && pthread_create(&thread, NULL, run_host_function, &f) == 0)
+            pthread_join(thread, NULL);
+        pthread_mutex_lock(&lock);
+        if (run) s->running = 0;
+    }
+}
+
+void fake_stream_finish(cudaStream_t stream) {
+    struct CUstream_st *s;
+    pthread_mutex_lock(&lock);
+    s = (uintptr_t)stream > 2 ? stream : stream_of(stream); /* or what is left of it */
+    run_queue(s, s->given);
+    finish(s);
+    pthread_mutex_unlock(&lock);
+}
+
 static void event_await(const struct CUevent_st *event);
 
-/* Until it has done so much, and what it was told before `before` to wait for is done. What is
-   asked of the host happens on a thread that is nobody's. */
+/* Until it has done so much, and what it was told before `before` to wait for is done. */
 static void wait_until(struct CUstream_st *s, uint64_t at, uint64_t before) {
     int i;
-    for (i = 0; i < s->n_waits; i++)
-        if (s->waits[i].serial < before) event_await(&s->waits[i].event);
-    while (s->queued && s->queue[0].at <= at) {
-        pthread_t thread;
-        host_function f;
-        f.fn = s->queue[0].fn;
-        f.user = s->queue[0].user;
-        s->queued--;
-        memmove(s->queue, s->queue + 1, sizeof s->queue[0] * (size_t)s->queued);
-        pthread_mutex_unlock(&lock);
-        if (pthread_create(&thread, NULL, run_host_function, &f) == 0) pthread_join(thread, NULL);
-        pthread_mutex_lock(&lock);
+    for (i = 0; i < s->n_waits; i++) {
+        const struct CUevent_st event = s->waits[i].event; /* the lock may be dropped */
+        if (s->waits[i].serial < before) event_await(&event);
     }
+    run_queue(s, at);
     if (s->done < at) s->done = at;
     if (s->done == s->given) s->since = 0;
     /* cudaMemPoolAttrReleaseThreshold: a pool gives back what is more at the next wait */
@@ -308,8 +322,9 @@ static int wait_later(struct CUstream_st *s, cudaEvent_t event) {
     for (i = 0; i < s->n_waits; i++)
         if (!is_done(&s->waits[i].event)) s->waits[n++] = s->waits[i];
     s->n_waits = n;
+    if (!event->stream || event->stream == s) return 0;
     s->waited++;
-    if (event->stream == s || is_done(event)) return 0;
+    if (is_done(event)) return 0;
     if (n == QUEUED) return cudaErrorMemoryAllocation;
     s->waits[n].event = *event;
     s->waits[n].serial = ++serial;
