@@ -176,11 +176,13 @@ build/fake/libmemlord_torch.so: examples/torch_allocator.cpp examples/torch/scri
 build/fake/libtorch.so: tests/torch/caller.cpp | deps-test
 	@mkdir -p build/fake && echo '  $@'
 	$(q)$(CXX) -std=c++11 -O1 $(warn) -fPIC -shared -isystem $(cuda_include) $< -o $@
-build/fake/libcudart.so: tests/fake_cuda/fake_cuda.c
+build/fake/libcudart.so: tests/fake_cuda/fake_cuda.c $(wildcard tests/fake_cuda/*.[ch]) | deps-test
+	@mkdir -p build/fake && echo '  $@'
+	$(q)$(CC) -std=c99 -O1 $(warn) -isystem $(cuda_include) -fPIC -shared $< -o $@ -pthread
 build/fake/libcuda.so.1: tests/fake_cuda/libcuda.c
 build/fake/libnvml-v1.so build/fake/libnvml-v2.so: tests/fake_cuda/libnvml.c
 build/fake/libnvml-v2.so: fake_flags := -DFAKE_NVML_V2
-$(fakes) build/fake/libcudart.so: tests/fake_cuda/fake_cuda.h | deps-test
+$(fakes): tests/fake_cuda/fake_cuda.h | deps-test
 	@mkdir -p build/fake && echo '  $@'
 	$(q)$(CC) -std=c99 -O1 $(warn) $(fake_flags) -isystem $(cuda_include) -fPIC -shared \
 		$(filter %.c,$^) -o $@
