@@ -633,11 +633,15 @@ CHILD(a_device_that_cannot_be_set_up_is_tried_again_later) {
 
 CHILD(a_memory_fraction_is_a_limit) {
     plugin p = load();
+    cudaStream_t stream = a_stream();
     char text[256];
     (void)user;
     child_check(p.torch_fraction(p.set_memory_fraction, 0.5, 0, text, sizeof text) == NOTHING);
     child_check(thrown(&p, 600 * MIB, 0, NULL) == BAD_ALLOC && fake_live() == 0);
     child_check(thrown(&p, 400 * MIB, 0, NULL) == NOTHING);
+    begin_capture(stream);
+    child_check(thrown(&p, 200 * MIB, 0, stream) == BAD_ALLOC);
+    end_capture(stream);
     child_check(p.torch_fraction(p.set_memory_fraction, 1.5, 0, text, sizeof text) == ANOTHER);
     child_check(p.torch_fraction(p.set_memory_fraction, 0.5, -1, text, sizeof text) == ANOTHER);
     child_check(p.limit_fraction(0, -1.0) == MEMLORD_E_INVALID && p.limit_fraction(0, 1.0) == 0);
@@ -846,8 +850,9 @@ static void driver_unloads(void) {
 }
 static void child_exits(void *user) {
     (void)user;
-    atexit(driver_unloads); /* as the driver adds its own: before the allocator's */
     last = load();
+    child_check(last.allocated(0) == 0); /* the driver is loaded, and then makes a context: */
+    atexit(driver_unloads);
     last_ptr = last.alloc(1000, 0, NULL);
     last.record_stream(last_ptr, a_stream());
     last.free(last_ptr, 1000, 0, NULL);
