@@ -34,7 +34,7 @@ void settle(int device);
 #include "script.h"
 
 /* Begins to listen. Requires: PyTorch's allocator is ready (torch.cuda.init()).
-   Returns E_STATE it is not; E_UNSUPPORTED another allocator is in its place, which has no trace. */
+   Returns E_STATE it is not; E_UNSUPPORTED another allocator is in its place, without a trace. */
 EXPORT int memlord_torch_attach(void);
 /* Makes the Python line that allocates the site of each block, and 0 ends that. Lines of files
    whose names begin with `passed_over` (the folder of torch; may be NULL) are passed over, if

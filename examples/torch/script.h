@@ -65,7 +65,7 @@ const memlord_site *site_of(const char *file, const char *function, int line) {
 /* -- the tag of a backward pass: PyTorch runs it on threads of its own, while the thread that asked
    for it waits. They get the tag that was begun last. -- */
 
-std::atomic<const char *> tag_last{nullptr}; /* strings of the ledger; relaxed: the waiting orders */
+std::atomic<const char *> tag_last{nullptr}; /* the ledger's; relaxed: the waiting orders */
 
 void tag_for_backward() {
     static thread_local int backward = -1; /* 1: a thread of the backward pass */
