@@ -151,7 +151,7 @@ build/$(1)/$(2)cuda.o: tests/matrix/cuda_impl.c memlord.h memlord_cuda.h | deps-
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -I. -isystem $$(cuda_include) -c $$< -o $$@
 
-build/$(1)/$(2)fake_cuda.o: tests/fake_cuda/fake_cuda.c tests/fake_cuda/fake_cuda.h | deps-test
+build/$(1)/$(2)fake_cuda.o: tests/fake_cuda/fake_cuda.c $$(wildcard tests/fake_cuda/*.[ch]) | deps-test
 	@mkdir -p build/$(1)
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) -c $$< -o $$@
@@ -176,11 +176,13 @@ build/fake/libmemlord_torch.so: examples/torch_allocator.cpp examples/torch/scri
 build/fake/libtorch.so: tests/torch/caller.cpp | deps-test
 	@mkdir -p build/fake && echo '  $@'
 	$(q)$(CXX) -std=c++11 -O1 $(warn) -fPIC -shared -isystem $(cuda_include) $< -o $@
-build/fake/libcudart.so: tests/fake_cuda/fake_cuda.c
+build/fake/libcudart.so: tests/fake_cuda/fake_cuda.c $(wildcard tests/fake_cuda/*.[ch]) | deps-test
+	@mkdir -p build/fake && echo '  $@'
+	$(q)$(CC) -std=c99 -O1 $(warn) -isystem $(cuda_include) -fPIC -shared $< -o $@ -pthread
 build/fake/libcuda.so.1: tests/fake_cuda/libcuda.c
 build/fake/libnvml-v1.so build/fake/libnvml-v2.so: tests/fake_cuda/libnvml.c
 build/fake/libnvml-v2.so: fake_flags := -DFAKE_NVML_V2
-$(fakes) build/fake/libcudart.so: tests/fake_cuda/fake_cuda.h | deps-test
+$(fakes): tests/fake_cuda/fake_cuda.h | deps-test
 	@mkdir -p build/fake && echo '  $@'
 	$(q)$(CC) -std=c99 -O1 $(warn) $(fake_flags) -isystem $(cuda_include) -fPIC -shared \
 		$(filter %.c,$^) -o $@

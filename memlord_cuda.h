@@ -44,7 +44,7 @@
             void *cache = NULL;
             memlord_result r = memlord_cuda_attach(lord, NULL);
             memlord_logger_set(lord, &logger);
-            if (r != MEMLORD_OK) return printf("%s\n", memlord_result_text(r)), 1;
+            if (r != MEMLORD_OK) return printf("%s\n", memlord_cuda_why()), 1;
 
             MEMLORD_TAG(lord, "kv_cache") {
                 if (memlord_cuda_malloc(lord, &cache, 1 << 20, MEMLORD_SITE())) return 1;
@@ -83,14 +83,13 @@
               default one by memlord_strategy_default): attaching alone trims nothing until memory
               or a limit runs out, a neighbour asks or the host does. One that a band asks for
               leaves the pool what was used of it at most since the last one.
-    Capture   the layer ends none, wrapped or not: it records no event on a stream that is captured,
-              and asks and trims with the thread's capture mode relaxed. What it would have recorded
-              is recorded once the capture is over: at its wrapped end, or before the next wrapped
-              wait, or by the next poll.
-    Streams   an event that waits to be recorded, of a use until the free, of a free until the
-              end of a capture, needs its stream: memlord_cuda_stream_destroy records it before
-              that is gone. A stream destroyed otherwise must have none, as asking it is
-              undefined; drivers mostly refuse, and the fence has failed.
+    Capture   the layer ends none. It records no event on a stream that is captured, and asks and
+              trims with the thread's capture mode relaxed. An event that a capture held back is
+              recorded at the capture's wrapped end, before the next wrapped wait, or in a poll.
+    Streams   an event that is to be recorded, of a use until the free, of a free until the end of
+              a capture, needs its stream: memlord_cuda_stream_destroy records it first. A stream
+              that is destroyed otherwise must have none, as to ask it is undefined; drivers mostly
+              refuse, and the fence has failed.
 
     ------------------------------------------------------------------ >>knobs ---
 
@@ -125,6 +124,9 @@
     returns as without one, and what was pending is credited when it is polled (counted in
     fence_failures); the ledger itself goes on. Nothing here blocks but what the host calls, what
     it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC) and a collection's trim.
+    A host function of a stream (cudaLaunchHostFunc) may call nothing of CUDA's, and nothing here:
+    the functions of memlord.h alone, which ask the driver only if they poll or collect. What it
+    refuses then is asked again; a ledger with MEMLORD_FLAG_DEFER does not ask there.
 
     ----------------------------------------------------------------- >>errors ---
 
@@ -134,24 +136,28 @@
     address, and comes back if that failed; one with recorded uses comes back without them).
     A pointer never seen is counted in unknown_frees, and the runtime's answer passed on.
     Other functions answer a memlord_result. No driver, or no device, is
-    MEMLORD_E_UNSUPPORTED from memlord_cuda_attach, and nothing is attached; the wrappers go
-    on passing the runtime's answers through. What the driver refuses later is an unknown
-    capacity, a collection that did not run, a fence that failed (its block is credited and
-    counted in fence_failures). What it permits no call for now, in a host function of a stream,
-    is asked again.
+    MEMLORD_E_UNSUPPORTED from memlord_cuda_attach, and nothing is attached; memlord_cuda_why says
+    which, and the wrappers go on passing the runtime's answers through. What the driver refuses
+    later is an unknown capacity, a collection that did not run, a fence that failed (its block is
+    credited and counted in fence_failures). A fence that may not be asked now, in a host function
+    of a stream or a capture, is asked again.
     The runtime's last error is what it would be without MemLord. After a retry that succeeded
-    it is as clean as before; after one that failed it is that of the last attempt, but when a
-    limit of the ledger refused, no attempt was made.
+    it is as clean as before; after one that failed it is that of the last attempt. When a limit of
+    the ledger refused, no attempt was made: the pointer is NULL, and the last error
+    cudaErrorMemoryAllocation unless the device is not active.
 
     ------------------------------------------------------------------ >>costs ---
 
-    An allocation costs what memlord_alloc costs, and with more than one device a question to
-    the driver. A free costs two or three times memlord_free, as it can be taken back.
-    Recording an event costs the driver's microsecond, and so does each poll of one. Allocations
-    and frees on cuda devices poll one stream a call at most, and one that is not done after up to
-    256 such calls or 10 ms again; those on other devices make no call of the driver. A sample is a
-    few driver calls and, with NVML, up to some hundred microseconds: pollers take it, no call
-    waits for it.
+    An allocation costs what memlord_alloc costs; with more than one device it asks the driver one
+    question. A free costs two or three times memlord_free, as it can be taken back, and makes no
+    driver call. free_async_after and record_free make up to four (find the stream's context, look
+    for a capture, record an event), record_use one or, for a per-thread default stream, four, and
+    the free of a used block up to three for each stream; while no event is kept for use again,
+    three more to create one. A poll of an event is three.
+    Allocations and frees on cuda devices poll only while frees pend there: one stream a call, and
+    one that is not done after up to 256 such calls or 10 ms again. Those on other devices make no
+    driver call. A sample is a few driver calls and, with NVML, up to some hundred microseconds:
+    pollers take it, no call waits for it.
     Memory: 64 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events. A timed
     scope is two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
@@ -175,6 +181,7 @@
               cudaFreeAsync with the per-thread default stream). The arguments are those of the
               runtime: in C++ the pointer may be of any type, as with its templates, in C it is a
               void **, and an initialiser with commas in it may stand where the runtime takes it.
+              Device code (nvcc -rdc=true) keeps the device's own cudaMalloc and cudaFree.
     By linker define MEMLORD_CUDA_WRAP in the one file and link with
 
                 -Wl,--wrap=cudaMalloc,--wrap=cudaMallocPitch,--wrap=cudaMalloc3D
@@ -244,6 +251,7 @@
 #define memlord_cuda_attach MLI_CUDA_PREFIXED(memlord_cuda_attach)
 #define memlord_cuda_detach MLI_CUDA_PREFIXED(memlord_cuda_detach)
 #define memlord_cuda_attached MLI_CUDA_PREFIXED(memlord_cuda_attached)
+#define memlord_cuda_why MLI_CUDA_PREFIXED(memlord_cuda_why)
 #define memlord_cuda_pool_get MLI_CUDA_PREFIXED(memlord_cuda_pool_get)
 #define memlord_cuda_pool_refresh MLI_CUDA_PREFIXED(memlord_cuda_pool_refresh)
 #define memlord_cuda_malloc MLI_CUDA_PREFIXED(memlord_cuda_malloc)
@@ -315,8 +323,9 @@ typedef struct memlord_cuda_desc {
    integrated GPU shares the cpu's memory from then on (memlord_device_share), so its capacity
    is what is available there. Attached already, it takes the new description. `desc` NULL is
    the default.
-   Errors: E_UNSUPPORTED no driver or no device; E_INVALID the retry policy; E_STATE another
-           thread is at it, or MEMLORD_CUDA_MAX_LEDGERS are; E_NOMEM. Nothing is attached then.
+   Errors: E_UNSUPPORTED no driver or no device, see memlord_cuda_why; E_INVALID the retry policy;
+           E_STATE another thread is at it, or MEMLORD_CUDA_MAX_LEDGERS are; E_NOMEM. Nothing is
+           attached then.
    Cost:   initialises the driver and NVML; creates no context. */
 MLI_CUDA_API memlord_result memlord_cuda_attach(memlord *lord,
                                                 const memlord_cuda_desc *desc)
@@ -332,6 +341,12 @@ MLI_CUDA_API memlord_result memlord_cuda_detach(memlord *lord)
 
 /* 1: attached. */
 MLI_CUDA_API int memlord_cuda_attached(memlord *lord) MLI_CUDA_OFF(0)
+
+/* Returns why there is no driver, in words: "libcuda.so.1 was not found", "libcuda.so.1 has no
+   cuEventQuery", "cuInit answered 802" (the numbers are CUresult's), "there is no device", "forked
+   from the process that loaded the driver". Returns "" if there is one. Cost: the first call of a
+   process loads the driver, as memlord_cuda_attach does. */
+MLI_CUDA_API const char *memlord_cuda_why(void) MLI_CUDA_OFF("")
 
 /* -- pools -- */
 
@@ -374,8 +389,8 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
    An allocation that finds no memory is counted as by memlord_alloc_failed.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
    as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the answer. A
-   limit's refusal is cudaErrorMemoryAllocation. Other errors, sticky ones first of all, end it at
-   once. Cost: >>costs. */
+   limit's refusal is cudaErrorMemoryAllocation, and the pointer NULL. Other errors, sticky ones
+   first of all, end it at once. Cost: >>costs. */
 
 /* the real one, ours, parameters, arguments; and one without parameters: real, ours */
 #define MLI_CUDA_WRAPPED(X, X0)                                                               \
@@ -443,14 +458,15 @@ MLI_CUDA_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
     MLI_CUDA_BODY(cudaFreeAsync(ptr, stream))
 
 /* Records that the host is done with a block once `stream` has done what it was given so far: the
-   block is pending until then, as by memlord_free_deferred. Only the books are kept. The memory goes
-   back as the host sees fit: to a pool of its own, or by the runtime's own function, as the
-   wrapper of that would find nothing to end. The block is one of the device's memory, or pinned.
-   Records an event on the stream: at once; while that is captured, at the end of the
-   capture, if that is wrapped, or before the next wrapped wait for it, or at the first poll after it
-   (of a per-thread default stream: by that thread, or on the legacy default stream, which waits for
-   all of them). The block is credited at once if no event is to be had; if the stream refused it
-   (destroyed), that is counted in fence_failures. NULL does nothing.
+   block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
+   goes back as the host sees fit, to a pool of its own, or by the runtime's own function (the
+   wrapper ends nothing then, and counts an unknown free if the block is no longer pending). The
+   block is one of the device's memory, or pinned. Records an event on the stream at once; while
+   that is captured, at the wrapped end of the capture, or before the next wrapped wait for the
+   stream, or at the first poll after the capture (of a per-thread default stream: by that thread,
+   or on the legacy default stream, which waits for all of them). Without memory for an event the
+   block is credited at once; also if the stream refused it (destroyed), counted in fence_failures.
+   NULL does nothing.
    Errors: E_UNKNOWN not live, counted. */
 MLI_CUDA_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                      cudaStream_t stream,
@@ -791,23 +807,45 @@ static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 static struct {
     mli_cuda_u64 state; /* READY is stored with release after the table is filled */
     mli_cuda_driver table;
+    char why[128]; /* as memlord_cuda_why says; stored before the state */
 } mli_cuda_loaded;
+
+/* Keeps why there is no driver. Returns 0. */
+static int mli_cuda_why_set(const char *text, const char *rest) {
+    size_t n = strlen(text), more = strlen(rest), room = sizeof mli_cuda_loaded.why - 1;
+    if (n > room) n = room;
+    if (more > room - n) more = room - n;
+    memcpy(mli_cuda_loaded.why, text, n);
+    memcpy(mli_cuda_loaded.why + n, rest, more);
+    mli_cuda_loaded.why[n + more] = 0;
+    return 0;
+}
+static int mli_cuda_why_code(const char *text, int code) {
+    char digits[12];
+    size_t i = sizeof digits;
+    for (digits[--i] = 0; code > 0; code /= 10) digits[--i] = (char)('0' + code % 10);
+    return mli_cuda_why_set(text, &digits[i]);
+}
 
 static int mli_cuda_driver_load(mli_cuda_driver *d) {
     void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
-    int whole = 1, i;
-    if (!library) return 0;
+    const char *missing = NULL;
+    int i;
+    if (!library) return mli_cuda_why_set(MEMLORD_CUDA_DRIVER, " was not found");
 #define MLI_CUDA_X(field, symbol, needed, params)                                             \
     mli_cuda_library_find(library, symbol, (void *)&d->field, sizeof d->field);               \
-    if (needed && !d->field) whole = 0;
+    if (needed && !d->field) missing = symbol;
     MLI_CUDA_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    if (!whole) {
+    if (missing) {
         mli_cuda_library_close(library);
-        return 0;
+        return mli_cuda_why_set(MEMLORD_CUDA_DRIVER " has no ", missing);
     }
     /* from cuInit on it stays, whatever that says: it may have threads and handlers by then */
-    if (d->init(0) || d->device_count(&d->devices) || d->devices < 1) return 0;
+    if ((i = d->init(0)) != 0) return mli_cuda_why_code("cuInit answered ", i);
+    if ((i = d->device_count(&d->devices)) != 0)
+        return mli_cuda_why_code("cuDeviceGetCount answered ", i);
+    if (d->devices < 1) return mli_cuda_why_set("there is no device", "");
     for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
         if (d->device_get(&d->handle[i], i)) break;
         if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
@@ -1049,12 +1087,8 @@ typedef struct mli_cuda_attachment {
 static mli_cuda_lock mli_cuda_process_lock = MLI_CUDA_LOCK;
 static struct {
     mli_cuda_attachment seats[MEMLORD_CUDA_MAX_LEDGERS];
-    mli_cuda_u64 taken;   /* so many; changed under the lock */
-    mli_cuda_u64 special; /* seats whose flags a wrapped call must know */
+    mli_cuda_u64 taken; /* so many; changed under the lock */
 } mli_cuda_process;
-
-#define MLI_CUDA_SPECIAL                                                                      \
-    (MEMLORD_CUDA_FLAG_RETRY | MEMLORD_CUDA_FLAG_TAG_STREAMS | MEMLORD_CUDA_FLAG_TIME_SCOPES)
 
 /* The seat of a ledger that is attached, without the lock; NULL: it is not. */
 static mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord) {
@@ -1066,11 +1100,10 @@ static mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord) {
     return NULL;
 }
 
-/* The flags of a ledger that change a wrapped call. Most processes have none: one load. */
+/* The flags of a ledger; 0 if it is not attached. */
 static uint64_t mli_cuda_flags_of(memlord *lord) {
-    mli_cuda_attachment *probe = NULL;
-    if (mli_cuda_load(&mli_cuda_process.special)) probe = mli_cuda_attachment_of(lord);
-    return probe ? mli_cuda_load(&probe->flags) & MLI_CUDA_SPECIAL : 0;
+    mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
+    return probe ? mli_cuda_load(&probe->flags) : 0;
 }
 
 /* Under the lock. */
@@ -1112,8 +1145,6 @@ static void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state)
    its time to come, and nobody has to wait for that but who attaches. 1: nobody is left. */
 static int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen, const mli_cuda_driver *d,
                                     const memlord_cuda_desc *desc) {
-    uint64_t old = mli_cuda_load(&probe->flags) & MLI_CUDA_SPECIAL;
-    uint64_t fresh = desc ? desc->flags & (uint32_t)MLI_CUDA_SPECIAL : 0;
     int alone;
     if (probe->has_nvml) mli_cuda_nvml_release();
     probe->has_nvml = desc && !(desc->flags & MEMLORD_CUDA_FLAG_NO_NVML);
@@ -1126,7 +1157,6 @@ static int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen, const 
     probe->keep_bytes = desc ? desc->keep_bytes : 0;
     probe->has_retry = desc && desc->retry;
     if (probe->has_retry) probe->retry = *desc->retry;
-    if (!fresh != !old) mli_cuda_add(&mli_cuda_process.special, fresh ? 1 : UINT64_MAX);
     /* pairs with the acquire in flags_of */
     mli_cuda_store_release(&probe->key, desc ? (uint64_t)(uintptr_t)probe->lord : 0);
     mli_cuda_lock_drop(&mli_cuda_process_lock);
@@ -1286,9 +1316,10 @@ static void mli_cuda_nvtx_push(const char *what) { (void)what; }
 static void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* What the fences of the layer that are asked on this thread do: a free does not ask the driver for
-   an event it has just recorded, and a collection with FLAG_SYNC waits for it. */
-enum { MLI_CUDA_ASKS, MLI_CUDA_FREES, MLI_CUDA_WAITS };
+/* For what this thread asks the fences of the layer: in a poll; in a collection with FLAG_SYNC,
+   which waits for their events; in a free, which does not ask the driver for an event that it has
+   just recorded; in a free whose events come after the real one. */
+enum { MLI_CUDA_ASKS, MLI_CUDA_WAITS, MLI_CUDA_FREES, MLI_CUDA_FREES_FIRST };
 static MEMLORD_THREAD_LOCAL int mli_cuda_asker;
 
 /* Waits for the frees that are pending on a device, and retires them. */
@@ -1393,8 +1424,8 @@ static cudaStream_t mli_cuda_stream(cudaStream_t stream) {
 }
 
 static mli_cuda_lock mli_cuda_unrecorded_lock = MLI_CUDA_LOCK;
-static mli_cuda_fence *mli_cuda_unrecorded;
-static mli_cuda_u64 mli_cuda_fences_due; /* so many are listed: who finds 0 looks for none */
+static mli_cuda_fence *mli_cuda_unrecorded[2]; /* a list of those that are due, and of the others */
+static mli_cuda_u64 mli_cuda_fences_due;       /* so many are: who finds 0 looks for none */
 
 typedef struct mli_cuda_event_bin {
     void *context; /* NULL: the bin has none yet, nor have those after it */
@@ -1430,7 +1461,8 @@ static mli_cuda_fence *mli_cuda_fence_pop(mli_cuda_fence **first) {
     return fence;
 }
 
-/* Cuts pages into fences; the operating system's, so that no malloc of the host's is called. */
+/* Cuts pages into spare fences; the operating system's, so that no malloc of the host's is called.
+   Under the lock. */
 static void mli_cuda_fences_make(void) {
     enum { PIECE = 16384 };
     memlord_allocator pages;
@@ -1441,35 +1473,35 @@ static void mli_cuda_fences_make(void) {
     if (!made) return;
     memset(made, 0, PIECE);
     for (i = 0; i + 1 < n; i++) made[i].next = &made[i + 1];
-    mli_cuda_lock_take(&mli_cuda_events_lock);
-    made[n - 1].next = mli_cuda_events.spare;
     mli_cuda_events.spare = made;
-    mli_cuda_lock_drop(&mli_cuda_events_lock);
 }
 
-/* With an event of the context, if one is kept. NULL: no memory. */
-static mli_cuda_fence *mli_cuda_fence_alloc(void *context, int timed) {
+/* A fence on a stream, with an event of its context, if one is kept. Default streams are of the
+   context that is current: a thread that never called the runtime has none. NULL: no memory. */
+static mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int timed) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_fence *fence = NULL;
     mli_cuda_event_bin *bin;
-    int round;
-    for (round = 0; round < 2 && !fence; round++) {
-        if (round) mli_cuda_fences_make();
-        mli_cuda_lock_take(&mli_cuda_events_lock);
-        bin = context ? mli_cuda_event_bin_of(context, timed) : NULL;
-        if (bin) fence = mli_cuda_fence_pop(&bin->first);
-        if (fence)
-            bin->n--;
-        else
-            fence = mli_cuda_fence_pop(&mli_cuda_events.spare);
-        mli_cuda_lock_drop(&mli_cuda_events_lock);
-    }
-    if (fence) {
-        fence->next = NULL;
-        fence->context = context;
-        fence->timed = (unsigned char)timed;
-        fence->due = fence->fresh = 0;
-        mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
-    }
+    void *context = NULL;
+    stream = mli_cuda_stream(stream);
+    if (d && (mli_cuda_is_default(stream) ? d->context_current(&context)
+                                          : d->stream_context(stream, &context)))
+        context = NULL;
+    mli_cuda_lock_take(&mli_cuda_events_lock);
+    bin = context ? mli_cuda_event_bin_of(context, timed) : NULL;
+    if (bin) fence = mli_cuda_fence_pop(&bin->first);
+    if (fence) bin->n--;
+    if (!fence && !mli_cuda_events.spare) mli_cuda_fences_make();
+    if (!fence) fence = mli_cuda_fence_pop(&mli_cuda_events.spare);
+    mli_cuda_lock_drop(&mli_cuda_events_lock);
+    if (!fence) return NULL;
+    fence->stream = stream;
+    fence->thread = mli_cuda_thread_id();
+    fence->context = context;
+    fence->device = device;
+    fence->timed = (unsigned char)timed;
+    fence->due = fence->fresh = 0;
+    mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
     return fence;
 }
 
@@ -1481,13 +1513,14 @@ static void mli_cuda_event_end(void *context, cudaEvent_t event) {
     mli_cuda_leave_context(d, &mode);
 }
 
-/* Under the list's lock, in both. */
+/* Under the lock of the lists, in both. */
 static void mli_cuda_fence_list(mli_cuda_fence *fence) {
+    mli_cuda_fence **first = &mli_cuda_unrecorded[fence->due];
     if (fence->listed) return;
     fence->previous = NULL;
-    fence->next = mli_cuda_unrecorded;
+    fence->next = *first;
     if (fence->next) fence->next->previous = fence;
-    mli_cuda_unrecorded = fence;
+    *first = fence;
     fence->listed = 1;
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, 1);
 }
@@ -1497,7 +1530,7 @@ static void mli_cuda_fence_unlist(mli_cuda_fence *fence) {
     if (fence->previous)
         fence->previous->next = fence->next;
     else
-        mli_cuda_unrecorded = fence->next;
+        mli_cuda_unrecorded[fence->due] = fence->next;
     fence->listed = 0;
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, UINT64_MAX);
 }
@@ -1531,31 +1564,16 @@ static void mli_cuda_fence_free(mli_cuda_fence *fence) {
 /* Finds the context of a fence that had none: its stream's, of a default stream the primary one of
    its block's device. Returns the driver's error. */
 static int mli_cuda_fence_context(const mli_cuda_driver *d, mli_cuda_fence *fence) {
-    int r;
+    unsigned flags;
+    int active = 0, r;
     if (!mli_cuda_is_default(fence->stream))
         return d->stream_context(fence->stream, &fence->context);
-    if (!mli_cuda_active(d, fence->device)) return MLI_CUDA_NO_CONTEXT;
-    r = d->primary_retain(&fence->context, d->handle[fence->device]);
+    if (fence->device >= d->known) return MLI_CUDA_NO_CONTEXT;
+    r = d->primary_state(d->handle[fence->device], &flags, &active);
+    if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
+    if (!r) r = d->primary_retain(&fence->context, d->handle[fence->device]);
     if (!r) (void)d->primary_release(d->handle[fence->device]); /* others hold it: it was active */
     return r;
-}
-
-/* A fence on a stream. Default streams are of the context that is current: a thread that never
-   called the runtime has none. */
-static mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int timed) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    mli_cuda_fence *fence;
-    void *context = NULL;
-    stream = mli_cuda_stream(stream);
-    if (d && (mli_cuda_is_default(stream) ? d->context_current(&context)
-                                          : d->stream_context(stream, &context)))
-        context = NULL;
-    fence = mli_cuda_fence_alloc(context, timed);
-    if (!fence) return NULL;
-    fence->stream = stream;
-    fence->thread = mli_cuda_thread_id();
-    fence->device = device;
-    return fence;
 }
 
 /* Inside the fence's context. An event that was kept may be gone with a reset of the device: then
@@ -1617,54 +1635,48 @@ static void mli_cuda_fence_begin(mli_cuda_fence *fence, int now) {
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
 }
 
-/* Under the list's lock. Off it before the state says so: then the ledger may give it back. */
-static void mli_cuda_fence_end(mli_cuda_fence *fence, uint64_t state) {
-    mli_cuda_fence_unlist(fence);
-    mli_cuda_store_release(&fence->state, state);
-}
-
-/* Records what waits for a stream of this thread's, or for any (NULL), to be recorded: what is due,
-   before somebody waits for a stream, or once it is no longer captured, since an event that is
-   recorded after the wait is rarely done at once. When the stream ends, all; what it would not
-   record is lost then. */
-static void mli_cuda_fences_record(const cudaStream_t *stream, int ends) {
+/* Records what is due on a stream of this thread's, or on any (NULL): before somebody waits for it,
+   as an event that is recorded after the wait is rarely done at once, and once it is no longer
+   captured. When the stream ends, all that is not recorded; what it would not record is lost then.
+   `asked`: also if its stream is another thread's. */
+static void mli_cuda_fences_record(const cudaStream_t *stream, const mli_cuda_fence *asked,
+                                   int ends) {
     uint64_t self = mli_cuda_thread_id();
     mli_cuda_fence *fence, *next;
+    int due, r;
     if (!ends && !mli_cuda_load(&mli_cuda_fences_due)) return;
     mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    for (fence = mli_cuda_unrecorded; fence; fence = next) {
-        int recorded;
-        next = fence->next;
-        if ((stream && fence->stream != *stream) || (!ends && !fence->due)) continue;
-        if (fence->stream == cudaStreamPerThread && fence->thread != self) continue;
-        recorded = mli_cuda_fence_record(fence) == 1;
-        if (recorded || ends)
-            mli_cuda_fence_end(fence, recorded ? MLI_CUDA_RECORDED : MLI_CUDA_LOST);
-    }
+    for (due = !ends; due < 2; due++)
+        for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
+            next = fence->next;
+            if (stream && fence->stream != *stream) continue;
+            if (fence->stream == cudaStreamPerThread && fence->thread != self && fence != asked)
+                continue;
+            r = mli_cuda_fence_record(fence);
+            if (r == 0 && !ends) continue;
+            mli_cuda_fence_unlist(fence); /* first: when the state is set, it may be given back */
+            mli_cuda_store_release(&fence->state, r == 1 ? MLI_CUDA_RECORDED : MLI_CUDA_LOST);
+        }
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
 }
 
-/* Whether its event is recorded, now or before. The ledger asks one fence on one thread at a time;
-   only the end of its stream comes between. */
-static int mli_cuda_fence_record_due(mli_cuda_fence *fence) {
+/* 1: its event is recorded, now or before; 0: not yet; -1: it never will be. The ledger asks one
+   fence on one thread at a time; only the end of its stream comes between. */
+static int mli_cuda_fence_recorded(mli_cuda_fence *fence) {
     uint64_t state = mli_cuda_load_acquire(&fence->state);
-    int late = 0, r = state == MLI_CUDA_RECORDED ? 1 : -1;
-    if (state != MLI_CUDA_UNRECORDED) return r;
-    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    state = mli_cuda_load(&fence->state);
-    if (state == MLI_CUDA_RECORDED) r = 1;
     if (state == MLI_CUDA_UNRECORDED) {
-        r = mli_cuda_fence_record(fence);
-        late = r == 1;
-        if (late) mli_cuda_fence_end(fence, MLI_CUDA_RECORDED);
-        if (r == 0 && fence->listed && !fence->due) { /* a use, whose block is freed now */
+        mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+        if (fence->listed && !fence->due) { /* a use, whose block is freed now */
+            mli_cuda_fence_unlist(fence);
             fence->due = 1;
-            mli_cuda_add(&mli_cuda_fences_due, 1);
+            mli_cuda_fence_list(fence);
         }
+        mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+        if (mli_cuda_asker == MLI_CUDA_FREES_FIRST) return 0;
+        mli_cuda_fences_record(&fence->stream, fence, 0);
+        state = mli_cuda_load_acquire(&fence->state);
     }
-    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-    if (late) mli_cuda_fences_record(&fence->stream, 0); /* a capture is over: for others as well */
-    return r;
+    return state == MLI_CUDA_RECORDED ? 1 : state == MLI_CUDA_LOST ? -1 : 0;
 }
 
 /* Asks for an event, or waits for it. An event knows its context: a driver that wants one current
@@ -1690,11 +1702,11 @@ static int mli_cuda_fence_done(void *user) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int fresh, r;
     if (!d) return -1;
-    r = mli_cuda_fence_record_due(fence);
+    r = mli_cuda_fence_recorded(fence);
     if (r <= 0) return r;
     fresh = fence->fresh;
     fence->fresh = 0;
-    if (fresh && mli_cuda_asker == MLI_CUDA_FREES) return 0;
+    if (fresh && mli_cuda_asker >= MLI_CUDA_FREES) return 0;
     r = mli_cuda_event_ask(d, fence);
     if (r == 0) return 1;
     if (r == MLI_CUDA_CAPTURED_EVENT) { /* a capture began as it was recorded: once more */
@@ -1783,9 +1795,13 @@ static void mli_cuda_time_end(mli_cuda_time *time) {
 /* 1: its time is added, or never will be; 0: it is not done. */
 static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *time) {
     float ms = 0;
-    int r = mli_cuda_fence_done(time->stop);
+    int mode, r = mli_cuda_fence_done(time->stop);
     if (!r) return 0;
-    if (r == 1) r = d->event_elapsed(&ms, time->start->event, time->stop->event);
+    if (r == 1) r = mli_cuda_enter_context(d, time->stop->context, &mode);
+    if (r == 0) {
+        r = d->event_elapsed(&ms, time->start->event, time->stop->event);
+        mli_cuda_leave_context(d, &mode);
+    }
     if (mli_cuda_is_not_yet(r)) return 0;
     if (r == 0 && ms > 0)
         (void)memlord_scope_device_time(time->lord, time->scope, (uint64_t)((double)ms * 1e6));
@@ -1797,6 +1813,7 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
    64 marks; of two with one mark the second may have to wait for the next call. With `last`, all
    of the ledger's end unread. */
 static void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int last) {
+    mli_cuda_time *list = mli_cuda_times.list;
     const mli_cuda_driver *d;
     uint64_t n, i, kept = 0, waits = 0, mark;
     int one = stream && !mli_cuda_is_default(*stream); /* those are several */
@@ -1806,7 +1823,7 @@ static void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int l
     mli_cuda_lock_take(&mli_cuda_times_lock);
     n = mli_cuda_load(&mli_cuda_times.n);
     for (i = 0; i < n && !(one && waits); i++) {
-        mli_cuda_time *time = &mli_cuda_times.list[i];
+        mli_cuda_time *time = &list[i];
         mark = UINT64_C(1) << (mli_cuda_fence_queue(time->stop) * 0x9e3779b97f4a7c15u >> 58);
         if (time->lord == lord && !(waits & mark) && (!stream || time->stop->stream == *stream)) {
             if (last || mli_cuda_time_read(d, time)) {
@@ -1815,10 +1832,9 @@ static void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int l
             }
             waits |= mark;
         }
-        mli_cuda_times.list[kept++] = *time;
+        list[kept++] = *time;
     }
-    if (kept < i)
-        memmove(&mli_cuda_times.list[kept], &mli_cuda_times.list[i], (n - i) * sizeof(mli_cuda_time));
+    if (kept < i) memmove(list + kept, list + i, (size_t)(n - i) * sizeof *list);
     mli_cuda_store(&mli_cuda_times.n, n - (i - kept));
     mli_cuda_lock_drop(&mli_cuda_times_lock);
 }
@@ -1855,6 +1871,8 @@ static void mli_cuda_fork_child(void) {
 }
 /* The parent may be loading: then its lock is held for good. */
 static void mli_cuda_fork_absent(void) {
+    if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_ABSENT)
+        (void)mli_cuda_why_set("forked from the process that loaded the driver", "");
     mli_cuda_store(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
 }
 static void mli_cuda_fork_first(void) {
@@ -2047,6 +2065,19 @@ static memlord_device mli_cuda_request_device(const mli_cuda_request *q) {
     return memlord_device_cuda(mli_cuda_device_runtime());
 }
 
+/* A limit refused: leaves what a failed allocation leaves. The runtime sets its last error in calls
+   of its own alone, so one asks for more than there can be; not where it would make a context. */
+static void mli_cuda_request_refuse(const mli_cuda_request *q) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    void *none = NULL;
+    int mode;
+    if (q->pitched) q->pitched->ptr = NULL;
+    if (q->ptr) *q->ptr = NULL;
+    if (!d || !mli_cuda_active(d, mli_cuda_device_runtime()) || mli_cuda_relax(d, &mode)) return;
+    (void)MLI_CUDA_REAL(cudaMalloc)(&none, SIZE_MAX / 4);
+    mli_cuda_unrelax(d, &mode);
+}
+
 /* Rows get longer by the pitch, which is known only afterwards; and a pool's device is. */
 static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, memlord_device device,
                                     uint64_t asked, uint64_t storage, const memlord_site *site) {
@@ -2078,6 +2109,7 @@ static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                             site);
     if (r == MEMLORD_OK) mli_cuda_request_finish(lord, q, device, asked, storage, site);
     if (tagged) (void)memlord_tag_end(lord);
+    if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
     /* once more, for the answer and the last error the host expects: that failure is counted; and
@@ -2109,12 +2141,10 @@ static cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q, const meml
     return mli_cuda_alloc_retry(lord, q, mli_cuda_policy(lord, &copy), flags, site);
 }
 
-static mli_cuda_request mli_cuda_request_for(int kind, void **ptr, size_t bytes) {
+static mli_cuda_request mli_cuda_request_for(int kind) {
     mli_cuda_request q;
     memset(&q, 0, sizeof q);
     q.kind = kind;
-    q.ptr = ptr;
-    q.bytes = bytes;
     q.height = q.depth = 1;
     return q;
 }
@@ -2133,7 +2163,7 @@ static void mli_cuda_free_begin(memlord *lord, int type, const void *ptr,
     int before = mli_cuda_asker;
     end->begun = 0;
     if (!lord || !ptr) return;
-    mli_cuda_asker = MLI_CUDA_FREES;
+    if (before != MLI_CUDA_FREES_FIRST) mli_cuda_asker = MLI_CUDA_FREES;
     end->begun = memlord_free_begin(lord, memlord_device_make(type, 0), MEMLORD_KEY(ptr),
                                     &end->token, site) == MEMLORD_OK;
     mli_cuda_asker = before;
@@ -2250,6 +2280,11 @@ MEMLORD_API int memlord_cuda_attached(memlord *lord) {
     return attached;
 }
 
+MEMLORD_API const char *memlord_cuda_why(void) {
+    (void)mli_cuda_driver_get();
+    return mli_cuda_loaded.why;
+}
+
 /* -- pools -- */
 
 MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
@@ -2280,72 +2315,42 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device) 
 
 /* -- wrapped functions: allocations -- */
 
-MEMLORD_API cudaError_t memlord_cuda_malloc(memlord *lord, void **ptr, size_t bytes,
-                                            const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PLAIN, ptr, bytes);
-    return mli_cuda_alloc(lord, &q, site);
-}
+/* ours, kind, parameters, the request's fields of them */
+#define MLI_CUDA_ALLOC(ours, what, params, set)                                               \
+    MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, MLI_CUDA_ITEMS params,         \
+                                                const memlord_site *site) {                   \
+        mli_cuda_request q = mli_cuda_request_for(what);                                      \
+        set;                                                                                  \
+        return mli_cuda_alloc(lord, &q, site);                                                \
+    }
+MLI_CUDA_ALLOC(malloc, MLI_CUDA_PLAIN, (void **ptr, size_t bytes), (q.ptr = ptr, q.bytes = bytes))
+MLI_CUDA_ALLOC(malloc_pitch, MLI_CUDA_PITCH,
+               (void **ptr, size_t *pitch, size_t width, size_t height),
+               (q.ptr = ptr, q.pitch = pitch, q.bytes = width, q.height = height))
+MLI_CUDA_ALLOC(malloc_3d, MLI_CUDA_3D, (struct cudaPitchedPtr *ptr, struct cudaExtent extent),
+               (q.pitched = ptr, q.bytes = extent.width, q.height = extent.height,
+                q.depth = extent.depth))
+MLI_CUDA_ALLOC(malloc_managed, MLI_CUDA_MANAGED, (void **ptr, size_t bytes, unsigned int flags),
+               (q.ptr = ptr, q.bytes = bytes, q.flags = flags))
+MLI_CUDA_ALLOC(malloc_async, MLI_CUDA_ASYNC, (void **ptr, size_t bytes, cudaStream_t stream),
+               (q.ptr = ptr, q.bytes = bytes, q.stream = stream))
+MLI_CUDA_ALLOC(malloc_from_pool_async, MLI_CUDA_POOL,
+               (void **ptr, size_t bytes, cudaMemPool_t pool, cudaStream_t stream),
+               (q.ptr = ptr, q.bytes = bytes, q.pool = pool, q.stream = stream))
+MLI_CUDA_ALLOC(malloc_host, MLI_CUDA_HOST, (void **ptr, size_t bytes),
+               (q.ptr = ptr, q.bytes = bytes))
+MLI_CUDA_ALLOC(host_alloc, MLI_CUDA_HOST_FLAGS, (void **ptr, size_t bytes, unsigned int flags),
+               (q.ptr = ptr, q.bytes = bytes, q.flags = flags))
+#undef MLI_CUDA_ALLOC
 
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PLAIN, ptr, bytes);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PLAIN);
+    q.ptr = ptr;
+    q.bytes = bytes;
     if (!lord) return mli_cuda_call(&q);
     return mli_cuda_alloc_retry(lord, &q, policy, 0, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_malloc_pitch(memlord *lord, void **ptr, size_t *pitch,
-                                                  size_t width, size_t height,
-                                                  const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PITCH, ptr, width);
-    q.pitch = pitch;
-    q.height = height;
-    return mli_cuda_alloc(lord, &q, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_malloc_3d(memlord *lord, struct cudaPitchedPtr *ptr,
-                                               struct cudaExtent extent, const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_3D, NULL, extent.width);
-    q.pitched = ptr;
-    q.height = extent.height;
-    q.depth = extent.depth;
-    return mli_cuda_alloc(lord, &q, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_malloc_managed(memlord *lord, void **ptr, size_t bytes,
-                                                    unsigned int flags, const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_MANAGED, ptr, bytes);
-    q.flags = flags;
-    return mli_cuda_alloc(lord, &q, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_malloc_async(memlord *lord, void **ptr, size_t bytes,
-                                                  cudaStream_t stream, const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_ASYNC, ptr, bytes);
-    q.stream = stream;
-    return mli_cuda_alloc(lord, &q, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_malloc_from_pool_async(memlord *lord, void **ptr, size_t bytes,
-                                                            cudaMemPool_t pool, cudaStream_t stream,
-                                                            const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_POOL, ptr, bytes);
-    q.pool = pool;
-    q.stream = stream;
-    return mli_cuda_alloc(lord, &q, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_malloc_host(memlord *lord, void **ptr, size_t bytes,
-                                                 const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_HOST, ptr, bytes);
-    return mli_cuda_alloc(lord, &q, site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_host_alloc(memlord *lord, void **ptr, size_t bytes,
-                                                unsigned int flags, const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_HOST_FLAGS, ptr, bytes);
-    q.flags = flags;
-    return mli_cuda_alloc(lord, &q, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_host_register(memlord *lord, void *ptr, size_t bytes,
@@ -2411,7 +2416,7 @@ MEMLORD_API cudaError_t memlord_cuda_stream_synchronize(memlord *lord, cudaStrea
                                                         const memlord_site *site) {
     cudaStream_t own = mli_cuda_stream(stream);
     (void)site;
-    if (lord) mli_cuda_fences_record(&own, 0);
+    if (lord) mli_cuda_fences_record(&own, NULL, 0);
     return mli_cuda_synchronized(lord, &own, MLI_CUDA_REAL(cudaStreamSynchronize)(stream));
 }
 
@@ -2423,7 +2428,7 @@ MEMLORD_API cudaError_t memlord_cuda_event_synchronize(memlord *lord, cudaEvent_
 
 MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const memlord_site *site) {
     (void)site;
-    if (lord) mli_cuda_fences_record(NULL, 0);
+    if (lord) mli_cuda_fences_record(NULL, NULL, 0);
     return mli_cuda_synchronized(lord, NULL, MLI_CUDA_REAL(cudaDeviceSynchronize)());
 }
 
@@ -2434,14 +2439,14 @@ MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStrea
     cudaError_t r = MLI_CUDA_REAL(cudaStreamEndCapture)(stream, graph);
     (void)lord, (void)site;
     stream = mli_cuda_stream(stream);
-    mli_cuda_fences_record(&stream, 0);
+    mli_cuda_fences_record(&stream, NULL, 0);
     return r;
 }
 
 MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t stream,
                                                     const memlord_site *site) {
     (void)lord, (void)site;
-    if (!mli_cuda_is_default(stream)) mli_cuda_fences_record(&stream, 1);
+    if (!mli_cuda_is_default(stream)) mli_cuda_fences_record(&stream, NULL, 1);
     return MLI_CUDA_REAL(cudaStreamDestroy)(stream);
 }
 
@@ -2457,11 +2462,41 @@ static memlord_device mli_cuda_device_of(memlord *lord, const void *ptr) {
     return memlord_device_cuda(0);
 }
 
+/* A use of a block; its event is `due` once it may be recorded, or else when the block is freed. */
+static memlord_result mli_cuda_use(memlord *lord, const void *ptr, cudaStream_t stream, int due) {
+    memlord_fence fence;
+    memlord_device device;
+    mli_cuda_fence *own;
+    memlord_result r;
+    if (!lord || !ptr) return MEMLORD_OK;
+    device = mli_cuda_device_of(lord, ptr);
+    if (!mli_cuda_fence_make(stream, device, &fence)) return MEMLORD_E_NOMEM;
+    own = (mli_cuda_fence *)fence.user;
+    own->due = (unsigned char)due;
+    mli_cuda_fence_begin(own, !due && own->stream == cudaStreamPerThread);
+    r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
+    if (r) mli_cuda_fence_free(own);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
+                                                   cudaStream_t stream) {
+    return mli_cuda_use(lord, ptr, stream, 0);
+}
+
+/* Pending from before the real free on, as another thread may get the address; its event comes
+   after that. Without memory for an event the block is credited at once. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                       cudaStream_t stream,
                                                       const memlord_site *site) {
-    (void)memlord_cuda_record_use(lord, ptr, stream); /* without memory it is credited at once */
-    return memlord_cuda_free_async(lord, ptr, stream, site);
+    int before = mli_cuda_asker;
+    cudaError_t r;
+    (void)mli_cuda_use(lord, ptr, stream, 1);
+    mli_cuda_asker = MLI_CUDA_FREES_FIRST;
+    r = memlord_cuda_free_async(lord, ptr, stream, site);
+    mli_cuda_asker = before;
+    if (lord) mli_cuda_fences_record(NULL, NULL, 0);
+    return r;
 }
 
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
@@ -2483,22 +2518,6 @@ MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *p
         if (r) mli_cuda_fence_free(own);
     }
     return r == MEMLORD_E_NOMEM ? memlord_free(lord, device, MEMLORD_KEY(ptr), site) : r;
-}
-
-MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
-                                                   cudaStream_t stream) {
-    memlord_fence fence;
-    memlord_device device;
-    mli_cuda_fence *own;
-    memlord_result r;
-    if (!lord || !ptr) return MEMLORD_OK;
-    device = mli_cuda_device_of(lord, ptr);
-    if (!mli_cuda_fence_make(stream, device, &fence)) return MEMLORD_E_NOMEM;
-    own = (mli_cuda_fence *)fence.user;
-    mli_cuda_fence_begin(own, own->stream == cudaStreamPerThread);
-    r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
-    if (r) mli_cuda_fence_free(own);
-    return r;
 }
 
 MEMLORD_API void memlord_cuda_events_release(void) {
@@ -2626,7 +2645,6 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 #undef MLI_CUDA_NVML_FUNCTIONS
 #undef MLI_CUDA_NVML
 #undef MLI_CUDA_LOCK
-#undef MLI_CUDA_SPECIAL
 #undef MLI_CUDA_REAL
 #undef MLI_CUDA_WRAP
 #undef MLI_CUDA_PASTE
@@ -2637,8 +2655,10 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
    included memlord_cuda.h plainly before. Variadic, as a preprocessor takes the commas of
    sizeof(std::pair<int, int>) and of compound literals for its own; and functions beneath, so that
    the compiler sees the types. In C++ these have the forms of cuda_runtime.h as well: pointers of
-   any type, more or fewer arguments. */
-#if defined(MEMLORD_CUDA_SHIM) && !defined(MEMLORD_DISABLE) && !defined(MLI_CUDA_SHIMMED)
+   any type, more or fewer arguments. Not when nvcc compiles for the device, whose code may call the
+   device's own cudaMalloc and cudaFree. */
+#if defined(MEMLORD_CUDA_SHIM) && !defined(MEMLORD_DISABLE) && !defined(__CUDA_ARCH__) &&     \
+    !defined(MLI_CUDA_SHIMMED)
 #define MLI_CUDA_SHIMMED
 #ifndef MEMLORD_CUDA_SHIM_LORD
 #define MEMLORD_CUDA_SHIM_LORD memlord_global()

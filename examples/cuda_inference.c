@@ -111,7 +111,7 @@ int main(void) {
     e.gpu = memlord_device_cuda(0);
     r = memlord_cuda_attach(e.lord, NULL);
     if (r == MEMLORD_E_UNSUPPORTED) {
-        fprintf(stderr, "cuda_inference: no NVIDIA driver, or no GPU: nothing to run on\n");
+        fprintf(stderr, "cuda_inference: no NVIDIA driver, or no GPU: %s\n", memlord_cuda_why());
         memlord_destroy(e.lord);
         return 77;
     }

@@ -122,6 +122,22 @@ check "the inference example trims, ends with nothing live, and says so where th
      grep -q kv_cache $out/inference.txt;
      $out/inference >$out/none.txt 2>&1 && exit 1 || [ \$? = 77 ];
      grep -q 'no NVIDIA driver' $out/none.txt; [ \$(wc -l <$out/none.txt) = 1 ]"
+inference="gcc -std=c99 $flags examples/cuda_inference.c build/release/fake_cuda.o -rdynamic \
+    -Wl,--disable-new-dtags,-rpath,$fake -ldl -pthread"
+partly() { # FUNCTIONS: a driver without them
+    echo "gcc -std=c99 $flags -fPIC -shared $(for name in $1; do printf ' -D%s=none_%s' "$name" "$name"; done) \
+        tests/fake_cuda/libcuda.c"
+}
+check "without a driver it names the library, and with a part of one what is missing" \
+    "$inference -DMEMLORD_CUDA_DRIVER='\"none.so\"' -o $out/inference_none;
+     $out/inference_none 2>$out/none.txt && exit 1 || [ \$? = 77 ]; grep -q 'none.so was not found' $out/none.txt;
+     $(partly cuEventQuery) -o $out/part.so;
+     $inference -DMEMLORD_CUDA_DRIVER='\"$out/part.so\"' -o $out/inference_part;
+     $out/inference_part 2>$out/part.txt && exit 1 || [ \$? = 77 ]; grep -q 'part.so has no cuEventQuery' $out/part.txt"
+check "a driver need not have what only an option asks for" \
+    "$(partly 'cuEventElapsedTime cuEventSynchronize cuPointerGetAttribute cuDeviceGetPCIBusId') -o $out/old.so;
+     $inference -DMEMLORD_CUDA_DRIVER='\"$out/old.so\"' -o $out/inference_old;
+     FAKE_CUDA_DEVICES=2 $out/inference_old | grep -q '^64 tokens'"
 check "and where there was no toolkit when it was built" \
     "gcc -std=c99 -DWITHOUT_CUDA examples/cuda_inference.c -o $out/without;
      $out/without 2>$out/without.txt && exit 1 || [ \$? = 77 ]; grep -q toolkit $out/without.txt"
@@ -176,9 +192,13 @@ if [ -n "$toolkit" ] && [ -x "$nvcc" ]; then
     check "nvcc with the per-thread default stream, and the shim" \
         "$nvcc -std=c++17 -I. --default-stream per-thread -x cu -c tests/matrix/cuda_shim.c -o $out/nvcc_shim.o;
          nm -u $out/nvcc_shim.o | grep -E 'U cuda(Malloc|Free)' || true"
+    check "nvcc compiles a kernel that allocates, beside a host with the shim" \
+        "$nvcc -std=c++17 -I. -rdc=true -x cu -c tests/matrix/cuda_device.c -o $out/nvcc_device.o;
+         nm -u $out/nvcc_device.o | grep -q 'U memlord_cuda_malloc'"
 else
     toolkit=
     with_toolkit "nvcc compiles and links a .cu with both headers" true
+    with_toolkit "nvcc compiles a kernel that allocates, beside a host with the shim" true
     with_toolkit "nvcc with the per-thread default stream, and the shim" true
 fi
 with_toolkit "NVTX compiles in C and in C++" \

@@ -150,6 +150,7 @@ static void child_without_driver(void *user) {
     child_check(memlord_cuda_attach(lord, NULL) == MEMLORD_E_UNSUPPORTED);
     child_check(memlord_cuda_attach(lord, NULL) == MEMLORD_E_UNSUPPORTED);
     child_check(fake_count("cuInit") == 1); /* asked once */
+    child_check(!strcmp(memlord_cuda_why(), "cuInit answered 100"));
     child_check(cudaPeekAtLastError() == cudaSuccess);
     child_check(memlord_cuda_detach(lord) == MEMLORD_E_UNKNOWN);
     child_check(memlord_cuda_malloc(lord, &ptr, 64, NULL) == cudaErrorInsufficientDriver);
@@ -174,6 +175,7 @@ static void child_with_no_device(void *user) {
     child_check(memlord_create(NULL, &lord) == MEMLORD_OK);
     child_check(memlord_cuda_attach(lord, NULL) == MEMLORD_E_UNSUPPORTED);
     child_check(fake_count("cuInit") == 1 && driver_is_loaded());
+    child_check(!strcmp(memlord_cuda_why(), "there is no device"));
     memlord_destroy(lord);
 }
 
@@ -192,6 +194,7 @@ static void child_with_failing_load(void *user) {
     r = memlord_cuda_attach(lord, NULL);
     child_check(r == MEMLORD_OK || r == MEMLORD_E_UNSUPPORTED);
     child_check((r == MEMLORD_OK) == memlord_cuda_attached(lord));
+    child_check((r == MEMLORD_OK) == !*memlord_cuda_why());
     fake.fail_at = 0;
     child_check(cudaPeekAtLastError() == cudaSuccess && fake.contexts == 0 && !fake_depth());
     child_check(memlord_cuda_malloc(lord, &ptr, 64, NULL) == cudaSuccess);

@@ -95,6 +95,39 @@ static void too_many_in_flight_are_scopes_all_the_same(void **state) {
     assert_int_equal(fake.events, 256);
 }
 
+static void a_wait_asks_no_scope_of_another_stream(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t busy = a_stream(), idle = a_stream();
+    uint64_t calls;
+    int i;
+    for (i = 0; i < 3000; i++) work_in(lord, "busy", busy, 1);
+    for (i = 0; i < 3; i++) work_in(lord, "idle", idle, 2);
+    calls = fake.driver_calls;
+    assert_cuda(memlord_cuda_stream_synchronize(lord, idle, NULL)); /* behind the others */
+    assert_int_equal(scope_of(lord, "idle").device_ns, 6000000);
+    assert_int_equal(scope_of(lord, "busy").device_ns, 0);
+    assert_in_range(fake.driver_calls - calls, 3, 3 * 8); /* three queries and times */
+    calls = fake.driver_calls;
+    assert_int_not_equal(memlord_cuda_event_synchronize(lord, NULL, NULL), cudaSuccess);
+    cudaGetLastError();
+    assert_in_range(fake.driver_calls - calls, 0, 3); /* the first of its stream alone */
+    assert_cuda(memlord_cuda_stream_synchronize(lord, busy, NULL));
+    assert_int_equal(scope_of(lord, "busy").device_ns, 3000 * UINT64_C(1000000));
+}
+
+static void a_time_that_may_not_be_asked_now_is_asked_again(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = a_stream();
+    fake.fail_name = "cuEventElapsedTime";
+    fake.fail_error = 800; /* not now */
+    fake.fail_times = 1;
+    work_in(lord, "forward", stream, 2);
+    assert_cuda(memlord_cuda_stream_synchronize(lord, stream, NULL));
+    assert_int_equal(scope_of(lord, "forward").device_ns, 0);
+    assert_cuda(memlord_cuda_stream_synchronize(lord, stream, NULL));
+    assert_int_equal(scope_of(lord, "forward").device_ns, 2000000);
+}
+
 static void detach_gives_up_what_is_not_done(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t stream = a_stream();
@@ -219,6 +252,8 @@ int main(void) {
         TEST_CUDA_WITH(a_captured_scope_is_not_timed, setup_timed),
         TEST_CUDA_WITH(events_of_scopes_are_used_again_and_not_for_frees, setup_timed),
         TEST_CUDA_WITH(too_many_in_flight_are_scopes_all_the_same, setup_timed),
+        TEST_CUDA_WITH(a_wait_asks_no_scope_of_another_stream, setup_timed),
+        TEST_CUDA_WITH(a_time_that_may_not_be_asked_now_is_asked_again, setup_timed),
         TEST_CUDA_WITH(detach_gives_up_what_is_not_done, setup_timed),
         TEST_CUDA_WITH(what_does_not_match_is_refused, setup_timed),
         TEST_CUDA_WITH(any_call_may_fail_and_no_event_is_lost, setup_timed),

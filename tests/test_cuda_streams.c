@@ -64,11 +64,50 @@ static void one_that_the_runtime_refuses_leaves_the_block(void **state) {
     fake.fail_times = 1;
     assert_int_equal(memlord_cuda_free_async_after(lord, ptr, stream, NULL), 999);
     assert_int_equal(cudaGetLastError(), 999);
+    assert_int_equal(fake_count("cuEventRecord"), 0); /* it would come after the real free */
     assert_int_equal(pending(lord), 0);
     assert_true_books(lord);
     assert_cuda(memlord_cuda_free_async_after(lord, ptr, stream, NULL));
     (void)memlord_retire(lord, all());
     assert_true_books(lord);
+}
+
+static void one_of_a_block_that_others_use_waits_for_them_as_well(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0), side = stream_on(0);
+    void *ptr = block_async(lord, stream);
+    assert_ok(memlord_cuda_record_use(lord, ptr, side));
+    fake_stream_work(side);
+    assert_cuda(memlord_cuda_free_async_after(lord, ptr, stream, NULL));
+    assert_int_equal(fake_count("cuEventRecord"), 2);
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    fake_stream_work(side); /* later, and nothing to wait for */
+    fake_stream_finish(side);
+    assert_int_equal(memlord_retire(lord, all()), 8);
+}
+
+static void one_in_a_capture_pends_until_that_is_over(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    cudaGraph_t graph;
+    void *ptr = NULL;
+    assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    assert_cuda(memlord_cuda_malloc_async(lord, &ptr, 8, stream, NULL));
+    assert_cuda(memlord_cuda_free_async_after(lord, ptr, stream, NULL));
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    assert_int_equal(fake_count("cuEventRecord"), 0);
+    assert_cuda(memlord_cuda_stream_end_capture(lord, stream, &graph, NULL));
+    assert_int_equal(fake_count("cuEventRecord"), 1);
+    assert_int_equal(memlord_retire(lord, all()), 8);
+}
+
+static void a_deferring_ledger_has_the_event_of_a_free_after_a_stream_from_it(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0);
+    assert_cuda(memlord_cuda_free_async_after(lord, block_async(lord, stream), stream, NULL));
+    assert_int_equal(fake_count("cuEventRecord"), 1);
+    assert_int_equal(pending(lord), 8);
+    assert_int_equal(memlord_retire(lord, all()), 8);
 }
 
 static void one_of_a_block_never_seen_is_the_runtimes_to_answer(void **state) {
@@ -363,6 +402,27 @@ static void a_thread_without_a_context_uses_that_of_the_blocks_device(void **sta
     assert_int_equal(memlord_retire(lord, all()), 1000);
     assert_int_equal(stats_of(lord, all()).fence_failures, 0);
     assert_int_equal(fake.contexts, 1); /* and none on device 0 */
+}
+
+static void nor_is_it_lost_if_that_may_not_be_asked_now(void **state) {
+    memlord *lord = test_lord(state);
+    const char *const calls[] = {"cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain"};
+    pthread_t thread;
+    void *args[3];
+    int i;
+    args[0] = lord;
+    for (i = 0; i < 2; i++) {
+        args[1] = block(lord, 1000);
+        fake.fail_error = 800;
+        fake.fail_name = calls[i];
+        fake.fail_times = 2; /* at the free, and in the ledger's first question */
+        assert_int_equal(pthread_create(&thread, NULL, free_from_elsewhere, args), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(fake.fail_times, 0);
+        assert_int_equal(pending(lord), 1000);
+        assert_int_equal(memlord_retire(lord, all()), 1000);
+    }
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
 }
 
 static void *use_on_own_stream(void *user) {
@@ -744,6 +804,9 @@ static void and_their_own_device_few(void **state) {
     for (i = 0; i < 4; i++) fake_stream_finish(streams[i]);
     pairs_on(lord, cuda(0), 1000);
     assert_int_equal(pending(lord), 0);
+    calls = fake.calls;
+    pairs_on(lord, cuda(0), 1000);
+    assert_int_equal(fake.calls, calls); /* with nothing pending, none */
 }
 
 /* As in a host function of a stream, where the driver may not be called. */
@@ -835,6 +898,11 @@ static void the_driver_is_asked_no_more_than_it_has_to_be(void **state) {
             assert_in_range(fake.driver_calls - calls, 1, 4);
             assert_cuda(cudaFreeAsync(ptr, own));
             (void)memlord_retire(lord, all());
+            ptr = block_async(lord, own);
+            calls = fake.driver_calls;
+            assert_cuda(memlord_cuda_free_async_after(lord, ptr, streams[i], NULL));
+            assert_in_range(fake.driver_calls - calls, 1, 4);
+            (void)memlord_retire(lord, all());
         }
 }
 
@@ -871,6 +939,7 @@ static void uses_its_ledger(void *user) {
     child_check(!memlord_cuda_attached(lord));
     child_check(memlord_cuda_detach(lord) == MEMLORD_E_UNKNOWN);
     child_check(memlord_cuda_attach(lord, NULL) == MEMLORD_E_UNSUPPORTED);
+    child_check(strstr(memlord_cuda_why(), "forked") == memlord_cuda_why());
     memlord_cuda_events_release();
     child_check(fake.calls == calls); /* of anything of CUDA's */
 }
@@ -992,7 +1061,7 @@ static void any_call_may_fail_and_no_byte_is_lost(void **state) {
     uint64_t n;
     for (n = 1;; n++) {
         uint64_t before;
-        void *x = block(lord, 1000), *y = block(lord, 20);
+        void *x = block(lord, 1000), *y = block(lord, 20), *z = block_async(lord, a);
         int k, reached;
         fake_stream_work(a), fake_stream_work(b);
         before = fake.calls;
@@ -1001,6 +1070,8 @@ static void any_call_may_fail_and_no_byte_is_lost(void **state) {
         (void)memlord_cuda_record_free(lord, x, a, NULL);
         for (k = 0; k < 2; k++)
             if (memlord_cuda_free(lord, y, NULL) == cudaSuccess) break;
+        for (k = 0; k < 2; k++)
+            if (memlord_cuda_free_async_after(lord, z, a, NULL) == cudaSuccess) break;
         (void)memlord_retire(lord, all());
         fake_stream_finish(a), fake_stream_finish(b);
         (void)memlord_retire(lord, all());
@@ -1031,10 +1102,10 @@ static void *churn(void *user) {
         fake_stream_work(side);
         if (i % 2) {
             (void)memlord_cuda_record_use(lord, ptr, side);
+            (void)memlord_cuda_free_async(lord, ptr, stream, NULL);
         } else {
-            (void)memlord_cuda_record_free(lord, ptr, side, NULL);
+            (void)memlord_cuda_free_async_after(lord, ptr, side, NULL);
         }
-        (void)memlord_cuda_free_async(lord, ptr, stream, NULL);
         if (i % 16 == 0) (void)memlord_cuda_stream_synchronize(lord, side, NULL);
     }
     (void)memlord_cuda_stream_synchronize(lord, side, NULL);
@@ -1063,6 +1134,10 @@ int main(void) {
         TEST_CUDA(a_free_on_a_stream_pends_until_the_stream_is_done),
         TEST_CUDA(a_free_after_a_stream_frees_the_memory_and_pends),
         TEST_CUDA(one_that_the_runtime_refuses_leaves_the_block),
+        TEST_CUDA(one_of_a_block_that_others_use_waits_for_them_as_well),
+        TEST_CUDA(one_in_a_capture_pends_until_that_is_over),
+        TEST_CUDA_WITH(a_deferring_ledger_has_the_event_of_a_free_after_a_stream_from_it,
+                       cuda_setup_defer),
         TEST_CUDA(one_of_a_block_never_seen_is_the_runtimes_to_answer),
         TEST_CUDA(the_wrapped_free_of_a_block_recorded_as_free_ends_nothing),
         TEST_CUDA(a_pinned_block_waits_for_the_copy_that_a_stream_makes_of_it),
@@ -1081,6 +1156,7 @@ int main(void) {
         TEST_CUDA(the_default_stream_is_that_of_the_current_context),
         TEST_CUDA(the_default_streams_of_two_devices_are_two),
         TEST_CUDA(a_thread_without_a_context_uses_that_of_the_blocks_device),
+        TEST_CUDA(nor_is_it_lost_if_that_may_not_be_asked_now),
         TEST_CUDA(per_thread_streams_of_two_threads_are_two),
         TEST_CUDA(a_captured_stream_gets_its_event_after_the_capture),
         TEST_CUDA(polling_during_a_capture_that_is_not_known_disturbs_nothing),

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 #include <sys/types.h>
 
 /* Of this process: the builds of this suite run at one time. */
@@ -242,6 +243,7 @@ CHILD(a_synchronisation_leaves_the_pool_its_memory) {
 CHILD(pools_are_open_to_the_devices_that_were_used) {
     plugin p = load();
     (void)user;
+    fake.device[0].peers = fake.device[1].peers = 7;
     child_check(p.alloc(1000, 0, NULL) && !is_open(0, 1) && !is_open(1, 0));
     child_check(p.alloc(1000, 1, NULL) && is_open(0, 1) && is_open(1, 0));
     child_check(!is_open(0, 2) && !fake.device[2].active);
@@ -250,9 +252,9 @@ CHILD(pools_are_open_to_the_devices_that_were_used) {
 CHILD(a_pool_stays_closed_to_devices_that_cannot_reach_it) {
     plugin p = load();
     (void)user;
-    fake.no_peers = 1;
-    child_check(p.alloc(1000, 0, NULL) && p.alloc(1000, 1, NULL) && !is_open(0, 1));
-    child_check(fake_count("cudaMemPoolSetAccess") == 0 && cudaPeekAtLastError() == cudaSuccess);
+    fake.device[0].peers = 2; /* device 1 reaches 0's memory, but not the other way */
+    child_check(p.alloc(1000, 0, NULL) && p.alloc(1000, 1, NULL));
+    child_check(is_open(0, 1) && !is_open(1, 0) && fake_count("cudaMemPoolSetAccess") == 1);
 }
 
 static void *free_elsewhere(void *user) {
@@ -725,6 +727,26 @@ CHILD(a_script_gives_blocks_their_tag_and_place) {
     free(text);
 }
 
+static void *backward(void *user) {
+    const plugin *p = (const plugin *)user;
+    child_check(prctl(PR_SET_NAME, "pt_autograd_0") == 0 && p->alloc(1000, 0, NULL));
+    return NULL;
+}
+
+CHILD(a_backward_pass_has_the_tag_begun_last) {
+    plugin p = load();
+    pthread_t thread;
+    char *text;
+    (void)user;
+    child_check(p.tag_begin("step") == 0);
+    child_check(pthread_create(&thread, NULL, backward, &p) == 0);
+    child_check(pthread_join(thread, NULL) == 0 && p.tag_end() == 0);
+    child_check(p.save(in_folder("sites.json")) == 0);
+    text = file_text(in_folder("sites.json"));
+    child_check(text && strstr(text, "\"step\""));
+    free(text);
+}
+
 /* -- the report, and the end of the process -- */
 
 static void child_report(void *user) {
@@ -881,6 +903,7 @@ int main(void) {
         cmocka_unit_test(a_number_of_retries_that_is_none_is_said_once),
         cmocka_unit_test(a_number_of_retries_counts),
         cmocka_unit_test(a_script_gives_blocks_their_tag_and_place),
+        cmocka_unit_test(a_backward_pass_has_the_tag_begun_last),
         cmocka_unit_test(a_report_is_written_when_the_process_ends),
         cmocka_unit_test(a_forked_child_writes_no_report),
         cmocka_unit_test(the_end_of_the_process_is_silent),

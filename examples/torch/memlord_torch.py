@@ -8,8 +8,8 @@
 
 attach() keeps the books of PyTorch's own allocator. install("build/libmemlord_torch.so") puts
 another in its place, before anything is on the GPU. load() alone takes a library without PyTorch.
-Tags, scopes and sites are those of the thread that begins them: what autograd allocates on threads
-of its own has none, but for the tag after attach().
+Tags, scopes and sites are those of the thread that begins them; what autograd allocates on threads
+of its own has the tag that was begun last.
 """
 import contextlib
 import ctypes

@@ -22,6 +22,7 @@ typedef struct fake_device {
     uint64_t total;
     uint64_t others;       /* bytes of other processes */
     int integrated, pools; /* attributes */
+    unsigned peers;        /* a bit for each device that reaches its memory */
     int active;            /* the primary context exists */
     int contexts;          /* times it came to be: by cudaSetDevice, too, since CUDA 12 */
     int held;              /* by the runtime: no release by others ends it */
@@ -45,7 +46,6 @@ typedef struct fake_cuda {
     int no_driver;
     int old_driver; /* older than the runtime can do with */
     int lazy; /* as before CUDA 12: cudaSetDevice makes no context, and none current */
-    int no_peers;    /* no device reaches another one's memory */
     int host_pools;  /* what comes out of a pool is on no device: -1 */
     int slow_events; /* an event is a thing its stream is given, and never done at once */
     fake_device device[FAKE_DEVICES];
@@ -79,9 +79,9 @@ uint64_t fake_count(const char *name);      /* calls of that name since */
 uint64_t fake_live(void);                   /* storages of all kinds, and of graphs not run yet */
 void fake_stream_work(cudaStream_t stream); /* gives it something to do */
 void fake_stream_finish(cudaStream_t stream);
+uint64_t fake_stream_waits(cudaStream_t stream); /* for other streams, that it was told to */
 /* A handle of memory that another process holds. */
 void fake_ipc_handle(cudaIpcMemHandle_t *handle, int device, uint64_t bytes);
-uint64_t fake_stream_waits(cudaStream_t stream); /* for other streams, that it was told to */
 int fake_depth(void); /* contexts pushed on this thread */
 void fake_activate(int device);
 
