@@ -40,6 +40,7 @@ namespace {
 
 memlord *lord();
 void settle(int device);
+void sample(int device);
 
 } // namespace
 
@@ -429,6 +430,10 @@ void settle(int device) {
     unpark();
     (void)memlord_retire(lord(), gpu(device));
     gpus_each(device, [](memlord_device d) { (void)memlord_cuda_pool_refresh(lord(), d.index); });
+}
+void sample(int device) {
+    if (torch.forked) return;
+    gpus_each(device, [](memlord_device d) { (void)memlord_capacity_sample(lord(), d); });
 }
 
 /* -- allocations -- */

@@ -28,6 +28,7 @@ namespace {
 
 memlord *lord();
 void settle(int device);
+void sample(int device);
 
 } // namespace
 
@@ -264,8 +265,7 @@ void rounding_take(int device) {
     b.rounding = now;
 }
 
-/* Asks the device how much of it is used, by everybody. A device that PyTorch holds memory of has
-   a context already. */
+/* Asks the device how much of it is used, by everybody. */
 void capacity_take(int device) {
     size_t free = 0, total = 0;
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
@@ -287,21 +287,21 @@ int capacity_of(void *, memlord_device device, memlord_capacity *out) {
     return out->total ? 0 : -1;
 }
 
-/* `capacity`: the driver may be asked. */
-void settle_devices(int device, bool capacity) {
+/* Calls a function for the devices of the books: PyTorch has used them, so they have a context. */
+void for_devices(int device, void (*take)(int)) {
+    memlord_device all[MAX_DEVICES];
+    size_t i, n = memlord_devices(lord(), all, MAX_DEVICES);
     if (!torch_observer.on.load(std::memory_order_acquire)) return;
-    for (int i = 0; i < MAX_DEVICES; i++) {
-        memlord_stats s;
-        if ((device >= 0 && i != device) || memlord_stats_get(lord(), gpu(i), &s)) continue;
-        if (!s.reserved && !s.allocated) continue;
+    for (i = 0; i < n && i < MAX_DEVICES; i++) {
+        if (all[i].type != MEMLORD_DEVICE_CUDA || (device >= 0 && all[i].index != device)) continue;
         try {
-            rounding_take(i);
-            if (capacity) capacity_take(i);
+            take(all[i].index);
         } catch (const std::exception &) { /* the numbers of the trace stay */
         }
     }
 }
-void settle(int device) { settle_devices(device, true); }
+void settle(int device) { for_devices(device, rounding_take); }
+void sample(int device) { for_devices(device, capacity_take); }
 
 /* -- attaching -- */
 
@@ -319,7 +319,7 @@ bool ledger_make() {
 
 /* At exit the driver may be gone already. PyTorch's allocator, which is older, is not. */
 void finish() {
-    settle_devices(-1, false);
+    settle(-1);
     if (torch_observer.on.exchange(false)) save_at_exit();
 }
 void fork_child() { torch_observer.on.store(false); }

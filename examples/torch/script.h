@@ -3,6 +3,7 @@
    Part of the file that includes it, which defines before:
        memlord *lord()                  its ledger; NULL: MemLord is off
        void settle(int device)          brings the books up to date; -1: of every device
+       void sample(int device)          asks the device how much of it is used
    `device` -1 is all of them. An int is a memlord_result: 0 is done. */
 #ifndef MEMLORD_TORCH_SCRIPT_H
 #define MEMLORD_TORCH_SCRIPT_H
@@ -138,6 +139,7 @@ int memlord_torch_scope_end(void) { return memlord_scope_end(lord()); }
 
 int memlord_torch_checkpoint(const char *name) {
     settle(-1);
+    sample(-1);
     return memlord_checkpoint(lord(), name);
 }
 uint64_t memlord_torch_mark(void) { return memlord_mark(lord()); }
@@ -163,6 +165,7 @@ const void *memlord_torch_site_use(const void *site) {
 
 size_t memlord_torch_explain(int device, uint64_t wanted, char *text, size_t size) {
     settle(device);
+    sample(device);
     return memlord_explain(lord(), gpu(device), wanted, text, size);
 }
 const char *memlord_torch_error(int result) {
@@ -170,6 +173,7 @@ const char *memlord_torch_error(int result) {
 }
 int memlord_torch_save(const char *path) {
     settle(-1);
+    sample(-1);
     return memlord_save(lord(), memlord_format_for(path), path);
 }
 
