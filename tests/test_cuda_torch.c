@@ -727,6 +727,22 @@ CHILD(a_script_gives_blocks_their_tag_and_place) {
     free(text);
 }
 
+CHILD(a_report_shows_the_stream_of_each_block) {
+    plugin p = load();
+    cudaStream_t stream = a_stream(), captured = a_stream();
+    char *text, one[64], two[64];
+    (void)user;
+    snprintf(one, sizeof one, "\"0x%jx\"", (uintmax_t)(uintptr_t)stream);
+    snprintf(two, sizeof two, "\"0x%jx\"", (uintmax_t)(uintptr_t)captured);
+    child_check(p.alloc(1000, 0, stream) && p.alloc(24, 0, NULL));
+    begin_capture(captured);
+    child_check(p.alloc(1000, 0, captured) && p.save(in_folder("sites.json")) == 0);
+    end_capture(captured);
+    text = file_text(in_folder("sites.json"));
+    child_check(text && strstr(text, "\"stream\"") && strstr(text, one) && strstr(text, two));
+    free(text);
+}
+
 static void *backward(void *user) {
     const plugin *p = (const plugin *)user;
     child_check(prctl(PR_SET_NAME, "pt_autograd_0") == 0 && p->alloc(1000, 0, NULL));
@@ -903,6 +919,7 @@ int main(void) {
         cmocka_unit_test(a_number_of_retries_that_is_none_is_said_once),
         cmocka_unit_test(a_number_of_retries_counts),
         cmocka_unit_test(a_script_gives_blocks_their_tag_and_place),
+        cmocka_unit_test(a_report_shows_the_stream_of_each_block),
         cmocka_unit_test(a_backward_pass_has_the_tag_begun_last),
         cmocka_unit_test(a_report_is_written_when_the_process_ends),
         cmocka_unit_test(a_forked_child_writes_no_report),
