@@ -57,8 +57,6 @@ EXPORT void *memlord_torch_segment_alloc(ssize_t size, int device, cudaStream_t 
 
 namespace {
 
-enum { MAX_DEVICES = 64 };
-
 /* -- the driver: it enters a device's context without making another one. cudaSetDevice does not
    do: to set back the device that was current creates its context, since CUDA 12. -- */
 
@@ -414,14 +412,6 @@ void unpark() {
         inside device(device_context(b.device, false));
         if (!block_park(&b)) block_end(b);
     }
-}
-
-template <class F> void gpus_each(int only, F call) {
-    memlord_device devices[MAX_DEVICES];
-    size_t i, n = memlord_devices(lord(), devices, MAX_DEVICES);
-    for (i = 0; i < n && i < MAX_DEVICES; i++)
-        if (devices[i].type == MEMLORD_DEVICE_CUDA && (only < 0 || devices[i].index == only))
-            call(devices[i]);
 }
 
 /* Brings the books up to date. */

@@ -72,8 +72,6 @@ namespace {
 namespace cca = c10::cuda::CUDACachingAllocator;
 using cca::TraceEntry;
 
-enum { MAX_DEVICES = 64 };
-
 /* What the trace said of an address while the snapshot was not yet in the books. */
 enum class seen { LIVE, GONE, REQUESTED /* its free, and the alloc was before the trace */ };
 
@@ -287,18 +285,15 @@ int capacity_of(void *, memlord_device device, memlord_capacity *out) {
     return out->total ? 0 : -1;
 }
 
-/* Calls a function for the devices of the books: PyTorch has used them, so they have a context. */
+/* Calls a function for devices of the books. PyTorch has used them, so they have a context. */
 void for_devices(int device, void (*take)(int)) {
-    memlord_device all[MAX_DEVICES];
-    size_t i, n = memlord_devices(lord(), all, MAX_DEVICES);
     if (!torch_observer.on.load(std::memory_order_acquire)) return;
-    for (i = 0; i < n && i < MAX_DEVICES; i++) {
-        if (all[i].type != MEMLORD_DEVICE_CUDA || (device >= 0 && all[i].index != device)) continue;
+    gpus_each(device, [take](memlord_device d) {
         try {
-            take(all[i].index);
+            if (d.index < MAX_DEVICES) take(d.index);
         } catch (const std::exception &) { /* the numbers of the trace stay */
         }
-    }
+    });
 }
 void settle(int device) { for_devices(device, rounding_take); }
 void sample(int device) { for_devices(device, capacity_take); }

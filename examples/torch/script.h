@@ -49,6 +49,17 @@ memlord_device gpu(int device) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, device < 0 ? MEMLORD_ANY : device);
 }
 
+enum { MAX_DEVICES = 64 };
+
+/* Calls a function for the GPUs of the books; `only` -1: for all. */
+template <class F> void gpus_each(int only, F call) {
+    memlord_device devices[MAX_DEVICES];
+    size_t i, n = memlord_devices(lord(), devices, MAX_DEVICES);
+    for (i = 0; i < n && i < MAX_DEVICES; i++)
+        if (devices[i].type == MEMLORD_DEVICE_CUDA && (only < 0 || devices[i].index == only))
+            call(devices[i]);
+}
+
 /* -- sites: the ledger knows one by its address, so that each has one -- */
 
 thread_local const memlord_site *site_now; /* memlord_torch_site_use */

@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -234,17 +233,18 @@ void threads_and_an_attaching_among_them() {
     std::vector<std::thread> threads;
     std::vector<program> programs;
     std::atomic<bool> over{false};
+    std::atomic<int> steps{0};
     stand_in_init(1, 0);
     for (unsigned i = 0; i < 4; i++) programs.emplace_back(10 + i);
     for (program &p : programs)
-        threads.emplace_back([&p, &over] {
-            while (!over) p.step();
+        threads.emplace_back([&p, &over, &steps] {
+            for (; !over; steps++) p.step();
             p.finish();
         });
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (steps < 2000) std::this_thread::yield();
     SAME(observer.attach(), 0);
     SAME(observer.attach(), 0); /* once more does nothing */
-    for (int i = 0; i < 50; i++) (void)observer.allocated(-1);
+    for (const int from = steps; steps < from + 4000;) (void)observer.allocated(-1);
     over = true;
     for (std::thread &t : threads) t.join();
     agree(0);
