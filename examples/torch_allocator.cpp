@@ -40,6 +40,7 @@ namespace {
 
 memlord *lord();
 void settle(int device);
+void sample(int device);
 
 } // namespace
 
@@ -55,8 +56,6 @@ EXPORT void memlord_torch_set_memory_fraction(double fraction, int device); /* t
 EXPORT void *memlord_torch_segment_alloc(ssize_t size, int device, cudaStream_t stream);
 
 namespace {
-
-enum { MAX_DEVICES = 64 };
 
 /* -- the driver: it enters a device's context without making another one. cudaSetDevice does not
    do: to set back the device that was current creates its context, since CUDA 12. -- */
@@ -419,20 +418,16 @@ void unpark() {
     }
 }
 
-template <class F> void gpus_each(int only, F call) {
-    memlord_device devices[MAX_DEVICES];
-    size_t i, n = memlord_devices(lord(), devices, MAX_DEVICES);
-    for (i = 0; i < n && i < MAX_DEVICES; i++)
-        if (devices[i].type == MEMLORD_DEVICE_CUDA && (only < 0 || devices[i].index == only))
-            call(devices[i]);
-}
-
 /* Brings the books up to date. */
 void settle(int device) {
     if (torch.forked) return;
     unpark();
     (void)memlord_retire(lord(), gpu(device));
     gpus_each(device, [](memlord_device d) { (void)memlord_cuda_pool_refresh(lord(), d.index); });
+}
+void sample(int device) {
+    if (torch.forked) return;
+    gpus_each(device, [](memlord_device d) { (void)memlord_capacity_sample(lord(), d); });
 }
 
 /* -- allocations -- */

@@ -126,7 +126,7 @@ def lost():
 
 
 def mem_pool(path):
-    """A torch.cuda.MemPool whose segments are on the books; PyTorch's own allocator cuts them up."""
+    """A torch.cuda.MemPool whose segments are on the books; PyTorch's own allocator cuts them."""
     import torch
 
     plugin, allocator = _torch_allocator(path, "segment_alloc")

@@ -28,13 +28,14 @@ namespace {
 
 memlord *lord();
 void settle(int device);
+void sample(int device);
 
 } // namespace
 
 #include "script.h"
 
 /* Begins to listen. Requires: PyTorch's allocator is ready (torch.cuda.init()).
-   Returns E_STATE it is not; E_UNSUPPORTED another allocator is in its place, which has no trace. */
+   Returns E_STATE it is not; E_UNSUPPORTED another allocator is in its place, without a trace. */
 EXPORT int memlord_torch_attach(void);
 /* Makes the Python line that allocates the site of each block, and 0 ends that. Lines of files
    whose names begin with `passed_over` (the folder of torch; may be NULL) are passed over, if
@@ -70,8 +71,6 @@ namespace {
 
 namespace cca = c10::cuda::CUDACachingAllocator;
 using cca::TraceEntry;
-
-enum { MAX_DEVICES = 64 };
 
 /* What the trace said of an address while the snapshot was not yet in the books. */
 enum class seen { LIVE, GONE, REQUESTED /* its free, and the alloc was before the trace */ };
@@ -264,8 +263,7 @@ void rounding_take(int device) {
     b.rounding = now;
 }
 
-/* Asks the device how much of it is used, by everybody. A device that PyTorch holds memory of has
-   a context already. */
+/* Asks the device how much of it is used, by everybody. */
 void capacity_take(int device) {
     size_t free = 0, total = 0;
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
@@ -287,21 +285,18 @@ int capacity_of(void *, memlord_device device, memlord_capacity *out) {
     return out->total ? 0 : -1;
 }
 
-/* `capacity`: the driver may be asked. */
-void settle_devices(int device, bool capacity) {
+/* Calls a function for devices of the books. PyTorch has used them, so they have a context. */
+void for_devices(int device, void (*take)(int)) {
     if (!torch_observer.on.load(std::memory_order_acquire)) return;
-    for (int i = 0; i < MAX_DEVICES; i++) {
-        memlord_stats s;
-        if ((device >= 0 && i != device) || memlord_stats_get(lord(), gpu(i), &s)) continue;
-        if (!s.reserved && !s.allocated) continue;
+    gpus_each(device, [take](memlord_device d) {
         try {
-            rounding_take(i);
-            if (capacity) capacity_take(i);
+            if (d.index < MAX_DEVICES) take(d.index);
         } catch (const std::exception &) { /* the numbers of the trace stay */
         }
-    }
+    });
 }
-void settle(int device) { settle_devices(device, true); }
+void settle(int device) { for_devices(device, rounding_take); }
+void sample(int device) { for_devices(device, capacity_take); }
 
 /* -- attaching -- */
 
@@ -319,7 +314,7 @@ bool ledger_make() {
 
 /* At exit the driver may be gone already. PyTorch's allocator, which is older, is not. */
 void finish() {
-    settle_devices(-1, false);
+    settle(-1);
     if (torch_observer.on.exchange(false)) save_at_exit();
 }
 void fork_child() { torch_observer.on.store(false); }

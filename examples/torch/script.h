@@ -3,6 +3,7 @@
    Part of the file that includes it, which defines before:
        memlord *lord()                  its ledger; NULL: MemLord is off
        void settle(int device)          brings the books up to date; -1: of every device
+       void sample(int device)          asks the device how much of it is used
    `device` -1 is all of them. An int is a memlord_result: 0 is done. */
 #ifndef MEMLORD_TORCH_SCRIPT_H
 #define MEMLORD_TORCH_SCRIPT_H
@@ -48,6 +49,17 @@ memlord_device gpu(int device) {
     return memlord_device_make(MEMLORD_DEVICE_CUDA, device < 0 ? MEMLORD_ANY : device);
 }
 
+enum { MAX_DEVICES = 64 };
+
+/* Calls a function for the GPUs of the books; `only` -1: for all. */
+template <class F> void gpus_each(int only, F call) {
+    memlord_device devices[MAX_DEVICES];
+    size_t i, n = memlord_devices(lord(), devices, MAX_DEVICES);
+    for (i = 0; i < n && i < MAX_DEVICES; i++)
+        if (devices[i].type == MEMLORD_DEVICE_CUDA && (only < 0 || devices[i].index == only))
+            call(devices[i]);
+}
+
 /* -- sites: the ledger knows one by its address, so that each has one -- */
 
 thread_local const memlord_site *site_now; /* memlord_torch_site_use */
@@ -65,7 +77,7 @@ const memlord_site *site_of(const char *file, const char *function, int line) {
 /* -- the tag of a backward pass: PyTorch runs it on threads of its own, while the thread that asked
    for it waits. They get the tag that was begun last. -- */
 
-std::atomic<const char *> tag_last{nullptr}; /* strings of the ledger; relaxed: the waiting orders */
+std::atomic<const char *> tag_last{nullptr}; /* the ledger's; relaxed: the waiting orders */
 
 void tag_for_backward() {
     static thread_local int backward = -1; /* 1: a thread of the backward pass */
@@ -138,6 +150,7 @@ int memlord_torch_scope_end(void) { return memlord_scope_end(lord()); }
 
 int memlord_torch_checkpoint(const char *name) {
     settle(-1);
+    sample(-1);
     return memlord_checkpoint(lord(), name);
 }
 uint64_t memlord_torch_mark(void) { return memlord_mark(lord()); }
@@ -163,6 +176,7 @@ const void *memlord_torch_site_use(const void *site) {
 
 size_t memlord_torch_explain(int device, uint64_t wanted, char *text, size_t size) {
     settle(device);
+    sample(device);
     return memlord_explain(lord(), gpu(device), wanted, text, size);
 }
 const char *memlord_torch_error(int result) {
@@ -170,6 +184,7 @@ const char *memlord_torch_error(int result) {
 }
 int memlord_torch_save(const char *path) {
     settle(-1);
+    sample(-1);
     return memlord_save(lord(), memlord_format_for(path), path);
 }
 

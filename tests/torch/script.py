@@ -103,7 +103,8 @@ def frames_of_torch_are_passed_over():
     m.attach(OBSERVER)
     m.frames()
     scope = {"library": stand_in}
-    exec(compile("def outside(alloc):\n    return alloc(2000)\n", "/home/me/train.py", "exec"), scope)
+    text = "def outside(alloc):\n    return alloc(2000)\n"
+    exec(compile(text, "/home/me/train.py", "exec"), scope)
     scope["outside"](alloc)
     site = blocks()[2000]["site"]
     assert site == {**site, "file": "/home/me/train.py", "function": "outside", "line": 2}, site

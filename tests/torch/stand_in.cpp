@@ -6,6 +6,8 @@
    books with. No memory is behind its addresses. */
 #include "stand_in.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -40,6 +42,14 @@ struct device {
     std::vector<cca::AllocatorTraceTracker> trackers;
 };
 
+/* This thread is in a tracker. That may not call the allocator, as PyTorch says. */
+thread_local bool tracking;
+void outside_of_trackers() {
+    if (!tracking) return;
+    fputs("a tracker calls the allocator\n", stderr);
+    abort();
+}
+
 class stand_in final : public cca::CUDAAllocator {
 public:
     device devices[DEVICES];
@@ -56,11 +66,13 @@ public:
         }
     }
     cca::DeviceStats getDeviceStats(cca::device_t i) override {
+        outside_of_trackers();
         std::lock_guard<std::recursive_mutex> hold(devices[i].lock);
         return devices[i].stats;
     }
     cca::SnapshotInfo snapshot(c10::cuda::MempoolId_t, bool) override {
         cca::SnapshotInfo result;
+        outside_of_trackers();
         for (int i = 0; i < DEVICES; i++) snapshot_of(i, result);
         return result;
     }
@@ -82,10 +94,15 @@ public:
                         std::move(context),
                         static_cast<cca::stream_t>(stream),
                         static_cast<cca::bytes_t>(size)};
-        for (const auto &tracker : devices[i < 0 || i >= DEVICES ? 0 : i].trackers) tracker(e);
+        track(devices[i < 0 || i >= DEVICES ? 0 : i], e);
     }
 
 private:
+    void track(device &d, const TraceEntry &e) {
+        tracking = true;
+        for (const auto &tracker : d.trackers) tracker(e);
+        tracking = false;
+    }
     void snapshot_of(int i, cca::SnapshotInfo &result) {
         device &d = devices[i];
         std::lock_guard<std::recursive_mutex> hold(d.lock);
@@ -107,7 +124,7 @@ private:
         }
         /* as PyTorch does, under the lock of device i */
         TraceEntry e = {TraceEntry::SNAPSHOT, 0, 0, nullptr, nullptr, 0};
-        for (const auto &tracker : d.trackers) tracker(e);
+        track(d, e);
     }
 };
 
@@ -189,6 +206,7 @@ c10::cuda::CUDAGuard::CUDAGuard(DeviceIndex device) : before(current) { current 
 c10::cuda::CUDAGuard::~CUDAGuard() { current = before; }
 
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
+    outside_of_trackers();
     device &d = torch.devices[current];
     std::lock_guard<std::recursive_mutex> hold(d.lock);
     memory_asked++;
@@ -265,6 +283,7 @@ void stand_in_streams_done(int i) {
 }
 
 void stand_in_empty_cache(int i) {
+    outside_of_trackers();
     device &d = torch.devices[i];
     std::lock_guard<std::recursive_mutex> hold(d.lock);
     for (auto it = d.segments.begin(); it != d.segments.end();) {

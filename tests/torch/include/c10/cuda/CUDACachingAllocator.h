@@ -1,5 +1,6 @@
 /* A stand-in for PyTorch's header of this name: the shapes that examples/torch/observer.cpp uses,
-   and no more. STAND_IN=22, 26 or 214: as in PyTorch 2.2, 2.6 or 2.14. Tests alone include it. */
+   and no more. STAND_IN=22, 26, 28 or 214: as in PyTorch 2.2, 2.6, 2.8 or 2.14. Tests alone include
+   it. */
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -125,6 +126,13 @@ inline SnapshotInfo snapshot(MempoolId_t pool = {0, 0}, bool traces = true) {
 }
 inline void recordHistory(bool enabled, CreateContextFn recorder, size_t entries,
                           RecordContext when, bool, const std::vector<std::string> &) {
+    get()->recordHistory(enabled, recorder, entries, when);
+}
+#elif STAND_IN >= 28
+inline void emptyCache(MempoolId_t pool = {0, 0}) { get()->emptyCache(pool); }
+inline SnapshotInfo snapshot(MempoolId_t pool = {0, 0}) { return get()->snapshot(pool, true); }
+inline void recordHistory(bool enabled, CreateContextFn recorder, size_t entries,
+                          RecordContext when, bool) {
     get()->recordHistory(enabled, recorder, entries, when);
 }
 #else
