@@ -240,8 +240,9 @@ void start() {
     if (memlord_create(&ledger, &torch.lord) == MEMLORD_OK) {
         (void)memlord_gc_callback_add(torch.lord, gpu(-1), 1u << MEMLORD_REASON_OOM,
                                       wait_for_stream, nullptr);
-        if (memlord_cuda_attach(torch.lord, &desc) != MEMLORD_OK)
-            fprintf(stderr, "memlord_torch: no GPU to attach to\n");
+        memlord_result r = memlord_cuda_attach(torch.lord, &desc);
+        const char *why = r == MEMLORD_E_UNSUPPORTED ? memlord_cuda_why() : memlord_result_text(r);
+        if (r != MEMLORD_OK) fprintf(stderr, "memlord_torch: no GPU: %s\n", why);
     }
     /* after the driver has added its own handlers: these run before them */
     (void)pthread_atfork(fork_before, fork_parent, fork_child);

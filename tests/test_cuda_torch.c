@@ -709,6 +709,25 @@ static void a_number_of_retries_counts(void **state) {
     free(text);
 }
 
+static void child_no_driver(void *user) {
+    plugin p = load();
+    (void)user;
+    fake.no_driver = 1;
+    child_check(thrown(&p, 1000, 0, NULL) == ANOTHER && thrown(&p, 1000, 0, NULL) == ANOTHER);
+    child_check(p.segment_alloc(1000, 0, NULL) == NULL && p.allocated(-1) == 0);
+    p.free(&p, 1000, 0, NULL);
+    p.empty_cache();
+}
+
+static void without_a_driver_it_says_once_what_is_not_there(void **state) {
+    char *text;
+    (void)state;
+    text = said(child_no_driver, NULL);
+    assert_non_null(text);
+    assert_string_equal(text, "memlord_torch: no GPU: cuInit answered 100\n");
+    free(text);
+}
+
 /* -- tags and sites -- */
 
 CHILD(a_script_gives_blocks_their_tag_and_place) {
@@ -923,6 +942,7 @@ int main(void) {
         cmocka_unit_test(a_memory_fraction_is_a_limit),
         cmocka_unit_test(a_number_of_retries_that_is_none_is_said_once),
         cmocka_unit_test(a_number_of_retries_counts),
+        cmocka_unit_test(without_a_driver_it_says_once_what_is_not_there),
         cmocka_unit_test(a_script_gives_blocks_their_tag_and_place),
         cmocka_unit_test(a_report_shows_the_stream_of_each_block),
         cmocka_unit_test(a_backward_pass_has_the_tag_begun_last),
