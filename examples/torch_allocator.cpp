@@ -448,7 +448,7 @@ cudaError_t request_call(memlord *books, request *q, const memlord_site *site) {
     return memlord_cuda_malloc(books, &q->ptr, q->size, site);
 }
 
-/* While something is captured: one attempt, as a collection might end the capture. */
+/* One attempt: a collection might end a capture, and for segments PyTorch tries again itself. */
 cudaError_t request_once(request *q, const memlord_site *site) {
     memlord_ticket ticket = 0;
     cudaError_t r = cudaErrorMemoryAllocation;
@@ -474,7 +474,7 @@ cudaError_t request_prepare(request *q, bool *once) {
         uint64_t capture = capture_note(q->stream);
         if (!q->note.plain) q->note.capture = capture;
     }
-    *once = captured || capture_known();
+    *once = captured || capture_known() || q->segment;
     return r;
 }
 

@@ -545,7 +545,7 @@ CHILD(a_memory_pool_has_segments_and_handles_their_lack_itself) {
     ptr = p.segment_alloc(1000, 0, NULL);
     child_check(ptr && fake.device[0].plain == 1000 && p.allocated(0) == 1000);
     child_check(p.segment_alloc((ssize_t)3 << 30, 0, NULL) == NULL);
-    child_check(cudaPeekAtLastError() == cudaSuccess);
+    child_check(cudaPeekAtLastError() == cudaSuccess && fake_count("cudaMalloc") == 2);
     p.free(ptr, 1000, 0, NULL);
     child_check(fake_count("cudaFree") == 1 && p.allocated(0) == 0 && fake_live() == 0);
 }
