@@ -45,12 +45,13 @@ programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 examples := $(addprefix build/,quickstart llama bands oom server pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
 scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh tests/diff.sh tests/cuda.sh \
-	tests/consumers.sh tests/page.sh tests/places.sh tests/preload.sh tests/symbols.sh \
+	tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/preload.sh tests/symbols.sh \
 	tests/signals.sh tests/programs.sh tests/readme.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 needs := $(addprefix deps-,demo json symbols test bench reports programs ports)
-.PHONY: help demo report pictures test test-all test-gpu bench bench-gpu vendor install deps clean \
+.PHONY: help demo report pictures test test-all test-gpu bench bench-gpu torch-observer vendor \
+	install deps clean \
 	try-reports try-programs try-ports $(needs)
 .DELETE_ON_ERROR:
 
@@ -156,20 +157,28 @@ build/$(1)/$(2)fake_cuda.o: tests/fake_cuda/fake_cuda.c $$(wildcard tests/fake_c
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) -c $$< -o $$@
 
 build/$(1)/$(2)test_cuda_%: tests/test_cuda_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o \
-		build/$(1)/$(2)cuda.o build/$(1)/$(2)fake_cuda.o | $$(fakes) build/fake/libmemlord_torch.so
+		build/$(1)/$(2)cuda.o build/$(1)/$(2)fake_cuda.o | $$(fakes) $$(torches)
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) $$(filter %.c %.o,$$^) \
 		-o $$@ -rdynamic '-Wl,--disable-new-dtags,-rpath,$$(CURDIR)/build/fake' -lcmocka -ldl
 endef
 fakes := $(addprefix build/fake/,libcuda.so.1 libnvml-v1.so libnvml-v2.so)
+torches := $(addprefix build/fake/,libmemlord_torch.so libtorch.so libcudart.so)
 $(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),,)))
 $(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz))))
 
-# The example, on the runtime of the program that loads it.
-build/fake/libmemlord_torch.so: examples/torch_allocator.c memlord.h memlord_cuda.h | deps-test
+# The example, on the runtime of the program that loads it; the caller that PyTorch is; and the fake
+# as a library, for programs in other languages.
+build/fake/libmemlord_torch.so: examples/torch_allocator.cpp examples/torch/script.h memlord.h memlord_cuda.h | deps-test
 	@mkdir -p build/fake && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
+	$(q)$(CXX) -std=c++11 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
 		-isystem $(cuda_include) $< -o $@ '-Wl,--disable-new-dtags,-rpath,$(CURDIR)/build/fake' -pthread
+build/fake/libtorch.so: tests/torch/caller.cpp | deps-test
+	@mkdir -p build/fake && echo '  $@'
+	$(q)$(CXX) -std=c++11 -O1 $(warn) -fPIC -shared -isystem $(cuda_include) $< -o $@
+build/fake/libcudart.so: tests/fake_cuda/fake_cuda.c $(wildcard tests/fake_cuda/*.[ch]) | deps-test
+	@mkdir -p build/fake && echo '  $@'
+	$(q)$(CC) -std=c99 -O1 $(warn) -isystem $(cuda_include) -fPIC -shared $< -o $@ -pthread
 build/fake/libcuda.so.1: tests/fake_cuda/libcuda.c
 build/fake/libnvml-v1.so build/fake/libnvml-v2.so: tests/fake_cuda/libnvml.c
 build/fake/libnvml-v2.so: fake_flags := -DFAKE_NVML_V2
@@ -199,11 +208,27 @@ build/cuda_inference: examples/cuda_inference.c memlord.h memlord_cuda.h | deps-
 	@mkdir -p build && echo '  $@'
 	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(cuda_flags) $< -o $@ $(cuda_libs) -lm -pthread
 
-build/libmemlord_torch.so: examples/torch_allocator.c memlord.h memlord_cuda.h | deps-demo
+build/libmemlord_torch.so: examples/torch_allocator.cpp examples/torch/script.h memlord.h memlord_cuda.h | deps-demo
 	@mkdir -p build && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
+	$(q)$(CXX) -std=c++11 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
 		-isystem $(cuda_include) $(filter-out -DWITHOUT_CUDA,$(cuda_flags)) $< -o $@ \
 		$(cuda_libs) -pthread
+
+# Another library for PyTorch: it listens to PyTorch's own allocator. TORCH is the directory of the
+# torch package, or another one with include and lib. In C++20, as PyTorch's headers have it of late.
+TORCH ?= $(shell python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))' 2>/dev/null)
+OBSERVER ?= build/libmemlord_torch_observer.so
+torch_cuda = $(firstword $(patsubst %/cuda_runtime_api.h,%,$(wildcard \
+	$(CUDA_HOME)/include/cuda_runtime_api.h $(TORCH)/../nvidia/*/include/cuda_runtime_api.h)))
+torch_abi = $(shell nm -D '$(TORCH)/lib/libc10_cuda.so' 2>/dev/null | grep -c -m 1 __cxx11)
+
+torch-observer: | deps-demo ## TORCH= [OBSERVER=]: the observer of PyTorch's allocator, examples/torch/README.md
+	@test -e '$(TORCH)/include/c10/cuda/CUDACachingAllocator.h' || { \
+		echo 'torch-observer: python3 has no PyTorch with CUDA: make torch-observer TORCH=directory' >&2; exit 1; }
+	@mkdir -p '$(dir $(OBSERVER))' && echo '  $(OBSERVER)'
+	$(q)$(CXX) -std=c++20 -O2 $(CXXFLAGS) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= \
+		-D_GLIBCXX_USE_CXX11_ABI=$(torch_abi) -I. -isystem '$(TORCH)/include' -isystem '$(torch_cuda)' \
+		examples/torch/observer.cpp -o '$(OBSERVER)' -L'$(TORCH)/lib' -lc10_cuda -lc10 -Wl,-z,nodelete -pthread
 
 build/libmemlord_preload.so: examples/preload.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'

@@ -60,7 +60,7 @@
                      _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
         arenas       memlord_arena_add, _arena_sub
-        fences       memlord_free_deferred, _block_use, _retire
+        fences       memlord_free_deferred, _free_done, _block_use, _retire
         sites        memlord_sites_enable, _site_at, _site_place, _sites_top, ...; MEMLORD_SITE
         stacks       memlord_stacks_top; memlord_desc.stack_depth, .stack_bytes, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
@@ -863,6 +863,12 @@ MEMLORD_API memlord_result memlord_free_deferred(memlord *lord, memlord_device d
                                                  uint64_t storage, memlord_fence fence,
                                                  const memlord_site *site)
     MLI_OFF_SET(if (fence.drop) fence.drop(fence.user), MEMLORD_OK)
+
+/* Ends a pending storage now, whatever its fences say: for a host that is told when its device is
+   done, rather than asking. Its fences are dropped; their `done` is not called any more.
+   Errors: E_UNKNOWN not pending: nothing changes, and nothing is counted. Cost: as a free. */
+MEMLORD_API memlord_result memlord_free_done(memlord *lord, memlord_device device,
+                                             uint64_t storage) MLI_OFF(MEMLORD_OK)
 
 /* Records that a live storage is used by work the fence stands for (record_stream). A later plain
    free or release of it is deferred by itself until all its uses are done. A later use on the same
@@ -2212,6 +2218,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_tag_get MLI_PREFIXED(memlord_tag_get)
 #define memlord_expect MLI_PREFIXED(memlord_expect)
 #define memlord_free_deferred MLI_PREFIXED(memlord_free_deferred)
+#define memlord_free_done MLI_PREFIXED(memlord_free_done)
 #define memlord_block_use MLI_PREFIXED(memlord_block_use)
 #define memlord_retire MLI_PREFIXED(memlord_retire)
 #define memlord_capacity_source_set MLI_PREFIXED(memlord_capacity_source_set)
@@ -3879,8 +3886,8 @@ enum {
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
     X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
     X(release_n) X(alloc_reserved) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
-    X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect) X(pool_set)         \
-    X(pool_add) X(pool_served)
+    X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect)        \
+    X(pool_set) X(pool_add) X(pool_served)
 enum {
 #define MLI_X(name) MLI_REFUSER_##name,
     MLI_REFUSERS(MLI_X)
@@ -16642,6 +16649,30 @@ MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, u
 MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device, uint64_t storage,
                                              memlord_fence fence, const memlord_site *site) {
     return mli_call_fenced(lord, device, storage, &fence, MLI_ATTACH_FREE, site);
+}
+
+MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, uint64_t storage) {
+    mli_thread *t;
+    mli_probe probe;
+    uint64_t word1, plain;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0));
+    if (!mli_probe_side_record(lord, t, (uint32_t)device.type, storage, &probe) ||
+        !mli_is_pending(probe.entry->word2)) {
+        mli_probe_leave(t, &probe);
+        mli_thread_put(lord, t);
+        return MEMLORD_E_UNKNOWN;
+    }
+    word1 = probe.entry->word1;
+    plain = mli_word2_rows(probe.entry->word2);
+    mli_probe_end_block(lord, t, &probe, 0);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, plain, NULL);
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord))
+        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, MLI_DEV(word1))->device,
+                     storage, MLI_BYTES(word1), NULL);
+    mli_call_end(lord, t, MLI_DEV(word1), 1);
+    return MEMLORD_OK;
 }
 
 MLI_API memlord_result memlord_block_use(memlord *lord, memlord_device device,

@@ -67,16 +67,23 @@ esac
 
 row() { printf '%-60s %s\n' "$1" "$2"; }
 
-# PyTorch through the pluggable allocator, if it is there and finds the GPU.
+# PyTorch with each of the two libraries for it, if it is there and finds the GPU.
 torch() {
-    name="PyTorch: totals are those of its own tensors"
+    bad=0
+    torch_row "PyTorch: totals are those of its own tensors" torch_totals.py \
+        build/libmemlord_torch.so build/libmemlord_torch.so || bad=1
+    torch_row "PyTorch observed: the books are its allocator's sums" torch_observer.py \
+        torch-observer build/libmemlord_torch_observer.so || bad=1
+    return $bad
+}
+torch_row() { # NAME SCRIPT TARGET LIBRARY
     python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1 ||
-        { row "$name" "not run: no PyTorch with CUDA"; return; }
-    if CUDA_HOME=$home make -s build/libmemlord_torch.so >"$out/torch.txt" 2>&1 &&
-        python3 tests/gpu/torch_totals.py build/libmemlord_torch.so >>"$out/torch.txt" 2>&1; then
-        row "$name" passed
+        { row "$1" "not run: no PyTorch with CUDA"; return; }
+    if CUDA_HOME=$home make -s "$3" >"$out/torch.txt" 2>&1 &&
+        python3 "tests/gpu/$2" "$4" >>"$out/torch.txt" 2>&1; then
+        row "$1" passed
     else
-        row "$name" FAILED
+        row "$1" FAILED
         sed 's/^/    /' "$out/torch.txt" | tail -n 20
         return 1
     fi

@@ -1038,8 +1038,8 @@ static void a_deferring_ledger_has_its_event_from_the_free(void **state) {
 static void a_deferring_ledger_has_the_events_of_all_uses_from_one_poll(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t stream = stream_on(0);
-    void *ptr[20];
     int i;
+    void *ptr[20];
     fake.slow_events = 1;
     for (i = 0; i < 20; i++) ptr[i] = block(lord, 8); /* an address freed would come again */
     for (i = 0; i < 20; i++) {

@@ -245,6 +245,78 @@ static void a_block_of_0_bytes_can_be_pending(void **state) {
     assert_int_equal(stats_of(lord, all()).frees, 1);
 }
 
+/* -- the host says that the device is done -- */
+
+static void free_done_ends_a_pending_block(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = pend(lord, cuda(1), 0x1000, 100, 1);
+    fake *later = pend(lord, cuda(1), 0x2000, 20, 1); /* of the same queue */
+    assert_ok(memlord_free_done(lord, cuda(0), 0x2000)); /* the index is ignored */
+    assert_int_equal(memlord_pending(lord, cuda(1)), 100);
+    assert_int_equal(memlord_allocated(lord, cuda(1)), 100);
+    assert_int_equal(memlord_freed(lord, cuda(1)), 20);
+    assert_int_equal(stats_of(lord, cuda(1)).fence_failures, 0);
+    assert_int_equal(later->dropped, 1);
+    f->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 100);
+}
+
+static void free_done_ends_a_block_that_its_uses_keep(void **state) {
+    memlord *lord = test_lord(state);
+    fake *first = fake_new(0), *second = fake_new(0);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(use(lord, cuda(0), 0x1000, first, 1));
+    assert_ok(use(lord, cuda(0), 0x1000, second, 2));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(memlord_pending(lord, cuda(0)), 100);
+    assert_ok(memlord_free_done(lord, cuda(0), 0x1000));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_int_equal(first->dropped + second->dropped, 2);
+}
+
+static void free_done_of_what_is_not_pending_changes_nothing(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = fake_new(0);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_int_equal(memlord_free_done(lord, cuda(0), 0x1000), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_free_done(lord, cuda(0), 0x2000), MEMLORD_E_UNKNOWN);
+    assert_ok(use(lord, cuda(0), 0x1000, f, 1));
+    assert_int_equal(memlord_free_done(lord, cuda(0), 0x1000), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 100);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
+    assert_int_equal(memlord_free_done(lord, cuda(0), 0), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_free_done(lord, all(), 0x1000), MEMLORD_E_DEVICE);
+    assert_int_equal(stats_of(lord, all()).refused, 2);
+    assert_ok(memlord_free_done(NULL, cuda(0), 0x1000));
+}
+
+static int done_by_the_fence(void *user) {
+    memlord **lord = (memlord **)user;
+    return memlord_free_done(*lord, cuda(0), 0x1000) == MEMLORD_OK ? 1 : -1;
+}
+static void a_fence_may_say_it_itself(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_fence fence = {done_by_the_fence, NULL, 1, NULL};
+    fence.user = &lord;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_int_equal(stats_of(lord, all()).frees, 1);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+    assert_int_equal(memlord_retire(lord, all()), 0);
+}
+
+static void free_done_under_defer_leaves_its_fence_to_a_safe_point(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = pend(lord, cuda(0), 0x1000, 100, 1);
+    assert_ok(memlord_free_done(lord, cuda(0), 0x1000));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_int_equal(f->asked + f->dropped, 0);
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    assert_int_equal(f->asked, 0);
+    assert_int_equal(f->dropped, 1);
+}
+
 /* -- failures -- */
 
 static void a_fence_that_fails_retires_and_is_counted(void **state) {
@@ -2320,6 +2392,11 @@ int main(void) {
         TEST(a_fence_without_a_drop_is_legal),
         TEST(the_index_of_a_deferred_free_is_ignored),
         TEST(a_block_of_0_bytes_can_be_pending),
+        TEST(free_done_ends_a_pending_block),
+        TEST(free_done_ends_a_block_that_its_uses_keep),
+        TEST(free_done_of_what_is_not_pending_changes_nothing),
+        TEST(a_fence_may_say_it_itself),
+        TEST_DEFER(free_done_under_defer_leaves_its_fence_to_a_safe_point),
         TEST(a_fence_that_fails_retires_and_is_counted),
         TEST(a_fence_that_fails_in_the_free_is_counted),
         TEST(a_failed_fence_does_not_hold_up_its_queue),
