@@ -62,7 +62,8 @@
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _free_done, _block_use, _retire
         sites        memlord_sites_enable, _site_at, _site_place, _sites_top, ...; MEMLORD_SITE
-        stacks       memlord_stacks_top; memlord_desc.stack_depth, .stack_bytes, .unwinder
+        stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
+                     .stack_bytes, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
@@ -599,10 +600,11 @@ typedef struct memlord_clock {
 } memlord_clock;
 
 /* Writes the return addresses of the calling thread, the innermost first, at most `cap`, and
-   returns how many. NULL is the platform's: _Unwind_Backtrace, or RtlCaptureStackBackTrace. It runs
-   inside the host's own call with no lock of ours held. It may allocate: a block that it allocates
-   gets no stack of its own. Frames from the first NULL on are left out. A stack that cannot be
-   unwound is the one return address that is known, and reports count it. */
+   returns how many. NULL is the platform's: _Unwind_Backtrace, or RtlCaptureStackBackTrace; another
+   one is memlord_unwind_frame_pointers. It runs inside the host's own call with no lock of ours
+   held. It may allocate: a block that it allocates gets no stack of its own. Frames from the first
+   NULL on are left out. A stack that cannot be unwound is the one return address that is known, and
+   reports count it. */
 typedef struct memlord_unwinder {
     size_t (*fn)(void *user, void **frames, size_t cap);
     void *user;
@@ -983,6 +985,16 @@ typedef struct memlord_stack_stat {
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
                                       size_t cap) MLI_OFF(0)
+
+/* Follows the frame pointers of the calling thread: a memlord_desc.unwinder that takes some ns a
+   frame, for a host that is compiled with -fno-omit-frame-pointer; MemLord need not be from -O2 on.
+   In code without frame pointers frames are wrong, or the stack ends. Reads only the thread's own
+   stack, and ends at the first frame outside it. 0 on the stack of a fibre or a signal, and on
+   systems other than Linux on x86-64 and aarch64. `user` is not used.
+   Requires: no malloc is under way in the thread. The first call in a thread runs
+             pthread_getattr_np, which allocates with a lock of the C library held: called from
+             malloc inside the host's own call of that, it would wait for ever. */
+MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) MLI_OFF(0)
 
 /* -- statistics -- */
 
@@ -2186,6 +2198,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_site_rename MLI_PREFIXED(memlord_site_rename)
 #define memlord_sites_top MLI_PREFIXED(memlord_sites_top)
 #define memlord_stacks_top MLI_PREFIXED(memlord_stacks_top)
+#define memlord_unwind_frame_pointers MLI_PREFIXED(memlord_unwind_frame_pointers)
 #define memlord_site_top_alloc MLI_PREFIXED(memlord_site_top_alloc)
 #define memlord_site_top_free MLI_PREFIXED(memlord_site_top_free)
 #define memlord_allocated MLI_PREFIXED(memlord_allocated)
@@ -3498,6 +3511,17 @@ static MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 #else
 #define MLI_RETURN_ADDRESS() _ReturnAddress()
 #endif
+#if defined(__linux__) && defined(__GNUC__) && UINTPTR_MAX > 0xffffffffu && \
+    (defined(__x86_64__) || defined(__aarch64__))
+#define MLI_FRAME_POINTERS 1 /* a frame begins with that of the caller, and the return address */
+#define MLI_FRAME_ADDRESS() __builtin_frame_address(0)
+#else
+#define MLI_FRAME_POINTERS 0
+#define MLI_FRAME_ADDRESS() NULL
+#endif
+/* Notes in mli_self where a call on the general path came from. */
+#define MLI_NOTE_CALLER() \
+    (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
 
 /* mli_unwind writes the return addresses of the thread, the innermost first, and returns how many;
    0: the system has no unwinder. */
@@ -4182,11 +4206,13 @@ static MEMLORD_THREAD_LOCAL struct {
     uint32_t exited;         /* 1: its exit hook has run */
     uint32_t unwinding;      /* 1: it is in an unwinder */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
+    void *frame;             /* likewise: the frame that begins there */
     double taken_scale;      /* of the block that its call opens: see mli_taken */
     uint32_t taken_row;      /* likewise; 0: the block is not taken */
     uint32_t taken_again;    /* likewise; 1: it is no new alloc, and had `taken_had` bytes */
     uint64_t taken_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
+    uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
     mli_debug_note note;     /* for the debug line of the call in progress: see >>blocks */
     mli_spare_block spare;   /* of the cold call in progress */
     mli_log_calls log_calls; /* zero: it is in no logger */
@@ -8825,6 +8851,65 @@ static void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes)
     mli_stack_credit(lord, taken, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
+
+/* -- frame pointers -- */
+
+#if MLI_FRAME_POINTERS
+#ifdef __cplusplus
+extern "C" {
+#endif
+int mli_attr_of_thread(pthread_t thread, pthread_attr_t *attr)
+    __asm__("pthread_getattr_np") __attribute__((weak));
+int mli_attr_stack(const pthread_attr_t *attr, void **stack, size_t *size)
+    __asm__("pthread_attr_getstack") __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+static MLI_COLD void mli_stack_bounds_find(void) {
+    pthread_attr_t attr;
+    void *from;
+    size_t size;
+    mli_self.stack_to = 1; /* which no frame lies below */
+    if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
+    if (!mli_attr_stack(&attr, &from, &size)) {
+        mli_self.stack_from = (uintptr_t)from;
+        mli_self.stack_to = (uintptr_t)from + size;
+    }
+    (void)pthread_attr_destroy(&attr);
+}
+/* Removes the signature that aarch64 may have put into a return address. */
+static void *mli_return_address_plain(uintptr_t address) {
+#if defined(__aarch64__)
+    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(address) : : "x30"); /* xpaclri */
+#endif
+    return (void *)address;
+}
+/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
+   frame must lie behind the one before, as those of callers do, so a cycle ends. */
+MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
+memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
+    void *own = MLI_FRAME_ADDRESS();
+    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
+    const size_t size = 2 * sizeof at;
+    size_t n = 0;
+    (void)user;
+    if (!mli_self.stack_to) mli_stack_bounds_find();
+    if (from < mli_self.stack_from || from >= mli_self.stack_to) return 0;
+    while (n < cap && at >= from && at <= mli_self.stack_to - size && at % sizeof at == 0) {
+        const uintptr_t *frame = (const uintptr_t *)at;
+        if (!frame[1]) break;
+        frames[n++] = mli_return_address_plain(frame[1]);
+        from = at + size;
+        at = frame[0];
+    }
+    return n;
+}
+#else
+MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
+    (void)user, (void)frames, (void)cap;
+    return 0;
+}
+#endif
 
 /* -- the stack of an alloc -- */
 
@@ -15569,7 +15654,7 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
 static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
                                                      uint64_t storage, uint64_t bytes,
                                                      const memlord_site *site, int how) {
-    mli_self.caller = MLI_RETURN_ADDRESS();
+    MLI_NOTE_CALLER();
     return mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, how);
 }
 
@@ -15615,7 +15700,7 @@ static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, u
 static MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
-    mli_self.caller = MLI_RETURN_ADDRESS();
+    MLI_NOTE_CALLER();
     return mli_alloc_refusing(lord, device, storage, bytes, site);
 }
 static MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
@@ -16374,7 +16459,7 @@ MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket tick
     memlord_result r = MEMLORD_E_DEVICE;
     mli_phys *phys;
     if (!lord) return MEMLORD_OK;
-    mli_self.caller = MLI_RETURN_ADDRESS();
+    MLI_NOTE_CALLER();
     v = mli_ticket_find(lord, ticket);
     if (!v) return MEMLORD_E_UNKNOWN;
     if (!mli_phys_find(lord, device, 0, &phys) && phys == v->phys)
@@ -16402,14 +16487,14 @@ MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, 
 MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
     memlord_result r;
-    mli_self.caller = MLI_RETURN_ADDRESS();
+    MLI_NOTE_CALLER();
     r = mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
     return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1);
 }
 MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
                                        const memlord_site *site) {
     memlord_result r;
-    mli_self.caller = MLI_RETURN_ADDRESS();
+    MLI_NOTE_CALLER();
     r = mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
     return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1);
 }
@@ -16470,7 +16555,7 @@ MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
                                        uint64_t old_storage, uint64_t new_storage,
                                        uint64_t bytes, const memlord_site *site) {
     memlord_result r;
-    mli_self.caller = MLI_RETURN_ADDRESS();
+    MLI_NOTE_CALLER();
     r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc, r, device,
                       mli_block_fault(old_storage == UINT64_MAX ? old_storage : new_storage,
@@ -16486,7 +16571,7 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
                                            uint64_t new_storage, uint64_t bytes,
                                            const memlord_site *site) {
     memlord_result r;
-    mli_self.caller = MLI_RETURN_ADDRESS();
+    MLI_NOTE_CALLER();
     r = mli_token_end(lord, token, new_storage, bytes, site);
     return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
                       token ? token->device : memlord_device_all(),
@@ -16798,7 +16883,7 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
 /* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
    entry it counts as dropped: the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
-    mli_self.caller = NULL; /* not known here */
+    mli_self.caller = mli_self.frame = NULL; /* not known here */
     (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
                                storage, q->bytes, q->site, MLI_PUT_ALLOC);
 }

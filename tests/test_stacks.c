@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
@@ -1487,6 +1488,11 @@ static void the_stack_of_a_fibre_ends_with_it(void **state) {
     free(stack);
 }
 
+/* 16 KiB, or the least that the system gives a thread. */
+static size_t small_stack(void) {
+    const long least = sysconf(_SC_THREAD_STACK_MIN);
+    return least > 16384 ? (size_t)least : 16384;
+}
 static void *run_small(void *user) {
     (void)user;
     alloc_here(real, 0x1000);
@@ -1499,12 +1505,263 @@ static void a_thread_of_16_kib_has_stacks(void **state) {
     (void)state;
     if (TEST_SANITIZED) skip();
     assert_int_equal(pthread_attr_init(&attr), 0);
-    assert_int_equal(pthread_attr_setstacksize(&attr, 16384), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attr, small_stack()), 0);
     assert_int_equal(pthread_create(&thread, &attr, run_small, NULL), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(pthread_attr_destroy(&attr), 0);
     row = real_stack();
     assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
+}
+
+/* -- frame pointers -- */
+
+#if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
+#define FRAME_POINTERS 1
+/* Calls fn with a frame pointer. */
+size_t unwind_at(const void *frame, void **frames, size_t cap,
+                 size_t (*fn)(void *user, void **frames, size_t cap));
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".globl unwind_at\n"
+        ".type unwind_at, @function\n"
+        "unwind_at:\n"
+        "    push %rbp\n"
+        "    mov %rdi, %rbp\n"
+        "    mov %rcx, %rax\n"
+        "    call *%rax\n"
+        "    pop %rbp\n"
+        "    ret\n"
+        ".size unwind_at, . - unwind_at\n");
+#else
+__asm__(".text\n"
+        ".globl unwind_at\n"
+        ".type unwind_at, %function\n"
+        "unwind_at:\n"
+        "    stp x29, x30, [sp, #-16]!\n"
+        "    mov x29, x0\n"
+        "    blr x3\n"
+        "    ldp x29, x30, [sp], #16\n"
+        "    ret\n"
+        ".size unwind_at, . - unwind_at\n");
+#endif
+#else
+#define FRAME_POINTERS 0
+static size_t unwind_at(const void *frame, void **frames, size_t cap,
+                        size_t (*fn)(void *user, void **frames, size_t cap)) {
+    (void)frame;
+    return fn(NULL, frames, cap);
+}
+#endif
+
+/* Unwinds from a frame; returns how many frames behind the first, which is in unwind_at, have the
+   return addresses 0x1001, 0x1002 ... */
+static size_t unwound(const void *frame, size_t cap) {
+    void *frames[64];
+    size_t i, n = unwind_at(frame, frames, cap, memlord_unwind_frame_pointers);
+    assert_in_range(n, 1, cap);
+    for (i = 1; i < n; i++) assert_ptr_equal(frames[i], (void *)(uintptr_t)(0x1000 + i));
+    return n - 1;
+}
+/* Makes a chain of frames, the last one without a caller. */
+typedef struct frame_record {
+    const void *caller;
+    uintptr_t address;
+} frame_record;
+static void make_chain(frame_record *chain, size_t n) {
+    size_t i;
+    for (i = 0; i < n; i++) {
+        chain[i].caller = i + 1 < n ? &chain[i + 1] : NULL;
+        chain[i].address = 0x1001 + i;
+    }
+}
+/* Room on the stack itself: a sanitizer keeps arrays elsewhere. */
+#define NEW_CHAIN(n) ((frame_record *)__builtin_alloca((n) * sizeof(frame_record)))
+
+static void a_chain_of_frames_is_followed_to_its_end(void **state) {
+    frame_record *chain = NEW_CHAIN(5);
+    (void)state;
+    if (!FRAME_POINTERS) skip();
+    make_chain(chain, 5);
+    assert_int_equal(unwound(chain, 64), 5);
+    assert_int_equal(unwound(chain, 6), 5);
+    assert_int_equal(unwound(chain, 3), 2); /* and one that is deeper than the bound is cut */
+    chain[3].address = 0;
+    assert_int_equal(unwound(chain, 64), 3);
+}
+
+static void a_corrupt_frame_pointer_ends_the_stack(void **state) {
+    static frame_record elsewhere[2];
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    frame_record *chain = NEW_CHAIN(4);
+    char *hole;
+    (void)state;
+    if (!FRAME_POINTERS) skip();
+    hole = (char *)mmap(NULL, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(hole != MAP_FAILED);
+    make_chain(chain, 4);
+    make_chain(elsewhere, 2);
+    chain[1].caller = (char *)&chain[2] + 1; /* not aligned */
+    assert_int_equal(unwound(chain, 64), 2);
+    chain[1].caller = &chain[1]; /* cycles */
+    assert_int_equal(unwound(chain, 64), 2);
+    chain[1].caller = &chain[0];
+    assert_int_equal(unwound(chain, 64), 2);
+    chain[1].caller = &chain[1].address; /* overlaps */
+    assert_int_equal(unwound(chain, 64), 2);
+    chain[1].caller = elsewhere; /* memory, but not of the stack */
+    assert_int_equal(unwound(chain, 64), 2);
+    chain[1].caller = hole;
+    assert_int_equal(unwound(chain, 64), 2);
+    chain[1].caller = (void *)(uintptr_t)8;
+    assert_int_equal(unwound(chain, 64), 2);
+    chain[1].caller = (void *)(UINTPTR_MAX - 15);
+    assert_int_equal(unwound(chain, 64), 2);
+    assert_int_equal(unwound(hole, 64), 0);
+    (void)munmap(hole, page);
+}
+
+#if FRAME_POINTERS
+int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr);
+static char *stack_end(void) {
+    pthread_attr_t attr;
+    void *from;
+    size_t size;
+    assert_int_equal(pthread_getattr_np(pthread_self(), &attr), 0);
+    assert_int_equal(pthread_attr_getstack(&attr, &from, &size), 0);
+    (void)pthread_attr_destroy(&attr);
+    return (char *)from + size;
+}
+static void frames_end_with_the_stack(void **state) {
+    frame_record *chain = NEW_CHAIN(2);
+    (void)state;
+    make_chain(chain, 2);
+    chain[0].caller = stack_end();
+    assert_int_equal(unwound(chain, 64), 1);
+    chain[0].caller = stack_end() - sizeof(void *);
+    assert_int_equal(unwound(chain, 64), 1);
+}
+#endif
+
+static void *unwind_in_thread(void *user) {
+    frame_record *chain = NEW_CHAIN(3);
+    make_chain(chain, 3);
+    *(size_t *)user = unwound(chain, 64);
+    make_chain(chain, 3);
+    *(size_t *)user += unwound(chain, 64);
+    return NULL;
+}
+static void a_thread_of_16_kib_is_unwound_by_frame_pointers(void **state) {
+    pthread_attr_t attr;
+    pthread_t thread;
+    size_t found = 0;
+    (void)state;
+    if (TEST_SANITIZED || !FRAME_POINTERS) skip();
+    assert_int_equal(pthread_attr_init(&attr), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attr, small_stack()), 0);
+    assert_int_equal(pthread_create(&thread, &attr, unwind_in_thread, &found), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(pthread_attr_destroy(&attr), 0);
+    assert_int_equal(found, 6);
+}
+
+static size_t on_other_stack; /* the frames found there */
+static void unwind_there(int number) {
+    void *frames[8];
+    (void)number;
+    on_other_stack = unwind_at(NULL, frames, 8, memlord_unwind_frame_pointers);
+}
+static void on_a_stack_of_signals_frame_pointers_are_not_followed(void **state) {
+    struct sigaction action, before;
+    stack_t own, old;
+    (void)state;
+    memset(&action, 0, sizeof action);
+    memset(&own, 0, sizeof own);
+    own.ss_size = 128 * 1024;
+    own.ss_sp = malloc(own.ss_size);
+    assert_non_null(own.ss_sp);
+    action.sa_handler = unwind_there;
+    action.sa_flags = SA_ONSTACK;
+    on_other_stack = 99;
+    assert_int_equal(sigaltstack(&own, &old), 0);
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    raise(SIGUSR1);
+    (void)sigaction(SIGUSR1, &before, NULL);
+    (void)sigaltstack(&old, NULL);
+    free(own.ss_sp);
+    assert_int_equal(on_other_stack, 0);
+}
+
+static void unwind_in_fibre(void) {
+    unwind_there(0);
+    (void)swapcontext(&fibre, &fibre_main);
+}
+static void on_a_fibre_frame_pointers_are_not_followed(void **state) {
+    const size_t size = 128 * 1024;
+    char *stack;
+    (void)state;
+    if (TEST_SANITIZED) skip(); /* the sanitizers do not know fibres */
+    stack = (char *)malloc(size);
+    assert_non_null(stack);
+    on_other_stack = 99;
+    assert_int_equal(getcontext(&fibre), 0);
+    fibre.uc_stack.ss_sp = stack;
+    fibre.uc_stack.ss_size = size;
+    fibre.uc_link = &fibre_main;
+    makecontext(&fibre, unwind_in_fibre, 0);
+    assert_int_equal(swapcontext(&fibre_main, &fibre), 0);
+    assert_int_equal(on_other_stack, 0);
+    free(stack);
+}
+
+static int setup_frame_pointers(void **state) {
+    memlord_desc desc;
+    (void)state;
+    memset(&real_heap, 0, sizeof real_heap);
+    desc = test_desc(&real_heap, 0);
+    desc.stack_depth = 64;
+    desc.stack_bytes = 1;
+    desc.unwinder.fn = memlord_unwind_frame_pointers;
+    return memlord_create(&desc, &real) == MEMLORD_OK ? 0 : -1;
+}
+/* An unwinder by its type alone: it allocates, with the frame pointer that unwind_at sets. */
+static __attribute__((noinline)) size_t alloc_as_unwinder(void *user, void **frames, size_t cap) {
+    (void)user, (void)frames;
+    assert_ok(memlord_alloc(real, cpu(), 0x1000, 100, NULL));
+    return cap;
+}
+static void frame_pointers_begin_with_the_caller(void **state) {
+    frame_record *chain = NEW_CHAIN(3);
+    memlord_stack_stat row;
+    void *none[1];
+    uint32_t i;
+    (void)state;
+    if (TEST_SANITIZED || !FRAME_POINTERS) skip(); /* they use the register for something else */
+    make_chain(chain, 3);
+    (void)unwind_at(chain, none, 1, alloc_as_unwinder);
+    row = real_stack();
+    assert_true(has_frame_in(&row, (uintptr_t)alloc_as_unwinder));
+    for (i = 0; i < row.depth && (uintptr_t)row.frames[i] != 0x1001; i++) {}
+    assert_true(i < row.depth && i <= 3); /* behind alloc_as_unwinder and unwind_at, at most */
+    assert_int_equal(row.depth, i + 3);
+    assert_ptr_equal(row.frames[row.depth - 1], (void *)(uintptr_t)0x1003);
+}
+static void a_fibre_has_the_one_frame_of_the_call(void **state) {
+    memlord_stack_stat row;
+    const size_t size = 128 * 1024;
+    char *stack;
+    (void)state;
+    if (TEST_SANITIZED) skip();
+    stack = (char *)malloc(size);
+    assert_non_null(stack);
+    assert_int_equal(getcontext(&fibre), 0);
+    fibre.uc_stack.ss_sp = stack;
+    fibre.uc_stack.ss_size = size;
+    fibre.uc_link = &fibre_main;
+    makecontext(&fibre, run_fibre, 0);
+    assert_int_equal(swapcontext(&fibre_main, &fibre), 0);
+    row = real_stack();
+    assert_int_equal(row.depth, 1);
+    free(stack);
 }
 
 static void the_platform_unwinds_to_the_caller(void **state) {
@@ -1531,6 +1788,8 @@ static void the_platform_unwinds_to_the_caller(void **state) {
     assert_int_equal(heap.bytes, 0);
 }
 
+#define TEST_FRAMES(name)                                                                       \
+    cmocka_unit_test_setup_teardown(name, setup_frame_pointers, teardown_real)
 #define TEST_REAL(name) cmocka_unit_test_setup_teardown(name, setup_real, teardown_real)
 #define TEST_OF(setup, name) cmocka_unit_test_setup_teardown(name, setup, test_teardown)
 
@@ -1607,6 +1866,16 @@ int main(void) {
         TEST_REAL(a_stack_of_signals_is_unwound_or_cut),
         TEST_REAL(the_stack_of_a_fibre_ends_with_it),
         TEST_REAL(a_thread_of_16_kib_has_stacks),
+        cmocka_unit_test(a_chain_of_frames_is_followed_to_its_end),
+        cmocka_unit_test(a_corrupt_frame_pointer_ends_the_stack),
+#if FRAME_POINTERS
+        cmocka_unit_test(frames_end_with_the_stack),
+#endif
+        cmocka_unit_test(a_thread_of_16_kib_is_unwound_by_frame_pointers),
+        cmocka_unit_test(on_a_stack_of_signals_frame_pointers_are_not_followed),
+        cmocka_unit_test(on_a_fibre_frame_pointers_are_not_followed),
+        TEST_FRAMES(frame_pointers_begin_with_the_caller),
+        TEST_FRAMES(a_fibre_has_the_one_frame_of_the_call),
     };
     return cmocka_run_group_tests_name("stacks", tests, NULL, NULL);
 }
