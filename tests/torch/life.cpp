@@ -190,6 +190,39 @@ void a_block_pending_at_the_attaching_is_pending() {
     SAME(observer.allocated(1), 0);
 }
 
+/* Blocks of before the attaching: by their number, what happens to each while it goes on. */
+uint64_t block_of_before[8];
+void free_in_use(int i) {
+    stand_in_record_stream(0, block_of_before[i]);
+    stand_in_free(0, block_of_before[i]);
+}
+void while_attaching(int step) {
+    const int from = step * 4;
+    stand_in_free(0, block_of_before[from]);
+    free_in_use(from + 1);
+    CHECK(stand_in_alloc(0, 5 << 20, 0, 0)); /* a segment, too */
+    stand_in_free(0, stand_in_alloc(0, 700, 0, 0));
+    if (step) stand_in_empty_cache(1);
+}
+void what_happens_while_attaching_is_in_the_books() {
+    for (uint64_t i = 0; i < 8; i++) block_of_before[i] = stand_in_alloc(0, 1000 + i, 0, 0);
+    stand_in_free(1, stand_in_alloc(1, 1000, 0, 0)); /* a segment, all of it free */
+    free_in_use(2);
+    free_in_use(6);
+    stand_in_meanwhile(while_attaching);
+    attach();
+    agree(0);
+    agree(1);
+    SAME(observer.pending(0), 1001 + 1002 + 1005 + 1006);
+    stand_in_streams_done(0);
+    SAME(observer.pending(0), 0);
+    agree(0);
+    stand_in_free(0, block_of_before[3]);
+    stand_in_free(0, block_of_before[7]);
+    SAME(observer.allocated(0), 10 << 20);
+    SAME(observer.lost(), 0);
+}
+
 void many_pending_blocks_end_in_any_order() {
     std::vector<uint64_t> at;
     attach();
@@ -329,6 +362,7 @@ const struct {
     TEST(what_was_there_before_is_read_from_the_snapshot),
     TEST(a_block_that_a_stream_still_uses_is_pending),
     TEST(a_block_pending_at_the_attaching_is_pending),
+    TEST(what_happens_while_attaching_is_in_the_books),
     TEST(many_pending_blocks_end_in_any_order),
     TEST(an_allocation_that_fails_is_counted),
     TEST(entries_that_make_no_sense_change_nothing),

@@ -53,6 +53,7 @@ void outside_of_trackers() {
 class stand_in final : public cca::CUDAAllocator {
 public:
     device devices[DEVICES];
+    void (*meanwhile)(int step) = nullptr;
     bool ready = false, refuses = false, history = false;
     std::atomic<cca::CreateContextFn> recorder{nullptr};
     size_t next = size_t{0x7f} << 40;
@@ -64,6 +65,7 @@ public:
             std::lock_guard<std::recursive_mutex> hold(d.lock);
             d.trackers.push_back(tracker);
         }
+        if (meanwhile) meanwhile(0);
     }
     cca::DeviceStats getDeviceStats(cca::device_t i) override {
         outside_of_trackers();
@@ -74,6 +76,7 @@ public:
         cca::SnapshotInfo result;
         outside_of_trackers();
         for (int i = 0; i < DEVICES; i++) snapshot_of(i, result);
+        if (meanwhile) meanwhile(1);
         return result;
     }
     void emptyCache(c10::cuda::MempoolId_t) override {
@@ -220,6 +223,7 @@ void stand_in_init(int ready, int refuses) {
     torch.ready = ready != 0;
     torch.refuses = refuses != 0;
 }
+void stand_in_meanwhile(void (*hook)(int step)) { torch.meanwhile = hook; }
 void stand_in_history(int on) { torch.history = on != 0; }
 
 uint64_t stand_in_alloc(int i, uint64_t size, uint64_t stream, int expandable) {

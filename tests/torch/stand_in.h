@@ -16,5 +16,7 @@ void stand_in_empty_cache(int device);
 void stand_in_entry(int action, int device, uint64_t address, uint64_t size);
 /* Its own sums: "allocated", "active", "requested" or "reserved". */
 int64_t stand_in_bytes(int device, const char *what);
+/* Is called as a tracker was attached (0), and as a snapshot is complete (1). */
+void stand_in_meanwhile(void (*hook)(int step));
 int stand_in_memory_asked(void); /* calls of cudaMemGetInfo */
 }
