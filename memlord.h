@@ -67,7 +67,8 @@
                      memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
         parts        memlord_part_add, _part_remove, _parts_each
-        tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect
+        tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
+                     memlord_stream_use
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
         reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
@@ -151,6 +152,8 @@
     Collection  a run of the host's callbacks for a device, to give memory back.
     Fence     tells when a device is done with a block. A block freed before that is
               pending: still live until its fences are done.
+    Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
+              host says it: memlord_stream_use.
     Part      a named piece of a live storage (a tensor in a weights buffer). Parts
               subdivide; they never add.
     Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated
@@ -354,7 +357,7 @@
     hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB,
     250 to 400 bytes a return address, 24 each time one has another caller, 100 a stack and
     up to 64 a block that has one. Events cost one branch a call when off, and a time stamp
-    and 32 bytes when on.
+    and 40 bytes when on.
 
     Not counted: memory that no call records (other libraries, the driver, the C library's
     own overhead, stacks, code), the rounding of your allocator, and whether the operating
@@ -1101,6 +1104,7 @@ typedef struct memlord_block_info {
     uint64_t born;             /* the mark it was born under */
     memlord_meta meta;         /* zero if never described */
     int pending;               /* freed, and waits for its device */
+    uint64_t stream;           /* memlord_stream_use; 0: none, or the default one */
 } memlord_block_info;
 
 typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* != 0 stops */
@@ -1198,6 +1202,16 @@ MEMLORD_API const char *memlord_tag_current(memlord *lord) MLI_OFF(NULL)
 MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
+/* Sets the stream that this thread's allocs are on from now on, for hosts that allocate in the
+   order of a stream (CUDA, HIP, SYCL): any 64-bit number; 0 is none, or the default stream. Returns
+   the one before, for the call that ends this one. A block keeps its stream until it ends, also
+   through realloc and move; blocks, their events and MEMORY_VIZ have it beside the tag. Past 2^20
+   combinations of mark, scope and stream, blocks are recorded without scope and stream, counted
+   with the dropped scopes of reports. A thread without a record of its own (no memory) has no
+   stream: its call is counted in dropped_sites.
+   Cost: tens of ns, and the next alloc takes the general path. */
+MEMLORD_API uint64_t memlord_stream_use(memlord *lord, uint64_t stream) MLI_OFF(0)
+
 typedef struct memlord_tag_stat {
     const char *tag;
     uint64_t allocated; /* bytes live now */
@@ -1228,15 +1242,30 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    mounted elsewhere read as the machine. A sample that failed, or makes no sense (a total of
    0, used over total), is unknown, never 0. */
 
+/* Another process that holds memory of a device. */
+typedef struct memlord_other {
+    uint64_t pid;
+    uint64_t bytes;
+} memlord_other;
+
+#define MEMLORD_OTHERS 8
+
+/* `context` is what the driver holds on its own for this process: its context, modules, stacks. It
+   is a part of `process`, if that is known, and is not live: reports show it, and take it off what
+   is unaccounted. `others` are the largest other processes, the largest first; a pid of 0 ends
+   them. memlord_explain and reports show them, with their names where Linux tells those. */
 typedef struct memlord_capacity {
     uint64_t total, used; /* bytes, of everybody */
     uint64_t process;     /* this process's own share of used; 0: the source cannot tell */
     uint64_t age_ns;      /* how old the sample is; a source leaves it alone */
     int known;            /* 0: the other fields mean nothing; a source leaves it alone */
+    uint64_t context;     /* bytes; 0: the source cannot tell */
+    memlord_other others[MEMLORD_OTHERS];
 } memlord_capacity;
 
-/* Fills total, used and process, and returns 0; non-zero: the capacity is not known. Runs on the
-   poller or on a thread that asks for a sample, one at a time for a device; may block. */
+/* Fills total and used, and process, context and others if it can: they are 0 before. Returns 0;
+   non-zero: the capacity is not known. Runs on the poller or on a thread that asks for a sample,
+   one at a time for a device; may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
@@ -1302,8 +1331,8 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes short a request of `wanted` is, and the holders of the
-   device: limit, capacity, tickets, the largest tags and sites. Follows snprintf; allocates
-   nothing. Logged by itself when an allocation fails for good and, as a warning at most once a
+   device: limit, capacity, tickets, other processes, the largest tags and sites; and how many
+   requests failed there before. Follows snprintf; allocates nothing. Logged by itself when an allocation fails for good and, as a warning at most once a
    second, when a reservation is refused; without a logger nothing is walked.
    Cost: walks tags and sites. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
@@ -1742,10 +1771,11 @@ typedef struct memlord_event {
     const memlord_site *site; /* of the call, where sites are counted; NULL: not known */
     const char *tag;          /* of the block; NULL: none */
     uint64_t scope;           /* the thread's innermost; 0: none */
+    uint64_t stream;          /* of the block; 0: none, or the default one */
 } memlord_event;
 typedef int (*memlord_event_fn)(void *user, const memlord_event *event); /* != 0 stops */
 
-/* Writes what happens into a ring of at most `capacity` events (0: 65536; 32 bytes each), over
+/* Writes what happens into a ring of at most `capacity` events (0: 65536; 40 bytes each), over
    the oldest; those are counted in dropped_events. A ledger has one ring: a later start goes on
    in it.
    Errors: E_INVALID over 2^26; E_STATE the ledger has a ring of another capacity; E_NOMEM.
@@ -2172,6 +2202,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_tag_end MLI_PREFIXED(memlord_tag_end)
 #define memlord_tag_current MLI_PREFIXED(memlord_tag_current)
 #define memlord_tag_default_set MLI_PREFIXED(memlord_tag_default_set)
+#define memlord_stream_use MLI_PREFIXED(memlord_stream_use)
 #define memlord_tag_get MLI_PREFIXED(memlord_tag_get)
 #define memlord_expect MLI_PREFIXED(memlord_expect)
 #define memlord_free_deferred MLI_PREFIXED(memlord_free_deferred)
@@ -2300,7 +2331,8 @@ struct mli_leaver : memlord_guard {
      detach            to separate fences from a block that has ended
      generation        a number that changes when a record is used again: old handles miss
      epoch             the time from one reset to the next
-     mark              the number that memlord_mark raises; birth: mark and scope of a block
+     mark              the number that memlord_mark raises; birth: mark, scope and stream of a
+                       block
      band check        to compare a device with its thresholds; near: every call checks
      rearm             after a collection a band waits until its metric has moved
      ring, sub-buffer  the event buffer, and the part of it that one thread writes
@@ -3342,6 +3374,25 @@ static MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used
     errno = saved;
     return r;
 }
+/* Reads the first line of a file, cut to fit; "" if it cannot be read. Keeps errno. */
+static MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
+    int saved = errno, cancel = mli_cancel_disable();
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, line, cap - 1);
+    if (fd >= 0) (void)close(fd);
+    line[got > 0 ? got : 0] = 0;
+    line[strcspn(line, "\n")] = 0;
+    mli_cancel_restore(cancel);
+    errno = saved;
+}
+/* Returns 1 if a symbolic link has this text. Keeps errno. */
+static MLI_COLD int mli_link_is(const char *path, const char *text) {
+    int saved = errno;
+    char link[64];
+    ssize_t got = readlink(path, link, sizeof link);
+    errno = saved;
+    return got == (ssize_t)strlen(text) && !memcmp(link, text, (size_t)got);
+}
 /* Returns the bytes of this process in memory without the rest of a sample; 0: unknown. */
 static MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
     int saved = errno, cancel = mli_cancel_disable();
@@ -3410,6 +3461,16 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
     return -1;
 }
 #endif
+static void mli_line_read(const char *path, char *line, size_t cap) {
+    (void)path;
+    (void)cap;
+    *line = 0;
+}
+static int mli_link_is(const char *path, const char *text) {
+    (void)path;
+    (void)text;
+    return 0;
+}
 static MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
     uint64_t total = 0, used = 0, process = 0;
     return mli_cpu_sample(cpu, &total, &used, &process) ? 0 : process;
@@ -5095,7 +5156,8 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
     MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
-    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope, or was: an alloc outside clears it */
+    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope or on a stream, or was: an alloc outside
+                                    clears it */
     MLI_SPECIAL_STACKS = 256,    /* its allocs have stacks: see mli_stack_passes */
     MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
                        MLI_SPECIAL_SCOPE
@@ -5133,8 +5195,9 @@ typedef struct mli_thread {
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
     struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
     struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
-    uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope for it;
-                                        birth_bits 0: not looked up */
+    uint64_t stream;                 /* of its allocs; 0: none */
+    uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope and
+                                        stream for it; birth_bits 0: not looked up */
     struct memlord *lord;
     mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
                                          back; their bytes; modulo 2^64. See mli_detached_count */
@@ -5486,7 +5549,8 @@ static int mli_polling_enabled(memlord *lord) {
 /* A block in the map: 24 bytes. Fields start at the lowest bit.
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
-     birth   the mark:26, then 0; for a block born in a scope the number of a birth:26, then 1 */
+     birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
+             birth:26, then 1 */
 typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
@@ -5504,7 +5568,7 @@ typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
-#define MLI_BIRTH_SCOPED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
+#define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
 #define MLI_ROWS_MASK (((uint64_t)1 << 37) - 1)
 #define MLI_SITE_ROWS_MAX 0xfffffu
@@ -7098,6 +7162,7 @@ MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
 /* -- the index -- */
 
 #define MLI_INDEX_SUBJECT 255u /* in place of a dev: the key of the address's own record */
+#define MLI_INDEX_BIRTH 252u   /* over a hash: the number of the birth with that content */
 #define MLI_INDEX_MODULE 253u  /* of a module, by its start */
 #define MLI_INDEX_CONTENT 254u /* over a hash: the key of the site with that content */
 
@@ -7442,8 +7507,8 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 }
 
 /* ----------------------------------------------------------------------- >>sites --
-   Owns the records of sites, the tags of threads, marks and births (the mark and scope of a
-   block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
+   Owns the records of sites, the tags of threads, marks and births (the mark, scope and stream of
+   a block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
    the devices. A site's record is made, and its strings are copied, when the site is first seen;
    it gets one row on each device where it is used. Each thread caches the rows it used last. A
    struct of the host that is new is compared by its content and module: it may be a known site.
@@ -7460,15 +7525,15 @@ typedef struct mli_scope_record {
     struct mli_site_record *site; /* NULL: the scope was begun by name */
     mli_ptr threads;              /* mli_thread_scope *; push only */
     mli_u64 device_ns;
-    mli_u64 birth; /* the last birth in this scope: mark:26 | number:26; 0: none yet */
+    mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
 } mli_scope_record;
 
 #define MLI_CACHE_MAX 8192 /* homes at most, in memory of the cache's own */
 
-/* The mark and the scope that blocks allocated in a scope have in common. */
+/* The mark, the scope and the stream that blocks have in common. */
 typedef struct mli_birth {
-    uint64_t mark;
-    uint32_t scope;
+    uint64_t stream; /* 0: none */
+    uint32_t mark, scope; /* scope 0: none */
 } mli_birth;
 
 /* What a site is made from: the site of its file, function and line in the module that has it. A
@@ -7946,58 +8011,103 @@ static MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int bo
     return bits;
 }
 
-/* -- births: the mark and the scope of a block -- */
+/* Returns the id of the innermost scope of a thread; 0: it is in none. */
+static uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
+static uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->frame->depth : 0; }
 
-/* Adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
-static MLI_COLD memlord_result mli_birth_add_locked(memlord *lord, uint64_t mark,
-                                                    uint32_t scope, uint32_t *number) {
-    mli_birth *birth;
+/* -- births: the mark, the scope and the stream of a block -- */
+
+/* Returns the number of a birth; 0: there is none, and *key is free for it in the index. */
+static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
+    uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
+    hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
+    hash = ((hash ^ hash >> 32) + birth->scope) * 0x9e3779b97f4a7c15u;
+    for (;; hash += 256) {
+        const mli_birth *seen;
+        uint32_t number;
+        *key = hash >> 8 ^ (uint64_t)MLI_INDEX_BIRTH << 56;
+        number = (uint32_t)mli_index_get(lord, *key);
+        if (!number) return 0;
+        seen = (const mli_birth *)mli_book_at(&lord->sites.births, number, sizeof *seen);
+        if (seen->stream == birth->stream && seen->mark == birth->mark &&
+            seen->scope == birth->scope)
+            return number;
+    }
+}
+
+/* Finds or adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
+static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
+                                                     uint32_t *number) {
+    mli_birth *added;
+    uint64_t key;
+    memlord_result r = mli_index_reserve_locked(lord, 1);
+    *number = mli_birth_number(lord, birth, &key);
+    if (*number) return MEMLORD_OK;
+    if (r) return r;
     if (lord->sites.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
-    birth = (mli_birth *)mli_book_add(lord, &lord->sites.births, lord->sites.birth_count + 1,
-                                      sizeof *birth, mli_cold_alloc);
-    if (!birth) return MLI_AGAIN;
-    birth->mark = mark;
-    birth->scope = scope;
+    added = (mli_birth *)mli_book_add(lord, &lord->sites.births, lord->sites.birth_count + 1,
+                                      sizeof *added, mli_cold_alloc);
+    if (!added) return MLI_AGAIN;
+    *added = *birth;
     *number = ++lord->sites.birth_count;
+    mli_index_add_locked(lord, key, *number);
     return MEMLORD_OK;
 }
 
-/* Returns the birth bits of word2 for the thread's scope, and caches them in the thread and the
-   scope. Without room for a birth the block is recorded without its scope, and scopes.lost counts
-   it. Requires: not inside. */
+/* Finds or adds a birth, and returns its number. 0: there is no room for it, and scopes.lost counts
+   that. */
+static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
+                                        uint32_t scope) {
+    memlord_result r;
+    mli_birth birth;
+    uint64_t key;
+    uint32_t number;
+    birth.stream = stream;
+    birth.mark = mark;
+    birth.scope = scope;
+    number = mli_birth_number(lord, &birth, &key);
+    if (number) return number;
+    do {
+        mli_cold_enter();
+        r = mli_birth_find_locked(lord, &birth, &number);
+    } while (mli_cold_leave(lord, &r));
+    if (r) (void)mli_u64_add(&lord->scopes.lost, 1);
+    return number;
+}
+
+/* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
+   and the scope. Without room for a birth the block is recorded without either. Requires: not
+   inside. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
-    mli_scope_record *scope = t->frame->scope;
-    uint64_t mark = MLI_BIRTH(born), last = mli_u64_load_acquire(&scope->birth);
+    mli_scope_record *scope = t->frame && !t->stream ? t->frame->scope : NULL;
+    const uint64_t mark = MLI_BIRTH(born);
+    const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
-    memlord_result r = MEMLORD_OK;
     if (!number || last >> (MLI_BIRTH_BITS - 1) != mark) {
-        do {
-            mli_cold_enter();
-            r = mli_birth_add_locked(lord, mark, scope->id, &number);
-        } while (mli_cold_leave(lord, &r));
-        if (r)
-            (void)mli_u64_add(&lord->scopes.lost, 1);
-        else /* pairs with the load_acquire above */
+        number = mli_birth_find(lord, t->stream, (uint32_t)mark, mli_scope_id(t));
+        if (scope && number) /* pairs with the acquire above */
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
     t->birth_mark = born;
-    t->birth_bits = r ? born : (MLI_BIRTH_SCOPED | number) << 37;
+    t->birth_bits = number ? (MLI_BIRTH_NUMBERED | number) << 37 : born;
     return t->birth_bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
     uint64_t born = mli_u64_load(&lord->sites.birth_mark);
-    if (MLI_LIKELY(!t->frame)) return born;
+    if (MLI_LIKELY(!t->frame && !t->stream)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
 }
 
-/* Returns the birth of a block. Its scope is 0 if it has none, or that was lost. */
+/* Returns the birth of a block. Its scope and its stream are 0 if it has none, or they were
+   lost. */
 static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
-    mli_birth birth = {0, 0};
-    birth.mark = MLI_BIRTH(word2);
-    if (birth.mark & MLI_BIRTH_SCOPED)
-        birth = *(const mli_birth *)mli_book_at(
-            &lord->sites.births, (uint32_t)(birth.mark & MLI_MARK_MAX), sizeof birth);
+    const uint64_t bits = MLI_BIRTH(word2);
+    mli_birth birth = {0, 0, 0};
+    if (bits & MLI_BIRTH_NUMBERED)
+        return *(const mli_birth *)mli_book_at(&lord->sites.births,
+                                               (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
+    birth.mark = (uint32_t)bits;
     return birth;
 }
 static uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
@@ -8006,10 +8116,10 @@ static uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
 static uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
     return mli_birth_of(lord, word2).scope;
 }
+static uint64_t mli_stream_of(memlord *lord, uint64_t word2) {
+    return mli_birth_of(lord, word2).stream;
+}
 
-/* Returns the id of the innermost scope of a thread; 0: it is in none. */
-static uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
-static uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->frame->depth : 0; }
 static mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
     mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes.all, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
@@ -8020,7 +8130,7 @@ static mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
 static uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                 const memlord_site *site) {
     uint64_t rows = 0;
-    if (!t->frame && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+    if (!t->frame && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
@@ -8211,6 +8321,24 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) mli_interposer_end(lord, 0, 1);
     return r;
+}
+
+MLI_API uint64_t memlord_stream_use(memlord *lord, uint64_t stream) {
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    uint64_t before = t ? t->stream : 0;
+    if (!t || before == stream) {
+        if (t) mli_thread_put(lord, t);
+        return before;
+    }
+    if (t == lord->threads.orphan) { /* several threads share it, so it has no stream */
+        mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
+    } else {
+        t->stream = stream;
+        t->birth_bits = 0;
+        if (stream) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
+    }
+    mli_thread_put(lord, t);
+    return before;
 }
 
 MLI_API const char *memlord_tag_current(memlord *lord) {
@@ -8908,13 +9036,14 @@ static MLI_COLD void mli_stacks_reset(memlord *lord) {
    read; registry to install the ring. */
 
 /* An event in the ring.
-     what   bytes:49 | kind:4 | dev:8
-     where  site row:20 | tag row:16 | scope:28 */
+     what    bytes:49 | kind:4 | dev:8
+     where   site row:20 | tag row:16 | scope:28
+     stream  of the block; 0: none */
 typedef struct mli_ring_event {
-    mli_u64 stamp, storage, what, where;
+    mli_u64 stamp, storage, what, where, stream;
 } mli_ring_event;
 typedef struct mli_event_copy { /* an event as it was read from the ring */
-    uint64_t stamp, storage, what, where;
+    uint64_t stamp, storage, what, where, stream;
     uint32_t thread;
 } mli_event_copy;
 static uint32_t mli_event_kind(uint64_t what) { return (uint32_t)(what >> 49) & 15; }
@@ -9023,7 +9152,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
 }
 
 /* Writes an event. Every word is a release store: a reader that sees one of them also sees the
-   generation that was stored before it. `rows` are bits of word2. An event without a free
+   generation that was stored before it. `rows` is a word2, or bits of one. An event without a free
    sub-buffer is lost, and counted. */
 static MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                          uint64_t storage, uint64_t bytes, uint64_t rows) {
@@ -9043,6 +9172,7 @@ static MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int kind,
                                                  (uint64_t)dev << 53);
     mli_u64_store_release(&note->where,
                           (rows & MLI_ROWS_MASK) >> 1 | (uint64_t)mli_scope_id(t) << 36);
+    mli_u64_store_release(&note->stream, mli_stream_of(lord, rows));
     mli_u32_store_release(&b->count, n + 1); /* pairs with mli_subbuf_reader_begin */
 }
 static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uint32_t dev,
@@ -9051,12 +9181,12 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
 /* Records the end of a block at a site. `plain` is the block's word2 without a side record: its
-   tag is recorded, and the row of `site` in place of its own. */
+   tag and its stream are recorded, and the row of `site` in place of its own. */
 static MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
                                               uint64_t storage, uint64_t word1,
                                               uint64_t plain, const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
-    uint64_t rows = plain & MLI_TAG_BITS_OF_ROWS;
+    uint64_t rows = plain & (MLI_TAG_BITS_OF_ROWS | ~MLI_ROWS_MASK);
     if (!(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS)) return;
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
@@ -9197,6 +9327,7 @@ static MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy *out
         out->storage = mli_u64_load_acquire(&note->storage);
         out->what = mli_u64_load_acquire(&note->what);
         out->where = mli_u64_load_acquire(&note->where);
+        out->stream = mli_u64_load_acquire(&note->stream);
         out->thread = mli_u32_load_acquire(&b->thread);
         if (++s->at < s->count) s->stamp = mli_u64_load_acquire(&b->at[s->at].stamp);
         whole = mli_u64_load(&b->generation) == s->generation;
@@ -9221,6 +9352,7 @@ static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_cop
     out->storage = in->storage;
     out->bytes = MLI_BYTES(in->what);
     out->scope = in->where >> 36;
+    out->stream = in->stream;
     if (site)
         out->site = mli_site_display(
             r->lord, (mli_site_record *)mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject);
@@ -10730,6 +10862,7 @@ static MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
             &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
     if (e->word2 & 1) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
+    out->stream = mli_stream_of(lord, plain);
 }
 /* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
 typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
@@ -12167,6 +12300,7 @@ static void mli_thread_reset(mli_thread *t) {
     t->tag_depth = 0;
     t->open_tickets = 0;
     t->account = 0;
+    t->stream = 0;
     mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
     mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
 }
@@ -13355,6 +13489,40 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
 
 #define MLI_EXPLAIN_TOP 4
 
+/* Reads the name of another process; "" if the system does not tell. Drivers number processes as
+   the first pid namespace does: inside another one these names would be those of strangers. */
+static MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name, size_t cap) {
+    const char *root = lord->room.cpu.root ? lord->room.cpu.root : "";
+    char path[300];
+    mli_out o;
+    *name = 0;
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, root);
+    mli_put_str(&o, "/proc/self/ns/pid");
+    if (mli_out_end(&o, sizeof path) >= sizeof path) return;
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the number of the first, since 3.8 */
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, root);
+    mli_put_str(&o, "/proc/");
+    mli_put_u64(&o, pid);
+    mli_put_str(&o, "/comm");
+    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, name, cap);
+}
+
+/* Writes "; others: pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" with `head` before the
+   first. Writes nothing if no other process is known. */
+static MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
+                                    const memlord_capacity *sample, size_t most) {
+    size_t i;
+    for (i = 0; i < most && sample->others[i].pid; i++) {
+        char name[32];
+        mli_process_name(lord, sample->others[i].pid, name, sizeof name);
+        mli_putf(o, "%s pid %ju", i ? "," : head, sample->others[i].pid);
+        if (*name) mli_putf(o, " (%s)", name);
+        mli_putf(o, " holds %jo", sample->others[i].bytes);
+    }
+}
+
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted) {
     memlord_capacity sample;
@@ -13379,6 +13547,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     if (reserved) mli_putf(o, ", held %jo", reserved);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
+    mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
 /* Writes why a device has or lacks room for `wanted` bytes, with its largest tags and sites. */
@@ -13387,6 +13556,8 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
     memlord_tag_stat tags[MLI_EXPLAIN_TOP];
     memlord_site_stat sites[MLI_EXPLAIN_TOP];
     memlord_site named[MLI_EXPLAIN_TOP];
+    const uint32_t dev = mli_dev_known(lord, d);
+    uint64_t failed = 0;
     size_t i, n;
     mli_phys *phys;
     mli_out o;
@@ -13396,6 +13567,8 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
         mli_explain_phys(lord, &o, phys, wanted);
     else
         mli_put_str(&o, " never seen");
+    if (dev) failed = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_oom_failures]);
+    if (failed) mli_putf(&o, "; requests failed %ju", failed);
     n = mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP, 0);
     for (i = 0; i < n; i++)
         sites[i].site = mli_site_named(lord, sites[i].site, &named[i]);
@@ -14194,7 +14367,7 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     number[MLI_BOOK_DEVICE] = dev;
     number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
     number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
-    if ((birth & MLI_BIRTH_SCOPED) && ((birth & MLI_MARK_MAX) == 0 ||
+    if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
                                        (birth & MLI_MARK_MAX) > v->lord->sites.birth_count))
         return mli_verify_block(v, e, "its scope is unknown");
     for (book = 0; book < MLI_BOOKS; book++) {
@@ -16736,12 +16909,13 @@ typedef struct mli_line { /* at the start of each of them */
 } mli_line;
 typedef struct mli_phys_line {
     mli_line of;
-    const mli_phys *phys;
+    mli_phys *phys;
     uint64_t total, used, free, age, limit, held;
     uint64_t process, self, rest, others; /* used bytes: this process's, of them the ledger's and
                                              the others, and those of other processes */
     uint64_t untagged;                    /* the part of self that has no tag */
-    int64_t unaccounted;                  /* used - self */
+    uint64_t context;                     /* the driver's for this process; a part of rest */
+    int64_t unaccounted;                  /* used - self - context */
     uint64_t fullness;                    /* used / total; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
@@ -16982,6 +17156,15 @@ static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
     return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
 }
 
+/* Returns the latest sample of a physical device. */
+static memlord_capacity mli_phys_sample_of(mli_phys *phys) {
+    memlord_capacity sample;
+    mli_lock_take(&phys->lock);
+    sample = phys->sample;
+    mli_lock_drop(&phys->lock);
+    return sample;
+}
+
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
    and the others'. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
@@ -17005,7 +17188,8 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
             line->self = mli_add_saturated(line->self, r->stat[i - 1].allocated);
     line->untagged = line->self;
     if (!sample.known) return;
-    mine = sample.process > line->self ? sample.process : line->self;
+    mine = mli_add_saturated(line->self, sample.context);
+    if (sample.process > mine) mine = sample.process;
     line->total = sample.total;
     line->used = sample.used;
     line->free = sample.total - sample.used;
@@ -17015,7 +17199,8 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
         line->rest = mine - line->self;
     }
     line->others = sample.used > mine ? sample.used - mine : 0;
-    line->unaccounted = (int64_t)(sample.used - line->self);
+    if (sample.context) line->context = sample.context;
+    line->unaccounted = (int64_t)(sample.used - line->self - sample.context);
     line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
 }
 /* Captures each physical device with a known capacity or a limit, the fullest first; those of an
@@ -17694,6 +17879,7 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
         if (b->tag) mli_putf(r->o, " [%s]", b->tag);
         mli_text_meta(r->o, &b->meta);
         if (b->scope) mli_putf(r->o, " in %s", b->scope);
+        if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
         if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
         mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
         if (parts) mli_text_parts(r, b);
@@ -17812,18 +17998,26 @@ static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, ")");
 }
 
-/* Writes the balance of a physical device as
-   "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB (weights 40 GiB, ...) + unaccounted 10 GiB". */
+/* Writes the balance of a physical device as "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
+   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB", and a line of the other processes
+   there. */
 static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
+    memlord_capacity sample;
     if (line->total == UINT64_MAX) return;
     mli_putf(r->o, "%i: total %jo = free %jo + self %jo", mli_device_code(line->of.device),
              line->total, line->free, line->self);
     mli_text_phys_self(r, line);
+    if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
     if (line->unaccounted < 0)
         mli_putf(r->o, " - unaccounted %jo (less is in use than was recorded)\n",
-                 line->self - line->used);
+                 (uint64_t)0 - (uint64_t)line->unaccounted);
     else
         mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
+    sample = mli_phys_sample_of(line->phys);
+    if (!sample.others[0].pid) return;
+    mli_putf(r->o, "%i", mli_device_code(line->of.device));
+    mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
+    mli_put_str(r->o, "\n");
 }
 
 /* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
@@ -18070,6 +18264,19 @@ static void mli_json_devices(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Ends the list of devices and begins that of the other processes. */
+static void mli_json_others(mli_report *r, mli_phys *phys) {
+    const memlord_capacity sample = mli_phys_sample_of(phys);
+    size_t i;
+    mli_jsonf(r->o, "],'other_processes':[");
+    for (i = 0; i < MEMLORD_OTHERS && sample.others[i].pid; i++) {
+        char name[32];
+        mli_process_name(r->lord, sample.others[i].pid, name, sizeof name);
+        mli_jsonf(r->o, ",{'pid':%ju,'bytes':%ju,'name':%s}", sample.others[i].pid,
+                  sample.others[i].bytes, *name ? name : NULL);
+    }
+}
+
 static void mli_json_phys_all(mli_report *r) {
     uint32_t dev;
     size_t i;
@@ -18078,14 +18285,15 @@ static void mli_json_phys_all(mli_report *r) {
         const mli_phys_line *line = &r->phys[i];
         mli_jsonf(r->o,
                   ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,'untagged':%ju,"
-                  "'unaccounted':%jd,'process':%ju,'others':%ju,'age_ns':%ju,'limit':%ju,"
-                  "'held':%ju,'devices':[",
+                  "'context':%ju,'unaccounted':%jd,'process':%ju,'others':%ju,'age_ns':%ju,"
+                  "'limit':%ju,'held':%ju,'devices':[",
                   mli_device_code(line->of.device), line->total, line->used, line->free,
-                  line->self, line->untagged, line->unaccounted, line->process, line->others,
-                  line->age, line->limit, line->held);
+                  line->self, line->untagged, line->context, line->unaccounted, line->process,
+                  line->others, line->age, line->limit, line->held);
         for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
                 mli_jsonf(r->o, ",'%i'", mli_report_device(r, dev));
+        mli_json_others(r, line->phys);
         mli_put_str(r->o, "]}");
     }
     mli_put_str(r->o, "]");
@@ -18500,7 +18708,9 @@ static void mli_json_event(mli_report *r, const mli_event_copy *e) {
         mli_put_json(r->o, (const char *)(uintptr_t)e->storage);
     else
         mli_put_u64(r->o, tag && tag <= r->tags ? r->site_rows + tag : 0);
-    mli_jsonf(r->o, ",%ju]", e->where >> 36);
+    mli_jsonf(r->o, ",%ju", e->where >> 36);
+    if (e->stream && !r->brief) mli_jsonf(r->o, ",'%jx'", e->stream);
+    mli_put_str(r->o, "]");
 }
 
 static void mli_json_events(mli_report *r) {
@@ -18563,6 +18773,7 @@ static void mli_json_block(mli_report *r, const memlord_block_info *b) {
     mli_json_shape(r->o, &b->meta);
     mli_jsonf(r->o, ",'flags':%ju,'pending':%ju", (uint64_t)b->meta.flags,
               (uint64_t)(b->pending != 0));
+    if (b->stream) mli_jsonf(r->o, ",'stream':'%jx'", b->stream);
     mli_json_parts(r, (uint32_t)b->device.type, b->storage);
     mli_put_str(r->o, "}");
 }
@@ -18601,7 +18812,7 @@ static MLI_COLD void mli_json(mli_report *r) {
 static const char mli_page_head[][3073] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-TmEFvi+r6c0EKRN33eKJHE"
-    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-WejGarFUCeMh3CojG7Nu0h4yw6g9zr+jywfx2sklOiQ=' 'sh"
+    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-5vS+BG34rImx2ErBMhBJ0eEXSFJ+znDniVTYxuzBoDE=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -18736,501 +18947,501 @@ static const char mli_page_head[][3073] = {
     "main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page draws its report "
     "with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
-static const char mli_page_middle[][3526] = {
+static const char mli_page_middle[][3565] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
     "\n<div id=\"report\" hidden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></"
     "div></section>\n<section id=\"versus\" class=\"plain\" hidden><h2>What changed</h2><div class"
     "=\"body\"></div></section>\n<section id=\"devices\" data-nav=\"Devices\">\n<h2>Devices</h2>\n"
-    "<p class=\"note\">Total = free + recorded here, by tag + unaccounted. Unaccounted is what oth"
-    "ers\nhold; it is below 0 where more was recorded here than the device says is used.</p>\n<div"
-    " class=\"body\"></div>\n</section>\n<section id=\"memory\" data-nav=\"Memory\">\n<h2>Memory o"
-    "ver time</h2>\n<p class=\"note\">Live bytes, each device on its own scale. The time axis is t"
-    "he timeline&#8217;s:\nwheel or pinch zooms, drag pans, arrow keys move the cursor, 0 shows al"
-    "l that happened.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"timeline\" data-n"
-    "av=\"Timeline\">\n<h2>Timeline of scopes</h2>\n<p class=\"note\">Inner scopes are below their"
-    " outer ones. Arrow keys pan, + and &#8722; zoom, 0 shows\nall that happened; Enter and Shift+"
-    "Enter walk from scope to scope, Esc leaves them.</p>\n<div class=\"body\"></div>\n</section>"
-    "\n<section id=\"peak\" data-nav=\"Peak\">\n<h2>What held the peak</h2>\n<p class=\"note\">Tak"
-    "en when live bytes had risen to within a sixteenth of the highest.</p>\n<div class=\"body\"><"
-    "/div>\n</section>\n<section id=\"flame\" data-nav=\"Flame graph\">\n<h2>Flame graph</h2>\n<p "
-    "class=\"note\">A box is as wide as the bytes under it; below it is what it holds. Choose a\nb"
-    "ox to see it in full width; arrow keys walk, Enter zooms in, 0 shows all.</p>\n<div class=\"b"
-    "ody\"></div>\n</section>\n<section id=\"scopes\" data-nav=\"Scopes\">\n<h2>Scopes</h2>\n<p cl"
-    "ass=\"note\">Held is what was allocated in a scope and is not freed: inclusive counts the\nsc"
-    "opes inside it, exclusive does not. Delta is live bytes after it less those before.\nSorting "
-    "keeps inner scopes under their outer ones.</p>\n<div class=\"body\"></div>\n</section>\n<sect"
-    "ion id=\"tags\" data-nav=\"Tags\">\n<h2>Tags</h2>\n<p class=\"note\">What the bytes are for, "
-    "beside what was planned.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"sites\" d"
-    "ata-nav=\"Sites\">\n<h2>Sites</h2>\n<p class=\"note\">Where the source allocates, over all de"
-    "vices. Live is what was allocated there\nand is not freed; its share is of all that is live, "
-    "and cumulative with the larger ones.</p>\n<div class=\"body\"></div>\n</section>\n<section id"
-    "=\"blocks\" data-nav=\"Blocks\">\n<h2>Largest blocks</h2>\n<p class=\"note\">Parts subdivide "
-    "a block and never add to it.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"leaks"
-    "\" data-nav=\"Leaks since the mark\">\n<h2>Leaks since the mark</h2>\n<p class=\"note\"></p>"
-    "\n<div class=\"body\"></div>\n</section>\n<section id=\"accounts\" data-nav=\"Accounts\"><h2>"
-    "Accounts</h2><div class=\"body\"></div></section>\n<section id=\"moves\" data-nav=\"Moves\"><"
-    "h2>Moves and copies between devices</h2><div class=\"body\"></div></section>\n<section id=\"s"
-    "napshots\" data-nav=\"Snapshots\">\n<h2>Checkpoints and snapshots</h2><div class=\"body\"></d"
-    "iv>\n</section>\n<section id=\"threads\" data-nav=\"Threads\"><h2>Threads</h2><div class=\"bo"
-    "dy\"></div></section>\n<section id=\"about\" data-nav=\"About\"><h2>About this report</h2><di"
-    "v class=\"body\"></div></section>\n<footer>Bytes are IEC: 1 KiB is 1024 B. Hover over a figur"
-    "e for the exact one. Nothing on this page was\nfetched, and nothing leaves it.</footer>\n</di"
-    "v>\n</main>\n<div id=\"beside\" hidden>Drop here to compare with what is shown</div>\n<div id"
-    "=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"polite\"></div>\n<script type=\"applicat"
-    "ion/json\" id=\"profile\">"};
+    "<p class=\"note\">Total = free + recorded here, by tag + the driver&#8217;s context, if known"
+    " + unaccounted.\nUnaccounted is what others hold; it is below 0 where more was recorded here "
+    "than the device says is used.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"memo"
+    "ry\" data-nav=\"Memory\">\n<h2>Memory over time</h2>\n<p class=\"note\">Live bytes, each devi"
+    "ce on its own scale. The time axis is the timeline&#8217;s:\nwheel or pinch zooms, drag pans,"
+    " arrow keys move the cursor, 0 shows all that happened.</p>\n<div class=\"body\"></div>\n</se"
+    "ction>\n<section id=\"timeline\" data-nav=\"Timeline\">\n<h2>Timeline of scopes</h2>\n<p clas"
+    "s=\"note\">Inner scopes are below their outer ones. Arrow keys pan, + and &#8722; zoom, 0 sho"
+    "ws\nall that happened; Enter and Shift+Enter walk from scope to scope, Esc leaves them.</p>\n"
+    "<div class=\"body\"></div>\n</section>\n<section id=\"peak\" data-nav=\"Peak\">\n<h2>What hel"
+    "d the peak</h2>\n<p class=\"note\">Taken when live bytes had risen to within a sixteenth of t"
+    "he highest.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"flame\" data-nav=\"Fla"
+    "me graph\">\n<h2>Flame graph</h2>\n<p class=\"note\">A box is as wide as the bytes under it; "
+    "below it is what it holds. Choose a\nbox to see it in full width; arrow keys walk, Enter zoom"
+    "s in, 0 shows all.</p>\n<div class=\"body\"></div>\n</section>\n<section id=\"scopes\" data-n"
+    "av=\"Scopes\">\n<h2>Scopes</h2>\n<p class=\"note\">Held is what was allocated in a scope and "
+    "is not freed: inclusive counts the\nscopes inside it, exclusive does not. Delta is live bytes"
+    " after it less those before.\nSorting keeps inner scopes under their outer ones.</p>\n<div cl"
+    "ass=\"body\"></div>\n</section>\n<section id=\"tags\" data-nav=\"Tags\">\n<h2>Tags</h2>\n<p c"
+    "lass=\"note\">What the bytes are for, beside what was planned.</p>\n<div class=\"body\"></div"
+    ">\n</section>\n<section id=\"sites\" data-nav=\"Sites\">\n<h2>Sites</h2>\n<p class=\"note\">W"
+    "here the source allocates, over all devices. Live is what was allocated there\nand is not fre"
+    "ed; its share is of all that is live, and cumulative with the larger ones.</p>\n<div class=\""
+    "body\"></div>\n</section>\n<section id=\"blocks\" data-nav=\"Blocks\">\n<h2>Largest blocks</h"
+    "2>\n<p class=\"note\">Parts subdivide a block and never add to it.</p>\n<div class=\"body\"><"
+    "/div>\n</section>\n<section id=\"leaks\" data-nav=\"Leaks since the mark\">\n<h2>Leaks since "
+    "the mark</h2>\n<p class=\"note\"></p>\n<div class=\"body\"></div>\n</section>\n<section id=\""
+    "accounts\" data-nav=\"Accounts\"><h2>Accounts</h2><div class=\"body\"></div></section>\n<sect"
+    "ion id=\"moves\" data-nav=\"Moves\"><h2>Moves and copies between devices</h2><div class=\"bod"
+    "y\"></div></section>\n<section id=\"snapshots\" data-nav=\"Snapshots\">\n<h2>Checkpoints and "
+    "snapshots</h2><div class=\"body\"></div>\n</section>\n<section id=\"threads\" data-nav=\"Thre"
+    "ads\"><h2>Threads</h2><div class=\"body\"></div></section>\n<section id=\"about\" data-nav=\""
+    "About\"><h2>About this report</h2><div class=\"body\"></div></section>\n<footer>Bytes are IEC"
+    ": 1 KiB is 1024 B. Hover over a figure for the exact one. Nothing on this page was\nfetched, "
+    "and nothing leaves it.</footer>\n</div>\n</main>\n<div id=\"beside\" hidden>Drop here to comp"
+    "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
+    "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3753] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvXt/2zbSNvz/8ylkPlkvaUGy5ByaUKb1S9Ok"
-    "TZu03SbdHlTdCS1DNmuaVEkqtmvru79zzQAgKDt77/v0YJEgCOIwGMx5gnWte3VTZYsmmIRhlBzdLNfFosnKovdjEeroZ"
-    "lEWddNrkqtQD+smXZzXkSqSd2EzvChP1rmm25pv86xuIlVSRTyqdKRSLl9W6QXVGl6kqzBLjt414VWYDeusoRpXYTE7pj"
-    "tpKppH6oLuyuWy1k0URZNsGe7Uw1wXp81ZVOlmXRW9Yp3nk2VZhdKzrFcue3WUDVdpc5asNb1vv1jn2UKHI3Xw+Il8Pk+"
-    "O0lk+j4bLLG90FX5ZlrlOi2hY6U+6qnUYTeQjNxdUHF9Q74+vGwxxsW74ln4jhZHGtcIgqbC003I0mpYxeqfMzMTFZiOd"
-    "zJuk0Je9X3R6/jZdTdwU/wszbMaVN8OztKaC21u6pAkIteIloA82w1PcRxv35js8blRhF6hOmuuVpqnQGJxOkgCrWpwGU"
-    "ymIg4DWpq1j2mnr7e62pbRyp26BI5Ul+3/0R1ez0eBZOljO+w/2hzQpTVhH0yCgiciT+vY2GF0F/WLYlO+4vXD8JFJVkt"
-    "3epre3NU3wKk9pMbYbUkHg5vxcX8fltOx//D8f+1Wc8y+6cbzO8pMP2QnBHa1rfBqWNEMEdQRBsVarbHEe35xnxUkc8EI"
-    "E6lOar129jeIvx9STnXR6Sp3uhxcEy3lWaOp/HPTlmiYoitN+0L9nHKs0KxpqsGrHMdyb/fHH/pwHQCsWhEXZ9M6L8rKI"
-    "ArvqNL06OdLtS2H8x0n/tjMFkcyB+kUnsyDPPulABSsCE/pJ87xcpI0+CeYtxKSFXXcza+sVTQKmrpHpKYb4MYMuhvxL/"
-    "QvMIKgEv7e3pt6JXjVnsSYo4av+OB7JlFJF+qF6AOjj6+/oCwBhAl91np3U8WyuaLDxbDZS9O9cmd85rcsJgf5Icfdx8S"
-    "mtsrSg3ozsxHxVJEA14U1Rou6MBsWfoV7e8CAw9mATzRXtiHi2M1b833wTtRPxb5kHVUc3uaa5TrBXqZe8UwoLVL1yGtY"
-    "yCbu7pVzsJIkrCk1ZUhb2kvZbGcVhmVCv5APKNo1NWdBTpYfc8+FqXZ+FJV5od+aFbntG+xizcZuMDw+pYEho62W6OAvD"
-    "UqXAtSX1BSOnjmjs/lk6T3ZG9D2a2lkxp9t+8pbwGmGvK3pnFEUb70vvGQdYDFBgz26Dop0Gwt2rPGummDXT+RktWmHmu"
-    "9hEcVvcfuGXYhvL/Is2ZJVeGtRscLKHjlNGx3IY8MJkCXczJfj6ROg48urmqJsy4o6yBF3LVD4kWFZ5NJFyg/tvb0Nbgb"
-    "CCBRIaaI+3PG05WjWe+IzGNEuH2EkfGHfTl7Gf3A2DpdzN+VA4plczKa77STG9CE2lOiLgzYYWfM1KrMrLEFV0VZXVB3M"
-    "8HER2yxNo4VyYlLu73J+tCfd7XzZnuuqZw4NGgJ4fExS2faci3n1U6HWbjsl2hb67s0J2l5YJHXemtEpmc574CYEanag4"
-    "aGiO8yQfrldRJXCMAlqwRZJPa95FuQ8U3rotsW5Ve2hGNe+MpVrwGi3UUnCLDHTpI6RGh0tz9ncQ96JcaYu4l7zyG1pSC"
-    "72LDZ1ItJdQS2DLnuA0xJwnzGyku+AV8TKUNBjMr1SWacWfeTQxZESC470pmzQfOsQbDf4MU+W+AaAUeNzdzY5G//sKAz"
-    "7RZ7u6mf9hSxrwIRHaiaCpsfNwrXHieyjv5ztrHVZqQXjk23c/fD+UczxbXoczKp2DFLOgIIQYbdthk57WONDNE2+2Ksz"
-    "Wu/DKVCS6iKCS8N4HXi37yUVSh4aIqNCYR2fwvdA/ldvsJUPGQhEEA6IWhJ9mRH9RYzTBYUX47E4P5PvSQB0RYYcWbItE"
-    "H17RDW2ahnrXLpRdxpynRC3VOnLAf8ZQyVhoAZpEIGVKCxVXZqlcYRCuCxrGKTUZ4MA3+LSHWlEgMOsq44+FYHqpJTyqi"
-    "KCXN9N1i76XhL69+T7HaGVWal5GmRrT5+fmvawIXQMX4bklR0eRuqYF1glT0+dmR91s8InndJhcD5LnykHnGdVktPrD8Z"
-    "960QzTus5O6byjHcoDygvbBNAowelzH06jDTd0hgfXam2hdxt00ij/z5BBh7u3ipW3eITgKkbSjIk7y03U/Kl3T3M0igb"
-    "dt/koshszcr3iTUCdyaIFtmouFAaAg/FEi0H/urOrLAxiSmrso9kdzCATZIv57wf30J4rd45F+4lM1i31143QTCYECL3d"
-    "EI2wD2LxwT4g1sGvO0VVJnScgV9zR1hmQa2gqB8SppdLQo2m5WlOGAqErlpymxU1Q3BBdUEhRqaxhaWY5SVDONoPWohJL"
-    "cSodfL/98CdMEQtCaLW1JXPnb3e9J3R9BGBeTCPytnZvCWacDcgzL2mXwLU2qFnejKaH41ub8vZAf1G/x2uxoAMqvZ2HZ"
-    "riLcdr3nlwwA8cLv+xSW7kPI9/IXKPj6v4u0IB68Y/F8yy1PFfxabF6VWHyQZafkfwPptbFDkcDjXPWkGsc1h0cCOX18l"
-    "RbaEiao9Ms9VpdevwxyayTTgY76KCr4qQVv+YSHzFdGIMwvVvfTTeRC0FuUW8/tgQhRrWqqQZlWk/PJiO45Q2cb1xLDZ9"
-    "szDEslQ6Gnt77xu399q1rnvMofI7RFkQHUs0Fejh8XzWEHsxvExrUzIyJehrAiIkXxIQ8Qqlx3XILw/4hSjmG6q7IPjC+"
-    "wJmVHBSro8bKrB0HtrTukB7oN3pFvyOJaCA1OtEd4Y0GE/qo9GkHgzsSpa2xqye0+lbEpVFtAN1oE/X6EeKTuGGflTKA8"
-    "AdfumW+4h7vsCuRx9RwBd4gXp4ixfoV8l7wHIp99WyJRvD1CUjD+iHV4m/szqzfQOiPqxNc1FEVZqsWOuJbcgBvynA9OF"
-    "XDjsQv1cTma9hXVZNSNRTRqCScYsDGSfR8ing8pBxz3QwjsfRXVTJjUQp9bZUZT+RVzct5Hx9Z990yZnizrgKWoTb2x3a"
-    "Q2Z4t7eGK9rdLcz4kmTcDtoJVoSlRG/pnZvPctkK8EcsA58G9Ls4S4tTcL0TEedwC2Ana8eHFo4PrVs+tHB8qIA0IUb+N"
-    "XOMcQgtX4KlpTa5IfqdRKWAWklzXMupxC8DqgjyuT8owLYoeFtsZHfPCM00QyZf6jCam8UDCwvsgo8PpA+Q5XC7g0J+Le"
-    "r7OjkYqT918uipx6J31khzP6ah5s9r/vy+FNJkFYnbtk2kZoRW5snb4UlanU9nw4dP+sPxo71CDccP94p5PBs+ezjgayo"
-    "5oBKDpD6W5zkhqAc36OSr7EqfhA+jTe/BTbl13xyNpg9H8cHjx5voYwtUvxbCUBO46OFx2cocaSSNsLwNM0xS+nZYrXML"
-    "J0VCVAOAwiCFvYd9c0/zXr0gOHzehLSn/vF4bzgaPx0MRw+fbHc7NCMePnoSD58+ivoFOmsLR88ex8PR08coqxv6Gh/I0"
-    "d7DJ6P9c90ZyLdbM9+UK5rhv0FCOLqSSivtxD60dtHe1/0xpLm0NtlJc7YfNmbDjqMJ5uNK18nzqkqvh8uqvAhvZKDxn3"
-    "qjIM6ZOWYKwhjZZFNC0LGHOrNJRiC6KldhNLEdBOHDvRg0BqtUCdF9V3R7Fe3VTNKgtb16YhaGOjLL54Lmskj9RntGgfW"
-    "vVL73NYj8vD8+SmhEW3t5SS0xcloSzf66ONFX",
-    "4VlydGZaPxyDllkejqZSKzaVrRh5yRBQymdpw4B2OUpGkWMzQnlhtpy3nb9Oqv5ikPHmoQEUOBfzd811rhMBHyVFP9FpH"
-    "J6pkHpO69BSGdeDM5AeXw/o2NxsSb3NVIBF4v1K5G0EXvVqUNHHzZhTbDydU/P6ZLKTEgYsGkLLkBQBFTZVea5tf7LinL"
-    "oDaegvAIDkQNka3D3C23ZcBDBh2l01Bp+246mZ1cGBGqP/D6NO0z4V8FthJWYKpIUjkonLL9fFye7ujrliuUUBYDzNy+M"
-    "0f56vztIkmw4PHsdjpb25/ZVld5Ep496j8bZ3gzA9ekjkCs3t8LHMr2q/l7FAzl+qdLHQRP122+t/PXjktznGUB9G+OxW"
-    "B59Q/9Kjg0e7u2egQ2Wq3+vQnCPp4CltvP4jNLl/sP3+2ODYokkYPyVHmk6qhpZyRxM6ouOLNjZd0KMW+X51R0Fgdw53e"
-    "JmXBEzF/tfRHHynKgVLDK/6zb7Z/3tSgmW0RKDsnDBNjggUDhMcQId01ZfFjkRabHr7QEOw4bC6jg7Ho4NH02+Eoa0w01"
-    "BuxB8f3FxC0NEjBLj9kJBaO6JF0RV3/qJnRBrrtF5Xes5oixGao+6JbwPxpYf6Kl00+XUYTVrE7gEZjqMGx9HE7O1ZoR7"
-    "okB9EczULjjVtPB2ohsmt3fGUnzJVGUDWCjmeDlBTjtiA2FZCfUE/iDPCJsEf64OD8UEAxqtPr7opySJovKRVOsMfsoSa"
-    "OxB4HwtOy0LTy0TjBFIdmNVrxHstK3oYXe8kqzRPWh3IUHh5iE/Rea17bpj9MIUGJ1A9XTcZsZ2amECvPo0InH2eB6qwp"
-    "fu1bUwxfECazhDYyL3fHXr58iylWa579RkR7H4zLXDZSciXu7uNoFzLxvkDyxpUseOhS3mPSWSvptD1wb1De+ODl3kVa2"
-    "DBuxH6mhCAAyyvZeLsCjqJT3os+g1U8MfVl+Ne0L/0W+XL+q8K5zM3FplFNoRe42g/oQ689vlBYKtCgNeiyJXbzQzCFqE"
-    "njfqFOLedxpIk34aRR7cKfpaZlpO1BJVyZYquov2wXQYc83tm69O2Mbtt8j3w1WsoH5R5GKmw5lNqMIaqQhAYYffd3dc6"
-    "pN0sRRvVy/UnnYPako9v4t5HwhRGD5wN/yyJCgl6QRSZS4XrdsxLs9+5i0nj6CyPnEipOJ2kxB4QVUaEcVGfZUs63tpJA"
-    "KoCspyehMFxoG6arMl1nJouym8U/xTKFdMxN99gyCnge5EWn1KobRbrOrxZQeJdNO8WVZnn8c5oE222GmShq2V0n0wLQz"
-    "uM1eBRBDLoBc03hNuKyIfCssjUxZ2SDoRFvibMRZ2/vUWXWezAs0UVqPd5FihbzjhldPAkiFE/4hOH1SVn2ckJ8a6F48g"
-    "VQQRgxNPpbGmNttDmpCHAaarsIoxo3t+Ul7p6kULKj7MPIE5zacUU/qt2NLy0OJQyx5WGRiQFha4RKm213Y4e+4WFyBNf"
-    "n0EfM9zPaFv130z9XtAkR6LeQCeiKfH5JyeEI2PtURBAmaF9Au5SuupTTMCiU+Avwu09weo1YRODDYkAqdNrYjL0VfOCS"
-    "EwCigT9kE8wm0P74O/QL1EBmyUEEW0DnHjEniu6IIRY7guLxpxJuvkYfywI42NsD27edOfYyhuoKgsJewCD8YsHN6eEfh"
-    "+Nog3ff/URwtbOov++pTYmriBJAiLmy8uvgJip80y6juYxaItCZNttpZ9XqAJdM/2Rqu6KFo8o6R8IL0X9sH3ljV42gbD"
-    "3nkbxX1uHuFldBc2iFs2iW+AbgHRcbiAPmIreJ25F5BCrtHQ8gx2gDJs9mqREmAO1yv5LIye8yiCP4pUX+aXlgHtO9Iat"
-    "KYLKa+2jI8YK1HODltQOmEFIQ/m4WJyVtY6YbOTLZMc8VSWzanTlN0aQvrUJLUo31Jy9NYfqtC0RFQvQO1h+ltjQUdZU+"
-    "Xf6+va2oYOrSc1lmjd0FfGhsf8/vCrOdKMVVRXT38FA1eZTMf9AuMCHTql2RoZuoFZqLO9LgvgqiAjhhzwpRGdz1QJViT"
-    "r3646C21t5qV6kKwJ/7/DigXALWzgoUnSS4CRvKQfTrNE304QKLv5KL9N13oSRJxpqQGyy7rlJdsbu2Kid9BO0rsHsp7r"
-    "5Els0K05f5Bk1yKS9JQhm9XDBpb8OStp7y0bZgt8GECms5htLOhCCliZxxqTHvCXikaKTAtYMqxXBYYrewa6jytJBnh7r"
-    "PKC55ot+MOzx8vQgsO1dpvl5Dzw2UXNXvabEj+rxtPf+LsuLupcVqjfiqamBkYaBWtERSs9PYJSBoUKkacreX69AcAQX5"
-    "brWwcZWvSg/6diflUZ2PXMO2AWAkombqhqc0HCxrojZTMppYFoJ2LJoymSCeUmVcpgyCVESPidWhY4h9+Fcp/RlHLXyQN"
-    "GcLs47Xen0Qfk8LE7AiUAmfYhAcIcaSWnnMSABq9IU2lngbUYdOs7XVfytbztRNb6E5GsrDvGMxkaOLHypw9kseGVepRU"
-    "E3idalkXbrOg+13oFggAU849CxvmVRLQHKR2qgy61IsObi7Io7ZvvmL4NWFVi3gSdq27qs7TSttZ7iN22qrEobqveO9xQ"
-    "vVp+23r74dZ2c+QfXnthWJgAigF9wi+a87AwIkTBQDcNnVL8sbmyeqjAzi91DDKJWMbkT3yxhflmHut2fJ2w2hAalGB31"
-    "9qaEFF1fI9ynsGiS7s4XYXpL1PWwXPeRoRKUtpa2YnGr3eu92j/08bKGkXbqqczNstwHFRMOOekd1rpS9UjMNK06aq0OB"
-    "8GQJSGSYDcGEJk+RzOmR7NDZ/Fz+oewWIPGrEYH73uEdGje2Abgd9SWInp3kV5AelCjxiMHh1OvfUKux6GJPROWnBv0QQ"
-    "rWnui7aEeKGJ8anQC7OPYjvfjO57AHi17r04vVrmuIRFFtSnR2PieRhfBuUhx1A8wdHwFt9jSG+5tVvUYzLgty0jVH/th"
-    "epdTmn5UPaGPaJKJB017XYZJCJrPMEupY5Y2Q6JeaGxRXHPrWMkthuxIxA1uxlmCUBr1ApFG5kOEC3pQS/bOCN30rK3Q8"
-    "KOdtrLqNPF3aExLhMhSxpqQGsHg8YRO4x7qXYTytrOHDeoLGjZBDTh18wKtsPvUYt1sf4mKvC8synV+wkBxrAkcL5lq/B"
-    "gpX0YLgWbbyg9Ffk2d+VNvehUfAlhsnJQxgXVJBAjNvzk8aq0dG05nDR0yGXetaDmwdnuui9Z6zSLjG6xBXCj0pY4b/o0"
-    "biFjMmsT17e1IdQkUpnzlko+4mIDvVU5IgvZSuoJCVzolm/CEYM57GmwmpRXbsKmgk7GWn8EUhnYUBLBzdnt7xpCNnbmh"
-    "8+iEnnJD3xZsr2cOtYRoBb5l42E6w8ucL+kQ7xzTwY9UiLnsijPA7zEnwK+um9W6CVougspWrIANYHFDdyfZpwB6flwSk"
-    "ZblTCyUp6e5nIb5sFxpoqpehJmiPUEn50ZR3Xp9cZFW14SSn9M694i6oPq8WZdZRV86GOEDsBOgylmBTlCzdObHQa3Tak"
-    "Gj4cPmrMwJzwElS2F3hFLKzQb9UsiSLQaQ2+aeEg9ZqkoURhFbHTRMMZ8lRz+FZ7Q6OFWa8ufVyr7cR6llhyPhs2UtkzO"
-    "1DtnyZJn8Irru8ExdR9zUfe1sN2KR8LVpp5UY0r35CBtXuqrz29uwfW8UqW9g/Yl6yhWDqi23aNWm1YFLDxez6zl0e88b"
-    "4piP1w2oVkwqUad1jcPTGBFDsygfAK++",
-    "3G7m5uy/aeSaGzHdo2bOhidZDWA4SXa8UV7P6QlLJZK2xvTjexwhVQlbcEKINfDhg5tfNFXfGBx/fC2aMtlfjhACtwmGk"
-    "paZWJ9Sldu0egcYVNrhist7KI2j0ZSIgFLpCDjhe8ItNDqLB4ZB/PF707V2vUwXhx/VPXvEHPq02GrFyrbGM8wlRiGD3B"
-    "yzLO/CwNbfYVtGUeqGlhyncWx2rJJfAsMSGxYbcpUWw1M6wlYBaNRFdE/hkvajQQ4Wv9iGlsBzgcNBNGUqh13vJTEN5SW"
-    "Y05dgbd7gxCl0FRr5Mw8kYKB3w7RwxGbmXAFm/HwRRv5OqLeorqoIZ3ouKs2i62DhWKY64cOAuLqxI4VfhOCBzAxFInwc"
-    "GYH/J22sX+KZxcwqaO2CjGG7u/HsgoK5WPPP2P7xv39NeWY7c1jZUAuwtekYzzt7elRvrfvmYp+Db7Kdzn/8qP2SGHPOl"
-    "VBg9K4xxbn/g1tmYfQerCrpLTaubEn4wH2hMXQGfWOjXtLBSzhPztCivIyNKT7/blTG+hXr0UGnYbG+OCZ+jCCAhR/6MP"
-    "meS4Zvn//64d3zVy8/vP7+/cuvX/5Ez/4xJmQymur4+/R7dbrdknMdEUmcg6JyC4pOtWjJoPmhEdSmwFTnQgs4xXRWq2J"
-    "+x/PGkSD9kGA309YzA/qTrm8GfExo/ayPRWsBfUfRdQoNgTWUK+WWlh0MA1/LMrIyiKkINj62EnSuwSbpEyPDwBzc3nJV"
-    "adTVrV0bMP+0pWXHPpTovZJI0gJK+83H9qNC+hkDAMjI2ei5rWj1UzTnV6wzgaVg69cgjcBaGKLGrH0x5lv6qDNpJYzam"
-    "6EX849UnnrlTPUH/bR922xloowYpTA9jBO5cSRYkUhXzfng+U7R+hfu1HgsousyORJhgFtp4orGz0a9YNtSzeDfmw2YSR"
-    "b8FW0LREU5LxoY7flag94h3RgzXeMNoI6rTC/juh86Yfzjqfu0FZ0TUG1AvJwUVq3KwktszmAKE6euDXSsZ5/0rJnP4OR"
-    "y0XTekdWc7uzAoSsWG4ms5t/wROSFRD7V972T1uG/WA/6rq2ZS01abnaSAWetFeGFCyK+ZWiFc7NhHHKPGw7zU/HItx+v"
-    "6i3afoaTqpwnPC7Yqc0ezolUvQqtcQ8Rq7PMs3oFtsjuN3fNaEe187e7G8LWNKENfcWLYGYSBrWWQq6ScKnWikggdd6S+"
-    "M+JqYe91RJ+cLXUgBRKPAyeR+q551NTq2vPLFGrtxoNPZcPzer57K2e95OSFTOzMcg++2w0p/vE3o35jkaHegdb9Q469Q"
-    "5MvefWKM/zCjlnT5BtT4msDgssqxngOvkOytIlhKXqLGk8vEJQtzS27fFSXSel204PZTudJ0fnU5rTs9n5PALujiZrZw1"
-    "bhWtlmx6DymRQodlddp1VvCk7pwkFYTR7Ph8k5xtrzLVIPAgFd0WImr1aFvjKtueK+t8LZtTnRcexhSEJhV3HFpUayIHt"
-    "bm5td6swVfh3hif8KlZpiueYBN8fZlH/N3aBkbXIw6ZSobXww13XQ6FwFrUdk9xte7mOda0YrxVA9Rb90BodsE0eg+7/l"
-    "PIbQenv3FplV8xSlc2t7Sm41yk3F89KVTv5VmYeP6TNyDOXmF/hnqwdEN8s1BKMSj81IFzNZ8s5G9ob+DWiF1qjOTFPFg"
-    "IaPgCoA9pQAepr7axP2t3QzAe63SmERLSr5SwUvhbFCWz31b9boxA2I8Uj2gb8O6Ze/arl4OHxYXpub/8NNxiAA1c6oMs"
-    "Woy3rz3g/WUHABesl6NO4QkU5lIn4Vc1826KZ8CPRKGyDRCxtzaqgul3lyJhZSeVfoVYa0N8y4j7Szb/lhvqZUj8H9FvS"
-    "L/OawOGHoiQ2Fq92pq95pk+BJzXrbk7SJo0IIIn0B3b9kPpWPVBDM1GomSJsNv7Y2YxnSY2FwCNtW8zL054T2JqxqESxa"
-    "NXoueDTjBdn4sZi3bGEvoA16IUO13QUFbP1XLYHFxnbOQHU5e7umXU3oPNkPZ89IjCblEYyQ6WlEedCIiZCLPCk0rneSb"
-    "Zc6ip2Ck37ntFoKuJXL72Hjf8w7qWFIJwLWs0MutMKvO5plV5MP9LYwnEED5AD+ruThw/bHhD32aMhK6Hs8RqGDAGPsaR"
-    "pm7btBe3xRTP2L5po9OT29sY6fdMqsGe4UOkLC5FhRWBsfeZ52jHhS1MCbG3cnOe+NbRplU4D+zheQx9ahY1rLFqwVntJ"
-    "w1qYo5Nme91OM9TDy2jTuyS2H80QfUedimFR0xNfeZbYlmsYX2MJrQBTlMwaositQ83sHyHmCTTojxwRcAa0XxXPvw3zN"
-    "DV/DQrtivriC1ohpU2rUw0QFt8JFlE3RtLGkvKLsjiFaOoCktKiYUk+5pUWDNZR6B8dHNnubnqUtYsL8MJmQTOQa9EbIq"
-    "MV6dllhVYv0+seS6Oxslsnt+9E8YmG1j5e2zmIgFjWvKOwAOFyxx2ct7dWLIkrgdjIX5W1mR8njqF9swR9uTGqArsMi/J"
-    "iRde8Dpb1MOjjZ0Yf14350vQjzOhOQ1fAVgERGwSciaehNqZpsEaD4Z06aelSesQN/MDBBtg6Qe83kaO9gwHMnsSczTTb"
-    "4qazbdzUMorHjfVVEcAxhD0RAKVQk0Srec4rEJTkBF2n6wr8MQ7c4I34xv8orPXzlqmWY44OSUdDCp4rZuUcTlWD1G/WC"
-    "nSaAHpBXBHDntOi5WJTM34YxPn0RzpDzwo27+tZmz7IeC7YFg4sVDq9JJQf23eU4S4OegER0EmS0ePMe5xTGZFo+fSkpq"
-    "bxYoAjwJ0Cx00y++9ECCviVu4cATyVRkM2O4ZjzjwaMDPdKVIXRef4JWZhrA7mnhkF8Xkry4WMvHNntcX5X8DAnBg+rly"
-    "wjxyvUM+KNN4bjZW/VubhnPpCc4jjvZ4G3xBez92bVgxodz5z+8MgrsHlFlPvG7w5sI1r2Nj3WGfFrDbxsYBwaOyoULR1"
-    "wUakm5et8WVtVE2faxHrOLMRJYxf7tbxaKh2mb+wov1D1NXuLv7KAbkgUob+0gTBm4aFbZml91LnsdoQ5UU77GRNG8w49"
-    "Nq36LcC0bKIK7s5PsJGqCcnp2BNmTIZYMbWRadhLsQ/0dCioT4YjcTe6KwAPZZTo9jfudB+UAumRWspibkcWlnABREWEE"
-    "+xGapiM1QV+CEprrdgQzxw4RBQOREXHREL4EkhFQnJLeYRFL+dulbjLJWpm2u4xW4JaJ3amV4Ts2VzCv2qRSNsbKRKc8G"
-    "zXm7FkGHVTF0uCQt83BJAyzw2G+BaK4OZzZq7ioimVUQYXX8F0qsScYfR7Dc7RjhEYLHTMnqGizcvmKWqvKViBX6TNq0h"
-    "AdW9IOpd6K35HKitDgV6LYYasQsfVSRCtIrab7xsQpnPChEkoj7caWXZe//ZhLVyWlkRlmwjUhhGEHLOCqJV2az/8MloN"
-    "J3lwNgZ3HToR+VzVYQGfY9gIE/dBhZ33R7bbjO0jyGSKUKD6MfmhRaH2LcOOm8dmLfac0HB74AAxFomWGU/LW/Qb4x1gj"
-    "991EAKa0UfNqCrTVXAFCD0tCeZaGnlFQIRj/MknGL3gE4ehAGkYmvo/uCA89daV9fvWJlENEQwPC5PruFwKwJeRuT1Jnl"
-    "J8HyzAcRaCX/SivodrQWO/6UUR8pciH5KW/vPnUJRD4r0UxB1P03zE/5zdlbpZRL8X9PD+T9b8zg0T7gIpkEhbb2dwkb4"
-    "cM2tiBbQBCU0TWmgbtBU7JraqOAXX6nb",
-    "cexb30dSlcQpJMTGsWerqvnvutWhblX3ZgEv7u7ir93bnpJ1krYWpS8J6YAJwy8xu4yrzfuCpQlxwOQWuiyHk8VMeQ0d5"
-    "Pru1l+7rd8PalHJ3HDza1VtqSDp/iZtGU0Is4g1n539V2rDdYKVpu7TUkBlhevdXZqKcobLuZKHm8pZfS9Ys1MoIqfUMi"
-    "FukUAqmlggWZipmq4LIpgWamdEFEH40ljcKih3AP0E+K9gfEYnrlCoD25+hihkAw04TEnawpoO0d5HJcbVK/kcazitBT8"
-    "9WcNoJ60uRC9mJ9ZYNK9RnSjHl9GWnu2nMHh3ma5kdr/VtHzwm6UB0xLQK/T4RV7W2j13EQvQoBnw7q65sBqr/1WXl0es"
-    "Su/Yzn5rDD+759BLtUXsKiAAc2b+5cTD4Q1BNCoBCTXGN/TKEmaRdRK/ggGaXHdCflzfCU7w2tjl79S3tzuroVHp3t5SL"
-    "/+CU1Jxe0togS7dM95TQePpf41Jpe3tKUv7X4NlgMDgPVFMNTHjrNlhTxrqLWiNZpjB/C441jiEgulxEX/vCyeOjW3vtb"
-    "GQ9ZAgjQ1G86+Lpvx3pi/96f0EvPkgtK1GFodRkeF72rKdseosddvK+Rb2xdqAodOh3466EVNDwAyV15reICw15FLsXCU"
-    "v2AdUXyzeoP943bAeiSfCTc1xAecOU8qiooSIJ2pIsy2wRaXqmi0MW824MbFXHpMKAywie1cpm981prxdpjXLxrrKBR1N"
-    "NSQOVyw2IyKjVeKVDK5EeOzc88rNRr3DK2vNUgnaklcEwJ9TKPpOXMmBHj+zMsELvHHMMetG6nWrtNCHzbSJ9VExLQj2/"
-    "2wFh5bMFdfion8Rsi0yZIAn+nPVHL9SKFO/y5ycCthZy/Y7A5gadKqj2D7caZWcQRAT29Pc3h48GrlQBkcNlg9mp0YA7z"
-    "HB+7M/1idPR6MB/Rwvl3OJ4Na3Lhmw2vKqXqHi1Xg53z+FKaV0hR1oXxi/4PDZwfhJv9jyE+587+qLJTXybPnHevRkvMC"
-    "HRmxeOFryR58O+IeLnjzhmyfP/lgv9ZKeL5fLZwP+OUYfqJuvXr36quNp02jn93xXC+wUo6HzkCgQDRLs30VYeIH0Cqus"
-    "hdI1LEQzjMhNsMQ38/poNLVajcGjEeEFNjvCGBFNL4oHYytv5xZsQMJm+mQEX80wPUSURTvXfWfhj8aifv1ZBTOM3Ay2K"
-    "5InejxWl+BrvqSd9l2Gv2/579f89z3//ZH/vqS/HrMDicmNUeIyCpLeWkaf9buHI68UohKirwdaYiQ0xoNl0hw+YU29Ux"
-    "/BO1I1/XE0iZp+nysbp3jjDrm/VTXaG49aI2U2daPyEZGw3HZY0D0Bbr9PlPE+XfYDUPr1rJmbmfiGZUduc3hBGr8Mp0n"
-    "4x8nNww1xC9OdP06iCKCj4ENnFQOiRLYyE+05Ova/aTDe+BtIkdQ33ReC+A0cRQIrKfjb7npTTMR5n2d3zBpqENA/iDLC"
-    "ya3Uy+b+TrDYSoRahb6/ij+he2P9MKKZoa/+w5Nj/fr/tMS/8hJbxZORR4X1IU38VOwwOCTDj5VeZDV9JnxIZJfXG8Jq/"
-    "VLaRrcsMqPJCXoFzYI8evbs2ePRyHu6T5UV83GPO5X0426lJ1TpwtUYExLfauUZVaiDdod3II8et4B2+AUhnmnHi/jJCE"
-    "t3wdYExT+eYEZrLHSn0kNiDiPUg+mx/+QfeNK24dl2/N0iphVN3lFyWrTuP9LrLPGaSqmV/lgPnkGh4TlmZ3tPRsrtlVl"
-    "2lDwZmWNNXszM588Clf0DzzIZBbqjaDvRdO3u5i6KxGsZ2UJnefhswNd5eToehU00kM+P1DMeax38B5sXRE0NZDMyzZ5g"
-    "kFj+6Wwsyz6PTdETKvJW2pU/Q7lZXOK47TpCMuJ3stPH/cLvpZkUWuUicgMsCZd6SlUvpCUjr+KwnngORP366Gg80bNyf"
-    "tRM66SMi6Tsj51nlXUIx448KRdrUOJQVLwUovzL69dw9ibSy6ICQ2nTsypjn8CWgRLeBjTCHTs5dM+jCk7Eg8QKpmSCTc"
-    "SXEBbmNEWuN4tKp402HSJWB6cWHApqDhG6yIno/x7OZXUrFEoRbodvqjVYa8IW0u9pMxQ31IjIrJb/neWqmrccsB1cFkU"
-    "2bBqdubb3wXQJ7eHNLJ/H1SaKqx2j5C+7fCNUvS7U6TBdMWvOymkvQOLtLcTPI/mB4Nn3LH7hpqlDn1I9omPuadBCsT1O"
-    "f2qpPnCB66aBi8y2zI6tke1DocFZcK1o3X+0y27YMeel+w2UECok0uwy4jjIn1h8bbQD6aIR3YC+s8FYIzBjgJ1LuyyuM"
-    "s3WG6sBaJwGoGAn2nOd0MH6k27tBpz9ZGMOhZ+0idJssedP2sRmnmwH8aInVnccmeN85MWQGk3qQ0tuTmo6pQ3OzS7WeV"
-    "j8TyduTB2p8ZMvvvjiyfhZdHR0NJoUCRHH/1PQ9fgxl0T/ONdbjZ+zu7kJmSEfCIv+F1yz7bwEmqaVsNv0irlBF5PGRJ8"
-    "JRsNHT3sjBKGhI3g0fPoQN08fBxC46zYGTTtlb+sOWa5lF2G3sv9lcLbWTCuLXxl148eK2N+quQ6DwQAPFYLc2PA2VLOF"
-    "2dOmS/EPEYMRkYW6n5BywFgsnRHRrBnnW4jaWv6x8PhHhxbshUEMbfuqAZPJ8ZqjiUwRnApp76RZURNMUUEQiWeoKxQLX"
-    "hgj+KV5dnrWfK7u7i6rYN/qkywNg3BVaWLM68GizMtqUC/OqFtxDx+LgkjiBup6y9plFqxSmlfolNJCw3MsK1ilwSLOAD"
-    "FoIN2vMqidJMwJXSDMCf1cplXBsv8ST0UOOof1jDgDohvJx09pFQ4GD24KWn/1dlbME9oRL4jnJgx1wgFUgMK5Ms0V5Pd"
-    "Eeg/GajB8TCcQ/Rk7C5p7wc4AHIOaY0WLaG84PkBRQaTn+PEofjii70fqLWHf9OT+UEXnCFUkTOWVqIBknr7TVv2GoVda"
-    "onAXGDP4d/aV0EX6IT05cdf1+hgzgzfK8sKqhT4c61PQDOZO2qBVWZyz8yOihLxp1KdGqctCPajVh1o9r9XXjfp3o97V6"
-    "j2dUd9pkXd6Z9kPWyoWsF8T2elrzTxY3TjhaIfdxyk3otNs1AZI5TewM+rIygPNffydEQYskyPqhfXrXhL+KkRLQQfIDj"
-    "z6EUHPVAzLPvGBS3YFsHK/w8fTWamWs/Gc/hzMJXLiyPy7nD2cs0FT+xxFKpV2HlE7LCgUzu5xxJphi9qWyXiyPLSe8JM"
-    "loTUJWiea86OELgZjXEbRDXppzVTFdkfkrxcs1EUg0TOuODmm4/98Y+06bOtqkdwUcaXyskb0f5rmEikOmgwB4AjJv8rL"
-    "tHnySMQqFR0fiASLB6+L5qkrbc6ocVf+8MA9MEbkdx+ISed9XxCT9XufwEL1blMckvdOaU3kSnqqY1o9nrdHc+OjxcZDh"
-    "hzhJ1/MPXNwUxKvsZ9n5s6GgpXFoQPusOJVcdaOqKfOkny2puWeTxZDzB+VJWYV1IKBDyVwk/lUZie90dQDP7wXxbQaQ5"
-    "lK1FwDahbGyBsFx1TtIR32ht8bjGPcUxWrceTPPebPYa6kkSeoQXMkd1/gjqfY1n86d+4lCy9eld523ucBNHOfF3+DGPv"
-    "0e1nI74N6ai3lmnmMkk+mxod6OvAejdoPvay9/BDvQu1H1TyGkS7N5IeC7QiZUbVYlAguhlFbgRY8vVjFp+YVvnPZFCB4"
-    "sujpg+guBQCPrRmwtdk8Jvx4bsp1QRvq",
-    "A1vjWEiubYKAcIvEhQWwVPnAGw3e2ZGl0mDdCP1vra6I65izUUQn/qD0eVDzjye0elPfDXDFMQGoRdrCxVTeQEiL8f5If"
-    "MiLdFWfla027To5uuZahyXUR6kLN4+sI7TZESBM5a68n6mq04ytjs/lfQQc5ZBi/YLzKIjt1/ZOXd5XOvF0RNYcenbeH8"
-    "8T6R9hSL5D+OtrGwCWCU9WjkVRZ6VM8Ol1UtEpe8aRzdmq2HOeniygeKMZK06obbo8c7v4GrM3uR4MekRo2tk9T2yU2dn"
-    "1HDE2ZHtOaS/U6hrRes/pWFgPBoobNnN/PTeNKy926NngnDMZuJhiCCSxIE4nwZFAP2cRkerxQn2Kl2oJiSJPL/FBnrh/"
-    "K4jNgm1dCBwgwnWWZU6Y2AONwJafxRFbDBSa9h6CBLa1aXt+Itollp9+yL805wMpiPbCBnGTcMke9PYhSuA877FUd4J7L"
-    "NbVJ63qxAserM2ScNxryCb8+DYSh388WRwWrn+TBUh46stifoSfcg7eNFm0ytK27lQqxLT8mScH4ejpjbPDJ8h+HWaK0E"
-    "P/Mx37wIbj6B5M8M80SNUkdwaQx9KcRUN2stPDfG/47Nmz3d3KYKapIKTKYJZcwR+3iHfGm9jrtMNasNzq1kyPEmlzI3a"
-    "Vbq6vOpEu31ltRg0kmJ0QrqqHyBwD9U+BQ5zGxZcO/Yk2k4jyU35GUHN7ay182A3FK3e15bit+SRRjAT5Sw4d5k0aX4XY"
-    "MXRl0SfHAEC11rXMEBOoaifRkgXHod1wH9wj8Bv8wLekr9ZFQcczl5trOuQQ2gwHNaLzfCol9kj9ORJRksCMbGIXjgLv7"
-    "FZb0z1MJTjqaDt+cGNzsBQSz97NcerBc5aUE1hoQr41yUzVzFaN0gR2c/WUnsZpfzyph+tVwpV3d0s2FStjoQ1s0OEEVa"
-    "ZpjAIEnKpdQCI2sKz93ALSzS1iUAy5bRjL0oSxRPwonZ8kMssdXy4p6v8ZSnhixb5JqOxyGHGMooaA9/UJsj85MP1zCyW"
-    "84/Bzq3SRNdfsOGUmu7B5qma5DYGPEPySzKOrx8tdHPCpu4zda7Cws43iYwxz4gFeR5/5SDctBNYsp/XLD+25SqdCTjgI"
-    "5I89afOIA31xLDBTyZwS+dwG77/7hMP491uv0nfOX8/0zbgwuKQTNxJPp+JER67TZgfnbXIAY1/VC/qVoWjxmK9A9RJao"
-    "72WGxcbVZfrinZaruxK8EbkzCcuoroyXvNpt9zF/VkMOSRGYnKq2OfTMly0C+wvy8JEgynEEoUo7qV5BiNUc0kgDytpZ8"
-    "Pi9WcxZPYz+TPszJrZ2NSc6VH78rJ9mb/G70dC+EqyA84K8l82sZDDLGHya6FMfgZeUYyNwCyh829B1zJzVOr8iq6Md4e"
-    "lX7rbUYSIF+yH407GQUu8SIaIlin+u+4GOTYgWdxH6HHEUvFDNBH1DI2cCnnFoGSD+NkN+Y6dgkx98zqbuvoBCEeT9LCh"
-    "nZHSzhCBE5I4JcnzGhG42vuvm6mJ9CgfboRCSueqLC/ibk17Btj1RS05D01COirYRJ2X3tcusU8jAI/AgC5eyPY3xRzFV"
-    "dzgeL9Iq/M6QTj/liFgl04vkrtM1yDbJsa/7KyFsXmBB0rccWu5x/6FeUs+qrRJYUOIe9KY1Uwg+bAr21ZAvFC7xAm4pP"
-    "aWn7EhTeIb1Ti91onzAJZwL7TWRyc4JyXWfgkI5NCLffyOfbN0cDQnPg0nwdbo2HEndONQ5dRd8py3DwZj4vGUdMN2WnE"
-    "WB55TVSgORWz2SEInRwMp+d8cGN0cYXXylbldZk3yfS3Bjpt2Pb6/Q4KaOaz93cGMktkhxvIYHn4CYzhzZwvqrdxa+1Qc"
-    "6q1BBo1T+LNZ4Y2shLVqZcbTRI4GzQr/DcOYWS5qygEiGE5RbEwv0L+qZgeldJDZlcgRWTw7zPfHo+kozgb5/mPi8I6Yn"
-    "SEy8fGUr2L31bTPNbg0msczc2kV4a/rZHzgBa5/dZ8TISEWo9UVoTqdu+I3WBt3FhNzIhbfwloJMUC07Ca6m3DBg0DPra"
-    "SU3AcSmBbqhmOBReeFvhMaqETg8e3w5mlygzdj2sI0eLxoYVita30CcntSMEHM8Vr5ijXuNpVJeg/J5FQYJjqSTzqVmMR"
-    "ByrOKsBDFSZ3UrdN4aWq0G8gLtd9s5+/jUAOQ5elOpk87tNzzKMz5u5zIihk/fFg1xOywAY/nWrSdDcw8lXMnU1n/yaMo"
-    "2smHmB7odzF9NG2HCVjSnfL2Ng3z6DBFoBBmtvJW2dYO5ae6DV9uc95heMKe8wQXOFIMJVnGiEReulhFiDXuv0AnzOBAP"
-    "+Q6aie7vc0wvqOyT4XWfTHjHiOSScZ99jDxj/XdAJuA3voOcQdmsyTirpiUrbyOY6qJmK2EL7iBVPGlMYKuco51+k3i7Y"
-    "HuBrynytBOqVB35nHEzjX/bmh26fdd3cJsYWKxIhUlGsiU6WDrYGd4BDZaqLg6Gq/M92bziP1q/g1NkPm0f9ppQTPU83p"
-    "9EXud2/AXuBfO4bltgHMToDupWkxFWhkb62rb3mLaGetgMcQX4I7d7p8ZbRGoewsvJRWM4TlV1lburDxCCJ1MVYYYwdfM"
-    "FzL5QoUveKv8VQdDzehATxhpqY4UDIe2kqRX8LG4cWgH/Imbz26pzC1451SoBGGGESZC+GHv3vCNG45vzRMvAupuizJRV"
-    "g6egQ6vGqK6WwxNJwnR65ZxXjD3Gi+JbJz8CJfcdhgtT7BMumnYfoKTvamHNA55Yt3id5aT9oa4nuUUuorYSQdpv9kP2B"
-    "bl9KjUcnf3OIRuwkpYp7iJMZtbGu5m1rjgvHN1g3TBa8eZ23Y52gQCNWcVQnc7HUY39c1nzgZB7RnPWi74vIInqGyjFFK"
-    "OqewXvnbRcqvb25KLkFqZsXwGu1VklcwwMiLrLE77BTSFFyiaYUxvYXxZRkL6ckGtD3lBEX4Pv4QzGTsz5uenGI3hsVP/"
-    "rtWYE0Ft9ONAU938zqU47N+EMHiuzVd3OJwWXwIxF/0EAYJxDJhJhVAguTEgZ6sqJiXiAnPIcg4Ltm1MijSRZiaCxlN/j"
-    "Sac83EnTGcZLfJRwiPc3TW3ZhqiSZQNBqb+YZsvkmq5OlSl3594RFGmXtdIQIFKXr5XFs6ijJmrclhxKiweRD+z4tPvzO"
-    "nTD+9MgW/i+d090nKj5ZI8kZ6GqABr3k2+RitQzmAPdtkfz6nz9gw5ozPk7LCYnNEJQhXwMEFStkkbo9kweUa6IF+ALIt"
-    "vf86cqqzmCHacatA76i/CM5GiwT7jHoF6fa9AvQYKuNP+3TGZybhOUhkchpZBwH2mFvwjC6aWcoP1WOOybqhbAspCE+co"
-    "PRAxKiMEr9974X2jOUqq/fGT6UE8tpLwm4IoAwRzJAiF1proONnygjAXvPWX6mytf1gSdmE/uNygVYRlLCsIKiT4IgP6w"
-    "tlRS5g5B2+4VURkRzYh87VEgNJdK9C6D6PPXhCpn9kmxDtvWk3XUcGW61OIwWP8SZC3FFLyjfpdS25TaCFPwfMhCBOLTq"
-    "+Z3eOYRnJknFpWDTjy0kWBIMZjKs6XsRAf6oNnJi7Pza/wvhEHLTeWNzjb8FIb5Yn2704Dsxie0/qXrDkLTeV+sB940oW"
-    "3xWekCz/XHqfKWIZGR6RuIYIUog/MGE0Zaxu5kAdKpVfh3QOycXRWFEkoKGuXJ4i3Znk//vKZHXhGkn9tUXw3VunLcdWt"
-    "XphvnPqY7jaq7rhXsRevGycxeezimyVW",
-    "FtfqJSqLFavd3cXRaLLg09bM8JSepnXz2ihvaVIVMZERYaMCOZtgl1M5q/pF1AmXAxodToPvOBjGPWloVfehOMB+EL0k1"
-    "ZJfMSb5XUfRB2KyaWteQl89Z0rVKtmIP81Ac8yquWdcIOLO0sg5S6F28zlrc3d3ubU05NaIWrmvvZTpmFZiUHhKoU7Aab"
-    "j1lTQHlglAMh893RnF3DrCEE/5c9p2PvaXSpsAHAV4UaSJoe3GQC2XYqGGLeiHr/+8REBW2k8X3IroWBrLfkygJhB9TvQ"
-    "DLVxYCjqdFa2Ed45QQSFRz3LAGo4/Z/X78bUUVpFnOiBTX5ipv2k5ALMGwP1t88JUDY0dAzJXh5XRuVesc4/MctXtck1D"
-    "m4y4MEI0dCeDL3R7HzGx9ok9FjCLC3oNVQY2fzHOYcLgmnDlwqvdODwjzr7m4+IwzrDCrXhf2rRz7DS/NnDPij06h8X0a"
-    "zm1c6ICCFDjLZ+nry3jSWtTY2nKTcvGvZNNIvADN8W57z25Nh9PTOpA0+PfdbiOLMhhkZH/eg0o84c3XbeK5HjdUUbllp"
-    "arEui/R9vun2W0aMmehar6yZo2iwNGUbo3W0h7Oli0jEI2qNRgAYWzYwTufiQ3ENYSU1V/zVpMszE5kaFTO8Yz3RHWEX2"
-    "M0D9GSKQ+xbMlOweqai4K6ZFRQxrDZhdALvi/QR8RLixA9IMk6OtiUZ7on396DZM4OrSRK0mOnHtdipZL+Aqt4VMUfc52"
-    "fBexv3XiRChs4+rccR9w8rPdXUlNXZi01DXYNDaALaYBh4+mLcQbqTaxarR3/H0ouujKuA4q8ctDhgvkZADeAgxZdHZ7G"
-    "2pEIHXrZyKIhTq5E+ZPqxvJh/uvgnNH2WDCEsUVrSXU1r2vEZqL/xK56MaTlbqNxNLUlXWLZl+8b4wYtXCuhBrFL4hrdG"
-    "bHNqi29H/j/FodNYEYg4WOAvE//ePqqy/E/bRsQvnQVtTod2flpYR5P03h18BjqzTCzXc7C19rxFJ9TWTR9GPZ7QauuAM"
-    "Iw+snxTDN+li+NHYRZxlwoyBajiMgTpNBoBg4oMfgFQaoPqDdLn//g5fmpWlY+DQO9nkvo+Y8o62hPYGqizbIcVn2/yck"
-    "JHKLtb/l/X0rURuTcLgXPdgf6iu94DhaMxYz7aRRkZSS/aOprm+I4GKwTg1Yn+g7uysDXcs5tHPYADJwb+Db5iJ0NiExk"
-    "xbMEFXzA+eteBAWPBPFPTNhNFhN8s/xeHXVq68RLG6wzlQveJMdI1YXpulditQHvZp+BrWusuU/2y31XPtpDonvvtGd/I"
-    "vYBHRAvSEE81WKzJYcaosK2aQUEcg5CRMMUt+XbBylJDwq3ZWSr0qa42p+SzM/Qt6Z7mZb9PMccg43fdU8z2m3JSlBPLK"
-    "eBCbt4Xt6EoqY00zHKrlhTgVJb5GBkdZlTBiygYR9PFcSugB0gwF6XMqkC59yQgsIqXQrcwijm9XwBJst5F/IOCv915ro"
-    "vOcFopNQrVeIWRU+L3zAf17YN5HzpYVKzqNkgyhEmgPB+3D9W5cqeg0jnzZHqjs+4Em3Yu2COM6sROYtP5MVWxnTy1qZa"
-    "gPkxBk2ZSKP+gW2t4urjCcDeXK0MjoL/gdhFiqORhF1nDGICcLGh5eZfBJRXn9ll/yleOr/rUNpUHz9EOyF0yDYF1xo13"
-    "dFIiGkuctA3bRedOLt7nJ/bcF4Pv0tNIOJ4t/gAsIPIvUvx4DR3A3oP2kq2iPg6bOb1kDTTaT+lLDbpl99PIn2D5Rm573"
-    "fbLHeC73pkFnbLvSVvneyl0kUbQ4+K7YkrbE+MvVwXBIibk10bTkqfsyudP4TgOn2djwJTWI7aLzAMoqd0w6n2AQRRdUg"
-    "cGJJk9T0vePqvZKPFTGO8hMMygMxlTePm36wutp2j6EjjVslIk6qETPPXwVBx5ucNmFSc3CVx0/jZweexRdb2heAlTA4O"
-    "Gmj6iJFeCOe/GV1wen7Ror/IkT7goiJilMdobiGjg4GiARpV42J4P5lWmsglyS4oAMTPgKpn76VBgaNbg1feACSBT5Xyr"
-    "DfEIaxJvYt247h9GmjmdXd76z1nl2NgVSEXOydAzkDNGyKh6fRvpeSvPuaGkddKGqB6L32D7Nm/8lwrOoOsWqljojhOUj"
-    "KoyT4Yz2mfRVMx8NnhOMK5wDaYwGE4Wfr1g0codGKI+SFCTmVuw12Z91hWhT0/p6UG16/iR1DtlEeW2MGDXSUJeW+Z9o3"
-    "di6P4iGsPO9Gz/kvgxytSrJ9uDQShc5uhKcF8U2Hw8dwOzxQj9V4NG+tU/byoySL9hA00z5VByP1cKSeEJKnq/FTuqPrL"
-    "w78144SGIW0HojV/vjRo1G0J3/xdc9svK0mY95f0GrtLQ65e11zcm+DfYdYt3vEhvWHjyfPJa8u/FjUmiZzjfNxfWhn7t"
-    "HIpd6F44sifEmvIlf0uv9IFf1nfgaxf9etPzy4I5Cy/YDtOeQmCaJ/cahzTgwJWdp4+LjNfObqDfyXPmy/dO8rI/+Vb0p"
-    "kDHxHZ5uf/mzHmrXueLbiPxSfR4yGry+TzPHrueCO/5D87OYqzlz6s1zSn127ot8GOWcVBzVygvMfHn6Zn3Fss1Fp54O1"
-    "tfiTOq/p4KwtL+2XKgTKYzLn5BBJcbMhGsd0mDrrFcJpDZt0ZX7CfHil8uE15AlE6aobPxkaupANxfdQcl7r5kd5/iJd0"
-    "Ui3vi7qTK9Ildg1Krs/nRr72FFfqxDVqB/8g6g8nTxr/kSghqrumw/Qu5Xzyzbt2sFNzKQklfz2PX24pPz2S66p5Pq+0e"
-    "RcmP2NGT2Y/soZ0pRfoYriiqfcH+ROA9LptJ5u9yo2vTqilYLpEXK7gQBtwpC6RFAiWWZ93ByJjQ4IbJZa8RXVvh7knYl"
-    "br4jKN9cEzAud0z2ncjPf6SaU4xSQ3holfvdrkzKq7eHlmaYG6aVvMQUZYWBZZ5s+jptzeRWzNq9iZvIqEjDxRmUdLaOM"
-    "jAU9d3MTevTmr3disENPnLR2FgopqTkcNRA6bGLLaRrDoqYNXWjmVS3assyUsar88Ont7eLwqY3dZQUl74D/8HafV+UAS"
-    "pLu2VvtL+4sljpLloMQHzCv2Qd768lv4Zk666/37iywFz3JCamuiL7pyqgaUYa8JQaOAz6Mn8TdooPpo9EoHvOccPmvey"
-    "nNirn5bS+dMOpkd+vvIMUqDDRF9gJcVN6iWS9ttmdOEkXYI3fBlF/DKZBD8+dT7Y5KHlj62U42oXieZ3c018pBPZfpq1X"
-    "4GsJAxJuh/6P9R4iLsLmb0xJUJe815rha2y7t25vYuSTOoclWnGrqf81u+YLoBRFtmBiouQRZ9UOcl8Y/hwP0s4eOcZpe"
-    "O6dp4099vVFn7KQHItIFavJCqZXLJSEhIcQrd/8Nk7oTUSlkQhQ2/fEjtUyQYmAFJ5pHk0U/P2rjCw6eQqrsag/ywfhRp"
-    "Jb9SupIk1zJNTKouE5q6PDGksTJR77MIRsxbqVYrYV6Gm1WV6rnlS2lLLIs1LeJiR/FE+6GPFKvWW/lHIM7LJxWPyfPDh"
-    "Qx2bTsn5IbSdb2VElCTcMOw27yt9rjh3/zw1p9clK4hq7ztHAmtNTikBuE4T6xSJ/oO31rYLD3c/+A8cJ7pHn9pFBZ+Ix"
-    "IlRAkdAw+Iz/Lleie/gXbihJNpns/wzdgi3/4JMRB2+qdFuqy28Inm0e0E2HF8cff0QBslQiUXUFkW1acE8QTfNTelwpP"
-    "eCFV7nz7xgZsOG8QyoE9cdrGM5c+gSgD",
-    "X9BSDNNqQTvvB5gzSscRGe4hjfcL+90w6uD23ztGOR5jwh8dfnLqWDEj9DAEMYpjMHpuWEnrh5NnF8R2O40SMFFx2OwdT"
-    "L2wWFB7GuD8QbcBGZr+z4PxoNiHujHNian+mZCOxwf96274fLxBhOInwYSc6FrO8y0pFLJjhmbhaWkH5vJnzpqeZyuq9K"
-    "2Y+DVmzrGG4l5OF5g9thriKH2uJm67FcWXe1Y3oRXXGUHxvDXZaE3EzVxxHM/0MGlk3Lu7hjmAN7uF1h+g7yggNiu969k"
-    "jBf/jpjQTo8RzgqbclWDsEK5iVky78KEHH018CLWGH/8AbLryNguONaZ60hUBlsqXxqVGvmdYbmpcl4566Er7jBjQLBsA"
-    "1ZU5MMGugnMVTJ4+mbOdKwoodz/mpaqWb97AcOYTHeGsACk3/lBsmouJaPJaZIqda7hYYlgjWGiC8qXfRTIiRD8iCsQqc"
-    "s4Yq1acu2q2UEu1bhM0XEsyIh5PhVm+Zoc0DyQ970U6e/LDzNcjnievZfSs8huMNTGx+jEtX8IrnyrWyAFFXk/zo7ITGe"
-    "gcxrfVNOzorZ7D6sQ7H55HURxiY/DbrqvnOCy9u+cYPLHT5bTzgZjnY5k8p0acfJdr02BGoNKec9ePWIQmvupnvhDTgeu"
-    "NxASYDZ6pwbP5tjzDnR9i6s/8bdk6nxiXTthssUusLJy9lY/fsTjGtJbG0jszCceo0RLylnRQz7L5IWc+gWVT2oFurjSV"
-    "TRkT416WJ+Y5HywpokMUfcgXFKGt8WcF4ekA/PvPA/nq9CB+FnmTnvb/41P/2bP4IGq3gy8PcJv/xj+hBDWYsZeJQSKm1"
-    "OhD04QjuXOI5c4TTi52KNtw8Pj2tj4ye7dvA3dtoQbdOekMftyeEjmySvWQI2t8YdEXS72LqR1a3EEdrbzfCftbPPBQdX"
-    "vxdsjBRJTePnfbWNmpeh3WtCYytv6B+uSoapPOkfUIaWSKH8LgeTyeu/HyY4SOjny9gy24F0fVdxbIScIOVCtcsnKwg9C"
-    "cDPuPIkYkLPoMnoxGtFBXjTKCIpAT7+GnwXG5zVo9QdQsIk1H3DsRmXom1fWkdOfOpOwndUuhGwApee3Tw6JvPXWmD4nH"
-    "eRrJzp74UiokMXYfJjwVVBIsxt8o5vEjevwI0bNNo7u78uDoyZbki0fEVbaGRKSBp0gsu+IkseivYAhyFXdkcJ+M2TKL4"
-    "cRkuLKOVFZ9ze4gV0eJfBAuJleHlsaADdUWPTgdPHsWd4hA2l+VZxUIyQLvrmIrcH4ZLqLDsJrSMRHFTzlwvkSKNQadhG"
-    "nzZPBssmWAXTAuZHnF4YG4LactrssTeiJnfcWpHxg0YjOfeJbrwVN7gcS0XA2G7SYcSjJG7plOC3g3NqSDvMk/lrRVswP"
-    "1cN6GdaZVM/Hhx09GOH26u2lhdpNat8eUNCebbDk44BQpPLLd3fVhSuz8+AsCjXV/eUQ3g6e3t+vDrE8/YZZQob8JFmrN"
-    "I3vcwYov75Fbf0IWOcemZF3xwn4pvdl7NCntgkNnZigEPmAc21huMThuWKVwOjQPkQtW46TDROMvDb1ZOtg5S5aG0OTHT"
-    "GS6pzYmoCSrUeb59DI8Q/g+gg3JlMKxuLuhJDtB8xHHer7B+c4+lq2ljYPZtbjOuQ8fJlnk5Xfbzj1ThWmHLbM2LTM/mp"
-    "CSXs/vfVsOeffekg85pKlGhQt9UVbXqneZFg1n316UuaQ6DgjrLIc2IZsDwL91aLuuuquKcJWT78EmNXaOvuM8wWagMWB"
-    "kwXLH3d3XOlz0g5jwbG4Xb9kGRLT2LQrX3SjcadnxMHxeVeXlG0ImIJ745ifWnI03Mw6fxLYD2srRXxI+9nJ8vm04by2L"
-    "W5vttLdFR/lCLBHkQlbCNB0Tqh7BGpsg95MV5febvdpqfl08xbIloIR22t11Ss9mr9h/JKpOvozUSxh6SrZ0zZkBfdk++"
-    "nvjcCTX+jbcmp9sC2FfaS9eDONf4UJb36j7c//ewYyVHGYJcbdVq8I+CQMRMkEMlB6Lf/ZIVWWu4yBdrQiuWVe/nWbcS7"
-    "dCdETP+GtDytXD9hj2sKa9tDjp8VHXA5HHSVlk8PJEpydcJjLTYbCJJl2N6id1I70jfsUgo1grRihInXmP6EUUsMSTYEU"
-    "5Pvj2mfQnAjraws12rulPkfqBv8sSu9gcR5U98qa0vu80zsqI/VhiBkGRW79t2K09LTd2esvkp/DjW2IxRYf/xuURRAoK"
-    "sXX6KFkHjNinRfqmoD9+wro59yJtRyOnMjWO2ne6FQFV0cRVb88w86Ij/V3uFhPKH9nnA0RYp0WIlxsMdSHiSMZEYrLKk"
-    "AjugN3Jug925Imfa9qGbhQ55Tpn+9dApSGw8OMXr2ymJFa0u/aFZd+pPOKXdp996UvzUu9YN5daE/Vo/WGZsPKQrrUQ5D"
-    "cJ54+7sdxM2oR8alr+8gWeCx4V0D+1dTJX5wDx4nwcjCh7tpqZyTbgwpRTkLT3KuAr5CKps4J2Diw8to0Xo83Hftg1qfy"
-    "oGI46hdQGe+gjI1rNW/CyyppGFx853/Lf4d1IRyqwJUhfxckibC4FuPq5VOCVTsZP1UonBwfqS508Ve+Tm1rL+QKEzTEA"
-    "452xSDyr0pN45uW2723Hs0PDTaOGg0rrMbTSd3waUUncGk28WuvVWDuPHFcy47TUVY3Tq5xERb+v6n7ypZ4gDk2C6DhJp"
-    "a3evplJ4/Sg/6X2Xa6r0hPVvuesL+LBLDaTjHxgtpmwCYsTHrhdCJf4VT1rpHnlCbT3hsTJEdXHNtpGr/G+XE0kAIGEPq"
-    "JXVdlf6UEFSZQ04sWq5Qmq7/B6HLsAVXk68Pl0PsD8CRHKQQ2WJbGUEJJ4NSQhr6wnC2zWXAlmwbP2yRxyzXpLWGx0LAQ"
-    "c9z1j0VwrB32PPCVsVEW1F9IROGb66pBF6atDGrfOTgwskQuc9jXrjw+bLWiYuoIZPTbgEMvU4JzMD5MCjm1cfkRMXUdg"
-    "XSXvzdRIBZogtbBl+WBM95MuwyxU/9GKjWUdJ2eIXCEoq8GXGiq692a+xpHT44XvLWc3DaTbIFLpCmnUrWPeZIvnW6r3h"
-    "lEEt/c6XOn+M1XR/4v+s64Ye1nepevfIyAy0y4c9oqw+pKdAbGPpyam56zh39lyjujUIqwlLPyisW6hAh/LufGcYi+XaC"
-    "o2G7ET9TZD9nBCM0aeuADHCt8roZ4gGLJ9mUNoKySRo1T5YKw4/UY75xXHH11XPucMBqkmrutSVXpwENmGxClhkh+mzlF"
-    "ols8P2RQlcu6nnli1VG01HLQiWvU4Mami2ZEBFYTvBWCtB8ujZEythlFHppKFeYfJX1JH3RfpJcwBMZrcb4VGDp44Lt+J"
-    "LTDb+dzzU0PNwVMozB4RVqsYvvJ+f9sb+swPqb6EFBLdgbePnUXClNfMxfdp9ujmbEq//X4cYhxVcnMVn6nLeKykdny9w"
-    "XHvlvEdeIWzPiyW+mMEHVj4hOz6jiznPeE9b7prO90Rx44gkH7YBqXg2a5ltvFcZGoPo8m2HAuz5EuTDpykiye8xAzXHk"
-    "qeDwo6uLyY8sjtSwvwWZnUmy2DnPdsomiOhDJp+u2h0OJ0xfi8MPgcOgXB5IMxa7oPV/BpOyx42ISQDkfgLgqLmGlJDWY"
-    "ajB3uXyC4iZn2QrF8opbdk87dFe1pR3dlh14pu/czbGfzw0SaoJWbZnSMt2N90HSd5eCrDOtlVfhqMNjFauNRKakX9EOa"
-    "lGPkHWKnSJqW47CZfeH6MpsFJ+vKMBKs",
-    "SGumQUo4Qaf0JeHMf+22HIH0MZ7XyGtoLrkujdep+6hlfBPJJGD6/Q39mSt8/ZHz9kYl8SkL1A+NPOq/kV8627xaTE5mB"
-    "ScwYqGdNPW425QmvKJVL102CMd8KRX6YHb7lyHqP5lHETL/8UDaAcuLZrh/S6AcVpRxZQ4x/LcJg2HK5AhwecQsqUPPmt"
-    "nTOTpDyHaF9BunIUqi+R1PE4/zbj4PyHLizyXXuT33E83ODG2SjB5xqwy/nzNwrCWgh3GPFnh17LMpZiYaMF+ywQS4afN"
-    "k0MqGVLr3GBYVyjzqe4/avUt1GACjvYfEe7ud4lFpMI/jTcX7j8bXblHETPQ2bE6bbmDNf0ES5gOiwr7U7MxRe0edLPQD"
-    "jhdjZKkVQrTAA6dCkBZf9rH5HjsNWqvCDiVShVG3Wrlpp4uD+9AJ9U35fVD8ed8ZoENtvzerOmmG7EzMFk58lcCR2viHS"
-    "0htPl5MoGobwcuGxxGEUc8H9rKcw6gRsFLP0duB3JR8Ay0Ff6Ql2WxD9o20OE/KqA3i9N6nPqdSry2TF/ogOEy7Lr9t7X"
-    "fvKLGWwWljBzp7TTMOAppQKG2XnZHvK9DcN1kKwvGtDmCHTAt2l9ex4O4dIiBr4Ov6KDHkeYeILD39oj0oC7PRDbVDXIG"
-    "9Ar72b6izk/IocRWJ20VIkU73V2UXSTuZ1vBpPBw/7gjMnHgtgGnUoGktqLpVfhJ9BMetuVvlJUzxgghA1n5tMI7H99U1"
-    "Ijrq92D8uc/9DMvPzuJHv/2n+l8hz909b4z/d3vaiy15mjnOaWXf+7ivmE/eW3MrExRfpEb11Jqrcsqieko7+r0CZXPPh"
-    "oy/9Smg63LblNdsS5HYFdsSy/93adz77IKN/DnsFHukA0f9jShdSBNgA4ciu9mwx6vZu0zz81q8TiQQTFPKxTBQJ8d5m1"
-    "/P8+Hd2h2gJH+DFzgjb7oA8je3iOqvuKR/90G0uSPpe+9J+mSW4kIBLcZ5CRNKX+pwV8bXxSNmu/ldjf9k+80tYd/7VlD"
-    "nCahSd4PoOQYZK8HF8S8bKP7KrjeIYRELYfmNawiPiW1t452REnHiRWlkhd+yqHBF7ES6skJG2jEEnBXnSjZfqxCprz0F"
-    "kmrTnnI2AA2cracB8K1ZyHOtV3Uva+oeHPh7XtzYCUtbWXTUA0FhqsIlqUG612XWDBnK8wR5OZnoR6JdK+BicHhvMj/sm"
-    "AuV/zcpUE1low2wDpa2Vhws0xxJQMUSMfhJn/SQ+FvhLyR7Jvu3o21dJ8aqFS9aERaxXKnItETKyLK3O1th0wPBy0+6Qg"
-    "RlyS7kREUq7o++SOxnndxA/BLPENpCaXGE4Zx4B09NPkUb5XF2qb6hM4TTYcezlw3uJMrw7M1cQgbPflV+fjOOgWQyqCF"
-    "tlCL6rqJahZ5v1I86ORiN1HGZjB+pUxfuJR/SSuUpJyTWyLpTrC90lS2QXDtSv7sUpndTAk5Py6HJqcl1Yj1oWgnei3v0"
-    "gjYUrWbSZ5EczRYKWkt4mRPLkxwtXIi7BScpgu7QRK2yuj3rgq/OzOWy9XYK10jhG55FU1wOcBUX09+b8Eyto5h+kfiBM"
-    "yvv2HPX+aoa6iVrdY9wWGwTi1PvdhbD9crVG8JOt0Im4DZY9wRhMSR2mNW4UU8ruRoOhwuJTNzGWJX4AsvonlbdsLw415"
-    "/Ku/F7TLg4sSD/Wc/EYViitnG2jqn5RViUUoLu0KgkwhV+UJ4Sh2ejW6VURwTRGP6KMDnkU6xlwYcWQHDNiZPxt37enKJ"
-    "8GjS0IQu7GfONqqY1wuxxKim0BteCNtwULHiKcnd3sZ0ZCMUsisc5VrAzPQeM4ogSgkBXVJEgERRKMvyipfJNTTU+iPbG"
-    "w3E/qPQFN4VtTyO9+7UaiQvp1XVNnQeylaRE2D5UH4aE4Z0O8tOAU0ncl7xIHqt6vzCpofY4++I/oNP00ki81HZJdaKNt"
-    "fUH9Uq90eqveZsFzeXQ4ln9IFlGXilqOX6jN+qv1sriQ3L0YQjUDGKbtSGvUII+vGoZUa8AIQYmLTy1ZDK3ZObgg1tlyd"
-    "hInFwn37uZJT1cF5L2jFNywfsbkgc1jtrD8oajGzWKzTTjH7VkYRfNR8nx4JUMhc6SjRfAWndGyP0SHoruacoQS1XxsAg"
-    "JjCVwBSDVJFnP+WZZQmmBEFMh9C+rNe4WZuI/sBKrOSPQFlEl1DjUhZ/CD0Oedz7CnocfIgv7H7ZgnxFwwD7+sM5A9mo4"
-    "/9P5Z1JU35RindpPftR7j5VkG14736yzpDvITusQwVFpuGac8YFGuWa3ng/qjLtPyxy+4h19e/uK54EqGX7y4//5iOQQb"
-    "8pLm76cPssg8MELMF2aj/uutudOn/FBgoTU8IEwPvOvEo5H5jDaV9SFHdvK7e11+BWHzNz5cHv7AlGUmVH8ip0E3ujklT"
-    "N8MLMiy0mNnAPPfUXncEE1/6KK5mzNmuQvJAS1n4BGC8EYepz0qvfPBzenbhDqEbE9//wY2yqsRP3goimc0qIyToNOZfN"
-    "R/dQkH6Ec++vQZSL4qw0d+5frIk5+Ucc6HfqGjvlm83GC5OzbDhRvYBHZcAb0pmLtaHMylKRbNK05Qk7ElgQgSGvYMbPj"
-    "MjALs+b2tu0WtrUhGX7UNLs/Neqvo2PCoAFT3UykEfWfG5oc1B+Rc59NQAlBg1puOU0bre9fh4kZNpAhUAmtzVfAfhGCZ"
-    "rCmEqPivc6o6yv1CibnXGcqg20z+dHh9JUcTjOIFDu34Z/hK/UVQy0ReN6jUedRFJvD56vu3hANikVcPxXJ0U/F1u6hq1"
-    "dE6r5HxGkWokWdyAG0jV5FtD2BgpJXbQqikk9mJOiZ7shTs+t3bMuEhk2lDxKer05eFIyLjq9vbxkjKXkTshqiSMVm0Ag"
-    "5gOeR91bzJxazv+b3EcRoPjCtTAPaqwvNDj00kNRdRzG/LtnG720Bjm0uikWpgQWzAkhQmeSMkog5UByQxgS9D14x4Gxz"
-    "jVLKEZhYq8ANxQbJCawlpaEbuqjH7iXCgdwdQoFvtWGbhsfl1X3sa6VP73Ku8mVO5MgQL/vrjIWeLWiCI8osADNaFQDOI"
-    "0v5C36WBGcWw9kALUy6ndvT61VjTkhpiOGaoydhehFFFelCDWXzPHwFMd16Nd0Zx6+aLtBEzqjB7ean0y4jUmpQSnwuvv"
-    "WjrJ/fo5nb3oh5ckS0Ys6ERSRGPgjkXwAr2ysC0Z2RzWCJcL6iSfa0aBlOMLZXeGqOr3Qapm06e6lMVOWQpdlhmnTQHH/"
-    "lXjznesBHQXYfxOsreuXE4wF3dlKu6+PGdCrdexnEtp8bezYHTXl6mmsLMq49xy12QAk9guB+01puDf9a6+r6HQsBwB0N"
-    "OWtjKdrdF2dZfhLBWY9zo2YSIRFhvmXqvm/9b2ZayZojvvtpiPRekSrm6gOHwAht7KYZIVkEnkew7wKBAudq9oP6cp7MP"
-    "jShpboUrpkJhB7jdziQgcMjXk09b5Ib0Mx88y86N4J3iJhov20iO5pwi7amYs4g9h+y3Rno9FhCLpoIO1SlDde4ob5BRV"
-    "9Q7yS6mQnSJVH3qO73nDhbAoUF71MgqneSTkerG25dm4YbzjY303NEfWrpjtTLNuxYBXMwh+DaX7IWCtl+0WMEkJGZP24"
-    "jYrH8GJG4CFJpXlOa11kN3etcXRIdKrKu2DC4qQ47QXfprdnMdtpMIgJdCm8xFdwTFyLAuxEmBTO65ARTqMhPzExKMzJi"
-    "95Cm8Ycw+EbnJ6rHRFidcZpJJJMJ1O9R",
-    "+1RftU/FrVAd0075Csqr7rsiL6ALo9gKOMUC1f8SMpk1p/U0AMRNpJ9Oe7bqnXfpoal2Iekstyug2FRIr+6tQMU8jh995"
-    "Zg118KLkD6im90f02nbw+a+Sl7v0qv7q8jnZzRRbGHYeWgW8xNHLBPByyz4ySgK7SRJLaM+bKt1tlbBu6cwW+t5M5+rGy"
-    "9oNsR/4HA60OVCNxaSOmh6Bwzie1YX1ANgDIdUzCn+TDBPY0ax4VyPPkibAICS3AUgTdv2+9DMB68TX/ASvREIclH9wAc"
-    "Z9KLoyBSJkFnKdg0Jrr406lGnJ71x1WfBj3laCEwIDlMmbSEhZJauRu2s/hsYuVj4YLxdeYq7T6aeOR1vOAgufa6deAzX"
-    "TLsZVjtlEoe24Di0PGUSgK6dsz8lJhq2/yubidtb61NOZciLPbToKpKwcE3vvID/bWBwXAeD8mJTN4A8MSuLLgQVEFRv4"
-    "WVTzhqcuQPjLjoqCw5qcDSeuut+YA1EAx5piVjnNnmPurEYCkFW8c7c5vY6hRbC4wsEP71p0c4Hs4T3wAXtCRF4GLmIMl"
-    "iuatDxF+uLdZ42BkV5Fdar+RZIuW+4KeARWCppzEf+wZNHRhN+SU+9VGobBsjnAOHawnIHIH8wTwXApYL7pKtFbbyivVa"
-    "bRMDbLeDZiXl25+V292eN/iwUSkhehodIzPziq1IJgoyDL6+tUTRMnWFIEWxc6k1/d/8vUXAFipG0vgvBRZvvzgVQJciA"
-    "2Ig3koJvLG1sGZrduXQi3Ys7qBChNlAENiIw0OAdnH8TvUNz+hMSV+tiwY1Wellz1R+hU+lg3GPeYiuO1mby6c2J2iCyB"
-    "t96J/0FJNmr55CABq9y3vadhorhEqWRj7thMguj4ztVj8uq8GsiZmJ3t62E1+IMyLe3F6ErIQwOaDiBMwW0J8TgsRbFTB"
-    "LBaoudzGL1LLoUCDGTLbDwtoUFMz0MOr/rDRuMt1AQSsSIrFzXhnt/lx3n1KEOoXyxHUuZ7YY/YBKi6UfB36LFIS5N99w"
-    "RYOyLUa/34ObCb8NvYsNgSru6BxzI8zDs/YLmslpuucJ9M4MaeCklzHcK4cXF8GMcfF/KNy/TukfMgerVJZ7Vmj8CldOx"
-    "1+fuhwPV3RlbwaNpRxAYMfX62ZNwC+7vQXf+qWdg6C4C4E+bKYRYRmCus9puVYmbWnBD9+9v+zCyO50HQv1/vjCfD/DNI"
-    "PrsmL5hotLbyndOcsb1xJczssdvZPbsmnVx2LB81Q7Q9soOir9BswP+8D4qhMttz19VnDAdSmSDQ0qm/OSzb1HVo1XvxU"
-    "ZM064yU5Ev2po9Ljmxj04+uPdc/7k/gmJNM/7igDSwpu9dLsGlzqKRgCNjgjKixWgsdckDeuH5aNnlaQ/UzjC2SSgOci7"
-    "eO1ZIOj5wqZ1nRuZi26gFZdadnMDFPTmB5zLRQgZzBmhvNVsPCDMNGM56JQBvMwzcQ1rKE15WGsl7Y3UWZCfBvYfxPafr"
-    "nWOZe/vBo0R/75y78pi3u9d/0xHXe/c2csi0STiL+9N6zToUTocUcWREl1ywpIFPBsw5944LRSwi1xzp5PKhZJo0mRePR"
-    "i4BpyEGbmwX4yCUOsHG5gBkGyvVdjDutraJonsD6MsCMR3CAEXMrzPIIG4+Fyp2IqnMEKlPspZVoASu40ryBkgtVS4Rt5"
-    "V6ZzMHwPRI0j6CPGM5We6XFawma5NlWlkVutZGuppvZ+cqozvOZwjQn+T4CnNNC0D7ArHQbcrz6Z8hHiuokF2MdOei1El"
-    "rzLvBS4Gt/kRkF8Rb9yOYj62r8Gi7ey8Km9iurc9yNBOwHQvttbSfqhw5bLN+IhXuSR12ZSx9rHMJ4o06gvfwYKp98jd+"
-    "qcPZvTieqGzQiVt03kV5ss6hJ/Bu2ojjw70/9vcRZLwf9EdXyAFXmMBMwBtG8jZ+wlztZ3iBOyfJByurunfv/wf6+3OI4"
-    "R5qG+QgFtzsfE6Vx266fTb98mlul3e0cQHaiVu/G1FcoNzbhMD/dMz+XUBMJ5kpQdN6CPmJbGGRYDnOqYeQ4L1OFpFtr8"
-    "xQG+JWIfVqwRIBLZH/Gkk77/tj9mqX/NtsISyTkMUD98zUtWJlAyaG9DeHD83vD7y6cD+Ti+izdP5/QdKjFkv/IOeDYbV"
-    "dEB6dLEgIy2PHbWjHbURmkWyH7EFTHo2mbH4jWrI3YQlzFojoHZ0n0xXcSYXw4I55BDBW8idy1CKfrQvHUU7hcFvGI7vL"
-    "CQOMaFfLbp9Uh9o5iDUcaulo5Jw+vBAw+NREYpcihk2lzpLxvmlj7dqYrP0YNMu+nq1NNs29VD1PNCEsd1vqpPP4rfbi6"
-    "Owt9p7vh+d755GiP/tcUGoR77/VR2c2dETyVqtlcm6z+iTL/YUzUTmnMVaH60nV9qnbhf3riVF6NIfFdJb1z1WunqvreY"
-    "zEdXR3rZ4TFXHeT55vUCPM+8m1KgbJdRSHGa4bXFtPudpz6Wi2s19jH5j8wBCK23SR4Y2ccR7eLu3ajTg0I6f3ESHPFBp"
-    "fiHKQTag0Mrjj67hx2xS+DpLp9u5Lt7cB7aL09BSKgcY1gOTv9NtzEp3AC2PBCS25OzjDu0nEuXjgeltzBC8Zoikb/Ikg"
-    "aK4JZwfD5hM2T68RLRtxd1AS8wBNG+2WtkfGSqwWU5AA4aiAsbxkMx/uURTxFinEUDH3zDP1DMdyNlxAr0EkxVzCAP2wp"
-    "OOsAceBSNplTR8JgxlUcnMkphBvIM4cUjahhOTHQI3EqxLxxkYsMVjTlq6IURKVHnZxoMRUNHUBN9GpvGs6DKfdvM0H+f"
-    "81drXdbdvI+vv9FQo3J0sewYqcttuzUmUdJ+lLtkmam7an966qa9MSJTGWSJWkoiiO/vudZ2YAgpTT7RebAkEQBAbAvD5"
-    "z5wf6G+fha68bcAC/bhGhMuEGkT2m9ZG0TGaT2cmnRt1iOnwAU9ni0ycqPYFkdGNSxTdscgakyKL+1acfigrA3qr2zK/N"
-    "vhNNyDg1u9q7bcWL3xxGk324sjSUJfb6MbQgt7V/aT2MRKskSjmj6Q7u1X31wLp+eLcSO+l/Pbz7wbV7vG4awKQOxyEcf"
-    "BWgmTF2zOLiSZ+9GG4Cs9J0ZzSWB16zl7S5aq1/SC1JpXEJ22PzpL0VZylzhyCGwfpxZr2i4K47KB6X7rf46c68GgqLvq"
-    "grEb2vhPw4wHCCj5sOVkJ2jx7dtl226MwDNmYv3rLVblmFt2aFuEeTeq4AJ47XLXae0SpkUT96FO4QlyfbSuRcNKRQFIC"
-    "21AVILHjON3DkaewMm3DRLPkcOoPge2XIUMOxwGCKqVM/189LLne+sQN3suPdLorG0lGrm3QsstKU+kw5zyh2mhI36KCd"
-    "1sQyoLMVUhWI4R+dWju/aV4LtOpg4jesa1asD7xiK2r1hSZUh0/WRNX22rmprf4W5k+iy0VjSxdPg9GC2/cth7Owjs/cV"
-    "YKruBs1MgF8+nSefDH0Qk2Asza6uP0rvsjIjtDu6eSSM4TbVXxDkridCM0JPmwarhHpVbYmuxuuHLoMjW8nrjjVwwp3bi"
-    "TKCa7ndMS7RKS0RB2wWGnjpaEWH9qz/x1R2y2+TE8bgL7SubCgY3xndpxM4Mvzfwy++OqJeCQkVZzC+QDzvttsYkYmuCw"
-    "7sfgUEU2AsWyplPkFrJBw9otakzxpc5d1d8y/p6d2g/r248OUdmjLUspgST7qVcLf3VbXRI7taPlvzKJ7HL2z2qSwHigQ"
-    "ru5suoP1lkW+27JbRcEoiXEEamugsvyc",
-    "t4Met/EsrYglQhSjS3DPP6A90/BGLJKFzeg9rnE+a8F0IHVqB0hPEj1Ilh1e5ZzjgZjsgyRWDGMWwO1vScPscVIHX/btR"
-    "3VEAI7GeKoeqAdzO+V8bzz2B+U1bmFdHDx4cPC4ocPo4qDEpdsbPRu5OTyzNwFj7dbv11ju70Jb8DVcG10zdEzzYClf5g"
-    "YpJ9Yp9SsO6krDAuzT2mef6NxLbTber48d4aEwYtf6NYVyTssiOQTHOrD+RahaFdM3HiJwX7bjxcmLgjTrcP3S8mSLZst"
-    "0hC7azziuUx+ZnbUfypwvfNkEyFXQ4DWiWhaD3DCJSfKuofWSJx7UrGrRITsrqf/OobzVE9Xi1p3ZaVdW8KpEX5pPQA63"
-    "VVdalcuo5mc6Z3CfKnsvG+xs3tE/GDAZa8AuHvW1hIGlBYBb58tondI1/Cvt10nxHuRdjv5gl3UWARUwbOZB7qpEiKk1n"
-    "pooN5lRRZGlvXLQx9lIG9+WNo8A7jsTVZKbsg6bZf3T+ZTkAjk6sdtI9jPLraWbZcvzaCKe0uicDYuY1bzY3nYyYn4rdV"
-    "Vs0ChVQNhoNPWYNhJfslzwlUDY9b4x0+xcDBINsDtt/JtR/9OnmXOY5Mkk7jduI30uRsQyKcKP4y6lt8dBB+zlzLGXoHt"
-    "6tzrHS8Icvfs4djyd7UCMbCZA7Nb6N/kHOhdIIhgF8N4FL2K5toWfXx0sNH1TWqcGoe4lm17Qnfld1N4tuF/DXaNTTpxf"
-    "PEYCFde1xTcAyXOv3Vk9EkkgIAIWuZjQEOSEI2mVlxXDwv2z7AiZiIu7EsqxraJZK5rROlly+PYpISgSkB10hlJy3LV+n"
-    "g4/jSTtKAi1mKltQNUyRn5HWjEyb2qS8mgq5KFs4jhhFL0XFpPZFI8voqbv7E+5lyjFXzZ1jA2rG8fXL6pSYb+gykHGYF"
-    "jFOD5MvKqhIOK6TmtsnGlR9w08UyS964EL8txghubBOHjFFx0AfckbtvGSniMOLxnwqyRfG50Ctwli3Do3tDQ7+1WS4Ue"
-    "WJPPSQeKVOcrEvMUmS1pR0icEuf0CLDLdrIQjSdsGTZbSe8HQT8WirIHqpeCqWdViBVJNPEDWYphteE6WiBW0iihlZYjq"
-    "ZohRnncwDHhZvKa+7tXYStMRdHM/iNzx+LQO9o4jOXZGHfmNxc4ZxJKk09UyZk6Onearrrt8KrsNHCEzcMU4f8Lb0FnjJ"
-    "nGhXcW79UuhyvMPHLskYHzfFjkJWWUdo2K/GDMH9YYbaK3J7ddnnG3gTBmnPugbDfPRf0+7Us6tuEp4wh45TDjzqNmR9i"
-    "LvgC+VRlrP8aeKwZS7QbQISeDiPPln3WQZb7ZrGmFw+q4KPRkvYQcN427o0IkYL7H0ppb9X4Je4Onzw9/nUSccjyY/vvr"
-    "+lzffTsfp+GmE/N0Pz3//cNkPvFX7bTsQHH03LTrFqcqfc7VKK+pY/XuTklRU4mzVhLU3YUFDNVmbPV2YH+jPFEmrWjdf"
-    "cnnKDbMo07VXV0lR5EV05mCnlDTeZ5A3hN3HGKuU0w3Tiz7iP2hp7raIdQDppkS1UBUzeBl1wlWn9Rb6DhqIX8WqxpSqB"
-    "YVhksWXA5XhlsdVNPEgSwzsqwfgOeu6UamxR91t6I61FVbCaEuhWgpltUkRUXT6ETxXRdPnVY2LItVDBeZp3FezefPmLN"
-    "8ecFMs13y3Rp3jdy1nV8UuK/lraCmvY5JF5/aG/a0EL8bERREv4ULCQa4+aknjRgCd1GeemQLeU7ikDkiG6/o09BgIK/z"
-    "5MqodpBbgD4oRiF8cZEBmCMJL2WJdk+zTFpgOh3zFo4sYHJDoSuyR4xkAS8uJbdd5xadspSdebFKznvpR6m3ehrjvmHmH"
-    "l0xaMs3XtUavaIZygyTrHMWiujJfRGAnEMlwZPA25/D/5XjSr93/L87d9dn5dCBWUkHWmDY5h95NXJR/wlEmAq1a2YPFj"
-    "hB/Nf2g74qJfUQUFMqP1w2fP459DpAlt7QCc/whLXngctuE4wmqSYwYnSZD8DK/x8TO/gJKM6D80leos4Zf1hDkK/xkTA"
-    "4gNVizwMSVfnMOBec9qe2e2BqIMZH2EAiYjRqj2dDZ52dxxAeyhx4IzRoQvLNJVs+IAAnaw3Qf5nT+9QcewjigSXRbJ8o"
-    "SOzgy2PYNqhJTuq0OAYgqPtrtyn+6e05DeD11KgwidrazWk8nWiEYNoAMePnkGyP9oR7hdbpIoHuCAnkUStIJGsLS0HY7"
-    "yYmNix1RyYukujBD4lhhJnTjm34PeJc7KFOuiJo3UOSscfhWqzjrUElnAzMtqnoVUYuexHeed9z9vtcSasj9vq2Aqy6az"
-    "7MlxxuhgNk/LWlsBu8an85qGJM1hiAuqysfShTZsYsqnQGeIy7g3hwgT+WZddFL6nAixBAlEsiy+gKBy029kAbwyTaRCI"
-    "46TMh8EWlWpTfhzT1qHTAlJLtyGmoxc+42gVEWOjJ8Ktt1J2gTgeH1ZHiuOSy5+X1iLb2Bz801+FLGbdDttbNPqxWARpX"
-    "JFqBnpj32dxQx4MjVXCmoDoX4//BOXJ2hamSFZO3pDgt57/rECPuxlgYe1Krztgq7AVBs3BaNeUFwsUXxtMvtryLhllZa"
-    "Y3WzaJdyrC31nXoHgNK8Ozp/YuL7Yx7zCwd2e2yA0JYNoNM4kgyq6ew29PAdnieju3SDqOe0Yv+kcjARjgB7dMXsRjyfQ"
-    "6WMb4k79QoPpmaXsdDgHhRFS8AVuY66aMalmsGJPZiyamV+tV+R1HPFOtT55x9Vlres0vW6w7wp3kqkTvvoHq8sdzdVEV"
-    "ufdwZ4iVW9xWC1mARe+SQccZgKvR8OvVeLOF3vCul2Ij78ggpC5fwaolS/khKoqwa4S8hYSqgqG0IunhriV6QZeq6BrMu"
-    "PztM5DwfxOlR3XuQQAsV3zB99rqICjXHroqBukWwImUhERppf2m72XkuKxsHqaxlSerRMvBoSQDBR0UzqcJlhhSNYVNYC"
-    "qWCYbKtmBwKkxmbfSnygOPHwiuShX+5AnzJ/Klu+j9fpnFlf2wwinHUfmx7N03w0keCTKw/AJTCeix/1vhp9aV5TzWR08"
-    "R3vMHTx1l68sRfP7cVv9uJHXEzNdy4fr+Nh5tVYTlqr6J2zXzZtTJIPlzfzh3eOz5lXwq73rqfTQWWeVp6HThJBmYELjk"
-    "ir1CZvrS6BQThaRLtQzGPdGB+1kL/IoVi88RWLIv061WrjHqvnPRMMC8zt+xr+vT9t9MgL6tp8x2/9Dh1vwK9XYHOsktJ"
-    "fDREjjLYOLetZ5DkNnVZiu0LWsCu0OmUhFAM+H4JLdzDAN4ePKHcKmOBkFWLHp1lxsU3XnRCzJ8ckFAIONITHqkQofN4w"
-    "YrELELAQdXQG/hFDcq4Es3VJhqU30Xx/vHeEjNsu8IzsBf4WYb3gwEiQQDxt2APfNhiFie9wmIk+VB/2EqDVwyj3xu/CE"
-    "zNwjngA0eB4CArscysOHicWnQ0HWzQLh3/QgUoU8CATxReANLSosrkeeO7KJLRev97HWvUDTSWxeiQO+zt02WHNo6VYbj"
-    "aiM3vqaVBlDP7M0TySCYP63UmEG0c2F3rvnu5a33SiABtxArAFU7uNNz/ANklkxuBKeKhWA/7Jh9nu8afZM/s7QSWqGZM"
-    "3J7xyHR5g4I5UuSCBOor7AS/ZOtLh0ycuEee78YTkNO97X97r7y9hAPjWgS65yi25a1AxYKRuXKPqAh7AQyMbB0PFBXXL"
-    "VPKRIFBC8NcYcisbu1Xq3ifl94wlAixo",
-    "kUzroXneGBoFXixdVh3Bzt5wbuPoIozHeRhHgz7wX2NJrEPjx37VNpJMXZpL6REW+YCWxLuwhCurJ5Zqn4C5ziuHpXnff"
-    "/YYNSe0saOW6FR5sqSsa3Xpds98dFILUNbN6Ejb6mp0sar7VYp/yTJciT3V8G3PhppSO5mUot8IoTPrEffL9/c2xegFoy"
-    "/NRsU46IRBt6BdjydvMaKns6QGgV89zoGYY3ZIE7cJU6QTtm0/erQeE1PD9kZeO3CMCNfRdJCOJ0+R5Fm26sAL4kGNugW"
-    "iWUfdMW08O6tgZPQanNawBI8nRNHLMMZXy6pVlwe2KegNpmBZwA/vFlRWj8vRGuqvieRzt6bFwk6k7d4KCh/IS3ei9tgZ"
-    "S+K8Xk4fnppZV7b5NqiJt9x/a9I0CcBNBHj1SxJImkaSFCJ0OJFDEYFMSalDamUoONwzz+EyyUkWqFvygxUptYlVv462h"
-    "3wu20Pc2Lgl+U2td+EPwtQcaS2deCfTqLT765wlSZwfnLq4Q8g/804tWVm8CFj+70cMUlRqaBjyWveUn400UNkxD/R2Xn"
-    "wNZBtZidoLJFUVBXIu+3ze5lUePQr8E53hV1gXR4sHHuGdemwQqOAG7iPtRho+z7B29zLQOnQWfOHH/8CB3ae4vBj1vsK"
-    "5VjWV+Bf3GZYfe57f2k22CLHWkxmr0iWM8+b8GuwpCdTJ5/oAK4z8JkkADeGkw/ppdQqcGsl3hpeIDSbcpokYn+wZo3Zz"
-    "DQxlM49wRz5z9OuJsxtTTyOKxbrJEFczb4Y/cdyE86oO2adRTIhs4NRc0WuXK5pui3vghoWcGaN/nLxp3KCz17mNk1mD3"
-    "4/q3YvFcuvjMRZbapyV+6QQbaU1bK7ZgcezbSpCyFoiPY/i3xNpNPlJbzg1NpHQkukWumuJghDm2dPsmI+Ot3UGAXuYQz"
-    "9fjjlMgqTCeA6r2m5LG58EThD35rOYMrDWn8sVI4rbJsWgxhKgdqrRcRXPmVpI7gHXHmfq74JIr26Yj6+HKIaUyGo+h54"
-    "O9omYc0n2Ikd57EVogD3hqZKPlVCy00+25gsVthXOXO6pxUM0EorgtKUF85p6CCsMtBlWLu91EMIC6WNNv+VFLDPaErZS"
-    "7tkcyU5gRb4s4k1nmVSlJoUCYdRWXJhvdqysYHn65fOrN2+/ffnT5fPROr2xjW6LZJ3HgOXiFZWxSaIjVsdtXtBoLuOUh"
-    "1XlDXs67fPi1nQUmJ3XYjJf0qizLRhpBA4IR42aDmN/nKw47L284CQtDy0zWDPtZkwL62nu2YhxOqVTzXpHv1/Kb3YGSZ"
-    "0lMLgKGJKmocKCKQ2MIKspIXZOArnEge6KpwaIhVlSYIqv4grVNCeQ1PNvMsY9wvitoyNqK7b9/zRuSMVtOucqaqt1XpV"
-    "yB1E94McAgUljhYqvks1LVqosw8Y9bQ/qMtmAPGuVPmPNtFgTFoR233jG/ND4qV2M08J+iRAmyDTOOjU5chgzSJE9CeRL"
-    "7WMYPlZUXBGLdkMUgVjxc0bbV/UFvJBRC1iRvPFfQeV2S285fUQBRNgJxirsgIfBlNKoznFDGfda7rZ0XvRg7JwJ6NSCN"
-    "6Vx5yntax4zgpQQmd/SyxBtszHaSyT1VzJITac+/u3rE94G9d+nyX7wa67BjuXgY25kvgZpzkC3QKceHHIDK/DgMjeLNR"
-    "zRyvJo9rm5i2+IDxj8gcxpdbLelqnwoaiZsxNQJ4GHHFbF4S6zOuAHr7NJMoXONzrO4ANHW+Tds1A1wKL8pwM/RWy6TT+"
-    "0W4sW8ibpcKqxAUu9dHYRlXO4E5D6bfvn1shji4T39mI3fvDzSAEwgk6v/05CAFFzQvJRaPGN3iKepOWcXR6jlslQ1dYt"
-    "x9YqVA8O+p5/Ex/VyYEFl4RIg0P3urYY4D9J2PtKii9ZQcnIlnw2/JxJFjB1Gxfg6wJe4fDJrb/p+wZH/rQUi43P174GV"
-    "jcyMGQxnNHzEZjWR4+IM42ruEzAUr2H74Qq+WHQodetimQxCP4WdONeOj+aRm3aAJEksUl0W+IA2LSCiFZ1FMaloFoqG5"
-    "DNB4K/v0iRBIr+uiSCiH2lTs6gBs6CyE1rH6Vi52sVykHilZ6bsuEQTgLQ+zL0ffViiX19iBzJrq1hZjFV++YrZ9AlYo9"
-    "hPXL+7Dn659DKnXbqfTQOdCMcBHZdUafuXxMO3Ay0GJn/DVmzS+NAk53PWCmtAHiNXboSWUIOE5Ycb2yZbP4B/WPztC37"
-    "HDRl5/cPTxFISdx0hZD1HFEVDh8sZBPT1qaZpT1QjE55SMORSaaBMGKjWtaOp6zbi6Mh7cI0bhsACnEqQvhRwCmnYq9DV"
-    "Z4jQpr2zX0VNkoQ3aNb2zP2Yr2jydYlTyPoz3BiGrfslCZeaPqLk02rTTiiVP2lZk1okGkZptakAyYEJ4XwJL1AQkV4dy"
-    "tH//r5p9cwepWQiXRji13Y8bMkJPm2OlodOmoPWHMUu03s2CPxhcRcF8sNLCQ4fpNYsonrOCfAHCp39fhJMG43HXd00kD"
-    "iSjqivxf3LvHayzjF54APW3mByE+5Jt99FnTzrlw+p1GBQxKQu45yqEkV1wmppt0fSAaTtJRsgg42IRqH1FV4DpXRwHW6"
-    "jA+KM5KygcH1nlg/kj9XbI2z4qsdIDenr1tRjzrHQzpev0dugrrmi8oznDbTgmSSApHe+ZYN00PANoFn5TRn0PyRaLJbV"
-    "8bF2oLoiRDgUsV1niV1HC6xio3zCsPc4+SZuLosOZe0jzhZccqTJHTL3l5Y26kLs4rMbRZ6iRIsv3GZOdjRFcMewrJRnQ"
-    "bWuTdgC/KitwTLMRRobkN9G+I9w0US7tNsnu8lVwJnSVhVIexF+C3ZElBwHrGxDiiGd/Ibh88SR9DRiCfW4DebN+FfZpt"
-    "vIT1LVNPJmjeyurbEuCrg6bYnRaOJl8V6atzmhEwXtHtuZffEcAL4n0PSuBXk+jHMNTcabT8tL6kbUCBOrw2JpkycmguO"
-    "fc3wTc7x2Azo/Hs8wRH6fyM6Q6d/j4YPGIGAaLvKM1zNqmL9Y3LAJbZsvbSpXD59gs9ueyL3yKWzbERT4R0BgzVyTCTN3"
-    "UPEgeEEhURuM4ZQIT6atjy1rru6UsxnNyLO8JVYM/Zz2O0XMXGvK8Z6l1KORKXjtX4lVOdJ850yoG7MXhEHUdwOE0d2c1"
-    "bkP5B2tWzNSW9gYdAeMgb1q2SekgAd0oAsiKs4Q+674oy3r2TQQTuR9wn6bvyDPs46rPHOr5PfPEV6NJobIvzGfYvHitI"
-    "VU0KTtXhOlF/vWr13JVI+JUhCRuIxJgBHRo/2H+xunEgSax478YaYCSSGgcyzzBNsdCx808FS0gZGe1uZqepLN/Q0q/dw"
-    "YqtvwdOcHrCcEQdeBjD+DY8RVfp/NCHLKw==</script>\n<script>(()=>{document.currentScript.remove();"
-    "const n=document.getElementById(\"packed\"),t=document.createElement(\"script\"),o=Uint8Array"
-    ".from(atob(n.textContent),e=>e.charCodeAt(0));new Response(new Blob([o]).stream().pipeThrough"
-    "(new DecompressionStream(\"deflate\"))).text().then(e=>{t.textContent=e,n.replaceWith(t)});})"
-    "();</script>\n</body>\n</html>\n"};
+static const char mli_page_tail[][3765] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvfl/2zYSN/z781fIfLJe0oJkyTmaUKb1cXO0"
+    "aZM2TdLtoWodWqIsNjSpkpSP2vrf3/nOACAoO7v7Pj0sEgRBHIPB3OOtq6RT1WU6q72R7wfR0c1inc/qtMg773I/CW5mR"
+    "V7VnTq68pN+Vcezz1Wg8uiDX/fPi/k6S+i24tssrepAFVQRj8okUDGXL8r4nGr1z+OVX0ZHH2r/yi/7VVpTjSs/n1zTnT"
+    "QVTAN1TnfFYlEldRAEo3Th71T9LMnP6mVQJvW6zDv5OstGi6L0pWdlp1h0qqDsr+J6Ga0Tet98scrSWeIP1MHjJ/L5NDq"
+    "KJ+k06C/SrE5K/+uiyJI4D/plcpGUVeIHI/nIzTkVh+fU+9PrGkOcrWu+pd9AYaRhpTBIKizMtBwNxkWI3ik9M2G+2ehO"
+    "1lGeXHZ+SeLPb+PVyE7xT5hhPa6y7i/jigpub+mSJsBPFC9BoOj+DPfBxr75AY9rlZsFqqL6epXQVCQYXBJFHlY1P/PGU"
+    "hB6Hq1NU0e309Tb3W1KaeVO7QLT56P9P7qDq8mg9yzuLabdB/t9mpTar4Kx59FEpFF1e+sNrrxu3q+LD9yeP3xCExWVt7"
+    "fx7W1FE7zKYlqM7YaU59k5/5xch8W46H76P5+6WZjyL7pxuk6z+Uk6J7ijdQ1P/eL2NiWoIwgKE7VKZ5/Dm89pPg89Xgh"
+    "PXcTZ2tbbKP5ySD3Zicen1Omuf06wnKV5Qv0Pva5c0wQFYdz1uveMYxWneU0NZs04+nuTP/7Yn/IAaMU8Py/qzue8uMwD"
+    "z6w6TW8SHSXNS374x7x725qCQOZA/ZJEEy9LLxJPeSsCE/qJs6yYxXUy96YNxMS5WXc9a+sVTQKmrpbpyfv40YPO+/xL/"
+    "fP0IKgEv7e3ut48WdXLMCEo4avuMBzIlFJF+qF6AOjT6+/pCwBhAl/1OZ1X4WSqaLDhZDJQ9O9U6d8prcucQH+guPu4uI"
+    "jLNM6pNwMzMS/yCKjGv8kL1J3QoPgz1MsbHgTG7m2CqaIdEU52hor/m26CZiL+JfOgquAmS2iuI+xV6iXvlNwAVacY+5V"
+    "Mwu5uIRc7UWSLfF0WFbm5pP1WBKFfRNQr+YAyTWNT5vRUJX3ueX+1rpZ+gReanXmeND2jfYzZuI2Gh4dU0Ce09TKeLX2/"
+    "UDFwbUF9wcipIwl2/ySeRjsD+h5N7SSf0m03ekt4jbDXFb0zCIKN86WPjAMMBsixZ7dB0UwD4e5VltZjzJru/IQWLdfzn"
+    "W+CsCluvvBLvo1lfqINWcaXGjVrnOyg45jRsRwGvDBlxN2MCb4uCB0HTt0UdWNG3EEZoWulSvsEyyoNRlKucf/trW8qEF"
+    "YwQEID7fCWpy1Hq8YTX9KYJnEfO+mEcTd9GfvJ3jBYyt2UD4VrIFgprrpRPj73daUqIOAt+wZ89UqsiksfVZKyLMoTfTw"
+    "cBGbLE2jhXBgVu7vcn60Jd3tf1Muk7OjDg0aAnl8TFDZ9pyJsCxQ63aZjslmh7++skNmlRUTHnS7NosmUJ36U7u7SiYqD"
+    "huY4jdL+ehVkAsdUgAWbRem44l2UukDhrNsC65Y1h2ZQ8c5YqBmv0UwtBLfIQBcuQqoTf6HP/hbinhWrxCDuBa/8hpbUQ"
+    "O9sQycS7SXUEtgyJzgNMeUJ0xvpLngFvAwFDQbzK5VlWvFnGoz0CR3heK+LOs76FvEGvT/9WNlvACgFHnd3y6PBf19hwC"
+    "f6bFa3dD9sSAM+JHwzETQ1Zh6uE5z4Dsr7+c5a+5maER757sOPP/TlHE8X1/6ESqcgxQwoCCFG27Zfx2cVDnT9xJmtDLP"
+    "1wb/SFYkuIqgkvHfCq2U+OYsqXxMRGRpz6Ay+F/ons5u9YMiYKYJgQNSM8NOE6C9qjCbYzwif3emBfF8aqAIi7NCCaZHo"
+    "wyu6oU1TU++ahTLLmPKUqIVaBxb4lwyVjIVmoEkEUsa0UGGml8oWev46p2GcUZMeDnyNTzuoFXgCs7Yy/hgIppcawiMLC"
+    "Hp5M1006HtB6NuZ7zOMVmal4mWUqdF9PtbvpblvGzj3zww5OgjUBS1wEjE1faZ31M0Gnzimw+SiFx0rC51Lqslo9cfTP5"
+    "NZ3Y+rKj2j8452KA+ozE0TQKMEp8cunAYbbmiJBxdqbaB3G3TiIP3PkEGHu7OK7i4jBJcxkmZM3FpuoubPnHuao0HQa7/"
+    "NR5HZmIHtFW8C6kwZzLBVU6EwAByMJxoM+tedXWVgEFNSYR9N7mAGmSBTzH9P7ENzrtw5Fs0nSlm32F03QjOlECD0dk00"
+    "wj6IxQf7gFgLv/YUVaXQcRp+9R1hmRm1gqKuT5heLgk16pbHKWEoELpqwW1m1AzBBdUFhRjoxmaGYpaXNOFoPmggJjYQo"
+    "9bR/98Dd8QQtSCIWlNXvnT2OtO3pOkjAvNgGhST5bQhmnDXI8y9pl8C1MqiZ3oymB4Nbm+LyQH9Bv8brsaANKp2dh2a4i"
+    "3Ha956cMAPLC5/V0c3cp6HvxC5x8dV+H2ugHXDn3NmWarwr3zT4PSsxWQDLX8geJ9MDYrs9/sJz1pOrLOft3Ajl1fRUWW"
+    "gImiOTL3VaXUr/10dmCYsjLdRwYvcp9U/JRJfMZ0YgnD9OzkaboKGgtwiXt/VRKH6lSpoRmXaDw/GwzCmTVxtLItN38w1"
+    "sSyVjobO3vvW7r1mrasOc6j8DlEWRMcSTQV6eDid1MRe9C/jSpcMdAn6GoEIyRYERLxC8Wnl88s9fiEI+Ybqzgi+8L6AG"
+    "RXMi/VpTQWGzkN7SZKjPdDudAt+xxBQQOpVlLSG1BuOqqPBqOr1zEoWpsakmtLpWxCVRbQDdaBL1+hHjE7hhn5UzAPAHX"
+    "7plvuIe77ArkcfUcAXeIF6eIsX6FfJe8ByMffVsCUbzdRFAwfo+1eRu7Nas30Dot6vdHNBQFXqNF8nI9OQBX5dgOnDrxx"
+    "2IH6vRjJf/aooa5+op5JApeQWezJOouVjwOUh455xbxgOg7uokhsJYuptoYpuJK9uGsj55s6+aZMz+Z1x5bQIt7c7tIf0"
+    "8G5vNVe0u5vr8UXRsBm0FawIS4ne0js3X+SyFeCPWAY+Deh3tozzM3C9IxHncAtgJyvLh+aWD60aPjS3fKiANCFG/tVzj"
+    "HEILV+ApaU2uSH6HQWFgFpBc1zJqcQvA6oI8rk/KMC2yHlbbGR3TwjN1H0mXyo/mOrFAwsL7IKP96QPkOVwu71cfg3q+y"
+    "Y6GKg/k+jRU4dFb61Rwv0Y+wl/PuHP70shTVYe2W1bB2pCaGUave3P4/LzeNJ/+KTbHz7ay1V/+HAvn4aT/rOHPb6mkgM"
+    "q0UjqU/E5IwT14AadfJVeJXP/YbDpPLgptu7ro8H44SA8ePx4E3xqgOrXXBhqApekf1o0MkcaSS0sbw2GSZe+7ZfrzMBJ"
+    "HhHVAKDQSGHvYVff07yXzwkOj2uf9tQ/Hu/1B8Onvf7g4ZPtbvt6xP1HT8L+00dBN0dnTeHg2eOwP3j6GGVVTV/jAznYe"
+    "/hksP85aQ3ku62Zr4sVzfDfICEsXUmlZWLFPrR2wd433SGkubQ26bxe7vu13rDDYIT5uEqq6Lgs4+v+oizO/RsZaPhnsl"
+    "EQ50wsMwVhjGyyMSHo0EGd5agkEF0VKz8YmQ6C8OFe9GqNVbKI6L4rur0K9iomadDaXjXSC0MdmaRTQXNloH6jPaPA+mc"
+    "q3fsGRH7aHR5FNKKtvbyglhg5LYhmf53Pkyt/GR0tdeuHQ9Ay",
+    "i8PBWGqFurIRIy8YAgr5LG0Y0C5H0SCwbIYvL0wW06bzF1HWnfVK3jw0gBznYvahvs6SSMBHSdF7Oo39pfKp57QODZVx0"
+    "VuC9PimR8fmZkvqracCLBLv11RlAXjVq15GH9djjrHxkoyaT+ajnZgwYF4TWoakCKiwLovPielPmn+m7kAa+gsAIDpQpg"
+    "Z3j/C2GRcBjB+3V43Bp+l4rGe1d6CG6P/DoNW0SwX8lhuJmQJpYYlk4vKLdT7f3d3RVyy3yAGMZ1lxGmfH2WoZR+W4f/A"
+    "4HKrEmdtfWXYX6DLuPRpvetfz46OHRK7Q3PYfy/yq5nslC+TcpYpns4So33Z73W96j9w2hxjqwwCf3ergE+pffHTwaHd3"
+    "CTpUpvpj4utzJO49pY3XfYQm9w+23x9qHJvXEeOn6Cihk6qmpdxJCB3R8UUbmy7oUYN8X9xREJidwx1eZAUBU77/TTAF3"
+    "6kKwRL9q269r/f/npRgGQ0RKDvHj6MjAoXDCAfQIV11ZbEDkRbr3j5IINiwWD0JDoeDg0fjb4WhLTHTUG6Enx7cfIago0"
+    "MIcPshIbVmRLO8Le78JZkQaZzE1bpMpoy2GKFZ6p74NhBfST+5imd1du0HowaxO0CG46jGcTTSe3uSqweJzw+CqZp4pwl"
+    "tvMRTNZNbu8MxP2Wq0oOsFXK8xENNOWI9YlsJ9XldLywJm3h/rA8OhgceGK8uvWqnpAyg8ZJW6Qx/yBJq7oDnfMw7K/KE"
+    "XiYax5PqwKxOI85rad7B6DrztEx40ipPhsLLQ3xKklVJxw6z68fQ4Hiqk1R1SmxnQkygU59GBM4+yzyVm9L9yjSmGD4gT"
+    "WcIrOXe7Q69fLmMCcNXnWpJBLvbTANcZhKyxe5uLSjXsHHuwNIaVcx46FLeYxLZqSl0vXfv0N644KVfxRoY8K6FviYEYA"
+    "HLaZk4u5xO4nmHRb+e8v64+nrY8bqf3Vb5svqrxPnMjQV6kTWhV1vaT6gDp31+4JmqEOA1KHJldzODsEHoUa1+Ic5tpzY"
+    "kyXd+4NCtgp9lpuVkLUClXOmiq2Dfb5YBx/ye3vq0bfRuG/0AfPUaygelHwbKr/iU6g2hqhAERth9d/d14tNulqKN6mTJ"
+    "RZKB2pKPb8LOJ8IUWg9c9v8siArxOl4Q6EuF62bMC73fuYtRbeksh5yIqTgexcQeEFVGhHFeLdMFHW/NJABVAVmO57536"
+    "qmbOq2zJIx1F+U3CN/7csV0zM23GHIM+J7F+UUMtc1sXfk3K0i88/rDrCyyLNwZbILNVoMsdDWM7pNxrmmHoeo9CkAGPa"
+    "f5hnBbEfmQGxaZurhT0IEwy9aEuajzt7foMosdeLaoAvU+Sz1lyhmnDA6eeCHqB3zisLpkmc7nxLvmliNXBBGAEUens6U"
+    "12kKbo5oApy7Tcz+geX9TXCbl8xhSfpx9AHGaSyOmcF81o+GlxaFUWq7U1yIpKHS1UGmr7Wb02C8sRB65+gz6mOZ+Btuq"
+    "/3rs9oImORD1BjoRjInPn88JR4aJQ0EAZfrmCbhL6apLMQGLjoG/CLd3BKtXhE00NiQCpIqviclIrurnRGISUEToh3yC2"
+    "RzaB3/7bony2CzBC2gb4MQj9lzRBSHEYl9YNOZM4s2n8FNOGB9je3Dzpj3HRt5AVVlI2AEYDJ8/uDkl9PtoEGz4/sUnCF"
+    "tbi/77ltqYuIIo8oiYLy5fADFT55l0HUxD0Ba5yLabSj+vUAW6ZvojVe0VLR5R0j8SXgq6fvPKm2RRe8LeOxrFn7YOcb2"
+    "6CprFRDSLdoFvANJhsYE8YCx6n7ARkUOs0tDxDHaAMmz2YBQTYQ7UKvsvDqzwqoQ8ilde5JeGA+5Y0Ru2phZUJi46YqxA"
+    "PddoSe2AGYQ0lI+L2bKokoDJRr6MdvRTVTCrRlduYwTpW5vQoHRNzZlbfaiOmxJRsQC9g+VniQ0dZXWZfZ9c397WdHDVs"
+    "b6Ms5quAj409v/Nq2JNNxpRVT7+HQxUpT8V8g+EC3zoFGpnoOkGaqXC8r4kiC+9gBC+z5NCdDZXzVGVqHO37sC7vZWXql"
+    "m8IvB3Di8eCLewhYMCRScJTvKGctDNan0zTajg4hfJIl5ntR84oqEaxCbrnutoZ2iPjcpKP0Hrasx+ltRfY4um+dnzLKU"
+    "GmbQ3BMGk6s+49NdeQXtvUStT8FsPIoXVdGNIB0LQ0iTOmPiUtwTUxwVMb+LViuAwRu9g11GmcS+LT5PMo7nmi67X7/Dy"
+    "dCCw7VzG2ecOeGyi5q46dYEf1eFp7/xdFOdVJ81VZ8BTUwEj9T21oiOUns9hlIGhQqSpyz5er0BweOfFukq8jal6Xlwko"
+    "Tsrtex65hywCwAlIztVFTih/mxdErMZFWNPt+KxZdGYyQT9kirkMGUSoiB8TqwKHUP2w1kS05dx1MoDRXM6+9zqSqsPyu"
+    "VhcQKOBDLpQwSCO9RITDuPAQlYlabQzAJvM+rQabYuw+9c24msdiUk3xhxiGM0NrBk4cvEn0y8V/pVWkHgfaJlWbTNiu7"
+    "PSbICQQCK+Z2QcW4lEe1BSofqoEuNyPDmvMgL8+YHpm89VpXoN0HnqptqGZeJqfURYretaiyK26r3ATdUr5Lfpt6+v7Xd"
+    "LPmH155rFsaDYiCZ84v6PMy1CFEw0E1NpxR/bKqMHsoz80sdg0wilDG5E59vYb6Jw7qdXkesNoQGxdvdNbYmRFRd36OcZ"
+    "7Bo0y5WV6H7y5S1d8zbiFBJTFsrnSf4dc71Du1/2lhprWhbdZKUzTIsBxUSzpl3zsrkUnUIjBLadGWcf+57QJSaSYDcGE"
+    "Jk+RzOmQ7NDZ/Fz6oOwWIHGrEQH73uENGTdMA2Ar/FsBJLOufFOaQLHWIwOnQ4ddYr7HoYktA7cc69RROsaO2Itod6oIj"
+    "xqdAJsI9DM95PH3gCO7TsnSo+X2VJBYkoqo2Jxsb3EnQRnIsUB10PQ8dXcIstveHepmWHwYzbMoxU9anrx3c5pfEn1RH6"
+    "iCaZeNC402aYhKD5ArMUW2Zp0yfqhcYWhBW3jpXcYsiORNxgZ5wlCIVWLxBppD9EuKADtWRnSeimY2yF+p/MtBVlq4m/f"
+    "W1aIkSW0taE1AgGjyd0GndQ79yXt609rFed07AJasCp6xdohe2nZut6+0tU5HxhVqyzOQPFaULgeMlU46dAuTJaCDSbVn"
+    "7Ms2vqzJ/JplPyIYDFxkkZElgXRIDQ/OvDo0oSy4bTWUOHTMpdyxsOrNme67yxXjPI+AZrEOYKfanCmn/DGiIWvSZhdXs"
+    "7UG0ChSlfbQ6CIy4k4HuVEZKgvRSvoNCVTskmnBPMOU+9zagwYhs2FbQy1uILmELTjoIAdpa3t0uGbOzMDZ1Hc3rKDX2X"
+    "s72ePtQiohX4lo2H6QwvMr6kQ7x1THvvqBBz2RZngN9jToBfXderde01XASVrVgB68Hihu7m6YUHPT8uiUhLMyYWirOzT"
+    "E7DtF+sEqKqnvulovOJTs6NorrV+vw8Lq8JJR/TOneIuqD6vFkXaUlfOhjgA7AToMppjk5Qs3Tmh16VxOWMRsOHzbLICM"
+    "8BJUthe4RSys163ULIki0GkNvmnhIPWahMFEYBWx3UTDEvo6P3/pJWB6dKXfy8WpmXuyg17HAgfLasZbRUa58tTxbRL6L"
+    "r9pfqIuCm7mtnuxGDhC90O43EkO71R9i40lad3t76zXuDQH0L60/UU7YYVG2xRavWjQ5cejibXEyh2zuuiWM+XdegWjGp"
+    "RJ1WFQ5PbUQMzaJ8ALz6YruZm+X/0sgFN6K7R80s+/O0",
+    "AjDMox1nlBdTesJSiaipMf70EUdIWcAWnBBiBXz44OaXhKpvNI4/vRZNmewvSwiB2wRDSctMrE+him1avQUMKm5xxcU9l"
+    "MbRYExEQKGSADjhB8ItNDqDB/pe+OkH3bVmvXQX+5/UPXtEH/q02GrFyrbaMcwlRiGF3ByzLO/CwNbdYVtGUeqGlhynca"
+    "h3rJJfAsMCGxYbchXn/TM6wlYeaNRZcE/hgvajRg4Gv5iGFsBznsVBNGUqhV3vJTENxSWY05dgbd7gxMmT0tfyZx6Ix0B"
+    "vh2ngiM3MuQLM+PnCD9ydUG1RXVnuT5KpqDTztoOFZZmqiA8D4uqGlhR+7oMH0jMUiPBxoAX+F4m2fgknBjMrr7EL0obt"
+    "9saxC/KmYs0/YfvH//015ZjtTGFlQy3A1qZlPG/t6VG9se6bin0Ovsl2Ov/xo+ZLYsw5VUKB0bvaFOf+D26ZhdF7sKqkt"
+    "9i4siHhPfuFWtMZ9I2NekkHL+E8OUPz4jLUpvj8u1Ep61eMRwedhvn6/JT4MYIAFn4kh9EPXNJ/e/zryYfjVy9PXv/w8e"
+    "U3L9/Ts38MCZkMxkn4Q/yDOttuybqOiCTOQlGxBUVniWjJoPmhEVS6QFfnQgM4+XhSqXx6x/PGkiBdn2A3TYxnBvQnbd8"
+    "M+JjQ+hkfi8YC+o6i6wwaAmMoV8gtLTsYBr6WZWRlEFMRbHxsJOhcg03SR1qGgTm4veWq0qitW9k2YP5pSouWfSjRewWR"
+    "pDmU9ptPzUeF9NMGAJCRs9FzU9Hop2jOr1hnAkvBxq9BGoG1MESNZfNiyLf0UWvSShi1M0Evpp+oPHbKmer3unHztt7KR"
+    "BkxSmF6GCdybUmwPJKu6vPB8Z2i9c/tqfFYRNdFdCTCALvSxBUNnw063ralmsa/Nxswkyz4y5sWiIqyXjQw2nO1Bp1Dut"
+    "FmutobQJ2WabIIq65vhfGPx/bTRnROQLUB8TLPjVqVhZfYnN4YJk5tG+iQzspkUk8ncHI5r1vvyGqOd3bg0BWKjURa8a8"
+    "/F3khkU/Vfe/Elf8T60E/NDVLqUnLzU4y4KwTRXjhnIhvGVpu3WwYh9zjhsP8VDhw7cezaou2n+CkKqYRjwt2apOHUyJV"
+    "r3xj3EPE6qR0rF6BLcr7zV1T2lHN/O3u+rA1jWhDX/Ei6JmEQa2hkLPIX6i1IhJInTUk/jEx9bC3WsAPrpIakEKJh8Fxo"
+    "I4dn5pKXThmiYl6m6ChY/nQpJpO3ibTblSwYmYyBNlnng2mdB+ZuyHf0ehQ72Cr3kGr3oGud2yM8hyvkDP2BNn2lEgrP8"
+    "ey6gGuo++hLF1AWKqWUe3gFYK6hbZtDxfqIirsdnoo2+ksOjob05wuJ2fTALg7GK2tNWzmr5Vpeggqk0GFZnfRdlZxpuy"
+    "MJhSE0eR42ovONsaYaxY5EAruihA1e7XM8JVtzxX13wsm1OdZy7EFkMSFbccWFWvIge1uamx3Mz9W+HeCJ/wqVmmM55gE"
+    "1x9mVv0vdoGBscjDplK+sfDDXdtDIbcWtS2T3G17uZZ1rRiv5UD1Bv3QGh2wTR6D7r8L+Q2g9LdurbIrJrEqp8b2FNzrm"
+    "JsLJ4WqrHyr1I8f0mbkmYv0r3BPxg6Ib2ZqAUalG2sQzqaTxZQN7TX8atGLmpRTYp4MBNR8AFAHEk0FqG8Sa33S7IZ62k"
+    "uanUJIJLG1rIXCN6I4ge2++ldjFMJmpHhE24B/h9SrXxM5eHh8mJ7b23/BDQbgwJUO6LLBaIvqC95PRhBwznoJ+jSuUFE"
+    "OZSJ+VT3dtmgm/Eg0CtsgEUtbsSqoalY50GZWUvlXqJV69LcIuI908y+5oX7G1M8e/Rb0y7wmcPihKIm1xauZ6Wue6TPg"
+    "yYR1N/O4jgMCSCL9gV1PYteqB2poJgoTpgjrjTt2NuNZREenPvBI0xbz8rTnBLYmLCpRLFrVeq4aiJ5enIgbi3HHEvoC1"
+    "qDnib+moyifrKeyPbhI284JoC52d5fG3YDOk/V08ojAbFRoyQyVFlqcC4mYCLHAk0rnOvN0sUjK0Co0zXtao6mIX710Ht"
+    "buw7AT54Jwzmk1U+hOS/C6Z2V8Pv5EY/OHATxADujvTuo/bHpA3GeHhqyEssdrGDIEPNqSpmnatOc1xxfN2E800ejJ7e2"
+    "NcfqmVWDPcKHSZwYi/YzA2PjM87Rjwhe6BNhauzlPXWto3SqdBuZxuIY+NPNr21gwY632goY100cnzfa6mWaohxfBpnNJ"
+    "bD+aIfqOOhXCoqYjvvIssS3WML7GEhoBpiiZE4gitw41vX+EmCfQoLNHjgg4A5qviuffhnmair8GhXZGfXEFrZDSxuVZA"
+    "hAW3wkWUdda0saS8vMiP4No6hyS0rxmST7mlRYM1lHoHx0c5e5ufFQ2iwvwwmZBM5Br0RsioxXp2WWJVi/j6w5Lo7GyWy"
+    "e360RxQUNrHq/NHARALGveUVgAf7FjD87bWyOWxJVAbOCuylrPjxXH0L5ZgL7caFWBWYZZcb6ia14Hw3po9PEzo4/rWn9"
+    "p/AlmdKe+LWCrgIANApbiaZho0zRYo8HwTs0bupQecQM/crABtk5I9uvA0t5eD2ZPYs6mm21w03IbNzmeybXxVRHA0YQ9"
+    "EQCFUJNEqznOKxCUZARdZ+sS/DEOXO+N+Ma/E9b6uGGq5ZijQ9LSkILn8kkxhVNVL3abNQKd2oNeEFfEsKe0aKnY1Awfe"
+    "mE6fkdn6DJn876OsemDjOecbeHAQsXjz4TyQ/OO0tzFQccjAjqKSnpcOo9TKksJB43nFTWNFz0cAfYUOK2jyf8mQlgRt3"
+    "LnCOCp1BqyySkcc6ZBj5npVpE6z1vHLzELQ3UwdcwoiM9bGS5k4Jw7qy3O/xwG5sTwceWcfeR4hTpGpPFRa6zctdIPp9Q"
+    "XmkMc79XY+5bwembfNGJAs/OZ2+97YQUuNx873+DNgW1cwca+wzorZrWJjwWEQ2NHhaKt8zYi3fzcGF9WWtX0pRaxjhMT"
+    "UUL75W4dj5pql/nzM9o/RF3t7uKvHJAzImXoL00QvGlY2FYaei+2Hqs1UV60w+Zr2mDaode8Rb8ZiJZZmJnN8Qk2Qh05O"
+    "QVrypTJAEu2Ljr1UyH+iYYWDfXBYCD2Rssc9FhKjWJ/p0L7QS0Y542lJOayb2QB50RYQDzFZqiKzVCV54akuN6CDfHAhU"
+    "NAZkVcdETMgCeFVCQkN5sGUPy26hqNs1Smbq7hFrsloLVqZ3pNzJb1KfRrIhphbSNV6Aue9WIrhgyrZqpiQVjg05YAWua"
+    "x3gDXGhnMZFLfVUTUjSJC6/ozkF6ZiDu0Zr/e0cIhAoudhtHTXLx+QS9V5iwVK/DruG4MCajuOVHvQm9Np0BtlS/QazDU"
+    "gF34qCIRosS722+8rH2ZzwwRJIIu3Gll2Tv/2YQ1s1pZEZZsI1IYRhByTnOiVdms//DJYDCepMDYJdx06EelU5X7Gn0PY"
+    "CBP3QYWt90emm4ztA8hksl9jeiH+oUGh5i3DlpvHei3mnNBwe+AAMRYJhhlPy2v1621dYI7fdRADGtFFzagq42VxxQg9L"
+    "TzVLS08gqBiMN5Ek4xeyCJHvgepGJr6P7ggPPXOimvP7AyiWgIr39azK/hcCsCXkbk1SZ6SfB8swHEGgl/1Ij6La0Fjv+"
+    "lFAdKX4h+KjH2nzu5oh7k8YUXtD9N8+P/c7Isk0Xk/V/dw+k/G/M4NE+4CKZBPm29ndxE+LDNrYgWSAhKaJpiT92gqdA2"
+    "tVHeL65St+XYt76PpCqIU4iIjWPPVlXx33WjQ92q7swC",
+    "XtzdxV+ztx0l6yhuLEpfEtIBE4ZfYnYZV+v3BUsT4oDJLXRZFieLmfIaOsj13a2/tlu/61Wikrnh5tcq21JB0v1N3DCaE"
+    "GbRYT1Z/k9qw3WElabu01JAZYXr3V2aimKCy6mSh5vMWn3PWLOTKyKn1CIibpFAKhgZIJnpqRqvcyKYZmpnQBSB/1Jb3C"
+    "oodwD9BPivYHxGJ65QqA9ufoYoZAMNOExJmsKKDtHOJyXG1Sv5HGs4jQU/PVnDaCcuz0UvZiZWWzSvUZ0ox5fBlp7tve9"
+    "9uIxXMrvfJbR88JulAdMS0Cv0+HlWVIl9biMWoEE94N1dfWE0Vv9Vl5cGrEpv2c5+pw0/2+fQS7VF7CogAH1m/mXFw/4N"
+    "QTQqAQnV2jf0yhBmgXESv4IBmly3Qn5c3wlO8Frb5e9Ut7c7q75W6d7eUi//glNSfntLaIEu7TPeU17t6H+1SaXp7RlL+"
+    "1+DZYDA4CNRTBUx46zZYU8a6i1ojbqfwvzOO01wCHnj0zz8wRVOnGrb3mttIesgQRobjOZf53XxrzS5dKf3AnjzgW9aDQ"
+    "wOoyLN9zRlO0PVWuqmlc9b2BdrA4Yu8d121I2YGgJmqLxK6A3CUn0uxc5V8oJ5QPXF4g36j9c165F4IuzUnOZw7tClLCq"
+    "KiHiihhK2BTaoVF2zhWGjGdcm9sphUmGARWTvKmbzu1qXN8u0ZtlYW7mQBOMEEocrFpsRkdEo8QoGVyI8du555WajPuCV"
+    "dcJSCdqSV9THLykUXSeu6CAZPjMywXNmPjlm3UC9bpQWyWE9rsPkKB/nBPt/NoJDQ+aKa3HePffZFhkywHnypWqWX8mVr"
+    "t9mTk4F7Ixl+50BjDU6TYLQPNxplJyeFxLbU9/eHjwa2FAGRzWWD2anWgDvMMH7kz/W86eDQY9+TheLqURw6xqXDFhtOV"
+    "WvUPFquJjun8GUUrrCDrTPtV+w/+xg+KSbb/kJt7539dWCGnm2+GM9eDKc4UMDNi8cLPijT3v8w0VPnvDNk2d/rBfJgp4"
+    "vFotnPf45RR+om69evXrR8rSpE+v3fFcLbGhmmuXAGlNfCft37udOIL3cKGuJjDn1c9EMI3ITLPH1vD4ajI1Wo/doQHiB"
+    "zY4wRkTTC8Le0MjbuQUTkLAePxnAV9OPDxFl0cx111r4o7GgW31RwQwjN43t8uhJMhyqS/A1X9NO+z7F37f89xv++5H/v"
+    "uO/L+mvw+xAYnKjlbiMgqS3htFn/e7hwCmFqITo614iMRJq7cEyqg+fsKbeqo/gHanq7jAYBXW3y5W1U7x2h9zfqhrsDQ"
+    "eNkTKbulH5gEhYbtvP6Z4At9slynifLrseUb6X1aSe6pn4lmVHdnM4QRq/9seR/8f85uGGuIXxzh/zIADoKPjQGcWAKJG"
+    "NzCRxHB2739YYb/gtpEjq2/YLXvgGjiKekRT8bXa9LibivMuzO2QNNQjoH0UZYeVW6mV9fydYbCVCrTy5v4o7oXvD5GFA"
+    "M0Nf/Ycjx/r1/2mJf+UlNoonLY/yq0Oa+LHYYXBIhndlMksr+oz/kMgupzeE1bqFtI1uGWRGk+N1cpoFefTs2bPHg4Hzd"
+    "J8qK+bjHrcqJY/blZ5QpXNbY0hIfKuVZ1Sh8pod3oI8etwA2uFXhHjGLS/iJwMs3TlbE+T/eIIZrbDQrUoPiTkMUA+mx+"
+    "6Tf+BJ04Zj2/F3g5hWNHlH0VneuP9Ir8vIaSqmVrrDpPcMCg3HMbvcezJQdq9MyqPoyUAfa/JiqT+/9FT5DzwrZRTojqL"
+    "tRNO1u5vaKBKvZWSzJM38Zz2+zoqz4cCvg558fqCe8Vgr7z/YvCBqqiebkWn2CIPE8o8nQ1n2aaiLnlCRs9K2/BnK9eIS"
+    "x23WEZIRt5OtPu7nbi/1pNAq54EdYEG41FGqOiEtGXnlh9XIcSDqVkdHw1EyKaZH9biKijCPiu7QelYZh3DsyHkxW4MSh"
+    "6LipRDlX1+/hrM3kV4GFWhKm56VKfsENgyU8DagEe7YyaF7DlUwFw8SI5iSCdYRX3xYmNMU2d7MyiSuE90hYnVwasGhoO"
+    "IQobOMiP4f4FxWNUKhGOF2+KZcg7UmbCH9Htd9cUMNiMxq+N9JqrJpwwGbwZVBYMKm0Zlreu+NF9Ae3kzSaZhtgjDb0Ur"
+    "+os03QtVrQ5324xWz5qycdgIk3t5C/DyQHwieXc/i53aaWvQp1SM65p4GDRSb4/R9Q/WBC1zXNVxktmV2bI1sHgoNzoJr"
+    "Rev+ziy7Zsesl+63UEIon0izzwHHQb5g8bXWDsSzWnQDyZ0NxhqBCQPsVNplcZVuttoYDUBtNQA5O9F+TiI6WN8njd2At"
+    "Z+s9aHwPtFRmg32fJ/o2Myj7SBe9MTojgN9nA+cGFKDUXVoyM1RRae0xrnp+Trz83+34sZUgRo++eqrr54MnwVHR0eDUR"
+    "4RcfzvnK6Hj7kk+MfnZKvxz+xurkNmyAf8vPsV12w6L4GmaSXMNr1ibtDGpNHRZ7xB/9HTzgBBaOgIHvSfPsTN08ceBO5"
+    "JE4OmmbK3VYssT2QXYbey/6W3XCdMK4tfGXXjXUnsb1lf+16vh4cKQW5MeBuq2cDsWd2m+PuIwYjIQu1PSDlgLJTOiGhW"
+    "j/MtRG0NXZc7/KNFC+ZCI4amfVWDyeR4zcFIpghOhbR34jSvCKaowAvEM9QWigUvjBHc0iw9W9Zfqru7yyrYt8k8jX3PX"
+    "5UJMeZVb1ZkRdmrZkvqVtjBxwIvkLiBSbVl7TLxVjHNK3RKcZ7AcyzNWaXBIk4PMWgg3S9TqJ0kzAldIMwJ/VzGZc6y/w"
+    "JPRQ46hfWMOAOiG9Gni7j0e70HNzmtv3o7yacR7YjnxHMThppzABWgcK5McwX5PZHevaHq9R/TCUR/htaC5l6w0wDHoGZ"
+    "Z0TzY6w8PUJQT6Tl8PAgfDuj7gXpL2Dee3x+q6DNCFQlTeSUqIJmn7xOjfsPQy0SicOcYM/h39pVI8vgkns/tdbU+xczg"
+    "jaI4N2qhk9PkDDSDvpM2aFVmn9n5EVFC3tTqolbqMlcPKnVSqeNKfVOrf9XqQ6U+0hn1fSLyTucs+3FLxQL2ayQ7fZ0wD"
+    "1bVVjjaYvdxyg3oNBs0AVL5DeyMKjDyQH0ffq+FAYvoiHph/LoXhL9y0VLQAbIDj35E0NMV/aJLfOCCXQGM3O/w8XhSqM"
+    "VkOKU/B1OJnDjQ/y4mD6ds0NQ8R5GKpZ1H1A4LCoWzexywZtigtkU0HC0OjSf8aEFoTYLWieb8KKKL3hCXQXCDXhozVbH"
+    "dEfnrOQt1EUh0yRVHp3T8f94Yuw7TuppFN3mYqayoEP2fprlAioM6RQA4QvKvsiKunzwSsUpGxwciweLB67x+akvrJTVu"
+    "yx8e2AfaiPzuAzHpvO8LYrJ+7xNYqN5tikPy3imtiFyJz5KQVo/n7dFU+2ix8ZAmR/jJV1PHHFyXhGvs54m+M6FgZXHog"
+    "DvMeFWstSPqqWWUTta03NPRrI/5o7JIr4KaMfChBG4yF0U67wzGDvjhvSCk1ejLVKLmGlAz00beKLimag/psNf8Xm8Y4p"
+    "6qGI0jf+4xfw5zJY08QQ2aI7n7Cnc8xab+06l1L5k58aqSbed9HkA9dXnxN4ixT7+Xufw+qMbGUq6ehii50DVOqnHPeTR"
+    "oPvSycvJDfPATN6rmNYx0aSZPcrYjZEbVYFEiuBhGTQVa8Ph8FZ7qV/jOZlOA4MmgpxPRXQoAXhszYGOzeUr48bMuT3La"
+    "UCdsjWMguTIJAvwtEhcWwFLlhDcavLMDQ6XBuhH630pd",
+    "EdcxZaOIVvxB6XOv4h9HaPWmuhvgimMCUIu0hfOxvIGQFsP9gfiQ5/GqWhaNNu0iOrrgWocF1EexDTePrCO02REgTKW2v"
+    "FuqrNWMqY7PpV0EHOWQYt2c8yiI7df2Tl3cVzpydETGHHpy1h1OI+kfYUi+Q/jrCxMAlglPVo4FQWuldPDpdZTRKbvkyO"
+    "ZsVew4T49mULzRjOVzapsul3YXX2D2Rhe9XocITTO7Z5GJMju5mCLGhmzPMe2FSl0gWu8ZHQvrXk9xw3ruL6a6ceXEDl3"
+    "2zjiTgY0phkASM+J0IhwJ9LMMiFQPZ+oiXKgFJIo8vcQHOeL+rSA2M7Z1IXCACNdalllhYgc0Alt+5kdsMZAntPcQJLCp"
+    "TdvzgmiXUH66Pv/SnPekINjza8RNwiV70JuHKIHzvMNS3QnuMVuXF4mqIid4cKKXhONeQzbhxreROPzD0ewwt/0bzUDCU"
+    "19m0yP8FFPwptGsUZY2dcdSIaTlLx05CEdPr60dPkH2a79UhB66X+jYCRuOo3swwV8mIFWj1BpAXktzBg2ZyY4P073+s2"
+    "fPdnczjZnGgpAyjVlSBX/cPNwZbkKn0xZrwXKrXTM+iqTNjdhV2rm+akW6/GC0GRWQYDonXFX1kTkG6p8chziNiy8t+hN"
+    "tJhHlp/yMoOb21lj4sBuKU25ry3Fb8UmiGAnylyw6zOo4vPKxY+jKoE+OAYBqjWuZJiZQ1UyiIQuufbPhTuwj8Bv8wLWk"
+    "L9d5Tsczl+trOuQQ2gwHNaLzXBQSe6T6EokoSWAGJrELR4G3dquN6R6mEhx1sB0/uDY5WHKJZ2/nOHbguYyKESw0Id8al"
+    "bpqaaoGcQQJSjWmp2HcHY6q/noVceXd3YJNxYpQaAMTdDhClXEcogABpyobkIgNLCs3t4B0c4sYFENuE8ay0GEsET8qye"
+    "aRzHLLl0uKun/6Ep5YsW8SKtscRhyjqCbgfT1H9icLpn9uoYQPHH5uFc/S+podp/Rk5yZP1SQ1IfBTWOtzMo+2Hi+1ccD"
+    "H9jK0r8HCzjSKjzHMiQd4FXzhI+20EFizlNYvPTTnKp0KKeEgkD/mpE0DDvTFscB0JX1KpFMTvP/uEw7j3228Sj9Yfz3d"
+    "N+3CYJNO3Eg8nYwTHdlO6x2cNskBtH1Vx+uaqAN4zFegegmt0V5LtYuNqop1STstVWYleCNy5hMbUV1pr/m4XW7j/sz6H"
+    "BIj0jlVzPNx4c+aBXaXZaajweRiiUIU90I/gxGqviSQh5W0tWFx+jPrM/sZ/em3Zk1vbGpO96h5edG8zF/j9wMhfCXZAW"
+    "cF+R+bmMlhFjH5NVM6PwOvKMZGYBbR+Teja5k5KrV+RVfau8PQL+3tKELEc/bDsSdjryFeJENEwxT/XbWDHGuQzO8j9Dh"
+    "iqfgh6oh6mkaOhbxiUDJB/MyG/MBOQbq+fp1NXd0AhINRfFjTzohpZ4jACUmcoui4QgSu5v6beqwjPcqHa6GQ4qkqivOw"
+    "XdOcAWZ9UUvOQ52Qjgo2Qeulj5VN7FMLwCMwoI0Xsv1NMUexFTc43s/j8nMVIZx/wxCwS6cTyV2mq1duE+Nft9ZC27zAA"
+    "yVsubXcY//CvCUfVYlOYUOIe1Tr1Ywg+TAr21RAvFCzxBG4pOaWn7EhTeQa1Vi91tx6AEu4F1rroznOSYm1XwACOfRiF7"
+    "9D1ywdHM3cpeEk2BodO/aEri2qHNtLnvPmQW9IPJ6SbphOK87iwHOqcsWhiPUeiejkqCEl/5sDo+sjrIpe6NtFWkc/VBL"
+    "suG7W44c7JKiew8rdHcwo6R2iLY/h4ScwhjN3MqPeyq2xT8Wh3hhk0DiFP5vkzsgKWKtmejx1YGnQNHff0IyZ4aLGHCCC"
+    "4RTF2vQC/SsrdlCKe6VZiRSRxcvDdH84GA/CspfuPyYO74jZGSITH4/5KrRfjbtcg0uDaTjRl0YR/rqKhgdO4PpX9zkRE"
+    "mLRWl0RqtO5K36DlXZn0TEnQvEtrJQQA0TLboK7CRccCHTcSgrJfSCBaaFuuBZYtF7oO76GSgQe3w5vHkc3eDOkLUyDx4"
+    "sGhtW6SuYgt0c5E8Qcr5WvWONuUpnE95BMVoWhoyO5pFOBSezFPKsIC5HPq6hqnMYLXaPZQE6o/Xo7fx+HGoAsL2ll+jR"
+    "DSx2PwpS/y4msmPHDh1VNzA4b8DiuRdvZwPRTOXdKVXafPAqCnbSP6YF+F9NH03YYgSXdKW5vYz8NDmMECmFmK22Ubc1Q"
+    "3ldN+HKT8w7DE/acJzjHkaIpySJEJPLCxipCrHH3BTphegfJQ66jdsrb2xLjOyq6VGjcF0vuMSKZlNxnBxO/q+4G2AT0V"
+    "neIOzCbBRF3+aho5HUcU03EbAV8wTWkii+NFnQVU6zTbxJvD3Q34D1WmnaKhbrTjwN2rvkXYjvQ74eqgdlcx2JFKko0UC"
+    "rdwcbBTvMIbLSQcXU0nunvTaYB+9X8C+yH/rR72iWCZqjn1fo8dDq34S9wL6zDc9MA5yZAd2I1G4u0MtTW1aa92bg11t6"
+    "sjy/AHbvZPxPaIlD35k5KKhjDc6qsrdxZaYAQOqXKNDGCr+kvlPKFDF9wVvlFC0NN6ECPGGmplhQMh7ZKlfGxuLFoB/yJ"
+    "nc92qcwteOdYqARhhhEmQvhh517zjRuOb80TLwLqdosyUUYOXoIOL2uiuhsMTSdJRqyEZpxnzL2GCyIbR+/gktsMo+EJF"
+    "lE7Ddt7ONnrekjjkEbGLX5nMWpuiOtZjKGrCK10kPab+YBpUU6PTC12d6996CaMhHWMmxCzuaXhrie1Dc47VTdIF7y2nL"
+    "lpl6NNIFBzWiJ0t9VhtFPffOFsENRe8qylgs8zeILKNooh5RjLfuFrGy2XDo2Ci5BambF8CbvVVF3T7UPcWpz2C2gKJ1A"
+    "0w1iyhfFlGQnpywW13ucFRfg9/BLOZOzMmJ+fYjSax47du0ZjTgS11o8DTbXzOxfisH/jw+C50l/d4XBafAnEnHcjBAjG"
+    "MaAnFUKB6EaDnKmqmJQIc8whyzkM2DYxKeJImhkJGo/dNRpxzscdP56UtMhHEY9wd1ff6mkIRkHZ6+n6h02+SKpl61CVb"
+    "nfkEEWlel0hAQUqOfleWTiLMmauin7JqbB4EN3SiE+/16dP178zBa6J5/f3SMu1lkvyRDoaohyseTv5Gq1AMYE92GV3OK"
+    "XOmzNkSWfI8jAfLekEoQp4GCEp26iJ0ayZPC1dkC9UwNy4/Tm1qrKKI9hxqkHnqD/3lyJFg33GPQL16l6BegUUcKf9u2P"
+    "Sk3ERxTI4DK2EgHupZvwjC6YWcoP1WOOyqqlbAspCE6coPRAxKiMEp997/n2jOYqy/eGT8UE4NJLwm5woAwRzJAiF1pro"
+    "ONnygjBnvPUXarlOflwQdmE/uFSjVYRlLEoIKiT4IgP6zNpRS5g5C2+4VURkByYh87VEgEraVqBVF0afHS9QP7NNiHPeN"
+    "Jquo5wt18cQg4f4EyFvKaTkG/V7IrlNoYU8Bc+HIEwsOr1mdo9jGsmRcWpYNeDISxsFghiPsThfhkJ8qBPHTFye61/hfQ"
+    "MOWq4tb3C24aUmyhPt350aZjE8p9Uvab30deWut+850oW3+RekCz9XDqfKWIZGR6RuLoIUog/0GHUZaxu5kAdKpVf+3QO"
+    "ytnRWEEgoKGOXJ4i3Ynk//vKZ7TlGkn9tUXw3RunLcdWNXphvrPqY7jaqarlXsRevHScxeeziW0ZGFtfoJTKDFelAnR0N"
+    "RjM+bfUMj+lpXNWvtfKWJlURExkQNsqRswl2OZm1qp8F",
+    "rXA5oNHhNPiBg2Hck4ZWtR+KA+yJ6CWplvyKMcnvSRCcEJNNW/MS+uopU6pGyUb8aQmaY5JNHeMCEXcWWs5ZCLWbTlmbu"
+    "7vLrcU+t0bUyn3txUzHNBKD3FEKtQJOw62voDkwTACS+STjnUHIrSMM8Zg/l5jOh+5SJToARw5eFGliaLsxUMulWKhhC7"
+    "rh678sEZCVdtMFNyI6lsayHxOoCUSfE/1AAxeGgo4neSPhnSJUkE/UsxywmuNPWf1+ei2FWeCYDsjU53rqbxoOQK8BcH/"
+    "TvDBVfW3HgMzVfqZ17hnr3AO9XFWzXGPfJCPOtRAN3SnhC93cB0ysXbDHAmZxRq+hSs/kL8Y5TBg8IVw5c2rXFs+Is6/+"
+    "uDiMM6xwK86XNs0cW82vCdyzYo/Ofj7+Rk7tlKgAAtRwy+fpG8N40tpUWJpi07BxH2STCPzATXHqek+u9ccjnTpQ9/j3x"
+    "F8HBuSwyMh/vQaUucMbrxtFcrhuKaNSQ8tlEfTfg233zyKYNWTPTGXdaB2MMguMonSvt5D2uDdrGIWyl6neDApnywjc/U"
+    "iqIawhprLumrWYemNyIkOrdgwnSUtYR/QxQv9oIZG6CCcLdg5U2VQU0gOthtSGzTaAnPd/vS4iXBiA6HqR103yWTFPfn7"
+    "/GiZxdGgjV5IcOfe6FC0W8BVaw6co+JLt+C5ifyeRFaGwjat1x33Ayc92dyU1da7TUldg09gANh97HD6athBvpErHqkmc"
+    "4+8kb6Mr7TqoxC8PGS6QkwF4CzBk0NntrZ8gAqldPx1BzE+iO2H+EnUj+XB/yjl3lAkmLFFc0VpEbd37GqG58C+Ri24cW"
+    "andSCxNXRm3aPbF+1aLUXPrSpig+Dlxjdbs2ATVlv5vrF+rpSYQYzBPAk/8T/+4evGVuJ8WtS8f2ooa/WFZXEqY97MYfg"
+    "08tjJBuPl2Z+FrjViqr4ksGn8q2t3AFXcAYXjdpBi6WRfLF9ouYpkCNwqi5TgC4jTpeYqBA3oMXmGA6gPa7fL3P3hpXuq"
+    "GhU/jYJ/3MmrWM9oY2hOo2miDHJdl/98+IZFbrP0t7+9bidoY+f294MF+P7lKZhxHa8Jipp04yKNCsn/U5fUNEVwM1rEG"
+    "63lyZ3eVoGs5h3YKG0AG7g1822yEztonZtKAGaJqnnDeigd+zjOR3zMTWoNVR/8cDldXneoaweJ661R1vDfpKWJ1YZo+x"
+    "Eh90Knop1clZbr4Z7OljhM3zSHx3TdJK/8iNgEdUG8IwbyIkdmSQ21RIZuUIgI5J2GCQerHgo2jlIRHpbtC8lVJc1zNbW"
+    "niRshbJu1si26eQ87hllzVxxnttigmiEfWE0+nPfxIT3wRc+rpWEU3zKkg6S0yMNK6DAlD1pCwD6dKQheAbtBAj0uZdOF"
+    "T5rSAkEo3Mgc/uFn159hsPv+yjDP5a0103nGO6CRU6xViVvnHuQv4x7l5EzlfGqjkPEomiEKQcCB4F65/a1NFr2Hk0+RI"
+    "tccHPOlWrF0Qx5mVyLzlZ7RiK2N6OVG6Wg85cfp1Ecmjbo7tbeMq40lPnhyttM6C/0GYhZKjUQQtZwxigrDx4WUmn0SU1"
+    "1/ZJX8hnvp/J740KL5+CPbCaRDMCza064c8khDS3GWgblovOvF2d7m/pmA4Hf/m68EE4W9wAeEHgfrJMmA0dz36T5oK9g"
+    "h4uuym1UvoJlB/Stht3a8ungT7Byph573fTHGy5zvTIbO2Xegqfe9kL5Mo2hx8VmxJGmN9ZOrhuCRE3Oro2nJUvEuvkuw"
+    "9gOn2djjydWI7aLzAMoqd0w6n2AQRRdUgcGJJk9R0veOqvYKPFTGOchMMygMxldeP6663utp2j6EjjVslIk6qETPPXwVB"
+    "x5ucNmFUcXCVx0/DZweOxRdb2ueAFd87mDdRdZEivBZP/qI85/R9A8V/EaJ9RsREyamOUFxBRwcDRIK0q1pHcP86rhIgl"
+    "8g7pwMTPgKxm76VBgaNbgVfeACSAT5byrBfE4YxJvYN247hdGmj6dXdb631nlmNnlSEXOyDBTkNNGyKh6fBvpOSvP2aGg"
+    "ZtKGqA6GPiHmb1/pP+UFUtYtVIHRHDsxcVR5H3x3pI+8obD/vPCMfl1gG0wwIIzc9WjRs4QqPlR8gL43MqdxPszrjDNCj"
+    "o4z0pN5x+EzuGbKM8tloPGuiojIp9x7RvaF0exUNYOd6NjvNfCTlaFpX7cGkkCp3dCM9y4psO+4/hdnigHqvhYNpYp+yl"
+    "R1EZ7KWhb5+qg4F6OFBPCMnT1fAp3dH1Vwfua0cRjEIaD8Rsf/jo0SDYk7/4umM23lSTMe/PaLX2ZofcvbY5ubPBvkes2"
+    "z1iw7r9x6NjyasLPxa1pslc43xcH5qZezSwqXfh+KIIX9KryBW97j5SefeZm0HsX1XjDw/uCKRs12N7DrmJvOAnDnXOiS"
+    "EhSxv2HzeZz2y9nvvSyfZL974ycF/5tkDGwA90trnpz3aMWeuOYyv+Y/5lxKj5+iIqLb+eCu74D8nPbq7C0qY/SyX92bU"
+    "t+q2XclZxUCNznP/w8CvdjGObjYpbH6yMxZ/UeU0HZ2V4abdUIVAekznzQyTFLftoHNOh66xXCKfVr+OV/vHT/pVK+9eQ"
+    "JxClq27cZGjoQtkX30PJeZ3U7+T583hFI936uqgznSJVYNeo8v50auxjR30tfVSjfvAPovK08qy5E4EaKrtvPkDvZtYvW"
+    "7drBjfSkxJl8tt19OGS8tstuaaS6/tGk3Jh+jdm9GD8K2dIU26FLAgznnJ3kDs1SKezarzdq1D36ohWCqZHyO0GArT2fe"
+    "oSQYlkmXVxcyA2OiCwWWrFV1T7upe2Jm69IipfXxMwz5KM7jmVm/5OO6Ecp4B01ihyu1/plFFNDy+XCTVIL32HKSgJA8s"
+    "6m/Rx3JzNq1g2eRVLnVeRgIk3KutoGWWULOi5m5vQoTd/vRODHXriqLGzUEhJzeGogdBhE1uM4xAWNU3oQj2vataUlbqM"
+    "VeWHT29vZ4dPTewuIyj5APyHt7u8KgdQkrTP3mx/dmex1DJa9Hx8QL9mHuytR7/5S7XsrvfuLLATPckKqa6IvmnLqGpRh"
+    "rwlBo4DPgyfhO2ig/GjwSAc8pxw+a97Mc2KvvltLx4x6mR36+8hxco1NAXmAlxU2qBZJ222Y04SBNgjd8GUX8MpkELz51"
+    "LtlkruGfrZTDaheJ5nezRXykI9lyVXK/81hIGIN0P/B/uPEBdhczenJahK3mvMcTW2XYlrb2LmkjiHOl1xqqn/mt3yOdE"
+    "LItrQMVAzCbLqhjgvtH8OB+hnDx3tNL22TtPan/pio5bspAci0gZqckKpFYsFISEhxDN7/y2TuiNRKZRCFNbd4SO1iJBi"
+    "YAUnmkejWTc9auIL9p5Cqmxr99Le8FGgFt1M6kiTXMk20su4Tqzp8NqQxNEnvswgG9FupVitmXoabFZXquOULaQsMCzUd"
+    "5GOH8UTboc8UK9Zb2Udg1ssXKJ+jp4dEC8b0bJfRjeSrO2pkoSamh2G3eRvlcMP/+aGtbq0Urg6gvYjtya01GKfG4ThPr"
+    "FIl/SdrjEw2Pu5e8B44SPSvF4qVBY+I1AFBAktg8/AzXIluqefYFtRoMl472f4BmzxD5dCHDSt3mmhKtotXJo8oq0IK5Y"
+    "//p4GYKoEoOxyItvS/DNBPMFH5Xwpd4QXUuXOt29MwIbPNUI5sCdO03hp0ycQZeAKWvJ+XM5o5/0Ic0bpOCLDPaTxfmW+"
+    "6wct3P57yyjHYUz4o/0Lq44VM0IHQxCjOASjZ4cVNX44",
+    "WXpObLfVKAET5Yf13sHYCYsFtacGzh+TJiBD3f25N+zl+1A3xhkx1T8T0nH4oJ/uhs/HG+CWBRNyoms5z7ekUMiO6euFp"
+    "6Xt6cufOWt6lq6o0ndi4lfrOccains5XWD22GqIo/TZmrhtVxRf7klV+0ZcpwXF08ZkozER13PFcTzjw6iWce/uauYA3u"
+    "wGWn+EviOH2KxwriePFPyP60JPjBLPCZpyW4KxQ7iKWdHtwocefDTxIdQaftwDsG7L2ww4VpjqUVsEWChXGhdr+Z5muan"
+    "xpLDUQ1vap8WAetkAqLbMggl2FZyrYPJ0qc92riig3P6Yk6pavnkDw5kLOsJZAVJs3KHkViHMmrwGmWLnai6WGNYAFpqg"
+    "fOl3Fg0I0Q+IAjGKnCVj1YxzV01maqHWTYKGC0lGxOPJMMsX7JDmgKTjvUhnT3pYunrEs+i1jJ5Vfr1hQkxs8piWL+KVj"
+    "xVr5IAiL8bpUdGKDHQG49ts7Lf0VsewOnHOh+MgCH1sDH7bdvUMh6Vzd4zBEztdjFsfCHk+FtExNWLlu1ybBjMAlXbMXT"
+    "9iEZr4qi9dIaYF1xuJCTDpPVO9Z9NteYY9P8TUn/nbonE+0S6dsNlil1hZOHMrH79jcYxpLbSld6kTjlGjBeQtca+alNN"
+    "DznwCy6a4Bd1caSybMiTGvSjm+jkfLDGiQ+RdyBcUoa3hFwXhcQ/8+889+er4IHwWOJMed//jU/fZs/AgaLaDKw+wm//G"
+    "PaEENeixF5FGIrpU60PjiCO5c4jl1hNOLnYo27D3+Pa2OtJ7t2sCd22hhqR10mn8uD0lcmQV6iFH1vjKoC+WeudjM7Swh"
+    "Toaeb8V9jd44KFq9+Jtn4OJqGT73G1iZcfqtV/RmsjYugfq0lLVOp0j6xHiQBc/hMHzcDi14+XHCB0duHoHU3AvjqruLJ"
+    "CVhB2oRrhk5GAHvj4Z9h8FjEhY9Ok9GQxooa5qpQVFICc+wk+D43LrtXqCqFlEmg64dyIydUyqq1Fhz51R0Y2qhkLXAFL"
+    "w2seHedd46owfEo/zNJCdPXKlVEhibD9MeMorJViMu1H040f0+BGiZ+tGd3flwdGTLckXj4irbA2JSANHkVi0xUli0Z/B"
+    "EOQqbMngLrXZMovhxGQ4M45URn3N7iBXR5F8EC4mV4eGxoAN1RY9OO49exa2iEDaX5ljFQjJAu+ufCtwfuHPgkM/G9MxE"
+    "YRPOXC+RIrVBp2EadOo92y0ZYCdMy5kecXhgbgtxw2uSyN6Imd9xqkfGDRCPZ94Via9p+YCiWm5GgzbdTiUaIjcM60W8G"
+    "6oSQd5k38MaasmB+rhtAnrTKum48MPnwxw+rR300zvJrVujilpTjbZonfAKVJ4ZLu768OY2PnhVwQa6+7iiG56T29v14d"
+    "ll378MqJCdxPM1JpH9riFFV/eI7e+RBY5y6aUbfHCfiG92Xs0KsyCQ2emKQQ+YCzbWGwxOHZYhXA6NA+BDVZjpcNE4y80"
+    "vVlY2FlGC01o8mMmMouGA5CYgJKsRunn48/+EuH7CDYkUwrH4m6HkmwFzUcc6+kG5zv7WDaWNhZm1+I6Zz98GJWBk99tO"
+    "/dM5scttszYtEzcaEJKej2992055O17Cz7kkKYaFc6T86K8Vp3LOK85+/asyCTVsUdYZ9E3CdksAP6d+Kbrqr2qCFc5+g"
+    "FsUm3m6HvOE6wHGgJGZix33N19nfizrhcSnk3N4i2agIjGvkXhuh2FOy5aHobHZVlcviFkAuKJb96z5my4mXD4JLYdSIw"
+    "c/SXhYyfH59ua89ayuLXeTnubt5QvxBJBLmQkTOMhoeoBrLEJci+NKL9b71VG82vjKRYNASW00+6uVXrWe/n+I1F18mWg"
+    "XsLQk4UAhAhA9LmyffT3xuJIrvWdvzU/6RbCvkqceDGMf4ULbXyj7s/9ewczZnKYRcTdZo0Ke+57ImSCGCg+Ff9sovGLL"
+    "Am9eLUiuGZd/XaacSfdCtERHe2vDSlXB9uj38GaduJ83uGjrgMij5OyyODlSRLPuUxkpn1vE4zaGtVLdSO9I35FI6OQ8C"
+    "sQClJn3iN6EQUs8SRYUY4Pvn0m/YmAjqZws51r+jJQP/J3WWIX6uMoM0femNb3Q4KzMmA/lpBBUOTWb2t2a4+LjZneInr"
+    "vf3pLLKbo8N/YPIJIQSG2Tp8k64AW+zRIXxd0h09YN2dfpO2o5VS6xlHzTrsioCoY2erNGaZftKS/zd2iQ/kj+7yHCOu0"
+    "COFig6HORBzJmEhMVhkSwR2wO1n7wY48cXNNm9CNIqdcZ2z/6qnYBxZ+/PyVyZTEinbbvrDsO5lD/NLuMy99rV/qnCb1Z"
+    "ZIQ9Wj8YZmwcpCusRDkNwnnD9ux3HTahHSsW/76OZ4LHhXQPzN1SlvnAPHiXByMKHummp7JJuDCmFOQNPfK4yvkIqnSnH"
+    "YOLDy2jReDzaeu3zap/KQYjlqF1AZ76CMjWsVb8LJM6zrJP3G+5b/9u5GOlGdKkL6Kk0WYXApw9bOpwAldDJ+qVRIdHKi"
+    "vk+ip+hjdVImcL0DYHAMw3BmKxDMrHIlnWWz73rY8OxK4aVRwUGk8hlbJHZ9GVBK3Rh2v1ng1VtYjx5ZMOC11WeH0KkZB"
+    "3u2qqht9nYwQhyZCdJwoS4zevp5I4/Sg+3XiulxnhSOq/chZX8SDWWwmGfnAbDNiExYrPLC7EC7xq2pSS/PKEWjv9YmTI"
+    "6qPbbS1XuNjsRpJAAIJfUSvqqK7SnosiZJGnFi1PEHVHV6PYxegKk8HPh9Pe5g/IUI5qMGiIJYSQhKnhiTklfVkgc2aK8"
+    "EseNI8mUKuWW0Ji7WOhYDjvmcsmmvkoB+Rp4SNqqj2TDoCx0xXHTIrXHVIbdfZioElcoHVvpbd4WG9BQ1jWzChxxocQpk"
+    "anJPpYZTDsY3Lj4ipawmss+ijnhqpQBOkZqYs7Q3pftRmmIXqP1qxsazl5DSRKwRl1vs6gYruo56vYWD1eP5Hw9mNPek2"
+    "iFS6Qhp145g32uL5FuqjZhTB7b32V0n3mcro/1n3WVuMvSju0vUfERCZaRcOe0VYfcHOgNjHYx3Tc1Lz72QxRXRqEdYSF"
+    "n5eG7dQgY/FVHtOsZdLMBabjdCKeus+ezihGS1PnIFjhe+VUE8QDJm+TCG0zSLHU3zGYsSbjNNvNHOecfzRdelyzmCQKu"
+    "K66FROegeBaUicEkbpYWwdhSbp9JBNUQLrfuqIVQvVVMNBK6JVhxOTKgk7MqCC8L0ArHVvcRQNqVU/aMlUSj9tMfkL6qj"
+    "9Ir2EORgG0m+FRg6eWC7fii0w2+nU8VNDzd5TKMweEVbLGL7SbnfbG3rphlRfQAqJ7sDbx8wivB6Yi+/S7NHNcky/3W7o"
+    "YxxZdHMVLtVlOFRSO7zY4Li3y/gBvMKyC4ul7hBBB2YuIbu+I8v5SHjPme7KTHfAsSMIpB82QSl4tiuZbTwXmdrDYLQtx"
+    "8IsudKkAyvp4gkvMMOVg5KnvZwOLiemPHL7KiS4+IJM6s2WQc5HNlHUR0IR1d3mUGhwumJ8nmt8Dp2CYPLekDXdhyv4tB"
+    "3mPGxCSIcDcBe5Qcy0pBoz9YYW988Q3ERPe65YPlHJ7omn9or2tKW7ykOnlN37GbbL6WEkTdDKjUs6xpuxPqjbznLwVYb"
+    "1sspdNRjsYhPtUSmpF5KHNCk41MUpkqbl2q8nX9m+TCbefF1qRoIVafXYi0FfxPQl4cx/bbccgPTRntfIa6gvuS6N16r7"
+    "qGV8E8kkYPr9Lf2ZKnz9kfX2RiXxKfPUj7U86r6RXzrb",
+    "nFpMTqY5JzBioZ009bjdVEJ4JVGdeFEjHPNnqdAFs9v97KP+k2kQIPMfD6QZsLyoh/u3BMphRRlX5hDDf+swGLpMjgCbR"
+    "8yQOvSsnjydojOEbFdIv3HqoySY3vE0cTjv+suALCf+VHKdm3M/StiZoUmS0SFuleH3SwaOlQT00O7RAq+WfdbFzEQD5g"
+    "s2mAA3rZ/0GtmQivcew6JC6Udd51Gzd6kOA2Cw95B4b7tTHCoN5nG8qXj/TUdls0URM9HZsCltup4x/wVJmPaICvs6YWe"
+    "OyjnqZKEfcLwYLUtFrBH2wMkQpMWVfWx+wE6D1io3QwlUrtWtRm7a6mLvPnRCfVNuHxR/3nUGaFHbH/Wqjuo+OxOzhRNf"
+    "RXCk1v7hElKbjxcdqNpE8DLhcQRhVNOeuSymMGoErFRT9LYnNwXfQEvBH2lINtOQeSPOP0dF0ARx+uhSn2Op15TJC10QH"
+    "Lpdm9+2crt3FBnL4Lg2A528phkHAU0olLbLzsD1FajvmywF4fhWB7BDxjm7yyeh4O4dIiAr4OvqKNLkeYuILBz9ojkoc7"
+    "3RNbVDXIG5Ar52b6izo+IoshWJ20VIkVb3V0UbSVuZVv9p2B8+bgnMrHjNg2lUr24sqNpV3os+guPW3K3yEqZ4XgAga77"
+    "WG4bD++pqER31uzf80ud+huVna/GD3/5T/RfIc3fPG8P/bk97viVP08c5rexHF/fl09FHY26lg+KL1KgaG3NVTllUjWlH"
+    "f1SgbO7ZkOF3LgV0XWyb8uptKRK7fFti+f8ujfuYnrORP4edYo904Ki/EaULaQJM4FBkN+t3eDU7l3H2uRKvEwkEUxdy0"
+    "ffU/DRr8us5PrxbuwOU5G/wAmfkTRdA/voWUf0Vl3TvPgg2dyR9Hx1Jn8xSmCugxbAsYELpSh3uyvjaeERvN7er4Z9sv7"
+    "kl7PvYCOocAVVsbxA9RyNjJbg4/GUDxV/R9gbRLGIuLL92DeExsa1tuDNQIk48L7Ss8DsWFa6InYhXRshIO4aAM+Ncyfp"
+    "rGSL1NadAlG2aU84EoIGz9dgDvtUL+TlJVlUnrasOHPg7TtzYEUtbWXTUAUGhq8IlqUa610Va9xnK0wh5OZnoR6JdI+Bi"
+    "cPioMz/s6AuV/i8pUHVlrQ0wDpamVugt4gxJQMUS0XufzDtI/K3wF5I9nf3b0ra2E0PViBeNCItYrlhkWiJlZNnbna2w6"
+    "YDg5SdtIYIyZBdyoiIV9ydXJPZzEt1A/BJOENpCJeIIwznxDp7qfIomyuPks/qWzhBOhx1OXta4kyjDkzdTCRk8+VW5+c"
+    "04BpLOoIa0UYrou5Jq5cl0o94l0cFgoE6LaPhIndlwL1mfViqLOSFxgqw7+fo8KdMZkmsH6nebwvRuSsDxWdHXOTW5Tpj"
+    "06kaC9/wevaAJRZsw6TOLjiYzBa0lvMyJ5YmOZjbE3YyTFEF3qKNWGd2eccFXS325aLyd/DVS+PrLYIzLHq7CfPx77S/V"
+    "OgjpF4kfOLPyjjl3ra+qpl7KRvdIjEvWJBan3u3M+uuVrdeHnW6JTMBNsO4RwmJI7DCjcaOeZnLV7/dnEpm4ibEq8QUWw"
+    "T2t2mGlTpbU4m78Hh0uTizIf04m4jAsUds4W8dY/yIsSiFBd2hUEuEKPyiPicMz0a1iqiOCaAx/RZgc8inWsuBDMyC4em"
+    "5l/I2fN6coH3s1bcjcbMZ0o7JxhTB7nEoKrcG1oAk3BQuevNjdnW1nBkIxi+JxjuXsTM8BoziihCDQFVUkSASFEvW/aqh"
+    "8XVMND4K9YX/Y9crknJvCtqeR3v1ahcSF9Oq6os4D2UpSImwfqg9DQv9OB/mpx6kk7kteJI9VtZ/r1FB7nH3xH9BpOmkk"
+    "XiZmSZMo0dbWJ+qVepOov6ZNFjSbQ4tn9USyjLxS1HL4Jtmovxori5Po6KQP1Axim7Uhr1CCPrxqGFGnACEGRg08NWQyt"
+    "6Tn4MSusmRsJE6ule9dz1LSX+eS9oxTcsH7G5IHNQyaw/KGoxvVis00w3eJZGEXzUfB8eCVDIXOko0TwDppjZD7JTwU3d"
+    "OUIZaq4mEREhhK4ApAqk6ynvLNooDSAiGmfOhfVmvczfTEn7ASq14SaIuoEmoc6sJ7/6TP885H2LF/EhjYP9mCfUbAHvv"
+    "4wzoD2avh/E/nn05RfVOIdWo3epfsPVZnTFasrW/WMmoPstU6RHBU6q8ZZ5zQKNfs1nOiltx9Wmb/Fe/o29tXPA9USfOT"
+    "n/7PJySHeFNcmvTl9FkGgRMnwHShP+662p5ZfcaJBAmp4AOhfeZfRRyPzGK0F9SFHdPK7e2F/4JDZu6c3N4+RxRlZhRfs"
+    "JPAmyR6ZQ0f9KzIclIjn4HnXtA5nFPNv6iiPlvTOvoLCUHNJ6DRQjCGDie96vzzwc2pHYR6RGzPPz+FpgorUU9sNIVTWl"
+    "TGadCpbD6p93X0Ccqxvw5tJoK/mtCxf9ku4uQXdazVoW8e3KT15tMIydm3HSjeICxYzRnQ65K1o/W8L0m3aFozhJwIDQl"
+    "AkFazY2bLZWDip/XtbdMtbGtNMrxLaHbf1+qvo1PCoB5T3UykEfWfaZoc1B+Rc19MQAlBg1psOU1rre9fh5EeNpAhUAmt"
+    "zQtgvwBBM1KlR8V7nVHXC/UKJudcZyyDbTL50eH0Qg6nCUSKrVv/T/+VesFQSwSe82jQehSE+vB50d4bokExiOt9Hh29z"
+    "7d2D129IlL3IyJOsxAtaEUOoG30KqDtCRQUvWpSEBV8MiNBz3hHnupdv2NaJjSsK51IeL4qep4zLjq9vr1ljKTkTchqiC"
+    "IVm0Et5ACeR97bhD8xm/w1vY8gRvOebmXs0V6dJezQQwOJ7XUQ8uuSbfzeFgi4zmwUiyIBFkxzIEGlkzNKImZPcUAaHfT"
+    "ee8WAs801SilHYGKtAjcUaiQnsBYVmm5oox6zlwgHcncIBb5NNNvUPy2u7mNfy+TsLucqX+ZEjgzxsr+WLPRsQBMcUWkA"
+    "mNGqAHAaGMpf8LMkODMYzgRoYdLtzJxer2p9QkpDDNccPQnTiyiqSBeqKZtj/xXEdOvVeGcYvqrbQBNYowa7m5+O24xIk"
+    "YBS4nPxrRtl/fM9mrntjZhGR0QrpkxYBGLkg0D+ObCyuSIQ3RmYDJYI5yuaZEeLVuIEY3uFp/r4isd+3KSzl8pEVfZZmu"
+    "3HUQvN8VfuxXO2B3wUlPdBfHJFr8wdHnBnJ+a6Lm6Mx9K9l15o+rkxZ7NXF2dnWWJAxrZnucUWKKFHENxvGsut/l/rpLz"
+    "+wEIAcEd9ztpYiHb3+TLN5gGc9Tg3aikREhHmW6buh8b/ZpIoWXPEdz/1kd4rUPlUnXAIDN/EbpoQkkXgeQT7zhEocKom"
+    "P6qvp9HkpPYN1aVwzUwg9Bi/w4EMHB7xauq4jm5AM/PNT3RueB8QMdF8W0d21OEWTU3FnEHoPmS7M9DpoYRc1BF2qEoTr"
+    "nFDfYOKPqfeSXQzHaRLou5R3R84cbYECvM+xkBUHySdTqJuuPVEN1xztrlJMkXUp4buiJ1sw5ZV0AezD679JWuhkO0XPU"
+    "YAGZn50yYiFsuPEYmLIJXmNaZ5nVTQvU7VJdGhIusKNYMbJ34r6C69NZmYTutJRKBL4S3GgnvCXAR4N8KkYEYXnGAKFfm"
+    "JnklpRkZsH9I0/uh73ybZXHWYCKtSTjOJZDKe+j1oniZXzVNxK1SntFNeQHnVflfkBXShFVsep1ig+l9DJrPmtJ4agLiJ"
+    "+OKsY6reeZce6mrnks5yuwKKdYX46t4KVMzjeOcqx4y5",
+    "Fl6E9BHdbP/oTpse1vdVcnoXX91fRT4/oYliC8PWQ72YFxyxTAQvE++9VhSaSZJaWn3YVGttrZx3T6631nE9naobJ2g2x"
+    "H/gcFrQZUM35pI6aHwHDMJ7VhfUA2AMh1TIKf50ME9tRrHhXI8uSOsAgJLcBSBN2/YHX88HrxNf8BK9EQiyUf3AB2n0ou"
+    "jIFImQXspmDQmuvtbqUasnvbHVJ967LM4FJgSHKZ22kBAyS1eDZlb/BYycz1ww3q48xt2FrqdPxxsOgkufayYew9XTrof"
+    "VTJnEoc05Di1PmQSga+bsT4mJhu3/ymTidtb6lFMZ8mL3DboKJCxc3fmcw//W0ziuhUF5sakbQJ6YlVkbgnIIqrfwsi5n"
+    "Dc7UgnEbHRU5BzU4Go7tddczBqIej7RArHOTvEfdGAyFIKt4Z2pye51CC+HwBYKf3jRo50Qv4T1wQXtCBB5aLqI0litrd"
+    "Pz5+nydxbVGUU6F9Wq6BVL2G3YKeASGShrykX/w5JHWhH+mp04qtQ0D5DFAuDKw3ALIH/VTAXCpYD9pa1Ebr2ivVToR8H"
+    "YLeDbXz+683Oz+tE6+CIUSkpfhIRAzv/CqUIIgQ+/ra2MUDVNnGFJ4G5t6093d/yUKrkAxkta3IThv8t3ZAKoEGRAb8UZ"
+    "S8I2ljS1DMzuXTqR7cQcVItQGisBGeBoanIPzb6J3aE7fI3F1ks+40TJZVFz1HXQqLYx7zVtsxdHadD69KVEbRNbgWx+k"
+    "v4Akc3UMCaj3KuNt32oo7y9QGri4GyazMDq+U/W0KHO3JmImtnfbSngtzoB8e3vu2xLC4ICGOZwpoD0hBo+1KHqSCFYb7"
+    "KQXq2PQpUCInmyBhbcNLOjpYdD5PdmwwXgDBb5EjEiLdaW59w/paUYdahHK59uxlNlu+ASTEIw/Cf4WLQ5xaUnHHgHavh"
+    "j1Og9uzt023CY2DKa0qzvAgTwP/c4vaC6t5JYr3DczqIGXYsJ8ZxBenPc/hd4PhXzzMq46xByoTlXgWZXwR6ByOnX63P6"
+    "wp9o7Yyt4NO0IAiOmXr94Em7B/T3ozj31NAzdRQD8aT2FEMsIzLVW264qcVMzbuj+/W0eBman80Co/8cz/XkP3/SCL47p"
+    "WyYqna185yRnXE98OSN7/AZ6z65ZF4cNy1fNAE2vzKD4GzQ74A/vo0K43PT8VckJ06FE1jikYMpPPvsWVR1a9V5sxDTtK"
+    "tUV+aKp2eGSuXk0P7Hv2f5zfwTF6mbcxQFpYEzf21yCTZ1FIwFHxgRlQItRG+qSB/Tc8dEyy9McqK1hbJNQHORcvHeMkH"
+    "R4YFM7T7TMxbRRCcqsWjmB83tyAk9looUM5gzQzmo2HhB6GjCc9UoA3mQYuIe0lCe8rDSSj9rqzEvn3r2H8T2n651jmXt"
+    "74lCiv7fOXXnM293pv+6I7b19GzlkmiSc+f1pvSYtCqdFilgyok0uGNLAJQOmnHvHhiIWkWuKdHJpXzJN6syLRwObgFMT"
+    "Azemi6HnSx1vY3IAplhL1XQwbLe2CYJ7A+jLAjEdwgBFzK81yCBuPhUqdiSpzBCpT7KWZaAErsNM8gZILVUsELeVemcyB"
+    "8D0SNI+gjxjOVnqluWsJmuSZRpZFbrWRLqabmfnKoI7zmcI0B+l+ApzTTNA+wyx0E3K8/GfPh4rqJBtjHTrotRKa8y7wU"
+    "mBrf706ahFvHU3gvnQuAoPtrv3PDeJ7Zr6LEfTAdux0E5L+7FKkcO27EZS4Z7UYVfa0sc4lyDeqCV4Dw/GiUv+hi8Tf3I"
+    "vjicqG3TiFp13XszXGfQEzk0Tcby/98f+PoKMd73u4Ao54HIdmAl4Q0vehk+Yq/0CL3DnJDkxsqp79/5/oL+/hBjuobZB"
+    "DmLB9c7nVHnspttl0y+X5rZ5R2sboJ249bsRxQXKnU0I/E/H7N85xHSSmRI0rYOQn8gWFgmW5Zw6CAneaWUR2fbK9BNN3"
+    "CqkXs1ZIpBI5L9a0s67/pidyib/1lsIyyRkcc8+03WNWFmDiSb99eFD8/sjry7cz+Qi+CKd/z+Q9KjF0j/I+WBYbRaERy"
+    "cL4iOpi+U2EsttBHqRTIfMQVMcDcZsfiNasjd+AXMWiOgtnSfT5d1JhfDgjnkEMFb0J3LUIp+tDcdRjOFwW4QDs8sJAwx"
+    "oV8tuH2WHiXUQqznU0tHAOn04IWDwqZHELkUMm0wto+G+bmNt2xit3Rg0i24yWetsmnuxOo4SQlj2tkii1uO3iRNHZ2+2"
+    "d7zvn+2dBYr+7HNBkYh4/21ytDShI6K3iVpEZxuT1mixP7MmKmc0xuxwPcqaPrW7sH8x0kqP+jAfT8rumUrVsbqYhkhcR"
+    "3cX6pioiLNudLxBDT/tRhcq70UXQeiXuK5xbTzlKselo97Ofo19oPMDQyhu0kX6N3LGOXi7MGs34NCMnN5HhDxjaHwhyk"
+    "E2oULL4E6vw9puU/g6SKbbuy/d3nq0i+KzMygGatsAkr/Tb8dKdDwnjAUntOTu4AxvJxHn4p7tbcURvGSIuqz3J4Kg2Sa"
+    "sHQybT5g8vVq0rMXdXkHMAzRttFuaHmkrsUpMQTyEowLGcpLNnNyjKOItkouhYuqYZyYTHMtlfwa9BpEUUwkD9OOCjrMa"
+    "HAciaRcVfcT3JlDJTZGYQryBOHNIUfsSkh+JY7XEKxPxxkYsMVjTFq+IURKVHnaxp8RUNLYBN9Gp9P9r7Gqb2zaS9Pf7F"
+    "TTO5QWKI5pykt1aMBRLtuPEG8fxOUnlbhmeBJEgCYsEGAC0Ikv879dPd89gAMq5fJHAwQAYDHp6+vXpdugwknazph7knZ"
+    "/ob1yErz1uwQH8skOGypRviOoxnZekZTKfzo9eNepvZqNHKLS6vL+n1iNIRjcndXLFLmdAiiybX0P6oagAHK1q9/zG7Tv"
+    "Vgowzs2+i29a8+M3H8fQ6XFsaylN7/BRWkFUTX9pMI9EqqVLOabpHePVQI7AuH9+txU/6H4/vvnP3PVy2HWDSh/MQPvom"
+    "QDNn7Jjl2bMhRzFcBWat5c5oLvmLhufEXLXX36WXlNI4h++xvdOuJFjK3CGJIc6e5jYqCuG68eZp5X5LnO7c66Gw6MumE"
+    "9H7WsiPEwyneLlZvBaye/Jk1Q3Zoj0P2JiDZMdeu1UdrswaeY+m9EIBjgKvO+I8o1XIon7yJNwjL0/YSuRCNKRRDIC21S"
+    "VILPmbbxHI0+IM23DZbvkcOoPge+WoUMO5wBCKaVA/NddLLXc+sYd0smduF0UTGai1TToRWWlKY6ZcZBQHTUkYdNAta2I"
+    "F0PkapQrE8Y9BZS5umtcCrTq4+A3bmhXrA4/YiVl9qQXVEZM1VbO9Dm5mu7+H+5Poctli6RJpMF7y/X3P4Txs8jP3teAq"
+    "7setSgD396fpF6NNsxyBszY+W/2VWGRUR+iOdHrOFcLtKr4lTdx+CK0JPmo7rpHpVXU+dj9cO3QZmt9eUnOphzXO3EqWE"
+    "0LPaYt3hUhpiTpgscrmS8MsPrJ7/weithXeTHcbgL7SvrCkbXxv9lxM4MvTv8dffPVMIhLSOskQfIDvvt9uE0YmOK96ic"
+    "QUEU1AsOyYlPkBbJBw/ovGkjztSpfNcMy/Z8d+g+b0048z4tBWpJTJknrU65Tfu2uuiZzY0YnfmEcPBHrnjUshixUIVzm"
+    "bcrDBqiz2Ow6r2DBKYhKB2lqoLD8V3aTHXTLP6lvSv25RC1AL3PMPWM80vRGLZGkrek8anM9GMY2lTxMA6WmiK6myw6uc"
+    "azyQkL2Swophwgq4/S1lmD1JauXrvsOoyQjA1pjMNAJ1",
+    "BSEPkhjP/UpljXN4F+NHj1aeNOQRl7I3WUvnKgvZk4Cxduv3H1juH0LbQD+929A2zZOlcpmbpIJEp9LvGDedRhuIT5kvP"
+    "tG+V9pqvP849ESGwoxd6ttsVHJaleltcGgS61+HalUxQ+MhAg+FHS+PHhRkeY/7V1YmW7bvTFvosnuNkzr1kvlJ96Lcxc"
+    "JXbYBcBQ3OkNWyjAvDJCbFu0Y2Sh6ZeXOpCIJIeRJJT/YkVzRgsScVvZCVS/bH77QoSXcuGeTqn7Ck5rLSZbD7zlC7r6Z"
+    "m4ebt1nrBGmGax1dAsbddP2pXbqOen3lbg/PUWUdGQ/IeG69tSdPfGYsZy8uuSw3jhO+mg63blOLoCAANsixtBWn5ESun"
+    "Gv/O0fCsXSoW2dxD81VlE1RjPAtUYXKjNihL1lU8xLZLPHVHfClAZNBU7e+majJy2bR1OiOVQ3ZlMDIprGYFwWy76gQ1T"
+    "SUIG4OzGRfzRsy7toOMWJQrXRebj0odkJEazTx5kDSjvBDoJqyZhiXNtfAX408DR09v/vV4eH8/d7GY/FlJsE66IKKksN"
+    "ahggc5wVVGe4h7kFznTnLFkqJna9y91OLRs08TJy7aASQolAIwcO1/VfxBWw4pG+MAgcEQc6xAuPRLt0M6p3cqm6ojNLx"
+    "0Owj6c3+IOrolj2u0bw3KWQqWT1GbxQ1t+TXw99xj99ZERcoNiIC1OSY05E9ht1sXVW0Xo5CJRM8roRy61p9MgZI26Yoz"
+    "w48JQUGG7KQzSpMT3PX1dPppJolZIYtjrm4HtfgY+R1px8i8a0jKo6mQp7INEYVZ9B64mc5nuHwZtcNyfyy8Giz+smnSd"
+    "9iSObl8XVeKKAYrEYoRw+HGqWcSsA3bE/d1BmnjvJbKN3BNmQ4uY5c/usUXWgST4Ac+6AFDTJ6wS1Z0HQmPacyPklJwtM"
+    "Fcp0if613R0uzdrNMcP/I0XVQOba8q0CaeM/aG0oqSMSF/7mfAnCmzEmEn6/pK2QAwCEZ+lReVOtTkhSjQuuWAyB6hIDI"
+    "8QvxNrsCWYHrkffFiVxZziLmVc0oQO8qIcGDOpoPIXNGBfOTrEI36mWc+uFzkYfiNCmdCUyGMiHqO7OpFD7OMd0k2NBU3"
+    "6iamrx30Cz/93YkmtMyunSx16I178hu8hGufpWmvr20sVh167Udd9pvt8Gw4ubSd7Q556D243fUuBfQRYobbW5AohACU0"
+    "2fMIU9aJ0n27ivKr98KA6a/K9rVipADnfkmM8fOFogKRh1HA9qT799s5PYGJyouDrH0bu2HfeC+0s53cZ36oa1RP7nshY"
+    "/vEt8CEPE04KZ2w2SyX0TtsXZZVA8Cuzyncx3PhniSeaS0kqAinZ2m/2xuWSXb3YY+IFQg14WuTFZwEIdlP3SwTQwkWXl"
+    "D5s8WDALP0RH+toh64WQ8/f6Hb39+981skk2eRyhs/vj0tz/Oh4HHc77pZshj7KazyljAwutcrLOaBtb83ma8jmgRaiXf"
+    "23BDUzXNaOFsADGyiWao5tU5+YbbS74x63h9e3SRlmVRRicOj0up52MORUz0IMyxqn/9sASNmx4xlv0OSSAg9pKIHDZ0/"
+    "pY0CNeduEXoR64gsRc8CZ9UXUuMHy1BLuiMeEXuohUZWZXiIEYg8tmYllq9YBqHRGesE7UWDUQa1YUqi1maiOizT5Ada/"
+    "p8XtekxCLlLRF+e5zXeIL2yXmxu8VJcenz2QaOj5+1ml+U+7zityFOsUlISV/YE/a3Erx4WZdlskJsDWf/+nAurRMBjHW"
+    "fuWYG3FOR8XogGe7r09BTQM/w68us9lBzgV8oAUJBeSsTMkd2Ysau/IZkn3dQhjgXLhmfJZDfxIhkN0zPM1pZOXK3KWqW"
+    "EWrdrxNTmmzmp+93JbPs/j5hyecNk5Z85svG1Llp57iDJJvizWLTM19EEIbiodkcGNXOZUJ8OZkOm7yIs1N3fHI6i8V9L"
+    "JAjs7bcM7hKyupP5OFUMGdru2fZGeK3ph/0XgkJv0gPQ/vhshUMyUnhAcoHV9aSkPyRVTxxhb2Fk2jqaYLkpbY486Z4IP"
+    "aAAymUZkD5le9pYNeHrCEoafjJYCWAsLD+kqlr/foUlt8Hav49sz2QfCP3Q4ZkPm7NZsuZUZwkEYsTHqwiTI6ANs+nefN"
+    "FBGHRWhKvw4K2yGHsQa8Ds0XZOlGWBAigtO/QoCuJ1Lv6NgBRJQfLrvyr+6c0hZczZ9shYmcHtA0BoxWCaQP6QjPTL1oz"
+    "/Uczw5tsmcIoB8v6OJRqHDSFFUk6QKghduGISh4k3UWUk4gTM6UTXw8HAALdw8p0QdS8hYVrg/25Xid5j1p6W/iv0dXri"
+    "F50Jd7ztOfOD707oYecH9oOOOrj9kW+4kQsNLDwqi0tZvCh9epsnzJ5awqSqr7wMVZRNrysszlwS5IScd8BCnie2NjFtM"
+    "mzQnJVKhk+6y+Q0d02mGlmo7CJVADm4Vvng0jLTb0Lbx+wd0FuIc2b63OL/3e/DYwqAJHhXdmuO4HhCAyvJ8PfmvO12+8"
+    "nbuQrBCNdQqpmQAtlr72brF4DgVVVBEHAZtrjQFCRbg/czbWC6tCI/4/vJAYcNli21DYpAAgdGFweeac/NbrMo8an0LXt"
+    "t5CbjWPR+C7Iurbwpna5/VWI4MrqmmyHF7NbgbWlQWUfgNxa9Menz0zycDJoceZQgA8tdN6qhQCbRFJaNptfhx7wxct0f"
+    "JdtkQ6e1Ry4VcVTkQjAo2sWN5LFArZ2vEvSa1Z4MDP7nFUed6EYjALuyH00djWpND6AxIMZm4gWFzdr0tku2Li8+PylKh"
+    "VXdbbZ9Fg2xVOJ1ImP3uCR1f6qLhObDMDIN4na/RjFFx+BVz6pdpy/Q89HpPPFMsk2+1KGnUpyg8ClUDs/hijV76QE6ro"
+    "BBxQaohKqarbQ6meG5BW5DV3XghzmSxfZgqeDZB3quygLqLASVOfPPndRfcm4dVHSsEizhcolCi99X2I3N96dFKaE7foy"
+    "pXRplXo9JLNiqpqf9OE2w5ZYiKhsw1K1Nt3V7QEEqBnOQad4QYlu4hXJU7/agz7l+6lm/DHZZAsWfe1tkPqtfGx2MM+L8"
+    "VSyci48ZJvAeLGPNPp6/KV5Sz3T8dkr5jB08N4evLMHL+3Br/bgexzMzCtXqNjJMIt6IjuttYAvOGCdGJMUCmZm/vjOyT"
+    "mLWsT1weVsFtfmee2FLqURTDE44FS9WoMVrDsqMMjTi4gLJTzXrfnR0IHXBcyit75ZVJRrZ3NunWO/heebYn28e17z4q+"
+    "Pb3rgBXVpXvFTX2HgLVz6GmKONbH6qyFi6NXOpmVDrrxoquNO7HDJWw6XzqAstmTA+0Nw7jYGBC3xFuV2ARMcrUJwfPoq"
+    "LumLteZat0nYGxyaCs9VBYyAouXd49gogETq7MT+FkN6rmT59UmHpSfR9/704AwZxy5wjfACn0XY8EAIEqQQz1qO0vctQ"
+    "WHqR2LmYs3Vi73KcM00yrnJh/DIP14gUULsTx60BAcjS+TLkatry1ko7cbR77ShEgU8ysVsB4QRbaptEQz+dlUa2nBo72"
+    "Wt+YE+JYl6pA77HLrqsd3UUizfNqI9e+bZf2UO/iwCP5IPBueB0wi3jmzO9NwDw7VB+0QBNhUHKBSmiadvv4C9JZEZo07"
+    "hosaI+ScvZofHr2b37FcC19QIJu+OZOUmb8IgTqt22RNNevsjXrJNCsj9/SNxOiEqcTIlPc173zcPJkJIfgTeNdYlV7sl"
+    "dwkqBr7WrbupxsYHCF3JJ8FIAVPdMpVCLcggEWA6xiLL",
+    "J26VuudJ+wNzicwTWiSzZmpetqZGESkrV25IQMW3XPQ5OguTSREmUTwEMG4iFYdo/jjg3KbYaax3JSPCIo9pSXwIK8T4e"
+    "mqpjglg9LxyWJv3A4sPUfuDtjhqhUFVR0vKxpxXjnsW46NewPhup43au67HZ+tmXJUE3lyFa3E0Gz7tOZdLuk8urRg3cg"
+    "tNNuZx+YHwZjN+zbBU8zGxxl4Y9DfE9fjjLcd0dZ426PjrpwWghMwe9fO2YYk6y/beT55kExJq2BHLawcRI2EWzeJyMn2"
+    "O6tfCqgMvuwk9mjsQzTrqTojx7K2BkWF9sFvDRT6ZEkVfhQneWlatxoKwR0RPMAXLAn58t6S2Zl4ONoLhkki+cGtaQg+I"
+    "tN1TQeGxPHQvZo+9sSTO6+X44pmZ94XNd9FevOX+a5umSQFuQ+NrwJZg9bSqxxChI7oehgiUkCodhC1j5OGceYlYUq4+Q"
+    "cOSH2xIcWBm9u2IPRQLYQ9Ji3FLVaDG7sIvhE9zoLV0FLZNs9Idr4siJXU+Po79h5J/4u1asrJ4EbD+P4wYvanSnDkU/B"
+    "6oPBtpBrcTHujpvPhakD+yEnUUqDYrBuRC+HzRlVWePAn8HZ1xadgWR4sHofK9Zm6QweEm7hNxI8UVYLy/BwVonTqLSvH"
+    "9/yOBPWS4PBsPvsK+VreN+GcPucWfeiHxOkz2Z7HVkwWrylXS8775JcRTUqjTz40BTh75TZoAboSdDuunMyhIaqTfGV4i"
+    "Nstyl6XiOrN7jHr9NWOWvUgiHfnC0S9HUYBMPa30Hhs/RFLNop0XxgklLtw85GBPcYCye1aLaGeuiDadlrjJLSs5c4ZFO"
+    "XrSpEVnbwvrq8sg70cN92K13Aa/TMQTnOTVTVqKtdK6ZTOObPI8swqdkkkK7EECnyJNsz8aDdcMJxJaMd3Cdi3pISI8e5"
+    "Yd88nJts4hYDdz2OerCeePkFaYLOC02++I8UlGCUlvvogpE2sD3Vwz0ttttRC6WQo4U3WZrpMFUwvpPZDak1wDgZAC1w+"
+    "LyeUIzdAS2cznYOUhPpFwLlVwZCtPvNQViCf8qeRlJcfu+JWt+0KVbcV5l3Pq8RCLhEJb7WjBvKURwgsDa4bVywc95PZA"
+    "+9jQb3kQ64y2hZ2gN+zt5Oi4sliVyba3SutKq2WBMBofNNw3ezZWsD795uXFu/ffvPnx/OV4k13Zm+7KdFMkwCvjFZWzS"
+    "6InjsldUdJsrpKMp1X1Dbs73RTltekpYj2vxXSxollnTzbqK9wiTzdqR9L9frTiwHt5wUm9IlpmcHhaZkwL67lFmgpL2Z"
+    "3KmZYDpN9v5DeHspTOExhcBEYc1N5agSsNgiCbKaF2TgM5xIbummcGUI55WuITXyQ1ummxJOnnn2Twf+Ab2AhQ9FbQ//9"
+    "unZCOcLKzg0jcuS7cVM4g3QnyGLBBaa7Q8Yd0+4aNKldh65zeD+YyYUCet0qvsW5arAmLznvdusZ81/qpQ0yy0r6JECbI"
+    "NMl7DTlyfjdIkeMg5E3tZZg+NlRckIh2RRSBJPpTLkOg5guEZ6MXQDSZ8V/A5HZNTzm+RJFVOITHGuwAFMKU0urOCVU5j"
+    "1rOdmxedGHiYhVo10KYqXH7KfE1TxhBrYzcv9ObEPdmZ7RXYeuvlNaazXxg4LdHsg36f8zSm/iXQrNAq/hTYeR7xVnBCM"
+    "CA7Y5vCwMvcHxemOUGAXVVdTA3hblLrkgOiH9HSbmminHHVfhYzMz5EdqV4GaO6vL2Lrc24Edv82k6g803OswRy0cs8u5"
+    "FqBZgMf7Thp8had/WZdpvxAp5lfa4BlvMWi/tXUTlnAeGEgb2/qfWyWObRPb2klq+8wtsAUmDdq//SkMgdHOl9nFogZ/e"
+    "I9GmE7VeHaKOy1DN1p2I3zrUIA96n3+THNUrAJKXhqgPROf6thmoSGk4+Eqaz9lAyZCfvDf8lEt5NI2nF0TwEuHyCFZu3"
+    "unblkT+vBKPjS/XvgWIOUpT5Ami9IsxhNYnT0gyTeqkSiFSfUTshBr54dChx63LdBkH/xn0k0G2OJhWb2KAqB7ZJrodSQ"
+    "DsWkGqr0ZQ41DgPlUMyBexFCZYZqiORX9ddUUkBdMg5zAD50HkPusQreLn6zTKRuK1npqqFSlPCtDHKvQjDRNJCn6M4tH"
+    "uXqPcgs0OzVfOoUvEnsB75AL9C4zPwbg769RNNAmUEcaBXVc0qIfXhEN9Ay1G5n9CtuzSPNDHLuZslFZkwBaXrkWXkM2E"
+    "Ncdb2ybMHxFX7J62bZ/D7Oz99sdzZJiSNF0jl79AuokDTgvZxbSz9XeJB4rTqQhpOnIpwRBG7FTLu4mmzf2SaERcmOZtC"
+    "6QlrtGIOAoE5dSImdyo8Ryp48Q3b+qw1YK0J2VtLzgG944+ti55mkH/C6emdcp+0tTL2X99xLS6hCNG1Z8b0YQmmZZhZl"
+    "06EEKwU4hMMggkh4a5WzX+108/voXTq4JOpIwtcfnYL9KQ9Nv6YG3o6B2z5ShxTOwwIPWF1FyX5A6QKETEk1qyTZoEMOA"
+    "/qnT19Fkw6d466elHA4kr6Yj9XiLAJOYw59qnMW+28gDRnwqtSvwi6Bd9OXxJs4KAJECaHWRTky5uENJNhx9LaZeskjKL"
+    "Dk8imoQ0VEQOVVHsBl0ltwrAkrGDwY2eRD/SP9fsjbPqq50g903fdtJB9RuPaHv9FkUbmp6va89x2q6XkkttSHrme3ZMj"
+    "4BnBZmV67/B8keqyX5TG5eEDKInQkBIFfd5kTYJyiQqtvYrTPOAq4ri6LziIts+FGfNtWDS0C17e2B9py7/LDLXeehVkL"
+    "Dyxnnu8FjXjAcJz0Z9nHHongAW5KW1CchlKJjlhsY2wnNGyzS8yfJFcSNFJLh8xLoO4S/CbykjgYbTiJ11gHe8k9/YfFb"
+    "Ygg5GIrHiX21BiX+ZXbGD9izpXkdr3sjq2pHgqkiwu4E0jadeee+ZccwJJUCIe+6Ee2I6URGBc/X4LiiCZFhqbt20e7U8"
+    "pLmBIpR695A009SZuRDY185r5eKX7UzXvyVTbKH/O6Y9dPa3aPSIoRmItusix9G8Ljffp7c4BMvWQ1vj5v4eEcfdD3mDI"
+    "kOrVpoZnhEwiiUni9K3e4wEOeyg0MhtKRVqxEsTy1Pvuusrzbx3IxUPb4k1Y1+Hg5aRLPi2ZhB8aeUUXdpem0fCdJ62ny"
+    "kT6ubsB5IgyutR6shuwYb8R3JfbdtwNSB4GHSEDM79Q7rISIEOaUKWJFWcoChgecLsK417uE/kvYI+G/9gj7MBa8z59eO"
+    "3d5EBzeaWCL913gLVonXNlNAWLV4S5Tdca/ChQi2sFNXZSD3GB8CWMSD+A+7GFTax5sGJtyRMoGIOdJ5VkYLRsfJNG0tF"
+    "DIx4W5Wr6UsZepY3PJzE6mvINMcbLJcKQpQBnH+jQ0Sd/g8v1ScO</script>\n<script>(()=>{document.current"
+    "Script.remove();const n=document.getElementById(\"packed\"),t=document.createElement(\"script"
+    "\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0));new Response(new Blob([o]).stre"
+    "am().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{t.textContent=e,n.rep"
+    "laceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif /* >>page */
 
@@ -19247,6 +19458,7 @@ static const char mli_page_tail[][3753] = {
    arena is a block too, at an address that no other has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
+    uint64_t stream;          /* MEMORY_VIZ; 0: none */
     uint32_t frame;           /* the innermost frame of its stack: its site */
     uint32_t tag, scope;      /* 0: none, or one without a number */
     uint32_t node;            /* FOLDED, PPROF: of its stack, in place of the frame; 0: none */
@@ -19426,6 +19638,7 @@ static MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t
     mli_live_block b;
     b.storage = storage;
     b.bytes = bytes;
+    b.stream = 0;
     b.frame = site && site <= x->sites ? site : mli_frame_of_kind(x, dev, MLI_FRAME_UNKNOWN);
     b.tag = (uint32_t)(where >> 20) & MLI_TAG_ROWS_MAX;
     if (b.tag > x->tags) b.tag = 0;
@@ -19458,6 +19671,7 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     uint64_t scope = mli_scope_of(x->lord, plain);
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
                              (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
+    b->stream = mli_stream_of(x->lord, plain);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
     if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) b->state |= MLI_BLOCK_PARTS;
     if (x->nodes) mli_alive_stack(x, e, b);
@@ -19616,6 +19830,7 @@ static MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
         mli_export_event out;
         out.of = mli_live_block_make(x, mli_event_dev(e.what), e.storage, MLI_BYTES(e.what),
                                      e.where);
+        out.of.stream = e.stream;
         out.ns = mli_since_ns(&x->r->scale, e.stamp);
         out.kind = mli_event_kind(e.what);
         out.thread = e.thread;
@@ -20085,9 +20300,11 @@ static const mli_family mli_prom_phys[] = {
      "bytes of it the ledger knows; files mapped are not in it"},
     {"process_rest_bytes", 'u', offsetof(mli_phys_line, rest),
      "bytes of it this process uses and the ledger does not know"},
+    {"context_bytes", 'u', offsetof(mli_phys_line, context),
+     "bytes of it the driver holds for this process"},
     {"others_bytes", 'u', offsetof(mli_phys_line, others), "bytes of it others use"},
     {"unaccounted_bytes", 'd', offsetof(mli_phys_line, unaccounted),
-     "capacity_used_bytes - self_bytes; may be below 0"},
+     "capacity_used_bytes - self_bytes - context_bytes; may be below 0"},
     {"limit_bytes", 'u', offsetof(mli_phys_line, limit),
      "bytes allowed of it; no sample: no limit"},
     {"held_bytes", 'u', offsetof(mli_phys_line, held), "bytes of it that tickets keep"},
@@ -21030,7 +21247,8 @@ static MLI_COLD void mli_viz_segment(mli_export *x, const mli_live_block *b) {
     mli_viz_item(x->o, x->written++);
     mli_viz(x, "{device %ju address %ju total_size %ju allocated_size %ju active_size %ju",
             (uint64_t)x->number[b->dev], b->storage, b->bytes, pending ? 0 : b->bytes, b->bytes);
-    mli_viz(x, "requested_size %ju stream 0 segment_pool_id 0 0) is_expandable !", b->bytes);
+    mli_viz(x, "requested_size %ju stream %ju segment_pool_id 0 0) is_expandable !", b->bytes,
+            b->stream);
     mli_viz(x, b->bytes >> 20 ? "segment_type large" : "segment_type small");
     mli_viz_frames(x, b);
     mli_viz(x, "blocks [{address %ju size %ju requested_size %ju", b->storage, b->bytes, b->bytes);
@@ -21072,7 +21290,7 @@ static MLI_COLD void mli_viz_event(mli_export *x, const char *action, const mli_
                                    uint64_t ns) {
     int snapshot = !strcmp(action, "snapshot");
     mli_viz_item(x->o, x->written++);
-    mli_viz(x, "{addr %ju size %ju stream 0 time_us %ju action", b->storage, b->bytes,
+    mli_viz(x, "{addr %ju size %ju stream %ju time_us %ju action", b->storage, b->bytes, b->stream,
             (x->lord->lifecycle.started_wall + ns) / 1000);
     mli_viz_word(x, action, strlen(action));
     if (!strcmp(action, "oom")) mli_viz(x, "device_free %ju", b->storage);

@@ -167,7 +167,8 @@ static inline void test_gate_open(test_gate *gate) {
 
 /* A source that says what it is told to. */
 typedef struct test_source {
-    uint64_t total, used, process;
+    uint64_t total, used, process, context;
+    memlord_other others[MEMLORD_OTHERS];
     int fail;
     uint64_t calls;
     memlord_device device; /* asked for last */
@@ -180,6 +181,8 @@ static inline int test_source_ask(void *user, memlord_device device, memlord_cap
     out->total = __atomic_load_n(&source->total, __ATOMIC_RELAXED);
     out->used = __atomic_load_n(&source->used, __ATOMIC_RELAXED);
     out->process = __atomic_load_n(&source->process, __ATOMIC_RELAXED);
+    out->context = source->context;
+    memcpy(out->others, source->others, sizeof out->others);
     return __atomic_load_n(&source->fail, __ATOMIC_RELAXED);
 }
 

@@ -1,6 +1,8 @@
 /* Blocks and leaks: what is alive, what it is, since when. */
 #include "support.h"
 
+#include "json.h"
+
 typedef struct seen {
     memlord *lord;
     size_t n;
@@ -129,6 +131,153 @@ static void a_block_shows_all_it_carries(void **state) {
     assert_null(info.meta.name);
     assert_int_equal(info.meta.rank, 0);
     assert_int_equal(info.pending, 0);
+}
+
+/* -- streams -- */
+
+static uint64_t stream_of(memlord *lord, memlord_device device, uint64_t storage) {
+    memlord_block_info info;
+    assert_ok(memlord_block_find(lord, device, storage, &info));
+    return info.stream;
+}
+
+#define STREAM UINT64_C(0x7fff12345678abcd)
+
+static void a_block_remembers_its_stream_beside_its_tag(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block_info info;
+    assert_ok(memlord_tag_begin(lord, "kv"));
+    assert_int_equal(memlord_stream_use(lord, STREAM), 0);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_int_equal(memlord_stream_use(lord, 7), STREAM);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 100, NULL));
+    assert_int_equal(memlord_stream_use(lord, 0), 7);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x3000, 100, NULL));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_block_find(lord, cuda(0), 0x1000, &info));
+    assert_int_equal(info.stream, STREAM);
+    assert_string_equal(info.tag, "kv");
+    assert_int_equal(stream_of(lord, cuda(0), 0x2000), 7);
+    assert_int_equal(stream_of(lord, cuda(0), 0x3000), 0);
+}
+
+static void every_way_to_allocate_has_the_stream(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block some[2];
+    uint64_t i;
+    memset(some, 0, sizeof some);
+    for (i = 0; i < 2; i++) {
+        some[i].device = cuda(0);
+        some[i].storage = 0x9000 + i * 0x1000;
+        some[i].bytes = 8;
+    }
+    (void)memlord_stream_use(lord, STREAM);
+    for (i = 1; i <= 3; i++) /* the later ones take the fast path */
+        assert_ok(memlord_alloc(lord, cpu(), i << 24, 100, NULL));
+    assert_ok(memlord_track(lord, cuda(0), 0x8000, 8, NULL));
+    assert_ok(memlord_alloc_n(lord, some, 2, NULL));
+    (void)memlord_stream_use(lord, 0);
+    for (i = 1; i <= 3; i++) assert_int_equal(stream_of(lord, cpu(), i << 24), STREAM);
+    for (i = 0; i < 3; i++) assert_int_equal(stream_of(lord, cuda(0), 0x8000 + i * 0x1000), STREAM);
+}
+
+static void realloc_move_and_retag_keep_the_stream(void **state) {
+    memlord *lord = test_lord(state);
+    (void)memlord_stream_use(lord, STREAM);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    (void)memlord_stream_use(lord, 7);
+    assert_ok(memlord_realloc(lord, cuda(0), 0x1000, 0x2000, 200, NULL));
+    assert_int_equal(stream_of(lord, cuda(0), 0x2000), STREAM);
+    assert_ok(memlord_block_retag(lord, cuda(0), 0x2000, "kv"));
+    assert_ok(memlord_move(lord, cuda(0), 0x2000, cuda(1), 0x3000, 200, NULL, NULL));
+    assert_int_equal(stream_of(lord, cuda(1), 0x3000), STREAM);
+}
+
+static void a_stream_ends_with_its_block(void **state) {
+    memlord *lord = test_lord(state);
+    (void)memlord_stream_use(lord, STREAM);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    (void)memlord_stream_use(lord, 0);
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_int_equal(stream_of(lord, cuda(0), 0x1000), 0);
+}
+
+static void streams_scopes_and_marks_are_told_apart(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block_info info;
+    uint64_t mark, key, stream;
+    for (mark = 0; mark < 3; mark++, (void)memlord_mark(lord))
+        for (stream = 0; stream < 40; stream++) {
+            (void)memlord_stream_use(lord, stream);
+            key = 0x100000 + mark * 0x10000 + stream * 0x100;
+            assert_ok(memlord_alloc(lord, cuda(0), key, 10, NULL));
+            assert_ok(memlord_scope_begin(lord, stream % 2 ? "odd" : "even"));
+            assert_ok(memlord_alloc(lord, cuda(0), key + 1, 10, NULL));
+            assert_ok(memlord_scope_end(lord));
+        }
+    for (mark = 0; mark < 3; mark++)
+        for (stream = 0; stream < 40; stream++) {
+            key = 0x100000 + mark * 0x10000 + stream * 0x100;
+            assert_ok(memlord_block_find(lord, cuda(0), key, &info));
+            assert_int_equal(info.stream, stream);
+            assert_int_equal(info.born, mark);
+            assert_null(info.scope);
+            assert_ok(memlord_block_find(lord, cuda(0), key + 1, &info));
+            assert_int_equal(info.stream, stream);
+            assert_int_equal(info.born, mark);
+            assert_string_equal(info.scope, stream % 2 ? "odd" : "even");
+        }
+    assert_ok(memlord_verify(lord));
+}
+
+static void *alloc_without_a_stream(void *user) {
+    memlord *lord = (memlord *)user;
+    assert_int_equal(memlord_stream_use(lord, 9), 0);
+    assert_int_equal(memlord_stream_use(lord, 0), 9);
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 100, NULL));
+    (void)memlord_stream_use(lord, 9); /* and exits with it */
+    return NULL;
+}
+static void a_stream_is_of_its_thread(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t other;
+    int i;
+    (void)memlord_stream_use(lord, STREAM);
+    for (i = 0; i < 2; i++) { /* the second one uses the record of the first */
+        assert_int_equal(pthread_create(&other, NULL, alloc_without_a_stream, lord), 0);
+        assert_int_equal(pthread_join(other, NULL), 0);
+        assert_int_equal(stream_of(lord, cuda(0), 0x2000), 0);
+    }
+    assert_ok(memlord_alloc(lord, cuda(0), 0x3000, 100, NULL));
+    assert_int_equal(stream_of(lord, cuda(0), 0x3000), STREAM);
+}
+
+static void no_ledger_has_no_stream(void **state) {
+    (void)state;
+    assert_int_equal(memlord_stream_use(NULL, 5), 0);
+    assert_int_equal(memlord_stream_use(NULL, 0), 0);
+}
+
+/* Each mark and stream is a birth of its own; past the last one blocks go without. */
+static void streams_past_the_last_birth_are_counted(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    uint64_t stream;
+    for (stream = 1; stream <= (1u << 20) + 2; stream++) {
+        (void)memlord_stream_use(lord, stream);
+        assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 10, NULL));
+        assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    }
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 10, NULL));
+    assert_int_equal(stream_of(lord, cuda(0), 0x1000), 0);
+    (void)memlord_stream_use(lord, 5); /* one that is known */
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 10, NULL));
+    assert_int_equal(stream_of(lord, cuda(0), 0x2000), 5);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json, "metadata.dropped.scopes"), 3);
+    free(json);
+    assert_ok(memlord_verify(lord));
 }
 
 static void the_dead_are_not_found(void **state) {
@@ -373,6 +522,14 @@ int main(void) {
         TEST(a_callback_may_call_the_ledger),
         TEST(a_bad_walk_is_refused),
         TEST(a_block_shows_all_it_carries),
+        TEST(a_block_remembers_its_stream_beside_its_tag),
+        TEST(every_way_to_allocate_has_the_stream),
+        TEST(realloc_move_and_retag_keep_the_stream),
+        TEST(a_stream_ends_with_its_block),
+        TEST(streams_scopes_and_marks_are_told_apart),
+        TEST(a_stream_is_of_its_thread),
+        TEST(no_ledger_has_no_stream),
+        TEST(streams_past_the_last_birth_are_counted),
         TEST(the_dead_are_not_found),
         TEST(the_largest_come_first),
         TEST(fewer_blocks_than_asked_for_is_fine),

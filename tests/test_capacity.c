@@ -1,6 +1,8 @@
 /* Capacity: what a source says is read as it was said, or it is unknown; never 0. */
 #include "support.h"
 
+#include "json.h"
+
 #include <math.h>
 #include <sched.h>
 
@@ -784,6 +786,101 @@ static void the_text_report_invents_no_capacity(void **state) {
     free(after);
 }
 
+static void the_context_of_the_driver_is_accounted_for(void **state) {
+    test_case *t = (test_case *)*state;
+    char *text;
+    t->source.process = 210 * MIB;
+    t->source.context = 100 * MIB;
+    test_capacity(t, 1000 * MIB, 610 * MIB);
+    grow(t, cuda(0), 53 * MIB);
+    assert_int_equal(capacity_of(t->lord, cuda(0)).context, 100 * MIB);
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, " + self 53 MiB + context 100 MiB + unaccounted 457 MiB\n"));
+    assert_non_null(strstr(text, "157 MiB     400 MiB")); /* this process's rest, the others */
+    free(text);
+    text = report_of(t->lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(text, "capacity[0].context"), 100 * MIB);
+    assert_int_equal(json_u64(text, "capacity[0].unaccounted"), 457 * MIB);
+    free(text);
+    text = report_of(t->lord, MEMLORD_FORMAT_HTML);
+    assert_non_null(strstr(text, "\"context\":104857600,\"unaccounted\":479199232,"));
+    free(text);
+    text = report_of(t->lord, MEMLORD_FORMAT_PROMETHEUS);
+    assert_non_null(strstr(text, "\nmemlord_context_bytes{device=\"cuda:0\"} 104857600\n"));
+    free(text);
+}
+
+static void a_context_is_no_other_process_s(void **state) {
+    test_case *t = (test_case *)*state;
+    char *text;
+    t->source.context = 100 * MIB; /* of a process whose share is not known */
+    test_capacity(t, 1000 * MIB, 610 * MIB);
+    grow(t, cuda(0), 53 * MIB);
+    text = report_of(t->lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(text, "capacity[0].others"), 457 * MIB);
+    assert_int_equal(json_u64(text, "capacity[0].process"), UINT64_MAX); /* null */
+    free(text);
+}
+
+static void an_unknown_context_is_not_shown(void **state) {
+    test_case *t = (test_case *)*state;
+    char *text;
+    test_capacity(t, 1000 * MIB, 610 * MIB);
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_null(strstr(text, "context"));
+    assert_non_null(strstr(text, " + unaccounted 610 MiB\n"));
+    free(text);
+    text = report_of(t->lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(text, "\"context\":null,"));
+    free(text);
+}
+
+static void a_context_over_what_is_used_does_not_wrap(void **state) {
+    test_case *t = (test_case *)*state;
+    char *text;
+    t->source.context = 100 * MIB;
+    test_capacity(t, 1000 * MIB, 60 * MIB);
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, " + context 100 MiB - unaccounted 40 MiB (less is in use"));
+    free(text);
+    t->source.context = UINT64_MAX - 1;
+    assert_ok(memlord_capacity_sample(t->lord, cuda(0)));
+    text = report_of(t->lord, MEMLORD_FORMAT_JSON);
+    assert_true(json_valid(text));
+    free(text);
+}
+
+static void other_processes_are_listed(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_capacity c;
+    char *text;
+    t->source.others[0].pid = 1u << 30; /* over any pid: it has no name */
+    t->source.others[0].bytes = 500 * MIB;
+    t->source.others[1].pid = (1u << 30) + 1;
+    t->source.others[1].bytes = 10 * MIB;
+    t->source.others[3].pid = 7; /* behind the end */
+    test_capacity(t, 1000 * MIB, 610 * MIB);
+    c = capacity_of(t->lord, cuda(0));
+    assert_memory_equal(c.others, t->source.others, sizeof c.others);
+    text = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "\ncuda:0: others: pid 1073741824 holds 500 MiB, "
+                                 "pid 1073741825 holds 10 MiB\n"));
+    free(text);
+    text = report_of(t->lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(text, "capacity[0].other_processes[0].pid"), 1u << 30);
+    assert_int_equal(json_u64(text, "capacity[0].other_processes[1].bytes"), 10 * MIB);
+    assert_int_equal(json_u64(text, "capacity[0].other_processes[2].pid"), UINT64_MAX);
+    free(text);
+    t->source.fail = 1;
+    (void)memlord_capacity_sample(t->lord, cuda(0));
+    t->source.fail = 0;
+    memset(t->source.others, 0, sizeof t->source.others);
+    test_capacity(t, 1000 * MIB, 610 * MIB);
+    text = report_of(t->lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(text, "\"other_processes\":[]"));
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_FAKES(a_sample_is_read_as_it_was_said),
@@ -836,6 +933,11 @@ int main(void) {
         TEST_FAKES(the_text_report_splits_what_is_used),
         TEST_FAKES(a_split_that_does_not_add_up_does_not_wrap),
         TEST_FAKES(the_text_report_invents_no_capacity),
+        TEST_FAKES(the_context_of_the_driver_is_accounted_for),
+        TEST_FAKES(a_context_is_no_other_process_s),
+        TEST_FAKES(an_unknown_context_is_not_shown),
+        TEST_FAKES(a_context_over_what_is_used_does_not_wrap),
+        TEST_FAKES(other_processes_are_listed),
     };
     return cmocka_run_group_tests_name("capacity", tests, NULL, NULL);
 }

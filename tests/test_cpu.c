@@ -1,6 +1,8 @@
 /* The cpu's capacity: what /proc and cgroups say, read from roots that the tests write. */
 #include "support.h"
 
+#include "json.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -635,6 +637,78 @@ static void a_child_sees_its_own_size(void **state) {
 
 #define ROOTED(name) cmocka_unit_test_setup_teardown(name, open_fixture, close_fixture)
 
+/* -- the names of other processes at a device -- */
+
+static int ask_others(void *user, memlord_device device, memlord_capacity *out) {
+    (void)user;
+    (void)device;
+    out->total = 1000;
+    out->used = 900;
+    out->others[0].pid = 4711;
+    out->others[0].bytes = 600;
+    out->others[1].pid = 4712;
+    out->others[1].bytes = 100;
+    return 0;
+}
+
+/* What memlord_explain says of cuda:0. The namespace is that of the ledger's process. */
+static const char *explained(fixture *f, const char *namespace_of_pids) {
+    static char text[4096];
+    memlord_desc desc = test_desc(&f->heap, MEMLORD_FLAG_NO_THREADS);
+    put(f, "proc/self/ns/x", "");
+    assert_int_equal(symlink(namespace_of_pids, path_of(f, "proc/self/ns/pid")), 0);
+    desc.proc_root = f->root;
+    assert_ok(memlord_create(&desc, &f->lord));
+    assert_ok(memlord_capacity_source_set(f->lord, MEMLORD_DEVICE_CUDA, ask_others, NULL));
+    assert_ok(memlord_capacity_sample(f->lord, memlord_device_cuda(0)));
+    (void)memlord_explain(f->lord, memlord_device_cuda(0), 1, text, sizeof text);
+    return text;
+}
+
+static void other_processes_have_their_names(void **state) {
+    fixture *f = (fixture *)*state;
+    char *text;
+    put(f, "proc/4711/comm", "python3\n");
+    assert_non_null(strstr(explained(f, "pid:[4026531836]"),
+                           "; others: pid 4711 (python3) holds 600 B, pid 4712 holds 100 B"));
+    text = report_of(f->lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(text, "\ncuda:0: others: pid 4711 (python3) holds 600 B, pid 4712"));
+    free(text);
+    text = report_of(f->lord, MEMLORD_FORMAT_JSON);
+    assert_non_null(strstr(text, "{\"pid\":4711,\"bytes\":600,\"name\":\"python3\"}"));
+    assert_non_null(strstr(text, "{\"pid\":4712,\"bytes\":100,\"name\":null}"));
+    free(text);
+}
+
+/* There the driver's numbers are those of other processes than ours. */
+static void in_a_container_no_name_is_guessed(void **state) {
+    fixture *f = (fixture *)*state;
+    put(f, "proc/4711/comm", "stranger\n");
+    assert_null(strstr(explained(f, "pid:[4026532000]"), "stranger"));
+}
+
+static void a_hostile_name_of_a_process_is_escaped(void **state) {
+    fixture *f = (fixture *)*state;
+    const char *c;
+    char *text;
+    put(f, "proc/4711/comm", "\x1b[31m%n\x7f\xff\"<");
+    put(f, "proc/4712/comm", "0123456789012345678901234567890123456789");
+    for (c = explained(f, "pid:[4026531836]"); *c; c++)
+        assert_true((unsigned char)*c >= 0x20 && *c != 0x7f);
+    text = report_of(f->lord, MEMLORD_FORMAT_JSON);
+    assert_true(json_valid(text));
+    assert_int_equal(json_u64(text, "capacity[0].other_processes[1].bytes"), 100);
+    free(text);
+}
+
+static void names_that_cannot_be_read_are_left_out(void **state) {
+    fixture *f = (fixture *)*state;
+    put(f, "proc/4711/comm/x", ""); /* a directory */
+    put(f, "proc/4712/comm", "");
+    assert_non_null(strstr(explained(f, "pid:[4026531836]"),
+                           "; others: pid 4711 holds 600 B, pid 4712 holds 100 B"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ROOTED(without_cgroups_the_machine_is_the_capacity),
@@ -681,6 +755,10 @@ int main(void) {
         ROOTED(a_sample_leaves_nothing_open),
         ROOTED(closed_standard_streams_are_not_taken),
         ROOTED(a_child_sees_its_own_size),
+        ROOTED(other_processes_have_their_names),
+        ROOTED(in_a_container_no_name_is_guessed),
+        ROOTED(a_hostile_name_of_a_process_is_escaped),
+        ROOTED(names_that_cannot_be_read_are_left_out),
     };
     return cmocka_run_group_tests_name("cpu", tests, NULL, NULL);
 }

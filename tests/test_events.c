@@ -839,6 +839,39 @@ static void the_json_report_lists_events(void **state) {
     free(json);
 }
 
+static void events_carry_the_stream_of_their_block(void **state) {
+    memlord *lord = test_lord(state);
+    int done = 1;
+    memlord_fence fence = {fence_done, NULL, 0, NULL};
+    list l;
+    size_t i;
+    char *json;
+    fence.user = &done;
+    assert_ok(memlord_events_start(lord, 0));
+    open_block(lord, 0x900000, 10); /* without a stream */
+    (void)memlord_stream_use(lord, 0xabc);
+    open_block(lord, 0x1000, 10);
+    open_block(lord, 0x800000, 10);
+    (void)memlord_stream_use(lord, 0);
+    assert_ok(memlord_move(lord, cuda(0), 0x1000, cuda(0), 0x2000, 10, NULL, NULL));
+    done = 0;
+    assert_ok(memlord_free_deferred(lord, cuda(0), 0x2000, fence, NULL));
+    done = 1;
+    assert_int_equal(memlord_retire(lord, all()), 10);
+    close_block(lord, 0x800000);
+    close_block(lord, 0x900000);
+    l = events_of(lord);
+    assert_int_equal(l.n, 9);
+    for (i = 0; i < l.n; i++)
+        assert_int_equal(l.at[i].stream, l.at[i].storage == 0x900000 ? 0 : 0xabc);
+    free(l.at);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json, "events.list[0][8]"), 0);
+    assert_false(json_is(json, "events.list[0][9]", "0x0"));
+    assert_true(json_is(json, "events.list[1][9]", "0x00000abc"));
+    free(json);
+}
+
 static void lifetimes_are_known_from_the_ring(void **state) {
     test_case *t = (test_case *)*state;
     static const uint64_t lives[] = {1, 99, 100, 999, 1000, 9999, 10000, 100000};
@@ -896,6 +929,7 @@ int main(void) {
         TEST_FAKES(replaying_the_events_gives_what_is_live),
         TEST(without_memory_events_do_not_start),
         TEST_SITES(the_json_report_lists_events),
+        TEST(events_carry_the_stream_of_their_block),
         TEST_FAKES(lifetimes_are_known_from_the_ring),
         cmocka_unit_test(a_null_ledger_has_no_events),
     };

@@ -111,6 +111,33 @@ static void without_limit_and_capacity_nothing_is_called_short(void **state) {
     assert_null(strstr(explain(lord, cuda(0), TEST_MAX_BYTES), "B short"));
 }
 
+static void it_names_the_other_processes(void **state) {
+    test_case *t = (test_case *)*state;
+    const char *text;
+    uint64_t i;
+    test_capacity(t, 1000, 850);
+    assert_null(strstr(explain(t->lord, cuda(0), 400), "others"));
+    for (i = 0; i < MEMLORD_OTHERS; i++) { /* as many as a source can name */
+        t->source.others[i].pid = UINT64_MAX - i;
+        t->source.others[i].bytes = 800 - 100 * i;
+    }
+    test_capacity(t, 1000, 850);
+    text = explain(t->lord, cuda(0), 400);
+    assert_non_null(strstr(text, "; others: pid 18446744073709551615 holds 800 B, "
+                                 "pid 18446744073709551614 holds 700 B, "));
+    assert_null(strstr(text, " holds 400 B")); /* four are enough for a line */
+    assert_null(strstr(explain(t->lord, cuda(1), 400), "others"));
+}
+
+static void it_says_how_many_requests_failed(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_null(strstr(explain(t->lord, cuda(0), 400), "failed"));
+    assert_ok(memlord_alloc_failed(t->lord, cuda(0), 100, NULL));
+    assert_int_equal(request(t->lord, 10), MEMLORD_E_OOM);
+    assert_non_null(strstr(explain(t->lord, cuda(0), 400), "; requests failed 2"));
+    assert_null(strstr(explain(t->lord, cuda(1), 400), "failed"));
+}
+
 static void it_lists_tags_by_size(void **state) {
     memlord *lord = test_lord(state);
     const char *text, *weights, *cache;
@@ -395,6 +422,8 @@ int main(void) {
         TEST_FAKES(the_tighter_of_the_two_decides),
         TEST(reservations_count),
         TEST(without_limit_and_capacity_nothing_is_called_short),
+        TEST_FAKES(it_names_the_other_processes),
+        TEST_FAKES(it_says_how_many_requests_failed),
         TEST(it_lists_tags_by_size),
         TEST(it_lists_sites_by_size),
         TEST(it_speaks_of_that_device_alone),

@@ -42,6 +42,7 @@ typedef struct reading {
     uint64_t bytes;     /* live */
     uint64_t peak;      /* HEAPTRACK */
     uint64_t value[4];  /* PPROF */
+    uint64_t streams;   /* MEMORY_VIZ: segments and events on one that is not the default one */
     uint64_t rows;      /* CSV, segments of MEMORY_VIZ, events of TRACE, locations of PPROF */
 } reading;
 
@@ -413,6 +414,7 @@ static const char *pickle_step(pickle *p, reading *r, int op) {
         for (i = base; op == 'u' && i < p->depth; i += 2) {
             if (p->stack[i].kind != 's') return "key";
             if (pickle_is(p, i, "total_size")) r->bytes += p->stack[i + 1].number, r->rows++;
+            if (pickle_is(p, i, "stream") && p->stack[i + 1].number) r->streams++;
         }
         p->depth = base;
         break;
@@ -891,6 +893,18 @@ static void who_held_the_peak_is_a_metric(void **state) {
     assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
                          "\nmemlord_peak_holder_bytes{device=\"cuda:1\",tag=\"weights\"} 1000\n"
                          "memlord_peak_holder_bytes{device=\"cuda:1\",tag=\"\"} 4000\n"));
+}
+
+static void memory_viz_and_text_show_the_stream_of_a_block(void **state) {
+    memlord *lord = test_lord(state);
+    fill(lord);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_MEMORY_VIZ).streams, 0);
+    assert_int_equal(memlord_stream_use(lord, UINT64_MAX), 0);
+    assert_ok(memlord_alloc(lord, cuda(1), 0x900000, 10, NULL));
+    (void)memlord_stream_use(lord, 0);
+    assert_int_equal(read_of(lord, MEMLORD_FORMAT_MEMORY_VIZ).streams, 1 + 2); /* and 2 events */
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT, " on stream 0xffffffffffffffff"));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"stream\":\"0xffffffffffffffff\""));
 }
 
 /* 1000 = 600 with a name + 100 without one + 300 that are in no part. */
@@ -1384,6 +1398,7 @@ int main(void) {
         TEST_SITES(a_table_has_a_line_a_block),
         TEST_SITES(anomalies_and_drops_are_in_every_format_that_has_a_place),
         TEST_SITES(who_held_the_peak_is_a_metric),
+        TEST_SITES(memory_viz_and_text_show_the_stream_of_a_block),
         TEST_SITES(parts_divide_their_block_and_add_nothing),
         TEST_SITES(parts_are_in_what_has_no_lines),
         TEST_SITES(a_part_is_a_label_of_a_profile_and_no_frame),

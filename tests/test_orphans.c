@@ -26,6 +26,18 @@ static void tags_have_no_stack(void **state) {
     assert_int_equal(memlord_tag_end(test_lord(state)), MEMLORD_E_STATE);
 }
 
+static void a_stream_is_nobody_s_and_counted(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block_info info;
+    assert_int_equal(memlord_stream_use(lord, 7), 0);
+    assert_int_equal(stats_of(lord, all()).dropped_sites, 1);
+    assert_int_equal(memlord_stream_use(lord, 0), 0);
+    assert_int_equal(stats_of(lord, all()).dropped_sites, 1);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_block_find(lord, cpu(), 0x1000, &info));
+    assert_int_equal(info.stream, 0);
+}
+
 /* Reallocs used to make tables that only a thread of its own may have, in shards that are not. */
 static void *churn(void *user) {
     memlord *lord = (memlord *)user;
@@ -238,6 +250,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_call_is_counted),
         TEST(tags_have_no_stack),
+        TEST(a_stream_is_nobody_s_and_counted),
         TEST(reallocs_keep_the_map_whole),
         TEST(bands_are_never_late),
         TEST(deferred_frees_are_credited_once),

@@ -1514,10 +1514,11 @@ function composition(d) {
     if (arena > 0) shown.push({ name: 'in arenas', bytes: arena, kind: 'grey' });
     if (rest > arena) shown.push({ name: 'untagged', bytes: rest - arena, kind: 'grey' });
     if (total === null || used === null) return { shown, self, total: null };
-    const unaccounted = used - self, free = Math.max(total - used, 0);
+    const context = zero(c.context), unaccounted = used - self - context, free = Math.max(total - used, 0);
+    if (context > 0) shown.push({ name: 'driver’s context', bytes: context, kind: 'grey' });
     shown.push({ name: 'unaccounted', bytes: unaccounted, kind: 'hatch' });
     shown.push({ name: 'free', bytes: free, kind: 'free' });
-    return { shown, self, total, free, unaccounted };
+    return { shown, self, total, free, context, unaccounted };
 }
 
 const limitOf = d => zero(d.capacity.limit) || zero(d.stats.limit);
@@ -1552,11 +1553,13 @@ function capacityWords(d, made) {
             d.key === 'mapped' ? 'Mapped files are page cache: the system takes it back when it needs memory, so it counts for no device.' :
                 'The capacity of this device is not known.';
     const c = d.capacity, parts = [], mates = d.mates.filter(m => m !== d.key).map(text);
+    const named = objs(c.other_processes).map(o => ['pid', zero(o.pid), text(o.name), bytes(zero(o.bytes))].filter(x => x).join(' '));
     if (mates.length) parts.push('recorded here is also what is on ' + mates.join(', '));
     const words = `${bytes(made.total)} = ${bytes(made.free)} free + ${bytes(made.self)} recorded here ` +
+        (made.context > 0 ? `+ ${bytes(made.context)} driver’s context ` : '') +
         (made.unaccounted < 0 ? '− ' + bytes(-made.unaccounted) : '+ ' + bytes(made.unaccounted)) + ' unaccounted';
     if (num(c.process) !== null) parts.push('the rest of this process ' + bytes(Math.max(c.process - made.self, 0)));
-    if (num(c.others) !== null) parts.push('others ' + bytes(c.others));
+    if (num(c.others) !== null) parts.push('others ' + bytes(c.others) + (named.length ? ` (${named.join(', ')})` : ''));
     if (num(d.stats.cached)) parts.push('the host’s pool holds ' + bytes(d.stats.cached) + ' unused');
     if (num(c.age_ns) > 1e9) parts.push('sampled ' + duration(c.age_ns) + ' ago');
     return (words + (parts.length ? ': ' + parts.join(', ') : '') + '.').replace(/(\d) (?=[KMGTPE]?i?B)/g, '$1\u00a0');

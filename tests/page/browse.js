@@ -162,6 +162,15 @@ tests['a place has the bytes and the tags of all devices it is made of'] = async
     await page.context().close();
 };
 
+tests['a device has the driver’s context and names the other processes'] = async () => {
+    const page = await open('rich');
+    const cards = await page.$$eval('article.card', all => all.map(c => c.textContent.replace(/\u00a0/g, ' ')));
+    const card = cards.find(c => c.startsWith('cuda:0'));
+    assert.match(card, / recorded here \+ 300 MiB driver’s context [+−] [\d.]+ \wiB unaccounted/);
+    assert.match(card, /others [\d.]+ MiB \(pid 4711 <b>python3 600 MiB, pid 12 1 MiB\)/);
+    await page.context().close();
+};
+
 tests['hovering over a curve shows time and values of every device'] = async () => {
     const page = await open('small'), box = await place(page, '#memory canvas');
     await page.mouse.move(box.x + box.width / 2, box.y + 80);

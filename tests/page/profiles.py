@@ -315,7 +315,7 @@ def place(run, i, total, used, others, **rest):
     tagged = sum(v[0] for (tag, device), v in run.tags.items() if tag and device == i)
     return {"device": DEVICES[i], "total": total, "used": used, "free": total - used, "self": run.live[i],
             "untagged": max(run.live[i] - tagged, 0), "unaccounted": used - run.live[i], "devices": [DEVICES[i]],
-            "others": others, "held": 0, **rest}
+            "context": None, "others": others, "other_processes": [], "held": 0, **rest}
 
 
 def capacity(run):
@@ -591,7 +591,7 @@ def shared():
                                  ("files", "mapped", 5 << 30))]
     p["capacity"] = [{"device": "cpu", "total": 16 << 30, "used": 8 << 30, "free": 8 << 30, "self": self, "untagged": 3 << 28,
                       "unaccounted": (8 << 30) - self, "devices": ["cpu", "pinned"], "process": 1 << 30, "others": None,
-                      "age_ns": 1000, "limit": None, "held": 0}]
+                      "context": None, "other_processes": [], "age_ns": 1000, "limit": None, "held": 0}]
     return p
 
 
@@ -611,7 +611,9 @@ def rich():
         cpu["stats"][key] += 64 << 20
     p["total"].update(oom_failures=2, implicit_frees=3, unknown_frees=1, underflows=4,
                       allocated=p["total"]["allocated"] + (64 << 20))
-    p["capacity"][0].update(limit=8 << 30)
+    p["capacity"][0].update(limit=8 << 30, context=300 << 20, unaccounted=p["capacity"][0]["unaccounted"] - (300 << 20),
+                            other_processes=[{"pid": 4711, "bytes": 600 << 20, "name": "<b>python3"},
+                                             {"pid": 12, "bytes": 1 << 20, "name": None}])
     for key in ("self", "untagged"):
         p["capacity"][1][key] += 64 << 20
     p["capacity"][1]["unaccounted"] -= 64 << 20
