@@ -67,6 +67,8 @@
     Device    cuda:i is the runtime's device i. Device memory is counted on the device the
               runtime took it from: the current one, or the stream's. Managed memory too, as
               cudaFree does not say which it is; where its pages are is the driver's business.
+    Context   its size is taken once, when a sample first finds it: what NVML says the process holds,
+              or what is used more than at attach, less what is on the books.
     Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
               Registered memory was there before: record its malloc as well, and it counts
               on the cpu and on pinned.
@@ -121,9 +123,9 @@
     Every function may be called from any thread at any time. Attaching and detaching one
     ledger on two threads at once is refused on one of them (MEMLORD_E_STATE). Detach waits
     for samples and collections of the layer's in progress. Detach before memlord_destroy, and
-    before a cudaDeviceReset that is not wrapped, which takes the events away. Attach after fork: CUDA does not
-    survive one. A child forked later has no driver: nothing is attached there, every function
-    returns as without one, and what was pending is credited when it is polled (counted in
+    before a cudaDeviceReset that is not wrapped, which takes the events away. Attach after fork:
+    CUDA does not survive one. A child forked later has no driver: nothing is attached there, every
+    function returns as without one, and what was pending is credited when it is polled (counted in
     fence_failures); the ledger itself goes on. Nothing here blocks but what the host calls, what
     it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC) and a collection's trim.
     A host function of a stream (cudaLaunchHostFunc) may call nothing of CUDA's, and nothing here:
@@ -159,7 +161,8 @@
     Allocations and frees on cuda devices poll only while frees pend there: one stream a call, and
     one that is not done after up to 256 such calls or 10 ms again. Those on other devices make no
     driver call. A sample is a few driver calls and, with NVML, up to some hundred microseconds:
-    pollers take it, no call waits for it.
+    pollers take it, no call waits for it. One in 16 lists the device's processes, which takes locks
+    of the driver; where NVML does not know this one (in a container) it stops after 8.
     Memory: 64 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events. A timed
     scope is two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
@@ -497,16 +500,15 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X0
 
 /* -- virtual memory --
-   The driver's cuMemCreate and its kin, as the functions above are the runtime's: real one, ours,
-   parameters, arguments. Handles and addresses are cuda.h's CUmemGenericAllocationHandle and
-   CUdeviceptr; with that header before this one results are a CUresult and `prop` is typed, the
-   plain names are shimmed, and with MEMLORD_DISABLE the calls are the driver's own. Without it a
-   result is an int. They call the driver that the layer has loaded: 3 (not initialised) without.
+   The driver's functions, wrapped as those of the runtime are; memlord_cuda_wrap_check does not look
+   for them. With cuda.h before this header they have its types, are shimmed, and are the driver's
+   own with MEMLORD_DISABLE; without it they return a CUresult as an int and are not there with
+   MEMLORD_DISABLE. They call the driver that the layer has loaded; 3, not initialised: none.
      mem_create   records the bytes on the device of the location, or as pinned for the host's,
                   under the handle, described as "cuMemCreate". Retry, limits and failures are
                   those of the other allocations.
      mem_map      adds a reference, and the range as a part "mapped" of the storage, whose shape is
-                  its address. What is mapped already is no part a second time.
+                  its address. What is mapped already is no part a second time, nor a reference.
      mem_retain_handle
                   adds a reference.
      mem_release, mem_unmap
@@ -1402,7 +1404,8 @@ static int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *ke
     int i, k, good;
     memset(out, 0, sizeof *out);
     mli_cuda_lock_take(&mli_cuda_pools_lock);
-    good = !d->pool_current(&current, d->handle[device]) && mli_cuda_pool_ask(d, current, keep, out);
+    good = !d->pool_current(&current, d->handle[device]);
+    if (good) good = mli_cuda_pool_ask(d, current, keep, out);
     for (i = 0; i < MLI_CUDA_POOLS && good; i++) {
         pool = (cudaMemPool_t)(uintptr_t)mli_cuda_load(&mli_cuda_pools.pool[i]);
         if (pool && pool != current && mli_cuda_pools.device[i] == device)
@@ -2286,7 +2289,7 @@ static void mli_cuda_pool_note(const mli_cuda_request *q) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     uint64_t made = MEMLORD_KEY(mli_cuda_request_result(q));
     int device;
-    if (!d || mli_cuda_pool_find(q->pool) < MLI_CUDA_POOLS) return;
+    if (!d || !d->pointer_attribute || mli_cuda_pool_find(q->pool) < MLI_CUDA_POOLS) return;
     if (!d->pointer_attribute(&device, MLI_CUDA_POINTER_DEVICE, made))
         mli_cuda_pool_add(q->pool, device);
 }
@@ -2342,7 +2345,8 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
    one before: until CUDA 12 cudaSetDevice only says what the next call is to work on. */
 static memlord_device mli_cuda_request_device(const mli_cuda_request *q) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
-    if (q->kind == MLI_CUDA_HOST || q->kind == MLI_CUDA_HOST_FLAGS || q->kind == MLI_CUDA_PHYSICAL ||
+    if (q->kind == MLI_CUDA_HOST || q->kind == MLI_CUDA_HOST_FLAGS ||
+        q->kind == MLI_CUDA_PHYSICAL ||
         (mli_cuda_is_async(q) && !mli_cuda_is_default(q->stream)) || (d && d->devices == 1))
         return mli_cuda_where(q, NULL);
     return memlord_device_cuda(mli_cuda_device_runtime());
@@ -2431,7 +2435,8 @@ static mli_cuda_request mli_cuda_request_for(int kind) {
     return q;
 }
 
-/* The least a texel takes: block-compressed formats have half a byte or one, NV12 one and a half. */
+/* The least a texel takes: in block-compressed formats half a byte or one, in NV12 one and a half.
+   By the numbers of CUDA: its older headers have no names for them. */
 static uint64_t mli_cuda_texel_bits(const struct cudaChannelFormatDesc *desc) {
     int kind = (int)desc->f;
     if (kind >= 17 && kind <= 30) return kind <= 18 || kind == 23 || kind == 24 ? 4 : 8;
@@ -2612,7 +2617,7 @@ static void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int de
     mli_cuda_reset reset;
     void *context = NULL;
     int mode, before = mli_cuda_asker;
-    if (!mli_cuda_enter_device(d, device, &mode)) return;
+    if (!d->pointer_attribute || !mli_cuda_enter_device(d, device, &mode)) return;
     reset.lord = lord, reset.d = d, reset.device = device, reset.site = site;
     (void)d->context_current(&context);
     mli_cuda_fences_record(NULL, NULL, 0);
@@ -2649,9 +2654,10 @@ static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d,
             (void)memlord_device_share(probe->lord, device, device);
             probe->shared[i] = 0;
         }
-        if (!on) mli_cuda_store(&probe->pooled[i], 0);
-        if (!on) mli_cuda_store(&probe->before[i], 0);
-        if (!on) mli_cuda_store(&probe->context[i], 0);
+        if (on) continue;
+        mli_cuda_store(&probe->pooled[i], 0);
+        mli_cuda_store(&probe->before[i], 0);
+        mli_cuda_store(&probe->context[i], 0);
     }
 }
 

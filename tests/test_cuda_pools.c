@@ -414,7 +414,8 @@ static void a_reset_keeps_physical_memory(void **state) {
     const int prop[8] = {1, 0, 1, 0, 0, 0, 0, 0};
     unsigned long long handle = 0;
     fake_activate(0);
-    assert_int_equal(memlord_cuda_mem_create(lord, &handle, 2 * MIB, (const void *)prop, 0, NULL), 0);
+    assert_int_equal(memlord_cuda_mem_create(lord, &handle, 2 * MIB, (const void *)prop, 0, NULL),
+                     0);
     assert_cuda(memlord_cuda_device_reset(lord, NULL));
     assert_int_equal(memlord_allocated(lord, cuda(0)), 2 * MIB);
     assert_int_equal(memlord_cuda_mem_release(lord, handle, NULL), 0);

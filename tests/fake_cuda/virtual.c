@@ -59,8 +59,8 @@ int fake_cuMemCreate(unsigned long long *handle, size_t bytes, const void *prop,
     int r = begin("cuMemCreate"), of[4] = {0, 0, 0, 0}, device;
     if (prop) memcpy(of, prop, sizeof of); /* type, handle types, the location's type and id */
     device = of[2] == 1 ? of[3] : -1;
-    if (!r && (!handle || flags || !bytes || bytes % GRAIN || of[0] != 1 || of[2] < 1 || of[2] > 4 ||
-               device >= fake.devices))
+    if (!r && (!handle || flags || !bytes || bytes % GRAIN || of[0] != 1 || of[2] < 1 ||
+               of[2] > 4 || device >= fake.devices))
         r = cudaErrorInvalidValue;
     if (!r && device >= 0 && used(device) + bytes > fake.device[device].total)
         r = cudaErrorMemoryAllocation;
@@ -155,7 +155,8 @@ int fake_cuMemAddressReserve(unsigned long long *ptr, size_t bytes, size_t align
 int fake_cuMemAddressFree(unsigned long long ptr, size_t bytes) {
     int r = begin("cuMemAddressFree"), i;
     for (i = 0; i < MAPS && !r; i++)
-        if (maps[i].of && overlaps(ptr, bytes, maps[i].at, maps[i].bytes)) r = cudaErrorInvalidValue;
+        if (maps[i].of && overlaps(ptr, bytes, maps[i].at, maps[i].bytes))
+            r = cudaErrorInvalidValue;
     for (i = 0; i < RANGES && !r; i++)
         if (ranges[i].at == ptr && ranges[i].bytes == bytes) {
             ranges[i].bytes = 0;

@@ -1,8 +1,5 @@
-/* A host of the driver's virtual memory, by cuda.h's names and types; what it maps is counted by the
-   shim, or with -DWRAPPED by the linker. */
-#if !defined(_GNU_SOURCE)
-#define _GNU_SOURCE
-#endif
+/* A host of the driver's virtual memory, by cuda.h's names and types: the shim counts what it maps,
+   or with -DWRAPPED the linker's --wrap does. */
 #include <cuda.h>
 #include "memlord.h"
 #if !defined(WRAPPED)
