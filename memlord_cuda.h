@@ -67,8 +67,8 @@
     Device    cuda:i is the runtime's device i. Device memory is counted on the device the
               runtime took it from: the current one, or the stream's. Managed memory too, as
               cudaFree does not say which it is; where its pages are is the driver's business.
-    Context   its size is taken once, when a sample first finds it: what NVML says the process holds,
-              or what is used more than at attach, less what is on the books.
+    Context   its size is taken once, when a sample first finds it: what NVML says the process
+              holds, or what is used more than at attach, less what is on the books.
     Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
               Registered memory was there before: record its malloc as well, and it counts
               on the cpu and on pinned.
@@ -500,8 +500,8 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X0
 
 /* -- virtual memory --
-   The driver's functions, wrapped as those of the runtime are; memlord_cuda_wrap_check does not look
-   for them. With cuda.h before this header they have its types, are shimmed, and are the driver's
+   The driver's functions, wrapped as those of the runtime are; memlord_cuda_wrap_check does not
+   look for them. With cuda.h before this header they have its types, are shimmed, and are the driver's
    own with MEMLORD_DISABLE; without it they return a CUresult as an int and are not there with
    MEMLORD_DISABLE. They call the driver that the layer has loaded; 3, not initialised: none.
      mem_create   records the bytes on the device of the location, or as pinned for the host's,
@@ -2289,7 +2289,7 @@ static void mli_cuda_pool_note(const mli_cuda_request *q) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     uint64_t made = MEMLORD_KEY(mli_cuda_request_result(q));
     int device;
-    if (!d || !d->pointer_attribute || mli_cuda_pool_find(q->pool) < MLI_CUDA_POOLS) return;
+    if (!d || mli_cuda_pool_find(q->pool) < MLI_CUDA_POOLS) return;
     if (!d->pointer_attribute(&device, MLI_CUDA_POINTER_DEVICE, made))
         mli_cuda_pool_add(q->pool, device);
 }
@@ -2617,7 +2617,7 @@ static void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int de
     mli_cuda_reset reset;
     void *context = NULL;
     int mode, before = mli_cuda_asker;
-    if (!d->pointer_attribute || !mli_cuda_enter_device(d, device, &mode)) return;
+    if (!mli_cuda_enter_device(d, device, &mode)) return;
     reset.lord = lord, reset.d = d, reset.device = device, reset.site = site;
     (void)d->context_current(&context);
     mli_cuda_fences_record(NULL, NULL, 0);
