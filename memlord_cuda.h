@@ -1062,7 +1062,8 @@ static void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mod
 /* ------------------------------------------------------------------------- >>nvml --
    Owns the table of NVML's functions and a handle per device. Found by PCI id, as NVML counts all
    devices of the machine, in another order. Loaded with the first seat that wants it, let go with
-   the last: between, nothing of it changes. Locks: nvml_lock, while it comes or goes. */
+   the last: between, nothing of it changes. Locks: nvml_lock, while it comes or goes; holders_lock,
+   while it lists processes. */
 
 #define MLI_CUDA_NVML_FUNCTIONS(X)                                                            \
     X(init, "nvmlInit_v2", 1, (void))                                                         \
@@ -1213,20 +1214,13 @@ static void mli_cuda_holders_ask(const mli_cuda_nvml *n, int i, int active, mli_
 }
 
 static mli_cuda_holders mli_cuda_holders_get(const mli_cuda_nvml *n, int i, int active) {
-    mli_cuda_holders h;
-    int due;
+    mli_cuda_holders *h = &mli_cuda_holders_of[i], copy;
     mli_cuda_lock_take(&mli_cuda_holders_lock);
-    h = mli_cuda_holders_of[i];
-    due = h.misses < MLI_CUDA_HOLDERS_MISSES && h.samples % MLI_CUDA_HOLDERS_EVERY == 0;
-    mli_cuda_holders_of[i].samples++;
+    if (h->misses < MLI_CUDA_HOLDERS_MISSES && h->samples++ % MLI_CUDA_HOLDERS_EVERY == 0)
+        mli_cuda_holders_ask(n, i, active, h);
+    copy = *h;
     mli_cuda_lock_drop(&mli_cuda_holders_lock);
-    if (!due) return h;
-    mli_cuda_holders_ask(n, i, active, &h);
-    mli_cuda_lock_take(&mli_cuda_holders_lock);
-    h.samples = mli_cuda_holders_of[i].samples;
-    mli_cuda_holders_of[i] = h;
-    mli_cuda_lock_drop(&mli_cuda_holders_lock);
-    return h;
+    return copy;
 }
 
 /* ------------------------------------------------------------------------ >>seats --
@@ -2466,42 +2460,33 @@ static size_t mli_cuda_array_bytes(const mli_cuda_request *q) {
 typedef struct mli_cuda_ending {
     memlord_realloc_token token;
     int begun;
+    memlord_device device; /* where `reserved` has so many bytes of it */
+    uint64_t bytes;
 } mli_cuda_ending;
 
-static void mli_cuda_free_begin(memlord *lord, int type, const void *ptr,
+/* `beside`: it is of no pool. */
+static void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
                                 mli_cuda_ending *end, const memlord_site *site) {
+    memlord_device device = memlord_device_make(type, 0);
+    memlord_block_info block;
     int before = mli_cuda_asker;
-    end->begun = 0;
+    memset(end, 0, sizeof *end);
     if (!lord || !ptr) return;
+    if (beside && mli_cuda_attachment_of(lord) &&
+        memlord_block_find(lord, device, MEMLORD_KEY(ptr), &block) == MEMLORD_OK)
+        end->device = block.device, end->bytes = block.bytes;
     if (before != MLI_CUDA_FREES_FIRST) mli_cuda_asker = MLI_CUDA_FREES;
-    end->begun = memlord_free_begin(lord, memlord_device_make(type, 0), MEMLORD_KEY(ptr),
-                                    &end->token, site) == MEMLORD_OK;
+    end->begun =
+        memlord_free_begin(lord, device, MEMLORD_KEY(ptr), &end->token, site) == MEMLORD_OK;
     mli_cuda_asker = before;
 }
 
+/* `reserved` gives it up before the bytes are credited: they are never counted as cached. */
 static cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                      cudaError_t answer, const memlord_site *site) {
+    if (answer == cudaSuccess) mli_cuda_pool_beside(lord, end->device, -(int64_t)end->bytes);
     if (end->begun) (void)memlord_free_end(lord, &end->token, answer != cudaSuccess, site);
     return answer;
-}
-
-/* The same of the device's memory that is of no pool; `reserved` gives it up before the bytes are
-   credited, so that they are never counted as cached. */
-static memlord_block_info mli_cuda_plain_begin(memlord *lord, const void *ptr,
-                                               mli_cuda_ending *end, const memlord_site *site) {
-    memlord_block_info block;
-    memset(&block, 0, sizeof block);
-    if (ptr && mli_cuda_attachment_of(lord))
-        (void)memlord_block_find(lord, memlord_device_cuda(0), MEMLORD_KEY(ptr), &block);
-    mli_cuda_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, end, site);
-    return block;
-}
-static cudaError_t mli_cuda_plain_end(memlord *lord, const memlord_block_info *block,
-                                      mli_cuda_ending *end, cudaError_t answer,
-                                      const memlord_site *site) {
-    if (answer == cudaSuccess)
-        mli_cuda_pool_beside(lord, block->device, -(int64_t)block->bytes);
-    return mli_cuda_free_end(lord, end, answer, site);
 }
 
 /* --------------------------------------------------------------------- >>virtual --
@@ -2587,7 +2572,6 @@ static void mli_cuda_fences_lose(const mli_cuda_driver *d, void *context) {
 
 typedef struct mli_cuda_reset {
     memlord *lord;
-    const mli_cuda_driver *d;
     int device;
     const memlord_site *site;
 } mli_cuda_reset;
@@ -2596,13 +2580,14 @@ typedef struct mli_cuda_reset {
    physical memory; page-locked memory is the device's if the driver says so. */
 static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {
     const mli_cuda_reset *reset = (const mli_cuda_reset *)user;
+    const mli_cuda_driver *d = mli_cuda_driver_get();
     const int ours = block->device.type == MEMLORD_DEVICE_CUDA;
     cudaMemPool_t pool = NULL;
     int device = ours ? reset->device : -1;
-    if (block->pending || (block->meta.name && !strcmp(block->meta.name, mli_cuda_physical)))
+    if (!d || block->pending || (block->meta.name && !strcmp(block->meta.name, mli_cuda_physical)))
         return 0;
-    if (reset->d->pointer_attribute(&pool, MLI_CUDA_POINTER_POOL, block->storage)) pool = NULL;
-    if (!ours && reset->d->pointer_attribute(&device, MLI_CUDA_POINTER_DEVICE, block->storage))
+    if (d->pointer_attribute(&pool, MLI_CUDA_POINTER_POOL, block->storage)) pool = NULL;
+    if (!ours && d->pointer_attribute(&device, MLI_CUDA_POINTER_DEVICE, block->storage))
         device = -1;
     if (pool || device != reset->device) return 0;
     mli_cuda_pool_beside(reset->lord, block->device, -(int64_t)block->bytes);
@@ -2618,7 +2603,7 @@ static void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int de
     void *context = NULL;
     int mode, before = mli_cuda_asker;
     if (!mli_cuda_enter_device(d, device, &mode)) return;
-    reset.lord = lord, reset.d = d, reset.device = device, reset.site = site;
+    reset.lord = lord, reset.device = device, reset.site = site;
     (void)d->context_current(&context);
     mli_cuda_fences_record(NULL, NULL, 0);
     mli_cuda_asker = MLI_CUDA_WAITS;
@@ -2880,39 +2865,29 @@ MEMLORD_API cudaError_t memlord_cuda_host_register(memlord *lord, void *ptr, siz
 
 /* -- wrapped functions: frees -- */
 
-#define MLI_CUDA_FREE(ours, real, type)                                                       \
+#define MLI_CUDA_FREE(ours, real, type, on)                                                   \
     MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, type ptr,                      \
                                                 const memlord_site *site) {                   \
         mli_cuda_ending end;                                                                  \
-        memlord_block_info block = mli_cuda_plain_begin(lord, ptr, &end, site);               \
-        return mli_cuda_plain_end(lord, &block, &end, MLI_CUDA_REAL(real)(ptr), site);        \
+        mli_cuda_free_begin(lord, on, ptr, on == MEMLORD_DEVICE_CUDA, &end, site);            \
+        return mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(real)(ptr), site);                 \
     }
-MLI_CUDA_FREE(free, cudaFree, void *)
-MLI_CUDA_FREE(free_array, cudaFreeArray, cudaArray_t)
-MLI_CUDA_FREE(free_mipmapped_array, cudaFreeMipmappedArray, cudaMipmappedArray_t)
+MLI_CUDA_FREE(free, cudaFree, void *, MEMLORD_DEVICE_CUDA)
+MLI_CUDA_FREE(free_array, cudaFreeArray, cudaArray_t, MEMLORD_DEVICE_CUDA)
+MLI_CUDA_FREE(free_mipmapped_array, cudaFreeMipmappedArray, cudaMipmappedArray_t,
+              MEMLORD_DEVICE_CUDA)
+MLI_CUDA_FREE(free_host, cudaFreeHost, void *, MEMLORD_DEVICE_PINNED)
+MLI_CUDA_FREE(host_unregister, cudaHostUnregister, void *, MEMLORD_DEVICE_PINNED)
 #undef MLI_CUDA_FREE
 
 MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaStream_t stream,
                                                 const memlord_site *site) {
     mli_cuda_ending end;
     cudaError_t r;
-    mli_cuda_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
+    mli_cuda_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, 0, &end, site);
     r = mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaFreeAsync)(ptr, stream), site);
     mli_cuda_pool_check(lord, 0);
     return r;
-}
-
-MEMLORD_API cudaError_t memlord_cuda_free_host(memlord *lord, void *ptr, const memlord_site *site) {
-    mli_cuda_ending end;
-    mli_cuda_free_begin(lord, MEMLORD_DEVICE_PINNED, ptr, &end, site);
-    return mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaFreeHost)(ptr), site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_host_unregister(memlord *lord, void *ptr,
-                                                     const memlord_site *site) {
-    mli_cuda_ending end;
-    mli_cuda_free_begin(lord, MEMLORD_DEVICE_PINNED, ptr, &end, site);
-    return mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaHostUnregister)(ptr), site);
 }
 
 /* -- wrapped functions: streams -- */
@@ -3001,23 +2976,20 @@ MLI_CUDA_MEM(mem_create, (unsigned long long *handle, size_t bytes, const mli_cu
 }
 
 MLI_CUDA_MEM(mem_release, (unsigned long long handle)) {
-    memlord_realloc_token token;
+    const void *key = (const void *)(uintptr_t)handle;
+    mli_cuda_ending end;
     memlord_block_info block;
-    int known, last, r;
+    int known, r;
     MLI_CUDA_MEM_DRIVER(d);
     known = mli_cuda_physical_find(lord, handle, &block);
-    last = known && block.refs == 1;
-    if (last)
-        known = memlord_free_begin(lord, block.device, handle, &token, site) == MEMLORD_OK;
-    else if (known)
-        (void)memlord_release(lord, block.device, handle, site);
-    r = d->mem_release(handle);
-    if (last && known) {
-        if (!r) mli_cuda_pool_beside(lord, block.device, -(int64_t)block.bytes);
-        (void)memlord_free_end(lord, &token, r != 0, site);
-    } else if (known && r) {
-        (void)memlord_retain(lord, block.device, handle, site);
+    if (known && block.refs == 1) {
+        mli_cuda_free_begin(lord, block.device.type, key, 1, &end, site);
+        return (mli_cuda_result)mli_cuda_free_end(lord, &end, (cudaError_t)d->mem_release(handle),
+                                                  site);
     }
+    if (known) (void)memlord_release(lord, block.device, handle, site);
+    r = d->mem_release(handle);
+    if (known && r) (void)memlord_retain(lord, block.device, handle, site);
     return (mli_cuda_result)r;
 }
 
