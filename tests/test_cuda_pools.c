@@ -226,11 +226,13 @@ static void the_stream_that_the_host_says_comes_back(void **state) {
 
 /* -- arrays -- */
 
+enum { LAYERED = 1, SPARSE = 0x40 }; /* cudaArrayLayered, cudaArraySparse */
+
 static struct cudaChannelFormatDesc channels(int x, int y, int z, int w) {
     struct cudaChannelFormatDesc desc;
     memset(&desc, 0, sizeof desc);
     desc.x = x, desc.y = y, desc.z = z, desc.w = w;
-    desc.f = cudaChannelFormatKindUnsigned;
+    desc.f = cudaChannelFormatKindFloat;
     return desc;
 }
 
@@ -259,7 +261,7 @@ static void an_array_is_its_texels(void **state) {
     assert_int_equal(memlord_allocated(lord, cuda(0)), (32 + 4 + 1) * 4);
     assert_cuda(memlord_cuda_free_mipmapped_array(lord, levels, NULL));
     assert_cuda(memlord_cuda_malloc_mipmapped_array(lord, &levels, &rgba, extent(4, 4, 2), 3,
-                                                    cudaArrayLayered, NULL));
+                                                    LAYERED, NULL));
     assert_int_equal(memlord_allocated(lord, cuda(0)), (32 + 8 + 2) * 4);
     assert_cuda(memlord_cuda_free_mipmapped_array(lord, levels, NULL));
     assert_true_books(lord);
@@ -269,7 +271,7 @@ static void what_has_no_memory_of_its_own_has_none_on_the_books(void **state) {
     memlord *lord = test_lord(state);
     const struct cudaChannelFormatDesc rgba = channels(8, 8, 8, 8);
     cudaArray_t array;
-    assert_cuda(memlord_cuda_malloc_3d_array(lord, &array, &rgba, extent(8, 8, 8), cudaArraySparse,
+    assert_cuda(memlord_cuda_malloc_3d_array(lord, &array, &rgba, extent(8, 8, 8), SPARSE,
                                              NULL));
     assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
     assert_cuda(memlord_cuda_free_array(lord, array, NULL));

@@ -46,7 +46,7 @@ int USE(void) {
     size_t pitch = 0;
     struct cudaPitchedPtr box = {NULL, 0, 0, 0};
     struct cudaExtent extent = {64, 2, 2};
-    struct cudaChannelFormatDesc desc = {8, 8, 8, 8, cudaChannelFormatKindUnsigned};
+    struct cudaChannelFormatDesc desc = {8, 8, 8, 8, cudaChannelFormatKindFloat};
     cudaArray_t flat = NULL, deep = NULL;
     cudaMipmappedArray_t levels = NULL;
     struct cudaMemPoolProps props;
