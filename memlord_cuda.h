@@ -74,8 +74,9 @@
               on the cpu and on pinned.
     Pool      the memory pools of a device: the current one (cudaDeviceGetMemPool), and each that
               a wrapped call made, set or allocated from, up to 64 of a process at a time; and the
-              memory of its graphs. A pool that is destroyed with blocks in it is not asked again;
-              its blocks are live outside of pools until they are freed.
+              memory of its graphs. Such a pool is destroyed by memlord_cuda_pool_destroy, as to
+              ask one that is gone is undefined. Blocks that are in it then are live outside of
+              pools until they are freed.
     Reserved  what pools and graphs hold, and what is live outside of them, so that `cached`,
               which is `reserved` less what is allocated, is what they hold and nobody uses.
               Live outside is what is live on the books and not pending, less what pools and
