@@ -502,9 +502,9 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 
 /* -- virtual memory --
    The driver's functions, wrapped as those of the runtime are; memlord_cuda_wrap_check does not
-   look for them. With cuda.h before this header they have its types, are shimmed, and are the driver's
-   own with MEMLORD_DISABLE; without it they return a CUresult as an int and are not there with
-   MEMLORD_DISABLE. They call the driver that the layer has loaded; 3, not initialised: none.
+   look for them. With cuda.h before this header they have its types, are shimmed, and are the
+   driver's own with MEMLORD_DISABLE; without it they return a CUresult as an int and are not there
+   with MEMLORD_DISABLE. They call the driver that the layer has loaded; 3 (not initialised): none.
      mem_create   records the bytes on the device of the location, or as pinned for the host's,
                   under the handle, described as "cuMemCreate". Retry, limits and failures are
                   those of the other allocations.
