@@ -26,9 +26,9 @@
         >>costs          what a call costs; what is not counted
         >>wrapping       three ways to get at the calls: by name, by macro, by linker
         >>api            types and functions
-        >>implementation then >>platform, >>driver, >>nvml, >>seats, >>capacity,
+        >>implementation then >>platform, >>driver, >>nvml, >>seats, >>pools, >>capacity,
                          >>collection, >>events, >>scopes, >>forks, >>requests, >>frees,
-                         >>public, >>wrap; last >>shim
+                         >>virtual, >>resets, >>public, >>wrap; last >>shim
 
     ---------------------------------------------------------------- >>example ---
 
@@ -67,14 +67,19 @@
     Device    cuda:i is the runtime's device i. Device memory is counted on the device the
               runtime took it from: the current one, or the stream's. Managed memory too, as
               cudaFree does not say which it is; where its pages are is the driver's business.
+    Context   its size is taken once, when a sample first finds it: what NVML says the process
+              holds, or what is used more than at attach, less what is on the books.
     Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
               Registered memory was there before: record its malloc as well, and it counts
               on the cpu and on pinned.
-    Pool      the current memory pool of a device (cudaDeviceGetMemPool), which a host may
-              have set, and the memory of its graphs.
-    Reserved  what pool and graphs hold, and what is live outside of them, so that `cached`,
+    Pool      the memory pools of a device: the current one (cudaDeviceGetMemPool), and each that
+              a wrapped call made, set or allocated from, up to 64 of a process at a time; and the
+              memory of its graphs. Such a pool is destroyed by memlord_cuda_pool_destroy, as to
+              ask one that is gone is undefined. Blocks that are in it then are live outside of
+              pools until they are freed.
+    Reserved  what pools and graphs hold, and what is live outside of them, so that `cached`,
               which is `reserved` less what is allocated, is what they hold and nobody uses.
-              Live outside is what is live on the books and not pending, less what pool and
+              Live outside is what is live on the books and not pending, less what pools and
               graphs say is used. What others use of a pool, unseen by the wrappers, is taken
               for cached only as far as it is more than what is live outside.
     Collection of a cuda device trims both; what that gave is the reserved bytes before less
@@ -82,7 +87,7 @@
               Bands ask for none before the host has set a strategy (memlord_strategy_set; the
               default one by memlord_strategy_default): attaching alone trims nothing until memory
               or a limit runs out, a neighbour asks or the host does. One that a band asks for
-              leaves the pool what was used of it at most since the last one.
+              leaves the pools what was used of them at most since the last one.
     Capture   the layer ends none. It records no event on a stream that is captured, and asks and
               trims with the thread's capture mode relaxed. An event that a capture held back is
               recorded at the capture's wrapped end, before the next wrapped wait, or in a poll.
@@ -119,9 +124,9 @@
     Every function may be called from any thread at any time. Attaching and detaching one
     ledger on two threads at once is refused on one of them (MEMLORD_E_STATE). Detach waits
     for samples and collections of the layer's in progress. Detach before memlord_destroy, and
-    before cudaDeviceReset, which takes the events away. Attach after fork: CUDA does not
-    survive one. A child forked later has no driver: nothing is attached there, every function
-    returns as without one, and what was pending is credited when it is polled (counted in
+    before a cudaDeviceReset that is not wrapped, which takes the events away. Attach after fork:
+    CUDA does not survive one. A child forked later has no driver: nothing is attached there, every
+    function returns as without one, and what was pending is credited when it is polled (counted in
     fence_failures); the ledger itself goes on. Nothing here blocks but what the host calls, what
     it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC) and a collection's trim.
     A host function of a stream (cudaLaunchHostFunc) may call nothing of CUDA's, and nothing here:
@@ -157,15 +162,15 @@
     Allocations and frees on cuda devices poll only while frees pend there: one stream a call, and
     one that is not done after up to 256 such calls or 10 ms again. Those on other devices make no
     driver call. A sample is a few driver calls and, with NVML, up to some hundred microseconds:
-    pollers take it, no call waits for it.
+    pollers take it, no call waits for it. One in 16 lists the device's processes, which takes locks
+    of the driver; where NVML does not know this one (in a container) it stops after 8.
     Memory: 64 bytes a pending free, kept for the next; MEMLORD_CUDA_MAX_EVENTS events. A timed
     scope is two events.
     memlord_cuda_attach initialises the driver (cuInit) and NVML, which may take tens of
     milliseconds; without a driver it returns in a fraction of one.
 
     Not counted: contexts, modules and local memory; what libraries allocate through their own
-    copy of the runtime; cuMemCreate, cuMemAlloc and arrays (cudaMallocArray). unaccounted in a
-    report is all of these.
+    copy of the runtime; cuMemAlloc and cuArrayCreate. unaccounted in a report is all of these.
     Memory of graphs: a wrapped allocation on a captured stream is counted from then on and once,
     though the graph takes it each time it runs and not before; freed in the capture it is over,
     freed after a run that free ends it. Nodes added by hand (cudaGraphAddMemAllocNode) are not
@@ -191,7 +196,16 @@
                 -Wl,--wrap=cudaHostRegister,--wrap=cudaHostUnregister
                 -Wl,--wrap=cudaStreamEndCapture,--wrap=cudaStreamDestroy
                 -Wl,--wrap=cudaStreamSynchronize,--wrap=cudaEventSynchronize
-                -Wl,--wrap=cudaDeviceSynchronize
+                -Wl,--wrap=cudaDeviceSynchronize,--wrap=cudaMemPoolCreate
+                -Wl,--wrap=cudaMemPoolDestroy,--wrap=cudaDeviceSetMemPool
+                -Wl,--wrap=cudaMallocArray,--wrap=cudaMalloc3DArray
+                -Wl,--wrap=cudaMallocMipmappedArray,--wrap=cudaFreeArray
+                -Wl,--wrap=cudaFreeMipmappedArray,--wrap=cudaDeviceReset
+
+              and, if the program calls these of the driver,
+
+                -Wl,--wrap=cuMemCreate,--wrap=cuMemRelease,--wrap=cuMemMap
+                -Wl,--wrap=cuMemUnmap,--wrap=cuMemRetainAllocationHandle
 
               (nvcc: -Xlinker --wrap=...; with the per-thread default stream the names end in
               _ptsz where the runtime's do). Sites are return addresses. It reaches objects and
@@ -277,6 +291,22 @@
 #define memlord_cuda_event_synchronize MLI_CUDA_PREFIXED(memlord_cuda_event_synchronize)
 #define memlord_cuda_device_synchronize \
     MLI_CUDA_PREFIXED(memlord_cuda_device_synchronize)
+#define memlord_cuda_mem_create MLI_CUDA_PREFIXED(memlord_cuda_mem_create)
+#define memlord_cuda_mem_release MLI_CUDA_PREFIXED(memlord_cuda_mem_release)
+#define memlord_cuda_mem_map MLI_CUDA_PREFIXED(memlord_cuda_mem_map)
+#define memlord_cuda_mem_unmap MLI_CUDA_PREFIXED(memlord_cuda_mem_unmap)
+#define memlord_cuda_mem_retain_handle MLI_CUDA_PREFIXED(memlord_cuda_mem_retain_handle)
+#define memlord_cuda_device_reset MLI_CUDA_PREFIXED(memlord_cuda_device_reset)
+#define memlord_cuda_malloc_array MLI_CUDA_PREFIXED(memlord_cuda_malloc_array)
+#define memlord_cuda_malloc_3d_array MLI_CUDA_PREFIXED(memlord_cuda_malloc_3d_array)
+#define memlord_cuda_malloc_mipmapped_array \
+    MLI_CUDA_PREFIXED(memlord_cuda_malloc_mipmapped_array)
+#define memlord_cuda_free_array MLI_CUDA_PREFIXED(memlord_cuda_free_array)
+#define memlord_cuda_free_mipmapped_array \
+    MLI_CUDA_PREFIXED(memlord_cuda_free_mipmapped_array)
+#define memlord_cuda_pool_create MLI_CUDA_PREFIXED(memlord_cuda_pool_create)
+#define memlord_cuda_pool_destroy MLI_CUDA_PREFIXED(memlord_cuda_pool_destroy)
+#define memlord_cuda_device_set_pool MLI_CUDA_PREFIXED(memlord_cuda_device_set_pool)
 #define memlord_cuda_free_async_after MLI_CUDA_PREFIXED(memlord_cuda_free_async_after)
 #define memlord_cuda_record_free MLI_CUDA_PREFIXED(memlord_cuda_record_free)
 #define memlord_cuda_record_use MLI_CUDA_PREFIXED(memlord_cuda_record_use)
@@ -304,15 +334,13 @@ enum {
     MEMLORD_CUDA_FLAG_NO_RESERVED = 16, /* the host says itself what its pools hold */
     MEMLORD_CUDA_FLAG_NO_NVML = 32,    /* nothing is known before a context exists, nor of
                                           this process's share */
-    MEMLORD_CUDA_FLAG_TAG_STREAMS = 64, /* stream-ordered allocations are tagged with their
-                                           stream, whatever tag is open: totals per stream */
-    MEMLORD_CUDA_FLAG_TIME_SCOPES = 128 /* memlord_cuda_scope_begin measures its stream's time */
+    MEMLORD_CUDA_FLAG_TIME_SCOPES = 64 /* memlord_cuda_scope_begin measures its stream's time */
 };
 
 /* Everything at zero is the default. Copied. */
 typedef struct memlord_cuda_desc {
     uint32_t flags;            /* MEMLORD_CUDA_FLAG_... */
-    uint64_t keep_bytes;       /* what a collection leaves in a pool at least, 0 */
+    uint64_t keep_bytes;       /* what a collection leaves in a device's pools at least, 0 */
     const memlord_retry *retry; /* for FLAG_RETRY; the policy memlord_alloc_retry has */
     const char *nvml;          /* what is loaded for NVML, "libnvidia-ml.so.1"; while another
                                   ledger uses it, what that one loaded */
@@ -350,13 +378,15 @@ MLI_CUDA_API const char *memlord_cuda_why(void) MLI_CUDA_OFF("")
 
 /* -- pools -- */
 
-/* Bytes of a device's current memory pool, and of the memory its graphs own. The highs are
-   since somebody last reset them. */
+/* Bytes of a device's memory pools (see >>concepts), and of the memory its graphs own. The highs
+   are since somebody last reset them, and those of several pools a sum. */
 typedef struct memlord_cuda_pool {
     uint64_t reserved, reserved_high; /* held from the device */
     uint64_t used, used_high;         /* allocated out of it */
     uint64_t graph_reserved, graph_reserved_high;
     uint64_t graph_used, graph_used_high;
+    uint64_t pools;         /* in these sums */
+    uint64_t pools_dropped; /* times that a pool, of any device, found no room in the list */
 } memlord_cuda_pool;
 
 /* Reads them. Errors: E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no driver, or
@@ -379,13 +409,25 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
 
    each do the real call and answer what it answered. A NULL ledger is that call alone.
      malloc*, host_alloc    record what was allocated: with a pitch, pitch x height x depth. A
-                            pointer that came out NULL is no storage.
+                            pointer that came out NULL is no storage. An array is its texels alone:
+                            CUDA does not tell what it adds to order and align them, nor takes any
+                            memory for a sparse one or one with deferred mapping. What is allocated
+                            in the order of a stream has that stream beside its tag
+                            (memlord_stream_use).
      free, free_async       end it: at the call, or when the uses recorded of it are done.
      host_register          record it as pinned; host_unregister ends that.
      stream_end_capture     then records what the capture held back.
      stream_destroy         first record what waits for the stream, whatever ledger it is of.
+     device_reset           first waits for the device and ends what the ledger has on it: blocks of
+                            the current device and page-locked ones of it, but for those of pools
+                            and physical memory, which CUDA keeps; fences of its streams fail then,
+                            and all events kept for reuse are destroyed. What other ledgers have
+                            there stays on their books.
      *_synchronize          first record what waits for the stream, or the device, and then retire,
                             as what they waited for may be what is pending.
+     pool_create, device_set_pool
+                            take the pool, and the one that was current, into the list; pool_destroy
+                            takes it off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
    as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the answer. A
@@ -420,6 +462,25 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     X(cudaStreamDestroy, stream_destroy, (cudaStream_t stream), (stream))                     \
     X(cudaStreamSynchronize, stream_synchronize, (cudaStream_t stream), (stream))             \
     X(cudaEventSynchronize, event_synchronize, (cudaEvent_t event), (event))                  \
+    X(cudaMemPoolCreate, pool_create,                                                         \
+      (cudaMemPool_t *pool, const struct cudaMemPoolProps *props), (pool, props))             \
+    X(cudaMemPoolDestroy, pool_destroy, (cudaMemPool_t pool), (pool))                         \
+    X(cudaDeviceSetMemPool, device_set_pool, (int device, cudaMemPool_t pool), (device, pool)) \
+    X(cudaMallocArray, malloc_array,                                                          \
+      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,            \
+       size_t height, unsigned int flags),                                                    \
+      (array, desc, width, height, flags))                                                    \
+    X(cudaMalloc3DArray, malloc_3d_array,                                                     \
+      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc,                          \
+       struct cudaExtent extent, unsigned int flags),                                         \
+      (array, desc, extent, flags))                                                           \
+    X(cudaMallocMipmappedArray, malloc_mipmapped_array,                                       \
+      (cudaMipmappedArray_t *array, const struct cudaChannelFormatDesc *desc,                 \
+       struct cudaExtent extent, unsigned int levels, unsigned int flags),                    \
+      (array, desc, extent, levels, flags))                                                   \
+    X(cudaFreeArray, free_array, (cudaArray_t array), (array))                                \
+    X(cudaFreeMipmappedArray, free_mipmapped_array, (cudaMipmappedArray_t array), (array))    \
+    X0(cudaDeviceReset, device_reset)                                                         \
     X0(cudaDeviceSynchronize, device_synchronize)
 
 #define MLI_CUDA_ITEMS(...) __VA_ARGS__
@@ -438,6 +499,52 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
 MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X
 #undef MLI_CUDA_X0
+
+/* -- virtual memory --
+   The driver's functions, wrapped as those of the runtime are; memlord_cuda_wrap_check does not
+   look for them. With cuda.h before this header they have its types, are shimmed, and are the
+   driver's own with MEMLORD_DISABLE; without it they return a CUresult as an int and are not there
+   with MEMLORD_DISABLE. They call the driver that the layer has loaded; 3 (not initialised): none.
+     mem_create   records the bytes on the device of the location, or as pinned for the host's,
+                  under the handle, described as "cuMemCreate". Retry, limits and failures are
+                  those of the other allocations.
+     mem_map      adds a reference, and the range as a part "mapped" of the storage, whose shape is
+                  its address. What is mapped already is no part a second time, nor a reference.
+     mem_retain_handle
+                  adds a reference.
+     mem_release, mem_unmap
+                  drop a reference each; the bytes are live until the last handle and the last
+                  mapping are gone. An unmap may be of several mappings side by side.
+   What is not on the books is passed on and not counted: an imported handle is another process's
+   memory, as is what cudaIpcOpenMemHandle opens. Reserved addresses take no memory. */
+#if defined(CUDA_VERSION)
+typedef CUresult mli_cuda_result;
+typedef CUmemAllocationProp mli_cuda_prop;
+#else
+typedef int mli_cuda_result;
+typedef void mli_cuda_prop;
+#endif
+#define MLI_CUDA_VIRTUAL(X)                                                                   \
+    X(cuMemCreate, mem_create,                                                                \
+      (unsigned long long *handle, size_t bytes, const mli_cuda_prop *prop,                   \
+       unsigned long long flags),                                                             \
+      (handle, bytes, prop, flags))                                                           \
+    X(cuMemRelease, mem_release, (unsigned long long handle), (handle))                       \
+    X(cuMemMap, mem_map,                                                                      \
+      (unsigned long long ptr, size_t bytes, size_t offset, unsigned long long handle,        \
+       unsigned long long flags),                                                             \
+      (ptr, bytes, offset, handle, flags))                                                    \
+    X(cuMemUnmap, mem_unmap, (unsigned long long ptr, size_t bytes), (ptr, bytes))            \
+    X(cuMemRetainAllocationHandle, mem_retain_handle,                                         \
+      (unsigned long long *handle, void *ptr), (handle, ptr))
+#define MLI_CUDA_X(real, ours, params, args)                                                  \
+    MLI_CUDA_API mli_cuda_result memlord_cuda_##ours(                                         \
+        memlord *lord, MLI_CUDA_ITEMS params, const memlord_site *site)                       \
+        MLI_CUDA_BODY(real args)
+#if defined(CUDA_VERSION) || !defined(MEMLORD_DISABLE)
+MLI_CUDA_VIRTUAL(MLI_CUDA_X)
+#endif
+#undef MLI_CUDA_X
 
 /* Does memlord_cuda_malloc as with MEMLORD_CUDA_FLAG_RETRY, under a policy of its own (NULL: the
    one memlord_alloc_retry has); attached or not. */
@@ -762,6 +869,14 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(graph_attribute, "cuDeviceGetGraphMemAttribute", 0,                                     \
       (int device, int attribute, void *value))                                               \
     X(graph_trim, "cuDeviceGraphMemTrim", 0, (int device))                                    \
+    X(mem_create, "cuMemCreate", 0,                                                           \
+      (unsigned long long *handle, size_t bytes, const void *prop, unsigned long long flags)) \
+    X(mem_release, "cuMemRelease", 0, (unsigned long long handle))                            \
+    X(mem_map, "cuMemMap", 0,                                                                 \
+      (unsigned long long ptr, size_t bytes, size_t offset, unsigned long long handle,        \
+       unsigned long long flags))                                                             \
+    X(mem_unmap, "cuMemUnmap", 0, (unsigned long long ptr, size_t bytes))                     \
+    X(mem_retain, "cuMemRetainAllocationHandle", 0, (unsigned long long *handle, void *ptr))  \
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", 1, (int *mode))                      \
     X(stream_capturing, "cuStreamIsCapturing", 1, (cudaStream_t stream, int *status))         \
     X(stream_context, "cuStreamGetCtx", 1, (cudaStream_t stream, void **context))             \
@@ -774,6 +889,7 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
       (float *ms, cudaEvent_t start, cudaEvent_t stop))
 
 enum { /* of cuda.h */
+    MLI_CUDA_NOT_INITIALIZED = 3,
     MLI_CUDA_NO_CONTEXT = 201, /* none is current */
     MLI_CUDA_NOT_READY = 600,
     MLI_CUDA_NOT_PERMITTED = 800, /* in a host function of a stream */
@@ -784,6 +900,7 @@ enum { /* of cuda.h */
     MLI_CUDA_ATTRIBUTE_INTEGRATED = 18,
     MLI_CUDA_ATTRIBUTE_POOLS = 115,
     MLI_CUDA_POINTER_DEVICE = 9,
+    MLI_CUDA_POINTER_POOL = 17,
     MLI_CUDA_EVENT_PLAIN = 2, /* CU_EVENT_DISABLE_TIMING */
     MLI_CUDA_POOL_RESERVED = 5, /* then its high, used, its high */
     MLI_CUDA_GRAPH_USED = 0     /* then its high, reserved, its high */
@@ -946,7 +1063,8 @@ static void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mod
 /* ------------------------------------------------------------------------- >>nvml --
    Owns the table of NVML's functions and a handle per device. Found by PCI id, as NVML counts all
    devices of the machine, in another order. Loaded with the first seat that wants it, let go with
-   the last: between, nothing of it changes. Locks: nvml_lock, while it comes or goes. */
+   the last: between, nothing of it changes. Locks: nvml_lock, while it comes or goes; holders_lock,
+   while it lists processes. */
 
 #define MLI_CUDA_NVML_FUNCTIONS(X)                                                            \
     X(init, "nvmlInit_v2", 1, (void))                                                         \
@@ -1017,6 +1135,19 @@ static void mli_cuda_nvml_unload(mli_cuda_nvml *n) {
     memset(n, 0, sizeof *n);
 }
 
+enum { MLI_CUDA_HOLDERS_EVERY = 16, MLI_CUDA_HOLDERS_MISSES = 8 };
+
+/* A device's processes: ours, and the largest others. NVML takes locks of the driver to list them,
+   so only one sample in some asks it. In a container it knows us by another number: then it is not
+   asked for long, and nobody else is named, as we would be among them. */
+typedef struct mli_cuda_holders {
+    unsigned samples, misses;
+    uint64_t ours;
+    memlord_other others[MEMLORD_OTHERS];
+} mli_cuda_holders;
+static mli_cuda_lock mli_cuda_holders_lock = MLI_CUDA_LOCK;
+static mli_cuda_holders mli_cuda_holders_of[MEMLORD_CUDA_MAX_DEVICES];
+
 static mli_cuda_lock mli_cuda_nvml_lock = MLI_CUDA_LOCK;
 static mli_cuda_nvml mli_cuda_nvml_table;
 static int mli_cuda_nvml_users;
@@ -1028,7 +1159,10 @@ static void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name) {
 }
 static void mli_cuda_nvml_release(void) {
     mli_cuda_lock_take(&mli_cuda_nvml_lock);
-    if (!--mli_cuda_nvml_users) mli_cuda_nvml_unload(&mli_cuda_nvml_table);
+    if (!--mli_cuda_nvml_users) {
+        mli_cuda_nvml_unload(&mli_cuda_nvml_table);
+        memset(mli_cuda_holders_of, 0, sizeof mli_cuda_holders_of);
+    }
     mli_cuda_lock_drop(&mli_cuda_nvml_lock);
 }
 
@@ -1051,16 +1185,43 @@ static int mli_cuda_nvml_query(const mli_cuda_nvml *n, int i, uint64_t *total, u
     return 1;
 }
 
-/* This process's bytes; 0: NVML cannot tell. In a container it knows us by another number. */
-static uint64_t mli_cuda_nvml_share(const mli_cuda_nvml *n, int i) {
+static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t bytes) {
+    int k = MEMLORD_OTHERS;
+    while (k && h->others[k - 1].bytes < bytes) k--;
+    if (k == MEMLORD_OTHERS) return;
+    memmove(&h->others[k + 1], &h->others[k], sizeof *h->others * (size_t)(MEMLORD_OTHERS - 1 - k));
+    h->others[k].pid = pid;
+    h->others[k].bytes = bytes;
+}
+
+static void mli_cuda_holders_ask(const mli_cuda_nvml *n, int i, int active, mli_cuda_holders *h) {
     mli_cuda_nvml_process list[128];
     unsigned count = sizeof list / sizeof *list, k;
-    uint64_t sum = 0;
-    if (!n->device[i] || !n->processes || n->processes(n->device[i], &count, list)) return 0;
-    for (k = 0; k < count && k < sizeof list / sizeof *list; k++)
-        if (list[k].pid == mli_cuda_process_id() && list[k].used != UINT64_MAX)
-            sum += list[k].used;
-    return sum;
+    int found = 0;
+    h->ours = 0;
+    memset(h->others, 0, sizeof h->others);
+    if (!n->device[i] || !n->processes || n->processes(n->device[i], &count, list)) return;
+    for (k = 0; k < count && k < sizeof list / sizeof *list; k++) {
+        const int us = list[k].pid == mli_cuda_process_id();
+        found |= us;
+        if (list[k].used == UINT64_MAX) continue; /* not available */
+        if (us)
+            h->ours += list[k].used;
+        else
+            mli_cuda_holder_add(h, list[k].pid, list[k].used);
+    }
+    h->misses = found || !active ? 0 : h->misses + 1;
+    if (h->misses) memset(h->others, 0, sizeof h->others);
+}
+
+static mli_cuda_holders mli_cuda_holders_get(const mli_cuda_nvml *n, int i, int active) {
+    mli_cuda_holders *h = &mli_cuda_holders_of[i], copy;
+    mli_cuda_lock_take(&mli_cuda_holders_lock);
+    if (h->misses < MLI_CUDA_HOLDERS_MISSES && h->samples++ % MLI_CUDA_HOLDERS_EVERY == 0)
+        mli_cuda_holders_ask(n, i, active, h);
+    copy = *h;
+    mli_cuda_lock_drop(&mli_cuda_holders_lock);
+    return copy;
 }
 
 /* ------------------------------------------------------------------------ >>seats --
@@ -1081,6 +1242,8 @@ typedef struct mli_cuda_attachment {
     int has_nvml; /* is one of its users: who changes the seat's alone */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];  /* whose `reserved` we say */
+    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];  /* used when there was no context yet, */
+    mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES]; /* and by that; 0: not known */
     mli_cuda_u64 calls; /* stream-ordered ones, where those have to look at the pool */
 } mli_cuda_attachment;
 
@@ -1163,26 +1326,100 @@ static int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen, const 
     return alone && !desc;
 }
 
-/* -------------------------------------------------------------------- >>capacity --
-   Owns what a ledger is told of a device: capacity, this process's share, what its pools hold.
-   Runs on pollers and on who asks. Locks: none. */
+/* ----------------------------------------------------------------------- >>pools --
+   Owns the list of memory pools that wrapped calls have seen. Locks: pools_lock, while the driver
+   is asked about pools: one that is to be destroyed is taken off the list before. */
 
-static int mli_cuda_pool_read(const mli_cuda_driver *d, int device, memlord_cuda_pool *out) {
-    uint64_t pool[4] = {0, 0, 0, 0}, graph[4] = {0, 0, 0, 0};
-    cudaMemPool_t current = NULL;
-    int k, failed = d->pool_current(&current, d->handle[device]);
-    for (k = 0; k < 4 && !failed; k++)
-        failed = d->pool_attribute(current, MLI_CUDA_POOL_RESERVED + k, &pool[k]);
+enum { MLI_CUDA_POOLS = 64 };
+
+static mli_cuda_lock mli_cuda_pools_lock = MLI_CUDA_LOCK;
+static struct {
+    mli_cuda_u64 pool[MLI_CUDA_POOLS]; /* 0: room for one; changed under the lock */
+    int device[MLI_CUDA_POOLS];        /* -1: the host's memory */
+    uint64_t dropped;
+} mli_cuda_pools;
+
+/* The place of a pool, or of room for one (NULL). */
+static int mli_cuda_pool_find(cudaMemPool_t pool) {
+    int i = 0;
+    while (i < MLI_CUDA_POOLS &&
+           mli_cuda_load(&mli_cuda_pools.pool[i]) != (uint64_t)(uintptr_t)pool)
+        i++;
+    return i;
+}
+
+static void mli_cuda_pool_add(cudaMemPool_t pool, int device) {
+    int i;
+    mli_cuda_lock_take(&mli_cuda_pools_lock);
+    i = mli_cuda_pool_find(pool);
+    if (i == MLI_CUDA_POOLS) i = mli_cuda_pool_find(NULL);
+    if (i == MLI_CUDA_POOLS) {
+        mli_cuda_pools.dropped++;
+    } else {
+        mli_cuda_pools.device[i] = device;
+        mli_cuda_store(&mli_cuda_pools.pool[i], (uint64_t)(uintptr_t)pool);
+    }
+    mli_cuda_lock_drop(&mli_cuda_pools_lock);
+}
+
+/* 1: it was there, on *device. */
+static int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
+    int i;
+    mli_cuda_lock_take(&mli_cuda_pools_lock);
+    i = pool ? mli_cuda_pool_find(pool) : MLI_CUDA_POOLS;
+    if (i < MLI_CUDA_POOLS) {
+        *device = mli_cuda_pools.device[i];
+        mli_cuda_store(&mli_cuda_pools.pool[i], 0);
+    }
+    mli_cuda_lock_drop(&mli_cuda_pools_lock);
+    return i < MLI_CUDA_POOLS;
+}
+
+/* Inside the device, under the lock: trims a pool to *keep, if that is not NULL, and adds what it
+   has; what one keeps, the next need not. */
+static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint64_t *keep,
+                             memlord_cuda_pool *sum) {
+    uint64_t bytes[4];
+    int k;
+    if (keep && d->pool_trim(pool, *keep > SIZE_MAX ? SIZE_MAX : (size_t)*keep)) return 0;
+    for (k = 0; k < 4; k++)
+        if (d->pool_attribute(pool, MLI_CUDA_POOL_RESERVED + k, &bytes[k])) return 0;
+    sum->reserved += bytes[0], sum->reserved_high += bytes[1];
+    sum->used += bytes[2], sum->used_high += bytes[3];
+    sum->pools++;
+    if (keep) *keep -= bytes[0] < *keep ? bytes[0] : *keep;
+    return 1;
+}
+
+/* The same of all pools of the device, the current one first, and of its graphs. */
+static int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
+                              memlord_cuda_pool *out) {
+    uint64_t graph[4] = {0, 0, 0, 0};
+    cudaMemPool_t current = NULL, pool;
+    int i, k, good;
+    memset(out, 0, sizeof *out);
+    mli_cuda_lock_take(&mli_cuda_pools_lock);
+    good = !d->pool_current(&current, d->handle[device]);
+    if (good) good = mli_cuda_pool_ask(d, current, keep, out);
+    for (i = 0; i < MLI_CUDA_POOLS && good; i++) {
+        pool = (cudaMemPool_t)(uintptr_t)mli_cuda_load(&mli_cuda_pools.pool[i]);
+        if (pool && pool != current && mli_cuda_pools.device[i] == device)
+            (void)mli_cuda_pool_ask(d, pool, keep, out);
+    }
+    out->pools_dropped = mli_cuda_pools.dropped;
+    mli_cuda_lock_drop(&mli_cuda_pools_lock);
+    if (keep && d->graph_trim) (void)d->graph_trim(d->handle[device]);
     for (k = 0; k < 4 && d->graph_attribute; k++) /* since 11.4; without it they stay 0 */
         if (d->graph_attribute(d->handle[device], MLI_CUDA_GRAPH_USED + k, &graph[k]))
             graph[k] = 0;
-    if (failed) return 0;
-    out->reserved = pool[0], out->reserved_high = pool[1];
-    out->used = pool[2], out->used_high = pool[3];
     out->graph_used = graph[0], out->graph_used_high = graph[1];
     out->graph_reserved = graph[2], out->graph_reserved_high = graph[3];
-    return 1;
+    return good;
 }
+
+/* -------------------------------------------------------------------- >>capacity --
+   Owns what a ledger is told of a device: capacity, this process's share, what its pools hold.
+   Runs on pollers and on who asks. Locks: none. */
 
 static uint64_t mli_cuda_pool_reserved(memlord *lord, int device, const memlord_cuda_pool *pool) {
     uint64_t live = memlord_allocated(lord, memlord_device_cuda(device));
@@ -1197,7 +1434,7 @@ static void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *
                                  memlord *lord, int device) {
     memlord_cuda_pool pool;
     if (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_NO_RESERVED) return;
-    if (!d->pools[device] || !mli_cuda_pool_read(d, device, &pool)) return;
+    if (!d->pools[device] || !mli_cuda_pools_ask(d, device, NULL, &pool)) return;
     if (!mli_cuda_load(&probe->pooled[device])) {
         if (!pool.reserved_high && !pool.graph_reserved_high) return;
         mli_cuda_store(&probe->pooled[device], 1); /* only ever goes up: order is nobody's */
@@ -1211,7 +1448,8 @@ static void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *
 static void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta) {
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     memlord_stats s;
-    if (!probe || !delta || device.index >= MEMLORD_CUDA_MAX_DEVICES ||
+    if (!probe || !delta || device.type != MEMLORD_DEVICE_CUDA ||
+        device.index >= MEMLORD_CUDA_MAX_DEVICES ||
         !mli_cuda_load(&probe->pooled[device.index]))
         return;
     if (delta < 0) (void)memlord_stats_get(lord, device, &s);
@@ -1248,6 +1486,21 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
     return 0;
 }
 
+/* The size of our context, taken once, when it is first seen: what the process holds then, or what
+   is used more than before, less what is on the books. */
+static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
+    memlord_stats s;
+    uint64_t held, total, unused, more = process, before = mli_cuda_load(&probe->before[i]);
+    uint64_t size = mli_cuda_load(&probe->context[i]);
+    if (size || memlord_stats_get(probe->lord, memlord_device_cuda(i), &s)) return size;
+    held = s.reserved > s.allocated ? s.reserved : s.allocated;
+    if (!process && before && mli_cuda_nvml_query(&mli_cuda_nvml_table, i, &total, &unused))
+        more = total - unused > before ? total - unused - before : 0;
+    size = more > held ? more - held : 0;
+    mli_cuda_store(&probe->context[i], size);
+    return size;
+}
+
 static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out) {
     mli_cuda_attachment *probe = (mli_cuda_attachment *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
@@ -1256,6 +1509,7 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
     int i = device.index, mode, known = 0;
     size_t unused = 0, total = 0;
     uint64_t nvml_unused = 0, nvml_total = 0;
+    mli_cuda_holders holders;
     if (!d || i < 0 || i >= d->known) return -1;
     if (d->integrated[i]) {
         mli_cuda_pool_check(probe->lord, 1);
@@ -1272,10 +1526,15 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
     } else if (!no_nvml && mli_cuda_nvml_query(nvml, i, &nvml_total, &nvml_unused)) {
         out->total = nvml_total; /* never mixed with the driver's: it counts another total */
         out->used = nvml_total - nvml_unused;
+        if (!mli_cuda_active(d, i)) mli_cuda_store(&probe->before[i], out->used);
     } else {
         return -1;
     }
-    out->process = no_nvml ? 0 : mli_cuda_nvml_share(nvml, i);
+    if (no_nvml) return 0;
+    holders = mli_cuda_holders_get(nvml, i, known);
+    out->process = holders.ours;
+    memcpy(out->others, holders.others, sizeof out->others);
+    if (known) out->context = mli_cuda_context_size(probe, i, holders.ours);
     return 0;
 }
 
@@ -1335,17 +1594,12 @@ static void mli_cuda_wait(memlord *lord, int device) {
 static uint64_t mli_cuda_trim(const mli_cuda_driver *d, memlord *lord, int device, uint64_t keep,
                               int sync, int *ran) {
     memlord_cuda_pool before, after;
-    cudaMemPool_t pool = NULL;
     uint64_t had, has;
     *ran = 0;
-    memset(&before, 0, sizeof before);
-    memset(&after, 0, sizeof after);
-    if (!mli_cuda_pool_read(d, device, &before)) return 0;
+    if (!mli_cuda_pools_ask(d, device, NULL, &before)) return 0;
     if (sync) mli_cuda_wait(lord, device);
-    if (d->pool_current(&pool, d->handle[device]) == 0)
-        *ran |= d->pool_trim(pool, keep > SIZE_MAX ? SIZE_MAX : (size_t)keep) == 0;
-    if (d->graph_trim) *ran |= d->graph_trim(d->handle[device]) == 0;
-    if (!*ran || !mli_cuda_pool_read(d, device, &after)) return 0;
+    *ran = mli_cuda_pools_ask(d, device, &keep, &after);
+    if (!*ran) return 0;
     had = before.reserved + before.graph_reserved;
     has = after.reserved + after.graph_reserved;
     return had > has ? had - has : 0;
@@ -1357,7 +1611,7 @@ static uint64_t mli_cuda_pool_lately(const mli_cuda_driver *d, memlord *lord,
                                      memlord_device device) {
     memlord_cuda_pool pool;
     uint64_t lately = memlord_freed(lord, device) + memlord_pending(lord, device);
-    if (!mli_cuda_pool_read(d, device.index, &pool)) return 0;
+    if (!mli_cuda_pools_ask(d, device.index, NULL, &pool)) return 0;
     lately += pool.used;
     return lately < pool.used_high ? lately : pool.used_high;
 }
@@ -1854,6 +2108,8 @@ static void mli_cuda_fork_locks(void) {}
 #else
 static void mli_cuda_locks_each(void (*change)(mli_cuda_lock *)) {
     change(&mli_cuda_process_lock);
+    change(&mli_cuda_holders_lock);
+    change(&mli_cuda_pools_lock);
     change(&mli_cuda_times_lock);
     change(&mli_cuda_unrecorded_lock);
     change(&mli_cuda_events_lock);
@@ -1895,7 +2151,11 @@ enum {
     MLI_CUDA_ASYNC,
     MLI_CUDA_POOL,
     MLI_CUDA_HOST,
-    MLI_CUDA_HOST_FLAGS
+    MLI_CUDA_HOST_FLAGS,
+    MLI_CUDA_ARRAY,
+    MLI_CUDA_ARRAY_3D,
+    MLI_CUDA_ARRAY_MIPMAPPED,
+    MLI_CUDA_PHYSICAL
 };
 
 typedef struct mli_cuda_request {
@@ -1908,6 +2168,12 @@ typedef struct mli_cuda_request {
     size_t height, depth;
     cudaMemPool_t pool;
     cudaStream_t stream;
+    const struct cudaChannelFormatDesc *desc; /* of an array */
+    struct cudaExtent extent;
+    unsigned levels;
+    unsigned long long *handle, mem_flags; /* of physical memory, and where that is */
+    const void *prop;
+    memlord_device location;
     int clean; /* the runtime had no last error before */
     cudaError_t answer;
 } mli_cuda_request;
@@ -1930,6 +2196,18 @@ static cudaError_t mli_cuda_call(const mli_cuda_request *q) {
     case MLI_CUDA_POOL:
         return MLI_CUDA_REAL(cudaMallocFromPoolAsync)(q->ptr, q->bytes, q->pool, q->stream);
     case MLI_CUDA_HOST: return MLI_CUDA_REAL(cudaMallocHost)(q->ptr, q->bytes);
+    case MLI_CUDA_ARRAY:
+        return MLI_CUDA_REAL(cudaMallocArray)((cudaArray_t *)q->ptr, q->desc, q->extent.width,
+                                              q->extent.height, q->flags);
+    case MLI_CUDA_ARRAY_3D:
+        return MLI_CUDA_REAL(cudaMalloc3DArray)((cudaArray_t *)q->ptr, q->desc, q->extent,
+                                                q->flags);
+    case MLI_CUDA_ARRAY_MIPMAPPED:
+        return MLI_CUDA_REAL(cudaMallocMipmappedArray)((cudaMipmappedArray_t *)q->ptr, q->desc,
+                                                       q->extent, q->levels, q->flags);
+    case MLI_CUDA_PHYSICAL: /* the errors of both have the same numbers */
+        return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
+                                                             q->mem_flags);
     default: return MLI_CUDA_REAL(cudaHostAlloc)(q->ptr, q->bytes, q->flags);
     }
 }
@@ -1942,6 +2220,7 @@ static int mli_cuda_is_async(const mli_cuda_request *q) {
 /* What came out of a call that succeeded. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
     if (q->kind == MLI_CUDA_3D) return q->pitched ? q->pitched->ptr : NULL;
+    if (q->kind == MLI_CUDA_PHYSICAL) return q->handle ? (void *)(uintptr_t)*q->handle : NULL;
     return q->ptr ? *q->ptr : NULL;
 }
 
@@ -1981,6 +2260,7 @@ static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream)
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
     const mli_cuda_driver *d;
     int ordinal = 0;
+    if (q->kind == MLI_CUDA_PHYSICAL) return q->location;
     if (q->kind == MLI_CUDA_HOST || q->kind == MLI_CUDA_HOST_FLAGS)
         return memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
     d = mli_cuda_driver_get();
@@ -1993,52 +2273,53 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
     return memlord_device_cuda(mli_cuda_device_stream(d, q->stream));
 }
 
-/* "stream 0x7f12", "default stream": the tag of FLAG_TAG_STREAMS. */
-static int mli_cuda_tag_stream(memlord *lord, const mli_cuda_request *q, uint64_t flags) {
-    char text[32] = "default stream";
-    uintptr_t v = (uintptr_t)q->stream;
-    int i = 9, shift = (int)(sizeof v * 8) - 4;
-    if (!(flags & MEMLORD_CUDA_FLAG_TAG_STREAMS)) return 0;
-    if (!mli_cuda_is_async(q)) return 0;
-    if (!mli_cuda_is_default(q->stream)) {
-        memcpy(text, "stream 0x", 9);
-        while (!(v >> shift)) shift -= 4;
-        for (; shift >= 0; shift -= 4) text[i++] = "0123456789abcdef"[(v >> shift) & 15];
-        text[i] = 0;
-    }
-    return memlord_tag_begin(lord, text) == MEMLORD_OK;
+/* Says the stream of a stream-ordered allocation, a default one as 0. Answers the one before. */
+static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
+    return memlord_stream_use(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
+}
+
+/* A pool that memory came from, when it is seen first: the driver tells its device, if it is one.
+   While the call is captured there is no memory yet. */
+static void mli_cuda_pool_note(const mli_cuda_request *q) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    uint64_t made = MEMLORD_KEY(mli_cuda_request_result(q));
+    int device;
+    if (!d || mli_cuda_pool_find(q->pool) < MLI_CUDA_POOLS) return;
+    if (!d->pointer_attribute(&device, MLI_CUDA_POINTER_DEVICE, made))
+        mli_cuda_pool_add(q->pool, device);
 }
 
 /* What was recorded may have to be in `reserved`. */
 static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
+    if (q->kind == MLI_CUDA_POOL) mli_cuda_pool_note(q);
     if (mli_cuda_is_async(q))
         mli_cuda_pool_check(lord, 0);
-    else if (device.type == MEMLORD_DEVICE_CUDA)
+    else
         mli_cuda_pool_beside(lord, device, (int64_t)mli_cuda_size(q));
 }
 
 static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
-                                        uint64_t flags, const memlord_site *site) {
+                                        const memlord_site *site) {
     cudaError_t r = mli_cuda_call(q);
     void *made = r == cudaSuccess ? mli_cuda_request_result(q) : NULL;
     memlord_device device;
-    int tagged;
+    uint64_t before = 0;
     if (!made) return r;
     device = mli_cuda_where(q, made);
-    tagged = mli_cuda_tag_stream(lord, q, flags);
+    if (mli_cuda_is_async(q)) before = mli_cuda_stream_say(lord, q);
     (void)memlord_alloc(lord, device, MEMLORD_KEY(made), mli_cuda_size(q), site);
-    if (tagged) (void)memlord_tag_end(lord);
+    if (mli_cuda_is_async(q)) (void)memlord_stream_use(lord, before);
     mli_cuda_recorded(lord, q, device);
     return r;
 }
 
 /* Allocates once, for a request that is not tried again: one that finds no memory is counted. The
    ledger takes at most 2^48 bytes. */
-static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q, uint64_t flags,
+static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
                                        const memlord_site *site) {
     const uint64_t most = (uint64_t)1 << 48, rows = (uint64_t)q->height * q->depth;
     const uint64_t asked = rows && q->bytes > most / rows ? most : q->bytes * rows;
-    cudaError_t r = mli_cuda_alloc_plain(lord, q, flags, site);
+    cudaError_t r = mli_cuda_alloc_plain(lord, q, site);
     if (r == cudaErrorMemoryAllocation)
         (void)memlord_alloc_failed(lord, mli_cuda_where(q, NULL), asked, site);
     return r;
@@ -2060,6 +2341,7 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
 static memlord_device mli_cuda_request_device(const mli_cuda_request *q) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     if (q->kind == MLI_CUDA_HOST || q->kind == MLI_CUDA_HOST_FLAGS ||
+        q->kind == MLI_CUDA_PHYSICAL ||
         (mli_cuda_is_async(q) && !mli_cuda_is_default(q->stream)) || (d && d->devices == 1))
         return mli_cuda_where(q, NULL);
     return memlord_device_cuda(mli_cuda_device_runtime());
@@ -2093,29 +2375,28 @@ static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, me
 }
 
 static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
-                                        const memlord_retry *policy, uint64_t flags,
-                                        const memlord_site *site) {
+                                        const memlord_retry *policy, const memlord_site *site) {
     memlord_device device = mli_cuda_request_device(q);
     uint64_t storage = 0, asked = (uint64_t)q->bytes * q->height * q->depth;
+    uint64_t before = 0;
     memlord_result r;
-    int tagged;
     /* what asks for nothing, or for more than there is address space, the runtime may answer */
     if (!asked || asked >> 48 || asked / q->height / q->depth != q->bytes)
-        return mli_cuda_alloc_once(lord, q, flags, site);
+        return mli_cuda_alloc_once(lord, q, site);
     q->clean = cudaPeekAtLastError() == cudaSuccess;
     q->answer = cudaErrorMemoryAllocation;
-    tagged = mli_cuda_tag_stream(lord, q, flags);
+    if (mli_cuda_is_async(q)) before = mli_cuda_stream_say(lord, q);
     r = memlord_alloc_retry(lord, device, asked, mli_cuda_request_attempt, q, policy, &storage,
                             site);
     if (r == MEMLORD_OK) mli_cuda_request_finish(lord, q, device, asked, storage, site);
-    if (tagged) (void)memlord_tag_end(lord);
-    if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
+    if (mli_cuda_is_async(q)) (void)memlord_stream_use(lord, before);
+    if (r == MEMLORD_E_LIMIT && q->kind != MLI_CUDA_PHYSICAL) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
     /* once more, for the answer and the last error the host expects: that failure is counted; and
        where the ledger has no room for a request, as if nothing had been asked of it */
-    return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, flags, site)
-                              : mli_cuda_alloc_once(lord, q, flags, site);
+    return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
+                              : mli_cuda_alloc_once(lord, q, site);
 }
 
 /* The policy of a ledger's seat; NULL: the ledger's own. */
@@ -2137,8 +2418,8 @@ static cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q, const meml
     uint64_t flags;
     if (!lord) return mli_cuda_call(q);
     flags = mli_cuda_flags_of(lord);
-    if (!(flags & MEMLORD_CUDA_FLAG_RETRY)) return mli_cuda_alloc_once(lord, q, flags, site);
-    return mli_cuda_alloc_retry(lord, q, mli_cuda_policy(lord, &copy), flags, site);
+    if (!(flags & MEMLORD_CUDA_FLAG_RETRY)) return mli_cuda_alloc_once(lord, q, site);
+    return mli_cuda_alloc_retry(lord, q, mli_cuda_policy(lord, &copy), site);
 }
 
 static mli_cuda_request mli_cuda_request_for(int kind) {
@@ -2149,6 +2430,30 @@ static mli_cuda_request mli_cuda_request_for(int kind) {
     return q;
 }
 
+/* The least a texel takes: in block-compressed formats half a byte or one, in NV12 one and a half.
+   By the numbers of CUDA: its older headers have no names for them. */
+static uint64_t mli_cuda_texel_bits(const struct cudaChannelFormatDesc *desc) {
+    int kind = (int)desc->f;
+    if (kind >= 17 && kind <= 30) return kind <= 18 || kind == 23 || kind == 24 ? 4 : 8;
+    return kind == 4 ? 12 : (uint64_t)(desc->x + desc->y + desc->z + desc->w);
+}
+
+/* Texels of all levels; a dimension of 0 is not there, and layers do not get fewer. Sparse arrays
+   and those with deferred mapping have no memory of their own. */
+static size_t mli_cuda_array_bytes(const mli_cuda_request *q) {
+    const struct cudaExtent *extent = &q->extent;
+    const int layered = (q->flags & 5) != 0;
+    uint64_t texels = 0;
+    unsigned k;
+    if (!q->desc || q->flags & 0xc0) return 0;
+    for (k = 0; k < q->levels && k < 32; k++) {
+        size_t depth = layered ? extent->depth : extent->depth >> k;
+        uint64_t w = extent->width >> k, h = extent->height >> k;
+        texels += (w ? w : 1) * (h ? h : 1) * (depth ? depth : 1);
+    }
+    return (size_t)(texels * mli_cuda_texel_bits(q->desc) / 8);
+}
+
 /* ----------------------------------------------------------------------- >>frees --
    Owns the way of a free: off the map before the real one, as another thread may get the address
    while that runs; credited when it succeeded, back as it was when it failed. Locks: none. */
@@ -2156,23 +2461,161 @@ static mli_cuda_request mli_cuda_request_for(int kind) {
 typedef struct mli_cuda_ending {
     memlord_realloc_token token;
     int begun;
+    memlord_device device; /* where `reserved` has so many bytes of it */
+    uint64_t bytes;
 } mli_cuda_ending;
 
-static void mli_cuda_free_begin(memlord *lord, int type, const void *ptr,
+/* `beside`: it is of no pool. */
+static void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
                                 mli_cuda_ending *end, const memlord_site *site) {
+    memlord_device device = memlord_device_make(type, 0);
+    memlord_block_info block;
     int before = mli_cuda_asker;
-    end->begun = 0;
+    memset(end, 0, sizeof *end);
     if (!lord || !ptr) return;
+    if (beside && mli_cuda_attachment_of(lord) &&
+        memlord_block_find(lord, device, MEMLORD_KEY(ptr), &block) == MEMLORD_OK)
+        end->device = block.device, end->bytes = block.bytes;
     if (before != MLI_CUDA_FREES_FIRST) mli_cuda_asker = MLI_CUDA_FREES;
-    end->begun = memlord_free_begin(lord, memlord_device_make(type, 0), MEMLORD_KEY(ptr),
-                                    &end->token, site) == MEMLORD_OK;
+    end->begun =
+        memlord_free_begin(lord, device, MEMLORD_KEY(ptr), &end->token, site) == MEMLORD_OK;
     mli_cuda_asker = before;
 }
 
+/* `reserved` gives it up before the bytes are credited: they are never counted as cached. */
 static cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
                                      cudaError_t answer, const memlord_site *site) {
+    if (answer == cudaSuccess) mli_cuda_pool_beside(lord, end->device, -(int64_t)end->bytes);
     if (end->begun) (void)memlord_free_end(lord, &end->token, answer != cudaSuccess, site);
     return answer;
+}
+
+/* --------------------------------------------------------------------- >>virtual --
+   Owns the books of physical memory: a storage by its handle, with a reference for each handle and
+   each mapping, and a part for each mapping, in which its address stands. The driver says of which
+   handle an address is. Locks: none. */
+
+static const char mli_cuda_physical[] = "cuMemCreate", mli_cuda_part[] = "mapped";
+
+typedef struct mli_cuda_mapping {
+    unsigned long long handle;
+    memlord_device device;
+    uint64_t address, offset, bytes;
+} mli_cuda_mapping;
+
+/* 0: it is not on the books: imported, or made behind our back. */
+static int mli_cuda_physical_find(memlord *lord, uint64_t key, memlord_block_info *block) {
+    if (!lord) return 0;
+    return memlord_block_find(lord, memlord_device_cuda(0), key, block) == MEMLORD_OK ||
+           memlord_block_find(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), key, block) ==
+               MEMLORD_OK;
+}
+
+/* memlord_part_fn: the one that is mapped at an address. */
+static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
+    mli_cuda_mapping *m = (mli_cuda_mapping *)user;
+    if (!part->meta.name || strcmp(part->meta.name, mli_cuda_part) ||
+        (uint64_t)part->meta.shape[0] != m->address)
+        return 0;
+    m->offset = part->offset;
+    m->bytes = part->bytes;
+    return 1;
+}
+
+/* Finds the mapping that begins at an address, and holds its memory until the end: the handle is
+   not given to another before the books are right. */
+static int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d, uint64_t address,
+                                  mli_cuda_mapping *m) {
+    memlord_block_info block;
+    m->address = address;
+    m->bytes = 0;
+    if (!lord || d->mem_retain(&m->handle, (void *)(uintptr_t)address)) return 0;
+    if (mli_cuda_physical_find(lord, m->handle, &block)) {
+        m->device = block.device;
+        (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
+    }
+    if (!m->bytes) (void)d->mem_release(m->handle);
+    return m->bytes != 0;
+}
+
+static void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d, mli_cuda_mapping *m,
+                                 int gone, const memlord_site *site) {
+    memlord_block_info block;
+    if (gone && mli_cuda_physical_find(lord, m->handle, &block)) {
+        (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
+        if (block.refs == 1)
+            mli_cuda_pool_beside(lord, block.device, -(int64_t)block.bytes);
+        (void)memlord_release(lord, m->device, m->handle, site);
+    }
+    (void)d->mem_release(m->handle);
+}
+
+/* ---------------------------------------------------------------------- >>resets --
+   Owns what a reset of a device ends. Locks: unrecorded_lock, while fences are lost. */
+
+/* Inside a context that is about to end: fences that were to be recorded on its streams are lost,
+   and the events they keep for it. */
+static void mli_cuda_fences_lose(const mli_cuda_driver *d, void *context) {
+    mli_cuda_fence *fence, *next;
+    int due;
+    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+    for (due = 0; due < 2; due++)
+        for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
+            next = fence->next;
+            if (fence->context != context) continue;
+            if (fence->event) (void)d->event_destroy(fence->event);
+            fence->event = NULL;
+            mli_cuda_fence_unlist(fence);
+            mli_cuda_store_release(&fence->state, MLI_CUDA_LOST);
+        }
+    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+}
+
+typedef struct mli_cuda_reset {
+    memlord *lord;
+    int device;
+    const memlord_site *site;
+} mli_cuda_reset;
+
+/* memlord_block_fn: ends a block that goes with the device. CUDA keeps what comes from pools, and
+   physical memory; page-locked memory is the device's if the driver says so. */
+static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {
+    const mli_cuda_reset *reset = (const mli_cuda_reset *)user;
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    const int ours = block->device.type == MEMLORD_DEVICE_CUDA;
+    cudaMemPool_t pool = NULL;
+    int device = ours ? reset->device : -1;
+    if (!d || block->pending || (block->meta.name && !strcmp(block->meta.name, mli_cuda_physical)))
+        return 0;
+    if (d->pointer_attribute(&pool, MLI_CUDA_POINTER_POOL, block->storage)) pool = NULL;
+    if (!ours && d->pointer_attribute(&device, MLI_CUDA_POINTER_DEVICE, block->storage))
+        device = -1;
+    if (pool || device != reset->device) return 0;
+    mli_cuda_pool_beside(reset->lord, block->device, -(int64_t)block->bytes);
+    (void)memlord_free(reset->lord, block->device, block->storage, reset->site);
+    return 0;
+}
+
+/* Ends a device on the books while its streams and events can yet be asked: frees that are pending
+   are waited for, as by the reset itself. */
+static void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
+                                 const memlord_site *site) {
+    mli_cuda_reset reset;
+    void *context = NULL;
+    int mode, before = mli_cuda_asker;
+    if (!mli_cuda_enter_device(d, device, &mode)) return;
+    reset.lord = lord, reset.device = device, reset.site = site;
+    (void)d->context_current(&context);
+    mli_cuda_fences_record(NULL, NULL, 0);
+    mli_cuda_asker = MLI_CUDA_WAITS;
+    (void)memlord_blocks_each(lord, memlord_device_cuda(device), 0, mli_cuda_reset_block, &reset);
+    (void)memlord_blocks_each(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, MEMLORD_ANY), 0,
+                              mli_cuda_reset_block, &reset);
+    (void)memlord_retire(lord, memlord_device_all());
+    mli_cuda_times_read(lord, NULL, 0);
+    mli_cuda_asker = before;
+    mli_cuda_fences_lose(d, context);
+    mli_cuda_leave_device(d, device, &mode);
 }
 
 /* ---------------------------------------------------------------------- >>public --
@@ -2197,7 +2640,10 @@ static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d,
             (void)memlord_device_share(probe->lord, device, device);
             probe->shared[i] = 0;
         }
-        if (!on) mli_cuda_store(&probe->pooled[i], 0);
+        if (on) continue;
+        mli_cuda_store(&probe->pooled[i], 0);
+        mli_cuda_store(&probe->before[i], 0);
+        mli_cuda_store(&probe->context[i], 0);
     }
 }
 
@@ -2212,8 +2658,12 @@ static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d
 }
 
 static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
-    uint64_t flags = mli_cuda_load(&probe->flags);
+    uint64_t flags = mli_cuda_load(&probe->flags), total, unused;
     memlord_result r = MEMLORD_OK;
+    int i;
+    for (i = 0; i < d->known && !(flags & MEMLORD_CUDA_FLAG_NO_NVML); i++)
+        if (!mli_cuda_active(d, i) && mli_cuda_nvml_query(&mli_cuda_nvml_table, i, &total, &unused))
+            mli_cuda_store(&probe->before[i], total - unused);
     if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY)) {
         mli_cuda_share(probe, d, 1);
         r = memlord_capacity_source_set(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_capacity, probe);
@@ -2300,8 +2750,9 @@ MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
     if (!d->pools[device]) return MEMLORD_E_UNSUPPORTED;
     if (!mli_cuda_active(d, device)) return MEMLORD_E_STATE;
     if (!mli_cuda_enter_device(d, device, &mode)) return MEMLORD_E_UNKNOWN;
-    read = mli_cuda_pool_read(d, device, out);
+    read = mli_cuda_pools_ask(d, device, NULL, out);
     mli_cuda_leave_device(d, device, &mode);
+    if (!read) memset(out, 0, sizeof *out);
     return read ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
@@ -2311,6 +2762,41 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device) 
     if (r) return r;
     return memlord_pool_set(lord, memlord_device_cuda(device),
                             mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
+}
+
+/* Of the list alone, whatever the ledger. */
+MEMLORD_API cudaError_t memlord_cuda_pool_create(memlord *lord, cudaMemPool_t *pool,
+                                                 const struct cudaMemPoolProps *props,
+                                                 const memlord_site *site) {
+    cudaError_t r = MLI_CUDA_REAL(cudaMemPoolCreate)(pool, props);
+    (void)lord, (void)site;
+    if (r == cudaSuccess && props)
+        mli_cuda_pool_add(*pool, props->location.type == cudaMemLocationTypeDevice
+                                     ? props->location.id : -1);
+    return r;
+}
+
+MEMLORD_API cudaError_t memlord_cuda_pool_destroy(memlord *lord, cudaMemPool_t pool,
+                                                  const memlord_site *site) {
+    int device, seen = mli_cuda_pool_remove(pool, &device);
+    cudaError_t r = MLI_CUDA_REAL(cudaMemPoolDestroy)(pool);
+    (void)lord, (void)site;
+    if (r != cudaSuccess && seen) mli_cuda_pool_add(pool, device);
+    return r;
+}
+
+MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, cudaMemPool_t pool,
+                                                     const memlord_site *site) {
+    const mli_cuda_driver *d = lord ? mli_cuda_driver_get() : NULL;
+    cudaMemPool_t before = NULL;
+    cudaError_t r;
+    (void)site;
+    if (d && device >= 0 && device < d->known && d->pools[device])
+        (void)d->pool_current(&before, d->handle[device]);
+    r = MLI_CUDA_REAL(cudaDeviceSetMemPool)(device, pool);
+    if (r == cudaSuccess && before) mli_cuda_pool_add(before, device);
+    if (r == cudaSuccess) mli_cuda_pool_add(pool, device);
+    return r;
 }
 
 /* -- wrapped functions: allocations -- */
@@ -2341,6 +2827,22 @@ MLI_CUDA_ALLOC(malloc_host, MLI_CUDA_HOST, (void **ptr, size_t bytes),
                (q.ptr = ptr, q.bytes = bytes))
 MLI_CUDA_ALLOC(host_alloc, MLI_CUDA_HOST_FLAGS, (void **ptr, size_t bytes, unsigned int flags),
                (q.ptr = ptr, q.bytes = bytes, q.flags = flags))
+MLI_CUDA_ALLOC(malloc_array, MLI_CUDA_ARRAY,
+               (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,
+                size_t height, unsigned int flags),
+               (q.ptr = (void **)array, q.desc = desc, q.extent.width = width,
+                q.extent.height = height, q.levels = 1, q.flags = flags,
+                q.bytes = mli_cuda_array_bytes(&q)))
+MLI_CUDA_ALLOC(malloc_3d_array, MLI_CUDA_ARRAY_3D,
+               (cudaArray_t *array, const struct cudaChannelFormatDesc *desc,
+                struct cudaExtent extent, unsigned int flags),
+               (q.ptr = (void **)array, q.desc = desc, q.extent = extent, q.levels = 1,
+                q.flags = flags, q.bytes = mli_cuda_array_bytes(&q)))
+MLI_CUDA_ALLOC(malloc_mipmapped_array, MLI_CUDA_ARRAY_MIPMAPPED,
+               (cudaMipmappedArray_t *array, const struct cudaChannelFormatDesc *desc,
+                struct cudaExtent extent, unsigned int levels, unsigned int flags),
+               (q.ptr = (void **)array, q.desc = desc, q.extent = extent, q.levels = levels,
+                q.flags = flags, q.bytes = mli_cuda_array_bytes(&q)))
 #undef MLI_CUDA_ALLOC
 
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
@@ -2350,7 +2852,7 @@ MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, siz
     q.ptr = ptr;
     q.bytes = bytes;
     if (!lord) return mli_cuda_call(&q);
-    return mli_cuda_alloc_retry(lord, &q, policy, 0, site);
+    return mli_cuda_alloc_retry(lord, &q, policy, site);
 }
 
 MEMLORD_API cudaError_t memlord_cuda_host_register(memlord *lord, void *ptr, size_t bytes,
@@ -2364,41 +2866,29 @@ MEMLORD_API cudaError_t memlord_cuda_host_register(memlord *lord, void *ptr, siz
 
 /* -- wrapped functions: frees -- */
 
-MEMLORD_API cudaError_t memlord_cuda_free(memlord *lord, void *ptr, const memlord_site *site) {
-    mli_cuda_ending end;
-    memlord_block_info block;
-    cudaError_t r;
-    memset(&block, 0, sizeof block);
-    if (ptr && mli_cuda_attachment_of(lord))
-        (void)memlord_block_find(lord, memlord_device_cuda(0), MEMLORD_KEY(ptr), &block);
-    mli_cuda_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
-    r = MLI_CUDA_REAL(cudaFree)(ptr);
-    if (r == cudaSuccess) /* before the bytes are credited: they are never counted as cached */
-        mli_cuda_pool_beside(lord, block.device, -(int64_t)block.bytes);
-    return mli_cuda_free_end(lord, &end, r, site);
-}
+#define MLI_CUDA_FREE(ours, real, type, on)                                                   \
+    MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, type ptr,                      \
+                                                const memlord_site *site) {                   \
+        mli_cuda_ending end;                                                                  \
+        mli_cuda_free_begin(lord, on, ptr, on == MEMLORD_DEVICE_CUDA, &end, site);            \
+        return mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(real)(ptr), site);                 \
+    }
+MLI_CUDA_FREE(free, cudaFree, void *, MEMLORD_DEVICE_CUDA)
+MLI_CUDA_FREE(free_array, cudaFreeArray, cudaArray_t, MEMLORD_DEVICE_CUDA)
+MLI_CUDA_FREE(free_mipmapped_array, cudaFreeMipmappedArray, cudaMipmappedArray_t,
+              MEMLORD_DEVICE_CUDA)
+MLI_CUDA_FREE(free_host, cudaFreeHost, void *, MEMLORD_DEVICE_PINNED)
+MLI_CUDA_FREE(host_unregister, cudaHostUnregister, void *, MEMLORD_DEVICE_PINNED)
+#undef MLI_CUDA_FREE
 
 MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaStream_t stream,
                                                 const memlord_site *site) {
     mli_cuda_ending end;
     cudaError_t r;
-    mli_cuda_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, &end, site);
+    mli_cuda_free_begin(lord, MEMLORD_DEVICE_CUDA, ptr, 0, &end, site);
     r = mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaFreeAsync)(ptr, stream), site);
     mli_cuda_pool_check(lord, 0);
     return r;
-}
-
-MEMLORD_API cudaError_t memlord_cuda_free_host(memlord *lord, void *ptr, const memlord_site *site) {
-    mli_cuda_ending end;
-    mli_cuda_free_begin(lord, MEMLORD_DEVICE_PINNED, ptr, &end, site);
-    return mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaFreeHost)(ptr), site);
-}
-
-MEMLORD_API cudaError_t memlord_cuda_host_unregister(memlord *lord, void *ptr,
-                                                     const memlord_site *site) {
-    mli_cuda_ending end;
-    mli_cuda_free_begin(lord, MEMLORD_DEVICE_PINNED, ptr, &end, site);
-    return mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(cudaHostUnregister)(ptr), site);
 }
 
 /* -- wrapped functions: streams -- */
@@ -2432,6 +2922,15 @@ MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const mem
     return mli_cuda_synchronized(lord, NULL, MLI_CUDA_REAL(cudaDeviceSynchronize)());
 }
 
+MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_site *site) {
+    const mli_cuda_driver *d = lord ? mli_cuda_driver_get() : NULL;
+    if (d) {
+        mli_cuda_reset_begin(lord, d, mli_cuda_device_runtime(), site);
+        memlord_cuda_events_release();
+    }
+    return MLI_CUDA_REAL(cudaDeviceReset)();
+}
+
 /* What its capture held back is recorded now. */
 MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStream_t stream,
                                                         cudaGraph_t *graph,
@@ -2449,6 +2948,98 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
     if (!mli_cuda_is_default(stream)) mli_cuda_fences_record(&stream, NULL, 1);
     return MLI_CUDA_REAL(cudaStreamDestroy)(stream);
 }
+
+/* -- virtual memory -- */
+
+#define MLI_CUDA_MEM(ours, params)                                                            \
+    MEMLORD_API mli_cuda_result memlord_cuda_##ours(memlord *lord, MLI_CUDA_ITEMS params,     \
+                                                    const memlord_site *site)
+#define MLI_CUDA_MEM_DRIVER(d)                                                                \
+    const mli_cuda_driver *d = mli_cuda_driver_get();                                         \
+    if (!d || !d->mem_create) return (mli_cuda_result)MLI_CUDA_NOT_INITIALIZED
+
+MLI_CUDA_MEM(mem_create, (unsigned long long *handle, size_t bytes, const mli_cuda_prop *prop,
+                          unsigned long long flags)) {
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PHYSICAL);
+    int of[4] = {0, 0, 0, 0}; /* type, handle types, the location's type and number */
+    memlord_meta meta;
+    cudaError_t r;
+    MLI_CUDA_MEM_DRIVER(d);
+    if (prop) memcpy(of, prop, sizeof of);
+    q.handle = handle, q.bytes = bytes, q.prop = prop, q.mem_flags = flags;
+    q.location = of[2] == 1 ? memlord_device_cuda(mli_cuda_ordinal(d, of[3]))
+                            : memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    r = mli_cuda_alloc(lord, &q, site);
+    memset(&meta, 0, sizeof meta);
+    meta.name = mli_cuda_physical;
+    if (r == cudaSuccess) (void)memlord_block_describe(lord, q.location, *handle, &meta);
+    return (mli_cuda_result)r;
+}
+
+MLI_CUDA_MEM(mem_release, (unsigned long long handle)) {
+    const void *key = (const void *)(uintptr_t)handle;
+    mli_cuda_ending end;
+    memlord_block_info block;
+    int known, r;
+    MLI_CUDA_MEM_DRIVER(d);
+    known = mli_cuda_physical_find(lord, handle, &block);
+    if (known && block.refs == 1) {
+        mli_cuda_free_begin(lord, block.device.type, key, 1, &end, site);
+        return (mli_cuda_result)mli_cuda_free_end(lord, &end, (cudaError_t)d->mem_release(handle),
+                                                  site);
+    }
+    if (known) (void)memlord_release(lord, block.device, handle, site);
+    r = d->mem_release(handle);
+    if (known && r) (void)memlord_retain(lord, block.device, handle, site);
+    return (mli_cuda_result)r;
+}
+
+MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
+                       unsigned long long handle, unsigned long long flags)) {
+    memlord_block_info block;
+    memlord_meta meta;
+    int r;
+    MLI_CUDA_MEM_DRIVER(d);
+    r = d->mem_map(ptr, bytes, offset, handle, flags);
+    if (r || !mli_cuda_physical_find(lord, handle, &block)) return (mli_cuda_result)r;
+    memset(&meta, 0, sizeof meta);
+    meta.name = mli_cuda_part;
+    meta.shape[0] = (int64_t)ptr;
+    meta.rank = 1;
+    if (memlord_part_add(lord, block.device, handle, offset, bytes, &meta) == MEMLORD_OK)
+        (void)memlord_retain(lord, block.device, handle, site);
+    return (mli_cuda_result)r;
+}
+
+/* Mappings that are more than there is room for end before the real call, whatever that says. */
+MLI_CUDA_MEM(mem_unmap, (unsigned long long ptr, size_t bytes)) {
+    enum { ROOM = 64 };
+    mli_cuda_mapping held[ROOM], m;
+    uint64_t at = ptr;
+    int n = 0, r;
+    MLI_CUDA_MEM_DRIVER(d);
+    for (; at - ptr < bytes && mli_cuda_mapping_begin(lord, d, at, &m); at += m.bytes) {
+        if (n < ROOM)
+            held[n++] = m;
+        else
+            mli_cuda_mapping_end(lord, d, &m, 1, site);
+    }
+    r = d->mem_unmap(ptr, bytes);
+    while (n--) mli_cuda_mapping_end(lord, d, &held[n], r == 0, site);
+    return (mli_cuda_result)r;
+}
+
+MLI_CUDA_MEM(mem_retain_handle, (unsigned long long *handle, void *ptr)) {
+    memlord_block_info block;
+    int r;
+    MLI_CUDA_MEM_DRIVER(d);
+    r = d->mem_retain(handle, ptr);
+    if (r == 0 && mli_cuda_physical_find(lord, *handle, &block))
+        (void)memlord_retain(lord, block.device, *handle, site);
+    return (mli_cuda_result)r;
+}
+#undef MLI_CUDA_MEM
+#undef MLI_CUDA_MEM_DRIVER
 
 /* -- stream-ordered frees -- */
 
@@ -2610,6 +3201,14 @@ MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *na
 MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X
 #undef MLI_CUDA_X0
+#define MLI_CUDA_X(real, ours, params, args)                                                  \
+    mli_cuda_result MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params);                               \
+    mli_cuda_result MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params) {                              \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_ITEMS args,               \
+                                   MLI_CUDA_HERE);                                            \
+    }
+MLI_CUDA_VIRTUAL(MLI_CUDA_X)
+#undef MLI_CUDA_X
 #undef MLI_CUDA_HERE
 #endif
 
@@ -2670,6 +3269,7 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     inline cudaError_t memlord_cuda_##name(memlord *lord, T **ptr, MLI_CUDA_ITEMS params,       \
                                            const memlord_site *site) {                        \
         void **made = static_cast<void **>(static_cast<void *>(ptr)); /* T may be const */    \
+        (void)made;                                                                           \
         return call;                                                                          \
     }
 MLI_CUDA_FORM(malloc, (size_t bytes), memlord_cuda_malloc(lord, made, bytes, site))
@@ -2691,6 +3291,18 @@ MLI_CUDA_FORM(malloc_host, (size_t bytes, unsigned int flags),
               memlord_cuda_host_alloc(lord, made, bytes, flags, site))
 MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
               memlord_cuda_host_alloc(lord, made, bytes, flags, site))
+MLI_CUDA_FORM(malloc_array, (const struct cudaChannelFormatDesc *desc, size_t width),
+              memlord_cuda_malloc_array(lord, ptr, desc, width, 0, 0, site))
+MLI_CUDA_FORM(malloc_array,
+              (const struct cudaChannelFormatDesc *desc, size_t width, size_t height),
+              memlord_cuda_malloc_array(lord, ptr, desc, width, height, 0, site))
+MLI_CUDA_FORM(malloc_3d_array,
+              (const struct cudaChannelFormatDesc *desc, struct cudaExtent extent),
+              memlord_cuda_malloc_3d_array(lord, ptr, desc, extent, 0, site))
+MLI_CUDA_FORM(malloc_mipmapped_array,
+              (const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
+               unsigned int levels),
+              memlord_cuda_malloc_mipmapped_array(lord, ptr, desc, extent, levels, 0, site))
 #undef MLI_CUDA_FORM
 #endif
 
@@ -2733,6 +3345,22 @@ MLI_CUDA_FORM(host_alloc, (size_t bytes, unsigned int flags),
 #define cudaEventSynchronize(...) MLI_CUDA_SHIM(event_synchronize, __VA_ARGS__)
 #define cudaDeviceSynchronize()                                                               \
     memlord_cuda_device_synchronize(MEMLORD_CUDA_SHIM_LORD, MEMLORD_SITE())
+#if defined(CUDA_VERSION)
+#define cuMemCreate(...) MLI_CUDA_SHIM(mem_create, __VA_ARGS__)
+#define cuMemRelease(...) MLI_CUDA_SHIM(mem_release, __VA_ARGS__)
+#define cuMemMap(...) MLI_CUDA_SHIM(mem_map, __VA_ARGS__)
+#define cuMemUnmap(...) MLI_CUDA_SHIM(mem_unmap, __VA_ARGS__)
+#define cuMemRetainAllocationHandle(...) MLI_CUDA_SHIM(mem_retain_handle, __VA_ARGS__)
+#endif
+#define cudaDeviceReset() memlord_cuda_device_reset(MEMLORD_CUDA_SHIM_LORD, MEMLORD_SITE())
+#define cudaMallocArray(...) MLI_CUDA_SHIM(malloc_array, __VA_ARGS__)
+#define cudaMalloc3DArray(...) MLI_CUDA_SHIM(malloc_3d_array, __VA_ARGS__)
+#define cudaMallocMipmappedArray(...) MLI_CUDA_SHIM(malloc_mipmapped_array, __VA_ARGS__)
+#define cudaFreeArray(...) MLI_CUDA_SHIM(free_array, __VA_ARGS__)
+#define cudaFreeMipmappedArray(...) MLI_CUDA_SHIM(free_mipmapped_array, __VA_ARGS__)
+#define cudaMemPoolCreate(...) MLI_CUDA_SHIM(pool_create, __VA_ARGS__)
+#define cudaMemPoolDestroy(...) MLI_CUDA_SHIM(pool_destroy, __VA_ARGS__)
+#define cudaDeviceSetMemPool(...) MLI_CUDA_SHIM(device_set_pool, __VA_ARGS__)
 #endif
 
 /* MIT license: its text is at the end of memlord.h. */

@@ -97,6 +97,19 @@ check "without it the check names what is missing" \
     "gcc -std=c99 $flags tests/matrix/cuda_impl.c tests/matrix/cuda_wrap.c $link -o $out/plain;
      FAKE_CUDA_DEVICES=1 $out/plain $(echo $names | wc -w)"
 
+driver="tests/matrix/cuda_driver.c build/release/cuda.o $link -l:libcuda.so.1 -L$fake"
+with_toolkit "with cuda.h the driver's virtual memory is counted, from C and from C++, and compiled out" \
+    "for cc in 'gcc -std=c99 -x c' 'g++ -std=c++11 -x c++' 'gcc -std=c99 -DMEMLORD_DISABLE -x c'; do
+         \$cc $warn $flags \$(echo $driver | sed 's/cuda_driver.c /&-x none /') -o $out/driver;
+         FAKE_CUDA_DEVICES=1 $out/driver;
+     done"
+with_toolkit "and by --wrap" \
+    "gcc -std=c99 $flags -DWRAPPED -DMEMLORD_CUDA_WRAP tests/matrix/cuda_impl.c \
+         $(echo "$driver" | sed 's,build/release/cuda.o,,') \
+         $wraps $(for name in Create Release Map Unmap RetainAllocationHandle; do
+                      printf ' -Wl,--wrap=cuMem%s' $name; done) -o $out/driver_wrap;
+     FAKE_CUDA_DEVICES=1 $out/driver_wrap"
+
 check "the inference example trims, ends with nothing live, and says so where there is no driver" \
     "gcc -std=c99 $warn $flags examples/cuda_inference.c build/release/fake_cuda.o -rdynamic \
          -Wl,--disable-new-dtags,-rpath,$fake -ldl -pthread -o $out/inference;

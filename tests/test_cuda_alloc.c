@@ -396,27 +396,6 @@ static void a_ledger_without_memory_does_not_stop_the_host(void **state) {
     assert_int_equal(fake_live(), 0);
 }
 
-static void tags_per_stream_give_totals_per_stream(void **state) {
-    memlord *lord = test_lord(state);
-    memlord_cuda_desc desc = {MEMLORD_CUDA_FLAG_TAG_STREAMS, 0, NULL, "libnvml-v2.so"};
-    memlord_tag_stat stat;
-    cudaStream_t stream;
-    char name[64];
-    void *a = NULL, *b = NULL, *c = NULL;
-    assert_ok(memlord_cuda_attach(lord, &desc));
-    assert_cuda(cudaStreamCreateWithFlags(&stream, 0));
-    assert_cuda(memlord_cuda_malloc_async(lord, &a, 100, stream, NULL));
-    assert_cuda(memlord_cuda_malloc_async(lord, &b, 20, NULL, NULL));
-    assert_cuda(memlord_cuda_malloc(lord, &c, 3, NULL));
-    snprintf(name, sizeof name, "stream 0x%llx", (unsigned long long)(uintptr_t)stream);
-    assert_ok(memlord_tag_get(lord, all(), name, &stat));
-    assert_int_equal(stat.allocated, 100);
-    assert_ok(memlord_tag_get(lord, all(), "default stream", &stat));
-    assert_int_equal(stat.allocated, 20);
-    assert_ok(memlord_tag_get(lord, all(), NULL, &stat));
-    assert_int_equal(stat.allocated, 3);
-}
-
 /* -- threads -- */
 
 static void *churn(void *user) {
@@ -475,7 +454,6 @@ int main(void) {
         TEST_CUDA(a_sticky_error_is_passed_on),
         TEST_CUDA(a_free_that_a_capture_forbids_frees_nothing),
         TEST_CUDA(a_ledger_without_memory_does_not_stop_the_host),
-        TEST_CUDA(tags_per_stream_give_totals_per_stream),
         TEST_CUDA(threads_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { STORAGES = 1 << 17, PAGES = 1 << 20, STREAMS = 256, EVENTS = 1 << 14, DEPTH = 64 };
-enum { NAMES = 256, QUEUED = 64, THREADS = 64, POOLS = 32, GRAPHS = 4096, CAPTURES = 256 };
+enum { NAMES = 256, QUEUED = 64, THREADS = 64, POOLS = 96, GRAPHS = 4096, CAPTURES = 256 };
 enum { PLAIN = 1, POOL, GRAPH, ARRAY, IPC, HOST, REGISTERED };
 
 /* What a storage of a graph is: allocated when the graph runs; by a run; given back after one; or
@@ -109,6 +109,8 @@ static uint64_t now;                /* things given to any stream */
 static uint64_t serial;             /* of captures, storages, records and waits */
 static char contexts[FAKE_DEVICES]; /* their addresses are the contexts */
 static int initialised, forked;
+static void virtual_reset(void);
+static uint64_t virtual_live(void);
 static struct {
     const char *name;
     uint64_t n;
@@ -215,6 +217,7 @@ static void forget(void) {
     memset(own, 0, sizeof own);
     memset(pools, 0, sizeof pools);
     memset(peers, 0, sizeof peers);
+    virtual_reset();
     memset(&self, 0, sizeof self);
     n_storages = n_pages = freed = spare = n_streams = n_events = forked = 0;
 }
@@ -293,8 +296,9 @@ static int driver_current(int *device) {
 
 static uint64_t used(int device) {
     const fake_device *d = &fake.device[device];
-    uint64_t n = d->others + d->plain + d->graph_reserved + (d->active ? d->context_bytes : 0);
+    uint64_t n = d->others + d->plain + d->physical + d->graph_reserved;
     int i;
+    if (d->active) n += d->context_bytes;
     for (i = 0; i < POOLS; i++)
         if ((pools[i].alive || pools[i].dying) && pools[i].device == device)
             n += pools[i].n[RESERVED];
@@ -658,3 +662,4 @@ cudaError_t cudaDeviceReset(void) {
 }
 
 #include "driver.c"
+#include "virtual.c"

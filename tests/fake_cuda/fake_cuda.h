@@ -29,6 +29,7 @@ typedef struct fake_device {
     int retained;          /* by the driver's clients */
     uint64_t context_bytes; /* what the context takes of the device */
     uint64_t plain;        /* bytes of cudaMalloc and its like */
+    uint64_t physical;     /* bytes of cuMemCreate */
     uint64_t reserved, reserved_high, used, used_high; /* of the pool */
     uint64_t threshold;                                /* its release threshold */
     uint64_t graph_reserved, graph_reserved_high, graph_used, graph_used_high;
@@ -129,7 +130,25 @@ int fake_nvml_processes(void *device, unsigned *n, void *info);
     X(cuEventRecord, (cudaEvent_t event, cudaStream_t stream), (event, stream))               \
     X(cuEventQuery, (cudaEvent_t event), (event))                                             \
     X(cuEventSynchronize, (cudaEvent_t event), (event))                                       \
-    X(cuEventElapsedTime, (float *ms, cudaEvent_t start, cudaEvent_t end), (ms, start, end))
+    X(cuEventElapsedTime, (float *ms, cudaEvent_t start, cudaEvent_t end), (ms, start, end))  \
+    X(cuMemCreate,                                                                            \
+      (unsigned long long *handle, size_t bytes, const void *prop, unsigned long long flags), \
+      (handle, bytes, prop, flags))                                                           \
+    X(cuMemRelease, (unsigned long long handle), (handle))                                    \
+    X(cuMemMap,                                                                               \
+      (unsigned long long ptr, size_t bytes, size_t offset, unsigned long long handle,        \
+       unsigned long long flags),                                                             \
+      (ptr, bytes, offset, handle, flags))                                                    \
+    X(cuMemUnmap, (unsigned long long ptr, size_t bytes), (ptr, bytes))                       \
+    X(cuMemRetainAllocationHandle, (unsigned long long *handle, void *address),               \
+      (handle, address))                                                                      \
+    X(cuMemAddressReserve,                                                                    \
+      (unsigned long long *ptr, size_t bytes, size_t alignment, unsigned long long at,        \
+       unsigned long long flags),                                                             \
+      (ptr, bytes, alignment, at, flags))                                                     \
+    X(cuMemAddressFree, (unsigned long long ptr, size_t bytes), (ptr, bytes))                 \
+    X(cuMemImportFromShareableHandle,                                                         \
+      (unsigned long long *handle, void *shared, int type), (handle, shared, type))
 
 #define FAKE_X(name, params, args) int fake_##name params;
 FAKE_DRIVER(FAKE_X)

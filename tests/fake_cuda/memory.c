@@ -103,6 +103,7 @@ uint64_t fake_live(void) {
     pthread_mutex_lock(&lock);
     for (i = 0; i < n_storages; i++)
         n += storages[i].kind != 0 && storages[i].state < GIVEN_BACK;
+    n += virtual_live();
     pthread_mutex_unlock(&lock);
     return n;
 }

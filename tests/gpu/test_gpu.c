@@ -617,7 +617,69 @@ static int a_pool_of_ones_own(void) {
     EXPECT(stats().cached >= 64 * MIB);
     OK(memlord_gc_run(lord, gpu(), MEMLORD_REASON_HOST, &reclaimed));
     EXPECT(reclaimed >= 64 * MIB);
-    CUDA(cudaMemPoolDestroy(pool));
+    CUDA(memlord_cuda_pool_destroy(lord, pool, NULL));
+    return 0;
+}
+
+/* -- virtual memory, and the end of a device -- */
+
+static int driver_symbol(const char *name, void *fn, size_t size) {
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    void *found = driver ? dlsym(driver, name) : NULL;
+    memcpy(fn, &found, size);
+    return found != NULL;
+}
+
+static size_t device_free(void) {
+    size_t unused = 0, total;
+    return cudaMemGetInfo(&unused, &total) == cudaSuccess ? unused : 0;
+}
+
+static int one_part(void *user, const memlord_part_info *part) {
+    (void)user;
+    return strcmp(part->meta.name, "mapped") != 0;
+}
+
+/* Physical memory lives until its handle is released and its last mapping is gone. */
+static int physical_memory(void) {
+    const size_t bytes = (size_t)64 * MIB;
+    int (*reserve)(unsigned long long *, size_t, size_t, unsigned long long, unsigned long long);
+    int (*unreserve)(unsigned long long, size_t);
+    void *prop[4] = {NULL, NULL, NULL, NULL}; /* CUmemAllocationProp */
+    const int pinned_here[4] = {1, 0, 1, 0};  /* its type and location: device 0 */
+    unsigned long long handle = 0, at = 0;
+    size_t before;
+    memcpy(prop, pinned_here, sizeof pinned_here);
+    EXPECT(driver_symbol("cuMemAddressReserve", (void *)&reserve, sizeof reserve));
+    EXPECT(driver_symbol("cuMemAddressFree", (void *)&unreserve, sizeof unreserve));
+    CUDA(cudaSetDevice(0));
+    CUDA(cudaFree(NULL));
+    EXPECT(!reserve(&at, bytes, 0, 0, 0));
+    before = device_free();
+    EXPECT(!memlord_cuda_mem_create(lord, &handle, bytes, (const void *)prop, 0, NULL));
+    EXPECT(memlord_allocated(lord, gpu()) == bytes && device_free() + bytes <= before);
+    EXPECT(!memlord_cuda_mem_map(lord, at, bytes, 0, handle, 0, NULL));
+    EXPECT(memlord_parts_each(lord, gpu(), handle, one_part, NULL) == 1);
+    EXPECT(!memlord_cuda_mem_release(lord, handle, NULL));
+    EXPECT(memlord_allocated(lord, gpu()) == bytes && device_free() + bytes <= before);
+    EXPECT(!memlord_cuda_mem_unmap(lord, at, bytes, NULL));
+    EXPECT(memlord_allocated(lord, gpu()) == 0 && device_free() == before);
+    EXPECT(!unreserve(at, bytes));
+    return 0;
+}
+
+/* A reset ends what the device has, but for what is a pool's. */
+static int a_reset(void) {
+    void *plain = NULL, *host = NULL, *kept = NULL;
+    CUDA(memlord_cuda_malloc(lord, &plain, 16 * MIB, NULL));
+    CUDA(memlord_cuda_malloc_host(lord, &host, MIB, NULL));
+    CUDA(memlord_cuda_malloc_async(lord, &kept, 8 * MIB, NULL, NULL));
+    CUDA(memlord_cuda_device_reset(lord, NULL));
+    EXPECT(memlord_allocated(lord, memlord_device_all()) == 8 * MIB);
+    CUDA(memlord_cuda_free_async(lord, kept, NULL, NULL));
+    CUDA(memlord_cuda_malloc(lord, &plain, MIB, NULL));
+    CUDA(memlord_cuda_free(lord, plain, NULL));
+    EXPECT(memlord_allocated(lord, memlord_device_all()) == 0);
     return 0;
 }
 
@@ -664,6 +726,8 @@ static const struct {
     {"a trim gives bytes back to the device", a_trim_gives_back, 0},
     {"reserved and cached, with cudaMalloc beside the pool", what_is_cached, 0},
     {"a pool of one's own is reserved and trimmed", a_pool_of_ones_own, 0},
+    {"physical memory by handle, mapped", physical_memory, 0},
+    {"a reset ends what the device has, but for pools", a_reset, 0},
     {"pinned, registered, managed and pitched memory", pinned_and_managed, 0},
     {"frees, samples and collections inside a capture", frees_in_a_capture, 0},
     {"a collection that waits ends no capture", a_collection_that_waits, 0},
