@@ -69,7 +69,7 @@
         blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
         parts        memlord_part_add, _part_remove, _parts_each
         tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
-                     memlord_stream_use
+                     memlord_stream_set
         capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
         limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
         reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
@@ -159,7 +159,7 @@
     Fence     tells when a device is done with a block. A block freed before that is
               pending: still live until its fences are done.
     Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
-              host says it: memlord_stream_use.
+              host says it: memlord_stream_set.
     Part      a named piece of a live storage (a tensor in a weights buffer). Parts
               subdivide; they never add.
     Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated
@@ -1128,7 +1128,7 @@ typedef struct memlord_block_info {
     uint64_t born;             /* the mark it was born under */
     memlord_meta meta;         /* zero if never described */
     int pending;               /* freed, and waits for its device */
-    uint64_t stream;           /* memlord_stream_use; 0: none, or the default one */
+    uint64_t stream;           /* memlord_stream_set; 0: none, or the default one */
 } memlord_block_info;
 
 typedef int (*memlord_block_fn)(void *user, const memlord_block_info *info); /* != 0 stops */
@@ -1234,7 +1234,7 @@ MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *ta
    with the dropped scopes of reports. A thread without a record of its own (no memory) has no
    stream: its call is counted in dropped_sites.
    Cost: tens of ns, and the next alloc takes the general path. */
-MEMLORD_API uint64_t memlord_stream_use(memlord *lord, uint64_t stream) MLI_OFF(0)
+MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
 
 typedef struct memlord_tag_stat {
     const char *tag;
@@ -2227,7 +2227,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_tag_end MLI_PREFIXED(memlord_tag_end)
 #define memlord_tag_current MLI_PREFIXED(memlord_tag_current)
 #define memlord_tag_default_set MLI_PREFIXED(memlord_tag_default_set)
-#define memlord_stream_use MLI_PREFIXED(memlord_stream_use)
+#define memlord_stream_set MLI_PREFIXED(memlord_stream_set)
 #define memlord_tag_get MLI_PREFIXED(memlord_tag_get)
 #define memlord_expect MLI_PREFIXED(memlord_expect)
 #define memlord_free_deferred MLI_PREFIXED(memlord_free_deferred)
@@ -8362,7 +8362,7 @@ MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
     return r;
 }
 
-MLI_API uint64_t memlord_stream_use(memlord *lord, uint64_t stream) {
+MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
     mli_thread *t = lord ? mli_thread_get(lord) : NULL;
     uint64_t before = t ? t->stream : 0;
     if (!t || before == stream) {

@@ -413,7 +413,7 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
                             CUDA does not tell what it adds to order and align them, nor takes any
                             memory for a sparse one or one with deferred mapping. What is allocated
                             in the order of a stream has that stream beside its tag
-                            (memlord_stream_use).
+                            (memlord_stream_set).
      free, free_async       end it: at the call, or when the uses recorded of it are done.
      host_register          record it as pinned; host_unregister ends that.
      stream_end_capture     then records what the capture held back.
@@ -2275,7 +2275,7 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
 
 /* Says the stream of a stream-ordered allocation, a default one as 0. Answers the one before. */
 static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
-    return memlord_stream_use(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
+    return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
 
 /* A pool that memory came from, when it is seen first: the driver tells its device, if it is one.
@@ -2308,7 +2308,7 @@ static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
     device = mli_cuda_where(q, made);
     if (mli_cuda_is_async(q)) before = mli_cuda_stream_say(lord, q);
     (void)memlord_alloc(lord, device, MEMLORD_KEY(made), mli_cuda_size(q), site);
-    if (mli_cuda_is_async(q)) (void)memlord_stream_use(lord, before);
+    if (mli_cuda_is_async(q)) (void)memlord_stream_set(lord, before);
     mli_cuda_recorded(lord, q, device);
     return r;
 }
@@ -2389,7 +2389,7 @@ static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
     r = memlord_alloc_retry(lord, device, asked, mli_cuda_request_attempt, q, policy, &storage,
                             site);
     if (r == MEMLORD_OK) mli_cuda_request_finish(lord, q, device, asked, storage, site);
-    if (mli_cuda_is_async(q)) (void)memlord_stream_use(lord, before);
+    if (mli_cuda_is_async(q)) (void)memlord_stream_set(lord, before);
     if (r == MEMLORD_E_LIMIT && q->kind != MLI_CUDA_PHYSICAL) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;

@@ -483,7 +483,7 @@ cudaError_t request_run(request *q, const memlord_site *site) {
     cudaError_t r = request_prepare(q, &once);
     if (r != cudaSuccess) return r;
     uint64_t stream = (uintptr_t)q->stream > 2 ? MEMLORD_KEY(q->stream) : 0;
-    stream = memlord_stream_use(lord(), stream);
+    stream = memlord_stream_set(lord(), stream);
     if (once) {
         r = request_once(q, site);
     } else {
@@ -492,7 +492,7 @@ cudaError_t request_run(request *q, const memlord_site *site) {
         r = request_call(lord(), q, site);
         allocating = false;
     }
-    (void)memlord_stream_use(lord(), stream);
+    (void)memlord_stream_set(lord(), stream);
     if (r == cudaSuccess) {
         std::lock_guard<std::mutex> hold(torch.lock);
         torch.notes.erase(q->ptr); /* of a block that another way than ours has freed */

@@ -147,11 +147,11 @@ static void a_block_remembers_its_stream_beside_its_tag(void **state) {
     memlord *lord = test_lord(state);
     memlord_block_info info;
     assert_ok(memlord_tag_begin(lord, "kv"));
-    assert_int_equal(memlord_stream_use(lord, STREAM), 0);
+    assert_int_equal(memlord_stream_set(lord, STREAM), 0);
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
-    assert_int_equal(memlord_stream_use(lord, 7), STREAM);
+    assert_int_equal(memlord_stream_set(lord, 7), STREAM);
     assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 100, NULL));
-    assert_int_equal(memlord_stream_use(lord, 0), 7);
+    assert_int_equal(memlord_stream_set(lord, 0), 7);
     assert_ok(memlord_alloc(lord, cuda(0), 0x3000, 100, NULL));
     assert_ok(memlord_tag_end(lord));
     assert_ok(memlord_block_find(lord, cuda(0), 0x1000, &info));
@@ -171,21 +171,21 @@ static void every_way_to_allocate_has_the_stream(void **state) {
         some[i].storage = 0x9000 + i * 0x1000;
         some[i].bytes = 8;
     }
-    (void)memlord_stream_use(lord, STREAM);
+    (void)memlord_stream_set(lord, STREAM);
     for (i = 1; i <= 3; i++) /* the later ones take the fast path */
         assert_ok(memlord_alloc(lord, cpu(), i << 24, 100, NULL));
     assert_ok(memlord_track(lord, cuda(0), 0x8000, 8, NULL));
     assert_ok(memlord_alloc_n(lord, some, 2, NULL));
-    (void)memlord_stream_use(lord, 0);
+    (void)memlord_stream_set(lord, 0);
     for (i = 1; i <= 3; i++) assert_int_equal(stream_of(lord, cpu(), i << 24), STREAM);
     for (i = 0; i < 3; i++) assert_int_equal(stream_of(lord, cuda(0), 0x8000 + i * 0x1000), STREAM);
 }
 
 static void realloc_move_and_retag_keep_the_stream(void **state) {
     memlord *lord = test_lord(state);
-    (void)memlord_stream_use(lord, STREAM);
+    (void)memlord_stream_set(lord, STREAM);
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
-    (void)memlord_stream_use(lord, 7);
+    (void)memlord_stream_set(lord, 7);
     assert_ok(memlord_realloc(lord, cuda(0), 0x1000, 0x2000, 200, NULL));
     assert_int_equal(stream_of(lord, cuda(0), 0x2000), STREAM);
     assert_ok(memlord_block_retag(lord, cuda(0), 0x2000, "kv"));
@@ -195,9 +195,9 @@ static void realloc_move_and_retag_keep_the_stream(void **state) {
 
 static void a_stream_ends_with_its_block(void **state) {
     memlord *lord = test_lord(state);
-    (void)memlord_stream_use(lord, STREAM);
+    (void)memlord_stream_set(lord, STREAM);
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
-    (void)memlord_stream_use(lord, 0);
+    (void)memlord_stream_set(lord, 0);
     assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
     assert_int_equal(stream_of(lord, cuda(0), 0x1000), 0);
@@ -209,7 +209,7 @@ static void streams_scopes_and_marks_are_told_apart(void **state) {
     uint64_t mark, key, stream;
     for (mark = 0; mark < 3; mark++, (void)memlord_mark(lord))
         for (stream = 0; stream < 40; stream++) {
-            (void)memlord_stream_use(lord, stream);
+            (void)memlord_stream_set(lord, stream);
             key = 0x100000 + mark * 0x10000 + stream * 0x100;
             assert_ok(memlord_alloc(lord, cuda(0), key, 10, NULL));
             assert_ok(memlord_scope_begin(lord, stream % 2 ? "odd" : "even"));
@@ -233,17 +233,17 @@ static void streams_scopes_and_marks_are_told_apart(void **state) {
 
 static void *alloc_without_a_stream(void *user) {
     memlord *lord = (memlord *)user;
-    assert_int_equal(memlord_stream_use(lord, 9), 0);
-    assert_int_equal(memlord_stream_use(lord, 0), 9);
+    assert_int_equal(memlord_stream_set(lord, 9), 0);
+    assert_int_equal(memlord_stream_set(lord, 0), 9);
     assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 100, NULL));
-    (void)memlord_stream_use(lord, 9); /* and exits with it */
+    (void)memlord_stream_set(lord, 9); /* and exits with it */
     return NULL;
 }
 static void a_stream_is_of_its_thread(void **state) {
     memlord *lord = test_lord(state);
     pthread_t other;
     int i;
-    (void)memlord_stream_use(lord, STREAM);
+    (void)memlord_stream_set(lord, STREAM);
     for (i = 0; i < 2; i++) { /* the second one uses the record of the first */
         assert_int_equal(pthread_create(&other, NULL, alloc_without_a_stream, lord), 0);
         assert_int_equal(pthread_join(other, NULL), 0);
@@ -255,8 +255,8 @@ static void a_stream_is_of_its_thread(void **state) {
 
 static void no_ledger_has_no_stream(void **state) {
     (void)state;
-    assert_int_equal(memlord_stream_use(NULL, 5), 0);
-    assert_int_equal(memlord_stream_use(NULL, 0), 0);
+    assert_int_equal(memlord_stream_set(NULL, 5), 0);
+    assert_int_equal(memlord_stream_set(NULL, 0), 0);
 }
 
 /* Each mark and stream is a birth of its own; past the last one blocks go without. */
@@ -265,13 +265,13 @@ static void streams_past_the_last_birth_are_counted(void **state) {
     char *json;
     uint64_t stream;
     for (stream = 1; stream <= (1u << 20) + 2; stream++) {
-        (void)memlord_stream_use(lord, stream);
+        (void)memlord_stream_set(lord, stream);
         assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 10, NULL));
         assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
     }
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 10, NULL));
     assert_int_equal(stream_of(lord, cuda(0), 0x1000), 0);
-    (void)memlord_stream_use(lord, 5); /* one that is known */
+    (void)memlord_stream_set(lord, 5); /* one that is known */
     assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 10, NULL));
     assert_int_equal(stream_of(lord, cuda(0), 0x2000), 5);
     json = report_of(lord, MEMLORD_FORMAT_JSON);

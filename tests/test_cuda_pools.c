@@ -213,12 +213,12 @@ static void the_stream_that_the_host_says_comes_back(void **state) {
     assert_ok(memlord_cuda_attach(lord, &desc));
     assert_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     assert_ok(memlord_tag_begin(lord, "tensor"));
-    assert_int_equal(memlord_stream_use(lord, 77), 0);
+    assert_int_equal(memlord_stream_set(lord, 77), 0);
     assert_cuda(memlord_cuda_malloc_async(lord, &a, 4096, stream, NULL));
     assert_cuda(memlord_cuda_malloc(lord, &b, 4096, NULL));
     assert_int_equal(stream_of_block(lord, a), MEMLORD_KEY(stream));
     assert_int_equal(stream_of_block(lord, b), 77);
-    assert_int_equal(memlord_stream_use(lord, 0), 77);
+    assert_int_equal(memlord_stream_set(lord, 0), 77);
     assert_ok(memlord_tag_end(lord));
     assert_cuda(memlord_cuda_free_async(lord, a, stream, NULL));
     assert_cuda(memlord_cuda_free(lord, b, NULL));

@@ -849,10 +849,10 @@ static void events_carry_the_stream_of_their_block(void **state) {
     fence.user = &done;
     assert_ok(memlord_events_start(lord, 0));
     open_block(lord, 0x900000, 10); /* without a stream */
-    (void)memlord_stream_use(lord, 0xabc);
+    (void)memlord_stream_set(lord, 0xabc);
     open_block(lord, 0x1000, 10);
     open_block(lord, 0x800000, 10);
-    (void)memlord_stream_use(lord, 0);
+    (void)memlord_stream_set(lord, 0);
     assert_ok(memlord_move(lord, cuda(0), 0x1000, cuda(0), 0x2000, 10, NULL, NULL));
     done = 0;
     assert_ok(memlord_free_deferred(lord, cuda(0), 0x2000, fence, NULL));

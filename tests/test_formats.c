@@ -899,9 +899,9 @@ static void memory_viz_and_text_show_the_stream_of_a_block(void **state) {
     memlord *lord = test_lord(state);
     fill(lord);
     assert_int_equal(read_of(lord, MEMLORD_FORMAT_MEMORY_VIZ).streams, 0);
-    assert_int_equal(memlord_stream_use(lord, UINT64_MAX), 0);
+    assert_int_equal(memlord_stream_set(lord, UINT64_MAX), 0);
     assert_ok(memlord_alloc(lord, cuda(1), 0x900000, 10, NULL));
-    (void)memlord_stream_use(lord, 0);
+    (void)memlord_stream_set(lord, 0);
     assert_int_equal(read_of(lord, MEMLORD_FORMAT_MEMORY_VIZ).streams, 1 + 2); /* and 2 events */
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT, " on stream 0xffffffffffffffff"));
     assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"stream\":\"0xffffffffffffffff\""));

@@ -60,12 +60,12 @@ static void open_one(script *s, uint64_t i) {
     site->function = "open_one";
     site->line = (int)(i % 60) + 1;
     tagged = CALL(s, memlord_tag_begin(s->lord, tag));
-    (void)memlord_stream_use(s->lord, i % 7); /* without memory the block has none */
+    (void)memlord_stream_set(s->lord, i % 7); /* without memory the block has none */
     if (CALL(s, memlord_alloc(s->lord, device_of(i), key_of(i), i + 1, site)))
         opened(s, i, i + 1);
     else
         s->dropped++;
-    (void)memlord_stream_use(s->lord, 0);
+    (void)memlord_stream_set(s->lord, 0);
     if (tagged) assert_ok(memlord_tag_end(s->lord));
     assert_exact(s);
 }

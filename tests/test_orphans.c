@@ -29,9 +29,9 @@ static void tags_have_no_stack(void **state) {
 static void a_stream_is_nobody_s_and_counted(void **state) {
     memlord *lord = test_lord(state);
     memlord_block_info info;
-    assert_int_equal(memlord_stream_use(lord, 7), 0);
+    assert_int_equal(memlord_stream_set(lord, 7), 0);
     assert_int_equal(stats_of(lord, all()).dropped_sites, 1);
-    assert_int_equal(memlord_stream_use(lord, 0), 0);
+    assert_int_equal(memlord_stream_set(lord, 0), 0);
     assert_int_equal(stats_of(lord, all()).dropped_sites, 1);
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
     assert_ok(memlord_block_find(lord, cpu(), 0x1000, &info));

@@ -126,7 +126,7 @@ void pend(device_books &b, int device) {
 void on_alloc(device_books &b, int device, const TraceEntry &e, uint64_t key) {
     const auto *place = dynamic_cast<const python_place *>(e.context_.get());
     tag_for_backward();
-    (void)memlord_stream_use(lord(), reinterpret_cast<uintptr_t>(e.stream_));
+    (void)memlord_stream_set(lord(), reinterpret_cast<uintptr_t>(e.stream_));
     (void)memlord_alloc(lord(), gpu(device), key, static_cast<uint64_t>(e.size_),
                         place ? place->site : site_now);
     (void)memlord_pool_served(lord(), gpu(device), !b.grew, b.grew);
@@ -216,7 +216,7 @@ void tracker(const TraceEntry &e) noexcept {
 /* Adds the blocks of a segment that the trace has not told of since. */
 void segment_add(device_books &b, int device, const cca::SegmentInfo &segment) {
     uint64_t key = static_cast<uint64_t>(segment.address);
-    (void)memlord_stream_use(lord(), reinterpret_cast<uintptr_t>(segment.stream));
+    (void)memlord_stream_set(lord(), reinterpret_cast<uintptr_t>(segment.stream));
     for (const cca::BlockInfo &block : segment.blocks) {
         const auto at = b.trace.find(key);
         const bool freed = at != b.trace.end();
@@ -228,7 +228,7 @@ void segment_add(device_books &b, int device, const cca::SegmentInfo &segment) {
         }
         key += static_cast<uint64_t>(block.size);
     }
-    (void)memlord_stream_use(lord(), 0);
+    (void)memlord_stream_set(lord(), 0);
 }
 
 void snapshot_add(int device, const cca::SnapshotInfo &snapshot) {
