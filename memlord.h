@@ -951,7 +951,7 @@ MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
-/* A stack on one device: the return addresses of the allocs with that stack, the innermost first.
+/* A stack at one site on one device: the return addresses of the allocs, the innermost first.
    With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc of
    n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse: then
    all numbers but `samples` are estimates without bias. `samples`: the allocs taken. A realloc
