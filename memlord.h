@@ -134,8 +134,9 @@
               FOLDED, HEAPTRACK and MEMORY_VIZ have whole stacks. Of samples TEXT and JSON
               show these estimates. PPROF, FOLDED and HEAPTRACK divide the exact numbers of
               each site over its stacks, in proportion to the samples, so that they add up
-              to the ledger; blocks of a site without a sample have the site alone as their
-              stack. MEMORY_VIZ has every block, and event of one, that was taken with its
+              to the ledger. A stack gets at most 4 times what its samples stand for; the
+              other blocks of its site have the site alone as their stack, as those of a
+              site without a sample. MEMORY_VIZ has every block, and event of one, that was taken with its
               stack, and the others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
@@ -21087,7 +21088,7 @@ static MLI_COLD void mli_pprof(mli_export *x) {
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
       1.4 reads it).
    The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
-   from them. First come the freed allocations of each stack or site, all of their average size, the
+   from them; where stacks are samples, from their shares. First come the freed allocations of each stack or site, all of their average size, the
    last with what remains; then the live blocks. So the calls, the bytes at the peak and the leaks
    (live blocks) are the ledger's own; times are not, and no call is temporary. If there are more
    than MLI_HEAP_FREED_SIZE freed allocations, the number of each stack shrinks by the same factor,
