@@ -135,9 +135,10 @@
               FOLDED, HEAPTRACK and MEMORY_VIZ have whole stacks. Of samples TEXT and JSON
               show these estimates. PPROF, FOLDED and HEAPTRACK divide the exact numbers of
               each site over its stacks, in proportion to the samples, so that they add up
-              to the ledger; blocks of a site without a sample have the site alone as their
-              stack. MEMORY_VIZ has every block, and event of one, that was taken with its
-              stack, and the others with their site.
+              to the ledger. A stack gets at most 4 times what its samples stand for; the
+              other blocks of its site have the site alone as their stack, as those of a
+              site without a sample. MEMORY_VIZ has the blocks that were taken, and the
+              events of their allocs, with their stack, and all others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it.
@@ -960,7 +961,7 @@ MEMLORD_API int memlord_site_top_alloc(memlord *lord, memlord_device sel,
 MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
-/* A stack on one device: the return addresses of the allocs with that stack, the innermost first.
+/* A stack at one site on one device: the return addresses of the allocs, the innermost first.
    With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc of
    n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse: then
    all numbers but `samples` are estimates without bias. `samples`: the allocs taken. A realloc
@@ -979,8 +980,8 @@ typedef struct memlord_stack_stat {
 } memlord_stack_stat;
 
 /* Lists the largest stacks by `order`, up to `cap`, and returns how many were written. A stack used
-   on two devices, or with two sites, is two rows. Stacks whose number is 0 are left out. A stack frees nothing: the
-   orders of frees list the stacks by what they allocated.
+   on two devices, or with two sites, is two rows. Stacks whose number is 0 are left out. A stack
+   frees nothing: the orders of frees list the stacks by what they allocated.
    Owns:   `frames` and `sites` live until the ledger ends. Cost: walks the stacks. */
 MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       memlord_site_order order, memlord_stack_stat *out,
@@ -20995,8 +20996,8 @@ static MLI_COLD void mli_csv(mli_export *x) {
 /* -- FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
    site's place has the return addresses, the outermost first. Counts live bytes; where stacks are
-   samples, their shares. The bytes of a part have the part's name as one more frame. An unknown tag or
-   scope has no frame; in the other frames a semicolon becomes a colon. Lines are in the order of
+   samples, their shares. The bytes of a part have the part's name as one more frame. An unknown tag
+   or scope has no frame; in the other frames a semicolon becomes a colon. Lines are in the order of
    their device, tag and frames, and equal stacks are one line. That holds for MLI_FOLDED_LINES / 2
    different lines, or those there is memory for: with more the order begins again, and readers add
    equal lines up. Anomalies and drops are not in it: readers know no comments. -- */
@@ -21148,10 +21149,10 @@ static MLI_COLD void mli_folded(mli_export *x) {
       profile.proto).
    Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
    live blocks (inuse_...). With stacks they are those of each stack; of samples they are shares of
-   the sites, which a comment says. Labels give the device and, if there is one, the tag and the part: the
-   bytes of a part are a sample of their own, and a part is no object. The scopes that a block was
-   allocated in are the callers of its site. Without a site a block is "(unknown)"; the balance of
-   an arena is "(arena)". Functions and locations are numbered as frames. Strings are
+   the sites, which a comment says. Labels give the device and, if there is one, the tag and the
+   part: the bytes of a part are a sample of their own, and a part is no object. The scopes that a
+   block was allocated in are the callers of its site. Without a site a block is "(unknown)"; the
+   balance of an arena is "(arena)". Functions and locations are numbered as frames. Strings are
    mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, the names
    of parts. Comments have the anomalies and drops, of all and by device: go tool pprof -comments.
    The location of a return address has the module as its mapping, and the address in the module's
@@ -21335,16 +21336,17 @@ static MLI_COLD void mli_pprof(mli_export *x) {
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
       1.4 reads it).
    The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
-   from them. First come the freed allocations of each stack or site, all of their average size, the
-   last with what remains; then the live blocks. So the calls, the bytes at the peak and the leaks
-   (live blocks) are the ledger's own; times are not, and no call is temporary. If there are more
-   than MLI_HEAP_FREED_SIZE freed allocations, the number of each stack shrinks by the same factor,
-   to 1 at least, and a comment says so. Bytes that no call allocated are frees of minus so many:
-   those of arenas, of blocks that were live at the last reset or that a realloc made, and before
-   the last call those from the live bytes up to the peak, which are freed again: which allocations
-   they were is not known. Modules are devices; those of stacks are the real ones. Without stacks
-   the scopes that a live block was allocated in are its callers. Parts are left out, as each would
-   be another allocation. Anomalies and drops are comments. -- */
+   from them; where stacks are samples, from their shares. First come the freed allocations of each
+   stack or site, all of their average size, the last with what remains; then the live blocks. So
+   the calls, the bytes at the peak and the leaks (live blocks) are the ledger's own; times are not,
+   and no call is temporary. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the
+   number of each stack shrinks by the same factor, to 1 at least, and a comment says so. Bytes that
+   no call allocated are frees of minus so many: those of arenas, of blocks that were live at the
+   last reset or that a realloc made, and before the last call those from the live bytes up to the
+   peak, which are freed again: which allocations they were is not known. Modules are devices; those
+   of stacks are the real ones. Without stacks the scopes that a live block was allocated in are its
+   callers. Parts are left out, as each would be another allocation. Anomalies and drops are
+   comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
 

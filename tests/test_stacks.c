@@ -1297,6 +1297,55 @@ static void threads_count_on_one_stack(void **state) {
     assert_int_equal(heap.bytes, 0);
 }
 
+static size_t varied_unwind(void *user, void **frames, size_t cap) {
+    static __thread uint64_t turn;
+    (void)user, (void)cap;
+    frames[0] = (void *)(uintptr_t)(0x1000 + test_random(&turn) % 50);
+    frames[1] = (void *)(uintptr_t)0x2000;
+    return 2;
+}
+static void *work_at_sites(void *user) {
+    const uint64_t base = (uint64_t)(uintptr_t)user << 32;
+    uint64_t i;
+    for (i = 0; i < 6000; i++) {
+        const memlord_site *site = i % 4 ? &places[i % 3] : NULL;
+        if (memlord_alloc(shared, cpu(), base + i * 64, i % 500, site)) return user;
+        if (i % 3 && memlord_free(shared, cpu(), base + i * 64, site)) return user;
+    }
+    return NULL;
+}
+static void samples_are_divided_while_threads_work(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    pthread_t threads[WORKERS];
+    uintptr_t i;
+    void *bad;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, MEMLORD_FLAG_SITES);
+    desc.stack_depth = 4;
+    desc.stack_bytes = 1024;
+    desc.unwinder.fn = varied_unwind;
+    assert_ok(memlord_create(&desc, &shared));
+    assert_ok(memlord_alloc(shared, cpu(), 0x1000, 9, NULL)); /* FOLDED has a line */
+    for (i = 0; i < WORKERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work_at_sites, (void *)(i + 1)), 0);
+    for (i = 0; i < 20; i++) {
+        uint64_t found[4];
+        heaptrack_of(shared, found);
+        (void)pprof_of(shared);
+        (void)folded_with(shared, "");
+    }
+    for (i = 0; i < WORKERS; i++) {
+        assert_int_equal(pthread_join(threads[i], &bad), 0);
+        assert_null(bad);
+    }
+    assert_int_equal(folded_with(shared, ""), memlord_allocated(shared, all()));
+    assert_int_equal(pprof_of(shared).value[0], WORKERS * 6000 + 1);
+    memlord_destroy(shared);
+    assert_int_equal(heap.bytes, 0);
+}
+
 static void a_forked_child_goes_on_with_the_stacks(void **state) {
     memlord *lord = test_lord(state);
     int status;
@@ -1383,13 +1432,24 @@ static void a_child_of_vfork_is_not_unwound_for_a_sample(void **state) {
 
 static memlord *real; /* a ledger with every stack, 64 deep */
 static test_heap real_heap;
-static int setup_real(void **state) {
+static memlord_desc real_desc(void) {
     memlord_desc desc;
-    (void)state;
     memset(&real_heap, 0, sizeof real_heap);
     desc = test_desc(&real_heap, 0);
     desc.stack_depth = 64;
     desc.stack_bytes = 1;
+    return desc;
+}
+static int setup_real(void **state) {
+    const memlord_desc desc = real_desc();
+    (void)state;
+    return memlord_create(&desc, &real) == MEMLORD_OK ? 0 : -1;
+}
+/* For a handler of signals, which may not call malloc. */
+static int setup_real_pages(void **state) {
+    memlord_desc desc = real_desc();
+    (void)state;
+    memlord_os_allocator(&desc.allocator);
     return memlord_create(&desc, &real) == MEMLORD_OK ? 0 : -1;
 }
 static int teardown_real(void **state) {
@@ -1443,8 +1503,6 @@ static void a_stack_of_signals_is_unwound_or_cut(void **state) {
     stack_t own, old;
     memlord_stack_stat row;
     (void)state;
-    alloc_here(real, 0x1000); /* so that the handler finds memory for stacks made */
-    assert_ok(memlord_free(real, cpu(), 0x1000, NULL));
     memset(&action, 0, sizeof action);
     memset(&own, 0, sizeof own);
     own.ss_size = 128 * 1024;
@@ -1714,12 +1772,8 @@ static void on_a_fibre_frame_pointers_are_not_followed(void **state) {
 }
 
 static int setup_frame_pointers(void **state) {
-    memlord_desc desc;
+    memlord_desc desc = real_desc();
     (void)state;
-    memset(&real_heap, 0, sizeof real_heap);
-    desc = test_desc(&real_heap, 0);
-    desc.stack_depth = 64;
-    desc.stack_bytes = 1;
     desc.unwinder.fn = memlord_unwind_frame_pointers;
     return memlord_create(&desc, &real) == MEMLORD_OK ? 0 : -1;
 }
@@ -1857,13 +1911,15 @@ int main(void) {
         TEST_OF(setup_sampled_sites, without_memory_shares_are_not_written_by_halves),
         TEST_OF(setup_every, past_its_exit_hook_a_thread_is_not_unwound),
         cmocka_unit_test(threads_count_on_one_stack),
+        cmocka_unit_test(samples_are_divided_while_threads_work),
         TEST_OF(setup_every, a_forked_child_goes_on_with_the_stacks),
         cmocka_unit_test(the_platform_unwinds_to_the_caller),
         TEST_OF(setup_every, an_unwinder_that_writes_garbage_does_no_harm),
         TEST_OF(setup_every, reports_count_the_stacks_that_could_not_be_taken),
         TEST_OF(setup_sampled, a_child_of_vfork_is_not_unwound_for_a_sample),
         TEST_REAL(a_deep_stack_is_cut_at_the_bound),
-        TEST_REAL(a_stack_of_signals_is_unwound_or_cut),
+        cmocka_unit_test_setup_teardown(a_stack_of_signals_is_unwound_or_cut, setup_real_pages,
+                                        teardown_real),
         TEST_REAL(the_stack_of_a_fibre_ends_with_it),
         TEST_REAL(a_thread_of_16_kib_has_stacks),
         cmocka_unit_test(a_chain_of_frames_is_followed_to_its_end),

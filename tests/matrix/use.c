@@ -162,6 +162,7 @@ static int use_readers(memlord *lord) {
     bad += memlord_format_bytes(1, text, sizeof text) != text;
     bad += memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_LIVE_BYTES, &site, 1) != 0;
     bad += memlord_stacks_top(lord, sel, MEMLORD_SITE_ORDER_LIVE_BYTES, &stack, 1) != 0;
+    bad += memlord_unwind_frame_pointers(NULL, NULL, 0) != 0;
     bad += memlord_site_top_alloc(lord, sel, &site) + memlord_site_top_free(lord, sel, &site);
     bad += memlord_blocks_top(lord, sel, &info, 1) != 0;
     bad += memlord_leaks(lord, memlord_mark(lord), NULL, NULL) != 0;
