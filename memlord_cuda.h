@@ -753,7 +753,7 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(context_current, "cuCtxGetCurrent", 1, (void **context))                                \
     X(context_device, "cuCtxGetDevice", 1, (int *device))                                     \
     X(memory_info, "cuMemGetInfo_v2", 1, (size_t *unused, size_t *total))                     \
-    X(pointer_attribute, "cuPointerGetAttribute", 0,                                          \
+    X(pointer_attribute, "cuPointerGetAttribute", 1,                                          \
       (void *value, int attribute, unsigned long long pointer))                               \
     X(pool_current, "cuDeviceGetMemPool", 0, (cudaMemPool_t *pool, int device))               \
     X(pool_attribute, "cuMemPoolGetAttribute", 0,                                             \
@@ -1987,7 +1987,7 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
     if (!d) return memlord_device_cuda(mli_cuda_device_runtime());
     if (d->devices == 1) return memlord_device_cuda(0);
     if (!mli_cuda_is_async(q)) return memlord_device_cuda(mli_cuda_device_current(d));
-    if (made && d->pointer_attribute &&
+    if (made &&
         !d->pointer_attribute(&ordinal, MLI_CUDA_POINTER_DEVICE, MEMLORD_KEY(made)) && ordinal >= 0)
         return memlord_device_cuda(ordinal);
     return memlord_device_cuda(mli_cuda_device_stream(d, q->stream));

@@ -103,6 +103,7 @@ struct allocator {
     pthread_once_t once = PTHREAD_ONCE_INIT;
     memlord *lord = nullptr; /* NULL: MemLord is off, and the memory comes all the same */
     driver_table driver = {};
+    bool finished = false;
     bool forked = false; /* this process is a forked child: CUDA does not survive that */
     std::mutex lock;     /* of all that follows; not held while memory is allocated or freed */
     device_state devices[MAX_DEVICES];
@@ -183,9 +184,11 @@ memlord_gc_result wait_for_stream(void *, memlord *, const memlord_gc_event *) {
     return result;
 }
 
-/* Before the driver unloads itself, as this handler was added after the driver's. */
+/* Handlers added last run first: this one is added after the driver has been loaded, and again
+   after it has made a context, so that it runs before the driver unloads itself. */
 void finish() {
-    if (torch.forked || !torch.lord) return;
+    if (torch.forked || torch.finished || !torch.lord) return;
+    torch.finished = true;
     save_at_exit();
     (void)memlord_poller_stop(torch.lord);
     (void)memlord_cuda_detach(torch.lord);
@@ -237,8 +240,9 @@ void start() {
     if (memlord_create(&ledger, &torch.lord) == MEMLORD_OK) {
         (void)memlord_gc_callback_add(torch.lord, gpu(-1), 1u << MEMLORD_REASON_OOM,
                                       wait_for_stream, nullptr);
-        if (memlord_cuda_attach(torch.lord, &desc) != MEMLORD_OK)
-            fprintf(stderr, "memlord_torch: no GPU to attach to\n");
+        memlord_result r = memlord_cuda_attach(torch.lord, &desc);
+        const char *why = r == MEMLORD_E_UNSUPPORTED ? memlord_cuda_why() : memlord_result_text(r);
+        if (r != MEMLORD_OK) fprintf(stderr, "memlord_torch: no GPU: %s\n", why);
     }
     /* after the driver has added its own handlers: these run before them */
     (void)pthread_atfork(fork_before, fork_parent, fork_child);
@@ -283,6 +287,7 @@ cudaError_t device_prepare(int device) {
         r = cudaStreamCreateWithFlags(&d.frees, cudaStreamNonBlocking);
     if (r == cudaSuccess && supported) r = cudaDeviceGetDefaultMemPool(&d.pool, device);
     if (r != cudaSuccess) return r;
+    (void)atexit(finish);
     d.pools = supported != 0;
     d.ready = true;
     if (!d.pools) return cudaSuccess;
@@ -443,11 +448,11 @@ cudaError_t request_call(memlord *books, request *q, const memlord_site *site) {
     return memlord_cuda_malloc(books, &q->ptr, q->size, site);
 }
 
-/* While something is captured: one attempt, as a collection might end the capture. */
+/* One attempt: a collection might end a capture, and for segments PyTorch tries again itself. */
 cudaError_t request_once(request *q, const memlord_site *site) {
     memlord_ticket ticket = 0;
     cudaError_t r = cudaErrorMemoryAllocation;
-    if (memlord_reserve(lord(), gpu(q->device), q->size, &ticket) == MEMLORD_OK)
+    if (memlord_reserve(lord(), gpu(q->device), q->size, &ticket) != MEMLORD_E_LIMIT)
         r = request_call(nullptr, q, site);
     if (r == cudaSuccess)
         (void)memlord_alloc(lord(), gpu(q->device), MEMLORD_KEY(q->ptr), q->size, site);
@@ -460,16 +465,16 @@ cudaError_t request_once(request *q, const memlord_site *site) {
 /* PyTorch allows this thread what a capture forbids around what outlives the capture: the segments
    of a MemPool. */
 cudaError_t request_prepare(request *q, bool *once) {
-    bool captured = is_captured(q->stream), outlives = relaxed().before();
+    bool captured = is_captured(q->stream), outlives = captured && relaxed().before();
     std::lock_guard<std::mutex> hold(torch.lock);
     device_state &d = torch.devices[q->device];
     cudaError_t r = d.ready ? cudaSuccess : device_prepare(q->device);
-    q->note.plain = q->segment || !d.pools || (captured && outlives);
+    q->note.plain = q->segment || !d.pools || outlives;
     if (captured) {
         uint64_t capture = capture_note(q->stream);
         if (!q->note.plain) q->note.capture = capture;
     }
-    *once = captured || capture_known();
+    *once = captured || capture_known() || q->segment;
     return r;
 }
 

@@ -545,7 +545,7 @@ CHILD(a_memory_pool_has_segments_and_handles_their_lack_itself) {
     ptr = p.segment_alloc(1000, 0, NULL);
     child_check(ptr && fake.device[0].plain == 1000 && p.allocated(0) == 1000);
     child_check(p.segment_alloc((ssize_t)3 << 30, 0, NULL) == NULL);
-    child_check(cudaPeekAtLastError() == cudaSuccess);
+    child_check(cudaPeekAtLastError() == cudaSuccess && fake_count("cudaMalloc") == 2);
     p.free(ptr, 1000, 0, NULL);
     child_check(fake_count("cudaFree") == 1 && p.allocated(0) == 0 && fake_live() == 0);
 }
@@ -633,11 +633,15 @@ CHILD(a_device_that_cannot_be_set_up_is_tried_again_later) {
 
 CHILD(a_memory_fraction_is_a_limit) {
     plugin p = load();
+    cudaStream_t stream = a_stream();
     char text[256];
     (void)user;
     child_check(p.torch_fraction(p.set_memory_fraction, 0.5, 0, text, sizeof text) == NOTHING);
     child_check(thrown(&p, 600 * MIB, 0, NULL) == BAD_ALLOC && fake_live() == 0);
     child_check(thrown(&p, 400 * MIB, 0, NULL) == NOTHING);
+    begin_capture(stream);
+    child_check(thrown(&p, 200 * MIB, 0, stream) == BAD_ALLOC);
+    end_capture(stream);
     child_check(p.torch_fraction(p.set_memory_fraction, 1.5, 0, text, sizeof text) == ANOTHER);
     child_check(p.torch_fraction(p.set_memory_fraction, 0.5, -1, text, sizeof text) == ANOTHER);
     child_check(p.limit_fraction(0, -1.0) == MEMLORD_E_INVALID && p.limit_fraction(0, 1.0) == 0);
@@ -702,6 +706,25 @@ static void a_number_of_retries_counts(void **state) {
     unsetenv("MEMLORD_TORCH_RETRIES");
     assert_non_null(text);
     assert_string_equal(text, "");
+    free(text);
+}
+
+static void child_no_driver(void *user) {
+    plugin p = load();
+    (void)user;
+    fake.no_driver = 1;
+    child_check(thrown(&p, 1000, 0, NULL) == ANOTHER && thrown(&p, 1000, 0, NULL) == ANOTHER);
+    child_check(p.segment_alloc(1000, 0, NULL) == NULL && p.allocated(-1) == 0);
+    p.free(&p, 1000, 0, NULL);
+    p.empty_cache();
+}
+
+static void without_a_driver_it_says_once_what_is_not_there(void **state) {
+    char *text;
+    (void)state;
+    text = said(child_no_driver, NULL);
+    assert_non_null(text);
+    assert_string_equal(text, "memlord_torch: no GPU: cuInit answered 100\n");
     free(text);
 }
 
@@ -846,8 +869,9 @@ static void driver_unloads(void) {
 }
 static void child_exits(void *user) {
     (void)user;
-    atexit(driver_unloads); /* as the driver adds its own: before the allocator's */
     last = load();
+    child_check(last.allocated(0) == 0); /* the driver is loaded, and then makes a context: */
+    atexit(driver_unloads);
     last_ptr = last.alloc(1000, 0, NULL);
     last.record_stream(last_ptr, a_stream());
     last.free(last_ptr, 1000, 0, NULL);
@@ -918,6 +942,7 @@ int main(void) {
         cmocka_unit_test(a_memory_fraction_is_a_limit),
         cmocka_unit_test(a_number_of_retries_that_is_none_is_said_once),
         cmocka_unit_test(a_number_of_retries_counts),
+        cmocka_unit_test(without_a_driver_it_says_once_what_is_not_there),
         cmocka_unit_test(a_script_gives_blocks_their_tag_and_place),
         cmocka_unit_test(a_report_shows_the_stream_of_each_block),
         cmocka_unit_test(a_backward_pass_has_the_tag_begun_last),
