@@ -69,12 +69,12 @@ row() { printf '%-60s %s\n' "$1" "$2"; }
 
 # PyTorch with each of the two libraries for it, if it is there and finds the GPU.
 torch() {
-    bad=0
+    torch_bad=0
     torch_row "PyTorch: totals are those of its own tensors" torch_totals.py \
-        build/libmemlord_torch.so build/libmemlord_torch.so || bad=1
+        build/libmemlord_torch.so build/libmemlord_torch.so || torch_bad=1
     torch_row "PyTorch observed: the books are its allocator's sums" torch_observer.py \
-        torch-observer build/libmemlord_torch_observer.so || bad=1
-    return $bad
+        torch-observer build/libmemlord_torch_observer.so || torch_bad=1
+    return $torch_bad
 }
 torch_row() { # NAME SCRIPT TARGET LIBRARY
     python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1 ||

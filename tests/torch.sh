@@ -97,6 +97,13 @@ for built in by_make by_hand; do
     verdict $? "what they built works: $built"
 done
 
+if env -u MAKEFLAGS -u MAKELEVEL make -s TORCH=/nowhere torch-observer >"$out/why" 2>&1; then
+    false
+else
+    grep -q '^torch-observer: python3 has no PyTorch with CUDA' "$out/why"
+fi
+verdict $? "without PyTorch make says so"
+
 # -- what the reports of these tests say --
 
 for report in before threads; do

@@ -35,7 +35,8 @@ void sample(int device);
 #include "script.h"
 
 /* Begins to listen. Requires: PyTorch's allocator is ready (torch.cuda.init()).
-   Returns E_STATE it is not; E_UNSUPPORTED another allocator is in its place, without a trace. */
+   Returns E_STATE it is not, or this is a forked child; E_UNSUPPORTED another allocator, which has
+   no trace, is in its place. */
 EXPORT int memlord_torch_attach(void);
 /* Makes the Python line that allocates the site of each block, and 0 ends that. Lines of files
    whose names begin with `passed_over` (the folder of torch; may be NULL) are passed over, if
@@ -322,12 +323,13 @@ void fork_child() { torch_observer.on.store(false); }
 /* Throws as PyTorch does. */
 int attach_locked() {
     if (torch_observer.on) return MEMLORD_OK;
+    if (torch_observer.tracked) return MEMLORD_E_STATE; /* in a forked child */
     if (!cca::get() || !cca::get()->initialized()) return MEMLORD_E_STATE;
     if (!ledger_make()) return MEMLORD_E_NOMEM;
     for (device_books &b : torch_observer.devices) b.attaching = true;
     torch_observer.attaching = std::this_thread::get_id();
     torch_observer.on.store(true, std::memory_order_release);
-    if (!torch_observer.tracked) cca::get()->attachAllocatorTraceTracker(tracker);
+    cca::get()->attachAllocatorTraceTracker(tracker);
     torch_observer.tracked = true;
     const cca::SnapshotInfo snapshot = cca::snapshot();
     for (int i = 0; i < MAX_DEVICES; i++) snapshot_add(i, snapshot);

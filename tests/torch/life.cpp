@@ -345,7 +345,8 @@ void a_forked_child_leaves_the_report_to_its_parent() {
     const pid_t child = fork();
     if (!child) {
         CHECK(stand_in_alloc(0, 5000, 0, 0));
-        (void)observer.allocated(0);
+        SAME(observer.allocated(0), 1000); /* of its parent's */
+        SAME(observer.attach(), 7);
         exit(0);
     }
     int status = -1;

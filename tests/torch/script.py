@@ -11,6 +11,7 @@ import types
 HERE = "build/torch/214/"
 OBSERVER = HERE + "observer.so"
 sys.path.insert(0, "examples/torch")
+ctypes.CDLL(HERE + "torch/lib/libc10.so")  # import torch loads both
 stand_in = ctypes.CDLL(HERE + "torch/lib/libc10_cuda.so", mode=ctypes.RTLD_GLOBAL)
 holding = ctypes.PyDLL(HERE + "torch/lib/libc10_cuda.so")  # calls it with the interpreter held
 for library in stand_in, holding:
