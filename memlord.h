@@ -1357,8 +1357,9 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
 
 /* Writes in one line how many bytes short a request of `wanted` is, and the holders of the
    device: limit, capacity, tickets, other processes, the largest tags and sites; and how many
-   requests failed there before. Follows snprintf; allocates nothing. Logged by itself when an allocation fails for good and, as a warning at most once a
-   second, when a reservation is refused; without a logger nothing is walked.
+   requests failed there before. Follows snprintf; allocates nothing. Logged by itself when an
+   allocation fails for good and, as a warning at most once a second, when a reservation is
+   refused; without a logger nothing is walked.
    Cost: walks tags and sites. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -15068,6 +15069,25 @@ static MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks)
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
 }
 
+/* Copies the source of a move, after it has a side record: all memory is taken before anything
+   changes. */
+static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
+                                    uint64_t from_key, mli_entry *e, mli_side_record *side,
+                                    memlord_account *account, mli_taken *taken) {
+    mli_probe probe;
+    memlord_result r =
+        mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
+    if (r) return r;
+    *e = *probe.entry;
+    side->word2 = mli_word2_rows(e->word2);
+    side->refs = mli_refs_of(e->word1, e->word2);
+    side->meta = mli_side_record_of(e->word2)->meta;
+    *account = mli_side_record_of(e->word2)->account;
+    *taken = mli_taken_of(lord, e);
+    mli_probe_leave(t, &probe);
+    return MEMLORD_OK;
+}
+
 /* Moves a block whose fences, and f unless it is NULL, may hold its source back. Inserts the
    destination first, as a copy without fences and parts; then makes the source pending. */
 static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
@@ -15077,7 +15097,6 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     mli_row_delta d;
     mli_entry e, copy;
     mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
-    mli_probe probe;
     memlord_account account = 0;
     mli_taken taken = mli_taken_none;
     uint64_t rows;
@@ -15085,18 +15104,8 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     int did;
     memlord_result r;
     if (!side) return mli_short_of(lord, t, from, from_key, 1);
-    /* takes all memory before anything changes: that of the source's side record, too */
-    r = mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
-    if (r == MEMLORD_OK) {
-        e = *probe.entry;
-        side->word2 = mli_word2_rows(e.word2);
-        side->refs = mli_refs_of(e.word1, e.word2);
-        side->meta = mli_side_record_of(e.word2)->meta;
-        account = mli_side_record_of(e.word2)->account;
-        taken = mli_taken_of(lord, &e);
-        mli_probe_leave(t, &probe);
-        r = mli_map_reserve(lord, t, dev, key);
-    }
+    r = mli_move_copy(lord, t, from, from_key, &e, side, &account, &taken);
+    if (r == MEMLORD_OK) r = mli_map_reserve(lord, t, dev, key);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
         return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, from) : r;
@@ -18850,7 +18859,8 @@ static void mli_json_strings(mli_report *r) {
 }
 
 /* Writes an event. A brief one has its time and the low 52 bits of its storage, which a reader of
-   JSON does not round, as differences to the event before; a scope's only kind, thread and scope. */
+   JSON does not round, as differences to the event before. One of a scope has only its kind, thread
+   and scope. */
 static void mli_json_event(mli_report *r, const mli_event_copy *e) {
     const uint64_t time = mli_since_ns(&r->scale, e->stamp), low52 = UINT64_MAX >> 12;
     uint64_t site = e->where & MLI_SITE_ROWS_MAX;
