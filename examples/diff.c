@@ -17,6 +17,7 @@
     innermost first, without those of standard libraries; --json has all. Where stacks are samples,
     the standard error of a change stands behind the name.
 */
+#define MEMLORD_STATIC /* what is not called is not compiled */
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 #define PROGRAM "diff"

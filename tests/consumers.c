@@ -1,7 +1,6 @@
 /* A ledger as an inference server would have it, saved in every format: what consumers.sh hands to
    the programs that read them. consumers DIRECTORY EVENTS: with a ring of so many, 0 none; prints
    what they have to find. */
-#define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 
 #include <pthread.h>

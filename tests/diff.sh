@@ -20,7 +20,6 @@ ends() { # STATUS ARGUMENT...: diff, in $out; what it says is in $out/said
 # Each NAME=BYTES of its arguments is an allocation with that tag, in a scope of that name: on a
 # GPU behind an @, freed again behind a -, at another line behind a +.
 cat >"$out/app.c" <<'C'
-#define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 #include <stdlib.h>
 static void work(memlord *lord, const char *name, uint64_t at, uint64_t bytes) {
@@ -53,7 +52,7 @@ app() { # PROFILE NAME=BYTES...
 mkdir -p "$out/edited"
 sed '/^static void work/i /* an edit */' "$out/app.c" >"$out/edited/app.c"
 for dir in "$out" "$out/edited"; do
-    (cd "$dir" && "${CC:-gcc}" -std=gnu99 -O0 -I"$OLDPWD" app.c -o app -pthread) || break
+    (cd "$dir" && "${CC:-gcc}" -std=gnu99 -O1 -I"$OLDPWD" app.c "$memlord" -o app -pthread -ldl) || break
     dir=
 done >"$out/said" 2>&1
 [ -z "$dir" ] &&
@@ -69,7 +68,7 @@ ends 0 base.json now.json &&
         ' 1 KiB  *-3 KiB  *1 KiB  *-3 KiB  *-  *-  *kv on cpu$' \
         ' 0 B  *=  *3 KiB  *+2 KiB  *-  *-  *-tmp$' \
         ' 0 B  *-12 B .* gone old on cpu$' '2 KiB  *+2 KiB .* new  new' \
-        'work app.c:8 on cpu$' 'work app.c:8 \[weights\] in weights on cpu$'
+        'work app.c:7 on cpu$' 'work app.c:7 \[weights\] in weights on cpu$'
 verdict $? 'what grew, shrank, came and went is in the table' "$out/said"
 
 awk '/^[a-z]*$/ { kind = $0 } kind == "tag" && /on cpu/ { print $NF == "cpu" ? $(NF - 2) : "" }' \
@@ -109,7 +108,7 @@ ends 0 now.json now.json && ! grep -q '[+]' "$out/said"
 verdict $? 'a profile does not differ from itself' "$out/said"
 
 app small.json weights=1048576 && "$out/edited/app" "$out/moved.json" weights=1048576 &&
-    says "$out/moved.json" '"line":9' && ends 0 --by site small.json moved.json && ! grep -q '^site' "$out/said"
+    says "$out/moved.json" '"line":8' && ends 0 --by site small.json moved.json && ! grep -q '^site' "$out/said"
 verdict $? 'a site that only moved to another line is the same site' "$out/said"
 
 ends 0 - now.json <"$out/base.json" && says "$out/said" 'weights on cpu'
@@ -420,7 +419,7 @@ rm -f "$out/big.json"
 
 # -- damaged profiles, under the sanitizers --
 
-"${CC:-gcc}" -std=c99 -O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. examples/diff.c \
+"${CC:-gcc}" -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. examples/diff.c \
     -o "$out/asan" -lcjson -lm -pthread >"$out/why" 2>&1 &&
     ASAN_OPTIONS=detect_leaks=0 python3 - "$out" >"$out/why" 2>&1 <<'PY'
 import random, subprocess, sys, time

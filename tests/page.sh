@@ -70,7 +70,6 @@ verdict $? 'that of 100,000 events is under 4 MiB'
 
 # A page as the library itself writes it.
 cat >"$out/written.c" <<'C'
-#define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 int main(void) {
     memlord *lord;
@@ -93,7 +92,7 @@ int main(void) {
 }
 C
 rm -f "$out/written.html"
-"${CC:-gcc}" -std=c99 -pthread -I. "$out/written.c" -o "$out/written" >"$out/why" 2>&1 &&
+"${CC:-gcc}" -std=c99 -pthread -I. "$out/written.c" "$memlord" -o "$out/written" >"$out/why" 2>&1 &&
     (cd "$out" && ./written) >>"$out/why" 2>&1 && [ "$(grep -c '</noscript>' "$out/written.html")" -eq 1 ] &&
     grep -q 'tag tag&lt;&amp;> 75 %' "$out/written.html" && ! grep -q operation_allocations "$out/written.html"
 verdict $? 'the library writes a page with its figures for readers without scripts' "$out/why"

@@ -28,7 +28,7 @@ library() { # NAME WORD FLAGS...
 program() { # NAME FLAGS...
     name=$1
     shift
-    $cc $flags "$@" tests/places/host.c -o "$out/$name" -ldl 2>"$out/$name.txt"
+    $cc $flags "$@" tests/places/host.c "$memlord" -o "$out/$name" -ldl 2>"$out/$name.txt"
 }
 library plug_a.so a && library plug_b.so b && library plug_c.so c -Wl,--build-id=none &&
     program host -rdynamic || { cat "$out"/host.txt; echo 'Bail out! nothing to run'; exit 1; }

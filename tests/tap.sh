@@ -3,6 +3,7 @@
 n=0    # tests that have ended
 said=  # what a test said, shown if it failed
 why=   # a file shown in its place
+memlord=$PWD/build/release/memlord.o # the implementation, which the Makefile builds once
 
 # STATUS NAME [FILE]: a test passed if the status is 0. Else the end of the file says why.
 verdict() {

@@ -108,9 +108,9 @@ tests['every checkpoint has its name, once, from snapshots and from events'] = a
     await page.context().close();
 };
 
-/* What charts write, and where it lies. */
-async function written(name, width) {
-    const page = await open(name, { viewport: { width, height: 844 } });
+/* What charts write, and where it lies: a list for each width of the window. */
+async function written(name, widths) {
+    const page = await open(name, { viewport: { width: widths[0], height: 844 } }), lists = [];
     await page.evaluate(() => {
         const words = window.words = [], write = CanvasRenderingContext2D.prototype.fillText;
         CanvasRenderingContext2D.prototype.fillText = function (s, x, y) {
@@ -118,25 +118,33 @@ async function written(name, width) {
             words.push({ s, left, right: left + w, width: this.canvas.clientWidth });
             write.call(this, s, x, y);
         };
-        dispatchEvent(new Event('resize'));
     });
-    await frame(page);
-    const words = await page.evaluate(() => window.words);
+    for (const width of widths) {
+        await page.setViewportSize({ width, height: 844 });
+        await frame(page);
+        await page.evaluate(() => {
+            window.words.length = 0;
+            dispatchEvent(new Event('resize'));
+        });
+        await frame(page);
+        lists.push(await page.evaluate(() => window.words));
+    }
     await page.context().close();
-    return words;
+    return lists;
 }
 
 tests['the label of a peak is all there, at either edge'] = async () => {
+    const widths = [1280, 390];
     for (const name of ['small', 'snapshots_only', 'overwritten', 'day', 'early'])
-        for (const width of [1280, 390]) {
-            const left = width < 600 ? 58 : 92, seen = (await written(name, width)).filter(w => w.s.startsWith('peak '));
+        for (const [i, words] of (await written(name, widths)).entries()) {
+            const width = widths[i], left = width < 600 ? 58 : 92, seen = words.filter(w => w.s.startsWith('peak '));
             assert(seen.length || name === 'early', name);
             for (const w of seen) assert(w.left >= left && w.right <= w.width, `${name} at ${width}: ${JSON.stringify(w)}`);
         }
 };
 
 tests['a day is told in hours'] = async () => {
-    const axis = (await written('day', 1280)).map(w => w.s);
+    const axis = (await written('day', [1280]))[0].map(w => w.s);
     assert(axis.includes('12 h') && !axis.some(s => /\d{4} s/.test(s)), axis.join());
 };
 

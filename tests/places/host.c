@@ -1,6 +1,5 @@
 /* What places memlord_site_at gives, told in lines: tests/places.sh. */
 #define _GNU_SOURCE
-#define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 
 #if !defined(NO_PLUGINS)
