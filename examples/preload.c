@@ -1196,6 +1196,12 @@ static int to_fd(void *user, const void *data, size_t size) {
     return 0;
 }
 
+/* Says a line where it can be written at once. */
+static void say(const char *line) {
+    int fd = find_stderr();
+    if (fd >= 0 && wait_for(fd, POLLOUT, now_ms() + 1)) (void)!write(fd, line, strlen(line));
+}
+
 /* ----------------------------------------------------------------------------- symbols -- */
 
 /* Names are dladdr's, and those of debug information where symbolize, a program beside this
@@ -1540,21 +1546,19 @@ static int find_go(struct dl_phdr_info *program, size_t size, void *found) {
 
 /* What a program of Go allocates, and its end, pass by every library: this is said at its start. */
 static void name_go(void) {
-    char path[PATH_MAX];
-    int found = 0, fd = find_stderr();
+    char path[PATH_MAX], line[sizeof notes + 16];
+    int found = 0;
     ssize_t n;
     (void)dl_iterate_phdr(find_go, &found);
     if (!found) return;
     n = readlink("/proc/self/exe", path, sizeof path - 1);
     path[n > 0 ? n : 0] = 0;
     add_note("not seen: memory and exit of the Go program ", path);
-    if (want.path[0]) {
+    (void)snprintf(line, sizeof line, "memlord: %s\n", notes);
+    if (want.path[0])
         write_report();
-    } else if (fd >= 0) {
-        (void)to_fd(&fd, "memlord: ", 9);
-        (void)to_fd(&fd, notes, strlen(notes));
-        (void)to_fd(&fd, "\n", 1);
-    }
+    else
+        say(line);
 }
 
 /* Of several threads that end the program at once, the others wait for the report. */
@@ -1806,9 +1810,7 @@ static void on_request(int number) {
 
 /* Time is up: the interrupted thread never left malloc, or the report was not done. */
 static void give_up(int number) {
-    static const char line[] = "memlord: no report: a signal came in malloc, or time was up\n";
-    int fd = find_stderr();
-    if (fd >= 0 && wait_for(fd, POLLOUT, now_ms() + 1)) (void)!write(fd, line, sizeof line - 1);
+    say("memlord: no report: a signal came in malloc, or time was up\n");
     die_of(number);
 }
 

@@ -11,18 +11,28 @@ const BUDGET = 1000; // ms until 100,000 events can be worked with
 let browser;
 const faults = []; // of the page in use: errors, requests, dialogs
 
+/* One context for all pages with the same options: to make one takes longer than to open a page. */
+const contexts = new Map();
+async function contextWith(options) {
+    const key = JSON.stringify(options);
+    if (!contexts.has(key)) {
+        const context = await browser.newContext(Object.assign({ viewport: { width: 1280, height: 900 }, reducedMotion: 'reduce' }, options));
+        await context.setOffline(true);
+        contexts.set(key, context);
+    }
+    return contexts.get(key);
+}
+
 /* Tests that look into the script open a page whose name begins with plain_: it is not minified. */
-async function open(name, options) {
-    const context = await browser.newContext(Object.assign({ viewport: { width: 1280, height: 900 }, reducedMotion: 'reduce' }, options));
-    const page = await context.newPage();
+async function open(name, { hash = '', ...options } = {}) {
+    const page = await (await contextWith(options)).newPage();
     faults.length = 0;
-    await context.setOffline(true);
     page.on('console', m => ['error', 'warning'].includes(m.type()) && faults.push('console: ' + m.text()));
     page.on('pageerror', e => faults.push('error: ' + e.message));
     page.on('dialog', d => { faults.push('dialog: ' + d.message()); d.dismiss(); });
     page.on('request', r => /^(file|data):/.test(r.url()) || faults.push('request: ' + r.url()));
-    await page.goto('file://' + path.join(dir, name + '.html') + (options && options.hash || ''));
-    if (!options || options.javaScriptEnabled !== false)
+    await page.goto('file://' + path.join(dir, name + '.html') + hash);
+    if (options.javaScriptEnabled !== false)
         await page.waitForFunction(() => performance.getEntriesByName('interactive').length > 0);
     return page;
 }
@@ -68,7 +78,7 @@ tests['every kind of profile opens without an error and without a request'] = as
         const broken = await page.evaluate(() => document.body.innerText.includes('could not be drawn'));
         const tall = await page.evaluate(() => document.body.innerText.trim().length);
         if (faults.length || broken || tall < 40) seen.push(name + ': ' + (faults.join('; ') || (broken ? 'a section broke' : 'blank')));
-        await page.context().close();
+        await page.close();
     }
     assert.deepStrictEqual(seen, []);
 };
@@ -77,7 +87,7 @@ tests['the policy of the page refuses a request'] = async () => {
     const page = await open('small');
     assert.strictEqual(await page.evaluate(() => fetch('https://example.org/').then(() => 'sent', () => 'refused')), 'refused');
     assert(faults.some(f => f.includes('Content Security Policy')), faults.join());
-    await page.context().close();
+    await page.close();
 };
 
 tests['the numbers are those of the profile'] = async () => {
@@ -89,7 +99,7 @@ tests['the numbers are those of the profile'] = async () => {
     const card = await page.$eval('#devices .card .sum', e => e.textContent.replace(/\u00a0/g, ' '));
     const [total, free, self, rest] = card.match(/[\d.]+ [KMGT]?i?B/g).map(amount);
     assert(Math.abs(total - free - self - rest) < total / 500, card);
-    await page.context().close();
+    await page.close();
 };
 
 tests['the curve that is replayed from events meets the snapshots'] = async () => {
@@ -97,7 +107,7 @@ tests['the curve that is replayed from events meets the snapshots'] = async () =
     const off = await page.evaluate(() => curves.profile.snapshots.filter(s => s.time > 0).map(s => curves.lanes.map(d =>
         Math.abs(levelAt(d.curve, s.time) - s.devices.get(d.key).total_bytes))).reduce((a, b) => a.concat(b), []).filter(x => x > 0));
     assert.deepStrictEqual(off, []);
-    await page.context().close();
+    await page.close();
 };
 
 tests['every checkpoint has its name, once, from snapshots and from events'] = async () => {
@@ -105,7 +115,7 @@ tests['every checkpoint has its name, once, from snapshots and from events'] = a
     const names = await page.evaluate(() => curves.profile.checkpoints.map(c => c.name));
     assert(names.length > 0 && names.every(name => name), JSON.stringify(names));
     assert.strictEqual(new Set(names).size, names.length, JSON.stringify(names));
-    await page.context().close();
+    await page.close();
 };
 
 /* What charts write, and where it lies: a list for each width of the window. */
@@ -129,7 +139,7 @@ async function written(name, widths) {
         await frame(page);
         lists.push(await page.evaluate(() => window.words));
     }
-    await page.context().close();
+    await page.close();
     return lists;
 }
 
@@ -156,7 +166,7 @@ tests['what the ring has lost is a gap'] = async () => {
     const said = await answers(page);
     assert(said.includes('cuda:0: 3 allocs at the address of a live block, 1 free of a block that was not live.'), said.join('\n'));
     assert(said.includes('cpu: 2 allocs at the address of a live block.'), said.join('\n'));
-    await page.context().close();
+    await page.close();
 };
 
 tests['a place has the bytes and the tags of all devices it is made of'] = async () => {
@@ -167,7 +177,7 @@ tests['a place has the bytes and the tags of all devices it is made of'] = async
     assert.match(card('cpu'), /staging2\.5 GiBheap1 GiBuntagged768 MiB/);
     assert.match(card('pinned'), /Its bytes are in the memory of cpu/);
     assert.match(card('mapped'), /page cache/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a device has the driver’s context and names the other processes'] = async () => {
@@ -188,14 +198,14 @@ tests['hovering over a curve shows time and values of every device'] = async () 
     await page.keyboard.press('ArrowRight');
     assert.notStrictEqual(await tip(page), before);
     assert.match(await page.textContent('#live'), /cuda:0 [\d.]+ GiB/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['hovering over the timeline shows a scope with its times and delta'] = async () => {
     const page = await open('small'), box = await place(page, '#lanes canvas');
     await page.mouse.move(box.x + 150, box.y + 22 + 8 + 8);
     assert.match(await tip(page), /^loadduration1\.38 sdelta\+12\.18 GiB.*start0.*end1\.38/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['an invocation is one with the events of its scope, however late its own time was taken'] = async () => {
@@ -203,7 +213,7 @@ tests['an invocation is one with the events of its scope, however late its own t
     for (const name of ['small', 'delayed']) {
         const page = await open(name);
         seen.push(await page.$eval('#timeline .keys', e => e.textContent));
-        await page.context().close();
+        await page.close();
     }
     assert.match(seen[0], /^[\d,]+ invocations on 2 threads/);
     assert.strictEqual(seen[1], seen[0]);
@@ -218,7 +228,7 @@ tests['a scope whose beginning the ring has lost is nobody else’s, and says so
         return p.slices.all.map(s => [s.thread, s.start, s.end, sliceFacts(s).map(f => f.join(' ')).filter(f => /at least|before/.test(f)).length]);
     });
     assert.deepStrictEqual(seen, [[2, 10, 20, 2], [2, 40, 50, 0], [3, 10, 30, 0]]);
-    await page.context().close();
+    await page.close();
 };
 
 tests['names fit by what their characters are wide, paths by their end'] = async () => {
@@ -226,7 +236,7 @@ tests['names fit by what their characters are wide, paths by their end'] = async
     const seen = await page.evaluate(() => [fitted('decode', 61), fitted('decode', 30), fitted('解码步骤', 61), fitted('解码步骤', 30),
         fitted('🚀🚀🚀', 30), fitted('decode', 5), siteText({ file: '/home/builder/src/a/very/deep/tree/of/kv_cache.cpp', line: 7, function: 'f' }, true)]);
     assert.deepStrictEqual(seen, ['decode', 'dec…', '解码步骤', '解码…', '🚀🚀…', '', 'f  …/src/a/very/deep/tree/of/kv_cache.cpp:7']);
-    await page.context().close();
+    await page.close();
 };
 
 tests['the wheel zooms around the pointer, a drag pans'] = async () => {
@@ -247,7 +257,7 @@ tests['the wheel zooms around the pointer, a drag pans'] = async () => {
     await frame(page);
     const moved = await range(page);
     assert(moved[0] > near[0] && Math.abs(moved[1] - moved[0] - (near[1] - near[0])) < 1, `${near} ${moved}`);
-    await page.context().close();
+    await page.close();
 };
 
 tests['two fingers zoom'] = async () => {
@@ -261,7 +271,7 @@ tests['two fingers zoom'] = async () => {
     await frame(page);
     const after = await range(page);
     assert(after[1] - after[0] < (before[1] - before[0]) / 2, `${before} ${after}`);
-    await page.context().close();
+    await page.close();
 };
 
 tests['keys pan, zoom, fit, and walk from scope to scope'] = async () => {
@@ -285,7 +295,7 @@ tests['keys pan, zoom, fit, and walk from scope to scope'] = async () => {
     assert.strictEqual(await tip(page), '');
     await page.keyboard.press('Tab'); // the chart lets go of the focus
     assert.notStrictEqual(await page.evaluate(() => document.activeElement.tagName), 'CANVAS');
-    await page.context().close();
+    await page.close();
 };
 
 tests['tables sort by click and by key, numbers as numbers'] = async () => {
@@ -301,7 +311,7 @@ tests['tables sort by click and by key, numbers as numbers'] = async () => {
     const up = (await cells(page, 'sites', 7)).map(amount);
     assert(up.every((x, i) => !i || x >= up[i - 1] * 0.99), 'ascending');
     assert.strictEqual(await page.$$eval('#sites th[aria-sort]', all => all.length), 1);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a filter narrows, 200 rows are shown until more are asked for'] = async () => {
@@ -317,7 +327,7 @@ tests['a filter narrows, 200 rows are shown until more are asked for'] = async (
     await page.fill('#sites input', 'no such site');
     assert.strictEqual(await page.textContent('#sites output'), `0 of ${all}, none match 'no such site'`);
     assert.deepStrictEqual(await cells(page, 'sites', 1), [`0 of ${all}, none match 'no such site'`]);
-    await page.context().close();
+    await page.close();
 };
 
 tests['scopes are a tree, blocks open to show their parts'] = async () => {
@@ -328,7 +338,7 @@ tests['scopes are a tree, blocks open to show their parts'] = async () => {
     assert(names.indexOf('prefill') > names.indexOf('request') && names.indexOf('mlp') > names.indexOf('decode'), names.join());
     await page.click('#blocks .toggle');
     assert.match(await page.textContent('#blocks .inner'), /ffn_gate\.weight.*16 MiB/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['the treemap tells who held the peak, to the eye and to keys'] = async () => {
@@ -345,7 +355,7 @@ tests['the treemap tells who held the peak, to the eye and to keys'] = async () 
     const area = await page.$$eval('#peak .map div', all => all.reduce((s, e) => s + e.offsetWidth * e.offsetHeight, 0));
     const whole = await page.$eval('#peak .map', e => e.offsetWidth * e.offsetHeight);
     assert(Math.abs(area / whole - 1) < 0.02, `${area} of ${whole}`);
-    await page.context().close();
+    await page.close();
 };
 
 tests['light, dark and the toggle between them'] = async () => {
@@ -359,7 +369,7 @@ tests['light, dark and the toggle between them'] = async () => {
     assert.strictEqual(await paper(), dark);
     await page.emulateMedia({ colorScheme: 'light' });
     assert.strictEqual(await paper(), dark); // what was chosen stays
-    await page.context().close();
+    await page.close();
 };
 
 tests['a profile that is dropped replaces the one shown'] = async () => {
@@ -371,7 +381,7 @@ tests['a profile that is dropped replaces the one shown'] = async () => {
     await page.setInputFiles('#file', path.join(dir, 'crowd.json'));
     await page.waitForFunction(() => document.querySelector('#devices').textContent.includes('250 devices'));
     assert.deepStrictEqual(faults, []);
-    await page.context().close();
+    await page.close();
 };
 
 tests['what is no profile is answered with a reason, and what was shown stays'] = async () => {
@@ -388,7 +398,7 @@ tests['what is no profile is answered with a reason, and what was shown stays'] 
     await dropFile(page, 'good.json', '{"schema":"memlord/2","devices":[]}');
     assert(!await page.isVisible('#message'));
     assert.match(await page.textContent('#overview'), /Nothing was recorded\. Call memlord_alloc .* then save the report again/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['labels of an attacker are text and nothing else'] = async () => {
@@ -404,7 +414,7 @@ tests['labels of an attacker are text and nothing else'] = async () => {
     assert(shown.length < 2e6, 'long names are cut');
     const box = await place(page, '#lanes canvas');
     await page.mouse.move(box.x + 150, box.y + 38);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a phone scrolls in one direction only'] = async () => {
@@ -421,7 +431,7 @@ tests['a phone scrolls in one direction only'] = async () => {
             await page.touchscreen.tap(box.x + 200, box.y + 80);
             assert.match(await tip(page), /cuda:0/);
         }
-        await page.context().close();
+        await page.close();
     }
 };
 
@@ -431,7 +441,7 @@ tests['a name of 300 characters makes no page wider than its window'] = async ()
         await drawn(page);
         await page.$$eval('section', all => all.forEach(s => s.style.contentVisibility = 'visible'));
         assert.strictEqual(await page.evaluate(() => document.documentElement.scrollWidth), width);
-        await page.context().close();
+        await page.close();
     }
 };
 
@@ -442,7 +452,7 @@ tests['paper gets every row and the light theme'] = async () => {
     await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
     assert.strictEqual(await page.evaluate(() => getComputedStyle(document.querySelector('.box')).overflow), 'visible');
     assert.match(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), /^rgb\(25\d/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['paper shows all that happened, whatever was zoomed to'] = async () => {
@@ -457,7 +467,7 @@ tests['paper shows all that happened, whatever was zoomed to'] = async () => {
     });
     assert.deepStrictEqual(seen[1], seen[3]);
     assert.deepStrictEqual(seen[2], seen[0]);
-    await page.context().close();
+    await page.close();
 };
 
 tests['the page begins with what there is to say, worst first'] = async () => {
@@ -478,13 +488,13 @@ tests['the page begins with what there is to say, worst first'] = async () => {
     await drawn(page);
     assert.strictEqual(await page.$eval('section:last-of-type', e => e.id), 'about');
     assert.match(await page.textContent('#about'), /process4711/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a peak of several devices says that it is a sum'] = async () => {
     const page = await open('rich');
     assert.match(await page.textContent('.figures'), /Peaks, added up.*each device had its own at another time; at one time at least 14\.06 GiB/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a peak is never below what the profile proves, nor above its error'] = async () => {
@@ -492,7 +502,7 @@ tests['a peak is never below what the profile proves, nor above its error'] = as
     const seen = await page.evaluate(() => [[90, 20], [110, 20], [200, 20], [200, 0]].map(([held, error]) => read({
         devices: [{ device: 'cpu', stats: { allocated: 80, peak: 100, peak_error: error } }], peak_holders: [{ device: 'cpu', bytes: held, time_ns: 1 }] }).devices[0].height));
     assert.deepStrictEqual(seen, [100, 110, 120, 100]);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a sentence names four devices, and how many more there are'] = async () => {
@@ -509,7 +519,7 @@ tests['a sentence names four devices, and how many more there are'] = async () =
     });
     assert.deepStrictEqual(other, ['f'.repeat(60) + '…  a.c:1 allocated 75 % of the 8 B on cpu.', 'arenas hold 75 % of the 8 B on cuda:0.']);
     assert.deepStrictEqual(said, [0, 1, 2, 3].map(i => `a holds 100 % of the 8 B on cuda:${i}.`).concat('… and 6 more.'));
-    await page.context().close();
+    await page.close();
 };
 
 tests['the timeline can be coloured by what a scope added and gave back'] = async () => {
@@ -521,7 +531,7 @@ tests['the timeline can be coloured by what a scope added and gave back'] = asyn
         return [timeline.tones, s.all.filter((x, i) => Math.sign(x.delta || 0) !== Math.sign(s.tone[i] - 2)).length, Math.max(...s.tone)];
     });
     assert.deepStrictEqual(wrong, [true, 0, 4]);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a sentence leads to its table, and the table shows that alone'] = async () => {
@@ -544,7 +554,7 @@ tests['a sentence leads to its table, and the table shows that alone'] = async (
     assert(!await page.isVisible('#chosen'));
     await page.goBack();
     assert.deepStrictEqual(await cells(page, 'tags', 1), ['weights']);
-    await page.context().close();
+    await page.close();
 };
 
 tests['an address opens the page with its choice, and one that is none does no harm'] = async () => {
@@ -553,13 +563,13 @@ tests['an address opens the page with its choice, and one that is none does no h
     assert.deepStrictEqual(await cells(page, 'sites', 1), ['kv_open']);
     assert.deepStrictEqual(await cells(page, 'tags', 1), ['kv_cache']);
     assert.deepStrictEqual(await cells(page, 'leaks', 1), ['kv_open  src/kv.c:57']);
-    await page.context().close();
+    await page.close();
     for (const hash of ['#sites&site=%E0%A4', '#nothing', '#tag=', '#<img src=x onerror=window.harm=1>', '#site=none&tag=none&&=']) {
         const page = await open('rich', { hash });
         await drawn(page);
         assert.deepStrictEqual(faults, [], hash);
         assert(await page.isVisible('#devices .card'));
-        await page.context().close();
+        await page.close();
     }
 };
 
@@ -586,7 +596,7 @@ tests['the choice splits the chart, and its part is that of the ledger'] = async
     assert.match(await tip(page), /cuda:0[\d.]+ GiB of [\d.]+ GiB/);
     await page.evaluate(() => choose(null));
     assert(await page.evaluate(() => view.profile.devices.every(d => !d.part)));
-    await page.context().close();
+    await page.close();
 };
 
 tests['what ended before the ring is no part of a choice, what is left of it is'] = async () => {
@@ -598,7 +608,7 @@ tests['what ended before the ring is no part of a choice, what is left of it is'
         return [v[v.length - 1] - view.profile.raw.tags.find(t => t.tag === 'kv_cache').allocated, Math.min(...v)];
     });
     assert(end === 0 && least >= 0, `${end} ${least}`);
-    await page.context().close();
+    await page.close();
 };
 
 tests['sites are grouped over devices, with a total, shares, and arenas'] = async () => {
@@ -612,7 +622,7 @@ tests['sites are grouped over devices, with a total, shares, and arenas'] = asyn
     assert.match(await page.textContent('#sites .inner'), /cuda:012 GiB.*cpu5 MiB/);
     assert((await cells(page, 'sites', 1)).includes('(arena)'));
     assert.match(await page.textContent('#sites tfoot'), /^Total13\.97 GiB/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['calls of one name on one device are one device, and each has its address'] = async () => {
@@ -632,7 +642,7 @@ tests['calls of one name on one device are one device, and each has its address'
     assert.match(seen[1], /libc\.so\.6\+0x10.*libc\.so\.6\+0x20/);
     assert.strictEqual(seen[2], 'malloc allocated 80 % of the 10 B on cpu.');
     assert.strictEqual(seen[3], 'by site'); // nothing has a tag
-    await page.context().close();
+    await page.close();
 };
 
 tests['scopes come by what they hold, with their inner ones and alone'] = async () => {
@@ -642,7 +652,7 @@ tests['scopes come by what they hold, with their inner ones and alone'] = async 
     assert.strictEqual(await page.$eval('#scopes th[aria-sort=descending]', e => e.textContent), 'Held, inclusive');
     assert.deepStrictEqual((await cells(page, 'scopes', 2)).slice(1, 3), ['1.71 GiB', '1.71 GiB']);
     assert.deepStrictEqual((await cells(page, 'scopes', 3)).slice(1, 3), ['0 B', '1.71 GiB']);
-    await page.context().close();
+    await page.close();
 };
 
 tests['one name for leaks, and what they are since'] = async () => {
@@ -652,7 +662,7 @@ tests['one name for leaks, and what they are since'] = async () => {
         assert.strictEqual(await page.textContent('#leaks h2'), 'Leaks since the mark');
         assert.strictEqual(await page.textContent('#nav a[href="#leaks"]'), 'Leaks since the mark');
         assert.match(await page.textContent('#leaks .note'), said);
-        await page.context().close();
+        await page.close();
     }
 };
 
@@ -679,7 +689,7 @@ tests['a table lets the wheel pass until it is clicked'] = async () => {
     await page.waitForTimeout(150);
     const inside = await at();
     assert(inside[1] > 0 && inside[0] === still[0], `${still} ${inside}`);
-    await page.context().close();
+    await page.close();
 };
 
 tests['the time axis begins with what happened, and has all there was'] = async () => {
@@ -690,7 +700,7 @@ tests['the time axis begins with what happened, and has all there was'] = async 
     assert.deepStrictEqual(await page.evaluate(() => [view.from, view.to]), [0, end]);
     await page.click('#memory button:text("All")');
     assert.deepStrictEqual(await page.evaluate(() => [view.from, view.to]), [from, to]);
-    await page.context().close();
+    await page.close();
 };
 
 tests['200 checkpoints are a strip above the chart, one at the cursor a line through it'] = async () => {
@@ -708,7 +718,7 @@ tests['200 checkpoints are a strip above the chart, one at the cursor a line thr
     }, cursor);
     assert.strictEqual(await drawn(null), 0);
     assert.strictEqual(await drawn(await page.evaluate(() => view.profile.checkpoints[50].time)), 1);
-    await page.context().close();
+    await page.close();
 };
 
 tests['the bar of a device has its limit and its pool, and no white gaps for slivers'] = async () => {
@@ -722,7 +732,7 @@ tests['the bar of a device has its limit and its pool, and no white gaps for sli
     const wide = await page.$eval(card + ' .stack', bar => bar.querySelector('.limit').offsetWidth / bar.offsetWidth);
     assert(Math.abs(wide - 8 * 1073741824 / 25757220864) < 0.02, String(wide));
     assert.match(await page.textContent('[data-device="cpu"] .legend'), /in arenas64 MiB/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['on a phone bytes come first, names are in one line, toggles can be hit'] = async () => {
@@ -735,7 +745,7 @@ tests['on a phone bytes come first, names are in one line, toggles can be hit'] 
     await page.click('#peak button:text("by site")');
     const labels = await page.$$eval('#peak .map b', all => all.map(b => [b.getClientRects().length, b.offsetHeight, b.parentElement.offsetWidth]));
     assert(labels.length > 0 && labels.every(([lines, high, wide]) => lines === 1 && high < 24 && wide > 55), JSON.stringify(labels));
-    await page.context().close();
+    await page.close();
 };
 
 tests['without scripts the figures are there, and nothing says that it reads'] = async () => {
@@ -743,7 +753,7 @@ tests['without scripts the figures are there, and nothing says that it reads'] =
     const shown = await page.innerText('body');
     assert.match(shown, /cuda:0 +13\.72 GiB +14\.79 GiB/);
     assert(!/Reading/.test(shown), shown);
-    await page.context().close();
+    await page.close();
 };
 
 tests['what the library writes is read, and its figures need no script'] = async () => {
@@ -755,10 +765,10 @@ tests['what the library writes is read, and its figures need no script'] = async
     assert.match(await page.textContent('#timeline .keys'), /^2 invocations on 1 thread/);
     await page.click('.answers a:has-text("tag<&>")');
     assert.deepStrictEqual(await cells(page, 'scopes', 1), ['outer', 'inner']);
-    await page.context().close();
+    await page.close();
     const still = await open('written', { javaScriptEnabled: false });
     assert.match(await still.innerText('pre'), /biggest holder, cpu: tag tag<&> 75 %.*\n\s*device +live +peak[^\n]*\n *cpu +4 MiB/);
-    await still.context().close();
+    await still.close();
 };
 
 tests['100,000 events can be worked with within 1 s'] = async () => {
@@ -769,7 +779,7 @@ tests['100,000 events can be worked with within 1 s'] = async () => {
         times.push(await page.evaluate(() => Math.round(performance.getEntriesByName('interactive')[0].startTime)));
         await drawn(page);
         assert.deepStrictEqual(faults, []);
-        await page.context().close();
+        await page.close();
     }
     assert(Math.min(...times) <= BUDGET, times.join(', ') + ' ms');
     const page = await open('plain_large');
@@ -781,7 +791,7 @@ tests['100,000 events can be worked with within 1 s'] = async () => {
     });
     console.log(`# interactive after ${times.join(', ')} ms; ${each.toFixed(1)} ms for a picture`);
     assert(each < 50, each + ' ms for a picture');
-    await page.context().close();
+    await page.close();
 };
 
 // -- the flame graph --
@@ -814,7 +824,7 @@ tests['the flame graph adds up stacks, a function is one frame whatever its line
     assert.strictEqual(await page.evaluate(() => view.charts.find(c => c.trees).tree.nodes[0].size), raw.stacks.list.reduce((s, t) => s + t.alloc_bytes, 0));
     await page.click('#flame button:text("Peak")');
     assert.match(await page.textContent('#flame .keys'), /own peak.*not all at one moment/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['keys walk the flame graph, Enter zooms in, 0 and Escape show all'] = async () => {
@@ -831,7 +841,7 @@ tests['keys walk the flame graph, Enter zooms in, 0 and Escape show all'] = asyn
     assert.strictEqual(await trail(page), 'all');
     await page.keyboard.press('Tab');
     assert.notStrictEqual(await page.evaluate(() => document.activeElement.tagName), 'CANVAS');
-    await page.context().close();
+    await page.close();
 };
 
 tests['a click zooms, the path leads back, and the wheel stays the page’s'] = async () => {
@@ -847,7 +857,7 @@ tests['a click zooms, the path leads back, and the wheel stays the page’s'] = 
     await page.mouse.wheel(0, 120);
     await page.waitForFunction(at => scrollY > at + 100, at);
     assert.deepStrictEqual(faults, []);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a search says which share it found, nested hits once'] = async () => {
@@ -860,7 +870,7 @@ tests['a search says which share it found, nested hits once'] = async () => {
     assert.match(await page.textContent('#flame output'), /^none of \d+ match .nowhere.$/);
     await page.fill('#flame input', '');
     assert.strictEqual(await page.textContent('#flame output'), '');
-    await page.context().close();
+    await page.close();
 };
 
 tests['scopes, tags and sites have flame graphs too, of the bytes the profile has of them'] = async () => {
@@ -879,7 +889,7 @@ tests['scopes, tags and sites have flame graphs too, of the bytes the profile ha
     await page.click('#flame button:text("Sites")');
     await page.click('#flame button:text("Allocated")');
     assert.strictEqual(await pressed(page), 'Sites Allocated');
-    await page.context().close();
+    await page.close();
 };
 
 tests['samples are said to be estimates, with their standard error'] = async () => {
@@ -887,7 +897,7 @@ tests['samples are said to be estimates, with their standard error'] = async () 
     assert.match(await page.textContent('#flame .keys'), /samples, one each 512 KiB in the mean: .*estimates, .*standard error of [\d.]+ MiB.* 3 stacks could not/);
     await keys(page, 'ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowDown');
     assert.match(await page.textContent('#live'), /^load, level 3: live, estimate 12\.18 GiB.*allocs, estimate 25, standard error ± [\d.]+ MiB/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['the table of the flame graph has self and total, a recursion once, also on paper'] = async () => {
@@ -900,7 +910,7 @@ tests['the table of the flame graph has self and total, a recursion once, also o
     await page.click('#flame summary');
     await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
     assert(await page.isVisible('#flame tbody tr')); // on paper it is open
-    await page.context().close();
+    await page.close();
 };
 
 tests['stacks of frames and modules that are not there are drawn as far as they are known'] = async () => {
@@ -914,7 +924,7 @@ tests['stacks of frames and modules that are not there are drawn as far as they 
         return [tree.nodes[0].size, tree.nodes.length, tree.nodes.some(n => n.name === '0xff')];
     });
     assert.deepStrictEqual(seen, [11 * 7, 1 + 256 + 3, true]);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a flame graph of more than 10,000 boxes is drawn, weighed and searched at once'] = async () => {
@@ -929,7 +939,7 @@ tests['a flame graph of more than 10,000 boxes is drawn, weighed and searched at
     });
     console.log(`# ${n} boxes: ${draw.toFixed(1)} ms for a picture, ${weighed.toFixed(1)} ms to weigh, ${searched.toFixed(1)} ms to search`);
     assert(n > 10000 && draw < 50 && weighed < 50 && searched < 50);
-    await page.context().close();
+    await page.close();
 };
 
 tests['stacks that a profile only counts have a box of their own'] = async () => {
@@ -937,7 +947,7 @@ tests['stacks that a profile only counts have a box of their own'] = async () =>
     assert.match(await page.textContent('#flame .keys'), /2,048 stacks are listed, [\d,]+ smaller ones are not/);
     await page.fill('#flame input', '(other stacks)');
     assert.match(await page.textContent('#flame output'), /^1 frame: [\d.]+ [KM]iB, /);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a frame that is chosen filters the tables and splits the chart, until all is shown again'] = async () => {
@@ -965,7 +975,7 @@ tests['a frame that is chosen filters the tables and splits the chart, until all
     await page.click('#flame button:text("Tags")');
     await keys(page, 'ArrowDown', 'ArrowDown', 'ArrowDown', 'Enter');
     assert.match(await page.textContent('#chosen'), /^Only tag weights/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a finger is told first and zooms then; a phone shows the whole graph'] = async () => {
@@ -978,7 +988,7 @@ tests['a finger is told first and zooms then; a phone shows the whole graph'] = 
     await page.touchscreen.tap(box.x + 30, box.y + 4.5 * 20);
     assert.match(await trail(page), /> load$/);
     assert.strictEqual(await page.evaluate(() => document.documentElement.scrollWidth), 390);
-    await page.context().close();
+    await page.close();
 };
 
 // -- two profiles --
@@ -1019,7 +1029,7 @@ tests['a page of two profiles says what changed, the largest change first'] = as
     await page.click('#versus button:text("Close")');
     assert(!await page.isVisible('#versus') && await page.isVisible('#devices .card'));
     assert.strictEqual(await page.$$eval('#nav a[href="#versus"]', all => all.length), 0);
-    await page.context().close();
+    await page.close();
 };
 
 tests['where live bytes are the same, the comparison says what else changed'] = async () => {
@@ -1030,7 +1040,7 @@ tests['where live bytes are the same, the comparison says what else changed'] = 
     });
     assert.deepStrictEqual(said, ['Live bytes are the same. The peak grew by 1 KiB.', 'Live bytes are the same. Allocated bytes shrank by 1 B.',
         'Live bytes are the same.', 'How live bytes changed is not known.']);
-    await page.context().close();
+    await page.close();
 };
 
 tests['the page and examples/diff.c find the same changes'] = async () => {
@@ -1045,7 +1055,7 @@ tests['the page and examples/diff.c find the same changes'] = async () => {
     // a frame of the page is a function whatever its line, one of diff has the line
     const sums = list => ['live', 'allocated'].map(m => list.map(r => (r[m][1] || 0) - (r[m][0] || 0)).reduce((a, b) => a + b, 0));
     assert.deepStrictEqual(sums(await rows(['stack'])), sums(all.filter(r => r.kind === 'stack')));
-    await page.context().close();
+    await page.close();
 };
 
 tests['the flame graph of two profiles is as wide as the changes, in two colours'] = async () => {
@@ -1062,7 +1072,7 @@ tests['the flame graph of two profiles is as wide as the changes, in two colours
     assert.match(await page.textContent('#live'), /^serve, level 4: live 1\.56 GiB \([\d,]+ bytes\), before 1\.17 GiB .*, change \+400 MiB/);
     await page.fill('#versus input', 'warm');
     assert.match(await page.textContent('#versus output'), /^1 frame: 64 MiB, 13\.8 % of the changes$/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a second profile is opened or dropped where the page asks for it; dropped elsewhere it replaces the first'] = async () => {
@@ -1087,7 +1097,7 @@ tests['a second profile is opened or dropped where the page asks for it; dropped
     await page.waitForFunction(() => document.querySelector('#devices').textContent.includes('250 devices'));
     assert(!await page.isVisible('#versus')); // it was of the profile before
     assert.deepStrictEqual(faults, []);
-    await page.context().close();
+    await page.close();
 };
 
 tests['a second file that is no profile is answered with a reason, and what was shown stays'] = async () => {
@@ -1105,7 +1115,7 @@ tests['a second file that is no profile is answered with a reason, and what was 
     const said = await page.textContent('#versus .alarm');
     assert.match(said, /The labels differ: “host=b2”, now “host=a1,model=llama-8b”/);
     assert.match(said, /sparse\.json has no stacks: they are not compared\..*sparse\.json has no tags/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['whatever is in two profiles, the comparison is text and does not break'] = async () => {
@@ -1120,7 +1130,7 @@ tests['whatever is in two profiles, the comparison is text and does not break'] 
         assert.deepStrictEqual(faults, [], name);
         assert.strictEqual(await page.evaluate(() => window.harm), undefined);
         assert.strictEqual(await page.evaluate(() => document.documentElement.scrollWidth), 1280, name);
-        await page.context().close();
+        await page.close();
     }
 };
 
