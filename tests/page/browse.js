@@ -186,7 +186,7 @@ tests['a device has the driver’s context and names the other processes'] = asy
     const card = cards.find(c => c.startsWith('cuda:0'));
     assert.match(card, / recorded here \+ 300 MiB driver’s context [+−] [\d.]+ \wiB unaccounted/);
     assert.match(card, /others [\d.]+ MiB \(pid 4711 <b>python3 600 MiB, pid 12 1 MiB\)/);
-    await page.context().close();
+    await page.close();
 };
 
 tests['hovering over a curve shows time and values of every device'] = async () => {
