@@ -192,6 +192,15 @@
                          of it that is not allocated. memlord_pool_set says it
         limit, held      of its physical device: the limit, and what tickets keep of it
 
+    In a report's table of capacity, of a physical device:
+
+        self             live bytes of all devices that share it
+        this process     the rest of what the source says this process holds, `context`
+                         included: pools' free memory, and what was not recorded
+        others           what is left of `used`. Where the source does not know this
+                         process's share, all that is not self or context
+        unaccounted      used - self - context. So the free memory of your own pools is in it
+
     Order: record an allocation after the real one, and a free before the real one: once a
     block is really free, another thread may get its address and record it. A realloc that
     may move goes through memlord_realloc_begin before and memlord_realloc_end after the
@@ -1326,7 +1335,8 @@ MEMLORD_API memlord_result memlord_poller_stop(memlord *lord) MLI_OFF(MEMLORD_OK
 /* -- limits --
    A limit refuses memlord_reserve and memlord_alloc_retry, never memlord_alloc, which records an
    alloc that has happened. These two keep live bytes plus tickets at or below the limit. Bytes
-   that a pool has reserved and not allocated do not count. */
+   that a pool has reserved and not allocated do not count. A refusal is logged, and counts in no
+   statistic: oom_failures counts those of the device. */
 
 /* Sets the limit of a physical device; 0 is none. It may be below the live bytes: then requests
    are refused until enough is freed. Errors: E_DEVICE; E_NOMEM. */
@@ -1549,7 +1559,8 @@ enum {
 };
 
 /* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_...;
-   0 is all. Callbacks that match a device add up: the device's own run first, then its type's,
+   0 is all. Bands are among them: until the host sets a strategy, the default one calls it
+   (memlord_strategy_default), once the capacity or a limit is known. Callbacks that match a device add up: the device's own run first, then its type's,
    then those of all, each in the order they came; their results are added.
    Errors: E_INVALID fn NULL, or an unknown reason; E_DEVICE; E_NOMEM. */
 MEMLORD_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
@@ -1824,9 +1835,9 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
     X(HTML, "html", "a page for people, of one file, that needs no network")                  \
     X(TRACE, "trace.json", "a timeline, for ui.perfetto.dev and chrome://tracing")            \
     X(PROMETHEUS, "prom", "metrics, for a server to scrape or a textfile collector")          \
-    X(PPROF, "pb", "live and allocated bytes by site, for go tool pprof")                     \
+    X(PPROF, "pb", "live and allocated bytes by stack or site, for go tool pprof")            \
     X(HEAPTRACK, "heaptrack", "calls, peak and what is live by site, for heaptrack_print")    \
-    X(FOLDED, "folded", "live bytes by device, tag and site, for flamegraph.pl, speedscope")  \
+    X(FOLDED, "folded", "live bytes by device, tag, scope and stack, for flamegraph.pl")      \
     X(MEMORY_VIZ, "pickle", "a snapshot as PyTorch's, for pytorch.org/memory_viz")            \
     X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")
 

@@ -84,10 +84,11 @@
               for cached only as far as it is more than what is live outside.
     Collection of a cuda device trims both; what that gave is the reserved bytes before less
               those after. Callbacks of the host's own run beside it, in the order they came.
-              Bands ask for none before the host has set a strategy (memlord_strategy_set; the
-              default one by memlord_strategy_default): attaching alone trims nothing until memory
-              or a limit runs out, a neighbour asks or the host does. One that a band asks for
-              leaves the pools what was used of them at most since the last one.
+              Bands ask the layer for none before the host has set a strategy (memlord_strategy_set;
+              the default one by memlord_strategy_default): attaching alone trims nothing until
+              memory or a limit runs out, a neighbour asks or the host does. A callback of the
+              host's own they ask without that, too. A collection that a band asks for leaves the
+              pools what was used of them at most since the last one.
     Capture   the layer ends none. It records no event on a stream that is captured, and asks and
               trims with the thread's capture mode relaxed. An event that a capture held back is
               recorded at the capture's wrapped end, before the next wrapped wait, or in a poll.
@@ -180,8 +181,9 @@
 
     By name   call memlord_cuda_malloc(lord, &p, n, MEMLORD_SITE()) where you would have called
               cudaMalloc(&p, n). Complete, exact, and each file and line is known.
-    By macro  #define MEMLORD_CUDA_SHIM, include this header last: in that file the plain names
-              are the wrappers. Sites are the lines. Function pointers, and calls in other files,
+    By macro  #define MEMLORD_CUDA_SHIM, include this header last: in that file, which may be the
+              one file, the plain names are the wrappers; those of the driver if cuda.h is included
+              before. Sites are the lines. Function pointers, and calls in other files,
               are not redirected; (cudaFree)(p) is the real one (and cudaFreeAsync_ptsz the real
               cudaFreeAsync with the per-thread default stream). The arguments are those of the
               runtime: in C++ the pointer may be of any type, as with its templates, in C it is a
@@ -347,7 +349,7 @@ typedef struct memlord_cuda_desc {
 } memlord_cuda_desc;
 
 /* Teaches a ledger its cuda devices: a capacity source, a collection callback that trims, not by
-   bands before the host has set a strategy. With one its pollers start, too. An
+   bands before the host has set a strategy. Once it has, the ledger's pollers start, too. An
    integrated GPU shares the cpu's memory from then on (memlord_device_share), so its capacity
    is what is available there. Attached already, it takes the new description. `desc` NULL is
    the default.
@@ -556,8 +558,8 @@ MLI_CUDA_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, si
 /* -- stream-ordered frees: what another stream still uses -- */
 
 /* Frees a block in the order of `stream`, as cudaFreeAsync does, and keeps it pending until the
-   stream has done what it was given so far. The block may have been allocated on another stream
-   that this one waits for. Returns what cudaFreeAsync returned.
+   stream has done what it was given so far. If the block was allocated on another stream, `stream`
+   has to wait for that one first (cudaStreamWaitEvent). Returns what cudaFreeAsync returned.
    Cost: free_async, and an event recorded on the stream. */
 MLI_CUDA_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                        cudaStream_t stream,
@@ -568,11 +570,13 @@ MLI_CUDA_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
    block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
    goes back as the host sees fit, to a pool of its own, or by the runtime's own function (the
    wrapper ends nothing then, and counts an unknown free if the block is no longer pending). The
-   block is one of the device's memory, or pinned. Records an event on the stream at once; while
-   that is captured, at the wrapped end of the capture, or before the next wrapped wait for the
-   stream, or at the first poll after the capture (of a per-thread default stream: by that thread,
-   or on the legacy default stream, which waits for all of them). Without memory for an event the
-   block is credited at once; also if the stream refused it (destroyed), counted in fence_failures.
+   block is one of a cuda device, or pinned. So a pool of the host's own is a cuda device with an
+   index that no device has (memlord_device_share), not of the type OTHER. Records an event on the
+   stream at once; while that is captured, at the wrapped end of the capture, or before the next
+   wrapped wait for the stream, or at the first poll after the capture (of a per-thread default
+   stream: by that thread, or on the legacy default stream, which waits for all of them). Without
+   memory for an event the block is credited at once; also if the stream refused it (destroyed),
+   counted in fence_failures.
    NULL does nothing.
    Errors: E_UNKNOWN not live, counted. */
 MLI_CUDA_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,

@@ -10,7 +10,8 @@
             -pthread -I. examples/preload.c -o build/libmemlord_preload.so -Wl,-z,now -ldl
 
     At exit, after the program's last destructor, a TEXT report goes to the stderr the program
-    was started with, be it closed by then. Environment, read once at the start:
+    was started with, be it closed by then. Environment, read once at the start. Numbers are decimal,
+    without a unit; one that cannot be read, or is negative, counts as unset:
 
         MEMLORD_REPORT=path    write there instead, as what its suffix says (.html, .json,
                                .heaptrack ...); %p is the process id, %% a percent sign; a
@@ -18,7 +19,7 @@
                                stderr
         MEMLORD_SYMBOLS=n      1: name files, lines and inlined functions with symbolize, a
                                program beside this library (examples/symbolize.c); 0: do not;
-                               else it is run where the process took longer than a second.
+                               unset: it is run where the process took longer than a second.
                                A report as JSON can be named later, and elsewhere
         MEMLORD_STACK_BYTES=n  take the stack of an allocation each n bytes in the mean, 524288;
                                1 takes every one
@@ -1484,7 +1485,7 @@ static void begin_recording(void) {
 }
 
 static void write_report(void) {
-    char line[128];
+    char line[512]; /* a longer path is cut */
     int fd = find_stderr();
     memlord_result result;
     if (!want.path[0]) {
@@ -1493,7 +1494,7 @@ static void write_report(void) {
     }
     result = memlord_save(lord, want.format, want.path);
     if (result == MEMLORD_OK || fd < 0) return;
-    (void)snprintf(line, sizeof line, "memlord: no report at MEMLORD_REPORT: %s\n",
+    (void)snprintf(line, sizeof line, "memlord: no report at %.400s: %s\n", want.path,
                    memlord_result_text(result));
     (void)to_fd(&fd, line, strlen(line));
 }

@@ -217,6 +217,10 @@ c -fno-builtin -rdynamic "$out/own.c" -o "$out/own" && preloaded env MEMLORD_REP
     cp "$out/own.txt" "$out/why" && grep -q '^labels: not seen: malloc of .*/own$' "$out/own.txt"
 verdict $? 'a malloc that the program brings is said to be not seen'
 
+preloaded env MEMLORD_REPORT="$out/none/where.json" "$out/own" &&
+    grep -q "^memlord: no report at .*/none/where.json: could not read or write there$" "$out/why"
+verdict $? 'a report that cannot be written is named on stderr'
+
 # The note that Go's linker writes into each program, and notes whose sizes are not those of notes.
 cat >"$out/note.c" <<'C'
 #include <stdlib.h>
