@@ -224,7 +224,8 @@ torch_abi = $(shell nm -D '$(TORCH)/lib/libc10_cuda.so' 2>/dev/null | grep -c -m
 
 torch-observer: | deps-demo ## TORCH= [OBSERVER=]: the observer of PyTorch's allocator, examples/torch/README.md
 	@test -e '$(TORCH)/include/c10/cuda/CUDACachingAllocator.h' || { \
-		echo 'torch-observer: python3 has no PyTorch with CUDA: make torch-observer TORCH=directory' >&2; exit 1; }
+		echo 'torch-observer: $(or $(TORCH),python3) has no PyTorch with CUDA:' \
+			'make torch-observer TORCH=/path/to/site-packages/torch' >&2; exit 1; }
 	@mkdir -p '$(dir $(OBSERVER))' && echo '  $(OBSERVER)'
 	$(q)$(CXX) -std=c++20 -O2 $(CXXFLAGS) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= \
 		-D_GLIBCXX_USE_CXX11_ABI=$(torch_abi) -I. -isystem '$(TORCH)/include' -isystem '$(torch_cuda)' \

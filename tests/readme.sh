@@ -37,7 +37,7 @@ fragment() { # FILE: as a whole program
     echo 'int main(void) { memlord *lord = memlord_global(); memlord_device dev = memlord_device_cpu();'
     echo 'memlord_meta tensor = {.name = "wq", .shape = {16}, .rank = 1}; uint64_t buffer = 4096, offset = 0, bytes = 64;'
     if grep -q MEMLORD_CUDA "$1"; then
-        echo 'void *kv = NULL, *block = NULL; cudaStream_t copy_stream = NULL;'
+        echo 'void *kv = NULL, *block = NULL; cudaStream_t stream = NULL;'
     else
         echo 'memlord_alloc(lord, dev, buffer, bytes, NULL); {'
     fi

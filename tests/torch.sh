@@ -100,7 +100,7 @@ done
 if env -u MAKEFLAGS -u MAKELEVEL make -s TORCH=/nowhere torch-observer >"$out/why" 2>&1; then
     false
 else
-    grep -q '^torch-observer: python3 has no PyTorch with CUDA' "$out/why"
+    grep -q '^torch-observer: /nowhere has no PyTorch with CUDA' "$out/why"
 fi
 verdict $? "without PyTorch make says so"
 
