@@ -70,14 +70,15 @@ def load(path, more={}):
 
 def _function(name):
     if _lib is None:
-        raise Error("memlord_torch.load() or install() comes first")
+        raise Error("memlord_torch.attach(), install() or load() comes first")
     return getattr(_lib, "memlord_torch_" + name)
 
 
 def _call(name, *arguments):
     result = _function(name)(*arguments)
     if result:
-        raise Error(f"{name}: {_function('error')(result).decode()}")
+        said = _function("error")(result).decode()
+        raise Error(f"{name}({', '.join(map(repr, arguments))}): {said}")
 
 
 def _torch_allocator(path, alloc):
