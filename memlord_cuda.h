@@ -432,9 +432,9 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
                             takes it off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
-   as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the answer. A
-   limit's refusal is cudaErrorMemoryAllocation, and the pointer NULL. Other errors, sticky ones
-   first of all, end it at once. Cost: >>costs. */
+   as memlord_alloc_retry does, under the ledger's limits (without the flag a limit refuses none of
+   them); at the end once more, for the answer. A limit's refusal is cudaErrorMemoryAllocation, and
+   the pointer NULL. Other errors, sticky ones first of all, end it at once. Cost: >>costs. */
 
 /* the real one, ours, parameters, arguments; and one without parameters: real, ours */
 #define MLI_CUDA_WRAPPED(X, X0)                                                               \
@@ -510,13 +510,15 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
      mem_create   records the bytes on the device of the location, or as pinned for the host's,
                   under the handle, described as "cuMemCreate". Retry, limits and failures are
                   those of the other allocations.
-     mem_map      adds a reference, and the range as a part "mapped" of the storage, whose shape is
-                  its address. What is mapped already is no part a second time, nor a reference.
+     mem_map      adds a reference, and the range as a part "mapped" of the storage; the shape of the
+                  part is the address. Bytes that are mapped already become no part a second time,
+                  nor a reference: at their second address they are not followed.
      mem_retain_handle
                   adds a reference.
      mem_release, mem_unmap
                   drop a reference each; the bytes are live until the last handle and the last
-                  mapping are gone. An unmap may be of several mappings side by side.
+                  mapping with a reference are gone. An unmap may be of several mappings side by
+                  side. So a cache grows by create, map and release, and shrinks by unmap.
    What is not on the books is passed on and not counted: an imported handle is another process's
    memory, as is what cudaIpcOpenMemHandle opens. Reserved addresses take no memory. */
 #if defined(CUDA_VERSION)
