@@ -10,8 +10,6 @@ flags='-std=gnu99 -O0 -g -I. -Wall -Wextra -Werror -pthread'
 rm -rf "$out" && mkdir -p "$out" || exit 1
 [ "$(uname -s)" = Linux ] || { echo '1..0 # SKIP modules of Linux'; exit 0; }
 
-
-
 id_of() { readelf -n "$1" | sed -n 's/.*Build ID: //p'; }
 # The line of the source at a place told by the host.
 line_at() { # PROGRAM OFFSET

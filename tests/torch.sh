@@ -3,20 +3,11 @@
 # allocator with the shapes of three versions. Speaks TAP. It needs no PyTorch and no GPU.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
 out=build/torch
 export PYTHONDONTWRITEBYTECODE=1
 rm -rf "$out" && mkdir -p "$out" || exit 1
-n=0
-
-verdict() { # STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        echo "not ok $n - $2"
-        tail -n 15 "$out/why" | cut -c1-300 | sed 's/^/#   /'
-    fi
-}
+why=$out/why
 warn="-Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror"
 stand_in_flags="-std=c++17 -Itests/torch -isystem tests/fake_cuda/include -pthread"
 
@@ -130,4 +121,4 @@ verdict $? "the capacity of the device and the hits of the cache are in the repo
 holds exit 'stats["allocated"] == 1024' >"$out/why" 2>&1
 verdict $? "the report at exit is the parent's"
 
-echo "1..$n"
+plan
