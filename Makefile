@@ -46,7 +46,7 @@ examples := $(addprefix build/,quickstart llama bands oom server pool diff symbo
 	cuda_inference libmemlord_preload.so)
 scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh tests/diff.sh tests/cuda.sh \
 	tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/preload.sh tests/symbols.sh \
-	tests/signals.sh tests/programs.sh tests/readme.sh tests/install.sh
+	tests/signals.sh tests/programs.sh tests/readme.sh tests/install.sh tests/ci.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 needs := $(addprefix deps-,demo json symbols test bench reports programs ports)

@@ -54,7 +54,9 @@ verdict $? 'make install puts its files under DESTDIR and PREFIX, for everybody 
 grep -qx 'prefix=/opt/memlord' "$root/share/pkgconfig/memlord.pc" && ! grep -r "$out" "$root/share" >"$why"
 verdict $? 'and they do not name DESTDIR'
 
-MEMLORD_REPORT=- LD_PRELOAD=$root/lib/libmemlord_preload.so sort Makefile >/dev/null 2>"$why" &&
+# By a path without spaces: LD_PRELOAD is a list.
+link=$(mktemp -d) && trap 'rm -rf "$link"' EXIT && ln -s "$root" "$link/root" &&
+    MEMLORD_REPORT=- LD_PRELOAD=$link/root/lib/libmemlord_preload.so sort Makefile >/dev/null 2>"$why" &&
     says "$why" '^MemLord ' && { [ ! -x build/diff ] || "$root/bin/memlord-diff" >"$why" 2>&1; [ $? = 2 ]; }
 verdict $? 'the installed interposer and tools run'
 
