@@ -46,12 +46,12 @@ examples := $(addprefix build/,quickstart llama bands oom server pool diff symbo
 	cuda_inference libmemlord_preload.so)
 scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh tests/diff.sh tests/cuda.sh \
 	tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/preload.sh tests/symbols.sh \
-	tests/signals.sh tests/programs.sh tests/readme.sh
+	tests/signals.sh tests/programs.sh tests/readme.sh tests/install.sh tests/ci.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 needs := $(addprefix deps-,demo json symbols test bench reports programs ports)
 .PHONY: help demo report pictures test test-all test-gpu bench bench-gpu torch-observer vendor \
-	install deps clean \
+	install uninstall deps clean \
 	try-reports try-programs try-ports $(needs)
 .DELETE_ON_ERROR:
 
@@ -255,12 +255,15 @@ build/gpu/memlord.o build/gpu/cuda.o:
 	@mkdir -p build/gpu && echo '  $@'
 	$(q)$(CC) -std=c99 -O2 -pthread -I. -isystem $(cuda_include) -c $< -o $@
 
+# Where the compiler finds stb_ds.h.
+find_stb = stb=$$(for name in '<stb/stb_ds.h>' '"stb_ds.h"'; do \
+	echo "\#include $$name" | $(CC) -I. -x c -E - 2>/dev/null; done | \
+	sed -n 's/^\# 1 "\(.*stb_ds\.h\)".*/\1/p' | head -n 1)
+
 # The header names stb_ds.h in one line, which ONE=1 replaces with the file.
 vendor: deps-demo ## DIR= [ONE=1]: memlord.h and stb_ds.h for your own tree, or one file of both
 	@test -n '$(DIR)' || { echo 'usage: make vendor DIR=directory [ONE=1]' >&2; exit 2; }
-	@mkdir -p '$(DIR)' && stb=$$(for name in '<stb/stb_ds.h>' '"stb_ds.h"'; do \
-		echo "#include $$name" | $(CC) -I. -x c -E - 2>/dev/null; done | \
-		sed -n 's/^# 1 "\(.*stb_ds\.h\)".*/\1/p' | head -n 1) && \
+	@mkdir -p '$(DIR)' && $(find_stb) && \
 	if [ -n '$(ONE)' ]; then awk -v stb="$$stb" ' \
 		/^#define MEMLORD_H$$/ { $$0 = $$0 "\n#define MEMLORD_STB_DS_H /* part of this file */" } \
 		/^#include MEMLORD_STB_DS_H$$/ { while ((getline line <stb) > 0) print line; next } \
@@ -269,16 +272,32 @@ vendor: deps-demo ## DIR= [ONE=1]: memlord.h and stb_ds.h for your own tree, or 
 	echo "memlord.h $(version) and stb_ds.h $$(sed -n '1s/.* - v\([0-9.]*\) .*/\1/p' "$$stb")," \
 		'each with its licence: $(DIR)'
 
-install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, memlord.pc, and memlord-symbolize where it is built
-	install -d '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/pkgconfig'
-	install -m 644 memlord.h memlord_cuda.h '$(DESTDIR)$(PREFIX)/include'
-	install -m 755 $< '$(DESTDIR)$(PREFIX)/lib/libmemlord_preload.so'
-	[ ! -x build/symbolize ] || { install -d '$(DESTDIR)$(PREFIX)/bin' && \
-		install -m 755 build/symbolize '$(DESTDIR)$(PREFIX)/bin/memlord-symbolize'; }
-	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: memlord' \
-		'Description: memory accounting for programs with more than one kind of memory' \
-		'Version: $(version)' 'Cflags: -I"$${prefix}/include"' 'Libs: -pthread' \
-		>'$(DESTDIR)$(PREFIX)/lib/pkgconfig/memlord.pc'
+# All that an install may hold. That of an earlier version has its memlord.pc in lib/pkgconfig.
+root = '$(DESTDIR)$(PREFIX)'
+cmake_files := $(addprefix packaging/memlord-config,.cmake -version.cmake)
+installed = $(addprefix $(root)/,include/memlord.h include/memlord_cuda.h include/memlord/stb_ds.h \
+	lib/libmemlord_preload.so bin/memlord-symbolize bin/memlord-diff lib/pkgconfig/memlord.pc \
+	share/pkgconfig/memlord.pc $(cmake_files:packaging/%=share/cmake/memlord/%))
+define remove
+@case '$(PREFIX)' in /*) ;; *) echo 'PREFIX must begin with a /' >&2; exit 2 ;; esac
+@rm -f $(installed) && rmdir $(root)/include/memlord $(root)/share/cmake/memlord 2>/dev/null || :
+endef
+
+install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, the tools that are built, files for pkg-config and CMake
+	$(remove)
+	@sed 's|@CMAKE_INSTALL_PREFIX@|$(PREFIX)|;s|@PROJECT_VERSION@|$(version)|' \
+		packaging/memlord.pc.in >build/memlord.pc
+	install -d $(addprefix $(root)/,include/memlord lib share/pkgconfig share/cmake/memlord)
+	install -m 644 memlord.h memlord_cuda.h $(root)/include
+	@$(find_stb) && install -m 644 "$$stb" $(root)/include/memlord
+	install -m 755 $< $(root)/lib
+	@for tool in symbolize diff; do [ ! -x build/$$tool ] || { install -d $(root)/bin && \
+		install -m 755 build/$$tool $(root)/bin/memlord-$$tool; } || exit 1; done
+	install -m 644 build/memlord.pc $(root)/share/pkgconfig
+	install -m 644 $(cmake_files) $(root)/share/cmake/memlord
+
+uninstall: ## PREFIX= DESTDIR=: removes what this version or an earlier one installed
+	$(remove)
 
 deps: $(needs) ## looks for all that any target needs, and installs it
 

@@ -14,7 +14,8 @@
 
     Include memlord.h without the define in every other file that calls it. The file with
     the implementation also needs stb_ds.h (public domain; Debian: libstb-dev). Link with
-    -pthread. `make vendor DIR=...` copies both headers, or makes one file of them.
+    -pthread. `make vendor DIR=...` copies both headers, or makes one file of them; `make
+    install` installs both, with memlord.pc for pkg-config and memlord::memlord for CMake.
 
     Contents: search for a tag to jump there
         >>index          the twelve calls you need, then every group in one line
@@ -240,8 +241,8 @@
                                other code allocates (strdup, getline) and this file
                                frees counts in unknown_frees, and so does a munmap of
                                anything but one whole mapping             (that file)
-        MEMLORD_STB_DS_H       where stb_ds.h is, if neither <stb/stb_ds.h> nor
-                               "stb_ds.h"                                  (one file)
+        MEMLORD_STB_DS_H       where stb_ds.h is, if none of <stb/stb_ds.h>,
+                               "memlord/stb_ds.h" and "stb_ds.h"           (one file)
         MEMLORD_MAX_DEVICES    devices a ledger can know, default 128, at most 250
                                                                            (one file)
         MEMLORD_MAX_SCOPES     paths of scopes a ledger can know, default 4096 (one file)
@@ -7051,6 +7052,8 @@ MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #if !defined(MEMLORD_STB_DS_H) && defined(__has_include)
 #if __has_include(<stb/stb_ds.h>)
 #define MEMLORD_STB_DS_H <stb/stb_ds.h>
+#elif __has_include("memlord/stb_ds.h") /* an installed tree */
+#define MEMLORD_STB_DS_H "memlord/stb_ds.h"
 #elif !__has_include("stb_ds.h")
 #error "no stb_ds.h: install libstb-dev, or copy it beside memlord.h, or define MEMLORD_STB_DS_H"
 #endif

@@ -76,6 +76,8 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look musl-tools has musl-gcc
     look libdevel-nytprof-perl test -e /usr/share/perl5/Devel/NYTProf/flamegraph.pl
     look jq has jq
+    look cmake has cmake # for tests/install.sh
+    look python3-yaml python3 -c 'import yaml' # for tests/ci.sh
     look python3-jsonschema python3 -c 'import jsonschema'
     look npm has npm
     look esbuild has esbuild

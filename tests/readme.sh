@@ -54,7 +54,7 @@ program() { # FILE: builds and runs it, in C and, as a program of the reader may
 # A copy in which commands may write; what is built is there already, and make finds nothing to do.
 sandbox() {
     mkdir -p "$out/tree/build" &&
-        for name in memlord.h memlord_cuda.h Makefile README.md examples tests bench; do
+        for name in memlord.h memlord_cuda.h Makefile README.md examples packaging tests bench; do
             ln -sf "$PWD/$name" "$out/tree/$name"
         done && ln -sf "$PWD/build/libmemlord_preload.so" "$PWD/build/diff" "$out/tree/build/" &&
         cp "$out"/01.c.app "$out/tree/app.c" && seq 2000 -1 1 >"$out/tree/big.txt" &&
@@ -63,7 +63,7 @@ sandbox() {
 }
 
 commands() { # FILE
-    (cd "$out/tree" && MAKEFLAGS='' timeout 120 sh -e "$1" </dev/null)
+    (cd "$out/tree" && HOME=$home && export HOME && MAKEFLAGS='' timeout 120 sh -e "$1" </dev/null)
 }
 
 # -- programs and fragments --
@@ -89,6 +89,7 @@ done <"$out/list"
 # -- commands --
 
 MEMLORD_REPORT="$out/profile.json" LD_PRELOAD="$PWD/build/libmemlord_preload.so" sort README.md >/dev/null
+home=$(mktemp -d) && trap 'rm -rf "$home"' EXIT # without a space: $(pkg-config) is in no quotes
 sandbox >"$out/sandbox.why" 2>&1 || verdict 1 'README: a copy of the tree to run its commands in' "$out/sandbox.why"
 while IFS='	' read -r file heading; do
     case $file in *.sh) ;; *) continue ;; esac
