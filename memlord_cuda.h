@@ -2523,7 +2523,8 @@ static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
 }
 
 /* Finds the mapping that begins at an address, and holds its memory until the end: the handle is
-   not given to another before the books are right. */
+   not given to another before the books are right. Returns 0 if nothing is mapped there. What is
+   not on the books has no bytes, and is not held. */
 static int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d, uint64_t address,
                                   mli_cuda_mapping *m) {
     memlord_block_info block;
@@ -2535,7 +2536,7 @@ static int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d, uint6
         (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
     }
     if (!m->bytes) (void)d->mem_release(m->handle);
-    return m->bytes != 0;
+    return 1;
 }
 
 static void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d, mli_cuda_mapping *m,
@@ -3013,12 +3014,14 @@ MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
 
 /* Mappings that are more than there is room for end before the real call, whatever that says. */
 MLI_CUDA_MEM(mem_unmap, (unsigned long long ptr, size_t bytes)) {
-    enum { ROOM = 64 };
+    enum { ROOM = 64, GRAIN = 2 << 20 }; /* a mapping is a multiple of that */
     mli_cuda_mapping held[ROOM], m;
     uint64_t at = ptr;
     int n = 0, r;
     MLI_CUDA_MEM_DRIVER(d);
-    for (; at - ptr < bytes && mli_cuda_mapping_begin(lord, d, at, &m); at += m.bytes) {
+    for (; at - ptr < bytes && mli_cuda_mapping_begin(lord, d, at, &m);
+         at += m.bytes ? m.bytes : (uint64_t)GRAIN) {
+        if (!m.bytes) continue;
         if (n < ROOM)
             held[n++] = m;
         else
