@@ -1188,7 +1188,7 @@ static int mli_cuda_nvml_query(const mli_cuda_nvml *n, int i, uint64_t *total, u
 static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t bytes) {
     int k = MEMLORD_OTHERS;
     while (k && h->others[k - 1].bytes < bytes) k--;
-    if (k == MEMLORD_OTHERS) return;
+    if (k == MEMLORD_OTHERS || !pid) return; /* 0 would end the list */
     memmove(&h->others[k + 1], &h->others[k], sizeof *h->others * (size_t)(MEMLORD_OTHERS - 1 - k));
     h->others[k].pid = pid;
     h->others[k].bytes = bytes;
