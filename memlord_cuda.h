@@ -148,8 +148,8 @@
     of a stream or a capture, is asked again.
     The runtime's last error is what it would be without MemLord. After a retry that succeeded
     it is as clean as before; after one that failed it is that of the last attempt. When a limit of
-    the ledger refused, no attempt was made: the pointer is NULL, and the last error
-    cudaErrorMemoryAllocation unless the device is not active.
+    the ledger refused, no attempt was made: the answer is cudaErrorMemoryAllocation, the pointer
+    NULL, and the last error as before.
 
     ------------------------------------------------------------------ >>costs ---
 
@@ -2360,17 +2360,11 @@ static memlord_device mli_cuda_request_device(const mli_cuda_request *q) {
     return memlord_device_cuda(mli_cuda_device_runtime());
 }
 
-/* A limit refused: leaves what a failed allocation leaves. The runtime sets its last error in calls
-   of its own alone, so one asks for more than there can be; not where it would make a context. */
+/* A limit refused: no attempt was made, and the runtime's last error stays. To set it takes a call
+   that fails for want of memory, which may trim pools, wait, or answer an earlier error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    void *none = NULL;
-    int mode;
     if (q->pitched) q->pitched->ptr = NULL;
     if (q->ptr) *q->ptr = NULL;
-    if (!d || !mli_cuda_active(d, mli_cuda_device_runtime()) || mli_cuda_relax(d, &mode)) return;
-    (void)MLI_CUDA_REAL(cudaMalloc)(&none, SIZE_MAX / 4);
-    mli_cuda_unrelax(d, &mode);
 }
 
 /* Rows get longer by the pitch, which is known only afterwards; and a pool's device is. */
@@ -2403,7 +2397,7 @@ static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                             site);
     if (r == MEMLORD_OK) mli_cuda_request_finish(lord, q, device, asked, storage, site);
     if (mli_cuda_is_async(q)) (void)memlord_stream_set(lord, before);
-    if (r == MEMLORD_E_LIMIT && q->kind != MLI_CUDA_PHYSICAL) mli_cuda_request_refuse(q);
+    if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
     /* once more, for the answer and the last error the host expects: that failure is counted; and
