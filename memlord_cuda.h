@@ -1039,7 +1039,7 @@ static void mli_cuda_unrelax(const mli_cuda_driver *d, int *mode) {
    error; then nothing has changed. */
 static int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode) {
     int r = d->context_push(context);
-    if (!r) (void)mli_cuda_relax(d, mode);
+    if (!r && (r = mli_cuda_relax(d, mode)) != 0) (void)d->context_pop(&context);
     return r;
 }
 
@@ -1953,7 +1953,7 @@ static int mli_cuda_event_ask(const mli_cuda_driver *d, const mli_cuda_fence *fe
     void *context;
     int mode, r = mli_cuda_relax(d, &mode);
     if (mli_cuda_asker == MLI_CUDA_WAITS && d->event_wait) ask = d->event_wait;
-    if (mli_cuda_is_not_yet(r)) return r;
+    if (r) return r;
     r = ask(fence->event);
     if (r == MLI_CUDA_NO_CONTEXT && d->context_push(fence->context) == 0) {
         r = ask(fence->event);
