@@ -128,7 +128,15 @@ static __thread struct {
 static int begin(const char *name) {
     const int nvml = name[0] == 'n', driver = !nvml && name[2] != 'd';
     int i = 0;
+    void (*before)(void);
     pthread_mutex_lock(&lock);
+    before = fake.before && !strcmp(fake.before_name, name) ? fake.before : NULL;
+    if (before) {
+        fake.before = NULL;
+        pthread_mutex_unlock(&lock);
+        before();
+        pthread_mutex_lock(&lock);
+    }
     while (i < NAMES - 1 && counts[i].name && strcmp(counts[i].name, name)) i++;
     counts[i].name = name;
     counts[i].n++;
@@ -655,8 +663,11 @@ static void context_end(int device) {
 /* cudaDeviceReset: what the device has is destroyed, but for what cudaMallocAsync and
    cudaMallocFromPoolAsync made. */
 cudaError_t cudaDeviceReset(void) {
-    int r = runtime("cudaDeviceReset");
-    if (!r) context_end(self.depth ? self.stack[self.depth - 1] : self.device);
+    int r = runtime("cudaDeviceReset"), i, mine = 0;
+    const int device = self.depth ? self.stack[self.depth - 1] : self.device;
+    for (i = 0; i < self.depth; i++) mine += self.stack[i] == device;
+    fake.device[device].resets_inside += fake.device[device].pushed > mine;
+    if (!r) context_end(device);
     if (!r) self.top = 0;
     return end(r);
 }

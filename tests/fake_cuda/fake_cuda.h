@@ -40,6 +40,9 @@ typedef struct fake_device {
     int mig;
     unsigned nvml_pid; /* who NVML says holds nvml_used of it */
     uint64_t nvml_used;
+    uint64_t nvml_unnamed; /* bytes of one more, whose number NVML does not tell: 0 */
+    int pushed; /* times its context is, on all threads */
+    int resets_inside; /* resets while another thread was inside */
 } fake_device;
 
 typedef struct fake_cuda {
@@ -69,6 +72,8 @@ typedef struct fake_cuda {
     int events, events_made; /* that exist; that were ever made */
     int nvml_inits;        /* that were not shut down */
     void (*on_nvml_init)(void); /* may take its time */
+    const char *before_name; /* the next call of this name is preceded by what another thread */
+    void (*before)(void);    /* does meanwhile; NULL: none */
     int depth_errors;      /* pops of a context that was not pushed */
 } fake_cuda;
 
