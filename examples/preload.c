@@ -1109,9 +1109,12 @@ static void read_skips(void) {
 static void name_unseen(void) {
     static const char *const names[] = {"mi_malloc", "tc_malloc", "je_malloc", "_rjem_malloc"};
     Dl_info found, ours;
+    void *symbol = NULL; /* undefined: the entry of a table that leads to ours, in a program at a
+                            fixed address that takes malloc's */
     size_t i;
-    if (dladdr(dlsym(RTLD_DEFAULT, "malloc"), &found) && dladdr(notes, &ours) &&
-        found.dli_fbase != ours.dli_fbase)
+    if (dladdr1(dlsym(RTLD_DEFAULT, "malloc"), &found, &symbol, RTLD_DL_SYMENT) &&
+        dladdr(notes, &ours) && found.dli_fbase != ours.dli_fbase &&
+        !(symbol && ((const ElfW(Sym) *)symbol)->st_shndx == SHN_UNDEF))
         add_note("not seen: malloc of ", found.dli_fname);
     if (dlsym(RTLD_DEFAULT, "__asan_init")) add_note("not seen: malloc of ", "AddressSanitizer");
     for (i = 0; i < sizeof names / sizeof names[0]; i++)

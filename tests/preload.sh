@@ -217,6 +217,12 @@ c -fno-builtin -rdynamic "$out/own.c" -o "$out/own" && preloaded env MEMLORD_REP
     cp "$out/own.txt" "$out/why" && grep -q '^labels: not seen: malloc of .*/own$' "$out/own.txt"
 verdict $? 'a malloc that the program brings is said to be not seen'
 
+echo 'int main(void) { void *(*take)(size_t) = malloc; return take(10) == NULL; }' |
+    c -no-pie -fno-pie -O0 -include stdlib.h -x c - -o "$out/fixed" &&
+    preloaded env MEMLORD_REPORT="$out/fixed.txt" "$out/fixed" && cp "$out/fixed.txt" "$out/why" &&
+    ! grep -q 'not seen' "$out/fixed.txt"
+verdict $? 'a program at a fixed address that takes the address of malloc brings none'
+
 preloaded env MEMLORD_REPORT="$out/none/where.json" "$out/own" &&
     grep -q "^memlord: no report at .*/none/where.json: could not read or write there$" "$out/why"
 verdict $? 'a report that cannot be written is named on stderr'
