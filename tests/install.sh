@@ -63,7 +63,7 @@ verdict $? 'the installed interposer and tools run'
 # A system without stb_ds.h: its include directory without that of stb.
 mkdir -p "$out/system" && ln -s /usr/include/* "$out/system/" && rm -f "$out/system/stb" &&
     ${CC:-gcc} -nostdinc -isystem "$(${CC:-gcc} -print-file-name=include)" -isystem "$out/system" \
-        -isystem "/usr/include/$(${CC:-gcc} -print-multiarch)" -I"$root/include" -M "$out/app/impl.c" >"$why" 2>&1 &&
+        -isystem "/usr/include/$(uname -m)-linux-gnu" -I"$root/include" -M "$out/app/impl.c" >"$why" 2>&1 &&
     says "$why" 'include/memlord/stb_ds.h'
 verdict $? 'an installed tree brings the stb_ds.h that the system lacks'
 
@@ -129,7 +129,7 @@ verdict $? 'and they respect a sysroot'
 # -- CMake --
 
 if ! command -v cmake >/dev/null; then
-    for name in find_package README cuda FetchContent 'top level'; do skip "CMake: $name" 'no cmake'; done
+    for name in find_package README cuda add_subdirectory FetchContent 'top level'; do skip "CMake: $name" 'no cmake'; done
     plan
     exit
 fi
@@ -161,7 +161,12 @@ END_
 cat >"$out/cuda/CMakeLists.txt" <<'END_'
 cmake_minimum_required(VERSION 3.17)
 project(cuda C)
-find_package(memlord REQUIRED COMPONENTS cuda CONFIG)
+if(checkout)
+  find_package(CUDAToolkit REQUIRED)
+  add_subdirectory("${checkout}" memlord)
+else()
+  find_package(memlord REQUIRED COMPONENTS cuda CONFIG)
+endif()
 add_library(app ../app/cuda.c)
 target_link_libraries(app PRIVATE memlord::cuda)
 END_
@@ -175,9 +180,8 @@ FetchContent_MakeAvailable(memlord)
 if(CMAKE_C_COMPILER OR CMAKE_CUDA_COMPILER OR TARGET quickstart OR CUDAToolkit_FOUND)
   message(FATAL_ERROR "a language, a test or a package that nobody asked for")
 endif()
-configure_file(../app/impl.c impl.cpp COPYONLY)
-add_executable(app ../app/app.cpp "${CMAKE_CURRENT_BINARY_DIR}/impl.cpp")
-target_link_libraries(app PRIVATE memlord::memlord)
+add_executable(app ../app/app.cpp)
+target_link_libraries(app PRIVATE memlord::memlord "${implementation}")
 install(TARGETS app DESTINATION bin)
 END_
 {
@@ -211,8 +215,10 @@ project 'README: its lines build a program' "$out/readme" \
     "'-Dmemlord_ROOT=$spaced' '-Dimplementation=$memlord'" "$(prints ./app)"
 project 'find_package with the component cuda: finds the toolkit and builds memlord_cuda.h' "$out/cuda" \
     "'-Dmemlord_ROOT=$spaced' '-DCUDAToolkit_ROOT=$out/toolkit'" ''
+project 'add_subdirectory: builds memlord_cuda.h after find_package(CUDAToolkit)' "$out/cuda" \
+    "-Dcheckout='$PWD' '-DCUDAToolkit_ROOT=$out/toolkit'" ''
 project 'FetchContent: serves a program in C++ alone, and adds no test, file or language' "$out/fetched" \
-    "-Dcheckout='$PWD' '-DCMAKE_INSTALL_PREFIX=$out/only'" "$(prints ./app)
+    "-Dcheckout='$PWD' '-Dimplementation=$memlord' '-DCMAKE_INSTALL_PREFIX=$out/only'" "$(prints ./app)
         ctest -N | grep -q 'Total Tests: 0' || echo tests;
         cmake --install . >log 2>&1; cd '$out/only' && find . -type f | grep -vx ./bin/app || :"
 project 'top level: builds and runs a test, and installs what make installs but for the tools' "$PWD" \
