@@ -235,86 +235,60 @@
 #error "memlord_cuda.h needs CUDA 11.2 or later: memory pools came with it"
 #endif
 
-#if defined(__GNUC__)
-#define MLI_CUDA_INLINE static inline __attribute__((unused))
-#else
-#define MLI_CUDA_INLINE static inline
-#endif
-
-/* What a function is when MemLord is compiled out; see memlord.h. */
-#if defined(MEMLORD_DISABLE)
-#define MLI_CUDA_API MLI_CUDA_INLINE
-#define MLI_CUDA_OFF(value) { return value; }
-#define MLI_CUDA_OFF_SET(set, value) { set; return value; }
-#define MLI_CUDA_OFF_VOID {}
-#if defined(__GNUC__)
+#if defined(MEMLORD_DISABLE) && defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #endif
-#else
-#define MLI_CUDA_API MEMLORD_API
-#define MLI_CUDA_OFF(value) ;
-#define MLI_CUDA_OFF_SET(set, value) ;
-#define MLI_CUDA_OFF_VOID ;
-#endif
 
 #if defined(MEMLORD_PREFIX)
-#define MLI_CUDA_PREFIX2(prefix, name) prefix##_##name
-#define MLI_CUDA_PREFIX1(prefix, name) MLI_CUDA_PREFIX2(prefix, name)
-#define MLI_CUDA_PREFIXED(name) MLI_CUDA_PREFIX1(MEMLORD_PREFIX, name)
-#define memlord_cuda_attach MLI_CUDA_PREFIXED(memlord_cuda_attach)
-#define memlord_cuda_detach MLI_CUDA_PREFIXED(memlord_cuda_detach)
-#define memlord_cuda_attached MLI_CUDA_PREFIXED(memlord_cuda_attached)
-#define memlord_cuda_why MLI_CUDA_PREFIXED(memlord_cuda_why)
-#define memlord_cuda_pool_get MLI_CUDA_PREFIXED(memlord_cuda_pool_get)
-#define memlord_cuda_pool_refresh MLI_CUDA_PREFIXED(memlord_cuda_pool_refresh)
-#define memlord_cuda_malloc MLI_CUDA_PREFIXED(memlord_cuda_malloc)
-#define memlord_cuda_malloc_pitch MLI_CUDA_PREFIXED(memlord_cuda_malloc_pitch)
-#define memlord_cuda_malloc_3d MLI_CUDA_PREFIXED(memlord_cuda_malloc_3d)
-#define memlord_cuda_malloc_managed MLI_CUDA_PREFIXED(memlord_cuda_malloc_managed)
-#define memlord_cuda_malloc_async MLI_CUDA_PREFIXED(memlord_cuda_malloc_async)
-#define memlord_cuda_malloc_from_pool_async \
-    MLI_CUDA_PREFIXED(memlord_cuda_malloc_from_pool_async)
-#define memlord_cuda_malloc_retry MLI_CUDA_PREFIXED(memlord_cuda_malloc_retry)
-#define memlord_cuda_free MLI_CUDA_PREFIXED(memlord_cuda_free)
-#define memlord_cuda_free_async MLI_CUDA_PREFIXED(memlord_cuda_free_async)
-#define memlord_cuda_malloc_host MLI_CUDA_PREFIXED(memlord_cuda_malloc_host)
-#define memlord_cuda_host_alloc MLI_CUDA_PREFIXED(memlord_cuda_host_alloc)
-#define memlord_cuda_free_host MLI_CUDA_PREFIXED(memlord_cuda_free_host)
-#define memlord_cuda_host_register MLI_CUDA_PREFIXED(memlord_cuda_host_register)
-#define memlord_cuda_host_unregister MLI_CUDA_PREFIXED(memlord_cuda_host_unregister)
-#define memlord_cuda_stream_end_capture \
-    MLI_CUDA_PREFIXED(memlord_cuda_stream_end_capture)
-#define memlord_cuda_stream_destroy MLI_CUDA_PREFIXED(memlord_cuda_stream_destroy)
-#define memlord_cuda_stream_synchronize \
-    MLI_CUDA_PREFIXED(memlord_cuda_stream_synchronize)
-#define memlord_cuda_event_synchronize MLI_CUDA_PREFIXED(memlord_cuda_event_synchronize)
-#define memlord_cuda_device_synchronize \
-    MLI_CUDA_PREFIXED(memlord_cuda_device_synchronize)
-#define memlord_cuda_mem_create MLI_CUDA_PREFIXED(memlord_cuda_mem_create)
-#define memlord_cuda_mem_release MLI_CUDA_PREFIXED(memlord_cuda_mem_release)
-#define memlord_cuda_mem_map MLI_CUDA_PREFIXED(memlord_cuda_mem_map)
-#define memlord_cuda_mem_unmap MLI_CUDA_PREFIXED(memlord_cuda_mem_unmap)
-#define memlord_cuda_mem_retain_handle MLI_CUDA_PREFIXED(memlord_cuda_mem_retain_handle)
-#define memlord_cuda_device_reset MLI_CUDA_PREFIXED(memlord_cuda_device_reset)
-#define memlord_cuda_malloc_array MLI_CUDA_PREFIXED(memlord_cuda_malloc_array)
-#define memlord_cuda_malloc_3d_array MLI_CUDA_PREFIXED(memlord_cuda_malloc_3d_array)
-#define memlord_cuda_malloc_mipmapped_array \
-    MLI_CUDA_PREFIXED(memlord_cuda_malloc_mipmapped_array)
-#define memlord_cuda_free_array MLI_CUDA_PREFIXED(memlord_cuda_free_array)
-#define memlord_cuda_free_mipmapped_array \
-    MLI_CUDA_PREFIXED(memlord_cuda_free_mipmapped_array)
-#define memlord_cuda_pool_create MLI_CUDA_PREFIXED(memlord_cuda_pool_create)
-#define memlord_cuda_pool_destroy MLI_CUDA_PREFIXED(memlord_cuda_pool_destroy)
-#define memlord_cuda_device_set_pool MLI_CUDA_PREFIXED(memlord_cuda_device_set_pool)
-#define memlord_cuda_free_async_after MLI_CUDA_PREFIXED(memlord_cuda_free_async_after)
-#define memlord_cuda_record_free MLI_CUDA_PREFIXED(memlord_cuda_record_free)
-#define memlord_cuda_record_use MLI_CUDA_PREFIXED(memlord_cuda_record_use)
-#define memlord_cuda_events_release MLI_CUDA_PREFIXED(memlord_cuda_events_release)
-#define memlord_cuda_scope_begin MLI_CUDA_PREFIXED(memlord_cuda_scope_begin)
-#define memlord_cuda_scope_end MLI_CUDA_PREFIXED(memlord_cuda_scope_end)
-#define memlord_cuda_checkpoint MLI_CUDA_PREFIXED(memlord_cuda_checkpoint)
-#define memlord_cuda_wrap_check MLI_CUDA_PREFIXED(memlord_cuda_wrap_check)
+#define MLI_CUDA_NAMED(name) MLI_PREFIXED(memlord_cuda_##name)
+#define memlord_cuda_attach MLI_CUDA_NAMED(attach)
+#define memlord_cuda_detach MLI_CUDA_NAMED(detach)
+#define memlord_cuda_attached MLI_CUDA_NAMED(attached)
+#define memlord_cuda_why MLI_CUDA_NAMED(why)
+#define memlord_cuda_pool_get MLI_CUDA_NAMED(pool_get)
+#define memlord_cuda_pool_refresh MLI_CUDA_NAMED(pool_refresh)
+#define memlord_cuda_malloc MLI_CUDA_NAMED(malloc)
+#define memlord_cuda_malloc_pitch MLI_CUDA_NAMED(malloc_pitch)
+#define memlord_cuda_malloc_3d MLI_CUDA_NAMED(malloc_3d)
+#define memlord_cuda_malloc_managed MLI_CUDA_NAMED(malloc_managed)
+#define memlord_cuda_malloc_async MLI_CUDA_NAMED(malloc_async)
+#define memlord_cuda_malloc_from_pool_async MLI_CUDA_NAMED(malloc_from_pool_async)
+#define memlord_cuda_malloc_retry MLI_CUDA_NAMED(malloc_retry)
+#define memlord_cuda_free MLI_CUDA_NAMED(free)
+#define memlord_cuda_free_async MLI_CUDA_NAMED(free_async)
+#define memlord_cuda_malloc_host MLI_CUDA_NAMED(malloc_host)
+#define memlord_cuda_host_alloc MLI_CUDA_NAMED(host_alloc)
+#define memlord_cuda_free_host MLI_CUDA_NAMED(free_host)
+#define memlord_cuda_host_register MLI_CUDA_NAMED(host_register)
+#define memlord_cuda_host_unregister MLI_CUDA_NAMED(host_unregister)
+#define memlord_cuda_stream_end_capture MLI_CUDA_NAMED(stream_end_capture)
+#define memlord_cuda_stream_destroy MLI_CUDA_NAMED(stream_destroy)
+#define memlord_cuda_stream_synchronize MLI_CUDA_NAMED(stream_synchronize)
+#define memlord_cuda_event_synchronize MLI_CUDA_NAMED(event_synchronize)
+#define memlord_cuda_device_synchronize MLI_CUDA_NAMED(device_synchronize)
+#define memlord_cuda_mem_create MLI_CUDA_NAMED(mem_create)
+#define memlord_cuda_mem_release MLI_CUDA_NAMED(mem_release)
+#define memlord_cuda_mem_map MLI_CUDA_NAMED(mem_map)
+#define memlord_cuda_mem_unmap MLI_CUDA_NAMED(mem_unmap)
+#define memlord_cuda_mem_retain_handle MLI_CUDA_NAMED(mem_retain_handle)
+#define memlord_cuda_device_reset MLI_CUDA_NAMED(device_reset)
+#define memlord_cuda_malloc_array MLI_CUDA_NAMED(malloc_array)
+#define memlord_cuda_malloc_3d_array MLI_CUDA_NAMED(malloc_3d_array)
+#define memlord_cuda_malloc_mipmapped_array MLI_CUDA_NAMED(malloc_mipmapped_array)
+#define memlord_cuda_free_array MLI_CUDA_NAMED(free_array)
+#define memlord_cuda_free_mipmapped_array MLI_CUDA_NAMED(free_mipmapped_array)
+#define memlord_cuda_pool_create MLI_CUDA_NAMED(pool_create)
+#define memlord_cuda_pool_destroy MLI_CUDA_NAMED(pool_destroy)
+#define memlord_cuda_device_set_pool MLI_CUDA_NAMED(device_set_pool)
+#define memlord_cuda_free_async_after MLI_CUDA_NAMED(free_async_after)
+#define memlord_cuda_record_free MLI_CUDA_NAMED(record_free)
+#define memlord_cuda_record_use MLI_CUDA_NAMED(record_use)
+#define memlord_cuda_events_release MLI_CUDA_NAMED(events_release)
+#define memlord_cuda_scope_begin MLI_CUDA_NAMED(scope_begin)
+#define memlord_cuda_scope_end MLI_CUDA_NAMED(scope_end)
+#define memlord_cuda_checkpoint MLI_CUDA_NAMED(checkpoint)
+#define memlord_cuda_wrap_check MLI_CUDA_NAMED(wrap_check)
 #endif
 
 #ifdef __cplusplus
@@ -355,26 +329,26 @@ typedef struct memlord_cuda_desc {
            E_STATE another thread is at it, or MEMLORD_CUDA_MAX_LEDGERS are; E_NOMEM. Nothing is
            attached then.
    Cost:   initialises the driver and NVML; creates no context. */
-MLI_CUDA_API memlord_result memlord_cuda_attach(memlord *lord,
+MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord,
                                                 const memlord_cuda_desc *desc)
-    MLI_CUDA_OFF(MEMLORD_OK)
+    MLI_OFF(MEMLORD_OK)
 
 /* Takes the source and the callback off, and undoes the sharing. Blocks stay on the books, and
    the wrappers go on. The last one of a process also gives up the pooled events, the last one
    that used it NVML.
    Threads: waits for samples and collections of the layer in progress.
    Errors:  E_UNKNOWN not attached; E_STATE. */
-MLI_CUDA_API memlord_result memlord_cuda_detach(memlord *lord)
-    MLI_CUDA_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord)
+    MLI_OFF(MEMLORD_OK)
 
 /* 1: attached. */
-MLI_CUDA_API int memlord_cuda_attached(memlord *lord) MLI_CUDA_OFF(0)
+MEMLORD_API int memlord_cuda_attached(memlord *lord) MLI_OFF(0)
 
 /* Returns why there is no driver, in words: "libcuda.so.1 was not found", "libcuda.so.1 has no
    cuEventQuery", "cuInit answered 802" (the numbers are CUresult's), "there is no device", "forked
    from the process that loaded the driver". Returns "" if there is one. Cost: the first call of a
    process loads the driver, as memlord_cuda_attach does. */
-MLI_CUDA_API const char *memlord_cuda_why(void) MLI_CUDA_OFF("")
+MEMLORD_API const char *memlord_cuda_why(void) MLI_OFF("")
 
 /* -- pools -- */
 
@@ -392,16 +366,16 @@ typedef struct memlord_cuda_pool {
 /* Reads them. Errors: E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no driver, or
    no pools there; E_STATE the device is not active; E_UNKNOWN the driver refused. *out is 0 then.
    Cost: some driver calls. */
-MLI_CUDA_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
+MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
                                                   memlord_cuda_pool *out)
-    MLI_CUDA_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+    MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Says memlord_pool_set what is reserved. Samples and collections do it by themselves, once a
    pool has ever held something, and between them cudaMalloc, cudaFree and their like add what they
    change. An integrated GPU is sampled as the cpu: there one in 64 of the wrapped stream-ordered
    calls does it, and each wrapped synchronisation. Errors: as pool_get. */
-MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
-    MLI_CUDA_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
+    MLI_OFF(MEMLORD_OK)
 
 /* -- wrapped functions --
    cudaError_t memlord_cuda_NAME(memlord *lord, the runtime's own parameters,
@@ -484,18 +458,13 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     X0(cudaDeviceSynchronize, device_synchronize)
 
 #define MLI_CUDA_ITEMS(...) __VA_ARGS__
-#if defined(MEMLORD_DISABLE)
-#define MLI_CUDA_BODY(call) { return call; }
-#else
-#define MLI_CUDA_BODY(call) ;
-#endif
 #define MLI_CUDA_X(real, ours, params, args)                                                  \
-    MLI_CUDA_API cudaError_t memlord_cuda_##ours(                                             \
+    MEMLORD_API cudaError_t memlord_cuda_##ours(                                             \
         memlord *lord, MLI_CUDA_ITEMS params, const memlord_site *site)                       \
-        MLI_CUDA_BODY(real args)
+        MLI_OFF(real args)
 #define MLI_CUDA_X0(real, ours)                                                               \
-    MLI_CUDA_API cudaError_t memlord_cuda_##ours(memlord *lord, const memlord_site *site)       \
-        MLI_CUDA_BODY(real())
+    MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, const memlord_site *site)       \
+        MLI_OFF(real())
 MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X
 #undef MLI_CUDA_X0
@@ -538,9 +507,9 @@ typedef void mli_cuda_prop;
     X(cuMemRetainAllocationHandle, mem_retain_handle,                                         \
       (unsigned long long *handle, void *ptr), (handle, ptr))
 #define MLI_CUDA_X(real, ours, params, args)                                                  \
-    MLI_CUDA_API mli_cuda_result memlord_cuda_##ours(                                         \
+    MEMLORD_API mli_cuda_result memlord_cuda_##ours(                                         \
         memlord *lord, MLI_CUDA_ITEMS params, const memlord_site *site)                       \
-        MLI_CUDA_BODY(real args)
+        MLI_OFF(real args)
 #if defined(CUDA_VERSION) || !defined(MEMLORD_DISABLE)
 MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #endif
@@ -548,10 +517,10 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 
 /* Does memlord_cuda_malloc as with MEMLORD_CUDA_FLAG_RETRY, under a policy of its own (NULL: the
    one memlord_alloc_retry has); attached or not. */
-MLI_CUDA_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
+MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                    const memlord_retry *policy,
                                                    const memlord_site *site)
-    MLI_CUDA_BODY(cudaMalloc(ptr, bytes))
+    MLI_OFF(cudaMalloc(ptr, bytes))
 
 /* -- stream-ordered frees: what another stream still uses -- */
 
@@ -559,10 +528,10 @@ MLI_CUDA_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, si
    stream has done what it was given so far. The block may have been allocated on another stream
    that this one waits for. Returns what cudaFreeAsync returned.
    Cost: free_async, and an event recorded on the stream. */
-MLI_CUDA_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
+MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
                                                        cudaStream_t stream,
                                                        const memlord_site *site)
-    MLI_CUDA_BODY(cudaFreeAsync(ptr, stream))
+    MLI_OFF(cudaFreeAsync(ptr, stream))
 
 /* Records that the host is done with a block once `stream` has done what it was given so far: the
    block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
@@ -575,10 +544,10 @@ MLI_CUDA_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
    block is credited at once; also if the stream refused it (destroyed), counted in fence_failures.
    NULL does nothing.
    Errors: E_UNKNOWN not live, counted. */
-MLI_CUDA_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
+MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                      cudaStream_t stream,
                                                      const memlord_site *site)
-    MLI_CUDA_OFF(MEMLORD_OK)
+    MLI_OFF(MEMLORD_OK)
 
 /* Records that a stream other than the one the block was allocated on uses it, or that one uses a
    pinned block (PyTorch's record_stream): a free of it, later, leaves it pending until that stream
@@ -586,12 +555,12 @@ MLI_CUDA_API memlord_result memlord_cuda_record_free(memlord *lord, const void *
    with a per-thread default stream up to this call). A host that makes the one stream wait for the
    other does not need it.
    Errors: E_UNKNOWN not live; E_NOMEM. */
-MLI_CUDA_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
+MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
                                                     cudaStream_t stream)
-    MLI_CUDA_OFF(MEMLORD_OK)
+    MLI_OFF(MEMLORD_OK)
 
 /* Destroys the events kept for reuse: before cudaDeviceReset, when no free is pending. */
-MLI_CUDA_API void memlord_cuda_events_release(void) MLI_CUDA_OFF_VOID
+MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 
 /* -- scopes: what the device took -- */
 
@@ -608,24 +577,24 @@ typedef struct memlord_cuda_scope {
    time, which is added once they are done: later begins and ends look, and the wrapped
    synchronisations. A scope that begins or ends while its stream is captured is not timed, nor
    one with 4096 others in flight. Errors: E_INVALID `scope` NULL; as memlord_scope_begin. */
-MLI_CUDA_API memlord_result memlord_cuda_scope_begin(memlord *lord,
+MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
                                                      memlord_cuda_scope *scope,
                                                      const char *name, cudaStream_t stream)
-    MLI_CUDA_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
+    MLI_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
 /* Ends it, on the thread that began it. Errors: E_INVALID; E_STATE it was not begun, or ended. */
-MLI_CUDA_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
-    MLI_CUDA_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
+    MLI_OFF(MEMLORD_OK)
 
 /* Does memlord_checkpoint, with a mark for the profiler. Errors: as that. */
-MLI_CUDA_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name)
-    MLI_CUDA_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name)
+    MLI_OFF(MEMLORD_OK)
 
 /* -- the linker's --wrap -- */
 
 /* Counts the functions that --wrap does not redirect in this program; *first, if not NULL, is the
    name of the first of them, or NULL. Without MEMLORD_CUDA_WRAP that is all of them. */
-MLI_CUDA_API int memlord_cuda_wrap_check(const char **first)
-    MLI_CUDA_OFF_SET(if (first) *first = NULL, 0)
+MEMLORD_API int memlord_cuda_wrap_check(const char **first)
+    MLI_OFF_SET(if (first) *first = NULL, 0)
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -635,37 +604,32 @@ MLI_CUDA_API int memlord_cuda_wrap_check(const char **first)
    GNU C and C++ it ends however the block is left; elsewhere break, return and goto skip the
    end. */
 typedef struct mli_cuda_guard {
-    memlord *lord;
-    int open, once;
+    memlord *lord; /* NULL: nothing to detach */
 } mli_cuda_guard;
 
-MLI_CUDA_INLINE mli_cuda_guard mli_cuda_enter(memlord *lord,
-                                              const memlord_cuda_desc *desc) {
+MLI_INLINE mli_cuda_guard mli_cuda_enter(memlord *lord, const memlord_cuda_desc *desc) {
     mli_cuda_guard guard;
-    guard.lord = lord;
-    guard.open = memlord_cuda_attach(lord, desc) == MEMLORD_OK;
-    guard.once = 1;
+    guard.lord = memlord_cuda_attach(lord, desc) == MEMLORD_OK ? lord : NULL;
     return guard;
 }
 
-MLI_CUDA_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
-    if (guard->open) (void)memlord_cuda_detach(guard->lord);
-    guard->open = 0;
+MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
+    if (guard->lord) (void)memlord_cuda_detach(guard->lord);
+    guard->lord = NULL;
 }
 
-#define MLI_CUDA_JOIN2(a, b) a##b
-#define MLI_CUDA_JOIN(a, b) MLI_CUDA_JOIN2(a, b)
 #if defined(__GNUC__)
 #define MLI_CUDA_ON_LEAVE(fn) __attribute__((cleanup(fn)))
 #else
 #define MLI_CUDA_ON_LEAVE(fn)
 #endif
 #define MLI_CUDA_ATTACHED(guard, lord, desc)                                                  \
-    for (mli_cuda_guard guard MLI_CUDA_ON_LEAVE(mli_cuda_leave) =                             \
-             mli_cuda_enter(lord, desc);                                                      \
-         guard.once; guard.once = 0, mli_cuda_leave(&guard))
+    for (mli_cuda_guard guard MLI_CUDA_ON_LEAVE(mli_cuda_leave) = mli_cuda_enter(lord, desc), \
+                              *guard##_round = &guard;                                        \
+         guard##_round; guard##_round = NULL, mli_cuda_leave(&guard))
+#define MLI_CUDA_ATTACHED_AT(guard, lord, desc) MLI_CUDA_ATTACHED(guard, lord, desc)
 #define MEMLORD_CUDA_ATTACHED(lord, desc)                                                     \
-    MLI_CUDA_ATTACHED(MLI_CUDA_JOIN(mli_cuda_at_, __LINE__), lord, desc)
+    MLI_CUDA_ATTACHED_AT(MLI_UNIQUE(mli_cuda_at_), lord, desc)
 
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)
 #pragma GCC diagnostic pop
@@ -710,9 +674,11 @@ MLI_CUDA_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 #endif
 #endif
 
+#include <stdio.h> /* snprintf */
+
 /* --------------------------------------------------------------------- >>platform --
-   Owns what differs between systems: shared libraries, a lock, the process and thread ids,
-   thread-locals, atomics. The order of an atomic is in its name. Locks: none. */
+   Owns what differs between systems: shared libraries, a lock, the process id, thread-locals,
+   atomics. The order of an atomic is in its name. Locks: none. */
 
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
@@ -734,7 +700,6 @@ static void mli_cuda_library_find(void *library, const char *name, void *fn, siz
     memcpy(fn, &found, size);
 }
 static uint64_t mli_cuda_process_id(void) { return GetCurrentProcessId(); }
-static uint64_t mli_cuda_thread_id(void) { return GetCurrentThreadId(); }
 #else
 #include <dlfcn.h>
 #include <pthread.h>
@@ -757,12 +722,6 @@ static void mli_cuda_library_find(void *library, const char *name, void *fn, siz
     memcpy(fn, &found, size);
 }
 static uint64_t mli_cuda_process_id(void) { return (uint64_t)getpid(); }
-static uint64_t mli_cuda_thread_id(void) {
-    uint64_t id = 0;
-    pthread_t self = pthread_self();
-    memcpy(&id, &self, sizeof self < sizeof id ? sizeof self : sizeof id);
-    return id;
-}
 #endif
 
 #ifndef MEMLORD_THREAD_LOCAL
@@ -927,28 +886,15 @@ static struct {
     char why[128]; /* as memlord_cuda_why says; stored before the state */
 } mli_cuda_loaded;
 
-/* Keeps why there is no driver. Returns 0. */
-static int mli_cuda_why_set(const char *text, const char *rest) {
-    size_t n = strlen(text), more = strlen(rest), room = sizeof mli_cuda_loaded.why - 1;
-    if (n > room) n = room;
-    if (more > room - n) more = room - n;
-    memcpy(mli_cuda_loaded.why, text, n);
-    memcpy(mli_cuda_loaded.why + n, rest, more);
-    mli_cuda_loaded.why[n + more] = 0;
-    return 0;
-}
-static int mli_cuda_why_code(const char *text, int code) {
-    char digits[12];
-    size_t i = sizeof digits;
-    for (digits[--i] = 0; code > 0; code /= 10) digits[--i] = (char)('0' + code % 10);
-    return mli_cuda_why_set(text, &digits[i]);
-}
+/* Keeps why there is no driver, as printf does. 0. */
+#define MLI_CUDA_WHY(...)                                                                     \
+    (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
 
 static int mli_cuda_driver_load(mli_cuda_driver *d) {
     void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
     const char *missing = NULL;
     int i;
-    if (!library) return mli_cuda_why_set(MEMLORD_CUDA_DRIVER, " was not found");
+    if (!library) return MLI_CUDA_WHY("%s was not found", MEMLORD_CUDA_DRIVER);
 #define MLI_CUDA_X(field, symbol, needed, params)                                             \
     mli_cuda_library_find(library, symbol, (void *)&d->field, sizeof d->field);               \
     if (needed && !d->field) missing = symbol;
@@ -956,13 +902,13 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
 #undef MLI_CUDA_X
     if (missing) {
         mli_cuda_library_close(library);
-        return mli_cuda_why_set(MEMLORD_CUDA_DRIVER " has no ", missing);
+        return MLI_CUDA_WHY("%s has no %s", MEMLORD_CUDA_DRIVER, missing);
     }
     /* from cuInit on it stays, whatever that says: it may have threads and handlers by then */
-    if ((i = d->init(0)) != 0) return mli_cuda_why_code("cuInit answered ", i);
+    if ((i = d->init(0)) != 0) return MLI_CUDA_WHY("cuInit answered %d", i);
     if ((i = d->device_count(&d->devices)) != 0)
-        return mli_cuda_why_code("cuDeviceGetCount answered ", i);
-    if (d->devices < 1) return mli_cuda_why_set("there is no device", "");
+        return MLI_CUDA_WHY("cuDeviceGetCount answered %d", i);
+    if (d->devices < 1) return MLI_CUDA_WHY("there is no device");
     for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
         if (d->device_get(&d->handle[i], i)) break;
         if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
@@ -1545,12 +1491,8 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
 #if defined(MEMLORD_CUDA_NVTX)
 static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
     char text[96], name[32];
-    size_t n = strlen(what);
     (void)memlord_device_name(device, name, sizeof name);
-    if (n > sizeof text - sizeof name - 2) n = sizeof text - sizeof name - 2;
-    memcpy(text, what, n);
-    text[n++] = ' ';
-    memcpy(text + n, name, strlen(name) + 1);
+    (void)snprintf(text, sizeof text, "%s %s", what, name);
     (void)nvtxRangePushA(text);
 }
 static void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) {
@@ -1580,6 +1522,9 @@ static void mli_cuda_nvtx_end(void) {}
    just recorded; in a free whose events come after the real one. */
 enum { MLI_CUDA_ASKS, MLI_CUDA_WAITS, MLI_CUDA_FREES, MLI_CUDA_FREES_FIRST };
 static MEMLORD_THREAD_LOCAL int mli_cuda_asker;
+
+/* A number of this thread: no other has it while both live. */
+static uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda_asker; }
 
 /* Waits for the frees that are pending on a device, and retires them. */
 static void mli_cuda_wait(memlord *lord, int device) {
@@ -2127,8 +2072,9 @@ static void mli_cuda_fork_child(void) {
 }
 /* The parent may be loading: then its lock is held for good. */
 static void mli_cuda_fork_absent(void) {
+    static const char forked[] = "forked from the process that loaded the driver";
     if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_ABSENT)
-        (void)mli_cuda_why_set("forked from the process that loaded the driver", "");
+        memcpy(mli_cuda_loaded.why, forked, sizeof forked);
     mli_cuda_store(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
 }
 static void mli_cuda_fork_first(void) {
@@ -3308,24 +3254,11 @@ MLI_CUDA_FORM(malloc_mipmapped_array,
 
 #define MLI_CUDA_SHIM(name, ...)                                                              \
     memlord_cuda_##name(MEMLORD_CUDA_SHIM_LORD, __VA_ARGS__, MEMLORD_SITE())
-#undef cudaMalloc
-#undef cudaMallocPitch
-#undef cudaMalloc3D
-#undef cudaMallocManaged
-#undef cudaMallocAsync
+#undef cudaMallocAsync /* macros with the per-thread default stream */
 #undef cudaMallocFromPoolAsync
-#undef cudaFree
 #undef cudaFreeAsync
-#undef cudaMallocHost
-#undef cudaHostAlloc
-#undef cudaFreeHost
-#undef cudaHostRegister
-#undef cudaHostUnregister
 #undef cudaStreamEndCapture
-#undef cudaStreamDestroy
 #undef cudaStreamSynchronize
-#undef cudaEventSynchronize
-#undef cudaDeviceSynchronize
 #define cudaMalloc(...) MLI_CUDA_SHIM(malloc, __VA_ARGS__)
 #define cudaMallocPitch(...) MLI_CUDA_SHIM(malloc_pitch, __VA_ARGS__)
 #define cudaMalloc3D(...) MLI_CUDA_SHIM(malloc_3d, __VA_ARGS__)
