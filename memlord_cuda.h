@@ -408,25 +408,45 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
    limit's refusal is cudaErrorMemoryAllocation, and the pointer NULL. Other errors, sticky ones
    first of all, end it at once. Cost: >>costs. */
 
-/* the real one, ours, parameters, arguments; and one without parameters: real, ours */
-#define MLI_CUDA_WRAPPED(X, X0)                                                               \
-    X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes))                           \
+/* of an allocation: the real one, ours, parameters, arguments, how many, what kind it is */
+#define MLI_CUDA_ALLOCS(X)                                                                    \
+    X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes), 2, PLAIN)                 \
     X(cudaMallocPitch, malloc_pitch,                                                          \
-      (void **ptr, size_t *pitch, size_t width, size_t height), (ptr, pitch, width, height))  \
-    X(cudaMalloc3D, malloc_3d, (struct cudaPitchedPtr *ptr, struct cudaExtent extent),        \
-      (ptr, extent))                                                                          \
+      (void **ptr, size_t *pitch, size_t width, size_t height),                               \
+      (ptr, pitch, width, height), 4, PITCH)                                                  \
+    X(cudaMalloc3D, malloc_3d, (struct cudaPitchedPtr *pitched, struct cudaExtent extent),    \
+      (pitched, extent), 2, 3D)                                                               \
     X(cudaMallocManaged, malloc_managed, (void **ptr, size_t bytes, unsigned int flags),      \
-      (ptr, bytes, flags))                                                                    \
+      (ptr, bytes, flags), 3, PLAIN)                                                          \
     X(cudaMallocAsync, malloc_async, (void **ptr, size_t bytes, cudaStream_t stream),         \
-      (ptr, bytes, stream))                                                                   \
+      (ptr, bytes, stream), 3, ASYNC)                                                         \
     X(cudaMallocFromPoolAsync, malloc_from_pool_async,                                        \
       (void **ptr, size_t bytes, cudaMemPool_t pool, cudaStream_t stream),                    \
-      (ptr, bytes, pool, stream))                                                             \
+      (ptr, bytes, pool, stream), 4, ASYNC)                                                   \
+    X(cudaMallocHost, malloc_host, (void **ptr, size_t bytes), (ptr, bytes), 2, HOST)         \
+    X(cudaHostAlloc, host_alloc, (void **ptr, size_t bytes, unsigned int flags),              \
+      (ptr, bytes, flags), 3, HOST)                                                           \
+    X(cudaMallocArray, malloc_array,                                                          \
+      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,            \
+       size_t height, unsigned int flags),                                                    \
+      (array, desc, width, height, flags), 5, ARRAY)                                          \
+    X(cudaMalloc3DArray, malloc_3d_array,                                                     \
+      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc,                          \
+       struct cudaExtent extent, unsigned int flags),                                         \
+      (array, desc, extent, flags), 4, ARRAY)                                                 \
+    X(cudaMallocMipmappedArray, malloc_mipmapped_array,                                       \
+      (cudaMipmappedArray_t *mipmapped, const struct cudaChannelFormatDesc *desc,             \
+       struct cudaExtent extent, unsigned int levels, unsigned int flags),                    \
+      (mipmapped, desc, extent, levels, flags), 5, ARRAY)
+
+/* of any: the first four of these; and one without parameters: real, ours */
+#define MLI_CUDA_AS_X(real, ours, params, args, n, kind) MLI_CUDA_X(real, ours, params, args)
+#define MLI_CUDA_WRAPPED(X, X0)                                                               \
+    MLI_CUDA_ALLOCS(MLI_CUDA_AS_X)                                                            \
     X(cudaFree, free, (void *ptr), (ptr))                                                     \
     X(cudaFreeAsync, free_async, (void *ptr, cudaStream_t stream), (ptr, stream))             \
-    X(cudaMallocHost, malloc_host, (void **ptr, size_t bytes), (ptr, bytes))                  \
-    X(cudaHostAlloc, host_alloc, (void **ptr, size_t bytes, unsigned int flags),              \
-      (ptr, bytes, flags))                                                                    \
+    X(cudaFreeArray, free_array, (cudaArray_t array), (array))                                \
+    X(cudaFreeMipmappedArray, free_mipmapped_array, (cudaMipmappedArray_t array), (array))    \
     X(cudaFreeHost, free_host, (void *ptr), (ptr))                                            \
     X(cudaHostRegister, host_register, (void *ptr, size_t bytes, unsigned int flags),         \
       (ptr, bytes, flags))                                                                    \
@@ -440,20 +460,6 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
       (cudaMemPool_t *pool, const struct cudaMemPoolProps *props), (pool, props))             \
     X(cudaMemPoolDestroy, pool_destroy, (cudaMemPool_t pool), (pool))                         \
     X(cudaDeviceSetMemPool, device_set_pool, (int device, cudaMemPool_t pool), (device, pool)) \
-    X(cudaMallocArray, malloc_array,                                                          \
-      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,            \
-       size_t height, unsigned int flags),                                                    \
-      (array, desc, width, height, flags))                                                    \
-    X(cudaMalloc3DArray, malloc_3d_array,                                                     \
-      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc,                          \
-       struct cudaExtent extent, unsigned int flags),                                         \
-      (array, desc, extent, flags))                                                           \
-    X(cudaMallocMipmappedArray, malloc_mipmapped_array,                                       \
-      (cudaMipmappedArray_t *array, const struct cudaChannelFormatDesc *desc,                 \
-       struct cudaExtent extent, unsigned int levels, unsigned int flags),                    \
-      (array, desc, extent, levels, flags))                                                   \
-    X(cudaFreeArray, free_array, (cudaArray_t array), (array))                                \
-    X(cudaFreeMipmappedArray, free_mipmapped_array, (cudaMipmappedArray_t array), (array))    \
     X0(cudaDeviceReset, device_reset)                                                         \
     X0(cudaDeviceSynchronize, device_synchronize)
 
@@ -2093,130 +2099,121 @@ enum {
     MLI_CUDA_PLAIN,
     MLI_CUDA_PITCH,
     MLI_CUDA_3D,
-    MLI_CUDA_MANAGED,
-    MLI_CUDA_ASYNC,
-    MLI_CUDA_POOL,
+    MLI_CUDA_ASYNC, /* in the order of a stream, out of a pool */
     MLI_CUDA_HOST,
-    MLI_CUDA_HOST_FLAGS,
     MLI_CUDA_ARRAY,
-    MLI_CUDA_ARRAY_3D,
-    MLI_CUDA_ARRAY_MIPMAPPED,
     MLI_CUDA_PHYSICAL
 };
 
+/* The fields are named as the parameters of MLI_CUDA_ALLOCS are. */
 typedef struct mli_cuda_request {
     int kind;
-    unsigned flags;
+    cudaError_t (*call)(const struct mli_cuda_request *q); /* the real one */
     void **ptr;
-    size_t *pitch;
     struct cudaPitchedPtr *pitched;
-    size_t bytes; /* of a row, where there are rows */
-    size_t height, depth;
-    cudaMemPool_t pool;
-    cudaStream_t stream;
-    const struct cudaChannelFormatDesc *desc; /* of an array */
-    struct cudaExtent extent;
-    unsigned levels;
+    cudaArray_t *array;
+    cudaMipmappedArray_t *mipmapped;
     unsigned long long *handle, mem_flags; /* of physical memory, and where that is */
     const void *prop;
     memlord_device location;
+    const struct cudaChannelFormatDesc *desc;
+    size_t bytes, *pitch, width, height;
+    struct cudaExtent extent;
+    unsigned flags, levels;
+    cudaMemPool_t pool; /* NULL: the device's current one */
+    cudaStream_t stream;
     int clean; /* the runtime had no last error before */
     cudaError_t answer;
 } mli_cuda_request;
 
-static cudaError_t mli_cuda_call(const mli_cuda_request *q) {
-    struct cudaExtent extent;
-    switch (q->kind) {
-    case MLI_CUDA_PLAIN: return MLI_CUDA_REAL(cudaMalloc)(q->ptr, q->bytes);
-    case MLI_CUDA_PITCH:
-        return MLI_CUDA_REAL(cudaMallocPitch)(q->ptr, q->pitch, q->bytes, q->height);
-    case MLI_CUDA_3D:
-        extent.width = q->bytes;
-        extent.height = q->height;
-        extent.depth = q->depth;
-        return MLI_CUDA_REAL(cudaMalloc3D)(q->pitched, extent);
-    case MLI_CUDA_MANAGED:
-        return MLI_CUDA_REAL(cudaMallocManaged)(q->ptr, q->bytes, q->flags);
-    case MLI_CUDA_ASYNC:
-        return MLI_CUDA_REAL(cudaMallocAsync)(q->ptr, q->bytes, q->stream);
-    case MLI_CUDA_POOL:
-        return MLI_CUDA_REAL(cudaMallocFromPoolAsync)(q->ptr, q->bytes, q->pool, q->stream);
-    case MLI_CUDA_HOST: return MLI_CUDA_REAL(cudaMallocHost)(q->ptr, q->bytes);
-    case MLI_CUDA_ARRAY:
-        return MLI_CUDA_REAL(cudaMallocArray)((cudaArray_t *)q->ptr, q->desc, q->extent.width,
-                                              q->extent.height, q->flags);
-    case MLI_CUDA_ARRAY_3D:
-        return MLI_CUDA_REAL(cudaMalloc3DArray)((cudaArray_t *)q->ptr, q->desc, q->extent,
-                                                q->flags);
-    case MLI_CUDA_ARRAY_MIPMAPPED:
-        return MLI_CUDA_REAL(cudaMallocMipmappedArray)((cudaMipmappedArray_t *)q->ptr, q->desc,
-                                                       q->extent, q->levels, q->flags);
-    case MLI_CUDA_PHYSICAL: /* the errors of both have the same numbers */
-        return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
-                                                             q->mem_flags);
-    default: return MLI_CUDA_REAL(cudaHostAlloc)(q->ptr, q->bytes, q->flags);
-    }
-}
-
-/* 1: in the order of a stream, out of a pool. */
-static int mli_cuda_is_async(const mli_cuda_request *q) {
-    return q->kind == MLI_CUDA_ASYNC || q->kind == MLI_CUDA_POOL;
-}
-
 /* What came out of a call that succeeded. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
-    if (q->kind == MLI_CUDA_3D) return q->pitched ? q->pitched->ptr : NULL;
-    if (q->kind == MLI_CUDA_PHYSICAL) return q->handle ? (void *)(uintptr_t)*q->handle : NULL;
+    if (q->pitched) return q->pitched->ptr;
+    if (q->array) return *q->array;
+    if (q->mipmapped) return *q->mipmapped;
+    if (q->handle) return (void *)(uintptr_t)*q->handle;
     return q->ptr ? *q->ptr : NULL;
 }
 
-static uint64_t mli_cuda_size(const mli_cuda_request *q) {
-    if (q->kind == MLI_CUDA_PITCH) return (uint64_t)*q->pitch * q->height;
-    if (q->kind == MLI_CUDA_3D) return (uint64_t)q->pitched->pitch * q->height * q->depth;
-    return q->bytes;
+/* The least a texel takes: in block-compressed formats half a byte or one, in NV12 one and a half.
+   By the numbers of CUDA: its older headers have no names for them. */
+static uint64_t mli_cuda_texel_bits(const struct cudaChannelFormatDesc *desc) {
+    int kind = (int)desc->f;
+    if (kind >= 17 && kind <= 30) return kind <= 18 || kind == 23 || kind == 24 ? 4 : 8;
+    return kind == 4 ? 12 : (uint64_t)(desc->x + desc->y + desc->z + desc->w);
 }
 
-/* The current device as the runtime has it, when there is no driver to ask. */
-static int mli_cuda_device_runtime(void) {
+/* Texels of all levels; a dimension of 0 is not there, and layers do not get fewer. Sparse arrays
+   and those with deferred mapping have no memory of their own. */
+static uint64_t mli_cuda_array_bytes(const mli_cuda_request *q) {
+    const int layered = (q->flags & 5) != 0;
+    const unsigned levels = q->mipmapped ? q->levels : 1;
+    uint64_t texels = 0;
+    unsigned k;
+    if (!q->desc || q->flags & 0xc0) return 0;
+    for (k = 0; k < levels && k < 32; k++) {
+        uint64_t w = (q->width | q->extent.width) >> k, h = (q->height | q->extent.height) >> k;
+        uint64_t depth = layered ? q->extent.depth : q->extent.depth >> k;
+        texels += (w ? w : 1) * (h ? h : 1) * (depth ? depth : 1);
+    }
+    return texels * mli_cuda_texel_bits(q->desc) / 8;
+}
+
+/* The product, or 2^48, which is the most that the ledger takes. */
+static uint64_t mli_cuda_product(uint64_t a, uint64_t b) {
+    const uint64_t most = (uint64_t)1 << 48;
+    return b && a > most / b ? most : a * b;
+}
+
+static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
+    const struct cudaExtent *e = &q->extent;
+    if (q->kind == MLI_CUDA_PITCH) return mli_cuda_product(q->width, q->height);
+    if (q->kind == MLI_CUDA_3D)
+        return mli_cuda_product(mli_cuda_product(e->width, e->height), e->depth);
+    return q->kind == MLI_CUDA_ARRAY ? mli_cuda_array_bytes(q) : mli_cuda_product(q->bytes, 1);
+}
+
+/* Rows get longer by the pitch, which is known only afterwards. */
+static uint64_t mli_cuda_size(const mli_cuda_request *q) {
+    if (q->kind == MLI_CUDA_PITCH) return (uint64_t)*q->pitch * q->height;
+    if (q->kind == MLI_CUDA_3D)
+        return (uint64_t)q->pitched->pitch * q->extent.height * q->extent.depth;
+    return mli_cuda_asked(q);
+}
+
+/* Returns the current device. The runtime is asked: until CUDA 12 cudaSetDevice only says what its
+   next call is to work on, and the driver may still have the device before. */
+static int mli_cuda_device_current(void) {
     int clean = cudaPeekAtLastError() == cudaSuccess, device = 0;
     if (cudaGetDevice(&device) == cudaSuccess) return device;
     if (clean) (void)cudaGetLastError();
     return 0;
 }
 
-static int mli_cuda_device_current(const mli_cuda_driver *d) {
-    int handle;
-    return d->context_device(&handle) ? mli_cuda_device_runtime() : mli_cuda_ordinal(d, handle);
-}
-
 static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream) {
     void *context = NULL;
-    int device;
+    int handle, r;
     if (mli_cuda_is_default(stream) || d->stream_context(stream, &context) ||
         d->context_push(context))
-        return mli_cuda_device_current(d);
-    device = mli_cuda_device_current(d);
+        return mli_cuda_device_current();
+    r = d->context_device(&handle);
     (void)d->context_pop(&context);
-    return device;
+    return r ? mli_cuda_device_current() : mli_cuda_ordinal(d, handle);
 }
 
 /* Where a request is, or was, served. The driver knows the device of what came out of a pool, which
    may be another's than its stream. A pool of the host's memory is no device's, and counted as its
    stream's, since a free does not say which it is. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
-    const mli_cuda_driver *d;
-    int ordinal = 0;
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    int ordinal = -1;
     if (q->kind == MLI_CUDA_PHYSICAL) return q->location;
-    if (q->kind == MLI_CUDA_HOST || q->kind == MLI_CUDA_HOST_FLAGS)
-        return memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
-    d = mli_cuda_driver_get();
-    if (!d) return memlord_device_cuda(mli_cuda_device_runtime());
-    if (d->devices == 1) return memlord_device_cuda(0);
-    if (!mli_cuda_is_async(q)) return memlord_device_cuda(mli_cuda_device_current(d));
-    if (made &&
-        !d->pointer_attribute(&ordinal, MLI_CUDA_POINTER_DEVICE, MEMLORD_KEY(made)) && ordinal >= 0)
-        return memlord_device_cuda(ordinal);
-    return memlord_device_cuda(mli_cuda_device_stream(d, q->stream));
+    if (q->kind == MLI_CUDA_HOST) return memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    if (d && d->devices == 1) return memlord_device_cuda(0);
+    if (!d || q->kind != MLI_CUDA_ASYNC) return memlord_device_cuda(mli_cuda_device_current());
+    if (made && d->pointer_attribute(&ordinal, MLI_CUDA_POINTER_DEVICE, MEMLORD_KEY(made)))
+        ordinal = -1;
+    return memlord_device_cuda(ordinal >= 0 ? ordinal : mli_cuda_device_stream(d, q->stream));
 }
 
 /* Says the stream of a stream-ordered allocation, a default one as 0. Answers the one before. */
@@ -2237,8 +2234,8 @@ static void mli_cuda_pool_note(const mli_cuda_request *q) {
 
 /* What was recorded may have to be in `reserved`. */
 static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
-    if (q->kind == MLI_CUDA_POOL) mli_cuda_pool_note(q);
-    if (mli_cuda_is_async(q))
+    if (q->pool) mli_cuda_pool_note(q);
+    if (q->kind == MLI_CUDA_ASYNC)
         mli_cuda_pool_check(lord, 0);
     else
         mli_cuda_pool_beside(lord, device, (int64_t)mli_cuda_size(q));
@@ -2246,28 +2243,25 @@ static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_
 
 static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
                                         const memlord_site *site) {
-    cudaError_t r = mli_cuda_call(q);
+    cudaError_t r = q->call(q);
     void *made = r == cudaSuccess ? mli_cuda_request_result(q) : NULL;
     memlord_device device;
     uint64_t before = 0;
     if (!made) return r;
     device = mli_cuda_where(q, made);
-    if (mli_cuda_is_async(q)) before = mli_cuda_stream_say(lord, q);
+    if (q->kind == MLI_CUDA_ASYNC) before = mli_cuda_stream_say(lord, q);
     (void)memlord_alloc(lord, device, MEMLORD_KEY(made), mli_cuda_size(q), site);
-    if (mli_cuda_is_async(q)) (void)memlord_stream_set(lord, before);
+    if (q->kind == MLI_CUDA_ASYNC) (void)memlord_stream_set(lord, before);
     mli_cuda_recorded(lord, q, device);
     return r;
 }
 
-/* Allocates once, for a request that is not tried again: one that finds no memory is counted. The
-   ledger takes at most 2^48 bytes. */
+/* Allocates once, for a request that is not tried again: one that finds no memory is counted. */
 static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
                                        const memlord_site *site) {
-    const uint64_t most = (uint64_t)1 << 48, rows = (uint64_t)q->height * q->depth;
-    const uint64_t asked = rows && q->bytes > most / rows ? most : q->bytes * rows;
     cudaError_t r = mli_cuda_alloc_plain(lord, q, site);
     if (r == cudaErrorMemoryAllocation)
-        (void)memlord_alloc_failed(lord, mli_cuda_where(q, NULL), asked, site);
+        (void)memlord_alloc_failed(lord, mli_cuda_where(q, NULL), mli_cuda_asked(q), site);
     return r;
 }
 
@@ -2276,21 +2270,10 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
-    q->answer = mli_cuda_call(q);
+    q->answer = q->call(q);
     if (q->answer == cudaSuccess) *storage = MEMLORD_KEY(mli_cuda_request_result(q));
     if (q->answer == cudaErrorMemoryAllocation && q->clean) (void)cudaGetLastError();
     return q->answer == cudaSuccess ? 0 : q->answer == cudaErrorMemoryAllocation ? 1 : -1;
-}
-
-/* Before the call the runtime is asked which device is current, as the driver may still have the
-   one before: until CUDA 12 cudaSetDevice only says what the next call is to work on. */
-static memlord_device mli_cuda_request_device(const mli_cuda_request *q) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    if (q->kind == MLI_CUDA_HOST || q->kind == MLI_CUDA_HOST_FLAGS ||
-        q->kind == MLI_CUDA_PHYSICAL ||
-        (mli_cuda_is_async(q) && !mli_cuda_is_default(q->stream)) || (d && d->devices == 1))
-        return mli_cuda_where(q, NULL);
-    return memlord_device_cuda(mli_cuda_device_runtime());
 }
 
 /* A limit refused: leaves what a failed allocation leaves. The runtime sets its last error in calls
@@ -2300,13 +2283,15 @@ static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     void *none = NULL;
     int mode;
     if (q->pitched) q->pitched->ptr = NULL;
+    if (q->array) *q->array = NULL;
+    if (q->mipmapped) *q->mipmapped = NULL;
     if (q->ptr) *q->ptr = NULL;
-    if (!d || !mli_cuda_active(d, mli_cuda_device_runtime()) || mli_cuda_relax(d, &mode)) return;
+    if (!d || !mli_cuda_active(d, mli_cuda_device_current()) || mli_cuda_relax(d, &mode)) return;
     (void)MLI_CUDA_REAL(cudaMalloc)(&none, SIZE_MAX / 4);
     mli_cuda_unrelax(d, &mode);
 }
 
-/* Rows get longer by the pitch, which is known only afterwards; and a pool's device is. */
+/* The pitch, and the device of a pool, are known only afterwards. */
 static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, memlord_device device,
                                     uint64_t asked, uint64_t storage, const memlord_site *site) {
     memlord_device where = mli_cuda_where(q, mli_cuda_request_result(q));
@@ -2322,20 +2307,18 @@ static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, me
 
 static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                                         const memlord_retry *policy, const memlord_site *site) {
-    memlord_device device = mli_cuda_request_device(q);
-    uint64_t storage = 0, asked = (uint64_t)q->bytes * q->height * q->depth;
-    uint64_t before = 0;
+    memlord_device device = mli_cuda_where(q, NULL);
+    uint64_t storage = 0, asked = mli_cuda_asked(q), before = 0;
     memlord_result r;
     /* what asks for nothing, or for more than there is address space, the runtime may answer */
-    if (!asked || asked >> 48 || asked / q->height / q->depth != q->bytes)
-        return mli_cuda_alloc_once(lord, q, site);
+    if (!asked || asked >> 48) return mli_cuda_alloc_once(lord, q, site);
     q->clean = cudaPeekAtLastError() == cudaSuccess;
     q->answer = cudaErrorMemoryAllocation;
-    if (mli_cuda_is_async(q)) before = mli_cuda_stream_say(lord, q);
+    if (q->kind == MLI_CUDA_ASYNC) before = mli_cuda_stream_say(lord, q);
     r = memlord_alloc_retry(lord, device, asked, mli_cuda_request_attempt, q, policy, &storage,
                             site);
     if (r == MEMLORD_OK) mli_cuda_request_finish(lord, q, device, asked, storage, site);
-    if (mli_cuda_is_async(q)) (void)memlord_stream_set(lord, before);
+    if (q->kind == MLI_CUDA_ASYNC) (void)memlord_stream_set(lord, before);
     if (r == MEMLORD_E_LIMIT && q->kind != MLI_CUDA_PHYSICAL) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
@@ -2362,42 +2345,19 @@ static const memlord_retry *mli_cuda_policy(memlord *lord, memlord_retry *copy) 
 static cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q, const memlord_site *site) {
     memlord_retry copy;
     uint64_t flags;
-    if (!lord) return mli_cuda_call(q);
+    if (!lord) return q->call(q);
     flags = mli_cuda_flags_of(lord);
     if (!(flags & MEMLORD_CUDA_FLAG_RETRY)) return mli_cuda_alloc_once(lord, q, site);
     return mli_cuda_alloc_retry(lord, q, mli_cuda_policy(lord, &copy), site);
 }
 
-static mli_cuda_request mli_cuda_request_for(int kind) {
+static mli_cuda_request mli_cuda_request_for(int kind,
+                                             cudaError_t (*call)(const mli_cuda_request *)) {
     mli_cuda_request q;
     memset(&q, 0, sizeof q);
     q.kind = kind;
-    q.height = q.depth = 1;
+    q.call = call;
     return q;
-}
-
-/* The least a texel takes: in block-compressed formats half a byte or one, in NV12 one and a half.
-   By the numbers of CUDA: its older headers have no names for them. */
-static uint64_t mli_cuda_texel_bits(const struct cudaChannelFormatDesc *desc) {
-    int kind = (int)desc->f;
-    if (kind >= 17 && kind <= 30) return kind <= 18 || kind == 23 || kind == 24 ? 4 : 8;
-    return kind == 4 ? 12 : (uint64_t)(desc->x + desc->y + desc->z + desc->w);
-}
-
-/* Texels of all levels; a dimension of 0 is not there, and layers do not get fewer. Sparse arrays
-   and those with deferred mapping have no memory of their own. */
-static size_t mli_cuda_array_bytes(const mli_cuda_request *q) {
-    const struct cudaExtent *extent = &q->extent;
-    const int layered = (q->flags & 5) != 0;
-    uint64_t texels = 0;
-    unsigned k;
-    if (!q->desc || q->flags & 0xc0) return 0;
-    for (k = 0; k < q->levels && k < 32; k++) {
-        size_t depth = layered ? extent->depth : extent->depth >> k;
-        uint64_t w = extent->width >> k, h = extent->height >> k;
-        texels += (w ? w : 1) * (h ? h : 1) * (depth ? depth : 1);
-    }
-    return (size_t)(texels * mli_cuda_texel_bits(q->desc) / 8);
 }
 
 /* ----------------------------------------------------------------------- >>frees --
@@ -2747,57 +2707,34 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
 
 /* -- wrapped functions: allocations -- */
 
-/* ours, kind, parameters, the request's fields of them */
-#define MLI_CUDA_ALLOC(ours, what, params, set)                                               \
+#define MLI_CUDA_EACH2(f, a, b) f(a), f(b)
+#define MLI_CUDA_EACH3(f, a, b, c) f(a), f(b), f(c)
+#define MLI_CUDA_EACH4(f, a, b, c, d) f(a), f(b), f(c), f(d)
+#define MLI_CUDA_EACH5(f, a, b, c, d, e) f(a), f(b), f(c), f(d), f(e)
+/* ITEMS: before that MSVC takes the arguments for one */
+#define MLI_CUDA_EACH(n, f, ...) MLI_CUDA_ITEMS(MLI_CUDA_EACH##n(f, __VA_ARGS__))
+#define MLI_CUDA_SET(name) q.name = name
+#define MLI_CUDA_GET(name) q->name
+#define MLI_CUDA_ALLOC(real, ours, params, args, n, kind)                                     \
+    static cudaError_t mli_cuda_call_##ours(const mli_cuda_request *q) {                      \
+        return MLI_CUDA_REAL(real)(MLI_CUDA_EACH(n, MLI_CUDA_GET, MLI_CUDA_ITEMS args));      \
+    }                                                                                         \
     MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, MLI_CUDA_ITEMS params,         \
                                                 const memlord_site *site) {                   \
-        mli_cuda_request q = mli_cuda_request_for(what);                                      \
-        set;                                                                                  \
+        mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_##kind, mli_cuda_call_##ours);     \
+        MLI_CUDA_EACH(n, MLI_CUDA_SET, MLI_CUDA_ITEMS args);                                  \
         return mli_cuda_alloc(lord, &q, site);                                                \
     }
-MLI_CUDA_ALLOC(malloc, MLI_CUDA_PLAIN, (void **ptr, size_t bytes), (q.ptr = ptr, q.bytes = bytes))
-MLI_CUDA_ALLOC(malloc_pitch, MLI_CUDA_PITCH,
-               (void **ptr, size_t *pitch, size_t width, size_t height),
-               (q.ptr = ptr, q.pitch = pitch, q.bytes = width, q.height = height))
-MLI_CUDA_ALLOC(malloc_3d, MLI_CUDA_3D, (struct cudaPitchedPtr *ptr, struct cudaExtent extent),
-               (q.pitched = ptr, q.bytes = extent.width, q.height = extent.height,
-                q.depth = extent.depth))
-MLI_CUDA_ALLOC(malloc_managed, MLI_CUDA_MANAGED, (void **ptr, size_t bytes, unsigned int flags),
-               (q.ptr = ptr, q.bytes = bytes, q.flags = flags))
-MLI_CUDA_ALLOC(malloc_async, MLI_CUDA_ASYNC, (void **ptr, size_t bytes, cudaStream_t stream),
-               (q.ptr = ptr, q.bytes = bytes, q.stream = stream))
-MLI_CUDA_ALLOC(malloc_from_pool_async, MLI_CUDA_POOL,
-               (void **ptr, size_t bytes, cudaMemPool_t pool, cudaStream_t stream),
-               (q.ptr = ptr, q.bytes = bytes, q.pool = pool, q.stream = stream))
-MLI_CUDA_ALLOC(malloc_host, MLI_CUDA_HOST, (void **ptr, size_t bytes),
-               (q.ptr = ptr, q.bytes = bytes))
-MLI_CUDA_ALLOC(host_alloc, MLI_CUDA_HOST_FLAGS, (void **ptr, size_t bytes, unsigned int flags),
-               (q.ptr = ptr, q.bytes = bytes, q.flags = flags))
-MLI_CUDA_ALLOC(malloc_array, MLI_CUDA_ARRAY,
-               (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,
-                size_t height, unsigned int flags),
-               (q.ptr = (void **)array, q.desc = desc, q.extent.width = width,
-                q.extent.height = height, q.levels = 1, q.flags = flags,
-                q.bytes = mli_cuda_array_bytes(&q)))
-MLI_CUDA_ALLOC(malloc_3d_array, MLI_CUDA_ARRAY_3D,
-               (cudaArray_t *array, const struct cudaChannelFormatDesc *desc,
-                struct cudaExtent extent, unsigned int flags),
-               (q.ptr = (void **)array, q.desc = desc, q.extent = extent, q.levels = 1,
-                q.flags = flags, q.bytes = mli_cuda_array_bytes(&q)))
-MLI_CUDA_ALLOC(malloc_mipmapped_array, MLI_CUDA_ARRAY_MIPMAPPED,
-               (cudaMipmappedArray_t *array, const struct cudaChannelFormatDesc *desc,
-                struct cudaExtent extent, unsigned int levels, unsigned int flags),
-               (q.ptr = (void **)array, q.desc = desc, q.extent = extent, q.levels = levels,
-                q.flags = flags, q.bytes = mli_cuda_array_bytes(&q)))
+MLI_CUDA_ALLOCS(MLI_CUDA_ALLOC)
 #undef MLI_CUDA_ALLOC
 
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PLAIN);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PLAIN, mli_cuda_call_malloc);
     q.ptr = ptr;
     q.bytes = bytes;
-    if (!lord) return mli_cuda_call(&q);
+    if (!lord) return q.call(&q);
     return mli_cuda_alloc_retry(lord, &q, policy, site);
 }
 
@@ -2871,7 +2808,7 @@ MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const mem
 MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_site *site) {
     const mli_cuda_driver *d = lord ? mli_cuda_driver_get() : NULL;
     if (d) {
-        mli_cuda_reset_begin(lord, d, mli_cuda_device_runtime(), site);
+        mli_cuda_reset_begin(lord, d, mli_cuda_device_current(), site);
         memlord_cuda_events_release();
     }
     return MLI_CUDA_REAL(cudaDeviceReset)();
@@ -2904,9 +2841,15 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
     const mli_cuda_driver *d = mli_cuda_driver_get();                                         \
     if (!d || !d->mem_create) return (mli_cuda_result)MLI_CUDA_NOT_INITIALIZED
 
+/* The errors of both have the same numbers. */
+static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
+    return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
+                                                         q->mem_flags);
+}
+
 MLI_CUDA_MEM(mem_create, (unsigned long long *handle, size_t bytes, const mli_cuda_prop *prop,
                           unsigned long long flags)) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PHYSICAL);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PHYSICAL, mli_cuda_call_mem_create);
     int of[4] = {0, 0, 0, 0}; /* type, handle types, the location's type and number */
     memlord_meta meta;
     cudaError_t r;
