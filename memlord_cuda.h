@@ -56,51 +56,46 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Runtime   the functions the host calls, and the wrappers call for it: exactly once each
-              (but for a retry that was asked for), and their answer is passed on.
-    Driver    what the layer itself asks goes to libcuda, which the runtime has loaded, and
-              not to the runtime: the driver has no last error that a probe could leave or
-              eat, and a context that is pushed and popped changes no current device.
-    Active    a device whose primary context exists. No other is ever entered, so that none
-              comes to be: a context costs hundreds of MB. Devices that are not active are
-              asked of NVML, or not known.
-    Device    cuda:i is the runtime's device i. Device memory is counted on the device the
-              runtime took it from: the current one, or the stream's. Managed memory too, as
-              cudaFree does not say which it is; where its pages are is the driver's business.
-    Context   its size is taken once, when a sample first finds it: what NVML says the process
-              holds, or what is used more than at attach, less what is on the books.
+    Runtime   a wrapper makes the real call exactly once (but for a retry that was asked for) and
+              returns its result. Of the runtime the layer itself asks the current device alone.
+    Driver    everything else it asks of libcuda, which the runtime has loaded: the driver has no
+              last error to change, and to push and pop a context changes no current device.
+    Active    a device whose primary context exists. The layer enters no other, as a context costs
+              hundreds of MB. Of a device that is not active NVML knows the capacity, or nobody.
+    Device    cuda:i is the runtime's device i. Memory counts where the runtime took it from:
+              the current one, or the stream's. Managed memory does too, wherever its pages are, as
+              cudaFree does not say which it is.
+    Context   its size is taken once, when a sample first finds it: what NVML says is held,
+              or what is used more than at attach, less what is on the books.
     Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
-              Registered memory was there before: record its malloc as well, and it counts
-              on the cpu and on pinned.
-    Pool      the memory pools of a device: the current one (cudaDeviceGetMemPool), and each that
-              a wrapped call made, set or allocated from, up to 64 of a process at a time; and the
-              memory of its graphs. Such a pool is destroyed by memlord_cuda_pool_destroy, as to
-              ask one that is gone is undefined. Blocks that are in it then are live outside of
-              pools until they are freed.
-    Reserved  what pools and graphs hold, and what is live outside of them, so that `cached`,
-              which is `reserved` less what is allocated, is what they hold and nobody uses.
-              Live outside is what is live on the books and not pending, less what pools and
-              graphs say is used. What others use of a pool, unseen by the wrappers, is taken
-              for cached only as far as it is more than what is live outside.
-    Collection of a cuda device trims both; what that gave is the reserved bytes before less
-              those after. Callbacks of the host's own run beside it, in the order they came.
-              Bands ask for none before the host has set a strategy (memlord_strategy_set; the
-              default one by memlord_strategy_default): attaching alone trims nothing until memory
-              or a limit runs out, a neighbour asks or the host does. One that a band asks for
-              leaves the pools what was used of them at most since the last one.
+              Registered memory was there before: record its malloc too, and it counts on the cpu
+              and on pinned.
+    Pool      a memory pool of a device: the current one (cudaDeviceGetMemPool), and each that a
+              wrapped call made, set or allocated from, up to 64 of a process at a time; and the
+              memory of its graphs. Destroy such a pool by memlord_cuda_pool_destroy: to ask a pool
+              that is gone is undefined. Blocks in it then count as outside of pools until freed.
+    Reserved  what pools and graphs hold, and what is live outside: live on the books and not
+              pending, less what pools and graphs say is used. So `cached`, `reserved` less what is
+              allocated, is what they hold and nobody uses. What others use of a pool, unseen by the
+              wrappers, counts as cached only as far as it is more than what is live outside.
+    Collection of a cuda device trims its pools and graphs, and gave back the reserved bytes before
+              less those after. The host's callbacks run beside it, in the order of their adding.
+              Bands ask for one only after the host has set a strategy (memlord_strategy_set or
+              memlord_strategy_default): attaching alone trims nothing until memory or a limit runs
+              out, a neighbour asks or the host does. A collection for a band leaves the pools what
+              was used of them at most since the last one.
     Capture   the layer ends none. It records no event on a stream that is captured, and asks and
               trims with the thread's capture mode relaxed. An event that a capture held back is
               recorded at the capture's wrapped end, before the next wrapped wait, or in a poll.
-    Streams   an event that is to be recorded, of a use until the free, of a free until the end of
-              a capture, needs its stream: memlord_cuda_stream_destroy records it first. A stream
-              that is destroyed otherwise must have none, as to ask it is undefined; drivers mostly
-              refuse, and the fence has failed.
+    Streams   an event that is still to be recorded needs its stream: memlord_cuda_stream_destroy
+              records it first. A stream destroyed otherwise must have none, as to ask it is
+              undefined; drivers mostly refuse, and the fence has failed.
 
     ------------------------------------------------------------------ >>knobs ---
 
-    Define before including; "all files" and "one file" as in memlord.h, whose
-    MEMLORD_STATIC, MEMLORD_PREFIX and MEMLORD_API hold here too. With MEMLORD_DISABLE the
-    wrappers are the runtime's functions, the rest no-ops.
+    Define before including; "all files" and "one file" as in memlord.h, whose MEMLORD_STATIC,
+    MEMLORD_PREFIX and MEMLORD_API hold here too. With MEMLORD_DISABLE a wrapper is the function of
+    the runtime, and the rest no-ops.
 
         MEMLORD_CUDA_SHIM          redirect the wrapped functions' plain names in this file;
                                    include memlord_cuda.h last                (that file)
@@ -109,56 +104,52 @@
         MEMLORD_CUDA_WRAP          emit a __wrap_ function for each of them   (one file)
         MEMLORD_CUDA_NVTX          ranges and marks for NVIDIA's profilers, with
                                    <nvtx3/nvToolsExt.h>                       (one file)
-        MEMLORD_CUDA_DRIVER        what is loaded for the driver, "libcuda.so.1"
-                                                                              (one file)
+        MEMLORD_CUDA_DRIVER        the driver's library, "libcuda.so.1"       (one file)
         MEMLORD_CUDA_MAX_LEDGERS   attached at a time, default 16             (one file)
         MEMLORD_CUDA_MAX_DEVICES   known of, default 64; further ones are counted but have no
                                    capacity                                   (one file)
         MEMLORD_CUDA_MAX_EVENTS    kept for reuse per device, default 256     (one file)
 
-    With CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread) compile the
-    one file with the same define as those that call it.
+    With CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread) compile the one file
+    with the same define as those that call it.
 
     -------------------------------------------------------------- >>threading ---
 
-    Every function may be called from any thread at any time. Attaching and detaching one
-    ledger on two threads at once is refused on one of them (MEMLORD_E_STATE). Detach waits
-    for samples and collections of the layer's in progress. Detach before memlord_destroy, and
-    before a cudaDeviceReset that is not wrapped, which takes the events away. Attach after fork:
-    CUDA does not survive one. A child forked later has no driver: nothing is attached there, every
-    function returns as without one, and what was pending is credited when it is polled (counted in
-    fence_failures); the ledger itself goes on. Nothing here blocks but what the host calls, what
-    it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC) and a collection's trim.
+    Any thread may call any function at any time. Nothing here blocks but what the host calls, what
+    it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC), a collection's trim, and
+    detach, which waits for samples and collections in progress. Detach before memlord_destroy, and
+    before a cudaDeviceReset that is not wrapped, which takes the events away.
+    Attach after fork: CUDA does not survive one. A child forked later has no driver: nothing is
+    attached there, every function returns as without one, and what was pending is credited when it
+    is polled (counted in fence_failures); the ledger itself goes on.
     A host function of a stream (cudaLaunchHostFunc) may call nothing of CUDA's, and nothing here:
     the functions of memlord.h alone, which ask the driver only if they poll or collect. What it
     refuses then is asked again; a ledger with MEMLORD_FLAG_DEFER does not ask there.
 
     ----------------------------------------------------------------- >>errors ---
 
-    A wrapper answers what the runtime answered. The ledger records what became true: an
-    allocation after it succeeded, a free only if it succeeded (memlord_free_begin and _end:
-    the block is off the map while the runtime works on it, as another thread may get the
-    address, and comes back if that failed; one with recorded uses comes back without them).
-    A pointer never seen is counted in unknown_frees, and the runtime's answer passed on.
-    Other functions answer a memlord_result. No driver, or no device, is
-    MEMLORD_E_UNSUPPORTED from memlord_cuda_attach, and nothing is attached; memlord_cuda_why says
-    which, and the wrappers go on passing the runtime's answers through. What the driver refuses
-    later is an unknown capacity, a collection that did not run, a fence that failed (its block is
-    credited and counted in fence_failures). A fence that may not be asked now, in a host function
-    of a stream or a capture, is asked again.
-    The runtime's last error is what it would be without MemLord. After a retry that succeeded
-    it is as clean as before; after one that failed it is that of the last attempt. When a limit of
-    the ledger refused, no attempt was made: the pointer is NULL, and the last error
+    A wrapper returns what the runtime returned, with a driver or without. The ledger records what
+    became true: an allocation after it succeeded, a free only if it succeeded (memlord_free_begin
+    and _end: the block is off the map while the runtime works on it, as another thread may get the
+    address, and comes back if that failed, without the uses recorded of it). A pointer never seen
+    is counted in unknown_frees.
+    Other functions return a memlord_result. What the driver refuses after attach is an unknown
+    capacity, a collection that did not run, or a fence that failed (its block is credited and
+    counted in fence_failures). A fence that may not be asked now, in a host function of a stream or
+    a capture, is asked again.
+    The runtime's last error is what it would be without MemLord. After a retry that succeeded it is
+    as clean as before; after one that failed it is that of the last attempt. When a limit of the
+    ledger refused, no attempt was made: the pointer is NULL, and the last error
     cudaErrorMemoryAllocation unless the device is not active.
 
     ------------------------------------------------------------------ >>costs ---
 
-    An allocation costs what memlord_alloc costs; with more than one device it asks the driver one
-    question. A free costs two or three times memlord_free, as it can be taken back, and makes no
-    driver call. free_async_after and record_free make up to four (find the stream's context, look
-    for a capture, record an event), record_use one or, for a per-thread default stream, four, and
-    the free of a used block up to three for each stream; while no event is kept for use again,
-    three more to create one. A poll of an event is three.
+    An allocation costs what memlord_alloc costs; with more than one device it asks one question. A
+    free costs two or three times memlord_free, as it can be taken back, and makes no driver call.
+    free_async_after and record_free make up to four (find the stream's context, look for a capture,
+    record an event), record_use one or, for a per-thread default stream, four, and the free of a
+    used block up to three for each stream; while no event is kept for reuse, three more to create
+    one. A poll of an event is three.
     Allocations and frees on cuda devices poll only while frees pend there: one stream a call, and
     one that is not done after up to 256 such calls or 10 ms again. Those on other devices make no
     driver call. A sample is a few driver calls and, with NVML, up to some hundred microseconds:
@@ -330,7 +321,7 @@ typedef struct memlord_cuda_desc {
            attached then.
    Cost:   initialises the driver and NVML; creates no context. */
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord,
-                                                const memlord_cuda_desc *desc)
+                                               const memlord_cuda_desc *desc)
     MLI_OFF(MEMLORD_OK)
 
 /* Takes the source and the callback off, and undoes the sharing. Blocks stay on the books, and
@@ -367,7 +358,7 @@ typedef struct memlord_cuda_pool {
    no pools there; E_STATE the device is not active; E_UNKNOWN the driver refused. *out is 0 then.
    Cost: some driver calls. */
 MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
-                                                  memlord_cuda_pool *out)
+                                                 memlord_cuda_pool *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Says memlord_pool_set what is reserved. Samples and collections do it by themselves, once a
@@ -465,11 +456,11 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
 
 #define MLI_CUDA_ITEMS(...) __VA_ARGS__
 #define MLI_CUDA_X(real, ours, params, args)                                                  \
-    MEMLORD_API cudaError_t memlord_cuda_##ours(                                             \
+    MEMLORD_API cudaError_t memlord_cuda_##ours(                                              \
         memlord *lord, MLI_CUDA_ITEMS params, const memlord_site *site)                       \
         MLI_OFF(real args)
 #define MLI_CUDA_X0(real, ours)                                                               \
-    MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, const memlord_site *site)       \
+    MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, const memlord_site *site)      \
         MLI_OFF(real())
 MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X
@@ -513,7 +504,7 @@ typedef void mli_cuda_prop;
     X(cuMemRetainAllocationHandle, mem_retain_handle,                                         \
       (unsigned long long *handle, void *ptr), (handle, ptr))
 #define MLI_CUDA_X(real, ours, params, args)                                                  \
-    MEMLORD_API mli_cuda_result memlord_cuda_##ours(                                         \
+    MEMLORD_API mli_cuda_result memlord_cuda_##ours(                                          \
         memlord *lord, MLI_CUDA_ITEMS params, const memlord_site *site)                       \
         MLI_OFF(real args)
 #if defined(CUDA_VERSION) || !defined(MEMLORD_DISABLE)
@@ -524,8 +515,8 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 /* Does memlord_cuda_malloc as with MEMLORD_CUDA_FLAG_RETRY, under a policy of its own (NULL: the
    one memlord_alloc_retry has); attached or not. */
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
-                                                   const memlord_retry *policy,
-                                                   const memlord_site *site)
+                                                  const memlord_retry *policy,
+                                                  const memlord_site *site)
     MLI_OFF(cudaMalloc(ptr, bytes))
 
 /* -- stream-ordered frees: what another stream still uses -- */
@@ -535,8 +526,8 @@ MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, siz
    that this one waits for. Returns what cudaFreeAsync returned.
    Cost: free_async, and an event recorded on the stream. */
 MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
-                                                       cudaStream_t stream,
-                                                       const memlord_site *site)
+                                                      cudaStream_t stream,
+                                                      const memlord_site *site)
     MLI_OFF(cudaFreeAsync(ptr, stream))
 
 /* Records that the host is done with a block once `stream` has done what it was given so far: the
@@ -551,8 +542,8 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
    NULL does nothing.
    Errors: E_UNKNOWN not live, counted. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
-                                                     cudaStream_t stream,
-                                                     const memlord_site *site)
+                                                    cudaStream_t stream,
+                                                    const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
 
 /* Records that a stream other than the one the block was allocated on uses it, or that one uses a
@@ -562,7 +553,7 @@ MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *p
    other does not need it.
    Errors: E_UNKNOWN not live; E_NOMEM. */
 MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
-                                                    cudaStream_t stream)
+                                                   cudaStream_t stream)
     MLI_OFF(MEMLORD_OK)
 
 /* Destroys the events kept for reuse: before cudaDeviceReset, when no free is pending. */
@@ -584,8 +575,8 @@ typedef struct memlord_cuda_scope {
    synchronisations. A scope that begins or ends while its stream is captured is not timed, nor
    one with 4096 others in flight. Errors: E_INVALID `scope` NULL; as memlord_scope_begin. */
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
-                                                     memlord_cuda_scope *scope,
-                                                     const char *name, cudaStream_t stream)
+                                                    memlord_cuda_scope *scope,
+                                                    const char *name, cudaStream_t stream)
     MLI_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
 /* Ends it, on the thread that began it. Errors: E_INVALID; E_STATE it was not begun, or ended. */
 MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
@@ -786,12 +777,8 @@ static uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
 #ifdef __cplusplus
 extern "C" {
 #endif
-#define MLI_CUDA_X(real, ours, params, args)                                                  \
-    cudaError_t MLI_CUDA_REAL(real)(MLI_CUDA_ITEMS params);                                   \
-    cudaError_t MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params);
-#define MLI_CUDA_X0(real, ours)                                                               \
-    cudaError_t MLI_CUDA_REAL(real)(void);                                                    \
-    cudaError_t MLI_CUDA_WRAP(real)(void);
+#define MLI_CUDA_X0(real, ours) __typeof__(real) MLI_CUDA_REAL(real), MLI_CUDA_WRAP(real);
+#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_X0(real, ours)
 MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X
 #undef MLI_CUDA_X0
@@ -808,8 +795,10 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
    unless told to. Written out here, so that neither cuda.h nor -lcuda is needed. Locks: its
    own, while it loads. */
 
-/* field, symbol, 1: nothing goes without it, parameters. CUdevice and enums are ints, CUcontext
-   is a pointer; streams, events and pools are the runtime's own types. */
+/* field, symbol, 1: nothing goes without it, parameters; virtual memory has its own table.
+   CUdevice and enums are ints, CUcontext is a pointer; streams, events and pools are the runtime's
+   own types. */
+#define MLI_CUDA_AS_FUNCTION(real, ours, params, args) MLI_CUDA_X(ours, #real, 0, params)
 #define MLI_CUDA_FUNCTIONS(X)                                                                 \
     X(init, "cuInit", 1, (unsigned flags))                                                    \
     X(device_count, "cuDeviceGetCount", 1, (int *count))                                      \
@@ -834,14 +823,6 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(graph_attribute, "cuDeviceGetGraphMemAttribute", 0,                                     \
       (int device, int attribute, void *value))                                               \
     X(graph_trim, "cuDeviceGraphMemTrim", 0, (int device))                                    \
-    X(mem_create, "cuMemCreate", 0,                                                           \
-      (unsigned long long *handle, size_t bytes, const void *prop, unsigned long long flags)) \
-    X(mem_release, "cuMemRelease", 0, (unsigned long long handle))                            \
-    X(mem_map, "cuMemMap", 0,                                                                 \
-      (unsigned long long ptr, size_t bytes, size_t offset, unsigned long long handle,        \
-       unsigned long long flags))                                                             \
-    X(mem_unmap, "cuMemUnmap", 0, (unsigned long long ptr, size_t bytes))                     \
-    X(mem_retain, "cuMemRetainAllocationHandle", 0, (unsigned long long *handle, void *ptr))  \
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", 1, (int *mode))                      \
     X(stream_capturing, "cuStreamIsCapturing", 1, (cudaStream_t stream, int *status))         \
     X(stream_context, "cuStreamGetCtx", 1, (cudaStream_t stream, void **context))             \
@@ -851,7 +832,8 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(event_query, "cuEventQuery", 1, (cudaEvent_t event))                                    \
     X(event_wait, "cuEventSynchronize", 0, (cudaEvent_t event))                               \
     X(event_elapsed, "cuEventElapsedTime", 0,                                                 \
-      (float *ms, cudaEvent_t start, cudaEvent_t stop))
+      (float *ms, cudaEvent_t start, cudaEvent_t stop))                                       \
+    MLI_CUDA_VIRTUAL(MLI_CUDA_AS_FUNCTION)
 
 enum { /* of cuda.h */
     MLI_CUDA_NOT_INITIALIZED = 3,
@@ -1023,7 +1005,6 @@ static void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mod
     X(shutdown, "nvmlShutdown", 1, (void))                                                    \
     X(by_pci, "nvmlDeviceGetHandleByPciBusId_v2", 1, (const char *id, void **device))         \
     X(memory, "nvmlDeviceGetMemoryInfo", 1, (void *device, void *info))                       \
-    X(memory_v2, "nvmlDeviceGetMemoryInfo_v2", 0, (void *device, void *info))                 \
     X(mig, "nvmlDeviceGetMigMode", 0, (void *device, unsigned *current, unsigned *pending))   \
     X(processes, "nvmlDeviceGetComputeRunningProcesses_v3", 0,                                \
       (void *device, unsigned *n, void *info))
@@ -1039,11 +1020,6 @@ typedef struct mli_cuda_nvml {
 typedef struct mli_cuda_nvml_memory {
     unsigned long long total, unused, used;
 } mli_cuda_nvml_memory;
-
-typedef struct mli_cuda_nvml_memory_v2 {
-    unsigned version;
-    unsigned long long total, reserved, unused, used;
-} mli_cuda_nvml_memory_v2;
 
 typedef struct mli_cuda_nvml_process {
     unsigned pid;
@@ -1118,22 +1094,13 @@ static void mli_cuda_nvml_release(void) {
     mli_cuda_lock_drop(&mli_cuda_nvml_lock);
 }
 
-/* `used` is what is not free: versions of NVML disagree about what else it means. */
-static int mli_cuda_nvml_query(const mli_cuda_nvml *n, int i, uint64_t *total, uint64_t *unused) {
-    mli_cuda_nvml_memory_v2 v2;
-    mli_cuda_nvml_memory v1;
-    if (!n->device[i]) return 0;
-    memset(&v2, 0, sizeof v2);
-    v2.version = (unsigned)sizeof v2 | 2u << 24;
-    if (n->memory_v2 && n->memory_v2(n->device[i], &v2) == 0 && v2.total) {
-        *total = v2.total;
-        *unused = v2.unused;
-        return 1;
-    }
-    memset(&v1, 0, sizeof v1);
-    if (n->memory(n->device[i], &v1) || !v1.total) return 0;
-    *total = v1.total;
-    *unused = v1.unused;
+/* Used is what is not free: versions of NVML disagree about what else it means. */
+static int mli_cuda_nvml_query(const mli_cuda_nvml *n, int i, uint64_t *total, uint64_t *used) {
+    mli_cuda_nvml_memory info;
+    memset(&info, 0, sizeof info);
+    if (!n->device[i] || n->memory(n->device[i], &info) || !info.total) return 0;
+    *total = info.total;
+    *used = info.total - info.unused;
     return 1;
 }
 
@@ -1221,25 +1188,16 @@ static uint64_t mli_cuda_flags_of(memlord *lord) {
     return probe ? mli_cuda_load(&probe->flags) : 0;
 }
 
-/* Under the lock. */
-static mli_cuda_attachment *mli_cuda_attachment_find(memlord *lord) {
-    int i;
-    for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++)
-        if (mli_cuda_process.seats[i].state != MLI_CUDA_EMPTY &&
-            mli_cuda_process.seats[i].lord == lord)
-            return &mli_cuda_process.seats[i];
-    return NULL;
-}
-
-/* Takes a ledger's seat, or an empty one, to change it. *was is what it had been. */
+/* Takes a ledger's seat, or else an empty one, to change it; *seen is its state before. NULL: there
+   is none, or another thread changes it. */
 static mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, int *seen) {
-    mli_cuda_attachment *probe;
+    mli_cuda_attachment *probe = NULL;
     int i;
     mli_cuda_lock_take(&mli_cuda_process_lock);
-    probe = mli_cuda_attachment_find(lord);
-    for (i = 0; !probe && i < MEMLORD_CUDA_MAX_LEDGERS; i++)
-        if (mli_cuda_process.seats[i].state == MLI_CUDA_EMPTY)
-            probe = &mli_cuda_process.seats[i];
+    for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++) {
+        mli_cuda_attachment *seat = &mli_cuda_process.seats[i];
+        if (seat->state == MLI_CUDA_EMPTY ? !probe : seat->lord == lord) probe = seat;
+    }
     if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
     if (probe) {
         *seen = probe->state;
@@ -1442,12 +1400,12 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
    is used more than before, less what is on the books. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
-    uint64_t held, total, unused, more = process, before = mli_cuda_load(&probe->before[i]);
+    uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
     uint64_t size = mli_cuda_load(&probe->context[i]);
     if (size || memlord_stats_get(probe->lord, memlord_device_cuda(i), &s)) return size;
     held = s.reserved > s.allocated ? s.reserved : s.allocated;
-    if (!process && before && mli_cuda_nvml_query(&mli_cuda_nvml_table, i, &total, &unused))
-        more = total - unused > before ? total - unused - before : 0;
+    if (!process && before && mli_cuda_nvml_query(&mli_cuda_nvml_table, i, &total, &used))
+        more = used > before ? used - before : 0;
     size = more > held ? more - held : 0;
     mli_cuda_store(&probe->context[i], size);
     return size;
@@ -1460,7 +1418,6 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
     int no_nvml = (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_NO_NVML) != 0;
     int i = device.index, mode, known = 0;
     size_t unused = 0, total = 0;
-    uint64_t nvml_unused = 0, nvml_total = 0;
     mli_cuda_holders holders;
     if (!d || i < 0 || i >= d->known) return -1;
     if (d->integrated[i]) {
@@ -1475,9 +1432,8 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
     if (known) {
         out->total = total;
         out->used = total - unused;
-    } else if (!no_nvml && mli_cuda_nvml_query(nvml, i, &nvml_total, &nvml_unused)) {
-        out->total = nvml_total; /* never mixed with the driver's: it counts another total */
-        out->used = nvml_total - nvml_unused;
+    } else if (!no_nvml && mli_cuda_nvml_query(nvml, i, &out->total, &out->used)) {
+        /* never mixed with the driver's: it counts another total */
         if (!mli_cuda_active(d, i)) mli_cuda_store(&probe->before[i], out->used);
     } else {
         return -1;
@@ -1532,39 +1488,28 @@ static MEMLORD_THREAD_LOCAL int mli_cuda_asker;
 /* A number of this thread: no other has it while both live. */
 static uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda_asker; }
 
-/* Waits for the frees that are pending on a device, and retires them. */
-static void mli_cuda_wait(memlord *lord, int device) {
-    int before = mli_cuda_asker;
-    mli_cuda_asker = MLI_CUDA_WAITS;
-    (void)memlord_retire(lord, memlord_device_cuda(device));
-    mli_cuda_asker = before;
-}
-
-/* Inside the device: trims both, and answers the bytes; 0 in *ran: it could not. To wait may give
-   back what the pool does not keep, so that is in them. */
-static uint64_t mli_cuda_trim(const mli_cuda_driver *d, memlord *lord, int device, uint64_t keep,
-                              int sync, int *ran) {
+/* Inside the device: trims its pools and graphs. A trim that a band asks for keeps what was used at
+   most since the last one: what was freed since may have been used all at once, and no more than
+   ever was. The bytes include what a wait gives back by itself. */
+static void mli_cuda_trim(const mli_cuda_driver *d, memlord *lord, const memlord_gc_event *event,
+                          uint64_t keep, int sync, memlord_gc_result *result) {
+    const memlord_device device = event->device;
     memlord_cuda_pool before, after;
-    uint64_t had, has;
-    *ran = 0;
-    if (!mli_cuda_pools_ask(d, device, NULL, &before)) return 0;
-    if (sync) mli_cuda_wait(lord, device);
-    *ran = mli_cuda_pools_ask(d, device, &keep, &after);
-    if (!*ran) return 0;
+    uint64_t lately = memlord_freed(lord, device) + memlord_pending(lord, device), had, has;
+    int asker = mli_cuda_asker;
+    if (!mli_cuda_pools_ask(d, device.index, NULL, &before)) return;
+    lately += before.used;
+    if (lately > before.used_high) lately = before.used_high;
+    if (event->reason == MEMLORD_REASON_BAND && keep < lately) keep = lately;
+    if (sync) {
+        mli_cuda_asker = MLI_CUDA_WAITS;
+        (void)memlord_retire(lord, device);
+        mli_cuda_asker = asker;
+    }
+    result->ran = mli_cuda_pools_ask(d, device.index, &keep, &after);
     had = before.reserved + before.graph_reserved;
     has = after.reserved + after.graph_reserved;
-    return had > has ? had - has : 0;
-}
-
-/* Inside the device: what was used of its pool at most since the last collection. What was freed
-   since may have been used all at once, and no more than ever was. */
-static uint64_t mli_cuda_pool_lately(const mli_cuda_driver *d, memlord *lord,
-                                     memlord_device device) {
-    memlord_cuda_pool pool;
-    uint64_t lately = memlord_freed(lord, device) + memlord_pending(lord, device);
-    if (!mli_cuda_pools_ask(d, device.index, NULL, &pool)) return 0;
-    lately += pool.used;
-    return lately < pool.used_high ? lately : pool.used_high;
+    if (result->ran && had > has) result->reclaimed = had - has;
 }
 
 static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
@@ -1574,17 +1519,14 @@ static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
     memlord_gc_result result = {0, 0, 0};
     int i = event->device.index, mode;
     int sync = (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_SYNC) != 0;
-    uint64_t keep, lately;
+    uint64_t keep;
     if (!d || i < 0 || i >= d->known || !d->pools[i]) return result;
     mli_cuda_lock_take(&mli_cuda_process_lock);
     keep = probe->keep_bytes;
     mli_cuda_lock_drop(&mli_cuda_process_lock);
     mli_cuda_nvtx_begin("memlord collection", event->device);
     if (mli_cuda_enter_device(d, i, &mode)) {
-        lately =
-            event->reason == MEMLORD_REASON_BAND ? mli_cuda_pool_lately(d, lord, event->device) : 0;
-        if (keep < lately) keep = lately;
-        result.reclaimed = mli_cuda_trim(d, lord, i, keep, sync, &result.ran);
+        mli_cuda_trim(d, lord, event, keep, sync, &result);
         mli_cuda_pool_report(d, probe, lord, i);
         mli_cuda_leave_device(d, i, &mode);
     }
@@ -1605,14 +1547,13 @@ enum { MLI_CUDA_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without 
 enum { MLI_CUDA_UNRECORDED, MLI_CUDA_RECORDED, MLI_CUDA_LOST };
 
 typedef struct mli_cuda_fence {
-    struct mli_cuda_fence *next, *previous;
+    struct mli_cuda_fence *next, **slot; /* the pointer to it in its list; NULL: in none */
     mli_cuda_u64 state; /* what is not listed is its owner's alone */
     cudaStream_t stream;
     uint64_t thread;   /* whose stream it is, if that is the per-thread one */
     cudaEvent_t event; /* of `context`; NULL: none yet */
     void *context;     /* the stream's; NULL: not known yet */
     int device;        /* the block's, whose context a default stream has if no other is known */
-    unsigned char listed;
     unsigned char due;   /* to be recorded as soon as its stream allows, as its block is freed */
     unsigned char timed; /* its event keeps the time */
     unsigned char fresh; /* recorded, and not asked since */
@@ -1635,21 +1576,18 @@ static mli_cuda_u64 mli_cuda_fences_due;       /* so many are: who finds 0 looks
 typedef struct mli_cuda_event_bin {
     void *context; /* NULL: the bin has none yet, nor have those after it */
     int timed;
-    mli_cuda_fence *first; /* with events */
+    mli_cuda_fence *first;
     unsigned n;
 } mli_cuda_event_bin;
 
 static mli_cuda_lock mli_cuda_events_lock = MLI_CUDA_LOCK;
-static struct {
-    mli_cuda_event_bin bins[MLI_CUDA_BINS];
-    mli_cuda_fence *spare; /* without */
-} mli_cuda_events;
+static mli_cuda_event_bin mli_cuda_events[MLI_CUDA_BINS], mli_cuda_spare; /* that one without */
 
 /* The bin of a context; NULL: there are too many. Under the lock. */
 static mli_cuda_event_bin *mli_cuda_event_bin_of(void *context, int timed) {
     int i;
     for (i = 0; i < MLI_CUDA_BINS; i++) {
-        mli_cuda_event_bin *bin = &mli_cuda_events.bins[i];
+        mli_cuda_event_bin *bin = &mli_cuda_events[i];
         if (!bin->context) {
             bin->context = context;
             bin->timed = timed;
@@ -1659,10 +1597,17 @@ static mli_cuda_event_bin *mli_cuda_event_bin_of(void *context, int timed) {
     return NULL;
 }
 
-/* Takes the first fence of a list. Under the lock. */
-static mli_cuda_fence *mli_cuda_fence_pop(mli_cuda_fence **first) {
-    mli_cuda_fence *fence = *first;
-    if (fence) *first = fence->next;
+/* Under the lock. */
+static void mli_cuda_fence_push(mli_cuda_event_bin *bin, mli_cuda_fence *fence) {
+    fence->next = bin->first;
+    bin->first = fence;
+    bin->n++;
+}
+static mli_cuda_fence *mli_cuda_fence_pop(mli_cuda_event_bin *bin) {
+    mli_cuda_fence *fence = bin->first;
+    if (!fence) return NULL;
+    bin->first = fence->next;
+    bin->n--;
     return fence;
 }
 
@@ -1677,8 +1622,7 @@ static void mli_cuda_fences_make(void) {
     made = (mli_cuda_fence *)pages.alloc(pages.user, PIECE);
     if (!made) return;
     memset(made, 0, PIECE);
-    for (i = 0; i + 1 < n; i++) made[i].next = &made[i + 1];
-    mli_cuda_events.spare = made;
+    for (i = 0; i < n; i++) mli_cuda_fence_push(&mli_cuda_spare, &made[i]);
 }
 
 /* A fence on a stream, with an event of its context, if one is kept. Default streams are of the
@@ -1694,10 +1638,9 @@ static mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int ti
         context = NULL;
     mli_cuda_lock_take(&mli_cuda_events_lock);
     bin = context ? mli_cuda_event_bin_of(context, timed) : NULL;
-    if (bin) fence = mli_cuda_fence_pop(&bin->first);
-    if (fence) bin->n--;
-    if (!fence && !mli_cuda_events.spare) mli_cuda_fences_make();
-    if (!fence) fence = mli_cuda_fence_pop(&mli_cuda_events.spare);
+    if (bin) fence = mli_cuda_fence_pop(bin);
+    if (!fence && !mli_cuda_spare.first) mli_cuda_fences_make();
+    if (!fence) fence = mli_cuda_fence_pop(&mli_cuda_spare);
     mli_cuda_lock_drop(&mli_cuda_events_lock);
     if (!fence) return NULL;
     fence->stream = stream;
@@ -1721,29 +1664,27 @@ static void mli_cuda_event_end(void *context, cudaEvent_t event) {
 /* Under the lock of the lists, in both. */
 static void mli_cuda_fence_list(mli_cuda_fence *fence) {
     mli_cuda_fence **first = &mli_cuda_unrecorded[fence->due];
-    if (fence->listed) return;
-    fence->previous = NULL;
+    if (fence->slot) return;
+    fence->slot = first;
     fence->next = *first;
-    if (fence->next) fence->next->previous = fence;
+    if (fence->next) fence->next->slot = &fence->next;
     *first = fence;
-    fence->listed = 1;
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, 1);
 }
 static void mli_cuda_fence_unlist(mli_cuda_fence *fence) {
-    if (!fence->listed) return;
-    if (fence->next) fence->next->previous = fence->previous;
-    if (fence->previous)
-        fence->previous->next = fence->next;
-    else
-        mli_cuda_unrecorded[fence->due] = fence->next;
-    fence->listed = 0;
+    if (!fence->slot) return;
+    *fence->slot = fence->next;
+    if (fence->next) fence->next->slot = fence->slot;
+    fence->slot = NULL;
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, UINT64_MAX);
 }
 
-static void mli_cuda_fence_free(mli_cuda_fence *fence) {
-    cudaEvent_t event;
+/* memlord_fence.drop, too. */
+static void mli_cuda_fence_free(void *user) {
+    mli_cuda_fence *fence = (mli_cuda_fence *)user;
     void *context = fence->context;
     mli_cuda_event_bin *bin = NULL;
+    cudaEvent_t event;
     if (mli_cuda_load_acquire(&fence->state) != MLI_CUDA_RECORDED) {
         mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
         mli_cuda_fence_unlist(fence);
@@ -1753,15 +1694,12 @@ static void mli_cuda_fence_free(mli_cuda_fence *fence) {
     mli_cuda_lock_take(&mli_cuda_events_lock);
     if (event) bin = mli_cuda_event_bin_of(context, fence->timed);
     if (bin && bin->n < MEMLORD_CUDA_MAX_EVENTS) {
-        fence->next = bin->first;
-        bin->first = fence;
-        bin->n++;
         event = NULL;
     } else {
         fence->event = NULL;
-        fence->next = mli_cuda_events.spare;
-        mli_cuda_events.spare = fence;
+        bin = &mli_cuda_spare;
     }
+    mli_cuda_fence_push(bin, fence);
     mli_cuda_lock_drop(&mli_cuda_events_lock);
     mli_cuda_event_end(context, event);
 }
@@ -1871,7 +1809,7 @@ static int mli_cuda_fence_recorded(mli_cuda_fence *fence) {
     uint64_t state = mli_cuda_load_acquire(&fence->state);
     if (state == MLI_CUDA_UNRECORDED) {
         mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-        if (fence->listed && !fence->due) { /* a use, whose block is freed now */
+        if (fence->slot && !fence->due) { /* a use, whose block is freed now */
             mli_cuda_fence_unlist(fence);
             fence->due = 1;
             mli_cuda_fence_list(fence);
@@ -1921,10 +1859,6 @@ static int mli_cuda_fence_done(void *user) {
     return mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-static void mli_cuda_fence_drop(void *user) {
-    mli_cuda_fence_free((mli_cuda_fence *)user);
-}
-
 /* What tells the stream of a fence from every other: default streams share a handle, and are told
    apart by their context, and per-thread ones by the thread, too. */
 static uint64_t mli_cuda_fence_queue(const mli_cuda_fence *fence) {
@@ -1933,17 +1867,6 @@ static uint64_t mli_cuda_fence_queue(const mli_cuda_fence *fence) {
     if (!mli_cuda_is_default(fence->stream)) return queue;
     if (fence->stream == cudaStreamPerThread) queue |= fence->thread << 2;
     return queue + (uint64_t)(uintptr_t)fence->context * golden;
-}
-
-/* A fence on what a stream was given so far, for a block of a device. 0: no memory. */
-static int mli_cuda_fence_make(cudaStream_t stream, memlord_device device, memlord_fence *out) {
-    mli_cuda_fence *fence = mli_cuda_fence_on(stream, device.index, 0);
-    if (!fence) return 0;
-    out->done = mli_cuda_fence_done;
-    out->user = fence;
-    out->drop = mli_cuda_fence_drop;
-    out->queue = mli_cuda_fence_queue(fence);
-    return 1;
 }
 
 /* ---------------------------------------------------------------------- >>scopes --
@@ -1976,9 +1899,14 @@ static mli_cuda_fence *mli_cuda_time_mark(cudaStream_t stream) {
     return NULL;
 }
 
-/* 1: it is kept; 0: there is no room, or the ledger is not attached. Detaching takes the key off
+static void mli_cuda_time_end(const mli_cuda_time *time) {
+    mli_cuda_fence_free(time->start);
+    mli_cuda_fence_free(time->stop);
+}
+
+/* Keeps it, if there is room and the ledger is attached, or ends it. Detaching takes the key off
    the seat and then everything off the list, so what it has missed finds no key here. */
-static int mli_cuda_time_push(const mli_cuda_time *time) {
+static void mli_cuda_time_push(const mli_cuda_time *time) {
     uint64_t n;
     int kept;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -1989,12 +1917,7 @@ static int mli_cuda_time_push(const mli_cuda_time *time) {
         mli_cuda_store(&mli_cuda_times.n, n + 1);
     }
     mli_cuda_lock_drop(&mli_cuda_times_lock);
-    return kept;
-}
-
-static void mli_cuda_time_end(mli_cuda_time *time) {
-    mli_cuda_fence_free(time->start);
-    mli_cuda_fence_free(time->stop);
+    if (!kept) mli_cuda_time_end(time);
 }
 
 /* 1: its time is added, or never will be; 0: it is not done. */
@@ -2333,7 +2256,7 @@ static const memlord_retry *mli_cuda_policy(memlord *lord, memlord_retry *copy) 
     mli_cuda_attachment *probe;
     const memlord_retry *policy = NULL;
     mli_cuda_lock_take(&mli_cuda_process_lock);
-    probe = mli_cuda_attachment_find(lord);
+    probe = mli_cuda_attachment_of(lord);
     if (probe && probe->has_retry) {
         *copy = probe->retry;
         policy = copy;
@@ -2358,6 +2281,14 @@ static mli_cuda_request mli_cuda_request_for(int kind,
     q.kind = kind;
     q.call = call;
     return q;
+}
+
+/* Finds a block of a device, or page-locked memory. 0: it is not on the books. */
+static int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_block_info *block) {
+    const memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    if (!lord) return 0;
+    return memlord_block_find(lord, memlord_device_cuda(0), key, block) == MEMLORD_OK ||
+           memlord_block_find(lord, pinned, key, block) == MEMLORD_OK;
 }
 
 /* ----------------------------------------------------------------------- >>frees --
@@ -2409,14 +2340,6 @@ typedef struct mli_cuda_mapping {
     uint64_t address, offset, bytes;
 } mli_cuda_mapping;
 
-/* 0: it is not on the books: imported, or made behind our back. */
-static int mli_cuda_physical_find(memlord *lord, uint64_t key, memlord_block_info *block) {
-    if (!lord) return 0;
-    return memlord_block_find(lord, memlord_device_cuda(0), key, block) == MEMLORD_OK ||
-           memlord_block_find(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), key, block) ==
-               MEMLORD_OK;
-}
-
 /* memlord_part_fn: the one that is mapped at an address. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
@@ -2435,8 +2358,8 @@ static int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d, uint6
     memlord_block_info block;
     m->address = address;
     m->bytes = 0;
-    if (!lord || d->mem_retain(&m->handle, (void *)(uintptr_t)address)) return 0;
-    if (mli_cuda_physical_find(lord, m->handle, &block)) {
+    if (!lord || d->mem_retain_handle(&m->handle, (void *)(uintptr_t)address)) return 0;
+    if (mli_cuda_block_find(lord, m->handle, &block)) {
         m->device = block.device;
         (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
     }
@@ -2447,7 +2370,7 @@ static int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d, uint6
 static void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d, mli_cuda_mapping *m,
                                  int gone, const memlord_site *site) {
     memlord_block_info block;
-    if (gone && mli_cuda_physical_find(lord, m->handle, &block)) {
+    if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
         if (block.refs == 1)
             mli_cuda_pool_beside(lord, block.device, -(int64_t)block.bytes);
@@ -2564,12 +2487,12 @@ static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d
 }
 
 static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
-    uint64_t flags = mli_cuda_load(&probe->flags), total, unused;
+    uint64_t flags = mli_cuda_load(&probe->flags), total, used;
     memlord_result r = MEMLORD_OK;
     int i;
     for (i = 0; i < d->known && !(flags & MEMLORD_CUDA_FLAG_NO_NVML); i++)
-        if (!mli_cuda_active(d, i) && mli_cuda_nvml_query(&mli_cuda_nvml_table, i, &total, &unused))
-            mli_cuda_store(&probe->before[i], total - unused);
+        if (!mli_cuda_active(d, i) && mli_cuda_nvml_query(&mli_cuda_nvml_table, i, &total, &used))
+            mli_cuda_store(&probe->before[i], used);
     if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY)) {
         mli_cuda_share(probe, d, 1);
         r = memlord_capacity_source_set(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_capacity, probe);
@@ -2626,14 +2549,7 @@ MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord) {
 }
 
 MEMLORD_API int memlord_cuda_attached(memlord *lord) {
-    mli_cuda_attachment *probe;
-    int attached;
-    if (!lord) return 0;
-    mli_cuda_lock_take(&mli_cuda_process_lock);
-    probe = mli_cuda_attachment_find(lord);
-    attached = probe && probe->state == MLI_CUDA_TAKEN;
-    mli_cuda_lock_drop(&mli_cuda_process_lock);
-    return attached;
+    return mli_cuda_attachment_of(lord) != NULL;
 }
 
 MEMLORD_API const char *memlord_cuda_why(void) {
@@ -2871,7 +2787,7 @@ MLI_CUDA_MEM(mem_release, (unsigned long long handle)) {
     memlord_block_info block;
     int known, r;
     MLI_CUDA_MEM_DRIVER(d);
-    known = mli_cuda_physical_find(lord, handle, &block);
+    known = mli_cuda_block_find(lord, handle, &block);
     if (known && block.refs == 1) {
         mli_cuda_free_begin(lord, block.device.type, key, 1, &end, site);
         return (mli_cuda_result)mli_cuda_free_end(lord, &end, (cudaError_t)d->mem_release(handle),
@@ -2890,7 +2806,7 @@ MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
     int r;
     MLI_CUDA_MEM_DRIVER(d);
     r = d->mem_map(ptr, bytes, offset, handle, flags);
-    if (r || !mli_cuda_physical_find(lord, handle, &block)) return (mli_cuda_result)r;
+    if (r || !mli_cuda_block_find(lord, handle, &block)) return (mli_cuda_result)r;
     memset(&meta, 0, sizeof meta);
     meta.name = mli_cuda_part;
     meta.shape[0] = (int64_t)ptr;
@@ -2922,8 +2838,8 @@ MLI_CUDA_MEM(mem_retain_handle, (unsigned long long *handle, void *ptr)) {
     memlord_block_info block;
     int r;
     MLI_CUDA_MEM_DRIVER(d);
-    r = d->mem_retain(handle, ptr);
-    if (r == 0 && mli_cuda_physical_find(lord, *handle, &block))
+    r = d->mem_retain_handle(handle, ptr);
+    if (r == 0 && mli_cuda_block_find(lord, *handle, &block))
         (void)memlord_retain(lord, block.device, *handle, site);
     return (mli_cuda_result)r;
 }
@@ -2932,14 +2848,20 @@ MLI_CUDA_MEM(mem_retain_handle, (unsigned long long *handle, void *ptr)) {
 
 /* -- stream-ordered frees -- */
 
-/* What streams use is the device's, or page-locked memory they copy from or to. */
-static memlord_device mli_cuda_device_of(memlord *lord, const void *ptr) {
-    const memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
-    memlord_block_info info;
-    if (memlord_block_find(lord, pinned, MEMLORD_KEY(ptr), &info) == MEMLORD_OK) return pinned;
-    if (memlord_block_find(lord, memlord_device_cuda(0), MEMLORD_KEY(ptr), &info) == MEMLORD_OK)
-        return info.device;
-    return memlord_device_cuda(0);
+/* A fence on what a stream was given so far, for a block; and its device. NULL: no memory. */
+static mli_cuda_fence *mli_cuda_fence_for(memlord *lord, const void *ptr, cudaStream_t stream,
+                                          memlord_device *device, memlord_fence *out) {
+    memlord_block_info block;
+    mli_cuda_fence *fence;
+    *device = memlord_device_cuda(0);
+    if (mli_cuda_block_find(lord, MEMLORD_KEY(ptr), &block)) *device = block.device;
+    fence = mli_cuda_fence_on(stream, device->index, 0);
+    if (!fence) return NULL;
+    out->done = mli_cuda_fence_done;
+    out->user = fence;
+    out->drop = mli_cuda_fence_free;
+    out->queue = mli_cuda_fence_queue(fence);
+    return fence;
 }
 
 /* A use of a block; its event is `due` once it may be recorded, or else when the block is freed. */
@@ -2949,9 +2871,8 @@ static memlord_result mli_cuda_use(memlord *lord, const void *ptr, cudaStream_t 
     mli_cuda_fence *own;
     memlord_result r;
     if (!lord || !ptr) return MEMLORD_OK;
-    device = mli_cuda_device_of(lord, ptr);
-    if (!mli_cuda_fence_make(stream, device, &fence)) return MEMLORD_E_NOMEM;
-    own = (mli_cuda_fence *)fence.user;
+    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
+    if (!own) return MEMLORD_E_NOMEM;
     own->due = (unsigned char)due;
     mli_cuda_fence_begin(own, !due && own->stream == cudaStreamPerThread);
     r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
@@ -2984,12 +2905,12 @@ MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *p
                                                     const memlord_site *site) {
     memlord_fence fence;
     memlord_device device;
+    mli_cuda_fence *own;
     memlord_result r = MEMLORD_E_NOMEM;
     int before = mli_cuda_asker;
     if (!lord || !ptr) return MEMLORD_OK;
-    device = mli_cuda_device_of(lord, ptr);
-    if (mli_cuda_fence_make(stream, device, &fence)) {
-        mli_cuda_fence *own = (mli_cuda_fence *)fence.user;
+    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
+    if (own) {
         /* now, and not in the ledger's first question, which a deferring one asks later */
         mli_cuda_fence_begin(own, 1);
         mli_cuda_asker = MLI_CUDA_FREES;
@@ -3001,26 +2922,23 @@ MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *p
 }
 
 MEMLORD_API void memlord_cuda_events_release(void) {
-    mli_cuda_fence *fence;
+    mli_cuda_fence *gone = NULL, *fence;
     int i;
-    do {
-        fence = NULL;
-        mli_cuda_lock_take(&mli_cuda_events_lock);
-        for (i = 0; i < MLI_CUDA_BINS && !fence; i++) {
-            mli_cuda_event_bin *bin = &mli_cuda_events.bins[i];
-            fence = mli_cuda_fence_pop(&bin->first);
-            if (fence)
-                bin->n--;
-            else
-                bin->context = NULL;
+    mli_cuda_lock_take(&mli_cuda_events_lock);
+    for (i = 0; i < MLI_CUDA_BINS; i++) {
+        mli_cuda_events[i].context = NULL;
+        while ((fence = mli_cuda_fence_pop(&mli_cuda_events[i])) != NULL) {
+            fence->next = gone;
+            gone = fence;
         }
-        mli_cuda_lock_drop(&mli_cuda_events_lock);
-        if (fence) {
-            mli_cuda_event_end(fence->context, fence->event);
-            fence->event = NULL;
-            mli_cuda_fence_free(fence);
-        }
-    } while (fence);
+    }
+    mli_cuda_lock_drop(&mli_cuda_events_lock);
+    while ((fence = gone) != NULL) {
+        gone = fence->next;
+        mli_cuda_event_end(fence->context, fence->event);
+        fence->event = NULL;
+        mli_cuda_fence_free(fence);
+    }
 }
 
 /* -- scopes -- */
@@ -3053,13 +2971,11 @@ MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_sc
     time.lord = lord;
     time.scope = scope->id;
     time.start = (mli_cuda_fence *)scope->start;
-    if (time.start) {
-        time.stop = mli_cuda_time_mark(scope->stream);
-        if (!time.stop)
-            mli_cuda_fence_free(time.start);
-        else if (!mli_cuda_time_push(&time))
-            mli_cuda_time_end(&time);
-    }
+    time.stop = time.start ? mli_cuda_time_mark(scope->stream) : NULL;
+    if (time.stop)
+        mli_cuda_time_push(&time);
+    else if (time.start)
+        mli_cuda_fence_free(time.start);
     mli_cuda_times_read(lord, &scope->stream, 0);
     return memlord_scope_end(lord);
 }
@@ -3106,21 +3022,18 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
     const char *name = NULL;
 #if defined(MEMLORD_CUDA_WRAP)
-#define MLI_CUDA_CHECK(real, params)                                                          \
+#define MLI_CUDA_X0(real, ours)                                                               \
     {                                                                                         \
-        cudaError_t (*volatile plain) params = real;                                          \
-        cudaError_t (*volatile wrapped) params = MLI_CUDA_WRAP(real);                         \
+        __typeof__(real) *volatile plain = real, *volatile wrapped = MLI_CUDA_WRAP(real);     \
         if (plain != wrapped && !missing++) name = #real;                                     \
     }
 #else
-#define MLI_CUDA_CHECK(real, params) if (!missing++) name = #real;
+#define MLI_CUDA_X0(real, ours) if (!missing++) name = #real;
 #endif
-#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_CHECK(real, params)
-#define MLI_CUDA_X0(real, ours) MLI_CUDA_CHECK(real, (void))
+#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_X0(real, ours)
     MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X
 #undef MLI_CUDA_X0
-#undef MLI_CUDA_CHECK
     if (first) *first = name;
     return missing;
 }
