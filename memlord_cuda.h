@@ -383,7 +383,8 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
      host_register          record it as pinned; host_unregister ends that.
      stream_end_capture     then records what the capture held back.
      stream_destroy         first record what waits for the stream, whatever ledger it is of.
-     device_reset           first waits for the device and ends what the ledger has on it: blocks of
+     device_reset           first waits for the device, and for samples and collections of the layer
+                            that are inside it, and ends what the ledger has on it: blocks of
                             the current device and page-locked ones of it, but for those of pools
                             and physical memory, which CUDA keeps; fences of its streams fail then,
                             and all events kept for reuse are destroyed. What other ledgers have
@@ -696,10 +697,12 @@ static void mli_cuda_library_find(void *library, const char *name, void *fn, siz
     FARPROC found = GetProcAddress((HMODULE)library, name);
     memcpy(fn, &found, size);
 }
+static void mli_cuda_yield(void) { (void)SwitchToThread(); }
 static uint64_t mli_cuda_process_id(void) { return GetCurrentProcessId(); }
 #else
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h> /* getpid */
 #ifndef MEMLORD_CUDA_DRIVER
 #define MEMLORD_CUDA_DRIVER "libcuda.so.1"
@@ -718,6 +721,7 @@ static void mli_cuda_library_find(void *library, const char *name, void *fn, siz
     void *found = dlsym(library, name);
     memcpy(fn, &found, size);
 }
+static void mli_cuda_yield(void) { (void)sched_yield(); }
 static uint64_t mli_cuda_process_id(void) { return (uint64_t)getpid(); }
 #endif
 
@@ -979,19 +983,28 @@ static void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode) {
     (void)d->context_pop(&context);
 }
 
+/* Threads inside each device, and RESETTING for each that resets it: then no other comes in, as a
+   reset takes the context from under whoever is. */
+#define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
+static mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES];
+
 /* The same with the primary context of an active device. Retaining it keeps it while we are in. */
 static int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
     void *context = NULL;
-    if (!mli_cuda_active(d, device)) return 0;
-    if (d->primary_retain(&context, d->handle[device])) return 0;
-    if (mli_cuda_enter_context(d, context, mode) == 0) return 1;
-    (void)d->primary_release(d->handle[device]);
+    if (device < 0 || device >= d->known) return 0;
+    if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
+        mli_cuda_active(d, device) && d->primary_retain(&context, d->handle[device]) == 0) {
+        if (mli_cuda_enter_context(d, context, mode) == 0) return 1;
+        (void)d->primary_release(d->handle[device]);
+    }
+    (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
     return 0;
 }
 
 static void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode) {
     mli_cuda_leave_context(d, mode);
     (void)d->primary_release(d->handle[device]);
+    (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
 }
 
 /* ------------------------------------------------------------------------- >>nvml --
@@ -1107,7 +1120,7 @@ static int mli_cuda_nvml_query(const mli_cuda_nvml *n, int i, uint64_t *total, u
 static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t bytes) {
     int k = MEMLORD_OTHERS;
     while (k && h->others[k - 1].bytes < bytes) k--;
-    if (k == MEMLORD_OTHERS) return;
+    if (k == MEMLORD_OTHERS || !pid) return; /* 0 would end the list */
     memmove(&h->others[k + 1], &h->others[k], sizeof *h->others * (size_t)(MEMLORD_OTHERS - 1 - k));
     h->others[k].pid = pid;
     h->others[k].bytes = bytes;
@@ -2352,7 +2365,8 @@ static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
 }
 
 /* Finds the mapping that begins at an address, and holds its memory until the end: the handle is
-   not given to another before the books are right. */
+   not given to another before the books are right. Returns 0 if nothing is mapped there. What is
+   not on the books has no bytes, and is not held. */
 static int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d, uint64_t address,
                                   mli_cuda_mapping *m) {
     memlord_block_info block;
@@ -2364,7 +2378,7 @@ static int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d, uint6
         (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
     }
     if (!m->bytes) (void)d->mem_release(m->handle);
-    return m->bytes != 0;
+    return 1;
 }
 
 static void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d, mli_cuda_mapping *m,
@@ -2723,11 +2737,18 @@ MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const mem
 
 MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_site *site) {
     const mli_cuda_driver *d = lord ? mli_cuda_driver_get() : NULL;
+    const int device = d ? mli_cuda_device_current() : 0;
+    mli_cuda_u64 *inside = d && device < d->known ? &mli_cuda_inside[device] : NULL;
+    cudaError_t r;
     if (d) {
-        mli_cuda_reset_begin(lord, d, mli_cuda_device_current(), site);
+        mli_cuda_reset_begin(lord, d, device, site);
         memlord_cuda_events_release();
     }
-    return MLI_CUDA_REAL(cudaDeviceReset)();
+    if (inside) (void)mli_cuda_add(inside, MLI_CUDA_RESETTING);
+    while (inside && mli_cuda_load(inside) % MLI_CUDA_RESETTING) mli_cuda_yield();
+    r = MLI_CUDA_REAL(cudaDeviceReset)();
+    if (inside) (void)mli_cuda_add(inside, ~MLI_CUDA_RESETTING + 1);
+    return r;
 }
 
 /* What its capture held back is recorded now. */
@@ -2818,12 +2839,14 @@ MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
 
 /* Mappings that are more than there is room for end before the real call, whatever that says. */
 MLI_CUDA_MEM(mem_unmap, (unsigned long long ptr, size_t bytes)) {
-    enum { ROOM = 64 };
+    enum { ROOM = 64, GRAIN = 2 << 20 }; /* a mapping is a multiple of that */
     mli_cuda_mapping held[ROOM], m;
     uint64_t at = ptr;
     int n = 0, r;
     MLI_CUDA_MEM_DRIVER(d);
-    for (; at - ptr < bytes && mli_cuda_mapping_begin(lord, d, at, &m); at += m.bytes) {
+    for (; at - ptr < bytes && mli_cuda_mapping_begin(lord, d, at, &m);
+         at += m.bytes ? m.bytes : (uint64_t)GRAIN) {
+        if (!m.bytes) continue;
         if (n < ROOM)
             held[n++] = m;
         else
@@ -3046,6 +3069,7 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 #undef MLI_CUDA_NVML_FUNCTIONS
 #undef MLI_CUDA_NVML
 #undef MLI_CUDA_LOCK
+#undef MLI_CUDA_RESETTING
 #undef MLI_CUDA_REAL
 #undef MLI_CUDA_WRAP
 #undef MLI_CUDA_PASTE

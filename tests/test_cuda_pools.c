@@ -339,6 +339,15 @@ static void others_are_named_and_the_list_is_seldom_asked_for(void **state) {
     assert_int_equal(fake_count("nvmlDeviceGetComputeRunningProcesses_v3"), 2);
 }
 
+static void one_without_a_number_hides_no_other(void **state) {
+    memlord *lord = test_lord(state);
+    fake.device[0].nvml_unnamed = 900 * MIB;
+    fake.device[0].nvml_pid = 4711;
+    fake.device[0].nvml_used = 200 * MIB;
+    assert_int_equal(sampled(lord, 0).others[0].pid, 4711);
+    assert_int_equal(sampled(lord, 0).others[1].pid, 0);
+}
+
 static void where_nvml_does_not_know_us_it_is_not_asked_for_long(void **state) {
     memlord *lord = test_lord(state);
     int i;
@@ -458,6 +467,33 @@ static void another_ledger_s_books_stay(void **state) {
     memlord_destroy(other);
 }
 
+static int sampling;
+
+static void *sample_until_stopped(void *user) {
+    memlord *lord = (memlord *)user;
+    while (__atomic_load_n(&sampling, __ATOMIC_ACQUIRE)) {
+        (void)memlord_capacity_sample(lord, cuda(0));
+        (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+    }
+    return NULL;
+}
+
+static void a_reset_waits_for_samples_and_collections(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    int i;
+    __atomic_store_n(&sampling, 1, __ATOMIC_RELEASE);
+    assert_int_equal(pthread_create(&thread, NULL, sample_until_stopped, lord), 0);
+    for (i = 0; i < 2000; i++) {
+        assert_cuda(cudaSetDevice(0));
+        assert_cuda(memlord_cuda_device_reset(lord, NULL));
+    }
+    __atomic_store_n(&sampling, 0, __ATOMIC_RELEASE);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(fake.device[0].resets_inside, 0);
+    assert_int_equal(fake.device[0].contexts, 2000); /* none was made by a sample */
+}
+
 static void a_reset_without_a_ledger_is_the_runtime_s(void **state) {
     (void)state;
     assert_cuda(memlord_cuda_device_reset(NULL, NULL));
@@ -534,6 +570,7 @@ int main(void) {
         TEST_CUDA(the_context_is_what_is_used_more_than_before),
         TEST_CUDA(or_what_nvml_says_the_process_holds_beside_its_blocks),
         TEST_CUDA(others_are_named_and_the_list_is_seldom_asked_for),
+        TEST_CUDA(one_without_a_number_hides_no_other),
         TEST_CUDA(where_nvml_does_not_know_us_it_is_not_asked_for_long),
         TEST_CUDA(a_reset_ends_what_the_device_had),
         TEST_CUDA(a_reset_retires_what_was_pending),
@@ -541,6 +578,7 @@ int main(void) {
         TEST_CUDA(a_reset_keeps_physical_memory),
         TEST_CUDA(a_reset_that_is_not_wrapped_breaks_nothing),
         TEST_CUDA(another_ledger_s_books_stay),
+        TEST_CUDA(a_reset_waits_for_samples_and_collections),
         TEST_CUDA(a_reset_without_a_ledger_is_the_runtime_s),
         TEST_CUDA(ledgers_come_and_go_under_load),
     };

@@ -276,6 +276,26 @@ static void an_imported_handle_is_not_this_process_s(void **state) {
     assert_true_books(lord);
 }
 
+static void an_unmap_passes_over_what_is_not_on_the_books(void **state) {
+    memlord *lord = test_lord(state);
+    unsigned long long other = 0, at = addresses(4 * GRAIN), own = created(lord, 0, GRAIN);
+    assert_int_equal(fake_cuMemImportFromShareableHandle(&other, NULL, 1), 0);
+    map(lord, at + GRAIN, GRAIN, own);
+    map(lord, at, GRAIN, own); /* a second place of what is mapped */
+    map(lord, at + 2 * GRAIN, GRAIN, other);
+    assert_int_equal(memlord_cuda_mem_release(lord, own, NULL), 0);
+    own = created(lord, 0, GRAIN);
+    map(lord, at + 3 * GRAIN, GRAIN, own);
+    assert_int_equal(memlord_cuda_mem_release(lord, own, NULL), 0);
+    assert_int_equal(live(lord, all()), 2 * GRAIN);
+    assert_int_equal(memlord_cuda_mem_unmap(lord, at, 4 * GRAIN, NULL), 0);
+    assert_int_equal(memlord_cuda_mem_release(lord, other, NULL), 0);
+    assert_int_equal(live(lord, all()), 0);
+    assert_true_books(lord);
+    /* and ends where nothing is mapped */
+    assert_int_equal(memlord_cuda_mem_unmap(lord, at, SIZE_MAX, NULL), cudaErrorInvalidValue);
+}
+
 static void an_ipc_handle_opened_and_closed_is_not_counted(void **state) {
     memlord *lord = test_lord(state);
     cudaIpcMemHandle_t handle;
@@ -354,6 +374,7 @@ int main(void) {
         TEST_CUDA(one_that_finds_no_memory_is_counted),
         TEST_CUDA(it_is_reserved_and_never_cached),
         TEST_CUDA(an_imported_handle_is_not_this_process_s),
+        TEST_CUDA(an_unmap_passes_over_what_is_not_on_the_books),
         TEST_CUDA(an_ipc_handle_opened_and_closed_is_not_counted),
         TEST_CUDA(without_a_ledger_it_is_the_driver_s_call_alone),
         TEST_CUDA(threads_keep_the_books_right),

@@ -65,7 +65,10 @@ int fake_cuCtxPushCurrent_v2(void *context) {
     if (!r && (at < contexts || at >= contexts + FAKE_DEVICES || self.depth == DEPTH ||
                !fake.device[at - contexts].active))
         r = cudaErrorDeviceUninitialized;
-    if (!r) self.stack[self.depth++] = (int)(at - contexts);
+    if (!r) {
+        fake.device[at - contexts].pushed++;
+        self.stack[self.depth++] = (int)(at - contexts);
+    }
     return leave(r);
 }
 int fake_cuCtxPopCurrent_v2(void **context) {
@@ -74,7 +77,8 @@ int fake_cuCtxPopCurrent_v2(void **context) {
         fake.depth_errors++;
         return leave(cudaErrorDeviceUninitialized);
     }
-    *context = &contexts[self.stack[--self.depth]];
+    fake.device[self.stack[--self.depth]].pushed--;
+    *context = &contexts[self.stack[self.depth]];
     return leave(r);
 }
 int fake_cuCtxGetCurrent(void **context) {
@@ -233,9 +237,10 @@ int fake_nvml_processes(void *device, unsigned *n, void *info) {
         unsigned pid;
         unsigned long long bytes;
         unsigned gpu, compute;
-    } one = {d->nvml_pid, d->nvml_used, 0, 0};
+    } two[2] = {{0, d->nvml_unnamed, 0, 0}, {d->nvml_pid, d->nvml_used, 0, 0}};
+    const unsigned first = d->nvml_unnamed ? 0 : 1, last = d->nvml_pid ? 2 : 1;
     if (r) return leave(r);
-    *n = d->nvml_pid ? 1 : 0;
-    if (*n) memcpy(info, &one, sizeof one);
+    *n = last - first;
+    memcpy(info, &two[first], *n * sizeof two[0]);
     return leave(0);
 }

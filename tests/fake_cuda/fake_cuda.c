@@ -655,8 +655,11 @@ static void context_end(int device) {
 /* cudaDeviceReset: what the device has is destroyed, but for what cudaMallocAsync and
    cudaMallocFromPoolAsync made. */
 cudaError_t cudaDeviceReset(void) {
-    int r = runtime("cudaDeviceReset");
-    if (!r) context_end(self.depth ? self.stack[self.depth - 1] : self.device);
+    int r = runtime("cudaDeviceReset"), i, mine = 0;
+    const int device = self.depth ? self.stack[self.depth - 1] : self.device;
+    for (i = 0; i < self.depth; i++) mine += self.stack[i] == device;
+    fake.device[device].resets_inside += fake.device[device].pushed > mine;
+    if (!r) context_end(device);
     if (!r) self.top = 0;
     return end(r);
 }
