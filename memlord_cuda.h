@@ -2,9 +2,8 @@
     memlord_cuda.h - MemLord for programs that hold their memory on NVIDIA GPUs
                      v0.4.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
 
-    What the device says, what the program holds, and a way to give memory back, without one
-    byte of the program behaving otherwise: capacity and collection for cuda devices, the
-    runtime's allocation functions with the books kept, frees in the order of a stream.
+    Capacity and collection for cuda devices, the runtime's allocation functions with the books
+    kept, and frees in the order of a stream. No byte of the program behaves otherwise.
 
     Do this in *one* C or C++ file (it may be the one with MEMLORD_IMPLEMENTATION):
 
@@ -19,7 +18,7 @@
 
     Contents: search for the tag to jump there
         >>example        a complete program
-        >>concepts       what is asked of whom, and where bytes are counted
+        >>concepts       where the layer asks, and where bytes are counted
         >>knobs          what can be configured, and where
         >>threading      what may run at the same time
         >>errors         what happens when something goes wrong
@@ -61,7 +60,7 @@
     Driver    everything else it asks of libcuda, which the runtime has loaded: the driver has no
               last error to change, and to push and pop a context changes no current device.
     Active    a device whose primary context exists. The layer enters no other, as a context costs
-              hundreds of MB. Of a device that is not active NVML knows the capacity, or nobody.
+              hundreds of MB. The capacity of a device that is not active comes from NVML alone.
     Device    cuda:i is the runtime's device i. Memory counts where the runtime took it from:
               the current one, or the stream's. Managed memory does too, wherever its pages are, as
               cudaFree does not say which it is.
@@ -76,7 +75,7 @@
               that is gone is undefined. Blocks in it then count as outside of pools until freed.
     Reserved  what pools and graphs hold, and what is live outside: live on the books and not
               pending, less what pools and graphs say is used. So `cached`, `reserved` less what is
-              allocated, is what they hold and nobody uses. What others use of a pool, unseen by the
+              allocated, is what they hold unused. What others use of a pool, unseen by the
               wrappers, counts as cached only as far as it is more than what is live outside.
     Collection of a cuda device trims its pools and graphs, and gave back the reserved bytes before
               less those after. The host's callbacks run beside it, in the order of their adding.
@@ -311,11 +310,10 @@ typedef struct memlord_cuda_desc {
                                   ledger uses it, what that one loaded */
 } memlord_cuda_desc;
 
-/* Teaches a ledger its cuda devices: a capacity source, a collection callback that trims, not by
-   bands before the host has set a strategy. With one its pollers start, too. An
-   integrated GPU shares the cpu's memory from then on (memlord_device_share), so its capacity
-   is what is available there. Attached already, it takes the new description. `desc` NULL is
-   the default.
+/* Gives a ledger a capacity source for its cuda devices, which starts its pollers, and a collection
+   callback that trims, not by bands before the host has set a strategy. An integrated GPU shares
+   the cpu's memory from then on (memlord_device_share), so its capacity is what is available there.
+   A ledger that is attached takes the new description. `desc` NULL is the default.
    Errors: E_UNSUPPORTED no driver or no device, see memlord_cuda_why; E_INVALID the retry policy;
            E_STATE another thread is at it, or MEMLORD_CUDA_MAX_LEDGERS are; E_NOMEM. Nothing is
            attached then.
@@ -325,8 +323,8 @@ MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord,
     MLI_OFF(MEMLORD_OK)
 
 /* Takes the source and the callback off, and undoes the sharing. Blocks stay on the books, and
-   the wrappers go on. The last one of a process also gives up the pooled events, the last one
-   that used it NVML.
+   the wrappers go on. The last one of a process also destroys the events kept for reuse; the last
+   one that used it unloads NVML.
    Threads: waits for samples and collections of the layer in progress.
    Errors:  E_UNKNOWN not attached; E_STATE. */
 MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord)
@@ -372,13 +370,12 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
    cudaError_t memlord_cuda_NAME(memlord *lord, the runtime's own parameters,
                                  const memlord_site *site)
 
-   each do the real call and answer what it answered. A NULL ledger is that call alone.
+   each make the real call and return its result. A NULL ledger is that call alone.
      malloc*, host_alloc    record what was allocated: with a pitch, pitch x height x depth. A
                             pointer that came out NULL is no storage. An array is its texels alone:
                             CUDA does not tell what it adds to order and align them, nor takes any
-                            memory for a sparse one or one with deferred mapping. What is allocated
-                            in the order of a stream has that stream beside its tag
-                            (memlord_stream_set).
+                            memory for a sparse one or one with deferred mapping. A stream-ordered
+                            allocation has its stream beside its tag (memlord_stream_set).
      free, free_async       end it: at the call, or when the uses recorded of it are done.
      host_register          record it as pinned; host_unregister ends that.
      stream_end_capture     then records what the capture held back.
@@ -396,9 +393,9 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
                             takes it off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
-   as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the answer. A
-   limit's refusal is cudaErrorMemoryAllocation, and the pointer NULL. Other errors, sticky ones
-   first of all, end it at once. Cost: >>costs. */
+   as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the result. A
+   limit's refusal is cudaErrorMemoryAllocation. Other errors, sticky ones first of all, end it at
+   once. Cost: >>costs. */
 
 /* of an allocation: the real one, ours, parameters, arguments, how many, what kind it is */
 #define MLI_CUDA_ALLOCS(X)                                                                    \
@@ -475,15 +472,15 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
      mem_create   records the bytes on the device of the location, or as pinned for the host's,
                   under the handle, described as "cuMemCreate". Retry, limits and failures are
                   those of the other allocations.
-     mem_map      adds a reference, and the range as a part "mapped" of the storage, whose shape is
-                  its address. What is mapped already is no part a second time, nor a reference.
+     mem_map      adds a reference, and the range as a part "mapped" of the storage; the part's
+                  shape is its address. A range that is mapped already adds neither.
      mem_retain_handle
                   adds a reference.
      mem_release, mem_unmap
                   drop a reference each; the bytes are live until the last handle and the last
                   mapping are gone. An unmap may be of several mappings side by side.
-   What is not on the books is passed on and not counted: an imported handle is another process's
-   memory, as is what cudaIpcOpenMemHandle opens. Reserved addresses take no memory. */
+   A handle that is not on the books is passed on and not counted: an imported one is another
+   process's memory, as is what cudaIpcOpenMemHandle opens. Reserved addresses take no memory. */
 #if defined(CUDA_VERSION)
 typedef CUresult mli_cuda_result;
 typedef CUmemAllocationProp mli_cuda_prop;
@@ -562,7 +559,7 @@ MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 
 /* -- scopes: what the device took -- */
 
-/* What begin hands to end. Its fields are the library's. */
+/* Made by begin, for end. Its fields are the library's. */
 typedef struct memlord_cuda_scope {
     cudaStream_t stream;
     void *start;
@@ -794,10 +791,8 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #endif
 
 /* ----------------------------------------------------------------------- >>driver --
-   Owns the table of driver functions and who may be entered. The driver is asked, not the
-   runtime, as it keeps no last error, changes no current device and creates no context
-   unless told to. Written out here, so that neither cuda.h nor -lcuda is needed. Locks: its
-   own, while it loads. */
+   Owns the table of driver functions, and enters devices. Written out here, so that neither cuda.h
+   nor -lcuda is needed. Locks: its own, while it loads. */
 
 /* field, symbol, 1: nothing goes without it, parameters; virtual memory has its own table.
    CUdevice and enums are ints, CUcontext is a pointer; streams, events and pools are the runtime's
@@ -917,8 +912,7 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
 static void mli_cuda_fork_first(void);
 static void mli_cuda_fork_locks(void);
 
-/* NULL: there is none, or no device, or the process is a child of the one that loaded it. Asked
-   once a process. */
+/* NULL: memlord_cuda_why says why. Loads it once a process. */
 static const mli_cuda_driver *mli_cuda_driver_get(void) {
     uint64_t state = mli_cuda_load_acquire(&mli_cuda_loaded.state);
     if (state == MLI_CUDA_UNTRIED) {
@@ -983,8 +977,8 @@ static void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode) {
     (void)d->context_pop(&context);
 }
 
-/* Threads inside each device, and RESETTING for each that resets it: then no other comes in, as a
-   reset takes the context from under whoever is. */
+/* Threads inside each device, and RESETTING for each that resets it: then no other enters, as a
+   reset destroys the context. */
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 static mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES];
 
@@ -1022,7 +1016,9 @@ static void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mod
     X(processes, "nvmlDeviceGetComputeRunningProcesses_v3", 0,                                \
       (void *device, unsigned *n, void *info))
 
-typedef struct mli_cuda_nvml {
+static mli_cuda_lock mli_cuda_nvml_lock = MLI_CUDA_LOCK;
+static int mli_cuda_nvml_users;
+static struct {
 #define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
@@ -1030,57 +1026,22 @@ typedef struct mli_cuda_nvml {
     void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or cut up (MIG) */
 } mli_cuda_nvml;
 
-typedef struct mli_cuda_nvml_memory {
-    unsigned long long total, unused, used;
-} mli_cuda_nvml_memory;
-
-typedef struct mli_cuda_nvml_process {
-    unsigned pid;
-    unsigned long long used;
-    unsigned gpu_instance, compute_instance;
-} mli_cuda_nvml_process;
-
-/* All instances of a MIG device have its PCI id, and it answers for all of them: not for us. */
-static void *mli_cuda_nvml_find(const mli_cuda_nvml *n, const mli_cuda_driver *d, int i) {
+/* All instances of a MIG device have its PCI id, and NVML's figures are those of all of them. */
+static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
     char id[32] = "";
     unsigned cut = 0, pending;
     void *device = NULL;
     if (!d->device_pci || d->device_pci(id, (int)sizeof id, d->handle[i])) return NULL;
-    if (n->by_pci(id, &device)) return NULL;
-    if (n->mig && n->mig(device, &cut, &pending) == 0 && cut) return NULL;
+    if (mli_cuda_nvml.by_pci(id, &device)) return NULL;
+    if (mli_cuda_nvml.mig && mli_cuda_nvml.mig(device, &cut, &pending) == 0 && cut) return NULL;
     return device;
-}
-
-static void mli_cuda_nvml_load(mli_cuda_nvml *n, const mli_cuda_driver *d, const char *name) {
-    int whole = 1, i;
-    memset(n, 0, sizeof *n);
-    n->library = mli_cuda_library_open(name ? name : MLI_CUDA_NVML);
-    if (!n->library) return;
-#define MLI_CUDA_X(field, symbol, needed, params)                                             \
-    mli_cuda_library_find(n->library, symbol, (void *)&n->field, sizeof n->field);            \
-    if (needed && !n->field) whole = 0;
-    MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
-#undef MLI_CUDA_X
-    if (!whole || n->init()) {
-        mli_cuda_library_close(n->library);
-        memset(n, 0, sizeof *n);
-        return;
-    }
-    for (i = 0; i < d->known; i++) n->device[i] = mli_cuda_nvml_find(n, d, i);
-}
-
-static void mli_cuda_nvml_unload(mli_cuda_nvml *n) {
-    if (!n->library) return;
-    (void)n->shutdown();
-    mli_cuda_library_close(n->library);
-    memset(n, 0, sizeof *n);
 }
 
 enum { MLI_CUDA_HOLDERS_EVERY = 16, MLI_CUDA_HOLDERS_MISSES = 8 };
 
 /* A device's processes: ours, and the largest others. NVML takes locks of the driver to list them,
-   so only one sample in some asks it. In a container it knows us by another number: then it is not
-   asked for long, and nobody else is named, as we would be among them. */
+   so only one sample in HOLDERS_EVERY does. In a container it knows us by another number: then the
+   samples stop asking, and name no others, as we would be among them. */
 typedef struct mli_cuda_holders {
     unsigned samples, misses;
     uint64_t ours;
@@ -1089,31 +1050,48 @@ typedef struct mli_cuda_holders {
 static mli_cuda_lock mli_cuda_holders_lock = MLI_CUDA_LOCK;
 static mli_cuda_holders mli_cuda_holders_of[MEMLORD_CUDA_MAX_DEVICES];
 
-static mli_cuda_lock mli_cuda_nvml_lock = MLI_CUDA_LOCK;
-static mli_cuda_nvml mli_cuda_nvml_table;
-static int mli_cuda_nvml_users;
+static void mli_cuda_nvml_load(const mli_cuda_driver *d, const char *name) {
+    void *library = mli_cuda_library_open(name);
+    int whole = 1, i;
+    if (!library) return;
+#define MLI_CUDA_X(field, symbol, needed, params)                                             \
+    mli_cuda_library_find(library, symbol, (void *)&mli_cuda_nvml.field, sizeof(void *));     \
+    if (needed && !mli_cuda_nvml.field) whole = 0;
+    MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
+#undef MLI_CUDA_X
+    if (!whole || mli_cuda_nvml.init()) {
+        mli_cuda_library_close(library);
+        return;
+    }
+    mli_cuda_nvml.library = library;
+    for (i = 0; i < d->known; i++) mli_cuda_nvml.device[i] = mli_cuda_nvml_find(d, i);
+}
 
 static void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name) {
     mli_cuda_lock_take(&mli_cuda_nvml_lock);
-    if (!mli_cuda_nvml_users++) mli_cuda_nvml_load(&mli_cuda_nvml_table, d, name);
+    if (!mli_cuda_nvml_users++) mli_cuda_nvml_load(d, name ? name : MLI_CUDA_NVML);
     mli_cuda_lock_drop(&mli_cuda_nvml_lock);
 }
 static void mli_cuda_nvml_release(void) {
     mli_cuda_lock_take(&mli_cuda_nvml_lock);
     if (!--mli_cuda_nvml_users) {
-        mli_cuda_nvml_unload(&mli_cuda_nvml_table);
+        if (mli_cuda_nvml.library) {
+            (void)mli_cuda_nvml.shutdown();
+            mli_cuda_library_close(mli_cuda_nvml.library);
+        }
+        memset(&mli_cuda_nvml, 0, sizeof mli_cuda_nvml);
         memset(mli_cuda_holders_of, 0, sizeof mli_cuda_holders_of);
     }
     mli_cuda_lock_drop(&mli_cuda_nvml_lock);
 }
 
 /* Used is what is not free: versions of NVML disagree about what else it means. */
-static int mli_cuda_nvml_query(const mli_cuda_nvml *n, int i, uint64_t *total, uint64_t *used) {
-    mli_cuda_nvml_memory info;
-    memset(&info, 0, sizeof info);
-    if (!n->device[i] || n->memory(n->device[i], &info) || !info.total) return 0;
-    *total = info.total;
-    *used = info.total - info.unused;
+static int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used) {
+    unsigned long long info[3] = {0, 0, 0}; /* total, free, used */
+    void *device = mli_cuda_nvml.device[i];
+    if (!device || mli_cuda_nvml.memory(device, info) || !info[0]) return 0;
+    *total = info[0];
+    *used = info[0] - info[1];
     return 1;
 }
 
@@ -1126,13 +1104,19 @@ static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t byte
     h->others[k].bytes = bytes;
 }
 
-static void mli_cuda_holders_ask(const mli_cuda_nvml *n, int i, int active, mli_cuda_holders *h) {
-    mli_cuda_nvml_process list[128];
+static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
+    struct {
+        unsigned pid;
+        unsigned long long used;
+        unsigned gpu_instance, compute_instance;
+    } list[128];
     unsigned count = sizeof list / sizeof *list, k;
+    void *device = mli_cuda_nvml.device[i];
     int found = 0;
     h->ours = 0;
     memset(h->others, 0, sizeof h->others);
-    if (!n->device[i] || !n->processes || n->processes(n->device[i], &count, list)) return;
+    if (!device || !mli_cuda_nvml.processes || mli_cuda_nvml.processes(device, &count, list))
+        return;
     for (k = 0; k < count && k < sizeof list / sizeof *list; k++) {
         const int us = list[k].pid == mli_cuda_process_id();
         found |= us;
@@ -1146,11 +1130,11 @@ static void mli_cuda_holders_ask(const mli_cuda_nvml *n, int i, int active, mli_
     if (h->misses) memset(h->others, 0, sizeof h->others);
 }
 
-static mli_cuda_holders mli_cuda_holders_get(const mli_cuda_nvml *n, int i, int active) {
+static mli_cuda_holders mli_cuda_holders_get(int i, int active) {
     mli_cuda_holders *h = &mli_cuda_holders_of[i], copy;
     mli_cuda_lock_take(&mli_cuda_holders_lock);
     if (h->misses < MLI_CUDA_HOLDERS_MISSES && h->samples++ % MLI_CUDA_HOLDERS_EVERY == 0)
-        mli_cuda_holders_ask(n, i, active, h);
+        mli_cuda_holders_ask(i, active, h);
     copy = *h;
     mli_cuda_lock_drop(&mli_cuda_holders_lock);
     return copy;
@@ -1171,9 +1155,9 @@ typedef struct mli_cuda_attachment {
     uint64_t keep_bytes; /* and the policy: under the lock */
     memlord_retry retry;
     int has_retry;
-    int has_nvml; /* is one of its users: who changes the seat's alone */
+    int has_nvml; /* is one of its users; for the thread that changes the seat alone */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
-    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];  /* whose `reserved` we say */
+    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];  /* 1: the layer sets `reserved` */
     mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];  /* used when there was no context yet, */
     mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES]; /* and by that; 0: not known */
     mli_cuda_u64 calls; /* stream-ordered ones, where those have to look at the pool */
@@ -1193,12 +1177,6 @@ static mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord) {
         if (mli_cuda_load_acquire(&mli_cuda_process.seats[i].key) == (uint64_t)(uintptr_t)lord)
             return &mli_cuda_process.seats[i];
     return NULL;
-}
-
-/* The flags of a ledger; 0 if it is not attached. */
-static uint64_t mli_cuda_flags_of(memlord *lord) {
-    mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
-    return probe ? mli_cuda_load(&probe->flags) : 0;
 }
 
 /* Takes a ledger's seat, or else an empty one, to change it; *seen is its state before. NULL: there
@@ -1227,8 +1205,8 @@ static void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state)
     mli_cuda_lock_drop(&mli_cuda_process_lock);
 }
 
-/* Gives a claimed seat, of which nothing is hooked, its description; NULL takes it off. NVML takes
-   its time to come, and nobody has to wait for that but who attaches. 1: nobody is left. */
+/* Gives a claimed seat, of which nothing is hooked, its description; NULL takes it off. NVML loads
+   outside the lock: it takes its time. 1: no seat is taken any more. */
 static int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen, const mli_cuda_driver *d,
                                     const memlord_cuda_desc *desc) {
     int alone;
@@ -1243,7 +1221,7 @@ static int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen, const 
     probe->keep_bytes = desc ? desc->keep_bytes : 0;
     probe->has_retry = desc && desc->retry;
     if (probe->has_retry) probe->retry = *desc->retry;
-    /* pairs with the acquire in flags_of */
+    /* pairs with the acquire in attachment_of */
     mli_cuda_store_release(&probe->key, desc ? (uint64_t)(uintptr_t)probe->lord : 0);
     mli_cuda_lock_drop(&mli_cuda_process_lock);
     return alone && !desc;
@@ -1342,7 +1320,7 @@ static int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *ke
 
 /* -------------------------------------------------------------------- >>capacity --
    Owns what a ledger is told of a device: capacity, this process's share, what its pools hold.
-   Runs on pollers and on who asks. Locks: none. */
+   Runs on pollers and on threads that ask for a sample. Locks: none. */
 
 static uint64_t mli_cuda_pool_reserved(memlord *lord, int device, const memlord_cuda_pool *pool) {
     uint64_t live = memlord_allocated(lord, memlord_device_cuda(device));
@@ -1351,8 +1329,8 @@ static uint64_t mli_cuda_pool_reserved(memlord *lord, int device, const memlord_
     return pool->reserved + pool->graph_reserved + (live > inside ? live - inside : 0);
 }
 
-/* Inside the device. A host whose pool never held a byte may have one of its own, and says itself
-   what that holds. */
+/* Inside the device. Not before a pool held a byte: the host may have one of its own, and report
+   that itself. */
 static void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
                                  memlord *lord, int device) {
     memlord_cuda_pool pool;
@@ -1360,7 +1338,7 @@ static void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *
     if (!d->pools[device] || !mli_cuda_pools_ask(d, device, NULL, &pool)) return;
     if (!mli_cuda_load(&probe->pooled[device])) {
         if (!pool.reserved_high && !pool.graph_reserved_high) return;
-        mli_cuda_store(&probe->pooled[device], 1); /* only ever goes up: order is nobody's */
+        mli_cuda_store(&probe->pooled[device], 1); /* relaxed: it only goes up */
     }
     (void)memlord_pool_set(lord, memlord_device_cuda(device),
                            mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
@@ -1386,7 +1364,7 @@ static void mli_cuda_pool_check(memlord *lord, int now) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     int i, mode;
-    if (!probe) return; /* and no driver is loaded for who has not attached */
+    if (!probe) return; /* before a driver is loaded for it */
     d = mli_cuda_driver_get();
     if (!d || !d->any_integrated) return;
     if (!now && mli_cuda_add(&probe->calls, 1) % 64) return;
@@ -1417,7 +1395,7 @@ static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_
     uint64_t size = mli_cuda_load(&probe->context[i]);
     if (size || memlord_stats_get(probe->lord, memlord_device_cuda(i), &s)) return size;
     held = s.reserved > s.allocated ? s.reserved : s.allocated;
-    if (!process && before && mli_cuda_nvml_query(&mli_cuda_nvml_table, i, &total, &used))
+    if (!process && before && mli_cuda_nvml_query(i, &total, &used))
         more = used > before ? used - before : 0;
     size = more > held ? more - held : 0;
     mli_cuda_store(&probe->context[i], size);
@@ -1427,7 +1405,6 @@ static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_
 static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out) {
     mli_cuda_attachment *probe = (mli_cuda_attachment *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
-    const mli_cuda_nvml *nvml = &mli_cuda_nvml_table;
     int no_nvml = (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_NO_NVML) != 0;
     int i = device.index, mode, known = 0;
     size_t unused = 0, total = 0;
@@ -1445,14 +1422,14 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
     if (known) {
         out->total = total;
         out->used = total - unused;
-    } else if (!no_nvml && mli_cuda_nvml_query(nvml, i, &out->total, &out->used)) {
+    } else if (!no_nvml && mli_cuda_nvml_query(i, &out->total, &out->used)) {
         /* never mixed with the driver's: it counts another total */
         if (!mli_cuda_active(d, i)) mli_cuda_store(&probe->before[i], out->used);
     } else {
         return -1;
     }
     if (no_nvml) return 0;
-    holders = mli_cuda_holders_get(nvml, i, known);
+    holders = mli_cuda_holders_get(i, known);
     out->process = holders.ours;
     memcpy(out->others, holders.others, sizeof out->others);
     if (known) out->context = mli_cuda_context_size(probe, i, holders.ours);
@@ -1460,8 +1437,7 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
 }
 
 /* ------------------------------------------------------------------ >>collection --
-   Owns giving back what a device's pools hold and nobody uses. Locks: seats_lock, to read how much
-   to keep. */
+   Owns the trim of a device's pools and graphs. Locks: seats_lock, to read how much to keep. */
 
 #if defined(MEMLORD_CUDA_NVTX)
 static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
@@ -1563,10 +1539,10 @@ typedef struct mli_cuda_fence {
     struct mli_cuda_fence *next, **slot; /* the pointer to it in its list; NULL: in none */
     mli_cuda_u64 state; /* what is not listed is its owner's alone */
     cudaStream_t stream;
-    uint64_t thread;   /* whose stream it is, if that is the per-thread one */
+    uint64_t thread;   /* of a per-thread stream */
     cudaEvent_t event; /* of `context`; NULL: none yet */
     void *context;     /* the stream's; NULL: not known yet */
-    int device;        /* the block's, whose context a default stream has if no other is known */
+    int device;        /* the block's: its context stands in for that of a default stream */
     unsigned char due;   /* to be recorded as soon as its stream allows, as its block is freed */
     unsigned char timed; /* its event keeps the time */
     unsigned char fresh; /* recorded, and not asked since */
@@ -1584,7 +1560,7 @@ static cudaStream_t mli_cuda_stream(cudaStream_t stream) {
 
 static mli_cuda_lock mli_cuda_unrecorded_lock = MLI_CUDA_LOCK;
 static mli_cuda_fence *mli_cuda_unrecorded[2]; /* a list of those that are due, and of the others */
-static mli_cuda_u64 mli_cuda_fences_due;       /* so many are: who finds 0 looks for none */
+static mli_cuda_u64 mli_cuda_fences_due;       /* so many are; at 0 the lists are not looked at */
 
 typedef struct mli_cuda_event_bin {
     void *context; /* NULL: the bin has none yet, nor have those after it */
@@ -1778,7 +1754,7 @@ static int mli_cuda_fence_record(mli_cuda_fence *fence) {
     return !status;
 }
 
-/* The same of a fence that nobody else knows of yet; what is not recorded is listed. */
+/* The same of a fence that is this thread's alone yet; what is not recorded is listed. */
 static void mli_cuda_fence_begin(mli_cuda_fence *fence, int now) {
     if (now) fence->due = 1;
     if (now && mli_cuda_fence_record(fence) == 1) {
@@ -1822,7 +1798,7 @@ static int mli_cuda_fence_recorded(mli_cuda_fence *fence) {
     uint64_t state = mli_cuda_load_acquire(&fence->state);
     if (state == MLI_CUDA_UNRECORDED) {
         mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-        if (fence->slot && !fence->due) { /* a use, whose block is freed now */
+        if (fence->slot && !fence->due) { /* a use: its block is freed now */
             mli_cuda_fence_unlist(fence);
             fence->due = 1;
             mli_cuda_fence_list(fence);
@@ -1852,7 +1828,7 @@ static int mli_cuda_event_ask(const mli_cuda_driver *d, const mli_cuda_fence *fe
     return r;
 }
 
-/* What the ledger asks: memlord_fence.done. Recording disturbs no capture, asking might. */
+/* memlord_fence.done. Recording disturbs no capture, asking might. */
 static int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
@@ -1872,8 +1848,8 @@ static int mli_cuda_fence_done(void *user) {
     return mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* What tells the stream of a fence from every other: default streams share a handle, and are told
-   apart by their context, and per-thread ones by the thread, too. */
+/* A number of the stream: default streams share a handle, and differ by their context, and
+   per-thread ones by the thread, too. */
 static uint64_t mli_cuda_fence_queue(const mli_cuda_fence *fence) {
     const uint64_t golden = 0x9e3779b97f4a7c15u;
     uint64_t queue = (uint64_t)(uintptr_t)fence->stream;
@@ -1896,7 +1872,7 @@ typedef struct mli_cuda_time {
 
 static mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
-    mli_cuda_u64 n; /* in use: who finds 0 takes no lock, and has missed nothing of its own */
+    mli_cuda_u64 n; /* in use; at 0 no lock is taken: no entry of this thread is missed */
     mli_cuda_time list[MLI_CUDA_TIMES]; /* in the order they ended */
 } mli_cuda_times;
 
@@ -2062,7 +2038,7 @@ typedef struct mli_cuda_request {
     cudaError_t answer;
 } mli_cuda_request;
 
-/* What came out of a call that succeeded. */
+/* The pointer or handle that a call made. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
     if (q->pitched) return q->pitched->ptr;
     if (q->array) return *q->array;
@@ -2152,25 +2128,20 @@ static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made
     return memlord_device_cuda(ordinal >= 0 ? ordinal : mli_cuda_device_stream(d, q->stream));
 }
 
-/* Says the stream of a stream-ordered allocation, a default one as 0. Answers the one before. */
+/* Sets the stream of a stream-ordered allocation, a default one as 0. Returns the one before. */
 static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
     return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
 
-/* A pool that memory came from, when it is seen first: the driver tells its device, if it is one.
-   While the call is captured there is no memory yet. */
-static void mli_cuda_pool_note(const mli_cuda_request *q) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    uint64_t made = MEMLORD_KEY(mli_cuda_request_result(q));
-    int device;
-    if (!d || mli_cuda_pool_find(q->pool) < MLI_CUDA_POOLS) return;
-    if (!d->pointer_attribute(&device, MLI_CUDA_POINTER_DEVICE, made))
-        mli_cuda_pool_add(q->pool, device);
-}
-
-/* What was recorded may have to be in `reserved`. */
+/* Adds an allocation to `reserved`, if it is in no pool, and a pool that is new, and a device's, to
+   the list. While the call is captured there is no memory yet. */
 static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
-    if (q->pool) mli_cuda_pool_note(q);
+    const mli_cuda_driver *d = q->pool ? mli_cuda_driver_get() : NULL;
+    uint64_t made = MEMLORD_KEY(mli_cuda_request_result(q));
+    int home;
+    if (d && mli_cuda_pool_find(q->pool) == MLI_CUDA_POOLS &&
+        !d->pointer_attribute(&home, MLI_CUDA_POINTER_DEVICE, made))
+        mli_cuda_pool_add(q->pool, home);
     if (q->kind == MLI_CUDA_ASYNC)
         mli_cuda_pool_check(lord, 0);
     else
@@ -2264,27 +2235,18 @@ static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                               : mli_cuda_alloc_once(lord, q, site);
 }
 
-/* The policy of a ledger's seat; NULL: the ledger's own. */
-static const memlord_retry *mli_cuda_policy(memlord *lord, memlord_retry *copy) {
-    mli_cuda_attachment *probe;
-    const memlord_retry *policy = NULL;
-    mli_cuda_lock_take(&mli_cuda_process_lock);
-    probe = mli_cuda_attachment_of(lord);
-    if (probe && probe->has_retry) {
-        *copy = probe->retry;
-        policy = copy;
-    }
-    mli_cuda_lock_drop(&mli_cuda_process_lock);
-    return policy;
-}
-
 static cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q, const memlord_site *site) {
-    memlord_retry copy;
-    uint64_t flags;
+    mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
+    memlord_retry policy;
+    int has_retry;
     if (!lord) return q->call(q);
-    flags = mli_cuda_flags_of(lord);
-    if (!(flags & MEMLORD_CUDA_FLAG_RETRY)) return mli_cuda_alloc_once(lord, q, site);
-    return mli_cuda_alloc_retry(lord, q, mli_cuda_policy(lord, &copy), site);
+    if (!probe || !(mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_RETRY))
+        return mli_cuda_alloc_once(lord, q, site);
+    mli_cuda_lock_take(&mli_cuda_process_lock);
+    has_retry = probe->has_retry;
+    policy = probe->retry;
+    mli_cuda_lock_drop(&mli_cuda_process_lock);
+    return mli_cuda_alloc_retry(lord, q, has_retry ? &policy : NULL, site);
 }
 
 static mli_cuda_request mli_cuda_request_for(int kind,
@@ -2490,7 +2452,6 @@ static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d,
     }
 }
 
-/* Takes everything off the ledger that a seat has put there. */
 static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags);
     (void)memlord_gc_callback_remove(probe->lord, memlord_device_cuda(MEMLORD_ANY),
@@ -2505,7 +2466,7 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
     memlord_result r = MEMLORD_OK;
     int i;
     for (i = 0; i < d->known && !(flags & MEMLORD_CUDA_FLAG_NO_NVML); i++)
-        if (!mli_cuda_active(d, i) && mli_cuda_nvml_query(&mli_cuda_nvml_table, i, &total, &used))
+        if (!mli_cuda_active(d, i) && mli_cuda_nvml_query(i, &total, &used))
             mli_cuda_store(&probe->before[i], used);
     if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY)) {
         mli_cuda_share(probe, d, 1);
@@ -2600,7 +2561,6 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device) 
                             mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
 }
 
-/* Of the list alone, whatever the ledger. */
 MEMLORD_API cudaError_t memlord_cuda_pool_create(memlord *lord, cudaMemPool_t *pool,
                                                  const struct cudaMemPoolProps *props,
                                                  const memlord_site *site) {
@@ -2751,7 +2711,6 @@ MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_s
     return r;
 }
 
-/* What its capture held back is recorded now. */
 MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStream_t stream,
                                                         cudaGraph_t *graph,
                                                         const memlord_site *site) {
@@ -2968,6 +2927,7 @@ MEMLORD_API void memlord_cuda_events_release(void) {
 
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_scope *scope,
                                                     const char *name, cudaStream_t stream) {
+    mli_cuda_attachment *probe;
     memlord_result r;
     if (scope) memset(scope, 0, sizeof *scope);
     if (!lord) return MEMLORD_OK;
@@ -2978,7 +2938,9 @@ MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_
     scope->begun = 1;
     scope->stream = mli_cuda_stream(stream);
     mli_cuda_times_read(lord, &scope->stream, 0);
-    if (!(mli_cuda_flags_of(lord) & MEMLORD_CUDA_FLAG_TIME_SCOPES)) return MEMLORD_OK;
+    probe = mli_cuda_attachment_of(lord);
+    if (!probe || !(mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_TIME_SCOPES))
+        return MEMLORD_OK;
     scope->id = memlord_scope_current(lord);
     scope->start = mli_cuda_time_mark(stream);
     return MEMLORD_OK;
