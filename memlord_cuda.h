@@ -428,18 +428,23 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
        struct cudaExtent extent, unsigned int levels, unsigned int flags),                    \
       (mipmapped, desc, extent, levels, flags), 5, ARRAY)
 
+/* of a free: the same, and the device that it counts on */
+#define MLI_CUDA_FREES(X)                                                                     \
+    X(cudaFree, free, (void *ptr), (ptr), CUDA)                                               \
+    X(cudaFreeArray, free_array, (cudaArray_t array), (array), CUDA)                          \
+    X(cudaFreeMipmappedArray, free_mipmapped_array, (cudaMipmappedArray_t array), (array),    \
+      CUDA)                                                                                   \
+    X(cudaFreeHost, free_host, (void *ptr), (ptr), PINNED)                                    \
+    X(cudaHostUnregister, host_unregister, (void *ptr), (ptr), PINNED)
+
 /* of any: the first four of these; and one without parameters: real, ours */
-#define MLI_CUDA_AS_X(real, ours, params, args, n, kind) MLI_CUDA_X(real, ours, params, args)
+#define MLI_CUDA_AS_X(real, ours, params, args, ...) MLI_CUDA_X(real, ours, params, args)
 #define MLI_CUDA_WRAPPED(X, X0)                                                               \
     MLI_CUDA_ALLOCS(MLI_CUDA_AS_X)                                                            \
-    X(cudaFree, free, (void *ptr), (ptr))                                                     \
+    MLI_CUDA_FREES(MLI_CUDA_AS_X)                                                             \
     X(cudaFreeAsync, free_async, (void *ptr, cudaStream_t stream), (ptr, stream))             \
-    X(cudaFreeArray, free_array, (cudaArray_t array), (array))                                \
-    X(cudaFreeMipmappedArray, free_mipmapped_array, (cudaMipmappedArray_t array), (array))    \
-    X(cudaFreeHost, free_host, (void *ptr), (ptr))                                            \
     X(cudaHostRegister, host_register, (void *ptr, size_t bytes, unsigned int flags),         \
       (ptr, bytes, flags))                                                                    \
-    X(cudaHostUnregister, host_unregister, (void *ptr), (ptr))                                \
     X(cudaStreamEndCapture, stream_end_capture, (cudaStream_t stream, cudaGraph_t *graph),    \
       (stream, graph))                                                                        \
     X(cudaStreamDestroy, stream_destroy, (cudaStream_t stream), (stream))                     \
@@ -672,8 +677,8 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 #include <stdio.h> /* snprintf */
 
 /* --------------------------------------------------------------------- >>platform --
-   Owns what differs between systems: shared libraries, a lock, the process id, thread-locals,
-   atomics. The order of an atomic is in its name. Locks: none. */
+   Owns what differs between systems: shared libraries, a lock, the process id, atomics. The order
+   of an atomic is in its name. Locks: none. */
 
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
@@ -720,14 +725,6 @@ static void mli_cuda_library_find(void *library, const char *name, void *fn, siz
 }
 static void mli_cuda_yield(void) { (void)sched_yield(); }
 static uint64_t mli_cuda_process_id(void) { return (uint64_t)getpid(); }
-#endif
-
-#ifndef MEMLORD_THREAD_LOCAL
-#if defined(__GNUC__)
-#define MEMLORD_THREAD_LOCAL __thread
-#else
-#define MEMLORD_THREAD_LOCAL __declspec(thread)
-#endif
 #endif
 
 typedef struct mli_cuda_u64 {
@@ -2478,6 +2475,15 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
     return r;
 }
 
+/* Gives up a claimed seat that is taken. */
+static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
+    int last;
+    mli_cuda_unhook(probe, d);
+    last = mli_cuda_attachment_fill(probe, MLI_CUDA_TAKEN, d, NULL);
+    mli_cuda_times_read(probe->lord, NULL, 1);
+    if (last) memlord_cuda_events_release();
+}
+
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda_desc *desc) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe;
@@ -2495,11 +2501,7 @@ MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda
     if (seen == MLI_CUDA_TAKEN) mli_cuda_unhook(probe, d);
     (void)mli_cuda_attachment_fill(probe, seen, d, desc);
     r = mli_cuda_hook(probe, d);
-    if (r) {
-        mli_cuda_unhook(probe, d);
-        if (mli_cuda_attachment_fill(probe, MLI_CUDA_TAKEN, d, NULL))
-            memlord_cuda_events_release();
-    }
+    if (r) mli_cuda_attachment_end(probe, d);
     mli_cuda_attachment_set_state(probe, r ? MLI_CUDA_EMPTY : MLI_CUDA_TAKEN);
     return r;
 }
@@ -2512,13 +2514,7 @@ MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord) {
     if (!d) return MEMLORD_E_UNKNOWN;
     probe = mli_cuda_attachment_claim(lord, &seen);
     if (!probe) return MEMLORD_E_STATE;
-    if (seen == MLI_CUDA_TAKEN) {
-        int last;
-        mli_cuda_unhook(probe, d);
-        last = mli_cuda_attachment_fill(probe, seen, d, NULL);
-        mli_cuda_times_read(lord, NULL, 1);
-        if (last) memlord_cuda_events_release();
-    }
+    if (seen == MLI_CUDA_TAKEN) mli_cuda_attachment_end(probe, d);
     mli_cuda_attachment_set_state(probe, MLI_CUDA_EMPTY);
     return seen == MLI_CUDA_TAKEN ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
@@ -2639,19 +2635,14 @@ MEMLORD_API cudaError_t memlord_cuda_host_register(memlord *lord, void *ptr, siz
 
 /* -- wrapped functions: frees -- */
 
-#define MLI_CUDA_FREE(ours, real, type, on)                                                   \
-    MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, type ptr,                      \
+#define MLI_CUDA_FREE(real, ours, params, args, on)                                           \
+    MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, MLI_CUDA_ITEMS params,         \
                                                 const memlord_site *site) {                   \
         mli_cuda_ending end;                                                                  \
-        mli_cuda_free_begin(lord, on, ptr, on == MEMLORD_DEVICE_CUDA, &end, site);            \
-        return mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(real)(ptr), site);                 \
+        mli_cuda_free_begin(lord, MEMLORD_DEVICE_##on, MLI_CUDA_ITEMS args, 1, &end, site);   \
+        return mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(real) args, site);                 \
     }
-MLI_CUDA_FREE(free, cudaFree, void *, MEMLORD_DEVICE_CUDA)
-MLI_CUDA_FREE(free_array, cudaFreeArray, cudaArray_t, MEMLORD_DEVICE_CUDA)
-MLI_CUDA_FREE(free_mipmapped_array, cudaFreeMipmappedArray, cudaMipmappedArray_t,
-              MEMLORD_DEVICE_CUDA)
-MLI_CUDA_FREE(free_host, cudaFreeHost, void *, MEMLORD_DEVICE_PINNED)
-MLI_CUDA_FREE(host_unregister, cudaHostUnregister, void *, MEMLORD_DEVICE_PINNED)
+MLI_CUDA_FREES(MLI_CUDA_FREE)
 #undef MLI_CUDA_FREE
 
 MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaStream_t stream,
