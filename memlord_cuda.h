@@ -138,8 +138,8 @@
     a capture, is asked again.
     The runtime's last error is what it would be without MemLord. After a retry that succeeded it is
     as clean as before; after one that failed it is that of the last attempt. When a limit of the
-    ledger refused, no attempt was made: the pointer is NULL, and the last error
-    cudaErrorMemoryAllocation unless the device is not active.
+    ledger refused, no attempt was made: the result is cudaErrorMemoryAllocation, the pointer NULL,
+    and the last error as before.
 
     ------------------------------------------------------------------ >>costs ---
 
@@ -964,7 +964,7 @@ static void mli_cuda_unrelax(const mli_cuda_driver *d, int *mode) {
    error; then nothing has changed. */
 static int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode) {
     int r = d->context_push(context);
-    if (!r) (void)mli_cuda_relax(d, mode);
+    if (!r && (r = mli_cuda_relax(d, mode)) != 0) (void)d->context_pop(&context);
     return r;
 }
 
@@ -1815,7 +1815,7 @@ static int mli_cuda_event_ask(const mli_cuda_driver *d, const mli_cuda_fence *fe
     void *context;
     int mode, r = mli_cuda_relax(d, &mode);
     if (mli_cuda_asker == MLI_CUDA_WAITS && d->event_wait) ask = d->event_wait;
-    if (mli_cuda_is_not_yet(r)) return r;
+    if (r) return r;
     r = ask(fence->event);
     if (r == MLI_CUDA_NO_CONTEXT && d->context_push(fence->context) == 0) {
         r = ask(fence->event);
@@ -2180,19 +2180,13 @@ static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storag
     return q->answer == cudaSuccess ? 0 : q->answer == cudaErrorMemoryAllocation ? 1 : -1;
 }
 
-/* A limit refused: leaves what a failed allocation leaves. The runtime sets its last error in calls
-   of its own alone, so one asks for more than there can be; not where it would make a context. */
+/* A limit refused: no attempt was made, and the runtime's last error stays. To set it takes a call
+   that fails for want of memory, which may trim pools, wait, or return an earlier error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    void *none = NULL;
-    int mode;
     if (q->pitched) q->pitched->ptr = NULL;
     if (q->array) *q->array = NULL;
     if (q->mipmapped) *q->mipmapped = NULL;
     if (q->ptr) *q->ptr = NULL;
-    if (!d || !mli_cuda_active(d, mli_cuda_device_current()) || mli_cuda_relax(d, &mode)) return;
-    (void)MLI_CUDA_REAL(cudaMalloc)(&none, SIZE_MAX / 4);
-    mli_cuda_unrelax(d, &mode);
 }
 
 /* The pitch, and the device of a pool, are known only afterwards. */
@@ -2223,7 +2217,7 @@ static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                             site);
     if (r == MEMLORD_OK) mli_cuda_request_finish(lord, q, device, asked, storage, site);
     if (q->kind == MLI_CUDA_ASYNC) (void)memlord_stream_set(lord, before);
-    if (r == MEMLORD_E_LIMIT && q->kind != MLI_CUDA_PHYSICAL) mli_cuda_request_refuse(q);
+    if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
     /* once more, for the answer and the last error the host expects: that failure is counted; and

@@ -339,17 +339,19 @@ uint64_t capture_note(cudaStream_t stream) {
 /* -- frees -- */
 
 /* Makes one stream wait for what another was given so far; default streams are those of the device
-   this thread is in. */
-void stream_after(cudaStream_t later, cudaStream_t earlier) {
+   this thread is in. Returns false if the other is captured: to wait would join its capture. */
+bool stream_after(cudaStream_t later, cudaStream_t earlier) {
     void *context = nullptr;
     cudaEvent_t event = nullptr;
     if ((uintptr_t)earlier > 2 && torch.driver.stream_context(earlier, &context)) context = nullptr;
     inside stream(context); /* an event serves the streams of its own context alone */
     cudaError_t r = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
     if (r == cudaSuccess) r = cudaEventRecord(event, earlier);
-    if (r == cudaSuccess) r = cudaStreamWaitEvent(later, event, 0);
+    const bool captured = is_captured(earlier); /* or it was not when the event was recorded */
+    if (r == cudaSuccess && !captured) r = cudaStreamWaitEvent(later, event, 0);
     if (event) (void)cudaEventDestroy(event);
-    if (r != cudaSuccess) (void)cudaStreamSynchronize(earlier);
+    if (r != cudaSuccess && !captured) (void)cudaStreamSynchronize(earlier);
+    return !captured;
 }
 
 cudaError_t block_release(const block &b) {
@@ -367,19 +369,10 @@ cudaError_t block_release(const block &b) {
     }
     if (note.used.empty() || !frees)
         return memlord_cuda_free_async(lord(), b.ptr, b.stream, nullptr);
-    stream_after(frees, b.stream);
-    for (cudaStream_t used : note.used) stream_after(frees, used);
+    bool after = stream_after(frees, b.stream);
+    for (cudaStream_t used : note.used) after = after && stream_after(frees, used);
+    if (!after) return cudaErrorStreamCaptureUnsupported;
     return memlord_cuda_free_async_after(lord(), b.ptr, frees, nullptr);
-}
-
-/* A block of a graph that has not run yet is no memory: it leaves the books, and the graph keeps
-   its place for it. */
-void block_end(const block &b) {
-    cudaError_t r = block_release(b);
-    if (r == cudaErrorInvalidValue && b.note.capture)
-        (void)memlord_free(lord(), gpu(b.device), MEMLORD_KEY(b.ptr), nullptr);
-    else if (r != cudaSuccess && r != cudaErrorCudartUnloading)
-        fprintf(stderr, "memlord_torch: a block could not be freed: %s\n", cudaGetErrorString(r));
 }
 
 /* Keeps what a capture forbids to free for later. In its capture a block may be freed where the
@@ -403,6 +396,17 @@ bool block_park(block *b) {
     return park;
 }
 
+/* Frees a block, or parks it if a capture has begun meanwhile. One of a graph that has not run yet
+   is no memory: it leaves the books, and the graph keeps its place for it. */
+void block_end(block *b) {
+    cudaError_t r = block_release(*b);
+    if (r == cudaSuccess || r == cudaErrorCudartUnloading || block_park(b)) return;
+    if (r == cudaErrorInvalidValue && b->note.capture)
+        (void)memlord_free(lord(), gpu(b->device), MEMLORD_KEY(b->ptr), nullptr);
+    else
+        fprintf(stderr, "memlord_torch: a block could not be freed: %s\n", cudaGetErrorString(r));
+}
+
 /* Frees what was parked, if the capture is over. */
 void unpark() {
     std::vector<block> ready;
@@ -415,7 +419,7 @@ void unpark() {
     quiet errors;
     for (block &b : ready) {
         inside device(device_context(b.device, false));
-        if (!block_park(&b)) block_end(b);
+        if (!block_park(&b)) block_end(&b);
     }
 }
 
@@ -563,7 +567,7 @@ void memlord_torch_free(void *ptr, ssize_t, int device, cudaStream_t stream) {
     quiet errors;
     inside entered(context);
     unpark();
-    if (!block_park(&b)) block_end(b);
+    if (!block_park(&b)) block_end(&b);
 }
 
 void memlord_torch_record_stream(void *ptr, cudaStream_t stream) {

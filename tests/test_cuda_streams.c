@@ -501,6 +501,24 @@ static void a_capture_stops_no_poll_of_other_streams(void **state) {
     assert_int_equal(fake.violated, 0);
 }
 
+static void a_mode_that_cannot_be_relaxed_ends_no_capture(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0), captured = stream_on(0);
+    cudaGraph_t graph;
+    void *ptr = block(lord, 1000);
+    assert_ok(memlord_cuda_record_free(lord, ptr, stream, NULL));
+    assert_cuda(cudaStreamBeginCapture(captured, cudaStreamCaptureModeGlobal));
+    fake.fail_name = "cuThreadExchangeStreamCaptureMode";
+    fake.fail_times = -1;
+    (void)memlord_capacity_sample(lord, cuda(0));
+    (void)memlord_retire(lord, all());
+    fake.fail_times = 0;
+    assert_int_equal(fake.violated, 0);
+    assert_cuda(cudaStreamEndCapture(captured, &graph));
+    assert_cuda(cudaGraphDestroy(graph));
+    assert_cuda(cudaFree(ptr));
+}
+
 static void captures_that_fail_do_not_stop_the_polling(void **state) {
     memlord *lord = test_lord(state);
     cudaStream_t work = stream_on(0), captured = stream_on(0);
@@ -1161,6 +1179,7 @@ int main(void) {
         TEST_CUDA(a_captured_stream_gets_its_event_after_the_capture),
         TEST_CUDA(polling_during_a_capture_that_is_not_known_disturbs_nothing),
         TEST_CUDA(a_capture_stops_no_poll_of_other_streams),
+        TEST_CUDA(a_mode_that_cannot_be_relaxed_ends_no_capture),
         TEST_CUDA(captures_that_fail_do_not_stop_the_polling),
         TEST_CUDA(a_use_has_its_event_from_the_free_even_during_a_capture),
         TEST_CUDA(what_a_capture_held_back_is_awaited_by_the_next_wait),

@@ -431,6 +431,45 @@ CHILD(a_used_block_is_freed_after_the_capture_of_the_other_stream) {
     child_check(p.pending(0) == 0 && p.allocated(0) == 0 && fake_live() == 0);
 }
 
+/* It begins as the free is under way: our own stream for frees must not be drawn into it. */
+static cudaStream_t to_capture;
+static void begin_meanwhile(void) { begin_capture(to_capture); }
+
+CHILD(a_capture_that_begins_during_a_free_puts_that_off) {
+    plugin p = load();
+    cudaStream_t own = a_stream(), side = a_stream();
+    void *ptr = p.alloc(1000, 0, own), *other = p.alloc(24, 0, own);
+    (void)user;
+    p.record_stream(ptr, side);
+    p.record_stream(other, side);
+    to_capture = side;
+    fake.before_name = "cudaEventCreateWithFlags";
+    fake.before = begin_meanwhile;
+    p.free(ptr, 1000, 0, own);
+    child_check(fake.captures == 1 && p.allocated(0) == 1024);
+    end_capture(side);
+    p.free(other, 24, 0, own);
+    child_check(fake_live() == 0);
+    child_check(cudaDeviceSynchronize() == cudaSuccess);
+    child_check(p.allocated(0) == 0);
+}
+
+CHILD(a_capture_that_begins_on_the_blocks_stream_puts_its_free_off) {
+    plugin p = load();
+    cudaStream_t own = a_stream();
+    void *ptr = p.alloc(1000, 0, own);
+    (void)user;
+    to_capture = own;
+    fake.before_name = "cudaFreeAsync";
+    fake.before = begin_meanwhile;
+    p.free(ptr, 1000, 0, own);
+    child_check(fake.captures == 1 && p.allocated(0) == 1000);
+    fake.violated = 0; /* what the runtime refused may have ended it */
+    (void)cudaStreamEndCapture(own, (cudaGraph_t[1]){NULL});
+    (void)cudaGetLastError();
+    child_check(p.allocated(0) == 0 && fake_live() == 0);
+}
+
 CHILD(a_block_of_a_capture_is_freed_in_it) {
     plugin p = load();
     cudaStream_t stream = a_stream();
@@ -927,6 +966,8 @@ int main(void) {
         cmocka_unit_test(without_an_event_the_host_waits),
         cmocka_unit_test(a_block_of_before_a_capture_is_freed_after_it),
         cmocka_unit_test(a_used_block_is_freed_after_the_capture_of_the_other_stream),
+        cmocka_unit_test(a_capture_that_begins_during_a_free_puts_that_off),
+        cmocka_unit_test(a_capture_that_begins_on_the_blocks_stream_puts_its_free_off),
         cmocka_unit_test(a_block_of_a_capture_is_freed_in_it),
         cmocka_unit_test(a_block_of_a_side_stream_is_left_to_the_graph),
         cmocka_unit_test(a_block_of_a_capture_that_two_streams_use_is_left_to_the_graph),

@@ -128,7 +128,15 @@ static __thread struct {
 static int begin(const char *name) {
     const int nvml = name[0] == 'n', driver = !nvml && name[2] != 'd';
     int i = 0;
+    void (*before)(void);
     pthread_mutex_lock(&lock);
+    before = fake.before && !strcmp(fake.before_name, name) ? fake.before : NULL;
+    if (before) {
+        fake.before = NULL;
+        pthread_mutex_unlock(&lock);
+        before();
+        pthread_mutex_lock(&lock);
+    }
     while (i < NAMES - 1 && counts[i].name && strcmp(counts[i].name, name)) i++;
     counts[i].name = name;
     counts[i].n++;

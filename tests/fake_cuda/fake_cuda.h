@@ -72,6 +72,8 @@ typedef struct fake_cuda {
     int events, events_made; /* that exist; that were ever made */
     int nvml_inits;        /* that were not shut down */
     void (*on_nvml_init)(void); /* may take its time */
+    const char *before_name; /* the next call of this name is preceded by what another thread */
+    void (*before)(void);    /* does meanwhile; NULL: none */
     int depth_errors;      /* pops of a context that was not pushed */
 } fake_cuda;
 
