@@ -948,16 +948,11 @@ static int mli_cuda_is_not_yet(int error) {
 }
 
 /* Relaxes the thread's capture mode, so that the next calls end no capture, and keeps the mode
-   before in *mode for mli_cuda_unrelax. Returns the driver's error; then nothing has changed. */
+   before in *mode, to be given back by capture_mode. Returns the driver's error; then nothing has
+   changed. */
 static int mli_cuda_relax(const mli_cuda_driver *d, int *mode) {
-    int r;
     *mode = MLI_CUDA_MODE_RELAXED;
-    r = d->capture_mode(mode);
-    if (r) *mode = -1;
-    return r;
-}
-static void mli_cuda_unrelax(const mli_cuda_driver *d, int *mode) {
-    if (*mode >= 0) (void)d->capture_mode(mode);
+    return d->capture_mode(mode);
 }
 
 /* Makes a context current and the thread's capture mode relaxed, until leave. Returns the driver's
@@ -970,7 +965,7 @@ static int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *
 
 static void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode) {
     void *context;
-    mli_cuda_unrelax(d, mode);
+    (void)d->capture_mode(mode);
     (void)d->context_pop(&context);
 }
 
@@ -1716,9 +1711,11 @@ static int mli_cuda_event_record(const mli_cuda_driver *d,
         (void)d->event_destroy(fence->event);
         fence->event = NULL;
     }
-    (void)mli_cuda_relax(d, &mode);
-    r = d->event_create(&fence->event, fence->timed ? 0 : MLI_CUDA_EVENT_PLAIN);
-    mli_cuda_unrelax(d, &mode);
+    r = mli_cuda_relax(d, &mode);
+    if (!r) {
+        r = d->event_create(&fence->event, fence->timed ? 0 : MLI_CUDA_EVENT_PLAIN);
+        (void)d->capture_mode(&mode);
+    }
     if (r) {
         fence->event = NULL;
         return r;
@@ -1821,7 +1818,7 @@ static int mli_cuda_event_ask(const mli_cuda_driver *d, const mli_cuda_fence *fe
         r = ask(fence->event);
         (void)d->context_pop(&context);
     }
-    mli_cuda_unrelax(d, &mode);
+    (void)d->capture_mode(&mode);
     return r;
 }
 
@@ -2607,6 +2604,13 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
     }
 MLI_CUDA_ALLOCS(MLI_CUDA_ALLOC)
 #undef MLI_CUDA_ALLOC
+#undef MLI_CUDA_EACH
+#undef MLI_CUDA_EACH2
+#undef MLI_CUDA_EACH3
+#undef MLI_CUDA_EACH4
+#undef MLI_CUDA_EACH5
+#undef MLI_CUDA_SET
+#undef MLI_CUDA_GET
 
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
@@ -3013,6 +3017,8 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 #endif
 
 #undef MLI_CUDA_FUNCTIONS
+#undef MLI_CUDA_AS_FUNCTION
+#undef MLI_CUDA_WHY
 #undef MLI_CUDA_NVML_FUNCTIONS
 #undef MLI_CUDA_NVML
 #undef MLI_CUDA_LOCK
