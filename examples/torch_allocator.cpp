@@ -378,9 +378,8 @@ cudaError_t block_release(const block &b) {
 /* Keeps what a capture forbids to free for later. In its capture a block may be freed where the
    capture began: the graph then reuses its memory. Elsewhere it may not, as the stream may have
    joined that one already, and work left behind would end the capture with an error. */
-bool block_park(block *b) {
+bool block_park(block *b, bool park = false) {
     std::lock_guard<std::mutex> hold(torch.lock);
-    bool park = false;
     for (cudaStream_t used : b->note.used)
         if (is_captured(used)) {
             (void)capture_note(used);
@@ -400,7 +399,8 @@ bool block_park(block *b) {
    is no memory: it leaves the books, and the graph keeps its place for it. */
 void block_end(block *b) {
     cudaError_t r = block_release(*b);
-    if (r == cudaSuccess || r == cudaErrorCudartUnloading || block_park(b)) return;
+    if (r == cudaSuccess || r == cudaErrorCudartUnloading) return;
+    if (block_park(b, r == cudaErrorStreamCaptureUnsupported)) return;
     if (r == cudaErrorInvalidValue && b->note.capture)
         (void)memlord_free(lord(), gpu(b->device), MEMLORD_KEY(b->ptr), nullptr);
     else

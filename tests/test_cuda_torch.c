@@ -789,6 +789,34 @@ CHILD(a_script_gives_blocks_their_tag_and_place) {
     free(text);
 }
 
+static int making_sites;
+
+static void *make_sites(void *user) {
+    const plugin *p = (const plugin *)user;
+    while (__atomic_load_n(&making_sites, __ATOMIC_ACQUIRE)) (void)p->site("model.py", "forward", 3);
+    return NULL;
+}
+
+CHILD(a_forked_child_makes_sites) {
+    plugin p = load();
+    pthread_t thread;
+    int i, status;
+    pid_t pid;
+    (void)user;
+    __atomic_store_n(&making_sites, 1, __ATOMIC_RELEASE);
+    child_check(pthread_create(&thread, NULL, make_sites, &p) == 0);
+    for (i = 0; i < 300; i++) {
+        pid = fork();
+        if (pid == 0) {
+            (void)alarm(5);
+            _exit(p.site("model.py", "forward", 3) == NULL);
+        }
+        child_check(waitpid(pid, &status, 0) == pid && status == 0);
+    }
+    __atomic_store_n(&making_sites, 0, __ATOMIC_RELEASE);
+    child_check(pthread_join(thread, NULL) == 0);
+}
+
 CHILD(a_report_shows_the_stream_of_each_block) {
     plugin p = load();
     cudaStream_t stream = a_stream(), captured = a_stream();
@@ -985,6 +1013,7 @@ int main(void) {
         cmocka_unit_test(a_number_of_retries_counts),
         cmocka_unit_test(without_a_driver_it_says_once_what_is_not_there),
         cmocka_unit_test(a_script_gives_blocks_their_tag_and_place),
+        cmocka_unit_test(a_forked_child_makes_sites),
         cmocka_unit_test(a_report_shows_the_stream_of_each_block),
         cmocka_unit_test(a_backward_pass_has_the_tag_begun_last),
         cmocka_unit_test(a_report_is_written_when_the_process_ends),

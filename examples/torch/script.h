@@ -64,14 +64,21 @@ template <class F> void gpus_each(int only, F call) {
 
 thread_local const memlord_site *site_now; /* memlord_torch_site_use */
 
+std::mutex &sites_lock = *new std::mutex; /* it and the sites live until the process ends */
+void sites_fork_before() { sites_lock.lock(); }
+void sites_fork_after() { sites_lock.unlock(); }
+
 const memlord_site *site_of(const char *file, const char *function, int line) {
     using place = std::tuple<std::string, std::string, int>;
-    static std::mutex &lock = *new std::mutex; /* these live until the process ends */
     static auto &sites = *new std::map<place, memlord_site>;
-    std::lock_guard<std::mutex> hold(lock);
-    auto at = sites.emplace(place(file, function, line), memlord_site()).first;
-    at->second = {std::get<0>(at->first).c_str(), std::get<1>(at->first).c_str(), line};
-    return &at->second;
+    static const int held = pthread_atfork(sites_fork_before, sites_fork_after, sites_fork_after);
+    std::lock_guard<std::mutex> hold(sites_lock);
+    (void)held;
+    auto at = sites.emplace(place(file, function, line), memlord_site());
+    const place &key = at.first->first;
+    if (at.second)
+        at.first->second = {std::get<0>(key).c_str(), std::get<1>(key).c_str(), line};
+    return &at.first->second;
 }
 
 /* -- the tag of a backward pass: PyTorch runs it on threads of its own, while the thread that asked
