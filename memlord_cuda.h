@@ -393,9 +393,8 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
                             takes it off.
    An allocation that finds no memory is counted as by memlord_alloc_failed.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
-   as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the result. A
-   limit's refusal is cudaErrorMemoryAllocation. Other errors, sticky ones first of all, end it at
-   once. Cost: >>costs. */
+   as memlord_alloc_retry does, under the ledger's limits; at the end once more, for the result.
+   Other errors, sticky ones first of all, end it at once. Cost: >>costs. */
 
 /* of an allocation: the real one, ours, parameters, arguments, how many, what kind it is */
 #define MLI_CUDA_ALLOCS(X)                                                                    \
@@ -537,12 +536,10 @@ MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
    block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
    goes back as the host sees fit, to a pool of its own, or by the runtime's own function (the
    wrapper ends nothing then, and counts an unknown free if the block is no longer pending). The
-   block is one of the device's memory, or pinned. Records an event on the stream at once; while
-   that is captured, at the wrapped end of the capture, or before the next wrapped wait for the
-   stream, or at the first poll after the capture (of a per-thread default stream: by that thread,
-   or on the legacy default stream, which waits for all of them). Without memory for an event the
-   block is credited at once; also if the stream refused it (destroyed), counted in fence_failures.
-   NULL does nothing.
+   block is one of the device's memory, or pinned. Records an event on the stream at once, or after
+   a capture (see >>concepts; of a per-thread default stream by its thread, or on the legacy one,
+   which waits for all of them). Without memory for an event the block is credited at once; also if
+   the stream refused it (destroyed), counted in fence_failures. NULL does nothing.
    Errors: E_UNKNOWN not live, counted. */
 MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
                                                     cudaStream_t stream,
@@ -1144,8 +1141,8 @@ typedef struct mli_cuda_attachment {
     mli_cuda_u64 key;    /* the ledger's address, for those that look without the lock; the
                             flags are stored before it, released by it */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
-    uint64_t keep_bytes; /* and the policy: under the lock */
-    memlord_retry retry;
+    mli_cuda_u64 keep_bytes;
+    memlord_retry retry; /* and whether there is one: under the lock */
     int has_retry;
     int has_nvml; /* is one of its users; for the thread that changes the seat alone */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
@@ -1210,7 +1207,7 @@ static int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen, const 
     alone = mli_cuda_load(&mli_cuda_process.taken) == 0;
     if (desc) mli_cuda_add(&mli_cuda_process.taken, 1);
     mli_cuda_store(&probe->flags, desc ? desc->flags : 0);
-    probe->keep_bytes = desc ? desc->keep_bytes : 0;
+    mli_cuda_store(&probe->keep_bytes, desc ? desc->keep_bytes : 0);
     probe->has_retry = desc && desc->retry;
     if (probe->has_retry) probe->retry = *desc->retry;
     /* pairs with the acquire in attachment_of */
@@ -1429,7 +1426,7 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
 }
 
 /* ------------------------------------------------------------------ >>collection --
-   Owns the trim of a device's pools and graphs. Locks: seats_lock, to read how much to keep. */
+   Owns the trim of a device's pools and graphs. Locks: none. */
 
 #if defined(MEMLORD_CUDA_NVTX)
 static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
@@ -1472,17 +1469,18 @@ static uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda
 /* Inside the device: trims its pools and graphs. A trim that a band asks for keeps what was used at
    most since the last one: what was freed since may have been used all at once, and no more than
    ever was. The bytes include what a wait gives back by itself. */
-static void mli_cuda_trim(const mli_cuda_driver *d, memlord *lord, const memlord_gc_event *event,
-                          uint64_t keep, int sync, memlord_gc_result *result) {
+static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
+                          const memlord_gc_event *event, memlord_gc_result *result) {
     const memlord_device device = event->device;
     memlord_cuda_pool before, after;
     uint64_t lately = memlord_freed(lord, device) + memlord_pending(lord, device), had, has;
+    uint64_t keep = mli_cuda_load(&probe->keep_bytes);
     int asker = mli_cuda_asker;
     if (!mli_cuda_pools_ask(d, device.index, NULL, &before)) return;
     lately += before.used;
     if (lately > before.used_high) lately = before.used_high;
     if (event->reason == MEMLORD_REASON_BAND && keep < lately) keep = lately;
-    if (sync) {
+    if (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_SYNC) {
         mli_cuda_asker = MLI_CUDA_WAITS;
         (void)memlord_retire(lord, device);
         mli_cuda_asker = asker;
@@ -1499,15 +1497,10 @@ static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
     const mli_cuda_driver *d = mli_cuda_driver_get();
     memlord_gc_result result = {0, 0, 0};
     int i = event->device.index, mode;
-    int sync = (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_SYNC) != 0;
-    uint64_t keep;
     if (!d || i < 0 || i >= d->known || !d->pools[i]) return result;
-    mli_cuda_lock_take(&mli_cuda_process_lock);
-    keep = probe->keep_bytes;
-    mli_cuda_lock_drop(&mli_cuda_process_lock);
     mli_cuda_nvtx_begin("memlord collection", event->device);
     if (mli_cuda_enter_device(d, i, &mode)) {
-        mli_cuda_trim(d, lord, event, keep, sync, &result);
+        mli_cuda_trim(d, probe, lord, event, &result);
         mli_cuda_pool_report(d, probe, lord, i);
         mli_cuda_leave_device(d, i, &mode);
     }
@@ -2425,14 +2418,9 @@ extern "C" {
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
     for (i = 0; i < d->known; i++) {
-        memlord_device device = memlord_device_cuda(i);
-        if (on && d->integrated[i])
-            probe->shared[i] =
-                 memlord_device_share(probe->lord, device, memlord_device_cpu()) == MEMLORD_OK;
-        if (!on && probe->shared[i]) {
-            (void)memlord_device_share(probe->lord, device, device);
-            probe->shared[i] = 0;
-        }
+        memlord_device device = memlord_device_cuda(i), with = on ? memlord_device_cpu() : device;
+        if (on ? d->integrated[i] : probe->shared[i])
+            probe->shared[i] = memlord_device_share(probe->lord, device, with) == MEMLORD_OK && on;
         if (on) continue;
         mli_cuda_store(&probe->pooled[i], 0);
         mli_cuda_store(&probe->before[i], 0);
