@@ -318,7 +318,12 @@ void finish() {
     settle(-1);
     if (torch_observer.on.exchange(false)) save_at_exit();
 }
-void fork_child() { torch_observer.on.store(false); }
+void fork_before() { torch_observer.attach.lock(); }
+void fork_parent() { torch_observer.attach.unlock(); }
+void fork_child() {
+    torch_observer.on.store(false);
+    torch_observer.attach.unlock();
+}
 
 /* Throws as PyTorch does. */
 int attach_locked() {
@@ -334,7 +339,7 @@ int attach_locked() {
     const cca::SnapshotInfo snapshot = cca::snapshot();
     for (int i = 0; i < MAX_DEVICES; i++) snapshot_add(i, snapshot);
     torch_observer.attaching = std::thread::id();
-    (void)pthread_atfork(nullptr, nullptr, fork_child);
+    (void)pthread_atfork(fork_before, fork_parent, fork_child);
     (void)atexit(finish);
     return MEMLORD_OK;
 }
