@@ -92,7 +92,7 @@
 
     ------------------------------------------------------------------ >>knobs ---
 
-    Define before including; "all files" and "one file" as in memlord.h, whose MEMLORD_STATIC,
+    Define before including; "all files" and "one file" as in memlord.h. Its MEMLORD_STATIC,
     MEMLORD_PREFIX and MEMLORD_API hold here too. With MEMLORD_DISABLE a wrapper is the function of
     the runtime, and the rest no-ops.
 
@@ -1457,9 +1457,9 @@ static void mli_cuda_nvtx_push(const char *what) { (void)what; }
 static void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* For what this thread asks the fences of the layer: in a poll; in a collection with FLAG_SYNC,
-   which waits for their events; in a free, which does not ask the driver for an event that it has
-   just recorded; in a free whose events come after the real one. */
+/* Why this thread asks fences: in a poll; in a collection with FLAG_SYNC, which waits for their
+   events; in a free, which does not ask the driver for an event that it has just recorded; in a
+   free that records its events after the real one. */
 enum { MLI_CUDA_ASKS, MLI_CUDA_WAITS, MLI_CUDA_FREES, MLI_CUDA_FREES_FIRST };
 static MEMLORD_THREAD_LOCAL int mli_cuda_asker;
 
@@ -1511,7 +1511,7 @@ static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
 
 /* ---------------------------------------------------------------------- >>events --
    Owns fences made of events, and the events between uses: a bin per context, since an event
-   serves the streams of its own alone. Fences come from pages that are kept; those whose event is
+   serves the streams of its own alone. Fences come from pages that are kept; those with an event
    still to be recorded are in a list, so that the end of their stream finds them. Locks:
    events_lock, never while the driver or the ledger is called; unrecorded_lock, while an event of
    the list is recorded, so that no stream ends meanwhile. */
@@ -2198,7 +2198,7 @@ static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
     memlord_device device = mli_cuda_where(q, NULL);
     uint64_t storage = 0, asked = mli_cuda_asked(q), before = 0;
     memlord_result r;
-    /* what asks for nothing, or for more than there is address space, the runtime may answer */
+    /* for nothing, or for more than there is address space, one call decides */
     if (!asked || asked >> 48) return mli_cuda_alloc_once(lord, q, site);
     q->clean = cudaPeekAtLastError() == cudaSuccess;
     q->answer = cudaErrorMemoryAllocation;
@@ -2210,7 +2210,7 @@ static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
     if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
-    /* once more, for the answer and the last error the host expects: that failure is counted; and
+    /* once more, for the result and the last error the host expects: that failure is counted; and
        where the ledger has no room for a request, as if nothing had been asked of it */
     return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
                               : mli_cuda_alloc_once(lord, q, site);
