@@ -406,6 +406,14 @@
 #define MLI_INLINE static inline
 #endif
 
+#ifndef MEMLORD_THREAD_LOCAL
+#if defined(__GNUC__)
+#define MEMLORD_THREAD_LOCAL __thread
+#else
+#define MEMLORD_THREAD_LOCAL __declspec(thread)
+#endif
+#endif
+
 #define MLI_JOIN2(a, b) a##b
 #define MLI_JOIN(a, b) MLI_JOIN2(a, b)
 
@@ -2429,14 +2437,6 @@ struct mli_leaver : memlord_guard {
 #define MLI_HOT __forceinline
 #else
 #error "memlord.h knows gcc, clang and MSVC: add the macros above for this compiler"
-#endif
-
-#ifndef MEMLORD_THREAD_LOCAL
-#if defined(__GNUC__)
-#define MEMLORD_THREAD_LOCAL __thread
-#else
-#define MEMLORD_THREAD_LOCAL __declspec(thread)
-#endif
 #endif
 
 /* Begins to load the cache line of an address that is about to be written. */

@@ -2,9 +2,8 @@
     memlord_cuda.h - MemLord for programs that hold their memory on NVIDIA GPUs
                      v0.4.0, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
 
-    What the device says, what the program holds, and a way to give memory back, without one
-    byte of the program behaving otherwise: capacity and collection for cuda devices, the
-    runtime's allocation functions with the books kept, frees in the order of a stream.
+    Capacity and collection for cuda devices, the runtime's allocation functions with the books
+    kept, and frees in the order of a stream. No byte of the program behaves otherwise.
 
     Do this in *one* C or C++ file (it may be the one with MEMLORD_IMPLEMENTATION):
 
@@ -19,7 +18,7 @@
 
     Contents: search for the tag to jump there
         >>example        a complete program
-        >>concepts       what is asked of whom, and where bytes are counted
+        >>concepts       where the layer asks, and where bytes are counted
         >>knobs          what can be configured, and where
         >>threading      what may run at the same time
         >>errors         what happens when something goes wrong
@@ -56,52 +55,47 @@
 
     --------------------------------------------------------------- >>concepts ---
 
-    Runtime   the functions the host calls, and the wrappers call for it: exactly once each
-              (but for a retry that was asked for), and their answer is passed on.
-    Driver    what the layer itself asks goes to libcuda, which the runtime has loaded, and
-              not to the runtime: the driver has no last error that a probe could leave or
-              eat, and a context that is pushed and popped changes no current device.
-    Active    a device whose primary context exists. No other is ever entered, so that none
-              comes to be: a context costs hundreds of MB. Devices that are not active are
-              asked of NVML, or not known.
-    Device    cuda:i is the runtime's device i. Device memory is counted on the device the
-              runtime took it from: the current one, or the stream's. Managed memory too, as
-              cudaFree does not say which it is; where its pages are is the driver's business.
-    Context   its size is taken once, when a sample first finds it: what NVML says the process
-              holds, or what is used more than at attach, less what is on the books.
+    Runtime   a wrapper makes the real call exactly once (but for a retry that was asked for) and
+              returns its result. Of the runtime the layer itself asks the current device alone.
+    Driver    everything else it asks of libcuda, which the runtime has loaded: the driver has no
+              last error to change, and to push and pop a context changes no current device.
+    Active    a device whose primary context exists. The layer enters no other, as a context costs
+              hundreds of MB. The capacity of a device that is not active comes from NVML alone.
+    Device    cuda:i is the runtime's device i. Memory counts where the runtime took it from:
+              the current one, or the stream's. Managed memory does too, wherever its pages are, as
+              cudaFree does not say which it is.
+    Context   its size is taken once, when a sample first finds it: what NVML says is held,
+              or what is used more than at attach, less what is on the books.
     Pinned    cudaMallocHost, cudaHostAlloc and cudaHostRegister count on the device pinned.
-              Registered memory was there before: record its malloc as well, and it counts
-              on the cpu and on pinned.
-    Pool      the memory pools of a device: the current one (cudaDeviceGetMemPool), and each that
-              a wrapped call made, set or allocated from, up to 64 of a process at a time; and the
-              memory of its graphs. Such a pool is destroyed by memlord_cuda_pool_destroy, as to
-              ask one that is gone is undefined. Blocks that are in it then are live outside of
-              pools until they are freed.
-    Reserved  what pools and graphs hold, and what is live outside of them, so that `cached`,
-              which is `reserved` less what is allocated, is what they hold and nobody uses.
-              Live outside is what is live on the books and not pending, less what pools and
-              graphs say is used. What others use of a pool, unseen by the wrappers, is taken
-              for cached only as far as it is more than what is live outside.
-    Collection of a cuda device trims both; what that gave is the reserved bytes before less
-              those after. Callbacks of the host's own run beside it, in the order they came.
-              Bands ask the layer for none before the host has set a strategy (memlord_strategy_set;
-              the default one by memlord_strategy_default): attaching alone trims nothing until
-              memory or a limit runs out, a neighbour asks or the host does. A callback of the
-              host's own they ask without that, too. A collection that a band asks for leaves the
+              Registered memory was there before: record its malloc too, and it counts on the cpu
+              and on pinned.
+    Pool      a memory pool of a device: the current one (cudaDeviceGetMemPool), and each that a
+              wrapped call made, set or allocated from, up to 64 of a process at a time; and the
+              memory of its graphs. Destroy such a pool by memlord_cuda_pool_destroy: to ask a pool
+              that is gone is undefined. Blocks in it then count as outside of pools until freed.
+    Reserved  what pools and graphs hold, and what is live outside: live on the books and not
+              pending, less what pools and graphs say is used. So `cached`, `reserved` less what is
+              allocated, is what they hold unused. What others use of a pool, unseen by the
+              wrappers, counts as cached only as far as it is more than what is live outside.
+    Collection of a cuda device trims its pools and graphs, and gave back the reserved bytes before
+              less those after. The host's callbacks run beside it, in the order of their adding.
+              Bands ask the layer for one only after the host has set a strategy
+              (memlord_strategy_set; the default one by memlord_strategy_default): attaching alone
+              trims nothing until memory or a limit runs out, a neighbour asks or the host does.
+              Callbacks of the host's own are asked without that. A collection for a band leaves the
               pools what was used of them at most since the last one.
     Capture   the layer ends none. It records no event on a stream that is captured, and asks and
               trims with the thread's capture mode relaxed. An event that a capture held back is
               recorded at the capture's wrapped end, before the next wrapped wait, or in a poll.
-    Streams   an event that is to be recorded, of a use until the free, of a free until the end of
-              a capture, needs its stream: memlord_cuda_stream_destroy records it first. A stream
-              that is destroyed otherwise must have none, as to ask it is undefined; drivers mostly
-              refuse, and the fence has failed.
+    Streams   an event that is still to be recorded needs its stream: memlord_cuda_stream_destroy
+              records it first. A stream destroyed otherwise must have none, as to ask it is
+              undefined; drivers mostly refuse, and the fence has failed.
 
     ------------------------------------------------------------------ >>knobs ---
 
-    Define before including; "all files" and "one file" as in memlord.h, whose
-    MEMLORD_STATIC, MEMLORD_PREFIX and MEMLORD_API hold here too. With MEMLORD_DISABLE the
-    wrappers are the runtime's functions, the rest no-ops.
+    Define before including; "all files" and "one file" as in memlord.h. Its MEMLORD_STATIC,
+    MEMLORD_PREFIX and MEMLORD_API hold here too. With MEMLORD_DISABLE a wrapper is the function of
+    the runtime, and the rest no-ops.
 
         MEMLORD_CUDA_SHIM          redirect the wrapped functions' plain names in this file;
                                    include memlord_cuda.h last                (that file)
@@ -110,56 +104,52 @@
         MEMLORD_CUDA_WRAP          emit a __wrap_ function for each of them   (one file)
         MEMLORD_CUDA_NVTX          ranges and marks for NVIDIA's profilers, with
                                    <nvtx3/nvToolsExt.h>                       (one file)
-        MEMLORD_CUDA_DRIVER        what is loaded for the driver, "libcuda.so.1"
-                                                                              (one file)
+        MEMLORD_CUDA_DRIVER        the driver's library, "libcuda.so.1"       (one file)
         MEMLORD_CUDA_MAX_LEDGERS   attached at a time, default 16             (one file)
         MEMLORD_CUDA_MAX_DEVICES   known of, default 64; further ones are counted but have no
                                    capacity                                   (one file)
         MEMLORD_CUDA_MAX_EVENTS    kept for reuse per device, default 256     (one file)
 
-    With CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread) compile the
-    one file with the same define as those that call it.
+    With CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread) compile the one file
+    with the same define as those that call it.
 
     -------------------------------------------------------------- >>threading ---
 
-    Every function may be called from any thread at any time. Attaching and detaching one
-    ledger on two threads at once is refused on one of them (MEMLORD_E_STATE). Detach waits
-    for samples and collections of the layer's in progress. Detach before memlord_destroy, and
-    before a cudaDeviceReset that is not wrapped, which takes the events away. Attach after fork:
-    CUDA does not survive one. A child forked later has no driver: nothing is attached there, every
-    function returns as without one, and what was pending is credited when it is polled (counted in
-    fence_failures); the ledger itself goes on. Nothing here blocks but what the host calls, what
-    it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC) and a collection's trim.
+    Any thread may call any function at any time. Nothing here blocks but what the host calls, what
+    it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC), a collection's trim, and
+    detach, which waits for samples and collections in progress. Detach before memlord_destroy, and
+    before a cudaDeviceReset that is not wrapped, which takes the events away.
+    Attach after fork: CUDA does not survive one. A child forked later has no driver: nothing is
+    attached there, every function returns as without one, and what was pending is credited when it
+    is polled (counted in fence_failures); the ledger itself goes on.
     A host function of a stream (cudaLaunchHostFunc) may call nothing of CUDA's, and nothing here:
     the functions of memlord.h alone, which ask the driver only if they poll or collect. What it
     refuses then is asked again; a ledger with MEMLORD_FLAG_DEFER does not ask there.
 
     ----------------------------------------------------------------- >>errors ---
 
-    A wrapper answers what the runtime answered. The ledger records what became true: an
-    allocation after it succeeded, a free only if it succeeded (memlord_free_begin and _end:
-    the block is off the map while the runtime works on it, as another thread may get the
-    address, and comes back if that failed; one with recorded uses comes back without them).
-    A pointer never seen is counted in unknown_frees, and the runtime's answer passed on.
-    Other functions answer a memlord_result. No driver, or no device, is
-    MEMLORD_E_UNSUPPORTED from memlord_cuda_attach, and nothing is attached; memlord_cuda_why says
-    which, and the wrappers go on passing the runtime's answers through. What the driver refuses
-    later is an unknown capacity, a collection that did not run, a fence that failed (its block is
-    credited and counted in fence_failures). A fence that may not be asked now, in a host function
-    of a stream or a capture, is asked again.
-    The runtime's last error is what it would be without MemLord. After a retry that succeeded
-    it is as clean as before; after one that failed it is that of the last attempt. When a limit of
-    the ledger refused, no attempt was made: the answer is cudaErrorMemoryAllocation, the pointer
-    NULL, and the last error as before.
+    A wrapper returns what the runtime returned, with a driver or without. The ledger records what
+    became true: an allocation after it succeeded, a free only if it succeeded (memlord_free_begin
+    and _end: the block is off the map while the runtime works on it, as another thread may get the
+    address, and comes back if that failed, without the uses recorded of it). A pointer never seen
+    is counted in unknown_frees.
+    Other functions return a memlord_result. What the driver refuses after attach is an unknown
+    capacity, a collection that did not run, or a fence that failed (its block is credited and
+    counted in fence_failures). A fence that may not be asked now, in a host function of a stream or
+    a capture, is asked again.
+    The runtime's last error is what it would be without MemLord. After a retry that succeeded it is
+    as clean as before; after one that failed it is that of the last attempt. When a limit of the
+    ledger refused, no attempt was made: the result is cudaErrorMemoryAllocation, the pointer NULL,
+    and the last error as before.
 
     ------------------------------------------------------------------ >>costs ---
 
-    An allocation costs what memlord_alloc costs; with more than one device it asks the driver one
-    question. A free costs two or three times memlord_free, as it can be taken back, and makes no
-    driver call. free_async_after and record_free make up to four (find the stream's context, look
-    for a capture, record an event), record_use one or, for a per-thread default stream, four, and
-    the free of a used block up to three for each stream; while no event is kept for use again,
-    three more to create one. A poll of an event is three.
+    An allocation costs what memlord_alloc costs; with more than one device it asks one question. A
+    free costs two or three times memlord_free, as it can be taken back, and makes no driver call.
+    free_async_after and record_free make up to four (find the stream's context, look for a capture,
+    record an event), record_use one or, for a per-thread default stream, four, and the free of a
+    used block up to three for each stream; while no event is kept for reuse, three more to create
+    one. A poll of an event is three.
     Allocations and frees on cuda devices poll only while frees pend there: one stream a call, and
     one that is not done after up to 256 such calls or 10 ms again. Those on other devices make no
     driver call. A sample is a few driver calls and, with NVML, up to some hundred microseconds:
@@ -237,86 +227,60 @@
 #error "memlord_cuda.h needs CUDA 11.2 or later: memory pools came with it"
 #endif
 
-#if defined(__GNUC__)
-#define MLI_CUDA_INLINE static inline __attribute__((unused))
-#else
-#define MLI_CUDA_INLINE static inline
-#endif
-
-/* What a function is when MemLord is compiled out; see memlord.h. */
-#if defined(MEMLORD_DISABLE)
-#define MLI_CUDA_API MLI_CUDA_INLINE
-#define MLI_CUDA_OFF(value) { return value; }
-#define MLI_CUDA_OFF_SET(set, value) { set; return value; }
-#define MLI_CUDA_OFF_VOID {}
-#if defined(__GNUC__)
+#if defined(MEMLORD_DISABLE) && defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #endif
-#else
-#define MLI_CUDA_API MEMLORD_API
-#define MLI_CUDA_OFF(value) ;
-#define MLI_CUDA_OFF_SET(set, value) ;
-#define MLI_CUDA_OFF_VOID ;
-#endif
 
 #if defined(MEMLORD_PREFIX)
-#define MLI_CUDA_PREFIX2(prefix, name) prefix##_##name
-#define MLI_CUDA_PREFIX1(prefix, name) MLI_CUDA_PREFIX2(prefix, name)
-#define MLI_CUDA_PREFIXED(name) MLI_CUDA_PREFIX1(MEMLORD_PREFIX, name)
-#define memlord_cuda_attach MLI_CUDA_PREFIXED(memlord_cuda_attach)
-#define memlord_cuda_detach MLI_CUDA_PREFIXED(memlord_cuda_detach)
-#define memlord_cuda_attached MLI_CUDA_PREFIXED(memlord_cuda_attached)
-#define memlord_cuda_why MLI_CUDA_PREFIXED(memlord_cuda_why)
-#define memlord_cuda_pool_get MLI_CUDA_PREFIXED(memlord_cuda_pool_get)
-#define memlord_cuda_pool_refresh MLI_CUDA_PREFIXED(memlord_cuda_pool_refresh)
-#define memlord_cuda_malloc MLI_CUDA_PREFIXED(memlord_cuda_malloc)
-#define memlord_cuda_malloc_pitch MLI_CUDA_PREFIXED(memlord_cuda_malloc_pitch)
-#define memlord_cuda_malloc_3d MLI_CUDA_PREFIXED(memlord_cuda_malloc_3d)
-#define memlord_cuda_malloc_managed MLI_CUDA_PREFIXED(memlord_cuda_malloc_managed)
-#define memlord_cuda_malloc_async MLI_CUDA_PREFIXED(memlord_cuda_malloc_async)
-#define memlord_cuda_malloc_from_pool_async \
-    MLI_CUDA_PREFIXED(memlord_cuda_malloc_from_pool_async)
-#define memlord_cuda_malloc_retry MLI_CUDA_PREFIXED(memlord_cuda_malloc_retry)
-#define memlord_cuda_free MLI_CUDA_PREFIXED(memlord_cuda_free)
-#define memlord_cuda_free_async MLI_CUDA_PREFIXED(memlord_cuda_free_async)
-#define memlord_cuda_malloc_host MLI_CUDA_PREFIXED(memlord_cuda_malloc_host)
-#define memlord_cuda_host_alloc MLI_CUDA_PREFIXED(memlord_cuda_host_alloc)
-#define memlord_cuda_free_host MLI_CUDA_PREFIXED(memlord_cuda_free_host)
-#define memlord_cuda_host_register MLI_CUDA_PREFIXED(memlord_cuda_host_register)
-#define memlord_cuda_host_unregister MLI_CUDA_PREFIXED(memlord_cuda_host_unregister)
-#define memlord_cuda_stream_end_capture \
-    MLI_CUDA_PREFIXED(memlord_cuda_stream_end_capture)
-#define memlord_cuda_stream_destroy MLI_CUDA_PREFIXED(memlord_cuda_stream_destroy)
-#define memlord_cuda_stream_synchronize \
-    MLI_CUDA_PREFIXED(memlord_cuda_stream_synchronize)
-#define memlord_cuda_event_synchronize MLI_CUDA_PREFIXED(memlord_cuda_event_synchronize)
-#define memlord_cuda_device_synchronize \
-    MLI_CUDA_PREFIXED(memlord_cuda_device_synchronize)
-#define memlord_cuda_mem_create MLI_CUDA_PREFIXED(memlord_cuda_mem_create)
-#define memlord_cuda_mem_release MLI_CUDA_PREFIXED(memlord_cuda_mem_release)
-#define memlord_cuda_mem_map MLI_CUDA_PREFIXED(memlord_cuda_mem_map)
-#define memlord_cuda_mem_unmap MLI_CUDA_PREFIXED(memlord_cuda_mem_unmap)
-#define memlord_cuda_mem_retain_handle MLI_CUDA_PREFIXED(memlord_cuda_mem_retain_handle)
-#define memlord_cuda_device_reset MLI_CUDA_PREFIXED(memlord_cuda_device_reset)
-#define memlord_cuda_malloc_array MLI_CUDA_PREFIXED(memlord_cuda_malloc_array)
-#define memlord_cuda_malloc_3d_array MLI_CUDA_PREFIXED(memlord_cuda_malloc_3d_array)
-#define memlord_cuda_malloc_mipmapped_array \
-    MLI_CUDA_PREFIXED(memlord_cuda_malloc_mipmapped_array)
-#define memlord_cuda_free_array MLI_CUDA_PREFIXED(memlord_cuda_free_array)
-#define memlord_cuda_free_mipmapped_array \
-    MLI_CUDA_PREFIXED(memlord_cuda_free_mipmapped_array)
-#define memlord_cuda_pool_create MLI_CUDA_PREFIXED(memlord_cuda_pool_create)
-#define memlord_cuda_pool_destroy MLI_CUDA_PREFIXED(memlord_cuda_pool_destroy)
-#define memlord_cuda_device_set_pool MLI_CUDA_PREFIXED(memlord_cuda_device_set_pool)
-#define memlord_cuda_free_async_after MLI_CUDA_PREFIXED(memlord_cuda_free_async_after)
-#define memlord_cuda_record_free MLI_CUDA_PREFIXED(memlord_cuda_record_free)
-#define memlord_cuda_record_use MLI_CUDA_PREFIXED(memlord_cuda_record_use)
-#define memlord_cuda_events_release MLI_CUDA_PREFIXED(memlord_cuda_events_release)
-#define memlord_cuda_scope_begin MLI_CUDA_PREFIXED(memlord_cuda_scope_begin)
-#define memlord_cuda_scope_end MLI_CUDA_PREFIXED(memlord_cuda_scope_end)
-#define memlord_cuda_checkpoint MLI_CUDA_PREFIXED(memlord_cuda_checkpoint)
-#define memlord_cuda_wrap_check MLI_CUDA_PREFIXED(memlord_cuda_wrap_check)
+#define MLI_CUDA_NAMED(name) MLI_PREFIXED(memlord_cuda_##name)
+#define memlord_cuda_attach MLI_CUDA_NAMED(attach)
+#define memlord_cuda_detach MLI_CUDA_NAMED(detach)
+#define memlord_cuda_attached MLI_CUDA_NAMED(attached)
+#define memlord_cuda_why MLI_CUDA_NAMED(why)
+#define memlord_cuda_pool_get MLI_CUDA_NAMED(pool_get)
+#define memlord_cuda_pool_refresh MLI_CUDA_NAMED(pool_refresh)
+#define memlord_cuda_malloc MLI_CUDA_NAMED(malloc)
+#define memlord_cuda_malloc_pitch MLI_CUDA_NAMED(malloc_pitch)
+#define memlord_cuda_malloc_3d MLI_CUDA_NAMED(malloc_3d)
+#define memlord_cuda_malloc_managed MLI_CUDA_NAMED(malloc_managed)
+#define memlord_cuda_malloc_async MLI_CUDA_NAMED(malloc_async)
+#define memlord_cuda_malloc_from_pool_async MLI_CUDA_NAMED(malloc_from_pool_async)
+#define memlord_cuda_malloc_retry MLI_CUDA_NAMED(malloc_retry)
+#define memlord_cuda_free MLI_CUDA_NAMED(free)
+#define memlord_cuda_free_async MLI_CUDA_NAMED(free_async)
+#define memlord_cuda_malloc_host MLI_CUDA_NAMED(malloc_host)
+#define memlord_cuda_host_alloc MLI_CUDA_NAMED(host_alloc)
+#define memlord_cuda_free_host MLI_CUDA_NAMED(free_host)
+#define memlord_cuda_host_register MLI_CUDA_NAMED(host_register)
+#define memlord_cuda_host_unregister MLI_CUDA_NAMED(host_unregister)
+#define memlord_cuda_stream_end_capture MLI_CUDA_NAMED(stream_end_capture)
+#define memlord_cuda_stream_destroy MLI_CUDA_NAMED(stream_destroy)
+#define memlord_cuda_stream_synchronize MLI_CUDA_NAMED(stream_synchronize)
+#define memlord_cuda_event_synchronize MLI_CUDA_NAMED(event_synchronize)
+#define memlord_cuda_device_synchronize MLI_CUDA_NAMED(device_synchronize)
+#define memlord_cuda_mem_create MLI_CUDA_NAMED(mem_create)
+#define memlord_cuda_mem_release MLI_CUDA_NAMED(mem_release)
+#define memlord_cuda_mem_map MLI_CUDA_NAMED(mem_map)
+#define memlord_cuda_mem_unmap MLI_CUDA_NAMED(mem_unmap)
+#define memlord_cuda_mem_retain_handle MLI_CUDA_NAMED(mem_retain_handle)
+#define memlord_cuda_device_reset MLI_CUDA_NAMED(device_reset)
+#define memlord_cuda_malloc_array MLI_CUDA_NAMED(malloc_array)
+#define memlord_cuda_malloc_3d_array MLI_CUDA_NAMED(malloc_3d_array)
+#define memlord_cuda_malloc_mipmapped_array MLI_CUDA_NAMED(malloc_mipmapped_array)
+#define memlord_cuda_free_array MLI_CUDA_NAMED(free_array)
+#define memlord_cuda_free_mipmapped_array MLI_CUDA_NAMED(free_mipmapped_array)
+#define memlord_cuda_pool_create MLI_CUDA_NAMED(pool_create)
+#define memlord_cuda_pool_destroy MLI_CUDA_NAMED(pool_destroy)
+#define memlord_cuda_device_set_pool MLI_CUDA_NAMED(device_set_pool)
+#define memlord_cuda_free_async_after MLI_CUDA_NAMED(free_async_after)
+#define memlord_cuda_record_free MLI_CUDA_NAMED(record_free)
+#define memlord_cuda_record_use MLI_CUDA_NAMED(record_use)
+#define memlord_cuda_events_release MLI_CUDA_NAMED(events_release)
+#define memlord_cuda_scope_begin MLI_CUDA_NAMED(scope_begin)
+#define memlord_cuda_scope_end MLI_CUDA_NAMED(scope_end)
+#define memlord_cuda_checkpoint MLI_CUDA_NAMED(checkpoint)
+#define memlord_cuda_wrap_check MLI_CUDA_NAMED(wrap_check)
 #endif
 
 #ifdef __cplusplus
@@ -348,35 +312,35 @@ typedef struct memlord_cuda_desc {
                                   ledger uses it, what that one loaded */
 } memlord_cuda_desc;
 
-/* Teaches a ledger its cuda devices: a capacity source, a collection callback that trims, not by
-   bands before the host has set a strategy. Once it has, the ledger's pollers start, too. An
-   integrated GPU shares the cpu's memory from then on (memlord_device_share), so its capacity
-   is what is available there. Attached already, it takes the new description. `desc` NULL is
-   the default.
+/* Gives a ledger a capacity source for its cuda devices, and a collection callback that trims, not
+   by bands before the host has set a strategy. Once it has, the ledger's pollers start, too. An
+   integrated GPU shares the cpu's memory from then on (memlord_device_share), so its capacity is
+   what is available there. A ledger that is attached takes the new description. `desc` NULL is the
+   default.
    Errors: E_UNSUPPORTED no driver or no device, see memlord_cuda_why; E_INVALID the retry policy;
            E_STATE another thread is at it, or MEMLORD_CUDA_MAX_LEDGERS are; E_NOMEM. Nothing is
            attached then.
    Cost:   initialises the driver and NVML; creates no context. */
-MLI_CUDA_API memlord_result memlord_cuda_attach(memlord *lord,
-                                                const memlord_cuda_desc *desc)
-    MLI_CUDA_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord,
+                                               const memlord_cuda_desc *desc)
+    MLI_OFF(MEMLORD_OK)
 
 /* Takes the source and the callback off, and undoes the sharing. Blocks stay on the books, and
-   the wrappers go on. The last one of a process also gives up the pooled events, the last one
-   that used it NVML.
+   the wrappers go on. The last one of a process also destroys the events kept for reuse; the last
+   one that used it unloads NVML.
    Threads: waits for samples and collections of the layer in progress.
    Errors:  E_UNKNOWN not attached; E_STATE. */
-MLI_CUDA_API memlord_result memlord_cuda_detach(memlord *lord)
-    MLI_CUDA_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord)
+    MLI_OFF(MEMLORD_OK)
 
 /* 1: attached. */
-MLI_CUDA_API int memlord_cuda_attached(memlord *lord) MLI_CUDA_OFF(0)
+MEMLORD_API int memlord_cuda_attached(memlord *lord) MLI_OFF(0)
 
 /* Returns why there is no driver, in words: "libcuda.so.1 was not found", "libcuda.so.1 has no
    cuEventQuery", "cuInit answered 802" (the numbers are CUresult's), "there is no device", "forked
    from the process that loaded the driver". Returns "" if there is one. Cost: the first call of a
    process loads the driver, as memlord_cuda_attach does. */
-MLI_CUDA_API const char *memlord_cuda_why(void) MLI_CUDA_OFF("")
+MEMLORD_API const char *memlord_cuda_why(void) MLI_OFF("")
 
 /* -- pools -- */
 
@@ -394,28 +358,27 @@ typedef struct memlord_cuda_pool {
 /* Reads them. Errors: E_INVALID `out` NULL; E_DEVICE no such device; E_UNSUPPORTED no driver, or
    no pools there; E_STATE the device is not active; E_UNKNOWN the driver refused. *out is 0 then.
    Cost: some driver calls. */
-MLI_CUDA_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
-                                                  memlord_cuda_pool *out)
-    MLI_CUDA_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
+                                                 memlord_cuda_pool *out)
+    MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
 /* Says memlord_pool_set what is reserved. Samples and collections do it by themselves, once a
    pool has ever held something, and between them cudaMalloc, cudaFree and their like add what they
    change. An integrated GPU is sampled as the cpu: there one in 64 of the wrapped stream-ordered
    calls does it, and each wrapped synchronisation. Errors: as pool_get. */
-MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
-    MLI_CUDA_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
+    MLI_OFF(MEMLORD_OK)
 
 /* -- wrapped functions --
    cudaError_t memlord_cuda_NAME(memlord *lord, the runtime's own parameters,
                                  const memlord_site *site)
 
-   each do the real call and answer what it answered. A NULL ledger is that call alone.
+   each make the real call and return its result. A NULL ledger is that call alone.
      malloc*, host_alloc    record what was allocated: with a pitch, pitch x height x depth. A
                             pointer that came out NULL is no storage. An array is its texels alone:
                             CUDA does not tell what it adds to order and align them, nor takes any
-                            memory for a sparse one or one with deferred mapping. What is allocated
-                            in the order of a stream has that stream beside its tag
-                            (memlord_stream_set).
+                            memory for a sparse one or one with deferred mapping. A stream-ordered
+                            allocation has its stream beside its tag (memlord_stream_set).
      free, free_async       end it: at the call, or when the uses recorded of it are done.
      host_register          record it as pinned; host_unregister ends that.
      stream_end_capture     then records what the capture held back.
@@ -434,32 +397,57 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
    An allocation that finds no memory is counted as by memlord_alloc_failed.
    With MEMLORD_CUDA_FLAG_RETRY allocations that find no memory retire, collect, trim and back off
    as memlord_alloc_retry does, under the ledger's limits (without the flag a limit refuses none of
-   them); at the end once more, for the answer. A limit's refusal is cudaErrorMemoryAllocation, and
-   the pointer NULL. Other errors, sticky ones first of all, end it at once. Cost: >>costs. */
+   them); at the end once more, for the result. Other errors, sticky ones first of all, end it at
+   once. Cost: >>costs. */
 
-/* the real one, ours, parameters, arguments; and one without parameters: real, ours */
-#define MLI_CUDA_WRAPPED(X, X0)                                                               \
-    X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes))                           \
+/* of an allocation: the real one, ours, parameters, arguments, how many, what kind it is */
+#define MLI_CUDA_ALLOCS(X)                                                                    \
+    X(cudaMalloc, malloc, (void **ptr, size_t bytes), (ptr, bytes), 2, PLAIN)                 \
     X(cudaMallocPitch, malloc_pitch,                                                          \
-      (void **ptr, size_t *pitch, size_t width, size_t height), (ptr, pitch, width, height))  \
-    X(cudaMalloc3D, malloc_3d, (struct cudaPitchedPtr *ptr, struct cudaExtent extent),        \
-      (ptr, extent))                                                                          \
+      (void **ptr, size_t *pitch, size_t width, size_t height),                               \
+      (ptr, pitch, width, height), 4, PITCH)                                                  \
+    X(cudaMalloc3D, malloc_3d, (struct cudaPitchedPtr *pitched, struct cudaExtent extent),    \
+      (pitched, extent), 2, 3D)                                                               \
     X(cudaMallocManaged, malloc_managed, (void **ptr, size_t bytes, unsigned int flags),      \
-      (ptr, bytes, flags))                                                                    \
+      (ptr, bytes, flags), 3, PLAIN)                                                          \
     X(cudaMallocAsync, malloc_async, (void **ptr, size_t bytes, cudaStream_t stream),         \
-      (ptr, bytes, stream))                                                                   \
+      (ptr, bytes, stream), 3, ASYNC)                                                         \
     X(cudaMallocFromPoolAsync, malloc_from_pool_async,                                        \
       (void **ptr, size_t bytes, cudaMemPool_t pool, cudaStream_t stream),                    \
-      (ptr, bytes, pool, stream))                                                             \
-    X(cudaFree, free, (void *ptr), (ptr))                                                     \
-    X(cudaFreeAsync, free_async, (void *ptr, cudaStream_t stream), (ptr, stream))             \
-    X(cudaMallocHost, malloc_host, (void **ptr, size_t bytes), (ptr, bytes))                  \
+      (ptr, bytes, pool, stream), 4, ASYNC)                                                   \
+    X(cudaMallocHost, malloc_host, (void **ptr, size_t bytes), (ptr, bytes), 2, HOST)         \
     X(cudaHostAlloc, host_alloc, (void **ptr, size_t bytes, unsigned int flags),              \
-      (ptr, bytes, flags))                                                                    \
-    X(cudaFreeHost, free_host, (void *ptr), (ptr))                                            \
+      (ptr, bytes, flags), 3, HOST)                                                           \
+    X(cudaMallocArray, malloc_array,                                                          \
+      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,            \
+       size_t height, unsigned int flags),                                                    \
+      (array, desc, width, height, flags), 5, ARRAY)                                          \
+    X(cudaMalloc3DArray, malloc_3d_array,                                                     \
+      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc,                          \
+       struct cudaExtent extent, unsigned int flags),                                         \
+      (array, desc, extent, flags), 4, ARRAY)                                                 \
+    X(cudaMallocMipmappedArray, malloc_mipmapped_array,                                       \
+      (cudaMipmappedArray_t *mipmapped, const struct cudaChannelFormatDesc *desc,             \
+       struct cudaExtent extent, unsigned int levels, unsigned int flags),                    \
+      (mipmapped, desc, extent, levels, flags), 5, ARRAY)
+
+/* of a free: the same, and the device that it counts on */
+#define MLI_CUDA_FREES(X)                                                                     \
+    X(cudaFree, free, (void *ptr), (ptr), CUDA)                                               \
+    X(cudaFreeArray, free_array, (cudaArray_t array), (array), CUDA)                          \
+    X(cudaFreeMipmappedArray, free_mipmapped_array, (cudaMipmappedArray_t array), (array),    \
+      CUDA)                                                                                   \
+    X(cudaFreeHost, free_host, (void *ptr), (ptr), PINNED)                                    \
+    X(cudaHostUnregister, host_unregister, (void *ptr), (ptr), PINNED)
+
+/* of any: the first four of these; and one without parameters: real, ours */
+#define MLI_CUDA_AS_X(real, ours, params, args, ...) MLI_CUDA_X(real, ours, params, args)
+#define MLI_CUDA_WRAPPED(X, X0)                                                               \
+    MLI_CUDA_ALLOCS(MLI_CUDA_AS_X)                                                            \
+    MLI_CUDA_FREES(MLI_CUDA_AS_X)                                                             \
+    X(cudaFreeAsync, free_async, (void *ptr, cudaStream_t stream), (ptr, stream))             \
     X(cudaHostRegister, host_register, (void *ptr, size_t bytes, unsigned int flags),         \
       (ptr, bytes, flags))                                                                    \
-    X(cudaHostUnregister, host_unregister, (void *ptr), (ptr))                                \
     X(cudaStreamEndCapture, stream_end_capture, (cudaStream_t stream, cudaGraph_t *graph),    \
       (stream, graph))                                                                        \
     X(cudaStreamDestroy, stream_destroy, (cudaStream_t stream), (stream))                     \
@@ -469,36 +457,17 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
       (cudaMemPool_t *pool, const struct cudaMemPoolProps *props), (pool, props))             \
     X(cudaMemPoolDestroy, pool_destroy, (cudaMemPool_t pool), (pool))                         \
     X(cudaDeviceSetMemPool, device_set_pool, (int device, cudaMemPool_t pool), (device, pool)) \
-    X(cudaMallocArray, malloc_array,                                                          \
-      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,            \
-       size_t height, unsigned int flags),                                                    \
-      (array, desc, width, height, flags))                                                    \
-    X(cudaMalloc3DArray, malloc_3d_array,                                                     \
-      (cudaArray_t *array, const struct cudaChannelFormatDesc *desc,                          \
-       struct cudaExtent extent, unsigned int flags),                                         \
-      (array, desc, extent, flags))                                                           \
-    X(cudaMallocMipmappedArray, malloc_mipmapped_array,                                       \
-      (cudaMipmappedArray_t *array, const struct cudaChannelFormatDesc *desc,                 \
-       struct cudaExtent extent, unsigned int levels, unsigned int flags),                    \
-      (array, desc, extent, levels, flags))                                                   \
-    X(cudaFreeArray, free_array, (cudaArray_t array), (array))                                \
-    X(cudaFreeMipmappedArray, free_mipmapped_array, (cudaMipmappedArray_t array), (array))    \
     X0(cudaDeviceReset, device_reset)                                                         \
     X0(cudaDeviceSynchronize, device_synchronize)
 
 #define MLI_CUDA_ITEMS(...) __VA_ARGS__
-#if defined(MEMLORD_DISABLE)
-#define MLI_CUDA_BODY(call) { return call; }
-#else
-#define MLI_CUDA_BODY(call) ;
-#endif
 #define MLI_CUDA_X(real, ours, params, args)                                                  \
-    MLI_CUDA_API cudaError_t memlord_cuda_##ours(                                             \
+    MEMLORD_API cudaError_t memlord_cuda_##ours(                                              \
         memlord *lord, MLI_CUDA_ITEMS params, const memlord_site *site)                       \
-        MLI_CUDA_BODY(real args)
+        MLI_OFF(real args)
 #define MLI_CUDA_X0(real, ours)                                                               \
-    MLI_CUDA_API cudaError_t memlord_cuda_##ours(memlord *lord, const memlord_site *site)       \
-        MLI_CUDA_BODY(real())
+    MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, const memlord_site *site)      \
+        MLI_OFF(real())
 MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X
 #undef MLI_CUDA_X0
@@ -511,17 +480,17 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
      mem_create   records the bytes on the device of the location, or as pinned for the host's,
                   under the handle, described as "cuMemCreate". Retry, limits and failures are
                   those of the other allocations.
-     mem_map      adds a reference, and the range as a part "mapped" of the storage; the shape of the
-                  part is the address. Bytes that are mapped already become no part a second time,
-                  nor a reference: at their second address they are not followed.
+     mem_map      adds a reference, and the range as a part "mapped" of the storage; the part's
+                  shape is its address. Bytes that are mapped already add neither: at their second
+                  address they are not followed.
      mem_retain_handle
                   adds a reference.
      mem_release, mem_unmap
                   drop a reference each; the bytes are live until the last handle and the last
                   mapping with a reference are gone. An unmap may be of several mappings side by
                   side. So a cache grows by create, map and release, and shrinks by unmap.
-   What is not on the books is passed on and not counted: an imported handle is another process's
-   memory, as is what cudaIpcOpenMemHandle opens. Reserved addresses take no memory. */
+   A handle that is not on the books is passed on and not counted: an imported one is another
+   process's memory, as is what cudaIpcOpenMemHandle opens. Reserved addresses take no memory. */
 #if defined(CUDA_VERSION)
 typedef CUresult mli_cuda_result;
 typedef CUmemAllocationProp mli_cuda_prop;
@@ -543,9 +512,9 @@ typedef void mli_cuda_prop;
     X(cuMemRetainAllocationHandle, mem_retain_handle,                                         \
       (unsigned long long *handle, void *ptr), (handle, ptr))
 #define MLI_CUDA_X(real, ours, params, args)                                                  \
-    MLI_CUDA_API mli_cuda_result memlord_cuda_##ours(                                         \
+    MEMLORD_API mli_cuda_result memlord_cuda_##ours(                                          \
         memlord *lord, MLI_CUDA_ITEMS params, const memlord_site *site)                       \
-        MLI_CUDA_BODY(real args)
+        MLI_OFF(real args)
 #if defined(CUDA_VERSION) || !defined(MEMLORD_DISABLE)
 MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #endif
@@ -553,10 +522,10 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 
 /* Does memlord_cuda_malloc as with MEMLORD_CUDA_FLAG_RETRY, under a policy of its own (NULL: the
    one memlord_alloc_retry has); attached or not. */
-MLI_CUDA_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
-                                                   const memlord_retry *policy,
-                                                   const memlord_site *site)
-    MLI_CUDA_BODY(cudaMalloc(ptr, bytes))
+MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
+                                                  const memlord_retry *policy,
+                                                  const memlord_site *site)
+    MLI_OFF(cudaMalloc(ptr, bytes))
 
 /* -- stream-ordered frees: what another stream still uses -- */
 
@@ -564,10 +533,10 @@ MLI_CUDA_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, si
    stream has done what it was given so far. If the block was allocated on another stream, `stream`
    has to wait for that one first (cudaStreamWaitEvent). Returns what cudaFreeAsync returned.
    Cost: free_async, and an event recorded on the stream. */
-MLI_CUDA_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
-                                                       cudaStream_t stream,
-                                                       const memlord_site *site)
-    MLI_CUDA_BODY(cudaFreeAsync(ptr, stream))
+MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
+                                                      cudaStream_t stream,
+                                                      const memlord_site *site)
+    MLI_OFF(cudaFreeAsync(ptr, stream))
 
 /* Records that the host is done with a block once `stream` has done what it was given so far: the
    block is pending until then, as by memlord_free_deferred. Only the books are kept: the memory
@@ -575,17 +544,15 @@ MLI_CUDA_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
    wrapper ends nothing then, and counts an unknown free if the block is no longer pending). The
    block is one of a cuda device, or pinned. So a pool of the host's own is a cuda device with an
    index that no device has (memlord_device_share), not of the type OTHER. Records an event on the
-   stream at once; while that is captured, at the wrapped end of the capture, or before the next
-   wrapped wait for the stream, or at the first poll after the capture (of a per-thread default
-   stream: by that thread, or on the legacy default stream, which waits for all of them). Without
-   memory for an event the block is credited at once; also if the stream refused it (destroyed),
-   counted in fence_failures.
-   NULL does nothing.
+   stream at once, or after a capture (see >>concepts; of a per-thread default stream by its thread,
+   or on the legacy one, which waits for all of them). Without memory for an event the block is
+   credited at once; also if the stream refused it (destroyed), counted in fence_failures. NULL does
+   nothing.
    Errors: E_UNKNOWN not live, counted. */
-MLI_CUDA_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
-                                                     cudaStream_t stream,
-                                                     const memlord_site *site)
-    MLI_CUDA_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
+                                                    cudaStream_t stream,
+                                                    const memlord_site *site)
+    MLI_OFF(MEMLORD_OK)
 
 /* Records that a stream other than the one the block was allocated on uses it, or that one uses a
    pinned block (PyTorch's record_stream): a free of it, later, leaves it pending until that stream
@@ -593,16 +560,16 @@ MLI_CUDA_API memlord_result memlord_cuda_record_free(memlord *lord, const void *
    with a per-thread default stream up to this call). A host that makes the one stream wait for the
    other does not need it.
    Errors: E_UNKNOWN not live; E_NOMEM. */
-MLI_CUDA_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
-                                                    cudaStream_t stream)
-    MLI_CUDA_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
+                                                   cudaStream_t stream)
+    MLI_OFF(MEMLORD_OK)
 
 /* Destroys the events kept for reuse: before cudaDeviceReset, when no free is pending. */
-MLI_CUDA_API void memlord_cuda_events_release(void) MLI_CUDA_OFF_VOID
+MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 
 /* -- scopes: what the device took -- */
 
-/* What begin hands to end. Its fields are the library's. */
+/* Made by begin, for end. Its fields are the library's. */
 typedef struct memlord_cuda_scope {
     cudaStream_t stream;
     void *start;
@@ -615,24 +582,24 @@ typedef struct memlord_cuda_scope {
    time, which is added once they are done: later begins and ends look, and the wrapped
    synchronisations. A scope that begins or ends while its stream is captured is not timed, nor
    one with 4096 others in flight. Errors: E_INVALID `scope` NULL; as memlord_scope_begin. */
-MLI_CUDA_API memlord_result memlord_cuda_scope_begin(memlord *lord,
-                                                     memlord_cuda_scope *scope,
-                                                     const char *name, cudaStream_t stream)
-    MLI_CUDA_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord,
+                                                    memlord_cuda_scope *scope,
+                                                    const char *name, cudaStream_t stream)
+    MLI_OFF_SET(if (scope) memset(scope, 0, sizeof *scope), MEMLORD_OK)
 /* Ends it, on the thread that began it. Errors: E_INVALID; E_STATE it was not begun, or ended. */
-MLI_CUDA_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
-    MLI_CUDA_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope)
+    MLI_OFF(MEMLORD_OK)
 
 /* Does memlord_checkpoint, with a mark for the profiler. Errors: as that. */
-MLI_CUDA_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name)
-    MLI_CUDA_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name)
+    MLI_OFF(MEMLORD_OK)
 
 /* -- the linker's --wrap -- */
 
 /* Counts the functions that --wrap does not redirect in this program; *first, if not NULL, is the
    name of the first of them, or NULL. Without MEMLORD_CUDA_WRAP that is all of them. */
-MLI_CUDA_API int memlord_cuda_wrap_check(const char **first)
-    MLI_CUDA_OFF_SET(if (first) *first = NULL, 0)
+MEMLORD_API int memlord_cuda_wrap_check(const char **first)
+    MLI_OFF_SET(if (first) *first = NULL, 0)
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -642,37 +609,32 @@ MLI_CUDA_API int memlord_cuda_wrap_check(const char **first)
    GNU C and C++ it ends however the block is left; elsewhere break, return and goto skip the
    end. */
 typedef struct mli_cuda_guard {
-    memlord *lord;
-    int open, once;
+    memlord *lord; /* NULL: nothing to detach */
 } mli_cuda_guard;
 
-MLI_CUDA_INLINE mli_cuda_guard mli_cuda_enter(memlord *lord,
-                                              const memlord_cuda_desc *desc) {
+MLI_INLINE mli_cuda_guard mli_cuda_enter(memlord *lord, const memlord_cuda_desc *desc) {
     mli_cuda_guard guard;
-    guard.lord = lord;
-    guard.open = memlord_cuda_attach(lord, desc) == MEMLORD_OK;
-    guard.once = 1;
+    guard.lord = memlord_cuda_attach(lord, desc) == MEMLORD_OK ? lord : NULL;
     return guard;
 }
 
-MLI_CUDA_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
-    if (guard->open) (void)memlord_cuda_detach(guard->lord);
-    guard->open = 0;
+MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
+    if (guard->lord) (void)memlord_cuda_detach(guard->lord);
+    guard->lord = NULL;
 }
 
-#define MLI_CUDA_JOIN2(a, b) a##b
-#define MLI_CUDA_JOIN(a, b) MLI_CUDA_JOIN2(a, b)
 #if defined(__GNUC__)
 #define MLI_CUDA_ON_LEAVE(fn) __attribute__((cleanup(fn)))
 #else
 #define MLI_CUDA_ON_LEAVE(fn)
 #endif
 #define MLI_CUDA_ATTACHED(guard, lord, desc)                                                  \
-    for (mli_cuda_guard guard MLI_CUDA_ON_LEAVE(mli_cuda_leave) =                             \
-             mli_cuda_enter(lord, desc);                                                      \
-         guard.once; guard.once = 0, mli_cuda_leave(&guard))
+    for (mli_cuda_guard guard MLI_CUDA_ON_LEAVE(mli_cuda_leave) = mli_cuda_enter(lord, desc), \
+                              *guard##_round = &guard;                                        \
+         guard##_round; guard##_round = NULL, mli_cuda_leave(&guard))
+#define MLI_CUDA_ATTACHED_AT(guard, lord, desc) MLI_CUDA_ATTACHED(guard, lord, desc)
 #define MEMLORD_CUDA_ATTACHED(lord, desc)                                                     \
-    MLI_CUDA_ATTACHED(MLI_CUDA_JOIN(mli_cuda_at_, __LINE__), lord, desc)
+    MLI_CUDA_ATTACHED_AT(MLI_UNIQUE(mli_cuda_at_), lord, desc)
 
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)
 #pragma GCC diagnostic pop
@@ -717,9 +679,11 @@ MLI_CUDA_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 #endif
 #endif
 
+#include <stdio.h> /* snprintf */
+
 /* --------------------------------------------------------------------- >>platform --
-   Owns what differs between systems: shared libraries, a lock, the process and thread ids,
-   thread-locals, atomics. The order of an atomic is in its name. Locks: none. */
+   Owns what differs between systems: shared libraries, a lock, the process id, atomics. The order
+   of an atomic is in its name. Locks: none. */
 
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
@@ -742,7 +706,6 @@ static void mli_cuda_library_find(void *library, const char *name, void *fn, siz
 }
 static void mli_cuda_yield(void) { (void)SwitchToThread(); }
 static uint64_t mli_cuda_process_id(void) { return GetCurrentProcessId(); }
-static uint64_t mli_cuda_thread_id(void) { return GetCurrentThreadId(); }
 #else
 #include <dlfcn.h>
 #include <pthread.h>
@@ -767,20 +730,6 @@ static void mli_cuda_library_find(void *library, const char *name, void *fn, siz
 }
 static void mli_cuda_yield(void) { (void)sched_yield(); }
 static uint64_t mli_cuda_process_id(void) { return (uint64_t)getpid(); }
-static uint64_t mli_cuda_thread_id(void) {
-    uint64_t id = 0;
-    pthread_t self = pthread_self();
-    memcpy(&id, &self, sizeof self < sizeof id ? sizeof self : sizeof id);
-    return id;
-}
-#endif
-
-#ifndef MEMLORD_THREAD_LOCAL
-#if defined(__GNUC__)
-#define MEMLORD_THREAD_LOCAL __thread
-#else
-#define MEMLORD_THREAD_LOCAL __declspec(thread)
-#endif
 #endif
 
 typedef struct mli_cuda_u64 {
@@ -831,12 +780,8 @@ static uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
 #ifdef __cplusplus
 extern "C" {
 #endif
-#define MLI_CUDA_X(real, ours, params, args)                                                  \
-    cudaError_t MLI_CUDA_REAL(real)(MLI_CUDA_ITEMS params);                                   \
-    cudaError_t MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params);
-#define MLI_CUDA_X0(real, ours)                                                               \
-    cudaError_t MLI_CUDA_REAL(real)(void);                                                    \
-    cudaError_t MLI_CUDA_WRAP(real)(void);
+#define MLI_CUDA_X0(real, ours) __typeof__(real) MLI_CUDA_REAL(real), MLI_CUDA_WRAP(real);
+#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_X0(real, ours)
 MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X
 #undef MLI_CUDA_X0
@@ -848,13 +793,13 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #endif
 
 /* ----------------------------------------------------------------------- >>driver --
-   Owns the table of driver functions and who may be entered. The driver is asked, not the
-   runtime, as it keeps no last error, changes no current device and creates no context
-   unless told to. Written out here, so that neither cuda.h nor -lcuda is needed. Locks: its
-   own, while it loads. */
+   Owns the table of driver functions, and enters devices. Written out here, so that neither cuda.h
+   nor -lcuda is needed. Locks: its own, while it loads. */
 
-/* field, symbol, 1: nothing goes without it, parameters. CUdevice and enums are ints, CUcontext
-   is a pointer; streams, events and pools are the runtime's own types. */
+/* field, symbol, 1: nothing goes without it, parameters; virtual memory has its own table.
+   CUdevice and enums are ints, CUcontext is a pointer; streams, events and pools are the runtime's
+   own types. */
+#define MLI_CUDA_AS_FUNCTION(real, ours, params, args) MLI_CUDA_X(ours, #real, 0, params)
 #define MLI_CUDA_FUNCTIONS(X)                                                                 \
     X(init, "cuInit", 1, (unsigned flags))                                                    \
     X(device_count, "cuDeviceGetCount", 1, (int *count))                                      \
@@ -879,14 +824,6 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(graph_attribute, "cuDeviceGetGraphMemAttribute", 0,                                     \
       (int device, int attribute, void *value))                                               \
     X(graph_trim, "cuDeviceGraphMemTrim", 0, (int device))                                    \
-    X(mem_create, "cuMemCreate", 0,                                                           \
-      (unsigned long long *handle, size_t bytes, const void *prop, unsigned long long flags)) \
-    X(mem_release, "cuMemRelease", 0, (unsigned long long handle))                            \
-    X(mem_map, "cuMemMap", 0,                                                                 \
-      (unsigned long long ptr, size_t bytes, size_t offset, unsigned long long handle,        \
-       unsigned long long flags))                                                             \
-    X(mem_unmap, "cuMemUnmap", 0, (unsigned long long ptr, size_t bytes))                     \
-    X(mem_retain, "cuMemRetainAllocationHandle", 0, (unsigned long long *handle, void *ptr))  \
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", 1, (int *mode))                      \
     X(stream_capturing, "cuStreamIsCapturing", 1, (cudaStream_t stream, int *status))         \
     X(stream_context, "cuStreamGetCtx", 1, (cudaStream_t stream, void **context))             \
@@ -896,7 +833,8 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(event_query, "cuEventQuery", 1, (cudaEvent_t event))                                    \
     X(event_wait, "cuEventSynchronize", 0, (cudaEvent_t event))                               \
     X(event_elapsed, "cuEventElapsedTime", 0,                                                 \
-      (float *ms, cudaEvent_t start, cudaEvent_t stop))
+      (float *ms, cudaEvent_t start, cudaEvent_t stop))                                       \
+    MLI_CUDA_VIRTUAL(MLI_CUDA_AS_FUNCTION)
 
 enum { /* of cuda.h */
     MLI_CUDA_NOT_INITIALIZED = 3,
@@ -937,28 +875,15 @@ static struct {
     char why[128]; /* as memlord_cuda_why says; stored before the state */
 } mli_cuda_loaded;
 
-/* Keeps why there is no driver. Returns 0. */
-static int mli_cuda_why_set(const char *text, const char *rest) {
-    size_t n = strlen(text), more = strlen(rest), room = sizeof mli_cuda_loaded.why - 1;
-    if (n > room) n = room;
-    if (more > room - n) more = room - n;
-    memcpy(mli_cuda_loaded.why, text, n);
-    memcpy(mli_cuda_loaded.why + n, rest, more);
-    mli_cuda_loaded.why[n + more] = 0;
-    return 0;
-}
-static int mli_cuda_why_code(const char *text, int code) {
-    char digits[12];
-    size_t i = sizeof digits;
-    for (digits[--i] = 0; code > 0; code /= 10) digits[--i] = (char)('0' + code % 10);
-    return mli_cuda_why_set(text, &digits[i]);
-}
+/* Keeps why there is no driver, as printf does. 0. */
+#define MLI_CUDA_WHY(...)                                                                     \
+    (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
 
 static int mli_cuda_driver_load(mli_cuda_driver *d) {
     void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
     const char *missing = NULL;
     int i;
-    if (!library) return mli_cuda_why_set(MEMLORD_CUDA_DRIVER, " was not found");
+    if (!library) return MLI_CUDA_WHY("%s was not found", MEMLORD_CUDA_DRIVER);
 #define MLI_CUDA_X(field, symbol, needed, params)                                             \
     mli_cuda_library_find(library, symbol, (void *)&d->field, sizeof d->field);               \
     if (needed && !d->field) missing = symbol;
@@ -966,13 +891,13 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
 #undef MLI_CUDA_X
     if (missing) {
         mli_cuda_library_close(library);
-        return mli_cuda_why_set(MEMLORD_CUDA_DRIVER " has no ", missing);
+        return MLI_CUDA_WHY("%s has no %s", MEMLORD_CUDA_DRIVER, missing);
     }
     /* from cuInit on it stays, whatever that says: it may have threads and handlers by then */
-    if ((i = d->init(0)) != 0) return mli_cuda_why_code("cuInit answered ", i);
+    if ((i = d->init(0)) != 0) return MLI_CUDA_WHY("cuInit answered %d", i);
     if ((i = d->device_count(&d->devices)) != 0)
-        return mli_cuda_why_code("cuDeviceGetCount answered ", i);
-    if (d->devices < 1) return mli_cuda_why_set("there is no device", "");
+        return MLI_CUDA_WHY("cuDeviceGetCount answered %d", i);
+    if (d->devices < 1) return MLI_CUDA_WHY("there is no device");
     for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
         if (d->device_get(&d->handle[i], i)) break;
         if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
@@ -989,8 +914,7 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
 static void mli_cuda_fork_first(void);
 static void mli_cuda_fork_locks(void);
 
-/* NULL: there is none, or no device, or the process is a child of the one that loaded it. Asked
-   once a process. */
+/* NULL: memlord_cuda_why says why. Loads it once a process. */
 static const mli_cuda_driver *mli_cuda_driver_get(void) {
     uint64_t state = mli_cuda_load_acquire(&mli_cuda_loaded.state);
     if (state == MLI_CUDA_UNTRIED) {
@@ -1029,16 +953,11 @@ static int mli_cuda_is_not_yet(int error) {
 }
 
 /* Relaxes the thread's capture mode, so that the next calls end no capture, and keeps the mode
-   before in *mode for mli_cuda_unrelax. Returns the driver's error; then nothing has changed. */
+   before in *mode, to be given back by capture_mode. Returns the driver's error; then nothing has
+   changed. */
 static int mli_cuda_relax(const mli_cuda_driver *d, int *mode) {
-    int r;
     *mode = MLI_CUDA_MODE_RELAXED;
-    r = d->capture_mode(mode);
-    if (r) *mode = -1;
-    return r;
-}
-static void mli_cuda_unrelax(const mli_cuda_driver *d, int *mode) {
-    if (*mode >= 0) (void)d->capture_mode(mode);
+    return d->capture_mode(mode);
 }
 
 /* Makes a context current and the thread's capture mode relaxed, until leave. Returns the driver's
@@ -1051,12 +970,12 @@ static int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *
 
 static void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode) {
     void *context;
-    mli_cuda_unrelax(d, mode);
+    (void)d->capture_mode(mode);
     (void)d->context_pop(&context);
 }
 
-/* Threads inside each device, and RESETTING for each that resets it: then no other comes in, as a
-   reset takes the context from under whoever is. */
+/* Threads inside each device, and RESETTING for each that resets it: then no other enters, as a
+   reset destroys the context. */
 #define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
 static mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES];
 
@@ -1090,12 +1009,13 @@ static void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mod
     X(shutdown, "nvmlShutdown", 1, (void))                                                    \
     X(by_pci, "nvmlDeviceGetHandleByPciBusId_v2", 1, (const char *id, void **device))         \
     X(memory, "nvmlDeviceGetMemoryInfo", 1, (void *device, void *info))                       \
-    X(memory_v2, "nvmlDeviceGetMemoryInfo_v2", 0, (void *device, void *info))                 \
     X(mig, "nvmlDeviceGetMigMode", 0, (void *device, unsigned *current, unsigned *pending))   \
     X(processes, "nvmlDeviceGetComputeRunningProcesses_v3", 0,                                \
       (void *device, unsigned *n, void *info))
 
-typedef struct mli_cuda_nvml {
+static mli_cuda_lock mli_cuda_nvml_lock = MLI_CUDA_LOCK;
+static int mli_cuda_nvml_users;
+static struct {
 #define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
@@ -1103,62 +1023,22 @@ typedef struct mli_cuda_nvml {
     void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or cut up (MIG) */
 } mli_cuda_nvml;
 
-typedef struct mli_cuda_nvml_memory {
-    unsigned long long total, unused, used;
-} mli_cuda_nvml_memory;
-
-typedef struct mli_cuda_nvml_memory_v2 {
-    unsigned version;
-    unsigned long long total, reserved, unused, used;
-} mli_cuda_nvml_memory_v2;
-
-typedef struct mli_cuda_nvml_process {
-    unsigned pid;
-    unsigned long long used;
-    unsigned gpu_instance, compute_instance;
-} mli_cuda_nvml_process;
-
-/* All instances of a MIG device have its PCI id, and it answers for all of them: not for us. */
-static void *mli_cuda_nvml_find(const mli_cuda_nvml *n, const mli_cuda_driver *d, int i) {
+/* All instances of a MIG device have its PCI id, and NVML's figures are those of all of them. */
+static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
     char id[32] = "";
     unsigned cut = 0, pending;
     void *device = NULL;
     if (!d->device_pci || d->device_pci(id, (int)sizeof id, d->handle[i])) return NULL;
-    if (n->by_pci(id, &device)) return NULL;
-    if (n->mig && n->mig(device, &cut, &pending) == 0 && cut) return NULL;
+    if (mli_cuda_nvml.by_pci(id, &device)) return NULL;
+    if (mli_cuda_nvml.mig && mli_cuda_nvml.mig(device, &cut, &pending) == 0 && cut) return NULL;
     return device;
-}
-
-static void mli_cuda_nvml_load(mli_cuda_nvml *n, const mli_cuda_driver *d, const char *name) {
-    int whole = 1, i;
-    memset(n, 0, sizeof *n);
-    n->library = mli_cuda_library_open(name ? name : MLI_CUDA_NVML);
-    if (!n->library) return;
-#define MLI_CUDA_X(field, symbol, needed, params)                                             \
-    mli_cuda_library_find(n->library, symbol, (void *)&n->field, sizeof n->field);            \
-    if (needed && !n->field) whole = 0;
-    MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
-#undef MLI_CUDA_X
-    if (!whole || n->init()) {
-        mli_cuda_library_close(n->library);
-        memset(n, 0, sizeof *n);
-        return;
-    }
-    for (i = 0; i < d->known; i++) n->device[i] = mli_cuda_nvml_find(n, d, i);
-}
-
-static void mli_cuda_nvml_unload(mli_cuda_nvml *n) {
-    if (!n->library) return;
-    (void)n->shutdown();
-    mli_cuda_library_close(n->library);
-    memset(n, 0, sizeof *n);
 }
 
 enum { MLI_CUDA_HOLDERS_EVERY = 16, MLI_CUDA_HOLDERS_MISSES = 8 };
 
 /* A device's processes: ours, and the largest others. NVML takes locks of the driver to list them,
-   so only one sample in some asks it. In a container it knows us by another number: then it is not
-   asked for long, and nobody else is named, as we would be among them. */
+   so only one sample in HOLDERS_EVERY does. In a container it knows us by another number: then the
+   samples stop asking, and name no others, as we would be among them. */
 typedef struct mli_cuda_holders {
     unsigned samples, misses;
     uint64_t ours;
@@ -1167,40 +1047,48 @@ typedef struct mli_cuda_holders {
 static mli_cuda_lock mli_cuda_holders_lock = MLI_CUDA_LOCK;
 static mli_cuda_holders mli_cuda_holders_of[MEMLORD_CUDA_MAX_DEVICES];
 
-static mli_cuda_lock mli_cuda_nvml_lock = MLI_CUDA_LOCK;
-static mli_cuda_nvml mli_cuda_nvml_table;
-static int mli_cuda_nvml_users;
+static void mli_cuda_nvml_load(const mli_cuda_driver *d, const char *name) {
+    void *library = mli_cuda_library_open(name);
+    int whole = 1, i;
+    if (!library) return;
+#define MLI_CUDA_X(field, symbol, needed, params)                                             \
+    mli_cuda_library_find(library, symbol, (void *)&mli_cuda_nvml.field, sizeof(void *));     \
+    if (needed && !mli_cuda_nvml.field) whole = 0;
+    MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
+#undef MLI_CUDA_X
+    if (!whole || mli_cuda_nvml.init()) {
+        mli_cuda_library_close(library);
+        return;
+    }
+    mli_cuda_nvml.library = library;
+    for (i = 0; i < d->known; i++) mli_cuda_nvml.device[i] = mli_cuda_nvml_find(d, i);
+}
 
 static void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name) {
     mli_cuda_lock_take(&mli_cuda_nvml_lock);
-    if (!mli_cuda_nvml_users++) mli_cuda_nvml_load(&mli_cuda_nvml_table, d, name);
+    if (!mli_cuda_nvml_users++) mli_cuda_nvml_load(d, name ? name : MLI_CUDA_NVML);
     mli_cuda_lock_drop(&mli_cuda_nvml_lock);
 }
 static void mli_cuda_nvml_release(void) {
     mli_cuda_lock_take(&mli_cuda_nvml_lock);
     if (!--mli_cuda_nvml_users) {
-        mli_cuda_nvml_unload(&mli_cuda_nvml_table);
+        if (mli_cuda_nvml.library) {
+            (void)mli_cuda_nvml.shutdown();
+            mli_cuda_library_close(mli_cuda_nvml.library);
+        }
+        memset(&mli_cuda_nvml, 0, sizeof mli_cuda_nvml);
         memset(mli_cuda_holders_of, 0, sizeof mli_cuda_holders_of);
     }
     mli_cuda_lock_drop(&mli_cuda_nvml_lock);
 }
 
-/* `used` is what is not free: versions of NVML disagree about what else it means. */
-static int mli_cuda_nvml_query(const mli_cuda_nvml *n, int i, uint64_t *total, uint64_t *unused) {
-    mli_cuda_nvml_memory_v2 v2;
-    mli_cuda_nvml_memory v1;
-    if (!n->device[i]) return 0;
-    memset(&v2, 0, sizeof v2);
-    v2.version = (unsigned)sizeof v2 | 2u << 24;
-    if (n->memory_v2 && n->memory_v2(n->device[i], &v2) == 0 && v2.total) {
-        *total = v2.total;
-        *unused = v2.unused;
-        return 1;
-    }
-    memset(&v1, 0, sizeof v1);
-    if (n->memory(n->device[i], &v1) || !v1.total) return 0;
-    *total = v1.total;
-    *unused = v1.unused;
+/* Used is what is not free: versions of NVML disagree about what else it means. */
+static int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used) {
+    unsigned long long info[3] = {0, 0, 0}; /* total, free, used */
+    void *device = mli_cuda_nvml.device[i];
+    if (!device || mli_cuda_nvml.memory(device, info) || !info[0]) return 0;
+    *total = info[0];
+    *used = info[0] - info[1];
     return 1;
 }
 
@@ -1213,13 +1101,19 @@ static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t byte
     h->others[k].bytes = bytes;
 }
 
-static void mli_cuda_holders_ask(const mli_cuda_nvml *n, int i, int active, mli_cuda_holders *h) {
-    mli_cuda_nvml_process list[128];
+static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
+    struct {
+        unsigned pid;
+        unsigned long long used;
+        unsigned gpu_instance, compute_instance;
+    } list[128];
     unsigned count = sizeof list / sizeof *list, k;
+    void *device = mli_cuda_nvml.device[i];
     int found = 0;
     h->ours = 0;
     memset(h->others, 0, sizeof h->others);
-    if (!n->device[i] || !n->processes || n->processes(n->device[i], &count, list)) return;
+    if (!device || !mli_cuda_nvml.processes || mli_cuda_nvml.processes(device, &count, list))
+        return;
     for (k = 0; k < count && k < sizeof list / sizeof *list; k++) {
         const int us = list[k].pid == mli_cuda_process_id();
         found |= us;
@@ -1233,11 +1127,11 @@ static void mli_cuda_holders_ask(const mli_cuda_nvml *n, int i, int active, mli_
     if (h->misses) memset(h->others, 0, sizeof h->others);
 }
 
-static mli_cuda_holders mli_cuda_holders_get(const mli_cuda_nvml *n, int i, int active) {
+static mli_cuda_holders mli_cuda_holders_get(int i, int active) {
     mli_cuda_holders *h = &mli_cuda_holders_of[i], copy;
     mli_cuda_lock_take(&mli_cuda_holders_lock);
     if (h->misses < MLI_CUDA_HOLDERS_MISSES && h->samples++ % MLI_CUDA_HOLDERS_EVERY == 0)
-        mli_cuda_holders_ask(n, i, active, h);
+        mli_cuda_holders_ask(i, active, h);
     copy = *h;
     mli_cuda_lock_drop(&mli_cuda_holders_lock);
     return copy;
@@ -1255,12 +1149,12 @@ typedef struct mli_cuda_attachment {
     mli_cuda_u64 key;    /* the ledger's address, for those that look without the lock; the
                             flags are stored before it, released by it */
     mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
-    uint64_t keep_bytes; /* and the policy: under the lock */
-    memlord_retry retry;
+    mli_cuda_u64 keep_bytes;
+    memlord_retry retry; /* and whether there is one: under the lock */
     int has_retry;
-    int has_nvml; /* is one of its users: who changes the seat's alone */
+    int has_nvml; /* is one of its users; for the thread that changes the seat alone */
     unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
-    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];  /* whose `reserved` we say */
+    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];  /* 1: the layer sets `reserved` */
     mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];  /* used when there was no context yet, */
     mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES]; /* and by that; 0: not known */
     mli_cuda_u64 calls; /* stream-ordered ones, where those have to look at the pool */
@@ -1282,31 +1176,16 @@ static mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord) {
     return NULL;
 }
 
-/* The flags of a ledger; 0 if it is not attached. */
-static uint64_t mli_cuda_flags_of(memlord *lord) {
-    mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
-    return probe ? mli_cuda_load(&probe->flags) : 0;
-}
-
-/* Under the lock. */
-static mli_cuda_attachment *mli_cuda_attachment_find(memlord *lord) {
-    int i;
-    for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++)
-        if (mli_cuda_process.seats[i].state != MLI_CUDA_EMPTY &&
-            mli_cuda_process.seats[i].lord == lord)
-            return &mli_cuda_process.seats[i];
-    return NULL;
-}
-
-/* Takes a ledger's seat, or an empty one, to change it. *was is what it had been. */
+/* Takes a ledger's seat, or else an empty one, to change it; *seen is its state before. NULL: there
+   is none, or another thread changes it. */
 static mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, int *seen) {
-    mli_cuda_attachment *probe;
+    mli_cuda_attachment *probe = NULL;
     int i;
     mli_cuda_lock_take(&mli_cuda_process_lock);
-    probe = mli_cuda_attachment_find(lord);
-    for (i = 0; !probe && i < MEMLORD_CUDA_MAX_LEDGERS; i++)
-        if (mli_cuda_process.seats[i].state == MLI_CUDA_EMPTY)
-            probe = &mli_cuda_process.seats[i];
+    for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++) {
+        mli_cuda_attachment *seat = &mli_cuda_process.seats[i];
+        if (seat->state == MLI_CUDA_EMPTY ? !probe : seat->lord == lord) probe = seat;
+    }
     if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
     if (probe) {
         *seen = probe->state;
@@ -1323,8 +1202,8 @@ static void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state)
     mli_cuda_lock_drop(&mli_cuda_process_lock);
 }
 
-/* Gives a claimed seat, of which nothing is hooked, its description; NULL takes it off. NVML takes
-   its time to come, and nobody has to wait for that but who attaches. 1: nobody is left. */
+/* Gives a claimed seat, of which nothing is hooked, its description; NULL takes it off. NVML loads
+   outside the lock: it takes its time. 1: no seat is taken any more. */
 static int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen, const mli_cuda_driver *d,
                                     const memlord_cuda_desc *desc) {
     int alone;
@@ -1336,10 +1215,10 @@ static int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen, const 
     alone = mli_cuda_load(&mli_cuda_process.taken) == 0;
     if (desc) mli_cuda_add(&mli_cuda_process.taken, 1);
     mli_cuda_store(&probe->flags, desc ? desc->flags : 0);
-    probe->keep_bytes = desc ? desc->keep_bytes : 0;
+    mli_cuda_store(&probe->keep_bytes, desc ? desc->keep_bytes : 0);
     probe->has_retry = desc && desc->retry;
     if (probe->has_retry) probe->retry = *desc->retry;
-    /* pairs with the acquire in flags_of */
+    /* pairs with the acquire in attachment_of */
     mli_cuda_store_release(&probe->key, desc ? (uint64_t)(uintptr_t)probe->lord : 0);
     mli_cuda_lock_drop(&mli_cuda_process_lock);
     return alone && !desc;
@@ -1438,7 +1317,7 @@ static int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *ke
 
 /* -------------------------------------------------------------------- >>capacity --
    Owns what a ledger is told of a device: capacity, this process's share, what its pools hold.
-   Runs on pollers and on who asks. Locks: none. */
+   Runs on pollers and on threads that ask for a sample. Locks: none. */
 
 static uint64_t mli_cuda_pool_reserved(memlord *lord, int device, const memlord_cuda_pool *pool) {
     uint64_t live = memlord_allocated(lord, memlord_device_cuda(device));
@@ -1447,8 +1326,8 @@ static uint64_t mli_cuda_pool_reserved(memlord *lord, int device, const memlord_
     return pool->reserved + pool->graph_reserved + (live > inside ? live - inside : 0);
 }
 
-/* Inside the device. A host whose pool never held a byte may have one of its own, and says itself
-   what that holds. */
+/* Inside the device. Not before a pool held a byte: the host may have one of its own, and report
+   that itself. */
 static void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
                                  memlord *lord, int device) {
     memlord_cuda_pool pool;
@@ -1456,7 +1335,7 @@ static void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *
     if (!d->pools[device] || !mli_cuda_pools_ask(d, device, NULL, &pool)) return;
     if (!mli_cuda_load(&probe->pooled[device])) {
         if (!pool.reserved_high && !pool.graph_reserved_high) return;
-        mli_cuda_store(&probe->pooled[device], 1); /* only ever goes up: order is nobody's */
+        mli_cuda_store(&probe->pooled[device], 1); /* relaxed: it only goes up */
     }
     (void)memlord_pool_set(lord, memlord_device_cuda(device),
                            mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
@@ -1482,7 +1361,7 @@ static void mli_cuda_pool_check(memlord *lord, int now) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     int i, mode;
-    if (!probe) return; /* and no driver is loaded for who has not attached */
+    if (!probe) return; /* before a driver is loaded for it */
     d = mli_cuda_driver_get();
     if (!d || !d->any_integrated) return;
     if (!now && mli_cuda_add(&probe->calls, 1) % 64) return;
@@ -1509,12 +1388,12 @@ static int mli_cuda_capacity_cpu(memlord *lord, memlord_capacity *out) {
    is used more than before, less what is on the books. */
 static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_t process) {
     memlord_stats s;
-    uint64_t held, total, unused, more = process, before = mli_cuda_load(&probe->before[i]);
+    uint64_t held, total, used, more = process, before = mli_cuda_load(&probe->before[i]);
     uint64_t size = mli_cuda_load(&probe->context[i]);
     if (size || memlord_stats_get(probe->lord, memlord_device_cuda(i), &s)) return size;
     held = s.reserved > s.allocated ? s.reserved : s.allocated;
-    if (!process && before && mli_cuda_nvml_query(&mli_cuda_nvml_table, i, &total, &unused))
-        more = total - unused > before ? total - unused - before : 0;
+    if (!process && before && mli_cuda_nvml_query(i, &total, &used))
+        more = used > before ? used - before : 0;
     size = more > held ? more - held : 0;
     mli_cuda_store(&probe->context[i], size);
     return size;
@@ -1523,11 +1402,9 @@ static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_
 static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out) {
     mli_cuda_attachment *probe = (mli_cuda_attachment *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
-    const mli_cuda_nvml *nvml = &mli_cuda_nvml_table;
     int no_nvml = (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_NO_NVML) != 0;
     int i = device.index, mode, known = 0;
     size_t unused = 0, total = 0;
-    uint64_t nvml_unused = 0, nvml_total = 0;
     mli_cuda_holders holders;
     if (!d || i < 0 || i >= d->known) return -1;
     if (d->integrated[i]) {
@@ -1542,15 +1419,14 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
     if (known) {
         out->total = total;
         out->used = total - unused;
-    } else if (!no_nvml && mli_cuda_nvml_query(nvml, i, &nvml_total, &nvml_unused)) {
-        out->total = nvml_total; /* never mixed with the driver's: it counts another total */
-        out->used = nvml_total - nvml_unused;
+    } else if (!no_nvml && mli_cuda_nvml_query(i, &out->total, &out->used)) {
+        /* never mixed with the driver's: it counts another total */
         if (!mli_cuda_active(d, i)) mli_cuda_store(&probe->before[i], out->used);
     } else {
         return -1;
     }
     if (no_nvml) return 0;
-    holders = mli_cuda_holders_get(nvml, i, known);
+    holders = mli_cuda_holders_get(i, known);
     out->process = holders.ours;
     memcpy(out->others, holders.others, sizeof out->others);
     if (known) out->context = mli_cuda_context_size(probe, i, holders.ours);
@@ -1558,18 +1434,13 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
 }
 
 /* ------------------------------------------------------------------ >>collection --
-   Owns giving back what a device's pools hold and nobody uses. Locks: seats_lock, to read how much
-   to keep. */
+   Owns the trim of a device's pools and graphs. Locks: none. */
 
 #if defined(MEMLORD_CUDA_NVTX)
 static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
     char text[96], name[32];
-    size_t n = strlen(what);
     (void)memlord_device_name(device, name, sizeof name);
-    if (n > sizeof text - sizeof name - 2) n = sizeof text - sizeof name - 2;
-    memcpy(text, what, n);
-    text[n++] = ' ';
-    memcpy(text + n, name, strlen(name) + 1);
+    (void)snprintf(text, sizeof text, "%s %s", what, name);
     (void)nvtxRangePushA(text);
 }
 static void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) {
@@ -1594,45 +1465,38 @@ static void mli_cuda_nvtx_push(const char *what) { (void)what; }
 static void mli_cuda_nvtx_end(void) {}
 #endif
 
-/* For what this thread asks the fences of the layer: in a poll; in a collection with FLAG_SYNC,
-   which waits for their events; in a free, which does not ask the driver for an event that it has
-   just recorded; in a free whose events come after the real one. */
+/* Why this thread asks fences: in a poll; in a collection with FLAG_SYNC, which waits for their
+   events; in a free, which does not ask the driver for an event that it has just recorded; in a
+   free that records its events after the real one. */
 enum { MLI_CUDA_ASKS, MLI_CUDA_WAITS, MLI_CUDA_FREES, MLI_CUDA_FREES_FIRST };
 static MEMLORD_THREAD_LOCAL int mli_cuda_asker;
 
-/* Waits for the frees that are pending on a device, and retires them. */
-static void mli_cuda_wait(memlord *lord, int device) {
-    int before = mli_cuda_asker;
-    mli_cuda_asker = MLI_CUDA_WAITS;
-    (void)memlord_retire(lord, memlord_device_cuda(device));
-    mli_cuda_asker = before;
-}
+/* A number of this thread: no other has it while both live. */
+static uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda_asker; }
 
-/* Inside the device: trims both, and answers the bytes; 0 in *ran: it could not. To wait may give
-   back what the pool does not keep, so that is in them. */
-static uint64_t mli_cuda_trim(const mli_cuda_driver *d, memlord *lord, int device, uint64_t keep,
-                              int sync, int *ran) {
+/* Inside the device: trims its pools and graphs. A trim that a band asks for keeps what was used at
+   most since the last one: what was freed since may have been used all at once, and no more than
+   ever was. The bytes include what a wait gives back by itself. */
+static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, memlord *lord,
+                          const memlord_gc_event *event, memlord_gc_result *result) {
+    const memlord_device device = event->device;
     memlord_cuda_pool before, after;
-    uint64_t had, has;
-    *ran = 0;
-    if (!mli_cuda_pools_ask(d, device, NULL, &before)) return 0;
-    if (sync) mli_cuda_wait(lord, device);
-    *ran = mli_cuda_pools_ask(d, device, &keep, &after);
-    if (!*ran) return 0;
+    uint64_t lately = memlord_freed(lord, device) + memlord_pending(lord, device), had, has;
+    uint64_t keep = mli_cuda_load(&probe->keep_bytes);
+    int asker = mli_cuda_asker;
+    if (!mli_cuda_pools_ask(d, device.index, NULL, &before)) return;
+    lately += before.used;
+    if (lately > before.used_high) lately = before.used_high;
+    if (event->reason == MEMLORD_REASON_BAND && keep < lately) keep = lately;
+    if (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_SYNC) {
+        mli_cuda_asker = MLI_CUDA_WAITS;
+        (void)memlord_retire(lord, device);
+        mli_cuda_asker = asker;
+    }
+    result->ran = mli_cuda_pools_ask(d, device.index, &keep, &after);
     had = before.reserved + before.graph_reserved;
     has = after.reserved + after.graph_reserved;
-    return had > has ? had - has : 0;
-}
-
-/* Inside the device: what was used of its pool at most since the last collection. What was freed
-   since may have been used all at once, and no more than ever was. */
-static uint64_t mli_cuda_pool_lately(const mli_cuda_driver *d, memlord *lord,
-                                     memlord_device device) {
-    memlord_cuda_pool pool;
-    uint64_t lately = memlord_freed(lord, device) + memlord_pending(lord, device);
-    if (!mli_cuda_pools_ask(d, device.index, NULL, &pool)) return 0;
-    lately += pool.used;
-    return lately < pool.used_high ? lately : pool.used_high;
+    if (result->ran && had > has) result->reclaimed = had - has;
 }
 
 static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
@@ -1641,18 +1505,10 @@ static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
     const mli_cuda_driver *d = mli_cuda_driver_get();
     memlord_gc_result result = {0, 0, 0};
     int i = event->device.index, mode;
-    int sync = (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_SYNC) != 0;
-    uint64_t keep, lately;
     if (!d || i < 0 || i >= d->known || !d->pools[i]) return result;
-    mli_cuda_lock_take(&mli_cuda_process_lock);
-    keep = probe->keep_bytes;
-    mli_cuda_lock_drop(&mli_cuda_process_lock);
     mli_cuda_nvtx_begin("memlord collection", event->device);
     if (mli_cuda_enter_device(d, i, &mode)) {
-        lately =
-            event->reason == MEMLORD_REASON_BAND ? mli_cuda_pool_lately(d, lord, event->device) : 0;
-        if (keep < lately) keep = lately;
-        result.reclaimed = mli_cuda_trim(d, lord, i, keep, sync, &result.ran);
+        mli_cuda_trim(d, probe, lord, event, &result);
         mli_cuda_pool_report(d, probe, lord, i);
         mli_cuda_leave_device(d, i, &mode);
     }
@@ -1663,7 +1519,7 @@ static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
 
 /* ---------------------------------------------------------------------- >>events --
    Owns fences made of events, and the events between uses: a bin per context, since an event
-   serves the streams of its own alone. Fences come from pages that are kept; those whose event is
+   serves the streams of its own alone. Fences come from pages that are kept; those with an event
    still to be recorded are in a list, so that the end of their stream finds them. Locks:
    events_lock, never while the driver or the ledger is called; unrecorded_lock, while an event of
    the list is recorded, so that no stream ends meanwhile. */
@@ -1673,14 +1529,13 @@ enum { MLI_CUDA_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without 
 enum { MLI_CUDA_UNRECORDED, MLI_CUDA_RECORDED, MLI_CUDA_LOST };
 
 typedef struct mli_cuda_fence {
-    struct mli_cuda_fence *next, *previous;
+    struct mli_cuda_fence *next, **slot; /* the pointer to it in its list; NULL: in none */
     mli_cuda_u64 state; /* what is not listed is its owner's alone */
     cudaStream_t stream;
-    uint64_t thread;   /* whose stream it is, if that is the per-thread one */
+    uint64_t thread;   /* of a per-thread stream */
     cudaEvent_t event; /* of `context`; NULL: none yet */
     void *context;     /* the stream's; NULL: not known yet */
-    int device;        /* the block's, whose context a default stream has if no other is known */
-    unsigned char listed;
+    int device;        /* the block's: its context stands in for that of a default stream */
     unsigned char due;   /* to be recorded as soon as its stream allows, as its block is freed */
     unsigned char timed; /* its event keeps the time */
     unsigned char fresh; /* recorded, and not asked since */
@@ -1698,26 +1553,23 @@ static cudaStream_t mli_cuda_stream(cudaStream_t stream) {
 
 static mli_cuda_lock mli_cuda_unrecorded_lock = MLI_CUDA_LOCK;
 static mli_cuda_fence *mli_cuda_unrecorded[2]; /* a list of those that are due, and of the others */
-static mli_cuda_u64 mli_cuda_fences_due;       /* so many are: who finds 0 looks for none */
+static mli_cuda_u64 mli_cuda_fences_due;       /* so many are; at 0 the lists are not looked at */
 
 typedef struct mli_cuda_event_bin {
     void *context; /* NULL: the bin has none yet, nor have those after it */
     int timed;
-    mli_cuda_fence *first; /* with events */
+    mli_cuda_fence *first;
     unsigned n;
 } mli_cuda_event_bin;
 
 static mli_cuda_lock mli_cuda_events_lock = MLI_CUDA_LOCK;
-static struct {
-    mli_cuda_event_bin bins[MLI_CUDA_BINS];
-    mli_cuda_fence *spare; /* without */
-} mli_cuda_events;
+static mli_cuda_event_bin mli_cuda_events[MLI_CUDA_BINS], mli_cuda_spare; /* that one without */
 
 /* The bin of a context; NULL: there are too many. Under the lock. */
 static mli_cuda_event_bin *mli_cuda_event_bin_of(void *context, int timed) {
     int i;
     for (i = 0; i < MLI_CUDA_BINS; i++) {
-        mli_cuda_event_bin *bin = &mli_cuda_events.bins[i];
+        mli_cuda_event_bin *bin = &mli_cuda_events[i];
         if (!bin->context) {
             bin->context = context;
             bin->timed = timed;
@@ -1727,10 +1579,17 @@ static mli_cuda_event_bin *mli_cuda_event_bin_of(void *context, int timed) {
     return NULL;
 }
 
-/* Takes the first fence of a list. Under the lock. */
-static mli_cuda_fence *mli_cuda_fence_pop(mli_cuda_fence **first) {
-    mli_cuda_fence *fence = *first;
-    if (fence) *first = fence->next;
+/* Under the lock. */
+static void mli_cuda_fence_push(mli_cuda_event_bin *bin, mli_cuda_fence *fence) {
+    fence->next = bin->first;
+    bin->first = fence;
+    bin->n++;
+}
+static mli_cuda_fence *mli_cuda_fence_pop(mli_cuda_event_bin *bin) {
+    mli_cuda_fence *fence = bin->first;
+    if (!fence) return NULL;
+    bin->first = fence->next;
+    bin->n--;
     return fence;
 }
 
@@ -1745,8 +1604,7 @@ static void mli_cuda_fences_make(void) {
     made = (mli_cuda_fence *)pages.alloc(pages.user, PIECE);
     if (!made) return;
     memset(made, 0, PIECE);
-    for (i = 0; i + 1 < n; i++) made[i].next = &made[i + 1];
-    mli_cuda_events.spare = made;
+    for (i = 0; i < n; i++) mli_cuda_fence_push(&mli_cuda_spare, &made[i]);
 }
 
 /* A fence on a stream, with an event of its context, if one is kept. Default streams are of the
@@ -1762,10 +1620,9 @@ static mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int ti
         context = NULL;
     mli_cuda_lock_take(&mli_cuda_events_lock);
     bin = context ? mli_cuda_event_bin_of(context, timed) : NULL;
-    if (bin) fence = mli_cuda_fence_pop(&bin->first);
-    if (fence) bin->n--;
-    if (!fence && !mli_cuda_events.spare) mli_cuda_fences_make();
-    if (!fence) fence = mli_cuda_fence_pop(&mli_cuda_events.spare);
+    if (bin) fence = mli_cuda_fence_pop(bin);
+    if (!fence && !mli_cuda_spare.first) mli_cuda_fences_make();
+    if (!fence) fence = mli_cuda_fence_pop(&mli_cuda_spare);
     mli_cuda_lock_drop(&mli_cuda_events_lock);
     if (!fence) return NULL;
     fence->stream = stream;
@@ -1789,29 +1646,27 @@ static void mli_cuda_event_end(void *context, cudaEvent_t event) {
 /* Under the lock of the lists, in both. */
 static void mli_cuda_fence_list(mli_cuda_fence *fence) {
     mli_cuda_fence **first = &mli_cuda_unrecorded[fence->due];
-    if (fence->listed) return;
-    fence->previous = NULL;
+    if (fence->slot) return;
+    fence->slot = first;
     fence->next = *first;
-    if (fence->next) fence->next->previous = fence;
+    if (fence->next) fence->next->slot = &fence->next;
     *first = fence;
-    fence->listed = 1;
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, 1);
 }
 static void mli_cuda_fence_unlist(mli_cuda_fence *fence) {
-    if (!fence->listed) return;
-    if (fence->next) fence->next->previous = fence->previous;
-    if (fence->previous)
-        fence->previous->next = fence->next;
-    else
-        mli_cuda_unrecorded[fence->due] = fence->next;
-    fence->listed = 0;
+    if (!fence->slot) return;
+    *fence->slot = fence->next;
+    if (fence->next) fence->next->slot = fence->slot;
+    fence->slot = NULL;
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, UINT64_MAX);
 }
 
-static void mli_cuda_fence_free(mli_cuda_fence *fence) {
-    cudaEvent_t event;
+/* memlord_fence.drop, too. */
+static void mli_cuda_fence_free(void *user) {
+    mli_cuda_fence *fence = (mli_cuda_fence *)user;
     void *context = fence->context;
     mli_cuda_event_bin *bin = NULL;
+    cudaEvent_t event;
     if (mli_cuda_load_acquire(&fence->state) != MLI_CUDA_RECORDED) {
         mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
         mli_cuda_fence_unlist(fence);
@@ -1821,15 +1676,12 @@ static void mli_cuda_fence_free(mli_cuda_fence *fence) {
     mli_cuda_lock_take(&mli_cuda_events_lock);
     if (event) bin = mli_cuda_event_bin_of(context, fence->timed);
     if (bin && bin->n < MEMLORD_CUDA_MAX_EVENTS) {
-        fence->next = bin->first;
-        bin->first = fence;
-        bin->n++;
         event = NULL;
     } else {
         fence->event = NULL;
-        fence->next = mli_cuda_events.spare;
-        mli_cuda_events.spare = fence;
+        bin = &mli_cuda_spare;
     }
+    mli_cuda_fence_push(bin, fence);
     mli_cuda_lock_drop(&mli_cuda_events_lock);
     mli_cuda_event_end(context, event);
 }
@@ -1860,9 +1712,11 @@ static int mli_cuda_event_record(const mli_cuda_driver *d,
         (void)d->event_destroy(fence->event);
         fence->event = NULL;
     }
-    (void)mli_cuda_relax(d, &mode);
-    r = d->event_create(&fence->event, fence->timed ? 0 : MLI_CUDA_EVENT_PLAIN);
-    mli_cuda_unrelax(d, &mode);
+    r = mli_cuda_relax(d, &mode);
+    if (!r) {
+        r = d->event_create(&fence->event, fence->timed ? 0 : MLI_CUDA_EVENT_PLAIN);
+        (void)d->capture_mode(&mode);
+    }
     if (r) {
         fence->event = NULL;
         return r;
@@ -1895,7 +1749,7 @@ static int mli_cuda_fence_record(mli_cuda_fence *fence) {
     return !status;
 }
 
-/* The same of a fence that nobody else knows of yet; what is not recorded is listed. */
+/* The same of a fence that is this thread's alone yet; what is not recorded is listed. */
 static void mli_cuda_fence_begin(mli_cuda_fence *fence, int now) {
     if (now) fence->due = 1;
     if (now && mli_cuda_fence_record(fence) == 1) {
@@ -1939,7 +1793,7 @@ static int mli_cuda_fence_recorded(mli_cuda_fence *fence) {
     uint64_t state = mli_cuda_load_acquire(&fence->state);
     if (state == MLI_CUDA_UNRECORDED) {
         mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-        if (fence->listed && !fence->due) { /* a use, whose block is freed now */
+        if (fence->slot && !fence->due) { /* a use: its block is freed now */
             mli_cuda_fence_unlist(fence);
             fence->due = 1;
             mli_cuda_fence_list(fence);
@@ -1965,11 +1819,11 @@ static int mli_cuda_event_ask(const mli_cuda_driver *d, const mli_cuda_fence *fe
         r = ask(fence->event);
         (void)d->context_pop(&context);
     }
-    mli_cuda_unrelax(d, &mode);
+    (void)d->capture_mode(&mode);
     return r;
 }
 
-/* What the ledger asks: memlord_fence.done. Recording disturbs no capture, asking might. */
+/* memlord_fence.done. Recording disturbs no capture, asking might. */
 static int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
@@ -1989,29 +1843,14 @@ static int mli_cuda_fence_done(void *user) {
     return mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-static void mli_cuda_fence_drop(void *user) {
-    mli_cuda_fence_free((mli_cuda_fence *)user);
-}
-
-/* What tells the stream of a fence from every other: default streams share a handle, and are told
-   apart by their context, and per-thread ones by the thread, too. */
+/* A number of the stream: default streams share a handle, and differ by their context, and
+   per-thread ones by the thread, too. */
 static uint64_t mli_cuda_fence_queue(const mli_cuda_fence *fence) {
     const uint64_t golden = 0x9e3779b97f4a7c15u;
     uint64_t queue = (uint64_t)(uintptr_t)fence->stream;
     if (!mli_cuda_is_default(fence->stream)) return queue;
     if (fence->stream == cudaStreamPerThread) queue |= fence->thread << 2;
     return queue + (uint64_t)(uintptr_t)fence->context * golden;
-}
-
-/* A fence on what a stream was given so far, for a block of a device. 0: no memory. */
-static int mli_cuda_fence_make(cudaStream_t stream, memlord_device device, memlord_fence *out) {
-    mli_cuda_fence *fence = mli_cuda_fence_on(stream, device.index, 0);
-    if (!fence) return 0;
-    out->done = mli_cuda_fence_done;
-    out->user = fence;
-    out->drop = mli_cuda_fence_drop;
-    out->queue = mli_cuda_fence_queue(fence);
-    return 1;
 }
 
 /* ---------------------------------------------------------------------- >>scopes --
@@ -2028,7 +1867,7 @@ typedef struct mli_cuda_time {
 
 static mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
 static struct {
-    mli_cuda_u64 n; /* in use: who finds 0 takes no lock, and has missed nothing of its own */
+    mli_cuda_u64 n; /* in use; at 0 no lock is taken: no entry of this thread is missed */
     mli_cuda_time list[MLI_CUDA_TIMES]; /* in the order they ended */
 } mli_cuda_times;
 
@@ -2044,9 +1883,14 @@ static mli_cuda_fence *mli_cuda_time_mark(cudaStream_t stream) {
     return NULL;
 }
 
-/* 1: it is kept; 0: there is no room, or the ledger is not attached. Detaching takes the key off
+static void mli_cuda_time_end(const mli_cuda_time *time) {
+    mli_cuda_fence_free(time->start);
+    mli_cuda_fence_free(time->stop);
+}
+
+/* Keeps it, if there is room and the ledger is attached, or ends it. Detaching takes the key off
    the seat and then everything off the list, so what it has missed finds no key here. */
-static int mli_cuda_time_push(const mli_cuda_time *time) {
+static void mli_cuda_time_push(const mli_cuda_time *time) {
     uint64_t n;
     int kept;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -2057,12 +1901,7 @@ static int mli_cuda_time_push(const mli_cuda_time *time) {
         mli_cuda_store(&mli_cuda_times.n, n + 1);
     }
     mli_cuda_lock_drop(&mli_cuda_times_lock);
-    return kept;
-}
-
-static void mli_cuda_time_end(mli_cuda_time *time) {
-    mli_cuda_fence_free(time->start);
-    mli_cuda_fence_free(time->stop);
+    if (!kept) mli_cuda_time_end(time);
 }
 
 /* 1: its time is added, or never will be; 0: it is not done. */
@@ -2146,8 +1985,9 @@ static void mli_cuda_fork_child(void) {
 }
 /* The parent may be loading: then its lock is held for good. */
 static void mli_cuda_fork_absent(void) {
+    static const char forked[] = "forked from the process that loaded the driver";
     if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_ABSENT)
-        (void)mli_cuda_why_set("forked from the process that loaded the driver", "");
+        memcpy(mli_cuda_loaded.why, forked, sizeof forked);
     mli_cuda_store(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
 }
 static void mli_cuda_fork_first(void) {
@@ -2166,152 +2006,138 @@ enum {
     MLI_CUDA_PLAIN,
     MLI_CUDA_PITCH,
     MLI_CUDA_3D,
-    MLI_CUDA_MANAGED,
-    MLI_CUDA_ASYNC,
-    MLI_CUDA_POOL,
+    MLI_CUDA_ASYNC, /* in the order of a stream, out of a pool */
     MLI_CUDA_HOST,
-    MLI_CUDA_HOST_FLAGS,
     MLI_CUDA_ARRAY,
-    MLI_CUDA_ARRAY_3D,
-    MLI_CUDA_ARRAY_MIPMAPPED,
     MLI_CUDA_PHYSICAL
 };
 
+/* The fields are named as the parameters of MLI_CUDA_ALLOCS are. */
 typedef struct mli_cuda_request {
     int kind;
-    unsigned flags;
+    cudaError_t (*call)(const struct mli_cuda_request *q); /* the real one */
     void **ptr;
-    size_t *pitch;
     struct cudaPitchedPtr *pitched;
-    size_t bytes; /* of a row, where there are rows */
-    size_t height, depth;
-    cudaMemPool_t pool;
-    cudaStream_t stream;
-    const struct cudaChannelFormatDesc *desc; /* of an array */
-    struct cudaExtent extent;
-    unsigned levels;
+    cudaArray_t *array;
+    cudaMipmappedArray_t *mipmapped;
     unsigned long long *handle, mem_flags; /* of physical memory, and where that is */
     const void *prop;
     memlord_device location;
+    const struct cudaChannelFormatDesc *desc;
+    size_t bytes, *pitch, width, height;
+    struct cudaExtent extent;
+    unsigned flags, levels;
+    cudaMemPool_t pool; /* NULL: the device's current one */
+    cudaStream_t stream;
     int clean; /* the runtime had no last error before */
     cudaError_t answer;
 } mli_cuda_request;
 
-static cudaError_t mli_cuda_call(const mli_cuda_request *q) {
-    struct cudaExtent extent;
-    switch (q->kind) {
-    case MLI_CUDA_PLAIN: return MLI_CUDA_REAL(cudaMalloc)(q->ptr, q->bytes);
-    case MLI_CUDA_PITCH:
-        return MLI_CUDA_REAL(cudaMallocPitch)(q->ptr, q->pitch, q->bytes, q->height);
-    case MLI_CUDA_3D:
-        extent.width = q->bytes;
-        extent.height = q->height;
-        extent.depth = q->depth;
-        return MLI_CUDA_REAL(cudaMalloc3D)(q->pitched, extent);
-    case MLI_CUDA_MANAGED:
-        return MLI_CUDA_REAL(cudaMallocManaged)(q->ptr, q->bytes, q->flags);
-    case MLI_CUDA_ASYNC:
-        return MLI_CUDA_REAL(cudaMallocAsync)(q->ptr, q->bytes, q->stream);
-    case MLI_CUDA_POOL:
-        return MLI_CUDA_REAL(cudaMallocFromPoolAsync)(q->ptr, q->bytes, q->pool, q->stream);
-    case MLI_CUDA_HOST: return MLI_CUDA_REAL(cudaMallocHost)(q->ptr, q->bytes);
-    case MLI_CUDA_ARRAY:
-        return MLI_CUDA_REAL(cudaMallocArray)((cudaArray_t *)q->ptr, q->desc, q->extent.width,
-                                              q->extent.height, q->flags);
-    case MLI_CUDA_ARRAY_3D:
-        return MLI_CUDA_REAL(cudaMalloc3DArray)((cudaArray_t *)q->ptr, q->desc, q->extent,
-                                                q->flags);
-    case MLI_CUDA_ARRAY_MIPMAPPED:
-        return MLI_CUDA_REAL(cudaMallocMipmappedArray)((cudaMipmappedArray_t *)q->ptr, q->desc,
-                                                       q->extent, q->levels, q->flags);
-    case MLI_CUDA_PHYSICAL: /* the errors of both have the same numbers */
-        return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
-                                                             q->mem_flags);
-    default: return MLI_CUDA_REAL(cudaHostAlloc)(q->ptr, q->bytes, q->flags);
-    }
-}
-
-/* 1: in the order of a stream, out of a pool. */
-static int mli_cuda_is_async(const mli_cuda_request *q) {
-    return q->kind == MLI_CUDA_ASYNC || q->kind == MLI_CUDA_POOL;
-}
-
-/* What came out of a call that succeeded. */
+/* The pointer or handle that a call made. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
-    if (q->kind == MLI_CUDA_3D) return q->pitched ? q->pitched->ptr : NULL;
-    if (q->kind == MLI_CUDA_PHYSICAL) return q->handle ? (void *)(uintptr_t)*q->handle : NULL;
+    if (q->pitched) return q->pitched->ptr;
+    if (q->array) return *q->array;
+    if (q->mipmapped) return *q->mipmapped;
+    if (q->handle) return (void *)(uintptr_t)*q->handle;
     return q->ptr ? *q->ptr : NULL;
 }
 
-static uint64_t mli_cuda_size(const mli_cuda_request *q) {
-    if (q->kind == MLI_CUDA_PITCH) return (uint64_t)*q->pitch * q->height;
-    if (q->kind == MLI_CUDA_3D) return (uint64_t)q->pitched->pitch * q->height * q->depth;
-    return q->bytes;
+/* The least a texel takes: in block-compressed formats half a byte or one, in NV12 one and a half.
+   By the numbers of CUDA: its older headers have no names for them. */
+static uint64_t mli_cuda_texel_bits(const struct cudaChannelFormatDesc *desc) {
+    int kind = (int)desc->f;
+    if (kind >= 17 && kind <= 30) return kind <= 18 || kind == 23 || kind == 24 ? 4 : 8;
+    return kind == 4 ? 12 : (uint64_t)(desc->x + desc->y + desc->z + desc->w);
 }
 
-/* The current device as the runtime has it, when there is no driver to ask. */
-static int mli_cuda_device_runtime(void) {
+/* Texels of all levels; a dimension of 0 is not there, and layers do not get fewer. Sparse arrays
+   and those with deferred mapping have no memory of their own. */
+static uint64_t mli_cuda_array_bytes(const mli_cuda_request *q) {
+    const int layered = (q->flags & 5) != 0;
+    const unsigned levels = q->mipmapped ? q->levels : 1;
+    uint64_t texels = 0;
+    unsigned k;
+    if (!q->desc || q->flags & 0xc0) return 0;
+    for (k = 0; k < levels && k < 32; k++) {
+        uint64_t w = (q->width | q->extent.width) >> k, h = (q->height | q->extent.height) >> k;
+        uint64_t depth = layered ? q->extent.depth : q->extent.depth >> k;
+        texels += (w ? w : 1) * (h ? h : 1) * (depth ? depth : 1);
+    }
+    return texels * mli_cuda_texel_bits(q->desc) / 8;
+}
+
+/* The product, or 2^48, which is the most that the ledger takes. */
+static uint64_t mli_cuda_product(uint64_t a, uint64_t b) {
+    const uint64_t most = (uint64_t)1 << 48;
+    return b && a > most / b ? most : a * b;
+}
+
+static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
+    const struct cudaExtent *e = &q->extent;
+    if (q->kind == MLI_CUDA_PITCH) return mli_cuda_product(q->width, q->height);
+    if (q->kind == MLI_CUDA_3D)
+        return mli_cuda_product(mli_cuda_product(e->width, e->height), e->depth);
+    return q->kind == MLI_CUDA_ARRAY ? mli_cuda_array_bytes(q) : mli_cuda_product(q->bytes, 1);
+}
+
+/* Rows get longer by the pitch, which is known only afterwards. */
+static uint64_t mli_cuda_size(const mli_cuda_request *q) {
+    if (q->kind == MLI_CUDA_PITCH) return (uint64_t)*q->pitch * q->height;
+    if (q->kind == MLI_CUDA_3D)
+        return (uint64_t)q->pitched->pitch * q->extent.height * q->extent.depth;
+    return mli_cuda_asked(q);
+}
+
+/* Returns the current device. The runtime is asked: until CUDA 12 cudaSetDevice only says what its
+   next call is to work on, and the driver may still have the device before. */
+static int mli_cuda_device_current(void) {
     int clean = cudaPeekAtLastError() == cudaSuccess, device = 0;
     if (cudaGetDevice(&device) == cudaSuccess) return device;
     if (clean) (void)cudaGetLastError();
     return 0;
 }
 
-static int mli_cuda_device_current(const mli_cuda_driver *d) {
-    int handle;
-    return d->context_device(&handle) ? mli_cuda_device_runtime() : mli_cuda_ordinal(d, handle);
-}
-
 static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream) {
     void *context = NULL;
-    int device;
+    int handle, r;
     if (mli_cuda_is_default(stream) || d->stream_context(stream, &context) ||
         d->context_push(context))
-        return mli_cuda_device_current(d);
-    device = mli_cuda_device_current(d);
+        return mli_cuda_device_current();
+    r = d->context_device(&handle);
     (void)d->context_pop(&context);
-    return device;
+    return r ? mli_cuda_device_current() : mli_cuda_ordinal(d, handle);
 }
 
 /* Where a request is, or was, served. The driver knows the device of what came out of a pool, which
    may be another's than its stream. A pool of the host's memory is no device's, and counted as its
    stream's, since a free does not say which it is. */
 static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
-    const mli_cuda_driver *d;
-    int ordinal = 0;
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    int ordinal = -1;
     if (q->kind == MLI_CUDA_PHYSICAL) return q->location;
-    if (q->kind == MLI_CUDA_HOST || q->kind == MLI_CUDA_HOST_FLAGS)
-        return memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
-    d = mli_cuda_driver_get();
-    if (!d) return memlord_device_cuda(mli_cuda_device_runtime());
-    if (d->devices == 1) return memlord_device_cuda(0);
-    if (!mli_cuda_is_async(q)) return memlord_device_cuda(mli_cuda_device_current(d));
-    if (made &&
-        !d->pointer_attribute(&ordinal, MLI_CUDA_POINTER_DEVICE, MEMLORD_KEY(made)) && ordinal >= 0)
-        return memlord_device_cuda(ordinal);
-    return memlord_device_cuda(mli_cuda_device_stream(d, q->stream));
+    if (q->kind == MLI_CUDA_HOST) return memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    if (d && d->devices == 1) return memlord_device_cuda(0);
+    if (!d || q->kind != MLI_CUDA_ASYNC) return memlord_device_cuda(mli_cuda_device_current());
+    if (made && d->pointer_attribute(&ordinal, MLI_CUDA_POINTER_DEVICE, MEMLORD_KEY(made)))
+        ordinal = -1;
+    return memlord_device_cuda(ordinal >= 0 ? ordinal : mli_cuda_device_stream(d, q->stream));
 }
 
-/* Says the stream of a stream-ordered allocation, a default one as 0. Answers the one before. */
+/* Sets the stream of a stream-ordered allocation, a default one as 0. Returns the one before. */
 static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
     return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
 }
 
-/* A pool that memory came from, when it is seen first: the driver tells its device, if it is one.
-   While the call is captured there is no memory yet. */
-static void mli_cuda_pool_note(const mli_cuda_request *q) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    uint64_t made = MEMLORD_KEY(mli_cuda_request_result(q));
-    int device;
-    if (!d || mli_cuda_pool_find(q->pool) < MLI_CUDA_POOLS) return;
-    if (!d->pointer_attribute(&device, MLI_CUDA_POINTER_DEVICE, made))
-        mli_cuda_pool_add(q->pool, device);
-}
-
-/* What was recorded may have to be in `reserved`. */
+/* Adds an allocation to `reserved`, if it is in no pool, and a pool that is new, and a device's, to
+   the list. While the call is captured there is no memory yet. */
 static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
-    if (q->kind == MLI_CUDA_POOL) mli_cuda_pool_note(q);
-    if (mli_cuda_is_async(q))
+    const mli_cuda_driver *d = q->pool ? mli_cuda_driver_get() : NULL;
+    uint64_t made = MEMLORD_KEY(mli_cuda_request_result(q));
+    int home;
+    if (d && mli_cuda_pool_find(q->pool) == MLI_CUDA_POOLS &&
+        !d->pointer_attribute(&home, MLI_CUDA_POINTER_DEVICE, made))
+        mli_cuda_pool_add(q->pool, home);
+    if (q->kind == MLI_CUDA_ASYNC)
         mli_cuda_pool_check(lord, 0);
     else
         mli_cuda_pool_beside(lord, device, (int64_t)mli_cuda_size(q));
@@ -2319,28 +2145,25 @@ static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_
 
 static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
                                         const memlord_site *site) {
-    cudaError_t r = mli_cuda_call(q);
+    cudaError_t r = q->call(q);
     void *made = r == cudaSuccess ? mli_cuda_request_result(q) : NULL;
     memlord_device device;
     uint64_t before = 0;
     if (!made) return r;
     device = mli_cuda_where(q, made);
-    if (mli_cuda_is_async(q)) before = mli_cuda_stream_say(lord, q);
+    if (q->kind == MLI_CUDA_ASYNC) before = mli_cuda_stream_say(lord, q);
     (void)memlord_alloc(lord, device, MEMLORD_KEY(made), mli_cuda_size(q), site);
-    if (mli_cuda_is_async(q)) (void)memlord_stream_set(lord, before);
+    if (q->kind == MLI_CUDA_ASYNC) (void)memlord_stream_set(lord, before);
     mli_cuda_recorded(lord, q, device);
     return r;
 }
 
-/* Allocates once, for a request that is not tried again: one that finds no memory is counted. The
-   ledger takes at most 2^48 bytes. */
+/* Allocates once, for a request that is not tried again: one that finds no memory is counted. */
 static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
                                        const memlord_site *site) {
-    const uint64_t most = (uint64_t)1 << 48, rows = (uint64_t)q->height * q->depth;
-    const uint64_t asked = rows && q->bytes > most / rows ? most : q->bytes * rows;
     cudaError_t r = mli_cuda_alloc_plain(lord, q, site);
     if (r == cudaErrorMemoryAllocation)
-        (void)memlord_alloc_failed(lord, mli_cuda_where(q, NULL), asked, site);
+        (void)memlord_alloc_failed(lord, mli_cuda_where(q, NULL), mli_cuda_asked(q), site);
     return r;
 }
 
@@ -2349,31 +2172,22 @@ static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
 static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
     mli_cuda_request *q = (mli_cuda_request *)user;
     (void)bytes;
-    q->answer = mli_cuda_call(q);
+    q->answer = q->call(q);
     if (q->answer == cudaSuccess) *storage = MEMLORD_KEY(mli_cuda_request_result(q));
     if (q->answer == cudaErrorMemoryAllocation && q->clean) (void)cudaGetLastError();
     return q->answer == cudaSuccess ? 0 : q->answer == cudaErrorMemoryAllocation ? 1 : -1;
 }
 
-/* Before the call the runtime is asked which device is current, as the driver may still have the
-   one before: until CUDA 12 cudaSetDevice only says what the next call is to work on. */
-static memlord_device mli_cuda_request_device(const mli_cuda_request *q) {
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    if (q->kind == MLI_CUDA_HOST || q->kind == MLI_CUDA_HOST_FLAGS ||
-        q->kind == MLI_CUDA_PHYSICAL ||
-        (mli_cuda_is_async(q) && !mli_cuda_is_default(q->stream)) || (d && d->devices == 1))
-        return mli_cuda_where(q, NULL);
-    return memlord_device_cuda(mli_cuda_device_runtime());
-}
-
 /* A limit refused: no attempt was made, and the runtime's last error stays. To set it takes a call
-   that fails for want of memory, which may trim pools, wait, or answer an earlier error. */
+   that fails for want of memory, which may trim pools, wait, or return an earlier error. */
 static void mli_cuda_request_refuse(const mli_cuda_request *q) {
     if (q->pitched) q->pitched->ptr = NULL;
+    if (q->array) *q->array = NULL;
+    if (q->mipmapped) *q->mipmapped = NULL;
     if (q->ptr) *q->ptr = NULL;
 }
 
-/* Rows get longer by the pitch, which is known only afterwards; and a pool's device is. */
+/* The pitch, and the device of a pool, are known only afterwards. */
 static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, memlord_device device,
                                     uint64_t asked, uint64_t storage, const memlord_site *site) {
     memlord_device where = mli_cuda_where(q, mli_cuda_request_result(q));
@@ -2389,82 +2203,56 @@ static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, me
 
 static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                                         const memlord_retry *policy, const memlord_site *site) {
-    memlord_device device = mli_cuda_request_device(q);
-    uint64_t storage = 0, asked = (uint64_t)q->bytes * q->height * q->depth;
-    uint64_t before = 0;
+    memlord_device device = mli_cuda_where(q, NULL);
+    uint64_t storage = 0, asked = mli_cuda_asked(q), before = 0;
     memlord_result r;
-    /* what asks for nothing, or for more than there is address space, the runtime may answer */
-    if (!asked || asked >> 48 || asked / q->height / q->depth != q->bytes)
-        return mli_cuda_alloc_once(lord, q, site);
+    /* for nothing, or for more than there is address space, one call decides */
+    if (!asked || asked >> 48) return mli_cuda_alloc_once(lord, q, site);
     q->clean = cudaPeekAtLastError() == cudaSuccess;
     q->answer = cudaErrorMemoryAllocation;
-    if (mli_cuda_is_async(q)) before = mli_cuda_stream_say(lord, q);
+    if (q->kind == MLI_CUDA_ASYNC) before = mli_cuda_stream_say(lord, q);
     r = memlord_alloc_retry(lord, device, asked, mli_cuda_request_attempt, q, policy, &storage,
                             site);
     if (r == MEMLORD_OK) mli_cuda_request_finish(lord, q, device, asked, storage, site);
-    if (mli_cuda_is_async(q)) (void)memlord_stream_set(lord, before);
+    if (q->kind == MLI_CUDA_ASYNC) (void)memlord_stream_set(lord, before);
     if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
     if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
     if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
-    /* once more, for the answer and the last error the host expects: that failure is counted; and
+    /* once more, for the result and the last error the host expects: that failure is counted; and
        where the ledger has no room for a request, as if nothing had been asked of it */
     return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
                               : mli_cuda_alloc_once(lord, q, site);
 }
 
-/* The policy of a ledger's seat; NULL: the ledger's own. */
-static const memlord_retry *mli_cuda_policy(memlord *lord, memlord_retry *copy) {
-    mli_cuda_attachment *probe;
-    const memlord_retry *policy = NULL;
-    mli_cuda_lock_take(&mli_cuda_process_lock);
-    probe = mli_cuda_attachment_find(lord);
-    if (probe && probe->has_retry) {
-        *copy = probe->retry;
-        policy = copy;
-    }
-    mli_cuda_lock_drop(&mli_cuda_process_lock);
-    return policy;
-}
-
 static cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q, const memlord_site *site) {
-    memlord_retry copy;
-    uint64_t flags;
-    if (!lord) return mli_cuda_call(q);
-    flags = mli_cuda_flags_of(lord);
-    if (!(flags & MEMLORD_CUDA_FLAG_RETRY)) return mli_cuda_alloc_once(lord, q, site);
-    return mli_cuda_alloc_retry(lord, q, mli_cuda_policy(lord, &copy), site);
+    mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
+    memlord_retry policy;
+    int has_retry;
+    if (!lord) return q->call(q);
+    if (!probe || !(mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_RETRY))
+        return mli_cuda_alloc_once(lord, q, site);
+    mli_cuda_lock_take(&mli_cuda_process_lock);
+    has_retry = probe->has_retry;
+    policy = probe->retry;
+    mli_cuda_lock_drop(&mli_cuda_process_lock);
+    return mli_cuda_alloc_retry(lord, q, has_retry ? &policy : NULL, site);
 }
 
-static mli_cuda_request mli_cuda_request_for(int kind) {
+static mli_cuda_request mli_cuda_request_for(int kind,
+                                             cudaError_t (*call)(const mli_cuda_request *)) {
     mli_cuda_request q;
     memset(&q, 0, sizeof q);
     q.kind = kind;
-    q.height = q.depth = 1;
+    q.call = call;
     return q;
 }
 
-/* The least a texel takes: in block-compressed formats half a byte or one, in NV12 one and a half.
-   By the numbers of CUDA: its older headers have no names for them. */
-static uint64_t mli_cuda_texel_bits(const struct cudaChannelFormatDesc *desc) {
-    int kind = (int)desc->f;
-    if (kind >= 17 && kind <= 30) return kind <= 18 || kind == 23 || kind == 24 ? 4 : 8;
-    return kind == 4 ? 12 : (uint64_t)(desc->x + desc->y + desc->z + desc->w);
-}
-
-/* Texels of all levels; a dimension of 0 is not there, and layers do not get fewer. Sparse arrays
-   and those with deferred mapping have no memory of their own. */
-static size_t mli_cuda_array_bytes(const mli_cuda_request *q) {
-    const struct cudaExtent *extent = &q->extent;
-    const int layered = (q->flags & 5) != 0;
-    uint64_t texels = 0;
-    unsigned k;
-    if (!q->desc || q->flags & 0xc0) return 0;
-    for (k = 0; k < q->levels && k < 32; k++) {
-        size_t depth = layered ? extent->depth : extent->depth >> k;
-        uint64_t w = extent->width >> k, h = extent->height >> k;
-        texels += (w ? w : 1) * (h ? h : 1) * (depth ? depth : 1);
-    }
-    return (size_t)(texels * mli_cuda_texel_bits(q->desc) / 8);
+/* Finds a block of a device, or page-locked memory. 0: it is not on the books. */
+static int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_block_info *block) {
+    const memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    if (!lord) return 0;
+    return memlord_block_find(lord, memlord_device_cuda(0), key, block) == MEMLORD_OK ||
+           memlord_block_find(lord, pinned, key, block) == MEMLORD_OK;
 }
 
 /* ----------------------------------------------------------------------- >>frees --
@@ -2516,14 +2304,6 @@ typedef struct mli_cuda_mapping {
     uint64_t address, offset, bytes;
 } mli_cuda_mapping;
 
-/* 0: it is not on the books: imported, or made behind our back. */
-static int mli_cuda_physical_find(memlord *lord, uint64_t key, memlord_block_info *block) {
-    if (!lord) return 0;
-    return memlord_block_find(lord, memlord_device_cuda(0), key, block) == MEMLORD_OK ||
-           memlord_block_find(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), key, block) ==
-               MEMLORD_OK;
-}
-
 /* memlord_part_fn: the one that is mapped at an address. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     mli_cuda_mapping *m = (mli_cuda_mapping *)user;
@@ -2543,8 +2323,8 @@ static int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d, uint6
     memlord_block_info block;
     m->address = address;
     m->bytes = 0;
-    if (!lord || d->mem_retain(&m->handle, (void *)(uintptr_t)address)) return 0;
-    if (mli_cuda_physical_find(lord, m->handle, &block)) {
+    if (!lord || d->mem_retain_handle(&m->handle, (void *)(uintptr_t)address)) return 0;
+    if (mli_cuda_block_find(lord, m->handle, &block)) {
         m->device = block.device;
         (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
     }
@@ -2555,7 +2335,7 @@ static int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d, uint6
 static void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d, mli_cuda_mapping *m,
                                  int gone, const memlord_site *site) {
     memlord_block_info block;
-    if (gone && mli_cuda_physical_find(lord, m->handle, &block)) {
+    if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
         if (block.refs == 1)
             mli_cuda_pool_beside(lord, block.device, -(int64_t)block.bytes);
@@ -2646,14 +2426,9 @@ extern "C" {
 static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d, int on) {
     int i;
     for (i = 0; i < d->known; i++) {
-        memlord_device device = memlord_device_cuda(i);
-        if (on && d->integrated[i])
-            probe->shared[i] =
-                 memlord_device_share(probe->lord, device, memlord_device_cpu()) == MEMLORD_OK;
-        if (!on && probe->shared[i]) {
-            (void)memlord_device_share(probe->lord, device, device);
-            probe->shared[i] = 0;
-        }
+        memlord_device device = memlord_device_cuda(i), with = on ? memlord_device_cpu() : device;
+        if (on ? d->integrated[i] : probe->shared[i])
+            probe->shared[i] = memlord_device_share(probe->lord, device, with) == MEMLORD_OK && on;
         if (on) continue;
         mli_cuda_store(&probe->pooled[i], 0);
         mli_cuda_store(&probe->before[i], 0);
@@ -2661,7 +2436,6 @@ static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d,
     }
 }
 
-/* Takes everything off the ledger that a seat has put there. */
 static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
     uint64_t flags = mli_cuda_load(&probe->flags);
     (void)memlord_gc_callback_remove(probe->lord, memlord_device_cuda(MEMLORD_ANY),
@@ -2672,12 +2446,12 @@ static void mli_cuda_unhook(mli_cuda_attachment *probe, const mli_cuda_driver *d
 }
 
 static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
-    uint64_t flags = mli_cuda_load(&probe->flags), total, unused;
+    uint64_t flags = mli_cuda_load(&probe->flags), total, used;
     memlord_result r = MEMLORD_OK;
     int i;
     for (i = 0; i < d->known && !(flags & MEMLORD_CUDA_FLAG_NO_NVML); i++)
-        if (!mli_cuda_active(d, i) && mli_cuda_nvml_query(&mli_cuda_nvml_table, i, &total, &unused))
-            mli_cuda_store(&probe->before[i], total - unused);
+        if (!mli_cuda_active(d, i) && mli_cuda_nvml_query(i, &total, &used))
+            mli_cuda_store(&probe->before[i], used);
     if (!(flags & MEMLORD_CUDA_FLAG_NO_CAPACITY)) {
         mli_cuda_share(probe, d, 1);
         r = memlord_capacity_source_set(probe->lord, MEMLORD_DEVICE_CUDA, mli_cuda_capacity, probe);
@@ -2686,6 +2460,15 @@ static memlord_result mli_cuda_hook(mli_cuda_attachment *probe, const mli_cuda_d
         r = memlord_gc_callback_add(probe->lord, memlord_device_cuda(MEMLORD_ANY),
                                     MEMLORD_GC_QUIET, mli_cuda_collect, probe);
     return r;
+}
+
+/* Gives up a claimed seat that is taken. */
+static void mli_cuda_attachment_end(mli_cuda_attachment *probe, const mli_cuda_driver *d) {
+    int last;
+    mli_cuda_unhook(probe, d);
+    last = mli_cuda_attachment_fill(probe, MLI_CUDA_TAKEN, d, NULL);
+    mli_cuda_times_read(probe->lord, NULL, 1);
+    if (last) memlord_cuda_events_release();
 }
 
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda_desc *desc) {
@@ -2705,11 +2488,7 @@ MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord, const memlord_cuda
     if (seen == MLI_CUDA_TAKEN) mli_cuda_unhook(probe, d);
     (void)mli_cuda_attachment_fill(probe, seen, d, desc);
     r = mli_cuda_hook(probe, d);
-    if (r) {
-        mli_cuda_unhook(probe, d);
-        if (mli_cuda_attachment_fill(probe, MLI_CUDA_TAKEN, d, NULL))
-            memlord_cuda_events_release();
-    }
+    if (r) mli_cuda_attachment_end(probe, d);
     mli_cuda_attachment_set_state(probe, r ? MLI_CUDA_EMPTY : MLI_CUDA_TAKEN);
     return r;
 }
@@ -2722,26 +2501,13 @@ MEMLORD_API memlord_result memlord_cuda_detach(memlord *lord) {
     if (!d) return MEMLORD_E_UNKNOWN;
     probe = mli_cuda_attachment_claim(lord, &seen);
     if (!probe) return MEMLORD_E_STATE;
-    if (seen == MLI_CUDA_TAKEN) {
-        int last;
-        mli_cuda_unhook(probe, d);
-        last = mli_cuda_attachment_fill(probe, seen, d, NULL);
-        mli_cuda_times_read(lord, NULL, 1);
-        if (last) memlord_cuda_events_release();
-    }
+    if (seen == MLI_CUDA_TAKEN) mli_cuda_attachment_end(probe, d);
     mli_cuda_attachment_set_state(probe, MLI_CUDA_EMPTY);
     return seen == MLI_CUDA_TAKEN ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
 }
 
 MEMLORD_API int memlord_cuda_attached(memlord *lord) {
-    mli_cuda_attachment *probe;
-    int attached;
-    if (!lord) return 0;
-    mli_cuda_lock_take(&mli_cuda_process_lock);
-    probe = mli_cuda_attachment_find(lord);
-    attached = probe && probe->state == MLI_CUDA_TAKEN;
-    mli_cuda_lock_drop(&mli_cuda_process_lock);
-    return attached;
+    return mli_cuda_attachment_of(lord) != NULL;
 }
 
 MEMLORD_API const char *memlord_cuda_why(void) {
@@ -2778,7 +2544,6 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device) 
                             mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
 }
 
-/* Of the list alone, whatever the ledger. */
 MEMLORD_API cudaError_t memlord_cuda_pool_create(memlord *lord, cudaMemPool_t *pool,
                                                  const struct cudaMemPoolProps *props,
                                                  const memlord_site *site) {
@@ -2815,57 +2580,41 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
 
 /* -- wrapped functions: allocations -- */
 
-/* ours, kind, parameters, the request's fields of them */
-#define MLI_CUDA_ALLOC(ours, what, params, set)                                               \
+#define MLI_CUDA_EACH2(f, a, b) f(a), f(b)
+#define MLI_CUDA_EACH3(f, a, b, c) f(a), f(b), f(c)
+#define MLI_CUDA_EACH4(f, a, b, c, d) f(a), f(b), f(c), f(d)
+#define MLI_CUDA_EACH5(f, a, b, c, d, e) f(a), f(b), f(c), f(d), f(e)
+/* ITEMS: before that MSVC takes the arguments for one */
+#define MLI_CUDA_EACH(n, f, ...) MLI_CUDA_ITEMS(MLI_CUDA_EACH##n(f, __VA_ARGS__))
+#define MLI_CUDA_SET(name) q.name = name
+#define MLI_CUDA_GET(name) q->name
+#define MLI_CUDA_ALLOC(real, ours, params, args, n, kind)                                     \
+    static cudaError_t mli_cuda_call_##ours(const mli_cuda_request *q) {                      \
+        return MLI_CUDA_REAL(real)(MLI_CUDA_EACH(n, MLI_CUDA_GET, MLI_CUDA_ITEMS args));      \
+    }                                                                                         \
     MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, MLI_CUDA_ITEMS params,         \
                                                 const memlord_site *site) {                   \
-        mli_cuda_request q = mli_cuda_request_for(what);                                      \
-        set;                                                                                  \
+        mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_##kind, mli_cuda_call_##ours);     \
+        MLI_CUDA_EACH(n, MLI_CUDA_SET, MLI_CUDA_ITEMS args);                                  \
         return mli_cuda_alloc(lord, &q, site);                                                \
     }
-MLI_CUDA_ALLOC(malloc, MLI_CUDA_PLAIN, (void **ptr, size_t bytes), (q.ptr = ptr, q.bytes = bytes))
-MLI_CUDA_ALLOC(malloc_pitch, MLI_CUDA_PITCH,
-               (void **ptr, size_t *pitch, size_t width, size_t height),
-               (q.ptr = ptr, q.pitch = pitch, q.bytes = width, q.height = height))
-MLI_CUDA_ALLOC(malloc_3d, MLI_CUDA_3D, (struct cudaPitchedPtr *ptr, struct cudaExtent extent),
-               (q.pitched = ptr, q.bytes = extent.width, q.height = extent.height,
-                q.depth = extent.depth))
-MLI_CUDA_ALLOC(malloc_managed, MLI_CUDA_MANAGED, (void **ptr, size_t bytes, unsigned int flags),
-               (q.ptr = ptr, q.bytes = bytes, q.flags = flags))
-MLI_CUDA_ALLOC(malloc_async, MLI_CUDA_ASYNC, (void **ptr, size_t bytes, cudaStream_t stream),
-               (q.ptr = ptr, q.bytes = bytes, q.stream = stream))
-MLI_CUDA_ALLOC(malloc_from_pool_async, MLI_CUDA_POOL,
-               (void **ptr, size_t bytes, cudaMemPool_t pool, cudaStream_t stream),
-               (q.ptr = ptr, q.bytes = bytes, q.pool = pool, q.stream = stream))
-MLI_CUDA_ALLOC(malloc_host, MLI_CUDA_HOST, (void **ptr, size_t bytes),
-               (q.ptr = ptr, q.bytes = bytes))
-MLI_CUDA_ALLOC(host_alloc, MLI_CUDA_HOST_FLAGS, (void **ptr, size_t bytes, unsigned int flags),
-               (q.ptr = ptr, q.bytes = bytes, q.flags = flags))
-MLI_CUDA_ALLOC(malloc_array, MLI_CUDA_ARRAY,
-               (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width,
-                size_t height, unsigned int flags),
-               (q.ptr = (void **)array, q.desc = desc, q.extent.width = width,
-                q.extent.height = height, q.levels = 1, q.flags = flags,
-                q.bytes = mli_cuda_array_bytes(&q)))
-MLI_CUDA_ALLOC(malloc_3d_array, MLI_CUDA_ARRAY_3D,
-               (cudaArray_t *array, const struct cudaChannelFormatDesc *desc,
-                struct cudaExtent extent, unsigned int flags),
-               (q.ptr = (void **)array, q.desc = desc, q.extent = extent, q.levels = 1,
-                q.flags = flags, q.bytes = mli_cuda_array_bytes(&q)))
-MLI_CUDA_ALLOC(malloc_mipmapped_array, MLI_CUDA_ARRAY_MIPMAPPED,
-               (cudaMipmappedArray_t *array, const struct cudaChannelFormatDesc *desc,
-                struct cudaExtent extent, unsigned int levels, unsigned int flags),
-               (q.ptr = (void **)array, q.desc = desc, q.extent = extent, q.levels = levels,
-                q.flags = flags, q.bytes = mli_cuda_array_bytes(&q)))
+MLI_CUDA_ALLOCS(MLI_CUDA_ALLOC)
 #undef MLI_CUDA_ALLOC
+#undef MLI_CUDA_EACH
+#undef MLI_CUDA_EACH2
+#undef MLI_CUDA_EACH3
+#undef MLI_CUDA_EACH4
+#undef MLI_CUDA_EACH5
+#undef MLI_CUDA_SET
+#undef MLI_CUDA_GET
 
 MEMLORD_API cudaError_t memlord_cuda_malloc_retry(memlord *lord, void **ptr, size_t bytes,
                                                   const memlord_retry *policy,
                                                   const memlord_site *site) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PLAIN);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PLAIN, mli_cuda_call_malloc);
     q.ptr = ptr;
     q.bytes = bytes;
-    if (!lord) return mli_cuda_call(&q);
+    if (!lord) return q.call(&q);
     return mli_cuda_alloc_retry(lord, &q, policy, site);
 }
 
@@ -2880,19 +2629,14 @@ MEMLORD_API cudaError_t memlord_cuda_host_register(memlord *lord, void *ptr, siz
 
 /* -- wrapped functions: frees -- */
 
-#define MLI_CUDA_FREE(ours, real, type, on)                                                   \
-    MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, type ptr,                      \
+#define MLI_CUDA_FREE(real, ours, params, args, on)                                           \
+    MEMLORD_API cudaError_t memlord_cuda_##ours(memlord *lord, MLI_CUDA_ITEMS params,         \
                                                 const memlord_site *site) {                   \
         mli_cuda_ending end;                                                                  \
-        mli_cuda_free_begin(lord, on, ptr, on == MEMLORD_DEVICE_CUDA, &end, site);            \
-        return mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(real)(ptr), site);                 \
+        mli_cuda_free_begin(lord, MEMLORD_DEVICE_##on, MLI_CUDA_ITEMS args, 1, &end, site);   \
+        return mli_cuda_free_end(lord, &end, MLI_CUDA_REAL(real) args, site);                 \
     }
-MLI_CUDA_FREE(free, cudaFree, void *, MEMLORD_DEVICE_CUDA)
-MLI_CUDA_FREE(free_array, cudaFreeArray, cudaArray_t, MEMLORD_DEVICE_CUDA)
-MLI_CUDA_FREE(free_mipmapped_array, cudaFreeMipmappedArray, cudaMipmappedArray_t,
-              MEMLORD_DEVICE_CUDA)
-MLI_CUDA_FREE(free_host, cudaFreeHost, void *, MEMLORD_DEVICE_PINNED)
-MLI_CUDA_FREE(host_unregister, cudaHostUnregister, void *, MEMLORD_DEVICE_PINNED)
+MLI_CUDA_FREES(MLI_CUDA_FREE)
 #undef MLI_CUDA_FREE
 
 MEMLORD_API cudaError_t memlord_cuda_free_async(memlord *lord, void *ptr, cudaStream_t stream,
@@ -2938,7 +2682,7 @@ MEMLORD_API cudaError_t memlord_cuda_device_synchronize(memlord *lord, const mem
 
 MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_site *site) {
     const mli_cuda_driver *d = lord ? mli_cuda_driver_get() : NULL;
-    const int device = d ? mli_cuda_device_runtime() : 0;
+    const int device = d ? mli_cuda_device_current() : 0;
     mli_cuda_u64 *inside = d && device < d->known ? &mli_cuda_inside[device] : NULL;
     cudaError_t r;
     if (d) {
@@ -2952,7 +2696,6 @@ MEMLORD_API cudaError_t memlord_cuda_device_reset(memlord *lord, const memlord_s
     return r;
 }
 
-/* What its capture held back is recorded now. */
 MEMLORD_API cudaError_t memlord_cuda_stream_end_capture(memlord *lord, cudaStream_t stream,
                                                         cudaGraph_t *graph,
                                                         const memlord_site *site) {
@@ -2979,9 +2722,15 @@ MEMLORD_API cudaError_t memlord_cuda_stream_destroy(memlord *lord, cudaStream_t 
     const mli_cuda_driver *d = mli_cuda_driver_get();                                         \
     if (!d || !d->mem_create) return (mli_cuda_result)MLI_CUDA_NOT_INITIALIZED
 
+/* The errors of both have the same numbers. */
+static cudaError_t mli_cuda_call_mem_create(const mli_cuda_request *q) {
+    return (cudaError_t)mli_cuda_loaded.table.mem_create(q->handle, q->bytes, q->prop,
+                                                         q->mem_flags);
+}
+
 MLI_CUDA_MEM(mem_create, (unsigned long long *handle, size_t bytes, const mli_cuda_prop *prop,
                           unsigned long long flags)) {
-    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PHYSICAL);
+    mli_cuda_request q = mli_cuda_request_for(MLI_CUDA_PHYSICAL, mli_cuda_call_mem_create);
     int of[4] = {0, 0, 0, 0}; /* type, handle types, the location's type and number */
     memlord_meta meta;
     cudaError_t r;
@@ -3003,7 +2752,7 @@ MLI_CUDA_MEM(mem_release, (unsigned long long handle)) {
     memlord_block_info block;
     int known, r;
     MLI_CUDA_MEM_DRIVER(d);
-    known = mli_cuda_physical_find(lord, handle, &block);
+    known = mli_cuda_block_find(lord, handle, &block);
     if (known && block.refs == 1) {
         mli_cuda_free_begin(lord, block.device.type, key, 1, &end, site);
         return (mli_cuda_result)mli_cuda_free_end(lord, &end, (cudaError_t)d->mem_release(handle),
@@ -3022,7 +2771,7 @@ MLI_CUDA_MEM(mem_map, (unsigned long long ptr, size_t bytes, size_t offset,
     int r;
     MLI_CUDA_MEM_DRIVER(d);
     r = d->mem_map(ptr, bytes, offset, handle, flags);
-    if (r || !mli_cuda_physical_find(lord, handle, &block)) return (mli_cuda_result)r;
+    if (r || !mli_cuda_block_find(lord, handle, &block)) return (mli_cuda_result)r;
     memset(&meta, 0, sizeof meta);
     meta.name = mli_cuda_part;
     meta.shape[0] = (int64_t)ptr;
@@ -3056,8 +2805,8 @@ MLI_CUDA_MEM(mem_retain_handle, (unsigned long long *handle, void *ptr)) {
     memlord_block_info block;
     int r;
     MLI_CUDA_MEM_DRIVER(d);
-    r = d->mem_retain(handle, ptr);
-    if (r == 0 && mli_cuda_physical_find(lord, *handle, &block))
+    r = d->mem_retain_handle(handle, ptr);
+    if (r == 0 && mli_cuda_block_find(lord, *handle, &block))
         (void)memlord_retain(lord, block.device, *handle, site);
     return (mli_cuda_result)r;
 }
@@ -3066,14 +2815,20 @@ MLI_CUDA_MEM(mem_retain_handle, (unsigned long long *handle, void *ptr)) {
 
 /* -- stream-ordered frees -- */
 
-/* What streams use is the device's, or page-locked memory they copy from or to. */
-static memlord_device mli_cuda_device_of(memlord *lord, const void *ptr) {
-    const memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
-    memlord_block_info info;
-    if (memlord_block_find(lord, pinned, MEMLORD_KEY(ptr), &info) == MEMLORD_OK) return pinned;
-    if (memlord_block_find(lord, memlord_device_cuda(0), MEMLORD_KEY(ptr), &info) == MEMLORD_OK)
-        return info.device;
-    return memlord_device_cuda(0);
+/* A fence on what a stream was given so far, for a block; and its device. NULL: no memory. */
+static mli_cuda_fence *mli_cuda_fence_for(memlord *lord, const void *ptr, cudaStream_t stream,
+                                          memlord_device *device, memlord_fence *out) {
+    memlord_block_info block;
+    mli_cuda_fence *fence;
+    *device = memlord_device_cuda(0);
+    if (mli_cuda_block_find(lord, MEMLORD_KEY(ptr), &block)) *device = block.device;
+    fence = mli_cuda_fence_on(stream, device->index, 0);
+    if (!fence) return NULL;
+    out->done = mli_cuda_fence_done;
+    out->user = fence;
+    out->drop = mli_cuda_fence_free;
+    out->queue = mli_cuda_fence_queue(fence);
+    return fence;
 }
 
 /* A use of a block; its event is `due` once it may be recorded, or else when the block is freed. */
@@ -3083,9 +2838,8 @@ static memlord_result mli_cuda_use(memlord *lord, const void *ptr, cudaStream_t 
     mli_cuda_fence *own;
     memlord_result r;
     if (!lord || !ptr) return MEMLORD_OK;
-    device = mli_cuda_device_of(lord, ptr);
-    if (!mli_cuda_fence_make(stream, device, &fence)) return MEMLORD_E_NOMEM;
-    own = (mli_cuda_fence *)fence.user;
+    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
+    if (!own) return MEMLORD_E_NOMEM;
     own->due = (unsigned char)due;
     mli_cuda_fence_begin(own, !due && own->stream == cudaStreamPerThread);
     r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
@@ -3118,12 +2872,12 @@ MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *p
                                                     const memlord_site *site) {
     memlord_fence fence;
     memlord_device device;
+    mli_cuda_fence *own;
     memlord_result r = MEMLORD_E_NOMEM;
     int before = mli_cuda_asker;
     if (!lord || !ptr) return MEMLORD_OK;
-    device = mli_cuda_device_of(lord, ptr);
-    if (mli_cuda_fence_make(stream, device, &fence)) {
-        mli_cuda_fence *own = (mli_cuda_fence *)fence.user;
+    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
+    if (own) {
         /* now, and not in the ledger's first question, which a deferring one asks later */
         mli_cuda_fence_begin(own, 1);
         mli_cuda_asker = MLI_CUDA_FREES;
@@ -3135,32 +2889,30 @@ MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *p
 }
 
 MEMLORD_API void memlord_cuda_events_release(void) {
-    mli_cuda_fence *fence;
+    mli_cuda_fence *gone = NULL, *fence;
     int i;
-    do {
-        fence = NULL;
-        mli_cuda_lock_take(&mli_cuda_events_lock);
-        for (i = 0; i < MLI_CUDA_BINS && !fence; i++) {
-            mli_cuda_event_bin *bin = &mli_cuda_events.bins[i];
-            fence = mli_cuda_fence_pop(&bin->first);
-            if (fence)
-                bin->n--;
-            else
-                bin->context = NULL;
+    mli_cuda_lock_take(&mli_cuda_events_lock);
+    for (i = 0; i < MLI_CUDA_BINS; i++) {
+        mli_cuda_events[i].context = NULL;
+        while ((fence = mli_cuda_fence_pop(&mli_cuda_events[i])) != NULL) {
+            fence->next = gone;
+            gone = fence;
         }
-        mli_cuda_lock_drop(&mli_cuda_events_lock);
-        if (fence) {
-            mli_cuda_event_end(fence->context, fence->event);
-            fence->event = NULL;
-            mli_cuda_fence_free(fence);
-        }
-    } while (fence);
+    }
+    mli_cuda_lock_drop(&mli_cuda_events_lock);
+    while ((fence = gone) != NULL) {
+        gone = fence->next;
+        mli_cuda_event_end(fence->context, fence->event);
+        fence->event = NULL;
+        mli_cuda_fence_free(fence);
+    }
 }
 
 /* -- scopes -- */
 
 MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_scope *scope,
                                                     const char *name, cudaStream_t stream) {
+    mli_cuda_attachment *probe;
     memlord_result r;
     if (scope) memset(scope, 0, sizeof *scope);
     if (!lord) return MEMLORD_OK;
@@ -3171,7 +2923,9 @@ MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_
     scope->begun = 1;
     scope->stream = mli_cuda_stream(stream);
     mli_cuda_times_read(lord, &scope->stream, 0);
-    if (!(mli_cuda_flags_of(lord) & MEMLORD_CUDA_FLAG_TIME_SCOPES)) return MEMLORD_OK;
+    probe = mli_cuda_attachment_of(lord);
+    if (!probe || !(mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_TIME_SCOPES))
+        return MEMLORD_OK;
     scope->id = memlord_scope_current(lord);
     scope->start = mli_cuda_time_mark(stream);
     return MEMLORD_OK;
@@ -3187,13 +2941,11 @@ MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_sc
     time.lord = lord;
     time.scope = scope->id;
     time.start = (mli_cuda_fence *)scope->start;
-    if (time.start) {
-        time.stop = mli_cuda_time_mark(scope->stream);
-        if (!time.stop)
-            mli_cuda_fence_free(time.start);
-        else if (!mli_cuda_time_push(&time))
-            mli_cuda_time_end(&time);
-    }
+    time.stop = time.start ? mli_cuda_time_mark(scope->stream) : NULL;
+    if (time.stop)
+        mli_cuda_time_push(&time);
+    else if (time.start)
+        mli_cuda_fence_free(time.start);
     mli_cuda_times_read(lord, &scope->stream, 0);
     return memlord_scope_end(lord);
 }
@@ -3240,21 +2992,18 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
     const char *name = NULL;
 #if defined(MEMLORD_CUDA_WRAP)
-#define MLI_CUDA_CHECK(real, params)                                                          \
+#define MLI_CUDA_X0(real, ours)                                                               \
     {                                                                                         \
-        cudaError_t (*volatile plain) params = real;                                          \
-        cudaError_t (*volatile wrapped) params = MLI_CUDA_WRAP(real);                         \
+        __typeof__(real) *volatile plain = real, *volatile wrapped = MLI_CUDA_WRAP(real);     \
         if (plain != wrapped && !missing++) name = #real;                                     \
     }
 #else
-#define MLI_CUDA_CHECK(real, params) if (!missing++) name = #real;
+#define MLI_CUDA_X0(real, ours) if (!missing++) name = #real;
 #endif
-#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_CHECK(real, params)
-#define MLI_CUDA_X0(real, ours) MLI_CUDA_CHECK(real, (void))
+#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_X0(real, ours)
     MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 #undef MLI_CUDA_X
 #undef MLI_CUDA_X0
-#undef MLI_CUDA_CHECK
     if (first) *first = name;
     return missing;
 }
@@ -3264,6 +3013,8 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 #endif
 
 #undef MLI_CUDA_FUNCTIONS
+#undef MLI_CUDA_AS_FUNCTION
+#undef MLI_CUDA_WHY
 #undef MLI_CUDA_NVML_FUNCTIONS
 #undef MLI_CUDA_NVML
 #undef MLI_CUDA_LOCK
@@ -3332,24 +3083,11 @@ MLI_CUDA_FORM(malloc_mipmapped_array,
 
 #define MLI_CUDA_SHIM(name, ...)                                                              \
     memlord_cuda_##name(MEMLORD_CUDA_SHIM_LORD, __VA_ARGS__, MEMLORD_SITE())
-#undef cudaMalloc
-#undef cudaMallocPitch
-#undef cudaMalloc3D
-#undef cudaMallocManaged
-#undef cudaMallocAsync
+#undef cudaMallocAsync /* macros with the per-thread default stream */
 #undef cudaMallocFromPoolAsync
-#undef cudaFree
 #undef cudaFreeAsync
-#undef cudaMallocHost
-#undef cudaHostAlloc
-#undef cudaFreeHost
-#undef cudaHostRegister
-#undef cudaHostUnregister
 #undef cudaStreamEndCapture
-#undef cudaStreamDestroy
 #undef cudaStreamSynchronize
-#undef cudaEventSynchronize
-#undef cudaDeviceSynchronize
 #define cudaMalloc(...) MLI_CUDA_SHIM(malloc, __VA_ARGS__)
 #define cudaMallocPitch(...) MLI_CUDA_SHIM(malloc_pitch, __VA_ARGS__)
 #define cudaMalloc3D(...) MLI_CUDA_SHIM(malloc_3d, __VA_ARGS__)

@@ -178,7 +178,8 @@ with_toolkit "the runtime knows every function of the fake's header" \
      done"
 with_toolkit "the driver has every symbol that is looked for" \
     "nm -D --defined-only $lib/stubs/libcuda.so | awk '{ print \$3 }' >$out/driver;
-     for name in $(sed -n 's/^ *X(.*"\(cu[A-Z][A-Za-z0-9_]*\)".*/\1/p' memlord_cuda.h | tr '\n' ' '); do
+     for name in $(sed -n 's/^ *X(.*"\(cu[A-Z][A-Za-z0-9_]*\)".*/\1/p; s/^ *X(\(cuMem[A-Za-z]*\),.*/\1/p' \
+                  memlord_cuda.h | tr '\n' ' '); do
          grep -qx \$name $out/driver || echo \$name; done"
 nvcc=$home/bin/nvcc
 if [ -n "$toolkit" ] && [ -x "$nvcc" ]; then

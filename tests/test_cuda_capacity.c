@@ -21,15 +21,14 @@ static void an_active_device_is_asked_of_the_driver(void **state) {
 
 static void an_untouched_device_is_asked_of_nvml_and_stays_untouched(void **state) {
     memlord *lord = test_lord(state);
-    const uint64_t before = fake_count("nvmlDeviceGetMemoryInfo_v2"); /* by attaching */
+    const uint64_t before = fake_count("nvmlDeviceGetMemoryInfo"); /* by attaching */
     fake.device[1].others = 300 * MIB;
     assert_ok(memlord_capacity_sample(lord, cuda(1)));
     assert_int_equal(capacity_of(lord, 1).total, FAKE_GIB + 16 * MIB);
     assert_int_equal(capacity_of(lord, 1).used, 316 * MIB); /* what NVML keeps included */
     assert_int_equal(fake.contexts, 0);
     assert_int_equal(fake_count("cuMemGetInfo_v2"), 0);
-    assert_int_equal(fake_count("nvmlDeviceGetMemoryInfo_v2") - before, 1);
-    assert_int_equal(fake_count("nvmlDeviceGetMemoryInfo"), 0);
+    assert_int_equal(fake_count("nvmlDeviceGetMemoryInfo") - before, 1);
 }
 
 static void nvml_finds_devices_by_their_pci_id(void **state) {
@@ -59,14 +58,6 @@ static void an_older_nvml_says_the_same(void **state) {
     assert_ok(memlord_capacity_sample(lord, cuda(0)));
     assert_int_equal(capacity_of(lord, 0).used, 316 * MIB);
     assert_int_equal(fake_count("nvmlDeviceGetMemoryInfo") - before, 1);
-}
-
-static void an_nvml_whose_newer_call_fails_is_asked_the_older_way(void **state) {
-    memlord *lord = test_lord(state);
-    fake.fail_name = "nvmlDeviceGetMemoryInfo_v2";
-    fake.fail_times = -1;
-    assert_ok(memlord_capacity_sample(lord, cuda(0)));
-    assert_int_equal(capacity_of(lord, 0).used, 16 * MIB);
 }
 
 static void without_nvml_an_untouched_device_is_unknown(void **state) {
@@ -392,7 +383,6 @@ int main(void) {
         TEST_CUDA(an_untouched_device_is_asked_of_nvml_and_stays_untouched),
         TEST_CUDA(nvml_finds_devices_by_their_pci_id),
         TEST_CUDA(an_older_nvml_says_the_same),
-        TEST_CUDA(an_nvml_whose_newer_call_fails_is_asked_the_older_way),
         TEST_CUDA(without_nvml_an_untouched_device_is_unknown),
         TEST_CUDA(a_ledger_that_does_without_nvml_keeps_it_from_no_other),
         TEST_CUDA(nobody_waits_for_nvml_but_who_attaches),

@@ -92,7 +92,7 @@ struct observer {
     std::atomic<bool> on{false};      /* false: the tracker does nothing */
     std::atomic<uint64_t> lost{0};
     std::mutex attach;                /* of one that attaches */
-    std::thread::id attaching;        /* the thread that takes the snapshot */
+    std::atomic<std::thread::id> attaching{std::thread::id()}; /* that takes the snapshot */
     size_t cut = 0;                   /* devices that have been in it */
     bool tracked = false, frames = false;
     std::string passed_over;          /* by frames */
@@ -190,7 +190,7 @@ void on_entry(device_books &b, int device, const TraceEntry &e) {
 /* The snapshot of a device is complete. PyTorch goes through them in order, each under its lock,
    and names device 0 in all of these entries. */
 void on_snapshot() {
-    if (torch_observer.attaching != std::this_thread::get_id()) return;
+    if (torch_observer.attaching.load() != std::this_thread::get_id()) return;
     if (torch_observer.cut >= MAX_DEVICES) return;
     device_books &b = torch_observer.devices[torch_observer.cut++];
     std::lock_guard<std::mutex> hold(b.lock);
@@ -318,7 +318,12 @@ void finish() {
     settle(-1);
     if (torch_observer.on.exchange(false)) save_at_exit();
 }
-void fork_child() { torch_observer.on.store(false); }
+void fork_before() { torch_observer.attach.lock(); }
+void fork_parent() { torch_observer.attach.unlock(); }
+void fork_child() {
+    torch_observer.on.store(false);
+    torch_observer.attach.unlock();
+}
 
 /* Throws as PyTorch does. */
 int attach_locked() {
@@ -334,7 +339,7 @@ int attach_locked() {
     const cca::SnapshotInfo snapshot = cca::snapshot();
     for (int i = 0; i < MAX_DEVICES; i++) snapshot_add(i, snapshot);
     torch_observer.attaching = std::thread::id();
-    (void)pthread_atfork(nullptr, nullptr, fork_child);
+    (void)pthread_atfork(fork_before, fork_parent, fork_child);
     (void)atexit(finish);
     return MEMLORD_OK;
 }

@@ -208,21 +208,12 @@ int fake_nvml_by_pci(const char *id, void **device) {
         if (!strcmp(fake.device[i].pci, id)) *device = &fake.device[i], r = 0;
     return leave(r);
 }
-int fake_nvml_memory(void *device, void *info, int version) {
-    int r = begin(version == 2 ? "nvmlDeviceGetMemoryInfo_v2" : "nvmlDeviceGetMemoryInfo");
+int fake_nvml_memory(void *device, void *info) {
+    int r = begin("nvmlDeviceGetMemoryInfo");
     fake_device *d = (fake_device *)device;
     unsigned long long free_bytes = d->nvml_total - used((int)(d - fake.device)) - (16 << 20);
-    unsigned v;
-    if (version == 2) {
-        unsigned long long v2[5] = {0, d->nvml_total, 16 << 20, free_bytes,
-                                    d->nvml_total - free_bytes - (16 << 20)};
-        memcpy(&v, info, sizeof v);
-        if (!r && v != 0x02000028) r = 25;
-        if (!r) memcpy((char *)info + 8, &v2[1], 4 * sizeof v2[0]);
-    } else if (!r) {
-        unsigned long long v1[3] = {d->nvml_total, free_bytes, d->nvml_total - free_bytes};
-        memcpy(info, v1, sizeof v1);
-    }
+    unsigned long long v1[3] = {d->nvml_total, free_bytes, d->nvml_total - free_bytes};
+    if (!r) memcpy(info, v1, sizeof v1);
     return leave(r);
 }
 int fake_nvml_mig(void *device, unsigned *current_mode, unsigned *pending) {

@@ -95,7 +95,7 @@ void fake_activate(int device);
 int fake_nvml_init(void);
 int fake_nvml_shutdown(void);
 int fake_nvml_by_pci(const char *id, void **device);
-int fake_nvml_memory(void *device, void *info, int version);
+int fake_nvml_memory(void *device, void *info);
 int fake_nvml_mig(void *device, unsigned *current, unsigned *pending);
 int fake_nvml_processes(void *device, unsigned *n, void *info);
 

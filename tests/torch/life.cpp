@@ -354,6 +354,24 @@ void a_forked_child_leaves_the_report_to_its_parent() {
     CHECK(access(getenv("MEMLORD_TORCH_REPORT"), F_OK) != 0);
 }
 
+void a_forked_child_finds_no_lock_held() {
+    std::atomic<bool> stop{false};
+    attach();
+    std::thread attaching([&stop] { while (!stop) (void)observer.attach(); });
+    for (int i = 0; i < 500; i++) {
+        const pid_t child = fork();
+        if (!child) {
+            (void)alarm(5);
+            _exit(observer.attach() == 7 ? 0 : 1);
+        }
+        int status = -1;
+        CHECK(waitpid(child, &status, 0) == child);
+        SAME(status, 0);
+    }
+    stop = true;
+    attaching.join();
+}
+
 const struct {
     const char *name;
     void (*run)();
@@ -373,6 +391,7 @@ const struct {
     TEST(a_backward_pass_has_the_tag_of_its_script),
     TEST(the_device_is_asked_at_reports_alone),
     TEST(a_forked_child_leaves_the_report_to_its_parent),
+    TEST(a_forked_child_finds_no_lock_held),
 };
 
 } // namespace
