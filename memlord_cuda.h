@@ -1207,8 +1207,9 @@ static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t byte
     h->others[k].bytes = bytes;
 }
 
+/* Under the lock. A list that is too short gets nothing, and a thread's stack may be short. */
 static void mli_cuda_holders_ask(const mli_cuda_nvml *n, int i, int active, mli_cuda_holders *h) {
-    mli_cuda_nvml_process list[128];
+    static mli_cuda_nvml_process list[1024];
     unsigned count = sizeof list / sizeof *list, k;
     int found = 0;
     h->ours = 0;
