@@ -422,8 +422,10 @@ MLI_CUDA_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
                             that are inside it, and ends what the ledger has on it: blocks of
                             the current device and page-locked ones of it, but for those of pools
                             and physical memory, which CUDA keeps; fences of its streams fail then,
-                            and all events kept for reuse are destroyed. What other ledgers have
-                            there stays on their books.
+                            and all events kept for reuse are destroyed. It ends that before the
+                            call and whatever that answers, which may be the error of earlier work.
+                            What other ledgers have there stays on their books; none of it may be
+                            pending, nor a timed scope open, as their events are gone.
      *_synchronize          first record what waits for the stream, or the device, and then retire,
                             as what they waited for may be what is pending.
      pool_create, device_set_pool
