@@ -209,10 +209,10 @@ build/cuda_inference: examples/cuda_inference.c memlord.h memlord_cuda.h | deps-
 	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(cuda_flags) $< -o $@ $(cuda_libs) -lm -pthread
 
 build/libmemlord_torch.so: examples/torch_allocator.cpp examples/torch/script.h memlord.h memlord_cuda.h | deps-demo
-	@mkdir -p build && echo '  $@'
+	@$(if $(cuda_libs),,echo '$@: no CUDA toolkit in $(CUDA_HOME): make CUDA_HOME=directory' >&2; exit 2;) \
+		mkdir -p build && echo '  $@'
 	$(q)$(CXX) -std=c++11 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
-		-isystem $(cuda_include) $(filter-out -DWITHOUT_CUDA,$(cuda_flags)) $< -o $@ \
-		$(cuda_libs) -pthread
+		$(cuda_flags) $< -o $@ $(cuda_libs) -pthread
 
 # Another library for PyTorch: it listens to PyTorch's own allocator. TORCH is the directory of the
 # torch package, or another one with include and lib. In C++20, as PyTorch's headers have it of late.

@@ -387,8 +387,10 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
                             that are inside it, and ends what the ledger has on it: blocks of
                             the current device and page-locked ones of it, but for those of pools
                             and physical memory, which CUDA keeps; fences of its streams fail then,
-                            and all events kept for reuse are destroyed. What other ledgers have
-                            there stays on their books.
+                            and all events kept for reuse are destroyed. It ends that before the
+                            call and whatever that answers, which may be the error of earlier work.
+                            What other ledgers have there stays on their books; none of it may be
+                            pending, nor a timed scope open, as their events are gone.
      *_synchronize          first record what waits for the stream, or the device, and then retire,
                             as what they waited for may be what is pending.
      pool_create, device_set_pool
@@ -1101,12 +1103,13 @@ static void mli_cuda_holder_add(mli_cuda_holders *h, uint64_t pid, uint64_t byte
     h->others[k].bytes = bytes;
 }
 
+/* Under the lock. A list that is too short gets nothing, and a thread's stack may be short. */
 static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
-    struct {
+    static struct {
         unsigned pid;
         unsigned long long used;
         unsigned gpu_instance, compute_instance;
-    } list[128];
+    } list[1024];
     unsigned count = sizeof list / sizeof *list, k;
     void *device = mli_cuda_nvml.device[i];
     int found = 0;

@@ -159,6 +159,10 @@ check "the GPU's tests pass on the fake, and its bench runs there" \
      sh tests/gpu.sh fake bench >$out/gpu_bench.txt; grep -q 'cudaMallocAsync' $out/gpu_bench.txt;
      grep -q 'memlord .*[0-9]' $out/gpu_bench.txt; ! grep -i 'nan' $out/gpu_bench.txt"
 
+check "the allocator for PyTorch is not built where there is no toolkit" \
+    "! env -u MAKEFLAGS -u MAKELEVEL make -s -W examples/torch_allocator.cpp CUDA_HOME=/nowhere \
+         build/libmemlord_torch.so 2>$out/torch.txt; grep -q 'no CUDA toolkit in /nowhere' $out/torch.txt"
+
 # -- the real runtime, without a driver --
 
 program="gcc -std=c99 $warn $flags tests/matrix/cuda_real.c build/release/memlord.o"

@@ -348,6 +348,16 @@ static void one_without_a_number_hides_no_other(void **state) {
     assert_int_equal(sampled(lord, 0).others[1].pid, 0);
 }
 
+static void a_thousand_processes_hide_none_either(void **state) {
+    memlord *lord = test_lord(state);
+    fake_activate(0);
+    fake.device[0].nvml_crowd = 1000;
+    fake.device[0].nvml_pid = (unsigned)getpid();
+    fake.device[0].nvml_used = 200 * MIB;
+    assert_int_equal(sampled(lord, 0).process, 200 * MIB);
+    assert_int_equal(sampled(lord, 0).others[0].pid, 100000);
+}
+
 static void where_nvml_does_not_know_us_it_is_not_asked_for_long(void **state) {
     memlord *lord = test_lord(state);
     int i;
@@ -571,6 +581,7 @@ int main(void) {
         TEST_CUDA(or_what_nvml_says_the_process_holds_beside_its_blocks),
         TEST_CUDA(others_are_named_and_the_list_is_seldom_asked_for),
         TEST_CUDA(one_without_a_number_hides_no_other),
+        TEST_CUDA(a_thousand_processes_hide_none_either),
         TEST_CUDA(where_nvml_does_not_know_us_it_is_not_asked_for_long),
         TEST_CUDA(a_reset_ends_what_the_device_had),
         TEST_CUDA(a_reset_retires_what_was_pending),

@@ -224,14 +224,23 @@ int fake_nvml_mig(void *device, unsigned *current_mode, unsigned *pending) {
 int fake_nvml_processes(void *device, unsigned *n, void *info) {
     int r = begin("nvmlDeviceGetComputeRunningProcesses_v3");
     const fake_device *d = (fake_device *)device;
-    struct {
+    struct process {
         unsigned pid;
         unsigned long long bytes;
         unsigned gpu, compute;
-    } two[2] = {{0, d->nvml_unnamed, 0, 0}, {d->nvml_pid, d->nvml_used, 0, 0}};
-    const unsigned first = d->nvml_unnamed ? 0 : 1, last = d->nvml_pid ? 2 : 1;
+    } one = {0, 1, 0, 0}, *list = (struct process *)info;
+    const unsigned all = d->nvml_crowd + (d->nvml_unnamed ? 1 : 0) + (d->nvml_pid ? 1 : 0);
+    unsigned i;
+    if (!r && all > *n) r = 7; /* NVML_ERROR_INSUFFICIENT_SIZE */
+    *n = all;
     if (r) return leave(r);
-    *n = last - first;
-    memcpy(info, &two[first], *n * sizeof two[0]);
+    for (i = 0; i < d->nvml_crowd; i++) {
+        one.pid = 100000 + i;
+        *list++ = one;
+    }
+    one.pid = 0, one.bytes = d->nvml_unnamed;
+    if (d->nvml_unnamed) *list++ = one;
+    one.pid = d->nvml_pid, one.bytes = d->nvml_used;
+    if (d->nvml_pid) *list++ = one;
     return leave(0);
 }

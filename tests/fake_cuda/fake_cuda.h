@@ -41,6 +41,7 @@ typedef struct fake_device {
     unsigned nvml_pid; /* who NVML says holds nvml_used of it */
     uint64_t nvml_used;
     uint64_t nvml_unnamed; /* bytes of one more, whose number NVML does not tell: 0 */
+    unsigned nvml_crowd; /* so many more hold a byte each */
     int pushed; /* times its context is, on all threads */
     int resets_inside; /* resets while another thread was inside */
 } fake_device;
