@@ -55,13 +55,15 @@
         results      memlord_result, memlord_result_text
         devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
                      memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify
+        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify,
+                     _generation, _find
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
                      _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _free_done, _block_use, _retire
-        sites        memlord_sites_enable, _site_at, _site_place, _sites_top, ...; MEMLORD_SITE
+        sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
+                     MEMLORD_SITE
         stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
                      .stack_bytes, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
@@ -676,6 +678,15 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
    Cost:   walks everything; calls of other threads wait meanwhile. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 
+/* Returns a number that no other ledger of the process has, before or after; NULL has 0. */
+MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
+
+/* Returns the ledger of a generation; NULL: it is destroyed, or there never was one. What may
+   outlive its ledger keeps the generation in place of the pointer.
+   Threads: as with every call, no destroy of that ledger may be in flight. Cost: a few ns; a lock
+   and a walk of the ledgers on a thread's first call since one was destroyed. */
+MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
+
 /* Fills an allocator that takes pages from the operating system and calls no malloc. */
 MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
@@ -900,6 +911,14 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
    what it was, and its address in another module is another site. Never NULL; lives until destroy.
    Cost: a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
+    MLI_OFF_SET(MLI_NO_SITE, &none)
+
+/* Returns the site of a place that is known by value: C++20's std::source_location, a line of a
+   script. NULL strings are "". It is the site that MEMLORD_SITE plants there, if `file` is a
+   literal of the same module. The strings are copied. Never NULL; lives until destroy.
+   Cost: some tens of ns once this thread knows `file` at this address with this line. */
+MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
+                                                const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
 /* Returns the return address a site was made from; NULL for a planted one. */
@@ -2170,6 +2189,8 @@ struct mli_leaver : memlord_guard {
 #define memlord_logger_set MLI_PREFIXED(memlord_logger_set)
 #define memlord_log_stderr MLI_PREFIXED(memlord_log_stderr)
 #define memlord_verify MLI_PREFIXED(memlord_verify)
+#define memlord_generation MLI_PREFIXED(memlord_generation)
+#define memlord_find MLI_PREFIXED(memlord_find)
 #define memlord_os_allocator MLI_PREFIXED(memlord_os_allocator)
 #define memlord_device_parse MLI_PREFIXED(memlord_device_parse)
 #define memlord_device_name MLI_PREFIXED(memlord_device_name)
@@ -2195,6 +2216,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_arena_sub MLI_PREFIXED(memlord_arena_sub)
 #define memlord_sites_enable MLI_PREFIXED(memlord_sites_enable)
 #define memlord_site_at MLI_PREFIXED(memlord_site_at)
+#define memlord_site_of MLI_PREFIXED(memlord_site_of)
 #define memlord_site_address MLI_PREFIXED(memlord_site_address)
 #define memlord_site_place MLI_PREFIXED(memlord_site_place)
 #define memlord_site_rename MLI_PREFIXED(memlord_site_rename)
@@ -4157,6 +4179,7 @@ static struct {
     mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
     mli_ptr global;    /* memlord * */
     mli_u64 generation;
+    mli_u64 ended;     /* ledgers that were destroyed */
     mli_u32 hooks_installed; /* 1: the exit key and the fork handlers are installed */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 has_sought;      /* 1: the interposer was looked up */
@@ -4200,6 +4223,9 @@ static MEMLORD_THREAD_LOCAL struct {
     struct mli_thread *thread;
     mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
     uint64_t number;         /* mli_thread_number; 0: unknown yet */
+    uint64_t found_generation; /* of memlord_find's last call; 0: there was none */
+    uint64_t found_ended;      /* mli_process.ended at that time */
+    memlord *found;
     uint32_t hooked;         /* 1: its exit hook is set */
     memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
@@ -7657,16 +7683,12 @@ static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, u
     mli_index_add_locked(lord, content, (uint64_t)(uintptr_t)site);
 }
 
-/* Finds or makes the site of a struct of the host. The index has it under each pointer, too. */
-static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
-                                                    mli_site_record **out) {
-    const uint64_t key = mli_index_key(from->planted, MLI_INDEX_SUBJECT);
+/* Finds or makes the site of a place, and leaves room for one more key in the index. */
+static MLI_COLD memlord_result mli_site_content_locked(memlord *lord, const mli_site_origin *from,
+                                                       mli_site_record **out) {
     uint64_t content = 0;
     memlord_site kept;
-    memlord_result r;
-    *out = mli_site_record_of(lord, from->planted);
-    if (*out) return MEMLORD_OK;
-    r = mli_index_reserve_locked(lord, 3);
+    memlord_result r = mli_index_reserve_locked(lord, 3);
     if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, from->planted, &kept);
     if (r) return r;
     *out = mli_site_same(lord, &kept, from->module, &content);
@@ -7676,7 +7698,18 @@ static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_sit
         (*out)->module = from->module;
         mli_site_add_locked(lord, *out, content);
     }
-    mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)*out);
+    return MEMLORD_OK;
+}
+/* Finds or makes the site of a struct of the host. The index has it under each pointer, too. */
+static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
+                                                    mli_site_record **out) {
+    memlord_result r;
+    *out = mli_site_record_of(lord, from->planted);
+    if (*out) return MEMLORD_OK;
+    r = mli_site_content_locked(lord, from, out);
+    if (r) return r;
+    mli_index_add_locked(lord, mli_index_key(from->planted, MLI_INDEX_SUBJECT),
+                         (uint64_t)(uintptr_t)*out);
     return MEMLORD_OK;
 }
 
@@ -7975,6 +8008,7 @@ enum {                              /* mli_cache_entry.salt >> 28: value; rest o
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a row; the device */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a row; the device */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag; 0 */
+    MLI_CACHE_PLACE,                /* the site of a place, by its file; the line */
     MLI_CACHE_SCOPE,                /* a thread scope, by its name; the parent scope */
     MLI_CACHE_SCOPE_SITE            /* a thread scope, by a static record; the parent scope */
 };
@@ -8209,6 +8243,30 @@ static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag
     return r;
 }
 
+/* Finds or makes the site of a place that is known by value; NULL without memory. The thread's
+   cache has it under the host's pointer to the file; the text there may change, so a hit compares
+   it. */
+static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
+                                                const memlord_site *place) {
+    const uint32_t salt = mli_cache_salt(MLI_CACHE_PLACE, (uint32_t)place->line & 0xfffffff);
+    const mli_cache_entry *memo = mli_cache_find(t, place->file, salt);
+    mli_site_record *site = memo ? (mli_site_record *)memo->value : NULL;
+    mli_site_origin from;
+    memlord_result r;
+    if (site && site->original.line == place->line && !strcmp(site->original.file, place->file) &&
+        !strcmp(site->original.function, place->function))
+        return site;
+    from.planted = place;
+    from.module = mli_module_of(place->file);
+    do {
+        mli_cold_enter();
+        r = mli_site_content_locked(lord, &from, &site);
+    } while (mli_cold_leave(lord, &r));
+    if (r) return NULL;
+    mli_cache_set(lord, t, place->file, salt, site, 0);
+    return site;
+}
+
 /* Sets the tag that the thread's allocs get. */
 static void mli_tag_set(mli_thread *t, const char *kept) {
     if (!kept != !t->tag) mli_special_set(t, MLI_SPECIAL_TAG, kept != NULL);
@@ -8293,6 +8351,22 @@ MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_addr
     const mli_site_record *site;
     if (!lord || !return_address) return &mli_no_site;
     site = mli_place_at(lord, return_address);
+    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
+}
+
+MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, const char *function,
+                                            int line) {
+    const mli_site_record *site;
+    memlord_site place;
+    mli_thread *t;
+    if (!lord) return &mli_no_site;
+    t = mli_thread_get(lord);
+    if (!t) return &mli_no_site;
+    mli_thread_put(lord, t); /* the orphan record caches nothing, and the rest takes no part of it */
+    place.file = file ? file : "";
+    place.function = function ? function : "";
+    place.line = line;
+    site = mli_site_by_value(lord, t, &place);
     return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
 }
 
@@ -22412,6 +22486,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     }
     *lord->lifecycle.back = lord->lifecycle.next;
     if (lord->lifecycle.next) lord->lifecycle.next->lifecycle.back = lord->lifecycle.back;
+    (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->threads.generation) mli_self.generation = 0;
     if (mli_self.log_calls.generation == lord->threads.generation) /* left one by longjmp */
@@ -22495,6 +22570,26 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     memlord_destroy(*out);
     *out = NULL;
     return r;
+}
+
+MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->threads.generation : 0; }
+
+/* The acquire pairs with the add in mli_ledger_unregister, which is seq_cst. A ledger that ends
+   after it makes the next call look again. */
+MLI_API memlord *memlord_find(uint64_t generation) {
+    const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
+    memlord *lord;
+    if (!generation) return NULL;
+    if (MLI_LIKELY(mli_self.found_generation == generation && mli_self.found_ended == ended))
+        return mli_self.found;
+    if (mli_self.in_host_alloc) return NULL; /* the registry lock may be held */
+    mli_lock_take(&mli_process.registry_lock);
+    lord = mli_process.ledgers;
+    while (lord && lord->threads.generation != generation) lord = lord->lifecycle.next;
+    mli_lock_drop(&mli_process.registry_lock);
+    mli_self.found_generation = generation;
+    mli_self.found_ended = ended;
+    return mli_self.found = lord;
 }
 
 /* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences,
