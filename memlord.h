@@ -89,6 +89,7 @@
         C++          mlord::tag, ::scope, ::tagged, ::here, ::handle, ::allocator, ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
         shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
+        hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
 
     ---------------------------------------------------------------- >>example ---
 
@@ -1978,6 +1979,44 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 #endif
 #endif
 
+/* -- hooks: a host whose allocator is a table of function pointers -- */
+
+/* The functions of the host's allocator; NULL: it has no such function. free_fn frees what any of
+   them returned. */
+typedef struct memlord_hooks {
+    void *(*malloc_fn)(size_t size);
+    void *(*calloc_fn)(size_t n, size_t size);
+    void *(*realloc_fn)(void *ptr, size_t size);
+    void *(*aligned_fn)(size_t alignment, size_t size);
+    void (*free_fn)(void *ptr);
+} memlord_hooks;
+
+enum {
+    MEMLORD_HOOK_MALLOC = 1,
+    MEMLORD_HOOK_CALLOC = 2,
+    MEMLORD_HOOK_REALLOC = 4,
+    MEMLORD_HOOK_ALIGNED = 8,
+    MEMLORD_HOOK_ALL = 15
+};
+
+/* Puts functions in place of the host's, which call those and record on the cpu. A block's site is
+   the caller of the function. `which` has the functions whose blocks are recorded, MEMLORD_HOOK_...;
+   free and realloc end every block that is. A host with a setter passes the new pointers of the
+   table to it, here and after the uninstall. One table is hooked at a time: another install first
+   uninstalls it. When the ledger is destroyed, the functions go on without recording.
+   Requires: no thread is in the functions of either table.
+   Errors: E_INVALID no table, malloc_fn or free_fn, or an unknown bit in `which`; E_STATE the table
+           has MemLord's functions already, or as memlord_hooks_uninstall.
+   Owns:   the table is yours, and stays where it is until the uninstall. */
+MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
+                                                 uint32_t which) MLI_OFF(MEMLORD_OK)
+
+/* Puts the host's own pointers back, exactly. Blocks that are live stay on the books. MemLord's
+   functions may still be called through copies: they call the host's, and record nothing.
+   Requires: as install.
+   Errors: E_STATE the table is not hooked, or was changed since. */
+MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
@@ -2602,6 +2641,8 @@ private:
 #define memlord_shim_free MLI_PREFIXED(memlord_shim_free)
 #define memlord_shim_mmap MLI_PREFIXED(memlord_shim_mmap)
 #define memlord_shim_munmap MLI_PREFIXED(memlord_shim_munmap)
+#define memlord_hooks_install MLI_PREFIXED(memlord_hooks_install)
+#define memlord_hooks_uninstall MLI_PREFIXED(memlord_hooks_uninstall)
 
 #endif /* MLI_READ_PREFIX */
 
@@ -4456,6 +4497,13 @@ static struct {
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
     memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
+    struct {                 /* one table, for its functions have no argument to find it by */
+        memlord_hooks *table; /* NULL: none is hooked */
+        memlord_hooks host;   /* stays after the uninstall, for copies of our functions */
+        uint64_t generation;  /* of the ledger; 0: nothing is recorded */
+        uint32_t which;
+        uint32_t complete; /* 1: `which` has every function of the table */
+    } hooked;
     uint64_t pid;            /* differs from getpid in a child that ran no fork handler */
     int exit_key_ready;      /* 1: exit_key is valid */
     mli_exit_key exit_key;
@@ -23277,7 +23325,8 @@ MLI_API void memlord_request_save(memlord *lord) {
 }
 
 /* -------------------------------------------------------------------- >>redirect --
-   Owns nothing: the functions behind the macros of >>shim. Uses only the recording calls and the
+   Owns nothing but the table of the host that is hooked: the functions behind the macros of >>shim,
+   and those that memlord_hooks_install puts into a table. Uses only the recording calls and the
    host's allocator. A block's key is its address. munmap ends a block only if its pages are that
    whole block. Invariant: each keeps the result and the errno of the function that it replaces,
    whether or not the ledger could record the call. Locks: none of its own. */
@@ -23301,7 +23350,111 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 }
 #endif
 
+/* -- the functions that hooks put in place of the host's -- */
+
+/* Returns 1 if a block may be on the books. Where not every function records, those that are not
+   are no anomaly. */
+static int mli_hooked_has(memlord *lord, const void *ptr) {
+    memlord_block_info info;
+    return ptr && (mli_process.hooked.complete ||
+                   !memlord_block_find(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &info));
+}
+static void *mli_hooked_alloc(void *ptr, uint64_t bytes, uint32_t which, void *caller) {
+    memlord *lord = memlord_find(mli_process.hooked.generation);
+    if (ptr && lord && (mli_process.hooked.which & which))
+        (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), bytes,
+                            memlord_site_at(lord, caller));
+    return ptr;
+}
+static void *mli_hook_malloc(size_t size) {
+    return mli_hooked_alloc(mli_process.hooked.host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC,
+                            MLI_RETURN_ADDRESS());
+}
+static void *mli_hook_calloc(size_t n, size_t size) {
+    return mli_hooked_alloc(mli_process.hooked.host.calloc_fn(n, size), (uint64_t)n * size,
+                            MEMLORD_HOOK_CALLOC, MLI_RETURN_ADDRESS());
+}
+static void *mli_hook_aligned(size_t alignment, size_t size) {
+    return mli_hooked_alloc(mli_process.hooked.host.aligned_fn(alignment, size), size,
+                            MEMLORD_HOOK_ALIGNED, MLI_RETURN_ADDRESS());
+}
+static void mli_hook_free(void *ptr) {
+    memlord *lord = memlord_find(mli_process.hooked.generation);
+    if (lord && mli_hooked_has(lord, ptr))
+        (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr),
+                           memlord_site_at(lord, MLI_RETURN_ADDRESS()));
+    mli_process.hooked.host.free_fn(ptr);
+}
+/* Size 0 may free, and return NULL or a new block. */
+static void *mli_hook_realloc(void *ptr, size_t size) {
+    memlord *lord = memlord_find(mli_process.hooked.generation);
+    const memlord_device d = memlord_device_cpu();
+    const memlord_site *site = memlord_site_at(lord, MLI_RETURN_ADDRESS());
+    const int had = lord && mli_hooked_has(lord, ptr);
+    const int moves = had && size && (mli_process.hooked.which & MEMLORD_HOOK_REALLOC);
+    memlord_result r = MEMLORD_E_UNKNOWN;
+    memlord_realloc_token token;
+    void *p;
+    if (moves)
+        (void)memlord_realloc_begin(lord, d, MEMLORD_KEY(ptr), &token);
+    else if (had)
+        r = memlord_free_begin(lord, d, MEMLORD_KEY(ptr), &token, site);
+    p = mli_process.hooked.host.realloc_fn(ptr, size);
+    if (moves) {
+        (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(p), size, site);
+        return p;
+    }
+    if (r == MEMLORD_OK) (void)memlord_free_end(lord, &token, !p && size, site);
+    return mli_hooked_alloc(p, size, MEMLORD_HOOK_REALLOC, MLI_RETURN_ADDRESS());
+}
+
+/* Returns what a table has while it is hooked. */
+static memlord_hooks mli_hooks_over(const memlord_hooks *host, uint32_t which) {
+    memlord_hooks hooks = *host;
+    if (which & MEMLORD_HOOK_MALLOC) hooks.malloc_fn = mli_hook_malloc;
+    if (host->calloc_fn && (which & MEMLORD_HOOK_CALLOC)) hooks.calloc_fn = mli_hook_calloc;
+    if (host->realloc_fn) hooks.realloc_fn = mli_hook_realloc;
+    if (host->aligned_fn && (which & MEMLORD_HOOK_ALIGNED)) hooks.aligned_fn = mli_hook_aligned;
+    hooks.free_fn = mli_hook_free;
+    return hooks;
+}
+static int mli_hooks_equal(const memlord_hooks *a, const memlord_hooks *b) {
+    return a->malloc_fn == b->malloc_fn && a->calloc_fn == b->calloc_fn &&
+           a->realloc_fn == b->realloc_fn && a->aligned_fn == b->aligned_fn &&
+           a->free_fn == b->free_fn;
+}
+
 /* -- public -- */
+
+MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table, uint32_t which) {
+    memlord_result r = MEMLORD_OK;
+    if (!table || !table->malloc_fn || !table->free_fn || (which & ~(uint32_t)MEMLORD_HOOK_ALL))
+        return MEMLORD_E_INVALID;
+    if (table != mli_process.hooked.table && table->free_fn == mli_hook_free)
+        return MEMLORD_E_STATE; /* its functions would call themselves */
+    if (mli_process.hooked.table) r = memlord_hooks_uninstall(mli_process.hooked.table);
+    if (r) return r;
+    mli_process.hooked.table = table;
+    mli_process.hooked.host = *table;
+    mli_process.hooked.generation = memlord_generation(lord);
+    mli_process.hooked.which = which;
+    mli_process.hooked.complete = (which & MEMLORD_HOOK_MALLOC) &&
+                                  (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
+                                  (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
+                                  (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED));
+    *table = mli_hooks_over(&mli_process.hooked.host, which);
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) {
+    memlord_hooks hooks;
+    if (!table || table != mli_process.hooked.table) return MEMLORD_E_STATE;
+    hooks = mli_hooks_over(&mli_process.hooked.host, mli_process.hooked.which);
+    if (!mli_hooks_equal(table, &hooks)) return MEMLORD_E_STATE;
+    *table = mli_process.hooked.host;
+    mli_process.hooked.table = NULL;
+    mli_process.hooked.generation = 0;
+    return MEMLORD_OK;
+}
 
 MLI_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site) {
     void *p = malloc(size);
