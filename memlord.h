@@ -1999,11 +1999,12 @@ enum {
     MEMLORD_HOOK_ALL = 15
 };
 
-/* Puts functions in place of the host's, which call those and record on the cpu. A block's site is
-   the caller of the function. `which` has the functions whose blocks are recorded, MEMLORD_HOOK_...;
-   free and realloc end every block that is. A host with a setter passes the new pointers of the
-   table to it, here and after the uninstall. One table is hooked at a time: another install first
-   uninstalls it. When the ledger is destroyed, the functions go on without recording.
+/* Puts functions in place of the host's: they call those, and record on the cpu. A block's site is
+   the caller of its function. `which` selects the functions whose blocks are recorded, as in
+   MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block that is recorded.
+   A host that takes its functions by a call passes it those of the table, here and after the
+   uninstall. One table is hooked at a time: another install first uninstalls it. After the ledger's
+   end the functions record nothing.
    Requires: no thread is in the functions of either table.
    Errors: E_INVALID no table, malloc_fn or free_fn, or an unknown bit in `which`; E_STATE the table
            has MemLord's functions already, or as memlord_hooks_uninstall.
@@ -2269,8 +2270,8 @@ template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> 
        }
 
    A std::source_location of C++20 converts to it. Where the compiler has no __builtin_LINE, the
-   site is NULL. Where the parameters are not yours, use MEMLORD_SITE_OF_CALLER, or further up the
-   stack memlord_site_at(lord, address). */
+   site is NULL. A function whose parameters are not yours to choose has its caller all the same:
+   MEMLORD_SITE_OF_CALLER(lord), or memlord_site_at(lord, __builtin_return_address(0)). */
 class here {
 public:
 #if (defined(__GNUC__) && !defined(__clang__)) || (defined(_MSC_VER) && _MSC_VER >= 1926) || \
@@ -2443,37 +2444,36 @@ namespace mlord {
 MLI_WAY {
 
 /* Records what passes through it to another memory resource, on a device. A block's site is the
-   code that called allocate; compile with -O1 at least, as the library's own inline function is
-   that code else. Requires: the ledger and `upstream` outlive it. */
+   code that called allocate; without optimisation that is an inline function of the C++ library.
+   Frees have no site. Requires: the ledger and `upstream` outlive it. */
 class resource : public std::pmr::memory_resource {
 public:
     explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
-                      std::pmr::memory_resource *upstream = std::pmr::new_delete_resource()) noexcept
+                      memory_resource *upstream = std::pmr::new_delete_resource()) noexcept
         : lord_(lord), upstream_(upstream), device_(device) {}
-    std::pmr::memory_resource *upstream() const noexcept { return upstream_; }
+    memory_resource *upstream() const noexcept { return upstream_; }
 
 private:
 #if defined(__GNUC__)
-#define MLI_CALLED __attribute__((noinline))
-#define MLI_SITE_OF_CALL() MEMLORD_SITE_OF_CALLER(lord_)
+    __attribute__((noinline)) void *do_allocate(std::size_t bytes, std::size_t alignment) override {
+        const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_);
 #else
-#define MLI_CALLED
-#define MLI_SITE_OF_CALL() NULL
+    void *do_allocate(std::size_t bytes, std::size_t alignment) override {
+        const memlord_site *site = NULL;
 #endif
-    MLI_CALLED void *do_allocate(std::size_t bytes, std::size_t alignment) override {
         void *p = upstream_->allocate(bytes, alignment);
-        (void)memlord_alloc(lord_, device_, MEMLORD_KEY(p), bytes, MLI_SITE_OF_CALL());
+        (void)memlord_alloc(lord_, device_, MEMLORD_KEY(p), bytes, site);
         return p;
     }
-    MLI_CALLED void do_deallocate(void *p, std::size_t bytes, std::size_t alignment) override {
-        (void)memlord_free(lord_, device_, MEMLORD_KEY(p), MLI_SITE_OF_CALL());
+    void do_deallocate(void *p, std::size_t bytes, std::size_t alignment) override {
+        (void)memlord_free(lord_, device_, MEMLORD_KEY(p), NULL);
         upstream_->deallocate(p, bytes, alignment);
     }
-    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
+    bool do_is_equal(const memory_resource &other) const noexcept override {
         return this == &other;
     }
     memlord *lord_;
-    std::pmr::memory_resource *upstream_;
+    memory_resource *upstream_;
     memlord_device device_;
 };
 
@@ -8680,7 +8680,7 @@ MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, con
     if (!lord) return &mli_no_site;
     t = mli_thread_get(lord);
     if (!t) return &mli_no_site;
-    mli_thread_put(lord, t); /* the orphan record caches nothing, and the rest takes no part of it */
+    mli_thread_put(lord, t); /* here already: the orphan record caches nothing */
     place.file = file ? file : "";
     place.function = function ? function : "";
     place.line = line;

@@ -1,13 +1,13 @@
-/* Records what operator new and delete hand out, in memlord_global(). Add this file to a C++ program
-   and it replaces all their forms: plain, array, nothrow, sized, aligned. A block's site is the code
-   that called new. Memory is malloc's. C++11 and later:
+/* Records what operator new and delete hand out, in memlord_global(). Linked into a program, this
+   file replaces all their forms: plain, array, nothrow, sized, aligned. The memory is malloc's. A
+   block's site is the code that called new. C++11 and later:
 
        c++ -c examples/new.cpp && c++ app.o new.o memlord.o -pthread
 
-   memlord.o is the file with MEMLORD_IMPLEMENTATION. Link with -rdynamic, or name saved profiles with
-   build/symbolize. What a library allocates with new is recorded, too, unless it was linked with
-   -Bsymbolic; what it gets from malloc is not: for that take examples/preload.c.
-   Do not use mlord::allocator on the same ledger: its blocks would be recorded twice. */
+   memlord.o is the file with MEMLORD_IMPLEMENTATION. Link with -rdynamic, or name the places of a
+   saved profile with build/symbolize. What a library allocates with new is recorded, too, unless it
+   was linked with -Bsymbolic. What it gets from malloc is not: see examples/preload.c.
+   Requires: nothing else records these blocks in that ledger, such as mlord::allocator. */
 #include "memlord.h"
 
 #include <cstdlib>
@@ -38,7 +38,7 @@
 
 namespace {
 
-/* Returns NULL when there is no memory and no handler that could make some. Alignment 0: malloc's. */
+/* Returns NULL when there is no memory, and no handler to make some. Alignment 0: malloc's. */
 void *take(std::size_t size, std::size_t alignment, const memlord_site *site) {
     if (!size) size = 1; /* each object has an address of its own */
     for (;;) {

@@ -19,7 +19,8 @@ extern "C" int USE(void);
 namespace { /* in each file another class */
 struct buffer { /* a host's class: its books end before its memory */
     buffer(memlord *lord, std::size_t bytes, mlord::here from = mlord::here())
-        : memory(bytes), books(lord, memlord_device_cpu(), MEMLORD_KEY(memory.data()), bytes, from) {}
+        : memory(bytes),
+          books(lord, memlord_device_cpu(), MEMLORD_KEY(memory.data()), bytes, from) {}
     std::vector<char> memory;
     mlord::handle books;
 };
