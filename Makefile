@@ -18,6 +18,8 @@ cc.debug := $(CC) -O0 -g3
 cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-DMEMLORD_CHECK_LOCKS
 cc.tsan := clang -O1 -g -fsanitize=thread
+$(foreach c,release debug asan,$(eval cxx.$(c) := $(patsubst $(CC),$(CXX),$(cc.$(c)))))
+cxx.tsan := $(patsubst clang,clang++,$(cc.tsan))
 configs := $(or $(config),release asan tsan)
 ifneq ($(filter-out release debug asan tsan,$(configs)),)
 $(error config=$(config) is none of release, debug, asan, tsan)
@@ -36,7 +38,7 @@ cuda_include := $(firstword $(patsubst %/cuda_runtime_api.h,%,\
 	$(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h)) tests/fake_cuda/include)
 ptsz := CUDA_API_PER_THREAD_DEFAULT_STREAM
 
-suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) portable_test_map \
+suites := $(patsubst tests/%.c,%,$(wildcard tests/test_*.c)) portable_test_map test_cpp test_new \
 	ptsz_test_cuda_alloc ptsz_test_cuda_streams
 nobarrier := $(addprefix nobarrier_test_,map threads bands retry hosts)
 # The builds of the suites, and those of the suites on a system that refuses membarrier(2).
@@ -129,6 +131,16 @@ build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | deps-test
 build/$(1)/test_%: tests/test_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread $$< build/$(1)/memlord.o -o $$@ -lcmocka -ldl
+
+build/$(1)/test_cpp: tests/test_cpp.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o
+	@echo '  $$@'
+	$$(q)$$(cxx.$(1)) -std=c++17 $$(warn) -pthread $$(filter %.cpp %.o,$$^) -o $$@ -lcmocka -ldl
+
+# As the driver for C++ would link operators new and delete of tsan's own.
+build/$(1)/test_new: tests/test_new.cpp examples/new.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o
+	@echo '  $$@'
+	$$(q)$$(cc.$(1)) -std=c++17 $$(warn) -pthread -I. $$(filter %.cpp,$$^) $$(filter %.o,$$^) -o $$@ \
+		-lstdc++ -lcmocka -ldl
 
 build/$(1)/nobarrier_test_%: tests/test_%.c tests/nobarrier.c $$(wildcard tests/*.h) \
 		build/$(1)/memlord.o

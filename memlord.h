@@ -27,6 +27,7 @@
         >>errors         what happens when something goes wrong
         >>costs          what a call costs; what is not counted
         >>api            types and functions, group by group
+        >>cpp            for C++: guards, handles, an allocator, a memory resource
         >>implementation then >>platform, >>atomics, >>ledger, >>text, >>log, >>memory,
                          >>threads, >>map, >>counters, >>names, >>devices, >>sites, >>stacks,
                          >>events, >>fences, >>accounts, >>sides, >>parts, >>blocks, >>capacity,
@@ -56,13 +57,15 @@
         results      memlord_result, memlord_result_text
         devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
                      memlord_devices
-        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify
+        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify,
+                     _generation, _find
         storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
                      _free_n, _free_begin, _free_end, _move, _copy
         views        memlord_track, _retain, _release, _track_n, _release_n
         arenas       memlord_arena_add, _arena_sub
         fences       memlord_free_deferred, _free_done, _block_use, _retire
-        sites        memlord_sites_enable, _site_at, _site_place, _sites_top, ...; MEMLORD_SITE
+        sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
+                     MEMLORD_SITE
         stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
                      .stack_bytes, .unwinder
         statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
@@ -84,8 +87,10 @@
         events       memlord_events_start, _stop, _each
         reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set
         guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
+        C++          mlord::tag, ::scope, ::tagged, ::here, ::handle, ::allocator, ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
         shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
+        hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
 
     ---------------------------------------------------------------- >>example ---
 
@@ -241,6 +246,9 @@
                                other code allocates (strdup, getline) and this file
                                frees counts in unknown_frees, and so does a munmap of
                                anything but one whole mapping             (that file)
+        MEMLORD_PMR            declares mlord::resource, a std::pmr::memory_resource, in C++17
+                               and later; <memory_resource> takes a compiler half a second
+                                                                           (that file)
         MEMLORD_STB_DS_H       where stb_ds.h is, if none of <stb/stb_ds.h>,
                                "memlord/stb_ds.h" and "stb_ds.h"           (one file)
         MEMLORD_MAX_DEVICES    devices a ledger can know, default 128, at most 250
@@ -694,6 +702,15 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
    Cost:   walks everything; calls of other threads wait meanwhile. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 
+/* Returns a number that no other ledger of the process has, before or after; NULL has 0. */
+MEMLORD_API uint64_t memlord_generation(memlord *lord) MLI_OFF(0)
+
+/* Returns the ledger of a generation; NULL: it is destroyed, or there never was one. What may
+   outlive its ledger keeps the generation in place of the pointer.
+   Threads: as with every call, no destroy of that ledger may be in flight. Cost: a few ns; a lock
+   and a walk of the ledgers on a thread's first call since one was destroyed. */
+MEMLORD_API memlord *memlord_find(uint64_t generation) MLI_OFF(NULL)
+
 /* Fills an allocator that takes pages from the operating system and calls no malloc. */
 MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), )
@@ -918,6 +935,14 @@ MEMLORD_API memlord_result memlord_sites_enable(memlord *lord, int on)
    what it was, and its address in another module is another site. Never NULL; lives until destroy.
    Cost: a few ns once the address is known; some tens in a module that dlclose may unload. */
 MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address)
+    MLI_OFF_SET(MLI_NO_SITE, &none)
+
+/* Returns the site of a place that is known by value: C++20's std::source_location, a line of a
+   script. NULL strings are "". It is the site that MEMLORD_SITE plants there, if `file` is a
+   literal of the same module. The strings are copied. Never NULL; lives until destroy.
+   Cost: some tens of ns once this thread knows `file` at this address with this line. */
+MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
+                                                const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
 
 /* Returns the return address a site was made from; NULL for a planted one. */
@@ -1974,6 +1999,45 @@ MEMLORD_API int memlord_shim_munmap(memlord *lord, void *at, size_t size,
 #endif
 #endif
 
+/* -- hooks: a host whose allocator is a table of function pointers -- */
+
+/* The functions of the host's allocator; NULL: it has no such function. free_fn frees what any of
+   them returned. */
+typedef struct memlord_hooks {
+    void *(*malloc_fn)(size_t size);
+    void *(*calloc_fn)(size_t n, size_t size);
+    void *(*realloc_fn)(void *ptr, size_t size);
+    void *(*aligned_fn)(size_t alignment, size_t size);
+    void (*free_fn)(void *ptr);
+} memlord_hooks;
+
+enum {
+    MEMLORD_HOOK_MALLOC = 1,
+    MEMLORD_HOOK_CALLOC = 2,
+    MEMLORD_HOOK_REALLOC = 4,
+    MEMLORD_HOOK_ALIGNED = 8,
+    MEMLORD_HOOK_ALL = 15
+};
+
+/* Puts functions in place of the host's: they call those, and record on the cpu. A block's site is
+   the caller of its function. `which` selects the functions whose blocks are recorded, as in
+   MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block that is recorded.
+   A host that takes its functions by a call passes it those of the table, here and after the
+   uninstall. One table is hooked at a time: another install first uninstalls it. After the ledger's
+   end the functions record nothing.
+   Requires: no thread is in the functions of either table.
+   Errors: E_INVALID no table, malloc_fn or free_fn, or an unknown bit in `which`; E_STATE the table
+           has MemLord's functions already, or as memlord_hooks_uninstall.
+   Owns:   the table is yours, and stays where it is until the uninstall. */
+MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
+                                                 uint32_t which) MLI_OFF(MEMLORD_OK)
+
+/* Puts the host's own pointers back, exactly. Blocks that are live stay on the books. MemLord's
+   functions may still be called through copies: they call the host's, and record nothing.
+   Requires: as install.
+   Errors: E_STATE the table is not hooked, or was changed since. */
+MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
@@ -2099,15 +2163,7 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 }
 
 #if defined(__cplusplus)
-namespace {
-struct mli_leaver : memlord_guard {
-    explicit mli_leaver(const memlord_guard &begun) : memlord_guard(begun) {}
-    ~mli_leaver() { mli_leave(this); }
-    mli_leaver(const mli_leaver &) = delete;
-    mli_leaver &operator=(const mli_leaver &) = delete;
-};
-} // namespace
-#define MLI_GUARD(name, begun) mli_leaver name(begun)
+#define MLI_GUARD(name, begun) ::mlord::guard name(begun) /* see >>cpp */
 #define MLI_ROUND_END(name)
 #elif defined(__GNUC__)
 #define MLI_GUARD(name, begun) memlord_guard name __attribute__((cleanup(mli_leave))) = begun
@@ -2166,6 +2222,230 @@ struct mli_leaver : memlord_guard {
 #define MEMLORD_TAG(lord, tag) MLI_ROUND_OF(MLI_UNIQUE(mli_tag_), memlord_guard_tag(lord, tag))
 #define MEMLORD_SCOPE(lord, text) MLI_ROUND_OF(MLI_UNIQUE(mli_scope_), MLI_SCOPE_GUARD(lord, text))
 
+/* ------------------------------------------------------------------------- >>cpp --
+   C++11 and later. The namespace is mlord, as memlord is the type of a ledger. Needs neither
+   exceptions nor RTTI. A NULL ledger is MemLord switched off here, too. */
+
+#if defined(__cplusplus)
+#include <cstddef>     /* std::max_align_t */
+#include <new>         /* operator new, std::align_val_t */
+#include <type_traits> /* std::true_type */
+
+/* A program may have files that are compiled in different ways: each way has types of its own. */
+#if defined(MEMLORD_DISABLE)
+#define MLI_WAY inline namespace off
+#elif defined(MEMLORD_STATIC)
+#define MLI_WAY namespace
+#elif defined(MEMLORD_PREFIX)
+#define MLI_WAY inline namespace MEMLORD_PREFIX
+#else
+#define MLI_WAY inline namespace on
+#endif
+
+namespace mlord {
+MLI_WAY {
+
+/* -- guards: they end with their block of code, however it is left --
+   A guard without a name ends at once. It stays on its thread: see memlord_guard_end. */
+
+class guard {
+public:
+    explicit guard(const memlord_guard &begun) noexcept : begun_(begun) {}
+    ~guard() { mli_leave(&begun_); }
+    guard(const guard &) = delete;
+    guard &operator=(const guard &) = delete;
+
+private:
+    memlord_guard begun_;
+};
+
+/* Tags what this thread allocates, as MEMLORD_TAGGED does: `mlord::tag kv(lord, "kv_cache");`. */
+class tag : public guard {
+public:
+    tag(memlord *lord, const char *name) noexcept : guard(memlord_guard_tag(lord, name)) {}
+};
+
+/* Is a scope, whose name may be a variable. MEMLORD_SCOPED records the place of the scope, too. */
+class scope : public guard {
+public:
+    scope(memlord *lord, const char *name) noexcept
+        : guard(memlord_guard_scope(lord, name, NULL)) {}
+};
+
+/* Calls a function under a tag and returns its result: for expressions, such as the initialiser of
+   a member, `cache(mlord::tagged(lord, "kv_cache", [&] { return make_cache(n); }))`. */
+template <typename F> auto tagged(memlord *lord, const char *name, F &&call) -> decltype(call()) {
+    tag begun(lord, name);
+    return call();
+}
+
+/* -- sites of callers --
+   The place of a call, as a default argument: a wrapper is no site then, but each of its calls is,
+   also where the compiler inlines it.
+
+       void *my_alloc(size_t size, mlord::here from = mlord::here()) {
+           void *p = malloc(size);
+           memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(p), size, from.site(lord));
+           return p;
+       }
+
+   A std::source_location of C++20 converts to it. Where the compiler has no __builtin_LINE, the
+   site is NULL. A function whose parameters are not yours to choose has its caller all the same:
+   MEMLORD_SITE_OF_CALLER(lord), or memlord_site_at(lord, __builtin_return_address(0)). */
+class here {
+public:
+#if (defined(__GNUC__) && !defined(__clang__)) || (defined(_MSC_VER) && _MSC_VER >= 1926) || \
+    (defined(__clang__) && __clang_major__ >= 9)
+    constexpr here(const char *file = __builtin_FILE(), const char *function = __builtin_FUNCTION(),
+                   int line = __builtin_LINE()) noexcept
+#else
+    constexpr here(const char *file = NULL, const char *function = NULL, int line = 0) noexcept
+#endif
+        : file_(file), function_(function), line_(line) {
+    }
+    template <typename L, typename = decltype(static_cast<const L *>(NULL)->function_name())>
+    constexpr here(const L &location) noexcept
+        : file_(location.file_name()), function_(location.function_name()),
+          line_(static_cast<int>(location.line())) {}
+    /* Cost: as memlord_site_of. */
+    const memlord_site *site(memlord *lord) const noexcept {
+        return file_ ? memlord_site_of(lord, file_, function_, line_) : NULL;
+    }
+
+private:
+    const char *file_, *function_;
+    int line_;
+};
+
+/* -- handles --
+   One reference to a storage, which the last one ends. Moves, and is not copied. A class declares
+   its handles after the memory they record, so that they end before it. A handle has its ledger's
+   generation in place of the pointer: past the ledger's end it does nothing. */
+class handle {
+public:
+    handle() noexcept : generation_(0), storage_(0), device_(memlord_device_cpu()) {}
+    /* Records a storage that was just created: memlord_alloc. */
+    handle(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
+           here from = here()) noexcept
+        : handle(memlord_alloc(lord, device, storage, bytes, from.site(lord)), lord, device,
+                 storage) {}
+    /* Opens a storage, or is one more reference to it: memlord_track. */
+    static handle view(memlord *lord, memlord_device device, uint64_t storage, uint64_t bytes,
+                       here from = here()) noexcept {
+        return handle(memlord_track(lord, device, storage, bytes, from.site(lord)), lord, device,
+                      storage);
+    }
+    handle(handle &&other) noexcept : handle() { swap(other); }
+    handle &operator=(handle &&other) noexcept {
+        handle taken(static_cast<handle &&>(other));
+        swap(taken); /* which ends what this one had */
+        return *this;
+    }
+    handle(const handle &) = delete;
+    handle &operator=(const handle &) = delete;
+    ~handle() { (void)reset(); }
+
+    /* Records the end of this reference now: memlord_release. It is empty then.
+       Errors: as memlord_release; E_STATE the ledger was destroyed. */
+    memlord_result reset(const memlord_site *site = NULL) noexcept {
+        memlord *lord = memlord_find(generation_);
+        memlord_result r = generation_ ? MEMLORD_E_STATE : MEMLORD_OK;
+        if (lord) r = memlord_release(lord, device_, storage_, site);
+        (void)detach();
+        return r;
+    }
+    /* Empties it without an end, which is the caller's to record. Returns the storage. */
+    uint64_t detach() noexcept {
+        const uint64_t storage = storage_;
+        generation_ = storage_ = 0;
+        return storage;
+    }
+    void swap(handle &other) noexcept {
+        const uint64_t generation = generation_, storage = storage_;
+        const memlord_device device = device_;
+        generation_ = other.generation_;
+        storage_ = other.storage_;
+        device_ = other.device_;
+        other.generation_ = generation;
+        other.storage_ = storage;
+        other.device_ = device;
+    }
+    uint64_t storage() const noexcept { return storage_; }
+    /* true: it is recorded. Not so on a NULL ledger, nor if the ledger refused it. */
+    explicit operator bool() const noexcept { return generation_ != 0; }
+
+private:
+    /* Without memory the ledger counts a dropped storage, and awaits its end. */
+    handle(memlord_result r, memlord *lord, memlord_device device, uint64_t storage) noexcept
+        : generation_(r && r != MEMLORD_E_NOMEM ? 0 : memlord_generation(lord)), storage_(storage),
+          device_(device) {}
+    uint64_t generation_, storage_;
+    memlord_device device_;
+};
+
+/* -- the allocator of a container --
+   Takes memory from operator new, as std::allocator does, and records it on the cpu. All it
+   allocates has one site, the place where the first of its copies was made. Requires: the ledger
+   outlives it, and operator new does not record in the same ledger. */
+template <typename T> class allocator {
+public:
+    typedef T value_type;
+    typedef std::true_type propagate_on_container_move_assignment;
+    typedef std::true_type propagate_on_container_swap;
+
+    explicit allocator(memlord *lord = memlord_global(), here from = here()) noexcept
+        : lord_(lord), site_(from.site(lord)) {}
+    template <typename U>
+    allocator(const allocator<U> &other) noexcept : lord_(other.lord_), site_(other.site_) {}
+
+    T *allocate(std::size_t n) {
+        const std::size_t bytes = bytes_of(n);
+#if defined(__cpp_aligned_new)
+        void *p = alignof(T) > __STDCPP_DEFAULT_NEW_ALIGNMENT__
+                      ? ::operator new(bytes, std::align_val_t(alignof(T)))
+                      : ::operator new(bytes);
+#else
+        static_assert(alignof(T) <= alignof(std::max_align_t), "this alignment needs C++17");
+        void *p = ::operator new(bytes);
+#endif
+        (void)memlord_alloc(lord_, memlord_device_cpu(), MEMLORD_KEY(p), bytes, site_);
+        return static_cast<T *>(p);
+    }
+    void deallocate(T *p, std::size_t) noexcept {
+        (void)memlord_free(lord_, memlord_device_cpu(), MEMLORD_KEY(p), site_);
+#if defined(__cpp_aligned_new)
+        if (alignof(T) > __STDCPP_DEFAULT_NEW_ALIGNMENT__)
+            return ::operator delete(p, std::align_val_t(alignof(T)));
+#endif
+        ::operator delete(p);
+    }
+    memlord *ledger() const noexcept { return lord_; }
+
+private:
+    template <typename U> friend class allocator;
+    /* More than there can be is left to operator new, which fails in its own way. volatile: the
+       compiler would warn of that. */
+    static std::size_t bytes_of(std::size_t n) noexcept {
+        if (n <= static_cast<std::size_t>(-1) / 2 / sizeof(T)) return n * sizeof(T);
+        volatile std::size_t most = static_cast<std::size_t>(-1) / alignof(T) * alignof(T);
+        return most;
+    }
+    memlord *lord_;
+    const memlord_site *site_;
+};
+template <typename T, typename U>
+bool operator==(const allocator<T> &a, const allocator<U> &b) noexcept {
+    return a.ledger() == b.ledger();
+}
+template <typename T, typename U>
+bool operator!=(const allocator<T> &a, const allocator<U> &b) noexcept {
+    return !(a == b);
+}
+
+} // MLI_WAY
+} // namespace mlord
+#endif /* __cplusplus */
+
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)
 #pragma GCC diagnostic pop
 #elif defined(MEMLORD_DISABLE) && defined(_MSC_VER)
@@ -2173,6 +2453,54 @@ struct mli_leaver : memlord_guard {
 #endif
 
 #endif /* MEMLORD_H */
+
+/* Outside the include guard: another header may have included memlord.h without MEMLORD_PMR. */
+#if defined(MEMLORD_PMR) && defined(__cplusplus) && !defined(MLI_PMR) && !defined(MLI_READ_PREFIX)
+#if __cplusplus >= 201703L || (defined(_MSVC_LANG) && _MSVC_LANG >= 201703L)
+#define MLI_PMR
+#include <memory_resource>
+
+namespace mlord {
+MLI_WAY {
+
+/* Records what passes through it to another memory resource, on a device. A block's site is the
+   code that called allocate; without optimisation that is an inline function of the C++ library.
+   Frees have no site. Requires: the ledger and `upstream` outlive it. */
+class resource : public std::pmr::memory_resource {
+public:
+    explicit resource(memlord *lord, memlord_device device = memlord_device_cpu(),
+                      memory_resource *upstream = std::pmr::new_delete_resource()) noexcept
+        : lord_(lord), upstream_(upstream), device_(device) {}
+    memory_resource *upstream() const noexcept { return upstream_; }
+
+private:
+#if defined(__GNUC__)
+    __attribute__((noinline)) void *do_allocate(std::size_t bytes, std::size_t alignment) override {
+        const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_);
+#else
+    void *do_allocate(std::size_t bytes, std::size_t alignment) override {
+        const memlord_site *site = NULL;
+#endif
+        void *p = upstream_->allocate(bytes, alignment);
+        (void)memlord_alloc(lord_, device_, MEMLORD_KEY(p), bytes, site);
+        return p;
+    }
+    void do_deallocate(void *p, std::size_t bytes, std::size_t alignment) override {
+        (void)memlord_free(lord_, device_, MEMLORD_KEY(p), NULL);
+        upstream_->deallocate(p, bytes, alignment);
+    }
+    bool do_is_equal(const memory_resource &other) const noexcept override {
+        return this == &other;
+    }
+    memlord *lord_;
+    memory_resource *upstream_;
+    memlord_device device_;
+};
+
+} // MLI_WAY
+} // namespace mlord
+#endif
+#endif
 
 /* ------------------------- stop here if you only want the API ---------------------------- */
 
@@ -2190,6 +2518,8 @@ struct mli_leaver : memlord_guard {
 #define memlord_logger_set MLI_PREFIXED(memlord_logger_set)
 #define memlord_log_stderr MLI_PREFIXED(memlord_log_stderr)
 #define memlord_verify MLI_PREFIXED(memlord_verify)
+#define memlord_generation MLI_PREFIXED(memlord_generation)
+#define memlord_find MLI_PREFIXED(memlord_find)
 #define memlord_os_allocator MLI_PREFIXED(memlord_os_allocator)
 #define memlord_device_parse MLI_PREFIXED(memlord_device_parse)
 #define memlord_device_name MLI_PREFIXED(memlord_device_name)
@@ -2215,6 +2545,7 @@ struct mli_leaver : memlord_guard {
 #define memlord_arena_sub MLI_PREFIXED(memlord_arena_sub)
 #define memlord_sites_enable MLI_PREFIXED(memlord_sites_enable)
 #define memlord_site_at MLI_PREFIXED(memlord_site_at)
+#define memlord_site_of MLI_PREFIXED(memlord_site_of)
 #define memlord_site_address MLI_PREFIXED(memlord_site_address)
 #define memlord_site_place MLI_PREFIXED(memlord_site_place)
 #define memlord_site_rename MLI_PREFIXED(memlord_site_rename)
@@ -2330,6 +2661,8 @@ struct mli_leaver : memlord_guard {
 #define memlord_shim_free MLI_PREFIXED(memlord_shim_free)
 #define memlord_shim_mmap MLI_PREFIXED(memlord_shim_mmap)
 #define memlord_shim_munmap MLI_PREFIXED(memlord_shim_munmap)
+#define memlord_hooks_install MLI_PREFIXED(memlord_hooks_install)
+#define memlord_hooks_uninstall MLI_PREFIXED(memlord_hooks_uninstall)
 
 #endif /* MLI_READ_PREFIX */
 
@@ -4169,12 +4502,20 @@ static struct {
     mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
     mli_ptr global;    /* memlord * */
     mli_u64 generation;
+    mli_u64 ended;     /* ledgers that were destroyed */
     mli_u32 hooks_installed; /* 1: the exit key and the fork handlers are installed */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
     mli_u32 has_sought;      /* 1: the interposer was looked up */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
     memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
+    struct {                 /* one table, for its functions have no argument to find it by */
+        memlord_hooks *table; /* NULL: none is hooked */
+        memlord_hooks host;   /* stays after the uninstall, for copies of our functions */
+        uint64_t generation;  /* of the ledger; 0: nothing is recorded */
+        uint32_t which;
+        uint32_t complete; /* 1: `which` has every function of the table */
+    } hooked;
     uint64_t pid;            /* differs from getpid in a child that ran no fork handler */
     int exit_key_ready;      /* 1: exit_key is valid */
     mli_exit_key exit_key;
@@ -4212,6 +4553,9 @@ static MEMLORD_THREAD_LOCAL struct {
     struct mli_thread *thread;
     mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
     uint64_t number;         /* mli_thread_number; 0: unknown yet */
+    uint64_t found_generation; /* of memlord_find's last call; 0: there was none */
+    uint64_t found_ended;      /* mli_process.ended at that time */
+    memlord *found;
     uint32_t hooked;         /* 1: its exit hook is set */
     memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
@@ -7671,16 +8015,12 @@ static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, u
     mli_index_add_locked(lord, content, (uint64_t)(uintptr_t)site);
 }
 
-/* Finds or makes the site of a struct of the host. The index has it under each pointer, too. */
-static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
-                                                    mli_site_record **out) {
-    const uint64_t key = mli_index_key(from->planted, MLI_INDEX_SUBJECT);
+/* Finds or makes the site of a place, and leaves room for one more key in the index. */
+static MLI_COLD memlord_result mli_site_content_locked(memlord *lord, const mli_site_origin *from,
+                                                       mli_site_record **out) {
     uint64_t content = 0;
     memlord_site kept;
-    memlord_result r;
-    *out = mli_site_record_of(lord, from->planted);
-    if (*out) return MEMLORD_OK;
-    r = mli_index_reserve_locked(lord, 3);
+    memlord_result r = mli_index_reserve_locked(lord, 3);
     if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, from->planted, &kept);
     if (r) return r;
     *out = mli_site_same(lord, &kept, from->module, &content);
@@ -7690,7 +8030,18 @@ static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_sit
         (*out)->module = from->module;
         mli_site_add_locked(lord, *out, content);
     }
-    mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)*out);
+    return MEMLORD_OK;
+}
+/* Finds or makes the site of a struct of the host. The index has it under each pointer, too. */
+static MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
+                                                    mli_site_record **out) {
+    memlord_result r;
+    *out = mli_site_record_of(lord, from->planted);
+    if (*out) return MEMLORD_OK;
+    r = mli_site_content_locked(lord, from, out);
+    if (r) return r;
+    mli_index_add_locked(lord, mli_index_key(from->planted, MLI_INDEX_SUBJECT),
+                         (uint64_t)(uintptr_t)*out);
     return MEMLORD_OK;
 }
 
@@ -7989,6 +8340,7 @@ enum {                              /* mli_cache_entry.salt >> 28: value; rest o
     MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a row; the device */
     MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a row; the device */
     MLI_CACHE_NAME,                 /* the kept copy of a host's tag; 0 */
+    MLI_CACHE_PLACE,                /* the site of a place, by its file; the line */
     MLI_CACHE_SCOPE,                /* a thread scope, by its name; the parent scope */
     MLI_CACHE_SCOPE_SITE            /* a thread scope, by a static record; the parent scope */
 };
@@ -8223,6 +8575,30 @@ static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag
     return r;
 }
 
+/* Finds or makes the site of a place that is known by value; NULL without memory. The thread's
+   cache has it under the host's pointer to the file; the text there may change, so a hit compares
+   it. */
+static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
+                                                const memlord_site *place) {
+    const uint32_t salt = mli_cache_salt(MLI_CACHE_PLACE, (uint32_t)place->line & 0xfffffff);
+    const mli_cache_entry *memo = mli_cache_find(t, place->file, salt);
+    mli_site_record *site = memo ? (mli_site_record *)memo->value : NULL;
+    mli_site_origin from;
+    memlord_result r;
+    if (site && site->original.line == place->line && !strcmp(site->original.file, place->file) &&
+        !strcmp(site->original.function, place->function))
+        return site;
+    from.planted = place;
+    from.module = mli_module_of(place->file);
+    do {
+        mli_cold_enter();
+        r = mli_site_content_locked(lord, &from, &site);
+    } while (mli_cold_leave(lord, &r));
+    if (r) return NULL;
+    mli_cache_set(lord, t, place->file, salt, site, 0);
+    return site;
+}
+
 /* Sets the tag that the thread's allocs get. */
 static void mli_tag_set(mli_thread *t, const char *kept) {
     if (!kept != !t->tag) mli_special_set(t, MLI_SPECIAL_TAG, kept != NULL);
@@ -8307,6 +8683,22 @@ MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_addr
     const mli_site_record *site;
     if (!lord || !return_address) return &mli_no_site;
     site = mli_place_at(lord, return_address);
+    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
+}
+
+MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, const char *function,
+                                            int line) {
+    const mli_site_record *site;
+    memlord_site place;
+    mli_thread *t;
+    if (!lord) return &mli_no_site;
+    t = mli_thread_get(lord);
+    if (!t) return &mli_no_site;
+    mli_thread_put(lord, t); /* here already: the orphan record caches nothing */
+    place.file = file ? file : "";
+    place.function = function ? function : "";
+    place.line = line;
+    site = mli_site_by_value(lord, t, &place);
     return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
 }
 
@@ -22426,6 +22818,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     }
     *lord->lifecycle.back = lord->lifecycle.next;
     if (lord->lifecycle.next) lord->lifecycle.next->lifecycle.back = lord->lifecycle.back;
+    (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->threads.generation) mli_self.generation = 0;
     if (mli_self.log_calls.generation == lord->threads.generation) /* left one by longjmp */
@@ -22509,6 +22902,26 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     memlord_destroy(*out);
     *out = NULL;
     return r;
+}
+
+MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->threads.generation : 0; }
+
+/* The acquire pairs with the add in mli_ledger_unregister, which is seq_cst. A ledger that ends
+   after it makes the next call look again. */
+MLI_API memlord *memlord_find(uint64_t generation) {
+    const uint64_t ended = mli_u64_load_acquire(&mli_process.ended);
+    memlord *lord;
+    if (!generation) return NULL;
+    if (MLI_LIKELY(mli_self.found_generation == generation && mli_self.found_ended == ended))
+        return mli_self.found;
+    if (mli_self.in_host_alloc) return NULL; /* the registry lock may be held */
+    mli_lock_take(&mli_process.registry_lock);
+    lord = mli_process.ledgers;
+    while (lord && lord->threads.generation != generation) lord = lord->lifecycle.next;
+    mli_lock_drop(&mli_process.registry_lock);
+    mli_self.found_generation = generation;
+    mli_self.found_ended = ended;
+    return mli_self.found = lord;
 }
 
 /* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences,
@@ -22926,7 +23339,8 @@ MLI_API void memlord_request_save(memlord *lord) {
 }
 
 /* -------------------------------------------------------------------- >>redirect --
-   Owns nothing: the functions behind the macros of >>shim. Uses only the recording calls and the
+   Owns nothing but the table of the host that is hooked: the functions behind the macros of >>shim,
+   and those that memlord_hooks_install puts into a table. Uses only the recording calls and the
    host's allocator. A block's key is its address. munmap ends a block only if its pages are that
    whole block. Invariant: each keeps the result and the errno of the function that it replaces,
    whether or not the ledger could record the call. Locks: none of its own. */
@@ -22950,7 +23364,111 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 }
 #endif
 
+/* -- the functions that hooks put in place of the host's -- */
+
+/* Returns 1 if a block may be on the books. Where not every function records, those that are not
+   are no anomaly. */
+static int mli_hooked_has(memlord *lord, const void *ptr) {
+    memlord_block_info info;
+    return ptr && (mli_process.hooked.complete ||
+                   !memlord_block_find(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &info));
+}
+static void *mli_hooked_alloc(void *ptr, uint64_t bytes, uint32_t which, void *caller) {
+    memlord *lord = memlord_find(mli_process.hooked.generation);
+    if (ptr && lord && (mli_process.hooked.which & which))
+        (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), bytes,
+                            memlord_site_at(lord, caller));
+    return ptr;
+}
+static void *mli_hook_malloc(size_t size) {
+    return mli_hooked_alloc(mli_process.hooked.host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC,
+                            MLI_RETURN_ADDRESS());
+}
+static void *mli_hook_calloc(size_t n, size_t size) {
+    return mli_hooked_alloc(mli_process.hooked.host.calloc_fn(n, size), (uint64_t)n * size,
+                            MEMLORD_HOOK_CALLOC, MLI_RETURN_ADDRESS());
+}
+static void *mli_hook_aligned(size_t alignment, size_t size) {
+    return mli_hooked_alloc(mli_process.hooked.host.aligned_fn(alignment, size), size,
+                            MEMLORD_HOOK_ALIGNED, MLI_RETURN_ADDRESS());
+}
+static void mli_hook_free(void *ptr) {
+    memlord *lord = memlord_find(mli_process.hooked.generation);
+    if (lord && mli_hooked_has(lord, ptr))
+        (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr),
+                           memlord_site_at(lord, MLI_RETURN_ADDRESS()));
+    mli_process.hooked.host.free_fn(ptr);
+}
+/* Size 0 may free, and return NULL or a new block. */
+static void *mli_hook_realloc(void *ptr, size_t size) {
+    memlord *lord = memlord_find(mli_process.hooked.generation);
+    const memlord_device d = memlord_device_cpu();
+    const memlord_site *site = memlord_site_at(lord, MLI_RETURN_ADDRESS());
+    const int had = lord && mli_hooked_has(lord, ptr);
+    const int moves = had && size && (mli_process.hooked.which & MEMLORD_HOOK_REALLOC);
+    memlord_result r = MEMLORD_E_UNKNOWN;
+    memlord_realloc_token token;
+    void *p;
+    if (moves)
+        (void)memlord_realloc_begin(lord, d, MEMLORD_KEY(ptr), &token);
+    else if (had)
+        r = memlord_free_begin(lord, d, MEMLORD_KEY(ptr), &token, site);
+    p = mli_process.hooked.host.realloc_fn(ptr, size);
+    if (moves) {
+        (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(p), size, site);
+        return p;
+    }
+    if (r == MEMLORD_OK) (void)memlord_free_end(lord, &token, !p && size, site);
+    return mli_hooked_alloc(p, size, MEMLORD_HOOK_REALLOC, MLI_RETURN_ADDRESS());
+}
+
+/* Returns what a table has while it is hooked. */
+static memlord_hooks mli_hooks_over(const memlord_hooks *host, uint32_t which) {
+    memlord_hooks hooks = *host;
+    if (which & MEMLORD_HOOK_MALLOC) hooks.malloc_fn = mli_hook_malloc;
+    if (host->calloc_fn && (which & MEMLORD_HOOK_CALLOC)) hooks.calloc_fn = mli_hook_calloc;
+    if (host->realloc_fn) hooks.realloc_fn = mli_hook_realloc;
+    if (host->aligned_fn && (which & MEMLORD_HOOK_ALIGNED)) hooks.aligned_fn = mli_hook_aligned;
+    hooks.free_fn = mli_hook_free;
+    return hooks;
+}
+static int mli_hooks_equal(const memlord_hooks *a, const memlord_hooks *b) {
+    return a->malloc_fn == b->malloc_fn && a->calloc_fn == b->calloc_fn &&
+           a->realloc_fn == b->realloc_fn && a->aligned_fn == b->aligned_fn &&
+           a->free_fn == b->free_fn;
+}
+
 /* -- public -- */
+
+MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table, uint32_t which) {
+    memlord_result r = MEMLORD_OK;
+    if (!table || !table->malloc_fn || !table->free_fn || (which & ~(uint32_t)MEMLORD_HOOK_ALL))
+        return MEMLORD_E_INVALID;
+    if (table != mli_process.hooked.table && table->free_fn == mli_hook_free)
+        return MEMLORD_E_STATE; /* its functions would call themselves */
+    if (mli_process.hooked.table) r = memlord_hooks_uninstall(mli_process.hooked.table);
+    if (r) return r;
+    mli_process.hooked.table = table;
+    mli_process.hooked.host = *table;
+    mli_process.hooked.generation = memlord_generation(lord);
+    mli_process.hooked.which = which;
+    mli_process.hooked.complete = (which & MEMLORD_HOOK_MALLOC) &&
+                                  (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
+                                  (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
+                                  (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED));
+    *table = mli_hooks_over(&mli_process.hooked.host, which);
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) {
+    memlord_hooks hooks;
+    if (!table || table != mli_process.hooked.table) return MEMLORD_E_STATE;
+    hooks = mli_hooks_over(&mli_process.hooked.host, mli_process.hooked.which);
+    if (!mli_hooks_equal(table, &hooks)) return MEMLORD_E_STATE;
+    *table = mli_process.hooked.host;
+    mli_process.hooked.table = NULL;
+    mli_process.hooked.generation = 0;
+    return MEMLORD_OK;
+}
 
 MLI_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site) {
     void *p = malloc(size);

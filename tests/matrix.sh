@@ -47,6 +47,25 @@ every_mode() { # COMPILER STANDARD
     check "$1 $2: the shim" "$cmd -DUSE=shim_$w -c $m/shim.c -o ${o}_shim.o"
     for mode in use off static prefix shim; do uses="$uses X(${mode}_$w)"; done
     objects="$objects ${o}_use.o ${o}_off.o ${o}_static.o ${o}_prefix.o ${o}_shim.o"
+    case $2 in c++*) cpp_modes "$1" "$2" ;; esac
+}
+
+cpp_modes() { # COMPILER STANDARD: the C++ section in each mode, with variables of every_mode
+    host="$api -fno-exceptions -fno-rtti $m/cpp.cpp -c"
+    imp="-DMEMLORD_IMPLEMENTATION -Wno-old-style-cast"
+    check "$1 $2: the C++ section" "$host -DUSE=cpp_$w -o ${o}_cpp.o"
+    check "$1 $2: the C++ section, compiled out" \
+        "$host -DMEMLORD_DISABLE -DUSE=cppoff_$w -o ${o}_cppoff.o"
+    check "$1 $2: the C++ section, private to a file" \
+        "$host -DMEMLORD_STATIC $imp -DUSE=cppstatic_$w -o ${o}_cppstatic.o"
+    check "$1 $2: the C++ section, with a prefix" \
+        "$host -DMEMLORD_PREFIX=q_$w $imp -DUSE=cppprefix_$w -o ${o}_cppprefix.o"
+    check "$1 $2: operator new with books" "$api examples/new.cpp -fsyntax-only"
+    check "$1 $2: operator new with books and without exceptions" \
+        "$api -fno-exceptions -fno-rtti examples/new.cpp -fsyntax-only"
+    for mode in cpp cppoff cppstatic cppprefix; do
+        uses="$uses X(${mode}_$w)" objects="$objects ${o}_$mode.o"
+    done
 }
 
 for_each_standard() { # FUNCTION
@@ -149,11 +168,15 @@ elsewhere() {
     compiles MinGW "c99 c2x" x86_64-w64-mingw32-gcc
 }
 
-# Alignment and the size of an address are others, and need no headers of their own here.
+# Alignment and the size of an address are others. C needs no headers of its own here.
 wide_keys() {
     for std in c99 c++11; do
-        check "clang $std: a handle keeps its 64 bits where an address has 32" \
-            "$(compiler clang $std) -m32 -fsyntax-only $m/keys.c"
+        name="clang $std: a handle keeps its 64 bits where an address has 32"
+        if [ $std = c99 ] || echo '#include <new>' | clang++ -m32 -x c++ -E - >/dev/null 2>&1; then
+            check "$name" "$(compiler clang $std) -m32 -fsyntax-only $m/keys.c"
+        else
+            skip "$name" 'no 32-bit headers of C++ (g++-multilib)'
+        fi
     done
     if command -v i686-linux-gnu-gcc >/dev/null; then
         check "gcc c99: a handle keeps its 64 bits where an address has 32" \
@@ -171,14 +194,6 @@ one_line() {
          $cmd -c -o $out/line.o;
          gcc -pthread $out/line.o $out/line_a.o $out/line_b.o $out/lib_c.so $out/lib_d.so \
              $out/gcc_c99_impl.o -o $out/line -Wl,-rpath,\$PWD/$out; $out/line"
-}
-
-# A program of a host: guards and sites of callers with std::pmr.
-pmr() { # COMPILER
-    check "$1 c++17: a memory resource counts at its callers, guards end by exceptions" \
-        "$(compiler "$1" c++17) -O2 -Wold-style-cast -c $m/pmr.cpp -o $out/$1_pmr.o;
-         $(echo "$1" | sed 's/gcc/g++/;s/clang/clang++/') -pthread $out/$1_pmr.o \
-             $out/gcc_c99_impl.o -o $out/$1_pmr; $out/$1_pmr"
 }
 
 stb_first() {
@@ -222,7 +237,6 @@ main() {
     run_checks
     for_each_standard link_and_run
     one_line
-    for cc in $cc_list; do pmr $cc; done
     for_each_standard symbols
     for_each_standard few
     run_checks

@@ -4,7 +4,7 @@
 #
 # A ```c block with main is a program. Another is a fragment: what stands before a line of ... is
 # outside a function and the rest inside, or all of it if there is no such line; (...) stands for
-# arguments. A ```sh block runs in a copy of this tree, where the files it reads are made first.
+# arguments. A ```cpp block is inside a function. A ```sh block runs in a copy of this tree, where the files it reads are made first.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
@@ -15,7 +15,7 @@ mkdir -p "$out"
 cc="${CC:-gcc} -std=gnu99 -Wall -Wextra -Wno-unused -Wno-missing-field-initializers -Werror -pthread -I$PWD"
 
 awk -v out="$out" '
-    /^```(c|sh)$/ { kind = substr($0, 4); file = sprintf("%s/%02d.%s", out, ++n, kind); line = NR; next }
+    /^```(c|cpp|sh)$/ { kind = substr($0, 4); file = sprintf("%s/%02d.%s", out, ++n, kind); line = NR; next }
     /^```$/ && file { close(file); file = ""; next }
     file { print >file }
     /^## / { heading = substr($0, 4) }
@@ -49,6 +49,18 @@ fragment() { # FILE: as a whole program
 program() { # FILE: builds and runs it, in C and, as a program of the reader may be, in C++
     $cc "$1" -o "$1.out" && (cd "$out" && "$1.out") >"$1.said" && cat "$1.said" &&
         ${CXX:-g++} -std=c++11 -x c++ -I"$PWD" "$1" -o "$1.out" -pthread && (cd "$out" && "$1.out")
+}
+
+in_cpp() { # FILE: a fragment of C++
+    echo '#define MEMLORD_PMR'
+    echo '#define MEMLORD_IMPLEMENTATION'
+    echo '#include "memlord.h"'
+    echo '#include <string>'
+    echo '#include <vector>'
+    echo 'int main() { memlord *lord = memlord_global(); memlord_device dev = memlord_device_cpu();'
+    echo 'uint64_t buffer = 4096, bytes = 64;'
+    cat "$1"
+    echo 'return memlord_allocated(lord, dev) != bytes; }'
 }
 
 # A copy in which commands may write; what is built is there already, and make finds nothing to do.
@@ -86,6 +98,14 @@ while IFS='	' read -r file heading; do
     fi
 done <"$out/list"
 
+while IFS='	' read -r file heading; do
+    case $file in *.cpp) ;; *) continue ;; esac
+    in_cpp "$file" >"$file.whole.cpp"
+    ${CXX:-g++} -std=c++17 -Wall -Wextra -Wno-unused -Werror -I"$PWD" "$file.whole.cpp" -o "$file.out" -pthread \
+        >"$file.why" 2>&1 && "$file.out" >>"$file.why" 2>&1
+    verdict $? "README, $heading: the fragment of C++ builds and runs" "$file.why"
+done <"$out/list"
+
 # -- commands --
 
 MEMLORD_REPORT="$out/profile.json" LD_PRELOAD="$PWD/build/libmemlord_preload.so" sort README.md >/dev/null
@@ -99,7 +119,7 @@ done <"$out/list"
 ls "$out"/tree/heap.*.json >"$out/heap" 2>&1 && grep -q '^MemLord ' "$out"/*.sh.why
 verdict $? 'README: its commands leave the reports that they ask for' "$out/heap"
 cut -f 1 "$out/list" | sed 's/.*\.//' | sort | uniq -c >"$out/kinds"
-grep -q '[1-9] c$' "$out/kinds" && grep -q '[1-9] sh$' "$out/kinds"
+grep -q '[1-9] c$' "$out/kinds" && grep -q '[1-9] cpp$' "$out/kinds" && grep -q '[1-9] sh$' "$out/kinds"
 verdict $? 'README has programs and commands to run' "$out/kinds"
 
 # Those in code, wherever they stand: `make ...`, or a line of a block.

@@ -17,7 +17,13 @@
 #include <string.h>
 #include <time.h>
 
+#ifdef __cplusplus
+extern "C" { /* not all versions of cmocka.h say so */
+#endif
 #include <cmocka.h>
+#ifdef __cplusplus
+}
+#endif
 
 #include "../memlord.h"
 

@@ -135,6 +135,51 @@ static void many_ledgers_live_at_once(void **state) {
     for (i = 0; i < 100; i++) memlord_destroy(lords[i]);
 }
 
+static void a_generation_finds_its_ledger_as_long_as_that_lives(void **state) {
+    memlord *a = NULL, *b = NULL;
+    uint64_t first, second;
+    (void)state;
+    assert_ok(memlord_create(NULL, &a));
+    first = memlord_generation(a);
+    assert_ptr_equal(memlord_find(first), a);
+    assert_ok(memlord_create(NULL, &b));
+    second = memlord_generation(b);
+    assert_int_not_equal(first, second);
+    assert_ptr_equal(memlord_find(second), b);
+    assert_ptr_equal(memlord_find(first), a);
+    memlord_destroy(b);
+    assert_null(memlord_find(second));
+    assert_ptr_equal(memlord_find(first), a);
+    memlord_destroy(a);
+    assert_null(memlord_find(first));
+    assert_int_equal(memlord_generation(NULL), 0);
+    assert_null(memlord_find(0));
+    assert_null(memlord_find(UINT64_MAX));
+    assert_int_equal(memlord_generation(memlord_find(memlord_generation(memlord_global()))),
+                     memlord_generation(memlord_global()));
+}
+
+static void *find_ledger(void *generation) { return memlord_find(*(uint64_t *)generation); }
+
+static void a_ledger_that_another_thread_ended_is_not_found(void **state) {
+    pthread_t thread;
+    memlord *lord = NULL;
+    void *seen = NULL;
+    uint64_t generation;
+    (void)state;
+    assert_ok(memlord_create(NULL, &lord));
+    generation = memlord_generation(lord);
+    assert_int_equal(pthread_create(&thread, NULL, find_ledger, &generation), 0);
+    assert_int_equal(pthread_join(thread, &seen), 0);
+    assert_ptr_equal(seen, lord);
+    assert_ptr_equal(memlord_find(generation), lord);
+    memlord_destroy(lord);
+    assert_null(memlord_find(generation));
+    assert_int_equal(pthread_create(&thread, NULL, find_ledger, &generation), 0);
+    assert_int_equal(pthread_join(thread, &seen), 0);
+    assert_null(seen);
+}
+
 static void *ask_for_global(void *out) {
     *(memlord **)out = memlord_global();
     return NULL;
@@ -697,7 +742,9 @@ int main(void) {
         cmocka_unit_test(a_setup_after_first_use_is_said_where_the_ledger_is_silent),
         cmocka_unit_test(a_bad_setup_makes_no_global_ledger),
         cmocka_unit_test(of_two_threads_that_set_it_up_one_wins),
+        cmocka_unit_test(a_ledger_that_another_thread_ended_is_not_found),
         cmocka_unit_test(the_global_ledger_is_one), /* from here on this process has one */
+        cmocka_unit_test(a_generation_finds_its_ledger_as_long_as_that_lives),
         TEST(a_logger_can_be_set_and_taken_off),
         TEST(a_logger_may_set_the_next),
         TEST(a_set_waits_for_the_old_logger),

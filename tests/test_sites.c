@@ -523,6 +523,53 @@ static void the_site_of_a_caller_is_of_the_global_ledger_where_none_is_named(voi
     assert_null(memlord_site_address(memlord_global(), site_of_caller(NULL)));
 }
 
+static void a_place_given_by_value_is_the_site_planted_there(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_site *planted = MEMLORD_SITE();
+    const memlord_site *site = memlord_site_of(lord, __FILE__, __func__, planted->line);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, planted));
+    assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, site));
+    assert_int_equal(row_of(lord, cpu(), __func__).alloc_bytes, 120);
+    assert_ptr_equal(memlord_site_of(lord, __FILE__, __func__, planted->line), site);
+}
+
+static void a_place_in_memory_that_changes_is_another_site(void **state) {
+    memlord *lord = test_lord(state);
+    char file[] = "a.py", function[] = "f";
+    const memlord_site *first = memlord_site_of(lord, file, function, 1), *second, *third;
+    file[0] = 'b';
+    second = memlord_site_of(lord, file, function, 1);
+    function[0] = 'g';
+    third = memlord_site_of(lord, file, function, 1);
+    assert_string_equal(first->file, "a.py");
+    assert_string_equal(second->file, "b.py");
+    assert_string_equal(second->function, "f");
+    assert_string_equal(third->function, "g");
+    assert_ptr_equal(memlord_site_of(lord, "a.py", "f", 1)->file, first->file);
+    assert_int_equal(memlord_site_of(lord, file, function, 1 + (1 << 28))->line, 1 + (1 << 28));
+    assert_string_equal(memlord_site_of(lord, NULL, NULL, -7)->file, "");
+    assert_non_null(memlord_site_of(NULL, file, function, 1));
+}
+
+static void a_place_without_memory_for_it_is_no_site(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_site *site = memlord_site_of(t->lord, "known.c", "f", 1), *other;
+    char file[16];
+    int i;
+    t->heap.fail_at = 1;
+    t->heap.fail_from = 1;
+    for (i = 0; i < 100000; i++) {
+        (void)snprintf(file, sizeof file, "%d.c", i);
+        other = memlord_site_of(t->lord, file, "f", 1);
+        assert_non_null(other);
+        if (!other->line) break;
+    }
+    assert_true(i < 100000);
+    assert_ptr_equal(memlord_site_of(t->lord, "known.c", "f", 1)->file, site->file);
+    t->heap.fail_at = 0;
+    assert_string_equal(memlord_site_of(t->lord, file, "f", 1)->file, file);
+}
+
 static void a_key_is_an_address_or_a_handle(void **state) {
     char array[8], *pointer = array;
     const volatile int *to_volatile = NULL;
@@ -655,6 +702,9 @@ int main(void) {
         TEST_SITES(a_rename_by_any_record_of_a_place_renames_the_place),
         TEST_SITES(each_call_of_a_function_is_a_site_of_its_caller),
         TEST_SITES(the_site_of_a_caller_is_of_the_global_ledger_where_none_is_named),
+        TEST_SITES(a_place_given_by_value_is_the_site_planted_there),
+        TEST_SITES(a_place_in_memory_that_changes_is_another_site),
+        TEST_SITES(a_place_without_memory_for_it_is_no_site),
         TEST(a_key_is_an_address_or_a_handle),
         TEST_SITES(sixty_thousand_sites_are_kept_apart),
         TEST_SITES(each_of_ten_thousand_sites_counts_its_own),

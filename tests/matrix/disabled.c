@@ -21,6 +21,13 @@ int with(memlord *lord, char *block, uint64_t bytes) {
     memlord_device device = memlord_device_cuda(1);
     memlord_realloc_token token;
     memlord_stats stats;
+#ifdef __cplusplus
+    mlord::handle handle(lord, device, 1, bytes), moved(static_cast<mlord::handle &&>(handle));
+    mlord::scope scope(lord, "scope");
+    mlord::tag tag(lord, "tag");
+    moved.reset();
+#endif
+    memlord_site_of(memlord_find(memlord_generation(lord)), __FILE__, NULL, 1);
     memlord_sites_enable(lord, 1);
     memlord_tag_default_set(lord, "default");
     MEMLORD_TAGGED(lord, "tagged");

@@ -155,6 +155,10 @@ static int use_readers(memlord *lord) {
     (void)memlord_devices(lord, seen, 4);
     (void)memlord_site_address(lord, memlord_site_at(lord, text));
     (void)memlord_site_place(lord, NULL, NULL);
+    (void)memlord_site_of(lord, __FILE__, NULL, __LINE__);
+    (void)memlord_hooks_install(lord, NULL, 0);
+    (void)memlord_hooks_uninstall(NULL);
+    bad += memlord_find(memlord_generation(lord)) != lord;
     (void)memlord_site_rename(lord, NULL, NULL, NULL, 0);
     memlord_os_allocator(&os);
     memlord_reset(lord);
