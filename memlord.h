@@ -2233,13 +2233,13 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
 
 /* A program may have files that are compiled in different ways: each way has types of its own. */
 #if defined(MEMLORD_DISABLE)
-#define MLI_WAY inline namespace off
+#define MLI_WAY inline namespace mli_off
 #elif defined(MEMLORD_STATIC)
 #define MLI_WAY namespace
 #elif defined(MEMLORD_PREFIX)
 #define MLI_WAY inline namespace MEMLORD_PREFIX
 #else
-#define MLI_WAY inline namespace on
+#define MLI_WAY inline namespace mli_on
 #endif
 
 namespace mlord {

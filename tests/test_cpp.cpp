@@ -203,6 +203,7 @@ static void a_handle_outlives_its_ledger(void **state) {
     ledger *gone = new ledger;
     mlord::handle h(gone->lord, cpu(), 0x1000, 100), dies(gone->lord, cpu(), 0x2000, 100);
     ledger *heir = NULL;
+    { mlord::handle ended(gone->lord, cpu(), 0x3000, 1); } /* the thread finds the ledger */
     delete gone;
     heir = new ledger; /* at the same address, it may be */
     assert_ok(memlord_alloc(heir->lord, cpu(), 0x1000, 7, NULL));
