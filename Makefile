@@ -20,6 +20,9 @@ cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
 cc.tsan := clang -O1 -g -fsanitize=thread
 $(foreach c,release debug asan,$(eval cxx.$(c) := $(patsubst $(CC),$(CXX),$(cc.$(c)))))
 cxx.tsan := $(patsubst clang,clang++,$(cc.tsan))
+# The suites themselves, not what they test, are compiled faster than they run.
+quick := $(if $(filter test-all,$(MAKECMDGOALS)),,-O0)
+%/test_snapshots: quick := # its model runs for seconds
 configs := $(or $(config),release asan tsan)
 ifneq ($(filter-out release debug asan tsan,$(configs)),)
 $(error config=$(config) is none of release, debug, asan, tsan)
@@ -130,7 +133,7 @@ build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | deps-test
 
 build/$(1)/test_%: tests/test_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'
-	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread $$< build/$(1)/memlord.o -o $$@ -lcmocka -ldl
+	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) -pthread $$< build/$(1)/memlord.o -o $$@ -lcmocka -ldl
 
 build/$(1)/test_cpp: tests/test_cpp.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'
@@ -145,7 +148,7 @@ build/$(1)/test_new: tests/test_new.cpp examples/new.cpp $$(wildcard tests/*.h) 
 build/$(1)/nobarrier_test_%: tests/test_%.c tests/nobarrier.c $$(wildcard tests/*.h) \
 		build/$(1)/memlord.o
 	@echo '  $$@'
-	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread $$(filter %.c %.o,$$^) -o $$@ -lcmocka -ldl
+	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) -pthread $$(filter %.c %.o,$$^) -o $$@ -lcmocka -ldl
 
 # The map as processors without vectors have it.
 build/$(1)/portable_test_map: tests/test_map.c tests/matrix/impl.c memlord.h $$(wildcard tests/*.h) | deps-test
@@ -171,7 +174,7 @@ build/$(1)/$(2)fake_cuda.o: tests/fake_cuda/fake_cuda.c $$(wildcard tests/fake_c
 build/$(1)/$(2)test_cuda_%: tests/test_cuda_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o \
 		build/$(1)/$(2)cuda.o build/$(1)/$(2)fake_cuda.o | $$(fakes) $$(torches)
 	@echo '  $$@'
-	$$(q)$$(cc.$(1)) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) $$(filter %.c %.o,$$^) \
+	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) $(3) -pthread -isystem $$(cuda_include) $$(filter %.c %.o,$$^) \
 		-o $$@ -rdynamic '-Wl,--disable-new-dtags,-rpath,$$(CURDIR)/build/fake' -lcmocka -ldl
 endef
 fakes := $(addprefix build/fake/,libcuda.so.1 libnvml-v1.so libnvml-v2.so)

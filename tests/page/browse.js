@@ -903,6 +903,7 @@ tests['samples are said to be estimates, with their standard error'] = async () 
 tests['the table of the flame graph has self and total, a recursion once, also on paper'] = async () => {
     const page = await openFlame('stacked');
     await page.click('#flame summary');
+    await page.waitForSelector('#flame tbody tr');
     const rows = await page.$$eval('#flame tbody tr', all => all.map(tr => [...tr.children].map(td => td.textContent).join('|')));
     assert.match(rows[0], /^xmalloc\|src\/xmalloc\.c:9\|13\.\d+ GiB\|13\.\d+ GiB\|100 %/);
     assert(rows.includes('walk|src/tree.c|0 B|3 MiB|0 %'), rows.join('\n'));
