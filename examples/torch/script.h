@@ -64,18 +64,19 @@ template <class F> void gpus_each(int only, F call) {
 
 thread_local const memlord_site *site_now; /* memlord_torch_site_use */
 
-std::mutex &sites_lock = *new std::mutex; /* it and the sites live until the process ends */
+/* These live until the process ends, and are made when the library is loaded: to make them on first
+   use takes a lock that a fork on another thread could leave held in the child. */
+using site_place = std::tuple<std::string, std::string, int>;
+std::mutex &sites_lock = *new std::mutex;
+std::map<site_place, memlord_site> &sites = *new std::map<site_place, memlord_site>;
 void sites_fork_before() { sites_lock.lock(); }
 void sites_fork_after() { sites_lock.unlock(); }
+const int sites_held = pthread_atfork(sites_fork_before, sites_fork_after, sites_fork_after);
 
 const memlord_site *site_of(const char *file, const char *function, int line) {
-    using place = std::tuple<std::string, std::string, int>;
-    static auto &sites = *new std::map<place, memlord_site>;
-    static const int held = pthread_atfork(sites_fork_before, sites_fork_after, sites_fork_after);
     std::lock_guard<std::mutex> hold(sites_lock);
-    (void)held;
-    auto at = sites.emplace(place(file, function, line), memlord_site());
-    const place &key = at.first->first;
+    auto at = sites.emplace(site_place(file, function, line), memlord_site());
+    const site_place &key = at.first->first;
     if (at.second)
         at.first->second = {std::get<0>(key).c_str(), std::get<1>(key).c_str(), line};
     return &at.first->second;
