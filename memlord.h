@@ -940,7 +940,7 @@ MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_addr
 /* Returns the site of a place that is known by value: C++20's std::source_location, a line of a
    script. NULL strings are "". It is the site that MEMLORD_SITE plants there, if `file` is a
    literal of the same module. The strings are copied. Never NULL; lives until destroy.
-   Cost: some tens of ns once this thread knows `file` at this address with this line. */
+   Cost: some tens of ns after this thread's first call with this pointer `file` and this line. */
 MEMLORD_API const memlord_site *memlord_site_of(memlord *lord, const char *file,
                                                 const char *function, int line)
     MLI_OFF_SET(MLI_NO_SITE, &none)
@@ -1031,10 +1031,10 @@ MEMLORD_API size_t memlord_stacks_top(memlord *lord, memlord_device sel,
                                       size_t cap) MLI_OFF(0)
 
 /* Follows the frame pointers of the calling thread: a memlord_desc.unwinder that takes some ns a
-   frame, for a host that is compiled with -fno-omit-frame-pointer; MemLord need not be from -O2 on.
-   In code without frame pointers frames are wrong, or the stack ends. Reads only the thread's own
-   stack, and ends at the first frame outside it. 0 on the stack of a fibre or a signal, and on
-   systems other than Linux on x86-64 and aarch64. `user` is not used.
+   frame, for a host that is compiled with -fno-omit-frame-pointer. MemLord itself needs no frame
+   pointers at -O2 and above. In other code without them frames are wrong, or the stack ends. Reads
+   only the thread's own stack, and ends at the first frame outside it. Returns 0 on the stack of a
+   fibre or a signal, and on systems other than Linux on x86-64 and aarch64. `user` is not used.
    Requires: no malloc is under way in the thread. The first call in a thread runs
              pthread_getattr_np, which allocates with a lock of the C library held: called from
              malloc inside the host's own call of that, it would wait for ever. */
@@ -1270,13 +1270,13 @@ MEMLORD_API const char *memlord_tag_current(memlord *lord) MLI_OFF(NULL)
 MEMLORD_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag)
     MLI_OFF(MEMLORD_OK)
 
-/* Sets the stream that this thread's allocs are on from now on, for hosts that allocate in the
-   order of a stream (CUDA, HIP, SYCL): any 64-bit number; 0 is none, or the default stream. Returns
-   the one before, for the call that ends this one. A block keeps its stream until it ends, also
-   through realloc and move; blocks, their events and MEMORY_VIZ have it beside the tag. Past 2^20
-   combinations of mark, scope and stream, blocks are recorded without scope and stream, counted
-   with the dropped scopes of reports. A thread without a record of its own (no memory) has no
-   stream: its call is counted in dropped_sites.
+/* Sets the stream of this thread's later allocs, for hosts that allocate in the order of a stream
+   (CUDA, HIP, SYCL): any 64-bit number; 0 is none, or the default stream. Returns the stream that
+   was set before, which the host sets again at the end. A block keeps its stream until it ends,
+   also through realloc and move; blocks, their events and MEMORY_VIZ have it beside the tag. Past
+   2^20 combinations of mark, scope and stream, blocks are recorded without scope and stream,
+   counted with the dropped scopes of reports. A thread without a record of its own (no memory) has
+   no stream: its call is counted in dropped_sites.
    Cost: tens of ns, and the next alloc takes the general path. */
 MEMLORD_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) MLI_OFF(0)
 
@@ -1594,8 +1594,9 @@ enum {
 
 /* Adds a callback for a device, a type, or all. `reasons` is a sum of 1 << MEMLORD_REASON_...;
    0 is all. Bands are among them: until the host sets a strategy, the default one calls it
-   (memlord_strategy_default), once the capacity or a limit is known. Callbacks that match a device add up: the device's own run first, then its type's,
-   then those of all, each in the order they came; their results are added.
+   (memlord_strategy_default), once the capacity or a limit is known. Callbacks that match a device
+   add up: the device's own run first, then its type's, then those of all, each in the order they
+   came; their results are added.
    Errors: E_INVALID fn NULL, or an unknown reason; E_DEVICE; E_NOMEM. */
 MEMLORD_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
                                                    uint32_t reasons, memlord_gc_fn fn,
@@ -22967,8 +22968,8 @@ MEMLORD_API memlord *memlord_global(void) {
 /* The snapshots start when the ledger is claimed: a new thread may call memlord_global, and a
    ledger that is not claimed starts none. */
 MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
-    static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is in "
-                               "use, and stays as it is";
+    static const char late[] = "[setup] memlord_global_setup came too late: the global ledger is "
+                               "in use, and stays as it is";
     memlord *lord = (memlord *)mli_ptr_load_acquire(&mli_process.global);
     memlord_desc own;
     memlord_result r = MEMLORD_OK;
@@ -23027,7 +23028,7 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* -- the cost of a call -- */
 
-#define MLI_COST_AGE 100000000u /* ns; the report of a shorter process does without the measurement */
+#define MLI_COST_AGE 100000000u /* ns; the report of a younger process has no such measurement */
 
 /* Measures the time of an alloc and a free, once a ledger, on a temporary ledger. Takes 100 to
    300 us. */

@@ -75,8 +75,8 @@
               that is gone is undefined. Blocks in it then count as outside of pools until freed.
     Reserved  what pools and graphs hold, and what is live outside: live on the books and not
               pending, less what pools and graphs say is used. So `cached`, `reserved` less what is
-              allocated, is what they hold unused. What others use of a pool, unseen by the
-              wrappers, counts as cached only as far as it is more than what is live outside.
+              allocated, is what they hold unused. Bytes of a pool that unwrapped calls
+              use count as cached as far as they exceed what is live outside.
     Collection of a cuda device trims its pools and graphs, and gave back the reserved bytes before
               less those after. The host's callbacks run beside it, in the order of their adding.
               Bands ask the layer for one only after the host has set a strategy
@@ -318,8 +318,8 @@ typedef struct memlord_cuda_desc {
    what is available there. A ledger that is attached takes the new description. `desc` NULL is the
    default.
    Errors: E_UNSUPPORTED no driver or no device, see memlord_cuda_why; E_INVALID the retry policy;
-           E_STATE another thread is at it, or MEMLORD_CUDA_MAX_LEDGERS are; E_NOMEM. Nothing is
-           attached then.
+           E_STATE another thread attaches or detaches this ledger, or MEMLORD_CUDA_MAX_LEDGERS are
+           attached; E_NOMEM. Nothing is attached then.
    Cost:   initialises the driver and NVML; creates no context. */
 MEMLORD_API memlord_result memlord_cuda_attach(memlord *lord,
                                                const memlord_cuda_desc *desc)
@@ -362,10 +362,11 @@ MEMLORD_API memlord_result memlord_cuda_pool_get(memlord *lord, int device,
                                                  memlord_cuda_pool *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
 
-/* Says memlord_pool_set what is reserved. Samples and collections do it by themselves, once a
-   pool has ever held something, and between them cudaMalloc, cudaFree and their like add what they
-   change. An integrated GPU is sampled as the cpu: there one in 64 of the wrapped stream-ordered
-   calls does it, and each wrapped synchronisation. Errors: as pool_get. */
+/* Sets the ledger's reserved bytes of a device (memlord_pool_set) to what its pools hold. Samples
+   and collections do it by themselves, once a pool has ever held something, and between them
+   cudaMalloc, cudaFree and their like add what they change. An integrated GPU is sampled as the
+   cpu: there one in 64 of the wrapped stream-ordered calls does it, and each wrapped
+   synchronisation. Errors: as pool_get. */
 MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
     MLI_OFF(MEMLORD_OK)
 
@@ -387,8 +388,8 @@ MEMLORD_API memlord_result memlord_cuda_pool_refresh(memlord *lord, int device)
                             that are inside it, and ends what the ledger has on it: blocks of
                             the current device and page-locked ones of it, but for those of pools
                             and physical memory, which CUDA keeps; fences of its streams fail then,
-                            and all events kept for reuse are destroyed. It ends that before the
-                            call and whatever that answers, which may be the error of earlier work.
+                            and all events kept for reuse are destroyed. All this happens before the
+                            call, and stays if that fails: its error may be one of earlier work.
                             What other ledgers have there stays on their books; none of it may be
                             pending, nor a timed scope open, as their events are gone.
      *_synchronize          first record what waits for the stream, or the device, and then retire,
@@ -571,7 +572,7 @@ MEMLORD_API void memlord_cuda_events_release(void) MLI_OFF_VOID
 
 /* -- scopes: what the device took -- */
 
-/* Made by begin, for end. Its fields are the library's. */
+/* A scope from its begin to its end. Its fields are private. */
 typedef struct memlord_cuda_scope {
     cudaStream_t stream;
     void *start;

@@ -404,7 +404,7 @@ static int by_change(const void *a, const void *b) {
     return more > 0 ? 1 : more < 0 ? -1 : by_name(a, b);
 }
 
-/* A module that was built anew has its places elsewhere. */
+/* In another build of a module the same place has another offset. */
 static void doubt_modules(void) {
     const cJSON *was, *is;
     cJSON_ArrayForEach(is, get(get(now.root, "stacks"), "modules")) {
@@ -412,7 +412,7 @@ static void doubt_modules(void) {
         cJSON_ArrayForEach(was, get(get(base.root, "stacks"), "modules"))
             if (cJSON_IsString(path) && cJSON_Compare(path, get(was, "module"), 1) &&
                 !cJSON_Compare(id, get(was, "build_id"), 1))
-                note("%s was built anew: its places without a name are not paired",
+                note("%s is of another build: places in it without a name are not compared",
                      clean(path->valuestring));
     }
 }

@@ -198,7 +198,7 @@ json.dump(p, open(sys.argv[1] + '/$1', 'w'))" "$out"
 }
 edit_stacks anew.json 'for m in s["modules"] + p["sites"]: m["build_id"] = "ab" + m["build_id"][2:]' is
 ends 0 was.named.json anew.json &&
-    says "$out/said" "diff: $out/calls was built anew: its places without a name are not paired" \
+    says "$out/said" "diff: $out/calls is of another build: places in it without a name are not compared" \
         'new  calls+0x' 'gone leaf [^ ]*calls.c'
 verdict $? 'places of another build are not paired, and that is said' "$out/said"
 

@@ -1526,13 +1526,9 @@ static void run_fibre(void) {
     alloc_here(real, 0x1000);
     (void)swapcontext(&fibre, &fibre_main);
 }
-static void the_stack_of_a_fibre_ends_with_it(void **state) {
-    memlord_stack_stat row;
+static memlord_stack_stat stack_on_a_fibre(void) {
     const size_t size = 128 * 1024;
-    char *stack;
-    (void)state;
-    if (TEST_SANITIZED) skip(); /* the sanitizers do not know fibres */
-    stack = (char *)malloc(size);
+    char *stack = (char *)malloc(size);
     assert_non_null(stack);
     assert_int_equal(getcontext(&fibre), 0);
     fibre.uc_stack.ss_sp = stack;
@@ -1540,10 +1536,16 @@ static void the_stack_of_a_fibre_ends_with_it(void **state) {
     fibre.uc_link = &fibre_main;
     makecontext(&fibre, run_fibre, 0);
     assert_int_equal(swapcontext(&fibre_main, &fibre), 0);
-    row = real_stack();
+    free(stack);
+    return real_stack();
+}
+static void the_stack_of_a_fibre_ends_with_it(void **state) {
+    memlord_stack_stat row;
+    (void)state;
+    if (TEST_SANITIZED) skip(); /* the sanitizers do not know fibres */
+    row = stack_on_a_fibre();
     assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
     assert_false(has_frame_in(&row, (uintptr_t)the_stack_of_a_fibre_ends_with_it));
-    free(stack);
 }
 
 /* 16 KiB, or the least that the system gives a thread. */
@@ -1801,21 +1803,10 @@ static void frame_pointers_begin_with_the_caller(void **state) {
 }
 static void a_fibre_has_the_one_frame_of_the_call(void **state) {
     memlord_stack_stat row;
-    const size_t size = 128 * 1024;
-    char *stack;
     (void)state;
     if (TEST_SANITIZED) skip();
-    stack = (char *)malloc(size);
-    assert_non_null(stack);
-    assert_int_equal(getcontext(&fibre), 0);
-    fibre.uc_stack.ss_sp = stack;
-    fibre.uc_stack.ss_size = size;
-    fibre.uc_link = &fibre_main;
-    makecontext(&fibre, run_fibre, 0);
-    assert_int_equal(swapcontext(&fibre_main, &fibre), 0);
-    row = real_stack();
+    row = stack_on_a_fibre();
     assert_int_equal(row.depth, 1);
-    free(stack);
 }
 
 static void the_platform_unwinds_to_the_caller(void **state) {

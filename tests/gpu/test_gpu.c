@@ -133,8 +133,15 @@ static int capacity_against_smi(void) {
 
 /* -- streams -- */
 
+/* A thread without a context polls as well. */
+static void *retire_bare(void *user) {
+    (void)memlord_retire(lord, gpu());
+    return user;
+}
+
 static int two_streams(void) {
     cudaStream_t compute, copy;
+    pthread_t thread;
     void *ptr = NULL;
     CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
     CUDA(cudaStreamCreateWithFlags(&copy, cudaStreamNonBlocking));
@@ -146,6 +153,7 @@ static int two_streams(void) {
     CUDA(cudaMemsetAsync(ptr, 1, 64 * MIB, copy));
     CUDA(memlord_cuda_free_async_after(lord, ptr, copy, NULL));
     EXPECT(quick || memlord_retire(lord, gpu()) == 0);
+    EXPECT(!pthread_create(&thread, NULL, retire_bare, NULL) && !pthread_join(thread, NULL));
     EXPECT(quick || memlord_pending(lord, gpu()) == 64 * MIB);
     CUDA(memlord_cuda_stream_synchronize(lord, copy, NULL));
     EXPECT(memlord_pending(lord, gpu()) == 0);

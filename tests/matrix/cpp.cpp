@@ -1,5 +1,5 @@
 /* The C++ section as a host without exceptions and RTTI uses it, in every standard of C++ and every
-   mode of the header. USE names its function, which answers how many things went wrong. All of them
+   mode of the header. USE names its function, which returns how many things went wrong. All of them
    are linked into one program, where each has to use a MemLord of its own mode. */
 #define MEMLORD_PMR
 #include "memlord.h"

@@ -1,5 +1,5 @@
 /* One translation unit that uses the whole surface; compiled as every standard of C and C++
-   and in every mode of the header. USE names its function, which answers how many things
+   and in every mode of the header. USE names its function, which returns how many things
    went wrong. */
 #include "memlord.h"
 #include "memlord.h" /* a second time changes nothing */
