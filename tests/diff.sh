@@ -196,7 +196,7 @@ s = p['stacks']
 $2
 json.dump(p, open(sys.argv[1] + '/$1', 'w'))" "$out"
 }
-edit_stacks anew.json 'for m in s["modules"] + p["sites"]: m["build_id"] = "ab" + m["build_id"][2:]' is
+edit_stacks anew.json 'for m in s["modules"] + p["sites"]: m["build_id"] = format(int(m["build_id"][:2] or "0", 16) ^ 1, "02x") + m["build_id"][2:]' is
 ends 0 was.named.json anew.json &&
     says "$out/said" "diff: $out/calls is of another build: places in it without a name are not compared" \
         'new  calls+0x' 'gone leaf [^ ]*calls.c'

@@ -803,6 +803,7 @@ CHILD(a_forked_child_makes_sites) {
     int i, status;
     pid_t pid;
     (void)user;
+    child_check(p.site("model.py", "load", 1) != NULL); /* the library is in use when it forks */
     __atomic_store_n(&making_sites, 1, __ATOMIC_RELEASE);
     child_check(pthread_create(&thread, NULL, make_sites, &p) == 0);
     for (i = 0; i < 300; i++) {

@@ -20,6 +20,8 @@
 
 #include <exception>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <unordered_map>
@@ -364,7 +366,7 @@ const memlord_site *site_of_frame(PyObject *frame, bool *passed_over) {
     if (text_of(code, "co_filename", &file) &&
         (text_of(code, "co_qualname", &function) || text_of(code, "co_name", &function))) {
         *passed_over = !over.empty() && !strncmp(file, over.c_str(), over.size());
-        site = site_of(file, function, PyFrame_GetLineNumber(frame));
+        site = memlord_site_of(lord(), file, function, PyFrame_GetLineNumber(frame));
     }
     Py_DecRef(code);
     return site;

@@ -12,11 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <mutex>
-#include <new>
-#include <string>
-#include <tuple>
 #include <pthread.h>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -35,7 +30,7 @@ EXPORT int memlord_torch_scope_end(void);
 EXPORT int memlord_torch_checkpoint(const char *name);
 EXPORT uint64_t memlord_torch_mark(void);
 EXPORT uint64_t memlord_torch_live_since(uint64_t mark); /* bytes allocated since and not freed */
-/* Makes a site, which lives until the process ends; NULL: no memory, or no file. */
+/* Returns the site of a place, which lives until the process ends; NULL: no file. */
 EXPORT const void *memlord_torch_site(const char *file, const char *function, int line);
 /* Sets the site of this thread's allocations, NULL for none; returns the last one. */
 EXPORT const void *memlord_torch_site_use(const void *site);
@@ -60,27 +55,7 @@ template <class F> void gpus_each(int only, F call) {
             call(devices[i]);
 }
 
-/* -- sites: the ledger knows one by its address, so that each has one -- */
-
 thread_local const memlord_site *site_now; /* memlord_torch_site_use */
-
-/* These live until the process ends, and are made when the library is loaded: to make them on first
-   use takes a lock that a fork on another thread could leave held in the child. */
-using site_place = std::tuple<std::string, std::string, int>;
-std::mutex &sites_lock = *new std::mutex;
-std::map<site_place, memlord_site> &sites = *new std::map<site_place, memlord_site>;
-void sites_fork_before() { sites_lock.lock(); }
-void sites_fork_after() { sites_lock.unlock(); }
-const int sites_held = pthread_atfork(sites_fork_before, sites_fork_after, sites_fork_after);
-
-const memlord_site *site_of(const char *file, const char *function, int line) {
-    std::lock_guard<std::mutex> hold(sites_lock);
-    auto at = sites.emplace(site_place(file, function, line), memlord_site());
-    const site_place &key = at.first->first;
-    if (at.second)
-        at.first->second = {std::get<0>(key).c_str(), std::get<1>(key).c_str(), line};
-    return &at.first->second;
-}
 
 /* -- the tag of a backward pass: PyTorch runs it on threads of its own, while the thread that asked
    for it waits. They get the tag that was begun last. -- */
@@ -170,11 +145,7 @@ uint64_t memlord_torch_live_since(uint64_t mark) {
 }
 
 const void *memlord_torch_site(const char *file, const char *function, int line) {
-    try {
-        return file ? site_of(file, function ? function : "", line) : nullptr;
-    } catch (const std::bad_alloc &) {
-        return nullptr;
-    }
+    return file ? memlord_site_of(lord(), file, function, line) : nullptr;
 }
 const void *memlord_torch_site_use(const void *site) {
     const void *before = site_now;
