@@ -82,6 +82,7 @@
         collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
         out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
         pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
+        neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
@@ -1088,7 +1089,9 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
     X(reallocs, COUNT, "reallocs_total", "storages resized")                                  \
     X(copies, COUNT, "copies_total", "memlord_copy to this device")                           \
     X(copied_bytes, COUNT, "copied_bytes_total", "bytes they copied")                         \
-    X(refused, ANOMALY, "refused_total", "calls that returned E_INVALID or E_DEVICE")
+    X(refused, ANOMALY, "refused_total", "calls that returned E_INVALID or E_DEVICE")         \
+    X(neighbours, LIVE, "",                                                                   \
+      "bytes other ledgers of the page hold of its physical device; once in a sum")
 
 #define MEMLORD_STATS_VERSION 2
 typedef struct memlord_stats {
@@ -1707,8 +1710,58 @@ enum {
     MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
                                   memlord_alloc_failed was called since */
 };
+/* Returns the pressure on a physical device. With a page (memlord_pressure_open) it is that of all
+   processes: used bytes are at least the sum of all, and it is an emergency where it is one for any
+   of them. The limit is of this process alone, but where the capacity is not known it stands for
+   it. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
+
+/* -- neighbours: processes that share a device --
+   Ledgers of one user, of one process or of several, join a page: a file that each of them maps.
+   Each publishes there what it holds of its physical devices, and raises pressure when it finds no
+   memory: then the others run their collection callbacks (MEMLORD_REASON_NEIGHBOUR). 64 ledgers
+   fit, with 16 physical devices each. */
+
+/* Sets the identity of the physical device that a device's bytes are in: a text that is the same in
+   every process, like the UUID of a GPU or its PCI bus id. Neighbours are those with the same text
+   (a hash of 64 bits is compared). Without an identity a device is not on the page. memlord_cuda.h
+   sets those of its GPUs. The cpu has one: the cgroup with the lowest memory limit, or the machine,
+   as found by memlord_pressure_open. NULL or "" goes back to that, or to none.
+   Errors: E_DEVICE; E_NOMEM. */
+MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
+                                                 const char *text) MLI_OFF(MEMLORD_OK)
+
+/* Joins a page, and makes it if it is not there. A name without '/' is a page of the user's own in
+   /dev/shm, NULL or "" the default one. Any other name is the path of a file that containers may
+   share. The file belongs to the effective user, with mode 0600. A file that is no such page
+   (another owner, a symbolic link, a wrong mode, size, version or content) is refused and logged.
+   After an error the ledger works alone, as before.
+   Joining starts one thread, the listener. It sleeps until a neighbour raises pressure, at most the
+   interval of pollers, then publishes what the ledger holds and frees the places of processes that
+   are gone. Without threads memlord_gc_poll does its work.
+   A forked child joins again by the name at its first call; if it cannot, it works alone.
+   Threads: the file may not be made shorter while it is in use: that raises SIGBUS.
+   Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
+           E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
+           E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), or a sandbox
+           refuses; E_NOMEM. */
+MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
+    MLI_OFF(MEMLORD_OK)
+
+/* Leaves the page, and joins the listener. The file stays. A raise in progress on another thread
+   ends. memlord_destroy does it, too. Without a page it does nothing.
+   Errors: E_STATE a collection that the listener runs calls it, or another thread does. */
+MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
+
+/* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
+   MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
+   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. memlord_alloc_retry
+   does this by itself before each pause.
+   Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
+           meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE. */
+MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
+                                                  uint64_t needed) MLI_OFF(MEMLORD_OK)
 
 /* -- scopes: the cost of a phase of the program --
    A scope is a stretch of a thread's work with a name: a step, a layer, a request. Scopes nest,
@@ -2628,6 +2681,10 @@ private:
 #define memlord_cached_ratio MLI_PREFIXED(memlord_cached_ratio)
 #define memlord_fragmentation MLI_PREFIXED(memlord_fragmentation)
 #define memlord_pressure_level MLI_PREFIXED(memlord_pressure_level)
+#define memlord_device_id_set MLI_PREFIXED(memlord_device_id_set)
+#define memlord_pressure_open MLI_PREFIXED(memlord_pressure_open)
+#define memlord_pressure_close MLI_PREFIXED(memlord_pressure_close)
+#define memlord_pressure_raise MLI_PREFIXED(memlord_pressure_raise)
 #define memlord_scope_begin MLI_PREFIXED(memlord_scope_begin)
 #define memlord_scope_enter MLI_PREFIXED(memlord_scope_enter)
 #define memlord_scope_end MLI_PREFIXED(memlord_scope_end)
