@@ -3623,6 +3623,7 @@ static const char *mli_symbol_at(const void *address) {
 typedef struct mli_cpu {
     const char *root; /* a prefix of every path, for tests; NULL: none */
     int v1;           /* 1: cgroup version 1; 0: version 2 */
+    uint64_t home;    /* of the last sample: identifies the cgroup with the lowest limit; 0: none */
     char path[1024];  /* of the file being read */
     char text[8192];  /* its text; too large for the 16 KiB stacks that some hosts use */
 } mli_cpu;
@@ -3750,7 +3751,13 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
     if (limit > machine) return 0;
     if (mli_cpu_usage(cpu, end, &used)) return -1;
     if (used > limit) used = limit;
-    if (limit < *total) *total = limit;
+    if (limit < *total) {
+        struct stat st;
+        *total = limit;
+        cpu->path[end] = 0;
+        if (!stat(cpu->path, &st)) /* unique on the machine, in containers too */
+            cpu->home = ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | (uint64_t)1 << 63;
+    }
     if (limit - used < *left) *left = limit - used;
     return 0;
 }
@@ -3763,6 +3770,7 @@ static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *l
     size_t top, end;
     const char *p;
     *left = UINT64_MAX;
+    cpu->home = 0;
     if (mli_cpu_read(cpu, root, "/proc/meminfo") ||
         mli_cpu_field(cpu, "MemTotal:", " kB", &machine) || !machine ||
         mli_cpu_field(cpu, "MemAvailable:", " kB", left) || *left > machine ||
@@ -3805,6 +3813,7 @@ static MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used
     errno = saved;
     return r;
 }
+static uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
 /* Reads the first line of a file, cut to fit; "" if it cannot be read. Keeps errno. */
 static MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
@@ -3892,6 +3901,10 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
     return -1;
 }
 #endif
+static uint64_t mli_cpu_home(const mli_cpu *cpu) {
+    (void)cpu;
+    return 0;
+}
 static void mli_line_read(const char *path, char *line, size_t cap) {
     (void)path;
     (void)cap;
@@ -4193,6 +4206,7 @@ enum {
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
     MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
+    MLI_RANK_NEIGHBOURS, /* the pressure page */
     MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
     MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
                            of buckets are taken there and have no check */
@@ -4366,9 +4380,36 @@ typedef struct mli_phys {
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
+    uint64_t id;          /* a hash of the identity set by the host; 0: none */
+    uint64_t neighbours;  /* bytes that other ledgers of the page hold there, as last read */
+    int neighbour_failing; /* 1: allocations of one of them fail */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
+
+/* The slots of the pressure page: see >>neighbours. Words of 64 bits, so that programs of 32 and of
+   64 bits share a page. */
+#define MLI_PAGE_SLOTS 64
+#define MLI_SLOT_DEVICES 16
+#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
+enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
+typedef struct mli_page_device {
+    uint64_t id;       /* a hash of its identity; 0: none */
+    uint64_t held;     /* bytes live there, or reserved by pools */
+    uint64_t spare;    /* bytes of these that are idle in pools, or pending */
+    uint64_t failing;  /* 1: allocations fail */
+    uint64_t wanted;   /* bytes asked of the others */
+    uint64_t asked;    /* the request that asked for them */
+    uint64_t released; /* bytes given back in answers, ever */
+} mli_page_device;
+typedef struct mli_page_slot {
+    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
+    mli_page_device devices[MLI_SLOT_DEVICES];
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
+    uint64_t request;                  /* the number of the last request; behind what it asks */
+    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
+} mli_page_slot;
+enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
 #define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
 
@@ -4530,6 +4571,18 @@ struct memlord {
         mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
         mli_cpu cpu;
     } room;
+    struct {
+        mli_lock lock;         /* all below but open and listener */
+        struct mli_page *page; /* NULL: none is mapped */
+        int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
+        uint64_t host_id;      /* the identity of the host's memory */
+        mli_page_slot mine;    /* what the slot is to say */
+        const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
+        struct mli_raise *raises;
+        char path[MLI_PAGE_PATH];
+        mli_u32 open; /* 1: the host has opened a page */
+        mli_helper listener;
+    } neighbours;
     struct {
         struct mli_waiter *waiters;
         mli_u32 poll_ms;
@@ -11937,11 +11990,12 @@ static uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
-/* Adds the limit of a phys, and what tickets keep of it. */
+/* Adds the limit of a phys, what tickets keep of it, and what neighbours hold there. */
 static void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
     sum->limit = mli_add_saturated(sum->limit, phys->limit);
     sum->held = mli_add_saturated(sum->held, phys->reserved);
+    sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
     mli_lock_drop(&phys->lock);
 }
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
@@ -12839,16 +12893,19 @@ MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
 MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     mli_phys *phys;
     int level = MEMLORD_PRESSURE_UNKNOWN, limited;
+    uint64_t live, all;
     if (!lord || mli_phys_find(lord, device, 0, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
     mli_lock_take(&phys->lock);
+    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
+    all = mli_add_saturated(live, phys->neighbours);
     if (phys->sample.known)
-        level = mli_pressure((double)phys->sample.used, (double)phys->sample.total);
+        level = mli_pressure((double)(all > phys->sample.used ? all : phys->sample.used),
+                             (double)phys->sample.total);
     if (phys->limit) {
-        limited = mli_pressure(
-            (double)mli_phys_live(lord, phys) + (double)phys->reserved, (double)phys->limit);
+        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
         if (limited > level) level = limited;
     }
-    if (phys->failing) level = MEMLORD_PRESSURE_EMERGENCY;
+    if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
     mli_lock_drop(&phys->lock);
     return level;
 }
@@ -13592,7 +13649,7 @@ static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_
 /* Sums what counts by phys, of those that a selector's devices are at, each phys once. */
 static MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum) {
     uint32_t i, k, n = mli_row_count(lord, MLI_BOOK_DEVICE);
-    sum->limit = sum->held = 0;
+    sum->limit = sum->held = sum->neighbours = 0;
     for (i = 0; i < n; i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
         for (k = 1; k < n; k++)
@@ -15602,6 +15659,740 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
+/* ------------------------------------------------------------------- >>neighbours --
+   Owns the pressure page: a file that the ledgers of several processes map. Each has a slot there,
+   with what it holds of its physical devices, what it asks of the others and what it has answered.
+   Uses >>capacity, >>room and >>bands. Invariants: only the ledger that holds the system's lock on
+   a slot's byte of the file writes the slot; the system drops that lock when the process ends, so a
+   process killed at any instruction leaves nothing locked. A value read from the page may be
+   anything: it is never an index. Lock: page, for all of it; none while callbacks run. */
+
+#define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
+#define MLI_PAGE_VERSION 1
+#define MLI_PAGE_BYTES (128u << 10) /* of the file: a multiple of every page size, up to 64 KiB */
+#define MLI_PAGE_ANSWER_MS 2000     /* a raise waits no longer: the max_ms of the default retry */
+
+/* The file. A bell is the one word of a slot that others write, too. */
+typedef struct mli_page {
+    mli_u64 magic, version, unused[6];
+    struct {
+        mli_u32 rings; /* a futex: raised by requests to the slot's ledger, and by answers to it */
+        uint32_t unused[15];
+    } bells[MLI_PAGE_SLOTS];
+    mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
+} mli_page;
+typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
+#define MLI_SLOT_WORD(field) (offsetof(mli_page_slot, field) / sizeof(uint64_t))
+
+/* A request to the neighbours, on the stack of its thread. */
+typedef struct mli_raise {
+    struct mli_raise *next;
+    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
+    uint64_t id, number, needed;
+    struct {
+        uint64_t owner; /* 0: it is not asked */
+        uint64_t held, released;
+    } before[MLI_PAGE_SLOTS];
+} mli_raise;
+
+/* -- the system -- */
+
+#if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
+#if !defined(F_OFD_SETLK) /* Linux 3.15; hidden without _GNU_SOURCE */
+#define MLI_OFD_GETLK 36
+#define MLI_OFD_SETLK 37
+#else
+#define MLI_OFD_GETLK F_OFD_GETLK
+#define MLI_OFD_SETLK F_OFD_SETLK
+#endif
+
+/* Locks the byte of a slot for this ledger; `unlock`: unlocks it. Returns 0; -1: another has it. */
+static MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock) {
+    struct flock lock;
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = (short)(unlock ? F_UNLCK : F_WRLCK);
+    lock.l_start = (off_t)slot;
+    lock.l_len = 1;
+    return fcntl(fd, MLI_OFD_SETLK, &lock) ? -1 : 0;
+}
+/* Returns 1 if no other ledger has locked the byte of a slot. */
+static MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
+    struct flock lock;
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = (short)F_WRLCK;
+    lock.l_start = (off_t)slot;
+    lock.l_len = 1;
+    return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
+}
+
+/* Makes the file of a page under a name of its own, written in full so that no later store finds
+   the disk full, and links it to `path`. A file that is there already stays. */
+static MLI_COLD int mli_page_make(const char *path) {
+    static const char nothing[4096];
+    const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
+    char own[MLI_PAGE_PATH + 48];
+    mli_signals held;
+    mli_file file;
+    mli_out o;
+    uint32_t i;
+    int bad;
+    mli_out_buffer(&o, own, sizeof own);
+    mli_putf(&o, "%s.%ju-%ju", path, mli_pid(), mli_now());
+    (void)mli_out_end(&o, sizeof own);
+    if (mli_file_create(own, &file)) return -1;
+    held = mli_signals_block(); /* past a limit of file sizes a write raises SIGXFSZ */
+    bad = fchmod(file, 0600) || mli_file_write(file, (const char *)head, sizeof head) ||
+          mli_file_write(file, nothing, sizeof nothing - sizeof head);
+    for (i = 1; i < MLI_PAGE_BYTES / sizeof nothing && !bad; i++)
+        bad = mli_file_write(file, nothing, sizeof nothing);
+    if (mli_file_close(file)) bad = 1;
+    if (!bad) bad = mli_file_rename(own, path, 0) < 0;
+    mli_file_remove(own);
+    mli_signals_restore(&held);
+    return bad ? -1 : 0;
+}
+
+/* Returns why a file is not taken as a page; NULL: it is. */
+static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
+    if (!S_ISREG(st->st_mode)) return "it is no regular file";
+    if (st->st_uid != geteuid()) return "it belongs to another user";
+    if (st->st_mode & 077) return "its mode gives other users access; 0600 is needed";
+    if (st->st_size != (off_t)MLI_PAGE_BYTES) return "its size is not that of a page";
+    return NULL;
+}
+static MLI_COLD const char *mli_page_refuse_head(const mli_page *page) {
+    const uint64_t version = mli_u64_load(&page->version);
+    if (mli_u64_load(&page->magic) != MLI_PAGE_MAGIC) return "its content is no page of MemLord";
+    if (version < MLI_PAGE_VERSION) return "it is of an older version of MemLord";
+    return version > MLI_PAGE_VERSION ? "it is of a newer version of MemLord" : NULL;
+}
+
+/* Opens the file of a page, and makes it if it is missing. Returns a descriptor above the standard
+   streams; -1: *why says the reason. */
+static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char **why,
+                                  memlord_result *r) {
+    int fd, tries = 2;
+    do fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    while (fd < 0 && errno == ENOENT && tries-- && !mli_page_make(path));
+    *r = errno == ELOOP || errno == EACCES ? MEMLORD_E_STATE : MEMLORD_E_IO;
+    *why = errno == ELOOP    ? "it is a symbolic link"
+           : errno == EACCES ? "this process may not open it"
+                             : "it cannot be opened or made";
+    if (fd >= 0) fd = mli_fd_above_std(fd);
+    if (fd < 0) return -1;
+    *r = MEMLORD_E_STATE;
+    *why = fstat(fd, st) ? "its state cannot be read" : mli_page_refusal(st);
+    if (!*why) return fd;
+    (void)close(fd);
+    return -1;
+}
+
+/* Maps a page. The mapping has a description of the file of its own: a forked child inherits the
+   mapping, and would else keep the parent's lock after the parent's end. */
+static MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
+                                            const char **why) {
+    struct stat first, second;
+    memlord_result r;
+    void *at = MAP_FAILED;
+    int map = mli_page_file(path, &first, why, &r);
+    if (map < 0) return r;
+    *fd = mli_page_file(path, &second, why, &r);
+    if (*fd >= 0 && (first.st_dev != second.st_dev || first.st_ino != second.st_ino))
+        *why = "it was replaced meanwhile";
+    else if (*fd >= 0)
+        at = mmap(NULL, MLI_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, map, 0);
+    (void)close(map);
+    if (*fd < 0) return r;
+    *page = at == MAP_FAILED ? NULL : (mli_page *)at;
+    if (*page)
+        *why = mli_page_refuse_head(*page);
+    else if (!*why)
+        *why = "it cannot be mapped";
+    if (!*why) return MEMLORD_OK;
+    if (*page) (void)munmap(at, MLI_PAGE_BYTES);
+    (void)close(*fd);
+    return *page ? MEMLORD_E_STATE : MEMLORD_E_IO;
+}
+static MLI_COLD void mli_page_unmap(mli_page *page) { (void)munmap((void *)page, MLI_PAGE_BYTES); }
+static void mli_page_fd_close(int fd) { (void)close(fd); }
+
+/* Puts the directory and the start of the file of a name without '/'. */
+static MLI_COLD void mli_put_page_path(mli_out *o) {
+#if defined(__linux__)
+    mli_putf(o, "/dev/shm/memlord-%ju-", (uint64_t)geteuid());
+#else
+    mli_putf(o, "/tmp/memlord-%ju-", (uint64_t)geteuid());
+#endif
+}
+#define MLI_HAS_PAGE 1
+#else
+static int mli_slot_lock(int fd, uint32_t slot, int unlock) {
+    (void)fd, (void)slot, (void)unlock;
+    return -1;
+}
+static int mli_slot_is_free(int fd, uint32_t slot) {
+    (void)fd, (void)slot;
+    return 0;
+}
+static memlord_result mli_page_map(const char *path, mli_page **page, int *fd, const char **why) {
+    (void)path, (void)page, (void)fd;
+    *why = "this system has no locks that end with their process, or no atomic words of 64 bits";
+    return MEMLORD_E_UNSUPPORTED;
+}
+static void mli_page_unmap(mli_page *page) { (void)page; }
+static void mli_page_fd_close(int fd) { (void)fd; }
+static void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
+#define MLI_HAS_PAGE 0
+#endif
+
+/* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes the listener's own event
+   is the wait: it sees a request after at most the interval of pollers. */
+#if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
+static MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
+                                   uint32_t ms) {
+    struct { /* as the kernel has it: a timespec of 64-bit times on a 32-bit system differs */
+        long sec, nsec;
+    } time;
+    int saved = errno;
+    (void)listener;
+    time.sec = (long)(ms / 1000);
+    time.nsec = (long)(ms % 1000) * 1000000;
+    (void)syscall(__NR_futex, bell, 0 /* FUTEX_WAIT */, seen, &time, NULL, 0);
+    errno = saved;
+}
+static MLI_COLD void mli_bell_ring(mli_u32 *bell) {
+    int saved = errno;
+    (void)mli_u32_add(bell, 1); /* pairs with the load before mli_bell_wait */
+    (void)syscall(__NR_futex, bell, 1 /* FUTEX_WAKE */, 1, NULL, NULL, 0);
+    errno = saved;
+}
+#else
+static void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen, uint32_t ms) {
+    (void)bell, (void)seen;
+    mli_os_event_wait(&listener->wake, ms);
+}
+static void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
+#endif
+
+/* -- slots: all under the page lock -- */
+
+/* Returns the identity of a physical device; 0: none. */
+static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
+    return phys->id || phys != &lord->capacity.host_phys ? phys->id : lord->neighbours.host_id;
+}
+
+/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is
+   the last word, so a thread that reads it also sees the words before it. */
+static uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
+    return mli_u64_load_acquire(&page->slots[slot][word]);
+}
+static uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device, size_t field) {
+    return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
+                                         device * (sizeof(mli_page_device) / 8) + field);
+}
+#define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
+
+/* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
+static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
+    if ((int)slot == lord->neighbours.slot) return 0;
+    return mli_slot_read(lord->neighbours.page, slot, MLI_SLOT_WORD(owner));
+}
+
+/* What a slot says of an identity: the sums over its devices. Returns its owner; 0: it is free,
+   does not have the identity, or changed its owner meanwhile. */
+static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
+                                      mli_page_device *sum) {
+    const mli_page *page = lord->neighbours.page;
+    const uint64_t owner = mli_slot_owner(lord, slot);
+    size_t i;
+    memset(sum, 0, sizeof *sum);
+    for (i = 0; i < MLI_SLOT_DEVICES && owner; i++) {
+        if (mli_slot_device(page, slot, i, MLI_DEVICE_WORD(id)) != id) continue;
+        sum->id = id;
+        sum->held = mli_add_saturated(
+            sum->held, mli_slot_device(page, slot, i, MLI_DEVICE_WORD(held)));
+        sum->failing |= mli_slot_device(page, slot, i, MLI_DEVICE_WORD(failing));
+        sum->released += mli_slot_device(page, slot, i, MLI_DEVICE_WORD(released));
+    }
+    return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
+}
+
+/* Claims a free slot. E_LIMIT: there is none. */
+static MLI_COLD memlord_result mli_slot_claim(memlord *lord) {
+    mli_page_slot *mine = &lord->neighbours.mine;
+    mli_u64 *words;
+    uint32_t i;
+    for (i = 0; i < MLI_PAGE_SLOTS; i++)
+        if (!mli_slot_lock(lord->neighbours.fd, i, 0)) break;
+    if (i == MLI_PAGE_SLOTS) return MEMLORD_E_LIMIT;
+    words = lord->neighbours.page->slots[i];
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process's: pairs with reads */
+    memset(mine, 0, sizeof *mine);
+    memset(lord->neighbours.phys, 0, sizeof lord->neighbours.phys);
+    mine->pid = mli_pid();
+    mine->started = lord->lifecycle.started_wall;
+    mine->owner = mli_now() << 10 | (i + 1); /* unlike the owner of any claim before */
+    mli_words_store(words, mine, MLI_SLOT_WORDS);
+    lord->neighbours.slot = (int)i;
+    return MEMLORD_OK;
+}
+
+/* Fills an own device of the slot. */
+static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
+    uint32_t i = 0;
+    out->held = out->spare = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        mli_device_record *device = mli_device_record_at(lord, i);
+        const uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, i);
+        const uint64_t pool = mli_u64_load(&device->count[MLI_STAT_reserved]);
+        out->held = mli_add_saturated(out->held, pool > live ? pool : live);
+        out->spare = mli_add_saturated(out->spare, pool > live ? pool - live : 0);
+        out->spare = mli_add_saturated(out->spare,
+                                       mli_u64_load(&device->count[MLI_STAT_pending]));
+    }
+    mli_lock_take(&phys->lock);
+    out->failing = (uint64_t)phys->failing;
+    mli_lock_drop(&phys->lock);
+}
+
+/* Returns the number of a physical device in the ledger's slot. It takes an unused one if the
+   device has none; MLI_SLOT_DEVICES: none is left. */
+static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
+    size_t i, unused = MLI_SLOT_DEVICES;
+    for (i = MLI_SLOT_DEVICES; i-- > 0;) {
+        if (lord->neighbours.phys[i] == phys) return i;
+        if (!lord->neighbours.phys[i]) unused = i;
+    }
+    if (unused < MLI_SLOT_DEVICES) lord->neighbours.phys[unused] = phys;
+    return unused;
+}
+
+/* Writes the whole slot and the head of the page again: what another process overwrote with
+   anything is right after it. */
+static MLI_COLD void mli_slot_publish(memlord *lord) {
+    mli_page_slot *mine = &lord->neighbours.mine;
+    mli_page *page = lord->neighbours.page;
+    uint32_t i;
+    size_t k;
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
+        mli_phys *phys = mli_phys_in_use(lord, i);
+        uint64_t id = phys ? mli_phys_id(lord, phys) : 0;
+        if (id && (k = mli_slot_device_of(lord, phys)) < MLI_SLOT_DEVICES) {
+            mine->devices[k].id = id;
+            mli_slot_device_fill(lord, phys, &mine->devices[k]);
+        }
+    }
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* one that has lost its identity */
+        const mli_phys *phys = lord->neighbours.phys[k];
+        if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
+    }
+    mli_u64_store(&page->magic, MLI_PAGE_MAGIC);
+    mli_u64_store(&page->version, MLI_PAGE_VERSION);
+    mli_words_store(page->slots[lord->neighbours.slot], mine, MLI_SLOT_WORDS);
+}
+
+/* Frees the slots of processes that are gone. */
+static MLI_COLD void mli_slots_reap(memlord *lord) {
+    uint32_t i;
+    const int fd = lord->neighbours.fd;
+    for (i = 0; i < MLI_PAGE_SLOTS; i++) {
+        if (!mli_slot_owner(lord, i) || !mli_slot_is_free(fd, i) || mli_slot_lock(fd, i, 0))
+            continue;
+        /* pairs with mli_slot_read */
+        mli_u64_store_release(&lord->neighbours.page->slots[i][MLI_SLOT_WORD(owner)], 0);
+        (void)mli_slot_lock(fd, i, 1);
+    }
+}
+
+/* Notes at each physical device what the others hold of it: for statistics, levels and reports. */
+static MLI_COLD void mli_slots_note(memlord *lord) {
+    uint32_t i, s;
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
+        mli_phys *phys = mli_phys_in_use(lord, i);
+        uint64_t id = phys ? mli_phys_id(lord, phys) : 0, held = 0, failing = 0;
+        mli_page_device sum;
+        if (!phys) continue;
+        for (s = 0; s < MLI_PAGE_SLOTS && id && lord->neighbours.page; s++) {
+            if (!mli_slot_sum(lord, s, id, &sum)) continue;
+            held = mli_add_saturated(held, sum.held);
+            failing |= sum.failing;
+        }
+        mli_lock_take(&phys->lock);
+        phys->neighbours = held;
+        phys->neighbour_failing = failing != 0;
+        mli_lock_drop(&phys->lock);
+    }
+}
+
+/* Joins the page at the ledger's path, in a forked child again. *why says why not. */
+static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
+    memlord_result r;
+    int fd = -1;
+    mli_page *page = NULL;
+    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page); /* the parent's */
+    lord->neighbours.page = NULL;
+    r = mli_page_map(lord->neighbours.path, &page, &fd, why);
+    if (r) return r;
+    lord->neighbours.page = page;
+    lord->neighbours.fd = fd;
+    r = mli_slot_claim(lord);
+    if (r == MEMLORD_OK) return r;
+    *why = "all its slots are taken, or a sandbox refuses locks";
+    mli_page_unmap(page);
+    mli_page_fd_close(fd);
+    lord->neighbours.page = NULL;
+    return r;
+}
+
+/* -- answers and requests -- */
+
+/* Sums what others ask of each own device since the ledger last answered: the largest request each.
+   *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
+   Requests are compared by their distance, as the page may hold anything. */
+static MLI_COLD int mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
+    const mli_page *page = lord->neighbours.page;
+    const mli_page_slot *mine = &lord->neighbours.mine;
+    uint32_t s;
+    size_t i, k;
+    int any = 0;
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) {
+        seen[s] = mine->answered[s];
+        if (!mli_slot_owner(lord, s)) continue;
+        seen[s] = mli_slot_read(page, s, MLI_SLOT_WORD(request));
+        if (seen[s] == mine->answered[s]) continue;
+        for (i = 0; i < MLI_SLOT_DEVICES; i++) {
+            const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
+            const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
+            const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
+            if (!id || seen[s] - asked >= seen[s] - mine->answered[s]) continue;
+            for (k = 0; k < MLI_SLOT_DEVICES; k++) {
+                if (mine->devices[k].id != id) continue;
+                any = 1;
+                if (needed[k] < wanted + 1) needed[k] = wanted + (wanted != UINT64_MAX);
+            }
+        }
+    }
+    return any;
+}
+
+/* Runs the callbacks of every device at a physical device. Returns the bytes reclaimed. */
+static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
+                                               uint64_t needed) {
+    uint32_t i = 0;
+    uint64_t all = 0, one;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        if (needed && all >= needed) break;
+        if (mli_collect(lord, i, MEMLORD_REASON_NEIGHBOUR, needed ? needed - all : 0, &one) ==
+            MEMLORD_OK)
+            all = mli_add_saturated(all, one);
+    }
+    return all;
+}
+
+/* Answers new requests. Host code runs, with no lock held. */
+static MLI_COLD void mli_requests_answer(memlord *lord) {
+    uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
+    const mli_phys *phys[MLI_SLOT_DEVICES];
+    mli_page_slot *mine = &lord->neighbours.mine;
+    uint32_t s;
+    size_t k;
+    int any = 0;
+    memset(needed, 0, sizeof needed);
+    memset(released, 0, sizeof released);
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.slot >= 0) any = mli_requests_read(lord, needed, seen);
+    memcpy(phys, lord->neighbours.phys, sizeof phys);
+    mli_lock_drop(&lord->neighbours.lock);
+    for (k = 0; k < MLI_SLOT_DEVICES && any; k++)
+        if (needed[k]) released[k] = mli_neighbour_collect(lord, phys[k], needed[k] - 1);
+    mli_lock_take(&lord->neighbours.lock);
+    if (any && lord->neighbours.slot >= 0) {
+        for (k = 0; k < MLI_SLOT_DEVICES; k++) mine->devices[k].released += released[k];
+        mli_slot_publish(lord); /* what was released, before it is answered */
+        for (s = 0; s < MLI_PAGE_SLOTS; s++) {
+            if (seen[s] == mine->answered[s]) continue;
+            mine->answered[s] = seen[s];
+            mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
+                                                           [MLI_SLOT_WORD(answered) + s],
+                                  seen[s]); /* pairs with mli_slot_read */
+            mli_bell_ring(&lord->neighbours.page->bells[s].rings);
+        }
+    }
+    mli_lock_drop(&lord->neighbours.lock);
+}
+
+/* Does the listener's round: joins again after a fork, publishes, frees the slots of the dead,
+   notes what the others hold, wakes the ledger's own requests, and answers. */
+static MLI_COLD void mli_neighbours_serve(memlord *lord) {
+    const char *why = NULL;
+    mli_raise *raise;
+    int joined = 0;
+    if (!mli_u32_load(&lord->neighbours.open)) return;
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.slot == MLI_SLOT_FORKED) {
+        lord->neighbours.slot = MLI_SLOT_NONE;
+        (void)mli_page_join(lord, &why);
+    }
+    joined = lord->neighbours.slot >= 0;
+    if (joined) {
+        mli_slot_publish(lord);
+        mli_slots_reap(lord);
+        for (raise = lord->neighbours.raises; raise; raise = raise->next)
+            if (raise->event) mli_os_event_set(raise->event);
+    }
+    mli_slots_note(lord);
+    mli_lock_drop(&lord->neighbours.lock);
+    if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
+    if (joined) mli_requests_answer(lord);
+}
+
+static MLI_COLD void mli_listener_run(void *user) {
+    memlord *lord = (memlord *)user;
+    mli_u32 none = {0}, *bell;
+    uint32_t rung;
+    mli_self.is_helper = 1;
+    for (;;) {
+        mli_lock_take(&lord->neighbours.lock);
+        bell = lord->neighbours.slot < 0
+                   ? &none
+                   : &lord->neighbours.page->bells[lord->neighbours.slot].rings;
+        mli_lock_drop(&lord->neighbours.lock);
+        rung = mli_u32_load(bell); /* before the round: a later ring ends the wait */
+        mli_neighbours_serve(lord);
+        if (!mli_u32_load_acquire(&lord->neighbours.open)) return; /* pairs with the exchange */
+        mli_bell_wait(&lord->neighbours.listener, bell, rung,
+                      mli_u32_load(&lord->pollers.poll_ms));
+    }
+}
+
+/* Starts the listener unless it runs: at the open, and in a forked child. */
+static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
+    int bad;
+    if (!mli_u32_load(&lord->neighbours.open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
+    bad = mli_helper_start(&lord->neighbours.listener, &lord->neighbours.open, 0,
+                           MLI_HELPER_FAILED, mli_listener_run, lord);
+    if (bad > 0)
+        mli_logf(lord, MEMLORD_LOG_WARNING,
+                 "[neighbours] no thread: memlord_gc_poll answers instead");
+    return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
+}
+
+/* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is not
+   on it. Else *raise is linked until mli_raise_end. */
+static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
+                                               uint64_t needed, mli_raise *raise) {
+    mli_page_slot *mine = &lord->neighbours.mine;
+    mli_page_device sum;
+    memlord_result r = MEMLORD_E_STATE;
+    size_t k = MLI_SLOT_DEVICES;
+    uint32_t s;
+    if (!mli_u32_load(&lord->neighbours.open)) return r;
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.slot >= 0) {
+        mli_slot_publish(lord);
+        for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours.phys[k] != phys;) k++;
+        r = k < MLI_SLOT_DEVICES && mine->devices[k].id ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+    }
+    if (r == MEMLORD_OK) {
+        const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
+        raise->id = mine->devices[k].id;
+        raise->needed = needed;
+        raise->number = mine->request < now ? now : mine->request + 1;
+        for (s = 0; s < MLI_PAGE_SLOTS; s++) {
+            raise->before[s].owner = mli_slot_sum(lord, s, raise->id, &sum);
+            raise->before[s].held = sum.held;
+            raise->before[s].released = sum.released;
+        }
+        mine->devices[k].wanted = needed;
+        mine->devices[k].asked = mine->request = raise->number;
+        mli_slot_publish(lord);
+        raise->next = lord->neighbours.raises;
+        lord->neighbours.raises = raise;
+        for (s = 0; s < MLI_PAGE_SLOTS; s++)
+            if (raise->before[s].owner) mli_bell_ring(&lord->neighbours.page->bells[s].rings);
+    }
+    mli_lock_drop(&lord->neighbours.lock);
+    return r;
+}
+static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
+    mli_raise **at;
+    mli_lock_take(&lord->neighbours.lock);
+    for (at = &lord->neighbours.raises; *at && *at != raise;) at = &(*at)->next;
+    if (*at) *at = raise->next;
+    mli_lock_drop(&lord->neighbours.lock);
+}
+
+/* Returns 1 if the neighbours have released enough; -1: all have answered, and it is less, or the
+   page is closed; 0: not yet. A process that ended has released all it held. */
+static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
+    uint64_t released = 0;
+    uint32_t s;
+    int asked = 0;
+    mli_page_device sum;
+    mli_lock_take(&lord->neighbours.lock);
+    for (s = 0; s < MLI_PAGE_SLOTS && lord->neighbours.slot >= 0; s++) {
+        const uint64_t owner = raise->before[s].owner;
+        uint64_t answered;
+        if (!owner) continue;
+        answered = mli_slot_read(lord->neighbours.page, s,
+                                 MLI_SLOT_WORD(answered) + (size_t)lord->neighbours.slot);
+        if (mli_slot_sum(lord, s, raise->id, &sum) != owner) {
+            released = mli_add_saturated(released, raise->before[s].held);
+            continue;
+        }
+        asked += (int64_t)(answered - raise->number) < 0;
+        released = mli_add_saturated(released, sum.released - raise->before[s].released);
+    }
+    mli_lock_drop(&lord->neighbours.lock);
+    return released >= raise->needed ? 1 : asked ? 0 : -1;
+}
+
+/* Returns a hash of a text that is not 0 (FNV-1a). */
+static uint64_t mli_text_hash(const char *text) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash | (hash == 0);
+}
+
+/* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or
+   the machine, by its boot. */
+static MLI_COLD uint64_t mli_host_id(memlord *lord) {
+    char path[300], boot[64];
+    uint64_t total, used, process, id = 0;
+    mli_out o;
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another one may be in use */
+    if (cpu) {
+        cpu->root = lord->room.cpu.root;
+        if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
+        mli_own_free(lord, cpu, sizeof *cpu);
+    }
+    if (id) return id;
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, lord->room.cpu.root ? lord->room.cpu.root : "");
+    mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
+    boot[0] = 0;
+    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
+    return mli_text_hash(boot);
+}
+
+/* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
+static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
+    if (lord->neighbours.slot >= 0) {
+        mli_page_fd_close(lord->neighbours.fd);
+        lord->neighbours.slot = MLI_SLOT_FORKED;
+    }
+    lord->neighbours.raises = NULL;
+    mli_u32_store(&lord->neighbours.listener.state, MLI_HELPER_NONE);
+}
+
+/* Returns the time left to a deadline in ms, rounded up; 0: it is over. */
+static uint32_t mli_ms_left(uint64_t deadline) {
+    const uint64_t now = mli_now();
+    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
+                                             const char *text) {
+    mli_phys *phys;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_phys_find(lord, device, 1, &phys);
+    if (r) return r;
+    mli_lock_take(&phys->lock);
+    phys->id = text && *text ? mli_text_hash(text) : 0;
+    mli_lock_drop(&phys->lock);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
+    const char *why = "a page is open already";
+    char path[MLI_PAGE_PATH];
+    uint64_t host;
+    memlord_result r = MEMLORD_E_STATE;
+    mli_out o;
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    mli_out_buffer(&o, path, sizeof path);
+    if (!name || !strchr(name, '/')) mli_put_page_path(&o);
+    mli_put_str(&o, name && *name ? name : "default");
+    if (mli_out_end(&o, sizeof path) >= sizeof path) return MEMLORD_E_INVALID;
+    host = mli_host_id(lord);
+    mli_lock_take(&lord->neighbours.lock);
+    if (!lord->neighbours.page && !mli_u32_load(&lord->neighbours.open)) {
+        memcpy(lord->neighbours.path, path, sizeof path);
+        lord->neighbours.host_id = host;
+        lord->neighbours.slot = MLI_SLOT_NONE;
+        r = mli_page_join(lord, &why);
+        if (r == MEMLORD_OK) mli_u32_store(&lord->neighbours.open, 1);
+    }
+    mli_lock_drop(&lord->neighbours.lock);
+    if (r) {
+        mli_logf(lord, MEMLORD_LOG_ERROR, "[neighbours] %s: %s", path, why);
+        return r;
+    }
+    mli_neighbours_serve(lord);
+    (void)mli_listener_start(lord); /* without it memlord_gc_poll does its work */
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_pressure_close(memlord *lord) {
+    mli_raise *raise;
+    if (!lord || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_OK;
+    if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    (void)mli_u32_exchange(&lord->neighbours.open, 0); /* as the wish in mli_helper_start */
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.slot >= 0)
+        mli_bell_ring(&lord->neighbours.page->bells[lord->neighbours.slot].rings);
+    mli_lock_drop(&lord->neighbours.lock);
+    mli_helper_stop(&lord->neighbours.listener);
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.slot >= 0) { /* the release pairs with mli_slot_read */
+        mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
+                                                       [MLI_SLOT_WORD(owner)], 0);
+        mli_page_fd_close(lord->neighbours.fd);
+    }
+    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page);
+    lord->neighbours.page = NULL;
+    lord->neighbours.slot = MLI_SLOT_NONE;
+    mli_slots_note(lord);
+    for (raise = lord->neighbours.raises; raise; raise = raise->next)
+        if (raise->event) mli_os_event_set(raise->event);
+    mli_lock_drop(&lord->neighbours.lock);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
+                                              uint64_t needed) {
+    mli_raise raise;
+    mli_os_event event;
+    mli_phys *phys;
+    memlord_result r;
+    uint64_t deadline;
+    uint32_t left;
+    int done = 0;
+    if (!lord) return MEMLORD_OK;
+    r = mli_phys_find(lord, device, 0, &phys);
+    if (r) return r;
+    if (mli_self.in_host_alloc || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_E_STATE;
+    if (mli_os_event_open(&event)) return MEMLORD_E_NOMEM;
+    raise.event = &event;
+    r = mli_raise_begin(lord, phys, needed, &raise);
+    deadline = mli_now() + (uint64_t)MLI_PAGE_ANSWER_MS * 1000000u;
+    while (r == MEMLORD_OK && !(done = mli_raise_check(lord, &raise)) &&
+           (left = mli_ms_left(deadline)) != 0) {
+        const uint32_t step = mli_u32_load(&lord->pollers.poll_ms);
+        mli_os_event_wait(&event, left < step ? left : step);
+    }
+    if (r == MEMLORD_OK) {
+        mli_raise_end(lord, &raise);
+        if (done <= 0) r = mli_u32_load(&lord->neighbours.open) ? MEMLORD_E_OOM : MEMLORD_E_STATE;
+    }
+    mli_os_event_close(&event);
+    return r;
+}
+
 /* --------------------------------------------------------------------- >>pollers --
    Does what the end of a call and a safe point have to do, and owns the pollers: the threads that
    sample, one a physical device, and the waiters for frees. Has the functions of the API that
@@ -15666,6 +16457,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 0);
         if (mli_u32_load(&lord->snapshots.recorder.interval)) mli_recorder_start(lord);
+        (void)mli_listener_start(lord);
     }
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         if (!all && !mli_dev_watch(lord, i)) continue;
@@ -15816,6 +16608,7 @@ static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_pollers_start_missing(lord);
     mli_recorder_poll(lord);
+    mli_neighbours_serve(lord);
     mli_save_serve(lord);
     (void)mli_fences_retire(lord, sel);
     for (i = 1; i < n; i++) {
@@ -17295,13 +18088,17 @@ static MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *
 /* -- waiting -- */
 
 /* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
-   read from mli_phys_freed. Does not sleep if they have been freed already, or if the system has
-   no event left to wait for: the attempts then follow at once. */
+   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if they have
+   been freed already, or if the system has no event left to wait for: the attempts then follow at
+   once. */
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
+    const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
     mli_waiter w, **at;
+    mli_raise raise;
     uint64_t generation;
-    int failed;
+    uint32_t left = ms, step;
+    int failed, raised;
     w.phys = phys;
     w.needed = needed ? needed : 1;
     w.freed_before = out;
@@ -17314,8 +18111,16 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     lord->pollers.waiters = &w;
     mli_alert_set(lord, MLI_ALERT_WAITER, 1);
     mli_lock_drop(&lord->bands.callbacks_lock);
+    raise.event = &w.event;
+    raised = !mli_raise_begin(lord, phys, w.needed, &raise);
     mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
-    if (mli_phys_freed(lord, phys) - w.freed_before < w.needed) mli_os_event_wait(&w.event, ms);
+    while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
+           !(raised && mli_raise_check(lord, &raise) > 0)) {
+        step = raised ? mli_u32_load(&lord->pollers.poll_ms) : left;
+        mli_os_event_wait(&w.event, step < left ? step : left);
+        left = mli_ms_left(deadline);
+    }
+    if (raised) mli_raise_end(lord, &raise);
     mli_lock_take(&lord->bands.callbacks_lock);
     for (at = &lord->pollers.waiters; *at != &w;) at = &(*at)->next;
     *at = w.next;
@@ -17420,8 +18225,19 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
     return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
 }
 
+/* Pauses by the host's function, unless the neighbours release enough at once. */
+static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
+    mli_raise raise;
+    int raised, enough;
+    raise.event = NULL;
+    raised = !mli_raise_begin(q->lord, q->phys, q->bytes, &raise);
+    enough = raised && q->bytes && mli_raise_check(q->lord, &raise) > 0;
+    if (!enough) q->policy->sleep_ms(q->policy->user, ms);
+    if (raised) mli_raise_end(q->lord, &raise);
+}
+
 /* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,
-   collects, and sleeps by the policy's function or until enough was freed. */
+   collects, raises pressure, and sleeps by the policy's function or until enough was freed. */
 static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     memlord *lord = q->lord;
     uint64_t reclaimed;
@@ -17430,7 +18246,7 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
     (void)mli_fences_retire(lord, mli_device_record_at(lord, q->dev)->device);
     (void)mli_collect(lord, q->dev, MEMLORD_REASON_OOM, q->bytes, &reclaimed);
     if (q->policy->sleep_ms)
-        q->policy->sleep_ms(q->policy->user, ms);
+        mli_request_sleep(q, ms);
     else if (ms)
         mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
 }
@@ -17558,7 +18374,8 @@ typedef struct mli_phys_line {
                                              the others, and those of other processes */
     uint64_t untagged;                    /* the part of self that has no tag */
     uint64_t context;                     /* the driver's for this process; a part of rest */
-    int64_t unaccounted;                  /* used - self - context */
+    uint64_t neighbours;                  /* of other ledgers of the page; UINT64_MAX: none */
+    int64_t unaccounted;                  /* used - self - context - neighbours */
     uint64_t fullness;                    /* used / total; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
@@ -17811,7 +18628,7 @@ static memlord_capacity mli_phys_sample_of(mli_phys *phys) {
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
    and the others'. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
-    uint64_t now = mli_ledger_now(r->lord), mine, sampled;
+    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours;
     memlord_capacity sample;
     uint32_t i;
     memset(line, 0xff, sizeof *line);
@@ -17822,6 +18639,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     line->of.name = NULL;
     line->held = phys->reserved;
     if (phys->limit) line->limit = phys->limit;
+    neighbours = phys->neighbours;
     mli_lock_drop(&phys->lock);
     line->phys = phys;
     line->unaccounted = INT64_MIN;
@@ -17830,6 +18648,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
         if (mli_phys_at(r->lord, i) == phys && mli_dev_uses_capacity(r->lord, i))
             line->self = mli_add_saturated(line->self, r->stat[i - 1].allocated);
     line->untagged = line->self;
+    if (neighbours) line->neighbours = neighbours;
     if (!sample.known) return;
     mine = mli_add_saturated(line->self, sample.context);
     if (sample.process > mine) mine = sample.process;
@@ -17843,7 +18662,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     }
     line->others = sample.used > mine ? sample.used - mine : 0;
     if (sample.context) line->context = sample.context;
-    line->unaccounted = (int64_t)(sample.used - line->self - sample.context);
+    line->unaccounted = (int64_t)(sample.used - line->self - sample.context - neighbours);
     line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
 }
 /* Captures each physical device with a known capacity or a limit, the fullest first; those of an
@@ -18651,6 +19470,7 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
              line->total, line->free, line->self);
     mli_text_phys_self(r, line);
     if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
+    if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
     if (line->unaccounted < 0)
         mli_putf(r->o, " - unaccounted %jo (less is in use than was recorded)\n",
                  (uint64_t)0 - (uint64_t)line->unaccounted);
@@ -18928,10 +19748,10 @@ static void mli_json_phys_all(mli_report *r) {
         const mli_phys_line *line = &r->phys[i];
         mli_jsonf(r->o,
                   ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,'untagged':%ju,"
-                  "'context':%ju,'unaccounted':%jd,'process':%ju,'others':%ju,'age_ns':%ju,"
+                  "'context':%ju,'neighbours':%ju,'unaccounted':%jd,'process':%ju,'others':%ju,'age_ns':%ju,"
                   "'limit':%ju,'held':%ju,'devices':[",
                   mli_device_code(line->of.device), line->total, line->used, line->free,
-                  line->self, line->untagged, line->context, line->unaccounted, line->process,
+                  line->self, line->untagged, line->context, line->neighbours, line->unaccounted, line->process,
                   line->others, line->age, line->limit, line->held);
         for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))
@@ -19456,7 +20276,7 @@ static MLI_COLD void mli_json(mli_report *r) {
 static const char mli_page_head[][3073] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-TmEFvi+r6c0EKRN33eKJHE"
-    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-5vS+BG34rImx2ErBMhBJ0eEXSFJ+znDniVTYxuzBoDE=' 'sh"
+    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-CIt9uHDY0LiAqFU6Yq+bXVwPSLB4JF+eMI2HwgyYEqo=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -19634,458 +20454,458 @@ static const char mli_page_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3765] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvfl/2zYSN/z781fIfLJe0oJkyTmaUKb1cXO0"
-    "aZM2TdLtoWodWqIsNjSpkpSP2vrf3/nOACAoO7v7Pj0sEgRBHIPB3OOtq6RT1WU6q72R7wfR0c1inc/qtMg773I/CW5mR"
-    "V7VnTq68pN+Vcezz1Wg8uiDX/fPi/k6S+i24tssrepAFVQRj8okUDGXL8r4nGr1z+OVX0ZHH2r/yi/7VVpTjSs/n1zTnT"
-    "QVTAN1TnfFYlEldRAEo3Th71T9LMnP6mVQJvW6zDv5OstGi6L0pWdlp1h0qqDsr+J6Ga0Tet98scrSWeIP1MHjJ/L5NDq"
-    "KJ+k06C/SrE5K/+uiyJI4D/plcpGUVeIHI/nIzTkVh+fU+9PrGkOcrWu+pd9AYaRhpTBIKizMtBwNxkWI3ik9M2G+2ehO"
-    "1lGeXHZ+SeLPb+PVyE7xT5hhPa6y7i/jigpub+mSJsBPFC9BoOj+DPfBxr75AY9rlZsFqqL6epXQVCQYXBJFHlY1P/PGU"
-    "hB6Hq1NU0e309Tb3W1KaeVO7QLT56P9P7qDq8mg9yzuLabdB/t9mpTar4Kx59FEpFF1e+sNrrxu3q+LD9yeP3xCExWVt7"
-    "fx7W1FE7zKYlqM7YaU59k5/5xch8W46H76P5+6WZjyL7pxuk6z+Uk6J7ijdQ1P/eL2NiWoIwgKE7VKZ5/Dm89pPg89Xgh"
-    "PXcTZ2tbbKP5ySD3Zicen1Omuf06wnKV5Qv0Pva5c0wQFYdz1uveMYxWneU0NZs04+nuTP/7Yn/IAaMU8Py/qzue8uMwD"
-    "z6w6TW8SHSXNS374x7x725qCQOZA/ZJEEy9LLxJPeSsCE/qJs6yYxXUy96YNxMS5WXc9a+sVTQKmrpbpyfv40YPO+/xL/"
-    "fP0IKgEv7e3ut48WdXLMCEo4avuMBzIlFJF+qF6AOjT6+/pCwBhAl/1OZ1X4WSqaLDhZDJQ9O9U6d8prcucQH+guPu4uI"
-    "jLNM6pNwMzMS/yCKjGv8kL1J3QoPgz1MsbHgTG7m2CqaIdEU52hor/m26CZiL+JfOgquAmS2iuI+xV6iXvlNwAVacY+5V"
-    "Mwu5uIRc7UWSLfF0WFbm5pP1WBKFfRNQr+YAyTWNT5vRUJX3ueX+1rpZ+gReanXmeND2jfYzZuI2Gh4dU0Ce09TKeLX2/"
-    "UDFwbUF9wcipIwl2/ySeRjsD+h5N7SSf0m03ekt4jbDXFb0zCIKN86WPjAMMBsixZ7dB0UwD4e5VltZjzJru/IQWLdfzn"
-    "W+CsCluvvBLvo1lfqINWcaXGjVrnOyg45jRsRwGvDBlxN2MCb4uCB0HTt0UdWNG3EEZoWulSvsEyyoNRlKucf/trW8qEF"
-    "YwQEID7fCWpy1Hq8YTX9KYJnEfO+mEcTd9GfvJ3jBYyt2UD4VrIFgprrpRPj73daUqIOAt+wZ89UqsiksfVZKyLMoTfTw"
-    "cBGbLE2jhXBgVu7vcn60Jd3tf1Muk7OjDg0aAnl8TFDZ9pyJsCxQ63aZjslmh7++skNmlRUTHnS7NosmUJ36U7u7SiYqD"
-    "huY4jdL+ehVkAsdUgAWbRem44l2UukDhrNsC65Y1h2ZQ8c5YqBmv0UwtBLfIQBcuQqoTf6HP/hbinhWrxCDuBa/8hpbUQ"
-    "O9sQycS7SXUEtgyJzgNMeUJ0xvpLngFvAwFDQbzK5VlWvFnGoz0CR3heK+LOs76FvEGvT/9WNlvACgFHnd3y6PBf19hwC"
-    "f6bFa3dD9sSAM+JHwzETQ1Zh6uE5z4Dsr7+c5a+5maER757sOPP/TlHE8X1/6ESqcgxQwoCCFG27Zfx2cVDnT9xJmtDLP"
-    "1wb/SFYkuIqgkvHfCq2U+OYsqXxMRGRpz6Ay+F/ons5u9YMiYKYJgQNSM8NOE6C9qjCbYzwif3emBfF8aqAIi7NCCaZHo"
-    "wyu6oU1TU++ahTLLmPKUqIVaBxb4lwyVjIVmoEkEUsa0UGGml8oWev46p2GcUZMeDnyNTzuoFXgCs7Yy/hgIppcawiMLC"
-    "Hp5M1006HtB6NuZ7zOMVmal4mWUqdF9PtbvpblvGzj3zww5OgjUBS1wEjE1faZ31M0Gnzimw+SiFx0rC51Lqslo9cfTP5"
-    "NZ3Y+rKj2j8452KA+ozE0TQKMEp8cunAYbbmiJBxdqbaB3G3TiIP3PkEGHu7OK7i4jBJcxkmZM3FpuoubPnHuao0HQa7/"
-    "NR5HZmIHtFW8C6kwZzLBVU6EwAByMJxoM+tedXWVgEFNSYR9N7mAGmSBTzH9P7ENzrtw5Fs0nSlm32F03QjOlECD0dk00"
-    "wj6IxQf7gFgLv/YUVaXQcRp+9R1hmRm1gqKuT5heLgk16pbHKWEoELpqwW1m1AzBBdUFhRjoxmaGYpaXNOFoPmggJjYQo"
-    "9bR/98Dd8QQtSCIWlNXvnT2OtO3pOkjAvNgGhST5bQhmnDXI8y9pl8C1MqiZ3oymB4Nbm+LyQH9Bv8brsaANKp2dh2a4i"
-    "3Ha956cMAPLC5/V0c3cp6HvxC5x8dV+H2ugHXDn3NmWarwr3zT4PSsxWQDLX8geJ9MDYrs9/sJz1pOrLOft3Ajl1fRUWW"
-    "gImiOTL3VaXUr/10dmCYsjLdRwYvcp9U/JRJfMZ0YgnD9OzkaboKGgtwiXt/VRKH6lSpoRmXaDw/GwzCmTVxtLItN38w1"
-    "sSyVjobO3vvW7r1mrasOc6j8DlEWRMcSTQV6eDid1MRe9C/jSpcMdAn6GoEIyRYERLxC8Wnl88s9fiEI+Ybqzgi+8L6AG"
-    "RXMi/VpTQWGzkN7SZKjPdDudAt+xxBQQOpVlLSG1BuOqqPBqOr1zEoWpsakmtLpWxCVRbQDdaBL1+hHjE7hhn5UzAPAHX"
-    "7plvuIe77ArkcfUcAXeIF6eIsX6FfJe8ByMffVsCUbzdRFAwfo+1eRu7Nas30Dot6vdHNBQFXqNF8nI9OQBX5dgOnDrxx"
-    "2IH6vRjJf/aooa5+op5JApeQWezJOouVjwOUh455xbxgOg7uokhsJYuptoYpuJK9uGsj55s6+aZMz+Z1x5bQIt7c7tIf0"
-    "8G5vNVe0u5vr8UXRsBm0FawIS4ne0js3X+SyFeCPWAY+Deh3tozzM3C9IxHncAtgJyvLh+aWD60aPjS3fKiANCFG/tVzj"
-    "HEILV+ApaU2uSH6HQWFgFpBc1zJqcQvA6oI8rk/KMC2yHlbbGR3TwjN1H0mXyo/mOrFAwsL7IKP96QPkOVwu71cfg3q+y"
-    "Y6GKg/k+jRU4dFb61Rwv0Y+wl/PuHP70shTVYe2W1bB2pCaGUave3P4/LzeNJ/+KTbHz7ay1V/+HAvn4aT/rOHPb6mkgM"
-    "q0UjqU/E5IwT14AadfJVeJXP/YbDpPLgptu7ro8H44SA8ePx4E3xqgOrXXBhqApekf1o0MkcaSS0sbw2GSZe+7ZfrzMBJ"
-    "HhHVAKDQSGHvYVff07yXzwkOj2uf9tQ/Hu/1B8Onvf7g4ZPtbvt6xP1HT8L+00dBN0dnTeHg2eOwP3j6GGVVTV/jAznYe"
-    "/hksP85aQ3ku62Zr4sVzfDfICEsXUmlZWLFPrR2wd433SGkubQ26bxe7vu13rDDYIT5uEqq6Lgs4+v+oizO/RsZaPhnsl"
-    "EQ50wsMwVhjGyyMSHo0EGd5agkEF0VKz8YmQ6C8OFe9GqNVbKI6L4rur0K9iomadDaXjXSC0MdmaRTQXNloH6jPaPA+mc"
-    "q3fsGRH7aHR5FNKKtvbyglhg5LYhmf53Pkyt/GR0tdeuHQ9Ay",
-    "i8PBWGqFurIRIy8YAgr5LG0Y0C5H0SCwbIYvL0wW06bzF1HWnfVK3jw0gBznYvahvs6SSMBHSdF7Oo39pfKp57QODZVx0"
-    "VuC9PimR8fmZkvqracCLBLv11RlAXjVq15GH9djjrHxkoyaT+ajnZgwYF4TWoakCKiwLovPielPmn+m7kAa+gsAIDpQpg"
-    "Z3j/C2GRcBjB+3V43Bp+l4rGe1d6CG6P/DoNW0SwX8lhuJmQJpYYlk4vKLdT7f3d3RVyy3yAGMZ1lxGmfH2WoZR+W4f/A"
-    "4HKrEmdtfWXYX6DLuPRpvetfz46OHRK7Q3PYfy/yq5nslC+TcpYpns4So33Z73W96j9w2hxjqwwCf3ergE+pffHTwaHd3"
-    "CTpUpvpj4utzJO49pY3XfYQm9w+23x9qHJvXEeOn6Cihk6qmpdxJCB3R8UUbmy7oUYN8X9xREJidwx1eZAUBU77/TTAF3"
-    "6kKwRL9q269r/f/npRgGQ0RKDvHj6MjAoXDCAfQIV11ZbEDkRbr3j5IINiwWD0JDoeDg0fjb4WhLTHTUG6Enx7cfIago0"
-    "MIcPshIbVmRLO8Le78JZkQaZzE1bpMpoy2GKFZ6p74NhBfST+5imd1du0HowaxO0CG46jGcTTSe3uSqweJzw+CqZp4pwl"
-    "tvMRTNZNbu8MxP2Wq0oOsFXK8xENNOWI9YlsJ9XldLywJm3h/rA8OhgceGK8uvWqnpAyg8ZJW6Qx/yBJq7oDnfMw7K/KE"
-    "XiYax5PqwKxOI85rad7B6DrztEx40ipPhsLLQ3xKklVJxw6z68fQ4Hiqk1R1SmxnQkygU59GBM4+yzyVm9L9yjSmGD4gT"
-    "WcIrOXe7Q69fLmMCcNXnWpJBLvbTANcZhKyxe5uLSjXsHHuwNIaVcx46FLeYxLZqSl0vXfv0N644KVfxRoY8K6FviYEYA"
-    "HLaZk4u5xO4nmHRb+e8v64+nrY8bqf3Vb5svqrxPnMjQV6kTWhV1vaT6gDp31+4JmqEOA1KHJldzODsEHoUa1+Ic5tpzY"
-    "kyXd+4NCtgp9lpuVkLUClXOmiq2Dfb5YBx/ye3vq0bfRuG/0AfPUaygelHwbKr/iU6g2hqhAERth9d/d14tNulqKN6mTJ"
-    "RZKB2pKPb8LOJ8IUWg9c9v8siArxOl4Q6EuF62bMC73fuYtRbeksh5yIqTgexcQeEFVGhHFeLdMFHW/NJABVAVmO57536"
-    "qmbOq2zJIx1F+U3CN/7csV0zM23GHIM+J7F+UUMtc1sXfk3K0i88/rDrCyyLNwZbILNVoMsdDWM7pNxrmmHoeo9CkAGPa"
-    "f5hnBbEfmQGxaZurhT0IEwy9aEuajzt7foMosdeLaoAvU+Sz1lyhmnDA6eeCHqB3zisLpkmc7nxLvmliNXBBGAEUens6U"
-    "12kKbo5oApy7Tcz+geX9TXCbl8xhSfpx9AHGaSyOmcF81o+GlxaFUWq7U1yIpKHS1UGmr7Wb02C8sRB65+gz6mOZ+Btuq"
-    "/3rs9oImORD1BjoRjInPn88JR4aJQ0EAZfrmCbhL6apLMQGLjoG/CLd3BKtXhE00NiQCpIqviclIrurnRGISUEToh3yC2"
-    "RzaB3/7bony2CzBC2gb4MQj9lzRBSHEYl9YNOZM4s2n8FNOGB9je3Dzpj3HRt5AVVlI2AEYDJ8/uDkl9PtoEGz4/sUnCF"
-    "tbi/77ltqYuIIo8oiYLy5fADFT55l0HUxD0Ba5yLabSj+vUAW6ZvojVe0VLR5R0j8SXgq6fvPKm2RRe8LeOxrFn7YOcb2"
-    "6CprFRDSLdoFvANJhsYE8YCx6n7ARkUOs0tDxDHaAMmz2YBQTYQ7UKvsvDqzwqoQ8ilde5JeGA+5Y0Ru2phZUJi46YqxA"
-    "PddoSe2AGYQ0lI+L2bKokoDJRr6MdvRTVTCrRlduYwTpW5vQoHRNzZlbfaiOmxJRsQC9g+VniQ0dZXWZfZ9c397WdHDVs"
-    "b6Ms5quAj409v/Nq2JNNxpRVT7+HQxUpT8V8g+EC3zoFGpnoOkGaqXC8r4kiC+9gBC+z5NCdDZXzVGVqHO37sC7vZWXql"
-    "m8IvB3Di8eCLewhYMCRScJTvKGctDNan0zTajg4hfJIl5ntR84oqEaxCbrnutoZ2iPjcpKP0Hrasx+ltRfY4um+dnzLKU"
-    "GmbQ3BMGk6s+49NdeQXtvUStT8FsPIoXVdGNIB0LQ0iTOmPiUtwTUxwVMb+LViuAwRu9g11GmcS+LT5PMo7nmi67X7/Dy"
-    "dCCw7VzG2ecOeGyi5q46dYEf1eFp7/xdFOdVJ81VZ8BTUwEj9T21oiOUns9hlIGhQqSpyz5er0BweOfFukq8jal6Xlwko"
-    "Tsrtex65hywCwAlIztVFTih/mxdErMZFWNPt+KxZdGYyQT9kirkMGUSoiB8TqwKHUP2w1kS05dx1MoDRXM6+9zqSqsPyu"
-    "VhcQKOBDLpQwSCO9RITDuPAQlYlabQzAJvM+rQabYuw+9c24msdiUk3xhxiGM0NrBk4cvEn0y8V/pVWkHgfaJlWbTNiu7"
-    "PSbICQQCK+Z2QcW4lEe1BSofqoEuNyPDmvMgL8+YHpm89VpXoN0HnqptqGZeJqfURYretaiyK26r3ATdUr5Lfpt6+v7Xd"
-    "LPmH155rFsaDYiCZ84v6PMy1CFEw0E1NpxR/bKqMHsoz80sdg0wilDG5E59vYb6Jw7qdXkesNoQGxdvdNbYmRFRd36OcZ"
-    "7Bo0y5WV6H7y5S1d8zbiFBJTFsrnSf4dc71Du1/2lhprWhbdZKUzTIsBxUSzpl3zsrkUnUIjBLadGWcf+57QJSaSYDcGE"
-    "Jk+RzOmQ7NDZ/Fz6oOwWIHGrEQH73uENGTdMA2Ar/FsBJLOufFOaQLHWIwOnQ4ddYr7HoYktA7cc69RROsaO2Itod6oIj"
-    "xqdAJsI9DM95PH3gCO7TsnSo+X2VJBYkoqo2Jxsb3EnQRnIsUB10PQ8dXcIstveHepmWHwYzbMoxU9anrx3c5pfEn1RH6"
-    "iCaZeNC402aYhKD5ArMUW2Zp0yfqhcYWhBW3jpXcYsiORNxgZ5wlCIVWLxBppD9EuKADtWRnSeimY2yF+p/MtBVlq4m/f"
-    "W1aIkSW0taE1AgGjyd0GndQ79yXt609rFed07AJasCp6xdohe2nZut6+0tU5HxhVqyzOQPFaULgeMlU46dAuTJaCDSbVn"
-    "7Ms2vqzJ/JplPyIYDFxkkZElgXRIDQ/OvDo0oSy4bTWUOHTMpdyxsOrNme67yxXjPI+AZrEOYKfanCmn/DGiIWvSZhdXs"
-    "7UG0ChSlfbQ6CIy4k4HuVEZKgvRSvoNCVTskmnBPMOU+9zagwYhs2FbQy1uILmELTjoIAdpa3t0uGbOzMDZ1Hc3rKDX2X"
-    "s72ePtQiohX4lo2H6QwvMr6kQ7x1THvvqBBz2RZngN9jToBfXderde01XASVrVgB68Hihu7m6YUHPT8uiUhLMyYWirOzT"
-    "E7DtF+sEqKqnvulovOJTs6NorrV+vw8Lq8JJR/TOneIuqD6vFkXaUlfOhjgA7AToMppjk5Qs3Tmh16VxOWMRsOHzbLICM"
-    "8BJUthe4RSys163ULIki0GkNvmnhIPWahMFEYBWx3UTDEvo6P3/pJWB6dKXfy8WpmXuyg17HAgfLasZbRUa58tTxbRL6L"
-    "r9pfqIuCm7mtnuxGDhC90O43EkO71R9i40lad3t76zXuDQH0L60/UU7YYVG2xRavWjQ5cejibXEyh2zuuiWM+XdegWjGp"
-    "RJ1WFQ5PbUQMzaJ8ALz6YruZm+X/0sgFN6K7R80s+/O0",
-    "AjDMox1nlBdTesJSiaipMf70EUdIWcAWnBBiBXz44OaXhKpvNI4/vRZNmewvSwiB2wRDSctMrE+him1avQUMKm5xxcU9l"
-    "MbRYExEQKGSADjhB8ItNDqDB/pe+OkH3bVmvXQX+5/UPXtEH/q02GrFyrbaMcwlRiGF3ByzLO/CwNbdYVtGUeqGlhynca"
-    "h3rJJfAsMCGxYbchXn/TM6wlYeaNRZcE/hgvajRg4Gv5iGFsBznsVBNGUqhV3vJTENxSWY05dgbd7gxMmT0tfyZx6Ix0B"
-    "vh2ngiM3MuQLM+PnCD9ydUG1RXVnuT5KpqDTztoOFZZmqiA8D4uqGlhR+7oMH0jMUiPBxoAX+F4m2fgknBjMrr7EL0obt"
-    "9saxC/KmYs0/YfvH//015ZjtTGFlQy3A1qZlPG/t6VG9se6bin0Ovsl2Ov/xo+ZLYsw5VUKB0bvaFOf+D26ZhdF7sKqkt"
-    "9i4siHhPfuFWtMZ9I2NekkHL+E8OUPz4jLUpvj8u1Ep61eMRwedhvn6/JT4MYIAFn4kh9EPXNJ/e/zryYfjVy9PXv/w8e"
-    "U3L9/Ts38MCZkMxkn4Q/yDOttuybqOiCTOQlGxBUVniWjJoPmhEVS6QFfnQgM4+XhSqXx6x/PGkiBdn2A3TYxnBvQnbd8"
-    "M+JjQ+hkfi8YC+o6i6wwaAmMoV8gtLTsYBr6WZWRlEFMRbHxsJOhcg03SR1qGgTm4veWq0qitW9k2YP5pSouWfSjRewWR"
-    "pDmU9ptPzUeF9NMGAJCRs9FzU9Hop2jOr1hnAkvBxq9BGoG1MESNZfNiyLf0UWvSShi1M0Evpp+oPHbKmer3unHztt7KR"
-    "BkxSmF6GCdybUmwPJKu6vPB8Z2i9c/tqfFYRNdFdCTCALvSxBUNnw063ralmsa/Nxswkyz4y5sWiIqyXjQw2nO1Bp1Dut"
-    "FmutobQJ2WabIIq65vhfGPx/bTRnROQLUB8TLPjVqVhZfYnN4YJk5tG+iQzspkUk8ncHI5r1vvyGqOd3bg0BWKjURa8a8"
-    "/F3khkU/Vfe/Elf8T60E/NDVLqUnLzU4y4KwTRXjhnIhvGVpu3WwYh9zjhsP8VDhw7cezaou2n+CkKqYRjwt2apOHUyJV"
-    "r3xj3EPE6qR0rF6BLcr7zV1T2lHN/O3u+rA1jWhDX/Ei6JmEQa2hkLPIX6i1IhJInTUk/jEx9bC3WsAPrpIakEKJh8Fxo"
-    "I4dn5pKXThmiYl6m6ChY/nQpJpO3ibTblSwYmYyBNlnng2mdB+ZuyHf0ehQ72Cr3kGr3oGud2yM8hyvkDP2BNn2lEgrP8"
-    "ey6gGuo++hLF1AWKqWUe3gFYK6hbZtDxfqIirsdnoo2+ksOjob05wuJ2fTALg7GK2tNWzmr5Vpeggqk0GFZnfRdlZxpuy"
-    "MJhSE0eR42ovONsaYaxY5EAruihA1e7XM8JVtzxX13wsm1OdZy7EFkMSFbccWFWvIge1uamx3Mz9W+HeCJ/wqVmmM55gE"
-    "1x9mVv0vdoGBscjDplK+sfDDXdtDIbcWtS2T3G17uZZ1rRiv5UD1Bv3QGh2wTR6D7r8L+Q2g9LdurbIrJrEqp8b2FNzrm"
-    "JsLJ4WqrHyr1I8f0mbkmYv0r3BPxg6Ib2ZqAUalG2sQzqaTxZQN7TX8atGLmpRTYp4MBNR8AFAHEk0FqG8Sa33S7IZ62k"
-    "uanUJIJLG1rIXCN6I4ge2++ldjFMJmpHhE24B/h9SrXxM5eHh8mJ7b23/BDQbgwJUO6LLBaIvqC95PRhBwznoJ+jSuUFE"
-    "OZSJ+VT3dtmgm/Eg0CtsgEUtbsSqoalY50GZWUvlXqJV69LcIuI908y+5oX7G1M8e/Rb0y7wmcPihKIm1xauZ6Wue6TPg"
-    "yYR1N/O4jgMCSCL9gV1PYteqB2poJgoTpgjrjTt2NuNZREenPvBI0xbz8rTnBLYmLCpRLFrVeq4aiJ5enIgbi3HHEvoC1"
-    "qDnib+moyifrKeyPbhI284JoC52d5fG3YDOk/V08ojAbFRoyQyVFlqcC4mYCLHAk0rnOvN0sUjK0Co0zXtao6mIX710Ht"
-    "buw7AT54Jwzmk1U+hOS/C6Z2V8Pv5EY/OHATxADujvTuo/bHpA3GeHhqyEssdrGDIEPNqSpmnatOc1xxfN2E800ejJ7e2"
-    "NcfqmVWDPcKHSZwYi/YzA2PjM87Rjwhe6BNhauzlPXWto3SqdBuZxuIY+NPNr21gwY632goY100cnzfa6mWaohxfBpnNJ"
-    "bD+aIfqOOhXCoqYjvvIssS3WML7GEhoBpiiZE4gitw41vX+EmCfQoLNHjgg4A5qviuffhnmair8GhXZGfXEFrZDSxuVZA"
-    "hAW3wkWUdda0saS8vMiP4No6hyS0rxmST7mlRYM1lHoHx0c5e5ufFQ2iwvwwmZBM5Br0RsioxXp2WWJVi/j6w5Lo7GyWy"
-    "e360RxQUNrHq/NHARALGveUVgAf7FjD87bWyOWxJVAbOCuylrPjxXH0L5ZgL7caFWBWYZZcb6ia14Hw3po9PEzo4/rWn9"
-    "p/AlmdKe+LWCrgIANApbiaZho0zRYo8HwTs0bupQecQM/crABtk5I9uvA0t5eD2ZPYs6mm21w03IbNzmeybXxVRHA0YQ9"
-    "EQCFUJNEqznOKxCUZARdZ+sS/DEOXO+N+Ma/E9b6uGGq5ZijQ9LSkILn8kkxhVNVL3abNQKd2oNeEFfEsKe0aKnY1Awfe"
-    "mE6fkdn6DJn876OsemDjOecbeHAQsXjz4TyQ/OO0tzFQccjAjqKSnpcOo9TKksJB43nFTWNFz0cAfYUOK2jyf8mQlgRt3"
-    "LnCOCp1BqyySkcc6ZBj5npVpE6z1vHLzELQ3UwdcwoiM9bGS5k4Jw7qy3O/xwG5sTwceWcfeR4hTpGpPFRa6zctdIPp9Q"
-    "XmkMc79XY+5bwembfNGJAs/OZ2+97YQUuNx873+DNgW1cwca+wzorZrWJjwWEQ2NHhaKt8zYi3fzcGF9WWtX0pRaxjhMT"
-    "UUL75W4dj5pql/nzM9o/RF3t7uKvHJAzImXoL00QvGlY2FYaei+2Hqs1UV60w+Zr2mDaode8Rb8ZiJZZmJnN8Qk2Qh05O"
-    "QVrypTJAEu2Ljr1UyH+iYYWDfXBYCD2Rssc9FhKjWJ/p0L7QS0Y542lJOayb2QB50RYQDzFZqiKzVCV54akuN6CDfHAhU"
-    "NAZkVcdETMgCeFVCQkN5sGUPy26hqNs1Smbq7hFrsloLVqZ3pNzJb1KfRrIhphbSNV6Aue9WIrhgyrZqpiQVjg05YAWua"
-    "x3gDXGhnMZFLfVUTUjSJC6/ozkF6ZiDu0Zr/e0cIhAoudhtHTXLx+QS9V5iwVK/DruG4MCajuOVHvQm9Np0BtlS/QazDU"
-    "gF34qCIRosS722+8rH2ZzwwRJIIu3Gll2Tv/2YQ1s1pZEZZsI1IYRhByTnOiVdms//DJYDCepMDYJdx06EelU5X7Gn0PY"
-    "CBP3QYWt90emm4ztA8hksl9jeiH+oUGh5i3DlpvHei3mnNBwe+AAMRYJhhlPy2v1621dYI7fdRADGtFFzagq42VxxQg9L"
-    "TzVLS08gqBiMN5Ek4xeyCJHvgepGJr6P7ggPPXOimvP7AyiWgIr39azK/hcCsCXkbk1SZ6SfB8swHEGgl/1Ij6La0Fjv+"
-    "lFAdKX4h+KjH2nzu5oh7k8YUXtD9N8+P/c7Isk0Xk/V/dw+k/G/M4NE+4CKZBPm29ndxE+LDNrYgWSAhKaJpiT92gqdA2"
-    "tVHeL65St+XYt76PpCqIU4iIjWPPVlXx33WjQ92q7swC",
-    "XtzdxV+ztx0l6yhuLEpfEtIBE4ZfYnYZV+v3BUsT4oDJLXRZFieLmfIaOsj13a2/tlu/61Wikrnh5tcq21JB0v1N3DCaE"
-    "GbRYT1Z/k9qw3WElabu01JAZYXr3V2aimKCy6mSh5vMWn3PWLOTKyKn1CIibpFAKhgZIJnpqRqvcyKYZmpnQBSB/1Jb3C"
-    "oodwD9BPivYHxGJ65QqA9ufoYoZAMNOExJmsKKDtHOJyXG1Sv5HGs4jQU/PVnDaCcuz0UvZiZWWzSvUZ0ox5fBlp7tve9"
-    "9uIxXMrvfJbR88JulAdMS0Cv0+HlWVIl9biMWoEE94N1dfWE0Vv9Vl5cGrEpv2c5+pw0/2+fQS7VF7CogAH1m/mXFw/4N"
-    "QTQqAQnV2jf0yhBmgXESv4IBmly3Qn5c3wlO8Frb5e9Ut7c7q75W6d7eUi//glNSfntLaIEu7TPeU17t6H+1SaXp7RlL+"
-    "1+DZYDA4CNRTBUx46zZYU8a6i1ojbqfwvzOO01wCHnj0zz8wRVOnGrb3mttIesgQRobjOZf53XxrzS5dKf3AnjzgW9aDQ"
-    "wOoyLN9zRlO0PVWuqmlc9b2BdrA4Yu8d121I2YGgJmqLxK6A3CUn0uxc5V8oJ5QPXF4g36j9c165F4IuzUnOZw7tClLCq"
-    "KiHiihhK2BTaoVF2zhWGjGdcm9sphUmGARWTvKmbzu1qXN8u0ZtlYW7mQBOMEEocrFpsRkdEo8QoGVyI8du555WajPuCV"
-    "dcJSCdqSV9THLykUXSeu6CAZPjMywXNmPjlm3UC9bpQWyWE9rsPkKB/nBPt/NoJDQ+aKa3HePffZFhkywHnypWqWX8mVr"
-    "t9mTk4F7Ixl+50BjDU6TYLQPNxplJyeFxLbU9/eHjwa2FAGRzWWD2anWgDvMMH7kz/W86eDQY9+TheLqURw6xqXDFhtOV"
-    "WvUPFquJjun8GUUrrCDrTPtV+w/+xg+KSbb/kJt7539dWCGnm2+GM9eDKc4UMDNi8cLPijT3v8w0VPnvDNk2d/rBfJgp4"
-    "vFotnPf45RR+om69evXrR8rSpE+v3fFcLbGhmmuXAGlNfCft37udOIL3cKGuJjDn1c9EMI3ITLPH1vD4ajI1Wo/doQHiB"
-    "zY4wRkTTC8Le0MjbuQUTkLAePxnAV9OPDxFl0cx111r4o7GgW31RwQwjN43t8uhJMhyqS/A1X9NO+z7F37f89xv++5H/v"
-    "uO/L+mvw+xAYnKjlbiMgqS3htFn/e7hwCmFqITo614iMRJq7cEyqg+fsKbeqo/gHanq7jAYBXW3y5W1U7x2h9zfqhrsDQ"
-    "eNkTKbulH5gEhYbtvP6Z4At9slynifLrseUb6X1aSe6pn4lmVHdnM4QRq/9seR/8f85uGGuIXxzh/zIADoKPjQGcWAKJG"
-    "NzCRxHB2739YYb/gtpEjq2/YLXvgGjiKekRT8bXa9LibivMuzO2QNNQjoH0UZYeVW6mV9fydYbCVCrTy5v4o7oXvD5GFA"
-    "M0Nf/Ycjx/r1/2mJf+UlNoonLY/yq0Oa+LHYYXBIhndlMksr+oz/kMgupzeE1bqFtI1uGWRGk+N1cpoFefTs2bPHg4Hzd"
-    "J8qK+bjHrcqJY/blZ5QpXNbY0hIfKuVZ1Sh8pod3oI8etwA2uFXhHjGLS/iJwMs3TlbE+T/eIIZrbDQrUoPiTkMUA+mx+"
-    "6Tf+BJ04Zj2/F3g5hWNHlH0VneuP9Ir8vIaSqmVrrDpPcMCg3HMbvcezJQdq9MyqPoyUAfa/JiqT+/9FT5DzwrZRTojqL"
-    "tRNO1u5vaKBKvZWSzJM38Zz2+zoqz4cCvg558fqCe8Vgr7z/YvCBqqiebkWn2CIPE8o8nQ1n2aaiLnlCRs9K2/BnK9eIS"
-    "x23WEZIRt5OtPu7nbi/1pNAq54EdYEG41FGqOiEtGXnlh9XIcSDqVkdHw1EyKaZH9biKijCPiu7QelYZh3DsyHkxW4MSh"
-    "6LipRDlX1+/hrM3kV4GFWhKm56VKfsENgyU8DagEe7YyaF7DlUwFw8SI5iSCdYRX3xYmNMU2d7MyiSuE90hYnVwasGhoO"
-    "IQobOMiP4f4FxWNUKhGOF2+KZcg7UmbCH9Htd9cUMNiMxq+N9JqrJpwwGbwZVBYMKm0Zlreu+NF9Ae3kzSaZhtgjDb0Ur"
-    "+os03QtVrQ5324xWz5qycdgIk3t5C/DyQHwieXc/i53aaWvQp1SM65p4GDRSb4/R9Q/WBC1zXNVxktmV2bI1sHgoNzoJr"
-    "Rev+ziy7Zsesl+63UEIon0izzwHHQb5g8bXWDsSzWnQDyZ0NxhqBCQPsVNplcZVuttoYDUBtNQA5O9F+TiI6WN8njd2At"
-    "Z+s9aHwPtFRmg32fJ/o2Myj7SBe9MTojgN9nA+cGFKDUXVoyM1RRae0xrnp+Trz83+34sZUgRo++eqrr54MnwVHR0eDUR"
-    "4RcfzvnK6Hj7kk+MfnZKvxz+xurkNmyAf8vPsV12w6L4GmaSXMNr1ibtDGpNHRZ7xB/9HTzgBBaOgIHvSfPsTN08ceBO5"
-    "JE4OmmbK3VYssT2QXYbey/6W3XCdMK4tfGXXjXUnsb1lf+16vh4cKQW5MeBuq2cDsWd2m+PuIwYjIQu1PSDlgLJTOiGhW"
-    "j/MtRG0NXZc7/KNFC+ZCI4amfVWDyeR4zcFIpghOhbR34jSvCKaowAvEM9QWigUvjBHc0iw9W9Zfqru7yyrYt8k8jX3PX"
-    "5UJMeZVb1ZkRdmrZkvqVtjBxwIvkLiBSbVl7TLxVjHNK3RKcZ7AcyzNWaXBIk4PMWgg3S9TqJ0kzAldIMwJ/VzGZc6y/w"
-    "JPRQ46hfWMOAOiG9Gni7j0e70HNzmtv3o7yacR7YjnxHMThppzABWgcK5McwX5PZHevaHq9R/TCUR/htaC5l6w0wDHoGZ"
-    "Z0TzY6w8PUJQT6Tl8PAgfDuj7gXpL2Dee3x+q6DNCFQlTeSUqIJmn7xOjfsPQy0SicOcYM/h39pVI8vgkns/tdbU+xczg"
-    "jaI4N2qhk9PkDDSDvpM2aFVmn9n5EVFC3tTqolbqMlcPKnVSqeNKfVOrf9XqQ6U+0hn1fSLyTucs+3FLxQL2ayQ7fZ0wD"
-    "1bVVjjaYvdxyg3oNBs0AVL5DeyMKjDyQH0ffq+FAYvoiHph/LoXhL9y0VLQAbIDj35E0NMV/aJLfOCCXQGM3O/w8XhSqM"
-    "VkOKU/B1OJnDjQ/y4mD6ds0NQ8R5GKpZ1H1A4LCoWzexywZtigtkU0HC0OjSf8aEFoTYLWieb8KKKL3hCXQXCDXhozVbH"
-    "dEfnrOQt1EUh0yRVHp3T8f94Yuw7TuppFN3mYqayoEP2fprlAioM6RQA4QvKvsiKunzwSsUpGxwciweLB67x+akvrJTVu"
-    "yx8e2AfaiPzuAzHpvO8LYrJ+7xNYqN5tikPy3imtiFyJz5KQVo/n7dFU+2ix8ZAmR/jJV1PHHFyXhGvs54m+M6FgZXHog"
-    "DvMeFWstSPqqWWUTta03NPRrI/5o7JIr4KaMfChBG4yF0U67wzGDvjhvSCk1ejLVKLmGlAz00beKLimag/psNf8Xm8Y4p"
-    "6qGI0jf+4xfw5zJY08QQ2aI7n7Cnc8xab+06l1L5k58aqSbed9HkA9dXnxN4ixT7+Xufw+qMbGUq6ehii50DVOqnHPeTR"
-    "oPvSycvJDfPATN6rmNYx0aSZPcrYjZEbVYFEiuBhGTQVa8Ph8FZ7qV/jOZlOA4MmgpxPRXQoAXhszYGOzeUr48bMuT3La"
-    "UCdsjWMguTIJAvwtEhcWwFLlhDcavLMDQ6XBuhH630pd",
-    "EdcxZaOIVvxB6XOv4h9HaPWmuhvgimMCUIu0hfOxvIGQFsP9gfiQ5/GqWhaNNu0iOrrgWocF1EexDTePrCO02REgTKW2v"
-    "FuqrNWMqY7PpV0EHOWQYt2c8yiI7df2Tl3cVzpydETGHHpy1h1OI+kfYUi+Q/jrCxMAlglPVo4FQWuldPDpdZTRKbvkyO"
-    "ZsVew4T49mULzRjOVzapsul3YXX2D2Rhe9XocITTO7Z5GJMju5mCLGhmzPMe2FSl0gWu8ZHQvrXk9xw3ruL6a6ceXEDl3"
-    "2zjiTgY0phkASM+J0IhwJ9LMMiFQPZ+oiXKgFJIo8vcQHOeL+rSA2M7Z1IXCACNdalllhYgc0Alt+5kdsMZAntPcQJLCp"
-    "TdvzgmiXUH66Pv/SnPekINjza8RNwiV70JuHKIHzvMNS3QnuMVuXF4mqIid4cKKXhONeQzbhxreROPzD0ewwt/0bzUDCU"
-    "19m0yP8FFPwptGsUZY2dcdSIaTlLx05CEdPr60dPkH2a79UhB66X+jYCRuOo3swwV8mIFWj1BpAXktzBg2ZyY4P073+s2"
-    "fPdnczjZnGgpAyjVlSBX/cPNwZbkKn0xZrwXKrXTM+iqTNjdhV2rm+akW6/GC0GRWQYDonXFX1kTkG6p8chziNiy8t+hN"
-    "tJhHlp/yMoOb21lj4sBuKU25ry3Fb8UmiGAnylyw6zOo4vPKxY+jKoE+OAYBqjWuZJiZQ1UyiIQuufbPhTuwj8Bv8wLWk"
-    "L9d5Tsczl+trOuQQ2gwHNaLzXBQSe6T6EokoSWAGJrELR4G3dquN6R6mEhx1sB0/uDY5WHKJZ2/nOHbguYyKESw0Id8al"
-    "bpqaaoGcQQJSjWmp2HcHY6q/noVceXd3YJNxYpQaAMTdDhClXEcogABpyobkIgNLCs3t4B0c4sYFENuE8ay0GEsET8qye"
-    "aRzHLLl0uKun/6Ep5YsW8SKtscRhyjqCbgfT1H9icLpn9uoYQPHH5uFc/S+podp/Rk5yZP1SQ1IfBTWOtzMo+2Hi+1ccD"
-    "H9jK0r8HCzjSKjzHMiQd4FXzhI+20EFizlNYvPTTnKp0KKeEgkD/mpE0DDvTFscB0JX1KpFMTvP/uEw7j3228Sj9Yfz3d"
-    "N+3CYJNO3Eg8nYwTHdlO6x2cNskBtH1Vx+uaqAN4zFegegmt0V5LtYuNqop1STstVWYleCNy5hMbUV1pr/m4XW7j/sz6H"
-    "BIj0jlVzPNx4c+aBXaXZaajweRiiUIU90I/gxGqviSQh5W0tWFx+jPrM/sZ/em3Zk1vbGpO96h5edG8zF/j9wMhfCXZAW"
-    "cF+R+bmMlhFjH5NVM6PwOvKMZGYBbR+Teja5k5KrV+RVfau8PQL+3tKELEc/bDsSdjryFeJENEwxT/XbWDHGuQzO8j9Dh"
-    "iqfgh6oh6mkaOhbxiUDJB/MyG/MBOQbq+fp1NXd0AhINRfFjTzohpZ4jACUmcoui4QgSu5v6beqwjPcqHa6GQ4qkqivOw"
-    "XdOcAWZ9UUvOQ52Qjgo2Qeulj5VN7FMLwCMwoI0Xsv1NMUexFTc43s/j8nMVIZx/wxCwS6cTyV2mq1duE+Nft9ZC27zAA"
-    "yVsubXcY//CvCUfVYlOYUOIe1Tr1Ywg+TAr21RAvFCzxBG4pOaWn7EhTeQa1Vi91tx6AEu4F1rroznOSYm1XwACOfRiF7"
-    "9D1ywdHM3cpeEk2BodO/aEri2qHNtLnvPmQW9IPJ6SbphOK87iwHOqcsWhiPUeiejkqCEl/5sDo+sjrIpe6NtFWkc/VBL"
-    "suG7W44c7JKiew8rdHcwo6R2iLY/h4ScwhjN3MqPeyq2xT8Wh3hhk0DiFP5vkzsgKWKtmejx1YGnQNHff0IyZ4aLGHCCC"
-    "4RTF2vQC/SsrdlCKe6VZiRSRxcvDdH84GA/CspfuPyYO74jZGSITH4/5KrRfjbtcg0uDaTjRl0YR/rqKhgdO4PpX9zkRE"
-    "mLRWl0RqtO5K36DlXZn0TEnQvEtrJQQA0TLboK7CRccCHTcSgrJfSCBaaFuuBZYtF7oO76GSgQe3w5vHkc3eDOkLUyDx4"
-    "sGhtW6SuYgt0c5E8Qcr5WvWONuUpnE95BMVoWhoyO5pFOBSezFPKsIC5HPq6hqnMYLXaPZQE6o/Xo7fx+HGoAsL2ll+jR"
-    "DSx2PwpS/y4msmPHDh1VNzA4b8DiuRdvZwPRTOXdKVXafPAqCnbSP6YF+F9NH03YYgSXdKW5vYz8NDmMECmFmK22Ubc1Q"
-    "3ldN+HKT8w7DE/acJzjHkaIpySJEJPLCxipCrHH3BTphegfJQ66jdsrb2xLjOyq6VGjcF0vuMSKZlNxnBxO/q+4G2AT0V"
-    "neIOzCbBRF3+aho5HUcU03EbAV8wTWkii+NFnQVU6zTbxJvD3Q34D1WmnaKhbrTjwN2rvkXYjvQ74eqgdlcx2JFKko0UC"
-    "rdwcbBTvMIbLSQcXU0nunvTaYB+9X8C+yH/rR72iWCZqjn1fo8dDq34S9wL6zDc9MA5yZAd2I1G4u0MtTW1aa92bg11t6"
-    "sjy/AHbvZPxPaIlD35k5KKhjDc6qsrdxZaYAQOqXKNDGCr+kvlPKFDF9wVvlFC0NN6ECPGGmplhQMh7ZKlfGxuLFoB/yJ"
-    "nc92qcwteOdYqARhhhEmQvhh517zjRuOb80TLwLqdosyUUYOXoIOL2uiuhsMTSdJRqyEZpxnzL2GCyIbR+/gktsMo+EJF"
-    "lE7Ddt7ONnrekjjkEbGLX5nMWpuiOtZjKGrCK10kPab+YBpUU6PTC12d6996CaMhHWMmxCzuaXhrie1Dc47VTdIF7y2nL"
-    "lpl6NNIFBzWiJ0t9VhtFPffOFsENRe8qylgs8zeILKNooh5RjLfuFrGy2XDo2Ci5BambF8CbvVVF3T7UPcWpz2C2gKJ1A"
-    "0w1iyhfFlGQnpywW13ucFRfg9/BLOZOzMmJ+fYjSax47du0ZjTgS11o8DTbXzOxfisH/jw+C50l/d4XBafAnEnHcjBAjG"
-    "MaAnFUKB6EaDnKmqmJQIc8whyzkM2DYxKeJImhkJGo/dNRpxzscdP56UtMhHEY9wd1ff6mkIRkHZ6+n6h02+SKpl61CVb"
-    "nfkEEWlel0hAQUqOfleWTiLMmauin7JqbB4EN3SiE+/16dP178zBa6J5/f3SMu1lkvyRDoaohyseTv5Gq1AMYE92GV3OK"
-    "XOmzNkSWfI8jAfLekEoQp4GCEp26iJ0ayZPC1dkC9UwNy4/Tm1qrKKI9hxqkHnqD/3lyJFg33GPQL16l6BegUUcKf9u2P"
-    "Sk3ERxTI4DK2EgHupZvwjC6YWcoP1WOOyqqlbAspCE6coPRAxKiMEp997/n2jOYqy/eGT8UE4NJLwm5woAwRzJAiF1pro"
-    "ONnygjBnvPUXarlOflwQdmE/uFSjVYRlLEoIKiT4IgP6zNpRS5g5C2+4VURkByYh87VEgEraVqBVF0afHS9QP7NNiHPeN"
-    "Jquo5wt18cQg4f4EyFvKaTkG/V7IrlNoYU8Bc+HIEwsOr1mdo9jGsmRcWpYNeDISxsFghiPsThfhkJ8qBPHTFye61/hfQ"
-    "MOWq4tb3C24aUmyhPt350aZjE8p9Uvab30deWut+850oW3+RekCz9XDqfKWIZGR6RuLoIUog/0GHUZaxu5kAdKpVf+3QO"
-    "ytnRWEEgoKGOXJ4i3Ynk//vKZ7TlGkn9tUXw3RunLcdWNXphvrPqY7jaqarlXsRevHScxeeziW0ZGFtfoJTKDFelAnR0N"
-    "RjM+bfUMj+lpXNWvtfKWJlURExkQNsqRswl2OZm1qp8F",
-    "rXA5oNHhNPiBg2Hck4ZWtR+KA+yJ6CWplvyKMcnvSRCcEJNNW/MS+uopU6pGyUb8aQmaY5JNHeMCEXcWWs5ZCLWbTlmbu"
-    "7vLrcU+t0bUyn3txUzHNBKD3FEKtQJOw62voDkwTACS+STjnUHIrSMM8Zg/l5jOh+5SJToARw5eFGliaLsxUMulWKhhC7"
-    "rh678sEZCVdtMFNyI6lsayHxOoCUSfE/1AAxeGgo4neSPhnSJUkE/UsxywmuNPWf1+ei2FWeCYDsjU53rqbxoOQK8BcH/"
-    "TvDBVfW3HgMzVfqZ17hnr3AO9XFWzXGPfJCPOtRAN3SnhC93cB0ysXbDHAmZxRq+hSs/kL8Y5TBg8IVw5c2rXFs+Is6/+"
-    "uDiMM6xwK86XNs0cW82vCdyzYo/Ofj7+Rk7tlKgAAtRwy+fpG8N40tpUWJpi07BxH2STCPzATXHqek+u9ccjnTpQ9/j3x"
-    "F8HBuSwyMh/vQaUucMbrxtFcrhuKaNSQ8tlEfTfg233zyKYNWTPTGXdaB2MMguMonSvt5D2uDdrGIWyl6neDApnywjc/U"
-    "iqIawhprLumrWYemNyIkOrdgwnSUtYR/QxQv9oIZG6CCcLdg5U2VQU0gOthtSGzTaAnPd/vS4iXBiA6HqR103yWTFPfn7"
-    "/GiZxdGgjV5IcOfe6FC0W8BVaw6co+JLt+C5ifyeRFaGwjat1x33Ayc92dyU1da7TUldg09gANh97HD6athBvpErHqkmc"
-    "4+8kb6Mr7TqoxC8PGS6QkwF4CzBk0NntrZ8gAqldPx1BzE+iO2H+EnUj+XB/yjl3lAkmLFFc0VpEbd37GqG58C+Ri24cW"
-    "andSCxNXRm3aPbF+1aLUXPrSpig+Dlxjdbs2ATVlv5vrF+rpSYQYzBPAk/8T/+4evGVuJ8WtS8f2ooa/WFZXEqY97MYfg"
-    "08tjJBuPl2Z+FrjViqr4ksGn8q2t3AFXcAYXjdpBi6WRfLF9ouYpkCNwqi5TgC4jTpeYqBA3oMXmGA6gPa7fL3P3hpXuq"
-    "GhU/jYJ/3MmrWM9oY2hOo2miDHJdl/98+IZFbrP0t7+9bidoY+f294MF+P7lKZhxHa8Jipp04yKNCsn/U5fUNEVwM1rEG"
-    "63lyZ3eVoGs5h3YKG0AG7g1822yEztonZtKAGaJqnnDeigd+zjOR3zMTWoNVR/8cDldXneoaweJ661R1vDfpKWJ1YZo+x"
-    "Eh90Knop1clZbr4Z7OljhM3zSHx3TdJK/8iNgEdUG8IwbyIkdmSQ21RIZuUIgI5J2GCQerHgo2jlIRHpbtC8lVJc1zNbW"
-    "niRshbJu1si26eQ87hllzVxxnttigmiEfWE0+nPfxIT3wRc+rpWEU3zKkg6S0yMNK6DAlD1pCwD6dKQheAbtBAj0uZdOF"
-    "T5rSAkEo3Mgc/uFn159hsPv+yjDP5a0103nGO6CRU6xViVvnHuQv4x7l5EzlfGqjkPEomiEKQcCB4F65/a1NFr2Hk0+RI"
-    "tccHPOlWrF0Qx5mVyLzlZ7RiK2N6OVG6Wg85cfp1Ecmjbo7tbeMq40lPnhyttM6C/0GYhZKjUQQtZwxigrDx4WUmn0SU1"
-    "1/ZJX8hnvp/J740KL5+CPbCaRDMCza064c8khDS3GWgblovOvF2d7m/pmA4Hf/m68EE4W9wAeEHgfrJMmA0dz36T5oK9g"
-    "h4uuym1UvoJlB/Stht3a8ungT7Byph573fTHGy5zvTIbO2Xegqfe9kL5Mo2hx8VmxJGmN9ZOrhuCRE3Oro2nJUvEuvkuw"
-    "9gOn2djjydWI7aLzAMoqd0w6n2AQRRdUgcGJJk9R0veOqvYKPFTGOchMMygMxldeP6663utp2j6EjjVslIk6qETPPXwVB"
-    "x5ucNmFUcXCVx0/DZweOxRdb2ueAFd87mDdRdZEivBZP/qI85/R9A8V/EaJ9RsREyamOUFxBRwcDRIK0q1pHcP86rhIgl"
-    "8g7pwMTPgKxm76VBgaNbgVfeACSAT5byrBfE4YxJvYN247hdGmj6dXdb631nlmNnlSEXOyDBTkNNGyKh6fBvpOSvP2aGg"
-    "ZtKGqA6GPiHmb1/pP+UFUtYtVIHRHDsxcVR5H3x3pI+8obD/vPCMfl1gG0wwIIzc9WjRs4QqPlR8gL43MqdxPszrjDNCj"
-    "o4z0pN5x+EzuGbKM8tloPGuiojIp9x7RvaF0exUNYOd6NjvNfCTlaFpX7cGkkCp3dCM9y4psO+4/hdnigHqvhYNpYp+yl"
-    "R1EZ7KWhb5+qg4F6OFBPCMnT1fAp3dH1Vwfua0cRjEIaD8Rsf/jo0SDYk7/4umM23lSTMe/PaLX2ZofcvbY5ubPBvkes2"
-    "z1iw7r9x6NjyasLPxa1pslc43xcH5qZezSwqXfh+KIIX9KryBW97j5SefeZm0HsX1XjDw/uCKRs12N7DrmJvOAnDnXOiS"
-    "EhSxv2HzeZz2y9nvvSyfZL974ycF/5tkDGwA90trnpz3aMWeuOYyv+Y/5lxKj5+iIqLb+eCu74D8nPbq7C0qY/SyX92bU"
-    "t+q2XclZxUCNznP/w8CvdjGObjYpbH6yMxZ/UeU0HZ2V4abdUIVAekznzQyTFLftoHNOh66xXCKfVr+OV/vHT/pVK+9eQ"
-    "JxClq27cZGjoQtkX30PJeZ3U7+T583hFI936uqgznSJVYNeo8v50auxjR30tfVSjfvAPovK08qy5E4EaKrtvPkDvZtYvW"
-    "7drBjfSkxJl8tt19OGS8tstuaaS6/tGk3Jh+jdm9GD8K2dIU26FLAgznnJ3kDs1SKezarzdq1D36ohWCqZHyO0GArT2fe"
-    "oSQYlkmXVxcyA2OiCwWWrFV1T7upe2Jm69IipfXxMwz5KM7jmVm/5OO6Ecp4B01ihyu1/plFFNDy+XCTVIL32HKSgJA8s"
-    "6m/Rx3JzNq1g2eRVLnVeRgIk3KutoGWWULOi5m5vQoTd/vRODHXriqLGzUEhJzeGogdBhE1uM4xAWNU3oQj2vataUlbqM"
-    "VeWHT29vZ4dPTewuIyj5APyHt7u8KgdQkrTP3mx/dmex1DJa9Hx8QL9mHuytR7/5S7XsrvfuLLATPckKqa6IvmnLqGpRh"
-    "rwlBo4DPgyfhO2ig/GjwSAc8pxw+a97Mc2KvvltLx4x6mR36+8hxco1NAXmAlxU2qBZJ222Y04SBNgjd8GUX8MpkELz51"
-    "LtlkruGfrZTDaheJ5nezRXykI9lyVXK/81hIGIN0P/B/uPEBdhczenJahK3mvMcTW2XYlrb2LmkjiHOl1xqqn/mt3yOdE"
-    "LItrQMVAzCbLqhjgvtH8OB+hnDx3tNL22TtPan/pio5bspAci0gZqckKpFYsFISEhxDN7/y2TuiNRKZRCFNbd4SO1iJBi"
-    "YAUnmkejWTc9auIL9p5Cqmxr99Le8FGgFt1M6kiTXMk20su4Tqzp8NqQxNEnvswgG9FupVitmXoabFZXquOULaQsMCzUd"
-    "5GOH8UTboc8UK9Zb2Udg1ssXKJ+jp4dEC8b0bJfRjeSrO2pkoSamh2G3eRvlcMP/+aGtbq0Urg6gvYjtya01GKfG4ThPr"
-    "FIl/SdrjEw2Pu5e8B44SPSvF4qVBY+I1AFBAktg8/AzXIluqefYFtRoMl472f4BmzxD5dCHDSt3mmhKtotXJo8oq0IK5Y"
-    "//p4GYKoEoOxyItvS/DNBPMFH5Xwpd4QXUuXOt29MwIbPNUI5sCdO03hp0ycQZeAKWvJ+XM5o5/0Ic0bpOCLDPaTxfmW+"
-    "6wct3P57yyjHYUz4o/0Lq44VM0IHQxCjOASjZ4cVNX44",
-    "WXpObLfVKAET5Yf13sHYCYsFtacGzh+TJiBD3f25N+zl+1A3xhkx1T8T0nH4oJ/uhs/HG+CWBRNyoms5z7ekUMiO6euFp"
-    "6Xt6cufOWt6lq6o0ndi4lfrOccains5XWD22GqIo/TZmrhtVxRf7klV+0ZcpwXF08ZkozER13PFcTzjw6iWce/uauYA3u"
-    "wGWn+EviOH2KxwriePFPyP60JPjBLPCZpyW4KxQ7iKWdHtwocefDTxIdQaftwDsG7L2ww4VpjqUVsEWChXGhdr+Z5muan"
-    "xpLDUQ1vap8WAetkAqLbMggl2FZyrYPJ0qc92riig3P6Yk6pavnkDw5kLOsJZAVJs3KHkViHMmrwGmWLnai6WGNYAFpqg"
-    "fOl3Fg0I0Q+IAjGKnCVj1YxzV01maqHWTYKGC0lGxOPJMMsX7JDmgKTjvUhnT3pYunrEs+i1jJ5Vfr1hQkxs8piWL+KVj"
-    "xVr5IAiL8bpUdGKDHQG49ts7Lf0VsewOnHOh+MgCH1sDH7bdvUMh6Vzd4zBEztdjFsfCHk+FtExNWLlu1ybBjMAlXbMXT"
-    "9iEZr4qi9dIaYF1xuJCTDpPVO9Z9NteYY9P8TUn/nbonE+0S6dsNlil1hZOHMrH79jcYxpLbSld6kTjlGjBeQtca+alNN"
-    "DznwCy6a4Bd1caSybMiTGvSjm+jkfLDGiQ+RdyBcUoa3hFwXhcQ/8+889+er4IHwWOJMed//jU/fZs/AgaLaDKw+wm//G"
-    "PaEENeixF5FGIrpU60PjiCO5c4jl1hNOLnYo27D3+Pa2OtJ7t2sCd22hhqR10mn8uD0lcmQV6iFH1vjKoC+WeudjM7Swh"
-    "Toaeb8V9jd44KFq9+Jtn4OJqGT73G1iZcfqtV/RmsjYugfq0lLVOp0j6xHiQBc/hMHzcDi14+XHCB0duHoHU3AvjqruLJ"
-    "CVhB2oRrhk5GAHvj4Z9h8FjEhY9Ok9GQxooa5qpQVFICc+wk+D43LrtXqCqFlEmg64dyIydUyqq1Fhz51R0Y2qhkLXAFL"
-    "w2seHedd46owfEo/zNJCdPXKlVEhibD9MeMorJViMu1H040f0+BGiZ+tGd3flwdGTLckXj4irbA2JSANHkVi0xUli0Z/B"
-    "EOQqbMngLrXZMovhxGQ4M45URn3N7iBXR5F8EC4mV4eGxoAN1RY9OO49exa2iEDaX5ljFQjJAu+ufCtwfuHPgkM/G9MxE"
-    "YRPOXC+RIrVBp2EadOo92y0ZYCdMy5kecXhgbgtxw2uSyN6Imd9xqkfGDRCPZ94Via9p+YCiWm5GgzbdTiUaIjcM60W8G"
-    "6oSQd5k38MaasmB+rhtAnrTKum48MPnwxw+rR300zvJrVujilpTjbZonfAKVJ4ZLu768OY2PnhVwQa6+7iiG56T29v14d"
-    "ll378MqJCdxPM1JpH9riFFV/eI7e+RBY5y6aUbfHCfiG92Xs0KsyCQ2emKQQ+YCzbWGwxOHZYhXA6NA+BDVZjpcNE4y80"
-    "vVlY2FlGC01o8mMmMouGA5CYgJKsRunn48/+EuH7CDYkUwrH4m6HkmwFzUcc6+kG5zv7WDaWNhZm1+I6Zz98GJWBk99tO"
-    "/dM5scttszYtEzcaEJKej2992055O17Cz7kkKYaFc6T86K8Vp3LOK85+/asyCTVsUdYZ9E3CdksAP6d+Kbrqr2qCFc5+g"
-    "FsUm3m6HvOE6wHGgJGZix33N19nfizrhcSnk3N4i2agIjGvkXhuh2FOy5aHobHZVlcviFkAuKJb96z5my4mXD4JLYdSIw"
-    "c/SXhYyfH59ua89ayuLXeTnubt5QvxBJBLmQkTOMhoeoBrLEJci+NKL9b71VG82vjKRYNASW00+6uVXrWe/n+I1F18mWg"
-    "XsLQk4UAhAhA9LmyffT3xuJIrvWdvzU/6RbCvkqceDGMf4ULbXyj7s/9ewczZnKYRcTdZo0Ke+57ImSCGCg+Ff9sovGLL"
-    "Am9eLUiuGZd/XaacSfdCtERHe2vDSlXB9uj38GaduJ83uGjrgMij5OyyODlSRLPuUxkpn1vE4zaGtVLdSO9I35FI6OQ8C"
-    "sQClJn3iN6EQUs8SRYUY4Pvn0m/YmAjqZws51r+jJQP/J3WWIX6uMoM0femNb3Q4KzMmA/lpBBUOTWb2t2a4+LjZneInr"
-    "vf3pLLKbo8N/YPIJIQSG2Tp8k64AW+zRIXxd0h09YN2dfpO2o5VS6xlHzTrsioCoY2erNGaZftKS/zd2iQ/kj+7yHCOu0"
-    "COFig6HORBzJmEhMVhkSwR2wO1n7wY48cXNNm9CNIqdcZ2z/6qnYBxZ+/PyVyZTEinbbvrDsO5lD/NLuMy99rV/qnCb1Z"
-    "ZIQ9Wj8YZmwcpCusRDkNwnnD9ux3HTahHSsW/76OZ4LHhXQPzN1SlvnAPHiXByMKHummp7JJuDCmFOQNPfK4yvkIqnSnH"
-    "YOLDy2jReDzaeu3zap/KQYjlqF1AZ76CMjWsVb8LJM6zrJP3G+5b/9u5GOlGdKkL6Kk0WYXApw9bOpwAldDJ+qVRIdHKi"
-    "vk+ip+hjdVImcL0DYHAMw3BmKxDMrHIlnWWz73rY8OxK4aVRwUGk8hlbJHZ9GVBK3Rh2v1ng1VtYjx5ZMOC11WeH0KkZB"
-    "3u2qqht9nYwQhyZCdJwoS4zevp5I4/Sg+3XiulxnhSOq/chZX8SDWWwmGfnAbDNiExYrPLC7EC7xq2pSS/PKEWjv9YmTI"
-    "6qPbbS1XuNjsRpJAAIJfUSvqqK7SnosiZJGnFi1PEHVHV6PYxegKk8HPh9Pe5g/IUI5qMGiIJYSQhKnhiTklfVkgc2aK8"
-    "EseNI8mUKuWW0Ji7WOhYDjvmcsmmvkoB+Rp4SNqqj2TDoCx0xXHTIrXHVIbdfZioElcoHVvpbd4WG9BQ1jWzChxxocQpk"
-    "anJPpYZTDsY3Lj4ipawmss+ijnhqpQBOkZqYs7Q3pftRmmIXqP1qxsazl5DSRKwRl1vs6gYruo56vYWD1eP5Hw9mNPek2"
-    "iFS6Qhp145g32uL5FuqjZhTB7b32V0n3mcro/1n3WVuMvSju0vUfERCZaRcOe0VYfcHOgNjHYx3Tc1Lz72QxRXRqEdYSF"
-    "n5eG7dQgY/FVHtOsZdLMBabjdCKeus+ezihGS1PnIFjhe+VUE8QDJm+TCG0zSLHU3zGYsSbjNNvNHOecfzRdelyzmCQKu"
-    "K66FROegeBaUicEkbpYWwdhSbp9JBNUQLrfuqIVQvVVMNBK6JVhxOTKgk7MqCC8L0ArHVvcRQNqVU/aMlUSj9tMfkL6qj"
-    "9Ir2EORgG0m+FRg6eWC7fii0w2+nU8VNDzd5TKMweEVbLGL7SbnfbG3rphlRfQAqJ7sDbx8wivB6Yi+/S7NHNcky/3W7o"
-    "YxxZdHMVLtVlOFRSO7zY4Li3y/gBvMKyC4ul7hBBB2YuIbu+I8v5SHjPme7KTHfAsSMIpB82QSl4tiuZbTwXmdrDYLQtx"
-    "8IsudKkAyvp4gkvMMOVg5KnvZwOLiemPHL7KiS4+IJM6s2WQc5HNlHUR0IR1d3mUGhwumJ8nmt8Dp2CYPLekDXdhyv4tB"
-    "3mPGxCSIcDcBe5Qcy0pBoz9YYW988Q3ERPe65YPlHJ7omn9or2tKW7ykOnlN37GbbL6WEkTdDKjUs6xpuxPqjbznLwVYb"
-    "1sspdNRjsYhPtUSmpF5KHNCk41MUpkqbl2q8nX9m+TCbefF1qRoIVafXYi0FfxPQl4cx/bbccgPTRntfIa6gvuS6N16r7"
-    "qGV8E8kkYPr9Lf2ZKnz9kfX2RiXxKfPUj7U86r6RXzrb",
-    "nFpMTqY5JzBioZ009bjdVEJ4JVGdeFEjHPNnqdAFs9v97KP+k2kQIPMfD6QZsLyoh/u3BMphRRlX5hDDf+swGLpMjgCbR"
-    "8yQOvSsnjydojOEbFdIv3HqoySY3vE0cTjv+suALCf+VHKdm3M/StiZoUmS0SFuleH3SwaOlQT00O7RAq+WfdbFzEQD5g"
-    "s2mAA3rZ/0GtmQivcew6JC6Udd51Gzd6kOA2Cw95B4b7tTHCoN5nG8qXj/TUdls0URM9HZsCltup4x/wVJmPaICvs6YWe"
-    "OyjnqZKEfcLwYLUtFrBH2wMkQpMWVfWx+wE6D1io3QwlUrtWtRm7a6mLvPnRCfVNuHxR/3nUGaFHbH/Wqjuo+OxOzhRNf"
-    "RXCk1v7hElKbjxcdqNpE8DLhcQRhVNOeuSymMGoErFRT9LYnNwXfQEvBH2lINtOQeSPOP0dF0ARx+uhSn2Op15TJC10QH"
-    "Lpdm9+2crt3FBnL4Lg2A528phkHAU0olLbLzsD1FajvmywF4fhWB7BDxjm7yyeh4O4dIiAr4OvqKNLkeYuILBz9ojkoc7"
-    "3RNbVDXIG5Ar52b6izo+IoshWJ20VIkVb3V0UbSVuZVv9p2B8+bgnMrHjNg2lUr24sqNpV3os+guPW3K3yEqZ4XgAga77"
-    "WG4bD++pqER31uzf80ud+huVna/GD3/5T/RfIc3fPG8P/bk97viVP08c5rexHF/fl09FHY26lg+KL1KgaG3NVTllUjWlH"
-    "f1SgbO7ZkOF3LgV0XWyb8uptKRK7fFti+f8ujfuYnrORP4edYo904Ki/EaULaQJM4FBkN+t3eDU7l3H2uRKvEwkEUxdy0"
-    "ffU/DRr8us5PrxbuwOU5G/wAmfkTRdA/voWUf0Vl3TvPgg2dyR9Hx1Jn8xSmCugxbAsYELpSh3uyvjaeERvN7er4Z9sv7"
-    "kl7PvYCOocAVVsbxA9RyNjJbg4/GUDxV/R9gbRLGIuLL92DeExsa1tuDNQIk48L7Ss8DsWFa6InYhXRshIO4aAM+Ncyfp"
-    "rGSL1NadAlG2aU84EoIGz9dgDvtUL+TlJVlUnrasOHPg7TtzYEUtbWXTUAUGhq8IlqUa610Va9xnK0wh5OZnoR6JdI+Bi"
-    "cPioMz/s6AuV/i8pUHVlrQ0wDpamVugt4gxJQMUS0XufzDtI/K3wF5I9nf3b0ra2E0PViBeNCItYrlhkWiJlZNnbna2w6"
-    "YDg5SdtIYIyZBdyoiIV9ydXJPZzEt1A/BJOENpCJeIIwznxDp7qfIomyuPks/qWzhBOhx1OXta4kyjDkzdTCRk8+VW5+c"
-    "04BpLOoIa0UYrou5Jq5cl0o94l0cFgoE6LaPhIndlwL1mfViqLOSFxgqw7+fo8KdMZkmsH6nebwvRuSsDxWdHXOTW5Tpj"
-    "06kaC9/wevaAJRZsw6TOLjiYzBa0lvMyJ5YmOZjbE3YyTFEF3qKNWGd2eccFXS325aLyd/DVS+PrLYIzLHq7CfPx77S/V"
-    "OgjpF4kfOLPyjjl3ra+qpl7KRvdIjEvWJBan3u3M+uuVrdeHnW6JTMBNsO4RwmJI7DCjcaOeZnLV7/dnEpm4ibEq8QUWw"
-    "T2t2mGlTpbU4m78Hh0uTizIf04m4jAsUds4W8dY/yIsSiFBd2hUEuEKPyiPicMz0a1iqiOCaAx/RZgc8inWsuBDMyC4em"
-    "5l/I2fN6coH3s1bcjcbMZ0o7JxhTB7nEoKrcG1oAk3BQuevNjdnW1nBkIxi+JxjuXsTM8BoziihCDQFVUkSASFEvW/aqh"
-    "8XVMND4K9YX/Y9crknJvCtqeR3v1ahcSF9Oq6os4D2UpSImwfqg9DQv9OB/mpx6kk7kteJI9VtZ/r1FB7nH3xH9BpOmkk"
-    "XiZmSZMo0dbWJ+qVepOov6ZNFjSbQ4tn9USyjLxS1HL4Jtmovxori5Po6KQP1Axim7Uhr1CCPrxqGFGnACEGRg08NWQyt"
-    "6Tn4MSusmRsJE6ule9dz1LSX+eS9oxTcsH7G5IHNQyaw/KGoxvVis00w3eJZGEXzUfB8eCVDIXOko0TwDppjZD7JTwU3d"
-    "OUIZaq4mEREhhK4ApAqk6ynvLNooDSAiGmfOhfVmvczfTEn7ASq14SaIuoEmoc6sJ7/6TP885H2LF/EhjYP9mCfUbAHvv"
-    "4wzoD2avh/E/nn05RfVOIdWo3epfsPVZnTFasrW/WMmoPstU6RHBU6q8ZZ5zQKNfs1nOiltx9Wmb/Fe/o29tXPA9USfOT"
-    "n/7PJySHeFNcmvTl9FkGgRMnwHShP+662p5ZfcaJBAmp4AOhfeZfRRyPzGK0F9SFHdPK7e2F/4JDZu6c3N4+RxRlZhRfs"
-    "JPAmyR6ZQ0f9KzIclIjn4HnXtA5nFPNv6iiPlvTOvoLCUHNJ6DRQjCGDie96vzzwc2pHYR6RGzPPz+FpgorUU9sNIVTWl"
-    "TGadCpbD6p93X0Ccqxvw5tJoK/mtCxf9ku4uQXdazVoW8e3KT15tMIydm3HSjeICxYzRnQ65K1o/W8L0m3aFozhJwIDQl"
-    "AkFazY2bLZWDip/XtbdMtbGtNMrxLaHbf1+qvo1PCoB5T3UykEfWfaZoc1B+Rc19MQAlBg1psOU1rre9fh5EeNpAhUAmt"
-    "zQtgvwBBM1KlR8V7nVHXC/UKJudcZyyDbTL50eH0Qg6nCUSKrVv/T/+VesFQSwSe82jQehSE+vB50d4bokExiOt9Hh29z"
-    "7d2D129IlL3IyJOsxAtaEUOoG30KqDtCRQUvWpSEBV8MiNBz3hHnupdv2NaJjSsK51IeL4qep4zLjq9vr1ljKTkTchqiC"
-    "IVm0Et5ACeR97bhD8xm/w1vY8gRvOebmXs0V6dJezQQwOJ7XUQ8uuSbfzeFgi4zmwUiyIBFkxzIEGlkzNKImZPcUAaHfT"
-    "ee8WAs801SilHYGKtAjcUaiQnsBYVmm5oox6zlwgHcncIBb5NNNvUPy2u7mNfy+TsLucqX+ZEjgzxsr+WLPRsQBMcUWkA"
-    "mNGqAHAaGMpf8LMkODMYzgRoYdLtzJxer2p9QkpDDNccPQnTiyiqSBeqKZtj/xXEdOvVeGcYvqrbQBNYowa7m5+O24xIk"
-    "YBS4nPxrRtl/fM9mrntjZhGR0QrpkxYBGLkg0D+ObCyuSIQ3RmYDJYI5yuaZEeLVuIEY3uFp/r4isd+3KSzl8pEVfZZmu"
-    "3HUQvN8VfuxXO2B3wUlPdBfHJFr8wdHnBnJ+a6Lm6Mx9K9l15o+rkxZ7NXF2dnWWJAxrZnucUWKKFHENxvGsut/l/rpLz"
-    "+wEIAcEd9ztpYiHb3+TLN5gGc9Tg3aikREhHmW6buh8b/ZpIoWXPEdz/1kd4rUPlUnXAIDN/EbpoQkkXgeQT7zhEocKom"
-    "P6qvp9HkpPYN1aVwzUwg9Bi/w4EMHB7xauq4jm5AM/PNT3RueB8QMdF8W0d21OEWTU3FnEHoPmS7M9DpoYRc1BF2qEoTr"
-    "nFDfYOKPqfeSXQzHaRLou5R3R84cbYECvM+xkBUHySdTqJuuPVEN1xztrlJMkXUp4buiJ1sw5ZV0AezD679JWuhkO0XPU"
-    "YAGZn50yYiFsuPEYmLIJXmNaZ5nVTQvU7VJdGhIusKNYMbJ34r6C69NZmYTutJRKBL4S3GgnvCXAR4N8KkYEYXnGAKFfm"
-    "JnklpRkZsH9I0/uh73ybZXHWYCKtSTjOJZDKe+j1oniZXzVNxK1SntFNeQHnVflfkBXShFVsep1ig+l9DJrPmtJ4agLiJ"
-    "+OKsY6reeZce6mrnks5yuwKKdYX46t4KVMzjeOcqx4y5",
-    "Fl6E9BHdbP/oTpse1vdVcnoXX91fRT4/oYliC8PWQ72YFxyxTAQvE++9VhSaSZJaWn3YVGttrZx3T6631nE9naobJ2g2x"
-    "H/gcFrQZUM35pI6aHwHDMJ7VhfUA2AMh1TIKf50ME9tRrHhXI8uSOsAgJLcBSBN2/YHX88HrxNf8BK9EQiyUf3AB2n0ou"
-    "jIFImQXspmDQmuvtbqUasnvbHVJ967LM4FJgSHKZ22kBAyS1eDZlb/BYycz1ww3q48xt2FrqdPxxsOgkufayYew9XTrof"
-    "VTJnEoc05Di1PmQSga+bsT4mJhu3/ymTidtb6lFMZ8mL3DboKJCxc3fmcw//W0ziuhUF5sakbQJ6YlVkbgnIIqrfwsi5n"
-    "Dc7UgnEbHRU5BzU4Go7tddczBqIej7RArHOTvEfdGAyFIKt4Z2pye51CC+HwBYKf3jRo50Qv4T1wQXtCBB5aLqI0litrd"
-    "Pz5+nydxbVGUU6F9Wq6BVL2G3YKeASGShrykX/w5JHWhH+mp04qtQ0D5DFAuDKw3ALIH/VTAXCpYD9pa1Ebr2ivVToR8H"
-    "YLeDbXz+683Oz+tE6+CIUSkpfhIRAzv/CqUIIgQ+/ra2MUDVNnGFJ4G5t6093d/yUKrkAxkta3IThv8t3ZAKoEGRAb8UZ"
-    "S8I2ljS1DMzuXTqR7cQcVItQGisBGeBoanIPzb6J3aE7fI3F1ks+40TJZVFz1HXQqLYx7zVtsxdHadD69KVEbRNbgWx+k"
-    "v4Akc3UMCaj3KuNt32oo7y9QGri4GyazMDq+U/W0KHO3JmImtnfbSngtzoB8e3vu2xLC4ICGOZwpoD0hBo+1KHqSCFYb7"
-    "KQXq2PQpUCInmyBhbcNLOjpYdD5PdmwwXgDBb5EjEiLdaW59w/paUYdahHK59uxlNlu+ASTEIw/Cf4WLQ5xaUnHHgHavh"
-    "j1Og9uzt023CY2DKa0qzvAgTwP/c4vaC6t5JYr3DczqIGXYsJ8ZxBenPc/hd4PhXzzMq46xByoTlXgWZXwR6ByOnX63P6"
-    "wp9o7Yyt4NO0IAiOmXr94Em7B/T3ozj31NAzdRQD8aT2FEMsIzLVW264qcVMzbuj+/W0eBman80Co/8cz/XkP3/SCL47p"
-    "WyYqna185yRnXE98OSN7/AZ6z65ZF4cNy1fNAE2vzKD4GzQ74A/vo0K43PT8VckJ06FE1jikYMpPPvsWVR1a9V5sxDTtK"
-    "tUV+aKp2eGSuXk0P7Hv2f5zfwTF6mbcxQFpYEzf21yCTZ1FIwFHxgRlQItRG+qSB/Tc8dEyy9McqK1hbJNQHORcvHeMkH"
-    "R4YFM7T7TMxbRRCcqsWjmB83tyAk9looUM5gzQzmo2HhB6GjCc9UoA3mQYuIe0lCe8rDSSj9rqzEvn3r2H8T2n651jmXt"
-    "74lCiv7fOXXnM293pv+6I7b19GzlkmiSc+f1pvSYtCqdFilgyok0uGNLAJQOmnHvHhiIWkWuKdHJpXzJN6syLRwObgFMT"
-    "Azemi6HnSx1vY3IAplhL1XQwbLe2CYJ7A+jLAjEdwgBFzK81yCBuPhUqdiSpzBCpT7KWZaAErsNM8gZILVUsELeVemcyB"
-    "8D0SNI+gjxjOVnqluWsJmuSZRpZFbrWRLqabmfnKoI7zmcI0B+l+ApzTTNA+wyx0E3K8/GfPh4rqJBtjHTrotRKa8y7wU"
-    "mBrf706ahFvHU3gvnQuAoPtrv3PDeJ7Zr6LEfTAdux0E5L+7FKkcO27EZS4Z7UYVfa0sc4lyDeqCV4Dw/GiUv+hi8Tf3I"
-    "vjicqG3TiFp13XszXGfQEzk0Tcby/98f+PoKMd73u4Ao54HIdmAl4Q0vehk+Yq/0CL3DnJDkxsqp79/5/oL+/hBjuobZB"
-    "DmLB9c7nVHnspttl0y+X5rZ5R2sboJ249bsRxQXKnU0I/E/H7N85xHSSmRI0rYOQn8gWFgmW5Zw6CAneaWUR2fbK9BNN3"
-    "CqkXs1ZIpBI5L9a0s67/pidyib/1lsIyyRkcc8+03WNWFmDiSb99eFD8/sjry7cz+Qi+CKd/z+Q9KjF0j/I+WBYbRaERy"
-    "cL4iOpi+U2EsttBHqRTIfMQVMcDcZsfiNasjd+AXMWiOgtnSfT5d1JhfDgjnkEMFb0J3LUIp+tDcdRjOFwW4QDs8sJAwx"
-    "oV8tuH2WHiXUQqznU0tHAOn04IWDwqZHELkUMm0wto+G+bmNt2xit3Rg0i24yWetsmnuxOo4SQlj2tkii1uO3iRNHZ2+2"
-    "d7zvn+2dBYr+7HNBkYh4/21ytDShI6K3iVpEZxuT1mixP7MmKmc0xuxwPcqaPrW7sH8x0kqP+jAfT8rumUrVsbqYhkhcR"
-    "3cX6pioiLNudLxBDT/tRhcq70UXQeiXuK5xbTzlKselo97Ofo19oPMDQyhu0kX6N3LGOXi7MGs34NCMnN5HhDxjaHwhyk"
-    "E2oULL4E6vw9puU/g6SKbbuy/d3nq0i+KzMygGatsAkr/Tb8dKdDwnjAUntOTu4AxvJxHn4p7tbcURvGSIuqz3J4Kg2Sa"
-    "sHQybT5g8vVq0rMXdXkHMAzRttFuaHmkrsUpMQTyEowLGcpLNnNyjKOItkouhYuqYZyYTHMtlfwa9BpEUUwkD9OOCjrMa"
-    "HAciaRcVfcT3JlDJTZGYQryBOHNIUfsSkh+JY7XEKxPxxkYsMVjTFq+IURKVHnaxp8RUNLYBN9Gp9P9r7Gqb2zaS9Pf7F"
-    "TTO5QWKI5pykt1aMBRLtuPEG8fxOUnlbhmeBJEgCYsEGAC0Ikv879dPd89gAMq5fJHAwQAYDHp6+vXpdugwknazph7knZ"
-    "/ob1yErz1uwQH8skOGypRviOoxnZekZTKfzo9eNepvZqNHKLS6vL+n1iNIRjcndXLFLmdAiiybX0P6oagAHK1q9/zG7Tv"
-    "Vgowzs2+i29a8+M3H8fQ6XFsaylN7/BRWkFUTX9pMI9EqqVLOabpHePVQI7AuH9+txU/6H4/vvnP3PVy2HWDSh/MQPvom"
-    "QDNn7Jjl2bMhRzFcBWat5c5oLvmLhufEXLXX36WXlNI4h++xvdOuJFjK3CGJIc6e5jYqCuG68eZp5X5LnO7c66Gw6MumE"
-    "9H7WsiPEwyneLlZvBaye/Jk1Q3Zoj0P2JiDZMdeu1UdrswaeY+m9EIBjgKvO+I8o1XIon7yJNwjL0/YSuRCNKRRDIC21S"
-    "VILPmbbxHI0+IM23DZbvkcOoPge+WoUMO5wBCKaVA/NddLLXc+sYd0smduF0UTGai1TToRWWlKY6ZcZBQHTUkYdNAta2I"
-    "F0PkapQrE8Y9BZS5umtcCrTq4+A3bmhXrA4/YiVl9qQXVEZM1VbO9Dm5mu7+H+5Poctli6RJpMF7y/X3P4Txs8jP3teAq"
-    "7setSgD396fpF6NNsxyBszY+W/2VWGRUR+iOdHrOFcLtKr4lTdx+CK0JPmo7rpHpVXU+dj9cO3QZmt9eUnOphzXO3EqWE"
-    "0LPaYt3hUhpiTpgscrmS8MsPrJ7/weithXeTHcbgL7SvrCkbXxv9lxM4MvTv8dffPVMIhLSOskQfIDvvt9uE0YmOK96ic"
-    "QUEU1AsOyYlPkBbJBw/ovGkjztSpfNcMy/Z8d+g+b0048z4tBWpJTJknrU65Tfu2uuiZzY0YnfmEcPBHrnjUshixUIVzm"
-    "bcrDBqiz2Ow6r2DBKYhKB2lqoLD8V3aTHXTLP6lvSv25RC1AL3PMPWM80vRGLZGkrek8anM9GMY2lTxMA6WmiK6myw6uc"
-    "azyQkL2Swophwgq4/S1lmD1JauXrvsOoyQjA1pjMNAJ1",
-    "BSEPkhjP/UpljXN4F+NHj1aeNOQRl7I3WUvnKgvZk4Cxduv3H1juH0LbQD+929A2zZOlcpmbpIJEp9LvGDedRhuIT5kvP"
-    "tG+V9pqvP849ESGwoxd6ttsVHJaleltcGgS61+HalUxQ+MhAg+FHS+PHhRkeY/7V1YmW7bvTFvosnuNkzr1kvlJ96Lcxc"
-    "JXbYBcBQ3OkNWyjAvDJCbFu0Y2Sh6ZeXOpCIJIeRJJT/YkVzRgsScVvZCVS/bH77QoSXcuGeTqn7Ck5rLSZbD7zlC7r6Z"
-    "m4ebt1nrBGmGax1dAsbddP2pXbqOen3lbg/PUWUdGQ/IeG69tSdPfGYsZy8uuSw3jhO+mg63blOLoCAANsixtBWn5ESun"
-    "Gv/O0fCsXSoW2dxD81VlE1RjPAtUYXKjNihL1lU8xLZLPHVHfClAZNBU7e+majJy2bR1OiOVQ3ZlMDIprGYFwWy76gQ1T"
-    "SUIG4OzGRfzRsy7toOMWJQrXRebj0odkJEazTx5kDSjvBDoJqyZhiXNtfAX408DR09v/vV4eH8/d7GY/FlJsE66IKKksN"
-    "ahggc5wVVGe4h7kFznTnLFkqJna9y91OLRs08TJy7aASQolAIwcO1/VfxBWw4pG+MAgcEQc6xAuPRLt0M6p3cqm6ojNLx"
-    "0Owj6c3+IOrolj2u0bw3KWQqWT1GbxQ1t+TXw99xj99ZERcoNiIC1OSY05E9ht1sXVW0Xo5CJRM8roRy61p9MgZI26Yoz"
-    "w48JQUGG7KQzSpMT3PX1dPppJolZIYtjrm4HtfgY+R1px8i8a0jKo6mQp7INEYVZ9B64mc5nuHwZtcNyfyy8Giz+smnSd"
-    "9iSObl8XVeKKAYrEYoRw+HGqWcSsA3bE/d1BmnjvJbKN3BNmQ4uY5c/usUXWgST4Ac+6AFDTJ6wS1Z0HQmPacyPklJwtM"
-    "Fcp0if613R0uzdrNMcP/I0XVQOba8q0CaeM/aG0oqSMSF/7mfAnCmzEmEn6/pK2QAwCEZ+lReVOtTkhSjQuuWAyB6hIDI"
-    "8QvxNrsCWYHrkffFiVxZziLmVc0oQO8qIcGDOpoPIXNGBfOTrEI36mWc+uFzkYfiNCmdCUyGMiHqO7OpFD7OMd0k2NBU3"
-    "6iamrx30Cz/93YkmtMyunSx16I178hu8hGufpWmvr20sVh167Udd9pvt8Gw4ubSd7Q556D243fUuBfQRYobbW5AohACU0"
-    "2fMIU9aJ0n27ivKr98KA6a/K9rVipADnfkmM8fOFogKRh1HA9qT799s5PYGJyouDrH0bu2HfeC+0s53cZ36oa1RP7nshY"
-    "/vEt8CEPE04KZ2w2SyX0TtsXZZVA8Cuzyncx3PhniSeaS0kqAinZ2m/2xuWSXb3YY+IFQg14WuTFZwEIdlP3SwTQwkWXl"
-    "D5s8WDALP0RH+toh64WQ8/f6Hb39+981skk2eRyhs/vj0tz/Oh4HHc77pZshj7KazyljAwutcrLOaBtb83ma8jmgRaiXf"
-    "23BDUzXNaOFsADGyiWao5tU5+YbbS74x63h9e3SRlmVRRicOj0up52MORUz0IMyxqn/9sASNmx4xlv0OSSAg9pKIHDZ0/"
-    "pY0CNeduEXoR64gsRc8CZ9UXUuMHy1BLuiMeEXuohUZWZXiIEYg8tmYllq9YBqHRGesE7UWDUQa1YUqi1maiOizT5Ada/"
-    "p8XtekxCLlLRF+e5zXeIL2yXmxu8VJcenz2QaOj5+1ml+U+7zityFOsUlISV/YE/a3Erx4WZdlskJsDWf/+nAurRMBjHW"
-    "fuWYG3FOR8XogGe7r09BTQM/w68us9lBzgV8oAUJBeSsTMkd2Ysau/IZkn3dQhjgXLhmfJZDfxIhkN0zPM1pZOXK3KWqW"
-    "EWrdrxNTmmzmp+93JbPs/j5hyecNk5Z85svG1Llp57iDJJvizWLTM19EEIbiodkcGNXOZUJ8OZkOm7yIs1N3fHI6i8V9L"
-    "JAjs7bcM7hKyupP5OFUMGdru2fZGeK3ph/0XgkJv0gPQ/vhshUMyUnhAcoHV9aSkPyRVTxxhb2Fk2jqaYLkpbY486Z4IP"
-    "aAAymUZkD5le9pYNeHrCEoafjJYCWAsLD+kqlr/foUlt8Hav49sz2QfCP3Q4ZkPm7NZsuZUZwkEYsTHqwiTI6ANs+nefN"
-    "FBGHRWhKvw4K2yGHsQa8Ds0XZOlGWBAigtO/QoCuJ1Lv6NgBRJQfLrvyr+6c0hZczZ9shYmcHtA0BoxWCaQP6QjPTL1oz"
-    "/Uczw5tsmcIoB8v6OJRqHDSFFUk6QKghduGISh4k3UWUk4gTM6UTXw8HAALdw8p0QdS8hYVrg/25Xid5j1p6W/iv0dXri"
-    "F50Jd7ztOfOD707oYecH9oOOOrj9kW+4kQsNLDwqi0tZvCh9epsnzJ5awqSqr7wMVZRNrysszlwS5IScd8BCnie2NjFtM"
-    "mzQnJVKhk+6y+Q0d02mGlmo7CJVADm4Vvng0jLTb0Lbx+wd0FuIc2b63OL/3e/DYwqAJHhXdmuO4HhCAyvJ8PfmvO12+8"
-    "nbuQrBCNdQqpmQAtlr72brF4DgVVVBEHAZtrjQFCRbg/czbWC6tCI/4/vJAYcNli21DYpAAgdGFweeac/NbrMo8an0LXt"
-    "t5CbjWPR+C7Iurbwpna5/VWI4MrqmmyHF7NbgbWlQWUfgNxa9Menz0zycDJoceZQgA8tdN6qhQCbRFJaNptfhx7wxct0f"
-    "JdtkQ6e1Ry4VcVTkQjAo2sWN5LFArZ2vEvSa1Z4MDP7nFUed6EYjALuyH00djWpND6AxIMZm4gWFzdr0tku2Li8+PylKh"
-    "VXdbbZ9Fg2xVOJ1ImP3uCR1f6qLhObDMDIN4na/RjFFx+BVz6pdpy/Q89HpPPFMsk2+1KGnUpyg8ClUDs/hijV76QE6ro"
-    "BBxQaohKqarbQ6meG5BW5DV3XghzmSxfZgqeDZB3quygLqLASVOfPPndRfcm4dVHSsEizhcolCi99X2I3N96dFKaE7foy"
-    "pXRplXo9JLNiqpqf9OE2w5ZYiKhsw1K1Nt3V7QEEqBnOQad4QYlu4hXJU7/agz7l+6lm/DHZZAsWfe1tkPqtfGx2MM+L8"
-    "VSyci48ZJvAeLGPNPp6/KV5Sz3T8dkr5jB08N4evLMHL+3Br/bgexzMzCtXqNjJMIt6IjuttYAvOGCdGJMUCmZm/vjOyT"
-    "mLWsT1weVsFtfmee2FLqURTDE44FS9WoMVrDsqMMjTi4gLJTzXrfnR0IHXBcyit75ZVJRrZ3NunWO/heebYn28e17z4q+"
-    "Pb3rgBXVpXvFTX2HgLVz6GmKONbH6qyFi6NXOpmVDrrxoquNO7HDJWw6XzqAstmTA+0Nw7jYGBC3xFuV2ARMcrUJwfPoq"
-    "LumLteZat0nYGxyaCs9VBYyAouXd49gogETq7MT+FkN6rmT59UmHpSfR9/704AwZxy5wjfACn0XY8EAIEqQQz1qO0vctQ"
-    "WHqR2LmYs3Vi73KcM00yrnJh/DIP14gUULsTx60BAcjS+TLkatry1ko7cbR77ShEgU8ysVsB4QRbaptEQz+dlUa2nBo72"
-    "Wt+YE+JYl6pA77HLrqsd3UUizfNqI9e+bZf2UO/iwCP5IPBueB0wi3jmzO9NwDw7VB+0QBNhUHKBSmiadvv4C9JZEZo07"
-    "hosaI+ScvZofHr2b37FcC19QIJu+OZOUmb8IgTqt22RNNevsjXrJNCsj9/SNxOiEqcTIlPc173zcPJkJIfgTeNdYlV7sl"
-    "dwkqBr7WrbupxsYHCF3JJ8FIAVPdMpVCLcggEWA6xiLL",
-    "J26VuudJ+wNzicwTWiSzZmpetqZGESkrV25IQMW3XPQ5OguTSREmUTwEMG4iFYdo/jjg3KbYaax3JSPCIo9pSXwIK8T4e"
-    "mqpjglg9LxyWJv3A4sPUfuDtjhqhUFVR0vKxpxXjnsW46NewPhup43au67HZ+tmXJUE3lyFa3E0Gz7tOZdLuk8urRg3cg"
-    "tNNuZx+YHwZjN+zbBU8zGxxl4Y9DfE9fjjLcd0dZ426PjrpwWghMwe9fO2YYk6y/beT55kExJq2BHLawcRI2EWzeJyMn2"
-    "O6tfCqgMvuwk9mjsQzTrqTojx7K2BkWF9sFvDRT6ZEkVfhQneWlatxoKwR0RPMAXLAn58t6S2Zl4ONoLhkki+cGtaQg+I"
-    "tN1TQeGxPHQvZo+9sSTO6+X44pmZ94XNd9FevOX+a5umSQFuQ+NrwJZg9bSqxxChI7oehgiUkCodhC1j5OGceYlYUq4+Q"
-    "cOSH2xIcWBm9u2IPRQLYQ9Ji3FLVaDG7sIvhE9zoLV0FLZNs9Idr4siJXU+Po79h5J/4u1asrJ4EbD+P4wYvanSnDkU/B"
-    "6oPBtpBrcTHujpvPhakD+yEnUUqDYrBuRC+HzRlVWePAn8HZ1xadgWR4sHofK9Zm6QweEm7hNxI8UVYLy/BwVonTqLSvH"
-    "9/yOBPWS4PBsPvsK+VreN+GcPucWfeiHxOkz2Z7HVkwWrylXS8775JcRTUqjTz40BTh75TZoAboSdDuunMyhIaqTfGV4i"
-    "Nstyl6XiOrN7jHr9NWOWvUgiHfnC0S9HUYBMPa30Hhs/RFLNop0XxgklLtw85GBPcYCye1aLaGeuiDadlrjJLSs5c4ZFO"
-    "XrSpEVnbwvrq8sg70cN92K13Aa/TMQTnOTVTVqKtdK6ZTOObPI8swqdkkkK7EECnyJNsz8aDdcMJxJaMd3Cdi3pISI8e5"
-    "Yd88nJts4hYDdz2OerCeePkFaYLOC02++I8UlGCUlvvogpE2sD3Vwz0ttttRC6WQo4U3WZrpMFUwvpPZDak1wDgZAC1w+"
-    "LyeUIzdAS2cznYOUhPpFwLlVwZCtPvNQViCf8qeRlJcfu+JWt+0KVbcV5l3Pq8RCLhEJb7WjBvKURwgsDa4bVywc95PZA"
-    "+9jQb3kQ64y2hZ2gN+zt5Oi4sliVyba3SutKq2WBMBofNNw3ezZWsD795uXFu/ffvPnx/OV4k13Zm+7KdFMkwCvjFZWzS"
-    "6InjsldUdJsrpKMp1X1Dbs73RTltekpYj2vxXSxollnTzbqK9wiTzdqR9L9frTiwHt5wUm9IlpmcHhaZkwL67lFmgpL2Z"
-    "3KmZYDpN9v5DeHspTOExhcBEYc1N5agSsNgiCbKaF2TgM5xIbummcGUI55WuITXyQ1ummxJOnnn2Twf+Ab2AhQ9FbQ//9"
-    "unZCOcLKzg0jcuS7cVM4g3QnyGLBBaa7Q8Yd0+4aNKldh65zeD+YyYUCet0qvsW5arAmLznvdusZ81/qpQ0yy0r6JECbI"
-    "NMl7DTlyfjdIkeMg5E3tZZg+NlRckIh2RRSBJPpTLkOg5guEZ6MXQDSZ8V/A5HZNTzm+RJFVOITHGuwAFMKU0urOCVU5j"
-    "1rOdmxedGHiYhVo10KYqXH7KfE1TxhBrYzcv9ObEPdmZ7RXYeuvlNaazXxg4LdHsg36f8zSm/iXQrNAq/hTYeR7xVnBCM"
-    "CA7Y5vCwMvcHxemOUGAXVVdTA3hblLrkgOiH9HSbmminHHVfhYzMz5EdqV4GaO6vL2Lrc24Edv82k6g803OswRy0cs8u5"
-    "FqBZgMf7Thp8had/WZdpvxAp5lfa4BlvMWi/tXUTlnAeGEgb2/qfWyWObRPb2klq+8wtsAUmDdq//SkMgdHOl9nFogZ/e"
-    "I9GmE7VeHaKOy1DN1p2I3zrUIA96n3+THNUrAJKXhqgPROf6thmoSGk4+Eqaz9lAyZCfvDf8lEt5NI2nF0TwEuHyCFZu3"
-    "unblkT+vBKPjS/XvgWIOUpT5Ami9IsxhNYnT0gyTeqkSiFSfUTshBr54dChx63LdBkH/xn0k0G2OJhWb2KAqB7ZJrodSQ"
-    "DsWkGqr0ZQ41DgPlUMyBexFCZYZqiORX9ddUUkBdMg5zAD50HkPusQreLn6zTKRuK1npqqFSlPCtDHKvQjDRNJCn6M4tH"
-    "uXqPcgs0OzVfOoUvEnsB75AL9C4zPwbg769RNNAmUEcaBXVc0qIfXhEN9Ay1G5n9CtuzSPNDHLuZslFZkwBaXrkWXkM2E"
-    "Ncdb2ybMHxFX7J62bZ/D7Oz99sdzZJiSNF0jl79AuokDTgvZxbSz9XeJB4rTqQhpOnIpwRBG7FTLu4mmzf2SaERcmOZtC"
-    "6QlrtGIOAoE5dSImdyo8Ryp48Q3b+qw1YK0J2VtLzgG944+ti55mkH/C6emdcp+0tTL2X99xLS6hCNG1Z8b0YQmmZZhZl"
-    "06EEKwU4hMMggkh4a5WzX+108/voXTq4JOpIwtcfnYL9KQ9Nv6YG3o6B2z5ShxTOwwIPWF1FyX5A6QKETEk1qyTZoEMOA"
-    "/qnT19Fkw6d466elHA4kr6Yj9XiLAJOYw59qnMW+28gDRnwqtSvwi6Bd9OXxJs4KAJECaHWRTky5uENJNhx9LaZeskjKL"
-    "Dk8imoQ0VEQOVVHsBl0ltwrAkrGDwY2eRD/SP9fsjbPqq50g903fdtJB9RuPaHv9FkUbmp6va89x2q6XkkttSHrme3ZMj"
-    "4BnBZmV67/B8keqyX5TG5eEDKInQkBIFfd5kTYJyiQqtvYrTPOAq4ri6LziIts+FGfNtWDS0C17e2B9py7/LDLXeehVkL"
-    "Dyxnnu8FjXjAcJz0Z9nHHongAW5KW1CchlKJjlhsY2wnNGyzS8yfJFcSNFJLh8xLoO4S/CbykjgYbTiJ11gHe8k9/YfFb"
-    "Ygg5GIrHiX21BiX+ZXbGD9izpXkdr3sjq2pHgqkiwu4E0jadeee+ZccwJJUCIe+6Ee2I6URGBc/X4LiiCZFhqbt20e7U8"
-    "pLmBIpR695A009SZuRDY185r5eKX7UzXvyVTbKH/O6Y9dPa3aPSIoRmItusix9G8Ljffp7c4BMvWQ1vj5v4eEcfdD3mDI"
-    "kOrVpoZnhEwiiUni9K3e4wEOeyg0MhtKRVqxEsTy1Pvuusrzbx3IxUPb4k1Y1+Hg5aRLPi2ZhB8aeUUXdpem0fCdJ62ny"
-    "kT6ubsB5IgyutR6shuwYb8R3JfbdtwNSB4GHSEDM79Q7rISIEOaUKWJFWcoChgecLsK417uE/kvYI+G/9gj7MBa8z59eO"
-    "3d5EBzeaWCL913gLVonXNlNAWLV4S5Tdca/ChQi2sFNXZSD3GB8CWMSD+A+7GFTax5sGJtyRMoGIOdJ5VkYLRsfJNG0tF"
-    "DIx4W5Wr6UsZepY3PJzE6mvINMcbLJcKQpQBnH+jQ0Sd/g8v1ScO</script>\n<script>(()=>{document.current"
-    "Script.remove();const n=document.getElementById(\"packed\"),t=document.createElement(\"script"
-    "\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0));new Response(new Blob([o]).stre"
-    "am().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{t.textContent=e,n.rep"
-    "laceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_page_tail[][3769] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvXt/2zYSLvz/+RQyT9ZLWpAsOYmbUKb1S3Np"
+    "0iZtNpfeVG1CS5TFmiZVkort2vru7zwzAAjKzu6+pxeLBEEQl8Fg7uOtq6RT1WU6q72R7wfR8fVinc/qtMg7b3M/Ca5nR"
+    "V7VnTq69JN+VcezsypQefTer/vnxXydJXRb8W2WVnWgCqqIR2USqJjLF2V8TrX65/HKL6Pj97V/6Zf9Kq2pxqWfT67oTp"
+    "oKpoE6p7tisaiSOgiCUbrwd6p+luSn9TIok3pd5p18nWWjRVH60rOyUyw6VVD2V3G9jNYJvW++WGXpLPEH6uDhoXw+jY7"
+    "jSToN+os0q5PS/7YosiTOg36ZfEnKKvGDkXzk+pyKw3Pq/clVjSHO1jXf0m+gMNKwUhgkFRZmWo4H4yJE75SemTDfbHQn"
+    "6yhPLjq/JPHZm3g1slOcJJhiPbCy7i/jigpubuiSZsBPFK9BoOj+FPfBxr76Ho9rlZsVqqL6apXQXCQYXRJFHpY1P/XGU"
+    "hB6Hi1OU0e309Tb3W1KaelO7ArT56P9P7qDy8mg9zjuLabde/t9mpXar4Kx59FMpFF1c+MNLr1u3q+L99yePzykmYrKm5"
+    "v45qaiGV5lMa3GdkPK8+yknyVXYTEuup//z+duFqb8i26crNNs/imdE+DRwoYnfnFzkxLYEQiFiVqls7Pw+izN56HHK+G"
+    "pL3G2tvU2ir8cUk924vEJdbrrnxMwZ2meUP9DryvXNEFBGHe97h3jWMVpXlODWTOO/t7kjz/2pzwAWjHPz4u6c5YXF3ng"
+    "mWWn6U2i46R5yQ//mHdvWlMQyByoX5Jo4mXpl8RT3orghH7iLCtmcZ3MvWkDMnFu1l3P2npFk4Cpq2V68j5+9KDzPv9S/"
+    "zw9CCrB782NrjdPVvUyTAhK+Ko7DAcypVSRfqgeIPrk6gf6AmCY4FedpfMqnEwVDTacTAaK/p0q/TuldZkT7A8Udx8XX+"
+    "IyjXPqzcBMzLM8Aq7xr/MCdSc0KP4M9fKaB4Gxe5tgqmhHhJOdoeL/ppugmYhfZR5UFVxnCc11hM1KveSdkhug6hRjv5J"
+    "J2N0t5GInimyRr8uiIjeXtN+KIPSLiHolH1CmaWzKnJ6qpM8976/W1dIv8EKzM8+Tpme0jzEbN9Hw6IgK+oS3nsezpe8X"
+    "KgayLagvGDl1JMHun8TTaGdA36OpneRTuu1GbwixEfq6pHcGQbBxvvSBcYDBADn27DYommkg5L3K0nqMWdOdn9Ci5Xq+8"
+    "00QNsXNF37Jt7EMoay6X8YXGjlrrOwg5JgRshwHvDJlxP2MCcC+EEIOnLop6saMuoMyQt9KlfYJmFUajKRcY/+bG99UIL"
+    "RgoIRG2uE9T3uOlo1nvqRBTeI+ttInxt70ZWwoe8NwKXdTPhaugGGluOpG+fjc15WqgKC37Bv41UuxKi58VEnKsig/6QP"
+    "iIDB7nmALJ8Oo2N3l/mzNuNv7ol4mZUcfHzQC9PyKwLDpOxVhX6DQ6TYdlM0S/XBricw2LSI68HRpFk2mPPGjdHeXzlSc"
+    "NDTHaZT216sgE0CmAizYLErHFW+j1IUKZ90WWLesOTaDirfGQs14jWZqIchFBrpoYaTEX+jTv4W5Z8UqMZh7wSu/oSU14"
+    "Dvb0JFEmwm1BLbMGU5DTHnC9E66DV4BL0NBg8H8SmWZVvyZBiN9Rkc44OuijrO+xbxB708/VvYbAEqBx93d8njw31cY8I"
+    "k+m9Ut3Q8b4oBPCd9MBE2NmYcrkAcuzvt4a639TM0IkXz//qcf+3KQp4srf0KlUxBjBhSEFKNt26/j0wonun7izFaG2Xr"
+    "vX+qKRBkRVBLi+8SrZT45iypfUxEZGnMIDb4XCiizm71gyJgpgmBA1IwQ1IQoMGqMJtjPCKHd6oF8XxqoAiLt0IJpkSjE"
+    "S7qhTVNT75qFMsuY8pSohVoHFviXDJWMhWYgSgRSxrRQYaaXyhZ6/jqnYZxSkx5OfI1QO6gVeAKztjL+GAimlxrKIwsIe"
+    "nkznTb4e0H425nvC4xWZqXiZZSp0X1+o99Lc982cO5fGIJ0EKjTQH2MmJy+0BvqeoMvvKHD5LQXvVEWOJfqIyPVn07+TG"
+    "Z1P66q9DT3P6prHk2ZmwaAQwlI37hAGmy4mSUenKq1Ad1tuImD9D+DBR3tzhK6W4ywW8YYmtFwa62JmD917mmCBkGv/Ta"
+    "fQ2ZXBrZXvAOoM2Uwwz5Nhb4AZDCSaNDnX7e2lAFATEmFTTS5hRZkgkwx//1kH5pD5daZaD5RyqrF7qoRjimF/KC3a6IQ"
+    "9kEq3tsHuFrgtUeoKoWK08Cr7wjFzKgVFHV9QvNySXhRtzxOCT2BzFULbjOjZggsqC7ow0A3NjP0srykyUbzQQMxsYEYt"
+    "Y7+/562I4aoBUHUmrrytYPXmb4lTR+RlwfToJgspw3JhLseoe01/RKgVhY305PB9Hhwc1NMDug3+N8QNQak8bSz5dAU7z"
+    "de89aDA35gEfnbOrqWwzz8hYg9PqvCH3IFlBt+zJlhqcK/8k2D0LMWjw2c/J7gfTI1+LHf7yc8azlxzn7eQoxcXkXHlYG"
+    "KoDkv9U6n1a38t3VgmrAw3sYEz3KfVv+ECHzFVGIIsvXv5Hi4CRr6cYt0fVsTfepXqqAZlWk/OhgPw5g2cbWxHDZ9M9ek"
+    "slQ6Hjp776Xde81aVx3mT/kdIiuIiiWCCtTwcDqpibnoX8SVLhnoEvQ1AgWSLQiIeIXik8rnl3v8QhDyDdWdEXzhfQEzK"
+    "pgX65OaCgyRh/aSJEd7oNzpFtyOoZ6A0YkGbg2pNxxVx4NR1euZlSxMjUk1paO3IBKLCAfqQJeu0Y8YncIN/aiYB4A7/N"
+    "It9xH3fIFdjz6igC/wAvXwBi/Qr5L3gOVi7qthSjaapYsGDtD3LyN3Z7Vm+xoUvV/p5oKAqtRpvk5GpiEL/LoA04dfOel"
+    "A+V6OZL76VVHWPpFOJYFKyS32ZJxEyMeAyyPGPePeMBwGt1ElNxLE1NtCFd1IXt00kPPdrX3TpmXyW+PKaRFubnZoD+nh"
+    "3dxonmh3N9fji6JhM2grVhGGEr2ld66/ymMrwB/xC3wa0O9sGeen4HlHIszhFsBMVpYLzS0XWjVcaG65UAFpQoz8q+cY4"
+    "xBCvgBDS21yQ/Q7CgoBtYLmuJJTiV8GVBHkc39QgG2R87bYyO6eEJqp+0y7VH4w1YsHBhbYBR/vSR8gyeF2e7n8GtT3c3"
+    "QwUH8m0YNHDW77ubVGCfdj7Cf8+YQ/vy+FNFl5ZLdtHagJoZVpdK8/j8uz8aR//7DbHz7Yy1V/eH8vn4aT/uP7Pb6mkgM"
+    "q0Ujqc3GWEYK6d41Ovkgvk7l/P9h07l0XW/f18WB8fxAePHy4CT43QPVrLuw0gUvSPykakSONpBZ+twa3pEvv9ct1ZuAk"
+    "j4hqAFBopLB3v6vvad7LpwSHT2qf9tQ/Hu71B8NHvf7g/uF2t3094v6Dw7D/6EHQzdFZUzh4/DDsDx49RFlV09f4QA727"
+    "h8O9s+S1kC+35r5uljRDP8NEsISlVRaJlboQ2sX7P3cHUKYS2uTzuvlvl/rDTsMRpiPy6SKnpRlfNVflMW5fy0DDf9MNg"
+    "rCnInlpCCKkU02JgQdOqizHJUEoqti5Qcj00EQPtyLXq2xShYR3XdJt5fBXsUkDVrbq0Z6Yagjk3QqaK4M1G+0ZxT4/ky"
+    "lez+Dwk+7w+OIRrS1lxfUEiOnBRHsr/J5cukvo+Olbv1oCFpmcTQY",
+    "S61QVzZS5AVDQCGfpQ0D2uU4GgSWx/Dlhcli2nT+NMq6s17Jm4cGkONczN7XV1kSCfgoKXpHp7G/VD71nNahoTJOe0uQH"
+    "j/36NjcbAm99VSAP+L9mqosAKN62cvo43rMMTZeklHzyXy0ExMGzGtCy5ATARXWZXGWmP6k+Rl1B7LQXwAA0YEyNbh7hL"
+    "fNuAhg/Li9agw+TcdjPau9AzVE/+8HraZdKuC33MjLFEgLSyQTi1+s8/nu7o6+YqFFDmA8zYqTOHuSrZZxVI77Bw/DoUq"
+    "cuf2VJXeBLuPeo/Gmdz0/Pr5P5ArNbf+hzK9qvleyOM5dqng2S4j6bbfX/bn3wG1ziKHeD/DZrQ4eUv/i44MHu7tL0KEy"
+    "1R8SX58jce8RbbzuAzS5f7D9/lDj2LyOGD9FxwmdVDUt5U5C6IiOL9rYdEGPGuT77JZ6wOwc7vAiKwiY8v2fgymYTlUIl"
+    "uhfdut9vf/3pATLaIhA2Tl+HB0TKBxFOICO6Korix2IrFj39l4CqYbF6klwNBwcPBh/J9xsiZmGaiP8fO/6C6QcHUKA2w"
+    "8JqTUjmuVtYecvyYRI4ySu1mUyZbTFCM1S98S3gfhK+sllPKuzKz8YNYjdATIcRzWOo5He25Nc3YOQkx4EUzXxThLaeIm"
+    "naia3dodjfspUpQdJK4R4iYeacsR6xLYS6vO6XlgSNvH+WB8cDA88MF5detVOSRlA4SWt0hl+n+XT3AHP+Zh3WuQJvUw0"
+    "jifVgVmdRpzX0ryD0XXmaZnwpFWeDIWXh/iUJKuSjh1m14+hv/FUJ6nqlNjOhJhApz6NCJx9lnlE2+jS/co0phg+IEtnC"
+    "Kzl3u0OvXyxjAnDV51qSQS720wDXGYSssXubi0o17Bx7sDSGlXMeOhS3mMS2akpdL1359Beu+ClX8UaGPCuhb4mBGABy2"
+    "mZOLucTuJ5h+W+nvL+uPx22PG6X9xW+bL6q8T5zI0FepE1oVdb2k+oA6d9fuCZqpDeNShyZXczg7BB6FGtfiHObac2JMl"
+    "vfuDQrYKfZablZC1ApVzqostg32+WAcf8nt76tG30bhv9CHz1CqoHpR8Gyq/4lOoNoagQBEbYfXf3VeLTbpaijepkyZck"
+    "A7UlH9+Enc+EKbQauOz/WRAV4nW8INCXCtfNmBd6v3MXo9rSWQ45EVNxPIqJPSCqjAjjvFqmCzremkkAqgKyHM9978RT1"
+    "3VaZ0kY6y7KbxC+8+WK6ZjrlxhyDPiexfmXGEqb2bryr1cQd+f1+1lZZFm4M9gEm60GWeJqGN3Dca5ph6HqPQhABj2l+Y"
+    "ZkWxH5kBsWmbq4U9CBMMvWhLmo8zc36DKLHXi2qAL1Pks9ZcoZpwwODr0Q9QM+cVhXskznc+Jdc8uRK4IIwIij0dnSGW2"
+    "hzVFNgFOX6bkf0Ly/Li6S8mkMET/OPoA4zaURU7ivmtHw0uJQKi1X6muRFNS5Wqi01XYzeuwXliCPXGUGfUxzP4NtzX89"
+    "dntBkxyIbgOdCMbE58/nhCPDxKEggDJ98wTcpXTVpZiARcfAX4TbO4LVK8ImGhsSAVLFV8RkJJf1UyIxCSgi9EM+wWwO7"
+    "YO/fbdEeWyV4AW0DXDiEXuuQMgnfrEvLBpzJvHmc/g5J4yPsd27ft2eYyNvoKosJOwADIZP712fEPp9MAg2fP/sM4StrU"
+    "X/fUtpTFxBFHlEzBcXz4CYqfNMug6mIWiLXATbTaWPK1SBppn+SFV7RYtHlPRPhJeCrt+88jpZ1J6w944+8V9bh7heXcV"
+    "6xUT0inaFrwHTYbGBQGAsWp+wEZBDrtIQ8gx3ADPs9mAUE2UO3CobMA6s9KqEQIqXXgSYhgXuWNkb9qaWVCYuPmK0QF3X"
+    "eEntgBuEOJTPi9myqJKA6Ua+jHb0U1Uwr0ZXbmME6lu70OB0Tc6ZW32qjpsSUbAAv4PnZ5ENnWV1mf2QXN3c1HRy1bG+j"
+    "LOargI+Nfb/zctiLTcaWVU+/h0cVKU/FfIPpAt86hRqZ6AJB2qlwvo+J5AvvYAwvs+TQoQ2V81Rlchzt+7Au7mRl6pZvC"
+    "L4d04vHgi3sIWEAkVHCY7yhnTQzWptM02oIONnySJeZ7UfOLKhGtQma57raGdoz43Kij9B7GrUfprU32KPpvnp0yylBpm"
+    "2NxTBpOrPuPTXXkGbb1ErU/BbDzKF1XRjaAfC0NIkDpn4hPcElMcFLG/i1YrgMEbvYNZRpnEvi0+SzKO55ouu1+/w8nQg"
+    "se1cxNlZB0w2kXOXnbrAj+rwtHf+LorzqpPmqjPgqamAkvqeWtEZSs/nsMnAUCHT1GUfrlagOLzzYl0l3sZUPS++JKE7K"
+    "7Vse2YdsAsAJSM7VRVYof5sXRK3GRVjT7fisWHRmOkE/ZIq5DRlGqIghE68Cp1D9sNZEtOXcdbKA0VzOjtrdaXVB+UysT"
+    "gCRwKZ9CECwR1qJKadx4AEtEpTaGaBtxl16CRbl+FvrulEVrsiku+MPMQxGhtYuvB54k8m3gv9Kq0gEL+nRLbNau6zJFm"
+    "BIgDJ/FboOLeSyPYgpkN1EKZGZnh9XuSFefM9E7ge60r0myB01XW1jMvE1PoAudtWNZbFbdV7jxuqV8lvU2/f39pulv7D"
+    "a081D+NBM5DM+UV9IOZahigY6LqmY4o/NlVGEeWZ+aWOQSgRypjcic+3MN/E4d1OriLWG0KFAns0Y2pCZNXVHbp5hos29"
+    "WK1FbrDTFt7T3gfES6JaW+l8wS/zsneIQRAOyutFe2rTpKyVYbloUJCOvPOaZlcqA7BUUK7rozzs74HTKnZBEiOIUaWz+"
+    "Gg6dDk8Gn8uOoQMHagEwvx0asOkT1JB4wjEFwMK7Gkc16cQ77QIRajQ6dTZ73CtocdCb0T59xbNMGq1o7oe6gHilifCp0"
+    "AAzk04/38nmewQ+veqeLzVZZUkImi2piobHwvQRfBu0hx0PUwdHwFt9jTG+5tWnYYzrgtw0pVn7t+fJtXGn9WHaGQaJKJ"
+    "C407bZZJSJqvsEuxZZc2faJfaGxBWHHrWMktluxYBA52xlmGUGgFAxFH+kOEDDpQTHaWhG86xlSo/9lMW1G2mvjb15YlQ"
+    "mYpbU1IjWDweELHcQf1zn152xrEetU5DZugBry6foFW2H5qtq63v0RFzhdmxTqbM1CcJASOF0w3fg6UK6WFSLNp5ac8u6"
+    "LO/JlsOiWfAlhsHJUhgXVBFAjNvz49qiSxjDgdNnTKpNy1vOHBmv25zhvrNYONr7EGYa7Qlyqs+TesIWTRaxJWNzcD1aZ"
+    "QmPbV1iA440ICvhcZYQnaS/EKKl3plGzCOcGc89TbjAojuGFTQStlLb6GKjT1KBhgZ3lzs2TQxtbc0Ik0p6fc0vc5G+zp"
+    "Yy0iaoFv2XyYTvEi40s6xlsHtfeWCjGZbYkGWD5mBvjVdb1a117DSFDZinWwHixu6G6efvGg6sclkWlpxuRCcXqayXmY9"
+    "otVQnTVU79UdELR2blRVLdan5/H5RUh5Se00B2iL6g+79ZFWtKXDgb4AEwFqHKaoxPULJ36oVclcTmj0fBxsywyQnRAyl"
+    "LYHqGUcrNetxDCZIsH5La5p8RGFioTnVHAhgc108zL6Pidv6TlwblSFx9XK/NyF6WGIw6E1ZbFjJZq7bPxySL6RdTd/lK"
+    "dBtzUXe1sN2Kw8KlupxEa0r3+CFtX2qrTmxu/eW8QqJcw/0Q9ZYtB1xZb1GrdqMGlh7PJ6RTqvSc1Mc0n6xp0KyaV6NOq"
+    "wvGprYihXJQPgF1fbDdzvfxfGjnlRnT3qJllf55WAIZ5tOOM",
+    "8nRKT1gwETU1xp8/4AwpCxiDE0asgBDvXf+SUPWNRvInV6Iskw1mSSEwnOApaZmJ+SlUsU2tt4BBxS3GuLiD1jgejIkMK"
+    "FQSACn8SMiFRmcQQd8LP/+ou9asl+5i/7O6Y4/oU58WW61Y31Y7lrnEKqQQnWOW5V1Y2Lo7rG0MUahrWnIcx6HesUp+CQ"
+    "wLbFhsyFWc90/pDFt5oFJnwR2FC9qPGjkY/GIaWgDReRYH0ZSpFIa9F8Q2FBdgT5+DuXmNIydPSl+LoHkgHgO9HaaBI7Y"
+    "z5wqw4+cLP3B3QrVFd2W5P0mmotXM2y4WlmmqIj4NiK8bWmL4qQ8uSM9QIPLHgZb5f0m0AUw4MahZeY1pkLZstzeOaZA3"
+    "FXP+Cds//u+vKcdyZwpDG2oB5jYt63lrUI/qjXXfVEx08E021fmPHzVfEmPOqRISjN7V1jh3f3DLMozeg1UlvcXGlQ0R7"
+    "9kv1JrQoG9s1HM6eQnnySGaFxehtsXn341KWcViXDroOMzX5yfEkREEsPgjOYp+5JL+mye/fnr/5MXzT69+/PD8u+fv6N"
+    "k/hoRMBuMk/DH+UZ1ut2R9R0QYZ6Go2IKi00QUZVD+0AgqXaCrc6EBnHw8qVQ+veV7Y2mQrk+wmybGNQMqlLZzBpxMaP2"
+    "Mk0VjAX1L13UKzsHYyhVyS8sOjoGvZRlZH8RkBBsfGyE612CT9JGWYmAObm64qjRq61a2DZh/mtKiZR9KBF9BNGkOcd/m"
+    "c/NRof20DQDE5Gz03FQ0Kiqa80tWm8BYsHFskEZgLQxpY9m8GPItfdSatBJG7UzQi+lnKo+dcib7vW7cvK23MlFGjFKYI"
+    "MaJXFsaLI+kq/p8cLynaP1ze2o8FOl1ER2LOMCuNLFFw8eDjrdtrKbx7/UG7CSL/vKmBaKirBsN7PZcxUHniG60ma72Bl"
+    "AnZZoswqrrW3n8w7H9tJGeE1BtQLzMc6NZZfklNqc3hpVT2wY6TCZfkkk9ncDL5bxuvSOrOd7ZYZeuUOwk0op//bmIDIl"
+    "+qu56CU5fCStD3zdVS6lKC85+MuCuE0WY4Zzobxlcbj1tGIvc4YnDLFU4cC3Is2qLvJ/grCqmEY8MxmqT+1MiVi99Y+FD"
+    "5OqkdExfgS/Ku21eU9pTzQzu7vowOI1oS1/yMui5hFWtoZGzyF+otSIiSF00VP4b4uthdLWAK1wlNSCJEh+DN4F647jVV"
+    "Oq0oaY+qjcJ2nkj35lU08mbZNqNPoJQnwxB9plHgyndR+ZuyHc0NtQ72Kp30Kp3oOu9MXZ5jlfIBXuCbHtKpJWfY1H18N"
+    "bRD9CXLiAuVcuodvAKQd1C27aHC3UaFXY73ZftdBEdX4xpRpeTi2kA3B2M1tYgNvPXyjQ9BJXJgEJzu2g7qzgTdkHTCcJ"
+    "o8mbaiy42xp5rFjkAyuwVYWp2a5nhM9uuK+q/F0yo07OWZwsAiQvbni0q1oAD+93U2O9mfqzw7wRP+FUs0xjPMQuuQ8ys"
+    "+l9sAwNjlYc9pXxj5Ye7totCbq1qW2a52zZzLQtbMWDLgesN/qFFOmC7PIbcfxfyG0Dxbz1bZVNMYlVOjf0p2NcxNxdOC"
+    "lVZCVepH9+nvcgzF+lfYZ+MLRDfzNQCnEo31jCcTSeLKRvbawDWwhc1KafEPRkQqPkEoA4kmgxQ3yXWAqXZDvW0lzRbhX"
+    "BIbWtZK4XvRHcC+331c2MYArOZGo9oH/DvkHr1ayInD48P03Nz8zOwI8CBKx3QZYPQFtVX3J+MJOCcVRP0aVyhopzKRP2"
+    "qerpt1UzokYgUtkMinrZibVDVrHKgTa2k8q/QLPXobxFwH+nmZ7mhfsbUzx79FvTLzCZQ+JEoirXVq5npK57pU6DJhNU3"
+    "87iOAwJIov2BXD/FrmUPVNFMFSZMEtYbd+xsyrOIjk98IJKmLWbmac8JbE1YVqJYuKpVXTXwPL04ET8W448lBAYsQs8Tf"
+    "00nUT5ZT2V7cJG2nxNAXezuLo3LAR0n6+nkAYHZqNCiGSottEAXMjERY4Eplc515ulikZShVWqa97RWUxHDeuE8rN2HYS"
+    "fOBeGc02qm0J+WYHZPy/h8/JnG5g8DeIEc0N+d1L/f9IDYzw4NWQlpj9cwZEh4tDVN07Rpz2tOL5qxBA5t6MrNzbVx/KZ"
+    "lYO9wodNnBiT9jODY+M3zvGPGF7oE+Fp7Ok9dk2jdKp0H5nG4hk4082vbWDBj1faCxjXTRydN97qZZ+iIF8Gmc0GMP5oh"
+    "Co86FcKspiP+8iy0LdawwMYaGhmmaJoTSCO3jjW9gYScJ9ig00fOCLgDmq+K79+GuZqKvwatdkZ9cWWtENTG5WkCGBYHC"
+    "pZS11rWxsLy8yI/hXDqHMLSvGZhPuaVVgwmUugfnRzl7m58XDarC/jCbkEzkGzRGyKmFfnZRYlWL+KrDguksbRbZ7frSf"
+    "GFhtY8Xps5CIBZ1rylsAD+YscencQ1GMkkXwrQBu66rPUMWZEMbZ0FaMyN1heYhZgV5yu65pUw7IfGIB8Zg1zV+lPjz7C"
+    "mO/FtARsHBGwXsBRvw0RbqMEoDfZ3at6QpvSIG/iJIw6wkUKyXweW/vZ6sH4SqzbdbIOeltvoyXFPro3LioCOJu6JBiiE"
+    "niRyzfFhgbAkI/g6XZfgkXHmeq/FQf6tsNdPGsZaTjo6Jy0VKagunxRT+Fb1YrdZI9SpPWgHcUVMe0rLloppzfC+F6bjt"
+    "3SMLnO28usY0z7Iec7ZJA5sVDz+Qlg/NO8ozWEcdDwioaOopMel8zilspTQ0HheUdN40cMpYA+Ckzqa/G9ihBVxLLdOAZ"
+    "5KrSabnMA/Zxr0mKFuFanzvHUCE7swVAdTx5iCeL2V4UMGztGz2uL+z2FnTkwfV87ZVY5XqGPEGh+02spdK/1wSn2hOcQ"
+    "JX429l4TaM/umEQWavc8cf98LK3C6+dj5Bm8ObOQKpvYdVlwxu01QCwiH2o4KRWXnbUTC+aWxway0vulrLWIdJyashPbN"
+    "3TohNeUu8+dntH+IwNrdxV85I2dURH9pguBUwwK30pB8sfVarYn4oh02X9MG00695i36zUC3zMLMbI7PMBXqyOEpeFOmT"
+    "AZYspHRiZ8KA0BktOipDwYDMTta5iDJUmoU+zsV8g+6wThvDCYxl30jDzgn2gIiKrZGVWyNqjw3LsXVFmyIFy78AjIr5q"
+    "JDYgZMKdQiIbnZNID6t1XX6J2lMnVzDdfYLSGtVT7Ta2K9rM+hXxNRC2tTqUJf8KwXW5FkWD1TFQvCAp+3hNAyj/UGuNb"
+    "IYSaT+rYyom6UEVrjn4H6ykTkofX79Y4WEBFY7DTMnubj9Qt6qTJnqViNX8d1Y05Adc+JgBeSazoFaqt8gV6DoQbsyUcV"
+    "iRYl7t1+43nty3xmCCMRdOFVK8ve+c+WrJlVzYrAZBuRwjyCkHOaE7nK1v1Hh4PBeJICY5fw1qEflU5V7mv0PYCdPHUbW"
+    "Nx2e2i6zdA+hFgm9zWiH+oXGhxi3jpovXWg32rOBQX3AwIQY59gNP60vF631jYK7vRRAzGMFl3YgMI2Vh4TgVDWzlNR1c"
+    "orBCIO80k4xeyBJPrke5CMraH/gx/OX+ukvHrPCiWiIrz+STG/gt+tCHkZkVeb6DnB8/UGEGuk/FEj7rfUFrj+51IcKH0"
+    "hOqrEmIHu5Ip6kMdfvKD9aZof/5+TZZksIu//6h5O/9kYyaF5wkUwEPJp6+3kJsqHbW5FtEBCUELTFHvqGk2FtqmN8n5x"
+    "Nbst/771XURVQcxCRJwcO7iqiv+uGz3qVnVnFvDi7i7+mr3t",
+    "KFpHcWNY+pyQDvgw/BK/y7havy9YmhAHLG+hz7I4WayV19BDrm9v/bXd+l2vErXMNTe/VtmWGpLur+OG14Q4iw7ryfJ/U"
+    "h2uI6w0dZ+WAmorXO/u0lQUE1xOlTzcZNb4e8banVwROaUWETGMBFLByADJTE/VeJ0TwTRTOwOiCPzn2vBWQcED6CfAfw"
+    "ETNDpxhUK9d/0R0pANtOCwJ2kKKzpEO5+V2Fiv5HOs5TSG/PRkDcuduDwX3ZiZWG3YvEZ1ohyfB1u6tne+9/4iXsnsfp/"
+    "Q8sF9lgZMS0Cv0OOnWVEl9rkNXIAG9YB3d/WF0Vr9V31eGrA6vWVC+702/2yfQ8/VFrGrgAD0mfmXFRH71wTRqAQkVGsX"
+    "0UtDmAXGV/wSZmhy3Qr7cXUrRsErbZ6/U93c7Kz6Wq17c0O9/Au+SfnNDaEFurTPeE95taMD1oaVprenLPF/BZYBMoMPR"
+    "DFVxI+zdocdaqi3oDXqfgojPO8kwSHkjU/y8EdXPnGiTXyvtJ2sgwRpbLCdf5XXxc9pcuFO7xfgzU++aTUwOIyKNN/TlO"
+    "0MVWupm1bOtrAv1gYsXeK77ahrMTgEzFB5ldAbhKX6XIqdq+QF84Dqi90bdCCvatYl8UTYqTnJ4eOhS1laFBHxRA0lbBF"
+    "sUKm6YjvDRjuuLe2Vw6bCCovI3lXMRni1Lm+Wac3isbZ+IQnGCWQOlyw5IyKjUeQVDK5EeOzc8cr1Rr3HK+uE5RK0JS+p"
+    "j19TKrq+XNFBMnxsxILnzHxy4LqBetWoLZKjelyHyXE+zgn2/2xkh4bMFQ/jvHvus0UyxIDz5GvVLL+SK12/zZycCNgZA"
+    "/dbAxhrdJoEoXm40yg6PS8ktqe+uTl4MLARDY5rLB+MT7UQ3mGC9yd/rOePBoMe/ZwsFlMJ49Y1nhkw3XKqXqLi5XAx3T"
+    "+FQaV0hf1on2r3YP/xwfCwm2+5C7e+d/nNghp5vPhjPTgczvChAdsYDhb80Uc9/uGiw0O+OXz8x3qRLOj5YrF43OOfE/S"
+    "BuvnixYtnLYebPLHuz7c1wYZmplkOrEn1pbB/537uRNPLjcKWyJgTPxftMKI3wR5fz+uDwdhoNnoPBoQX2PQIY0RIvSDs"
+    "DY3InVswUQnr8eEALpt+fIRYi2auu9bOH40F3eqrSmZYumlsl0eHyXCoLsDXfEs77YcUf9/w3+/47wf++5b/Pqe/DrMDi"
+    "cm1VuQyCpLeGkafdbxHA6cUohKir3uJhEqotSPLqD46ZG29VSHBSVLV3WEwCupulytr33jtFbm/VTXYGw4aU2U2d6PyAZ"
+    "Gw3Laf0z0BbrdLlPE+XXY9onwvqkk91TPxkmVHdnM4kRq/9ceR/8f8+v6GuIXxzh/zIADoKLjSGd2AKJKNzCRx/B27L2u"
+    "MN3wJKZL6rv2CF76Gv4hnJAV/m12vi4k47/LsDllLDQL6J9FHWLmVel7f3QkWW4lQq0ruruJO6N4wuR/QzNBX/+HIsb7/"
+    "f1ri73mJje5Jy6P86ogmfiy2GByZ4W2ZzNKKPuPfJ7LL6Q1htW4hbaNbBpnR5HidnGZBHj1+/PjhYOA83afKivm4h61Ky"
+    "cN2pUOqdG5rDAmJb7XymCpUXrPDW5BHjxtAO/qGEM+45Ux8OMDSnbNFQf6PQ8xohYVuVbpPzGGAerA/dp/8A0+aNhz7jr"
+    "8bxLSiyTuOTvPGCUh6XUZOUzG10h0mvcfQaTj+2eXe4UDZvTIpj6PDgT7W5MVSf37pqfIfeFbKKNAdRduJpmt3N7XBJF7"
+    "JyGZJmvmPe3ydFafDgV8HPfn8QD3msVbef7B7QehUTzYj0+wRBonlH0+GsuzTUBcdUpGz0rb8Mcr14hLHbdYRkhG3k60+"
+    "7uduL/Wk0CrngR1gQbjU0as6cS0ZeeVH1chxI+pWx8fDUTIppsf1uIqKMI+K7tD6V2l08wk7cl7M1qDEoap4LkT5t1ev4"
+    "PNNpJdBBZrSpmdlyq6BDQMlvA1ohFu2cuieQxXMxY/ECKZkgnXgFx9m5jRFtjezMonrRHeIWB2cWvAqqDhO6Cwjov9HuJ"
+    "hVjVAoRtQdvinXYK0JW0i/x3VfvFEDIrMa/neSqmzacMBmcGUQmOhpdOaa3nvjBRSI15N0GmabIMx2tKK/aPON0PbaeKf"
+    "9eMWsOeunnSCJNzcQPw/kB4Jn18H4qZ2mFn1K9YiOuaNBA8XmOH3XUH3gAtd1DUeZbZkdWySbh0KDs+Ba0bq/Ncuu2THr"
+    "rPsdlBDKJ9LsS8DBkL+w+FprB+JZLbqB5NYGY43AhAF2Ku2yuEo3W22MBqC2GoCcfWnPkogO1ndJYzpgbShrfSi8S3SoZ"
+    "oM93yU6QPNoO5YXPTHq40Af5wMnlNRgVB0ZcnNU0SmtcW56vs78/N+t8DFVoIaH33zzzeHwcXB8fDwY5RERx//O6Xr4kE"
+    "uCf5wlW42fsde5jpwhH/Dz7jdcs+m8RJumlTDb9JK5QRuaRgeh8Qb9B486A8SioSN40H90HzePHnoQuCdNKJpmyt5ULbI"
+    "8kV2E3cpemN5ynTCtLN5l1I23JbG/ZX3le70eHirEujFRbqhmA7OndZvi7yMOIwIMtT8h5YCxUDojolkTpgKitoZ/zB3+"
+    "0aIFc6ERQ9O+qsFkctDmYCRTBNdC2jtxmlcEU1TgBeIfagvFihf2CG5plp4u66/V3d1lJeybZJ7GvuevyoQY86o3K7Ki7"
+    "FWzJXUr7OBjgRdI+MCk2jJ4mXirmOYVOqU4T+A/luas0mARp4dQNJDulynUThLthC4Q7YR+LuIyZ9l/gaciB53CgEZcAt"
+    "GN6POXuPR7vXvXOa2/ujfJpxHtiKfEcxOGmnMcFaBwrkxzBfk9kd69oer1H9IJRH+G1ojmTrDTAMegZlnRPNjrDw9QlBP"
+    "pOXw4CO8P6PuBukfYN57fHbHoDBGLhKm8FBWQzNMPiVG/YehlIqG4c4wZ/Dv7SyR5/Cmez+11tT7BzOCNojg3aqFPJ8kp"
+    "aAZ9J23QqszO2AUSwUJe1+pLrdRFru5V6lOlnlTqu1r9XKv3lfpAZ9QPicg7nbPspy0VC9ivkez0dcI8WFVb4WiL3ccpN"
+    "6DTbNAESeU3sDOqwMgD9X34gxYGLKJj6oVx714Q/spFS0EHyA4c+xFIT1f0iy7xgQt2BzByv6OH40mhFpPhlP4cTCWA4k"
+    "D/u5jcn7JNU/McRSqWdh5QOywoFM7uYcCaYYPaFtFwtDgyDvGjBaE1iV0nmvPjiC56Q1wGwTV6aUxVxXxH5K/nLNRFPNE"
+    "lVxyd0PF/tjGmHaZ1NYuu8zBTWVEhBwBNc4FEB3WKOHCE5F9kRVwfPhCxSkbHB6LB4sGrvH5kS+slNW7L7x/YB9qQ/PYD"
+    "Meq86wtitn7nE1ip3m6Kw/LeKq2IXIlPk5BWj+ftwVQ7arH9kCZH+Mk3U8ckXJeEa+znib4zEWFlceiAO8p4VazFI+qpZ"
+    "ZRO1rTc09Gsj/mjskivgpox8KEErjJfinTeGYwd8MN7QUir0ZepRM01oGamDb1RcEXV7tNhr/m93jDEPVUxGkf+3EP+HO"
+    "ZKGjlEDZojufsGdzzFpv6jqXUxmTlhq5JtF34eQD11efHXCLRPvxe5/N6rxsZYrp6GKPmia3yqxj3n0aD50PPKSRLx3k/"
+    "c4JpXMNOlmfyUsykhM6oGixLBxTBqKtCCx+er8ES/wnc2pQIETwY9fRLdpQDglTEENmabJ4Qfz3R5ktOG+sT2OAaSK5Ml"
+    "wN8icWEDLFU+8UaDj3ZgqDQYOEL/W6lL4jqmbBTRCkMofe5V",
+    "/OMIrV5Xt+NccWQAapG2cD6WNxDZYrg/EE/yPF5Vy6LRpp1Gx6dc66iA+ii2IeeRe4Q2O+KEqdSWd0uVtZox1fG5tIu4o"
+    "xxZrJtzMgWx/treqYu7SkeOjsgYRE8uukM6Srl/hCH5DiGwT00cWCY8WTkWBK2V0gGo11FGp+ySo5uzZbHjQT2aQfFGM5"
+    "bPqW26XNpdfIrZG532eh0iNM3sIhar3m2nU0TakO05pr1QqVME7b2gY2Hd6yluWM/96VQ3rpwQosveBaczsKHFEE5iRpx"
+    "OhCOBfpYBkerhTH0JF2oBiSJPL/FBjrh/K5bNjG1dCBwgwrW2ZVaY2AGNwMaf+TFbDOQJ7T3ECmxq0/b8QrRLKD9dn39p"
+    "zntSEOz5NcIn4ZL96M1DlMCF3mGpboX4mK3LL4mqIieGcKKXhMNfQzbhhrmRWPzD0ewot/0bzUDCU19m02P8FFPwptGsU"
+    "ZY2dcdSIaTlLx05CEdQr60lPkH2K79UhB66X+nYJzYeR/dghL9MQKpGqbWBvJLmDBoykx0fpXv9x48f7+5mGjONBSFlGr"
+    "OkCj65ebgz3IROpy3WguVWu2Z8HEmbG7GstHN92Qp4+d5oMyogwXROuKrqI30M1D85DnEaF19a9CfaTCLKT/gZQc3NjbH"
+    "wYVcUp9zWluO24pNEMRLkL1l0mNVxeOljx9CVQZ8cCADVGvcyTUygqplEQxZc+WbDfbKPwG/wA9eYvlznOR3PXK6v6ZBD"
+    "hDMc1AjS86WQCCTV10hEyQQzMNldOBi8tVxtTPcwleCog+0wwrVJxJJLTHs7x7EDz2VUjGCjCfnWqNRVS1M1iCNIUKoxP"
+    "Q3j7nBU9deriCvv7hZsKlaEQhuY2MMRqozjEAWIO1XZuERsYFm5+QWkm1vEoNhym2iWhY5miTBSSTaPZJZb/lxS1P3Tly"
+    "jFiv2TUNkmMuJIRTUB76s5ckBZMP1zCyW85yh0q3iW1lfsPKUnOzfZqiapiYSfwmCfE3q09XipDQc+tpehfQ0WdqZRfIx"
+    "hTrzAq+ArH2mnhsCapbR+6ZE5V+lUSAkHgfwxJ20acLwvDgmmK+lTIp2aGP63n3A0/27jWfre+uzpvmkvBpt44lqi6mSc"
+    "7ch2Wu/gtMkRoO2rOl7XhB7AY74C1UtojfZaqt1sVFWsS9ppqTIrwRuRs5/YwOpKe87H7XIb/WfW57gYkc6rYp6PC3/WL"
+    "LC7LDMdEyYXSxSiuBf6GYxQ9SWBPOykrQ2L059Zn9nP6E+/NWt6Y1NzukfNy4vmZf4avx8I4Ss5DzgzyP/YxEwOs4jJr5"
+    "nSaRp4RTE2ArOIzr8ZXcvMUan1LbrUDh6GfmlvRxEinrMrjj0Zew3xIokiGqb476od61iDZH4XoceBS8UXUQfW0zRyLOQ"
+    "Vg5KJ5Wc25Hv2C9L19ets6urGIRyM4qOadkZMO0METsjkFEVPKsThau6/q8c64KN8uBYKKZ6qojgP2zXNGWDWF7XkPNRp"
+    "6ahgE7Re+lDZ5D61ADziA9qgIdvfFHMUW3GD4/08Ls+qCFH9G4aA3TqdgO4yXb1ymxj/trUW2uYFTihhy7PlDvsX5i35q"
+    "Ep0GhtC3KNar2YEyYdZ2aYCwoaaJY7AJTW3/IwNaSLXqMbqtebWC1hivtBaH89xTkrI/QIQyBEYu/gdumbp4GjmLg0nId"
+    "fo2LEndG1R5dhe8pw3D3pD4vGUdMN0WnEyB55TlSuOSKz3SEQnRw0p+d8cH10fYVX0TN8u0jr6sZKYx3WzHj/eIkH1HFb"
+    "u7mBGSe8QbXkMJz+BMZy5kxn1Vm6NfSoO9cYgg8Yp/Nkkd0ZWwFo10+OpA0uDprn7hmbMDBc15iARDKco1qYX6F9ZsY9S"
+    "3CvNSqQIMF4epfvDwXgQlr10/yFxeMfMzhCZ+HDMV6H9atzlGlwaTMOJvjSK8FdVNDxw4te/uMuPkBCL1uqKUJ3OXXEdr"
+    "LRDi447EYp7YaWEGCBadhPczrvgQKDjWFJICgSJTwt1w5XAovVE3/E1VCL++HaU8zi6xpshbWEaPF40MKzWVTIHuT3KmS"
+    "DmsK18xRp3k9EkvoNksioMHSLJJZ0KTGIv5llFaIh8XkVV4zhe6BrNBnIi7tfbSfw43ABkeUkr36cZWuo4Fab8XU5mxYw"
+    "fPqxqYnbYgMdxLtrOCKafyrlTqrJ7+CAIdtI+pgf6XUwfTdtRBJZ0p7i5if00OIoRLISZrbRRtjVDeVc1UcxN3jsMT9hz"
+    "nuAcR4qmJIsQAckLG68IIcfdF+iE6R0k97mO2ilvbkqM77joUqHxYCy5x4hmUnKfHUz8trodZxPQW90i7sBsFkTc5aOik"
+    "ddxYDURsxXwBteQKr40WtBVTLFOv0nUPdDdgPdYadopFupOPw7YueZnxHeg3/dVA7O5DsmKfJRooFS6g42PneYR2Ggh4+"
+    "poPNPfm0wD9qv5GeyH/rR72iWCZqjn1fo8dDq34S9wL6zTc9MApyhAd2I1G4u0MtTW1aa92bg11t6sjy/AJbvZPxPaIlD"
+    "35k5mKhjDc8asrRRaaYAwOqXKNDGCr+kvlPKFDF9wVvlZC0NN6ECPGGmplhQMh7ZKlfGxuLZoB/yJnc92qcwteOdYqARh"
+    "hhEqQvhh517zjRsOc80TLwLqdosyUUYOXoIOL2uiuhsMTSdJRqyEZpxnzL2GCyIbR2/hldsMo+EJFlE7Fds7ONrresjmk"
+    "EbGNX5nMWpuiOtZjKGrCK10kPab+YBpUU6PTC12d6986CaMhHWMmxCzuaXhrie1jdE7VddIGry2nLlplyNOIF5zWiKCt9"
+    "VhtDPgfOVsENRe8qylgs8z+ILKNooh5RjLfuFrGzOXDo2Ci5BgmbF8CbvVVF3R7X3cWpz2C2gKJ140w1iyhfFlGQnpywW"
+    "13ucFRQw+/BLOZOzMmJ+fYjSax47du0ZjTgS11o8DTbWzPBfis3/tw+C50l/d4ZBafAnEnHcjhAnGMaAnFUKB6FqDnKmq"
+    "mJQIc8whyzkM2DZRKeJImhkJGo/dNRpx3scdP56UtMjHEY9wd1ff6mkIRkHZ6+n6R03OSKpl61CVbnfkEEWlelUhDwUqO"
+    "UlfWTiLMmauin7JGbF4EN3SiE9/0KdP1781Ba6J5w93SMu1lktyRToaohyseTsHG61AMYE9GKTQ1HlzhizpDFke5aMlnS"
+    "BUAQ8j5GYbNZGaNZOnpQvyhQqYG7cfU6sqqziKHWccdI76c38pUjTYZ9whUK/uFKhXQAG32r89Jj0Zp1Esg8PQSgi4l2r"
+    "GP7JgaiE3WI81LquauiWgLDRxitIDEaMyQnD6veffNZrjKNsfHo4PwqGRhF/nRBkgoiNBKLTWRMfJlheEOeOtv1DLdfLT"
+    "grAL+8GlGq0iNmNRQlAhERgZ0GfWjlpCzVl4w60iIjswWZmvmDHPk7YVaNWF0WfHC9RHtglxzptG03Wcs+X6GGLwEH8i5"
+    "C6FlHyjfk8kvym0kCfg+RCIiUWnV8zucVwjOTJODKsGHHlhA0EQ4zEW58tQiA/1yTETl+f6V3jfgGOXa8sbnG14qYn0RP"
+    "t3p4ZZDM9p9UtaL31duevte4504U3+FenCx8rhVBnL0OiI1M1FkEL0gR6jLmNtIxfyQKn00r99QNaWzgoCCQdl7PIE8VY"
+    "s78dfPrM9x0jyry2K79oofTm8utEL841VH9PdRlUt9yr24rXjJCaPXXzLyMjiGr1EZrAiHaiz48FoxqetnuExPY2r+pVW"
+    "3tKkKmIiA8JGOVI3wS4ns1b1s6AVMgc0OpwG33M8jDtS0ar2",
+    "Q3GA/SR6Saolv2JM8nsSBJ+IyaateQF99ZQpVaNkI/60BM0xyaaOcYGIOwst5yyE2k2nrM3d3eXWYp9bI2rlrvZipmMai"
+    "UHuKIVaYafh1lfQHBgmADl9kvHOIOTWEYt4zJ9LTOdDd6kSHYMjBy+KbDG03Rio5VIs1LAF3SD2X5cIyEq7KYMbER1LY9"
+    "mPCdQEItCJfqCBC0NBx5O8kfBOES3IJ+pZDljN8aesfj+5ksIscEwHZOpzPfXXDQeg1wC4v2lemKq+tmNA9mo/0zr3jHX"
+    "ugV6uqlmusW8SEudaiIbulPCFbu4DJta+sMcCZnFGr6FKz+QwxjlMGDyBh7ZTu7Z4Rpx99cfFYZxhhVtxvrRp5thqfk3s"
+    "nhV7dPbz8XdyaqdEBRCghls+T98ZxpPWpsLSFJuGjXsvm0TgB26KU9d7cq0/HukMgrrHvyf+OjAgh0VGDuw1oMwd3njdK"
+    "JLDdUsZlRpaLoug/x5su38Wwawhe2Yq60brYJRZYBSle72FtMe9WcMolL1M9WZQOFtG4PZHUg1hDTGVddesxdQbk/MZWr"
+    "VjOElawjqijxH9RwuJ1JdwsmDnQJVNRSE90GpIbUlog8h5/9frIsKFAYiuF3ndJJ8V8+Tju1cwiaNDGymT5Mi506VosYC"
+    "v0Bo+RcHXbMd3Yb2cRFaEwjau1h33HudA292V9NS5Tk1dgU1jA9h87HEMadpCvJEqHa0mcY6/T3kbXWnXQSV+echzgcwM"
+    "wFuAIYPObm78BFFI7frpKGJ+Et0K9Zeoa0mL+6+cU0iZgMISyRWtRdTWna8Rmgv/ErnoxpGV2o3E0tSVcYtmX7yXWoyaW"
+    "1fCBMVPiWu0Zscmsrb0f2P9Wi01gTiDeRJ44n/6x+Wzb8T9tKh9+dBW5Oj3y+JCYr2fxvBr4LGVCWLOtzsLX2vEU31FZN"
+    "H4c9HuBq64AwjF66bG0M26WL7QdhHLFLhREC3HERCnSc9TDBzQY/AKA1Q/0W6Xv//BS/NCNyx8Ggf8vJNRs57RxtCeQNX"
+    "GG+S4LPv/9gmJ3GDtb3h/30jkxsjv7wX39vvJZTLjUFoTFjPtxEEeFZIDpC6vrongYrCONVjPk1u7qwRdy6m0U9gAMnBv"
+    "4Ntmo3TWPjGTBswQWfMTZ6/45PPBgYh3t2ZCa7Dq6J/D4eqyU10hXlxvnaqO9zo9QbguTNP7GAkQOhX99KqkTBf/bLbUk"
+    "8TNdkh893XSSsOITUAH1GtCMM9iJLjkaFtUyCaliELOuZhgkPqhYOMoJSFS6a6QtFXSHFdzW5q4QfKWSTvpopvukFO5JZ"
+    "f1k4x2WxQTxCP3iaezH36gJ76IOfV0rKJr5lSQ+xaJGGldhoQha0jYh1MloQtAN2igx6VMuvApc1pASKUbmYMfXK/6c2w"
+    "2n39Zxpn8tSY670mO6CRU6wWiVvlPchfwn+TmTWR+aaCS0ymZIApBwsHgW/mR2lTRKxj5NKlS7fEBT7oVaxfEcWYlMm/5"
+    "Ga3YypheTpSu1kNmnH5dRPKom2N729jKeNKTJ8crrbPgfxBmoeRoFEHLGYOYIGx8eJnJJxHp9Xt2yV+Ip/7fiS8Niq8fg"
+    "r1wLgTzgg3v+j6PJIw0dxmom9aLTrzdXe6vKRhOx7/7ejBB+DtcQPhBoP5lGTCaux79J00FewQ8XXbT6iV0E6g/JfS27l"
+    "cXT4L9A5Ww897vpjjZ853pkFnbLnSVvreSmEkkbQ5AK7YkjbE+8vVwXBIibnWEbTkq3qaXSfYOwHRzMxz5Or8dNF5gGcX"
+    "OaYczbYKIomoQOLGkSWq63nHVXsHHihhHuXkG5YGYyuvHdddbXW67x9CRxq0SESfViJnnr4Kg401OmzCqOLjKw0fh4wPH"
+    "4ost7XPAiu8dzJvIusgUXosnf1Gecxa/geK/CNM+I2Ki5IRHKK6go4MBIkHaZa2juH8bVwmQS+Sd04EJH4HYzeJKA4NGt"
+    "4IvPADJAJ8tZdivCcMYE/uGbcdwurTR9Orut9Z6z6xGTypCLvbegpwGGjbFw9Ng38lM3n5NDYM2FDVA9CFxD7N6/7A/VF"
+    "WLWDVSR4Tx7EXFceT9sR7SvvLGw/5jwnG5dQDtsABC87NV4waO0Gj5MZLD+JzR3YS7M+4wDQr6cEfeDaffxI4h6SiPrda"
+    "DBjoqo2LfMe0bWpdH8RBWjnej4/xXQo6WReU+XBqJQmc3wtOc+Kaj/kO4HR6oh2o4mDbWKXvpcVQGe2no26fqYKDuD9Qh"
+    "IXm6Gj6iO7r+5sB97TiCUUjjgZjtDx88GAR78hdfd8zGm2oy5v0Zrdbe7Ii71zYndzbYD4h3u0dsWLf/cPRE0uvCj0Wta"
+    "TLXOB/XR2bmHgxsBl44vijCl/QqUkavuw9U3n3s5hH7uWr84cEdgZTtemzPITeRF/yLw51zfkjI0ob9h03+M1uv5770af"
+    "ulO18ZuK+8LJA48D2dbW4StB1j1rrj2Ir/lH8dMWq+vohKy6+ngjv+Qwq068uwtEnQUkmCdmWLfuulnFwc1Mgc5z88/Eo"
+    "379hmo+LWBytj8Sd1XtHBWRle2i1VCJTHZM78CLlxyz4ax3ToOusVwmn163ilf/y0f6nS/hXkCUTpqms3JRq6UPbF91BS"
+    "Xyf1W3n+NF7RSLe+LupMp0gV2DWqvDupGvvYUV9LH9WoH/yDqDytbGvuRKCGyu6aD9C7mfXL1u2awY30pESZ/HYdfbhk/"
+    "nZLrqjk6q7RpFyY/o0ZPRj/ynnSlFshC8KMp9wd5E4N0um0Gm/3KtS9OqaVgukRMryBAK19n7pEUCLJZl3cHIiNDghsll"
+    "rxFdW+6qWtiVuviMrX1wTMsySje07opr/TTivHiSCdNYrc7lc6b1TTw4tlQg3SS99jCkrCwLLOJokcN2ezK5ZNdsVSZ1c"
+    "kYOKNyjpaRhklC3puZyh06M1fb0Vhh544auwsFDJTc0RqIHTYxBbjOIRFTRO6UM+rmjVlpS5jVfnRo5ub2dEjE7vLCEre"
+    "A//h7S6vygGUJO2zN9uf3VostYwWPR8f0K+ZB3vr0e/+Ui27671bC+xET7JCqkuib9oyqlqUIW+IgeOAD8PDsF10MH4wG"
+    "IRDnhMu/3UvplnRN7/txSNGnexu/QOkWLmGpsBcgItKGzTrZM92zEmCAHvkNpjyazgFUmj+XKrdUsk9Qz+bySYUz/Nsj+"
+    "ZKWajnsuRy5b+CMBDxZuj/YP8B4iJsbme2BFXJe405rsa2K3HtTcxcEudQpytON/Vfc1w+JXpBRBs6BmomQVbdKOeF9s/"
+    "hEP3soaOdptfWaVr7U59u1JKd9EBE2kBNTii1YrEgJCSEeGbvXzKpOxKVQilEYd0dPlCLCEkGVnCieTCaddPjJr5g7xGk"
+    "yrZ2L+0NHwRq0c2kjjTJlWwjvYzrxJoOrw1JHH3mywyyEe1WitWaqUfBZnWpOk7ZQsoCw0L9Fun4UTzhdsgD9Yr1VtYxu"
+    "MXCJeqv6PEB8bIRLftZdC0Z2x4pSaup2WHYTf5WOfzwb25YqzMrhavpOotza0JLLfa5QRjuE4t0Rt/pGgODvb+6B4wXPi"
+    "DZ65lCZeEzAlVAkNAy+AzcTFeie/oXbCsKNBnv/QXfgC3+4UyIg6bVWy1URbuFM5NNtBVhxfLHP9AATJUAlF1OZFuanxH"
+    "EE3xUzpdyR3ghVW59+9oEbDirEcqBPXGaxkubQoEoA1fQkvfjckY77yeYM0rHERnuPo33G/NdP2jh9t9bRjkOY8If7X+x"
+    "6lgxI3QwBDGKQzB6dlhR44eTpefEdluNEjBRflTvHYydsFhQ",
+    "e2rg/ClpAjLU3b96w16+D3VjnBFT/RchHYcP+tftCPp4gwjFM8GEnO9azvMtKRRSZPp64Wlpe/ryL06enqUrqvS9mPjVe"
+    "s6xhuJeTheYPbYa4ih9tiZu2xXFl3tS1b4R12lB8bQx2WhMxPVccRzP+CiqZdy7u5o5gDe7gdafoO/IITYrnOvJAwX/47"
+    "rQE6PEc4Km3JZg7BCuYlZ0u/ChBx9NfAi1hh/3AKzb8jYDjhWmetQWARbKlcbFWr6nWW5qPCks9dCW9mkxoF42AKots2C"
+    "CXQXnKpg8nemznSsKKLc/5iSslm9ew3DmCx3hrAApNu5QcqsQZk1eg0yxczUXSwxrAAtNUL70O4sGhOgHRIEYRc6SsWrG"
+    "+asmM7VQ6yZHw6kkJOLxZJjlU3ZIc0DS8V6ksyc9Kl094kX0SkbPKr/eMCEmNnlI53HEKx8r1sgBRZ6O0+OiFRnoAsa32"
+    "dhv6a3ewOrEOR/eBEHoY2Pw27arCGWqnLs3GDyx08W49YGQ54MapEasfJdr02AGoNLecNePWYQmvupLV4hpwfVaYgJMeo"
+    "9V7/F0W55hzw8x9Wf+tmicT7RLJ2y22CVWFs7cysdvWRxjWgtt6V3qpGPUaAF5S9yrJuX0iJOfwLIpbkE3VxrLpgyJcS+"
+    "KuX7OB0uM6BB5F/IFRWhr+FVBeNwD//5XT746PggfB86kx93/+NR99jg8CJrt4MoD7Oa/dk8oQQ167EWkkYgu1frQOOJI"
+    "7hxiufWEE4wdyTbsPby5qY713u2awF1bqCFpnXQaP25PiRxZhbrPkTW+MeiLpd752AwtbKGORt5vhf0NHriv2r241+dgI"
+    "irZPnebWNmxeuVXtCYytu6BOrNUtU7pyHqEONDF92HwPBxO7Xj5MUJHB67ewRTciaOqWwtkJWEHqhEuGTnYga9Phv0HAS"
+    "MSFn16h4MBLdRlrbSgCOTEB/hpcFxuvVaHiJpFpOmAeyciU8ekuhoV9twZFd2oaih0DSAFr318lHeNp874PvE4jwLZ2SN"
+    "XSoVMxvbDhKe8UoLFuBtFP35Ajx8gerZudHdXHhwfbkm+eERcZWtIRBo4isSiLU4Si/4MhiCXYUsGd6bNllkMJybDmXGk"
+    "Muprdge5PI7kg3AxuTwyNAZsqLbowXHv8eOwRQTS/socq0BIFnh35VuB8wt/Fhz52ZiOiSB8xIHzJVKsNugkTJtGvcejL"
+    "QPsnHEhyyuODsRtOW5wXRrREznrM079wKAR6vnEszLpPTIXSE7L1WDYrsOhREOkn2m1gHdDTTrIm/xjSFs1OVD3p01YZ1"
+    "o1HR9+eDjA6dPeTTO9m9S6OaakOdlki94BJ0nhke3uro9iYueH3xBorLuLY7rpPbq5WR+VXfrxy4gK3U0wU2se2cMWVnx"
+    "+h9z6DHnkLJtStsUL+4X0Zu/BqDALDp2ZphD4gLFsY7HF4NhhFcLp0DwENliNlQ4Tjb/Q9GZhYWcZLTShyY+ZyCwaDkBi"
+    "Akq6GqWfj7/4S4TvI9iQTCkci7sdSrIVNB9xrKcbnO/sY9lY2liYXYvrnP3wUVQGTo637ewzmR+32DJj0zJxowkp6fX0z"
+    "rflkLfvLfiQQ6pqVDhPzovySnUu4rzmFNyzIpN0xx5hnUXf5GSzAPh34puuq/aqIlzl6EewSbWZox84V7AeaAgYmbHccX"
+    "f3VeLPul5IeDY1i7doAiIa+xaF63YU7rhoeRg+Kcvi4jUhExBPfPOONWfDzYTDJ7HtQGLk6M8JHzt5Pt/UnLuWxa31dur"
+    "bvKV8IZYIciEjYRoPCVUPYI1NkHtmRPndeq8yml8bT7FoCCihnXZ3rdKz3sv3H4iqky8D9RyGniwEIEQAos+V7aO/1xZH"
+    "cq3f/K35SbcQ9mXixIth/CtcaOMbdXf+31uYMZPDLCLuNmtU2HPfEyETxEDxifhnE41fZEnoxasVwTXr6rdTjTvpVoiO6"
+    "Gh/bUi5Otge/Q7WtBPn8w4fdR0QeZyURQYvT5J4zmUiM+17m2DU1qieqWvpHfErGhmFhF+BUJA88w7RiyhgiSfBinJ88O"
+    "0z6U8EdDSFm+1802eB+om/yxK7UB9HmTnyxrS+7xOclQH7sYQMgiK3flOzW3tcbMz0FtE7//MbYjFFh//aphJECgqxdfo"
+    "sWQe02KdB+rqgOzxk3Zx9kbajllPpGsfNO+2KgKpgZKs3Z5h+0ZL+NneLDuWPDPQeIqzTIoSLDYY6E3EkYyIxWWVIBHfA"
+    "7mTtBzvyxM03bUI3ipxynbH9q6diH1j44dMXJlMSK9pt+8Ky72QO8Uu7z7z0rX6pc5LUF0lC1KPxh2XCykG6xkKQ3yScP"
+    "2zHctNpE9Kxbvnbp3gueFRA/9TUKW2dA8SLc3EwouyZanomm4ALY05B0twrj6+Qi6RKc9o5sPDYNl4MNp+7ftuk8rNiOG"
+    "oVUhvsoY+caBVvwYsyresk/8w5l//2b0c6Up4pQfoqThZhcinA1c+mAyd0MXykVkl0cKC+TaJH6kN0XSVyvgBhcwzAcGc"
+    "oEs+scCSeZbHte9vy7EjgplHBQaXxGFolt3waUUncGnW8WuPVWFmPHFsy4dTUZYXTqxgFeberqm70bTJCHJoI0XGiLDF6"
+    "+3oijdOD7reJ63KdFY6o9gNnfREPZrGZZOTjgdhlExYrPLC7EC7xq2pSS/PKEWjv9YmTI6qPbbS1XuNDsRpJAAIJfUSvq"
+    "qK7SnosiZJGnFi1PEHVLV6PYxegKk8HPh9Pe5g/IUI5qMGiIJYSQhKnhqTklfVkgc2aK8EseNI8mUKuWW0Ji7WOhYDjrm"
+    "csmmvkoB+Qp4SNqqj2TDoCx0xXHTIrXHVIbdfZioElcoHVvpbd4VG9BQ1jWzChxxocQpkanJPpUZTDsY3Lj4mpawmss+i"
+    "DnhqpQBOkZqYs7Q3pftRmmIXqP16xsazl5DSRKwRl1vs2gYrug56vYWD1eP4Hw9mNPek2iFS6Qip145g32uL5FuqDZhTB"
+    "7b3yV0n3scro/1n3cVuMvShu0/UfEBCZaRcOe0VYfcHOgNjHYx3Tc1Lz72QxRXRqEdYSFn5aG7dQgY/FVHtOsZdLMBabj"
+    "dCKeus+ezihGS1PnIFjhe+VUE8QDJm+TCG0zSLHU3zGYsTrjNNvNHOecfzRdelyzmCQKuK6Lugg7h0EpiFxShilR7F1FJ"
+    "qk0yM2RQms+6kjVi1UUw0HrYhWHU5MqiTsyIAKwvcCsNa9xXE0pFb9oCVTKf20xeQvqKP2i/QS5mAYSL8VGjk4tFy+FVt"
+    "gttOp46eGmr1HUJg9IKyWMXyl3e62N/TSDam+gBQS3YG3j5lFwpSnzMV3afboZjmm32439DGOLLq+DJfqIhwqqR2ebnDc"
+    "22V8D15h2YXFUneIoAMzl5Bd35LlfCC850x3ZaY74NgRBNL3m6AUPNuVzDaei0ztfjDalmNhllxp0oGVdPGEF5jhykHJ0"
+    "15OB5cTUx7pfRUSXHxFJvV6yyDnA5so6iOhiOpucyg0OF0xPs81PodOQTB5b8ia7qMVfNqOch42IaSjAbiL3CBmWlKNmX"
+    "pDi/tnCG6ipz1XLJ+oZPfEU3tFe9rSXeWRU8ru/Qzb5fQokiZo5cYlHePNWO/VbWc5+CrDelnlrhoMdrGJ9qiU1AvJfZo"
+    "UHOriFEnTcuXXk29sXyYTb74uNSPBirR67MWgL2L6knDm37dbDkD6aM9r5DXUl1yXxmvVfdQyvolkEjD9/o7+TBW+/sB6"
+    "e6OS+JR56qdaHnVfyy+dbU4tJifTnBMYsdBOmnrYbiohvJKo",
+    "TryoEY75i1TogtntfvFR/3AaBMj8xwNpBiwv6uH+LYFyWFHGlTnE8N86DIYukyPA5hEzpA49qyePpugMIdsV0m+c+CgJp"
+    "rc8TRzOu/46IMuJP5V05+bcjxJ2ZmiSZHSIW2X4/ZqBYyUBPbR7tMCrZZ91MTPRgPmCDSbATesnvUY2pOK9h7CoUPpR13"
+    "nU7F2qwwAY7N0n3tvuFIdKg3kcbyref9NR2WxRxEx0NmxKm65nzH9BEqY9osK+TdiZo3KOOlnoexwvRstSEWuEPXAyBGl"
+    "xZR+bH7HToLXKzVAClWt1q5GbtrrYuwudUN+U2wfFn3edAVrU9ge9qqO6z87EbOHEVxEcqbV/uITU5uNFB6o2EbxMeBxB"
+    "GNW0Zy6LKYwaASvVFL3tyU3BN9BS8Ecaks00ZN6I87OoCJogTh9c6nMs9ZoyeaELgkO3a/PbVm73jiNjGRzXZqCTVzTjI"
+    "KAJhdJ22Rk4k/VbfddkKQjHtzqAHTLO2V0+CQV37xABWQFfV8eRJs9bRGTh6BfNQZnrja6pHeIKzBXwtXtDnR0Vx5GtSN"
+    "wuQoq0ur8q2kjayrT6j8L+8GFLYGbFax5Mo3p1Y0HVrvJO9BEct+Z2lecwxfMCAFnztd4wHN5VV4voqN+94dc+9xGWn63"
+    "FD377T/WfIc/dHW8M/7s97fmWPE0f57SyH1zcl09HH4y5lQ6KL1KjamzMVTllUTWmHf1BgbK5Y0OGv7kU0FWxbcqrt6VI"
+    "7PJtieX/uzTuQ3rORv4cdoo90oGj/kaULqQJMIFDkd2s3+HV7FzE2VklXicSCKYu5KLvqflJ1uTXc3x4t3YHKMnf4QXOy"
+    "JsugPz1LaL6Ky7p3n4QbG5J+j44kj6ZpTBXQIthWcCE0pU63JbxtfGI3m5uV8M/2X5zS9j3oRHUOQKq2N4geo5Gxkpwcf"
+    "jLBoq/ou0NolnEXFh+7RrCY2Jb23BnoESceF5oWeFvLCpcETsRr4yQkXYMAWfGuZL11zJE6mtOgSjbNKecCUADZ+uxB3y"
+    "rF/IsSVZVJ62rDhz4O07c2BFLW1l01AFBoavCJalGutdFWvcZytMIeTmZ6EeiXSPgYnD4oDM/7OgLlf4vKVB1Za0NMA6W"
+    "plboLeIMSUDFEtF7l8w7SPyt8BeSPZ3929K2thND1YgXjQiLWK5YZFoiZWTZ262tsOmA4OUnbSGCMmQXcqIiFfdnVyT2M"
+    "YmuIX4JJwhtoRJxhOGceAePdD5FE+Vx8kV9R2cIp8MOJ89r3EmU4cnrqYQMnnyv3PxmHANJZ1BD2ihF9F1JtapkulFvk+"
+    "hgMFAnRTR8oE5tuJesTyuVxZyQOEHWnXx9npTpDMm1A/W7TWF6OyXg+LTo65yaXCdMenUjwXt6h17QhKJNmPSZRceTmYL"
+    "WEl7mxPJExzMb4m7GSYqgO9RRq4xuz7jgq6W+XDTeTv4aKXz9ZTDGZQ9XYT7+vfaXah2E9IvED5xZececu9ZXVVMvZaN7"
+    "JMYlaxKLU+92Zv31ytbrw063RCbgJlj3CGExJHaY0bhRTzO56vf7M4lM3MRYlfgCi+COVu2wUidLanE7fo8OFycW5B+Ti"
+    "TgMS9Q2ztYx1r8Ii1JI0B0alUS4wg/KY+LwTHSrmOqIIBrDXxEmh3yKtSz40AwIrp5bGX/j580pysdeTRsyN5sx3ahsXC"
+    "DMHqeSQmtwLWjCTcGCJy92d2fbmYFQzKJ4nGM5O9NzwCiOKCEIdEUVCRJBoUT9bxoqX9dUw4Ngb9gfdr0yOeemsO1ppLe"
+    "/ViFxIb26rqjzQLaSlAjbh+rDkNC/1UF+6nEqibuSF8ljVe3nOjXUHmdf/Ad0mk4aieeJWdIkSrS19RP1Qr1O1MtpkwXN"
+    "5tDiWX0iWUZeKGo5fJ1s1MvGyuJJdPykD9QMYpu1IS9Qgj68aBhRpwAhBkYNPDVkMrek5+CJXWXJ2EicXCvfu56lpL/OJ"
+    "e0Zp+SC9zckD2oYNIflNUc3qhWbaYZvE8nCLpqPguPBKxkKnSUbJ4B10hoh90t4KLqnKUMsVcXDIiQwlMAVgFSdZD3lm0"
+    "UBpQVCTPnQv6zWuJvpiX/CSqx6SaAtokqocagL7/wnfZ53PsLe+E8CA/tPtmCfEbDHPv6wzkD2ajj/0/mnU1RfF2Kd2o3"
+    "eJnsP1QWTFWvrm7WM2oNstQ4RHJX6a8YZT2iUa3breaKW3H1aZv8F7+ibmxc8D1RJ85Of/89nJId4XVyY9OX0WQaBJ06A"
+    "6UJ/3HW1vbD6jCcSJKSCD4T2mX8RcTwyi9GeURd2TCs3N6f+Mw6ZufPk5uYpoigzo/iMnQReJ9ELa/igZ0WWkxo5A557R"
+    "udwTjVfUkV9tqZ19BIJQc0noNFCMIYOJ73q/PPe9YkdhHpAbM8/P4emCitRn9hoCie0qIzToFPZfFbv6ugzlGMvj2wmgp"
+    "dN6NiXtos4+UUda3Xom3vXab35PEJy9m0HitcIC1ZzBvS6ZO1oPe9L0i2a1gwhJ0JDAhCk1eyY2XIZmPhpfXPTdAvbWpM"
+    "MbxOa3Xe1enl8QhjUY6qbiTSi/jNNk4P6I3LuqwkoIWhQiy2naa31fXkU6WEDGQKV0No8A/YLEDQjVXpUvNcZdT1TL2By"
+    "znXGMtgmkx8dTs/kcJpApNi69f/0X6hnDLVE4DmPBq1HQagPn2ftvSEaFIO43uXR8bt8a/fQ1QsidT8g4jQL0QJXBEK7W"
+    "r0IaHsCBUUvmhREBZ/MCOU93pGnetfvmJYJDetKTyQ8XxU9zRkXnVzd3DBGUvImZDVEkYrNoBZyAM8j723Cn5hNXk7vIo"
+    "jRvKdbGXu0V2cJO/TQQGJ7HYT8umQbv7MFAq4misVHIME0Bw5UOjej5GH2FMej0THvvRcMN9tMo5RyACZWKnBDocZxAmr"
+    "RRx3gpoV4zE4iDMidIQT4JtFMU/+kuLyLeS2T09t8q3yY0zgyvMvuWrLIswFM8EOlAV9GqgK+aWDofsHOkt7M4DcTnoUJ"
+    "twtzdr2o9fkoDTFUc+wkTC5iqCJZqLEu8l9ASLdejXeG4Yu6DTKBNWmwe/nRuM2GfASZxIfiGzfE+tkdarntXZhGx0Qop"
+    "kxVBGLhgyj+OVCyuSL43BmY9JWI5StqZEeFVuL4YmOFR/rsisd+3OSyl8pEUvZZlO3HUQvH8VfuRHK2B3wOlHeBe3JJr8"
+    "wdBnBnJ+a6LmKMx9K9515o+rkxB7NXF6enWWIgxrZnWcUWJKFHkNpvGrOt/l/rpLx6zxIAsEZ9TtlYiGr36TLN5gE89Tg"
+    "xainhERHjW6bux8b5ZpIoWXIEdz/xkdsrUPlUfeL4F74J3DQhDIuo84j0nSNK4FRNflLfTqPJp9o3JJfCNXOAUGL8C95j"
+    "YO+IUVNP6ugaBDPf/IsODe89wiWab+uwjjrWoqmpmC0I3YdsdAYiPZR4izq8DlVpYjVuqG/Qz+fUOwltpiN0Scg9qvsjZ"
+    "82WKGHehxhY6r3k0knUNbee6IZrTjU3SaYI+dQQHbGTatjyCfpU9sGyP2cVFFL9oseIHiMzf9KEw2LhMcJwEaTSvMY0r5"
+    "MKitepuiAiVARdoeZu48RvRdyltyYT02k9iYhyKYzFWFBPmIv07lo4FMzogrNLoSI/0TMpzciI7UOaxp9872WSzVWHKbA"
+    "q5RyTyCTjqX8FzdPksnkqPoXqhHbKM2iu2u+KsIAutFbL4/wKVP9bCGTWnNNTAxA3EX857Ziqt96lh7raueSy3K6AYl0h"
+    "vryzAhXzON66mjFjq4UXIXpEN9s/utOmh/VdlZzexZd3V5HP",
+    "T2ii2Lyw9VAv5hcOVyZSl4n3TmsJzSRJLa07bKq1tlbOuyfXW+tJPZ2qaydiNmR/YG9a0GXjNuaSN2h8CwzCO1YXpANgD"
+    "GdUyPn9dCRPbUOx4USPLkjr6H+S2QUgTdv2R1/PB68TX/ASvRYIsiH9wARp9KLoxBRxkF7KZg0Jrr7VulGrJL221Sfe2y"
+    "zOBSYEhymds5AQMotWg2ZWfwZGzmcuGG9XHuPui66nT8drjoBLn2smHsPV066H1UyZBKHNOQgtT5lEn2vm7E8JiIbt/8K"
+    "k4XbW+oTzGPJi9w26CiQmXN05y+F862kc18KgvNjUDSBPzMqsBUF1Din1Fl7W5ay+mVowbqOjIueIBsfDsb3uesY61OOR"
+    "Fgh0bjL3qGuDoRBhFe9MTWKvE6ggHKZA8NPrBu180kt4B1zQnhBphxaKKI3lyhodf7o+X2dxrVGUU2G9mm6BlP2GnQIeg"
+    "SGShnzkHxw+0GrwL/TUyaO2YYB8AhCuDCy3APIn/VQAXCrYT9pa1MYL2muVzgK83QKezfWzWy83uz+tk69CocTjZXgIxM"
+    "YvvCyUIMjQ+/bKWETDzhlWFN7G5t10d/d/CYErUIyM9W0IzptkdzZ6KkEGZEa8kRQcY2ljy9DMzqUT6U7cQYWIs4EiMBG"
+    "ehgbn4Pyb6B2a03fIWp3kM260TBYVV30LhUoL417xFltxqDadTG9K1AaRNfjWe+kvIMlcPYH403uR8bZvNZT3FygNXNwN"
+    "e1lYHN+qelKUuVsTARPbu20ljBanP765OfdtCWFwQMMcnhRQnRB3xyoUPUkEqw120ovVMehSIERPtsDCmwYW9PQw6Pyeb"
+    "NhavIECX8JFpMW60qz7+/Qkow61COXz7UDKbDT8CZMQjD8L/hYVDjFpScceAdq4GPU6967P3TbcJjYMprSrO8CBPA/9zi"
+    "9oLq3klivcNTOogZdiwnynkFyc9z+H3o+FfPMirjrEHKhOVeBZlfBHoG86cfrc/rCn2jtjK3I07QgCI6Zev3oSbsH9Hej"
+    "OPfU0DN1GAPxpPYWQyQjMtVbbripxUzNu6O79bR4GZqfzQKj/T2b68x6+6QVfHdNLJiqdrXzrJGdcT2w5I3v8BnrPrlkR"
+    "hw3LV80ATa/MoPgbNDvgD++iQrjc9PxFydnSoUHWOKRgyk8++wZVHVr1TmzENO0q1RX5oqnZ4ZK5eTT/ZN+z/ef+CIrVz"
+    "biLA9LA2L23uQSbN4tGAo6MCcqAFqM21CUP6KnjoGWWpzlQW8PYJqE4wrm47hgJ6fDA5nWeaImLaaMSlFm1EgLndyQEns"
+    "pECxnM6Z+d1WzcH/Q0YDjrlQC8SS9wB2kpT3hZaSQftMmZl869Ow/jO07XW8cy9/aTQ4n+q3XuymPe7k7/dUds7+3bSCD"
+    "TZODM787pNWlROC1SxJIRbXLBkAYuGTDlxDs2DrHIW1Pkkkv7kmZSp108Htjsm5oYuDZdDD1f6ngbkwAwxVqqpoNhu7VN"
+    "ENwZPV8WiOkQBihifq01BnHzqVCxI8ljhjB9krIsAyVwFWaSNEBqqWKBoK3UO5M2AHZHkvMR5BmLyVK3LGcdWZMp08iq0"
+    "LUmzNV0OzVXEdzyPEN0/ijFV5hrmgHaZwiEbvKdj//08VhBf2wDpFv/pFZOY94NTv5r9adPRy2Crbvhy4fGT3iw3b2nuc"
+    "lq19RnOZqO1o6Fdlraj1WKBLZlN5IKd+QNu9RmPsazBMFGLcF7dDBOXPI3fJ74kztxPFHZoBO36LzzYr7OoCRwbppw4/2"
+    "9P/b3EWG863UHl0gAl+uoTMAbWvI2PGSu9iu8wK2T5JORVd259/8D/f01xHAHtQ1yEAuudz7nyWMf3S7bfbk0t006Wtvo"
+    "7MSt3w4nLlDubELgfzpm/84hppO0lKBpHYR8KFtYJFiWc+ogHninlUJk2yXTTzRxq5B3NWeJQCJh/2rJOe86Y3Yqm/lbb"
+    "yEsk5DFPftM1zVSZQ0mmvTXhw/N70+8uvA9k4vgq3T+/0DSoxZL/yDng1W1WRAenSyIj4wulttILLcR6EUyHTIHTXE8GL"
+    "PtjajIXvsFbFkgobd0nkyXdysPwr1bthHAWNGfSFCLZLY2FkcxhrdtEQ7MLicMMKBdLbt9lB0l1jus5jhLxwPr8eHEf8G"
+    "nRhK4FAFsMrWMhvu6jbVtY7R2A9AsuslkrVNp7sXqTZQQwrK3H6P208SJobM323uz71/sXQSK/uxzwUcR7r9JjpcmakT0"
+    "JlGL6GJjMhot9mfWOuWCRpgdrUdZ06N2B/ZPR1rjUR/l40nZvVCpeqNOpyFy1tHdqXpDNMRFN3qzQQ0/7UanKu9Fp0Hol"
+    "7iucW2c5CrHm6PeTnyNXaBTA0MkbjJF+tdywjlYuzArN+CojJzZR0Q8Yyh7IchBIqFCS+BOrsLablK4OUiS29sv3dx4tI"
+    "fi01OoBXLbAPK+02/HynM8J4IF57Lk7uAEb+cP5+Ke7W3FwbtkiLqs9yfin9kmrAkMW06YFL1asKyF3V5BrAO0bLRXmh5"
+    "pA7FKrEA8RKICvnLyzHy6Q03EGyQXG8XUscxMJjiUy/4MWg0iKKYSAeinBR1mNfgNBNEuKvqI702gj5siJ4U4AnHSkKL2"
+    "JRo/csZqeVcmwo2NGGGwmi1eEZsk+jzsYU+JlWhsY22iU2nbahj+ummTCvLa9fFX1rj3/2vsWpvbNpLt9/srKFyXFyiOa"
+    "MpJNrVkKJYfcdYby/E6caV2GV4JIkESNgkwAChGlvjfb5/unsEAlHfzRQIHA2AePT09/ThtrxtIAB+2CE6Z8AuROKbVSV"
+    "oms8nsqKtRdz0dniDH6uL+nkqP0BjdmFTxNVubgSayqH/16YcCArCjqt3xa4vvRHMxTs2udmxb8do3y9HkJlw5Gkrs9RP"
+    "oQPa1a2k9jESrdJByFtMdPKv76nx19ehuJUbS/3l094N77+Gqaf6SOhyCsPQVgGbGsDGL86d9dmC4DsxKM53RWC55zV4Q"
+    "a9Vaf5VakkXjApbH5j67Fz8pc4f4hUH6JLMOUfDUHayflO63uOjOvBqKiL6oKxG9r4T8OLZwgs5NByshu8eP921vLdrxA"
+    "IvZi7dss1tW4d6sEPJoCi9/wJHPdUuYZ6AKWdSPH4c7hOQJW4mcd4YUivrPlrrYiAXP+QY+PA3OsAkXzZIvATMItFeG5D"
+    "QcBgyRmBr1c/28pHHnGzvIJjvmdlE0loZazaQTkJWm1F3KOUWxv5R4QAftjCZW/JytkKVAjP5oVOpcpnkt0KqDfd+wpll"
+    "hPvCJrSjVF5pLHe5YE1Xaa+Omtvp7GD+JLhcNli5eBqMFv9+3G87COjRzVwmk4m7USAJwf3+WfDVc18sREGuj8/2fcUNG"
+    "YoR2SycXnBzcruJbOofbidB04MOm2RpBXmVrsrvhygHL0Ph24oqzPKxw51YCnOB1Tlu8y0FKS9RhipU2VBpK8aHd+z8St"
+    "e3RM91tgPdK+8KCtvGd2XEega/P/jr46pun4o6QVHEKzwPM+26ziRmU4FnZicWdiGgCYmVLocwfYHWEs17UeuRJW7asm2"
+    "P+OT22GtS3nyynxKGtQCmDJamoVwn3u62siZzY0XLemEUP+HhntUEhHSgGrnI25WC9ZZHvtuxUsWaAxDgCtTUAWX7O2/G"
+    "O23iWVrd0+rpFGkDNbc8/oDvTyEYskoVN5j2uIT7rY+lA6tS+j9459EIS7PAq5/QOJGJfSE7FMObjt/0tGZg9SerCP/n2"
+    "ozoYAFtjPFXn0wvzYcqp3njsL1TW+ADb4uDk5MKThoj3Xyhx",
+    "KXujZ+nRDyoL2ZtAsHbr91ss94+hLfgW+IvuNbRN82CpXOYGKSfRqfArDupKwzXEp9QXn2jfK2wi3m8PHZGhMGJX2pu1S"
+    "k7LIrkNDnVM/etQdSqmbzww4L6w48XRh4I063D90spki+abaQtdtJ9xUqc+MjttP5Q5N/iyiY2reMEpAloWg9wwiUnerq"
+    "F1kEdQ3kySgcBJHj8zcIfrfFeU8CElIfV0d7qi1VZjx56W1Ekrq+yO+zkv6DRdMObV36BbzWT1Swd2reavjp+vW2AfWrU"
+    "eao+RapfrYVrqAyu4eh4/Af2ArbrXqlxGNb8wbAb3qbJ2h/rhfXawtGlRf2c8Z6xTu8DVFRQmoBY+b53OoyVJ1Oi0tKck"
+    "xQ2WYDn6nT3q+ZCqeGYzDxFYz6wgP+MpsnKTGVVl2fVRDvrYv4k5b4nBBXAwmqga35R1VC9ryM6mdHaR7R0cUZKzWYky3"
+    "SxbvlETceRG42zUxqyWF29sIyOWCQtXxca0UgVEtUZTT7CkI1aWC/wTFl/N22aaPIwxrIHFpy//btS/v585f06eVpLQ4z"
+    "YQ6WJEYp0CEDkJWFp7GHQgAs+cCIy1Sd9W333J56N3n8RO7rQNiJFsBYDiWv86/4P2Ljq1jAI4F0NespLlwk//DjGf+lT"
+    "UmUuoecmmF3RnfhO1dQtu13DXaJRTOCyeIL+La9riO2D4uc/urKaLTkkgAj4WMqEhBgvb5iovK7uChUzEA18J5dBWIqUK"
+    "trROlhxdfkwIClRkB52RntwJQLunw08jSVwPkSAztV6o4sjI70grRuZdTVIeTYU8lE2YKYyi98H1ZDbF44uo6dr7U+7lc"
+    "fGXTR0CxArR8dXrqlRUMiibkNAYdjsOXxOnb6iwuK7Taxtn/FS+gWeKpHc1cDGoG8zQPBgHF3zRAQ6ZfGEbL+k5kkKTAX"
+    "9K0snRTvUpQQhe55qWZme/SjL8yJJkXjrEvjJHmRjg2KhKK0rahBi8XwCVpsxKpKa0bXJlTUIvGPqZYlR8Uc0ZnEmrhh0"
+    "jPUFSZRiWeE6uwZagweQN9nJb5DPIy6WzbRA7SolwoBWni8hc04VM8k2IQp3mqQ9QF3k4gMPcaeJUmiOiniFCe97BKKMv"
+    "8ZqGYq/WZprtoJv7IfROxqFlduOEskNn1JHf4CWcPy1JOl0tY/ns0Gl+6qpb76vn/fGVrWy32kPnwT2ycyXAkZBX3N6CY"
+    "CP4sZw9ZQ552rhJQnxXkYL9UuhB/V3RrlZ4LujI19E9drRAVNAOORrQmvz+eve3LzhVubOPpXdrJ/aB90o5v8VV6oY2z/"
+    "34qhM+uot9VULEw4CX2g2TyX4eNdvaZlEdSP7yndZzPBpikOaW0krCWev8LPlb/coy3mzXNIE4S7kq9GS8hJ05LLqhg35"
+    "iMMrSazJPW9ALPHtJ+Ns86oTj0eTHix9+eff9dJyOn0dIjv7o7Lc/nvUDj+d8346yR9tNa5WxpIbuXK7SihpW/96kvI5o"
+    "EWo24NtwTUM1SWnhrAFTso6myAjWuvmGywt+MR8Wu/bqMimKvIhOHaaXUs9NhhOdHKgwxnqO7IYFaNx0iLHstggkAbEXR"
+    "ORQxfNcUiNcdeIWoe8Ag+Bg8CRMqVqoGINafGVQGW6PXEWzOvKZjH0hgepnXWMqNaapOxPdsbbYSo4yUqiWWFnMUkREn3"
+    "6G7FjR9HlV4wKLlLdEmP9xX90Smjdn+fYWN8UzgO/WkH78reXssthlJfeGOMU6ptP+3N6wv5XgxVi7KOIlXHQ4gtiHhGn"
+    "cCKD1+8IzU2CniozXAclwXZ+GngC+hrsvo9pB3gbuUAyUg+JWBmSGCMeUPQJqkn3eQirieLp4dB5DfhNtlN0wPQNraeXI"
+    "7TqvWEaodL+OTWHSqQ8B0JbM0vv7mCWfN0xaMs1Xtc503YyTB0nWCaBFOWi+iiAMDfpmfWBkPBdP8fV40q+jK87P3PXp2"
+    "XQgVmiBLZk25Z7edYxDyhfl4URwayu7Z9kR4l7TD+pXTMIvQsxQfrhq+FRyYHmAFMSlVUnEf6QlD1xuX+EkmmoSIwCqKc"
+    "68yR9wYWB/DKUZUH7pmyzYhiJrCCcz/GTAE8BgWMPLxJV+dwYV8gN5A5/aGgjhkfchyjIbNUazYRXJT+OIxQkPmhG6S8C"
+    "jZ5OsnhFBabQqyZswpy2yP/Dg24H7omydKEv8DJAeuG9QlUTqbXUbgKjig2VX/tPdMxrCq6lTEhGxsx3bepLRCsGwAcGh"
+    "HukXjZH+ox7hdbpIoN0r0ftQMnrQEJYk6QDlhtiFIyr5kFQXUU4cV8yEbnzX7wFMdAd11SVR8waqsjX252oVZx0q6WxgB"
+    "kdVryJq0ZPo51nH3e97b0INud+3FXDVxevzbMnRXChg4VVLGszgY6PrrOgyWWMI4rK69HFakXq8qNIZsE/iAu7jAZKAnl"
+    "oXyKSO1kKIViKBQquvEBXe1LxpdKSwiURA6mGi54tIU1a9C28fUJxBbqGTN+f4FjPybhMYPQBEhndlu+4EyiMwvJ4MzzX"
+    "HfDf7J9boa/g0XUGqZlAMZa+dfVqtgOKqRwRB0WbaY39SkW4PXM2VgupQiP+P7sSVHMpcVvnWkQTwQOhdHRm5P9dnmZPa"
+    "ONE2EjTQn41j0ZgXRG5biFS73P4szHBpz5qs0Bf9XY61pb5pH4H+mndHZ09N/HBAaX7ukIQPDYTfsoEiG0eSnjadfQo98"
+    "IyXyegu3SCkPK3Y/6scTEQiAI+uWNyI53Mo7dGXuFOv8GBqdhkfedyDojAKuCLXURfYuFQ3AxIPpqwiml/uV3Rmu2Qt9f"
+    "zLj6pUXFbpet1h2RRfJVInPrrHJ8vddVXENqaA0XNiVSAyEjAmgVc+He04DIi+D4fpy0WcrneFNDuRGAmBXKFy/gxRql9"
+    "JCdRVA5YoTohKqHqyxal+akhekdfQcw3YYn50ns55OEjWobrzIscRVnzz/NHnKnpeMm5dFNQsOtniyCUHXppfYjd7700K"
+    "dcIGAhlSerRMvBoSoDHRk5/U4TLDKl2IqKzD0mNtsq2aDQiQd5x9V9FBcZLiFclDv9yBPmX+9GR8E6/TOYu+9jUIH1c+N"
+    "j2Y5/loIsE9lx46TmA8F0pqfTX62rylmsno/BVzGLp4by/e2YuX9uJXe/EjLqbmlUt27GSYeTWWndaq0ufs906MSZINMz"
+    "N/dOfknHkl4nrvajodVOZ55XlAJRFUMbjgiL9KvR6sXSswCPeLiAvFPNaN8VEfhNc51KK3vlpUDtdOed24xwYQz8jF5/H"
+    "2fY2tvzl+6YEX1JV5xV99hYY3sO0riDlWxeqvhojhW1ublvXc8pyyjiux5SZrWG5ajbL4lAHvD8EztzHA94m3KLcLmOBo"
+    "FYLj06y42DE+NVe6TULf4BBZeKxK4AzkDTMhu1gBaFJHZ+BvMXTOlWDBLp1h6Us0358fHCHj2AWeEV7gswjrZQhBgg7E0"
+    "4bF9X1DUJj4Dp2ZaHP1YS+7XD2Mcm/8MTwytOeItxD9kwdPwT7N4kJzZDPbcDBLs3D4OxE5UcBJJmo7oJRoUWUTafDcYT"
+    "GoXtLrrFU/0FSSqEfHYZ9Dlx3Wm1qK5ddGtGdPPf2vjMF/cuSPZMJgPHAnwo0jm3O990Bzre8/UYCN6AGShand8psdsK8"
+    "kMmPkKjxUKzH/Q8ds87hrds9+JZBPtWDy7khWrsMvDBy+KheEUQfJn/CSrSNJ7u9PxHoF58bxhM5pXn/fPBhPIWEW6OtA"
+    "l1zlltwVqBgYXbfupepiH8AHJhsHQwVddctUkr0gEEXA7RjP",
+    "LBu7Veq+J+UPjCUCWGiRTOuhedkYGkW1LF3KIgEm33Di6Og8jMd5GEeDPsB1Y8laROPHfus2Uk9dxktpERb5gJbEx7CEq"
+    "7B3LNU2AdCeVw6f5n3/5EPUnNAGRy3RqPJoSVnX9dJxz3x0VAs44c3oU/vW1eh8VberFA+e63AlFmvDtz0rdUHvyaQU7U"
+    "aIoklH3C7fn96sR68Z2mo2ItbYCYPumrgeT95iRE+XSY2wv3qSA47I7JCDbxMWyNVs3/34cTomoYYturx24HoSptF0UIw"
+    "nz5FBW1h14AVJoUb9BqJZR90xMZ6dVTAyNBB2a9jaxxOi6OswRq9l1apTCVtE9AZTsCzgR3cLKqvH5WBdIa6I5HO3psWH"
+    "gUjbfRUUPpCP7kTtsTOWxHm9HD88NbOusPk2Yoy33H9t0jQdgJvw+ur5JXg/jQw0ROhw0ociAmmoCgeDyzh7uGdewimVM"
+    "1hQs+QHK1IcIJrtHbGHfC7sIW4wbsksVOtduEOYmgOtpSPvbxqVdnudOyod5wfHIQQ45J96u5asLF4EfP7vR4wAVWroHZ"
+    "KG91SejTQQ3AkP9HVefA3YIFmJ2gpkrBUFci58Pm/LKo8fB/6Oztg2rIujxQOP+049NggEcQP3mbiRwhMwZuCDArQOnQW"
+    "3+PG/SGAPKS7PR71vsK9VTSX++UNm8SeeZ702k+1ZrPVkwSp32fi8Ob+CeEpUnHypDTDyyG86CeBF2OmwflqNgqRG5zvD"
+    "S8QGa27TRExndo9Rq78G3rIVSaQjXzj6cOROyNTTiBKyjkgk1cyb4WUcl+K81kP2GhUDKJtnNRF36hJx021xwNzwIWfG6"
+    "CpHXxo36Oxtbm11KeT9qOZefCy3XjRjsQTHWblPCtFWWrNsyi5SnmVWEVhSiaQ9iAdVpNH6R63hvONEQkumW+iuJcpEhG"
+    "dPs2M+O9nWGQTsZg79fDnmMBQ6FcZzGO12W2J8EphC0psvYsrAWo85V4woeZtxhF6WABJVTaareM7UQuceSO1xph5FiKT"
+    "rhvn4aohinBJZzeeg6SE+kXAumXRkK4+9CBiIJzxV0lkJ1TvusjVf6GFbseLlnlo8RCOh8FhbWjBvqYWwwkCbYc/lvQ5C"
+    "hHD6WNNv+RCfGW0JG0H3bO1kN7siXxbxprNMqlIzboEwahs0zDc7VlbwefrNy8t3779/89Ozl6N1em1fui2SdR4D84xXV"
+    "MYmiY4YJrd5QaO5jFMeVj1v2N1pnxefTEdR73ktJvMljTpbspGj4RbhvlHTJe/3oxUH3ssLTnIe0TKDwdMyY1pYzy1cVV"
+    "jI7lRMNaUg/X4jv9mVpXCWwOAyMGKg9tYKTGkQBFlNiWPnJJBLbOiueGoAB5klBab4Mq5QTRMuST3/JicQAEyCdSVFbU0"
+    "c8I/GDakIIzsbiMSc6/xW5Q6ipiCPAV+UxgoVL5LNG1aqXIeNe/o+qMuEAXnWKn3GmmmxJizC703jGfND46c2MU4L2xMh"
+    "TJBpnHVqcuQwcZAi+0FIT+1jGD5WVFySiHZNFIFY/DNOZaDqC/h5oxaAOJnxX0Ll9om+cvyIArSwC49V2AFvhCmlUZ3js"
+    "jJutdxt6bzowdj5KtCuBX9V4/ZT4mueMIJ8G5n/pjch3s3GaC9L159JzzWd+uDCb49kG9S/SZP94EOuwaTl4HNuZL4Gac"
+    "4owoD+HtzmBlbgwbPcLNZwqCvLg9nn5i6+Jjlg8DvS0tWZkFumwktRM2dHoFmCvTmsitu7zOqAT95mk2QKnW90mMGXj1j"
+    "k3YtQNcCi/KcNP0Xsv83ttFuLFvI66XAetwGfemnvIirncDKkQbDvP7NGHlsksrcXHfN3P0kXADlo9/pnEgLlm7O9j0KL"
+    "H/UeETst9/fyELVMhqq2brkOV6E6eVB//k1yVCcH0l4SIscQ3evaYoArJWHvGyl+xgpKhg3lveHnTFKsqWO+oIoX8LuH1"
+    "3Pdpx8aEvnzUiw2vlz7FkDoSG+RxXD3z0cQWh8/Jsk0ruIygUh1A98JVfLDoEOfWxXJYhD8b9CNe+n8YBq1iQEiA2WT6L"
+    "YkAbBpBRHD6oqNS4EMVTEgmw8kucEiRYYt+usyNCK2mBo5gxo4CyI3rX2Uip2vVSgbiVd6ZsqGyz0dgG7K0Pc0jCW2+BI"
+    "JqN27hpkFrO2bb5xBl4g9hvXIRQzkaJ+DgnfaqU/ROFBGOAjsuqJGPbwmHHgcaDEy/w5Zs0vjQJOdz1gprfiCDS5dyVlC"
+    "NhM+Od7aMmH+8Lhi87Qt+xLuZ+e3P54jUNXQXAISIEfcisNfC9nEtLU5fIkHitEpD2k4MknjEEZsVMva8ar1++JoSFyYx"
+    "m0DwCbO8wg/CjjlVPCZXKvyHBHoxDf3VdgoQfyUsrYX7IN7R5OtS55G0J/hxDRu2SlNvND/10dMq004olT9pRZNaJBpGa"
+    "bWpAMhBDuFyCS9QIJxmLuVo3/8/NNbGL3gvWEZW+zCul8kIZ1vq4PVoaP2gDVHsWNih96ju4yOuS5WHlhTcK2nY8kmriP"
+    "JgCKp0tWTp8G4/eq4o5MGElfSEf29eICJz2HG+VMHvNnKB+T8lGtm4xdBN+/K5UsaFTgkARntIJuaVHGNkGra/IGkh0lL"
+    "SdXoYCmicUhNhedQGQ1co8v4VnFcUjYwuNaT6EfnzxVb4+zx1Q6Qm9O3rbhSneMhba8/IPFDXfN15RlOmzlXMskvSd98z"
+    "4bpIWCxILNyDjlo/uhosltXxsUyg+iJEOBSxXVeJHWcM4mKjf0Kw9zjzKS4elZyom4f0bPifDJJ6Ja9vbC2UxfIFplPWe"
+    "hlobDyxrPMYbquGFYSlo3qOHTRfQEsyIuPE6zMUHDPDbVtiO8MF0m4T7N5vpdEFJyCYlWFsBfht6SiQMFZxMY6oETeyW9"
+    "sPktsQQcjnliDX21Sin+Zbb7F6Vnixo7WvJHVtSXBVeFktz0pGk28FOFT45gT0ogQ99wK98RwIqsCB/3xW5BIybDU3Hhp"
+    "+2n5SP0CBTr13iHxqolTc8Gxrxkgywk0myGzf4kn2EL/b0R76PQv0fCEER6Itqs8w9WsKtY/Jre4BMvWS5sn5/4eHsfti"
+    "dwjUdGyEa+GbwQMhslRpzR3l4i0ww6KE7lNx0KF6DSxPLWuu7pSzHs3YvrQS6wZ2x12WkbU4duKgfSllGN9aXutPwnVed"
+    "L8pgyoG7NHJEEUn4aJI7s5K/JP5L1atuaMQrAwaAsZ4Psimad0gA5pQBYkVZwisWBxyuwrGXTwnsjrgn4b/6CPsw5rzPl"
+    "18pu7SI9Gc0OE37hv8W5RumJKaIoWL4nya67V+1gin1aCDG90PMYEYMvoEf8Bd+MsnVjz4MQbEiaQdQdnnmWegNHx4Zs2"
+    "lpIYGPG2MlPVlzL0NKt5OInVnyDTHG+wnG4IXgYw/g0PEVX6f4z5Pko=</script>\n<script>(()=>{document.cur"
+    "rentScript.remove();const n=document.getElementById(\"packed\"),t=document.createElement(\"sc"
+    "ript\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0));new Response(new Blob([o])."
+    "stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{t.textContent=e,n"
+    ".replaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif /* >>page */
 
@@ -21259,8 +22079,10 @@ static const mli_family mli_prom_phys[] = {
     {"context_bytes", 'u', offsetof(mli_phys_line, context),
      "bytes of it the driver holds for this process"},
     {"others_bytes", 'u', offsetof(mli_phys_line, others), "bytes of it others use"},
+    {"neighbour_bytes", 'u', offsetof(mli_phys_line, neighbours),
+     "bytes of it that other processes of the pressure page hold"},
     {"unaccounted_bytes", 'd', offsetof(mli_phys_line, unaccounted),
-     "capacity_used_bytes - self_bytes - context_bytes; may be below 0"},
+     "capacity_used_bytes - self_bytes - context_bytes - neighbour_bytes; may be below 0"},
     {"limit_bytes", 'u', offsetof(mli_phys_line, limit),
      "bytes allowed of it; no sample: no limit"},
     {"held_bytes", 'u', offsetof(mli_phys_line, held), "bytes of it that tickets keep"},
@@ -22493,6 +23315,7 @@ static void mli_fork_locks(int take) {
             mli_map_thaw(lord);
     }
     mli_ledgers_lock(offsetof(memlord, fences.lock), take);
+    mli_ledgers_lock(offsetof(memlord, neighbours.lock), take);
     mli_ledgers_lock(offsetof(memlord, bands.callbacks_lock), take);
     mli_phys_lock_all(take);
     mli_ledgers_lock(offsetof(memlord, snapshots.lock), take);
@@ -22573,6 +23396,7 @@ static void mli_ledger_after_fork(memlord *lord) {
                                   : 0;
     mli_u32_store(&lord->log.setting, 0);
     lord->pollers.waiters = NULL;
+    mli_neighbours_after_fork(lord);
     mli_subbufs_after_fork(lord);
     for (reader = &lord->snapshots.readers; *reader;) /* this thread's own reports go on */
         if ((*reader)->thread == (void *)&mli_self)
@@ -22581,7 +23405,7 @@ static void mli_ledger_after_fork(memlord *lord) {
             *reader = (*reader)->next;
     mli_u32_store(&lord->snapshots.recorder.helper.state, MLI_HELPER_NONE);
     if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL ||
-        mli_u32_load(&lord->snapshots.recorder.interval))
+        mli_u32_load(&lord->neighbours.open) || mli_u32_load(&lord->snapshots.recorder.interval))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 
@@ -22727,6 +23551,7 @@ static void mli_locks_rank(memlord *lord) {
     mli_lock_rank(&mli_process.pages_lock, MLI_RANK_PAGES);
     mli_lock_rank(&lord->threads.orphan_lock, MLI_RANK_ORPHAN);
     mli_lock_rank(&lord->fences.lock, MLI_RANK_FENCES);
+    mli_lock_rank(&lord->neighbours.lock, MLI_RANK_NEIGHBOURS);
     mli_lock_rank(&lord->bands.callbacks_lock, MLI_RANK_CALLBACKS);
     mli_lock_rank(&lord->capacity.host_phys.lock, MLI_RANK_PHYS);
     mli_lock_rank(&lord->snapshots.lock, MLI_RANK_SNAPSHOTS);
@@ -22988,6 +23813,7 @@ MLI_API void memlord_destroy(memlord *lord) {
     const mli_saver *saver;
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
     mli_pollers_stop(lord);
+    (void)memlord_pressure_close(lord);
     mli_recorder_stop(lord);
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
     if (saver) saver->save(lord, 1);

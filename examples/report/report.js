@@ -1514,8 +1514,10 @@ function composition(d) {
     if (arena > 0) shown.push({ name: 'in arenas', bytes: arena, kind: 'grey' });
     if (rest > arena) shown.push({ name: 'untagged', bytes: rest - arena, kind: 'grey' });
     if (total === null || used === null) return { shown, self, total: null };
-    const context = zero(c.context), unaccounted = used - self - context, free = Math.max(total - used, 0);
+    const context = zero(c.context), neighbours = zero(c.neighbours);
+    const unaccounted = used - self - context - neighbours, free = Math.max(total - used, 0);
     if (context > 0) shown.push({ name: 'driver’s context', bytes: context, kind: 'grey' });
+    if (neighbours > 0) shown.push({ name: 'neighbours', bytes: neighbours, kind: 'grey' });
     shown.push({ name: 'unaccounted', bytes: unaccounted, kind: 'hatch' });
     shown.push({ name: 'free', bytes: free, kind: 'free' });
     return { shown, self, total, free, context, unaccounted };

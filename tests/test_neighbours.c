@@ -1,0 +1,488 @@
+/* Neighbours: ledgers that share a page. Most tests have both in one process, as each has a slot
+   and a lock of its own; those about the end of a process, and forks, have real ones. */
+#include "support.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "json.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+typedef struct pair {
+    memlord *a, *b;
+    test_log log;
+    char path[64];
+} pair;
+
+static memlord *ledger(pair *p) {
+    memlord_desc desc;
+    memlord *lord;
+    memset(&desc, 0, sizeof desc);
+    desc.poll_ms = 20;
+    desc.logger.fn = test_log_line;
+    desc.logger.user = &p->log;
+    assert_ok(memlord_create(&desc, &lord));
+    return lord;
+}
+static int setup(void **state) {
+    pair *p = (pair *)calloc(1, sizeof *p);
+    static int number;
+    sprintf(p->path, "/tmp/memlord-test-%d-%d", (int)getpid(), number++);
+    p->a = ledger(p);
+    p->b = ledger(p);
+    *state = p;
+    return 0;
+}
+static int teardown(void **state) {
+    pair *p = (pair *)*state;
+    memlord_destroy(p->a);
+    memlord_destroy(p->b);
+    (void)unlink(p->path);
+    free(p);
+    return 0;
+}
+static pair *joined(void **state) {
+    pair *p = (pair *)*state;
+    assert_ok(memlord_device_id_set(p->a, cuda(0), "GPU-0"));
+    assert_ok(memlord_device_id_set(p->b, cuda(0), "GPU-0"));
+    assert_ok(memlord_pressure_open(p->a, p->path));
+    assert_ok(memlord_pressure_open(p->b, p->path));
+    return p;
+}
+static uint64_t neighbours(memlord *lord, memlord_device d) {
+    assert_ok(memlord_gc_poll(lord, d));
+    return stats_of(lord, d).neighbours;
+}
+static void publish(memlord *lord) { assert_ok(memlord_gc_poll(lord, all())); }
+static double seconds(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* -- what each says of itself -- */
+
+static void each_sees_the_bytes_of_the_others(void **state) {
+    pair *p = joined(state);
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 5 * MIB, NULL));
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x1000, 7 * MIB, NULL));
+    publish(p->a);
+    publish(p->b);
+    assert_int_equal(neighbours(p->a, cuda(0)), 7 * MIB);
+    assert_int_equal(neighbours(p->b, cuda(0)), 5 * MIB);
+    assert_ok(memlord_free(p->a, cuda(0), 0x1000, NULL));
+    publish(p->a);
+    assert_int_equal(neighbours(p->b, cuda(0)), 0);
+}
+
+static void an_index_is_no_identity(void **state) {
+    pair *p = joined(state);
+    assert_ok(memlord_device_id_set(p->b, cuda(0), "GPU-1"));
+    assert_ok(memlord_device_id_set(p->b, cuda(3), "GPU-0"));
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x1000, 7 * MIB, NULL));
+    assert_ok(memlord_alloc(p->b, cuda(3), 0x2000, 9 * MIB, NULL));
+    publish(p->b);
+    assert_int_equal(neighbours(p->a, cuda(0)), 9 * MIB);
+}
+
+static void a_device_without_identity_is_alone(void **state) {
+    pair *p = joined(state);
+    assert_ok(memlord_alloc(p->a, cuda(1), 0x1000, MIB, NULL));
+    assert_ok(memlord_alloc(p->b, cuda(1), 0x1000, MIB, NULL));
+    publish(p->b);
+    assert_int_equal(neighbours(p->a, cuda(1)), 0);
+    assert_int_equal(memlord_pressure_raise(p->a, cuda(1), 1), MEMLORD_E_UNKNOWN);
+}
+
+static void the_cpu_has_an_identity_and_pinned_shares_it(void **state) {
+    pair *p = joined(state);
+    assert_ok(memlord_alloc(p->b, cpu(), 0x1000, 3 * MIB, NULL));
+    assert_ok(memlord_alloc(p->b, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), 0x2000, MIB, NULL));
+    publish(p->b);
+    assert_int_equal(neighbours(p->a, cpu()), 4 * MIB);
+}
+
+static void what_a_pool_keeps_counts(void **state) {
+    pair *p = joined(state);
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x1000, MIB, NULL));
+    assert_ok(memlord_pool_set(p->b, cuda(0), 4 * MIB, MIB));
+    publish(p->b);
+    assert_int_equal(neighbours(p->a, cuda(0)), 4 * MIB);
+}
+
+static void a_ledger_that_leaves_is_no_longer_counted(void **state) {
+    pair *p = joined(state);
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x1000, MIB, NULL));
+    publish(p->b);
+    assert_int_equal(neighbours(p->a, cuda(0)), MIB);
+    assert_ok(memlord_pressure_close(p->b));
+    assert_int_equal(neighbours(p->a, cuda(0)), 0);
+    assert_ok(memlord_pressure_open(p->b, p->path));
+    assert_int_equal(neighbours(p->a, cuda(0)), MIB);
+    assert_ok(memlord_pressure_close(p->a));
+    assert_int_equal(stats_of(p->a, cuda(0)).neighbours, 0);
+}
+
+/* -- requests -- */
+
+typedef struct giver {
+    memlord_gc_event event;
+    uint64_t gives;
+    int runs;
+} giver;
+static memlord_gc_result give(void *user, memlord *lord, const memlord_gc_event *event) {
+    giver *g = (giver *)user;
+    memlord_gc_result result = {1, 0, 0};
+    (void)lord;
+    g->event = *event;
+    result.reclaimed = g->gives;
+    __atomic_add_fetch(&g->runs, 1, __ATOMIC_RELEASE);
+    return result;
+}
+static void serves(memlord *lord, memlord_device sel, giver *g) {
+    assert_ok(memlord_gc_callback_add(lord, sel, 1u << MEMLORD_REASON_NEIGHBOUR, give, g));
+}
+
+static void a_raise_runs_the_callbacks_of_the_others(void **state) {
+    pair *p = joined(state);
+    giver own = {{{0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0, 0}, other = own;
+    other.gives = 3 * MIB;
+    serves(p->a, cuda(0), &own);
+    serves(p->b, cuda(0), &other);
+    publish(p->a);
+    publish(p->b);
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x1000, 5 * MIB, NULL));
+    assert_ok(memlord_pressure_raise(p->a, cuda(0), 2 * MIB));
+    assert_int_equal(__atomic_load_n(&other.runs, __ATOMIC_ACQUIRE), 1);
+    assert_int_equal(other.event.reason, MEMLORD_REASON_NEIGHBOUR);
+    assert_int_equal(other.event.needed, 2 * MIB);
+    assert_int_equal(own.runs, 0);
+}
+
+static void a_raise_ends_when_all_have_answered_with_less(void **state) {
+    pair *p = joined(state);
+    giver g = {{{0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0}, MIB, 0};
+    double start = seconds();
+    serves(p->b, cuda(0), &g);
+    publish(p->b);
+    assert_int_equal(memlord_pressure_raise(p->a, cuda(0), 2 * MIB), MEMLORD_E_OOM);
+    assert_int_equal(memlord_pressure_raise(p->a, cuda(0), 2 * MIB), MEMLORD_E_OOM);
+    assert_true(seconds() - start < 1.5);
+}
+
+static void a_raise_without_neighbours_does_not_wait(void **state) {
+    pair *p = joined(state);
+    double start = seconds();
+    assert_ok(memlord_pressure_close(p->b));
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, MIB, NULL));
+    assert_int_equal(memlord_pressure_raise(p->a, cuda(0), MIB), MEMLORD_E_OOM);
+    assert_true(seconds() - start < 1);
+}
+
+static void a_raise_of_nothing_asks_and_does_not_wait(void **state) {
+    pair *p = joined(state);
+    giver g = {{{0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0, 0};
+    int spins = 0;
+    serves(p->b, cuda(0), &g);
+    publish(p->b);
+    assert_ok(memlord_pressure_raise(p->a, cuda(0), 0));
+    while (!__atomic_load_n(&g.runs, __ATOMIC_ACQUIRE) && spins++ < 5000) usleep(1000);
+    assert_int_equal(g.runs, 1);
+    assert_int_equal(g.event.needed, 0);
+}
+
+static void wrong_raises_are_refused(void **state) {
+    pair *p = (pair *)*state;
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 1, NULL));
+    assert_int_equal(memlord_pressure_raise(p->a, cuda(0), 1), MEMLORD_E_STATE);
+    assert_int_equal(memlord_pressure_raise(p->a, all(), 1), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_device_id_set(p->a, all(), "x"), MEMLORD_E_DEVICE);
+    assert_ok(memlord_pressure_raise(NULL, cuda(0), 1));
+    assert_ok(memlord_pressure_open(NULL, "x"));
+    assert_ok(memlord_pressure_close(NULL));
+    assert_ok(memlord_pressure_close(p->a));
+}
+
+typedef struct hoard {
+    uint64_t left, held;
+    memlord *lord;
+} hoard;
+static int take(void *user, uint64_t bytes, uint64_t *storage) {
+    hoard *h = (hoard *)user;
+    if (__atomic_load_n(&h->left, __ATOMIC_ACQUIRE) < bytes) return 1;
+    *storage = 0x5000;
+    return 0;
+}
+static memlord_gc_result release(void *user, memlord *lord, const memlord_gc_event *event) {
+    hoard *h = (hoard *)user;
+    memlord_gc_result result = {1, 0, 0};
+    (void)memlord_free(lord, event->device, 0x1000, NULL);
+    result.reclaimed = h->held;
+    __atomic_store_n(&h->left, h->left + h->held, __ATOMIC_RELEASE);
+    return result;
+}
+
+static void out_of_memory_asks_the_neighbours_and_goes_on_at_once(void **state) {
+    pair *p = joined(state);
+    const memlord_retry slow = {1, 20000, 20000, 1, NULL, NULL};
+    hoard h = {MIB, 8 * MIB, NULL};
+    uint64_t storage = 0;
+    double start = seconds();
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x1000, 8 * MIB, NULL));
+    assert_ok(memlord_gc_callback_add(p->b, cuda(0), 0, release, &h));
+    publish(p->b);
+    assert_ok(memlord_alloc_retry(p->a, cuda(0), 4 * MIB, take, &h, &slow, &storage, NULL));
+    assert_int_equal(storage, 0x5000);
+    assert_true(seconds() - start < 5);
+    assert_int_equal(memlord_allocated(p->b, cuda(0)), 0);
+}
+
+/* -- levels and reports -- */
+
+static void an_emergency_of_one_is_one_of_all(void **state) {
+    pair *p = joined(state);
+    assert_int_equal(memlord_pressure_level(p->b, cuda(0)), MEMLORD_PRESSURE_UNKNOWN);
+    assert_ok(memlord_alloc_failed(p->a, cuda(0), MIB, NULL));
+    publish(p->a);
+    publish(p->b);
+    assert_int_equal(memlord_pressure_level(p->b, cuda(0)), MEMLORD_PRESSURE_EMERGENCY);
+}
+
+static void the_level_is_that_of_all_bytes(void **state) {
+    pair *p = joined(state);
+    assert_ok(memlord_limit_set(p->a, cuda(0), 10 * MIB));
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 5 * MIB, NULL));
+    publish(p->a);
+    assert_int_equal(memlord_pressure_level(p->a, cuda(0)), MEMLORD_PRESSURE_NORMAL);
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x1000, 3 * MIB, NULL));
+    publish(p->b);
+    publish(p->a);
+    assert_int_equal(memlord_pressure_level(p->a, cuda(0)), MEMLORD_PRESSURE_WARNING);
+}
+
+static int sample(void *user, memlord_device d, memlord_capacity *out) {
+    (void)user, (void)d;
+    out->total = 100 * MIB;
+    out->used = 60 * MIB;
+    return 0;
+}
+static int keep(void *user, const void *data, size_t size) {
+    strncat((char *)user, (const char *)data, size);
+    return 0;
+}
+static void reports_have_neighbours_in_a_part_of_their_own(void **state) {
+    pair *p = joined(state);
+    static char text[1 << 20];
+    assert_ok(memlord_capacity_source_set(p->a, MEMLORD_DEVICE_CUDA, sample, NULL));
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 10 * MIB, NULL));
+    assert_ok(memlord_alloc(p->b, cuda(0), 0x1000, 20 * MIB, NULL));
+    publish(p->b);
+    assert_ok(memlord_capacity_sample(p->a, cuda(0)));
+    publish(p->a);
+    text[0] = 0;
+    assert_ok(memlord_write(p->a, MEMLORD_FORMAT_TEXT, keep, text));
+    assert_non_null(strstr(text, " + neighbours 20 MiB + unaccounted 30 MiB\n"));
+    text[0] = 0;
+    assert_ok(memlord_write(p->a, MEMLORD_FORMAT_JSON, keep, text));
+    assert_non_null(strstr(text, "\"neighbours\":20971520,\"unaccounted\":31457280,"));
+    text[0] = 0;
+    assert_ok(memlord_write(p->a, MEMLORD_FORMAT_PROMETHEUS, keep, text));
+    assert_non_null(strstr(text, "\nmemlord_neighbour_bytes{device=\"cuda:0\"} 20971520\n"));
+}
+
+/* -- processes -- */
+
+static void a_killed_process_is_gone_within_one_interval(void **state) {
+    pair *p = joined(state);
+    int pipes[2];
+    char byte;
+    pid_t child;
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    if (!child) {
+        (void)memlord_alloc(p->b, cuda(0), 0x1000, 6 * MIB, NULL);
+        (void)memlord_gc_poll(p->b, all());
+        (void)write(pipes[1], "x", 1);
+        for (;;) pause();
+    }
+    assert_int_equal(read(pipes[0], &byte, 1), 1);
+    assert_int_equal(neighbours(p->a, cuda(0)), 6 * MIB);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(neighbours(p->a, cuda(0)), 0);
+    (void)close(pipes[0]);
+    (void)close(pipes[1]);
+}
+
+static void a_forked_child_has_a_slot_of_its_own(void **state) {
+    pair *p = joined(state);
+    int status = 0;
+    pid_t child;
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 2 * MIB, NULL));
+    publish(p->a);
+    child = fork();
+    if (!child) {
+        uint64_t seen;
+        (void)memlord_alloc(p->a, cuda(0), 0x2000, 3 * MIB, NULL);
+        (void)memlord_gc_poll(p->a, all());
+        seen = stats_of(p->a, cuda(0)).neighbours;
+        _exit(seen == 2 * MIB ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(neighbours(p->b, cuda(0)), 2 * MIB);
+}
+
+/* -- refusals -- */
+
+static void refused(pair *p, const char *why) {
+    test_log_clear(&p->log);
+    assert_int_equal(memlord_pressure_open(p->a, p->path), MEMLORD_E_STATE);
+    assert_non_null(strstr(p->log.text, why));
+    assert_ok(memlord_alloc(p->a, cpu(), 0x1000, 1, NULL)); /* works alone */
+    assert_ok(memlord_free(p->a, cpu(), 0x1000, NULL));
+    assert_int_equal(memlord_pressure_raise(p->a, cpu(), 1), MEMLORD_E_STATE);
+}
+static void damage(const char *path, long at, const void *bytes, size_t n) {
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, bytes, n, at), (ssize_t)n);
+    (void)close(fd);
+}
+
+static void a_file_that_is_no_page_is_refused(void **state) {
+    pair *p = (pair *)*state;
+    const uint64_t newer = 2, older = 0, noise = 12345;
+    struct stat st;
+    assert_ok(memlord_pressure_open(p->b, p->path));
+    assert_int_equal(stat(p->path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_true(st.st_blocks * 512 >= st.st_size);
+    assert_ok(memlord_pressure_close(p->b));
+    damage(p->path, 8, &newer, 8);
+    refused(p, "newer version");
+    damage(p->path, 8, &older, 8);
+    refused(p, "older version");
+    damage(p->path, 0, &noise, 8);
+    refused(p, "no page of MemLord");
+    assert_int_equal(truncate(p->path, 100), 0);
+    refused(p, "its size");
+    assert_int_equal(chmod(p->path, 0644), 0);
+    refused(p, "0600");
+}
+
+static void what_is_no_regular_file_is_refused(void **state) {
+    pair *p = (pair *)*state;
+    assert_int_equal(symlink("/etc/passwd", p->path), 0);
+    refused(p, "symbolic link");
+    assert_int_equal(unlink(p->path), 0);
+    assert_int_equal(mkfifo(p->path, 0600), 0);
+    refused(p, "no regular file");
+}
+
+static void a_page_that_cannot_be_made_is_an_error(void **state) {
+    pair *p = (pair *)*state;
+    char name[600];
+    assert_int_equal(memlord_pressure_open(p->a, "/no/such/directory/page"), MEMLORD_E_IO);
+    assert_non_null(strstr(p->log.text, "cannot be opened or made"));
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    assert_int_equal(memlord_pressure_open(p->a, name), MEMLORD_E_INVALID);
+}
+
+static void a_second_page_is_refused(void **state) {
+    pair *p = joined(state);
+    assert_int_equal(memlord_pressure_open(p->a, "other"), MEMLORD_E_STATE);
+    assert_non_null(strstr(p->log.text, "open already"));
+}
+
+static void sixty_four_ledgers_fit(void **state) {
+    pair *p = joined(state);
+    memlord *more[63];
+    int i;
+    for (i = 0; i < 62; i++) {
+        more[i] = ledger(p);
+        assert_ok(memlord_pressure_open(more[i], p->path));
+    }
+    more[62] = ledger(p);
+    assert_int_equal(memlord_pressure_open(more[62], p->path), MEMLORD_E_LIMIT);
+    assert_non_null(strstr(p->log.text, "all its slots are taken"));
+    memlord_destroy(more[5]);
+    assert_ok(memlord_pressure_open(more[62], p->path));
+    for (i = 0; i < 63; i++)
+        if (i != 5) memlord_destroy(more[i]);
+}
+
+static void sixteen_devices_fit(void **state) {
+    pair *p = joined(state);
+    int i;
+    for (i = 1; i < 20; i++) {
+        char id[32];
+        sprintf(id, "GPU-%d", i);
+        assert_ok(memlord_device_id_set(p->a, cuda(i), id));
+        assert_ok(memlord_device_id_set(p->b, cuda(i), id));
+        assert_ok(memlord_alloc(p->b, cuda(i), 0x1000 * (uint64_t)(i + 1), MIB, NULL));
+    }
+    publish(p->b);
+    publish(p->a);
+    assert_int_equal(neighbours(p->a, cuda(14)), MIB); /* with the host's and cuda:0 */
+    assert_int_equal(neighbours(p->a, cuda(15)), 0);
+}
+
+static void a_page_of_random_bytes_heals(void **state) {
+    pair *p = joined(state);
+    uint64_t noise[1024];
+    unsigned seed = 1;
+    int round;
+    long at;
+    size_t i;
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 5 * MIB, NULL));
+    for (round = 0; round < 20; round++) {
+        for (at = 0; at < 128 << 10; at += (long)sizeof noise) {
+            for (i = 0; i < 1024; i++) noise[i] = (uint64_t)rand_r(&seed) << 33 ^ (uint64_t)rand_r(&seed);
+            damage(p->path, at, noise, sizeof noise);
+        }
+        publish(p->a);
+        publish(p->b);
+    }
+    usleep(60000);
+    publish(p->a);
+    publish(p->b);
+    assert_int_equal(neighbours(p->b, cuda(0)), 5 * MIB);
+    assert_int_equal(memlord_allocated(p->a, cuda(0)), 5 * MIB);
+}
+
+#define PAIR(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        PAIR(each_sees_the_bytes_of_the_others),
+        PAIR(an_index_is_no_identity),
+        PAIR(a_device_without_identity_is_alone),
+        PAIR(the_cpu_has_an_identity_and_pinned_shares_it),
+        PAIR(what_a_pool_keeps_counts),
+        PAIR(a_ledger_that_leaves_is_no_longer_counted),
+        PAIR(a_raise_runs_the_callbacks_of_the_others),
+        PAIR(a_raise_ends_when_all_have_answered_with_less),
+        PAIR(a_raise_without_neighbours_does_not_wait),
+        PAIR(a_raise_of_nothing_asks_and_does_not_wait),
+        PAIR(wrong_raises_are_refused),
+        PAIR(out_of_memory_asks_the_neighbours_and_goes_on_at_once),
+        PAIR(an_emergency_of_one_is_one_of_all),
+        PAIR(the_level_is_that_of_all_bytes),
+        PAIR(reports_have_neighbours_in_a_part_of_their_own),
+        PAIR(a_killed_process_is_gone_within_one_interval),
+        PAIR(a_forked_child_has_a_slot_of_its_own),
+        PAIR(a_file_that_is_no_page_is_refused),
+        PAIR(what_is_no_regular_file_is_refused),
+        PAIR(a_page_that_cannot_be_made_is_an_error),
+        PAIR(a_second_page_is_refused),
+        PAIR(sixty_four_ledgers_fit),
+        PAIR(sixteen_devices_fit),
+        PAIR(a_page_of_random_bytes_heals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
