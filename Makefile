@@ -47,15 +47,15 @@ nobarrier := $(addprefix nobarrier_test_,map threads bands retry hosts)
 # The builds of the suites, and those of the suites on a system that refuses membarrier(2).
 programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 	$(foreach c,$(2),$(addprefix build/$(c)/,$(nobarrier)))
-examples := $(addprefix build/,quickstart llama bands oom server pool diff symbolize \
+examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
 scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh tests/diff.sh tests/cuda.sh \
 	tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/preload.sh tests/symbols.sh \
-	tests/signals.sh tests/programs.sh tests/readme.sh tests/install.sh tests/ci.sh
+	tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh tests/install.sh tests/ci.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 needs := $(addprefix deps-,demo json symbols test bench reports programs ports)
-.PHONY: help demo report pictures test test-all test-gpu bench bench-gpu torch-observer vendor \
+.PHONY: help demo demo-neighbours report pictures test test-all test-gpu bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \
 	try-reports try-programs try-ports $(needs)
 .DELETE_ON_ERROR:
@@ -89,6 +89,9 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 	@LD_PRELOAD=build/libmemlord_preload.so MEMLORD_REPORT=- \
 		sort -n build/numbers 2>&1 >/dev/null | head -n 18
 	@echo '== open build/llama.html in a browser: the inference loop, phase by phase'
+
+demo-neighbours: build/neighbours ## two processes on one device: one dies of the other's cache, or neither
+	@build/neighbours
 
 report: ## JSON=profile.json [BASE=]: build/report.html, a saved profile as a page, or two of them
 	@test -n '$(JSON)' || { echo 'usage: make report JSON=profile.json [BASE=older.json]' >&2; exit 2; }

@@ -1721,7 +1721,7 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    Ledgers of one user, of one process or of several, join a page: a file that each of them maps.
    Each publishes there what it holds of its physical devices, and raises pressure when it finds no
    memory: then the others run their collection callbacks (MEMLORD_REASON_NEIGHBOUR). 64 ledgers
-   fit, with 16 physical devices each. */
+   fit, with the host's memory and 16 other physical devices each. */
 
 /* Sets the identity of the physical device that a device's bytes are in: a text that is the same in
    every process, like the UUID of a GPU or its PCI bus id. Neighbours are those with the same text
@@ -4390,7 +4390,7 @@ typedef struct mli_phys {
 /* The slots of the pressure page: see >>neighbours. Words of 64 bits, so that programs of 32 and of
    64 bits share a page. */
 #define MLI_PAGE_SLOTS 64
-#define MLI_SLOT_DEVICES 16
+#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
 #define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
 enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
 typedef struct mli_page_device {
@@ -4580,6 +4580,7 @@ struct memlord {
         const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
         struct mli_raise *raises;
         char path[MLI_PAGE_PATH];
+    int unfit;    /* 1: a device has no room in the slot; 2: it was logged */
         mli_u32 open; /* 1: the host has opened a page */
         mli_helper listener;
     } neighbours;
@@ -15977,9 +15978,13 @@ static MLI_COLD void mli_slot_publish(memlord *lord) {
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_in_use(lord, i);
         uint64_t id = phys ? mli_phys_id(lord, phys) : 0;
-        if (id && (k = mli_slot_device_of(lord, phys)) < MLI_SLOT_DEVICES) {
+        if (!id) continue;
+        k = mli_slot_device_of(lord, phys);
+        if (k < MLI_SLOT_DEVICES) {
             mine->devices[k].id = id;
             mli_slot_device_fill(lord, phys, &mine->devices[k]);
+        } else if (!lord->neighbours.unfit) {
+            lord->neighbours.unfit = 1;
         }
     }
     for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* one that has lost its identity */
@@ -16126,7 +16131,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     const char *why = NULL;
     mli_raise *raise;
-    int joined = 0;
+    int joined = 0, unfit;
     if (!mli_u32_load(&lord->neighbours.open)) return;
     mli_lock_take(&lord->neighbours.lock);
     if (lord->neighbours.slot == MLI_SLOT_FORKED) {
@@ -16141,7 +16146,12 @@ static MLI_COLD void mli_neighbours_serve(memlord *lord) {
             if (raise->event) mli_os_event_set(raise->event);
     }
     mli_slots_note(lord);
+    unfit = lord->neighbours.unfit == 1;
+    if (unfit) lord->neighbours.unfit = 2;
     mli_lock_drop(&lord->neighbours.lock);
+    if (unfit)
+        mli_log(lord, MEMLORD_LOG_WARNING, "[neighbours] more than 16 devices: the page has no "
+                                           "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
     if (joined) mli_requests_answer(lord);
 }

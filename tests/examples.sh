@@ -186,6 +186,14 @@ build/server 8 8MiB >"$out/server.small" 2>&1
 [ $? -eq 1 ] && says "$out/server.small" 'does not fit, 8 MiB short'
 verdict $? 'server loads no model that does not fit' "$out/server.small"
 
+timeout 60 build/neighbours >"$out/neighbours" 2>"$out/neighbours.log" &&
+    says "$out/neighbours" '^  second  dies: the device is out of memory$' \
+        '^  first   drops for its neighbour [1-9][0-9]* MiB,' '^  second  read a document' \
+        '^1 of 2 died without the page, 0 with it$' &&
+    says "$out/neighbours.log" ' 48 MiB short: .* others: pid [0-9]* (neighbours) holds 192 MiB'
+verdict $? "neighbours: one dies of the other's cache, and with a pressure page neither" \
+    "$out/neighbours"
+
 build/pool >"$out/pool" 2>&1 &&
     says "$out/pool" 'preallocated 11 sizes' 'merged [1-9][0-9]* blocks, released [1-9]' \
         'at last  live 0 B of' 'hit rate [5-9][0-9]\.[0-9] %' ' [1-9][0-9]* for the band'

@@ -429,8 +429,9 @@ static void sixteen_devices_fit(void **state) {
     }
     publish(p->b);
     publish(p->a);
-    assert_int_equal(neighbours(p->a, cuda(14)), MIB); /* with the host's and cuda:0 */
-    assert_int_equal(neighbours(p->a, cuda(15)), 0);
+    assert_int_equal(neighbours(p->a, cuda(15)), MIB);
+    assert_int_equal(neighbours(p->a, cuda(16)), 0);
+    assert_non_null(strstr(p->log.text, "more than 16 devices"));
 }
 
 static void a_page_of_random_bytes_heals(void **state) {
