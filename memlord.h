@@ -86,7 +86,8 @@
         scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
         snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
         events       memlord_events_start, _stop, _each
-        reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set
+        reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
+                     memlord_export_start, _stop: a file for Prometheus, kept fresh
         guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
         C++          mlord::tag, ::scope, ::tagged, ::here, ::handle, ::allocator, ::resource
         interposers  memlord_interposer: tags and scopes reach a preloaded library, too
@@ -262,7 +263,8 @@
                                default 2^20                                (one file)
         MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
                                __thread with the initial-exec model        (one file)
-        MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old
+        MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old, and takes
+                               the snapshots and exports that are due
                                                                            (one file)
         MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
@@ -312,15 +314,15 @@
     otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
     MEMLORD_FLAG_DEFER the poller of the cpu starts when a callback is added. It starts the
     others when it sees that their devices were touched. One more takes snapshots, after
-    memlord_snapshots_start.
+    memlord_snapshots_start, and one writes a file, after memlord_export_start.
     A ledger's allocator is called with no storage locked. It may be your own malloc even if
     that calls MemLord: a call that the ledger's own allocation makes passes through
     uncounted.
     A ledger survives fork: the child's copy goes on with the state of that moment, and its
-    pollers start again when it is used. Do not call fork in a signal handler: it waits for
-    calls in progress, and the code that the signal interrupted may be one. POSIX no longer
-    lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers, and
-    may be called there with an exec next.
+    pollers start again when it is used. It does not export: the file is its parent's. Do not
+    call fork in a signal handler: it waits for calls in progress, and the code that the signal
+    interrupted may be one. POSIX no longer lists fork as async-signal-safe. _Fork, vfork and
+    posix_spawn run no fork handlers, and may be called there with an exec next.
     A shared library that carries MemLord has to stay loaded, memlord_destroy or not: threads
     that were in it run code of it when they exit. Link it with -Wl,-z,nodelete.
     Functions are not async-signal-safe, except memlord_request_save.
@@ -360,8 +362,9 @@
                                than MEMLORD_MAX_STRINGS: blocks are recorded without
                                them; or a guard that ended on another thread than it began
         dropped_events         overwritten in the ring, or no room there
-    The ledger also counts the scopes, invocations and snapshots that it dropped, and reports
-    say how many. The first dropped alloc and the first dropped tag are logged.
+    The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
+    that failed, and reports say how many. The first dropped alloc and the first dropped tag are
+    logged.
 
     ------------------------------------------------------------------ >>costs ---
 
@@ -1960,7 +1963,10 @@ MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
 /* Sets the labels of the ledger, like "host=a1,model=x", in place of those it had: TEXT, JSON and
-   HTML reports show them. NULL: none.
+   HTML reports show them, and every sample of PROMETHEUS has them. PROMETHEUS leaves out a label
+   that is no name=value with a name of letters, digits and _, that has the name of an earlier one
+   or of one of MemLord's own (device, tag, scope, site, from, to, version), and what is beyond
+   1000 bytes. NULL: none.
    Errors: E_NOMEM, also from more than MEMLORD_MAX_STRINGS bytes of names.
    Owns:   the text is copied. */
 MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
@@ -1975,6 +1981,26 @@ MEMLORD_API memlord_result memlord_labels_set(memlord *lord, const char *labels)
 MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
                                                 const char *directory) MLI_OFF(MEMLORD_OK)
 
+/* Keeps a file fresh for the textfile collector of Prometheus's node_exporter. Saves PROMETHEUS to
+   `path` now, every interval_ms (0: 15000, as often as Prometheus's own configuration scrapes; at
+   least 10) on a thread of its own, and a last time at the stop or in memlord_destroy. The path is
+   as for memlord_save, with %p; the collector reads names that end in .prom. Without threads
+   memlord_gc_poll saves what is due. The ledger's clock decides, as for snapshots. A later start
+   replaces the first. A failure is counted in dropped_exports; the first in a row is logged.
+   Every sample has the labels of the ledger: memlord_labels_set. A ledger without labels has the
+   label pid. The files of one directory need labels that differ: node_exporter refuses a series
+   that another file has, too.
+   The file stays, and node_exporter goes on to show it: remove it when it is scraped, and let
+   queries take fresh samples only. memlord_written_timestamp_seconds is their time. The end of the
+   process saves nothing: stop first.
+   A forked child does not export. It may start its own export, with a path and labels of its own.
+   Errors: E_INVALID the path, "-", or an interval of 1 to 9; E_IO it cannot be written now;
+           E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_REPORTS; stop: E_STATE on a thread of
+           MemLord's own. */
+MEMLORD_API memlord_result memlord_export_start(memlord *lord, const char *path,
+                                                uint32_t interval_ms) MLI_OFF(MEMLORD_OK)
+MEMLORD_API memlord_result memlord_export_stop(memlord *lord) MLI_OFF(MEMLORD_OK)
+
 /* Asks for such a report now. Async-signal-safe: a handler of SIGUSR1 may call it. It is JSON
    unless memlord_save_at_exit says otherwise; one report, however many calls asked. Served by
    whichever comes first:
@@ -1982,7 +2008,7 @@ MEMLORD_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format fo
      or removes a part, marks, resets, charges, reserves, sets a plan or a pool, begins or ends a
      scope, takes a checkpoint, polls or retires; not one that retains, or releases a view. With
      MEMLORD_FLAG_DEFER only memlord_gc_poll, memlord_retire and memlord_alloc_retry;
-   - a poller, within its interval, or the thread that takes snapshots, within a second;
+   - a poller, within its interval, or the thread that takes snapshots or exports, within a second;
    - memlord_destroy, or the exit of the process if memlord_save_at_exit was called for a ledger. */
 MEMLORD_API void memlord_request_save(memlord *lord) MLI_OFF_VOID
 
@@ -2709,6 +2735,8 @@ private:
 #define memlord_parts_each MLI_PREFIXED(memlord_parts_each)
 #define memlord_labels_set MLI_PREFIXED(memlord_labels_set)
 #define memlord_save_at_exit MLI_PREFIXED(memlord_save_at_exit)
+#define memlord_export_start MLI_PREFIXED(memlord_export_start)
+#define memlord_export_stop MLI_PREFIXED(memlord_export_stop)
 #define memlord_request_save MLI_PREFIXED(memlord_request_save)
 #define memlord_format_for MLI_PREFIXED(memlord_format_for)
 #define memlord_write MLI_PREFIXED(memlord_write)
@@ -4413,10 +4441,12 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
 #define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
 
-typedef struct mli_recorder { /* takes snapshots at an interval */
+typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
     mli_u32 interval; /* ms; 0: it was not started, or was stopped */
-    mli_u64 due;      /* the next snapshot, by the ledger's clock */
+    mli_u64 due;      /* the next time, by the ledger's clock */
+    mli_ptr saver;    /* const mli_saver *; set before the interval */
     mli_helper helper;
+    struct memlord *lord;
 } mli_recorder;
 
 typedef struct mli_capacity_reader {
@@ -4579,6 +4609,8 @@ struct memlord {
         mli_page_slot mine;    /* what the slot is to say */
         const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
         struct mli_raise *raises;
+        uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
+        int answers;      /* 1: a thread answers requests */
         char path[MLI_PAGE_PATH];
     int unfit;    /* 1: a device has no room in the slot; 2: it was logged */
         mli_u32 open; /* 1: the host has opened a page */
@@ -4600,6 +4632,10 @@ struct memlord {
         mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
         mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
         mli_ptr labels;                  /* const char *, interned */
+        mli_recorder exporter;
+        mli_ptr export_path;             /* const char *, interned; NULL: never exported */
+        mli_u32 export_failed;           /* 1: the last export failed, and was logged */
+        mli_u64 exports_lost;            /* exports that failed */
         const char *output_dir;          /* interned */
     } saving;
 };
@@ -5729,8 +5765,9 @@ enum { /* mli_helper.state */
     MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
 };
 
-/* The function that writes a requested report; `end` 1: at the end of the ledger. It is reached by
-   a pointer, so that a program without reports need not link them. */
+/* The function that writes a requested report, or what a recorder saves; `end` 1: at the end of the
+   ledger, or at the recorder's stop. It is reached by a pointer, so that a program without reports
+   need not link them. */
 typedef struct mli_saver {
     void (*save)(struct memlord *lord, int end);
 } mli_saver;
@@ -13567,7 +13604,8 @@ enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 #define MLI_LOSSES(X)                                                                         \
     X(scopes, "scopes there was no room for")                                                 \
     X(scope_invocations, "invocations of scopes no longer kept")                              \
-    X(snapshots, "snapshots no longer kept")
+    X(snapshots, "snapshots no longer kept")                                                  \
+    X(exports, "exports that failed")
 enum {
 #define MLI_X(name, text) MLI_LOST_##name,
     MLI_LOSSES(MLI_X)
@@ -13593,6 +13631,7 @@ static uint64_t *mli_stat_of(memlord_stats *stats, size_t i) {
 }
 static MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
     if (i == MLI_LOST_scope_invocations) return mli_invocations_lost(lord);
+    if (i == MLI_LOST_exports) return mli_u64_load(&lord->saving.exports_lost);
     return mli_u64_load(i == MLI_LOST_scopes ? &lord->scopes.lost : &lord->snapshots.lost);
 }
 
@@ -14446,11 +14485,12 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
 }
 
 /* ------------------------------------------------------------------ >>snapshots --
-   Owns the snapshots, the thread that takes them (the recorder), and the holders of each device:
-   the tags and sites that had its bytes at its peak. Uses >>counters, >>stats, >>sites, >>names and
-   >>events. Invariants: a snapshot never changes once it is in the list; the list is in order of
-   time; a snapshot evicted while a report reads the list is freed after the last reader. Locks:
-   snapshots, for the list and the holders; not held while blocks, tags or sites are visited. */
+   Owns the snapshots, the recorders (what saves at an interval: one takes snapshots, one exports),
+   and the holders of each device: the tags and sites that had its bytes at its peak. Uses
+   >>counters, >>stats, >>sites, >>names and >>events. Invariants: a snapshot never changes once it
+   is in the list; the list is in order of time; a snapshot evicted while a report reads the list is
+   freed after the last reader. Locks: snapshots, for the list and the holders; not held while
+   blocks, tags or sites are visited. */
 
 typedef struct mli_device_usage { /* of a device, at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
@@ -14483,9 +14523,9 @@ typedef struct mli_holders {
 } mli_holders;
 
 #define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
-#define MLI_SNAPSHOT_MS_MIN 10   /* ms: the shortest interval */
+#define MLI_RECORDER_MS_MIN 10   /* ms: the shortest interval */
 #define MLI_SNAPSHOT_MS_DEFAULT 5000
-#define MLI_RECORDER_MS_MAX 1000 /* ms: the recorder checks the clock and saves at least so often */
+#define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder checks the clock and saves at least so often */
 
 static mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
     return (mli_device_usage *)(uintptr_t)(s + 1);
@@ -14624,56 +14664,60 @@ static void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader
     mli_snapshots_free(lord, out);
 }
 
-/* -- the recorder: periodic snapshots -- */
+/* -- recorders: they save at an interval -- */
 
-/* Takes a snapshot if it is due by the ledger's clock, which may be the host's. Returns the ms to
-   wait until the next check. */
-static MLI_COLD uint32_t mli_recorder_check(memlord *lord) {
-    mli_recorder *r = &lord->snapshots.recorder;
-    uint64_t now = mli_ledger_now(lord), due = mli_u64_load(&r->due), left;
-    uint64_t next = now + (uint64_t)mli_u32_load(&r->interval) * 1000000u;
+/* Saves if it is due by the ledger's clock, which may be the host's. Returns the ms to wait until
+   the next check. The acquire pairs with the exchange that sets the interval: the saver is set. */
+static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
+    const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
+    const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
+    uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
     /* the next one is due an interval from now: a process that was stopped catches up with none */
-    if (now >= due && mli_u64_cas(&r->due, &due, next)) {
-        (void)mli_snapshot_take(lord, NULL);
-        due = next;
+    if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
+        saver->save(r->lord, 0);
+        due = now + interval;
     }
     left = due > now ? (due - now) / 1000000u + 1 : 1;
     return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
 }
-/* Takes a due snapshot at a safe point, if the recorder was started and its thread does not
-   run. */
-static MLI_COLD void mli_recorder_poll(memlord *lord) {
-    mli_recorder *r = &lord->snapshots.recorder;
-    if (mli_u32_load(&r->interval) && mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
-        (void)mli_recorder_check(lord);
+/* Saves what is due at a safe point, if the recorder was started and its thread does not run. */
+static MLI_COLD void mli_recorder_poll(mli_recorder *r) {
+    if (mli_u32_load_acquire(&r->interval) &&
+        mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
+        (void)mli_recorder_check(r);
 }
 
-/* Runs the recorder's thread. */
+/* Runs a recorder's thread. */
 static MLI_COLD void mli_recorder_run(void *user) {
-    memlord *lord = (memlord *)user;
-    mli_recorder *r = &lord->snapshots.recorder;
+    mli_recorder *r = (mli_recorder *)user;
     uint32_t ms;
     mli_self.is_helper = 1;
     do {
-        ms = mli_recorder_check(lord);
-        mli_save_serve(lord);
+        ms = mli_recorder_check(r);
+        mli_save_serve(r->lord);
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-/* Starts the thread. If none can be had, safe points take the snapshots. */
-static MLI_COLD void mli_recorder_start(memlord *lord) {
-    mli_recorder *r = &lord->snapshots.recorder;
-    if (mli_polling_enabled(lord) &&
-        mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, lord))
-        mli_log(lord, MEMLORD_LOG_WARNING,
-                "[snapshots] no thread for them: memlord_gc_poll takes them instead");
+/* Starts the thread of a recorder that was started. If none can be had, safe points save. */
+static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
+    if (mli_polling_enabled(r->lord) &&
+        mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
+        mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
+                 r == &r->lord->snapshots.recorder ? "snapshots" : "export", "them instead");
 }
-
-/* Stops the thread. Takes a last snapshot if the recorder was started. */
-static MLI_COLD void mli_recorder_stop(memlord *lord) {
-    uint32_t seen = mli_u32_exchange(&lord->snapshots.recorder.interval, 0);
-    mli_helper_stop(&lord->snapshots.recorder.helper);
-    if (seen) (void)mli_snapshot_take(lord, NULL);
+/* Starts a recorder, or changes its interval. */
+static MLI_COLD void mli_recorder_start(mli_recorder *r, const mli_saver *saver, uint32_t ms) {
+    mli_ptr_store(&r->saver, (void *)(uintptr_t)saver);
+    mli_u64_store(&r->due, mli_ledger_now(r->lord) + (uint64_t)ms * 1000000u);
+    (void)mli_u32_exchange(&r->interval, ms);
+    mli_recorder_thread(r);
+}
+/* Stops a recorder and its thread. Saves a last time if it was started. */
+static MLI_COLD void mli_recorder_stop(mli_recorder *r) {
+    const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
+    uint32_t seen = mli_u32_exchange(&r->interval, 0);
+    mli_helper_stop(&r->helper);
+    if (seen) saver->save(r->lord, 1);
 }
 
 /* -- the holders of a device at its peak --
@@ -14750,6 +14794,12 @@ static MLI_COLD void mli_snapshots_destroy(memlord *lord) {
 
 /* -- public -- */
 
+static MLI_COLD void mli_snapshot_save(memlord *lord, int end) {
+    (void)end;
+    (void)mli_snapshot_take(lord, NULL);
+}
+static const mli_saver mli_snapshot_saver = {mli_snapshot_save};
+
 MLI_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
     const char *kept;
     memlord_result r;
@@ -14765,21 +14815,17 @@ MLI_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
 }
 
 MLI_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms) {
-    mli_recorder *r;
     if (!lord) return MEMLORD_OK;
-    if (interval_ms && interval_ms < MLI_SNAPSHOT_MS_MIN) return MEMLORD_E_INVALID;
+    if (interval_ms && interval_ms < MLI_RECORDER_MS_MIN) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    r = &lord->snapshots.recorder;
-    if (!interval_ms) interval_ms = MLI_SNAPSHOT_MS_DEFAULT;
-    mli_u64_store(&r->due, mli_ledger_now(lord) + (uint64_t)interval_ms * 1000000u);
-    (void)mli_u32_exchange(&r->interval, interval_ms);
-    mli_recorder_start(lord);
+    mli_recorder_start(&lord->snapshots.recorder, &mli_snapshot_saver,
+                       interval_ms ? interval_ms : MLI_SNAPSHOT_MS_DEFAULT);
     return mli_snapshot_take(lord, NULL);
 }
 MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     if (mli_self.is_helper) return MEMLORD_E_STATE;
-    mli_recorder_stop(lord);
+    mli_recorder_stop(&lord->snapshots.recorder);
     return MEMLORD_OK;
 }
 
@@ -15757,7 +15803,7 @@ static MLI_COLD int mli_page_make(const char *path) {
 static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
     if (!S_ISREG(st->st_mode)) return "it is no regular file";
     if (st->st_uid != geteuid()) return "it belongs to another user";
-    if (st->st_mode & 077) return "its mode gives other users access; 0600 is needed";
+    if ((st->st_mode & 0777) != 0600) return "its mode is not 0600";
     if (st->st_size != (off_t)MLI_PAGE_BYTES) return "its size is not that of a page";
     return NULL;
 }
@@ -16053,13 +16099,14 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* Sums what others ask of each own device since the ledger last answered: the largest request each.
    *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
-   Requests are compared by their distance, as the page may hold anything. */
-static MLI_COLD int mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
+   Requests are compared by their distance, as the page may hold anything. Returns a bit for each
+   slot whose ledger waits for the answer. */
+static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours.page;
     const mli_page_slot *mine = &lord->neighbours.mine;
     uint32_t s;
     size_t i, k;
-    int any = 0;
+    uint64_t waiting = 0;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) {
         seen[s] = mine->answered[s];
         if (!mli_slot_owner(lord, s)) continue;
@@ -16072,12 +16119,12 @@ static MLI_COLD int mli_requests_read(memlord *lord, uint64_t *needed, uint64_t 
             if (!id || seen[s] - asked >= seen[s] - mine->answered[s]) continue;
             for (k = 0; k < MLI_SLOT_DEVICES; k++) {
                 if (mine->devices[k].id != id) continue;
-                any = 1;
+                if (wanted) waiting |= (uint64_t)1 << s;
                 if (needed[k] < wanted + 1) needed[k] = wanted + (wanted != UINT64_MAX);
             }
         }
     }
-    return any;
+    return waiting;
 }
 
 /* Runs the callbacks of every device at a physical device. Returns the bytes reclaimed. */
@@ -16094,56 +16141,69 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Answers new requests. Host code runs, with no lock held. */
+/* Publishes what was released, and then that the requests in `seen` are answered. */
+static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
+                                         const uint64_t *seen, uint64_t waiting) {
+    mli_page_slot *mine = &lord->neighbours.mine;
+    mli_page *page = lord->neighbours.page;
+    mli_u64 *answered = &page->slots[lord->neighbours.slot][MLI_SLOT_WORD(answered)];
+    uint32_t s;
+    size_t k;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) mine->devices[k].released += released[k];
+    mli_slot_publish(lord);
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) {
+        if (seen[s] == mine->answered[s]) continue;
+        mine->answered[s] = seen[s];
+        mli_u64_store_release(&answered[s], seen[s]); /* pairs with mli_slot_read */
+        if (waiting >> s & 1) mli_bell_ring(&page->bells[s].rings);
+    }
+}
+
+/* Wakes the ledger's own requests, and answers those of others, on one thread at a time. Host code
+   runs, with no lock held. */
 static MLI_COLD void mli_requests_answer(memlord *lord) {
     uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
     const mli_phys *phys[MLI_SLOT_DEVICES];
-    mli_page_slot *mine = &lord->neighbours.mine;
-    uint32_t s;
+    mli_raise *raise;
+    uint64_t waiting = 0;
     size_t k;
-    int any = 0;
+    int answers;
     memset(needed, 0, sizeof needed);
     memset(released, 0, sizeof released);
     mli_lock_take(&lord->neighbours.lock);
-    if (lord->neighbours.slot >= 0) any = mli_requests_read(lord, needed, seen);
-    memcpy(phys, lord->neighbours.phys, sizeof phys);
+    for (raise = lord->neighbours.raises; raise; raise = raise->next)
+        if (raise->event) mli_os_event_set(raise->event);
+    answers = lord->neighbours.slot >= 0 && !lord->neighbours.answers;
+    if (answers) {
+        lord->neighbours.answers = 1;
+        waiting = mli_requests_read(lord, needed, seen);
+        memcpy(phys, lord->neighbours.phys, sizeof phys);
+    }
     mli_lock_drop(&lord->neighbours.lock);
-    for (k = 0; k < MLI_SLOT_DEVICES && any; k++)
+    if (!answers) return;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++)
         if (needed[k]) released[k] = mli_neighbour_collect(lord, phys[k], needed[k] - 1);
     mli_lock_take(&lord->neighbours.lock);
-    if (any && lord->neighbours.slot >= 0) {
-        for (k = 0; k < MLI_SLOT_DEVICES; k++) mine->devices[k].released += released[k];
-        mli_slot_publish(lord); /* what was released, before it is answered */
-        for (s = 0; s < MLI_PAGE_SLOTS; s++) {
-            if (seen[s] == mine->answered[s]) continue;
-            mine->answered[s] = seen[s];
-            mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
-                                                           [MLI_SLOT_WORD(answered) + s],
-                                  seen[s]); /* pairs with mli_slot_read */
-            mli_bell_ring(&lord->neighbours.page->bells[s].rings);
-        }
-    }
+    lord->neighbours.answers = 0;
+    if (lord->neighbours.slot >= 0 &&
+        memcmp(seen, lord->neighbours.mine.answered, sizeof seen) != 0)
+        mli_answers_publish(lord, released, seen, waiting);
     mli_lock_drop(&lord->neighbours.lock);
 }
 
-/* Does the listener's round: joins again after a fork, publishes, frees the slots of the dead,
-   notes what the others hold, wakes the ledger's own requests, and answers. */
-static MLI_COLD void mli_neighbours_serve(memlord *lord) {
+/* Does what is due at the interval of pollers: joins again after a fork, publishes, frees the slots
+   of the dead, notes what the others hold. */
+static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
-    mli_raise *raise;
-    int joined = 0, unfit;
-    if (!mli_u32_load(&lord->neighbours.open)) return;
+    int unfit;
     mli_lock_take(&lord->neighbours.lock);
     if (lord->neighbours.slot == MLI_SLOT_FORKED) {
         lord->neighbours.slot = MLI_SLOT_NONE;
         (void)mli_page_join(lord, &why);
     }
-    joined = lord->neighbours.slot >= 0;
-    if (joined) {
+    if (lord->neighbours.slot >= 0) {
         mli_slot_publish(lord);
         mli_slots_reap(lord);
-        for (raise = lord->neighbours.raises; raise; raise = raise->next)
-            if (raise->event) mli_os_event_set(raise->event);
     }
     mli_slots_note(lord);
     unfit = lord->neighbours.unfit == 1;
@@ -16153,12 +16213,24 @@ static MLI_COLD void mli_neighbours_serve(memlord *lord) {
         mli_log(lord, MEMLORD_LOG_WARNING, "[neighbours] more than 16 devices: the page has no "
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
-    if (joined) mli_requests_answer(lord);
+}
+/* Does the listener's work at a safe point. */
+static MLI_COLD void mli_neighbours_serve(memlord *lord) {
+    if (!mli_u32_load(&lord->neighbours.open)) return;
+    mli_neighbours_round(lord);
+    mli_requests_answer(lord);
+}
+
+/* Returns the time left to a deadline in ms, rounded up; 0: it is over. */
+static uint32_t mli_ms_left(uint64_t deadline) {
+    const uint64_t now = mli_now();
+    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
 }
 
 static MLI_COLD void mli_listener_run(void *user) {
     memlord *lord = (memlord *)user;
     mli_u32 none = {0}, *bell;
+    uint64_t due = 0;
     uint32_t rung;
     mli_self.is_helper = 1;
     for (;;) {
@@ -16167,11 +16239,14 @@ static MLI_COLD void mli_listener_run(void *user) {
                    ? &none
                    : &lord->neighbours.page->bells[lord->neighbours.slot].rings;
         mli_lock_drop(&lord->neighbours.lock);
-        rung = mli_u32_load(bell); /* before the round: a later ring ends the wait */
-        mli_neighbours_serve(lord);
+        rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
         if (!mli_u32_load_acquire(&lord->neighbours.open)) return; /* pairs with the exchange */
-        mli_bell_wait(&lord->neighbours.listener, bell, rung,
-                      mli_u32_load(&lord->pollers.poll_ms));
+        mli_requests_answer(lord); /* first: a neighbour waits for it */
+        if (!mli_ms_left(due)) {
+            mli_neighbours_round(lord);
+            due = mli_now() + (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u;
+        }
+        mli_bell_wait(&lord->neighbours.listener, bell, rung, mli_ms_left(due));
     }
 }
 
@@ -16192,6 +16267,7 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
 static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours.mine;
+    mli_page *page = NULL;
     mli_page_device sum;
     memlord_result r = MEMLORD_E_STATE;
     size_t k = MLI_SLOT_DEVICES;
@@ -16199,7 +16275,9 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     if (!mli_u32_load(&lord->neighbours.open)) return r;
     mli_lock_take(&lord->neighbours.lock);
     if (lord->neighbours.slot >= 0) {
-        mli_slot_publish(lord);
+        if (mli_slot_device_of(lord, phys) == MLI_SLOT_DEVICES ||
+            !mine->devices[mli_slot_device_of(lord, phys)].id)
+            mli_slot_publish(lord); /* it may be new */
         for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours.phys[k] != phys;) k++;
         r = k < MLI_SLOT_DEVICES && mine->devices[k].id ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
     }
@@ -16218,9 +16296,15 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
         mli_slot_publish(lord);
         raise->next = lord->neighbours.raises;
         lord->neighbours.raises = raise;
-        for (s = 0; s < MLI_PAGE_SLOTS; s++)
-            if (raise->before[s].owner) mli_bell_ring(&lord->neighbours.page->bells[s].rings);
+        page = lord->neighbours.page;
+        lord->neighbours.ringing++;
     }
+    mli_lock_drop(&lord->neighbours.lock);
+    if (r) return r;
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
+        if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
+    mli_lock_take(&lord->neighbours.lock);
+    lord->neighbours.ringing--;
     mli_lock_drop(&lord->neighbours.lock);
     return r;
 }
@@ -16292,13 +16376,9 @@ static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
         lord->neighbours.slot = MLI_SLOT_FORKED;
     }
     lord->neighbours.raises = NULL;
+    lord->neighbours.ringing = 0;
+    lord->neighbours.answers = 0;
     mli_u32_store(&lord->neighbours.listener.state, MLI_HELPER_NONE);
-}
-
-/* Returns the time left to a deadline in ms, rounded up; 0: it is over. */
-static uint32_t mli_ms_left(uint64_t deadline) {
-    const uint64_t now = mli_now();
-    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
 }
 
 /* -- public -- */
@@ -16327,7 +16407,11 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
     mli_out_buffer(&o, path, sizeof path);
     if (!name || !strchr(name, '/')) mli_put_page_path(&o);
     mli_put_str(&o, name && *name ? name : "default");
-    if (mli_out_end(&o, sizeof path) >= sizeof path) return MEMLORD_E_INVALID;
+    if (mli_out_end(&o, sizeof path) >= sizeof path) {
+        mli_logf(lord, MEMLORD_LOG_ERROR, "[neighbours] the name has over %ju bytes",
+                 (uint64_t)sizeof path - 1);
+        return MEMLORD_E_INVALID;
+    }
     host = mli_host_id(lord);
     mli_lock_take(&lord->neighbours.lock);
     if (!lord->neighbours.page && !mli_u32_load(&lord->neighbours.open)) {
@@ -16349,6 +16433,7 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
 
 MLI_API memlord_result memlord_pressure_close(memlord *lord) {
     mli_raise *raise;
+    unsigned spins = 0;
     if (!lord || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_OK;
     if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
     (void)mli_u32_exchange(&lord->neighbours.open, 0); /* as the wish in mli_helper_start */
@@ -16358,6 +16443,11 @@ MLI_API memlord_result memlord_pressure_close(memlord *lord) {
     mli_lock_drop(&lord->neighbours.lock);
     mli_helper_stop(&lord->neighbours.listener);
     mli_lock_take(&lord->neighbours.lock);
+    while (lord->neighbours.ringing) {
+        mli_lock_drop(&lord->neighbours.lock);
+        mli_spin_wait(&spins);
+        mli_lock_take(&lord->neighbours.lock);
+    }
     if (lord->neighbours.slot >= 0) { /* the release pairs with mli_slot_read */
         mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
                                                        [MLI_SLOT_WORD(owner)], 0);
@@ -16466,7 +16556,8 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     if (all) wanted = UINT32_MAX;
     if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 0);
-        if (mli_u32_load(&lord->snapshots.recorder.interval)) mli_recorder_start(lord);
+        if (mli_u32_load(&lord->snapshots.recorder.interval))
+            mli_recorder_thread(&lord->snapshots.recorder);
         (void)mli_listener_start(lord);
     }
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
@@ -16613,11 +16704,12 @@ static MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_
 /* -- safe points -- */
 
 /* Retires and collects what is due on the devices of a selector. Samples physical devices that have
-   no poller, takes a due snapshot and writes a requested report. Host code runs. */
+   no poller, saves a due snapshot and export, and writes a requested report. Host code runs. */
 static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_pollers_start_missing(lord);
-    mli_recorder_poll(lord);
+    mli_recorder_poll(&lord->snapshots.recorder);
+    mli_recorder_poll(&lord->saving.exporter);
     mli_neighbours_serve(lord);
     mli_save_serve(lord);
     (void)mli_fences_retire(lord, sel);
@@ -21017,6 +21109,7 @@ typedef struct mli_export {
         size_t size;
     } word[MLI_VIZ_WORDS]; /* MEMORY_VIZ: the words in the memo, by number; size 0: a free one */
     int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ, by dev: the device's number there */
+    char label[1024]; /* PROMETHEUS: labels of every sample, "name=value" and a 0 each; a 0 */
 } mli_export;
 
 static memlord_device mli_export_device(const mli_export *x, uint32_t dev) {
@@ -21978,7 +22071,8 @@ static MLI_COLD void mli_trace_json(mli_export *x) {
    Units are bytes and seconds. Every sample is of one device or physical device, never of a sum, so
    that sum() in a query is right. An empty tag counts the bytes without a tag. Counters start over
    at memlord_reset, as counters may. Sites, blocks and their parts are left out: each would be a
-   series of its own. -- */
+   series of its own. Every sample has the labels of the ledger, too, so that processes with other
+   labels have other series. -- */
 
 static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
 #define MLI_X(name, kind, family, text) {family, text},
@@ -21997,11 +22091,58 @@ static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *hel
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
+/* Returns 1 if a list of strings, which ends with an empty one, has one that is `name` up to a = or
+   its end. */
+static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t n) {
+    for (; *list; list += strlen(list) + 1)
+        if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
+    return 0;
+}
+/* Sets x->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
+   out those that no sample may have: with a name that is none, or is there already. */
+static MLI_COLD void mli_prom_labels(mli_export *x) {
+    static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
+                      letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    const char *at = mli_labels(x->lord), *end;
+    char pid[32], *to = x->label;
+    mli_out o;
+    mli_out_buffer(&o, pid, sizeof pid);
+    mli_putf(&o, "pid=%ju", mli_pid());
+    (void)mli_out_end(&o, sizeof pid);
+    if (!at && mli_ptr_load(&x->lord->saving.export_path)) at = pid;
+    for (; at && *at; at = end + (*end == ',')) {
+        size_t n;
+        at += strspn(at, " ");
+        end = at + strcspn(at, ",");
+        n = strspn(at, letters);
+        if (!n || at[n] != '=' || (*at >= '0' && *at <= '9') || !strncmp(at, "__", 2) ||
+            end - at + 2 > x->label + sizeof x->label - to || mli_prom_label_in(own, at, n) ||
+            mli_prom_label_in(x->label, at, n))
+            continue;
+        memcpy(to, at, (size_t)(end - at));
+        to += end - at + 1;
+        *to = to[-1] = 0;
+    }
+}
+/* Writes the labels of the ledger behind the first n labels of a sample, and a space. */
+static MLI_COLD void mli_prom_labels_put(mli_export *x, int n) {
+    const char *at;
+    for (at = x->label; *at; at += strlen(at) + 1) {
+        size_t name = strcspn(at, "=") + 1;
+        mli_put_str(x->o, n++ ? "," : "{");
+        mli_put(x->o, at, name);
+        mli_put_str(x->o, "\"");
+        mli_put_utf8(x->o, at + name, "\\\"");
+        mli_put_str(x->o, "\"");
+    }
+    mli_put_str(x->o, n ? "} " : " ");
+}
 /* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for billionths: nanoseconds,
    written as seconds, or a rate. There is no device label if `d` is all devices, and no label
    `key` if `key` is NULL. */
-static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_device d,
+static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
+    mli_out *o = x->o;
     int device = d.type != MEMLORD_ANY;
     mli_putf(o, "memlord_%s", name);
     if (device) mli_putf(o, "{device=\"%i\"", mli_device_code(d));
@@ -22010,7 +22151,7 @@ static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_devic
         mli_put_utf8(o, label, "\\\"");
         mli_put_str(o, "\"");
     }
-    mli_put_str(o, device || key ? "} " : " ");
+    mli_prom_labels_put(x, device + (key != NULL));
     if (kind == 'X')
         mli_put_fixed(o, v, 9);
     else if (kind == 'd')
@@ -22020,10 +22161,10 @@ static MLI_COLD void mli_prom_sample(mli_out *o, const char *name, memlord_devic
     mli_put_str(o, "\n");
 }
 /* Writes a family with one sample, of the whole ledger. */
-static MLI_COLD void mli_prom_whole(mli_out *o, const char *name,
+static MLI_COLD void mli_prom_whole(mli_export *x, const char *name,
                                     const char *help, char kind, uint64_t v) {
-    mli_prom_head(o, name, help);
-    mli_prom_sample(o, name, memlord_device_all(), NULL, NULL, kind, v);
+    mli_prom_head(x->o, name, help);
+    mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, kind, v);
 }
 
 /* Writes one family a statistic, with a sample a device: the format wants a family in one
@@ -22041,11 +22182,11 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
         for (i = 1; i <= x->devices; i++) {
             uint64_t v = *mli_stat_of(&x->r->stat[i - 1], stat);
             if (v != UINT64_MAX)
-                mli_prom_sample(x->o, name, mli_export_device(x, i), NULL, NULL, 'u', v);
+                mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
         if (lost && rest) /* losses of no device */
-            mli_prom_sample(x->o, name, memlord_device_all(), NULL, NULL, 'u', rest);
+            mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
 
@@ -22057,7 +22198,7 @@ static MLI_COLD void mli_prom_known(mli_export *x, const char *name, const char 
         uint64_t v = x->sum[i];
         if (v == UINT64_MAX) continue;
         if (!samples++) mli_prom_head(x->o, name, help);
-        mli_prom_sample(x->o, name, mli_export_device(x, i), NULL, NULL, kind, v);
+        mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, kind, v);
     }
 }
 static MLI_COLD void mli_prom_rates(mli_export *x) {
@@ -22121,22 +22262,22 @@ static const mli_family mli_prom_scopes[] = {
     {NULL, 0, 0, NULL}};
 
 /* Writes a family of a list of n lines, each of `size` bytes. `key`: the label of their names. */
-static MLI_COLD void mli_prom_family(mli_out *o, const mli_family *f, const char *key,
+static MLI_COLD void mli_prom_family(mli_export *x, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
     const char *line = (const char *)lines;
-    for (; n-- && !o->failed; line += size) {
+    for (; n-- && !x->o->failed; line += size) {
         const mli_line *of = (const mli_line *)(const void *)line;
         uint64_t v;
         memcpy(&v, line + f->at, sizeof v);
         if (v == (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX)) continue;
-        if (!samples++) mli_prom_head(o, f->name, f->help);
-        mli_prom_sample(o, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
+        if (!samples++) mli_prom_head(x->o, f->name, f->help);
+        mli_prom_sample(x, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
     }
 }
-static MLI_COLD void mli_prom_list(mli_out *o, const mli_family *f, const char *key,
+static MLI_COLD void mli_prom_list(mli_export *x, const mli_family *f, const char *key,
                                    const void *lines, size_t size, size_t n) {
-    for (; f->name && lines; f++) mli_prom_family(o, f, key, lines, size, n);
+    for (; f->name && lines; f++) mli_prom_family(x, f, key, lines, size, n);
 }
 
 /* Writes the bytes by tag of each device at its peak; bytes of no listed tag go under an empty
@@ -22154,10 +22295,10 @@ static MLI_COLD void mli_prom_holders(mli_export *x) {
             mli_prom_head(x->o, name, "bytes live by tag when the peak was last looked at");
         for (k = 0, rest = h->bytes; k < h->tags; k++) {
             if (!h->tag[k].tag) continue;
-            mli_prom_sample(x->o, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
+            mli_prom_sample(x, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
             mli_take_off(&rest, h->tag[k].allocated);
         }
-        mli_prom_sample(x->o, name, d, "tag", "", 'u', rest);
+        mli_prom_sample(x, name, d, "tag", "", 'u', rest);
     }
 }
 
@@ -22169,8 +22310,10 @@ static MLI_COLD void mli_prom_routes(mli_export *x, const char *name, const char
     for (; route; route = route->next) {
         if (!mli_route_used(route)) continue;
         if (!samples++) mli_prom_head(x->o, name, help);
-        mli_putf(x->o, "memlord_%s{from=\"%i\",to=\"%i\"} %ju\n", name,
-                 mli_report_device(x->r, route->from), mli_report_device(x->r, route->to),
+        mli_putf(x->o, "memlord_%s{from=\"%i\",to=\"%i\"", name,
+                 mli_report_device(x->r, route->from), mli_report_device(x->r, route->to));
+        mli_prom_labels_put(x, 2);
+        mli_putf(x->o, "%ju\n",
                  mli_u64_load((const mli_u64 *)(const void *)((const char *)route + at)));
     }
 }
@@ -22198,7 +22341,7 @@ static MLI_COLD void mli_prom_ooms(mli_export *x) {
             if (oom.site) mli_put_site(&o, 0, oom.site);
             (void)mli_out_end(&o, sizeof site);
             if (!samples++) mli_prom_head(x->o, f->name, f->help);
-            mli_prom_sample(x->o, f->name, mli_export_device(x, i), oom.site ? "site" : NULL, site,
+            mli_prom_sample(x, f->name, mli_export_device(x, i), oom.site ? "site" : NULL, site,
                             'u', v);
         }
     }
@@ -22206,13 +22349,13 @@ static MLI_COLD void mli_prom_ooms(mli_export *x) {
 
 static MLI_COLD void mli_prometheus(mli_export *x) {
     const mli_report *r = x->r;
-    mli_out *o = x->o;
     size_t i;
+    mli_prom_labels(x);
     mli_prom_devices(x);
     mli_prom_rates(x);
     mli_prom_ooms(x);
-    mli_prom_list(o, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
-    mli_prom_list(o, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
+    mli_prom_list(x, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
+    mli_prom_list(x, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
                   r->tags + r->devices);
     mli_prom_holders(x);
     mli_prom_routes(x, "pair_moves_total", "storages moved between two devices",
@@ -22223,17 +22366,19 @@ static MLI_COLD void mli_prometheus(mli_export *x) {
                     offsetof(mli_route, copies));
     mli_prom_routes(x, "pair_copied_bytes_total", "bytes copied between two devices",
                     offsetof(mli_route, copied_bytes));
-    mli_prom_list(o, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
+    mli_prom_list(x, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
                   r->scopes);
     for (i = MLI_STAT_COUNT; i < MLI_COLUMNS; i++)
-        mli_prom_whole(o, mli_families[i][0], mli_families[i][1], 'u',
+        mli_prom_whole(x, mli_families[i][0], mli_families[i][1], 'u',
                        mli_loss_value(x->lord, i - MLI_STAT_COUNT));
-    mli_prom_whole(o, "accounts_open", "accounts open now", 'u', x->r->accounts);
-    mli_prom_whole(o, "own_bytes", "bytes the ledger itself takes", 'u',
+    mli_prom_whole(x, "accounts_open", "accounts open now", 'u', x->r->accounts);
+    mli_prom_whole(x, "own_bytes", "bytes the ledger itself takes", 'u',
                    mli_u64_load(&x->lord->memory.own_bytes));
-    mli_prom_whole(o, "uptime_seconds", "age of the ledger", 'X', x->r->uptime);
-    mli_prom_head(o, "build_info", "1, with the version of memlord.h");
-    mli_prom_sample(o, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
+    mli_prom_whole(x, "uptime_seconds", "age of the ledger", 'X', x->r->uptime);
+    mli_prom_whole(x, "written_timestamp_seconds", "Unix time of these samples", 'X',
+                   mli_wall_now());
+    mli_prom_head(x->o, "build_info", "1, with the version of memlord.h");
+    mli_prom_sample(x, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
 }
 
 /* -- CSV, RFC 4180: one table, the live blocks.
@@ -23414,6 +23559,8 @@ static void mli_ledger_after_fork(memlord *lord) {
         else
             *reader = (*reader)->next;
     mli_u32_store(&lord->snapshots.recorder.helper.state, MLI_HELPER_NONE);
+    mli_u32_store(&lord->saving.exporter.helper.state, MLI_HELPER_NONE);
+    mli_u32_store(&lord->saving.exporter.interval, 0); /* the file is the parent's */
     if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL ||
         mli_u32_load(&lord->neighbours.open) || mli_u32_load(&lord->snapshots.recorder.interval))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
@@ -23548,6 +23695,7 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     lord->pollers.poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
     if (desc->flags & MEMLORD_FLAG_SITES) lord->threads.hooks.v |= MLI_HOOK_SITES;
     if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) mli_configure_env(lord);
+    lord->snapshots.recorder.lord = lord->saving.exporter.lord = lord;
     lord->threads.flags = desc->flags;
     lord->threads.next_id.v = MLI_THREAD_ID_FIRST;
     lord->threads.sweep_at = MLI_SWEEP_MIN;
@@ -23824,7 +23972,8 @@ MLI_API void memlord_destroy(memlord *lord) {
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
     mli_pollers_stop(lord);
     (void)memlord_pressure_close(lord);
-    mli_recorder_stop(lord);
+    mli_recorder_stop(&lord->snapshots.recorder);
+    mli_recorder_stop(&lord->saving.exporter);
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
     if (saver) saver->save(lord, 1);
     if (lord->lifecycle.verifies) (void)memlord_verify(lord);
@@ -23870,7 +24019,7 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     memset(&own, 0, sizeof own);
     if (desc) own = *desc;
     if (own.allocator.alloc || own.allocator.free) return MEMLORD_E_INVALID;
-    if (own.snapshot_ms && own.snapshot_ms < MLI_SNAPSHOT_MS_MIN) return MEMLORD_E_INVALID;
+    if (own.snapshot_ms && own.snapshot_ms < MLI_RECORDER_MS_MIN) return MEMLORD_E_INVALID;
     own.snapshot_ms = 0;
     if (!lord) lord = mli_global_make(&own, &made, &r);
     if (!lord) return r;
@@ -24195,6 +24344,23 @@ static MLI_COLD memlord_result mli_at_exit_once(void) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
+/* -- the export: PROMETHEUS at an interval -- */
+
+#define MLI_EXPORT_MS_DEFAULT 15000 /* as often as the prometheus.yml of Prometheus scrapes */
+
+/* Writes the export. Of failures in a row it logs the first. */
+static MLI_COLD void mli_export_save(memlord *lord, int end) {
+    const char *path = (const char *)mli_ptr_load_acquire(&lord->saving.export_path);
+    memlord_result r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, path);
+    const uint32_t before = mli_u32_exchange(&lord->saving.export_failed, r != MEMLORD_OK);
+    (void)end;
+    if (!r) return;
+    (void)mli_u64_add(&lord->saving.exports_lost, 1);
+    if (!before)
+        mli_logf(lord, MEMLORD_LOG_ERROR, "[export] no %s: %s", path, memlord_result_text(r));
+}
+static const mli_saver mli_export_saver = {mli_export_save};
+
 /* -- public -- */
 
 MLI_API memlord_format memlord_format_for(const char *path) {
@@ -24224,6 +24390,35 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     mli_saver_set(lord);
     mli_ptr_store_release(&lord->saving.exit_directory, (void *)(uintptr_t)kept);
     (void)mli_u32_exchange(&lord->saving.exit_format, (uint32_t)format + 1);
+    return MEMLORD_OK;
+}
+/* The path is set before the first export, which looks at it: see mli_prom_labels. */
+MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
+                                            uint32_t interval_ms) {
+    const char *kept, *before;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!path || !*path || !strcmp(path, "-") || strlen(path) >= MLI_SAVE_PATH_MAX ||
+        (interval_ms && interval_ms < MLI_RECORDER_MS_MIN))
+        return MEMLORD_E_INVALID;
+    if (!mli_format_known(MEMLORD_FORMAT_PROMETHEUS)) return MEMLORD_E_UNSUPPORTED;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    r = mli_name_limited(lord, path, &kept);
+    if (r) return r;
+    before = (const char *)mli_ptr_exchange(&lord->saving.export_path, (void *)(uintptr_t)kept);
+    r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, kept);
+    if (r) {
+        mli_ptr_store_release(&lord->saving.export_path, (void *)(uintptr_t)before);
+        return r;
+    }
+    mli_recorder_start(&lord->saving.exporter, &mli_export_saver,
+                       interval_ms ? interval_ms : MLI_EXPORT_MS_DEFAULT);
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_export_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    mli_recorder_stop(&lord->saving.exporter);
     return MEMLORD_OK;
 }
 MLI_API void memlord_request_save(memlord *lord) {

@@ -573,10 +573,10 @@ static void every_statistic_is_a_metric_of_its_device(void **state) {
 #undef METRIC
     for (i = 0; i + 20 < text.size; i++)
         found += !strncmp(text.data + i, "{device=\"cuda:1\"} ", 18);
-    /* all but limit and held, which are of the physical device, and the largest free piece, which
+    /* all but limit, held and neighbours, which are of the physical device, and the largest free piece, which
        nobody told; and of the rates that of success, and the mean */
 #define ONE(name, kind, family, text) +1
-    assert_int_equal(found, 0 MLI_STATS(ONE) - 3 + 2);
+    assert_int_equal(found, 0 MLI_STATS(ONE) - 4 + 2);
 #undef ONE
     free(text.data);
 }
@@ -641,6 +641,39 @@ static void tags_and_what_has_none_add_up_to_a_device(void **state) {
     assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS,
                          "\nmemlord_tag_variance_bytes{device=\"cuda:1\",tag=\"weights\"} "
                          "-4000\n"));
+}
+
+/* A server refuses a sample with a label twice, and a name that is none. */
+static void labels_of_the_ledger_are_in_every_sample(void **state) {
+    memlord *lord = test_lord(state);
+    test_text text;
+    char *line;
+    fill(lord);
+    assert_ok(memlord_copy(lord, cuda(1), cpu(), 30));
+    assert_ok(memlord_labels_set(lord, "rank=0, host_a=a \"\\\xff,device=x,rank=1,9a=1,__x=1,=3,a"
+                                       ",,model=\xc3\xa9=1,version=2,a-b=1"));
+    (void)read_of(lord, MEMLORD_FORMAT_PROMETHEUS);
+    text = written(lord, MEMLORD_FORMAT_PROMETHEUS);
+    for (line = strtok(text.data, "\n"); line; line = strtok(NULL, "\n"))
+        assert_true(*line == '#' || strstr(line, "rank=\"0\",host_a=\"a \\\"\\\\\xef\xbf\xbd"
+                                                 "ff\",model=\"\xc3\xa9=1\"} "));
+    free(text.data);
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS, "{from=\"cuda:1\",to=\"cpu\",rank=\"0\","));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS, "\nmemlord_own_bytes{rank=\"0\","));
+}
+
+static void labels_beyond_a_thousand_bytes_are_left_out(void **state) {
+    memlord *lord = test_lord(state);
+    char labels[3000];
+    memset(labels, 'x', sizeof labels);
+    memcpy(labels, "a=1,b=", 6);
+    strcpy(labels + sizeof labels - 5, ",c=3");
+    assert_ok(memlord_labels_set(lord, labels));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS, "\nmemlord_own_bytes{a=\"1\",c=\"3\"} "));
+    labels[0] = '=';
+    assert_ok(memlord_labels_set(lord, labels + 6));
+    assert_true(contains(lord, MEMLORD_FORMAT_PROMETHEUS, "\nmemlord_own_bytes{c=\"3\"} "));
+    (void)read_of(lord, MEMLORD_FORMAT_PROMETHEUS);
 }
 
 static void scopes_are_metrics(void **state) {
@@ -1385,6 +1418,8 @@ int main(void) {
         TEST(moves_and_copies_are_told_by_pair_of_devices),
         TEST(without_moves_and_copies_no_pair_is_told),
         TEST_SITES(tags_and_what_has_none_add_up_to_a_device),
+        TEST_SITES(labels_of_the_ledger_are_in_every_sample),
+        TEST_SITES(labels_beyond_a_thousand_bytes_are_left_out),
         TEST_SITES(scopes_are_metrics),
         TEST_SITES(names_that_differ_in_bad_bytes_stay_apart),
         TEST_SITES(samples_of_a_profile_are_the_statistics),

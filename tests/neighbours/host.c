@@ -255,8 +255,10 @@ static void begin_work(int i) {
 }
 static void finish(int i) { /* Waits until it has done what it was asked for. */
     double until = now_ms() + PATIENCE_S * 1e3;
+    int status = 0;
     while (__atomic_load_n(&boxes[i].done, __ATOMIC_ACQUIRE) != boxes[i].asked) {
-        if (waitpid(boxes[i].pid, NULL, WNOHANG) == boxes[i].pid) fail("a worker died", (uint64_t)i, 0);
+        if (waitpid(boxes[i].pid, &status, WNOHANG) == boxes[i].pid)
+            fail("a worker died", (uint64_t)i, (uint64_t)status);
         if (now_ms() > until) fail("a worker hangs", (uint64_t)i, boxes[i].order);
         sleep_us(100);
     }
@@ -385,8 +387,8 @@ static void test_kill(int kills) {
         }
         took[batch] = settle(2);
         ask((int)draw(2), SET, (int)draw(2), draw(UINT64_C(1) << 40));
+        settle(2);
     }
-    settle(2);
     fprintf(stderr, "the totals were right %.0f ms after the last of a batch was killed\n",
            median(took, batch));
     if (median(took, batch) > 2 * POLL_MS) fail("ms that the dead stayed", (uint64_t)took[batch / 2], POLL_MS);
