@@ -136,7 +136,8 @@ build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | deps-test
 
 build/$(1)/test_%: tests/test_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'
-	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) -pthread $$< build/$(1)/memlord.o -o $$@ -lcmocka -ldl
+	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) -pthread -I. $$< build/$(1)/memlord.o -o $$@ -lcmocka -ldl
+build/$(1)/test_pool: examples/pool.h
 
 build/$(1)/test_cpp: tests/test_cpp.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'

@@ -12,6 +12,16 @@
 
 #define MIB ((uint64_t)1 << 20)
 
+/* The thread sanitizer of clang starts no thread in the child of a process with threads. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define NO_FORKS 1
+#endif
+#endif
+#ifndef NO_FORKS
+#define NO_FORKS 0
+#endif
+
 typedef struct pair {
     memlord *a, *b;
     test_log log;
@@ -301,6 +311,7 @@ static void a_killed_process_is_gone_within_one_interval(void **state) {
     int pipes[2];
     char byte;
     pid_t child;
+    if (NO_FORKS) skip();
     assert_int_equal(pipe(pipes), 0);
     child = fork();
     if (!child) {
@@ -322,6 +333,7 @@ static void a_forked_child_has_a_slot_of_its_own(void **state) {
     pair *p = joined(state);
     int status = 0;
     pid_t child;
+    if (NO_FORKS) skip();
     assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 2 * MIB, NULL));
     publish(p->a);
     child = fork();
