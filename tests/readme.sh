@@ -1,10 +1,15 @@
 #!/bin/sh
-# tests/readme.sh: README's programs, fragments and commands work as they stand there, and the
-# targets of make that it names exist. Speaks TAP.
+# tests/readme.sh: README's programs, fragments and commands work as they stand there, and so do those
+# of the guide, examples/README.md; the targets of make that they name exist, and so do the tests that
+# tests/FEATURES.md names. Speaks TAP.
 #
 # A ```c block with main is a program. Another is a fragment: what stands before a line of ... is
 # outside a function and the rest inside, or all of it if there is no such line; (...) stands for
 # arguments. A ```cpp block is inside a function. A ```sh block runs in a copy of this tree, where the files it reads are made first.
+#
+# The guide's commands run one after the other in another copy. A block of it that begins with the name
+# of a file is that file; a recipe is only compiled. A block without a language is what the commands
+# before it say, but for numbers.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
@@ -123,8 +128,90 @@ grep -q '[1-9] c$' "$out/kinds" && grep -q '[1-9] cpp$' "$out/kinds" && grep -q 
 verdict $? 'README has programs and commands to run' "$out/kinds"
 
 # Those in code, wherever they stand: `make ...`, or a line of a block.
-for target in $(grep -oE '(`|^)make [a-z-]+' README.md | sed 's/.*make //' | grep -v '^build$' | sort -u); do
+for target in $(cat README.md examples/README.md | grep -oE '(`|^)make [a-z-]+' | sed 's/.*make //' |
+    grep -v '^build$' | sort -u); do
     grep -qE "^([a-z-]+ )*$target( [a-z-]+)*:" Makefile 2>"$out/target.why"
     verdict $? "README: make $target is a target" "$out/target.why"
 done
-plan
+
+# -- the guide --
+
+guide=$out/guide
+mkdir -p "$guide/build" "$guide/cuda" &&
+    for name in memlord.h memlord_cuda.h Makefile tests examples; do ln -s "$PWD/$name" "$guide"; done &&
+    ln -s "$PWD/build/libmemlord_preload.so" "$guide/build" &&
+    ln -s "$PWD/tests/fake_cuda/include" "$guide/cuda" && ln -s "$PWD/build/fake" "$guide/cuda/lib64" || exit 1
+awk -v out="$guide" '
+    /^## / { heading = substr($0, 4) }
+    /^```[a-z]*$/ && !block { block = 1; kind = NF && $0 != "```" ? substr($0, 4) : "says"; next }
+    /^```$/ { block = 0; close(file); next }
+    block == 1 {
+        block = 2
+        named = match($0, /^\/\* [a-z]+\.(c|cpp)[: ]/)
+        file = named ? out "/" substr($0, 4, RLENGTH - 4) : sprintf("%s/%02d.%s", out, ++n, kind)
+        print (/: recipe/ ? "recipe" : kind) "\t" file "\t" heading >(out "/list")
+    }
+    block { print >file }
+' examples/README.md
+
+lacks() { # KIND FILE: what a block needs and is not here
+    if [ "$1" = recipe ]; then
+        header=$(grep -m 1 -o '<[a-z_/]*\.hp*>' "$2")
+        echo "#include $header" | ${CXX:-g++} -isystem "${RECIPES:-/nonexistent}" -fsyntax-only -x c++ - \
+            2>/dev/null || echo "there is no $header"
+    elif grep -q torch-observer "$2"; then
+        python3 -c 'import torch; assert torch.version.cuda' 2>/dev/null ||
+            echo 'there is no PyTorch with CUDA; tests/torch.sh has a stand-in'
+    elif grep -q CUDA_HOME "$2"; then
+        [ -e build/fake/libcudart.so ] || echo 'the fake runtime is not built: make test builds it'
+    fi
+}
+
+alike() { sed 's/[0-9][0-9]*/N/g; s/  */ /g' "$1"; }
+
+try() { # KIND FILE
+    case $1 in
+    recipe) ${CXX:-g++} -std=c++17 -Wall -Wextra -Werror -isystem "${RECIPES:-/nonexistent}" -I. -fsyntax-only "$2" ;;
+    sh)
+        output=$2.why
+        (cd "$guide" && CUDA_HOME=$guide/cuda MAKEFLAGS='' timeout 120 sh -e "$2" </dev/null)
+        ;;
+    says) alike "$2" >"$2.alike" && alike "$output" | diff "$2.alike" - ;;
+    esac
+}
+
+while IFS='	' read -r kind file heading; do
+    case $kind in
+    recipe) name="guide: the recipe ${file##*/} compiles" ;;
+    sh) name="guide, $heading: its commands run" ;;
+    says) name="guide, $heading: they say what it shows" ;;
+    *) continue ;;
+    esac
+    lack=$(lacks "$kind" "$file")
+    if [ -n "$lack" ]; then
+        skip "$name" "$lack"
+    else
+        try "$kind" "$file" >"$file.why" 2>&1
+        verdict $? "$name" "$file.why"
+    fi
+done <"$guide/list"
+
+# What each way in sees.
+sees() { # HEADING PATTERN...: the commands below the heading said so
+    said=$(awk -F '\t' -v h="$1" '$1 == "sh" && $3 == h { print $2 ".why" }' "$guide/list" | xargs cat)
+    heading=$1
+    shift
+    matches "guide, $heading: it sees what it says" "$@"
+}
+sees '1. The macros' '1 MiB .* kv_cache|kv_cache +1 MiB' 'main macros\.c:11'
+sees '2. The functions' '3 MiB .*main functions\+0x' '1 MiB .*main functions\+0x'
+sees '3. The shim' '128 KiB .*main plain\.c:6'
+sees '4. `ld --wrap`' 'unknown' '128 KiB .*wrapped'
+sees '5. The interposer' '^MemLord ' 'libc|sort\+0x'
+sees '6. Operator new' '1000 blocks|operator|objects\+0x'
+sees '7. pmr, allocators and handles' 'names' 'containers\.cpp:14' 'cuda:0 +3 MiB'
+sees 'What allocates after the warm-up' '^100 blocks stay'
+matches 'the warm-up names what the steps leave and what they allocate' \
+    'stays: 100 bytes of warm\.c:15, born under mark 1' 'allocates: warm\.c:11, 100 times' \
+    'allocates: warm\.c:15, 100 times'
+sees 'Four tips, and the number that shows each' '^preallocate'
