@@ -126,7 +126,7 @@ try-ports: | deps-test
 	@timeout 600 sh tests/deps.sh ports || echo 'some other targets are missing: make deps-ports'
 
 define suite_rules
-build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | deps-test
+build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | $(if $(filter release,$(1)),deps-demo,deps-test)
 	@mkdir -p build/$(1)
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread -I. -c tests/matrix/impl.c -o $$@
@@ -206,7 +206,12 @@ $(fakes): tests/fake_cuda/fake_cuda.h | deps-test
 
 build/%: examples/%.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 $(warn) -I. $< -o $@ $(libs) -lm -pthread
+	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(filter %.c %.o,$^) -o $@ $(libs) -lm -pthread
+
+# The examples bring the implementation themselves; here it is compiled once for all.
+once_compiled := build/quickstart build/llama build/bands build/oom build/server build/pool build/cuda_inference
+$(once_compiled): build/release/memlord.o
+$(once_compiled): private warn += -DMLI_EMITTED
 
 build/diff build/symbolize: examples/profile.h
 build/diff: libs := -lcjson
@@ -221,7 +226,7 @@ cuda_libs := $(if $(filter -DWITHOUT_CUDA,$(cuda_flags)),,-lcudart -ldl)
 
 build/cuda_inference: examples/cuda_inference.c memlord.h memlord_cuda.h | deps-demo
 	@mkdir -p build && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(cuda_flags) $< -o $@ $(cuda_libs) -lm -pthread
+	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(cuda_flags) $(filter %.c %.o,$^) -o $@ $(cuda_libs) -lm -pthread
 
 build/libmemlord_torch.so: examples/torch_allocator.cpp examples/torch/script.h memlord.h memlord_cuda.h | deps-demo
 	@$(if $(cuda_libs),,echo '$@: no CUDA toolkit in $(CUDA_HOME): make CUDA_HOME=directory' >&2; exit 2;) \
