@@ -113,6 +113,7 @@ static void destroy_returns_everything(void **state) {
 }
 
 static void ledgers_come_and_go(void **state) {
+    TEST_ONE_THREAD();
     int i;
     (void)state;
     for (i = 0; i < 3000; i++) {

@@ -969,6 +969,7 @@ static void hostile_names_leave_text_printable(void **state) {
 }
 
 static void a_name_of_100_kilobytes_is_survived(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     size_t n = 100000;
     char *name = (char *)malloc(n + 1), *json;

@@ -645,6 +645,7 @@ static int fail_at_byte(void *user, const void *data, size_t size) {
     return 0;
 }
 static void a_writer_may_fail_at_any_byte(void **state) {
+    TEST_ONE_THREAD();
     test_case *t = (test_case *)*state;
     int f;
     fill_everything(t);

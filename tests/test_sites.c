@@ -599,6 +599,7 @@ static memlord_site *many_sites(size_t n) {
 
 /* So many that the index needs a second table of its largest size. */
 static void sixty_thousand_sites_are_kept_apart(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     size_t i, n = 60000;
     memlord_site *sites = many_sites(n);
@@ -617,6 +618,7 @@ static void sixty_thousand_sites_are_kept_apart(void **state) {
 
 /* More than a thread remembers, and on two devices: each is looked up anew now and then. */
 static void each_of_ten_thousand_sites_counts_its_own(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     size_t i, n = 10000, round;
     memlord_site *sites = many_sites(n);

@@ -588,6 +588,7 @@ static uint64_t sorted_lines(char *folded, size_t *lines) {
 }
 
 static void folded_lines_are_sorted_and_equal_stacks_are_one_line(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     test_case *t = (test_case *)*state;
     uint64_t i, wanted;
@@ -1102,6 +1103,7 @@ static void formats_of_samples_say_that_stacks_are_estimates(void **state) {
 }
 
 static void without_memory_shares_are_not_written_by_halves(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     test_case *t = (test_case *)*state;
     uint64_t i, wanted, failed = 0;
@@ -1208,6 +1210,7 @@ static void programs_add_up(uint64_t seed, uint32_t flags) {
     }
 }
 static void formats_of_samples_add_up_to_the_ledger(void **state) {
+    TEST_ONE_THREAD();
     const uint64_t seed = test_env("MEMLORD_TEST_SEED", (uint64_t)time(NULL) << 8);
     (void)state;
     print_message("MEMLORD_TEST_SEED=%llu\n", (unsigned long long)seed);
