@@ -2476,13 +2476,15 @@ public:
 
 private:
 #if defined(__GNUC__)
-    __attribute__((noinline)) void *do_allocate(std::size_t bytes, std::size_t alignment) override {
-        const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_);
-#else
+    __attribute__((noinline))
+#endif
     void *do_allocate(std::size_t bytes, std::size_t alignment) override {
+        void *p = upstream_->allocate(bytes, alignment);
+#if defined(__GNUC__)
+        const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_); /* last: no need to save it */
+#else
         const memlord_site *site = NULL;
 #endif
-        void *p = upstream_->allocate(bytes, alignment);
         (void)memlord_alloc(lord_, device_, MEMLORD_KEY(p), bytes, site);
         return p;
     }
