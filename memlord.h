@@ -2158,6 +2158,17 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #else
 #define MLI_UNIQUE(prefix) MLI_JOIN(prefix, __LINE__)
 #endif
+#if defined(__has_warning)
+#if __has_warning("-Wc2y-extensions") /* it warns of __COUNTER__ */
+#define MLI_COUNTER_BEGIN                                                                     \
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wc2y-extensions\"")
+#define MLI_COUNTER_END _Pragma("clang diagnostic pop")
+#endif
+#endif
+#if !defined(MLI_COUNTER_END)
+#define MLI_COUNTER_BEGIN
+#define MLI_COUNTER_END
+#endif
 
 MLI_INLINE void mli_leave(memlord_guard *guard) {
     if (guard->lord) memlord_guard_end(guard);
@@ -2211,17 +2222,23 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
     MLI_NO_JUMP(name) MLI_CAST(void, name)
 #define MLI_TO_END_OF(name, begun) MLI_TO_END(name, begun)
 #define MEMLORD_TAGGED(lord, tag)                                                             \
-    MLI_TO_END_OF(MLI_UNIQUE(mli_tagged_), memlord_guard_tag(lord, tag))
+    MLI_COUNTER_BEGIN                                                                         \
+    MLI_TO_END_OF(MLI_UNIQUE(mli_tagged_), memlord_guard_tag(lord, tag)) MLI_COUNTER_END
 #define MEMLORD_SCOPED(lord, text)                                                            \
-    MLI_TO_END_OF(MLI_UNIQUE(mli_scoped_), MLI_SCOPE_GUARD(lord, text))
+    MLI_COUNTER_BEGIN                                                                         \
+    MLI_TO_END_OF(MLI_UNIQUE(mli_scoped_), MLI_SCOPE_GUARD(lord, text)) MLI_COUNTER_END
 #endif
 
 #define MLI_ROUND(name, begun)                                                                \
     for (MLI_GUARD(name, begun), *name##_round = &name; name##_round;                         \
          name##_round = NULL MLI_ROUND_END(name))
 #define MLI_ROUND_OF(name, begun) MLI_ROUND(name, begun)
-#define MEMLORD_TAG(lord, tag) MLI_ROUND_OF(MLI_UNIQUE(mli_tag_), memlord_guard_tag(lord, tag))
-#define MEMLORD_SCOPE(lord, text) MLI_ROUND_OF(MLI_UNIQUE(mli_scope_), MLI_SCOPE_GUARD(lord, text))
+#define MEMLORD_TAG(lord, tag)                                                                \
+    MLI_COUNTER_BEGIN                                                                         \
+    MLI_ROUND_OF(MLI_UNIQUE(mli_tag_), memlord_guard_tag(lord, tag)) MLI_COUNTER_END
+#define MEMLORD_SCOPE(lord, text)                                                             \
+    MLI_COUNTER_BEGIN                                                                         \
+    MLI_ROUND_OF(MLI_UNIQUE(mli_scope_), MLI_SCOPE_GUARD(lord, text)) MLI_COUNTER_END
 
 /* ------------------------------------------------------------------------- >>cpp --
    C++11 and later. The namespace is mlord, as memlord is the type of a ledger. Needs neither
