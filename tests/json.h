@@ -15,7 +15,7 @@ typedef struct json_reader {
     int depth;
 } json_reader;
 
-/* Reads a value. `rest` is what is left of the wanted path behind it; NULL: it does not lead here. */
+/* Reads a value. `rest` is what is left of the wanted path behind it; NULL: it leads elsewhere. */
 static inline int json_value(json_reader *r, const char *rest);
 
 static inline void json_space(json_reader *r) {

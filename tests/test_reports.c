@@ -81,7 +81,8 @@ static void labels_are_those_set_last(void **state) {
     assert_labels(lord, NULL, "\"labels\":null");
     assert_ok(memlord_labels_set(lord, "host=a1,model=x"));
     assert_labels(lord, "\nlabels: host=a1,model=x\n", "\"labels\":\"host=a1,model=x\"");
-    assert_ok(memlord_labels_set(lord, "a long one, which is the text of a report in its whole length"));
+    assert_ok(
+        memlord_labels_set(lord, "a long one, which is the text of a report in its whole length"));
     assert_labels(lord, "report in its whole length", "report in its whole length\"");
     assert_ok(memlord_labels_set(lord, NULL));
     assert_labels(lord, NULL, "\"labels\":null");

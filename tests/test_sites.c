@@ -291,7 +291,8 @@ static void threads_that_see_an_address_first_agree_on_its_site(void **state) {
     for (i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, see_addresses, lord), 0);
     for (i = 0; i < 4; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
-    assert_ok(memlord_site_place(lord, memlord_site_at(lord, (void *)(uintptr_t)(base + 1)), &first));
+    assert_ok(
+        memlord_site_place(lord, memlord_site_at(lord, (void *)(uintptr_t)(base + 1)), &first));
     for (i = 1; i < 2000; i++) {
         const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)(base + i));
         assert_ok(memlord_site_place(lord, site, &place));

@@ -882,7 +882,8 @@ static void text_has_the_hottest_stacks_in_five_frames(void **state) {
     at("");
     assert_ok(memlord_alloc(lord, cpu(), 0x3000, 200, NULL));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
-                         "        live        peak      allocs   allocated  hottest stacks: 3 of 3\n"
+                         "        live        peak      allocs   allocated  "
+                         "hottest stacks: 3 of 3\n"
                          "       300 B       300 B           1       300 B  0x1061\n"
                          "       200 B       200 B           1       200 B  "));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
@@ -914,7 +915,8 @@ static void text_of_samples_says_that_they_are_estimates(void **state) {
     for (i = 0; i < 1000; i++)
         assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
     row = stack_of(lord, cpu(), "ab");
-    snprintf(line, sizeof line, "\n%12s%12s", memlord_format_bytes(row.live_bytes, live, sizeof live),
+    memlord_format_bytes(row.live_bytes, live, sizeof live);
+    snprintf(line, sizeof line, "\n%12s%12s", live,
              memlord_format_bytes(row.error_bytes, error, sizeof error));
     assert_true(row.error_bytes > 0);
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT, line));
