@@ -20,7 +20,8 @@ cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
 cc.tsan := clang -O1 -g -fsanitize=thread
 $(foreach c,release debug asan,$(eval cxx.$(c) := $(patsubst $(CC),$(CXX),$(cc.$(c)))))
 cxx.tsan := $(patsubst clang,clang++,$(cc.tsan))
-# The suites themselves, not what they test, are compiled faster than they run.
+# The suites themselves, not what they test, are compiled faster than they run; so is what release
+# has optimised under the sanitizers, and the library for PyTorch as its tests load it.
 quick := $(if $(filter test-all,$(MAKECMDGOALS)),,-O0)
 %/test_snapshots: quick := # its model runs for seconds
 configs := $(or $(config),release asan tsan)
@@ -154,7 +155,7 @@ build/$(1)/nobarrier_test_%: tests/test_%.c tests/nobarrier.c $$(wildcard tests/
 build/$(1)/portable_test_map: tests/test_map.c tests/matrix/impl.c memlord.h $$(wildcard tests/*.h) | deps-test
 	@mkdir -p build/$(1)
 	@echo '  $$@'
-	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -U__SSE2__ -pthread -I. $$(filter %.c,$$^) -o $$@ -lcmocka -ldl
+	$$(q)$$(cc.$(1)) $(if $(filter release,$(1)),,$$(quick)) -std=c99 $$(warn) -U__SSE2__ -pthread -I. $$(filter %.c,$$^) -o $$@ -lcmocka -ldl
 endef
 $(foreach c,release debug asan tsan,$(eval $(call suite_rules,$(c))))
 
@@ -186,7 +187,7 @@ $(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz
 # as a library, for programs in other languages.
 build/fake/libmemlord_torch.so: examples/torch_allocator.cpp examples/torch/script.h memlord.h memlord_cuda.h | deps-test
 	@mkdir -p build/fake && echo '  $@'
-	$(q)$(CXX) -std=c++11 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
+	$(q)$(CXX) -std=c++11 -O2 $(quick) $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
 		-isystem $(cuda_include) $< -o $@ '-Wl,--disable-new-dtags,-rpath,$(CURDIR)/build/fake' -pthread
 build/fake/libtorch.so: tests/torch/caller.cpp | deps-test
 	@mkdir -p build/fake && echo '  $@'
