@@ -20,7 +20,8 @@ cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
 cc.tsan := clang -O1 -g -fsanitize=thread
 $(foreach c,release debug asan,$(eval cxx.$(c) := $(patsubst $(CC),$(CXX),$(cc.$(c)))))
 cxx.tsan := $(patsubst clang,clang++,$(cc.tsan))
-# The suites themselves, not what they test, are compiled faster than they run.
+# The suites themselves, not what they test, are compiled faster than they run; so is what release
+# has optimised under the sanitizers, and the library for PyTorch as its tests load it.
 quick := $(if $(filter test-all,$(MAKECMDGOALS)),,-O0)
 %/test_snapshots: quick := # its model runs for seconds
 configs := $(or $(config),release asan tsan)
@@ -129,7 +130,7 @@ try-ports: | deps-test
 	@timeout 600 sh tests/deps.sh ports || echo 'some other targets are missing: make deps-ports'
 
 define suite_rules
-build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | deps-test
+build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | $(if $(filter release,$(1)),deps-demo,deps-test)
 	@mkdir -p build/$(1)
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread -I. -c tests/matrix/impl.c -o $$@
@@ -158,7 +159,7 @@ build/$(1)/nobarrier_test_%: tests/test_%.c tests/nobarrier.c $$(wildcard tests/
 build/$(1)/portable_test_map: tests/test_map.c tests/matrix/impl.c memlord.h $$(wildcard tests/*.h) | deps-test
 	@mkdir -p build/$(1)
 	@echo '  $$@'
-	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -U__SSE2__ -pthread -I. $$(filter %.c,$$^) -o $$@ -lcmocka -ldl
+	$$(q)$$(cc.$(1)) $(if $(filter release,$(1)),,$$(quick)) -std=c99 $$(warn) -U__SSE2__ -pthread -I. $$(filter %.c,$$^) -o $$@ -lcmocka -ldl
 endef
 $(foreach c,release debug asan tsan,$(eval $(call suite_rules,$(c))))
 
@@ -190,7 +191,7 @@ $(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz
 # as a library, for programs in other languages.
 build/fake/libmemlord_torch.so: examples/torch_allocator.cpp examples/torch/script.h memlord.h memlord_cuda.h | deps-test
 	@mkdir -p build/fake && echo '  $@'
-	$(q)$(CXX) -std=c++11 -O2 $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
+	$(q)$(CXX) -std=c++11 -O2 $(quick) $(warn) -fPIC -shared -fvisibility=hidden -DMEMLORD_API= -I. \
 		-isystem $(cuda_include) $< -o $@ '-Wl,--disable-new-dtags,-rpath,$(CURDIR)/build/fake' -pthread
 build/fake/libtorch.so: tests/torch/caller.cpp | deps-test
 	@mkdir -p build/fake && echo '  $@'
@@ -210,7 +211,12 @@ $(fakes): tests/fake_cuda/fake_cuda.h | deps-test
 
 build/%: examples/%.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 $(warn) -I. $< -o $@ $(libs) -lm -pthread
+	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(filter %.c %.o,$^) -o $@ $(libs) -lm -pthread
+
+# The examples bring the implementation themselves; here it is compiled once for all.
+once_compiled := build/quickstart build/llama build/bands build/oom build/server build/pool build/cuda_inference
+$(once_compiled): build/release/memlord.o
+$(once_compiled): private warn += -DMLI_EMITTED
 
 build/diff build/symbolize: examples/profile.h
 build/diff: libs := -lcjson
@@ -225,7 +231,7 @@ cuda_libs := $(if $(filter -DWITHOUT_CUDA,$(cuda_flags)),,-lcudart -ldl)
 
 build/cuda_inference: examples/cuda_inference.c memlord.h memlord_cuda.h | deps-demo
 	@mkdir -p build && echo '  $@'
-	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(cuda_flags) $< -o $@ $(cuda_libs) -lm -pthread
+	$(q)$(CC) -std=c99 -O2 $(warn) -I. $(cuda_flags) $(filter %.c %.o,$^) -o $@ $(cuda_libs) -lm -pthread
 
 build/libmemlord_torch.so: examples/torch_allocator.cpp examples/torch/script.h memlord.h memlord_cuda.h | deps-demo
 	@$(if $(cuda_libs),,echo '$@: no CUDA toolkit in $(CUDA_HOME): make CUDA_HOME=directory' >&2; exit 2;) \

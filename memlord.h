@@ -671,7 +671,8 @@ typedef struct memlord_desc {
 
 /* Opens a ledger. `desc` NULL is the default configuration. It is copied, strings too.
    Errors: E_INVALID one of alloc and free without the other, `out` NULL, snapshot_ms of 1 to 9,
-           event_capacity over 2^26, or stack_depth over 128; E_NOMEM. *out is NULL then.
+           event_capacity over 2^26, or stack_depth over 128: the logger of `desc` hears which;
+           E_NOMEM. *out is NULL then.
    Owns:   *out is yours until memlord_destroy. Never destroying it is legal. */
 MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **out)
     MLI_OFF_SET(if (out) *out = NULL, MEMLORD_OK)
@@ -1957,8 +1958,8 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
    not waited for). %p in the path is the process id, %% a percent sign. An existing regular file is
    replaced; a symbolic link, FIFO, device or directory is refused. The path "-" is descriptor 1,
    written with write(2): what stdio still buffers comes later, and SIGPIPE is held back.
-   Errors: E_INVALID the path; E_IO, also descriptor 1 closed, or not all written; E_UNSUPPORTED,
-           also a binary format to a terminal, logged; E_NOMEM. */
+   Errors: E_INVALID the path, logged; E_IO, also descriptor 1 closed, or not all written;
+           E_UNSUPPORTED, also a binary format to a terminal, logged; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)
 
@@ -2237,6 +2238,17 @@ MLI_INLINE memlord *mli_lord_or_global(memlord *lord) { return lord; }
 #else
 #define MLI_UNIQUE(prefix) MLI_JOIN(prefix, __LINE__)
 #endif
+#if defined(__has_warning)
+#if __has_warning("-Wc2y-extensions") /* it warns of __COUNTER__ */
+#define MLI_COUNTER_BEGIN                                                                     \
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wc2y-extensions\"")
+#define MLI_COUNTER_END _Pragma("clang diagnostic pop")
+#endif
+#endif
+#if !defined(MLI_COUNTER_END)
+#define MLI_COUNTER_BEGIN
+#define MLI_COUNTER_END
+#endif
 
 MLI_INLINE void mli_leave(memlord_guard *guard) {
     if (guard->lord) memlord_guard_end(guard);
@@ -2290,17 +2302,23 @@ MLI_INLINE void mli_leave(memlord_guard *guard) {
     MLI_NO_JUMP(name) MLI_CAST(void, name)
 #define MLI_TO_END_OF(name, begun) MLI_TO_END(name, begun)
 #define MEMLORD_TAGGED(lord, tag)                                                             \
-    MLI_TO_END_OF(MLI_UNIQUE(mli_tagged_), memlord_guard_tag(lord, tag))
+    MLI_COUNTER_BEGIN                                                                         \
+    MLI_TO_END_OF(MLI_UNIQUE(mli_tagged_), memlord_guard_tag(lord, tag)) MLI_COUNTER_END
 #define MEMLORD_SCOPED(lord, text)                                                            \
-    MLI_TO_END_OF(MLI_UNIQUE(mli_scoped_), MLI_SCOPE_GUARD(lord, text))
+    MLI_COUNTER_BEGIN                                                                         \
+    MLI_TO_END_OF(MLI_UNIQUE(mli_scoped_), MLI_SCOPE_GUARD(lord, text)) MLI_COUNTER_END
 #endif
 
 #define MLI_ROUND(name, begun)                                                                \
     for (MLI_GUARD(name, begun), *name##_round = &name; name##_round;                         \
          name##_round = NULL MLI_ROUND_END(name))
 #define MLI_ROUND_OF(name, begun) MLI_ROUND(name, begun)
-#define MEMLORD_TAG(lord, tag) MLI_ROUND_OF(MLI_UNIQUE(mli_tag_), memlord_guard_tag(lord, tag))
-#define MEMLORD_SCOPE(lord, text) MLI_ROUND_OF(MLI_UNIQUE(mli_scope_), MLI_SCOPE_GUARD(lord, text))
+#define MEMLORD_TAG(lord, tag)                                                                \
+    MLI_COUNTER_BEGIN                                                                         \
+    MLI_ROUND_OF(MLI_UNIQUE(mli_tag_), memlord_guard_tag(lord, tag)) MLI_COUNTER_END
+#define MEMLORD_SCOPE(lord, text)                                                             \
+    MLI_COUNTER_BEGIN                                                                         \
+    MLI_ROUND_OF(MLI_UNIQUE(mli_scope_), MLI_SCOPE_GUARD(lord, text)) MLI_COUNTER_END
 
 /* ------------------------------------------------------------------------- >>cpp --
    C++11 and later. The namespace is mlord, as memlord is the type of a ledger. Needs neither
@@ -2555,13 +2573,15 @@ public:
 
 private:
 #if defined(__GNUC__)
-    __attribute__((noinline)) void *do_allocate(std::size_t bytes, std::size_t alignment) override {
-        const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_);
-#else
+    __attribute__((noinline))
+#endif
     void *do_allocate(std::size_t bytes, std::size_t alignment) override {
+        void *p = upstream_->allocate(bytes, alignment);
+#if defined(__GNUC__)
+        const memlord_site *site = MEMLORD_SITE_OF_CALLER(lord_); /* last: no need to save it */
+#else
         const memlord_site *site = NULL;
 #endif
-        void *p = upstream_->allocate(bytes, alignment);
         (void)memlord_alloc(lord_, device_, MEMLORD_KEY(p), bytes, site);
         return p;
     }
@@ -23920,6 +23940,23 @@ static MLI_COLD void mli_interposer_find(void) {
 #endif
 }
 
+/* Tells the logger of a description why it is refused: there is no ledger to log. */
+static MLI_COLD memlord_result mli_desc_refuse(const memlord_desc *desc, const char *why) {
+    if (desc->logger.fn) desc->logger.fn(desc->logger.user, MEMLORD_LOG_ERROR, why);
+    return MEMLORD_E_INVALID;
+}
+static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
+    if (!desc->allocator.alloc != !desc->allocator.free)
+        return mli_desc_refuse(desc, "[create] allocator: one of alloc and free is missing");
+    if (desc->stack_depth > MLI_STACK_DEPTH_MAX)
+        return mli_desc_refuse(desc, "[create] stack_depth is over 128");
+    if (desc->snapshot_ms && desc->snapshot_ms < MLI_RECORDER_MS_MIN)
+        return mli_desc_refuse(desc, "[create] snapshot_ms is neither 0 nor 10 or more");
+    if (desc->event_capacity > MLI_EVENTS_MAX)
+        return mli_desc_refuse(desc, "[create] event_capacity is over 67108864");
+    return MEMLORD_OK;
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
@@ -23930,9 +23967,9 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     *out = NULL;
     memset(&plain, 0, sizeof plain);
     if (!desc) desc = &plain;
+    r = mli_desc_check(desc);
+    if (r) return r;
     allocator = desc->allocator;
-    if (!allocator.alloc != !allocator.free || desc->stack_depth > MLI_STACK_DEPTH_MAX)
-        return MEMLORD_E_INVALID;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
     mli_interposer_find();
     *out = mli_ledger_alloc(desc, &allocator);
@@ -24018,8 +24055,10 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
     int made = 0;
     memset(&own, 0, sizeof own);
     if (desc) own = *desc;
-    if (own.allocator.alloc || own.allocator.free) return MEMLORD_E_INVALID;
-    if (own.snapshot_ms && own.snapshot_ms < MLI_RECORDER_MS_MIN) return MEMLORD_E_INVALID;
+    if (own.allocator.alloc || own.allocator.free)
+        return mli_desc_refuse(&own, "[setup] allocator: the global ledger has one of its own");
+    r = mli_desc_check(&own);
+    if (r) return r;
     own.snapshot_ms = 0;
     if (!lord) lord = mli_global_make(&own, &made, &r);
     if (!lord) return r;
@@ -24235,16 +24274,24 @@ static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format for
     return r;
 }
 
+static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, const char *why) {
+    mli_logf(lord, MEMLORD_LOG_ERROR, "[save] %s", why);
+    return r;
+}
+
 MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
     mli_save_paths *p;
     memlord_result r = MEMLORD_E_INVALID;
     if (!lord) return MEMLORD_OK;
-    if (!path || !*path) return MEMLORD_E_INVALID;
-    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    if (!path || !*path) return mli_save_refuse(lord, r, "path is NULL or empty");
+    if (!mli_format_known(format))
+        return mli_save_refuse(lord, MEMLORD_E_UNSUPPORTED, "format is none of those there are");
     if (!strcmp(path, "-")) return mli_save_stdout(lord, format);
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (!p) return MEMLORD_E_NOMEM;
-    if (!mli_save_path_expand(path, p))
+    if (mli_save_path_expand(path, p))
+        (void)mli_save_refuse(lord, r, "path is too long");
+    else
         r = mli_file_is_special(p->target) ? MEMLORD_E_IO : mli_file_write_report(lord, format, p);
     if (r == MEMLORD_OK) r = mli_file_renamed(p, mli_file_rename(p->beside, p->target, 1));
     mli_own_free(lord, p, sizeof *p);

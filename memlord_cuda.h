@@ -637,7 +637,7 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
          guard##_round; guard##_round = NULL, mli_cuda_leave(&guard))
 #define MLI_CUDA_ATTACHED_AT(guard, lord, desc) MLI_CUDA_ATTACHED(guard, lord, desc)
 #define MEMLORD_CUDA_ATTACHED(lord, desc)                                                     \
-    MLI_CUDA_ATTACHED_AT(MLI_UNIQUE(mli_cuda_at_), lord, desc)
+    MLI_COUNTER_BEGIN MLI_CUDA_ATTACHED_AT(MLI_UNIQUE(mli_cuda_at_), lord, desc) MLI_COUNTER_END
 
 #if defined(MEMLORD_DISABLE) && defined(__GNUC__)
 #pragma GCC diagnostic pop

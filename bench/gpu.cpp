@@ -285,8 +285,8 @@ void pairs_beside_pending_frees() {
             uint64_t key = 64 + static_cast<uint64_t>(i);
             must(!cudaLaunchHostFunc(streams[i], hold, nullptr), "a host function");
             must(!memlord_alloc(lord, memlord_device_cuda(0), key, 1, nullptr), "a block");
-            must(!memlord_cuda_record_free(lord, reinterpret_cast<void *>(key), streams[i], nullptr),
-                 "a free");
+            void *p = reinterpret_cast<void *>(key);
+            must(!memlord_cuda_record_free(lord, p, streams[i], nullptr), "a free");
         }
         for (int round = 0; round < ROUNDS; round++) {
             cpu[busy].push_back(pairs(memlord_device_cpu()));

@@ -166,6 +166,29 @@ bench_strategy() {
     $out/strategy
 }
 
+# -- the allocators of C++ --
+
+median_of() { # FILE COLUMN NAME: of the lines that begin with it
+    awk -F '\t' -v c="$2" -v name="$3" '$1 == name { print $c }' "$1" | sort -n |
+        awk '{ v[NR] = $1 } END { print NR ? v[int((NR + 1) / 2)] : "-" }'
+}
+
+# Five processes, for each is one placement of the tables and of the code.
+bench_cpp() {
+    $cxx -std=c++17 -O2 -DNDEBUG -Wall -Wextra -Werror -pthread bench/cpp.cpp $out/lord.o -o $out/cpp
+    for n in 1 2 3 4 5; do $out/cpp; done >"$runs/cpp"
+    printf '\nallocators of C++, 1 thread, 1,000 live blocks: ns per replaced block\n'
+    printf '%-44s %9s %9s %9s\n' '' median added 'to hand'
+    cut -f 1 "$runs/cpp" | awk '!seen[$0]++' >"$runs/ways"
+    while IFS= read -r way; do
+        printf '%-44s %9s %9s %9s\n' "$way" "$(median_of "$runs/cpp" 2 "$way")" \
+            "$(median_of "$runs/cpp" 3 "$way")" "$(median_of "$runs/cpp" 4 "$way")"
+    done <"$runs/ways"
+    for way in mlord::allocator mlord::resource; do
+        demand "$way, added, to by hand" '<=' 3 "$(median_of "$runs/cpp" 4 "  $way")" ' ns'
+    done
+}
+
 # -- scopes, checkpoints, events, reports --
 
 bench_reports() {
@@ -430,6 +453,7 @@ build_map
 status=0
 $out/map $musts || status=$?
 bench_strategy || status=$?
+bench_cpp || status=$?
 bench_reports || status=$?
 bench_tools
 bench_size

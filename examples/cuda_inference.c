@@ -22,6 +22,7 @@ int main(void) {
 #define MEMLORD_CUDA_IMPLEMENTATION
 #include "memlord_cuda.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { MIB = 1 << 20, WEIGHTS = 512 * MIB, KV = 4 * MIB, WORK = 32 * MIB };
 enum { PROMPT = 384 * MIB, BAND = 256 * MIB };

@@ -358,7 +358,8 @@ static void merge_names(void) {
         row *last = n ? &rows[n - 1] : NULL;
         int same = last && !by_name(last, &rows[i]);
         if (same && last->sides & rows[i].sides && last->kind <= SCOPE && !twice++)
-            note("a name stands twice and is added up: %s '%s'", kinds[last->kind].name, last->name);
+            note("a name stands twice and is added up: %s '%s'", kinds[last->kind].name,
+                 last->name);
         if (same)
             row_join(last, &rows[i]);
         else
@@ -530,7 +531,8 @@ static void show(int kind) {
 
 static void show_all(void) {
     if (!o.json)
-        printf("%s -> %s\n       live       change       peak       change  allocated       change\n",
+        printf("%s -> %s\n"
+               "       live       change       peak       change  allocated       change\n",
                base.path, now.path);
     for (int kind = 0; kind < KINDS; kind++)
         if (kind == TOTAL || !o.only || o.only == kind) show(kind);

@@ -10,8 +10,8 @@
             -pthread -I. examples/preload.c -o build/libmemlord_preload.so -Wl,-z,now -ldl
 
     At exit, after the program's last destructor, a TEXT report goes to the stderr the program
-    was started with, be it closed by then. Environment, read once at the start. Numbers are decimal,
-    without a unit; one that cannot be read, or is negative, counts as unset:
+    was started with, be it closed by then. Environment, read once at the start. Numbers are
+    decimal, without a unit; one that cannot be read, or is negative, counts as unset:
 
         MEMLORD_REPORT=path    write there instead, as what its suffix says (.html, .json,
                                .heaptrack ...); %p is the process id, %% a percent sign; a

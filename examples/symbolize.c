@@ -13,8 +13,8 @@
     separate files by build id or .gnu_debuglink, below /usr/lib/debug too; from a server only where
     DEBUGINFOD_URLS names one. A file of another build than the one that ran names nothing, and a
     line on stderr says so. A file without a build id counts if it is older than the process. A
-    function is named if its symbol or its debug information contains the address. libiberty demangles, as it knows C++ and both
-    manglings of Rust.
+    function is named if its symbol or its debug information contains the address. libiberty
+    demangles, as it knows C++ and both manglings of Rust.
 
     Functions inlined at a place become its key "inlined". Its name is the innermost of them that is
     not of a standard library (C++'s, Rust's, or a header in /usr/include); where all are, it is the

@@ -118,8 +118,7 @@ check "the inference example trims, ends with nothing live, and says so where th
      grep -q kv_cache $out/inference.txt;
      $out/inference >$out/none.txt 2>&1 && exit 1 || [ \$? = 77 ];
      grep -q 'no NVIDIA driver' $out/none.txt; [ \$(wc -l <$out/none.txt) = 1 ]"
-inference="gcc -std=c99 $flags examples/cuda_inference.c build/release/fake_cuda.o -rdynamic \
-    -Wl,--disable-new-dtags,-rpath,$fake -ldl -pthread"
+inference="gcc -std=c99 -DMLI_EMITTED $flags examples/cuda_inference.c $link"
 partly() { # FUNCTIONS: a driver without them
     echo "gcc -std=c99 $flags -fPIC -shared $(for name in $1; do printf ' -D%s=none_%s' "$name" "$name"; done) \
         tests/fake_cuda/libcuda.c"

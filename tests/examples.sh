@@ -39,6 +39,13 @@ verdict $? 'make vendor says what it wants' "$out/vendor.why"
 
 # -- those that are programs --
 
+for example in quickstart llama bands oom server pool; do # the Makefile links them with what it compiled once
+    gcc -std=c99 -Wall -Wextra -pedantic -Werror -I. -fsyntax-only examples/$example.c >"$out/alone" 2>&1 || break
+    example=
+done
+[ -z "$example" ]
+verdict $? 'each is a whole program with memlord.h alone' "$out/alone"
+
 build/quickstart >"$out/quickstart" 2>&1 && says "$out/quickstart" MemLord weights cuda:0 kv_cache
 verdict $? 'quickstart prints its report' "$out/quickstart"
 

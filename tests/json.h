@@ -11,14 +11,12 @@
 
 typedef struct json_reader {
     const unsigned char *at;
-    char path[512];
-    size_t path_size;
-    const char *wanted; /* a path, or NULL */
-    const unsigned char *found, *found_end;
+    const unsigned char *found, *found_end; /* what stands at the path that is wanted */
     int depth;
 } json_reader;
 
-static inline int json_value(json_reader *r);
+/* Reads a value. `rest` is what is left of the wanted path behind it; NULL: it leads elsewhere. */
+static inline int json_value(json_reader *r, const char *rest);
 
 static inline void json_space(json_reader *r) {
     while (*r->at == ' ' || *r->at == '\n' || *r->at == '\r' || *r->at == '\t') r->at++;
@@ -84,49 +82,39 @@ static inline int json_number(json_reader *r) {
     return 1;
 }
 
-static inline void json_push(json_reader *r, const char *text, size_t size) {
-    if (r->path_size + size >= sizeof r->path) size = sizeof r->path - 1 - r->path_size;
-    memcpy(r->path + r->path_size, text, size);
-    r->path_size += size;
-    r->path[r->path_size] = 0;
+/* The rest of a path behind a key. Only that of the whole text has no dot before it. */
+static inline const char *json_behind(const json_reader *r, const char *rest,
+                                      const unsigned char *key, size_t size) {
+    if (!rest || (r->depth > 1 && *rest++ != '.')) return NULL;
+    return strncmp(rest, (const char *)key, size) ? NULL : rest + size;
 }
 
-static inline void json_pop(json_reader *r, size_t size) {
-    r->path_size = size;
-    r->path[size] = 0;
-}
-
-static inline int json_object(json_reader *r) {
-    size_t base = r->path_size;
+static inline int json_object(json_reader *r, const char *rest) {
     r->at++;
     json_space(r);
     if (*r->at == '}') return r->at++, 1;
     for (;;) {
-        const unsigned char *key = r->at;
+        const unsigned char *key = r->at + 1;
+        const char *behind;
         if (!json_string(r)) return 0;
-        if (base) json_push(r, ".", 1);
-        json_push(r, (const char *)key + 1, (size_t)(r->at - key - 2));
+        behind = json_behind(r, rest, key, (size_t)(r->at - key - 1));
         json_space(r);
-        if (*r->at++ != ':' || !json_value(r)) return 0;
-        json_pop(r, base);
+        if (*r->at++ != ':' || !json_value(r, behind)) return 0;
         if (*r->at == '}') return r->at++, 1;
         if (*r->at++ != ',') return 0;
         json_space(r);
     }
 }
 
-static inline int json_array(json_reader *r) {
-    size_t base = r->path_size;
-    unsigned index = 0;
+static inline int json_array(json_reader *r, const char *rest) {
+    unsigned long index = 0, wanted = 0;
+    char *behind = NULL;
+    if (rest && *rest == '[') wanted = strtoul(rest + 1, &behind, 10); /* at its ] */
     r->at++;
     json_space(r);
     if (*r->at == ']') return r->at++, 1;
     for (;;) {
-        char text[32];
-        snprintf(text, sizeof text, "[%u]", index++);
-        json_push(r, text, strlen(text));
-        if (!json_value(r)) return 0;
-        json_pop(r, base);
+        if (!json_value(r, behind && index++ == wanted ? behind + 1 : NULL)) return 0;
         if (*r->at == ']') return r->at++, 1;
         if (*r->at++ != ',') return 0;
     }
@@ -139,15 +127,15 @@ static inline int json_word(json_reader *r, const char *word) {
     return 1;
 }
 
-static inline int json_value(json_reader *r) {
+static inline int json_value(json_reader *r, const char *rest) {
     const unsigned char *start;
-    int ok, wanted = r->wanted && !strcmp(r->path, r->wanted);
+    int ok;
     json_space(r);
     start = r->at;
     if (++r->depth > 64) return 0;
     switch (*r->at) {
-    case '{': ok = json_object(r); break;
-    case '[': ok = json_array(r); break;
+    case '{': ok = json_object(r, rest); break;
+    case '[': ok = json_array(r, rest); break;
     case '"': ok = json_string(r); break;
     case 't': ok = json_word(r, "true"); break;
     case 'f': ok = json_word(r, "false"); break;
@@ -155,7 +143,7 @@ static inline int json_value(json_reader *r) {
     default: ok = json_number(r);
     }
     r->depth--;
-    if (ok && wanted) r->found = start, r->found_end = r->at;
+    if (ok && rest && !*rest) r->found = start, r->found_end = r->at;
     json_space(r);
     return ok;
 }
@@ -163,8 +151,7 @@ static inline int json_value(json_reader *r) {
 static inline int json_read(json_reader *r, const char *text, const char *wanted) {
     memset(r, 0, sizeof *r);
     r->at = (const unsigned char *)text;
-    r->wanted = wanted;
-    return json_value(r) && !*r->at;
+    return json_value(r, wanted) && !*r->at;
 }
 
 static inline int json_valid(const char *text) {

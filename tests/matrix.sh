@@ -12,7 +12,7 @@ cc_list="gcc clang"
 c_list=c99 cxx_list="c++11 c++20" optimized=-O0
 if [ -n "${MEMLORD_TEST_ALL:-}" ]; then
     optimized=-O1 # some warnings need it; the suites are compiled so, too
-    c_list="c99 c11 c17 c2x" cxx_list="c++11 c++14 c++17 c++20"
+    c_list="c99 c11 c17 c2x" cxx_list="c++11 c++14 c++17 c++20 c++2b"
 fi
 both="-I. $optimized -pthread -Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror"
 only_c="-Wsign-conversion -Wcast-qual -Wstrict-prototypes"
@@ -143,6 +143,14 @@ narrow() { # COMPILER STANDARD
         "$(compiler "$1" "$2") -m32 -c $m/impl.c -o $out/narrow_$1_$(word "$2").o"
 }
 
+# The API as a host uses it; in C++ the section for it, too, without exceptions and RTTI.
+uses_alone() { # COMPILER STANDARD
+    cmd="$(compiler "$1" "$2") -fsyntax-only"
+    case $2 in c++*) cpp="$cmd -fno-exceptions -fno-rtti $m/cpp.cpp -DUSE=cpp" ;; *) cpp=true ;; esac
+    check "$1 $2: what a host uses, also compiled out" \
+        "$cmd $m/use.c -DUSE=use; $cpp; $cpp -DMEMLORD_DISABLE"
+}
+
 # What only compiles here: every other version of clang, for this system and for Windows; MinGW.
 compiles() { # NAME STANDARDS COMMAND...
     name=$1 standards=$2
@@ -163,6 +171,7 @@ elsewhere() {
     cp $out/stb_ds.h $out/system/
     for cc in $(ls /usr/bin | grep -xE 'clang-[0-9]+' || echo clang-N); do
         compiles "$cc" "c99 c2x c++11 c++20" "$cc"
+        for std in c99 c++11 c++14 c++17 c++20 c++2b; do uses_alone "$cc" $std; done
         compiles "$cc for Windows" "c99 c2x" "$cc" --target=x86_64-w64-windows-gnu
     done
     compiles MinGW "c99 c2x" x86_64-w64-mingw32-gcc
@@ -231,6 +240,9 @@ main() {
     check "C without GNU extensions has the loop forms alone" \
         "gcc -std=c99 -U__GNUC__ -I. -fsyntax-only -DTRAP=8 $m/traps.c"
     [ -z "${MEMLORD_TEST_ALL:-}" ] || elsewhere
+    for cc in $cc_list; do
+        for std in c++14 c++17 c++2b; do uses_alone $cc $std; done
+    done
     check "a host's own stb_ds" "gcc -std=c99 -w -DUSE=host_stb -c $m/host_stb.c -o $out/host_stb.o"
     check "the program around them" \
         "gcc -std=c99 -Wall -Wextra -Werror '-DUSES=$uses X(host_stb)' -c $m/uses.c -o $out/uses.o"

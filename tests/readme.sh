@@ -32,7 +32,6 @@ fragment() { # FILE: as a whole program
     inside='rest; /^\.\.\.$/ { rest = 1 }'
     grep -q '^\.\.\.$' "$1" || outside=0 inside=1
     if ! grep -q '^#include "memlord.h"' "$1"; then
-        grep -q MEMLORD_CUDA "$1" || echo '#define MEMLORD_IMPLEMENTATION'
         echo '#include "memlord.h"'
     fi
     echo 'static char cache_of_mine; static void *my_cache = &cache_of_mine;'
@@ -58,7 +57,6 @@ program() { # FILE: builds and runs it, in C and, as a program of the reader may
 
 in_cpp() { # FILE: a fragment of C++
     echo '#define MEMLORD_PMR'
-    echo '#define MEMLORD_IMPLEMENTATION'
     echo '#include "memlord.h"'
     echo '#include <string>'
     echo '#include <vector>'
@@ -98,7 +96,7 @@ while IFS='	' read -r file heading; do
         verdict $? "README, $heading: the fragment builds" "$file.why"
     else
         fragment "$file" >"$file.whole.c"
-        $cc "$file.whole.c" -o "$file.out" >"$file.why" 2>&1 && (cd "$out" && "$file.out") >>"$file.why" 2>&1
+        $cc "$file.whole.c" "$memlord" -o "$file.out" >"$file.why" 2>&1 && (cd "$out" && "$file.out") >>"$file.why" 2>&1
         verdict $? "README, $heading: the fragment builds and runs" "$file.why"
     fi
 done <"$out/list"
@@ -106,7 +104,7 @@ done <"$out/list"
 while IFS='	' read -r file heading; do
     case $file in *.cpp) ;; *) continue ;; esac
     in_cpp "$file" >"$file.whole.cpp"
-    ${CXX:-g++} -std=c++17 -Wall -Wextra -Wno-unused -Werror -I"$PWD" "$file.whole.cpp" -o "$file.out" -pthread \
+    ${CXX:-g++} -std=c++17 -Wall -Wextra -Wno-unused -Werror -I"$PWD" "$file.whole.cpp" "$memlord" -o "$file.out" -pthread \
         >"$file.why" 2>&1 && "$file.out" >>"$file.why" 2>&1
     verdict $? "README, $heading: the fragment of C++ builds and runs" "$file.why"
 done <"$out/list"

@@ -272,7 +272,7 @@ PY
 books() { # NAME COMPILER FLAG...
     name=$1
     shift
-    said=$("$@" -O1 -I. -Wall -Wextra -Werror -pthread tests/signals/books.c \
+    said=$("$@" -I. -Wall -Wextra -Werror -pthread tests/signals/books.c \
         -o "$out/books-$name" 2>&1) || {
         skip "$name" 'it cannot be built'
         return

@@ -38,6 +38,18 @@ extern "C" { /* not all versions of cmocka.h say so */
 #define TEST_SANITIZED 0
 #endif
 
+/* Begins a test of one thread that takes a second or more under the thread sanitizer, which has
+   nothing to find there: it runs so in `make test-all` alone. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TEST_ONE_THREAD() \
+    if (!getenv("MEMLORD_TEST_ALL")) skip()
+#endif
+#endif
+#ifndef TEST_ONE_THREAD
+#define TEST_ONE_THREAD() (void)0
+#endif
+
 #define TEST_MAX_BYTES ((uint64_t)1 << 48)
 
 /* -- an allocator that fails, counts and checks sizes -- */

@@ -261,6 +261,7 @@ static void no_ledger_has_no_stream(void **state) {
 
 /* Each mark and stream is a birth of its own; past the last one blocks go without. */
 static void streams_past_the_last_birth_are_counted(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     char *json;
     uint64_t stream;

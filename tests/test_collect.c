@@ -352,8 +352,9 @@ static void a_callback_serves_only_its_device(void **state) {
     assert_int_equal(gc.runs, 0);
     grow(t, cuda(1), 1000);
     assert_int_equal(gc.runs, 1);
-    assert_int_equal(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &gc),
-                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(
+        memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &gc),
+        MEMLORD_E_UNKNOWN);
     assert_ok(memlord_gc_callback_remove(t->lord, cuda(1), test_gc_run, &gc));
 }
 

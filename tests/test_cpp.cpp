@@ -227,6 +227,64 @@ static void a_copied_image_of_a_handle_ends_nothing_twice(void **state) {
     assert_int_equal(stats_of(lord, all()).unknown_frees, 1);
 }
 
+/* As a container does that moves its elements by memcpy and ends both. */
+static void a_copied_image_that_ends_first_leaves_an_unknown_free(void **state) {
+    memlord *lord = test_lord(state);
+    alignas(mlord::handle) unsigned char image[sizeof(mlord::handle)];
+    mlord::handle other(lord, cpu(), 0x2000, 20);
+    {
+        mlord::handle original(lord, cpu(), 0x1000, 100);
+        memcpy(image, static_cast<void *>(&original), sizeof image);
+        reinterpret_cast<mlord::handle *>(image)->~handle();
+        assert_int_equal(live(lord), 20);
+        assert_true(static_cast<bool>(original)); /* it does not know */
+    }
+    assert_int_equal(live(lord), 20);
+    assert_int_equal(stats_of(lord, all()).frees, 1);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 1);
+    assert_ok(other.reset());
+    assert_ok(memlord_verify(lord));
+}
+
+static void a_handle_that_was_moved_from_takes_another_storage(void **state) {
+    memlord *lord = test_lord(state);
+    mlord::handle a(lord, cpu(), 0x1000, 100), b(std::move(a)), c(std::move(a));
+    assert_false(a || c);
+    a = mlord::handle(lord, cuda(0), 0x2000, 20);
+    assert_int_equal(live(lord), 120);
+    assert_ok(a.reset());
+    assert_ok(b.reset());
+    assert_int_equal(live(lord), 0);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
+}
+
+static void handles_of_two_ledgers_change_places(void **state) {
+    memlord *lord = test_lord(state);
+    ledger *gone = new ledger;
+    mlord::handle a(lord, cpu(), 0x1000, 100), b(gone->lord, cuda(1), 0x1000, 7);
+    a.swap(b);
+    assert_int_equal(live(lord), 100);
+    assert_int_equal(live(gone->lord), 7);
+    delete gone;
+    assert_int_equal(a.reset(), MEMLORD_E_STATE);
+    assert_ok(b.reset());
+    assert_int_equal(live(lord), 0);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 0);
+}
+
+/* The second alloc ends the first storage: the ledger missed its free, or so it seems. */
+static void two_handles_that_were_not_views_are_both_anomalies(void **state) {
+    memlord *lord = test_lord(state);
+    mlord::handle first(lord, cpu(), 0x1000, 100), second(lord, cpu(), 0x1000, 60);
+    assert_int_equal(live(lord), 60);
+    assert_int_equal(stats_of(lord, all()).implicit_frees, 1);
+    assert_ok(first.reset());
+    assert_int_equal(second.reset(), MEMLORD_E_UNKNOWN);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 1);
+    assert_int_equal(live(lord), 0);
+    assert_ok(memlord_verify(lord));
+}
+
 static void what_the_ledger_refuses_makes_an_empty_handle(void **state) {
     memlord *lord = test_lord(state);
     {
@@ -540,6 +598,10 @@ int main() {
         TEST(views_count_once_and_the_last_one_ends_the_storage),
         TEST(a_handle_outlives_its_ledger),
         TEST(a_copied_image_of_a_handle_ends_nothing_twice),
+        TEST(a_copied_image_that_ends_first_leaves_an_unknown_free),
+        TEST(a_handle_that_was_moved_from_takes_another_storage),
+        TEST(handles_of_two_ledgers_change_places),
+        TEST(two_handles_that_were_not_views_are_both_anomalies),
         TEST(what_the_ledger_refuses_makes_an_empty_handle),
         TEST(a_handle_of_a_dropped_storage_ends_without_an_anomaly),
         TEST(a_detached_storage_is_the_callers),

@@ -107,7 +107,7 @@ static void and_no_capture_ends_by_that(void **state) {
         assert_cuda(memlord_cuda_malloc_async(lord, &ptr, 2 * MIB, captured[i], NULL));
         assert_cuda(memlord_cuda_free_async_after(lord, ptr, captured[i], NULL));
         (void)memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, NULL);
-        assert_int_equal(memlord_pending(lord, cuda(0)), 2 * MIB); /* of the captured stream alone */
+        assert_int_equal(memlord_pending(lord, cuda(0)), 2 * MIB); /* of the captured stream */
         assert_cuda(cudaStreamEndCapture(captured[i], &graph));
         (void)memlord_retire(lord, all());
         assert_int_equal(memlord_pending(lord, cuda(0)), 0);

@@ -793,7 +793,8 @@ static int making_sites;
 
 static void *make_sites(void *user) {
     const plugin *p = (const plugin *)user;
-    while (__atomic_load_n(&making_sites, __ATOMIC_ACQUIRE)) (void)p->site("model.py", "forward", 3);
+    while (__atomic_load_n(&making_sites, __ATOMIC_ACQUIRE))
+        (void)p->site("model.py", "forward", 3);
     return NULL;
 }
 

@@ -785,7 +785,8 @@ static void calls_on_other_types_ask_nothing(void **state) {
                                      memlord_device_make(MEMLORD_DEVICE_HIP, 3)};
     fake *f[4];
     int i;
-    for (i = 0; i < 4; i++) f[i] = pend(lord, cuda(i % 2), 0x1000 + (uint64_t)i * 64, 1, (uint64_t)i);
+    for (i = 0; i < 4; i++)
+        f[i] = pend(lord, cuda(i % 2), 0x1000 + (uint64_t)i * 64, 1, (uint64_t)i);
     for (i = 0; i < 4; i++) {
         f[i]->asked = 0;
         f[i]->answer = 1;

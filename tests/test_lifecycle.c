@@ -28,6 +28,17 @@ static void a_zeroed_desc_is_the_default(void **state) {
     memlord_destroy(lord);
 }
 
+static memlord_desc logged_desc(test_log *log) {
+    memlord_desc desc;
+    memset(&desc, 0, sizeof desc);
+    memset(log, 0, sizeof *log);
+    pthread_mutex_init(&log->lock, NULL);
+    desc.logger.fn = test_log_line;
+    desc.logger.user = log;
+    desc.flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_ENV;
+    return desc;
+}
+
 static void a_null_out_is_refused(void **state) {
     (void)state;
     assert_int_equal(memlord_create(NULL, NULL), MEMLORD_E_INVALID);
@@ -47,6 +58,27 @@ static void half_an_allocator_is_refused(void **state) {
     assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
     assert_null(lord);
     assert_int_equal(heap.calls, 0);
+}
+
+/* Each with a logger alone to hear of it. */
+static void a_refused_field_is_named_to_the_logger(void **state) {
+    static const char *const names[] = {"[create] allocator: ", "[create] stack_depth ",
+                                        "[create] snapshot_ms ", "[create] event_capacity "};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof names / sizeof *names; i++) {
+        test_log log;
+        memlord_desc desc = logged_desc(&log);
+        memlord *lord = NULL;
+        if (i == 0) desc.allocator.free = test_heap_free;
+        if (i == 1) desc.stack_depth = 129;
+        if (i == 2) desc.snapshot_ms = 9;
+        if (i == 3) desc.event_capacity = ((size_t)1 << 26) + 1;
+        assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
+        assert_null(lord);
+        assert_int_equal(log.lines[MEMLORD_LOG_ERROR], 1);
+        assert_ptr_equal(strstr(log.text, names[i]), log.text);
+    }
 }
 
 static void an_allocator_that_refuses_makes_no_half_ledger(void **state) {
@@ -113,6 +145,7 @@ static void destroy_returns_everything(void **state) {
 }
 
 static void ledgers_come_and_go(void **state) {
+    TEST_ONE_THREAD();
     int i;
     (void)state;
     for (i = 0; i < 3000; i++) {
@@ -219,21 +252,10 @@ static void in_child(void (*fn)(void)) {
     assert_int_equal(status, 0);
 }
 
-static memlord_desc global_desc(test_log *log) {
-    memlord_desc desc;
-    memset(&desc, 0, sizeof desc);
-    memset(log, 0, sizeof *log);
-    pthread_mutex_init(&log->lock, NULL);
-    desc.logger.fn = test_log_line;
-    desc.logger.user = log;
-    desc.flags = MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_ENV;
-    return desc;
-}
-
 static void set_up_a_global(void) {
     static const memlord_site site = {"a.c", "f", 3};
     test_log log, late;
-    memlord_desc desc = global_desc(&log), other = global_desc(&late);
+    memlord_desc desc = logged_desc(&log), other = logged_desc(&late);
     memlord_site_stat top;
     desc.labels = "host=a1";
     desc.snapshot_ms = 10000;
@@ -258,7 +280,7 @@ static void a_global_ledger_can_be_set_up_once(void **state) {
 
 static void set_up_too_late(void) {
     test_log log;
-    memlord_desc desc = global_desc(&log);
+    memlord_desc desc = logged_desc(&log);
     memlord *lord = memlord_global();
     size_t said;
     CHILD(lord != NULL);
@@ -276,7 +298,7 @@ static void a_setup_after_first_use_changes_nothing(void **state) {
 
 static void set_up_what_is_silent(void) {
     test_log log;
-    memlord_desc desc = global_desc(&log);
+    memlord_desc desc = logged_desc(&log);
     CHILD(memlord_global() != NULL);
     CHILD(memlord_global_setup(&desc) == MEMLORD_E_STATE);
     CHILD(log.lines[MEMLORD_LOG_ERROR] == 1 && strstr(log.text, "[setup] memlord_global_setup"));
@@ -289,20 +311,21 @@ static void a_setup_after_first_use_is_said_where_the_ledger_is_silent(void **st
 static void set_up_badly(void) {
     test_heap heap;
     test_log log;
-    memlord_desc desc = global_desc(&log);
+    memlord_desc desc = logged_desc(&log);
     memset(&heap, 0, sizeof heap);
     desc.allocator = test_desc(&heap, 0).allocator;
     CHILD(memlord_global_setup(&desc) == MEMLORD_E_INVALID);
+    CHILD(strstr(log.text, "[setup] allocator: ") == log.text);
     desc.allocator.free = NULL;
     CHILD(memlord_global_setup(&desc) == MEMLORD_E_INVALID);
     CHILD(heap.calls == 0);
-    desc = global_desc(&log);
+    desc = logged_desc(&log);
     desc.snapshot_ms = 9;
     CHILD(memlord_global_setup(&desc) == MEMLORD_E_INVALID);
-    desc = global_desc(&log);
+    desc = logged_desc(&log);
     desc.event_capacity = ((size_t)1 << 26) + 1;
     CHILD(memlord_global_setup(&desc) == MEMLORD_E_INVALID);
-    desc = global_desc(&log);
+    desc = logged_desc(&log);
     CHILD(memlord_global_setup(&desc) == MEMLORD_OK); /* none of them made one */
 }
 static void a_bad_setup_makes_no_global_ledger(void **state) {
@@ -731,6 +754,7 @@ int main(void) {
         cmocka_unit_test(a_zeroed_desc_is_the_default),
         cmocka_unit_test(a_null_out_is_refused),
         cmocka_unit_test(half_an_allocator_is_refused),
+        cmocka_unit_test(a_refused_field_is_named_to_the_logger),
         cmocka_unit_test(an_allocator_that_refuses_makes_no_half_ledger),
         cmocka_unit_test(the_desc_is_copied),
         cmocka_unit_test(destroying_null_is_fine),

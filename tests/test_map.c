@@ -131,12 +131,14 @@ static void replace(memlord *lord, const memlord_site *site, key_of key, uint64_
 }
 
 static void every_kind_of_key_is_found_again(void **state) {
+    TEST_ONE_THREAD();
     size_t k, n;
     for (n = 0; n < COUNTS; n++)
         for (k = 0; k < KINDS; k++) replace(test_lord(state), NULL, kinds[k], counts[n]);
 }
 
 static void and_so_it_is_with_sites(void **state) {
+    TEST_ONE_THREAD();
     memlord_site_stat top[4];
     uint64_t in = 0, out = 0;
     size_t k, n;

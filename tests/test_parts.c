@@ -246,6 +246,7 @@ static void check_model(memlord *lord, const unsigned char *used, size_t count) 
 }
 
 static void a_hundred_thousand_parts_in_random_order(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     uint64_t seed = test_env("MEMLORD_TEST_SEED", 7), i;
     uint64_t steps = TEST_SANITIZED ? 60000 : 400000;

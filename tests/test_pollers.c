@@ -788,7 +788,7 @@ static void children_born_while_pollers_work_never_hang(void **state) {
     memlord *lord;
     uint64_t i;
     (void)state;
-    if (threads_of_a_child() != 1) skip(); /* such an emulator may fail when another thread starts */
+    if (threads_of_a_child() != 1) skip(); /* such an emulator may fail at another thread */
     lord = polled_ledger();
     for (i = 0; i < 50 * SCALE; i++) {
         pid_t pid;

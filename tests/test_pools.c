@@ -562,8 +562,8 @@ static void frees_of_another_thread_fire_a_band_on_cached_in_time(void **state) 
     }
 }
 
-/* Threads that free the blocks of a pool at once, and one that grows the pool meanwhile: the last of
-   them makes the cached bytes as many as the band asks for. */
+/* Threads that free the blocks of a pool at once, and one that grows the pool meanwhile: the last
+   of them makes the cached bytes as many as the band asks for. */
 enum { CROWD = 3, CROWD_BLOCKS = 40, CROWD_BLOCK = 4000 };
 
 typedef struct crowd {

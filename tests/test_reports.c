@@ -81,7 +81,8 @@ static void labels_are_those_set_last(void **state) {
     assert_labels(lord, NULL, "\"labels\":null");
     assert_ok(memlord_labels_set(lord, "host=a1,model=x"));
     assert_labels(lord, "\nlabels: host=a1,model=x\n", "\"labels\":\"host=a1,model=x\"");
-    assert_ok(memlord_labels_set(lord, "a long one, which is the text of a report in its whole length"));
+    assert_ok(
+        memlord_labels_set(lord, "a long one, which is the text of a report in its whole length"));
     assert_labels(lord, "report in its whole length", "report in its whole length\"");
     assert_ok(memlord_labels_set(lord, NULL));
     assert_labels(lord, NULL, "\"labels\":null");
@@ -969,6 +970,7 @@ static void hostile_names_leave_text_printable(void **state) {
 }
 
 static void a_name_of_100_kilobytes_is_survived(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     size_t n = 100000;
     char *name = (char *)malloc(n + 1), *json;

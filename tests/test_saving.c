@@ -645,6 +645,7 @@ static int fail_at_byte(void *user, const void *data, size_t size) {
     return 0;
 }
 static void a_writer_may_fail_at_any_byte(void **state) {
+    TEST_ONE_THREAD();
     test_case *t = (test_case *)*state;
     int f;
     fill_everything(t);
@@ -823,6 +824,21 @@ static void a_sigpipe_that_was_pending_stays_pending(void **state) {
     assert_int_equal(status, 0);
 }
 
+static void what_save_refuses_is_named(void **state) {
+    test_case *t = (test_case *)*state;
+    char path[8000];
+    memset(path, 'x', sizeof path);
+    path[sizeof path - 1] = 0;
+    assert_int_equal(memlord_save(t->lord, MEMLORD_FORMAT_TEXT, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_save(t->lord, MEMLORD_FORMAT_TEXT, ""), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_save(t->lord, MEMLORD_FORMAT_TEXT, path), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_save(t->lord, MEMLORD_FORMAT_COUNT, "x"), MEMLORD_E_UNSUPPORTED);
+    assert_string_equal(t->log.text, "[save] path is NULL or empty\n"
+                                     "[save] path is NULL or empty\n"
+                                     "[save] path is too long\n"
+                                     "[save] format is none of those there are\n");
+}
+
 static void a_terminal_gets_no_binary_format(void **state) {
     test_case *t = (test_case *)*state;
     int master = posix_openpt(O_RDWR | O_NOCTTY), slave, fd;
@@ -942,6 +958,7 @@ int main(void) {
         SAVING(what_is_written_in_part_is_an_error),
         SAVING(a_signal_in_the_middle_of_a_write_is_no_error),
         SAVING(a_sigpipe_that_was_pending_stays_pending),
+        SAVING(what_save_refuses_is_named),
         SAVING(a_terminal_gets_no_binary_format),
         SAVING(a_binary_format_goes_to_a_file),
         SAVING(a_save_waits_for_no_disk),

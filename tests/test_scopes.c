@@ -449,6 +449,7 @@ static void a_thousand_names_under_one_parent(void **state) {
 }
 
 static void more_scopes_than_fit_are_counted(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     char name[48], *json;
     uint64_t refused = 0;

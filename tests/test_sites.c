@@ -291,7 +291,8 @@ static void threads_that_see_an_address_first_agree_on_its_site(void **state) {
     for (i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, see_addresses, lord), 0);
     for (i = 0; i < 4; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
-    assert_ok(memlord_site_place(lord, memlord_site_at(lord, (void *)(uintptr_t)(base + 1)), &first));
+    assert_ok(
+        memlord_site_place(lord, memlord_site_at(lord, (void *)(uintptr_t)(base + 1)), &first));
     for (i = 1; i < 2000; i++) {
         const memlord_site *site = memlord_site_at(lord, (void *)(uintptr_t)(base + i));
         assert_ok(memlord_site_place(lord, site, &place));
@@ -599,6 +600,7 @@ static memlord_site *many_sites(size_t n) {
 
 /* So many that the index needs a second table of its largest size. */
 static void sixty_thousand_sites_are_kept_apart(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     size_t i, n = 60000;
     memlord_site *sites = many_sites(n);
@@ -617,6 +619,7 @@ static void sixty_thousand_sites_are_kept_apart(void **state) {
 
 /* More than a thread remembers, and on two devices: each is looked up anew now and then. */
 static void each_of_ten_thousand_sites_counts_its_own(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     size_t i, n = 10000, round;
     memlord_site *sites = many_sites(n);

@@ -111,6 +111,7 @@ static int count_bytes(void *user, const void *data, size_t size) {
     return 0;
 }
 static void a_name_of_ten_megabytes(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     size_t written = 0;
     size_t size = 10 * 1000 * 1000;
@@ -129,6 +130,7 @@ static void a_name_of_ten_megabytes(void **state) {
 /* -- bounds -- */
 
 static void more_than_fit_thin_out_and_are_counted(void **state) {
+    TEST_ONE_THREAD();
     test_case *t = (test_case *)*state;
     char *json, text[32];
     unsigned i, n, named = 0;
@@ -187,6 +189,7 @@ static void periodic(test_case *t, unsigned n) {
     }
 }
 static void those_kept_lie_evenly_over_the_whole_run(void **state) {
+    TEST_ONE_THREAD();
     test_case *t = (test_case *)*state;
     unsigned round, i, n;
     assert_ok(memlord_snapshots_start(t->lord, 10));
@@ -211,6 +214,7 @@ static void those_kept_lie_evenly_over_the_whole_run(void **state) {
 }
 
 static void what_was_highest_is_not_thinned_away(void **state) {
+    TEST_ONE_THREAD();
     test_case *t = (test_case *)*state;
     char *json;
     unsigned i, n, all_peak = 0, cuda_peak = 0;
@@ -415,6 +419,7 @@ static void checkpoints_list_the_largest_blocks(void **state) {
 
 /* A scrape every now and then, and reports one reads, are no part of the history. */
 static void reports_leave_no_snapshots_behind(void **state) {
+    TEST_ONE_THREAD();
     test_case *t = (test_case *)*state;
     char *json, *text;
     unsigned i;

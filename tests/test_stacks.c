@@ -588,6 +588,7 @@ static uint64_t sorted_lines(char *folded, size_t *lines) {
 }
 
 static void folded_lines_are_sorted_and_equal_stacks_are_one_line(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     test_case *t = (test_case *)*state;
     uint64_t i, wanted;
@@ -881,7 +882,8 @@ static void text_has_the_hottest_stacks_in_five_frames(void **state) {
     at("");
     assert_ok(memlord_alloc(lord, cpu(), 0x3000, 200, NULL));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
-                         "        live        peak      allocs   allocated  hottest stacks: 3 of 3\n"
+                         "        live        peak      allocs   allocated  "
+                         "hottest stacks: 3 of 3\n"
                          "       300 B       300 B           1       300 B  0x1061\n"
                          "       200 B       200 B           1       200 B  "));
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
@@ -913,7 +915,8 @@ static void text_of_samples_says_that_they_are_estimates(void **state) {
     for (i = 0; i < 1000; i++)
         assert_ok(memlord_alloc(lord, cpu(), 0x10000 + i * 64, 100, NULL));
     row = stack_of(lord, cpu(), "ab");
-    snprintf(line, sizeof line, "\n%12s%12s", memlord_format_bytes(row.live_bytes, live, sizeof live),
+    memlord_format_bytes(row.live_bytes, live, sizeof live);
+    snprintf(line, sizeof line, "\n%12s%12s", live,
              memlord_format_bytes(row.error_bytes, error, sizeof error));
     assert_true(row.error_bytes > 0);
     assert_true(contains(lord, MEMLORD_FORMAT_TEXT, line));
@@ -1102,6 +1105,7 @@ static void formats_of_samples_say_that_stacks_are_estimates(void **state) {
 }
 
 static void without_memory_shares_are_not_written_by_halves(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     test_case *t = (test_case *)*state;
     uint64_t i, wanted, failed = 0;
@@ -1208,6 +1212,7 @@ static void programs_add_up(uint64_t seed, uint32_t flags) {
     }
 }
 static void formats_of_samples_add_up_to_the_ledger(void **state) {
+    TEST_ONE_THREAD();
     const uint64_t seed = test_env("MEMLORD_TEST_SEED", (uint64_t)time(NULL) << 8);
     (void)state;
     print_message("MEMLORD_TEST_SEED=%llu\n", (unsigned long long)seed);

@@ -627,6 +627,7 @@ static void a_thousand_tags_are_kept_apart(void **state) {
 
 /* One tag more than there may be on all devices. */
 static void a_block_whose_tag_has_no_room_counts_once(void **state) {
+    TEST_ONE_THREAD();
     memlord *lord = test_lord(state);
     uint64_t i, dropped = 0;
     char name[32];

@@ -103,7 +103,8 @@ static int use_keys(void) {
 static int use_records(memlord *lord) {
     const memlord_block blocks[2] = {{{MEMLORD_DEVICE_CUDA, 0}, 64, 1},
                                      {{MEMLORD_DEVICE_CUDA, 1}, 128, 2}};
-    memlord_device cuda = memlord_device_cuda(0), other = memlord_device_make(MEMLORD_DEVICE_NPU, 1);
+    memlord_device cuda = memlord_device_cuda(0);
+    memlord_device other = memlord_device_make(MEMLORD_DEVICE_NPU, 1);
     memlord_realloc_token token;
     memlord_meta meta;
     int bad = 0;

@@ -1,5 +1,5 @@
-/* Loads a library in C++, whose new fails in a thread and here, and allocates after it: argv[1] is its
-   path. The loader has an error to report neither before nor after. */
+/* Loads a library in C++, whose new fails in a thread and here, and allocates after it: argv[1] is
+   its path. The loader has an error to report neither before nor after. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
