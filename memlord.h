@@ -15795,7 +15795,7 @@ static MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
 /* Makes the file of a page under a name of its own, written in full so that no later store finds
    the disk full, and links it to `path`. A file that is there already stays. */
 static MLI_COLD int mli_page_make(const char *path) {
-    static const char nothing[4096];
+    static const char nothing[4096] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
     char own[MLI_PAGE_PATH + 48];
     mli_signals held;

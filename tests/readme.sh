@@ -204,7 +204,7 @@ sees() { # HEADING PATTERN...: the commands below the heading said so
 sees '1. The macros' '1 MiB .* kv_cache|kv_cache +1 MiB' 'main macros\.c:11'
 sees '2. The functions' '3 MiB .*main functions\+0x' '1 MiB .*main functions\+0x'
 sees '3. The shim' '128 KiB .*main plain\.c:6'
-sees '4. `ld --wrap`' 'unknown' '128 KiB .*wrapped'
+sees '4. `ld --wrap`' '128 KiB .*wrapped'
 sees '5. The interposer' '^MemLord ' 'libc|sort\+0x'
 sees '6. Operator new' '1000 blocks|operator|objects\+0x'
 sees '7. pmr, allocators and handles' 'names' 'containers\.cpp:14' 'cuda:0 +3 MiB'

@@ -1,0 +1,86 @@
+/*
+    wrap.c - records malloc and its kin in a program that is linked statically
+
+    LD_PRELOAD does not reach a static program. The linker does: --wrap=malloc turns every call of
+    malloc into one of __wrap_malloc, below, and __real_malloc is then malloc. It turns those of
+    archives, too. So with glibc the blocks of strdup, getline or fopen are counted, and in C++ those
+    of new. The program's files are as they are:
+
+        cc -O2 -I. -c examples/embed/wrap.c -o wrap.o
+        cc -O2 -I. -c examples/embed/at_exit.c -o at_exit.o
+        cc -static app.o at_exit.o wrap.o -o app -pthread @examples/embed/wrap.ld
+        MEMLORD_REPORT=report.json ./app && build/symbolize report.json
+
+    This file has MemLord's implementation; link no other. A site is a return address. A static
+    program has no dynamic symbols to name it by: compile with -g and run build/symbolize.
+    Not seen: calls inside one object file of an archive (realloc in malloc's own), and those of
+    shared libraries if the program has some after all: see ../preload.c.
+*/
+#define _GNU_SOURCE /* memalign, off64_t */
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *ptr, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__real_memalign(size_t alignment, size_t size);
+int __real_posix_memalign(void **out, size_t alignment, size_t size);
+void __real_free(void *ptr);
+void *__real_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
+int __real_munmap(void *at, size_t size);
+
+/* MemLord itself calls the real ones: else its shim would call itself, and its pages be counted. */
+#define malloc __real_malloc
+#define calloc __real_calloc
+#define realloc __real_realloc
+#define free __real_free
+#define mmap __real_mmap
+#define munmap __real_munmap
+#define MEMLORD_IMPLEMENTATION
+#include "memlord.h"
+
+/* glibc takes memory before it can tell which module an address is in: that has no site. */
+static int started;
+__attribute__((constructor(101))) static void start(void) { started = 1; }
+
+#define LORD memlord_global()
+#define SITE (started ? MEMLORD_SITE_OF_CALLER() : NULL)
+
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *ptr, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_memalign(size_t alignment, size_t size);
+int __wrap_posix_memalign(void **out, size_t alignment, size_t size);
+void __wrap_free(void *ptr);
+void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
+int __wrap_munmap(void *at, size_t size);
+
+void *__wrap_malloc(size_t size) { return memlord_shim_malloc(LORD, size, SITE); }
+void *__wrap_calloc(size_t n, size_t size) { return memlord_shim_calloc(LORD, n, size, SITE); }
+void *__wrap_realloc(void *p, size_t size) { return memlord_shim_realloc(LORD, p, size, SITE); }
+void __wrap_free(void *p) { memlord_shim_free(LORD, p, SITE); }
+void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
+    return memlord_shim_mmap(LORD, at, size, prot, flags, fd, offset, SITE);
+}
+int __wrap_munmap(void *at, size_t size) { return memlord_shim_munmap(LORD, at, size, SITE); }
+
+/* The shim has no aligned functions: the real call, then the record. */
+static void *record(void *p, size_t size, const memlord_site *site) {
+    if (p) (void)memlord_alloc(LORD, memlord_device_cpu(), MEMLORD_KEY(p), size, site);
+    return p;
+}
+void *__wrap_aligned_alloc(size_t alignment, size_t size) {
+    return record(__real_aligned_alloc(alignment, size), size, SITE);
+}
+void *__wrap_memalign(size_t alignment, size_t size) {
+    return record(__real_memalign(alignment, size), size, SITE);
+}
+int __wrap_posix_memalign(void **out, size_t alignment, size_t size) {
+    const int error = __real_posix_memalign(out, alignment, size);
+    if (!error) (void)record(*out, size, SITE);
+    return error;
+}
