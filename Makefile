@@ -55,10 +55,10 @@ scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh test
 	tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh tests/install.sh tests/ci.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-needs := $(addprefix deps-,demo json symbols test bench reports programs ports)
-.PHONY: help demo demo-neighbours report pictures test test-all test-gpu bench bench-gpu torch-observer vendor \
+needs := $(addprefix deps-,demo json symbols test bench reports programs ports embed)
+.PHONY: help demo demo-neighbours report pictures test test-all test-embed test-gpu bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \
-	try-reports try-programs try-ports $(needs)
+	try-reports try-programs try-ports try-embed $(needs)
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -114,8 +114,8 @@ test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with 
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 test-all: export MEMLORD_TEST_ALL = 1
-test-all: $(every) $(examples) try-reports try-programs try-ports ## the same under more load, in every standard
-	@sh tests/run.sh $(scripts) $(every)
+test-all: $(every) $(examples) try-reports try-programs try-ports try-embed ## the same under more load, in every standard
+	@sh tests/run.sh $(scripts) tests/embed.sh tests/ggml.sh $(every)
 
 # What reads our formats is wanted, but no condition: what cannot be had is skipped, and said so.
 try-reports: | deps-test
@@ -124,6 +124,12 @@ try-reports: | deps-test
 # Likewise the programs that the interposer runs under.
 try-programs: | deps-test
 	@timeout 300 sh tests/deps.sh programs || echo 'some programs are missing: make deps-programs'
+
+# The recipes of examples/embed and examples/ggml. GGML=DIR is a checkout of whisper.cpp or llama.cpp.
+test-embed: build/release/memlord.o build/symbolize try-embed ## the recipes: LibTorch, ggml [GGML=DIR], pmr, operator new, --wrap, shim
+	@GGML='$(GGML)' sh tests/run.sh tests/embed.sh tests/ggml.sh
+try-embed: | deps-symbols
+	@timeout 600 sh tests/deps.sh embed || echo 'LibTorch is missing: make deps-embed'
 
 # Likewise the compilers and libraries of other targets.
 try-ports: | deps-test

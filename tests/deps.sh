@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/deps.sh demo|json|symbols|test|bench|reports|programs|ports: looks for what a target needs.
+# tests/deps.sh demo|json|symbols|test|bench|reports|programs|ports|embed: looks for what a target needs.
 # What is missing is installed with apt-get if that is allowed, else the command to type is printed
 # and the status is 1.
 set -u
@@ -82,6 +82,12 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look npm has npm
     look esbuild has esbuild
     look 'chromium fonts-liberation' eval 'has chromium || has chromium-browser || has google-chrome'
+}
+
+look_for_embed() { # for tests/embed.sh
+    look_for_symbols
+    look g++ builds ${CXX:-g++} -x c++
+    look libtorch-dev test -e /usr/include/torch/csrc/api/include/torch/torch.h
 }
 
 look_for_programs() { # what tests/programs.sh runs
