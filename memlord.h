@@ -4428,7 +4428,7 @@ typedef struct mli_phys {
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
-    uint64_t id;          /* a hash of the identity set by the host; 0: none */
+    mli_u64 id;           /* a hash of the identity set by the host; 0: none */
     uint64_t neighbours;  /* bytes that other ledgers of the page hold there, as last read */
     int neighbour_failing; /* 1: allocations of one of them fail */
     mli_helper poller;
@@ -15945,7 +15945,8 @@ static void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* Returns the identity of a physical device; 0: none. */
 static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
-    return phys->id || phys != &lord->capacity.host_phys ? phys->id : lord->neighbours.host_id;
+    const uint64_t id = mli_u64_load(&phys->id);
+    return id || phys != &lord->capacity.host_phys ? id : lord->neighbours.host_id;
 }
 
 /* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is
@@ -16216,6 +16217,11 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
+    uint32_t i;
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* its source may identify it */
+        mli_phys *phys = mli_phys_in_use(lord, i);
+        if (phys && !mli_u64_load(&phys->id)) (void)mli_phys_sample(lord, phys);
+    }
     mli_lock_take(&lord->neighbours.lock);
     if (lord->neighbours.slot == MLI_SLOT_FORKED) {
         lord->neighbours.slot = MLI_SLOT_NONE;
@@ -16410,9 +16416,7 @@ MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device devic
     if (!lord) return MEMLORD_OK;
     r = mli_phys_find(lord, device, 1, &phys);
     if (r) return r;
-    mli_lock_take(&phys->lock);
-    phys->id = text && *text ? mli_text_hash(text) : 0;
-    mli_lock_drop(&phys->lock);
+    mli_u64_store(&phys->id, text && *text ? mli_text_hash(text) : 0);
     return MEMLORD_OK;
 }
 

@@ -809,6 +809,7 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
     X(device_get, "cuDeviceGet", 1, (int *device, int ordinal))                               \
     X(device_attribute, "cuDeviceGetAttribute", 1, (int *value, int attribute, int device))   \
     X(device_pci, "cuDeviceGetPCIBusId", 0, (char *text, int size, int device))               \
+    X(device_uuid, "cuDeviceGetUuid_v2", 0, (unsigned char *uuid, int device))                \
     X(primary_state, "cuDevicePrimaryCtxGetState", 1,                                         \
       (int device, unsigned *flags, int *active))                                             \
     X(primary_retain, "cuDevicePrimaryCtxRetain", 1, (void **context, int device))            \
@@ -1161,6 +1162,7 @@ typedef struct mli_cuda_attachment {
     mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];  /* 1: the layer sets `reserved` */
     mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];  /* used when there was no context yet, */
     mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES]; /* and by that; 0: not known */
+    mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the ledger has its identity */
     mli_cuda_u64 calls; /* stream-ordered ones, where those have to look at the pool */
 } mli_cuda_attachment;
 
@@ -1403,6 +1405,24 @@ static uint64_t mli_cuda_context_size(mli_cuda_attachment *probe, int i, uint64_
     return size;
 }
 
+/* Sets the identity of a device, by which other processes know it: its UUID, which an instance of a
+   MIG device has of its own. Its index depends on CUDA_VISIBLE_DEVICES. */
+static void mli_cuda_identify(mli_cuda_attachment *probe, const mli_cuda_driver *d, int i) {
+    static const char digits[] = "0123456789abcdef";
+    unsigned char uuid[16];
+    char text[40] = "GPU-";
+    int k;
+    if (mli_cuda_load(&probe->identified[i]) || !d->device_uuid) return;
+    if (d->device_uuid(uuid, d->handle[i])) return;
+    for (k = 0; k < 16; k++) {
+        text[4 + 2 * k] = digits[uuid[k] >> 4];
+        text[5 + 2 * k] = digits[uuid[k] & 15];
+    }
+    text[36] = 0;
+    if (memlord_device_id_set(probe->lord, memlord_device_cuda(i), text) == MEMLORD_OK)
+        mli_cuda_store(&probe->identified[i], 1);
+}
+
 static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out) {
     mli_cuda_attachment *probe = (mli_cuda_attachment *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
@@ -1415,6 +1435,7 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
         mli_cuda_pool_check(probe->lord, 1);
         return mli_cuda_capacity_cpu(probe->lord, out);
     }
+    mli_cuda_identify(probe, d, i);
     if (mli_cuda_enter_device(d, i, &mode)) {
         known = d->memory_info(&unused, &total) == 0 && total > 0;
         mli_cuda_pool_report(d, probe, probe->lord, i);
@@ -2437,6 +2458,7 @@ static void mli_cuda_share(mli_cuda_attachment *probe, const mli_cuda_driver *d,
         mli_cuda_store(&probe->pooled[i], 0);
         mli_cuda_store(&probe->before[i], 0);
         mli_cuda_store(&probe->context[i], 0);
+        mli_cuda_store(&probe->identified[i], 0);
     }
 }
 

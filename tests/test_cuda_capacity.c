@@ -1,6 +1,8 @@
 /* What a ledger is told of its devices, and what asking leaves untouched. */
 #include "support_cuda.h"
 
+#include <unistd.h>
+
 static memlord_capacity capacity_of(memlord *lord, int device) {
     memlord_capacity now;
     assert_ok(memlord_capacity_get(lord, cuda(device), &now));
@@ -259,6 +261,26 @@ static void *pool_in_part(memlord *lord) {
     return a;
 }
 
+static void a_sampled_device_has_its_uuid_as_identity(void **state) {
+    memlord *lord = test_lord(state), *other;
+    char path[64], text[40] = "GPU-";
+    int i;
+    sprintf(path, "/tmp/memlord-cuda-%d", (int)getpid());
+    for (i = 0; i < 16; i++) sprintf(text + 4 + 2 * i, "%02x", (unsigned char)fake.device[1].pci[i]);
+    assert_ok(memlord_create(NULL, &other));
+    assert_ok(memlord_device_id_set(other, cuda(0), text)); /* elsewhere its index is 0 */
+    assert_ok(memlord_alloc(other, cuda(0), 0x1000, 5 * MIB, NULL));
+    assert_ok(memlord_alloc(lord, cuda(1), 0x1000, MIB, NULL));
+    assert_ok(memlord_pressure_open(other, path));
+    assert_ok(memlord_pressure_open(lord, path));
+    assert_ok(memlord_gc_poll(other, all()));
+    assert_ok(memlord_gc_poll(lord, all()));
+    assert_int_equal(stats_of(lord, cuda(1)).neighbours, 5 * MIB);
+    memlord_destroy(other);
+    assert_ok(memlord_pressure_close(lord));
+    (void)unlink(path);
+}
+
 static void what_is_of_no_pool_is_reserved_too(void **state) {
     memlord *lord = test_lord(state);
     void *weights, *more, *pooled = pool_in_part(lord);
@@ -394,6 +416,7 @@ int main(void) {
         TEST_CUDA(any_call_of_a_sample_may_fail),
         TEST_CUDA_WITH(pollers_touch_no_device, cuda_setup_threads),
         TEST_CUDA(what_the_pool_holds_is_reserved),
+        TEST_CUDA(a_sampled_device_has_its_uuid_as_identity),
         TEST_CUDA(what_is_of_no_pool_is_reserved_too),
         TEST_CUDA(nor_is_it_forgotten_by_another_kind_of_call),
         TEST_CUDA(what_others_use_of_the_pool_and_what_pends_is_not_cached),

@@ -31,6 +31,12 @@ int fake_cuDeviceGetPCIBusId(char *text, int size, int device) {
     if (!r) snprintf(text, (size_t)size, "%s", fake.device[device].pci);
     return leave(r);
 }
+int fake_cuDeviceGetUuid_v2(unsigned char *uuid, int device) { /* its PCI id, as bytes */
+    int r = begin("cuDeviceGetUuid_v2");
+    if (!r && !valid(device)) r = cudaErrorInvalidDevice;
+    if (!r) strncpy((char *)uuid, fake.device[device].pci, 16);
+    return leave(r);
+}
 int fake_cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
     int r = begin("cuDevicePrimaryCtxGetState");
     if (!r && !valid(device)) r = cudaErrorInvalidDevice;
