@@ -2914,6 +2914,7 @@ static MLI_HOT void mli_prefetch(const void *p) {
 #else
 #include <errno.h>    /* EINTR, EEXIST */
 #include <fcntl.h>    /* open */
+#include <poll.h>     /* stalls for memory */
 #include <pthread.h>  /* thread exit, fork handlers, signal mask */
 #include <sched.h>    /* sched_yield */
 #include <signal.h>   /* SIGXFSZ, SIGPIPE */
@@ -3672,6 +3673,7 @@ typedef struct mli_cpu {
     const char *root; /* a prefix of every path, for tests; NULL: none */
     int v1;           /* 1: cgroup version 1; 0: version 2 */
     uint64_t home;    /* of the last sample: identifies the cgroup with the lowest limit; 0: none */
+    char home_path[1024]; /* the directory of that cgroup */
     char path[1024];  /* of the file being read */
     char text[8192];  /* its text; too large for the 16 KiB stacks that some hosts use */
 } mli_cpu;
@@ -3805,6 +3807,7 @@ static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *t
         cpu->path[end] = 0;
         if (!stat(cpu->path, &st)) /* unique on the machine, in containers too */
             cpu->home = ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | (uint64_t)1 << 63;
+        memcpy(cpu->home_path, cpu->path, end + 1);
     }
     if (limit - used < *left) *left = limit - used;
     return 0;
@@ -3862,6 +3865,7 @@ static MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used
     return r;
 }
 static uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
+static const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
 /* Reads the first line of a file, cut to fit; "" if it cannot be read. Keeps errno. */
 static MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
@@ -3952,6 +3956,10 @@ static int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_
 static uint64_t mli_cpu_home(const mli_cpu *cpu) {
     (void)cpu;
     return 0;
+}
+static const char *mli_cpu_home_path(const mli_cpu *cpu) {
+    (void)cpu;
+    return "";
 }
 static void mli_line_read(const char *path, char *line, size_t cap) {
     (void)path;
@@ -4431,6 +4439,7 @@ typedef struct mli_phys {
     mli_u64 id;           /* a hash of the identity set by the host; 0: none */
     uint64_t neighbours;  /* bytes that other ledgers of the page hold there, as last read */
     int neighbour_failing; /* 1: allocations of one of them fail */
+    uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
     mli_helper poller;
     struct memlord *lord;
 } mli_phys;
@@ -4626,6 +4635,7 @@ struct memlord {
         struct mli_page *page; /* NULL: none is mapped */
         int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
         uint64_t host_id;      /* the identity of the host's memory */
+        int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
         mli_page_slot mine;    /* what the slot is to say */
         const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
         struct mli_raise *raises;
@@ -12963,6 +12973,8 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
         limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
         if (limited > level) level = limited;
     }
+    if (phys->stalled && mli_now() - phys->stalled < 2000000000u && level < MEMLORD_PRESSURE_WARNING)
+        level = MEMLORD_PRESSURE_WARNING;
     if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
     mli_lock_drop(&phys->lock);
     return level;
@@ -15912,6 +15924,42 @@ static void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #define MLI_HAS_PAGE 0
 #endif
 
+/* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in 2 s
+   (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s). Returns a
+   descriptor; -1: the kernel has no such triggers, or refuses. */
+#if MLI_HAS_PAGE && defined(__linux__)
+static MLI_COLD int mli_stall_open(const char *path) {
+    static const char trigger[] = "some 150000 2000000";
+    int saved = errno, fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0) fd = mli_fd_above_std(fd);
+    if (fd >= 0 && write(fd, trigger, sizeof trigger) != (ssize_t)sizeof trigger) {
+        (void)close(fd);
+        fd = -1;
+    }
+    errno = saved;
+    return fd;
+}
+/* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
+static MLI_COLD int mli_stall_seen(int fd) {
+    struct pollfd look;
+    int saved = errno, n;
+    look.fd = fd;
+    look.events = POLLPRI;
+    n = poll(&look, 1, 0);
+    errno = saved;
+    return n <= 0 ? 0 : look.revents & POLLERR ? -1 : (look.revents & POLLPRI) != 0;
+}
+#else
+static int mli_stall_open(const char *path) {
+    (void)path;
+    return -1;
+}
+static int mli_stall_seen(int fd) {
+    (void)fd;
+    return -1;
+}
+#endif
+
 /* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes the listener's own event
    is the wait: it sees a request after at most the interval of pollers. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
@@ -16212,6 +16260,23 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
     mli_lock_drop(&lord->neighbours.lock);
 }
 
+/* Looks for a stall of the host's memory, and if there was one has the cpu's callbacks run. */
+static MLI_COLD void mli_stall_poll(memlord *lord) {
+    mli_phys *host = &lord->capacity.host_phys;
+    int seen = 0;
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.stall_fd >= 0) seen = mli_stall_seen(lord->neighbours.stall_fd);
+    if (seen < 0) {
+        mli_page_fd_close(lord->neighbours.stall_fd);
+        lord->neighbours.stall_fd = -1;
+    }
+    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_take(&host->lock);
+    if (seen > 0) host->stalled = mli_now();
+    mli_lock_drop(&host->lock);
+    if (seen > 0) (void)mli_neighbour_collect(lord, host, 0);
+}
+
 /* Does what is due at the interval of pollers: joins again after a fork, publishes, frees the slots
    of the dead, notes what the others hold. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
@@ -16244,6 +16309,7 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
 static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours.open)) return;
     mli_neighbours_round(lord);
+    mli_stall_poll(lord);
     mli_requests_answer(lord);
 }
 
@@ -16270,6 +16336,7 @@ static MLI_COLD void mli_listener_run(void *user) {
         mli_requests_answer(lord); /* first: a neighbour waits for it */
         if (!mli_ms_left(due)) {
             mli_neighbours_round(lord);
+            mli_stall_poll(lord);
             due = mli_now() + (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u;
         }
         mli_bell_wait(&lord->neighbours.listener, bell, rung, mli_ms_left(due));
@@ -16375,20 +16442,27 @@ static uint64_t mli_text_hash(const char *text) {
 }
 
 /* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or
-   the machine, by its boot. */
-static MLI_COLD uint64_t mli_host_id(memlord *lord) {
+   the machine, by its boot. `stall` gets the file that tells of stalls there. */
+static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
+    const char *root = lord->room.cpu.root ? lord->room.cpu.root : "";
     char path[300], boot[64];
     uint64_t total, used, process, id = 0;
     mli_out o;
     mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another one may be in use */
     if (cpu) {
-        cpu->root = lord->room.cpu.root;
+        cpu->root = root;
         if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
+        mli_out_buffer(&o, stall, cap);
+        if (id)
+            mli_putf(&o, "%s/memory.pressure", mli_cpu_home_path(cpu));
+        else
+            mli_putf(&o, "%s/proc/pressure/memory", root);
+        (void)mli_out_end(&o, cap);
         mli_own_free(lord, cpu, sizeof *cpu);
     }
     if (id) return id;
     mli_out_buffer(&o, path, sizeof path);
-    mli_put_str(&o, lord->room.cpu.root ? lord->room.cpu.root : "");
+    mli_put_str(&o, root);
     mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
     boot[0] = 0;
     if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
@@ -16422,12 +16496,13 @@ MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device devic
 
 MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
     const char *why = "a page is open already";
-    char path[MLI_PAGE_PATH];
+    char path[MLI_PAGE_PATH], stall[1100];
     uint64_t host;
     memlord_result r = MEMLORD_E_STATE;
     mli_out o;
     if (!lord) return MEMLORD_OK;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    stall[0] = 0;
     mli_out_buffer(&o, path, sizeof path);
     if (!name || !strchr(name, '/')) mli_put_page_path(&o);
     mli_put_str(&o, name && *name ? name : "default");
@@ -16436,13 +16511,14 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
                  (uint64_t)sizeof path - 1);
         return MEMLORD_E_INVALID;
     }
-    host = mli_host_id(lord);
+    host = mli_host_id(lord, stall, sizeof stall);
     mli_lock_take(&lord->neighbours.lock);
     if (!lord->neighbours.page && !mli_u32_load(&lord->neighbours.open)) {
         memcpy(lord->neighbours.path, path, sizeof path);
         lord->neighbours.host_id = host;
         lord->neighbours.slot = MLI_SLOT_NONE;
         r = mli_page_join(lord, &why);
+        lord->neighbours.stall_fd = r ? -1 : mli_stall_open(stall);
         if (r == MEMLORD_OK) mli_u32_store(&lord->neighbours.open, 1);
     }
     mli_lock_drop(&lord->neighbours.lock);
@@ -16478,6 +16554,8 @@ MLI_API memlord_result memlord_pressure_close(memlord *lord) {
         mli_page_fd_close(lord->neighbours.fd);
     }
     if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page);
+    if (lord->neighbours.stall_fd >= 0) mli_page_fd_close(lord->neighbours.stall_fd);
+    lord->neighbours.stall_fd = -1;
     lord->neighbours.page = NULL;
     lord->neighbours.slot = MLI_SLOT_NONE;
     mli_slots_note(lord);
@@ -23712,6 +23790,8 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
     lord->limits.reservation_count.v = lord->limits.account_count.v = lord->scopes.count.v = 1;
     lord->bands.thread_allowance.v = 4;
     lord->capacity.host_phys.lord = lord;
+    lord->neighbours.slot = MLI_SLOT_NONE;
+    lord->neighbours.fd = lord->neighbours.stall_fd = -1;
     lord->capacity.host_phys.device = memlord_device_cpu();
     lord->room.capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
     lord->room.capacity_readers[MEMLORD_DEVICE_CPU].user = lord;

@@ -9,7 +9,7 @@ out=$PWD/build/neighbours-tests
 rm -rf "$out" && mkdir -p "$out" || exit 1
 host=$out/host
 ${CC:-gcc} -std=gnu11 -O1 -g -Wall -Wextra -Werror -pthread tests/neighbours/host.c "$memlord" \
-    -Wl,--wrap=mmap -o "$host" || { echo 'Bail out! nothing to run'; exit 1; }
+    -Wl,--wrap=mmap,--wrap=poll -o "$host" || { echo 'Bail out! nothing to run'; exit 1; }
 seed=${MEMLORD_TEST_SEED:-$(date +%s)}
 echo "# seed $seed"
 some() { [ -n "${MEMLORD_TEST_ALL:-}" ] && echo "$2" || echo "$1"; } # IN-TEST IN-TEST-ALL
@@ -136,6 +136,13 @@ if [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null; then
         '^open: could not read or write there$' 'memlord: .*' '^status 0$' '!^left'
 else
     skip 'on a full file system there is no page' 'mount is not allowed here'
+fi
+
+# -- a machine that is short of memory --
+if [ -w /proc/pressure/memory ]; then
+    runs "a stall of the host's memory runs the cpu's callbacks; a trigger that is gone is left alone" stall
+else
+    skip "a stall of the host's memory runs the cpu's callbacks" 'this kernel has no stall information'
 fi
 
 # -- any bytes on the page --

@@ -349,6 +349,29 @@ static void a_forked_child_has_a_slot_of_its_own(void **state) {
     assert_int_equal(neighbours(p->b, cuda(0)), 2 * MIB);
 }
 
+static void a_fork_without_a_page_closes_nothing(void **state) {
+    pair *p = (pair *)*state;
+    int status = 0, was = fcntl(0, F_GETFD);
+    pid_t child;
+    assert_ok(memlord_alloc(p->a, cpu(), 0x1000, 1, NULL));
+    child = fork();
+    if (!child) _exit(fcntl(0, F_GETFD) != was);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void a_kernel_without_stall_information_is_no_error(void **state) {
+    pair *p = (pair *)*state;
+    memlord_desc desc;
+    memlord *lord;
+    memset(&desc, 0, sizeof desc);
+    desc.proc_root = "/nonexistent";
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_pressure_open(lord, p->path));
+    assert_ok(memlord_gc_poll(lord, all()));
+    memlord_destroy(lord);
+}
+
 /* -- refusals -- */
 
 static void refused(pair *p, const char *why) {
@@ -489,6 +512,8 @@ int main(void) {
         PAIR(reports_have_neighbours_in_a_part_of_their_own),
         PAIR(a_killed_process_is_gone_within_one_interval),
         PAIR(a_forked_child_has_a_slot_of_its_own),
+        PAIR(a_fork_without_a_page_closes_nothing),
+        PAIR(a_kernel_without_stall_information_is_no_error),
         PAIR(a_file_that_is_no_page_is_refused),
         PAIR(what_is_no_regular_file_is_refused),
         PAIR(a_page_that_cannot_be_made_is_an_error),

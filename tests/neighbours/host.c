@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -65,6 +66,17 @@ void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fil
     around = (char *)__real_mmap(NULL, size + 2 * guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (around == MAP_FAILED) return MAP_FAILED;
     return __real_mmap(around + guard, size, protection, flags | MAP_FIXED, file, offset);
+}
+
+/* -- stalls of the host's memory, which no test can wait for -- */
+
+static int stall; /* POLLPRI or POLLERR: what the trigger is to say once */
+int __real_poll(struct pollfd *fds, nfds_t n, int ms);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int ms) {
+    const int now = n == 1 && fds->events == POLLPRI ? __atomic_exchange_n(&stall, 0, __ATOMIC_ACQ_REL) : 0;
+    if (!now) return __real_poll(fds, n, ms);
+    fds->revents = (short)now;
+    return 1;
 }
 
 /* -- shared memory between a test and its workers -- */
@@ -702,6 +714,39 @@ static void test_exec(int unused) { /* a program that it becomes has no descript
     execlp("ls", "ls", "-l", "/proc/self/fd", (char *)NULL);
 }
 
+static memlord_gc_result note_reason(void *user, memlord *lord, const memlord_gc_event *event) {
+    const memlord_gc_result result = {1, 0, 0};
+    (void)lord;
+    __atomic_store_n((uint64_t *)user, (uint64_t)event->reason + 1, __ATOMIC_RELEASE);
+    return result;
+}
+
+/* A stall of the host's memory runs the cpu's callbacks and raises its level for a while; a trigger
+   that is gone is looked at no more. */
+static void test_stall(int unused) {
+    const memlord_device cpu = memlord_device_cpu();
+    static uint64_t reason;
+    worker w;
+    (void)unused;
+    boxes[0].poll_ms = 20;
+    create(&w, &boxes[0]);
+    memlord_gc_callback_add(w.lord, cpu, 1u << MEMLORD_REASON_NEIGHBOUR, note_reason, &reason);
+    memlord_arena_add(w.lord, cpu, 1, NULL);
+    expect("open", memlord_pressure_open(w.lord, page), MEMLORD_OK);
+    sleep_us(100000);
+    expect("no stall", reason, 0);
+    __atomic_store_n(&stall, POLLPRI, __ATOMIC_RELEASE);
+    await_word("the reason", &reason, MEMLORD_REASON_NEIGHBOUR + 1);
+    expect("the level", memlord_pressure_level(w.lord, cpu) >= MEMLORD_PRESSURE_WARNING, 1);
+    __atomic_store_n(&stall, POLLERR, __ATOMIC_RELEASE);
+    sleep_us(100000);
+    reason = 0;
+    __atomic_store_n(&stall, POLLPRI, __ATOMIC_RELEASE);
+    sleep_us(200000);
+    expect("after the trigger went", reason, 0);
+    memlord_destroy(w.lord);
+}
+
 /* -- how fast -- */
 
 static void *listen_bare(void *user) { /* a thread of each process, woken by a bare futex */
@@ -772,7 +817,7 @@ int main(int argc, char **argv) {
                  {"raise", test_raise},   {"levels", test_levels}, {"ids", test_ids},
                  {"full", test_full},     {"devices", test_devices}, {"fuzz", test_fuzz},
                  {"open", test_open},     {"stay", test_stay},   {"exec", test_exec},
-                 {"reach", test_reach}};
+                 {"reach", test_reach},   {"stall", test_stall}};
     if (argc < 3) return 2;
     page = argv[2];
     seed = argc > 4 ? strtoull(argv[4], NULL, 0) : 1;
