@@ -207,7 +207,10 @@
                          included: pools' free memory, and what was not recorded
         others           what is left of `used`. Where the source does not know this
                          process's share, all that is not self or context
-        unaccounted      used - self - context. So the free memory of your own pools is in it
+        neighbours       what other ledgers of the pressure page say they hold there, as of the
+                         last poll (memlord_pressure_open)
+        unaccounted      used - self - context - neighbours. So the free memory of your own
+                         pools is in it
 
     Order: record an allocation after the real one, and a free before the real one: once a
     block is really free, another thread may get its address and record it. A realloc that
@@ -314,13 +317,15 @@
     otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
     MEMLORD_FLAG_DEFER the poller of the cpu starts when a callback is added. It starts the
     others when it sees that their devices were touched. One more takes snapshots, after
-    memlord_snapshots_start, and one writes a file, after memlord_export_start.
+    memlord_snapshots_start, one writes a file, after memlord_export_start, and one, the
+    listener, answers the neighbours, after memlord_pressure_open: it runs collection callbacks
+    even with MEMLORD_FLAG_DEFER, as pollers do.
     A ledger's allocator is called with no storage locked. It may be your own malloc even if
     that calls MemLord: a call that the ledger's own allocation makes passes through
     uncounted.
     A ledger survives fork: the child's copy goes on with the state of that moment, and its
-    pollers start again when it is used. It does not export: the file is its parent's. Do not
-    call fork in a signal handler: it waits for calls in progress, and the code that the signal
+    pollers start again when it is used. On a pressure page it gets a slot of its own then. It
+    does not export: the file is its parent's. Do not call fork in a signal handler: it waits for calls in progress, and the code that the signal
     interrupted may be one. POSIX no longer lists fork as async-signal-safe. _Fork, vfork and
     posix_spawn run no fork handlers, and may be called there with an exec next.
     A shared library that carries MemLord has to stay loaded, memlord_destroy or not: threads
