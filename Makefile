@@ -55,8 +55,9 @@ scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh test
 	tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh tests/install.sh tests/ci.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-needs := $(addprefix deps-,demo json symbols test bench reports programs ports embed)
-.PHONY: help demo demo-neighbours report pictures test test-all test-embed test-gpu bench bench-gpu torch-observer vendor \
+needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports embed)
+.PHONY: help demo demo-neighbours demo-fleet report pictures test test-all test-embed test-fleet test-gpu \
+	bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \
 	try-reports try-programs try-ports try-embed $(needs)
 .DELETE_ON_ERROR:
@@ -93,6 +94,9 @@ demo: $(examples) ## builds and runs the examples; installs what they need
 
 demo-neighbours: build/neighbours ## two processes on one device: one dies of the other's cache, or neither
 	@build/neighbours
+
+demo-fleet: build/llama | deps-fleet ## three processes on a real Prometheus: its numbers beside the processes' reports
+	@sh examples/fleet/demo.sh
 
 report: ## JSON=profile.json [BASE=]: build/report.html, a saved profile as a page, or two of them
 	@test -n '$(JSON)' || { echo 'usage: make report JSON=profile.json [BASE=older.json]' >&2; exit 2; }

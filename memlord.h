@@ -15790,14 +15790,16 @@ typedef struct mli_raise {
 #define MLI_OFD_SETLK F_OFD_SETLK
 #endif
 
-/* Locks the byte of a slot for this ledger; `unlock`: unlocks it. Returns 0; -1: another has it. */
+/* Locks the byte of a slot for this ledger; `unlock`: unlocks it. Returns 0; -1: another has it; 1:
+   the system has no such locks for this file. */
 static MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock) {
     struct flock lock;
     memset(&lock, 0, sizeof lock);
     lock.l_type = (short)(unlock ? F_UNLCK : F_WRLCK);
     lock.l_start = (off_t)slot;
     lock.l_len = 1;
-    return fcntl(fd, MLI_OFD_SETLK, &lock) ? -1 : 0;
+    if (!fcntl(fd, MLI_OFD_SETLK, &lock)) return 0;
+    return errno == EAGAIN || errno == EACCES ? -1 : 1;
 }
 /* Returns 1 if no other ledger has locked the byte of a slot. */
 static MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
@@ -15873,12 +15875,13 @@ static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char 
 
 /* Maps a page. The mapping has a description of the file of its own: a forked child inherits the
    mapping, and would else keep the parent's lock after the parent's end. */
-static MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
-                                            const char **why) {
+static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
+                                             const char **why) {
     struct stat first, second;
     memlord_result r;
     void *at = MAP_FAILED;
     int map = mli_page_file(path, &first, why, &r);
+    *page = NULL;
     if (map < 0) return r;
     *fd = mli_page_file(path, &second, why, &r);
     if (*fd >= 0 && (first.st_dev != second.st_dev || first.st_ino != second.st_ino))
@@ -15897,8 +15900,21 @@ static MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, i
     (void)close(*fd);
     return *page ? MEMLORD_E_STATE : MEMLORD_E_IO;
 }
+/* The same without cancellation: a cancelled thread would keep the page lock. */
+static MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
+                                            const char **why) {
+    const int saved = errno, cancel = mli_cancel_disable();
+    const memlord_result r = mli_page_open(path, page, fd, why);
+    mli_cancel_restore(cancel);
+    errno = saved;
+    return r;
+}
 static MLI_COLD void mli_page_unmap(mli_page *page) { (void)munmap((void *)page, MLI_PAGE_BYTES); }
-static void mli_page_fd_close(int fd) { (void)close(fd); }
+static void mli_page_fd_close(int fd) {
+    const int cancel = mli_cancel_disable();
+    (void)close(fd);
+    mli_cancel_restore(cancel);
+}
 
 /* Puts the directory and the start of the file of a name without '/'. */
 static MLI_COLD void mli_put_page_path(mli_out *o) {
@@ -15947,10 +15963,11 @@ static MLI_COLD int mli_stall_open(const char *path) {
 /* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
 static MLI_COLD int mli_stall_seen(int fd) {
     struct pollfd look;
-    int saved = errno, n;
+    int saved = errno, cancel = mli_cancel_disable(), n;
     look.fd = fd;
     look.events = POLLPRI;
     n = poll(&look, 1, 0);
+    mli_cancel_restore(cancel);
     errno = saved;
     return n <= 0 ? 0 : look.revents & POLLERR ? -1 : (look.revents & POLLPRI) != 0;
 }
@@ -16038,14 +16055,18 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
     return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
 }
 
-/* Claims a free slot. E_LIMIT: there is none. */
-static MLI_COLD memlord_result mli_slot_claim(memlord *lord) {
+/* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
+static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mli_page_slot *mine = &lord->neighbours.mine;
     mli_u64 *words;
     uint32_t i;
-    for (i = 0; i < MLI_PAGE_SLOTS; i++)
-        if (!mli_slot_lock(lord->neighbours.fd, i, 0)) break;
-    if (i == MLI_PAGE_SLOTS) return MEMLORD_E_LIMIT;
+    int locked = -1;
+    for (i = 0; i < MLI_PAGE_SLOTS; i++) {
+        locked = mli_slot_lock(lord->neighbours.fd, i, 0);
+        if (locked >= 0) break;
+    }
+    *why = locked ? "its file system or a sandbox refuses locks" : "all its slots are taken";
+    if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours.page->slots[i];
     mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process's: pairs with reads */
     memset(mine, 0, sizeof *mine);
@@ -16160,9 +16181,9 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
     if (r) return r;
     lord->neighbours.page = page;
     lord->neighbours.fd = fd;
-    r = mli_slot_claim(lord);
+    r = mli_slot_claim(lord, why);
+    if (r == MEMLORD_OK) *why = NULL;
     if (r == MEMLORD_OK) return r;
-    *why = "all its slots are taken, or a sandbox refuses locks";
     mli_page_unmap(page);
     mli_page_fd_close(fd);
     lord->neighbours.page = NULL;
@@ -16536,11 +16557,11 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
     return MEMLORD_OK;
 }
 
-MLI_API memlord_result memlord_pressure_close(memlord *lord) {
+/* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
+   listener. */
+static MLI_COLD void mli_neighbours_end(memlord *lord) {
     mli_raise *raise;
     unsigned spins = 0;
-    if (!lord || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_OK;
-    if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
     (void)mli_u32_exchange(&lord->neighbours.open, 0); /* as the wish in mli_helper_start */
     mli_lock_take(&lord->neighbours.lock);
     if (lord->neighbours.slot >= 0)
@@ -16567,6 +16588,11 @@ MLI_API memlord_result memlord_pressure_close(memlord *lord) {
     for (raise = lord->neighbours.raises; raise; raise = raise->next)
         if (raise->event) mli_os_event_set(raise->event);
     mli_lock_drop(&lord->neighbours.lock);
+}
+MLI_API memlord_result memlord_pressure_close(memlord *lord) {
+    if (!lord || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_OK;
+    if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    mli_neighbours_end(lord);
     return MEMLORD_OK;
 }
 
@@ -24097,7 +24123,7 @@ MLI_API void memlord_destroy(memlord *lord) {
     const mli_saver *saver;
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
     mli_pollers_stop(lord);
-    (void)memlord_pressure_close(lord);
+    if (mli_u32_load(&lord->neighbours.open)) mli_neighbours_end(lord);
     mli_recorder_stop(&lord->snapshots.recorder);
     mli_recorder_stop(&lord->saving.exporter);
     saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);

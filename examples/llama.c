@@ -29,6 +29,7 @@
 
 enum { TOKEN_UNKNOWN, TOKEN_BOS, TOKEN_EOS, TOKEN_FIRST }; /* sentencepiece's numbering */
 enum { MAX_TOKEN = 512 };                                  /* bytes; the longest of Llama 3: 128 */
+enum { EXPORT_MS = 100 };                                  /* a run may be over in half a second */
 
 /* The tensors in the order of the file. */
 enum {
@@ -47,8 +48,8 @@ static const char *const tags[] = {"weights", "kv_cache", "activations", "tokeni
 enum { WEIGHTS, KV_CACHE, ACTIVATIONS, TOKENIZER, TAGS };
 
 typedef struct options {
-    const char *model, *tokenizer, *prompt, *report;
-    double steps, temperature, top_p, seed;
+    const char *model, *tokenizer, *prompt, *report, *exported, *labels;
+    double steps, temperature, top_p, seed, collect;
 } options;
 
 typedef struct config {
@@ -152,6 +153,16 @@ static int map_file(const char *path, FILE *(*make)(void), mapping *out) {
     out->data = data;
     out->bytes = (size_t)info.st_size;
     return 1;
+}
+
+/* A collection of the mapped device: the kernel may have the pages of the weights. It reads again
+   those that are used again, and does not tell how many it took: reclaimed stays 0. */
+static memlord_gc_result drop_pages(void *user, memlord *lord, const memlord_gc_event *event) {
+    const llama *l = (const llama *)user;
+    memlord_gc_result result = {0, 0, 0};
+    (void)lord, (void)event;
+    result.ran = madvise(l->model.data, l->model.bytes, MADV_DONTNEED) == 0;
+    return result;
 }
 
 static void unmap_file(llama *l, mapping *map) {
@@ -696,6 +707,8 @@ static int decode(llama *l, const options *o, const int *ids, size_t n, size_t s
         id = next;
         MEMLORD_SCOPE(l->lord, "decode") forward(l, id, pos++);
         note(l, memlord_gc_poll(l->lord, memlord_device_cpu())); /* serves a signal's wish */
+        if (o->collect > 0 && pos % (size_t)o->collect == 0)
+            note(l, memlord_gc_run(l->lord, mapped(), MEMLORD_REASON_HOST, NULL));
     }
     start = seconds() - start;
     leaks = memlord_leaks(l->lord, mark, NULL, NULL);
@@ -805,11 +818,20 @@ static void close_all(llama *l) {
     unmap_file(l, &l->model);
 }
 
+/* Keeps a file fresh for Prometheus while the model runs: examples/fleet. */
+static int export_start(llama *l, const options *o) {
+    memlord_result started = MEMLORD_OK;
+    note(l, memlord_labels_set(l->lord, o->labels));
+    if (o->exported) started = memlord_export_start(l->lord, o->exported, EXPORT_MS);
+    return started == MEMLORD_OK || fail(o->exported, memlord_result_text(started));
+}
+
 static int run(llama *l, const options *o) {
     uint64_t live;
     char text[32];
     int ok = 0;
 
+    if (!export_start(l, o)) return 0;
     MEMLORD_SCOPE(l->lord, "load") {
         ok = model_open(l, o->model) && tokenizer_open(l, o->tokenizer) && state_open(l);
     }
@@ -821,6 +843,7 @@ static int run(llama *l, const options *o) {
         ok = print_plan(l);
         print_hotspots(l);
     }
+    note(l, memlord_export_stop(l->lord)); /* its last numbers are the report's */
     if (o->report) {
         memlord_format format = memlord_format_for(o->report);
         memlord_result saved = memlord_save(l->lord, format, o->report);
@@ -844,7 +867,10 @@ static const char help[] =
     "  -P P     sample from the likeliest tokens that reach P together (0.9)\n"
     "  -s SEED  of the sampling (1)\n"
     "  -r FILE  save MemLord's report, as what the name says: .html, .json, .txt, ...\n"
-    "SIGUSR1 saves one, too, as memory_profile_DATE_TIME.json.\n"
+    "  -x FILE  keep FILE, a .prom, fresh for Prometheus, as examples/fleet/README.md says\n"
+    "  -l TEXT  labels of the report and of that file, like rank=0,model=x\n"
+    "  -g N     give the pages of the weights back after every N positions\n"
+    "SIGUSR1 saves a report, too, as memory_profile_DATE_TIME.json.\n"
     "\n"
     "What the plan line means, for Llama 3.2 1B (dim 2048, 16 layers, 32 heads, 8 KV heads,\n"
     "so 2048 / 32 = 64 per head) at 131072 tokens of f16:\n"
@@ -874,6 +900,9 @@ static int parse_options(int argc, char **argv, options *o) {
         case 'z': o->tokenizer = value; break;
         case 'p': o->prompt = value; break;
         case 'r': o->report = value; break;
+        case 'x': o->exported = value; break;
+        case 'l': o->labels = value; break;
+        case 'g': ok = parse_number(value, 1, 1 << 24, &o->collect); break;
         case 'n': ok = parse_number(value, 1, 1 << 24, &o->steps); break;
         case 't': ok = parse_number(value, 0, 100, &o->temperature); break;
         case 'P': ok = parse_number(value, 0, 1, &o->top_p); break;
@@ -887,7 +916,7 @@ static int parse_options(int argc, char **argv, options *o) {
 }
 
 int main(int argc, char **argv) {
-    options o = {NULL, NULL, "", NULL, 128, 0.9, 0.9, 1};
+    options o = {NULL, NULL, "", NULL, NULL, NULL, 128, 0.9, 0.9, 1, 0};
     memlord_desc desc = {.logger = {memlord_log_stderr, NULL},
                          .flags = MEMLORD_FLAG_SITES,
                          .event_capacity = 16384};
@@ -912,6 +941,7 @@ int main(int argc, char **argv) {
     l.random = (uint64_t)o.seed;
     catch_signals(&l);
     note(&l, memlord_snapshots_start(l.lord, 0));
+    note(&l, memlord_gc_callback_add(l.lord, mapped(), 1 << MEMLORD_REASON_HOST, drop_pages, &l));
     ok = run(&l, &o);
     signalled = NULL;
     memlord_destroy(l.lord);

@@ -1,5 +1,6 @@
 #!/bin/sh
-# tests/deps.sh demo|json|symbols|test|bench|reports|programs|ports|embed: looks for what a target needs.
+# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|embed: looks for what a
+# target needs.
 # What is missing is installed with apt-get if that is allowed, else the command to type is printed
 # and the status is 1.
 set -u
@@ -36,6 +37,13 @@ installed() { dpkg-query -W -f '${Status}' "$1" | grep -q 'ok installed'; }
 look_for_demo() {
     look 'gcc libc6-dev' builds ${CC:-gcc}
     look libstb-dev eval 'includes stb/stb_ds.h || test -e stb_ds.h'
+}
+
+look_for_fleet() { # what reads the files of memlord_export_start
+    look_for_demo
+    look prometheus eval 'command -v prometheus && command -v promtool'
+    look prometheus-node-exporter eval 'command -v prometheus-node-exporter || command -v node_exporter'
+    look python3 python3 -c 'import json, urllib.request'
 }
 
 look_for_json() { # what reads saved profiles
@@ -135,6 +143,12 @@ fetch_reports() {
 
 apt_install() {
     export DEBIAN_FRONTEND=noninteractive
+    policy=/usr/sbin/policy-rc.d # a package of a daemon is not to start it
+    if [ ! -e $policy ]; then
+        trap 'rm -f $policy' EXIT
+        trap 'exit 1' INT TERM HUP
+        printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy
+    fi
     for arch in $(echo "$missing" | tr ' ' '\n' | sed -n 's/.*://p'); do
         dpkg --add-architecture "$arch"
     done

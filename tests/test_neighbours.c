@@ -304,6 +304,25 @@ static void reports_have_neighbours_in_a_part_of_their_own(void **state) {
     assert_non_null(strstr(text, "\nmemlord_neighbour_bytes{device=\"cuda:0\"} 20971520\n"));
 }
 
+static memlord_gc_result destroy_other(void *user, memlord *lord, const memlord_gc_event *event) {
+    pair *p = (pair *)user;
+    const memlord_gc_result result = {1, 0, 0};
+    (void)lord, (void)event;
+    memlord_destroy(p->b);
+    __atomic_store_n(&p->b, NULL, __ATOMIC_RELEASE);
+    return result;
+}
+static void a_listener_may_destroy_another_ledger(void **state) {
+    pair *p = joined(state);
+    int spins = 0;
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 1, NULL));
+    assert_ok(memlord_gc_callback_add(p->a, cuda(0), 1u << MEMLORD_REASON_NEIGHBOUR, destroy_other, p));
+    publish(p->a);
+    assert_ok(memlord_pressure_raise(p->b, cuda(0), 0));
+    while (__atomic_load_n(&p->b, __ATOMIC_ACQUIRE) && spins++ < 5000) usleep(1000);
+    assert_null(p->b);
+}
+
 /* -- processes -- */
 
 static void a_killed_process_is_gone_within_one_interval(void **state) {
@@ -507,6 +526,7 @@ int main(void) {
         PAIR(a_raise_of_nothing_asks_and_does_not_wait),
         PAIR(wrong_raises_are_refused),
         PAIR(out_of_memory_asks_the_neighbours_and_goes_on_at_once),
+        PAIR(a_listener_may_destroy_another_ledger),
         PAIR(an_emergency_of_one_is_one_of_all),
         PAIR(the_level_is_that_of_all_bytes),
         PAIR(reports_have_neighbours_in_a_part_of_their_own),

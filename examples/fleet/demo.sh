@@ -1,0 +1,18 @@
+#!/bin/sh
+# examples/fleet/demo.sh: `make demo-fleet`. Three processes export, node_exporter shows their files,
+# Prometheus reads them, and its answers are compared with the processes' own reports. All on
+# loopback, and under build/fleet.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+fleet=$PWD/build/fleet
+. examples/fleet/start.sh || exit 1
+echo "node_exporter $exporter   Prometheus $prometheus"
+for rank in 0 1 2; do
+    build/llama -n $((256 - 64 * rank)) -g $((rank + 1)) -s $rank -l rank=$rank -r "$fleet/$rank.json" \
+        -x "$fleet/textfiles/$rank.prom" >"$fleet/$rank.out" 2>&1 &
+    ranks="${ranks:-} $!" started="$started $!"
+done
+for process in $ranks; do
+    wait "$process" || { tail -n 3 "$fleet"/?.out >&2; exit 1; }
+done
+python3 examples/fleet/compare.py "$prometheus" "$fleet" 0 1 2
