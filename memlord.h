@@ -16065,7 +16065,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
         locked = mli_slot_lock(lord->neighbours.fd, i, 0);
         if (locked >= 0) break;
     }
-    *why = locked ? "its file system or a sandbox refuses locks" : "all its slots are taken";
+    *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
     if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
     words = lord->neighbours.page->slots[i];
     mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process's: pairs with reads */
