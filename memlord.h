@@ -325,9 +325,10 @@
     uncounted.
     A ledger survives fork: the child's copy goes on with the state of that moment, and its
     pollers start again when it is used. On a pressure page it gets a slot of its own then. It
-    does not export: the file is its parent's. Do not call fork in a signal handler: it waits for calls in progress, and the code that the signal
-    interrupted may be one. POSIX no longer lists fork as async-signal-safe. _Fork, vfork and
-    posix_spawn run no fork handlers, and may be called there with an exec next.
+    does not export: the file is its parent's. Do not call fork in a signal handler: it waits
+    for calls in progress, and the code that the signal interrupted may be one. POSIX no
+    longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
+    and may be called there with an exec next.
     A shared library that carries MemLord has to stay loaded, memlord_destroy or not: threads
     that were in it run code of it when they exit. Link it with -Wl,-z,nodelete.
     Functions are not async-signal-safe, except memlord_request_save.
@@ -1765,8 +1766,8 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
    MEMLORD_REASON_NEIGHBOUR and this `needed`. Waits until they say that they gave back as many
-   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait. memlord_alloc_retry
-   does this by itself before each pause.
+   bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait.
+   memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
            meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE. */
 MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
@@ -12978,7 +12979,8 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
         limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
         if (limited > level) level = limited;
     }
-    if (phys->stalled && mli_now() - phys->stalled < 2000000000u && level < MEMLORD_PRESSURE_WARNING)
+    if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
+        level < MEMLORD_PRESSURE_WARNING)
         level = MEMLORD_PRESSURE_WARNING;
     if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
     mli_lock_drop(&phys->lock);
@@ -15945,9 +15947,9 @@ static void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
 #define MLI_HAS_PAGE 0
 #endif
 
-/* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in 2 s
-   (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s). Returns a
-   descriptor; -1: the kernel has no such triggers, or refuses. */
+/* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
+   2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).
+   Returns a descriptor; -1: the kernel has no such triggers, or refuses. */
 #if MLI_HAS_PAGE && defined(__linux__)
 static MLI_COLD int mli_stall_open(const char *path) {
     static const char trigger[] = "some 150000 2000000";
@@ -19983,10 +19985,11 @@ static void mli_json_phys_all(mli_report *r) {
         const mli_phys_line *line = &r->phys[i];
         mli_jsonf(r->o,
                   ",\n{'device':'%i','total':%ju,'used':%ju,'free':%ju,'self':%ju,'untagged':%ju,"
-                  "'context':%ju,'neighbours':%ju,'unaccounted':%jd,'process':%ju,'others':%ju,'age_ns':%ju,"
-                  "'limit':%ju,'held':%ju,'devices':[",
+                  "'context':%ju,'neighbours':%ju,'unaccounted':%jd,'process':%ju,'others':%ju,"
+                  "'age_ns':%ju,'limit':%ju,'held':%ju,'devices':[",
                   mli_device_code(line->of.device), line->total, line->used, line->free,
-                  line->self, line->untagged, line->context, line->neighbours, line->unaccounted, line->process,
+                  line->self, line->untagged, line->context, line->neighbours, line->unaccounted,
+                  line->process,
                   line->others, line->age, line->limit, line->held);
         for (dev = 1; dev <= r->devices; dev++) /* devices that count on it */
             if (mli_report_phys(r, dev) == line && mli_dev_uses_capacity(r->lord, dev))

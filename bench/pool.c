@@ -1,9 +1,9 @@
 /*
     pool.c - a hit of examples/pool.h with its accounting, beside malloc of the C library
 
-    One of 1,000 live blocks is freed and another one allocated, sizes log-uniform from 256 B to 64 KiB,
-    on one thread; every request is a hit. A line each: its name, and the medians over the rounds in ns
-    of an alloc, of a free, and of both.
+    Half of 1,000 live blocks are freed and as many allocated, sizes log-uniform from 256 B to
+    64 KiB, on one thread; every request is a hit. A line each: its name, and the medians over the
+    rounds in ns of an alloc, of a free, and of both.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1

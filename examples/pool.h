@@ -166,7 +166,8 @@ static inline void pool_list_remove(pool *p, pool_block *b) {
     if (pool_bytes(b) == p->stats.largest) p->stale = 1;
 }
 
-/* Tells MemLord, which cannot look into a pool. Under the lock, or an older size could come last. */
+/* Tells MemLord, which cannot look into a pool. Under the lock: else an older size could be
+   last. */
 static inline void pool_tell(pool *p) {
     uint64_t most = 0; /* none is larger than stats.largest, but the largest may be gone */
     pool_block *b = p->filled ? p->free[63 - __builtin_clzll(p->filled)] : NULL;
@@ -281,7 +282,8 @@ static inline uint64_t pool_wanted(const pool *p) {
     unsigned c;
     for (c = 0; c < POOL_CLASSES; c++) all += p->asked[c];
     for (c = 0; c < POOL_CLASSES; c++)
-        if (p->asked[c] && p->asked[c] >= all / 8) bytes += UINT64_C(16) * POOL_GRAIN * (4 + c % 4) / 4 << c / 4;
+        if (p->asked[c] && p->asked[c] >= all / 8)
+            bytes += UINT64_C(16) * POOL_GRAIN * (4 + c % 4) / 4 << c / 4;
     return bytes < p->cache ? bytes : p->cache;
 }
 

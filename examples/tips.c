@@ -1,4 +1,4 @@
-/* tips.c - preallocate, reuse, work in place, empty the cache: the number that shows what each gains */
+/* tips.c - preallocate, reuse, work in place, empty the cache: the number that shows each */
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 #include <stdio.h>

@@ -573,8 +573,8 @@ static void every_statistic_is_a_metric_of_its_device(void **state) {
 #undef METRIC
     for (i = 0; i + 20 < text.size; i++)
         found += !strncmp(text.data + i, "{device=\"cuda:1\"} ", 18);
-    /* all but limit, held and neighbours, which are of the physical device, and the largest free piece, which
-       nobody told; and of the rates that of success, and the mean */
+    /* all but limit, held and neighbours, which are of the physical device, and the largest free
+       piece, which nobody told; and of the rates that of success, and the mean */
 #define ONE(name, kind, family, text) +1
     assert_int_equal(found, 0 MLI_STATS(ONE) - 4 + 2);
 #undef ONE

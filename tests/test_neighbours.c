@@ -111,7 +111,8 @@ static void a_device_without_identity_is_alone(void **state) {
 static void the_cpu_has_an_identity_and_pinned_shares_it(void **state) {
     pair *p = joined(state);
     assert_ok(memlord_alloc(p->b, cpu(), 0x1000, 3 * MIB, NULL));
-    assert_ok(memlord_alloc(p->b, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), 0x2000, MIB, NULL));
+    assert_ok(memlord_alloc(p->b, memlord_device_make(MEMLORD_DEVICE_PINNED, 0), 0x2000, MIB,
+                            NULL));
     publish(p->b);
     assert_int_equal(neighbours(p->a, cpu()), 4 * MIB);
 }
@@ -316,7 +317,8 @@ static void a_listener_may_destroy_another_ledger(void **state) {
     pair *p = joined(state);
     int spins = 0;
     assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 1, NULL));
-    assert_ok(memlord_gc_callback_add(p->a, cuda(0), 1u << MEMLORD_REASON_NEIGHBOUR, destroy_other, p));
+    assert_ok(memlord_gc_callback_add(p->a, cuda(0), 1u << MEMLORD_REASON_NEIGHBOUR,
+                                      destroy_other, p));
     publish(p->a);
     assert_ok(memlord_pressure_raise(p->b, cuda(0), 0));
     while (__atomic_load_n(&p->b, __ATOMIC_ACQUIRE) && spins++ < 5000) usleep(1000);
@@ -498,7 +500,8 @@ static void a_page_of_random_bytes_heals(void **state) {
     assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 5 * MIB, NULL));
     for (round = 0; round < 20; round++) {
         for (at = 0; at < 128 << 10; at += (long)sizeof noise) {
-            for (i = 0; i < 1024; i++) noise[i] = (uint64_t)rand_r(&seed) << 33 ^ (uint64_t)rand_r(&seed);
+            for (i = 0; i < 1024; i++)
+                noise[i] = (uint64_t)rand_r(&seed) << 33 ^ (uint64_t)rand_r(&seed);
             damage(p->path, at, noise, sizeof noise);
         }
         publish(p->a);

@@ -1,5 +1,5 @@
-/* examples/pool.h, the model of a custom allocator: classes, alignment, merging, its two bounds, wrong
-   calls, threads, and a random run against a model. */
+/* examples/pool.h, the model of a custom allocator: classes, alignment, merging, its two bounds,
+   wrong calls, threads, and a random run against a model. */
 #include "support.h"
 
 #include <unistd.h>
