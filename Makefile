@@ -58,7 +58,7 @@ version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports)
 .PHONY: help demo demo-neighbours demo-fleet report pictures test test-all test-fleet test-gpu bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \
-	try-reports try-programs try-ports $(needs)
+	try-reports try-programs try-ports try-fleet $(needs)
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -117,8 +117,11 @@ test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with 
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 test-all: export MEMLORD_TEST_ALL = 1
-test-all: $(every) $(examples) try-reports try-programs try-ports ## the same under more load, in every standard
-	@sh tests/run.sh $(scripts) $(every)
+test-all: $(every) $(examples) try-reports try-programs try-ports try-fleet ## the same under more load, in every standard
+	@sh tests/run.sh $(scripts) tests/fleet.sh $(every)
+
+test-fleet: build/llama try-fleet ## demo-fleet and the alert rules, on a real Prometheus and node_exporter
+	@sh tests/run.sh tests/fleet.sh
 
 # What reads our formats is wanted, but no condition: what cannot be had is skipped, and said so.
 try-reports: | deps-test
@@ -131,6 +134,10 @@ try-programs: | deps-test
 # Likewise the compilers and libraries of other targets.
 try-ports: | deps-test
 	@timeout 600 sh tests/deps.sh ports || echo 'some other targets are missing: make deps-ports'
+
+# Likewise Prometheus and node_exporter.
+try-fleet: | deps-demo
+	@timeout 300 sh tests/deps.sh fleet || echo 'no Prometheus, or no node_exporter: make deps-fleet'
 
 define suite_rules
 build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | $(if $(filter release,$(1)),deps-demo,deps-test)
