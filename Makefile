@@ -59,7 +59,8 @@ needs := $(addprefix deps-,demo fleet json symbols test bench reports programs p
 .PHONY: help demo demo-neighbours demo-fleet report pictures test test-all test-embed test-fleet test-gpu \
 	bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \
-	try-reports try-programs try-ports try-embed $(needs)
+test-all: $(every) $(examples) try-reports try-programs try-ports try-embed try-fleet ## the same under more load, in every standard
+	@sh tests/run.sh $(scripts) tests/embed.sh tests/ggml.sh tests/fleet.sh $(every)
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -118,8 +119,8 @@ test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with 
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 test-all: export MEMLORD_TEST_ALL = 1
-test-all: $(every) $(examples) try-reports try-programs try-ports try-embed ## the same under more load, in every standard
-	@sh tests/run.sh $(scripts) tests/embed.sh tests/ggml.sh $(every)
+test-all: $(every) $(examples) try-reports try-programs try-ports try-embed try-fleet ## the same under more load, in every standard
+	@sh tests/run.sh $(scripts) tests/embed.sh tests/ggml.sh tests/fleet.sh $(every)
 
 # What reads our formats is wanted, but no condition: what cannot be had is skipped, and said so.
 try-reports: | deps-test
@@ -138,6 +139,10 @@ try-embed: | deps-symbols
 # Likewise the compilers and libraries of other targets.
 try-ports: | deps-test
 	@timeout 600 sh tests/deps.sh ports || echo 'some other targets are missing: make deps-ports'
+
+# Likewise Prometheus and node_exporter.
+try-fleet: | deps-demo
+	@timeout 300 sh tests/deps.sh fleet || echo 'no Prometheus, or no node_exporter: make deps-fleet'
 
 define suite_rules
 build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | $(if $(filter release,$(1)),deps-demo,deps-test)

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.." || exit 1
 fleet=$PWD/build/fleet
 . examples/fleet/start.sh || exit 1
 echo "node_exporter $exporter   Prometheus $prometheus"
+servers=$started
 for rank in 0 1 2; do
     build/llama -n $((256 - 64 * rank)) -g $((rank + 1)) -s $rank -l rank=$rank -r "$fleet/$rank.json" \
         -x "$fleet/textfiles/$rank.prom" >"$fleet/$rank.out" 2>&1 &
@@ -15,4 +16,5 @@ done
 for process in $ranks; do
     wait "$process" || { tail -n 3 "$fleet"/?.out >&2; exit 1; }
 done
+started=$servers
 python3 examples/fleet/compare.py "$prometheus" "$fleet" 0 1 2
