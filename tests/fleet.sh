@@ -24,7 +24,7 @@ said="runs $runs
 $(grep -o "\"device\":\"mapped\".*\"gc_runs\":$runs," $file.json | head -n 1 | cut -c1-20)"
 matches 'fleet: the last file that llama exports has the numbers of its report' '^runs [1-9]' mapped
 if [ -n "$missing" ]; then
-    for name in 'rules' 'tests of rules' 'configuration' 'numbers' 'metrics' 'same labels' 'other labels' \
+    for name in 'rules' 'tests of rules' 'configuration' 'numbers' 'end' 'metrics' 'same labels' 'other labels' \
         'another number' 'a killed process' 'what is left'; do skip "fleet: $name" "no$missing"; done
     plan
     exit
@@ -45,10 +45,23 @@ said=$(sh examples/fleet/demo.sh 2>&1)
 matches 'fleet: the numbers of Prometheus are those of the reports of three processes' \
     '^All numbers are those of the reports' 'mapped +[1-9]' 'rank 2 +[1-9]' '!differ'
 
+rm -rf build/fleet
+setsid sh examples/fleet/demo.sh >build/fleet-tests/ended.out 2>&1 &
+demo=$!
+for try in $(seq 300); do grep -qs mapped build/fleet/textfiles/?.prom && break; sleep 0.05; done
+kids=$(ps -o pid= --ppid $demo)
+kill -TERM $demo
+{ wait $demo; } 2>/dev/null
+said="status $? of $(echo "$kids" | wc -w)$(for process in $kids; do
+    ! ps -o stat= "$process" | grep -v Z >/dev/null || echo " $process runs"; done)
+$(git status --porcelain 2>/dev/null | grep memory_profile)"
+matches 'fleet: a demo that is ended stops what it started, and leaves nothing but under build/' \
+    '^status 143 of [3-9]$' '!memory_profile'
+
 # -- one node_exporter, one Prometheus --
 
 fleet=$PWD/build/fleet-tests
-. examples/fleet/start.sh || { echo 'Bail out! no Prometheus'; exit 1; }
+. examples/fleet/start.sh
 export_as() { # NAME LABELS [OPTION...]: exports until it ends
     name=$1 labels=$2
     shift 2

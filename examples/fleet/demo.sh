@@ -5,12 +5,12 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 fleet=$PWD/build/fleet
-. examples/fleet/start.sh || exit 1
+. examples/fleet/start.sh
 echo "node_exporter $exporter   Prometheus $prometheus"
 servers=$started
 for rank in 0 1 2; do
-    build/llama -n $((256 - 64 * rank)) -g $((rank + 1)) -s $rank -l rank=$rank -r "$fleet/$rank.json" \
-        -x "$fleet/textfiles/$rank.prom" >"$fleet/$rank.out" 2>&1 &
+    (cd "$fleet" && exec ../llama -n $((256 - 64 * rank)) -g $((rank + 1)) -s $rank -l rank=$rank \
+        -r $rank.json -x textfiles/$rank.prom >$rank.out 2>&1) & # there: SIGTERM makes it save a report
     ranks="${ranks:-} $!" started="$started $!"
 done
 for process in $ranks; do
