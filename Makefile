@@ -59,8 +59,7 @@ needs := $(addprefix deps-,demo fleet json symbols test bench reports programs p
 .PHONY: help demo demo-neighbours demo-fleet report pictures test test-all test-embed test-fleet test-gpu \
 	bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \
-test-all: $(every) $(examples) try-reports try-programs try-ports try-embed try-fleet ## the same under more load, in every standard
-	@sh tests/run.sh $(scripts) tests/embed.sh tests/ggml.sh tests/fleet.sh $(every)
+	try-reports try-programs try-ports try-embed try-fleet $(needs)
 .DELETE_ON_ERROR:
 
 help: ## this list

@@ -172,7 +172,7 @@ try() { # KIND FILE
     recipe) ${CXX:-g++} -std=c++17 -Wall -Wextra -Werror -isystem "${RECIPES:-/nonexistent}" -I. -fsyntax-only "$2" ;;
     sh)
         output=$2.why
-        (cd "$guide" && CUDA_HOME=$guide/cuda MAKEFLAGS='' timeout 120 sh -e "$2" </dev/null)
+        (cd "$guide" && CUDA_HOME=$guide/cuda FAKE_CUDA_DEVICES=1 MAKEFLAGS='' timeout 120 sh -e "$2" </dev/null)
         ;;
     says) alike "$2" >"$2.alike" && alike "$output" | diff "$2.alike" - ;;
     esac
@@ -213,3 +213,4 @@ matches 'the warm-up names what the steps leave and what they allocate' \
     'stays: 100 bytes of warm\.c:15, born under mark 1' 'allocates: warm\.c:11, 100 times' \
     'allocates: warm\.c:15, 100 times'
 sees 'Four tips, and the number that shows each' '^preallocate'
+plan

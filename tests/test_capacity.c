@@ -803,7 +803,8 @@ static void the_context_of_the_driver_is_accounted_for(void **state) {
     assert_int_equal(json_u64(text, "capacity[0].unaccounted"), 457 * MIB);
     free(text);
     text = report_of(t->lord, MEMLORD_FORMAT_HTML);
-    assert_non_null(strstr(text, "\"context\":104857600,\"unaccounted\":479199232,"));
+    assert_non_null(strstr(text, "\"context\":104857600,\"neighbours\":null,"
+                                 "\"unaccounted\":479199232,"));
     free(text);
     text = report_of(t->lord, MEMLORD_FORMAT_PROMETHEUS);
     assert_non_null(strstr(text, "\nmemlord_context_bytes{device=\"cuda:0\"} 104857600\n"));

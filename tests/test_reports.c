@@ -341,7 +341,8 @@ static void what_a_place_holds_adds_up_whatever_devices_it_is_of(void **state) {
                                  "staging 2 GiB, a heap 1 GiB, untagged 256 MiB) + "
                                  "unaccounted 1.75 GiB\n"));
     assert_non_null(strstr(json, "\"free\":8589934592,\"self\":6710886400,\"untagged\":268435456,"
-                                 "\"context\":null,\"unaccounted\":1879048192,"));
+                                 "\"context\":null,\"neighbours\":null,"
+                                 "\"unaccounted\":1879048192,"));
     assert_non_null(strstr(json, "\"vulkan:0\""));
     free(text);
     free(json);
