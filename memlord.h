@@ -16061,7 +16061,7 @@ static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
 static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mli_page_slot *mine = &lord->neighbours.mine;
     mli_u64 *words;
-    uint32_t i;
+    uint32_t i, s;
     int locked = -1;
     for (i = 0; i < MLI_PAGE_SLOTS; i++) {
         locked = mli_slot_lock(lord->neighbours.fd, i, 0);
@@ -16076,6 +16076,8 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mine->pid = mli_pid();
     mine->started = lord->lifecycle.started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* unlike the owner of any claim before */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* what was asked before is not asked of this ledger */
+        mine->answered[s] = mli_slot_read(lord->neighbours.page, s, MLI_SLOT_WORD(request));
     mli_words_store(words, mine, MLI_SLOT_WORDS);
     lord->neighbours.slot = (int)i;
     return MEMLORD_OK;
@@ -16213,7 +16215,8 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
             const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
             const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
             const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-            if (!id || seen[s] - asked >= seen[s] - mine->answered[s]) continue;
+            if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
+            if (seen[s] - asked >= seen[s] - mine->answered[s]) continue;
             for (k = 0; k < MLI_SLOT_DEVICES; k++) {
                 if (mine->devices[k].id != id) continue;
                 if (wanted) waiting |= (uint64_t)1 << s;

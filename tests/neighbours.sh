@@ -24,6 +24,9 @@ runs 'from 2 to 16 processes see the bytes of the others, whatever they allocate
     "$(some 4 16)"
 runs 'ranks that call different GPUs cuda:0 do not meet; those that name one differently do' ids
 runs 'a raise makes the others give, is answered once, and ends where nothing is left' raise
+runs 'what was asked before a process joined is not asked of it, nor does it ask by joining' stale
+[ -z "${MEMLORD_TEST_ALL:-}" ] ||
+    runs 'callbacks that raise pressure at each other end nevertheless' nested
 runs 'levels are of all processes together' levels
 runs 'of 17 devices of two processes 16 meet' devices
 runs '64 processes join; one more is refused, works alone, and joins when one left' full
@@ -147,6 +150,7 @@ fi
 
 # -- any bytes on the page --
 unset LOG
+runs 'a process writes its own slot and the head, and frees the slots of the dead' own
 runs 'while the page is set to any bytes nothing crashes, and it heals' fuzz "$(some 3 100)"
 
 # -- how fast --

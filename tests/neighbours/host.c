@@ -63,7 +63,8 @@ void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fil
     char *around;
     if (file < 0 || !(flags & MAP_SHARED))
         return __real_mmap(address, size, protection, flags, file, offset);
-    around = (char *)__real_mmap(NULL, size + 2 * guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    around = (char *)__real_mmap(NULL, size + 2 * guard, PROT_NONE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (around == MAP_FAILED) return MAP_FAILED;
     return __real_mmap(around + guard, size, protection, flags | MAP_FIXED, file, offset);
 }
@@ -73,7 +74,8 @@ void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fil
 static int stall; /* POLLPRI or POLLERR: what the trigger is to say once */
 int __real_poll(struct pollfd *fds, nfds_t n, int ms);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms) {
-    const int now = n == 1 && fds->events == POLLPRI ? __atomic_exchange_n(&stall, 0, __ATOMIC_ACQ_REL) : 0;
+    const int is_trigger = n == 1 && fds->events == POLLPRI;
+    const int now = is_trigger ? __atomic_exchange_n(&stall, 0, __ATOMIC_ACQ_REL) : 0;
     if (!now) return __real_poll(fds, n, ms);
     fds->revents = (short)now;
     return 1;
@@ -91,6 +93,7 @@ typedef struct box {
     uint64_t argument, answer;
     uint64_t cache[2];                 /* bytes that the callback may give back */
     int keeps;                         /* 1: it has none of them */
+    int raises;                        /* 1: the callback raises pressure, too */
     uint64_t live[2];                  /* bytes as the test knows them */
     uint64_t runs, needed, reason;     /* of the callback */
     uint64_t child;                    /* what a child of it saw of it */
@@ -136,9 +139,12 @@ static memlord_gc_result collect(void *user, memlord *lord, const memlord_gc_eve
     worker *w = (worker *)user;
     memlord_gc_result result = {1, 0, 0};
     int i = event->device.index;
-    uint64_t cache = __atomic_exchange_n(&w->box->cache[i], 0, __ATOMIC_RELAXED);
-    uint64_t gives = event->needed && event->needed < cache ? event->needed : cache;
+    uint64_t cache, gives;
 
+    if (w->box->raises && w->box->cache[i])
+        memlord_pressure_raise(lord, event->device, event->needed);
+    cache = __atomic_exchange_n(&w->box->cache[i], 0, __ATOMIC_RELAXED);
+    gives = event->needed && event->needed < cache ? event->needed : cache;
     w->box->reached = now_ms();
     w->box->needed = event->needed;
     w->box->reason = (uint64_t)event->reason;
@@ -403,9 +409,11 @@ static void test_kill(int kills) {
     }
     fprintf(stderr, "the totals were right %.0f ms after the last of a batch was killed\n",
            median(took, batch));
-    if (median(took, batch) > 2 * POLL_MS) fail("ms that the dead stayed", (uint64_t)took[batch / 2], POLL_MS);
+    if (median(took, batch) > 2 * POLL_MS)
+        fail("ms that the dead stayed", (uint64_t)took[batch / 2], POLL_MS);
     for (int i = 2; i < SLOTS; i++) begin_work(i);
-    for (int i = 2; i < SLOTS; i++) finish(i), expect("a slot is lost", boxes[i].opened, MEMLORD_OK);
+    for (int i = 2; i < SLOTS; i++)
+        finish(i), expect("a slot is lost", boxes[i].opened, MEMLORD_OK);
     for (int i = 0; i < SLOTS; i++) end_work(i);
 }
 
@@ -445,7 +453,8 @@ static void test_forks(int forks) {
     int status;
     create(&forks_of, &boxes[0]);
     expect("open", memlord_pressure_open(forks_of.lord, page), MEMLORD_OK);
-    for (size_t i = 0; i < 2; i++) pthread_create(&threads[i], NULL, churn, (void *)((i + 1) << 40));
+    for (size_t i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, churn, (void *)((i + 1) << 40));
     for (int n = 0; n < forks; n++) {
         pid_t child = fork();
         if (child == 0) {
@@ -545,6 +554,43 @@ static void test_raise(int unused) {
     end_work(1);
 }
 
+/* What was asked before a process joined is not asked of it; one that joins asks for nothing. */
+static void test_stale(int unused) {
+    (void)unused;
+    start(1);
+    expect("a raise alone", ask(0, RAISE, 0, 1000), MEMLORD_E_OOM);
+    for (int i = 1; i < 3; i++) {
+        begin_work(i), finish(i);
+        sleep_us(2 * POLL_MS * 1000);
+        expect("runs of one that joined", boxes[i].runs, 0);
+        expect("runs of one that was there", boxes[0].runs, (uint64_t)i - 1);
+        expect("its raise", ask(i, RAISE, 0, 1000), MEMLORD_E_OOM);
+        await_word("runs after its raise", &boxes[0].runs, (uint64_t)i);
+        end_work(i); /* the next one has its slot */
+    }
+    end_work(0);
+}
+
+/* Callbacks that raise pressure themselves, at each other, end nevertheless. */
+static void test_nested(int unused) {
+    double begun;
+    (void)unused;
+    for (int i = 0; i < 3; i++) boxes[i].raises = 1;
+    start(3);
+    for (int i = 0; i < 3; i++) ask(i, SET, 0, 1000);
+    settle(3);
+    begun = now_ms();
+    for (int i = 0; i < 3; i++) order(i, RAISE, 0, 1500);
+    for (int i = 0; i < 3; i++) finish(i);
+    fprintf(stderr, "raises in callbacks of raises took %.0f ms\n", now_ms() - begun);
+    for (int i = 0; i < 3; i++) await_word("gives in the end", &boxes[i].cache[0], 0);
+    for (int i = 0; i < 3; i++) boxes[i].live[0] = 0;
+    settle(3);
+    for (int i = 0; i < 3; i++) ask(i, SET, 0, 10);
+    settle(3);
+    for (int i = 0; i < 3; i++) end_work(i);
+}
+
 /* Levels are of all processes together. */
 static void test_levels(int unused) {
     (void)unused;
@@ -632,7 +678,8 @@ static void test_devices(int unused) {
             if (now_ms() > until) fail("the other one's", neighbours_of(&w, i), (uint64_t)i);
     }
     expect("the 17th", neighbours_of(&w, DEVICES), 0);
-    expect("a raise on the 17th", memlord_pressure_raise(w.lord, device_of(DEVICES), 1), MEMLORD_E_UNKNOWN);
+    expect("a raise on the 17th", memlord_pressure_raise(w.lord, device_of(DEVICES), 1),
+           MEMLORD_E_UNKNOWN);
     kill_worker(1);
 }
 
@@ -647,20 +694,28 @@ static void spoil(unsigned char *map, size_t size, size_t from, size_t n, int pa
             : (unsigned char)(words[pattern] >> i % 8 * 8);
 }
 
+static unsigned char *map_page(size_t *size) {
+    struct stat st;
+    void *map;
+    int file = open(page, O_RDWR | O_CLOEXEC);
+    if (file < 0 || fstat(file, &st)) fail("the page", (uint64_t)errno, 0);
+    *size = (size_t)st.st_size;
+    map = mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (map == MAP_FAILED) fail("the page", (uint64_t)errno, 1);
+    return (unsigned char *)map;
+}
+
 /* Every byte of the page is set to random values, again and again, while four processes use it. */
 static void test_fuzz(int rounds) {
-    struct stat st;
     unsigned char *map;
-    int file;
+    size_t size;
     start(4);
-    file = open(page, O_RDWR | O_CLOEXEC);
-    if (file < 0 || fstat(file, &st)) fail("the page", (uint64_t)errno, 0);
-    map = (unsigned char *)mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    map = map_page(&size);
     for (int round = 0; round < rounds; round++) {
         for (int i = 0; i < 4; i++) order(i, STORM, 0, 30);
-        for (size_t at = 0; at < (size_t)st.st_size;) {
+        for (size_t at = 0; at < size;) {
             size_t n = 1 + (size_t)draw(round % 2 ? 64 : 16384);
-            spoil(map, (size_t)st.st_size, at, n, (int)draw(PATTERNS));
+            spoil(map, size, at, n, (int)draw(PATTERNS));
             at += n;
         }
         for (int i = 0; i < 4; i++) finish(i);
@@ -674,6 +729,35 @@ static void test_fuzz(int rounds) {
     settle(5);
     expect("a raise on it", ask(4, RAISE, 0, 2000), MEMLORD_OK);
     for (int i = 0; i < 5; i++) end_work(i);
+}
+
+/* A process alone on a page full of noise repairs the head and its slot. Of all else it changes
+   single words: those that say which slots are taken. */
+static void test_own(int unused) {
+    enum { WORDS = 16 }; /* bytes of the head's two words */
+    unsigned char *map, *noise;
+    size_t size, run = 0, gap = 0, longest = 0, changed = 0;
+    (void)unused;
+    start(1);
+    map = map_page(&size);
+    noise = (unsigned char *)malloc(size);
+    if (!noise) fail("malloc", size, 0);
+    spoil(noise, size, 0, size, PATTERNS - 1);
+    memcpy(map, noise, size);
+    ask(0, STORM, 0, 30);
+    kill(boxes[0].pid, SIGSTOP);
+    for (size_t i = 0; i <= size; i++) {
+        if (i < size && map[i] != noise[i]) {
+            run += gap + 1, gap = 0, changed++;
+        } else if (run && (++gap == 8 || i == size)) {
+            if (longest && run > WORDS) fail("a second place was changed, up to", i, run);
+            if (run > WORDS) longest = run;
+            run = gap = 0;
+        }
+    }
+    if (longest < 1000 || changed > longest + WORDS + 8 * SLOTS) fail("changed", changed, longest);
+    kill_worker(0);
+    free(noise);
 }
 
 /* -- what the script asks for -- */
@@ -816,6 +900,8 @@ int main(int argc, char **argv) {
                  {"forks", test_forks},   {"orphan", test_orphan}, {"stop", test_stop},
                  {"raise", test_raise},   {"levels", test_levels}, {"ids", test_ids},
                  {"full", test_full},     {"devices", test_devices}, {"fuzz", test_fuzz},
+                 {"own", test_own},       {"nested", test_nested},
+                 {"stale", test_stale},
                  {"open", test_open},     {"stay", test_stay},   {"exec", test_exec},
                  {"reach", test_reach},   {"stall", test_stall}};
     if (argc < 3) return 2;
