@@ -56,8 +56,8 @@ scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh test
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports)
-.PHONY: help demo demo-neighbours demo-fleet report pictures test test-all test-fleet test-gpu bench bench-gpu torch-observer vendor \
-	install uninstall deps clean \
+.PHONY: help demo demo-neighbours demo-fleet report pictures test test-all test-fleet test-gpu bench bench-gpu \
+	torch-observer vendor install uninstall deps clean \
 	try-reports try-programs try-ports try-fleet $(needs)
 .DELETE_ON_ERROR:
 
