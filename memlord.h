@@ -1751,7 +1751,7 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    interval of pollers, then publishes what the ledger holds and frees the places of processes that
    are gone. Without threads memlord_gc_poll does its work.
    A forked child joins again by the name at its first call; if it cannot, it works alone.
-   Threads: the file may not be made shorter while it is in use: that raises SIGBUS.
+   Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
    Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
            E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
            E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), or a sandbox
@@ -15984,20 +15984,22 @@ static int mli_stall_seen(int fd) {
 }
 #endif
 
-/* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes the listener's own event
-   is the wait: it sees a request after at most the interval of pollers. */
+/* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
+   refuses them, the listener's own event is the wait: it sees a request after at most the interval
+   of pollers. */
 #if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
 static MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
                                    uint32_t ms) {
     struct { /* as the kernel has it: a timespec of 64-bit times on a 32-bit system differs */
         long sec, nsec;
     } time;
-    int saved = errno;
-    (void)listener;
+    int saved = errno, refused;
     time.sec = (long)(ms / 1000);
     time.nsec = (long)(ms % 1000) * 1000000;
-    (void)syscall(__NR_futex, bell, 0 /* FUTEX_WAIT */, seen, &time, NULL, 0);
+    refused = syscall(__NR_futex, bell, 0 /* FUTEX_WAIT */, seen, &time, NULL, 0) &&
+              errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT;
     errno = saved;
+    if (refused) mli_os_event_wait(&listener->wake, ms);
 }
 static MLI_COLD void mli_bell_ring(mli_u32 *bell) {
     int saved = errno;
@@ -16091,6 +16093,7 @@ static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_pag
         mli_device_record *device = mli_device_record_at(lord, i);
         const uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, i);
         const uint64_t pool = mli_u64_load(&device->count[MLI_STAT_reserved]);
+        if (device->device.type == MEMLORD_DEVICE_MAPPED) continue; /* `used` has no page cache */
         out->held = mli_add_saturated(out->held, pool > live ? pool : live);
         out->spare = mli_add_saturated(out->spare, pool > live ? pool - live : 0);
         out->spare = mli_add_saturated(out->spare,
@@ -16227,13 +16230,15 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
     return waiting;
 }
 
-/* Runs the callbacks of every device at a physical device. Returns the bytes reclaimed. */
+/* Retires and runs the callbacks of every device at a physical device. Returns the bytes that
+   callbacks reclaimed. */
 static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
                                                uint64_t needed) {
     uint32_t i = 0;
     uint64_t all = 0, one;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
         if (needed && all >= needed) break;
+        (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
         if (mli_collect(lord, i, MEMLORD_REASON_NEIGHBOUR, needed ? needed - all : 0, &one) ==
             MEMLORD_OK)
             all = mli_add_saturated(all, one);
@@ -16316,7 +16321,12 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
     uint32_t i;
     for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* its source may identify it */
         mli_phys *phys = mli_phys_in_use(lord, i);
-        if (phys && !mli_u64_load(&phys->id)) (void)mli_phys_sample(lord, phys);
+        uint64_t sampled;
+        if (!phys || mli_u64_load(&phys->id)) continue;
+        mli_lock_take(&phys->lock);
+        sampled = phys->sampled;
+        mli_lock_drop(&phys->lock);
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* once: it may block, and answers wait */
     }
     mli_lock_take(&lord->neighbours.lock);
     if (lord->neighbours.slot == MLI_SLOT_FORKED) {
@@ -16386,6 +16396,17 @@ static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
 }
 
+/* Joins the page again in a forked child whose listener has not done so yet. */
+static MLI_COLD void mli_forked_rejoin(memlord *lord) {
+    int forked;
+    mli_lock_take(&lord->neighbours.lock);
+    forked = lord->neighbours.slot == MLI_SLOT_FORKED;
+    mli_lock_drop(&lord->neighbours.lock);
+    if (!forked) return;
+    mli_neighbours_round(lord);
+    (void)mli_listener_start(lord);
+}
+
 /* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is not
    on it. Else *raise is linked until mli_raise_end. */
 static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
@@ -16397,6 +16418,7 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     size_t k = MLI_SLOT_DEVICES;
     uint32_t s;
     if (!mli_u32_load(&lord->neighbours.open)) return r;
+    mli_forked_rejoin(lord);
     mli_lock_take(&lord->neighbours.lock);
     if (lord->neighbours.slot >= 0) {
         if (mli_slot_device_of(lord, phys) == MLI_SLOT_DEVICES ||

@@ -3,8 +3,12 @@
 #include "support.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +119,15 @@ static void the_cpu_has_an_identity_and_pinned_shares_it(void **state) {
                             NULL));
     publish(p->b);
     assert_int_equal(neighbours(p->a, cpu()), 4 * MIB);
+}
+
+static void mapped_files_are_no_bytes_of_the_cpu(void **state) {
+    pair *p = joined(state);
+    assert_ok(memlord_alloc(p->b, cpu(), 0x1000, 3 * MIB, NULL));
+    assert_ok(memlord_alloc(p->b, memlord_device_make(MEMLORD_DEVICE_MAPPED, 0), 0x2000, MIB,
+                            NULL));
+    publish(p->b);
+    assert_int_equal(neighbours(p->a, cpu()), 3 * MIB);
 }
 
 static void what_a_pool_keeps_counts(void **state) {
@@ -370,6 +383,89 @@ static void a_forked_child_has_a_slot_of_its_own(void **state) {
     assert_int_equal(neighbours(p->b, cuda(0)), 2 * MIB);
 }
 
+static memlord_gc_result gives_what_is_needed(void *user, memlord *lord,
+                                              const memlord_gc_event *event) {
+    memlord_gc_result all;
+    (void)user, (void)lord;
+    memset(&all, 0, sizeof all);
+    all.ran = 1;
+    all.reclaimed = event->needed;
+    return all;
+}
+
+static void a_forked_child_may_raise_first(void **state) {
+    pair *p = joined(state);
+    int status = 0;
+    pid_t child;
+    if (NO_FORKS) skip();
+    assert_ok(memlord_gc_callback_add(p->b, cuda(0), 0, gives_what_is_needed, NULL));
+    publish(p->b);
+    child = fork();
+    if (!child) _exit(memlord_pressure_raise(p->a, cuda(0), MIB) != MEMLORD_OK);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static int blocks(void *user, memlord_device device, memlord_capacity *out) {
+    (void)device, (void)out;
+    (void)__atomic_add_fetch((int *)user, 1, __ATOMIC_RELAXED);
+    (void)usleep(300000);
+    return -1;
+}
+
+static void a_source_that_blocks_delays_answers_once_at_most(void **state) {
+    pair *p = joined(state);
+    int calls = 0, i;
+    double slowest = 0;
+    assert_ok(memlord_capacity_source_set(p->b, MEMLORD_DEVICE_VULKAN, blocks, &calls));
+    assert_ok(memlord_alloc(p->b, memlord_device_make(MEMLORD_DEVICE_VULKAN, 0), 0x1000, 1, NULL));
+    assert_ok(memlord_gc_callback_add(p->b, cuda(0), 1u << MEMLORD_REASON_NEIGHBOUR,
+                                      gives_what_is_needed, NULL));
+    usleep(600000);
+    for (i = 0; i < 8; i++) {
+        double began = seconds();
+        assert_ok(memlord_pressure_raise(p->a, cuda(0), MIB));
+        if (seconds() - began > slowest) slowest = seconds() - began;
+        usleep(25000);
+    }
+    assert_int_equal(__atomic_load_n(&calls, __ATOMIC_RELAXED), 1);
+    assert_true(slowest < 0.25);
+}
+
+/* Refuses futexes between processes, and no others, to the thread and those it starts. */
+static int refuse_shared_futexes(void) {
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_futex, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program;
+    program.len = sizeof rules / sizeof *rules;
+    program.filter = rules;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program);
+}
+
+static void a_listener_without_futexes_does_not_spin(void **state) {
+    pair *p = (pair *)*state;
+    int status = 0;
+    pid_t child;
+    if (NO_FORKS) skip();
+    child = fork();
+    if (!child) {
+        struct timespec used;
+        if (refuse_shared_futexes()) _exit(77);
+        if (memlord_pressure_open(p->a, p->path)) _exit(2);
+        usleep(500000);
+        (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+        _exit(used.tv_sec || used.tv_nsec > 200000000);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WEXITSTATUS(status) == 77) skip();
+    assert_int_equal(status, 0);
+}
+
 static void a_fork_without_a_page_closes_nothing(void **state) {
     pair *p = (pair *)*state;
     int status = 0, was = fcntl(0, F_GETFD);
@@ -521,6 +617,7 @@ int main(void) {
         PAIR(an_index_is_no_identity),
         PAIR(a_device_without_identity_is_alone),
         PAIR(the_cpu_has_an_identity_and_pinned_shares_it),
+        PAIR(mapped_files_are_no_bytes_of_the_cpu),
         PAIR(what_a_pool_keeps_counts),
         PAIR(a_ledger_that_leaves_is_no_longer_counted),
         PAIR(a_raise_runs_the_callbacks_of_the_others),
@@ -535,6 +632,9 @@ int main(void) {
         PAIR(reports_have_neighbours_in_a_part_of_their_own),
         PAIR(a_killed_process_is_gone_within_one_interval),
         PAIR(a_forked_child_has_a_slot_of_its_own),
+        PAIR(a_forked_child_may_raise_first),
+        PAIR(a_source_that_blocks_delays_answers_once_at_most),
+        PAIR(a_listener_without_futexes_does_not_spin),
         PAIR(a_fork_without_a_page_closes_nothing),
         PAIR(a_kernel_without_stall_information_is_no_error),
         PAIR(a_file_that_is_no_page_is_refused),

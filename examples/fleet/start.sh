@@ -1,8 +1,7 @@
 # fleet=DIRECTORY; . examples/fleet/start.sh: starts node_exporter and Prometheus with the files beside
 # this one, each on a free port of loopback, and stops them, and all else in $started, when the shell
 # ends. All they write is under the directory; its folder textfiles is for *.prom. Sets $prometheus
-# and $exporter, their addresses. Ends with 1, and says why, if one
-# does not start.
+# and $exporter, their addresses. Ends the shell with 1, and says why, if one does not start.
 node_exporter=$(command -v prometheus-node-exporter || command -v node_exporter)
 [ -n "$node_exporter" ] && command -v prometheus >/dev/null || {
     echo 'no Prometheus, or no node_exporter: make deps-fleet' >&2
