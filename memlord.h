@@ -4469,7 +4469,7 @@ typedef struct mli_page_slot {
     uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
     mli_page_device devices[MLI_SLOT_DEVICES];
     uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
-    uint64_t request;                  /* the number of the last request; behind what it asks */
+    uint64_t request;                  /* the last request; stored after the devices */
     uint64_t owner;                    /* unique to this claim; 0: the slot is free */
 } mli_page_slot;
 enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
@@ -4642,7 +4642,7 @@ struct memlord {
         int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
         uint64_t host_id;      /* the identity of the host's memory */
         int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
-        mli_page_slot mine;    /* what the slot is to say */
+        mli_page_slot mine;    /* the slot as it is to be */
         const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
         struct mli_raise *raises;
         uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
@@ -15747,7 +15747,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
 
 /* ------------------------------------------------------------------- >>neighbours --
    Owns the pressure page: a file that the ledgers of several processes map. Each has a slot there,
-   with what it holds of its physical devices, what it asks of the others and what it has answered.
+   with the bytes it holds of its physical devices, its requests to the others, and its answers.
    Uses >>capacity, >>room and >>bands. Invariants: only the ledger that holds the system's lock on
    a slot's byte of the file writes the slot; the system drops that lock when the process ends, so a
    process killed at any instruction leaves nothing locked. A value read from the page may be
@@ -16040,8 +16040,8 @@ static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
     return mli_slot_read(lord->neighbours.page, slot, MLI_SLOT_WORD(owner));
 }
 
-/* What a slot says of an identity: the sums over its devices. Returns its owner; 0: it is free,
-   does not have the identity, or changed its owner meanwhile. */
+/* Sums the devices of a slot that have an identity. Returns the slot's owner; 0: it is free, does
+   not have the identity, or changed its owner meanwhile. */
 static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
                                       mli_page_device *sum) {
     const mli_page *page = lord->neighbours.page;
@@ -16078,7 +16078,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     mine->pid = mli_pid();
     mine->started = lord->lifecycle.started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* unlike the owner of any claim before */
-    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* what was asked before is not asked of this ledger */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
         mine->answered[s] = mli_slot_read(lord->neighbours.page, s, MLI_SLOT_WORD(request));
     mli_words_store(words, mine, MLI_SLOT_WORDS);
     lord->neighbours.slot = (int)i;
@@ -16116,8 +16116,8 @@ static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
     return unused;
 }
 
-/* Writes the whole slot and the head of the page again: what another process overwrote with
-   anything is right after it. */
+/* Writes the whole slot and the head of the page again. That repairs them if another process has
+   overwritten them. */
 static MLI_COLD void mli_slot_publish(memlord *lord) {
     mli_page_slot *mine = &lord->neighbours.mine;
     mli_page *page = lord->neighbours.page;
@@ -16157,7 +16157,8 @@ static MLI_COLD void mli_slots_reap(memlord *lord) {
     }
 }
 
-/* Notes at each physical device what the others hold of it: for statistics, levels and reports. */
+/* Stores at each physical device the bytes that the others hold there, for statistics, levels and
+   reports. */
 static MLI_COLD void mli_slots_note(memlord *lord) {
     uint32_t i, s;
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
@@ -16199,7 +16200,7 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
-/* Sums what others ask of each own device since the ledger last answered: the largest request each.
+/* Finds the largest request of others for each own device since the ledger last answered.
    *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
    Requests are compared by their distance, as the page may hold anything. Returns a bit for each
    slot whose ledger waits for the answer. */
@@ -16246,7 +16247,7 @@ static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *ph
     return all;
 }
 
-/* Publishes what was released, and then that the requests in `seen` are answered. */
+/* Publishes the bytes released, and then that the requests in `seen` are answered. */
 static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
                                          const uint64_t *seen, uint64_t waiting) {
     mli_page_slot *mine = &lord->neighbours.mine;
@@ -16314,7 +16315,7 @@ static MLI_COLD void mli_stall_poll(memlord *lord) {
 }
 
 /* Does what is due at the interval of pollers: joins again after a fork, publishes, frees the slots
-   of the dead, notes what the others hold. */
+   of the dead, and reads the others. */
 static MLI_COLD void mli_neighbours_round(memlord *lord) {
     const char *why = NULL;
     int unfit;
