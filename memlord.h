@@ -1749,7 +1749,8 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    After an error the ledger works alone, as before.
    Joining starts one thread, the listener. It sleeps until a neighbour raises pressure, at most the
    interval of pollers, then publishes what the ledger holds and frees the places of processes that
-   are gone. Without threads memlord_gc_poll does its work.
+   are gone. Without threads memlord_gc_poll does its work. Where the Linux kernel tells of stalls
+   for memory (PSI), a stall runs the cpu's callbacks with MEMLORD_REASON_NEIGHBOUR and `needed` 0.
    A forked child joins again by the name at its first call; if it cannot, it works alone.
    Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
    Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
