@@ -212,5 +212,36 @@ sees 'What allocates after the warm-up' '^100 blocks stay'
 matches 'the warm-up names what the steps leave and what they allocate' \
     'stays: 100 bytes of warm\.c:15, born under mark 1' 'allocates: warm\.c:11, 100 times' \
     'allocates: warm\.c:15, 100 times'
-sees 'Four tips, and the number that shows each' '^preallocate'
+sees 'Four tips, and the number that shows each' '^preallocate .* before' '^reuse .* before' '^work .* before' \
+    '^empty .* before'
+
+# What only Python with PyTorch runs is read: its module has each name.
+awk '/^```python/ { on = 1; next } /^```/ { on = 0 } on' examples/README.md examples/torch/README.md >"$out/script.py"
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=examples/torch python3 -c '
+import ast, memlord_torch, sys
+names = [n for n in ast.walk(ast.parse(open(sys.argv[1]).read())) if isinstance(n, ast.Attribute)]
+names = {n.attr for n in names if getattr(n.value, "id", "") == "memlord_torch"}
+assert "tag" in names and all(hasattr(memlord_torch, name) for name in names), names
+' "$out/script.py" >"$out/script.why" 2>&1
+verdict $? 'the scripts of the guide and of examples/torch call what there is' "$out/script.why"
+
+# -- every feature --
+
+grep -E '^\| [A-Z][0-9]+ \|' tests/FEATURES.md >"$out/rows"
+for last in M50 P24 G21 N16 X22 Z20; do
+    seq -f "${last%"${last#?}"}%g" "${last#?}"
+done >"$out/ids"
+cut -d ' ' -f 2 "$out/rows" | diff "$out/ids" - >"$out/rows.why" 2>&1
+verdict $? 'each feature has one row, in order' "$out/rows.why"
+grep -vE '`[a-z_]+:[a-z_0-9]+`|`[a-z]+\.sh "[^"]+"`|\| (not built|not ours|not a test)[:,] [^|]+ \|$' "$out/rows" >"$out/rows.why"
+[ ! -s "$out/rows.why" ]
+verdict $? 'each has a test, or says why not' "$out/rows.why"
+grep -oE '`[a-z_]+:[a-z_0-9]+`|`[a-z]+\.sh "[^"]+"`' "$out/rows" | tr -d '`' | sort -u | while IFS= read -r test; do
+    case $test in
+    *.sh*) name=${test#*\"} && grep -qF -e "${name%\"}" "tests/${test%% *}" ;;
+    *) cat "tests/test_${test%%:*}".c* | grep -qE "[ (]${test#*:}(\(|\))" ;;
+    esac || echo "there is no $test"
+done >"$out/rows.why" 2>&1
+[ ! -s "$out/rows.why" ]
+verdict $? 'and each of these tests is there' "$out/rows.why"
 plan
