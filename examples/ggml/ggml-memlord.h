@@ -4,8 +4,9 @@
 #define GGML_MEMLORD_H
 #include "memlord.h"
 
-// The names CPU, CPU_Mapped, CUDA0 and CUDA_Host are devices that MemLord reads. Of the others, host
-// memory of a GPU (Vulkan_Host) is pinned, and CPU_REPACK, CUDA0_Split, ... are their device's.
+// CPU, CPU_Mapped, CUDA0 and CUDA_Host are names that MemLord reads. Of the others, memory of the
+// host that belongs to a GPU (Vulkan_Host) is pinned, and CPU_REPACK, CUDA_Split, ... are on the
+// device of their type.
 static memlord_device ggml_memlord_device(ggml_backend_buffer_type_t buft) {
     memlord_device device = memlord_device_make(MEMLORD_DEVICE_OTHER, 0);
     if (memlord_device_parse(ggml_backend_buft_name(buft), &device) != MEMLORD_OK && buft->device) {
@@ -20,16 +21,18 @@ static memlord_device ggml_memlord_device(ggml_backend_buffer_type_t buft) {
 // A storage is the buffer object: two GPUs may have the same address. A multi-buffer is never live
 // here, for its children are.
 static bool ggml_memlord_live(ggml_backend_buffer_t buffer, memlord_block_info * block) {
-    return memlord_block_find(memlord_global(), ggml_memlord_device(buffer->buft), MEMLORD_KEY(buffer),
-                              block) == MEMLORD_OK;
+    return memlord_block_find(memlord_global(), ggml_memlord_device(buffer->buft),
+                              MEMLORD_KEY(buffer), block) == MEMLORD_OK;
 }
 
 // A buffer type may return the buffer of another one (CUDA_Host that fell back to CPU, CPU_REPACK):
 // then it is live already. The buffers in a meta buffer are, too.
 static void ggml_memlord_alloc(ggml_backend_buffer_t buffer, const memlord_site * site) {
     memlord_block_info block;
-    if (!buffer || !buffer->size || ggml_backend_buffer_is_meta(buffer) || ggml_memlord_live(buffer, &block)) return;
-    memlord_alloc(memlord_global(), ggml_memlord_device(buffer->buft), MEMLORD_KEY(buffer), buffer->size, site);
+    if (!buffer || !buffer->size || ggml_backend_buffer_is_meta(buffer)) return;
+    if (ggml_memlord_live(buffer, &block)) return;
+    memlord_alloc(memlord_global(), ggml_memlord_device(buffer->buft), MEMLORD_KEY(buffer),
+                  buffer->size, site);
 }
 
 static void ggml_memlord_free(ggml_backend_buffer_t buffer) {
@@ -50,14 +53,15 @@ static void ggml_memlord_usage(ggml_backend_buffer_t buffer) {
 // Tensors of compute buffers come and go with every graph: they are no parts.
 static void ggml_memlord_part(ggml_backend_buffer_t buffer, const ggml_tensor * tensor) {
     memlord_block_info block;
-    if (buffer->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE || !ggml_memlord_live(buffer, &block)) return;
+    if (buffer->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE) return;
+    if (!ggml_memlord_live(buffer, &block)) return;
     memlord_meta meta = {};
     meta.name = tensor->name;
     meta.dtype = ggml_type_name(tensor->type);
     meta.rank = (uint32_t) ggml_n_dims(tensor);
     for (uint32_t i = 0; i < meta.rank; i++) meta.shape[i] = tensor->ne[i];
-    const char * base = (const char *) ggml_backend_buffer_get_base(buffer);
-    memlord_part_add(memlord_global(), block.device, block.storage, (const char *) tensor->data - base,
+    memlord_part_add(memlord_global(), block.device, block.storage,
+                     MEMLORD_KEY(tensor->data) - MEMLORD_KEY(ggml_backend_buffer_get_base(buffer)),
                      ggml_backend_buffer_get_alloc_size(buffer, tensor), &meta);
 }
 #endif

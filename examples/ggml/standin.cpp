@@ -1,216 +1,520 @@
-// standin.cpp: ggml's functions in small, around the very lines of ggml-memlord.h, to try them without
-// a checkout: two GPUs and the host, pinned memory that falls back to the CPU, a buffer of buffers,
-// mapped weights, a usage that is set after the allocation, a cache that grows, a work buffer.
-//
-//     c++ -std=c++17 -O2 -I. examples/ggml/standin.cpp -o standin -pthread && ./standin
-//
-// It checks the books after each phase and exits with 1 if a number differs.
-#include <cstdint>
+/* A stand-in for ggml and an engine on it: the functions that ggml.patch and llama.patch change, in
+   the same shapes and with the same lines of MemLord, on devices that only count. It compares every
+   device with what its driver holds, and exits with 1 if anything differs. MEMLORD_REPORT=x.html
+   saves a report before the buffers are freed.
+
+       c++ -std=c++11 -I. examples/ggml/standin.cpp examples/ggml/ggml-memlord.cpp -pthread */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
-// -- the shapes of ggml-backend-impl.h, as far as ggml-memlord.h uses them --
+#include <sys/mman.h>
+#include <unistd.h>
 
-enum ggml_backend_buffer_usage { GGML_BACKEND_BUFFER_USAGE_ANY, GGML_BACKEND_BUFFER_USAGE_WEIGHTS,
-                                 GGML_BACKEND_BUFFER_USAGE_COMPUTE };
-enum ggml_backend_dev_type { GGML_BACKEND_DEVICE_TYPE_CPU, GGML_BACKEND_DEVICE_TYPE_GPU };
-struct backend_device {
-    const char * name;
-    ggml_backend_dev_type type;
+/* -- drivers: the bytes that each memory holds, counted without MemLord -- */
+
+enum memory { HOST, PINNED, MAPPED, CUDA0, CUDA1, VULKAN0, HTP0, MEMORIES };
+static size_t held[MEMORIES];
+static size_t pinned_most = 1 << 20; /* what the system lets a process lock */
+
+/* -- ggml: the public types -- */
+
+enum ggml_type { GGML_TYPE_F32, GGML_TYPE_F16 };
+enum ggml_backend_buffer_usage {
+    GGML_BACKEND_BUFFER_USAGE_ANY,
+    GGML_BACKEND_BUFFER_USAGE_WEIGHTS,
+    GGML_BACKEND_BUFFER_USAGE_COMPUTE
 };
-struct ggml_backend_buffer;
-struct buffer_type {
-    const char * name;
-    backend_device * device;
-    bool is_host;
-    ggml_backend_buffer * (*alloc_buffer)(buffer_type * buft, size_t size);
+enum ggml_device_type { GGML_BACKEND_DEVICE_TYPE_CPU, GGML_BACKEND_DEVICE_TYPE_GPU };
+
+typedef struct ggml_backend_buffer *ggml_backend_buffer_t;
+typedef struct ggml_backend_buffer_type *ggml_backend_buffer_type_t;
+typedef struct ggml_backend_device *ggml_backend_dev_t;
+
+struct ggml_tensor {
+    ggml_type type;
+    int64_t ne[4];
+    ggml_backend_buffer_t buffer;
+    void *data;
+    char name[64];
 };
-typedef buffer_type * ggml_backend_buffer_type_t;
+struct ggml_backend_buffer_type {
+    const char *name;
+    ggml_backend_buffer_t (*alloc_buffer)(ggml_backend_buffer_type_t buft, size_t size);
+    bool host;
+    ggml_backend_dev_t device; /* ggml leaves it NULL for CPU */
+    memory where;
+    size_t max_size; /* 0: no limit */
+};
+struct ggml_backend_device {
+    const char *name;
+    ggml_device_type type;
+    ggml_backend_buffer_t (*buffer_from_host_ptr)(void *ptr, size_t size);
+};
 struct ggml_backend_buffer {
+    void (*free_buffer)(ggml_backend_buffer_t buffer);
     ggml_backend_buffer_type_t buft;
+    void *context; /* its address, or its children */
     size_t size;
     ggml_backend_buffer_usage usage;
-    void * base;
-    std::vector<ggml_backend_buffer *> children; // of a multi-buffer
-    bool owns;
 };
-typedef ggml_backend_buffer * ggml_backend_buffer_t;
-struct ggml_tensor {
-    char name[64];
-    int type;
-    int64_t ne[4];
-    void * data;
-};
+typedef std::vector<ggml_backend_buffer_t> buffers;
 
-static const char * ggml_backend_buft_name(ggml_backend_buffer_type_t buft) { return buft->name; }
-static ggml_backend_dev_type (ggml_backend_dev_type)(backend_device * d) { return d->type; }
-static const char * ggml_backend_dev_name(backend_device * d) { return d->name; }
-static bool ggml_backend_buft_is_host(ggml_backend_buffer_type_t buft) { return buft->is_host; }
-static bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t) { return false; }
-static void * ggml_backend_buffer_get_base(ggml_backend_buffer_t buffer) { return buffer->base; }
-static size_t ggml_backend_buffer_get_alloc_size(ggml_backend_buffer_t, const ggml_tensor * t) {
-    return sizeof(float) * (size_t) (t->ne[0] * t->ne[1]);
+static const char *ggml_type_name(ggml_type type) { return type == GGML_TYPE_F32 ? "f32" : "f16"; }
+static int ggml_n_dims(const ggml_tensor *t) { return t->ne[1] > 1 ? 2 : 1; }
+static const char *ggml_backend_buft_name(ggml_backend_buffer_type_t buft) { return buft->name; }
+static bool ggml_backend_buft_is_host(ggml_backend_buffer_type_t buft) { return buft->host; }
+static const char *ggml_backend_dev_name(ggml_backend_dev_t dev) { return dev->name; }
+static ggml_device_type ggml_backend_dev_type(ggml_backend_dev_t dev) { return dev->type; }
+static void *ggml_backend_buffer_get_base(ggml_backend_buffer_t buffer) { return buffer->context; }
+static size_t ggml_backend_buffer_get_alloc_size(ggml_backend_buffer_t, const ggml_tensor *t) {
+    return static_cast<size_t>(t->ne[0] * t->ne[1]) * (t->type == GGML_TYPE_F32 ? 4 : 2);
 }
-static const char * ggml_type_name(int) { return "f32"; }
-static int ggml_n_dims(const ggml_tensor *) { return 2; }
+static bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buffer);
 
-#include "ggml-memlord.cpp"
 #include "ggml-memlord.h"
 
-// -- the functions of ggml-backend.cpp, with the lines of ggml.patch --
+/* -- ggml-backend.cpp -- */
 
-static ggml_backend_buffer_t buffer_init(ggml_backend_buffer_type_t buft, void * base, size_t size, bool owns) {
-    return new ggml_backend_buffer{buft, size, GGML_BACKEND_BUFFER_USAGE_ANY, base, {}, owns};
+static ggml_backend_buffer_t ggml_backend_buffer_init(ggml_backend_buffer_type_t buft,
+                                                      void (*free_buffer)(ggml_backend_buffer_t),
+                                                      void *context, size_t size) {
+    return new ggml_backend_buffer{free_buffer, buft, context, size, GGML_BACKEND_BUFFER_USAGE_ANY};
 }
-static ggml_backend_buffer_t plain_alloc(ggml_backend_buffer_type_t buft, size_t size) {
-    return buffer_init(buft, malloc(size), size, true);
-}
-static ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
+
+/* Not inlined, as ggml exports it: its caller is the site. */
+__attribute__((noinline)) static ggml_backend_buffer_t
+ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
+    if (size == 0) return ggml_backend_buffer_init(buft, NULL, NULL, 0);
     ggml_backend_buffer_t buffer = buft->alloc_buffer(buft, size);
     ggml_memlord_alloc(buffer, MEMLORD_SITE_OF_CALLER(memlord_global()));
     return buffer;
 }
+
 static void ggml_backend_buffer_free(ggml_backend_buffer_t buffer) {
-    if (!buffer) return;
+    if (buffer == NULL) return;
     ggml_memlord_free(buffer);
-    for (auto * child : buffer->children) ggml_backend_buffer_free(child);
-    if (buffer->owns) free(buffer->base);
+    if (buffer->free_buffer != NULL) buffer->free_buffer(buffer);
     delete buffer;
 }
-static void ggml_backend_buffer_set_usage(ggml_backend_buffer_t buffer, ggml_backend_buffer_usage usage) {
+
+static void free_children(ggml_backend_buffer_t buffer) {
+    buffers *children = static_cast<buffers *>(buffer->context);
+    for (ggml_backend_buffer_t child : *children) ggml_backend_buffer_free(child);
+    delete children;
+}
+static void free_multi(ggml_backend_buffer_t buffer) { free_children(buffer); }
+static void free_meta(ggml_backend_buffer_t buffer) { free_children(buffer); }
+static bool ggml_backend_buffer_is_multi_buffer(ggml_backend_buffer_t buffer) {
+    return buffer->free_buffer == free_multi;
+}
+static bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buffer) {
+    return buffer->free_buffer == free_meta;
+}
+
+static void ggml_backend_buffer_set_usage(ggml_backend_buffer_t buffer,
+                                          ggml_backend_buffer_usage usage) {
     buffer->usage = usage;
     ggml_memlord_usage(buffer);
-    for (auto * child : buffer->children) ggml_backend_buffer_set_usage(child, usage);
+    if (ggml_backend_buffer_is_multi_buffer(buffer))
+        for (ggml_backend_buffer_t child : *static_cast<buffers *>(buffer->context))
+            ggml_backend_buffer_set_usage(child, usage);
 }
-static ggml_backend_buffer_t ggml_backend_multi_buffer_alloc_buffer(const std::vector<ggml_backend_buffer_t> & children) {
-    ggml_backend_buffer_t buffer = buffer_init(children[0]->buft, nullptr, 0, false);
-    for (auto * child : children) buffer->size += child->size;
-    buffer->children = children;
-    return buffer;
-}
-static ggml_backend_buffer_t ggml_backend_dev_buffer_from_host_ptr(ggml_backend_buffer_type_t buft, void * ptr, size_t size) {
-    ggml_backend_buffer_t buffer = buffer_init(buft, ptr, size, false);
+
+__attribute__((noinline)) static ggml_backend_buffer_t
+ggml_backend_dev_buffer_from_host_ptr(ggml_backend_dev_t device, void *ptr, size_t size) {
+    ggml_backend_buffer_t buffer = device->buffer_from_host_ptr(ptr, size);
     ggml_memlord_alloc(buffer, MEMLORD_SITE_OF_CALLER(memlord_global()));
     return buffer;
 }
-static void ggml_backend_tensor_alloc(ggml_backend_buffer_t buffer, ggml_tensor * tensor, void * addr) {
+
+static void ggml_backend_tensor_alloc(ggml_backend_buffer_t buffer, ggml_tensor *tensor,
+                                      void *addr) {
+    tensor->buffer = buffer;
     tensor->data = addr;
     ggml_memlord_part(buffer, tensor);
 }
 
-// -- a machine --
+/* -- ggml-alloc.c -- */
 
-static backend_device dev_cpu = {"CPU", GGML_BACKEND_DEVICE_TYPE_CPU};
-static backend_device dev_gpu[2] = {{"CUDA0", GGML_BACKEND_DEVICE_TYPE_GPU}, {"CUDA1", GGML_BACKEND_DEVICE_TYPE_GPU}};
-static buffer_type buft_cpu = {"CPU", &dev_cpu, true, plain_alloc};
-static buffer_type buft_mapped = {"CPU_Mapped", &dev_cpu, true, nullptr};
-static buffer_type buft_repack = {"CPU_REPACK", &dev_cpu, true, plain_alloc};
-static buffer_type buft_gpu[2] = {{"CUDA0", &dev_gpu[0], false, plain_alloc}, {"CUDA1", &dev_gpu[1], false, plain_alloc}};
-static size_t pinned_left = 1 << 20;
-static ggml_backend_buffer_t pinned_alloc(ggml_backend_buffer_type_t buft, size_t size) {
-    if (size > pinned_left) return ggml_backend_buft_alloc_buffer(&buft_cpu, size); // as CUDA_Host falls back
-    pinned_left -= size;
-    return plain_alloc(buft, size);
+/* As many buffers as max_size demands, and a multi-buffer around them if there are several. */
+static ggml_backend_buffer_t
+ggml_backend_alloc_ctx_tensors_from_buft(std::vector<ggml_tensor> &tensors,
+                                         ggml_backend_buffer_type_t buft) {
+    buffers *all = new buffers;
+    size_t first = 0, total = 0;
+    while (first < tensors.size()) {
+        size_t end = first, size = 0;
+        for (; end < tensors.size(); end++) {
+            const size_t more = ggml_backend_buffer_get_alloc_size(NULL, &tensors[end]);
+            if (size && buft->max_size && size + more > buft->max_size) break;
+            size += more;
+        }
+        all->push_back(ggml_backend_buft_alloc_buffer(buft, size));
+        char *at = static_cast<char *>(ggml_backend_buffer_get_base(all->back()));
+        for (; first < end; first++) {
+            ggml_backend_tensor_alloc(all->back(), &tensors[first], at);
+            at += ggml_backend_buffer_get_alloc_size(NULL, &tensors[first]);
+        }
+        total += size;
+    }
+    ggml_backend_buffer_t buffer = all->front();
+    if (all->size() > 1) return ggml_backend_buffer_init(buft, free_multi, all, total);
+    delete all;
+    return buffer;
 }
-static buffer_type buft_pinned = {"CUDA_Host", &dev_gpu[0], true, pinned_alloc};
-static buffer_type buft_vulkan_host = {"Vulkan_Host", &dev_gpu[1], true, plain_alloc};
 
-// -- the check --
+/* The compute buffer of a graph: replaced when a graph needs more; its usage is set afterwards. */
+struct graph_allocator {
+    ggml_backend_buffer_type_t buft;
+    ggml_backend_buffer_t buffer;
 
-static int failed;
-static void expect(const char * what, uint64_t is, uint64_t should) {
-    if (is == should) return;
-    printf("not so: %s is %llu and not %llu\n", what, (unsigned long long) is, (unsigned long long) should);
-    failed = 1;
-}
-static uint64_t on(const char * name) {
-    memlord_device device;
-    if (memlord_device_parse(name, &device)) return UINT64_MAX;
-    return memlord_allocated(memlord_global(), device);
-}
-static uint64_t tagged(const char * tag) {
-    memlord_tag_stat stat;
-    memlord_tag_get(memlord_global(), memlord_device_all(), tag, &stat);
-    return stat.allocated;
-}
-static int count_parts(void * user, const memlord_part_info *) { return ++*(int *) user, 0; }
-
-struct model {
-    ggml_backend_buffer_t mapped, weights, repacked;
-    std::vector<ggml_tensor> tensors;
-    void * file;
+    void reserve(size_t size) {
+        if (buffer && size <= buffer->size) return;
+        ggml_backend_buffer_free(buffer);
+        buffer = ggml_backend_buft_alloc_buffer(buft, size);
+        ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_COMPUTE);
+        ggml_tensor node = {GGML_TYPE_F32, {16, 1, 1, 1}, NULL, NULL, "node"};
+        ggml_backend_tensor_alloc(buffer, &node, ggml_backend_buffer_get_base(buffer));
+    }
 };
 
-static void load(model & m) {
-    MEMLORD_SCOPED(memlord_global(), "load");
-    const size_t half = 3 << 20;
-    m.file = malloc(5 << 20);
-    m.mapped = ggml_backend_dev_buffer_from_host_ptr(&buft_mapped, m.file, 5 << 20);
-    m.weights = ggml_backend_multi_buffer_alloc_buffer({ggml_backend_buft_alloc_buffer(&buft_gpu[0], half),
-                                                        ggml_backend_buft_alloc_buffer(&buft_gpu[1], half)});
-    m.repacked = ggml_backend_buft_alloc_buffer(&buft_repack, 1000);
-    m.tensors.resize(4);
-    for (int i = 0; i < 4; i++) {
-        ggml_backend_buffer_t buffer = m.weights->children[i / 2];
-        m.tensors[i] = {{}, 0, {256, 100, 1, 1}, nullptr};
-        snprintf(m.tensors[i].name, sizeof m.tensors[i].name, "blk.%d.ffn_up.weight", i);
-        ggml_backend_tensor_alloc(buffer, &m.tensors[i], (char *) buffer->base + i % 2 * (1 << 20));
+/* -- backends -- */
+
+static void cpu_free(ggml_backend_buffer_t buffer) {
+    held[HOST] -= buffer->size;
+    free(buffer->context);
+}
+static ggml_backend_buffer_t cpu_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    void *data = malloc(size);
+    if (!data) return NULL;
+    held[HOST] += size;
+    return ggml_backend_buffer_init(buft, cpu_free, data, size);
+}
+static ggml_backend_buffer_type cpu_buft = {"CPU", cpu_alloc, true, NULL, HOST, 0};
+static ggml_backend_buffer_type mapped_buft = {"CPU_Mapped", cpu_alloc, true, NULL, MAPPED, 0};
+
+static ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size) {
+    return ggml_backend_buffer_init(&mapped_buft, NULL, ptr, size);
+}
+
+static ggml_backend_device cpu_device = {"CPU", GGML_BACKEND_DEVICE_TYPE_CPU,
+                                         ggml_backend_cpu_buffer_from_ptr};
+static ggml_backend_device cuda0 = {"CUDA0", GGML_BACKEND_DEVICE_TYPE_GPU, NULL};
+static ggml_backend_device cuda1 = {"CUDA1", GGML_BACKEND_DEVICE_TYPE_GPU, NULL};
+static ggml_backend_device vulkan0 = {"Vulkan0", GGML_BACKEND_DEVICE_TYPE_GPU, NULL};
+static ggml_backend_device htp0 = {"HTP0", GGML_BACKEND_DEVICE_TYPE_GPU, NULL};
+
+/* CPU_REPACK: a buffer of CPU under its own type. */
+static ggml_backend_buffer_t repack_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(&cpu_buft, size);
+    if (buffer) buffer->buft = buft;
+    return buffer;
+}
+static ggml_backend_buffer_type repack_buft = {
+    "CPU_REPACK", repack_alloc, false, &cpu_device, HOST, 0};
+
+/* Memory of a GPU: every one of them begins at the same address. */
+static void device_free(ggml_backend_buffer_t buffer) { held[buffer->buft->where] -= buffer->size; }
+static ggml_backend_buffer_t device_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    held[buft->where] += size;
+    return ggml_backend_buffer_init(buft, device_free, reinterpret_cast<void *>(4096), size);
+}
+static ggml_backend_buffer_type cuda0_buft = {"CUDA0", device_alloc, false, &cuda0, CUDA0, 0};
+static ggml_backend_buffer_type cuda1_buft = {"CUDA1", device_alloc, false, &cuda1, CUDA1, 1 << 20};
+static ggml_backend_buffer_type split_buft = {"CUDA_Split", device_alloc, false, &cuda0, CUDA0, 0};
+static ggml_backend_buffer_type vulkan_buft = {
+    "Vulkan0", device_alloc, false, &vulkan0, VULKAN0, 0};
+static ggml_backend_buffer_type htp_buft = {"HTP0", device_alloc, false, &htp0, HTP0, 0};
+
+/* Page-locked memory of the host: CPU memory where there is no more of it to lock. */
+static void pinned_free(ggml_backend_buffer_t buffer) {
+    held[PINNED] -= buffer->size;
+    free(buffer->context);
+}
+static ggml_backend_buffer_t pinned_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    if (held[PINNED] + size > pinned_most) return ggml_backend_buft_alloc_buffer(&cpu_buft, size);
+    ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(malloc(size), size);
+    held[PINNED] += size;
+    buffer->buft = buft;
+    buffer->free_buffer = pinned_free;
+    return buffer;
+}
+static ggml_backend_buffer_type cuda_host = {"CUDA_Host", pinned_alloc, true, &cuda0, PINNED, 0};
+static ggml_backend_buffer_type vulkan_host = {
+    "Vulkan_Host", pinned_alloc, true, &vulkan0, PINNED, 0};
+
+/* A meta buffer: the same tensors on two GPUs, of which each has a buffer of its own. */
+static ggml_backend_buffer_t meta_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    buffers *children = new buffers;
+    children->push_back(ggml_backend_buft_alloc_buffer(&cuda0_buft, size));
+    children->push_back(ggml_backend_buft_alloc_buffer(&cuda1_buft, size));
+    return ggml_backend_buffer_init(buft, free_meta, children, size);
+}
+static ggml_backend_buffer_type meta_buft = {
+    "Meta(CUDA0,CUDA1)", meta_alloc, false, &cuda0, CUDA0, 0};
+
+/* -- ggml-cpu.cpp: the buffer that the threads of the CPU work in -- */
+
+struct ggml_cplan {
+    size_t work_size;
+    uint8_t *work_data;
+};
+struct ggml_backend_plan_cpu {
+    ggml_cplan cplan;
+};
+struct ggml_backend_cpu_context {
+    uint8_t *work_data;
+    size_t work_size;
+};
+
+static void ggml_backend_cpu_graph_compute(ggml_backend_cpu_context *cpu_ctx, size_t work_size) {
+    if (cpu_ctx->work_size >= work_size) return;
+    held[HOST] += work_size - cpu_ctx->work_size;
+    MEMLORD_FREE(memlord_global(), memlord_device_cpu(), cpu_ctx->work_data);
+    delete[] cpu_ctx->work_data;
+    cpu_ctx->work_data = new uint8_t[work_size];
+    cpu_ctx->work_size = work_size;
+    MEMLORD_TAG(memlord_global(), "compute_work")
+    MEMLORD_ALLOC(memlord_global(), memlord_device_cpu(), cpu_ctx->work_data, cpu_ctx->work_size);
+}
+
+static ggml_backend_plan_cpu *ggml_backend_cpu_graph_plan_create(size_t work_size) {
+    ggml_backend_plan_cpu *cpu_plan = new ggml_backend_plan_cpu;
+    cpu_plan->cplan.work_size = work_size;
+    cpu_plan->cplan.work_data = new uint8_t[work_size];
+    held[HOST] += work_size;
+    MEMLORD_TAG(memlord_global(), "compute_work")
+    MEMLORD_ALLOC(memlord_global(), memlord_device_cpu(), cpu_plan->cplan.work_data,
+                  cpu_plan->cplan.work_size);
+    return cpu_plan;
+}
+
+static void ggml_backend_cpu_graph_plan_free(ggml_backend_plan_cpu *cpu_plan) {
+    held[HOST] -= cpu_plan->cplan.work_size;
+    MEMLORD_FREE(memlord_global(), memlord_device_cpu(), cpu_plan->cplan.work_data);
+    delete[] cpu_plan->cplan.work_data;
+    delete cpu_plan;
+}
+
+static void ggml_backend_cpu_free(ggml_backend_cpu_context *cpu_ctx) {
+    held[HOST] -= cpu_ctx->work_size;
+    MEMLORD_FREE(memlord_global(), memlord_device_cpu(), cpu_ctx->work_data);
+    delete[] cpu_ctx->work_data;
+    *cpu_ctx = ggml_backend_cpu_context();
+}
+
+/* -- checks -- */
+
+static int checks, wrong;
+
+static void check(const char *step, const char *of, uint64_t is, uint64_t should) {
+    checks++;
+    if (is == should) return;
+    wrong++;
+    fprintf(stderr, "%s: %s is %llu, not %llu\n", step, of, static_cast<unsigned long long>(is),
+            static_cast<unsigned long long>(should));
+}
+
+/* MemLord has of each device what its driver has, and no mistake was counted. */
+static void check_devices(const char *step) {
+    static const struct {
+        const char *name;
+        memory where;
+    } devices[] = {{"cpu", HOST},     {"pinned", PINNED},     {"mapped", MAPPED}, {"cuda:0", CUDA0},
+                   {"cuda:1", CUDA1}, {"vulkan:0", VULKAN0}, {"other:0", HTP0}};
+    memlord *lord = memlord_global();
+    memlord_stats all;
+    uint64_t sum = 0;
+    for (const auto &d : devices) {
+        memlord_device device;
+        check(step, "parse", memlord_device_parse(d.name, &device), MEMLORD_OK);
+        check(step, d.name, memlord_allocated(lord, device), held[d.where]);
+        sum += held[d.where];
     }
-    ggml_backend_buffer_set_usage(m.mapped, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    ggml_backend_buffer_set_usage(m.weights, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    ggml_backend_buffer_set_usage(m.repacked, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    memlord_stats_get(lord, memlord_device_all(), &all);
+    check(step, "the sum", all.allocated, sum);
+    check(step, "mistakes", all.implicit_frees + all.unknown_frees + all.freed_while_shared +
+                                all.refused + all.dropped_allocs + all.dropped_sites, 0);
+    check(step, "verify", memlord_verify(lord), MEMLORD_OK);
+}
+
+static void check_tag(const char *step, const char *tag, uint64_t bytes, uint64_t blocks) {
+    memlord_tag_stat stat;
+    memlord_tag_get(memlord_global(), memlord_device_all(), tag, &stat);
+    check(step, tag ? tag : "untagged", stat.allocated, bytes);
+    check(step, tag ? tag : "untagged", stat.blocks, blocks);
+}
+
+static void check_parts(const char *step, ggml_backend_buffer_t buffer, uint64_t parts,
+                        uint64_t bytes) {
+    uint64_t sum = 0;
+    const memlord_part_fn add = [](void *user, const memlord_part_info *part) {
+        *static_cast<uint64_t *>(user) += part->bytes;
+        return 0;
+    };
+    check(step, "parts", memlord_parts_each(memlord_global(), ggml_memlord_device(buffer->buft),
+                                            MEMLORD_KEY(buffer), add, &sum), parts);
+    check(step, "bytes of parts", sum, bytes);
+}
+
+/* How often a scope ran, and what it left. */
+static void check_scope(const char *path, uint64_t count, int64_t bytes) {
+    memlord_scope_stat stat;
+    memlord_scope_get(memlord_global(), path, &stat);
+    check(path, "count", stat.count, count);
+    check(path, "bytes", static_cast<uint64_t>(stat.bytes.total), static_cast<uint64_t>(bytes));
+}
+
+/* -- the engine -- */
+
+static const size_t KiB = 1024, WEIGHTS = 512 * KiB;
+
+/* `n` tensors of 256 KiB. */
+static std::vector<ggml_tensor> layers(const char *name, size_t n) {
+    std::vector<ggml_tensor> tensors(n);
+    for (size_t i = 0; i < n; i++) {
+        tensors[i] = {GGML_TYPE_F16, {512, 256, 1, 1}, NULL, NULL, ""};
+        snprintf(tensors[i].name, sizeof tensors[i].name, "%s_l%zu", name, i);
+    }
+    return tensors;
+}
+
+struct engine {
+    FILE *file;
+    void *mapping;
+    buffers weights;
+    ggml_backend_buffer_t kv, output;
+    graph_allocator compute;
+    ggml_backend_cpu_context cpu;
+};
+
+/* The file of weights, mapped; on one GPU, on another in pieces, on both, and in other layouts. */
+static void load_model(engine *e) {
+    MEMLORD_SCOPED(memlord_global(), "load");
+    std::vector<ggml_tensor> in_file = layers("mapped", 2), main = layers("main", 3);
+    std::vector<ggml_tensor> pieces = layers("pieces", 10), packed = layers("packed", 1);
+    e->file = tmpfile();
+    if (!e->file || ftruncate(fileno(e->file), WEIGHTS)) abort();
+    e->mapping = mmap(NULL, WEIGHTS, PROT_READ, MAP_PRIVATE, fileno(e->file), 0);
+    held[MAPPED] += WEIGHTS;
+    e->weights.push_back(ggml_backend_dev_buffer_from_host_ptr(&cpu_device, e->mapping, WEIGHTS));
+    for (size_t i = 0; i < in_file.size(); i++)
+        ggml_backend_tensor_alloc(e->weights[0], &in_file[i],
+                                  static_cast<char *>(e->mapping) + i * 256 * KiB);
+    e->weights.push_back(ggml_backend_alloc_ctx_tensors_from_buft(main, &cuda0_buft));
+    e->weights.push_back(ggml_backend_alloc_ctx_tensors_from_buft(pieces, &cuda1_buft));
+    e->weights.push_back(ggml_backend_alloc_ctx_tensors_from_buft(packed, &repack_buft));
+    MEMLORD_TAG(memlord_global(), "weights") /* children of a meta buffer are told no usage */
+    e->weights.push_back(ggml_backend_buft_alloc_buffer(&meta_buft, 128 * KiB));
+    e->weights.push_back(ggml_backend_buft_alloc_buffer(&split_buft, 96 * KiB));
+    e->weights.push_back(ggml_backend_buft_alloc_buffer(&vulkan_buft, 64 * KiB));
+    e->weights.push_back(ggml_backend_buft_alloc_buffer(&htp_buft, 32 * KiB));
+    e->weights.push_back(ggml_backend_buft_alloc_buffer(&cuda0_buft, 0));
+    check("load", "children", static_cast<buffers *>(e->weights[2]->context)->size(), 3);
+    check_tag("load", NULL, 4288 * KiB, 9);
+    check_devices("load");
+    for (ggml_backend_buffer_t buffer : e->weights)
+        ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    check_parts("load", e->weights[0], 2, WEIGHTS);
+    check_parts("load", e->weights[1], 3, 768 * KiB);
+    check_parts("load", (*static_cast<buffers *>(e->weights[2]->context))[0], 4, 1024 * KiB);
+}
+
+/* The cache, the output and the compute buffers of a context. */
+static void init_context(engine *e) {
+    MEMLORD_SCOPED(memlord_global(), "load");
+    std::vector<ggml_tensor> cache = layers("cache", 2);
+    MEMLORD_TAG(memlord_global(), "kv")
+    e->kv = ggml_backend_alloc_ctx_tensors_from_buft(cache, &cuda0_buft);
+    {
+        MEMLORD_TAGGED(memlord_global(), "output");
+        e->output = ggml_backend_buft_alloc_buffer(&cuda_host, 200 * KiB);
+    }
+    {
+        MEMLORD_TAGGED(memlord_global(), "compute_decode"); /* finer than its usage: it stays */
+        e->compute.buft = &cuda0_buft;
+        e->compute.reserve(300 * KiB);
+    }
+    check("init", "pinned", held[PINNED], 200 * KiB);
+    check_parts("init", e->kv, 2, 512 * KiB);
+    check_parts("compute buffers have no parts", e->compute.buffer, 0, 0);
+}
+
+/* Later growth has the default tag, but what has a usage. */
+static void decode(engine *e, int n_tokens) {
+    mlord::scope phase(memlord_global(), n_tokens > 1 ? "prompt" : "decode");
+    memlord_tag_default_set(memlord_global(), "kv");
+    ggml_backend_cpu_graph_compute(&e->cpu, static_cast<size_t>(n_tokens) * KiB);
+    if (n_tokens == 1) return;
+    std::vector<ggml_tensor> cache = layers("cache", 4);
+    ggml_backend_buffer_free(e->kv);
+    e->kv = ggml_backend_alloc_ctx_tensors_from_buft(cache, &cuda0_buft);
+    e->compute.reserve(400 * KiB);
+}
+
+/* Pinned buffers, of which the second no longer fits: it is one of the cpu. */
+static void check_pinned() {
+    ggml_backend_buffer_t first = ggml_backend_buft_alloc_buffer(&vulkan_host, 700 * KiB);
+    ggml_backend_buffer_t second = ggml_backend_buft_alloc_buffer(&cuda_host, 300 * KiB);
+    check("pinned", "fallback", second->buft == &cpu_buft, 1);
+    check("pinned", "held", held[PINNED], 900 * KiB);
+    check_devices("pinned");
+    ggml_backend_buffer_free(second);
+    ggml_backend_buffer_free(first);
+}
+
+/* A plan of a graph has a work buffer of its own. */
+static void check_plan() {
+    ggml_backend_plan_cpu *plan = ggml_backend_cpu_graph_plan_create(48 * KiB);
+    check_tag("plan", "compute_work", 48 * KiB, 1);
+    check_devices("plan");
+    ggml_backend_cpu_graph_plan_free(plan);
+}
+
+static void free_all(engine *e) {
+    for (ggml_backend_buffer_t buffer : e->weights) ggml_backend_buffer_free(buffer);
+    ggml_backend_buffer_free(e->kv);
+    ggml_backend_buffer_free(e->output);
+    ggml_backend_buffer_free(e->compute.buffer);
+    ggml_backend_cpu_free(&e->cpu);
+    munmap(e->mapping, WEIGHTS);
+    held[MAPPED] -= WEIGHTS;
+    fclose(e->file);
 }
 
 int main() {
-    model m;
-    int parts = 0;
-    uint8_t * work;
-    load(m);
-    expect("cuda:0 after the load", on("cuda:0"), 3 << 20); // the children, and not their sum as well
-    expect("cuda:1 after the load", on("cuda:1"), 3 << 20);
-    expect("mapped after the load", on("mapped"), 5 << 20);
-    expect("cpu after the load", on("cpu"), 1000);
-    expect("weights", tagged("weights"), (11 << 20) + 1000);
-    memlord_parts_each(memlord_global(), memlord_device_cuda(0), MEMLORD_KEY(m.weights->children[0]), count_parts, &parts);
-    expect("tensors in the buffer of cuda:0", (uint64_t) parts, 2);
+    engine e = engine();
+    load_model(&e);
+    check_tag("load", "weights", 4544 * KiB, 11); /* without multi-buffer and meta buffer */
+    init_context(&e);
+    check_devices("init");
+    check_tag("init", "kv", 512 * KiB, 1);
+    check_tag("init", "compute_decode", 300 * KiB, 1);
+    check_pinned();
+    check_plan();
 
-    ggml_backend_buffer_t staging, fallen, host, kv, larger, compute;
-    staging = ggml_backend_buft_alloc_buffer(&buft_pinned, 1 << 20);
-    fallen = ggml_backend_buft_alloc_buffer(&buft_pinned, 2 << 20);
-    host = ggml_backend_buft_alloc_buffer(&buft_vulkan_host, 500);
-    expect("pinned, what did not fall back", on("pinned"), (1 << 20) + 500);
-    expect("cpu, what fell back, once", on("cpu"), (2 << 20) + 1000);
+    decode(&e, 32);
+    for (int i = 0; i < 5; i++) decode(&e, 1);
+    check_devices("decode");
+    check_tag("decode", "kv", 1024 * KiB, 1);
+    check_tag("decode", "compute_decode", 0, 0);
+    check_tag("decode", "compute", 400 * KiB, 1);
+    check_tag("decode", "compute_work", 32 * KiB, 1);
+    check_tag("decode", "output", 200 * KiB, 1);
+    check_tag("decode", "weights", 4544 * KiB, 11);
+    check_tag("decode", NULL, 0, 0);
+    check_scope("load", 2, static_cast<int64_t>(5556 * KiB));
+    check_scope("prompt", 1, static_cast<int64_t>((512 + 100 + 32) * KiB));
+    check_scope("decode", 5, 0);
 
-    MEMLORD_TAG(memlord_global(), "kv")
-        kv = ggml_backend_buft_alloc_buffer(&buft_gpu[0], 4 << 20);
-    compute = ggml_backend_buft_alloc_buffer(&buft_gpu[0], 1 << 20);
-    ggml_backend_buffer_set_usage(compute, GGML_BACKEND_BUFFER_USAGE_COMPUTE);
-    expect("compute, by the usage that was set later", tagged("compute"), 1 << 20);
-    work = new uint8_t[7777];
-    MEMLORD_TAG(memlord_global(), "compute_work")
-        MEMLORD_ALLOC(memlord_global(), memlord_device_cpu(), work, 7777);
-    {
-        MEMLORD_SCOPED(memlord_global(), "prompt");
-        memlord_tag_default_set(memlord_global(), "kv"); // what grows later without a tag
-        larger = ggml_backend_buft_alloc_buffer(&buft_gpu[0], 8 << 20);
-        ggml_backend_buffer_free(kv);
-    }
-    expect("kv after it grew", tagged("kv"), 8 << 20);
-    expect("cuda:0 at the end of the prompt", on("cuda:0"), 12 << 20);
-    memlord_save(memlord_global(), MEMLORD_FORMAT_TEXT, "-");
+    const char *path = getenv("MEMLORD_REPORT");
+    if (path) memlord_save(memlord_global(), memlord_format_for(path), path);
 
-    MEMLORD_FREE(memlord_global(), memlord_device_cpu(), work);
-    delete[] work;
-    for (auto * buffer : {staging, fallen, host, larger, compute, m.mapped, m.weights, m.repacked})
-        ggml_backend_buffer_free(buffer);
-    free(m.file);
-    memlord_stats s;
-    memlord_stats_get(memlord_global(), memlord_device_all(), &s);
-    expect("bytes at the end", s.allocated, 0);
-    expect("frees of what is not on the books", s.unknown_frees, 0);
-    expect("allocs over live blocks", s.implicit_frees, 0);
-    printf(failed ? "the books differ\n" : "the books are right\n");
-    return failed;
+    free_all(&e);
+    check_devices("end");
+    check("end", "bytes", memlord_allocated(memlord_global(), memlord_device_all()), 0);
+    printf("%d checks, %d wrong\n", checks, wrong);
+    return wrong != 0;
 }
