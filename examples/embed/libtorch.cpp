@@ -1,153 +1,235 @@
 /*
-    libtorch.cpp - every CPU tensor of a LibTorch program on the books
+    libtorch.cpp - an allocator for LibTorch that records the memory of every tensor on the cpu
 
-    c10 asks one allocator for the memory of CPU tensors. This one asks the allocator that was there
-    before, and records what it hands out, to the byte. Views, tied weights and modules share
-    storages, and a storage is one block however many tensors look at it. Debian: libtorch-dev.
+    Debian's libtorch-dev, or PyTorch 1.13 and later. The allocator takes the memory from the one
+    that was there, so nothing else changes. A tensor's bytes are those of its storage: views and
+    tied weights have the same one, and count once. Tags say what tensors are for.
 
-        c++ -O2 -c -x c++ -DMEMLORD_IMPLEMENTATION memlord.h -o memlord.o
         c++ -std=c++17 -O2 -I. -isystem /usr/include/torch/csrc/api/include \
-            examples/embed/libtorch.cpp memlord.o -o libtorch -ltorch -ltorch_cpu -lc10 -pthread
+            examples/embed/libtorch.cpp -o libtorch -ltorch -ltorch_cpu -lc10 -pthread
         ./libtorch
 
-    Copy the class `counted` and the line that installs it. It stays for the life of the process: a
-    tensor may die later than anything else, and then finds no ledger, which does nothing.
+    In your program: the class and account_tensors, called at the start of main. Not recorded:
+    tensors from before, from_blob's (their memory is yours), the scratch memory of BLAS and oneDNN,
+    and other devices: for CUDA see ../torch.
 */
+#define MEMLORD_IMPLEMENTATION
+#include "memlord.h"
+
 #include <c10/core/CPUAllocator.h>
 #include <torch/torch.h>
 
-#include "memlord.h"
-
 #include <cstdio>
-#include <unordered_set>
+#include <cstring>
+#include <set>
+#include <thread>
 
-/* -- the allocator -- */
-
-class counted : public c10::Allocator {
+/* Records what another allocator hands out. The context of a tensor's memory is its address alone,
+   as raw_allocate requires, so there is one ledger for all. It is kept by its generation: a tensor
+   that outlives it is freed, and recorded nowhere. */
+class accounted final : public c10::Allocator {
 public:
-    /* Takes the place of c10's allocator for CPU tensors, for good. */
-    static void install(memlord *lord) {
-        static counted self;
-        generation_ = memlord_generation(lord);
-        c10::SetCPUAllocator(&self, 1); /* above the priority of c10's own */
+    accounted(memlord *lord, c10::Allocator *real) {
+        generation = memlord_generation(lord);
+        release = real->raw_deleter(); /* the cpu's has one */
+        real_ = real;
     }
-    c10::DataPtr allocate(size_t bytes) const override {
-        void *p = base_->raw_allocate(bytes);
-        /* The stack is c10's own here: count by tag and scope, or set stack_depth. */
-        if (p) memlord_alloc(memlord_find(generation_), memlord_device_cpu(), MEMLORD_KEY(p), bytes,
-                             MEMLORD_SITE());
-        return {p, p, &give, c10::Device(c10::DeviceType::CPU)};
+    c10::DataPtr allocate(size_t n) const { /* until 2.2 */
+        c10::DataPtr p = real_->allocate(n);
+        if (!p.get()) return p; /* no bytes */
+        TORCH_CHECK(p.compare_exchange_deleter(release, end), "not the allocator's own deleter");
+        (void)memlord_alloc(memlord_find(generation), memlord_device_cpu(), MEMLORD_KEY(p.get()), n,
+                            NULL);
+        return p;
     }
-    c10::DeleterFnPtr raw_deleter() const override { return &give; }
+    c10::DataPtr allocate(size_t n) { /* since 2.3 */
+        return static_cast<const accounted *>(this)->allocate(n);
+    }
+    c10::DeleterFnPtr raw_deleter() const override { return end; }
+    void copy_data(void *to, const void *from, size_t n) const { /* since 2.1 */
+        std::memcpy(to, from, n);
+    }
 
 private:
-    counted() : base_(c10::GetDefaultCPUAllocator()) { deleter_ = base_->raw_deleter(); }
-    static void give(void *p) {
-        if (!p) return;
-        memlord_free(memlord_find(generation_), memlord_device_cpu(), MEMLORD_KEY(p), NULL);
-        deleter_(p);
+    static void end(void *p) { /* on any thread */
+        (void)memlord_free(memlord_find(generation), memlord_device_cpu(), MEMLORD_KEY(p), NULL);
+        release(p);
     }
-    c10::Allocator *base_;
-    static c10::DeleterFnPtr deleter_;
-    static uint64_t generation_; /* not the ledger: it may die before the last tensor */
+    static uint64_t generation;
+    static c10::DeleterFnPtr release;
+    c10::Allocator *real_;
 };
-c10::DeleterFnPtr counted::deleter_;
-uint64_t counted::generation_;
+uint64_t accounted::generation;
+c10::DeleterFnPtr accounted::release;
 
-/* -- a small model: an embedding whose weights are the classifier's, too -- */
-
-struct model : torch::nn::Module {
-    torch::nn::Embedding embedding;
-    torch::nn::Linear first, second, out;
-    model() : embedding(1000, 64), first(64, 256), second(256, 64),
-              out(torch::nn::LinearOptions(64, 1000).bias(false)) {
-        register_module("embedding", embedding);
-        register_module("first", first);
-        register_module("second", second);
-        register_module("out", out);
-        out->weight = embedding->weight; /* tied: the old storage dies */
-    }
-    torch::Tensor forward(torch::Tensor tokens) {
-        return out(second(torch::relu(first(embedding(tokens)))));
-    }
-};
-
-/* -- the check: the ledger has what the tensors' own storages add up to -- */
-
-static int failed;
-
-/* Returns the bytes of the distinct storages behind these tensors. */
-static uint64_t storages(const std::vector<torch::Tensor> &tensors) {
-    std::unordered_set<const void *> seen;
-    uint64_t bytes = 0;
-    for (const auto &t : tensors)
-        if (seen.insert(t.storage().unsafeGetStorageImpl()).second) bytes += t.storage().nbytes();
-    return bytes;
+/* Requires: no other thread uses LibTorch yet. Once in a program: LibTorch keeps it for good. */
+static void account_tensors(memlord *lord) {
+    c10::SetCPUAllocator(new accounted(lord, c10::GetCPUAllocator()));
 }
 
-static void check(memlord *lord, const char *when, const std::vector<torch::Tensor> &tensors) {
-    const uint64_t live = memlord_allocated(lord, memlord_device_cpu()), own = storages(tensors);
-    std::printf("%-34s %8llu bytes live, %8llu in storages\n", when, (unsigned long long)live,
-                (unsigned long long)own);
-    failed |= live != own;
+/* -- a program that uses it, and compares the ledger with the tensors' own bytes -- */
+
+struct block : torch::nn::Module { /* of a transformer */
+    block(int64_t dim, int64_t n)
+        : heads(n), qkv(register_module("qkv", torch::nn::Linear(dim, 3 * dim))),
+          out(register_module("out", torch::nn::Linear(dim, dim))),
+          up(register_module("up", torch::nn::Linear(dim, 4 * dim))),
+          down(register_module("down", torch::nn::Linear(4 * dim, dim))),
+          norm1(register_module("norm1", torch::nn::LayerNorm(std::vector<int64_t>{dim}))),
+          norm2(register_module("norm2", torch::nn::LayerNorm(std::vector<int64_t>{dim}))) {}
+    torch::Tensor forward(torch::Tensor x) {
+        const int64_t n = x.size(0), length = x.size(1), dim = x.size(2);
+        std::vector<torch::Tensor> part;
+        for (const torch::Tensor &t : qkv->forward(norm1->forward(x)).chunk(3, 2)) /* views */
+            part.push_back(t.view({n, length, heads, dim / heads}).transpose(1, 2));
+        torch::Tensor scores = torch::softmax(part[0].matmul(part[1].transpose(2, 3)), -1);
+        x = x + out->forward(scores.matmul(part[2]).transpose(1, 2).reshape({n, length, dim}));
+        return x + down->forward(torch::gelu(up->forward(norm2->forward(x))));
+    }
+    int64_t heads;
+    torch::nn::Linear qkv, out, up, down;
+    torch::nn::LayerNorm norm1, norm2;
+};
+
+struct model : torch::nn::Module {
+    model(int64_t words, int64_t dim)
+        : embedding(register_module("embedding", torch::nn::Embedding(words, dim))),
+          first(register_module("first", std::make_shared<block>(dim, 4))),
+          second(register_module("second", std::make_shared<block>(dim, 4))),
+          head(register_module("head", torch::nn::Linear(
+              torch::nn::LinearOptions(dim, words).bias(false)))) {
+        head->weight.set_data(embedding->weight); /* tied: one storage */
+    }
+    torch::Tensor forward(const torch::Tensor &tokens) {
+        return head->forward(second->forward(first->forward(embedding->forward(tokens))));
+    }
+    torch::nn::Embedding embedding;
+    std::shared_ptr<block> first, second;
+    torch::nn::Linear head;
+};
+
+/* The bytes of the distinct storages of some tensors: what they take, by their own account. */
+struct storages {
+    std::set<c10::StorageImpl *> seen;
+    uint64_t bytes = 0;
+    void add(const torch::Tensor &t) {
+        if (!t.defined()) return;
+        c10::StorageImpl *storage = t.storage().unsafeGetStorageImpl();
+        if (seen.insert(storage).second) bytes += storage->nbytes();
+    }
+    void add(const torch::nn::Module &m) {
+        for (const torch::Tensor &t : m.parameters()) add(t), add(t.grad());
+        for (const torch::Tensor &t : m.buffers()) add(t);
+    }
+    template <typename... Ts> static uint64_t of(const Ts &...all) {
+        storages sum;
+        int each[] = {0, (sum.add(all), 0)...};
+        (void)each;
+        return sum.bytes;
+    }
+};
+
+static bool wrong;
+static void check(memlord *lord, uint64_t bytes, const char *when) {
+    const uint64_t books = memlord_allocated(lord, memlord_device_all());
+    std::printf("%-48s %10llu bytes%s\n", when, static_cast<unsigned long long>(bytes),
+                books == bytes ? "" : ": the ledger has others");
+    wrong = wrong || books != bytes;
+}
+static memlord_stats books(memlord *lord) {
+    memlord_stats s;
+    (void)memlord_stats_get(lord, memlord_device_cpu(), &s);
+    return s;
+}
+
+static void inference(memlord *lord, model &m, const torch::Tensor &tokens) {
+    torch::NoGradGuard no_grad;
+    mlord::tag activations(lord, "activations");
+    MEMLORD_SCOPED(lord, "forward");
+    torch::Tensor logits = m.forward(tokens);
+    check(lord, storages::of(m, tokens, logits), "after a forward");
+    torch::Tensor last = logits.select(1, -1), flat = logits.view({-1}), same = logits.detach();
+    check(lord, storages::of(m, tokens, logits, last, flat, same), "views count once");
+    logits = flat = same = torch::Tensor();
+    check(lord, storages::of(m, tokens, last), "and the last view keeps all of them");
+    last = last.clone();
+    check(lord, storages::of(m, tokens, last), "a copy does not");
+    last.resize_({4, 4096});
+    check(lord, storages::of(m, tokens, last), "after a resize");
+    torch::Tensor none = torch::empty({0});
+    check(lord, storages::of(m, tokens, last, none), "a tensor of no bytes");
+}
+
+/* Its gradients are made and freed by autograd. */
+static void training(memlord *lord, model &m, const torch::Tensor &tokens) {
+    {
+        mlord::tag gradients(lord, "gradients");
+        MEMLORD_SCOPED(lord, "backward");
+        m.forward(tokens).log_softmax(-1).mean().backward();
+    }
+    check(lord, storages::of(m, tokens), "after a backward: weights and gradients");
+    m.zero_grad();
+    for (torch::Tensor t : m.parameters()) t.mutable_grad() = torch::Tensor();
+    check(lord, storages::of(m, tokens), "without gradients");
+}
+
+static void threads(memlord *lord, model &m, const torch::Tensor &tokens) {
+    std::vector<torch::Tensor> made(64);
+    at::parallel_for(0, 64, 1, [&made](int64_t from, int64_t to) {
+        for (int64_t i = from; i < to; i++) made[size_t(i)] = torch::ones({i + 1, 10});
+    });
+    storages sum;
+    sum.add(m), sum.add(tokens);
+    for (const torch::Tensor &t : made) sum.add(t);
+    check(lord, sum.bytes, "tensors of a parallel_for");
+    std::vector<std::thread> helpers;
+    for (int k = 0; k < 4; k++)
+        helpers.emplace_back([&made, k] {
+            for (size_t i = size_t(k); i < 64; i += 4) made[i] = torch::Tensor();
+        });
+    for (std::thread &helper : helpers) helper.join();
+    check(lord, storages::of(m, tokens), "freed by other threads");
+}
+
+/* A block of the allocator from before, freed with ours: freed it is, and an unknown free. */
+static void mistakes(memlord *lord, c10::Allocator *before) {
+    const uint64_t live = memlord_allocated(lord, memlord_device_all());
+    c10::GetCPUAllocator()->raw_deallocate(before->raw_allocate(100));
+    check(lord, live, "a foreign block");
+    c10::GetCPUAllocator()->raw_deallocate(c10::GetCPUAllocator()->raw_allocate(100));
+    check(lord, live, "a raw block");
+    try {
+        (void)torch::empty({int64_t(1) << 55});
+        wrong = true;
+    } catch (const std::exception &) { /* there is no such memory */
+    }
+    check(lord, live, "a tensor there is no memory for");
+    wrong = wrong || books(lord).unknown_frees != 1 || memlord_verify(lord) != MEMLORD_OK;
 }
 
 int main() {
-    memlord_desc desc = {};
     memlord *lord;
+    c10::Allocator *before = c10::GetCPUAllocator();
+    if (memlord_create(NULL, &lord)) return 1;
+    account_tensors(lord);
     torch::Tensor survivor;
-    desc.logger.fn = memlord_log_stderr;
-    if (memlord_create(&desc, &lord)) return 1;
-    torch::set_num_threads(2);
-    (void)torch::rand({2, 2}); /* c10's own first use: a generator and its state */
-    counted::install(lord);
     {
-        torch::NoGradGuard no_grad;
-        std::vector<torch::Tensor> held;
-        memlord_tag_begin(lord, "weights");
-        model net;
-        memlord_tag_end(lord);
-        held = net.parameters();
-        check(lord, "the model, with tied weights", held);
-
-        held.push_back(held[0].view({-1}));
-        held.push_back(held[0].slice(0, 10, 20));
-        held.push_back(held[1].t());
-        check(lord, "views of them add nothing", held);
-
-        memlord_scope_begin(lord, "forward");
-        memlord_tag_begin(lord, "activations");
-        auto tokens = torch::arange(0, 128, torch::kLong);
-        auto logits = net.forward(tokens);
-        memlord_tag_end(lord);
-        memlord_scope_end(lord);
-        held.push_back(tokens);
-        held.push_back(logits);
-        check(lord, "a forward: its result is left", held);
-
-        held.push_back(torch::zeros({0}));
-        held.back().resize_({4096});
-        check(lord, "a tensor that was resized", held);
-        survivor = logits.clone();
-        held.push_back(survivor);
-        check(lord, "a clone", held);
+        auto m = mlord::tagged(lord, "weights", [] { return std::make_shared<model>(500, 64); });
+        torch::Tensor tokens = torch::randint(500, {2, 16});
+        check(lord, storages::of(*m, tokens), "a model, its tied weights once");
+        wrong = wrong || !m->head->weight.is_alias_of(m->embedding->weight);
+        inference(lord, *m, tokens);
+        check(lord, storages::of(*m, tokens), "after it");
+        training(lord, *m, tokens);
+        threads(lord, *m, tokens);
+        mistakes(lord, before);
+        survivor = m->embedding->weight;
+        std::fflush(stdout);
+        (void)memlord_save(lord, MEMLORD_FORMAT_TEXT, "-");
     }
-    {
-        model net; /* with gradients: threads of autograd free what this one took */
-        std::vector<torch::Tensor> held = net.parameters();
-        net.forward(torch::arange(0, 64, torch::kLong)).sum().backward();
-        for (const auto &p : net.parameters())
-            if (p.grad().defined()) held.push_back(p.grad());
-        held.push_back(survivor);
-        check(lord, "gradients after a backward", held);
-    }
-    check(lord, "all gone but one", {survivor});
-    memlord_stats s;
-    memlord_stats_get(lord, memlord_device_all(), &s);
-    failed |= s.unknown_frees != 0 || s.implicit_frees != 0;
-    memlord_save(lord, MEMLORD_FORMAT_TEXT, "-");
+    check(lord, storages::of(survivor), "without the model, but for one of its weights");
     memlord_destroy(lord);
-    survivor = torch::Tensor(); /* later than its ledger: harmless */
-    std::printf(failed ? "the sums differ\n" : "the sums are equal\n");
-    return failed;
+    survivor = torch::ones({1000}) + survivor.sum(); /* freed, and made, past the ledger's end */
+    std::printf("%s\n", wrong ? "the ledger and the tensors differ" : "all to the byte");
+    return wrong;
 }

@@ -2,9 +2,9 @@
     run.c - a llama inference in one file that knows nothing of MemLord
 
     It gets its memory as llama2.c's run.c does: the weights are a mapped file, the run state is
-    calloc's, the tokenizer malloc's. The macros of MEMLORD_SHIM record it all, with
-    the line that asked for it. Not one line of the program changes: the compiler includes the
-    header before the first of them.
+    calloc's, the tokenizer malloc's. The macros of MEMLORD_SHIM record it all, with the line
+    that asked for it. No line of the program changes: the compiler includes the header before the
+    first.
 
         cc -O2 -c -x c -DMEMLORD_IMPLEMENTATION memlord.h -o memlord.o
         cc -O2 -I. -c examples/embed/at_exit.c -o at_exit.o

@@ -1,22 +1,22 @@
 /*
-    wrap.c - records malloc and its kin in a program that is linked statically
+    wrap.c - records malloc and its kin in a program that is linked statically, with glibc
 
-    LD_PRELOAD does not reach a static program. The linker does: --wrap=malloc turns every call of
-    malloc into one of __wrap_malloc, below, and __real_malloc is then malloc. It turns those of
-    archives, too. So with glibc the blocks of strdup, getline or fopen are counted, and in C++ those
-    of new. The program's files are as they are:
+    LD_PRELOAD does not reach a static program; the linker does. --wrap=malloc turns each call of
+    malloc into one of __wrap_malloc, below, and __real_malloc is then malloc. That holds for
+    archives, too: the blocks of strdup, getline, fopen and, in C++, of new are counted. The
+    program's own files stay as they are:
 
         cc -O2 -I. -c examples/embed/wrap.c -o wrap.o
         cc -O2 -I. -c examples/embed/at_exit.c -o at_exit.o
-        cc -static app.o at_exit.o wrap.o -o app -pthread @examples/embed/wrap.ld
+        cc -g -static app.c at_exit.o wrap.o -o app -lm -pthread @examples/embed/wrap.ld
         MEMLORD_REPORT=report.json ./app && build/symbolize report.json
 
-    This file has MemLord's implementation; link no other. A site is a return address. A static
-    program has no dynamic symbols to name it by: compile with -g and run build/symbolize.
-    Not seen: calls inside one object file of an archive (realloc in malloc's own), and those of
-    shared libraries if the program has some after all: see ../preload.c.
+    This file has MemLord's implementation: link no other. A site is a return address; a static
+    program has no dynamic symbols to name it by, so compile with -g and run build/symbolize.
+    Not seen: calls inside one object file of an archive, such as realloc's own use of malloc. What
+    glibc keeps until the end (the buffer of stdout, a few blocks from before main) stays live.
 */
-#define _GNU_SOURCE /* memalign, off64_t */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>

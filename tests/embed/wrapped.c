@@ -1,5 +1,6 @@
-/* A static program under examples/embed/wrap.c: each wrapped function counts exactly what was asked
-   for, that of the C library's own callers, too. Prints what does not hold. */
+/* A static program under examples/embed/wrap.c: each wrapped function counts exactly the bytes it
+   was asked for, also where the C library calls it. Prints what does not hold. Compiled with
+   -fno-builtin: else the compiler may leave out a malloc and its free. */
 #define _GNU_SOURCE
 #include "memlord.h"
 
@@ -40,8 +41,7 @@ static void check(int holds, const char *what, int line) {
 static volatile size_t too_much = SIZE_MAX / 2; /* volatile: or the compiler warns */
 
 static void each_function_counts(void) {
-    void *volatile p = NULL; /* volatile: or the compiler leaves the pair out */
-    void *out = NULL;
+    void *p = NULL, *out = NULL;
     COUNTS(100, p = malloc(100), free(p));
     COUNTS(700, p = calloc(7, 100), free(p));
     COUNTS(30, p = realloc(NULL, 30), free(p));
