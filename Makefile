@@ -121,6 +121,9 @@ test-all: export MEMLORD_TEST_ALL = 1
 test-all: $(every) $(examples) try-reports try-programs try-ports try-embed try-fleet ## the same under more load, in every standard
 	@sh tests/run.sh $(scripts) tests/embed.sh tests/ggml.sh tests/fleet.sh $(every)
 
+test-fleet: build/llama try-fleet ## demo-fleet and the alert rules, on a real Prometheus and node_exporter
+	@sh tests/run.sh tests/fleet.sh
+
 # What reads our formats is wanted, but no condition: what cannot be had is skipped, and said so.
 try-reports: | deps-test
 	@timeout 300 sh tests/deps.sh reports || echo 'some readers of reports are missing: make deps-reports'
