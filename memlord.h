@@ -1,6 +1,6 @@
 /*
     memlord.h - memory accounting for programs with more than one kind of memory
-                v0.4.0, C99 and C++11, SPDX-License-Identifier: MIT
+                v0.4.1, C99 and C++11, SPDX-License-Identifier: MIT
 
     MemLord keeps the books beside your own allocator: how many bytes live on each
     device (cpu, pinned, mapped, cuda:0, ...), which code put them there, the peak and
@@ -415,8 +415,8 @@
 /* major: a program must be changed; minor: something was added; patch: neither */
 #define MEMLORD_VERSION_MAJOR 0
 #define MEMLORD_VERSION_MINOR 4
-#define MEMLORD_VERSION_PATCH 0
-#define MEMLORD_VERSION "0.4.0"
+#define MEMLORD_VERSION_PATCH 1
+#define MEMLORD_VERSION "0.4.1"
 
 #if defined(__GNUC__)
 #define MLI_INLINE static inline __attribute__((unused))
