@@ -2111,17 +2111,23 @@ enum {
    the caller of its function. `which` selects the functions whose blocks are recorded, as in
    MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block that is recorded.
    A host that takes its functions by a call passes it those of the table, here and after the
-   uninstall. One table is hooked at a time: another install first uninstalls it. After the ledger's
-   end the functions record nothing.
-   Requires: no thread is in the functions of either table.
+   uninstall. MemLord's functions call those of their own host as long as MemLord is loaded, so each
+   different set of five functions takes one of four places for good, and the same set takes its
+   place again. Four tables may be hooked at once; each has its own ledger and `which`, and two with
+   the same functions take two places. Tables that are to share a ledger and a place may be copied
+   from one that is hooked. An install of a table that is hooked changes its ledger and `which`.
+   After the ledger's end the functions record nothing.
+   Requires: no thread is in the functions of the table.
    Errors: E_INVALID no table, malloc_fn or free_fn, or an unknown bit in `which`; E_STATE the table
-           has MemLord's functions already, or as memlord_hooks_uninstall.
+           is not hooked but has functions of MemLord, no place is left, or as
+           memlord_hooks_uninstall. The ledger's logger is told which.
    Owns:   the table is yours, and stays where it is until the uninstall. */
 MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
                                                  uint32_t which) MLI_OFF(MEMLORD_OK)
 
-/* Puts the host's own pointers back, exactly. Blocks that are live stay on the books. MemLord's
-   functions may still be called through copies: they call the host's, and record nothing.
+/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Blocks that are
+   live stay on the books. MemLord's functions may still be called through copies: they call the
+   host's, and record nothing until a table with the same functions takes their place again.
    Requires: as install.
    Errors: E_STATE the table is not hooked, or was changed since. */
 MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)
@@ -4677,6 +4683,17 @@ struct memlord {
     } saving;
 };
 
+/* A host's table of functions that is or was hooked. Each has functions of its own, which have no
+   argument to find it by. Tables are hooked under the registry lock. */
+typedef struct mli_hooked {
+    memlord_hooks *table; /* NULL: none is hooked now */
+    memlord_hooks host;   /* set once, for copies of our functions; free_fn NULL: not yet */
+    mli_u64 generation;   /* of the ledger; 0: nothing is recorded */
+    mli_u32 which;        /* MEMLORD_HOOK_..., and MLI_HOOK_COMPLETE */
+} mli_hooked;
+#define MLI_HOOKED 4
+#define MLI_HOOK_COMPLETE 16u /* `which` has every function of the table */
+
 /* The only state of the process. All zeros is its valid initial state. */
 static struct {
     mli_lock registry_lock; /* ledgers and owners of thread records */
@@ -4694,13 +4711,7 @@ static struct {
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
     memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
-    struct {                 /* one table, for its functions have no argument to find it by */
-        memlord_hooks *table; /* NULL: none is hooked */
-        memlord_hooks host;   /* stays after the uninstall, for copies of our functions */
-        uint64_t generation;  /* of the ledger; 0: nothing is recorded */
-        uint32_t which;
-        uint32_t complete; /* 1: `which` has every function of the table */
-    } hooked;
+    mli_hooked hooked[MLI_HOOKED];
     uint64_t pid;            /* differs from getpid in a child that ran no fork handler */
     int exit_key_ready;      /* 1: exit_key is valid */
     mli_exit_key exit_key;
@@ -24620,11 +24631,12 @@ MLI_API void memlord_request_save(memlord *lord) {
 }
 
 /* -------------------------------------------------------------------- >>redirect --
-   Owns nothing but the table of the host that is hooked: the functions behind the macros of >>shim,
+   Owns nothing but the tables of hosts that are hooked: the functions behind the macros of >>shim,
    and those that memlord_hooks_install puts into a table. Uses only the recording calls and the
    host's allocator. A block's key is its address. munmap ends a block only if its pages are that
-   whole block. Invariant: each keeps the result and the errno of the function that it replaces,
-   whether or not the ledger could record the call. Locks: none of its own. */
+   whole block. Invariants: each keeps the result and the errno of the function that it replaces,
+   whether or not the ledger could record the call; a function in a table calls those of one host
+   only. Locks: registry, while a table is hooked or unhooked. */
 
 #if !MLI_WINDOWS
 static memlord_device mli_device_mapped(void) {
@@ -24649,44 +24661,33 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 
 /* Returns 1 if a block may be on the books. Where not every function records, those that are not
    are no anomaly. */
-static int mli_hooked_has(memlord *lord, const void *ptr) {
+static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
-    return ptr && (mli_process.hooked.complete ||
+    return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
                    !memlord_block_find(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &info));
 }
-static void *mli_hooked_alloc(void *ptr, uint64_t bytes, uint32_t which, void *caller) {
-    memlord *lord = memlord_find(mli_process.hooked.generation);
-    if (ptr && lord && (mli_process.hooked.which & which))
+static void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
+                              void *caller) {
+    memlord *lord = memlord_find(mli_u64_load(&h->generation));
+    if (ptr && lord && (mli_u32_load(&h->which) & which))
         (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), bytes,
                             memlord_site_at(lord, caller));
     return ptr;
 }
-static void *mli_hook_malloc(size_t size) {
-    return mli_hooked_alloc(mli_process.hooked.host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC,
-                            MLI_RETURN_ADDRESS());
-}
-static void *mli_hook_calloc(size_t n, size_t size) {
-    return mli_hooked_alloc(mli_process.hooked.host.calloc_fn(n, size), (uint64_t)n * size,
-                            MEMLORD_HOOK_CALLOC, MLI_RETURN_ADDRESS());
-}
-static void *mli_hook_aligned(size_t alignment, size_t size) {
-    return mli_hooked_alloc(mli_process.hooked.host.aligned_fn(alignment, size), size,
-                            MEMLORD_HOOK_ALIGNED, MLI_RETURN_ADDRESS());
-}
-static void mli_hook_free(void *ptr) {
-    memlord *lord = memlord_find(mli_process.hooked.generation);
-    if (lord && mli_hooked_has(lord, ptr))
+static void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller) {
+    memlord *lord = memlord_find(mli_u64_load(&h->generation));
+    if (lord && mli_hooked_has(h, lord, ptr))
         (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr),
-                           memlord_site_at(lord, MLI_RETURN_ADDRESS()));
-    mli_process.hooked.host.free_fn(ptr);
+                           memlord_site_at(lord, caller));
+    h->host.free_fn(ptr);
 }
 /* Size 0 may free, and return NULL or a new block. */
-static void *mli_hook_realloc(void *ptr, size_t size) {
-    memlord *lord = memlord_find(mli_process.hooked.generation);
+static void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size, void *caller) {
+    memlord *lord = memlord_find(mli_u64_load(&h->generation));
     const memlord_device d = memlord_device_cpu();
-    const memlord_site *site = memlord_site_at(lord, MLI_RETURN_ADDRESS());
-    const int had = lord && mli_hooked_has(lord, ptr);
-    const int moves = had && size && (mli_process.hooked.which & MEMLORD_HOOK_REALLOC);
+    const memlord_site *site = memlord_site_at(lord, caller);
+    const int had = lord && mli_hooked_has(h, lord, ptr);
+    const int moves = had && size && (mli_u32_load(&h->which) & MEMLORD_HOOK_REALLOC);
     memlord_result r = MEMLORD_E_UNKNOWN;
     memlord_realloc_token token;
     void *p;
@@ -24694,23 +24695,59 @@ static void *mli_hook_realloc(void *ptr, size_t size) {
         (void)memlord_realloc_begin(lord, d, MEMLORD_KEY(ptr), &token);
     else if (had)
         r = memlord_free_begin(lord, d, MEMLORD_KEY(ptr), &token, site);
-    p = mli_process.hooked.host.realloc_fn(ptr, size);
+    p = h->host.realloc_fn(ptr, size);
     if (moves) {
         (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(p), size, site);
         return p;
     }
     if (r == MEMLORD_OK) (void)memlord_free_end(lord, &token, !p && size, site);
-    return mli_hooked_alloc(p, size, MEMLORD_HOOK_REALLOC, MLI_RETURN_ADDRESS());
+    return mli_hooked_alloc(h, p, size, MEMLORD_HOOK_REALLOC, caller);
 }
 
+/* Defines the functions of a place. */
+#define MLI_HOOK_FUNCTIONS(n)                                                                      \
+    static void *mli_hook_malloc_##n(size_t size) {                                                \
+        const mli_hooked *h = &mli_process.hooked[n];                                              \
+        return mli_hooked_alloc(h, h->host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC,             \
+                                MLI_RETURN_ADDRESS());                                             \
+    }                                                                                              \
+    static void *mli_hook_calloc_##n(size_t count, size_t size) {                                  \
+        const mli_hooked *h = &mli_process.hooked[n];                                              \
+        return mli_hooked_alloc(h, h->host.calloc_fn(count, size), (uint64_t)count * size,         \
+                                MEMLORD_HOOK_CALLOC, MLI_RETURN_ADDRESS());                        \
+    }                                                                                              \
+    static void *mli_hook_aligned_##n(size_t alignment, size_t size) {                             \
+        const mli_hooked *h = &mli_process.hooked[n];                                              \
+        return mli_hooked_alloc(h, h->host.aligned_fn(alignment, size), size,                      \
+                                MEMLORD_HOOK_ALIGNED, MLI_RETURN_ADDRESS());                       \
+    }                                                                                              \
+    static void *mli_hook_realloc_##n(void *ptr, size_t size) {                                    \
+        return mli_hooked_realloc(&mli_process.hooked[n], ptr, size, MLI_RETURN_ADDRESS());        \
+    }                                                                                              \
+    static void mli_hook_free_##n(void *ptr) {                                                     \
+        mli_hooked_free(&mli_process.hooked[n], ptr, MLI_RETURN_ADDRESS());                        \
+    }
+#define MLI_HOOK_TABLE(n)                                                                          \
+    {mli_hook_malloc_##n, mli_hook_calloc_##n, mli_hook_realloc_##n, mli_hook_aligned_##n,         \
+     mli_hook_free_##n}
+MLI_HOOK_FUNCTIONS(0)
+MLI_HOOK_FUNCTIONS(1)
+MLI_HOOK_FUNCTIONS(2)
+MLI_HOOK_FUNCTIONS(3)
+static const memlord_hooks mli_hook_tables[MLI_HOOKED] = {MLI_HOOK_TABLE(0), MLI_HOOK_TABLE(1),
+                                                          MLI_HOOK_TABLE(2), MLI_HOOK_TABLE(3)};
+#undef MLI_HOOK_TABLE
+#undef MLI_HOOK_FUNCTIONS
+
 /* Returns what a table has while it is hooked. */
-static memlord_hooks mli_hooks_over(const memlord_hooks *host, uint32_t which) {
-    memlord_hooks hooks = *host;
-    if (which & MEMLORD_HOOK_MALLOC) hooks.malloc_fn = mli_hook_malloc;
-    if (host->calloc_fn && (which & MEMLORD_HOOK_CALLOC)) hooks.calloc_fn = mli_hook_calloc;
-    if (host->realloc_fn) hooks.realloc_fn = mli_hook_realloc;
-    if (host->aligned_fn && (which & MEMLORD_HOOK_ALIGNED)) hooks.aligned_fn = mli_hook_aligned;
-    hooks.free_fn = mli_hook_free;
+static memlord_hooks mli_hooks_over(const mli_hooked *h, uint32_t which) {
+    const memlord_hooks *own = &mli_hook_tables[h - mli_process.hooked];
+    memlord_hooks hooks = h->host;
+    if (which & MEMLORD_HOOK_MALLOC) hooks.malloc_fn = own->malloc_fn;
+    if (hooks.calloc_fn && (which & MEMLORD_HOOK_CALLOC)) hooks.calloc_fn = own->calloc_fn;
+    if (hooks.realloc_fn) hooks.realloc_fn = own->realloc_fn;
+    if (hooks.aligned_fn && (which & MEMLORD_HOOK_ALIGNED)) hooks.aligned_fn = own->aligned_fn;
+    hooks.free_fn = own->free_fn;
     return hooks;
 }
 static int mli_hooks_equal(const memlord_hooks *a, const memlord_hooks *b) {
@@ -24718,37 +24755,83 @@ static int mli_hooks_equal(const memlord_hooks *a, const memlord_hooks *b) {
            a->realloc_fn == b->realloc_fn && a->aligned_fn == b->aligned_fn &&
            a->free_fn == b->free_fn;
 }
+/* Returns 1 if a table has a function of ours. */
+static int mli_hooks_own(const memlord_hooks *table) {
+    const memlord_hooks *own = mli_hook_tables;
+    for (; own < mli_hook_tables + MLI_HOOKED; own++)
+        if (table->malloc_fn == own->malloc_fn || table->calloc_fn == own->calloc_fn ||
+            table->realloc_fn == own->realloc_fn || table->aligned_fn == own->aligned_fn ||
+            table->free_fn == own->free_fn)
+            return 1;
+    return 0;
+}
+
+/* Returns the place where a table is hooked; NULL: nowhere. Requires: the registry lock, as do the
+   two functions below. */
+static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
+    mli_hooked *h = mli_process.hooked;
+    while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
+    return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
+}
+/* Returns the place for a host's functions: one that is theirs and has no table now, else the first
+   that was never used; NULL: none is left. */
+static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
+    mli_hooked *h = mli_process.hooked;
+    while (h < mli_process.hooked + MLI_HOOKED && h->host.free_fn &&
+           (h->table || !mli_hooks_equal(&h->host, host)))
+        h++;
+    return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
+}
+/* Puts the host's own pointers back. */
+static memlord_result mli_unhook(mli_hooked *h) {
+    memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
+    if (!mli_hooks_equal(h->table, &hooks)) return MEMLORD_E_STATE;
+    *h->table = h->host;
+    h->table = NULL;
+    mli_u64_store(&h->generation, 0);
+    return MEMLORD_OK;
+}
 
 /* -- public -- */
 
 MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table, uint32_t which) {
-    memlord_result r = MEMLORD_OK;
+    static const char owned[] = "[hooks] refused: the table has functions of MemLord, or was "
+                                "changed while it was hooked: put the host's own back first";
+    static const char full[] = "[hooks] refused: 4 tables can be hooked, and each different set of "
+                               "functions takes one of these places for good";
+    mli_hooked *h;
+    int own;
     if (!table || !table->malloc_fn || !table->free_fn || (which & ~(uint32_t)MEMLORD_HOOK_ALL))
         return MEMLORD_E_INVALID;
-    if (table != mli_process.hooked.table && table->free_fn == mli_hook_free)
-        return MEMLORD_E_STATE; /* its functions would call themselves */
-    if (mli_process.hooked.table) r = memlord_hooks_uninstall(mli_process.hooked.table);
-    if (r) return r;
-    mli_process.hooked.table = table;
-    mli_process.hooked.host = *table;
-    mli_process.hooked.generation = memlord_generation(lord);
-    mli_process.hooked.which = which;
-    mli_process.hooked.complete = (which & MEMLORD_HOOK_MALLOC) &&
-                                  (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
-                                  (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
-                                  (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED));
-    *table = mli_hooks_over(&mli_process.hooked.host, which);
-    return MEMLORD_OK;
+    if ((which & MEMLORD_HOOK_MALLOC) && (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
+        (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
+        (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED)))
+        which |= MLI_HOOK_COMPLETE;
+    mli_lock_take(&mli_process.registry_lock);
+    h = mli_hooked_of(table);
+    own = h ? mli_unhook(h) != MEMLORD_OK : mli_hooks_own(table);
+    h = own ? NULL : mli_hooked_place(table);
+    if (h) {
+        h->table = table;
+        if (!h->host.free_fn) h->host = *table;
+        mli_u32_store(&h->which, which);
+        mli_u64_store(&h->generation, memlord_generation(lord));
+        *table = mli_hooks_over(h, which);
+    }
+    mli_lock_drop(&mli_process.registry_lock);
+    if (h) return MEMLORD_OK;
+    if (lord) mli_log(lord, MEMLORD_LOG_ERROR, own ? owned : full);
+    return MEMLORD_E_STATE;
 }
 MLI_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) {
-    memlord_hooks hooks;
-    if (!table || table != mli_process.hooked.table) return MEMLORD_E_STATE;
-    hooks = mli_hooks_over(&mli_process.hooked.host, mli_process.hooked.which);
-    if (!mli_hooks_equal(table, &hooks)) return MEMLORD_E_STATE;
-    *table = mli_process.hooked.host;
-    mli_process.hooked.table = NULL;
-    mli_process.hooked.generation = 0;
-    return MEMLORD_OK;
+    memlord_result r = MEMLORD_E_STATE;
+    mli_hooked *h;
+    if (!table) return r;
+    mli_lock_take(&mli_process.registry_lock);
+    h = mli_hooked_of(table);
+    if (h) r = mli_unhook(h);
+    mli_lock_drop(&mli_process.registry_lock);
+    return r;
 }
 
 MLI_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site) {
