@@ -329,8 +329,14 @@
     for calls in progress, and the code that the signal interrupted may be one. POSIX no
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
     and may be called there with an exec next.
-    A shared library that carries MemLord has to stay loaded, memlord_destroy or not: threads
-    that were in it run code of it when they exit. Link it with -Wl,-z,nodelete.
+    A shared library that carries MemLord may be closed (dlclose) after its ledgers are
+    destroyed, when no thread that used it is starting, in a call or ending. With glibc it stays
+    loaded after all once it has made memlord_global or a thread of its own, and on Windows
+    once it has made a ledger. The call that makes one waits for a dlopen in progress. Link
+    the library with -Wl,-z,nodelete if it is closed at any other time, or if that wait may
+    last for ever: if its constructor waits for a thread that makes these, or if the host makes
+    them under a lock that its malloc takes. Then the call waits for nothing. musl unloads no
+    library. On other systems, link it so if it uses memlord_global or a thread.
     Functions are not async-signal-safe, except memlord_request_save.
     A call waits only for other calls in progress. It spins, then yields, then sleeps for
     50 us to 1 ms at a time. Because it sleeps, a real-time thread (SCHED_FIFO) does not
@@ -689,7 +695,8 @@ MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **ou
 MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
 
 /* Returns the process's own ledger, made on first use with memory from the operating system:
-   it works inside malloc and before main. Never destroyed.
+   it works inside malloc and before main. Never destroyed: a library that made it stays loaded,
+   see >>threading.
    Errors: NULL, which is MemLord switched off, if there is no memory for it. */
 MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
@@ -3325,6 +3332,7 @@ static int mli_exit_key_make(mli_exit_key *key, void (*hook)(void *)) {
 static int mli_exit_key_set(mli_exit_key key, void *value) {
     return pthread_setspecific(key, value);
 }
+static void mli_exit_key_delete(mli_exit_key key) { (void)pthread_key_delete(key); }
 
 /* -- an event to wait for, and threads of the ledger -- */
 
@@ -3462,6 +3470,9 @@ extern "C" {
 #endif
 int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
 void *mli_dlsym(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
+extern ElfW(Dyn) mli_dynamic[] __asm__("_DYNAMIC")
+    __attribute__((weak, visibility("hidden"))); /* of the module that has this code */
+extern struct r_debug mli_loader __asm__("_r_debug") __attribute__((weak));
 int mli_dl_find_object(void *address, mli_dl_found *out)
     __asm__("_dl_find_object") __attribute__((weak));
 int mli_dl_each(int (*fn)(mli_dl_phdrs *module, size_t size, void *user), void *user)
@@ -3672,6 +3683,43 @@ static const char *mli_symbol_at(const void *address) {
     (void)address;
     return NULL;
 }
+#endif
+
+/* Keeps the module that has this code loaded until the process ends, if it could be closed and the
+   system can keep it. Returns 0 if that is to be tried again. It may wait for dlopen, and call
+   malloc. */
+#if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
+/* A module of the start is never closed, nor is one linked with -z nodelete: those wait for nothing.
+   glibc aborts a dlopen from the malloc of another one, while that changes the list of modules. */
+static MLI_COLD int mli_module_keep(void) {
+    const ElfW(Dyn) *d = mli_dynamic;
+    mli_image own;
+    mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0};
+    void *(*reopen)(const char *, int);
+    int saved = errno, i;
+    if (!d || !&mli_loader) return 1; /* a static program */
+    for (; d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
+    memset(&own, 0, sizeof own);
+    if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
+    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) { /* it is changing */
+        if (i == 20) return 0; /* by this thread, it seems */
+        mli_nap(1000000);
+    }
+    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen"); /* see mli_dladdr */
+    if (reopen) (void)reopen(own.loaded, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    errno = saved;
+    return 1;
+}
+#elif MLI_WINDOWS
+static MLI_COLD int mli_module_keep(void) {
+    const DWORD flags = GET_MODULE_HANDLE_EX_FLAG_PIN | GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS;
+    HMODULE own;
+    (void)GetModuleHandleExA(flags, (LPCSTR)(uintptr_t)mli_module_keep, &own);
+    return 1;
+}
+#else
+static int mli_module_keep(void) { return 1; } /* a program; or musl, which closes nothing */
 #endif
 
 /* -- the memory that the machine has for this process --
@@ -4711,9 +4759,11 @@ static struct {
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
     memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
+    mli_u32 stays_loaded;    /* 1: mli_module_keep did its work, or does it now */
     mli_hooked hooked[MLI_HOOKED];
     uint64_t pid;            /* differs from getpid in a child that ran no fork handler */
-    int exit_key_ready;      /* 1: exit_key is valid */
+    mli_u32 exit_key_ready;  /* 1: exit_key is valid */
+    mli_u32 exit_key_users;  /* threads that set their hook now */
     mli_exit_key exit_key;
 } mli_process;
 
@@ -5954,17 +6004,24 @@ static MLI_COLD void mli_threads_disown(uint64_t number) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Sets the exit hook of the calling thread, with its number as the argument. */
+/* Sets the exit hook of the calling thread, with its number as the argument. Once the key is
+   deleted its number may be that of another library's key. The add and the load are seq_cst: see
+   mli_process_end. */
 static void mli_thread_hook(uint64_t number) {
     void *value = (void *)(uintptr_t)number;
-    mli_self.hooked = mli_exit_key_set(mli_process.exit_key, value) == 0;
+    (void)mli_u32_add(&mli_process.exit_key_users, 1);
+    mli_self.hooked = mli_u32_load_seqcst(&mli_process.exit_key_ready) &&
+                      mli_exit_key_set(mli_process.exit_key, value) == 0;
+    (void)mli_u32_add(&mli_process.exit_key_users, (uint32_t)-1);
 }
 /* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
    its exit hook has run, or no hook can be set, or it belongs to another process: a child of vfork
    shares this memory and this thread-local storage, and its kernel reports all threads here as
    ended. */
 static MLI_COLD int mli_thread_ready(void) {
-    if (mli_self.exited || !mli_process.exit_key_ready || mli_pid() != mli_process.pid) return 0;
+    if (mli_self.exited || !mli_u32_load_acquire(&mli_process.exit_key_ready) ||
+        mli_pid() != mli_process.pid)
+        return 0;
     if (!mli_self.number) {
         uint64_t number = mli_thread_number();
         mli_threads_disown(number);
@@ -6034,6 +6091,17 @@ static MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord
 
 /* -- helpers -- */
 
+/* Keeps the library of this code loaded from now on: a thread is to run it, or a ledger was made
+   that is never destroyed. Requires: no lock held. */
+static MLI_COLD void mli_stay_loaded(void) {
+    uint64_t generation;
+    if (mli_u32_load(&mli_process.stays_loaded)) return;
+    if (mli_u32_exchange(&mli_process.stays_loaded, 1)) return;
+    generation = mli_busy_begin();
+    if (!mli_module_keep()) mli_u32_store(&mli_process.stays_loaded, 0);
+    mli_busy_end(generation);
+}
+
 /* Starts a helper that has no thread, unless *wish says `none` by now: it is not wanted any more.
    0: it runs, another thread starts or stops it, or it is not wanted. 1: no thread could be
    started, and its state is now `failed`. -1: its state was MLI_HELPER_FAILED before. */
@@ -6042,6 +6110,7 @@ static MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* first: who stops a busy helper waits for it */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */
@@ -23760,6 +23829,7 @@ static MLI_COLD void mli_fork_child(void) {
     mli_self.is_helper = 0;
     mli_process.pid = mli_pid();
     mli_process.saving = NULL;
+    mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
         mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
@@ -23789,12 +23859,26 @@ static void mli_process_start(void) {
     if (mli_u32_load(&mli_process.hooks_installed)) return;
     mli_process.pid = mli_pid();
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
-    mli_process.exit_key_ready = mli_exit_key_make(&mli_process.exit_key, mli_on_exit) == 0;
+    if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
+        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */
 #if !MLI_WINDOWS
     (void)pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
 #endif
     mli_u32_store(&mli_process.hooks_installed, 1);
 }
+
+#if !MLI_WINDOWS
+/* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed; glibc
+   removes the fork handlers then. It runs after the library's other destructors, as 101 is the
+   first priority of a host, and at the end of the process: there threads may go on, and those
+   without a hook share the orphan record from here on. The exchange and the add are seq_cst: of
+   this thread and one that sets its hook, one sees the other. */
+__attribute__((destructor(101))) static void mli_process_end(void) {
+    if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
+        !mli_u32_add(&mli_process.exit_key_users, 0))
+        mli_exit_key_delete(mli_process.exit_key);
+}
+#endif
 
 /* ------------------------------------------------------------------- >>lifecycle --
    Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. Uses every
@@ -24128,6 +24212,7 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
     mli_interposer_find();
+    if (MLI_WINDOWS) mli_stay_loaded(); /* it cannot take back the hooks of threads */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -24189,7 +24274,10 @@ static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, me
     *made = !lord;
     if (!lord) mli_ptr_store_release(global, lord = fresh); /* pairs with the acquire loads */
     mli_lock_drop(&mli_process.registry_lock);
-    if (!*made) memlord_destroy(fresh);
+    if (*made)
+        mli_stay_loaded();
+    else
+        memlord_destroy(fresh);
     return lord;
 }
 
