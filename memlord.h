@@ -3689,7 +3689,7 @@ static const char *mli_symbol_at(const void *address) {
    system can keep it. Returns 0 if that is to be tried again. It may wait for dlopen, and call
    malloc. */
 #if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
-/* A module of the start is never closed, nor is one linked with -z nodelete: those wait for nothing.
+/* A module of the start is never closed, nor is one linked with -z nodelete: they wait for nothing.
    glibc aborts a dlopen from the malloc of another one, while that changes the list of modules. */
 static MLI_COLD int mli_module_keep(void) {
     const ElfW(Dyn) *d = mli_dynamic;

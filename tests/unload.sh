@@ -53,6 +53,8 @@ CONSTRUCTOR=ledger runs static plug_ledger plug_end
 matches 'a constructor may start and end a thread of the ledger' "$stays"
 CONSTRUCTOR=thread runs static-nodelete plug_ledger plug_end
 matches 'with -z nodelete a constructor may wait for a thread that makes the global ledger' "$stays"
+DESTRUCTOR=1 runs static plug_ledger
+matches 'a destructor may use and end the ledger while the plug-in is closed' "$gone"
 runs static malloc "$out/prefix.so"
 matches "the host's malloc may make the global ledger while a library is loaded" '^many status 0 $'
 plan

@@ -1,5 +1,6 @@
 /* A plug-in that carries a MemLord of its own: with PREFIXED under other names, else as a private
-   one. CONSTRUCTOR in the environment is what it does while it is loaded. */
+   one. CONSTRUCTOR in the environment is what it does while it is loaded; with DESTRUCTOR it ends
+   its ledger when it is closed. */
 #ifdef PREFIXED
 #define MEMLORD_PREFIX plug_
 #else
@@ -50,4 +51,7 @@ __attribute__((constructor)) static void loaded(void) {
     if (strcmp(what, "thread")) return;
     if (pthread_create(&t, NULL, global_on_a_thread, &lord)) abort();
     if (pthread_join(t, &failed) || failed) abort();
+}
+__attribute__((destructor)) static void closed(void) {
+    if (getenv("DESTRUCTOR") && (record(lord) || plug_end())) abort();
 }
