@@ -330,13 +330,14 @@
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
     and may be called there with an exec next.
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
-    destroyed, when no thread that used it is starting, in a call or ending. With glibc it stays
-    loaded after all once it has made memlord_global or a thread of its own, and on Windows
-    once it has made a ledger. The call that makes one waits for a dlopen in progress. Link
-    the library with -Wl,-z,nodelete if it is closed at any other time, or if that wait may
-    last for ever: if its constructor waits for a thread that makes these, or if the host makes
-    them under a lock that its malloc takes. Then the call waits for nothing. musl unloads no
-    library. On other systems, link it so if it uses memlord_global or a thread.
+    destroyed, when no thread that used it is starting, in a call or ending, and no host has
+    functions of memlord_hooks_install any more. With glibc it stays loaded all the same once
+    it has made memlord_global or a thread of its own, and on Windows once it has made a
+    ledger. The call that makes one waits for a dlopen in progress. Link the library with
+    -Wl,-z,nodelete if it is closed at any other time, or if that wait may last for ever: if
+    its constructor waits for a thread that makes these, or if the host makes them under a
+    lock that its malloc takes. Then the call waits for nothing. musl unloads no library. On
+    other systems, link it so if it uses memlord_global or a thread of MemLord's.
     Functions are not async-signal-safe, except memlord_request_save.
     A call waits only for other calls in progress. It spins, then yields, then sleeps for
     50 us to 1 ms at a time. Because it sleeps, a real-time thread (SCHED_FIFO) does not
