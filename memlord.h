@@ -322,7 +322,12 @@
     even with MEMLORD_FLAG_DEFER, as pollers do.
     A ledger's allocator is called with no storage locked. It may be your own malloc even if
     that calls MemLord: a call that the ledger's own allocation makes passes through
-    uncounted.
+    uncounted. So does a call from a malloc that pthread_atfork calls in the process's first
+    memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
+    longer than 10 ms: that malloc may wait for a lock which the other thread holds.
+    MemLord works before main, in a malloc that libc calls while it is set up, and in a
+    static program. It cannot be called from the resolver of an IFUNC: there are no
+    thread-locals yet.
     A ledger survives fork: the child's copy goes on with the state of that moment, and its
     pollers start again when it is used. On a pressure page it gets a slot of its own then. It
     does not export: the file is its parent's. Do not call fork in a signal handler: it waits
@@ -4677,6 +4682,12 @@ struct memlord {
     } saving;
 };
 
+enum { /* mli_process.started */
+    MLI_START_NONE, /* no ledger was made yet */
+    MLI_START_BUSY, /* a thread is in mli_process_start, perhaps in a malloc that calls MemLord */
+    MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
+};
+
 /* The only state of the process. All zeros is its valid initial state. */
 static struct {
     mli_lock registry_lock; /* ledgers and owners of thread records */
@@ -4688,9 +4699,8 @@ static struct {
     mli_ptr global;    /* memlord * */
     mli_u64 generation;
     mli_u64 ended;     /* ledgers that were destroyed */
-    mli_u32 hooks_installed; /* 1: the exit key and the fork handlers are installed */
+    mli_u32 started;   /* MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
-    mli_u32 has_sought;      /* 1: the interposer was looked up */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
     memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
@@ -4701,8 +4711,8 @@ static struct {
         uint32_t which;
         uint32_t complete; /* 1: `which` has every function of the table */
     } hooked;
-    uint64_t pid;            /* differs from getpid in a child that ran no fork handler */
-    int exit_key_ready;      /* 1: exit_key is valid */
+    mli_u64 pid;             /* differs from getpid in a child that ran no fork handler */
+    int exit_key_ready;      /* 1: exit_key is valid; read only once `started` is DONE */
     mli_exit_key exit_key;
 } mli_process;
 
@@ -5948,12 +5958,24 @@ static void mli_thread_hook(uint64_t number) {
     void *value = (void *)(uintptr_t)number;
     mli_self.hooked = mli_exit_key_set(mli_process.exit_key, value) == 0;
 }
+/* Returns 1 once the process has started. Waits 10 ms at most for the thread that starts it: that
+   thread may be in a malloc of the host, and wait there for a lock that the calling thread holds.
+   The acquire pairs with the release stores of DONE. */
+static MLI_COLD int mli_process_started(void) {
+    const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 20);
+    unsigned n = 0;
+    while (mli_u32_load_acquire(&mli_process.started) == MLI_START_BUSY && n < most)
+        mli_spin_wait(&n);
+    return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
+}
 /* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
-   its exit hook has run, or no hook can be set, or it belongs to another process: a child of vfork
-   shares this memory and this thread-local storage, and its kernel reports all threads here as
-   ended. */
+   its exit hook has run, or no hook can be set (yet), or it belongs to another process: a child of
+   vfork shares this memory and this thread-local storage, and its kernel reports all threads here
+   as ended. */
 static MLI_COLD int mli_thread_ready(void) {
-    if (mli_self.exited || !mli_process.exit_key_ready || mli_pid() != mli_process.pid) return 0;
+    if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
+        !mli_process.exit_key_ready)
+        return 0;
     if (!mli_self.number) {
         uint64_t number = mli_thread_number();
         mli_threads_disown(number);
@@ -9554,7 +9576,7 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
    call, which only samples can afford: every alloc of such a child is unwound. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
     if (t == lord->threads.orphan || mli_self.unwinding) return 0;
-    return lord->stacks.bytes == 1 || mli_pid() == mli_process.pid;
+    return lord->stacks.bytes == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
    end of the stack. The top byte of a key of the index is its own. */
@@ -23747,7 +23769,8 @@ static MLI_COLD void mli_fork_child(void) {
     mli_words_lock(0); /* first: the rest reads and writes words */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* a new one */
     mli_self.is_helper = 0;
-    mli_process.pid = mli_pid();
+    mli_u64_store(&mli_process.pid, mli_pid());
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* fork handlers come last */
     mli_process.saving = NULL;
     if (mli_u32_load(&mli_process.has_barrier))
         mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
@@ -23772,17 +23795,14 @@ static MLI_COLD void mli_fork_child(void) {
 }
 #endif
 
-/* Installs the hooks of the process, once. Requires: the registry lock. Without an exit hook every
-   thread shares the orphan record, which is slower but just as exact. */
-static void mli_process_start(void) {
-    if (mli_u32_load(&mli_process.hooks_installed)) return;
-    mli_process.pid = mli_pid();
+/* Installs the hooks of the process. Without an exit hook every thread shares the orphan record,
+   which is slower but just as exact. */
+static MLI_COLD void mli_hooks_install(void) {
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     mli_process.exit_key_ready = mli_exit_key_make(&mli_process.exit_key, mli_on_exit) == 0;
 #if !MLI_WINDOWS
     (void)pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
 #endif
-    mli_u32_store(&mli_process.hooks_installed, 1);
 }
 
 /* ------------------------------------------------------------------- >>lifecycle --
@@ -23913,7 +23933,6 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
    generation of its own. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
-    mli_process_start();
     lord->threads.generation = mli_u64_add(&mli_process.generation, 1) + 1;
     mli_thread_start(lord, lord->threads.orphan, 0);
     mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
@@ -24069,20 +24088,34 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     mli_busy_end(generation);
 }
 
-/* Looks up the interposer, once: the search for a symbol that is not there calls malloc. */
+/* Looks up the interposer: memlord_interposer. */
 static MLI_COLD void mli_interposer_find(void) {
 #if defined(__linux__)
     const memlord_interposer *found;
-    uint64_t generation;
     char any[2];
-    if (mli_u32_exchange(&mli_process.has_sought, 1)) return;
     if (!mli_env_read("LD_PRELOAD", any, sizeof any)) return;
-    generation = mli_busy_begin();
     found = (const memlord_interposer *)mli_symbol("memlord_interposer");
-    mli_busy_end(generation);
     if (found && found->size >= sizeof *found && found->version == 1)
         mli_ptr_store_release(&mli_process.interposer, (void *)(uintptr_t)found);
 #endif
+}
+
+/* Does once what the first ledger of a process needs. The thread for which mli_process_claim
+   returns 1 calls mli_process_start. Other threads wait in mli_process_started. Requires: the
+   caller holds no lock, as pthread_atfork, and the search for a symbol that is not there, may call
+   a malloc that calls MemLord. Such a call finds the process claimed, and passes through. */
+static MLI_COLD int mli_process_claim(void) {
+    uint32_t seen = MLI_START_NONE;
+    if (mli_u32_load(&mli_process.started)) return 0;
+    mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
+    return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
+}
+static MLI_COLD void mli_process_start(void) {
+    const uint64_t generation = mli_busy_begin();
+    mli_interposer_find();
+    mli_hooks_install();
+    mli_busy_end(generation);
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
 }
 
 /* Tells the logger of a description why it is refused: there is no ledger to log. */
@@ -24102,9 +24135,8 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     return MEMLORD_OK;
 }
 
-/* -- public -- */
-
-MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
+/* Makes a ledger, as memlord_create does. The caller starts the process. */
+static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
     memlord_desc plain;
     memlord_allocator allocator;
     memlord_result r;
@@ -24116,7 +24148,6 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    mli_interposer_find();
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -24124,6 +24155,14 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     if (r == MEMLORD_OK) return r;
     memlord_destroy(*out);
     *out = NULL;
+    return r;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
+    memlord_result r = mli_ledger_make(desc, out);
+    if (r == MEMLORD_OK && mli_process_claim()) mli_process_start();
     return r;
 }
 
@@ -24166,18 +24205,23 @@ MLI_API void memlord_destroy(memlord *lord) {
 }
 
 /* Makes the global ledger unless there is one: *made is 1, or 0. Returns it; NULL: r says why. One
-   is made in full before it is claimed, as its own calls may come back here from within malloc. */
+   is made in full before it is claimed, as its own calls may come back here from within malloc. It
+   is claimed before the process starts, so that calls from within that find it, and after the
+   process is claimed, so that other threads wait for that. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
+    int starts;
     *made = 0;
-    *r = memlord_create(desc, &fresh);
+    *r = mli_ledger_make(desc, &fresh);
     if (*r) return NULL;
+    starts = mli_process_claim();
     mli_lock_take(&mli_process.registry_lock);
     lord = (memlord *)mli_ptr_load(global);
     *made = !lord;
     if (!lord) mli_ptr_store_release(global, lord = fresh); /* pairs with the acquire loads */
     mli_lock_drop(&mli_process.registry_lock);
+    if (starts) mli_process_start();
     if (!*made) memlord_destroy(fresh);
     return lord;
 }

@@ -1,0 +1,58 @@
+#!/bin/sh
+# tests/systems.sh: other C libraries as far as seconds show them, speaking TAP: a host whose own
+# malloc records, with glibc and with musl. A part without its compiler is skipped.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tests/tap.sh
+out=build/systems
+why=$out/why
+warn="-Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror"
+host="-std=c99 -O1 -fno-builtin $warn -I. -pthread tests/systems/malloc.c"
+rm -rf $out && mkdir -p $out/stb || exit 1
+cp "$(gcc -M -I. tests/matrix/impl.c | grep -o '[^ ]*stb_ds\.h')" $out/stb/ || exit 1
+
+# PROGRAM CASE [HANDLERS]: passes if the case of tests/systems/malloc.c holds. 77: malloc was not
+# called inside, so that nothing was tested, which is a failure here.
+holds() {
+    program=$1
+    shift
+    timeout 20 $out/"$program" "$@" >$why 2>&1
+    status=$?
+    [ $status = 0 ] || echo "status $status" >>$why
+    return $status
+}
+
+# -- a malloc that records, with this system's libc: 48 handlers fill its list --
+
+gcc $host "$memlord" -o $out/host >$why 2>&1
+verdict $? 'a host with a malloc of its own is built'
+for handlers in 47 48 49; do
+    holds host first $handlers
+    verdict $? "with $handlers fork handlers, the first call may come from malloc"
+done
+holds host setup 48
+verdict $? 'memlord_global_setup configures the ledger that malloc inside it uses'
+holds host lock 48
+verdict $? 'a thread that records under a lock of the host waits for no first call that wants it'
+holds host fork 48
+verdict $? 'a child that is born in the first call without fork handlers keeps books'
+
+# -- musl: its pthread_atfork always calls malloc --
+
+musl="musl-gcc -idirafter $out/stb"
+if command -v musl-gcc >/dev/null; then
+    $musl -std=c99 -O0 $warn -I. -c tests/matrix/impl.c -o $out/musl.o >$why 2>&1
+    verdict $? 'musl: the implementation compiles'
+    for kind in '' ' -static'; do
+        $musl $host $kind $out/musl.o -o $out/host >$why 2>&1 && holds host first
+        verdict $? "musl$kind: the first call may come from malloc"
+        for case in setup lock fork; do
+            holds host $case
+            verdict $? "musl$kind: likewise, $case"
+        done
+    done
+else
+    skip 'musl: a malloc that records' 'no musl-gcc'
+fi
+
+plan
