@@ -3475,9 +3475,21 @@ static MLI_COLD void *mli_symbol(const char *name) {
     return mli_dlsym ? mli_dlsym(NULL, name) : NULL;
 }
 
+/* Returns 1 if _dl_find_object can be called. In a static program it crashes until libc is set up,
+   and a malloc that records is called before. A dynamic program may be run by a loader that the
+   kernel knows nothing of (ld.so ./program): then its own headers tell. */
+static int mli_dl_finds(void) {
+    const ElfW(Phdr) *p, *end;
+    if (!mli_dl_find_object) return 0;
+    if (getauxval(AT_BASE)) return 1;
+    p = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    end = p + getauxval(AT_PHNUM);
+    while (p < end && p->p_type != PT_INTERP) p++;
+    return p < end;
+}
 static MLI_COLD const void *mli_module_of(const void *address) {
     mli_dl_found found;
-    if (mli_dl_find_object)
+    if (mli_dl_finds())
         return mli_dl_find_object((void *)(uintptr_t)address, &found) ? NULL : found.start;
 #if !defined(__GLIBC__)
     {
@@ -3489,7 +3501,7 @@ static MLI_COLD const void *mli_module_of(const void *address) {
 }
 static int mli_loaded_at(const void *address, mli_loaded *out) {
     mli_dl_found found;
-    if (!mli_dl_find_object) return -1;
+    if (!mli_dl_finds()) return -1;
     if (mli_dl_find_object((void *)(uintptr_t)address, &found)) return 0;
     out->start = found.start;
     out->name = found.map->l_name;
@@ -3524,6 +3536,7 @@ typedef struct mli_image_search {
     const void *address;
     mli_image *image;
     int dynamic; /* 1: the modules from here on are not those of the start */
+    int modules; /* 1: there are any */
 } mli_image_search;
 
 /* Returns the segment in memory that has `size` bytes at an address of the file; NULL: none. */
@@ -3560,6 +3573,7 @@ static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *use
     const ElfW(Phdr) *segment = mli_segment_of(module, at, 1);
     unsigned long loader = getauxval(AT_BASE);
     (void)size;
+    search->modules |= module->count > 0;
     if (segment) {
         mli_image_fill(search->image, module, segment);
         search->image->stays |= !search->dynamic;
@@ -3569,7 +3583,7 @@ static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *use
     return 0;
 }
 static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
-    mli_image_search search = {address, out, 0};
+    mli_image_search search = {address, out, 0, 0};
     mli_loaded loaded = {NULL, NULL, 0};
     int saved = errno;
     ssize_t n;
@@ -3584,6 +3598,7 @@ static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *exe
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
         if (!out->path) out->path = "";
     }
+    if (!search.modules) out->stays = 0; /* a static program knows none until libc is set up */
     errno = saved;
 }
 static const char *mli_symbol_at(const void *address) {

@@ -1,6 +1,7 @@
 #!/bin/sh
 # tests/systems.sh: other C libraries as far as seconds show them, speaking TAP: a host whose own
-# malloc records, with glibc and with musl. A part without its compiler is skipped.
+# malloc records, with glibc, with musl and in static programs. A part without its compiler is
+# skipped.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
@@ -36,6 +37,12 @@ holds host lock 48
 verdict $? 'a thread that records under a lock of the host waits for no first call that wants it'
 holds host fork 48
 verdict $? 'a child that is born in the first call without fork handlers keeps books'
+
+for kind in -static '-static-pie -fPIE'; do
+    name="gcc $kind: malloc records from its first call on, at the places it is called from"
+    gcc $host $kind -DFROM_THE_START=1 "$memlord" -o $out/early >$why 2>&1 && holds early began
+    verdict $? "$name"
+done
 
 # -- musl: its pthread_atfork always calls malloc --
 
