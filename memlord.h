@@ -4160,9 +4160,14 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
    libatomic's locks are no replacement: one that another thread holds at a fork stays locked in
    the child. The lock's exchange pairs with the release store that drops it. */
 static mli_u32 mli_u64_locks[MLI_U64_LOCKS]; /* chosen by the address of the word */
+static MLI_COLD void mli_spin_wait(unsigned *n);
+static void mli_u64_lock_take(mli_u32 *lock) {
+    unsigned n = 0;
+    while (mli_u32_exchange(lock, 1)) mli_spin_wait(&n);
+}
 static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u32 *lock = &mli_u64_locks[(uintptr_t)w / 8 % MLI_U64_LOCKS];
-    while (mli_u32_exchange(lock, 1)) mli_yield();
+    mli_u64_lock_take(lock);
     return lock;
 }
 /* Clears all bits but `keep`, then adds v. Returns the value before. */
@@ -23652,7 +23657,7 @@ static void mli_words_lock(int take) {
     int i;
     for (i = 0; i < MLI_U64_LOCKS; i++)
         if (take)
-            while (mli_u32_exchange(&mli_u64_locks[i], 1)) mli_yield();
+            mli_u64_lock_take(&mli_u64_locks[i]);
         else
             mli_u32_store_release(&mli_u64_locks[i], 0);
 #else

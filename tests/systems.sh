@@ -1,7 +1,7 @@
 #!/bin/sh
-# tests/systems.sh: other C libraries as far as seconds show them, speaking TAP: a host whose own
-# malloc records, with glibc, with musl and in static programs. A part without its compiler is
-# skipped.
+# tests/systems.sh: other C libraries and systems as far as seconds show them, speaking TAP: a host
+# whose own malloc records, with glibc, with musl and in static programs; a target whose 64-bit
+# words have locks. A part without its compiler is skipped.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
@@ -60,6 +60,21 @@ if command -v musl-gcc >/dev/null; then
     done
 else
     skip 'musl: a malloc that records' 'no musl-gcc'
+fi
+
+# -- 64-bit words with locks, as on i486 --
+
+name='a real-time thread waits so that a lower one inside the lock of a word goes on'
+gcc -std=c99 -O0 $warn -U__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8 -I. -pthread -c tests/matrix/impl.c \
+    -o $out/locks.o >$why 2>&1 && nm $out/locks.o | grep -q mli_u64_locks &&
+    gcc -std=c99 -O0 $warn -I. tests/test_barrier.c $out/locks.o -o $out/barrier -lcmocka -pthread -ldl \
+        >$why 2>&1 &&
+    CMOCKA_MESSAGE_OUTPUT=TAP timeout 60 $out/barrier >$why 2>&1
+status=$?
+if grep -q '# SKIP.*real_time' $why; then
+    skip "$name" 'no real-time threads allowed here'
+else
+    verdict $status "$name"
 fi
 
 plan
