@@ -221,9 +221,12 @@
 
         tested by `make test`     Linux x86-64, glibc, gcc 12 and clang 14, C99 to C2x and
                                   C++11 to C++20, 64 and 32 bits
-        tested by `make test-all` Linux i386, i486 and aarch64 (emulated)
+        in part by `make test`    musl: a malloc that records; Windows x86-64: MinGW compiles
+                                  and links
+        tested by `make test-all` Linux i386, i486 and aarch64 (emulated); the reports of
+                                  Windows x86-64 (MinGW gcc 12, under wine)
         tested by hand, 0.3.5     Linux armhf, riscv64, s390x, ppc64el, sparc64 (emulated),
-                                  musl; Windows x86-64 (MinGW gcc 12, under wine)
+                                  musl; Windows x86-64, whole
         compiles, never run       Windows on ARM, 32-bit MinGW
         written, never compiled   MSVC, macOS, FreeBSD
 
@@ -5071,7 +5074,7 @@ static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
 static MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
     const char *name = path;
     for (; *path; path++)
-        if (*path == '/' || (MLI_WINDOWS && *path == '\\')) name = path + 1;
+        if (*path == '/' || *path == (MLI_WINDOWS ? '\\' : '/')) name = path + 1;
     mli_put_str(o, name);
 }
 static uint64_t mli_site_line(const memlord_site *site) {
@@ -16566,6 +16569,7 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     return mli_text_hash(boot);
 }
 
+#if !MLI_WINDOWS
 /* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
 static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
     if (lord->neighbours.slot >= 0) {
@@ -16577,6 +16581,7 @@ static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
     lord->neighbours.answers = 0;
     mli_u32_store(&lord->neighbours.listener.state, MLI_HELPER_NONE);
 }
+#endif
 
 /* -- public -- */
 
