@@ -327,7 +327,7 @@
     that calls MemLord: a call that the ledger's own allocation makes passes through
     uncounted. So does a call from a malloc that pthread_atfork calls in the process's first
     memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
-    longer than 10 ms: that malloc may wait for a lock which the other thread holds.
+    longer than 0.1 s: that malloc may wait for a lock which the other thread holds.
     MemLord works before main, in a malloc that libc calls while it is set up, and in a
     static program. It cannot be called from the resolver of an IFUNC: there are no
     thread-locals yet.
@@ -5981,11 +5981,11 @@ static void mli_thread_hook(uint64_t number) {
     void *value = (void *)(uintptr_t)number;
     mli_self.hooked = mli_exit_key_set(mli_process.exit_key, value) == 0;
 }
-/* Returns 1 once the process has started. Waits 10 ms at most for the thread that starts it: that
+/* Returns 1 once the process has started. Waits 0.1 s at most for the thread that starts it: that
    thread may be in a malloc of the host, and wait there for a lock that the calling thread holds.
    The acquire pairs with the release stores of DONE. */
 static MLI_COLD int mli_process_started(void) {
-    const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 20);
+    const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 110);
     unsigned n = 0;
     while (mli_u32_load_acquire(&mli_process.started) == MLI_START_BUSY && n < most)
         mli_spin_wait(&n);

@@ -37,6 +37,8 @@ holds host setup 48
 verdict $? 'memlord_global_setup configures the ledger that malloc inside it uses'
 holds host lock 48
 verdict $? 'a thread that records under a lock of the host waits for no first call that wants it'
+holds host tag 48
+verdict $? 'another thread waits for the first call, and has its tag'
 holds host fork 48
 verdict $? 'a child that is born in the first call without fork handlers keeps books'
 
@@ -55,7 +57,7 @@ if command -v musl-gcc >/dev/null; then
     for kind in '' ' -static'; do
         $musl $host $kind $out/musl.o -o $out/host >$why 2>&1 && holds host first
         verdict $? "musl$kind: the first call may come from malloc"
-        for case in setup lock fork; do
+        for case in setup lock tag fork; do
             holds host $case
             verdict $? "musl$kind: likewise, $case"
         done

@@ -135,6 +135,31 @@ static int lock(void) {
     return live() != 20;
 }
 
+/* Has a tag from its own first call on, though another thread's is still inside. */
+static void *tags(void *user) {
+    turn_wait(1);
+    *(memlord_result *)user = memlord_tag_begin(memlord_global(), "tag");
+    return NULL;
+}
+static void lets_start(void) {
+    in_inner = NULL;
+    turn_set(1);
+    usleep(1000);
+}
+static int tag(void) {
+    memlord_result r = MEMLORD_E_STATE;
+    pthread_t thread;
+    pthread_create(&thread, NULL, tags, &r);
+    in_inner = lets_start;
+    recording = depth = 1;
+    (void)memlord_global();
+    if (in_inner) return 77;
+    pthread_join(thread, NULL);
+    recording = 0;
+    printf("result %d\n", (int)r);
+    return r != MEMLORD_OK;
+}
+
 /* A fork without handlers while another thread is in the first call: the child records. */
 static void *forks(void *user) {
     void *volatile p;
@@ -181,7 +206,8 @@ int main(int argc, char **argv) {
     const struct {
         const char *name;
         int (*run)(void);
-    } cases[] = {{"first", first}, {"setup", setup}, {"lock", lock}, {"fork", forked}, {"began", began}};
+    } cases[] = {{"first", first}, {"setup", setup}, {"lock", lock},
+                 {"tag", tag},     {"fork", forked}, {"began", began}};
     size_t i;
     int n = argc > 2 ? atoi(argv[2]) : 0;
     alarm(10);
