@@ -221,9 +221,12 @@
 
         tested by `make test`     Linux x86-64, glibc, gcc 12 and clang 14, C99 to C2x and
                                   C++11 to C++20, 64 and 32 bits
-        tested by `make test-all` Linux i386, i486 and aarch64 (emulated)
+        in part by `make test`    musl: a malloc that records; Windows x86-64: MinGW compiles
+                                  and links
+        tested by `make test-all` Linux i386, i486 and aarch64 (emulated); the reports of
+                                  Windows x86-64 (MinGW gcc 12, under wine)
         tested by hand, 0.3.5     Linux armhf, riscv64, s390x, ppc64el, sparc64 (emulated),
-                                  musl; Windows x86-64 (MinGW gcc 12, under wine)
+                                  musl; Windows x86-64, whole
         compiles, never run       Windows on ARM, 32-bit MinGW
         written, never compiled   MSVC, macOS, FreeBSD
 
@@ -322,7 +325,12 @@
     even with MEMLORD_FLAG_DEFER, as pollers do.
     A ledger's allocator is called with no storage locked. It may be your own malloc even if
     that calls MemLord: a call that the ledger's own allocation makes passes through
-    uncounted.
+    uncounted. So does a call from a malloc that pthread_atfork calls in the process's first
+    memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
+    longer than 0.1 s: that malloc may wait for a lock which the other thread holds.
+    MemLord works before main, in a malloc that libc calls while it is set up, and in a
+    static program. It cannot be called from the resolver of an IFUNC: there are no
+    thread-locals yet.
     A ledger survives fork: the child's copy goes on with the state of that moment, and its
     pollers start again when it is used. On a pressure page it gets a slot of its own then. It
     does not export: the file is its parent's. Do not call fork in a signal handler: it waits
@@ -3488,9 +3496,21 @@ static MLI_COLD void *mli_symbol(const char *name) {
     return mli_dlsym ? mli_dlsym(NULL, name) : NULL;
 }
 
+/* Returns 1 if _dl_find_object can be called. In a static program it crashes until libc is set up,
+   and a malloc that records is called before. A dynamic program may be run by a loader that the
+   kernel knows nothing of (ld.so ./program): then its own headers tell. */
+static int mli_dl_finds(void) {
+    const ElfW(Phdr) *p, *end;
+    if (!mli_dl_find_object) return 0;
+    if (getauxval(AT_BASE)) return 1;
+    p = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    end = p + getauxval(AT_PHNUM);
+    while (p < end && p->p_type != PT_INTERP) p++;
+    return p < end;
+}
 static MLI_COLD const void *mli_module_of(const void *address) {
     mli_dl_found found;
-    if (mli_dl_find_object)
+    if (mli_dl_finds())
         return mli_dl_find_object((void *)(uintptr_t)address, &found) ? NULL : found.start;
 #if !defined(__GLIBC__)
     {
@@ -3502,7 +3522,7 @@ static MLI_COLD const void *mli_module_of(const void *address) {
 }
 static int mli_loaded_at(const void *address, mli_loaded *out) {
     mli_dl_found found;
-    if (!mli_dl_find_object) return -1;
+    if (!mli_dl_finds()) return -1;
     if (mli_dl_find_object((void *)(uintptr_t)address, &found)) return 0;
     out->start = found.start;
     out->name = found.map->l_name;
@@ -3537,6 +3557,7 @@ typedef struct mli_image_search {
     const void *address;
     mli_image *image;
     int dynamic; /* 1: the modules from here on are not those of the start */
+    int modules; /* 1: there are any */
 } mli_image_search;
 
 /* Returns the segment in memory that has `size` bytes at an address of the file; NULL: none. */
@@ -3573,6 +3594,7 @@ static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *use
     const ElfW(Phdr) *segment = mli_segment_of(module, at, 1);
     unsigned long loader = getauxval(AT_BASE);
     (void)size;
+    search->modules |= module->count > 0;
     if (segment) {
         mli_image_fill(search->image, module, segment);
         search->image->stays |= !search->dynamic;
@@ -3582,7 +3604,7 @@ static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *use
     return 0;
 }
 static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
-    mli_image_search search = {address, out, 0};
+    mli_image_search search = {address, out, 0, 0};
     mli_loaded loaded = {NULL, NULL, 0};
     int saved = errno;
     ssize_t n;
@@ -3597,6 +3619,7 @@ static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *exe
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
         if (!out->path) out->path = "";
     }
+    if (!search.modules) out->stays = 0; /* a static program knows none until libc is set up */
     errno = saved;
 }
 static const char *mli_symbol_at(const void *address) {
@@ -3695,7 +3718,7 @@ static const char *mli_symbol_at(const void *address) {
 static MLI_COLD int mli_module_keep(void) {
     const ElfW(Dyn) *d = mli_dynamic;
     mli_image own;
-    mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0};
+    mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0, 0};
     void *(*reopen)(const char *, int);
     int saved = errno, i;
     if (!d || !&mli_loader) return 1; /* a static program */
@@ -4195,9 +4218,14 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
    libatomic's locks are no replacement: one that another thread holds at a fork stays locked in
    the child. The lock's exchange pairs with the release store that drops it. */
 static mli_u32 mli_u64_locks[MLI_U64_LOCKS]; /* chosen by the address of the word */
+static MLI_COLD void mli_spin_wait(unsigned *n);
+static void mli_u64_lock_take(mli_u32 *lock) {
+    unsigned n = 0;
+    while (mli_u32_exchange(lock, 1)) mli_spin_wait(&n);
+}
 static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u32 *lock = &mli_u64_locks[(uintptr_t)w / 8 % MLI_U64_LOCKS];
-    while (mli_u32_exchange(lock, 1)) mli_yield();
+    mli_u64_lock_take(lock);
     return lock;
 }
 /* Clears all bits but `keep`, then adds v. Returns the value before. */
@@ -4743,6 +4771,12 @@ typedef struct mli_hooked {
 #define MLI_HOOKED 4
 #define MLI_HOOK_COMPLETE 16u /* `which` has every function of the table */
 
+enum { /* mli_process.started */
+    MLI_START_NONE, /* no ledger was made yet */
+    MLI_START_BUSY, /* a thread is in mli_process_start, perhaps in a malloc that calls MemLord */
+    MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
+};
+
 /* The only state of the process. All zeros is its valid initial state. */
 static struct {
     mli_lock registry_lock; /* ledgers and owners of thread records */
@@ -4754,16 +4788,15 @@ static struct {
     mli_ptr global;    /* memlord * */
     mli_u64 generation;
     mli_u64 ended;     /* ledgers that were destroyed */
-    mli_u32 hooks_installed; /* 1: the exit key and the fork handlers are installed */
+    mli_u32 started;   /* MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
-    mli_u32 has_sought;      /* 1: the interposer was looked up */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
     memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
     mli_u32 stays_loaded;    /* 1: mli_module_keep did its work, or does it now */
     mli_hooked hooked[MLI_HOOKED];
-    uint64_t pid;            /* differs from getpid in a child that ran no fork handler */
-    mli_u32 exit_key_ready;  /* 1: exit_key is valid */
+    mli_u64 pid;             /* differs from getpid in a child that ran no fork handler */
+    mli_u32 exit_key_ready;  /* 1: exit_key is valid; read only once `started` is DONE */
     mli_u32 exit_key_users;  /* threads that set their hook now */
     mli_exit_key exit_key;
 } mli_process;
@@ -5103,7 +5136,7 @@ static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
 static MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
     const char *name = path;
     for (; *path; path++)
-        if (*path == '/' || (MLI_WINDOWS && *path == '\\')) name = path + 1;
+        if (*path == '/' || *path == (MLI_WINDOWS ? '\\' : '/')) name = path + 1;
     mli_put_str(o, name);
 }
 static uint64_t mli_site_line(const memlord_site *site) {
@@ -6015,13 +6048,23 @@ static void mli_thread_hook(uint64_t number) {
                       mli_exit_key_set(mli_process.exit_key, value) == 0;
     (void)mli_u32_add(&mli_process.exit_key_users, (uint32_t)-1);
 }
+/* Returns 1 once the process has started. Waits 0.1 s at most for the thread that starts it: that
+   thread may be in a malloc of the host, and wait there for a lock that the calling thread holds.
+   The acquire pairs with the release stores of DONE. */
+static MLI_COLD int mli_process_started(void) {
+    const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 110);
+    unsigned n = 0;
+    while (mli_u32_load_acquire(&mli_process.started) == MLI_START_BUSY && n < most)
+        mli_spin_wait(&n);
+    return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
+}
 /* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
-   its exit hook has run, or no hook can be set, or it belongs to another process: a child of vfork
-   shares this memory and this thread-local storage, and its kernel reports all threads here as
-   ended. */
+   its exit hook has run, or no hook can be set (yet), or it belongs to another process: a child of
+   vfork shares this memory and this thread-local storage, and its kernel reports all threads here
+   as ended. */
 static MLI_COLD int mli_thread_ready(void) {
-    if (mli_self.exited || !mli_u32_load_acquire(&mli_process.exit_key_ready) ||
-        mli_pid() != mli_process.pid)
+    if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
+        !mli_u32_load_acquire(&mli_process.exit_key_ready))
         return 0;
     if (!mli_self.number) {
         uint64_t number = mli_thread_number();
@@ -9635,7 +9678,7 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
    call, which only samples can afford: every alloc of such a child is unwound. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
     if (t == lord->threads.orphan || mli_self.unwinding) return 0;
-    return lord->stacks.bytes == 1 || mli_pid() == mli_process.pid;
+    return lord->stacks.bytes == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
    end of the stack. The top byte of a key of the index is its own. */
@@ -16605,6 +16648,7 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     return mli_text_hash(boot);
 }
 
+#if !MLI_WINDOWS
 /* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
 static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
     if (lord->neighbours.slot >= 0) {
@@ -16616,6 +16660,7 @@ static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
     lord->neighbours.answers = 0;
     mli_u32_store(&lord->neighbours.listener.state, MLI_HELPER_NONE);
 }
+#endif
 
 /* -- public -- */
 
@@ -23696,7 +23741,7 @@ static void mli_words_lock(int take) {
     int i;
     for (i = 0; i < MLI_U64_LOCKS; i++)
         if (take)
-            while (mli_u32_exchange(&mli_u64_locks[i], 1)) mli_yield();
+            mli_u64_lock_take(&mli_u64_locks[i]);
         else
             mli_u32_store_release(&mli_u64_locks[i], 0);
 #else
@@ -23828,7 +23873,8 @@ static MLI_COLD void mli_fork_child(void) {
     mli_words_lock(0); /* first: the rest reads and writes words */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* a new one */
     mli_self.is_helper = 0;
-    mli_process.pid = mli_pid();
+    mli_u64_store(&mli_process.pid, mli_pid());
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* fork handlers come last */
     mli_process.saving = NULL;
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
@@ -23854,18 +23900,15 @@ static MLI_COLD void mli_fork_child(void) {
 }
 #endif
 
-/* Installs the hooks of the process, once. Requires: the registry lock. Without an exit hook every
-   thread shares the orphan record, which is slower but just as exact. */
-static void mli_process_start(void) {
-    if (mli_u32_load(&mli_process.hooks_installed)) return;
-    mli_process.pid = mli_pid();
+/* Installs the hooks of the process. Without an exit hook every thread shares the orphan record,
+   which is slower but just as exact. */
+static MLI_COLD void mli_hooks_install(void) {
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
         mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */
 #if !MLI_WINDOWS
     (void)pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
 #endif
-    mli_u32_store(&mli_process.hooks_installed, 1);
 }
 
 #if !MLI_WINDOWS
@@ -24009,7 +24052,6 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
    generation of its own. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
-    mli_process_start();
     lord->threads.generation = mli_u64_add(&mli_process.generation, 1) + 1;
     mli_thread_start(lord, lord->threads.orphan, 0);
     mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
@@ -24165,20 +24207,34 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     mli_busy_end(generation);
 }
 
-/* Looks up the interposer, once: the search for a symbol that is not there calls malloc. */
+/* Looks up the interposer: memlord_interposer. */
 static MLI_COLD void mli_interposer_find(void) {
 #if defined(__linux__)
     const memlord_interposer *found;
-    uint64_t generation;
     char any[2];
-    if (mli_u32_exchange(&mli_process.has_sought, 1)) return;
     if (!mli_env_read("LD_PRELOAD", any, sizeof any)) return;
-    generation = mli_busy_begin();
     found = (const memlord_interposer *)mli_symbol("memlord_interposer");
-    mli_busy_end(generation);
     if (found && found->size >= sizeof *found && found->version == 1)
         mli_ptr_store_release(&mli_process.interposer, (void *)(uintptr_t)found);
 #endif
+}
+
+/* Does once what the first ledger of a process needs. The thread for which mli_process_claim
+   returns 1 calls mli_process_start. Other threads wait in mli_process_started. Requires: the
+   caller holds no lock, as pthread_atfork, and the search for a symbol that is not there, may call
+   a malloc that calls MemLord. Such a call finds the process claimed, and passes through. */
+static MLI_COLD int mli_process_claim(void) {
+    uint32_t seen = MLI_START_NONE;
+    if (mli_u32_load(&mli_process.started)) return 0;
+    mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
+    return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
+}
+static MLI_COLD void mli_process_start(void) {
+    const uint64_t generation = mli_busy_begin();
+    mli_interposer_find();
+    mli_hooks_install();
+    mli_busy_end(generation);
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
 }
 
 /* Tells the logger of a description why it is refused: there is no ledger to log. */
@@ -24198,9 +24254,8 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     return MEMLORD_OK;
 }
 
-/* -- public -- */
-
-MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
+/* Makes a ledger, as memlord_create does. The caller starts the process. */
+static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
     memlord_desc plain;
     memlord_allocator allocator;
     memlord_result r;
@@ -24212,7 +24267,6 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    mli_interposer_find();
     if (MLI_WINDOWS) mli_stay_loaded(); /* it cannot take back the hooks of threads */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
@@ -24221,6 +24275,14 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     if (r == MEMLORD_OK) return r;
     memlord_destroy(*out);
     *out = NULL;
+    return r;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
+    memlord_result r = mli_ledger_make(desc, out);
+    if (r == MEMLORD_OK && mli_process_claim()) mli_process_start();
     return r;
 }
 
@@ -24263,18 +24325,23 @@ MLI_API void memlord_destroy(memlord *lord) {
 }
 
 /* Makes the global ledger unless there is one: *made is 1, or 0. Returns it; NULL: r says why. One
-   is made in full before it is claimed, as its own calls may come back here from within malloc. */
+   is made in full before it is claimed, as its own calls may come back here from within malloc. It
+   is claimed before the process starts, so that calls from within that find it, and after the
+   process is claimed, so that other threads wait for that. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
+    int starts;
     *made = 0;
-    *r = memlord_create(desc, &fresh);
+    *r = mli_ledger_make(desc, &fresh);
     if (*r) return NULL;
+    starts = mli_process_claim();
     mli_lock_take(&mli_process.registry_lock);
     lord = (memlord *)mli_ptr_load(global);
     *made = !lord;
     if (!lord) mli_ptr_store_release(global, lord = fresh); /* pairs with the acquire loads */
     mli_lock_drop(&mli_process.registry_lock);
+    if (starts) mli_process_start();
     if (*made)
         mli_stay_loaded();
     else

@@ -82,6 +82,7 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look libtcmalloc-minimal4 ldconfig_has libtcmalloc_minimal.so.4
     look libmimalloc2.0 ldconfig_has libmimalloc.so.2
     look musl-tools has musl-gcc
+    look gcc-mingw-w64-x86-64 has x86_64-w64-mingw32-gcc # for tests/systems.sh
     look libdevel-nytprof-perl test -e /usr/share/perl5/Devel/NYTProf/flamegraph.pl
     look jq has jq
     look cmake has cmake # for tests/install.sh
@@ -114,6 +115,8 @@ look_for_ports() {
     look libcmocka-dev:arm64 test -e /usr/lib/aarch64-linux-gnu/libcmocka.so
     look qemu-user has qemu-aarch64
     look gcc-mingw-w64-x86-64 has x86_64-w64-mingw32-gcc
+    look g++-mingw-w64-x86-64 has x86_64-w64-mingw32-g++
+    look wine has wine # for the reports of Windows
     look clang-16 has clang-16 # warns of what neither older nor newer ones do
     look "$(newest_clang)" has "$(newest_clang)"
 }

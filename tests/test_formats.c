@@ -1253,7 +1253,7 @@ static void a_locale_with_a_comma_changes_nothing(void **state) {
     memlord *lord = test_lord(state);
     size_t i;
     fill(lord);
-    assert_true(setlocale(LC_ALL, "de_DE.UTF-8") || setlocale(LC_ALL, "de_DE"));
+    TEST_COMMA();
     read_all(lord);
     for (i = 0; i < FORMATS; i++)
         if (formats[i] != MEMLORD_FORMAT_TRACE && formats[i] != MEMLORD_FORMAT_CSV &&

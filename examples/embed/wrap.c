@@ -42,12 +42,8 @@ int __real_munmap(void *at, size_t size);
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 
-/* glibc takes memory before it can tell which module an address is in: that has no site. */
-static int started;
-__attribute__((constructor(101))) static void start(void) { started = 1; }
-
 #define LORD memlord_global()
-#define SITE (started ? MEMLORD_SITE_OF_CALLER() : NULL)
+#define SITE MEMLORD_SITE_OF_CALLER()
 
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);
