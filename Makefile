@@ -342,10 +342,12 @@ install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, t
 uninstall: ## PREFIX= DESTDIR=: removes what this version or an earlier one installed
 	$(remove)
 
-deps: $(needs) ## looks for all that any target needs, and installs it
+deps: $(needs) ## installs all that any target needs; beside it only demo, test and bench install anything
 
+# What runs tests, demos and measurements installs what is missing; all else only says so.
+look := $(if $(filter demo% test% bench% deps%,$(MAKECMDGOALS)),,look)
 $(needs): deps-%:
-	@sh tests/deps.sh $*
+	@sh tests/deps.sh $* $(look)
 
 clean: ## removes build/
 	rm -rf build

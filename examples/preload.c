@@ -17,10 +17,12 @@
                                .heaptrack ...); %p is the process id, %% a percent sign; a
                                relative path is taken from where the program starts; "-" is
                                stderr
-        MEMLORD_SYMBOLS=n      1: name files, lines and inlined functions with symbolize, a
-                               program beside this library (examples/symbolize.c); 0: do not;
-                               unset: it is run where the process took longer than a second.
-                               A report as JSON can be named later, and elsewhere
+        MEMLORD_SYMBOLS=n      1: name files and lines with symbolize, a program beside this
+                               library (examples/symbolize.c); 0: do not; unset: it is run where
+                               the process took longer than a second. A return address has one
+                               name: the innermost function inlined there that is not of a
+                               standard library. A report as JSON can be named later, and
+                               elsewhere: then it has the whole chain
         MEMLORD_STACK_BYTES=n  take the stack of an allocation each n bytes in the mean, 524288;
                                1 takes every one
         MEMLORD_STACK_DEPTH=n  at most so many frames of each, 32; 0 takes no stacks

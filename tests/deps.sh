@@ -1,8 +1,8 @@
 #!/bin/sh
-# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|embed: looks for what a
-# target needs.
-# What is missing is installed with apt-get if that is allowed, else the command to type is printed
-# and the status is 1.
+# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|embed [look]: looks for what
+# a target needs.
+# What is missing is installed with apt-get by root, unless `look` is said. Else the command to type
+# is printed and the status is 1.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p build || exit 1
@@ -166,7 +166,7 @@ apt_install() {
 
 refuse() {
     echo "missing:$missing" >&2
-    echo "install with: sudo apt-get update && sudo apt-get install$missing" >&2
+    echo "install with: sudo apt-get update && sudo apt-get install$missing; or as root: make deps-$group" >&2
     return 1
 }
 
@@ -175,7 +175,7 @@ get() {
         missing=
         "look_for_$1"
         [ -n "$missing" ] || return 0
-        if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        if [ -n "$no_install" ] || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
             refuse
             return
         fi
@@ -189,7 +189,8 @@ get() {
     return 1
 }
 
-get "$1"
+group=$1 no_install=${2:-}
+get "$group"
 status=$?
-if [ "$1" = reports ] && has npm >/dev/null; then (fetch_reports) || status=1; fi
+if [ "$group" = reports ] && [ -z "$no_install" ] && has npm >/dev/null; then (fetch_reports) || status=1; fi
 exit $status

@@ -94,7 +94,7 @@ verdict $? "$host.cpp: the patched tree compiles without a warning of MemLord's"
 [ $host = whisper ] || { skip 'llama.cpp: a run' 'no model'; plan; exit; }
 
 whisper() { # NAME MODEL: writes NAME.json and NAME.log
-    MEMLORD_DEBUG=1 MEMLORD_REPORT="$out/$1.json" timeout 300 "$out/whisper/bin/whisper-cli" \
+    MEMLORD_DEBUG=1 MEMLORD_APP_REPORT="$out/$1.json" timeout 300 "$out/whisper/bin/whisper-cli" \
         -m "$2" -f "$source/samples/jfk.wav" -t 2 >"$out/$1.log" 2>&1
 }
 

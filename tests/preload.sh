@@ -272,6 +272,26 @@ else
     verdict $? "$name"
 fi
 
+# A program with a ledger of its own, as the recipes have it: at_exit.c names its report.
+cat >"$out/app.c" <<'END'
+#include "memlord.h"
+#include <stdlib.h>
+int main(void) {
+    void *volatile p = malloc(100000);
+    free(p);
+    return memlord_alloc(memlord_global(), memlord_device_cuda(0), 16, 12345, NULL);
+}
+END
+c -I. "$out/app.c" examples/embed/at_exit.c "$memlord" -o "$out/app" -lm >"$out/why" 2>&1 &&
+    preloaded env MEMLORD_REPORT="$out/both.json" MEMLORD_APP_REPORT="$out/both_app.json" "$out/app" &&
+    holds both 'total["total_allocated"] >= 100000 and total["allocated"] < 100000' &&
+    python3 - "$out/both.json" "$out/both_app.json" >"$out/why" 2>&1 <<'PY'
+import json, sys
+books = [{d["device"]: d["stats"]["allocated"] for d in json.load(open(p))["devices"]} for p in sys.argv[1:]]
+assert "cuda:0" not in books[0] and books[1] == {"cuda:0": 12345}, books
+PY
+verdict $? 'a program with a ledger and the interposer each write a report of their own'
+
 name='a program on musl does not start, and its loader names the library'
 if command -v musl-gcc >/dev/null; then
     echo 'int main(void) { return 0; }' >"$out/musl.c" && musl-gcc "$out/musl.c" -o "$out/musl" &&

@@ -9,7 +9,7 @@
         cc -O2 -I. -c examples/embed/wrap.c -o wrap.o
         cc -O2 -I. -c examples/embed/at_exit.c -o at_exit.o
         cc -g -static app.c at_exit.o wrap.o -o app -lm -pthread @examples/embed/wrap.ld
-        MEMLORD_REPORT=report.json ./app && build/symbolize report.json
+        MEMLORD_APP_REPORT=report.json ./app && build/symbolize report.json
 
     This file has MemLord's implementation: link no other. A site is a return address; a static
     program has no dynamic symbols to name it by, so compile with -g and run build/symbolize.
