@@ -37,15 +37,15 @@ int main(void) { print_message("%s", ""); return 0; }' >"$dir/probe.c"
 }
 
 # The reports of the fixed calls, without what a target decides: the memory the ledger and the
-# process take, and the time that an alloc and a free take.
+# process take.
 reports() { # DIRECTORY COMMAND...
     into=$1
     shift
     rm -rf "$into" && mkdir -p "$into" && timeout 120 "$@" "$into" || return 1
-    sed -i -E 's/its own memory .* a free cost [0-9.]+ [a-z]+/its own memory/
+    sed -i -E 's/its own memory [0-9.]+ [KMG]?i?B/its own memory/
         s/  RSS [0-9.]+ [KMG]?i?B$//
-        s/"(own_bytes|pair_ns)":[0-9]+/"\1":0/g
-        s/^(memlord_own_bytes|memlord_pair_ns) .*/\1 0/' \
+        s/"own_bytes":[0-9]+/"own_bytes":0/g
+        s/^memlord_own_bytes .*/memlord_own_bytes 0/' \
         "$into"/*.txt "$into"/*.json "$into"/*.html "$into"/*.prom
 }
 
