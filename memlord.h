@@ -1026,10 +1026,11 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
    may have the address of a frame; its site stays, and memlord_site_place tells the module that had
    it.
    `error_bytes`: the standard error of live_bytes, as the taken blocks that live tell it. Those of
-   several stacks add up by their squares. With some 20 such blocks the truth is within two errors
-   in 95 of 100 cases, with 5 in 87, with fewer in less. 0: live_bytes are exact, or no taken
-   block lives that stands for others; of blocks that were not taken, up to 3 * stack_bytes may then
-   live there, and in one case of 20 more. A stack without a sample has no row. */
+   several stacks add up by their squares. The truth is within two errors in 94 of 100 cases where
+   some 20 such blocks are to be expected, in 91 where 5 are, in 62 where one is. 0: live_bytes are
+   exact, or no taken block lives that stands for others; of blocks that were not taken, up to
+   3 * stack_bytes may then live there, and in one case of 20 more. A stack without a sample has no
+   row. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
