@@ -138,15 +138,16 @@
               until memlord_sites_enable.
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
               of every alloc, or of a sample whose totals are estimates without bias, with
-              a standard error. A block keeps its stack until it ends; a realloc draws
-              anew, a move keeps it. TEXT has the largest; JSON (the 2048 largest), PPROF,
-              FOLDED, HEAPTRACK and MEMORY_VIZ have whole stacks. Of samples TEXT and JSON
-              show these estimates. PPROF, FOLDED and HEAPTRACK divide the exact numbers of
-              each site over its stacks, in proportion to the samples, so that they add up
-              to the ledger. A stack gets at most 4 times what its samples stand for; the
-              other blocks of its site have the site alone as their stack, as those of a
-              site without a sample. MEMORY_VIZ has the blocks that were taken, and the
-              events of their allocs, with their stack, and all others with their site.
+              a standard error. Each run, process and ledger takes another sample. A block
+              keeps its stack until it ends; a realloc draws again, a move keeps it. TEXT
+              has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
+              MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
+              PPROF, FOLDED and HEAPTRACK divide the exact numbers of each site over its
+              stacks, in proportion to the samples, so that they add up to the ledger. A
+              stack gets at most 4 times what its samples stand for; the other blocks of
+              its site have the site alone as their stack, as those of a site without a
+              sample. MEMORY_VIZ has the blocks that were taken, and the events of their
+              allocs, with their stack, and all others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
               it.
@@ -1034,11 +1035,18 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
 /* A stack at one site on one device: the return addresses of the allocs, the innermost first.
    With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc of
    n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse: then
-   all numbers but `samples` are estimates without bias. `samples`: the allocs taken. A realloc
-   moves a block to the stack of its call: there it counts no alloc, and its growth as allocated.
-   After dlclose another module may have the address of a frame; its site stays, and
-   memlord_site_place tells the module that had it.
-   `error_bytes`: the standard error of live_bytes; 0 if they are exact. */
+   all numbers but `samples` are estimates, without bias but for the peak, which comes out too high.
+   Each run, process and ledger takes another sample, and a forked child another than its parent:
+   errors average out over runs. `samples`: the allocs taken. A realloc moves a block to the stack
+   of its call: there it counts no alloc, and its growth as allocated. After dlclose another module
+   may have the address of a frame; its site stays, and memlord_site_place tells the module that had
+   it.
+   `error_bytes`: the standard error of live_bytes, as the taken blocks that live tell it. Those of
+   several stacks add up by their squares. The truth is within two errors in 94 of 100 cases where
+   some 20 such blocks are to be expected, in 91 where 5 are, in 62 where one is. 0: live_bytes are
+   exact, or no taken block lives that stands for others; of blocks that were not taken, up to
+   3 * stack_bytes may then live there, and in one case of 20 more. A stack without a sample has no
+   row. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -4617,6 +4625,7 @@ struct memlord {
     struct {
         uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
         uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is taken */
+        uint64_t seed;  /* of the samples of all threads */
         memlord_unwinder unwinder;
         mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
         mli_book frames, nodes, rows;     /* numbered from 1 */
@@ -4748,7 +4757,6 @@ struct memlord {
     } retry;
     struct {
         mli_ptr saver;                   /* const mli_saver *; set by the first request */
-        mli_u64 alloc_free_ps;           /* picoseconds of an alloc and a free; 0: unmeasured */
         mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
         mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
         mli_ptr labels;                  /* const char *, interned */
@@ -9224,15 +9232,33 @@ static MLI_COLD double mli_sample_scale(double x) {
     return 1 / q;
 }
 
+/* Returns a number whose bits all depend on all of n: the finalizer of splitmix64. */
+static MLI_COLD uint64_t mli_mixed(uint64_t n) {
+    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
+    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
+    return n ^ n >> 31;
+}
+/* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
+   forked child. It is mixed from what the system tells without a call that may wait or fail, for
+   the first call may come from inside malloc or in a sandbox. */
+static MLI_COLD void mli_stacks_seed(memlord *lord) {
+    uint64_t seed = lord->stacks.seed;
+    seed = mli_mixed(seed ^ mli_pid());
+    seed = mli_mixed(seed ^ mli_wall_now());
+    seed = mli_mixed(seed ^ mli_now());
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord);  /* which the system places at random */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* likewise */
+    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
+    lord->stacks.seed = seed;
+}
 /* Draws the bytes until a thread's next sample: exponential, with the mean stack_bytes. The numbers
-   (xorshift64*) depend on the number of the thread's record alone, so a run can be repeated. */
+   are those of splitmix64. They begin at a place of their own in each ledger and thread record. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
-    uint64_t r = t->stack_random ? t->stack_random : t->id * 0x9e3779b97f4a7c15u;
-    r ^= r >> 12;
-    r ^= r << 25;
-    r ^= r >> 27;
-    t->stack_random = r;
-    r = (r * 0x2545f4914f6cdd1du >> 11) + 1;
+    const uint64_t step = 0x9e3779b97f4a7c15u;
+    uint64_t r;
+    if (!t->stack_random) t->stack_random = mli_mixed(lord->stacks.seed + t->id * step);
+    t->stack_random += step;
+    r = (mli_mixed(t->stack_random) >> 11) + 1;
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
 }
 
@@ -9820,6 +9846,7 @@ static MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
     lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
     lord->threads.hooks.v |= MLI_HOOK_STACKS;
     lord->stacks.unwinder = desc->unwinder;
+    mli_stacks_seed(lord);
     if (desc->unwinder.fn) return;
     lord->stacks.unwinder.fn = mli_unwind;
     generation = mli_busy_begin();
@@ -19565,11 +19592,15 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
              samples ? "       error" : "");
     mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
-    mli_put_str(r->o, samples ? "; error is the standard error of live\n" : "\n");
+    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
+                              : "\n");
     for (i = 0; i < shown; i++) {
         const memlord_stack_stat *s = &r->stack[i].stat;
         mli_putf(r->o, "%12jo", s->live_bytes);
-        if (samples) mli_putf(r->o, "%12jo", s->error_bytes);
+        if (samples && s->live_bytes)
+            mli_putf(r->o, "%12jo", s->error_bytes);
+        else if (samples)
+            mli_put_str(r->o, "           -"); /* blocks that were not taken may live */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
@@ -19995,13 +20026,11 @@ static MLI_COLD void mli_text_labels(mli_report *r) {
 }
 
 static MLI_COLD void mli_text(mli_report *r) {
-    const uint64_t ps = mli_u64_load(&r->lord->saving.alloc_free_ps);
     r->cpu.root = r->lord->room.cpu.root;
     r->resident = mli_cpu_resident(&r->cpu);
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
     mli_put_fixed(r->o, r->uptime / 100000000u, 1);
     mli_putf(r->o, " s  its own memory %jo", mli_u64_load(&r->lord->memory.own_bytes));
-    if (ps) mli_putf(r->o, ", an alloc and a free cost %jX", ps / 1000);
     if (r->total.peak_error)
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");
@@ -20052,15 +20081,14 @@ static MLI_COLD void mli_json_time(mli_out *o, const char *name, uint64_t wall) 
 
 static void mli_json_metadata(mli_report *r) {
     memlord *lord = r->lord;
-    uint64_t ps = mli_u64_load(&lord->saving.alloc_free_ps);
     size_t i;
     mli_jsonf(r->o, "{'schema':'memlord/2','version':'" MEMLORD_VERSION "','metadata':{");
     mli_json_time(r->o, "generated_at", mli_wall_now());
     mli_jsonf(r->o,
-              ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'pair_ns':%ju,'mark':%ju,"
+              ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'mark':%ju,"
               "'num_snapshots':%ju",
               mli_pid(), mli_labels(lord), r->uptime, mli_u64_load(&lord->memory.own_bytes),
-              ps ? ps / 1000 : UINT64_MAX, r->mark, (uint64_t)r->snapshots);
+              r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     mli_json_flag(r->o, "sites_enabled",
                   (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES) != 0);
@@ -20667,7 +20695,7 @@ static MLI_COLD void mli_json(mli_report *r) {
 static const char mli_page_head[][3073] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-TmEFvi+r6c0EKRN33eKJHE"
-    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-CIt9uHDY0LiAqFU6Yq+bXVwPSLB4JF+eMI2HwgyYEqo=' 'sh"
+    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-omJpL4ptBvqhsIGd800SZkjjL9IH0/CMczoB/nH0WnI=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -20845,458 +20873,458 @@ static const char mli_page_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3769] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvXt/2zYSLvz/+RQyT9ZLWpAsOYmbUKb1S3Np"
-    "0iZtNpfeVG1CS5TFmiZVkort2vru7zwzAAjKzu6+pxeLBEEQl8Fg7uOtq6RT1WU6q72R7wfR8fVinc/qtMg7b3M/Ca5nR"
-    "V7VnTq69JN+VcezsypQefTer/vnxXydJXRb8W2WVnWgCqqIR2USqJjLF2V8TrX65/HKL6Pj97V/6Zf9Kq2pxqWfT67oTp"
-    "oKpoE6p7tisaiSOgiCUbrwd6p+luSn9TIok3pd5p18nWWjRVH60rOyUyw6VVD2V3G9jNYJvW++WGXpLPEH6uDhoXw+jY7"
-    "jSToN+os0q5PS/7YosiTOg36ZfEnKKvGDkXzk+pyKw3Pq/clVjSHO1jXf0m+gMNKwUhgkFRZmWo4H4yJE75SemTDfbHQn"
-    "6yhPLjq/JPHZm3g1slOcJJhiPbCy7i/jigpubuiSZsBPFK9BoOj+FPfBxr76Ho9rlZsVqqL6apXQXCQYXRJFHpY1P/XGU"
-    "hB6Hi1OU0e309Tb3W1KaelO7ArT56P9P7qDy8mg9zjuLabde/t9mpXar4Kx59FMpFF1c+MNLr1u3q+L99yePzykmYrKm5"
-    "v45qaiGV5lMa3GdkPK8+yknyVXYTEuup//z+duFqb8i26crNNs/imdE+DRwoYnfnFzkxLYEQiFiVqls7Pw+izN56HHK+G"
-    "pL3G2tvU2ir8cUk924vEJdbrrnxMwZ2meUP9DryvXNEFBGHe97h3jWMVpXlODWTOO/t7kjz/2pzwAWjHPz4u6c5YXF3ng"
-    "mWWn6U2i46R5yQ//mHdvWlMQyByoX5Jo4mXpl8RT3orghH7iLCtmcZ3MvWkDMnFu1l3P2npFk4Cpq2V68j5+9KDzPv9S/"
-    "zw9CCrB782NrjdPVvUyTAhK+Ko7DAcypVSRfqgeIPrk6gf6AmCY4FedpfMqnEwVDTacTAaK/p0q/TuldZkT7A8Udx8XX+"
-    "IyjXPqzcBMzLM8Aq7xr/MCdSc0KP4M9fKaB4Gxe5tgqmhHhJOdoeL/ppugmYhfZR5UFVxnCc11hM1KveSdkhug6hRjv5J"
-    "J2N0t5GInimyRr8uiIjeXtN+KIPSLiHolH1CmaWzKnJ6qpM8976/W1dIv8EKzM8+Tpme0jzEbN9Hw6IgK+oS3nsezpe8X"
-    "KgayLagvGDl1JMHun8TTaGdA36OpneRTuu1GbwixEfq6pHcGQbBxvvSBcYDBADn27DYommkg5L3K0nqMWdOdn9Ci5Xq+8"
-    "00QNsXNF37Jt7EMoay6X8YXGjlrrOwg5JgRshwHvDJlxP2MCcC+EEIOnLop6saMuoMyQt9KlfYJmFUajKRcY/+bG99UIL"
-    "RgoIRG2uE9T3uOlo1nvqRBTeI+ttInxt70ZWwoe8NwKXdTPhaugGGluOpG+fjc15WqgKC37Bv41UuxKi58VEnKsig/6QP"
-    "iIDB7nmALJ8Oo2N3l/mzNuNv7ol4mZUcfHzQC9PyKwLDpOxVhX6DQ6TYdlM0S/XBricw2LSI68HRpFk2mPPGjdHeXzlSc"
-    "NDTHaZT216sgE0CmAizYLErHFW+j1IUKZ90WWLesOTaDirfGQs14jWZqIchFBrpoYaTEX+jTv4W5Z8UqMZh7wSu/oSU14"
-    "Dvb0JFEmwm1BLbMGU5DTHnC9E66DV4BL0NBg8H8SmWZVvyZBiN9Rkc44OuijrO+xbxB708/VvYbAEqBx93d8njw31cY8I"
-    "k+m9Ut3Q8b4oBPCd9MBE2NmYcrkAcuzvt4a639TM0IkXz//qcf+3KQp4srf0KlUxBjBhSEFKNt26/j0wonun7izFaG2Xr"
-    "vX+qKRBkRVBLi+8SrZT45iypfUxEZGnMIDb4XCiizm71gyJgpgmBA1IwQ1IQoMGqMJtjPCKHd6oF8XxqoAiLt0IJpkSjE"
-    "S7qhTVNT75qFMsuY8pSohVoHFviXDJWMhWYgSgRSxrRQYaaXyhZ6/jqnYZxSkx5OfI1QO6gVeAKztjL+GAimlxrKIwsIe"
-    "nkznTb4e0H425nvC4xWZqXiZZSp0X1+o99Lc982cO5fGIJ0EKjTQH2MmJy+0BvqeoMvvKHD5LQXvVEWOJfqIyPVn07+TG"
-    "Z1P66q9DT3P6prHk2ZmwaAQwlI37hAGmy4mSUenKq1Ad1tuImD9D+DBR3tzhK6W4ywW8YYmtFwa62JmD917mmCBkGv/Ta"
-    "fQ2ZXBrZXvAOoM2Uwwz5Nhb4AZDCSaNDnX7e2lAFATEmFTTS5hRZkgkwx//1kH5pD5daZaD5RyqrF7qoRjimF/KC3a6IQ"
-    "9kEq3tsHuFrgtUeoKoWK08Cr7wjFzKgVFHV9QvNySXhRtzxOCT2BzFULbjOjZggsqC7ow0A3NjP0srykyUbzQQMxsYEYt"
-    "Y7+/562I4aoBUHUmrrytYPXmb4lTR+RlwfToJgspw3JhLseoe01/RKgVhY305PB9Hhwc1NMDug3+N8QNQak8bSz5dAU7z"
-    "de89aDA35gEfnbOrqWwzz8hYg9PqvCH3IFlBt+zJlhqcK/8k2D0LMWjw2c/J7gfTI1+LHf7yc8azlxzn7eQoxcXkXHlYG"
-    "KoDkv9U6n1a38t3VgmrAw3sYEz3KfVv+ECHzFVGIIsvXv5Hi4CRr6cYt0fVsTfepXqqAZlWk/OhgPw5g2cbWxHDZ9M9ek"
-    "slQ6Hjp776Xde81aVx3mT/kdIiuIiiWCCtTwcDqpibnoX8SVLhnoEvQ1AgWSLQiIeIXik8rnl3v8QhDyDdWdEXzhfQEzK"
-    "pgX65OaCgyRh/aSJEd7oNzpFtyOoZ6A0YkGbg2pNxxVx4NR1euZlSxMjUk1paO3IBKLCAfqQJeu0Y8YncIN/aiYB4A7/N"
-    "It9xH3fIFdjz6igC/wAvXwBi/Qr5L3gOVi7qthSjaapYsGDtD3LyN3Z7Vm+xoUvV/p5oKAqtRpvk5GpiEL/LoA04dfOel"
-    "A+V6OZL76VVHWPpFOJYFKyS32ZJxEyMeAyyPGPePeMBwGt1ElNxLE1NtCFd1IXt00kPPdrX3TpmXyW+PKaRFubnZoD+nh"
-    "3dxonmh3N9fji6JhM2grVhGGEr2ld66/ymMrwB/xC3wa0O9sGeen4HlHIszhFsBMVpYLzS0XWjVcaG65UAFpQoz8q+cY4"
-    "xBCvgBDS21yQ/Q7CgoBtYLmuJJTiV8GVBHkc39QgG2R87bYyO6eEJqp+0y7VH4w1YsHBhbYBR/vSR8gyeF2e7n8GtT3c3"
-    "QwUH8m0YNHDW77ubVGCfdj7Cf8+YQ/vy+FNFl5ZLdtHagJoZVpdK8/j8uz8aR//7DbHz7Yy1V/eH8vn4aT/uP7Pb6mkgM"
-    "q0Ujqc3GWEYK6d41Ovkgvk7l/P9h07l0XW/f18WB8fxAePHy4CT43QPVrLuw0gUvSPykakSONpBZ+twa3pEvv9ct1ZuAk"
-    "j4hqAFBopLB3v6vvad7LpwSHT2qf9tQ/Hu71B8NHvf7g/uF2t3094v6Dw7D/6EHQzdFZUzh4/DDsDx49RFlV09f4QA727"
-    "h8O9s+S1kC+35r5uljRDP8NEsISlVRaJlboQ2sX7P3cHUKYS2uTzuvlvl/rDTsMRpiPy6SKnpRlfNVflMW5fy0DDf9MNg"
-    "rCnInlpCCKkU02JgQdOqizHJUEoqti5Qcj00EQPtyLXq2xShYR3XdJt5fBXsUkDVrbq0Z6Yagjk3QqaK4M1G+0ZxT4/ky"
-    "lez+Dwk+7w+OIRrS1lxfUEiOnBRHsr/J5cukvo+Olbv1oCFpmcTQY",
-    "S61QVzZS5AVDQCGfpQ0D2uU4GgSWx/Dlhcli2nT+NMq6s17Jm4cGkONczN7XV1kSCfgoKXpHp7G/VD71nNahoTJOe0uQH"
-    "j/36NjcbAm99VSAP+L9mqosAKN62cvo43rMMTZeklHzyXy0ExMGzGtCy5ATARXWZXGWmP6k+Rl1B7LQXwAA0YEyNbh7hL"
-    "fNuAhg/Li9agw+TcdjPau9AzVE/+8HraZdKuC33MjLFEgLSyQTi1+s8/nu7o6+YqFFDmA8zYqTOHuSrZZxVI77Bw/DoUq"
-    "cuf2VJXeBLuPeo/Gmdz0/Pr5P5ArNbf+hzK9qvleyOM5dqng2S4j6bbfX/bn3wG1ziKHeD/DZrQ4eUv/i44MHu7tL0KEy"
-    "1R8SX58jce8RbbzuAzS5f7D9/lDj2LyOGD9FxwmdVDUt5U5C6IiOL9rYdEGPGuT77JZ6wOwc7vAiKwiY8v2fgymYTlUIl"
-    "uhfdut9vf/3pATLaIhA2Tl+HB0TKBxFOICO6Korix2IrFj39l4CqYbF6klwNBwcPBh/J9xsiZmGaiP8fO/6C6QcHUKA2w"
-    "8JqTUjmuVtYecvyYRI4ySu1mUyZbTFCM1S98S3gfhK+sllPKuzKz8YNYjdATIcRzWOo5He25Nc3YOQkx4EUzXxThLaeIm"
-    "naia3dodjfspUpQdJK4R4iYeacsR6xLYS6vO6XlgSNvH+WB8cDA88MF5detVOSRlA4SWt0hl+n+XT3AHP+Zh3WuQJvUw0"
-    "jifVgVmdRpzX0ryD0XXmaZnwpFWeDIWXh/iUJKuSjh1m14+hv/FUJ6nqlNjOhJhApz6NCJx9lnlE2+jS/co0phg+IEtnC"
-    "Kzl3u0OvXyxjAnDV51qSQS720wDXGYSssXubi0o17Bx7sDSGlXMeOhS3mMS2akpdL1359Beu+ClX8UaGPCuhb4mBGABy2"
-    "mZOLucTuJ5h+W+nvL+uPx22PG6X9xW+bL6q8T5zI0FepE1oVdb2k+oA6d9fuCZqpDeNShyZXczg7BB6FGtfiHObac2JMl"
-    "vfuDQrYKfZablZC1ApVzqostg32+WAcf8nt76tG30bhv9CHz1CqoHpR8Gyq/4lOoNoagQBEbYfXf3VeLTbpaijepkyZck"
-    "A7UlH9+Enc+EKbQauOz/WRAV4nW8INCXCtfNmBd6v3MXo9rSWQ45EVNxPIqJPSCqjAjjvFqmCzremkkAqgKyHM9978RT1"
-    "3VaZ0kY6y7KbxC+8+WK6ZjrlxhyDPiexfmXGEqb2bryr1cQd+f1+1lZZFm4M9gEm60GWeJqGN3Dca5ph6HqPQhABj2l+Y"
-    "ZkWxH5kBsWmbq4U9CBMMvWhLmo8zc36DKLHXi2qAL1Pks9ZcoZpwwODr0Q9QM+cVhXskznc+Jdc8uRK4IIwIij0dnSGW2"
-    "hzVFNgFOX6bkf0Ly/Li6S8mkMET/OPoA4zaURU7ivmtHw0uJQKi1X6muRFNS5Wqi01XYzeuwXliCPXGUGfUxzP4NtzX89"
-    "dntBkxyIbgOdCMbE58/nhCPDxKEggDJ98wTcpXTVpZiARcfAX4TbO4LVK8ImGhsSAVLFV8RkJJf1UyIxCSgi9EM+wWwO7"
-    "YO/fbdEeWyV4AW0DXDiEXuuQMgnfrEvLBpzJvHmc/g5J4yPsd27ft2eYyNvoKosJOwADIZP712fEPp9MAg2fP/sM4StrU"
-    "X/fUtpTFxBFHlEzBcXz4CYqfNMug6mIWiLXATbTaWPK1SBppn+SFV7RYtHlPRPhJeCrt+88jpZ1J6w944+8V9bh7heXcV"
-    "6xUT0inaFrwHTYbGBQGAsWp+wEZBDrtIQ8gx3ADPs9mAUE2UO3CobMA6s9KqEQIqXXgSYhgXuWNkb9qaWVCYuPmK0QF3X"
-    "eEntgBuEOJTPi9myqJKA6Ua+jHb0U1Uwr0ZXbmME6lu70OB0Tc6ZW32qjpsSUbAAv4PnZ5ENnWV1mf2QXN3c1HRy1bG+j"
-    "LOargI+Nfb/zctiLTcaWVU+/h0cVKU/FfIPpAt86hRqZ6AJB2qlwvo+J5AvvYAwvs+TQoQ2V81Rlchzt+7Au7mRl6pZvC"
-    "L4d04vHgi3sIWEAkVHCY7yhnTQzWptM02oIONnySJeZ7UfOLKhGtQma57raGdoz43Kij9B7GrUfprU32KPpvnp0yylBpm"
-    "2NxTBpOrPuPTXXkGbb1ErU/BbDzKF1XRjaAfC0NIkDpn4hPcElMcFLG/i1YrgMEbvYNZRpnEvi0+SzKO55ouu1+/w8nQg"
-    "se1cxNlZB0w2kXOXnbrAj+rwtHf+LorzqpPmqjPgqamAkvqeWtEZSs/nsMnAUCHT1GUfrlagOLzzYl0l3sZUPS++JKE7K"
-    "7Vse2YdsAsAJSM7VRVYof5sXRK3GRVjT7fisWHRmOkE/ZIq5DRlGqIghE68Cp1D9sNZEtOXcdbKA0VzOjtrdaXVB+UysT"
-    "gCRwKZ9CECwR1qJKadx4AEtEpTaGaBtxl16CRbl+FvrulEVrsiku+MPMQxGhtYuvB54k8m3gv9Kq0gEL+nRLbNau6zJFm"
-    "BIgDJ/FboOLeSyPYgpkN1EKZGZnh9XuSFefM9E7ge60r0myB01XW1jMvE1PoAudtWNZbFbdV7jxuqV8lvU2/f39pulv7D"
-    "a081D+NBM5DM+UV9IOZahigY6LqmY4o/NlVGEeWZ+aWOQSgRypjcic+3MN/E4d1OriLWG0KFAns0Y2pCZNXVHbp5hos29"
-    "WK1FbrDTFt7T3gfES6JaW+l8wS/zsneIQRAOyutFe2rTpKyVYbloUJCOvPOaZlcqA7BUUK7rozzs74HTKnZBEiOIUaWz+"
-    "Gg6dDk8Gn8uOoQMHagEwvx0asOkT1JB4wjEFwMK7Gkc16cQ77QIRajQ6dTZ73CtocdCb0T59xbNMGq1o7oe6gHilifCp0"
-    "AAzk04/38nmewQ+veqeLzVZZUkImi2piobHwvQRfBu0hx0PUwdHwFt9jTG+5tWnYYzrgtw0pVn7t+fJtXGn9WHaGQaJKJ"
-    "C407bZZJSJqvsEuxZZc2faJfaGxBWHHrWMktluxYBA52xlmGUGgFAxFH+kOEDDpQTHaWhG86xlSo/9lMW1G2mvjb15YlQ"
-    "mYpbU1IjWDweELHcQf1zn152xrEetU5DZugBry6foFW2H5qtq63v0RFzhdmxTqbM1CcJASOF0w3fg6UK6WFSLNp5ac8u6"
-    "LO/JlsOiWfAlhsHJUhgXVBFAjNvz49qiSxjDgdNnTKpNy1vOHBmv25zhvrNYONr7EGYa7Qlyqs+TesIWTRaxJWNzcD1aZ"
-    "QmPbV1iA440ICvhcZYQnaS/EKKl3plGzCOcGc89TbjAojuGFTQStlLb6GKjT1KBhgZ3lzs2TQxtbc0Ik0p6fc0vc5G+zp"
-    "Yy0iaoFv2XyYTvEi40s6xlsHtfeWCjGZbYkGWD5mBvjVdb1a117DSFDZinWwHixu6G6efvGg6sclkWlpxuRCcXqayXmY9"
-    "otVQnTVU79UdELR2blRVLdan5/H5RUh5Se00B2iL6g+79ZFWtKXDgb4AEwFqHKaoxPULJ36oVclcTmj0fBxsywyQnRAyl"
-    "LYHqGUcrNetxDCZIsH5La5p8RGFioTnVHAhgc108zL6Pidv6TlwblSFx9XK/NyF6WGIw6E1ZbFjJZq7bPxySL6RdTd/lK"
-    "dBtzUXe1sN2Kw8KlupxEa0r3+CFtX2qrTmxu/eW8QqJcw/0Q9ZYtB1xZb1GrdqMGlh7PJ6RTqvSc1Mc0n6xp0KyaV6NOq"
-    "wvGprYihXJQPgF1fbDdzvfxfGjnlRnT3qJllf55WAIZ5tOOM",
-    "8nRKT1gwETU1xp8/4AwpCxiDE0asgBDvXf+SUPWNRvInV6Iskw1mSSEwnOApaZmJ+SlUsU2tt4BBxS3GuLiD1jgejIkMK"
-    "FQSACn8SMiFRmcQQd8LP/+ou9asl+5i/7O6Y4/oU58WW61Y31Y7lrnEKqQQnWOW5V1Y2Lo7rG0MUahrWnIcx6HesUp+CQ"
-    "wLbFhsyFWc90/pDFt5oFJnwR2FC9qPGjkY/GIaWgDReRYH0ZSpFIa9F8Q2FBdgT5+DuXmNIydPSl+LoHkgHgO9HaaBI7Y"
-    "z5wqw4+cLP3B3QrVFd2W5P0mmotXM2y4WlmmqIj4NiK8bWmL4qQ8uSM9QIPLHgZb5f0m0AUw4MahZeY1pkLZstzeOaZA3"
-    "FXP+Cds//u+vKcdyZwpDG2oB5jYt63lrUI/qjXXfVEx08E021fmPHzVfEmPOqRISjN7V1jh3f3DLMozeg1UlvcXGlQ0R7"
-    "9kv1JrQoG9s1HM6eQnnySGaFxehtsXn341KWcViXDroOMzX5yfEkREEsPgjOYp+5JL+mye/fnr/5MXzT69+/PD8u+fv6N"
-    "k/hoRMBuMk/DH+UZ1ut2R9R0QYZ6Go2IKi00QUZVD+0AgqXaCrc6EBnHw8qVQ+veV7Y2mQrk+wmybGNQMqlLZzBpxMaP2"
-    "Mk0VjAX1L13UKzsHYyhVyS8sOjoGvZRlZH8RkBBsfGyE612CT9JGWYmAObm64qjRq61a2DZh/mtKiZR9KBF9BNGkOcd/m"
-    "c/NRof20DQDE5Gz03FQ0Kiqa80tWm8BYsHFskEZgLQxpY9m8GPItfdSatBJG7UzQi+lnKo+dcib7vW7cvK23MlFGjFKYI"
-    "MaJXFsaLI+kq/p8cLynaP1ze2o8FOl1ER2LOMCuNLFFw8eDjrdtrKbx7/UG7CSL/vKmBaKirBsN7PZcxUHniG60ma72Bl"
-    "AnZZoswqrrW3n8w7H9tJGeE1BtQLzMc6NZZfklNqc3hpVT2wY6TCZfkkk9ncDL5bxuvSOrOd7ZYZeuUOwk0op//bmIDIl"
-    "+qu56CU5fCStD3zdVS6lKC85+MuCuE0WY4Zzobxlcbj1tGIvc4YnDLFU4cC3Is2qLvJ/grCqmEY8MxmqT+1MiVi99Y+FD"
-    "5OqkdExfgS/Ku21eU9pTzQzu7vowOI1oS1/yMui5hFWtoZGzyF+otSIiSF00VP4b4uthdLWAK1wlNSCJEh+DN4F647jVV"
-    "Oq0oaY+qjcJ2nkj35lU08mbZNqNPoJQnwxB9plHgyndR+ZuyHc0NtQ72Kp30Kp3oOu9MXZ5jlfIBXuCbHtKpJWfY1H18N"
-    "bRD9CXLiAuVcuodvAKQd1C27aHC3UaFXY73ZftdBEdX4xpRpeTi2kA3B2M1tYgNvPXyjQ9BJXJgEJzu2g7qzgTdkHTCcJ"
-    "o8mbaiy42xp5rFjkAyuwVYWp2a5nhM9uuK+q/F0yo07OWZwsAiQvbni0q1oAD+93U2O9mfqzw7wRP+FUs0xjPMQuuQ8ys"
-    "+l9sAwNjlYc9pXxj5Ye7totCbq1qW2a52zZzLQtbMWDLgesN/qFFOmC7PIbcfxfyG0Dxbz1bZVNMYlVOjf0p2NcxNxdOC"
-    "lVZCVepH9+nvcgzF+lfYZ+MLRDfzNQCnEo31jCcTSeLKRvbawDWwhc1KafEPRkQqPkEoA4kmgxQ3yXWAqXZDvW0lzRbhX"
-    "BIbWtZK4XvRHcC+331c2MYArOZGo9oH/DvkHr1ayInD48P03Nz8zOwI8CBKx3QZYPQFtVX3J+MJOCcVRP0aVyhopzKRP2"
-    "qerpt1UzokYgUtkMinrZibVDVrHKgTa2k8q/QLPXobxFwH+nmZ7mhfsbUzx79FvTLzCZQ+JEoirXVq5npK57pU6DJhNU3"
-    "87iOAwJIov2BXD/FrmUPVNFMFSZMEtYbd+xsyrOIjk98IJKmLWbmac8JbE1YVqJYuKpVXTXwPL04ET8W448lBAYsQs8Tf"
-    "00nUT5ZT2V7cJG2nxNAXezuLo3LAR0n6+nkAYHZqNCiGSottEAXMjERY4Eplc515ulikZShVWqa97RWUxHDeuE8rN2HYS"
-    "fOBeGc02qm0J+WYHZPy/h8/JnG5g8DeIEc0N+d1L/f9IDYzw4NWQlpj9cwZEh4tDVN07Rpz2tOL5qxBA5t6MrNzbVx/KZ"
-    "lYO9wodNnBiT9jODY+M3zvGPGF7oE+Fp7Ok9dk2jdKp0H5nG4hk4082vbWDBj1faCxjXTRydN97qZZ+iIF8Gmc0GMP5oh"
-    "Co86FcKspiP+8iy0LdawwMYaGhmmaJoTSCO3jjW9gYScJ9ig00fOCLgDmq+K79+GuZqKvwatdkZ9cWWtENTG5WkCGBYHC"
-    "pZS11rWxsLy8yI/hXDqHMLSvGZhPuaVVgwmUugfnRzl7m58XDarC/jCbkEzkGzRGyKmFfnZRYlWL+KrDguksbRbZ7frSf"
-    "GFhtY8Xps5CIBZ1rylsAD+YscencQ1GMkkXwrQBu66rPUMWZEMbZ0FaMyN1heYhZgV5yu65pUw7IfGIB8Zg1zV+lPjz7C"
-    "mO/FtARsHBGwXsBRvw0RbqMEoDfZ3at6QpvSIG/iJIw6wkUKyXweW/vZ6sH4SqzbdbIOeltvoyXFPro3LioCOJu6JBiiE"
-    "niRyzfFhgbAkI/g6XZfgkXHmeq/FQf6tsNdPGsZaTjo6Jy0VKagunxRT+Fb1YrdZI9SpPWgHcUVMe0rLloppzfC+F6bjt"
-    "3SMLnO28usY0z7Iec7ZJA5sVDz+Qlg/NO8ozWEcdDwioaOopMel8zilspTQ0HheUdN40cMpYA+Ckzqa/G9ihBVxLLdOAZ"
-    "5KrSabnMA/Zxr0mKFuFanzvHUCE7swVAdTx5iCeL2V4UMGztGz2uL+z2FnTkwfV87ZVY5XqGPEGh+02spdK/1wSn2hOcQ"
-    "JX429l4TaM/umEQWavc8cf98LK3C6+dj5Bm8ObOQKpvYdVlwxu01QCwiH2o4KRWXnbUTC+aWxway0vulrLWIdJyashPbN"
-    "3TohNeUu8+dntH+IwNrdxV85I2dURH9pguBUwwK30pB8sfVarYn4oh02X9MG00695i36zUC3zMLMbI7PMBXqyOEpeFOmT"
-    "AZYspHRiZ8KA0BktOipDwYDMTta5iDJUmoU+zsV8g+6wThvDCYxl30jDzgn2gIiKrZGVWyNqjw3LsXVFmyIFy78AjIr5q"
-    "JDYgZMKdQiIbnZNID6t1XX6J2lMnVzDdfYLSGtVT7Ta2K9rM+hXxNRC2tTqUJf8KwXW5FkWD1TFQvCAp+3hNAyj/UGuNb"
-    "IYSaT+rYyom6UEVrjn4H6ykTkofX79Y4WEBFY7DTMnubj9Qt6qTJnqViNX8d1Y05Adc+JgBeSazoFaqt8gV6DoQbsyUcV"
-    "iRYl7t1+43nty3xmCCMRdOFVK8ve+c+WrJlVzYrAZBuRwjyCkHOaE7nK1v1Hh4PBeJICY5fw1qEflU5V7mv0PYCdPHUbW"
-    "Nx2e2i6zdA+hFgm9zWiH+oXGhxi3jpovXWg32rOBQX3AwIQY59gNP60vF631jYK7vRRAzGMFl3YgMI2Vh4TgVDWzlNR1c"
-    "orBCIO80k4xeyBJPrke5CMraH/gx/OX+ukvHrPCiWiIrz+STG/gt+tCHkZkVeb6DnB8/UGEGuk/FEj7rfUFrj+51IcKH0"
-    "hOqrEmIHu5Ip6kMdfvKD9aZof/5+TZZksIu//6h5O/9kYyaF5wkUwEPJp6+3kJsqHbW5FtEBCUELTFHvqGk2FtqmN8n5x"
-    "Nbst/771XURVQcxCRJwcO7iqiv+uGz3qVnVnFvDi7i7+mr3t",
-    "KFpHcWNY+pyQDvgw/BK/y7havy9YmhAHLG+hz7I4WayV19BDrm9v/bXd+l2vErXMNTe/VtmWGpLur+OG14Q4iw7ryfJ/U"
-    "h2uI6w0dZ+WAmorXO/u0lQUE1xOlTzcZNb4e8banVwROaUWETGMBFLByADJTE/VeJ0TwTRTOwOiCPzn2vBWQcED6CfAfw"
-    "ETNDpxhUK9d/0R0pANtOCwJ2kKKzpEO5+V2Fiv5HOs5TSG/PRkDcuduDwX3ZiZWG3YvEZ1ohyfB1u6tne+9/4iXsnsfp/"
-    "Q8sF9lgZMS0Cv0OOnWVEl9rkNXIAG9YB3d/WF0Vr9V31eGrA6vWVC+702/2yfQ8/VFrGrgAD0mfmXFRH71wTRqAQkVGsX"
-    "0UtDmAXGV/wSZmhy3Qr7cXUrRsErbZ6/U93c7Kz6Wq17c0O9/Au+SfnNDaEFurTPeE95taMD1oaVprenLPF/BZYBMoMPR"
-    "DFVxI+zdocdaqi3oDXqfgojPO8kwSHkjU/y8EdXPnGiTXyvtJ2sgwRpbLCdf5XXxc9pcuFO7xfgzU++aTUwOIyKNN/TlO"
-    "0MVWupm1bOtrAv1gYsXeK77ahrMTgEzFB5ldAbhKX6XIqdq+QF84Dqi90bdCCvatYl8UTYqTnJ4eOhS1laFBHxRA0lbBF"
-    "sUKm6YjvDRjuuLe2Vw6bCCovI3lXMRni1Lm+Wac3isbZ+IQnGCWQOlyw5IyKjUeQVDK5EeOzc8cr1Rr3HK+uE5RK0JS+p"
-    "j19TKrq+XNFBMnxsxILnzHxy4LqBetWoLZKjelyHyXE+zgn2/2xkh4bMFQ/jvHvus0UyxIDz5GvVLL+SK12/zZycCNgZA"
-    "/dbAxhrdJoEoXm40yg6PS8ktqe+uTl4MLARDY5rLB+MT7UQ3mGC9yd/rOePBoMe/ZwsFlMJ49Y1nhkw3XKqXqLi5XAx3T"
-    "+FQaV0hf1on2r3YP/xwfCwm2+5C7e+d/nNghp5vPhjPTgczvChAdsYDhb80Uc9/uGiw0O+OXz8x3qRLOj5YrF43OOfE/S"
-    "BuvnixYtnLYebPLHuz7c1wYZmplkOrEn1pbB/537uRNPLjcKWyJgTPxftMKI3wR5fz+uDwdhoNnoPBoQX2PQIY0RIvSDs"
-    "DY3InVswUQnr8eEALpt+fIRYi2auu9bOH40F3eqrSmZYumlsl0eHyXCoLsDXfEs77YcUf9/w3+/47wf++5b/Pqe/DrMDi"
-    "cm1VuQyCpLeGkafdbxHA6cUohKir3uJhEqotSPLqD46ZG29VSHBSVLV3WEwCupulytr33jtFbm/VTXYGw4aU2U2d6PyAZ"
-    "Gw3Laf0z0BbrdLlPE+XXY9onwvqkk91TPxkmVHdnM4kRq/9ceR/8f8+v6GuIXxzh/zIADoKLjSGd2AKJKNzCRx/B27L2u"
-    "MN3wJKZL6rv2CF76Gv4hnJAV/m12vi4k47/LsDllLDQL6J9FHWLmVel7f3QkWW4lQq0ruruJO6N4wuR/QzNBX/+HIsb7/"
-    "f1ri73mJje5Jy6P86ogmfiy2GByZ4W2ZzNKKPuPfJ7LL6Q1htW4hbaNbBpnR5HidnGZBHj1+/PjhYOA83afKivm4h61Ky"
-    "cN2pUOqdG5rDAmJb7XymCpUXrPDW5BHjxtAO/qGEM+45Ux8OMDSnbNFQf6PQ8xohYVuVbpPzGGAerA/dp/8A0+aNhz7jr"
-    "8bxLSiyTuOTvPGCUh6XUZOUzG10h0mvcfQaTj+2eXe4UDZvTIpj6PDgT7W5MVSf37pqfIfeFbKKNAdRduJpmt3N7XBJF7"
-    "JyGZJmvmPe3ydFafDgV8HPfn8QD3msVbef7B7QehUTzYj0+wRBonlH0+GsuzTUBcdUpGz0rb8Mcr14hLHbdYRkhG3k60+"
-    "7uduL/Wk0CrngR1gQbjU0as6cS0ZeeVH1chxI+pWx8fDUTIppsf1uIqKMI+K7tD6V2l08wk7cl7M1qDEoap4LkT5t1ev4"
-    "PNNpJdBBZrSpmdlyq6BDQMlvA1ohFu2cuieQxXMxY/ECKZkgnXgFx9m5jRFtjezMonrRHeIWB2cWvAqqDhO6Cwjov9HuJ"
-    "hVjVAoRtQdvinXYK0JW0i/x3VfvFEDIrMa/neSqmzacMBmcGUQmOhpdOaa3nvjBRSI15N0GmabIMx2tKK/aPON0PbaeKf"
-    "9eMWsOeunnSCJNzcQPw/kB4Jn18H4qZ2mFn1K9YiOuaNBA8XmOH3XUH3gAtd1DUeZbZkdWySbh0KDs+Ba0bq/Ncuu2THr"
-    "rPsdlBDKJ9LsS8DBkL+w+FprB+JZLbqB5NYGY43AhAF2Ku2yuEo3W22MBqC2GoCcfWnPkogO1ndJYzpgbShrfSi8S3SoZ"
-    "oM93yU6QPNoO5YXPTHq40Af5wMnlNRgVB0ZcnNU0SmtcW56vs78/N+t8DFVoIaH33zzzeHwcXB8fDwY5RERx//O6Xr4kE"
-    "uCf5wlW42fsde5jpwhH/Dz7jdcs+m8RJumlTDb9JK5QRuaRgeh8Qb9B486A8SioSN40H90HzePHnoQuCdNKJpmyt5ULbI"
-    "8kV2E3cpemN5ynTCtLN5l1I23JbG/ZX3le70eHirEujFRbqhmA7OndZvi7yMOIwIMtT8h5YCxUDojolkTpgKitoZ/zB3+"
-    "0aIFc6ERQ9O+qsFkctDmYCRTBNdC2jtxmlcEU1TgBeIfagvFihf2CG5plp4u66/V3d1lJeybZJ7GvuevyoQY86o3K7Ki7"
-    "FWzJXUr7OBjgRdI+MCk2jJ4mXirmOYVOqU4T+A/luas0mARp4dQNJDulynUThLthC4Q7YR+LuIyZ9l/gaciB53CgEZcAt"
-    "GN6POXuPR7vXvXOa2/ujfJpxHtiKfEcxOGmnMcFaBwrkxzBfk9kd69oer1H9IJRH+G1ojmTrDTAMegZlnRPNjrDw9QlBP"
-    "pOXw4CO8P6PuBukfYN57fHbHoDBGLhKm8FBWQzNMPiVG/YehlIqG4c4wZ/Dv7SyR5/Cmez+11tT7BzOCNojg3aqFPJ8kp"
-    "aAZ9J23QqszO2AUSwUJe1+pLrdRFru5V6lOlnlTqu1r9XKv3lfpAZ9QPicg7nbPspy0VC9ivkez0dcI8WFVb4WiL3ccpN"
-    "6DTbNAESeU3sDOqwMgD9X34gxYGLKJj6oVx714Q/spFS0EHyA4c+xFIT1f0iy7xgQt2BzByv6OH40mhFpPhlP4cTCWA4k"
-    "D/u5jcn7JNU/McRSqWdh5QOywoFM7uYcCaYYPaFtFwtDgyDvGjBaE1iV0nmvPjiC56Q1wGwTV6aUxVxXxH5K/nLNRFPNE"
-    "lVxyd0PF/tjGmHaZ1NYuu8zBTWVEhBwBNc4FEB3WKOHCE5F9kRVwfPhCxSkbHB6LB4sGrvH5kS+slNW7L7x/YB9qQ/PYD"
-    "Meq86wtitn7nE1ip3m6Kw/LeKq2IXIlPk5BWj+ftwVQ7arH9kCZH+Mk3U8ckXJeEa+znib4zEWFlceiAO8p4VazFI+qpZ"
-    "ZRO1rTc09Gsj/mjskivgpox8KEErjJfinTeGYwd8MN7QUir0ZepRM01oGamDb1RcEXV7tNhr/m93jDEPVUxGkf+3EP+HO"
-    "ZKGjlEDZojufsGdzzFpv6jqXUxmTlhq5JtF34eQD11efHXCLRPvxe5/N6rxsZYrp6GKPmia3yqxj3n0aD50PPKSRLx3k/"
-    "c4JpXMNOlmfyUsykhM6oGixLBxTBqKtCCx+er8ES/wnc2pQIETwY9fRLdpQDglTEENmabJ4Qfz3R5ktOG+sT2OAaSK5Ml"
-    "wN8icWEDLFU+8UaDj3ZgqDQYOEL/W6lL4jqmbBTRCkMofe5V",
-    "/OMIrV5Xt+NccWQAapG2cD6WNxDZYrg/EE/yPF5Vy6LRpp1Gx6dc66iA+ii2IeeRe4Q2O+KEqdSWd0uVtZox1fG5tIu4o"
-    "xxZrJtzMgWx/treqYu7SkeOjsgYRE8uukM6Srl/hCH5DiGwT00cWCY8WTkWBK2V0gGo11FGp+ySo5uzZbHjQT2aQfFGM5"
-    "bPqW26XNpdfIrZG532eh0iNM3sIhar3m2nU0TakO05pr1QqVME7b2gY2Hd6yluWM/96VQ3rpwQosveBaczsKHFEE5iRpx"
-    "OhCOBfpYBkerhTH0JF2oBiSJPL/FBjrh/K5bNjG1dCBwgwrW2ZVaY2AGNwMaf+TFbDOQJ7T3ECmxq0/b8QrRLKD9dn39p"
-    "zntSEOz5NcIn4ZL96M1DlMCF3mGpboX4mK3LL4mqIieGcKKXhMNfQzbhhrmRWPzD0ewot/0bzUDCU19m02P8FFPwptGsU"
-    "ZY2dcdSIaTlLx05CEdQr60lPkH2K79UhB66X+nYJzYeR/dghL9MQKpGqbWBvJLmDBoykx0fpXv9x48f7+5mGjONBSFlGr"
-    "OkCj65ebgz3IROpy3WguVWu2Z8HEmbG7GstHN92Qp4+d5oMyogwXROuKrqI30M1D85DnEaF19a9CfaTCLKT/gZQc3NjbH"
-    "wYVcUp9zWluO24pNEMRLkL1l0mNVxeOljx9CVQZ8cCADVGvcyTUygqplEQxZc+WbDfbKPwG/wA9eYvlznOR3PXK6v6ZBD"
-    "hDMc1AjS86WQCCTV10hEyQQzMNldOBi8tVxtTPcwleCog+0wwrVJxJJLTHs7x7EDz2VUjGCjCfnWqNRVS1M1iCNIUKoxP"
-    "Q3j7nBU9deriCvv7hZsKlaEQhuY2MMRqozjEAWIO1XZuERsYFm5+QWkm1vEoNhym2iWhY5miTBSSTaPZJZb/lxS1P3Tly"
-    "jFiv2TUNkmMuJIRTUB76s5ckBZMP1zCyW85yh0q3iW1lfsPKUnOzfZqiapiYSfwmCfE3q09XipDQc+tpehfQ0WdqZRfIx"
-    "hTrzAq+ArH2mnhsCapbR+6ZE5V+lUSAkHgfwxJ20acLwvDgmmK+lTIp2aGP63n3A0/27jWfre+uzpvmkvBpt44lqi6mSc"
-    "7ch2Wu/gtMkRoO2rOl7XhB7AY74C1UtojfZaqt1sVFWsS9ppqTIrwRuRs5/YwOpKe87H7XIb/WfW57gYkc6rYp6PC3/WL"
-    "LC7LDMdEyYXSxSiuBf6GYxQ9SWBPOykrQ2L059Zn9nP6E+/NWt6Y1NzukfNy4vmZf4avx8I4Ss5DzgzyP/YxEwOs4jJr5"
-    "nSaRp4RTE2ArOIzr8ZXcvMUan1LbrUDh6GfmlvRxEinrMrjj0Zew3xIokiGqb476od61iDZH4XoceBS8UXUQfW0zRyLOQ"
-    "Vg5KJ5Wc25Hv2C9L19ets6urGIRyM4qOadkZMO0METsjkFEVPKsThau6/q8c64KN8uBYKKZ6qojgP2zXNGWDWF7XkPNRp"
-    "6ahgE7Re+lDZ5D61ADziA9qgIdvfFHMUW3GD4/08Ls+qCFH9G4aA3TqdgO4yXb1ymxj/trUW2uYFTihhy7PlDvsX5i35q"
-    "Ep0GhtC3KNar2YEyYdZ2aYCwoaaJY7AJTW3/IwNaSLXqMbqtebWC1hivtBaH89xTkrI/QIQyBEYu/gdumbp4GjmLg0nId"
-    "fo2LEndG1R5dhe8pw3D3pD4vGUdMN0WnEyB55TlSuOSKz3SEQnRw0p+d8cH10fYVX0TN8u0jr6sZKYx3WzHj/eIkH1HFb"
-    "u7mBGSe8QbXkMJz+BMZy5kxn1Vm6NfSoO9cYgg8Yp/Nkkd0ZWwFo10+OpA0uDprn7hmbMDBc15iARDKco1qYX6F9ZsY9S"
-    "3CvNSqQIMF4epfvDwXgQlr10/yFxeMfMzhCZ+HDMV6H9atzlGlwaTMOJvjSK8FdVNDxw4te/uMuPkBCL1uqKUJ3OXXEdr"
-    "LRDi447EYp7YaWEGCBadhPczrvgQKDjWFJICgSJTwt1w5XAovVE3/E1VCL++HaU8zi6xpshbWEaPF40MKzWVTIHuT3KmS"
-    "DmsK18xRp3k9EkvoNksioMHSLJJZ0KTGIv5llFaIh8XkVV4zhe6BrNBnIi7tfbSfw43ABkeUkr36cZWuo4Fab8XU5mxYw"
-    "fPqxqYnbYgMdxLtrOCKafyrlTqrJ7+CAIdtI+pgf6XUwfTdtRBJZ0p7i5if00OIoRLISZrbRRtjVDeVc1UcxN3jsMT9hz"
-    "nuAcR4qmJIsQAckLG68IIcfdF+iE6R0k97mO2ilvbkqM77joUqHxYCy5x4hmUnKfHUz8trodZxPQW90i7sBsFkTc5aOik"
-    "ddxYDURsxXwBteQKr40WtBVTLFOv0nUPdDdgPdYadopFupOPw7YueZnxHeg3/dVA7O5DsmKfJRooFS6g42PneYR2Ggh4+"
-    "poPNPfm0wD9qv5GeyH/rR72iWCZqjn1fo8dDq34S9wL6zTc9MApyhAd2I1G4u0MtTW1aa92bg11t6sjy/AJbvZPxPaIlD"
-    "35k5mKhjDc8asrRRaaYAwOqXKNDGCr+kvlPKFDF9wVvlZC0NN6ECPGGmplhQMh7ZKlfGxuLZoB/yJnc92qcwteOdYqARh"
-    "hhEqQvhh517zjRsOc80TLwLqdosyUUYOXoIOL2uiuhsMTSdJRqyEZpxnzL2GCyIbR2/hldsMo+EJFlE7Fds7ONrresjmk"
-    "EbGNX5nMWpuiOtZjKGrCK10kPab+YBpUU6PTC12d6986CaMhHWMmxCzuaXhrie1jdE7VddIGry2nLlplyNOIF5zWiKCt9"
-    "VhtDPgfOVsENRe8qylgs8z+ILKNooh5RjLfuFrGzOXDo2Ci5BgmbF8CbvVVF3R7X3cWpz2C2gKJ140w1iyhfFlGQnpywW"
-    "13ucFRQw+/BLOZOzMmJ+fYjSax47du0ZjTgS11o8DTbWzPBfis3/tw+C50l/d4ZBafAnEnHcjhAnGMaAnFUKB6FqDnKmq"
-    "mJQIc8whyzkM2DZRKeJImhkJGo/dNRpx3scdP56UtMjHEY9wd1ff6mkIRkHZ6+n6R03OSKpl61CVbnfkEEWlelUhDwUqO"
-    "UlfWTiLMmauin7JGbF4EN3SiE9/0KdP1781Ba6J5w93SMu1lktyRToaohyseTsHG61AMYE9GKTQ1HlzhizpDFke5aMlnS"
-    "BUAQ8j5GYbNZGaNZOnpQvyhQqYG7cfU6sqqziKHWccdI76c38pUjTYZ9whUK/uFKhXQAG32r89Jj0Zp1Esg8PQSgi4l2r"
-    "GP7JgaiE3WI81LquauiWgLDRxitIDEaMyQnD6veffNZrjKNsfHo4PwqGRhF/nRBkgoiNBKLTWRMfJlheEOeOtv1DLdfLT"
-    "grAL+8GlGq0iNmNRQlAhERgZ0GfWjlpCzVl4w60iIjswWZmvmDHPk7YVaNWF0WfHC9RHtglxzptG03Wcs+X6GGLwEH8i5"
-    "C6FlHyjfk8kvym0kCfg+RCIiUWnV8zucVwjOTJODKsGHHlhA0EQ4zEW58tQiA/1yTETl+f6V3jfgGOXa8sbnG14qYn0RP"
-    "t3p4ZZDM9p9UtaL31duevte4504U3+FenCx8rhVBnL0OiI1M1FkEL0gR6jLmNtIxfyQKn00r99QNaWzgoCCQdl7PIE8VY"
-    "s78dfPrM9x0jyry2K79oofTm8utEL841VH9PdRlUt9yr24rXjJCaPXXzLyMjiGr1EZrAiHaiz48FoxqetnuExPY2r+pVW"
-    "3tKkKmIiA8JGOVI3wS4ns1b1s6AVMgc0OpwG33M8jDtS0ar2",
-    "Q3GA/SR6Saolv2JM8nsSBJ+IyaateQF99ZQpVaNkI/60BM0xyaaOcYGIOwst5yyE2k2nrM3d3eXWYp9bI2rlrvZipmMai"
-    "UHuKIVaYafh1lfQHBgmADl9kvHOIOTWEYt4zJ9LTOdDd6kSHYMjBy+KbDG03Rio5VIs1LAF3SD2X5cIyEq7KYMbER1LY9"
-    "mPCdQEItCJfqCBC0NBx5O8kfBOES3IJ+pZDljN8aesfj+5ksIscEwHZOpzPfXXDQeg1wC4v2lemKq+tmNA9mo/0zr3jHX"
-    "ugV6uqlmusW8SEudaiIbulPCFbu4DJta+sMcCZnFGr6FKz+QwxjlMGDyBh7ZTu7Z4Rpx99cfFYZxhhVtxvrRp5thqfk3s"
-    "nhV7dPbz8XdyaqdEBRCghls+T98ZxpPWpsLSFJuGjXsvm0TgB26KU9d7cq0/HukMgrrHvyf+OjAgh0VGDuw1oMwd3njdK"
-    "JLDdUsZlRpaLoug/x5su38Wwawhe2Yq60brYJRZYBSle72FtMe9WcMolL1M9WZQOFtG4PZHUg1hDTGVddesxdQbk/MZWr"
-    "VjOElawjqijxH9RwuJ1JdwsmDnQJVNRSE90GpIbUlog8h5/9frIsKFAYiuF3ndJJ8V8+Tju1cwiaNDGymT5Mi506VosYC"
-    "v0Bo+RcHXbMd3Yb2cRFaEwjau1h33HudA292V9NS5Tk1dgU1jA9h87HEMadpCvJEqHa0mcY6/T3kbXWnXQSV+echzgcwM"
-    "wFuAIYPObm78BFFI7frpKGJ+Et0K9Zeoa0mL+6+cU0iZgMISyRWtRdTWna8Rmgv/ErnoxpGV2o3E0tSVcYtmX7yXWoyaW"
-    "1fCBMVPiWu0Zscmsrb0f2P9Wi01gTiDeRJ44n/6x+Wzb8T9tKh9+dBW5Oj3y+JCYr2fxvBr4LGVCWLOtzsLX2vEU31FZN"
-    "H4c9HuBq64AwjF66bG0M26WL7QdhHLFLhREC3HERCnSc9TDBzQY/AKA1Q/0W6Xv//BS/NCNyx8Ggf8vJNRs57RxtCeQNX"
-    "GG+S4LPv/9gmJ3GDtb3h/30jkxsjv7wX39vvJZTLjUFoTFjPtxEEeFZIDpC6vrongYrCONVjPk1u7qwRdy6m0U9gAMnBv"
-    "4Ntmo3TWPjGTBswQWfMTZ6/45PPBgYh3t2ZCa7Dq6J/D4eqyU10hXlxvnaqO9zo9QbguTNP7GAkQOhX99KqkTBf/bLbUk"
-    "8TNdkh893XSSsOITUAH1GtCMM9iJLjkaFtUyCaliELOuZhgkPqhYOMoJSFS6a6QtFXSHFdzW5q4QfKWSTvpopvukFO5JZ"
-    "f1k4x2WxQTxCP3iaezH36gJ76IOfV0rKJr5lSQ+xaJGGldhoQha0jYh1MloQtAN2igx6VMuvApc1pASKUbmYMfXK/6c2w"
-    "2n39Zxpn8tSY670mO6CRU6wWiVvlPchfwn+TmTWR+aaCS0ymZIApBwsHgW/mR2lTRKxj5NKlS7fEBT7oVaxfEcWYlMm/5"
-    "Ga3YypheTpSu1kNmnH5dRPKom2N729jKeNKTJ8crrbPgfxBmoeRoFEHLGYOYIGx8eJnJJxHp9Xt2yV+Ip/7fiS8Niq8fg"
-    "r1wLgTzgg3v+j6PJIw0dxmom9aLTrzdXe6vKRhOx7/7ejBB+DtcQPhBoP5lGTCaux79J00FewQ8XXbT6iV0E6g/JfS27l"
-    "cXT4L9A5Ww897vpjjZ853pkFnbLnSVvreSmEkkbQ5AK7YkjbE+8vVwXBIibnWEbTkq3qaXSfYOwHRzMxz5Or8dNF5gGcX"
-    "OaYczbYKIomoQOLGkSWq63nHVXsHHihhHuXkG5YGYyuvHdddbXW67x9CRxq0SESfViJnnr4Kg401OmzCqOLjKw0fh4wPH"
-    "4ost7XPAiu8dzJvIusgUXosnf1Gecxa/geK/CNM+I2Ki5IRHKK6go4MBIkHaZa2juH8bVwmQS+Sd04EJH4HYzeJKA4NGt"
-    "4IvPADJAJ8tZdivCcMYE/uGbcdwurTR9Orut9Z6z6xGTypCLvbegpwGGjbFw9Ng38lM3n5NDYM2FDVA9CFxD7N6/7A/VF"
-    "WLWDVSR4Tx7EXFceT9sR7SvvLGw/5jwnG5dQDtsABC87NV4waO0Gj5MZLD+JzR3YS7M+4wDQr6cEfeDaffxI4h6SiPrda"
-    "DBjoqo2LfMe0bWpdH8RBWjnej4/xXQo6WReU+XBqJQmc3wtOc+Kaj/kO4HR6oh2o4mDbWKXvpcVQGe2no26fqYKDuD9Qh"
-    "IXm6Gj6iO7r+5sB97TiCUUjjgZjtDx88GAR78hdfd8zGm2oy5v0Zrdbe7Ii71zYndzbYD4h3u0dsWLf/cPRE0uvCj0Wta"
-    "TLXOB/XR2bmHgxsBl44vijCl/QqUkavuw9U3n3s5hH7uWr84cEdgZTtemzPITeRF/yLw51zfkjI0ob9h03+M1uv5770af"
-    "ulO18ZuK+8LJA48D2dbW4StB1j1rrj2Ir/lH8dMWq+vohKy6+ngjv+Qwq068uwtEnQUkmCdmWLfuulnFwc1Mgc5z88/Eo"
-    "379hmo+LWBytj8Sd1XtHBWRle2i1VCJTHZM78CLlxyz4ax3ToOusVwmn163ilf/y0f6nS/hXkCUTpqms3JRq6UPbF91BS"
-    "Xyf1W3n+NF7RSLe+LupMp0gV2DWqvDupGvvYUV9LH9WoH/yDqDytbGvuRKCGyu6aD9C7mfXL1u2awY30pESZ/HYdfbhk/"
-    "nZLrqjk6q7RpFyY/o0ZPRj/ynnSlFshC8KMp9wd5E4N0um0Gm/3KtS9OqaVgukRMryBAK19n7pEUCLJZl3cHIiNDghsll"
-    "rxFdW+6qWtiVuviMrX1wTMsySje07opr/TTivHiSCdNYrc7lc6b1TTw4tlQg3SS99jCkrCwLLOJokcN2ezK5ZNdsVSZ1c"
-    "kYOKNyjpaRhklC3puZyh06M1fb0Vhh544auwsFDJTc0RqIHTYxBbjOIRFTRO6UM+rmjVlpS5jVfnRo5ub2dEjE7vLCEre"
-    "A//h7S6vygGUJO2zN9uf3VostYwWPR8f0K+ZB3vr0e/+Ui27671bC+xET7JCqkuib9oyqlqUIW+IgeOAD8PDsF10MH4wG"
-    "IRDnhMu/3UvplnRN7/txSNGnexu/QOkWLmGpsBcgItKGzTrZM92zEmCAHvkNpjyazgFUmj+XKrdUsk9Qz+bySYUz/Nsj+"
-    "ZKWajnsuRy5b+CMBDxZuj/YP8B4iJsbme2BFXJe405rsa2K3HtTcxcEudQpytON/Vfc1w+JXpBRBs6BmomQVbdKOeF9s/"
-    "hEP3soaOdptfWaVr7U59u1JKd9EBE2kBNTii1YrEgJCSEeGbvXzKpOxKVQilEYd0dPlCLCEkGVnCieTCaddPjJr5g7xGk"
-    "yrZ2L+0NHwRq0c2kjjTJlWwjvYzrxJoOrw1JHH3mywyyEe1WitWaqUfBZnWpOk7ZQsoCw0L9Fun4UTzhdsgD9Yr1VtYxu"
-    "MXCJeqv6PEB8bIRLftZdC0Z2x4pSaup2WHYTf5WOfzwb25YqzMrhavpOotza0JLLfa5QRjuE4t0Rt/pGgODvb+6B4wXPi"
-    "DZ65lCZeEzAlVAkNAy+AzcTFeie/oXbCsKNBnv/QXfgC3+4UyIg6bVWy1URbuFM5NNtBVhxfLHP9AATJUAlF1OZFuanxH"
-    "EE3xUzpdyR3ghVW59+9oEbDirEcqBPXGaxkubQoEoA1fQkvfjckY77yeYM0rHERnuPo33G/NdP2jh9t9bRjkOY8If7X+x"
-    "6lgxI3QwBDGKQzB6dlhR44eTpefEdluNEjBRflTvHYydsFhQ",
-    "e2rg/ClpAjLU3b96w16+D3VjnBFT/RchHYcP+tftCPp4gwjFM8GEnO9azvMtKRRSZPp64Wlpe/ryL06enqUrqvS9mPjVe"
-    "s6xhuJeTheYPbYa4ih9tiZu2xXFl3tS1b4R12lB8bQx2WhMxPVccRzP+CiqZdy7u5o5gDe7gdafoO/IITYrnOvJAwX/47"
-    "rQE6PEc4Km3JZg7BCuYlZ0u/ChBx9NfAi1hh/3AKzb8jYDjhWmetQWARbKlcbFWr6nWW5qPCks9dCW9mkxoF42AKots2C"
-    "CXQXnKpg8nemznSsKKLc/5iSslm9ew3DmCx3hrAApNu5QcqsQZk1eg0yxczUXSwxrAAtNUL70O4sGhOgHRIEYRc6SsWrG"
-    "+asmM7VQ6yZHw6kkJOLxZJjlU3ZIc0DS8V6ksyc9Kl094kX0SkbPKr/eMCEmNnlI53HEKx8r1sgBRZ6O0+OiFRnoAsa32"
-    "dhv6a3ewOrEOR/eBEHoY2Pw27arCGWqnLs3GDyx08W49YGQ54MapEasfJdr02AGoNLecNePWYQmvupLV4hpwfVaYgJMeo"
-    "9V7/F0W55hzw8x9Wf+tmicT7RLJ2y22CVWFs7cysdvWRxjWgtt6V3qpGPUaAF5S9yrJuX0iJOfwLIpbkE3VxrLpgyJcS+"
-    "KuX7OB0uM6BB5F/IFRWhr+FVBeNwD//5XT746PggfB86kx93/+NR99jg8CJrt4MoD7Oa/dk8oQQ167EWkkYgu1frQOOJI"
-    "7hxiufWEE4wdyTbsPby5qY713u2awF1bqCFpnXQaP25PiRxZhbrPkTW+MeiLpd752AwtbKGORt5vhf0NHriv2r241+dgI"
-    "irZPnebWNmxeuVXtCYytu6BOrNUtU7pyHqEONDF92HwPBxO7Xj5MUJHB67ewRTciaOqWwtkJWEHqhEuGTnYga9Phv0HAS"
-    "MSFn16h4MBLdRlrbSgCOTEB/hpcFxuvVaHiJpFpOmAeyciU8ekuhoV9twZFd2oaih0DSAFr318lHeNp874PvE4jwLZ2SN"
-    "XSoVMxvbDhKe8UoLFuBtFP35Ajx8gerZudHdXHhwfbkm+eERcZWtIRBo4isSiLU4Si/4MhiCXYUsGd6bNllkMJybDmXGk"
-    "Muprdge5PI7kg3AxuTwyNAZsqLbowXHv8eOwRQTS/socq0BIFnh35VuB8wt/Fhz52ZiOiSB8xIHzJVKsNugkTJtGvcejL"
-    "QPsnHEhyyuODsRtOW5wXRrREznrM079wKAR6vnEszLpPTIXSE7L1WDYrsOhREOkn2m1gHdDTTrIm/xjSFs1OVD3p01YZ1"
-    "o1HR9+eDjA6dPeTTO9m9S6OaakOdlki94BJ0nhke3uro9iYueH3xBorLuLY7rpPbq5WR+VXfrxy4gK3U0wU2se2cMWVnx"
-    "+h9z6DHnkLJtStsUL+4X0Zu/BqDALDp2ZphD4gLFsY7HF4NhhFcLp0DwENliNlQ4Tjb/Q9GZhYWcZLTShyY+ZyCwaDkBi"
-    "Akq6GqWfj7/4S4TvI9iQTCkci7sdSrIVNB9xrKcbnO/sY9lY2liYXYvrnP3wUVQGTo637ewzmR+32DJj0zJxowkp6fX0z"
-    "rflkLfvLfiQQ6pqVDhPzovySnUu4rzmFNyzIpN0xx5hnUXf5GSzAPh34puuq/aqIlzl6EewSbWZox84V7AeaAgYmbHccX"
-    "f3VeLPul5IeDY1i7doAiIa+xaF63YU7rhoeRg+Kcvi4jUhExBPfPOONWfDzYTDJ7HtQGLk6M8JHzt5Pt/UnLuWxa31dur"
-    "bvKV8IZYIciEjYRoPCVUPYI1NkHtmRPndeq8yml8bT7FoCCihnXZ3rdKz3sv3H4iqky8D9RyGniwEIEQAos+V7aO/1xZH"
-    "cq3f/K35SbcQ9mXixIth/CtcaOMbdXf+31uYMZPDLCLuNmtU2HPfEyETxEDxifhnE41fZEnoxasVwTXr6rdTjTvpVoiO6"
-    "Gh/bUi5Otge/Q7WtBPn8w4fdR0QeZyURQYvT5J4zmUiM+17m2DU1qieqWvpHfErGhmFhF+BUJA88w7RiyhgiSfBinJ88O"
-    "0z6U8EdDSFm+1802eB+om/yxK7UB9HmTnyxrS+7xOclQH7sYQMgiK3flOzW3tcbMz0FtE7//MbYjFFh//aphJECgqxdfo"
-    "sWQe02KdB+rqgOzxk3Zx9kbajllPpGsfNO+2KgKpgZKs3Z5h+0ZL+NneLDuWPDPQeIqzTIoSLDYY6E3EkYyIxWWVIBHfA"
-    "7mTtBzvyxM03bUI3ipxynbH9q6diH1j44dMXJlMSK9pt+8Ky72QO8Uu7z7z0rX6pc5LUF0lC1KPxh2XCykG6xkKQ3yScP"
-    "2zHctNpE9Kxbvnbp3gueFRA/9TUKW2dA8SLc3EwouyZanomm4ALY05B0twrj6+Qi6RKc9o5sPDYNl4MNp+7ftuk8rNiOG"
-    "oVUhvsoY+caBVvwYsyresk/8w5l//2b0c6Up4pQfoqThZhcinA1c+mAyd0MXykVkl0cKC+TaJH6kN0XSVyvgBhcwzAcGc"
-    "oEs+scCSeZbHte9vy7EjgplHBQaXxGFolt3waUUncGnW8WuPVWFmPHFsy4dTUZYXTqxgFeberqm70bTJCHJoI0XGiLDF6"
-    "+3oijdOD7reJ63KdFY6o9gNnfREPZrGZZOTjgdhlExYrPLC7EC7xq2pSS/PKEWjv9YmTI6qPbbS1XuNDsRpJAAIJfUSvq"
-    "qK7SnosiZJGnFi1PEHVLV6PYxegKk8HPh9Pe5g/IUI5qMGiIJYSQhKnhqTklfVkgc2aK8EseNI8mUKuWW0Ji7WOhYDjrm"
-    "csmmvkoB+Qp4SNqqj2TDoCx0xXHTIrXHVIbdfZioElcoHVvpbd4VG9BQ1jWzChxxocQpkanJPpUZTDsY3Lj4mpawmss+i"
-    "DnhqpQBOkZqYs7Q3pftRmmIXqP16xsazl5DSRKwRl1vs2gYrug56vYWD1eP4Hw9mNPek2iFS6Qip145g32uL5FuqDZhTB"
-    "7b3yV0n3scro/1n3cVuMvShu0/UfEBCZaRcOe0VYfcHOgNjHYx3Tc1Lz72QxRXRqEdYSFn5aG7dQgY/FVHtOsZdLMBabj"
-    "dCKeus+ezihGS1PnIFjhe+VUE8QDJm+TCG0zSLHU3zGYsTrjNNvNHOecfzRdelyzmCQKuK6Lugg7h0EpiFxShilR7F1FJ"
-    "qk0yM2RQms+6kjVi1UUw0HrYhWHU5MqiTsyIAKwvcCsNa9xXE0pFb9oCVTKf20xeQvqKP2i/QS5mAYSL8VGjk4tFy+FVt"
-    "gttOp46eGmr1HUJg9IKyWMXyl3e62N/TSDam+gBQS3YG3j5lFwpSnzMV3afboZjmm32439DGOLLq+DJfqIhwqqR2ebnDc"
-    "22V8D15h2YXFUneIoAMzl5Bd35LlfCC850x3ZaY74NgRBNL3m6AUPNuVzDaei0ztfjDalmNhllxp0oGVdPGEF5jhykHJ0"
-    "15OB5cTUx7pfRUSXHxFJvV6yyDnA5so6iOhiOpucyg0OF0xPs81PodOQTB5b8ia7qMVfNqOch42IaSjAbiL3CBmWlKNmX"
-    "pDi/tnCG6ipz1XLJ+oZPfEU3tFe9rSXeWRU8ru/Qzb5fQokiZo5cYlHePNWO/VbWc5+CrDelnlrhoMdrGJ9qiU1AvJfZo"
-    "UHOriFEnTcuXXk29sXyYTb74uNSPBirR67MWgL2L6knDm37dbDkD6aM9r5DXUl1yXxmvVfdQyvolkEjD9/o7+TBW+/sB6"
-    "e6OS+JR56qdaHnVfyy+dbU4tJifTnBMYsdBOmnrYbiohvJKo",
-    "TryoEY75i1TogtntfvFR/3AaBMj8xwNpBiwv6uH+LYFyWFHGlTnE8N86DIYukyPA5hEzpA49qyePpugMIdsV0m+c+CgJp"
-    "rc8TRzOu/46IMuJP5V05+bcjxJ2ZmiSZHSIW2X4/ZqBYyUBPbR7tMCrZZ91MTPRgPmCDSbATesnvUY2pOK9h7CoUPpR13"
-    "nU7F2qwwAY7N0n3tvuFIdKg3kcbyref9NR2WxRxEx0NmxKm65nzH9BEqY9osK+TdiZo3KOOlnoexwvRstSEWuEPXAyBGl"
-    "xZR+bH7HToLXKzVAClWt1q5GbtrrYuwudUN+U2wfFn3edAVrU9ge9qqO6z87EbOHEVxEcqbV/uITU5uNFB6o2EbxMeBxB"
-    "GNW0Zy6LKYwaASvVFL3tyU3BN9BS8Ecaks00ZN6I87OoCJogTh9c6nMs9ZoyeaELgkO3a/PbVm73jiNjGRzXZqCTVzTjI"
-    "KAJhdJ22Rk4k/VbfddkKQjHtzqAHTLO2V0+CQV37xABWQFfV8eRJs9bRGTh6BfNQZnrja6pHeIKzBXwtXtDnR0Vx5GtSN"
-    "wuQoq0ur8q2kjayrT6j8L+8GFLYGbFax5Mo3p1Y0HVrvJO9BEct+Z2lecwxfMCAFnztd4wHN5VV4voqN+94dc+9xGWn63"
-    "FD377T/WfIc/dHW8M/7s97fmWPE0f57SyH1zcl09HH4y5lQ6KL1KjamzMVTllUTWmHf1BgbK5Y0OGv7kU0FWxbcqrt6VI"
-    "7PJtieX/uzTuQ3rORv4cdoo90oGj/kaULqQJMIFDkd2s3+HV7FzE2VklXicSCKYu5KLvqflJ1uTXc3x4t3YHKMnf4QXOy"
-    "JsugPz1LaL6Ky7p3n4QbG5J+j44kj6ZpTBXQIthWcCE0pU63JbxtfGI3m5uV8M/2X5zS9j3oRHUOQKq2N4geo5Gxkpwcf"
-    "jLBoq/ou0NolnEXFh+7RrCY2Jb23BnoESceF5oWeFvLCpcETsRr4yQkXYMAWfGuZL11zJE6mtOgSjbNKecCUADZ+uxB3y"
-    "rF/IsSVZVJ62rDhz4O07c2BFLW1l01AFBoavCJalGutdFWvcZytMIeTmZ6EeiXSPgYnD4oDM/7OgLlf4vKVB1Za0NMA6W"
-    "plboLeIMSUDFEtF7l8w7SPyt8BeSPZ3929K2thND1YgXjQiLWK5YZFoiZWTZ262tsOmA4OUnbSGCMmQXcqIiFfdnVyT2M"
-    "YmuIX4JJwhtoRJxhOGceAePdD5FE+Vx8kV9R2cIp8MOJ89r3EmU4cnrqYQMnnyv3PxmHANJZ1BD2ihF9F1JtapkulFvk+"
-    "hgMFAnRTR8oE5tuJesTyuVxZyQOEHWnXx9npTpDMm1A/W7TWF6OyXg+LTo65yaXCdMenUjwXt6h17QhKJNmPSZRceTmYL"
-    "WEl7mxPJExzMb4m7GSYqgO9RRq4xuz7jgq6W+XDTeTv4aKXz9ZTDGZQ9XYT7+vfaXah2E9IvED5xZececu9ZXVVMvZaN7"
-    "JMYlaxKLU+92Zv31ytbrw063RCbgJlj3CGExJHaY0bhRTzO56vf7M4lM3MRYlfgCi+COVu2wUidLanE7fo8OFycW5B+Ti"
-    "TgMS9Q2ztYx1r8Ii1JI0B0alUS4wg/KY+LwTHSrmOqIIBrDXxEmh3yKtSz40AwIrp5bGX/j580pysdeTRsyN5sx3ahsXC"
-    "DMHqeSQmtwLWjCTcGCJy92d2fbmYFQzKJ4nGM5O9NzwCiOKCEIdEUVCRJBoUT9bxoqX9dUw4Ngb9gfdr0yOeemsO1ppLe"
-    "/ViFxIb26rqjzQLaSlAjbh+rDkNC/1UF+6nEqibuSF8ljVe3nOjXUHmdf/Ad0mk4aieeJWdIkSrS19RP1Qr1O1MtpkwXN"
-    "5tDiWX0iWUZeKGo5fJ1s1MvGyuJJdPykD9QMYpu1IS9Qgj68aBhRpwAhBkYNPDVkMrek5+CJXWXJ2EicXCvfu56lpL/OJ"
-    "e0Zp+SC9zckD2oYNIflNUc3qhWbaYZvE8nCLpqPguPBKxkKnSUbJ4B10hoh90t4KLqnKUMsVcXDIiQwlMAVgFSdZD3lm0"
-    "UBpQVCTPnQv6zWuJvpiX/CSqx6SaAtokqocagL7/wnfZ53PsLe+E8CA/tPtmCfEbDHPv6wzkD2ajj/0/mnU1RfF2Kd2o3"
-    "eJnsP1QWTFWvrm7WM2oNstQ4RHJX6a8YZT2iUa3breaKW3H1aZv8F7+ibmxc8D1RJ85Of/89nJId4XVyY9OX0WQaBJ06A"
-    "6UJ/3HW1vbD6jCcSJKSCD4T2mX8RcTwyi9GeURd2TCs3N6f+Mw6ZufPk5uYpoigzo/iMnQReJ9ELa/igZ0WWkxo5A557R"
-    "udwTjVfUkV9tqZ19BIJQc0noNFCMIYOJ73q/PPe9YkdhHpAbM8/P4emCitRn9hoCie0qIzToFPZfFbv6ugzlGMvj2wmgp"
-    "dN6NiXtos4+UUda3Xom3vXab35PEJy9m0HitcIC1ZzBvS6ZO1oPe9L0i2a1gwhJ0JDAhCk1eyY2XIZmPhpfXPTdAvbWpM"
-    "MbxOa3Xe1enl8QhjUY6qbiTSi/jNNk4P6I3LuqwkoIWhQiy2naa31fXkU6WEDGQKV0No8A/YLEDQjVXpUvNcZdT1TL2By"
-    "znXGMtgmkx8dTs/kcJpApNi69f/0X6hnDLVE4DmPBq1HQagPn2ftvSEaFIO43uXR8bt8a/fQ1QsidT8g4jQL0QJXBEK7W"
-    "r0IaHsCBUUvmhREBZ/MCOU93pGnetfvmJYJDetKTyQ8XxU9zRkXnVzd3DBGUvImZDVEkYrNoBZyAM8j723Cn5hNXk7vIo"
-    "jRvKdbGXu0V2cJO/TQQGJ7HYT8umQbv7MFAq4misVHIME0Bw5UOjej5GH2FMej0THvvRcMN9tMo5RyACZWKnBDocZxAmr"
-    "RRx3gpoV4zE4iDMidIQT4JtFMU/+kuLyLeS2T09t8q3yY0zgyvMvuWrLIswFM8EOlAV9GqgK+aWDofsHOkt7M4DcTnoUJ"
-    "twtzdr2o9fkoDTFUc+wkTC5iqCJZqLEu8l9ASLdejXeG4Yu6DTKBNWmwe/nRuM2GfASZxIfiGzfE+tkdarntXZhGx0Qop"
-    "kxVBGLhgyj+OVCyuSL43BmY9JWI5StqZEeFVuL4YmOFR/rsisd+3OSyl8pEUvZZlO3HUQvH8VfuRHK2B3wOlHeBe3JJr8"
-    "wdBnBnJ+a6LmKMx9K9515o+rkxB7NXF6enWWIgxrZnWcUWJKFHkNpvGrOt/l/rpLx6zxIAsEZ9TtlYiGr36TLN5gE89Tg"
-    "xainhERHjW6bux8b5ZpIoWXIEdz/xkdsrUPlUfeL4F74J3DQhDIuo84j0nSNK4FRNflLfTqPJp9o3JJfCNXOAUGL8C95j"
-    "YO+IUVNP6ugaBDPf/IsODe89wiWab+uwjjrWoqmpmC0I3YdsdAYiPZR4izq8DlVpYjVuqG/Qz+fUOwltpiN0Scg9qvsjZ"
-    "82WKGHehxhY6r3k0knUNbee6IZrTjU3SaYI+dQQHbGTatjyCfpU9sGyP2cVFFL9oseIHiMzf9KEw2LhMcJwEaTSvMY0r5"
-    "MKitepuiAiVARdoeZu48RvRdyltyYT02k9iYhyKYzFWFBPmIv07lo4FMzogrNLoSI/0TMpzciI7UOaxp9872WSzVWHKbA"
-    "q5RyTyCTjqX8FzdPksnkqPoXqhHbKM2iu2u+KsIAutFbL4/wKVP9bCGTWnNNTAxA3EX857Ziqt96lh7raueSy3K6AYl0h"
-    "vryzAhXzON66mjFjq4UXIXpEN9s/utOmh/VdlZzexZd3V5HP",
-    "T2ii2Lyw9VAv5hcOVyZSl4n3TmsJzSRJLa07bKq1tlbOuyfXW+tJPZ2qaydiNmR/YG9a0GXjNuaSN2h8CwzCO1YXpANgD"
-    "GdUyPn9dCRPbUOx4USPLkjr6H+S2QUgTdv2R1/PB68TX/ASvRYIsiH9wARp9KLoxBRxkF7KZg0Jrr7VulGrJL221Sfe2y"
-    "zOBSYEhymds5AQMotWg2ZWfwZGzmcuGG9XHuPui66nT8drjoBLn2smHsPV066H1UyZBKHNOQgtT5lEn2vm7E8JiIbt/8K"
-    "k4XbW+oTzGPJi9w26CiQmXN05y+F862kc18KgvNjUDSBPzMqsBUF1Din1Fl7W5ay+mVowbqOjIueIBsfDsb3uesY61OOR"
-    "Fgh0bjL3qGuDoRBhFe9MTWKvE6ggHKZA8NPrBu180kt4B1zQnhBphxaKKI3lyhodf7o+X2dxrVGUU2G9mm6BlP2GnQIeg"
-    "SGShnzkHxw+0GrwL/TUyaO2YYB8AhCuDCy3APIn/VQAXCrYT9pa1MYL2muVzgK83QKezfWzWy83uz+tk69CocTjZXgIxM"
-    "YvvCyUIMjQ+/bKWETDzhlWFN7G5t10d/d/CYErUIyM9W0IzptkdzZ6KkEGZEa8kRQcY2ljy9DMzqUT6U7cQYWIs4EiMBG"
-    "ehgbn4Pyb6B2a03fIWp3kM260TBYVV30LhUoL417xFltxqDadTG9K1AaRNfjWe+kvIMlcPYH403uR8bZvNZT3FygNXNwN"
-    "e1lYHN+qelKUuVsTARPbu20ljBanP765OfdtCWFwQMMcnhRQnRB3xyoUPUkEqw120ovVMehSIERPtsDCmwYW9PQw6Pyeb"
-    "NhavIECX8JFpMW60qz7+/Qkow61COXz7UDKbDT8CZMQjD8L/hYVDjFpScceAdq4GPU6967P3TbcJjYMprSrO8CBPA/9zi"
-    "9oLq3klivcNTOogZdiwnynkFyc9z+H3o+FfPMirjrEHKhOVeBZlfBHoG86cfrc/rCn2jtjK3I07QgCI6Zev3oSbsH9Hej"
-    "OPfU0DN1GAPxpPYWQyQjMtVbbripxUzNu6O79bR4GZqfzQKj/T2b68x6+6QVfHdNLJiqdrXzrJGdcT2w5I3v8BnrPrlkR"
-    "hw3LV80ATa/MoPgbNDvgD++iQrjc9PxFydnSoUHWOKRgyk8++wZVHVr1TmzENO0q1RX5oqnZ4ZK5eTT/ZN+z/ef+CIrVz"
-    "biLA9LA2L23uQSbN4tGAo6MCcqAFqM21CUP6KnjoGWWpzlQW8PYJqE4wrm47hgJ6fDA5nWeaImLaaMSlFm1EgLndyQEns"
-    "pECxnM6Z+d1WzcH/Q0YDjrlQC8SS9wB2kpT3hZaSQftMmZl869Ow/jO07XW8cy9/aTQ4n+q3XuymPe7k7/dUds7+3bSCD"
-    "TZODM787pNWlROC1SxJIRbXLBkAYuGTDlxDs2DrHIW1Pkkkv7kmZSp108Htjsm5oYuDZdDD1f6ngbkwAwxVqqpoNhu7VN"
-    "ENwZPV8WiOkQBihifq01BnHzqVCxI8ljhjB9krIsAyVwFWaSNEBqqWKBoK3UO5M2AHZHkvMR5BmLyVK3LGcdWZMp08iq0"
-    "LUmzNV0OzVXEdzyPEN0/ijFV5hrmgHaZwiEbvKdj//08VhBf2wDpFv/pFZOY94NTv5r9adPRy2Crbvhy4fGT3iw3b2nuc"
-    "lq19RnOZqO1o6Fdlraj1WKBLZlN5IKd+QNu9RmPsazBMFGLcF7dDBOXPI3fJ74kztxPFHZoBO36LzzYr7OoCRwbppw4/2"
-    "9P/b3EWG863UHl0gAl+uoTMAbWvI2PGSu9iu8wK2T5JORVd259/8D/f01xHAHtQ1yEAuudz7nyWMf3S7bfbk0t006Wtvo"
-    "7MSt3w4nLlDubELgfzpm/84hppO0lKBpHYR8KFtYJFiWc+ogHninlUJk2yXTTzRxq5B3NWeJQCJh/2rJOe86Y3Yqm/lbb"
-    "yEsk5DFPftM1zVSZQ0mmvTXhw/N70+8uvA9k4vgq3T+/0DSoxZL/yDng1W1WRAenSyIj4wulttILLcR6EUyHTIHTXE8GL"
-    "PtjajIXvsFbFkgobd0nkyXdysPwr1bthHAWNGfSFCLZLY2FkcxhrdtEQ7MLicMMKBdLbt9lB0l1jus5jhLxwPr8eHEf8G"
-    "nRhK4FAFsMrWMhvu6jbVtY7R2A9AsuslkrVNp7sXqTZQQwrK3H6P208SJobM323uz71/sXQSK/uxzwUcR7r9JjpcmakT0"
-    "JlGL6GJjMhot9mfWOuWCRpgdrUdZ06N2B/ZPR1rjUR/l40nZvVCpeqNOpyFy1tHdqXpDNMRFN3qzQQ0/7UanKu9Fp0Hol"
-    "7iucW2c5CrHm6PeTnyNXaBTA0MkbjJF+tdywjlYuzArN+CojJzZR0Q8Yyh7IchBIqFCS+BOrsLablK4OUiS29sv3dx4tI"
-    "fi01OoBXLbAPK+02/HynM8J4IF57Lk7uAEb+cP5+Ke7W3FwbtkiLqs9yfin9kmrAkMW06YFL1asKyF3V5BrAO0bLRXmh5"
-    "pA7FKrEA8RKICvnLyzHy6Q03EGyQXG8XUscxMJjiUy/4MWg0iKKYSAeinBR1mNfgNBNEuKvqI702gj5siJ4U4AnHSkKL2"
-    "JRo/csZqeVcmwo2NGGGwmi1eEZsk+jzsYU+JlWhsY22iU2nbahj+ummTCvLa9fFX1rj3/2vsWpvbNpLt9/srKFyXFyiOa"
-    "MpJNrVkKJYfcdYby/E6caV2GV4JIkESNgkwAChGlvjfb5/unsEAlHfzRQIHA2AePT09/ThtrxtIAB+2CE6Z8AuROKbVSV"
-    "oms8nsqKtRdz0dniDH6uL+nkqP0BjdmFTxNVubgSayqH/16YcCArCjqt3xa4vvRHMxTs2udmxb8do3y9HkJlw5Gkrs9RP"
-    "oQPa1a2k9jESrdJByFtMdPKv76nx19ehuJUbS/3l094N77+Gqaf6SOhyCsPQVgGbGsDGL86d9dmC4DsxKM53RWC55zV4Q"
-    "a9Vaf5VakkXjApbH5j67Fz8pc4f4hUH6JLMOUfDUHayflO63uOjOvBqKiL6oKxG9r4T8OLZwgs5NByshu8eP921vLdrxA"
-    "IvZi7dss1tW4d6sEPJoCi9/wJHPdUuYZ6AKWdSPH4c7hOQJW4mcd4YUivrPlrrYiAXP+QY+PA3OsAkXzZIvATMItFeG5D"
-    "QcBgyRmBr1c/28pHHnGzvIJjvmdlE0loZazaQTkJWm1F3KOUWxv5R4QAftjCZW/JytkKVAjP5oVOpcpnkt0KqDfd+wpll"
-    "hPvCJrSjVF5pLHe5YE1Xaa+Omtvp7GD+JLhcNli5eBqMFv9+3G87COjRzVwmk4m7USAJwf3+WfDVc18sREGuj8/2fcUNG"
-    "YoR2SycXnBzcruJbOofbidB04MOm2RpBXmVrsrvhygHL0Ph24oqzPKxw51YCnOB1Tlu8y0FKS9RhipU2VBpK8aHd+z8St"
-    "e3RM91tgPdK+8KCtvGd2XEega/P/jr46pun4o6QVHEKzwPM+26ziRmU4FnZicWdiGgCYmVLocwfYHWEs17UeuRJW7asm2"
-    "P+OT22GtS3nyynxKGtQCmDJamoVwn3u62siZzY0XLemEUP+HhntUEhHSgGrnI25WC9ZZHvtuxUsWaAxDgCtTUAWX7O2/G"
-    "O23iWVrd0+rpFGkDNbc8/oDvTyEYskoVN5j2uIT7rY+lA6tS+j9459EIS7PAq5/QOJGJfSE7FMObjt/0tGZg9SerCP/n2"
-    "ozoYAFtjPFXn0wvzYcqp3njsL1TW+ADb4uDk5MKThoj3Xyhx",
-    "KXujZ+nRDyoL2ZtAsHbr91ss94+hLfgW+IvuNbRN82CpXOYGKSfRqfArDupKwzXEp9QXn2jfK2wi3m8PHZGhMGJX2pu1S"
-    "k7LIrkNDnVM/etQdSqmbzww4L6w48XRh4I063D90spki+abaQtdtJ9xUqc+MjttP5Q5N/iyiY2reMEpAloWg9wwiUnerq"
-    "F1kEdQ3kySgcBJHj8zcIfrfFeU8CElIfV0d7qi1VZjx56W1Ekrq+yO+zkv6DRdMObV36BbzWT1Swd2reavjp+vW2AfWrU"
-    "eao+RapfrYVrqAyu4eh4/Af2ArbrXqlxGNb8wbAb3qbJ2h/rhfXawtGlRf2c8Z6xTu8DVFRQmoBY+b53OoyVJ1Oi0tKck"
-    "xQ2WYDn6nT3q+ZCqeGYzDxFYz6wgP+MpsnKTGVVl2fVRDvrYv4k5b4nBBXAwmqga35R1VC9ryM6mdHaR7R0cUZKzWYky3"
-    "SxbvlETceRG42zUxqyWF29sIyOWCQtXxca0UgVEtUZTT7CkI1aWC/wTFl/N22aaPIwxrIHFpy//btS/v585f06eVpLQ4z"
-    "YQ6WJEYp0CEDkJWFp7GHQgAs+cCIy1Sd9W333J56N3n8RO7rQNiJFsBYDiWv86/4P2Ljq1jAI4F0NespLlwk//DjGf+lT"
-    "UmUuoecmmF3RnfhO1dQtu13DXaJRTOCyeIL+La9riO2D4uc/urKaLTkkgAj4WMqEhBgvb5iovK7uChUzEA18J5dBWIqUK"
-    "trROlhxdfkwIClRkB52RntwJQLunw08jSVwPkSAztV6o4sjI70grRuZdTVIeTYU8lE2YKYyi98H1ZDbF44uo6dr7U+7lc"
-    "fGXTR0CxArR8dXrqlRUMiibkNAYdjsOXxOnb6iwuK7Taxtn/FS+gWeKpHc1cDGoG8zQPBgHF3zRAQ6ZfGEbL+k5kkKTAX"
-    "9K0snRTvUpQQhe55qWZme/SjL8yJJkXjrEvjJHmRjg2KhKK0rahBi8XwCVpsxKpKa0bXJlTUIvGPqZYlR8Uc0ZnEmrhh0"
-    "jPUFSZRiWeE6uwZagweQN9nJb5DPIy6WzbRA7SolwoBWni8hc04VM8k2IQp3mqQ9QF3k4gMPcaeJUmiOiniFCe97BKKMv"
-    "8ZqGYq/WZprtoJv7IfROxqFlduOEskNn1JHf4CWcPy1JOl0tY/ns0Gl+6qpb76vn/fGVrWy32kPnwT2ycyXAkZBX3N6CY"
-    "CP4sZw9ZQ552rhJQnxXkYL9UuhB/V3RrlZ4LujI19E9drRAVNAOORrQmvz+eve3LzhVubOPpXdrJ/aB90o5v8VV6oY2z/"
-    "34qhM+uot9VULEw4CX2g2TyX4eNdvaZlEdSP7yndZzPBpikOaW0krCWev8LPlb/coy3mzXNIE4S7kq9GS8hJ05LLqhg35"
-    "iMMrSazJPW9ALPHtJ+Ns86oTj0eTHix9+eff9dJyOn0dIjv7o7Lc/nvUDj+d8346yR9tNa5WxpIbuXK7SihpW/96kvI5o"
-    "EWo24NtwTUM1SWnhrAFTso6myAjWuvmGywt+MR8Wu/bqMimKvIhOHaaXUs9NhhOdHKgwxnqO7IYFaNx0iLHstggkAbEXR"
-    "ORQxfNcUiNcdeIWoe8Ag+Bg8CRMqVqoGINafGVQGW6PXEWzOvKZjH0hgepnXWMqNaapOxPdsbbYSo4yUqiWWFnMUkREn3"
-    "6G7FjR9HlV4wKLlLdEmP9xX90Smjdn+fYWN8UzgO/WkH78reXssthlJfeGOMU6ptP+3N6wv5XgxVi7KOIlXHQ4gtiHhGn"
-    "cCKD1+8IzU2CniozXAclwXZ+GngC+hrsvo9pB3gbuUAyUg+JWBmSGCMeUPQJqkn3eQirieLp4dB5DfhNtlN0wPQNraeXI"
-    "7TqvWEaodL+OTWHSqQ8B0JbM0vv7mCWfN0xaMs1Xtc503YyTB0nWCaBFOWi+iiAMDfpmfWBkPBdP8fV40q+jK87P3PXp2"
-    "XQgVmiBLZk25Z7edYxDyhfl4URwayu7Z9kR4l7TD+pXTMIvQsxQfrhq+FRyYHmAFMSlVUnEf6QlD1xuX+EkmmoSIwCqKc"
-    "68yR9wYWB/DKUZUH7pmyzYhiJrCCcz/GTAE8BgWMPLxJV+dwYV8gN5A5/aGgjhkfchyjIbNUazYRXJT+OIxQkPmhG6S8C"
-    "jZ5OsnhFBabQqyZswpy2yP/Dg24H7omydKEv8DJAeuG9QlUTqbXUbgKjig2VX/tPdMxrCq6lTEhGxsx3bepLRCsGwAcGh"
-    "HukXjZH+ox7hdbpIoN0r0ftQMnrQEJYk6QDlhtiFIyr5kFQXUU4cV8yEbnzX7wFMdAd11SVR8waqsjX252oVZx0q6WxgB"
-    "kdVryJq0ZPo51nH3e97b0INud+3FXDVxevzbMnRXChg4VVLGszgY6PrrOgyWWMI4rK69HFakXq8qNIZsE/iAu7jAZKAnl"
-    "oXyKSO1kKIViKBQquvEBXe1LxpdKSwiURA6mGi54tIU1a9C28fUJxBbqGTN+f4FjPybhMYPQBEhndlu+4EyiMwvJ4MzzX"
-    "HfDf7J9boa/g0XUGqZlAMZa+dfVqtgOKqRwRB0WbaY39SkW4PXM2VgupQiP+P7sSVHMpcVvnWkQTwQOhdHRm5P9dnmZPa"
-    "ONE2EjTQn41j0ZgXRG5biFS73P4szHBpz5qs0Bf9XY61pb5pH4H+mndHZ09N/HBAaX7ukIQPDYTfsoEiG0eSnjadfQo98"
-    "IyXyegu3SCkPK3Y/6scTEQiAI+uWNyI53Mo7dGXuFOv8GBqdhkfedyDojAKuCLXURfYuFQ3AxIPpqwiml/uV3Rmu2Qt9f"
-    "zLj6pUXFbpet1h2RRfJVInPrrHJ8vddVXENqaA0XNiVSAyEjAmgVc+He04DIi+D4fpy0WcrneFNDuRGAmBXKFy/gxRql9"
-    "JCdRVA5YoTohKqHqyxal+akhekdfQcw3YYn50ns55OEjWobrzIscRVnzz/NHnKnpeMm5dFNQsOtniyCUHXppfYjd7700K"
-    "dcIGAhlSerRMvBoSoDHRk5/U4TLDKl2IqKzD0mNtsq2aDQiQd5x9V9FBcZLiFclDv9yBPmX+9GR8E6/TOYu+9jUIH1c+N"
-    "j2Y5/loIsE9lx46TmA8F0pqfTX62rylmsno/BVzGLp4by/e2YuX9uJXe/EjLqbmlUt27GSYeTWWndaq0ufs906MSZINMz"
-    "N/dOfknHkl4nrvajodVOZ55XlAJRFUMbjgiL9KvR6sXSswCPeLiAvFPNaN8VEfhNc51KK3vlpUDtdOed24xwYQz8jF5/H"
-    "2fY2tvzl+6YEX1JV5xV99hYY3sO0riDlWxeqvhojhW1ublvXc8pyyjiux5SZrWG5ajbL4lAHvD8EztzHA94m3KLcLmOBo"
-    "FYLj06y42DE+NVe6TULf4BBZeKxK4AzkDTMhu1gBaFJHZ+BvMXTOlWDBLp1h6Us0358fHCHj2AWeEV7gswjrZQhBgg7E0"
-    "4bF9X1DUJj4Dp2ZaHP1YS+7XD2Mcm/8MTwytOeItxD9kwdPwT7N4kJzZDPbcDBLs3D4OxE5UcBJJmo7oJRoUWUTafDcYT"
-    "GoXtLrrFU/0FSSqEfHYZ9Dlx3Wm1qK5ddGtGdPPf2vjMF/cuSPZMJgPHAnwo0jm3O990Bzre8/UYCN6AGShand8psdsK8"
-    "kMmPkKjxUKzH/Q8ds87hrds9+JZBPtWDy7khWrsMvDBy+KheEUQfJn/CSrSNJ7u9PxHoF58bxhM5pXn/fPBhPIWEW6OtA"
-    "l1zlltwVqBgYXbfupepiH8AHJhsHQwVddctUkr0gEEXA7RjP",
-    "LBu7Veq+J+UPjCUCWGiRTOuhedkYGkW1LF3KIgEm33Di6Og8jMd5GEeDPsB1Y8laROPHfus2Uk9dxktpERb5gJbEx7CEq"
-    "7B3LNU2AdCeVw6f5n3/5EPUnNAGRy3RqPJoSVnX9dJxz3x0VAs44c3oU/vW1eh8VberFA+e63AlFmvDtz0rdUHvyaQU7U"
-    "aIoklH3C7fn96sR68Z2mo2ItbYCYPumrgeT95iRE+XSY2wv3qSA47I7JCDbxMWyNVs3/34cTomoYYturx24HoSptF0UIw"
-    "nz5FBW1h14AVJoUb9BqJZR90xMZ6dVTAyNBB2a9jaxxOi6OswRq9l1apTCVtE9AZTsCzgR3cLKqvH5WBdIa6I5HO3psWH"
-    "gUjbfRUUPpCP7kTtsTOWxHm9HD88NbOusPk2Yoy33H9t0jQdgJvw+ur5JXg/jQw0ROhw0ociAmmoCgeDyzh7uGdewimVM"
-    "1hQs+QHK1IcIJrtHbGHfC7sIW4wbsksVOtduEOYmgOtpSPvbxqVdnudOyod5wfHIQQ45J96u5asLF4EfP7vR4wAVWroHZ"
-    "KG91SejTQQ3AkP9HVefA3YIFmJ2gpkrBUFci58Pm/LKo8fB/6Oztg2rIujxQOP+049NggEcQP3mbiRwhMwZuCDArQOnQW"
-    "3+PG/SGAPKS7PR71vsK9VTSX++UNm8SeeZ702k+1ZrPVkwSp32fi8Ob+CeEpUnHypDTDyyG86CeBF2OmwflqNgqRG5zvD"
-    "S8QGa27TRExndo9Rq78G3rIVSaQjXzj6cOROyNTTiBKyjkgk1cyb4WUcl+K81kP2GhUDKJtnNRF36hJx021xwNzwIWfG6"
-    "CpHXxo36Oxtbm11KeT9qOZefCy3XjRjsQTHWblPCtFWWrNsyi5SnmVWEVhSiaQ9iAdVpNH6R63hvONEQkumW+iuJcpEhG"
-    "dPs2M+O9nWGQTsZg79fDnmMBQ6FcZzGO12W2J8EphC0psvYsrAWo85V4woeZtxhF6WABJVTaareM7UQuceSO1xph5FiKT"
-    "rhvn4aohinBJZzeeg6SE+kXAumXRkK4+9CBiIJzxV0lkJ1TvusjVf6GFbseLlnlo8RCOh8FhbWjBvqYWwwkCbYc/lvQ5C"
-    "hHD6WNNv+RCfGW0JG0H3bO1kN7siXxbxprNMqlIzboEwahs0zDc7VlbwefrNy8t3779/89Ozl6N1em1fui2SdR4D84xXV"
-    "MYmiY4YJrd5QaO5jFMeVj1v2N1pnxefTEdR73ktJvMljTpbspGj4RbhvlHTJe/3oxUH3ssLTnIe0TKDwdMyY1pYzy1cVV"
-    "jI7lRMNaUg/X4jv9mVpXCWwOAyMGKg9tYKTGkQBFlNiWPnJJBLbOiueGoAB5klBab4Mq5QTRMuST3/JicQAEyCdSVFbU0"
-    "c8I/GDakIIzsbiMSc6/xW5Q6ipiCPAV+UxgoVL5LNG1aqXIeNe/o+qMuEAXnWKn3GmmmxJizC703jGfND46c2MU4L2xMh"
-    "TJBpnHVqcuQwcZAi+0FIT+1jGD5WVFySiHZNFIFY/DNOZaDqC/h5oxaAOJnxX0Ll9om+cvyIArSwC49V2AFvhCmlUZ3js"
-    "jJutdxt6bzowdj5KtCuBX9V4/ZT4mueMIJ8G5n/pjch3s3GaC9L159JzzWd+uDCb49kG9S/SZP94EOuwaTl4HNuZL4Gac"
-    "4owoD+HtzmBlbgwbPcLNZwqCvLg9nn5i6+Jjlg8DvS0tWZkFumwktRM2dHoFmCvTmsitu7zOqAT95mk2QKnW90mMGXj1j"
-    "k3YtQNcCi/KcNP0Xsv83ttFuLFvI66XAetwGfemnvIirncDKkQbDvP7NGHlsksrcXHfN3P0kXADlo9/pnEgLlm7O9j0KL"
-    "H/UeETst9/fyELVMhqq2brkOV6E6eVB//k1yVCcH0l4SIscQ3evaYoArJWHvGyl+xgpKhg3lveHnTFKsqWO+oIoX8LuH1"
-    "3Pdpx8aEvnzUiw2vlz7FkDoSG+RxXD3z0cQWh8/Jsk0ruIygUh1A98JVfLDoEOfWxXJYhD8b9CNe+n8YBq1iQEiA2WT6L"
-    "YkAbBpBRHD6oqNS4EMVTEgmw8kucEiRYYt+usyNCK2mBo5gxo4CyI3rX2Uip2vVSgbiVd6ZsqGyz0dgG7K0Pc0jCW2+BI"
-    "JqN27hpkFrO2bb5xBl4g9hvXIRQzkaJ+DgnfaqU/ROFBGOAjsuqJGPbwmHHgcaDEy/w5Zs0vjQJOdz1gprfiCDS5dyVlC"
-    "NhM+Od7aMmH+8Lhi87Qt+xLuZ+e3P54jUNXQXAISIEfcisNfC9nEtLU5fIkHitEpD2k4MknjEEZsVMva8ar1++JoSFyYx"
-    "m0DwCbO8wg/CjjlVPCZXKvyHBHoxDf3VdgoQfyUsrYX7IN7R5OtS55G0J/hxDRu2SlNvND/10dMq004olT9pRZNaJBpGa"
-    "bWpAMhBDuFyCS9QIJxmLuVo3/8/NNbGL3gvWEZW+zCul8kIZ1vq4PVoaP2gDVHsWNih96ju4yOuS5WHlhTcK2nY8kmriP"
-    "JgCKp0tWTp8G4/eq4o5MGElfSEf29eICJz2HG+VMHvNnKB+T8lGtm4xdBN+/K5UsaFTgkARntIJuaVHGNkGra/IGkh0lL"
-    "SdXoYCmicUhNhedQGQ1co8v4VnFcUjYwuNaT6EfnzxVb4+zx1Q6Qm9O3rbhSneMhba8/IPFDXfN15RlOmzlXMskvSd98z"
-    "4bpIWCxILNyDjlo/uhosltXxsUyg+iJEOBSxXVeJHWcM4mKjf0Kw9zjzKS4elZyom4f0bPifDJJ6Ja9vbC2UxfIFplPWe"
-    "hlobDyxrPMYbquGFYSlo3qOHTRfQEsyIuPE6zMUHDPDbVtiO8MF0m4T7N5vpdEFJyCYlWFsBfht6SiQMFZxMY6oETeyW9"
-    "sPktsQQcjnliDX21Sin+Zbb7F6Vnixo7WvJHVtSXBVeFktz0pGk28FOFT45gT0ogQ99wK98RwIqsCB/3xW5BIybDU3Hhp"
-    "+2n5SP0CBTr13iHxqolTc8Gxrxkgywk0myGzf4kn2EL/b0R76PQv0fCEER6Itqs8w9WsKtY/Jre4BMvWS5sn5/4eHsfti"
-    "dwjUdGyEa+GbwQMhslRpzR3l4i0ww6KE7lNx0KF6DSxPLWuu7pSzHs3YvrQS6wZ2x12WkbU4duKgfSllGN9aXutPwnVed"
-    "L8pgyoG7NHJEEUn4aJI7s5K/JP5L1atuaMQrAwaAsZ4Psimad0gA5pQBYkVZwisWBxyuwrGXTwnsjrgn4b/6CPsw5rzPl"
-    "18pu7SI9Gc0OE37hv8W5RumJKaIoWL4nya67V+1gin1aCDG90PMYEYMvoEf8Bd+MsnVjz4MQbEiaQdQdnnmWegNHx4Zs2"
-    "lpIYGPG2MlPVlzL0NKt5OInVnyDTHG+wnG4IXgYw/g0PEVX6f4z5Pko=</script>\n<script>(()=>{document.cur"
-    "rentScript.remove();const n=document.getElementById(\"packed\"),t=document.createElement(\"sc"
-    "ript\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0));new Response(new Blob([o])."
-    "stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{t.textContent=e,n"
-    ".replaceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_page_tail[][3766] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvXt/2zbSNvz/8ylkPlkvaUGy5ByaUKb1S9Ok"
+    "TZu02SRtt1V1J7QM2WxoUiWp2K6t7/7ONQOAoOzsve/Tg0WCIIjDYDDnCda17tVNlS2aYBKGUXJ0vVwXiyYri96bItTR9"
+    "aIs6qbXJJehHtZNuvhUR6pI3oXN8Lw8Weeabmu+zbO6iVRJFfGo0pFKuXxZpedUa3iersIqOXrXhJdhNayzhmpchsXsiu"
+    "6kqWgeqXO6K5fLWjdRFE2yZbhTD3NdnDZnUaWbdVX0inWeT5ZlFUrPql657NVRNVylzVmy1vS+/WKdZwsdjtTBw0fy+Sw"
+    "5SmfZPBous7zRVfh1WeY6LaJhpT/rqtZhNJGPXJ9TcXxOvT++ajDExbrhW/qNFEYa1wqDpMLSTsvRaFrG6J0yMxMXm43p"
+    "ZJMU+qL3q04/vU5XEzfF/8IMm3FVzfAsrang5oYuaQJCrXgJIkX3p7iPNu7Nd3jcqMIuUJ00VytNU6ExOJ0kAVa1OA2mU"
+    "hAHAa1NW8e009bb3W1LaeWO3QLT55P9P/qjy9lo8CQdLOf9e/tDmpQmrKNpENBEZEl9cxOMLoN+MWzKd9xeOH5EE5VUNz"
+    "fpzU1NE7zKU1qM7YZUELg5/6Sv4nJa9j/+n4/9PM74F904Xmf5yYfshOCO1jU+Dsubm4ygjiAo1mqVLT7F15+y4iQOeCE"
+    "C9TnN167eRvGXY+rJTjo9pk73w3OC5TwrNPU/DvpyTRMUxWk/6N8xjlWaFQ01mLfjGO7N/vhjf84DoBULwqJsep+K8qKI"
+    "ArvqNL06OdLtS2H8x0n/pjMFkcyB+lUnsyDPPutABSsCE/pJ87xcpI0+CeYtxKSFXXcza+sVTQKmrpHpKYb4MYMuhvxL/"
+    "QvMIKgEvzc3pt6JXjVnsSYo4av+OB7JlFJF+qF6AOjjqx/oCwBhAl/1KTup49lc0WDj2Wyk6N+5Mr9zWpcTAv2R4u7j4n"
+    "NaZWlBvRnZifmmSIBqwuuiRN0ZDYo/Q7285kFg7MEmmivaEfFsZ6z4v/kmaifi3zIPqo6uc01znWCvUi95pxQWqHrlNKx"
+    "lEnZ3S7nYSRJXFJqypCzsJe23MorDMqFeyQeUbRqbsqCnSg+558PVuj4LS7zQ7sxz3faM9jFm4yYZHx5SwZDQ1vN0cRaG"
+    "pUqBa0vqC0ZOHdHY/bN0nuyM6Hs0tbNiTrf95DXhNcJel/TOKIo23pfeMw6wGKDAnt0GRTsNhLtXedZMMWum8zNatMLMd"
+    "7GJ4ra4/cKvxTaW+RdtyCq9MKjZ4GQPHaeMjuUw4IWpEu5mSvD1mdBx5NXNUDdlxB1VCbpWqWxIsKyyaCLlBvff3IS2Am"
+    "EFCyQ00B5vedpytGo88RWNaZYOsZM+MO6mL2M/uRsGS7mb86FwBQQrxXU/KabnoalURwS81dCCr1mJVXkRooquqrL6YI6"
+    "Hg8hueQItnAuTcneX+7M14X7vy+ZMVz1zeNAI0PMrgsK271SEbYFCr9t0TLYr9MOtFbK7tEzouDOleTKb88RPst1dOlFx"
+    "0NAcZ0k2XK+iXOCYCrBgiySb1ryLMh8ovHVbYt3y9tCMat4ZS7XgNVqopeAWGeiyg5B0uDRnfwdxL8qVtoh7ySu/oSW10"
+    "LvY0IlEewm1BLbsCU5DzHjCzEa6DV4RL0NJg8H8SmWZVvyZRxNzQic43puySfOhQ7zR4M8wVe4bAEqBx93d6mj0v68w4B"
+    "N9tqtb+R+2pAEfEqGdCJoaOw9XGie+h/J+vrXWYa4WhEe+f/fTj0M5x7PlVTij0jlIMQsKQojRth026WmNA9088WYrx2y"
+    "9Cy9NRaKLCCoJ733g1bKfXCR1aIiIHI15dAbfC/2Tu81eMmQsFEEwIGpB+GlG9Bc1RhMc5oTPbvVAvi8N1BERdmjBtkj0"
+    "4SXd0KZpqHftQtllzHhK1FKtIwf8ZwyVjIUWoEkEUqa0UHFulsoVBuG6oGGcUpMBDnyDT3uoFQUCs64y/lgIppdawiOPC"
+    "Hp5M5226HtJ6Nub7wuMVmal5mWUqTF9fm3ey4rQNXAeXlhydBSp00j9nDAxfWE21PUGX3hNZ8npIHmtHHCeqZ8Zqf50/K"
+    "deNMO0rrPTIvxZXfNoqsI2ABxKQPraB9Jow82c4cGpWlvQ3YabNMr+M1jQye4tob/FCLvljKEZDXfWmkj5U++eJmgUDbp"
+    "v8zlkd2XkesU7gDpTRQvs00zIC0AGI4kWff51a0tZAMSU1NhEs1toQSbIFvPfD+6hPVRunYn2E5WsWuqvGuGYSqgPersh"
+    "AmEflOK9fYCrA153hKpKiDgDvOaOUMyCWkFRPyQ0L5eEF03L04zQE6hcteQ2c2qGwILqgjyMTGMLSy7LS4ZqtB+0EJNai"
+    "FHr5P/vaTthiFoSRK2pK186eL3pO6PpI+ryYB6Vs7N5SzHhbkBoe02/BKi1w830ZDQ/Gt3clLMD+o3+O0SNARk87W05NM"
+    "X7jde88+CAHzhE/qZJruUwj38lWo/PqviHQgHlxj8XzK/U8V/FpkXoeYfDBk5+R/A+m1v8OBwONc9aQXxzWHQQI5fXyVF"
+    "toSJqz0uz02l16/BNE9kmHIx3McE3RUirf0z0vWIiMQbV+rc+Gm+ilnzcolzfNESehrUqaUZl2g8PpuM4pU1cbxx/Td8s"
+    "DKUslY7G3t77zu29dq3rHrOn/A6RFUTEEkEFYng8nzXEWwwv0tqUjEwJ+pqAAsmXBES8QulxHfLLA34hivmG6i4IvvC+g"
+    "BkVnJTr44YKLJGH9rQu0B4Id7oFs2OpJ2D0OtGdIQ3Gk/poNKkHA7uSpa0xq+d09JZEYhHhQB3o0zX6kaJTuKEflfIAcI"
+    "dfuuU+4p4vsOvRRxTwBV6gHt7gBfpV8h6wXMp9tTzJxnB0ycgD+uFl4u+szmxfg6IPa9NcFFGVJivWemIbcsBvCjB9+JW"
+    "TDpTv5UTma1iXVRMS6VQRqFTc4kDGSYR8Crg8ZNwzHYzjcXQbVXIjUUq9LVXZT+TVTQs5397aN11aprg1roIW4eZmh/aQ"
+    "Gd7NjWGJdncLM74kGbeDdlIV4SfRW3rn+osstgL8Eb/ApwH9Ls7S4hQs70RkOdwCeMnaMaGFY0LrlgktHBMqIE2IkX/NH"
+    "GMcQsiX4GepTW6IfidRKaBW0hzXcirxy4AqgnzuDwqwLQreFhvZ3TNCM82QaZc6jOZm8cC/Arvg4wPpAwQ53O6gkF+L+n"
+    "5JDkbqT508eNzitl86a6S5H9NQ8+c1f35fCmmyisRt2yZSM0Ir8+Te8CStPk1nw/uP+sPxg71CDcf394p5PBs+uT/gayo"
+    "5oBKDpD6Wn3JCUPeu0ckX2aU+Ce9Hm96963LrvjkaTe+P4oOHDzfRxxao/l0IN03goofHZStwpJE0wu824JZM6b1htc4t"
+    "nBQJUQ0ACoMU9u73zT3Ne/WM4PBpE9Ke+sfDveFo/HgwHN1/tN3t0Ix4+OBRPHz8IOoX6KwtHD15GA9Hjx+irG7oa3wgR"
+    "3v3H432P+nOQL7fmvmmXNEM/w0SwhGVVFppJ/OhtYv2fumPIcqltclOmrP9sDEbdhxNMB+Xuk6eVlV6NVxW5Xl4LQON/9"
+    "QbBVnOzHFSkMTIJpsSgo491FlNKgLRVbkKo4ntIAgf7sWgMVglT4juu6Tby2ivZpIGre3VE7Mw1JFZNhc0V0XqN9ozCnx"
+    "/rrK9X0DhZ/3xUUIj2trLS2qJkdOSCPaXxYm+DM+SozPT+uEYt",
+    "MzycDSVWrGpbGXIS4aAUj5LGwa0y1EyihyPEcoLs+W87fxpkvcXg4o3Dw2gwLmYv2uucp0I+CgpekuncXimQuo5rUNLZZ"
+    "wOzkB6/DKgY3OzJfI2UwH+iPdrpvIIjOrlIKePmzGn2Hg6p+b1yWQnJQxYNISWISYCKmyq8pO2/cmKT9QdiEJ/BQAkB8r"
+    "W4O4R3rbjIoAJ0+6qMfi0HU/NrA4O1Bj9vx91mvapgN8KKy5TIC0ckUwsfrkuTnZ3d8wVCy0KAONpXh6n+dN8dZYm1XR4"
+    "8DAeK+3N7b9ZcBeZMu49Gm97NwjTo/tErtDcDh/K/Kr2exVL4/ylShcLTdRvt73+L4MHfptjDPV+hM9udfAR9S89Oniwu"
+    "3sGOlSm+r0OzTmSDh7Txus/QJP7B9vvjw2OLZqE8VNypOmkamgpdzShIzq+aGPTBT1qke83t7QDdudwh5d5ScBU7P8Szc"
+    "F0qlKwxPCy3+yb/b8nJVhGSwTKzgnT5IhA4TDBAXRIV31Z7EhExaa39zSkGg6r6+hwPDp4MP1WuNkKMw3NRvzx3vVnSDl"
+    "6hAC3HxJSa0e0KLqyzl/1jEhjndbrSs8ZbTFCc9Q98W0gvvRQX6aLJr8Ko0mL2D0gw3HU4DiamL09K9Q9HfKDaK5mwbGm"
+    "jacD1TC5tTue8lOmKgMIWiHE0wFqyhEbENtKqC/oB3FF2CT4Y31wMD4IwHj16VU3JVUEdZe0Smf4fRZPcwcC72PBaVloe"
+    "plonECqA7N6jXivZUUPo+udZJXmSasDGQovD/EpOq91zw2zH6ZQ3wSqp+smI7ZTExPo1acRgbPP84BoG1O6X9vGFMMHRO"
+    "kMgY3c+92hly/OUsLwda8+I4Ldb6YFLjsJ+XJ3txGUa9k4f2BZgyp2PHQp7zGJ7NUUuj64c2ivfPAyr2INLHg3Ql8TAnC"
+    "A5bVMnF1BJ/FJj+W+gQr+uPx63Av6n/1W+bL+q8L5zI1FZpENodc42k+oA699fhDYqpDetShy5XYzg7BF6EmjfiXObaex"
+    "JMn3YeTRrYKfZablZC1BpVyaostoP2yXAcf8ntn6tG3Mbpv8CHz1EpoHZR5GKqz5lBqMoacQBEbYfXf3pQ5pN0vRRvVy/"
+    "VnnoLbk45u495EwhVECV8M/S6JCgl4QReZS4bod89Lsd+5i0jg6yyMnUipOJymxB0SVEWFc1GfZko63dhKAqoAspydhcB"
+    "yo6yZrch2npovyG8VvQ7liOub6Oww5BXwv0uJzCp3NYl2H1yuIu4vm3aIq8zzeGW2izVaDLHG1jO6jaWFoh7EaPIhABj2"
+    "j+YZkWxH5UFgWmbq4U9KBsMjXhLmo8zc36DKLHXi2qAL1Ps8CZcsZp4wOHgUx6kd84rCu5Cw7OSHetXAcuSKIAIx4Cp0t"
+    "ldEW2pw0BDhNlZ2HEc37q/JCV89SiPhx9gHEaS6tmMJ/1Y6GlxaHUuW40tCIpKDNNUKlrbbb0WO/sAR54isz6GOG+xlt6"
+    "/2bqd8LmuRIdBvoRDQlPv/khHBkrD0KAigztE/AXUpXfYoJWHQK/EW4vSdYvSZsYrAhESB1ekVMhr5snhGJSUCRoB/yCW"
+    "ZzaB/8HfolKmCbhCCibYATj9hzBUJeh+W+sGjMmaSbj/HHgjA+xnbv+lV3jq28gaqykLAHMBg/u3d9TOj3wSja8P03HyF"
+    "s7Sz671s6Y+IKkiQgYr68+AaImTrPpOtoHoO2KESw3Vb6eYUqUDTTH6nqrmjxiJL+ifBS1A/bV17pZRMIe++pE/+1dYib"
+    "1VVQK2pRK7oFvgZIx+UG8oCpKH3iVj4OsUpLxzPYAcqw2aNJSoQ5UKvsvzRywqsK8iheeZFfWg6450Rv2JpGUKl9dMRYg"
+    "Xpu0JLaATMIaSgfF4uzstYRk418meyYp6pkVo2u/MYI0rc2oUXphpqzt+ZQnbYlol8BegfLzxIbOsqaKv9BX93cNHRwNa"
+    "m5TPOGriI+NPb/h1fF2W20oqpi+jsYqNp8KuYfCBf40CnVzsjQDdRKjeV9ThBfBREh/JAnhehsrlqgKlHnft1RcHMjL9W"
+    "LdEXg7x1ePBBuYQsHRYpOEpzkLeVgmjXKZppQwcXf6GW6zpsw8kRDDYhNVjw3yc7YHRu1k36C1jWY/VQ3X2OLZsXpszyj"
+    "Bpm0twTBrB4uuPTfg5L23rJRtuC3AUQKq/nGkg6EoKVJnDHpMW8J6I5L2N2kqxXBYYrewaijytJBnh7rPKC55ot+MOzx8"
+    "vQgsO1dpPmnHnhsouYue02JH9Xjae/9XZbndS8rVG/EU1MDIw0DtaIjlJ6fwCIDQ4VI05S9v1qB4AjOy3Wtg42tel5+1r"
+    "E/K43seuYcsAsAJRM3VTU4oeFiXRGzmZTTwLQSsFnRlMkE85Iq5TBlEqIkfE6sCh1D7sO5TunLOGrlgaI5XXzqdKXTB+X"
+    "zsDgBJwKZ9CECwR1qJKWdx4AErEpTaGeBtxl16DhfV/H3vuFE3vgSkm+tOMSzGBs5svC5Dmez4IV5lVYQeD9QItpmLfcn"
+    "rVcgCEAxvxEyzq8koj1I6VAddKkVGV6fl0Vp33zH9G3AqhLzJuhcdV2fpZW2td5D7LZVjUVxW/Xe4Ybq1fLb1tsPt7abI"
+    "//w2jPDwgRQDOgTftGch4URIQoGum7olOKPzZXVQwV2fqljkEnEMiZ/4ostzDfzWLfjq4TVhtCgBLu71tCEiKqrOzTzDB"
+    "Zd2sXpKkx/mbIOnvI2IlSS0tbKTjR+vXO9R/ufNlbWKNpWPZ2xTYbjoGLCOSe900pfqB6BkaZNV6XFp2EARGmYBMiNIUS"
+    "Wz+Gc6dHc8Fn8pO4RLPagEYvx0aseET26B7YR+C2FiZjunZfnkC70iMHo0eHUW6+w62FFQu+kBfcWTbCitSfaHuqBIsan"
+    "RifAPo7teD++4wns0bL36vR8lesaElFUmxKNje9pdBGcixRH/QBDx1dwiy294d5mVY/BjNuyjFT9sR+mtzml6UfVE/qIJ"
+    "pl40LTXZZiEoPkCs5Q6ZmkzJOqFxhbFNbeOldxiyI5E3OBmnCUIpVEvEGlkPkS4oAe1ZO+M0E3PGgoNP9ppK6tOE3+Hxq"
+    "5EiCxlTAmpEQweT+g07qHeeShvO2PYoD6nYRPUgFM3L9AKu08t1s32l6jI+8KiXOcnDBTHmsDxgqnGj5HyZbQQaLat/FT"
+    "kV9SZP/WmV/EhgMXGSRkTWJdEgND8m8Oj1tqx4XTW0CGTcdeKlgNrt+e6aE3XLDK+xhrEhUJf6rjh37iBiMWsSVzf3IxU"
+    "l0BhytfYguCIiwn4XuSEJGgvpSsodKVTsglPCOa8p8FmUlqxDdsJOhlr+QVMYWhHQQA7Zzc3ZwzZ2JkbOo9O6Ck39H3Bx"
+    "nrmUEuIVuBbthymM7zM+ZIO8c4xHbyhQsxlV5wBfo85AX513azWTdByEVS2YgVsAHMbujvJPgfQ8+OSiLQsZ2KhPD3N5T"
+    "TMhuVKE1X1LKwUnU90cm4U1a3X5+dpdUUo+Smtc4+oC6rPm3WZVfSlgxE+ADsBqpwV6AQ1S2d+HNQ6rRY0Gj5szsqc8Bx"
+    "QshR2Ryil3GzQL4Us2WIAuW3uKfGQpcpFYRSx1UHDFPNZcvQ2PKPVwanSlD+vVvblPkotOxwJny1rmZypdciWJ8vkV9F1"
+    "h2fqNOKm7mpnuxGLhE9NO63EkO7NR9iy0lWd39yE7XujSH0H00/UU64YVG25Ras2rQ5ceriYnc6h23vaEMd8vG5AtWJSi"
+    "TqtaxyexoIYmkX5AHj15XYz12f/TSOn3IjpHjVzNjzJag",
+    "DDSbLjjfJ0Tk9YKpG0NaYf3+MIqUoYghNCrIEP713/qqn6xuD44yvRlMn+coQQuE0wlLTMxPqUqtym1TvAoNIOV1zeQWk"
+    "cjaZEBJRKR8AJPxJuodFZPDAM4o8/mq6162W6OPyo7tgj5tCnxVYrVrY1nlUuMQoZ5OaYZXkX1rX+DutaQpTqmpYcp3Fs"
+    "dqySXwLDEhsWG3KVFsNTOsJWAWjURXRH4ZL2o0EOFr/YhpbAc4HDQTRlKoNR7wUxDeUFmNPnYG1e4cQpdBUa+TMPJGCgd"
+    "8O0cMQ25lwBNvx8EUb+Tqi3qK68CGd6LirNoutd4VimOuHDgLi6sSOFn4XggcwMRSJ8HBmB/2dtrF/imcXMKmjtgoxVu7"
+    "vx7IKCuZjyz9j48b9/TXlmO3NY2VALsLXpWM47Y3pUb0375mKfg2+ync5//Kj9klhyzpVQYPSuMcW5+4NbZmH0Hkwq6S2"
+    "2rGxJ+MB9oTF0Bn1jo57TwUs4T87QoryIjR0+/25UxvoV685Bp2GxPj8mfowggIUf+jD5kUuGr5/++8O7py+ef3j54/vn"
+    "3z5/S8/+MSZkMprq+Mf0R3W63ZLzGxFJnIOicguKTrVoyaD5oRHUpsBU50ILOMV0VqtifsvtxpEg/ZBgN9PWLQP6k65jB"
+    "hxMaP2sg0Vr/nxL0XUKDYE1lCvllpYdDANfyzKyMoipCLY8thJ0rsH26BMjw8Ac3NxwVWnU1a1dG7D9tKVlxziU6L2SSN"
+    "ICsr7Nx/ajQvoZAwDIyNniua1o9VM055esM4GlYOvUII3AVBiixqp9MeZb+qizZyWM2puhF/OPVJ565Uz1B/20fdtsZaK"
+    "MGKUwPYwTuXEkWJFIV8354DlO0foX7tR4KKLrMjkSYYBbaeKKxk9GvWDbUs3g3+sNmEkW/BVtC0RFORcaGO35WoPeId0Y"
+    "G13jCqCOq0wv47ofOmH8w6n7tBWdE1BtQLycFFatysJLbM5gChOnrgF0rGef9ayZz+Dhct503pHVnO7swJsrFhuJrObf8"
+    "ETkhUQ+1Xe9k9bhv1gP+q6tWUlNWm72kAFnrRXhhXMivmVohfOxYRxyhw8O81PxyDcez+st2n6Gk6qcJzwu2KnN7s+JVL"
+    "0MrXEPEauzyrN6Bbao7jZ3zWhHtfO3uxvC1jShDX3Ji2BmEga1lkLOk3Cp1opIIHXRkviviamHvdUSTnC11IAUStwLXkf"
+    "qtedQU6vTlpb6Wb3WaOe1fGdWz2ev9byf/AwyfTYG0WcfjeZ0n9i7Md/R2FDvYKveQafegan32prkeQ4hF+wEsu0kkdVh"
+    "gUU1w1snP0BVuoSoVJ0ljYdVCOaWxqw9XqrTpHSb6b5spovk6GJKM3o2u5hHwNzRZO1sYfNwrWzTY9CYDCg0t8uun4o3Y"
+    "Rc0nSCLZq/ng+RiY025FokHn+CtCE2zQ8sCX9l2WlH/e8GM+rzo+LQAjriw69OiUgM3sNzNrOVuHqYK/87whF/FKk3xHJ"
+    "Pgu8Is6v/GKjCy9njYUiq09n246zonFM6etmOQu20t17GtFdO1AojeIh9aowO2yGPA/Z9SfiOo/J1Hq+yJWaqqubU8Be8"
+    "65ebiWalqJ92qzOP7tBV55hLzK7yTtQLim4Vagk3ppwaE8/lsOWczewO/RvCiZtWcWCcLAQ2jf+qANjSA+lY725N2NzTz"
+    "gW53CqEQ7Wo5+4RvRW0Cy331S2sSwkakeETbgH/H1Kt/azl2eHyYnpubX+ABA3DgSgd02eKzZf0FxycrBjhnrQR9GleoK"
+    "Ecykb6qmW/bMxN2JAqFLZCIoa1ZEVS3qxwZIyup/G8olQb0t4y4j3Tzi9xQP1Pq54B+S/plThMY/FBUxMbe1c70Fc/0Kb"
+    "CkZs3NSdqkEQEkEf7ArR9S36YHSmgmCTXTg83GHzsb8SyTo+MQeKRtizl52nMCWzMWlCgWrBotVwM0Ty/OxIPFemIJdQF"
+    "b0HMdrukgKmbruWwPLjKWcwKoy93dM+tsQKfJej57QGA2KY1chkpLI8yFPExEWOBIpXO9k2y51FXs1Jn2PaPPVMStXngP"
+    "G/9h3EsLQTjntJoZNKcVON3TKj2ffqSxheMI/h8H9HcnC++3PSDes0dDVkLX4zUMGeIdY0fTNm3bC9rDi2bsXzTR6MnNz"
+    "bX196ZVYKdwodEXFiLDnMDYusvztGPCl6YE2Np4OM99W2jTKp0G9nG8hjY0DxvXWLRgnfaShrUwByfN9rqdZiiHl9Gmd0"
+    "FMP5oh6o46FcOepidu8iyvLdcwvcYSWvGlqJg1BJFbh5rZP0LKE2jQ2SNHBPwA7VfF6W/DHE3NX4M6O6e++GJWyGjT6lQ"
+    "DhMVzggXUjZGzsZz8vCxOIZg6h5y0aFiOj3mlBYNtFPpHB0e1u5seVe3iArywWdAMpFr0hkhoRXZ2UaHVi/Sqx7JorOzW"
+    "ye27UHymobWP13YOIiCWNe8oLEC43HEH582NFUriSiA28ldlbebHCWNo3yxBXW6MosAuw6I8X9E1r4NlPAz6+JnRx1Vjv"
+    "jT9CCO649AVsE1AxOYAZ+JkqI1hGmzRYHanTlqqlB5xAz9xnAG2TdD7TeQo72AAoycxZjPNtrjpbBs3eU7JjfVUEcAxZD"
+    "0RAKXQkkSqea4rEJPkBF2n6wrcMQ7c4JW4xb8Rxvppy1LLMUeHpKMgBc8Vs3IOl6pB6jdrxTlNAK0grohdz2jRMrGoGd8"
+    "P4mz6hs7Qs4KN+3rWog8SnnO2hAMDlU4/E8qP7TvK8BYHvYDI5ySp6HHlPc6oLCMcND2pqWm8GOAIcKfAcZPM/jsBwop4"
+    "lVtHAE+l0Y/NjuGWM48GzEp3itR50Tl+iVUYq4O5Z0RBXN7K8iAj79xZbfH95zAvJ3aPKxfsIccr1LMCjfdGX+WvlXk4p"
+    "77QHOJ4r6fBd4TXc/emFQLanc+8/jCIa/C4xdT7Bm8ObOMaFvY91lgxo01QCwiHvo4KRVcXbES2+bk1vayNoulLLWIdZz"
+    "aYhHHJ3ToeDdUu8xfmtH+IutrdxV85IBdEytBfmiD40rCorbL0XuqcVRuivGiHnaxpgxlfXvsW/eYgWhZxbjfHR1gI9eT"
+    "kFKwpUyYDrNi26DjMhPgnGlr00wejkVgbnRWgxzJqFPs7E9oPSsG0aO0kMZdDKwk4J8ICwik2QlVshKoCPxrF1RZsiPMt"
+    "3AFyJ+CiI2IBPCmkIiG5xTyC2rdT1+qbpTJ1cw2P2C3xrFM602titGxOoX9r0QcbC6nSXPCsl1vhY1gxU5dLwgIft8TPM"
+    "o/NBrjWSmBms+a2GqJp1RBG05+D9MpF2GH0+s2OEQ0RWOy0jJ7h4c0LZqlyb6lYfd+kTWtGQHXPiXoXems+B2qrQ4Fei6"
+    "FG7MBHFYkQJc7dfeN5E8p85ggeEfXhTCvL3vvPBqy508mKqGQbkcIsgpBzVhCtykb9h49Go+ksA8au4KRDPyqbqyI06Hs"
+    "E83jqNrC46/bYdpuhfQyBTBEaRD82L7Q4xL510HnrwLzVngsKXgcEINYuwar6aXmDfmNsE/zpowZS2Cr6sAFNbaoCpgCh"
+    "pT3JREcrrxCIeJwn4RS7B3TyIQwgE1tD8wf3m7/Wurp6x6okoiGC4XF5cgV3WxHvMiKvN8lzgufrDSDWyveTVtDvaC1w/"
+    "M+lOFLmQrRT2lp/7hSKelCkn4Oo+2man/Cfs7NKL5Pg/5oezv/ZGsehecJFMAwKaevtFDa4h2tuRbSAJiihaUoDdY2mYt"
+    "fURgW/+irdjlvf+i6SqiROISE2jv1aVc1/160Gdau6Nwt",
+    "4cXcXf+3e9lSsk7S1J31OSAdMGH6J2WVcbd4XLE2IAwa30GQ5nCxGymtoINe3t/7abf1+UItC5pqbX6t8SwFJ99dpy2hC"
+    "lEWH9ezsv1IarhOsNHWflgIKK1zv7tJUlDNczpU83OTO5nvBep1CETmllglxiwRS0cQCycJM1XRdEMG0UDsjogjC58beV"
+    "kG1A+gnwH8B0zM6cYVCvXf9M0QhG+i/YUjSFtZ0iPY+KjGtXsnnWL9p7ffpyRomO2l1LloxO7HGnnmN6kQ5Po+2tGxvw+"
+    "DdRbqS2f1e0/LBa5YGTEtAr9DjZ3lZa/fcxStAg2bAu7vmwuqr/ldNXhaxIr1jOfu9MfvsnkPP1Raxq4AAzJn5lxMOh9c"
+    "E0agEJNQYz9BLS5hF1kX8EuZnct2J9nF1KzTBS2OVv1Pf3Oyshkahe3NDvfwLLknFzQ2hBbp0z3hPBY2n/TUGlba3pyzr"
+    "fwmWAQKD90Qx1cSMs16H/Wiot6A1mmEG47vgWOMQCqbHRfyjL5w4Npa9V8Y+1kOCNDaYzL8smvKXTF/40/sZePNDaFuNL"
+    "A6jIsP3tGU7Y9VZ6raVT1vYF2sDhk6HfjvqWgwNATNUXmt6g7DUkEuxc5W8YB9QfbF3g/bjZcNaJJ4INzXHBVw7TCmLih"
+    "IinqghzZbAFpWqK7YvbPXixsBeeUwqzK+I7F2lbHzXmPJ2mdYsG+uqFnQ01ZA4XLLYjIiMVoVXMrgS4bFzxyvXG/UOr6w"
+    "1SyVoS15SH7+kTvRduJIDPX5iZYLnzHxyuLqRetmqLPRhM21ifVRMC4L9P1vBoSVzxbG46J+HbIkMGeCJ/lI1x68UytTv"
+    "MifHAnbWrv3WAKYGneootg93WhVnEMTE9jQ3NwcPRi6QwVGD5YPRqRHAe0zw/uyP9cnj0WhAP8fL5VyCt/WtQwZstryql"
+    "6h4OV7O909hSCldYffZZ8YrOHxyMH7UL7a8hDvfu/xqSY08Wf6xHj0aL/ChERsXjpb80ccD/uGiR4/45tGTP9ZLvaTny+"
+    "XyyYB/jtEH6uaLFy++6fjZFNp5Pd/WAVuamWY5cqbUl8L+nYeFF0OvsKpaImOOw0L0wgjaBDt8M68PRlOr1Rg8GBFeYKM"
+    "jjBGB9KJ4MLbydm7BxiJspo9G8NQM00MEWLRz3Xf2/Wgs6tdfVC/DxM1guyJ5pMdjdQG+5mvaaT9k+Pua/37Lf9/z3zf8"
+    "9zn99ZgdSEyujQqXUZD01jL6rN09HHmlEJUQfT3QEiGhMf4rk+bwEevpnfoIvpGq6Y+jSdT0+1zZuMQbZ8j9rarR3njUm"
+    "iizoRuVj4iE5bbDgu4JcPt9ooz36bIfEOV7Uc+auZmJ71h25DaHF5/x63CahH+cXN/fELcw3fnjJIoAOgoedFYxICpkKz"
+    "PRnptj/7sG442/gxRJfdt9IYhfwU0ksJKCv+2uN8VEnPd5dsesnwYB/ZMoI5zcSj1v7u4Ei61EqFXru6v4E7o31vcjmhn"
+    "66j88OVaj/5/WmF4buB1C579IpML6kKZ+KnYYHJLhTaUXWU0fCu8T4eX1h/Bav5TG0TGLzmh6gl5B8yCPnjx58nA08p7u"
+    "U2XFnNzDTiX9sFvpEVU6dzXGhMa3WnlCFeqg3eMd2KPHLagdfkWoZ9rxIn40wuKdszVB8Y9HmNMaS92pdJ/Ywwj1YHrsP"
+    "/kHnrRteLYdf7eoaUWTd5ScFq37j/S6SrymUmqlP9aDJ1BpeI7Z1d6jkXK7ZVYdJY9G5mCTFyvz+bNAVf/As0pGge4o2l"
+    "A0Xbu7mYsi8VJGttBZHj4Z8HVeno5HYRMN5PMj9YTHWgf/weYFIVMD2Y5MtScYJJZ/OhvLss9jU/SIiryVduVPUG4Wl3h"
+    "uu46Qjfid7PRxv/B7aSaFVrmI3ABLwqaeWtWLZ8noqzisJ54DUb8+OhpP9KycHzXTOinjIin7Y+dZZRDOB+zJk3KxBi0O"
+    "VcVzIcu/vnoJZ28iviwyMLQ2Pasy9glsWSjhbkAl3LKTQ/c8uuBEPEisaEom2ER8CWFhTlPkerOodNpo0yFidnBuwaGg5"
+    "vigi5zI/h/hXFa3YqEU4Xb4plqDuSZ0If2eNkNxQ42I0Go54Fmm8nnLA9vBVVFkw6bRqWt7H0yX0B9ez7J5nG+iON8xav"
+    "6yyzlC2evinA7TFTPnrJ72oiPe3EAAPZIfiJ59z+Jnbpo6FCrVI0rmjgYtFNsD9W1L94EPXDcNXGS2pXZsjWwfChXOomt"
+    "F6/7GLrthyJyX7rdQQ6iQiLPPEQdB/swCbKMfSBeNaAf0rQ3GOoEZA+xc2mWBlWm23lgdQON0AAU70X7SCR2tb3VrOeDs"
+    "JxtzKrzVJkSzxZ5vtQnMPNkO4kVPrPY4Mgf6yIshNZrUh5bgnNR0Thucm52v87D4n07cmDpS40dfffXVo/GT6OjoaDQpE"
+    "iKP/6eg6/FDLon+8UlvNf6J3c1NyAz5QFj0v+KabeclyjSthN2ml8wPupg0JvpMMBo+eNwbIQgNHcKj4eP7uHn8MIDIXb"
+    "cxaNope113CHMtuwi7lf0vg7O1ZmpZ/MqoG28qYoCr5ioMBgM8VAhyY8PbUM0WZk+bLs0/RABGRBbqfkLKAWOxdEaEszY"
+    "+BYRtLQdZeBykQwv2wiCGtn3VgM3kYM3RRKYIToW0d9KsqAmmqCCIxDPUFYoFL8wR/NI8Oz1rvlR3d5eVsK/1SZaGQbiq"
+    "NLHm9WBR5mU1qBdn1K24h49FQSRxA3W9Ze8yC1YpzSu0Smmh4TmWFazUYCFngBg0kO9XGRRPEuaELhDmhH4u0qpg6X+Jp"
+    "yIJncN+RpwB0Y3k4+e0CgeDe9cFrb+6NyvmCe2IZ8R1E4Y64QAqQOFcmeYKEnwivgdjNRg+pBOI/oydDc2dYGcAjkHNMa"
+    "NFtDccH6CoIOJz/HAU3x/R9yN1j7BvenJ3qKJPCFUkbOWlKIFknn7QVgGHoVdaQnAXGDM4ePaV0EX6IT05cdf1+hgzgzf"
+    "K8twqhj4c61PQDOZO2qBVWXxi50dECXnVqM+NUheFulerD7V6WqtvG/VLo97V6j2dUT9okXh6Z9lPW0oWMGAT2elrzVxY"
+    "3TjxaIfhxyk3otNs1EZH5TewM+rISgTNffyDEQcskyPqhfXrXhL+KkRPQQfIDjz6EUHPVAzLPnGCS3YFsJK/w4fTWamWs"
+    "/Gc/hzMJXLiyPy7nN2fs0lT+xxFKpV2HlA7LCoU3u5hxLphi9qWyXiyPLSe8JMloTUJWie686OELgZjXEbRNXppzVTFek"
+    "cksOcs1kUg0TOuODmm4//Txlp22NbVIrku4lzlZY3Q/zTNJfIbNBkCwBGSf5GXafPogQhWcjo+EAYWD14WzWNX2pxR467"
+    "8/oF7YIzIbz8Qk867viAm63c+gYXq7aY4Hu+t0prIlfRUx7R6PG8P5sZHi82HDDnCT76ae+bgpiReYz/PzJ0NBSuLQwfc"
+    "Yc6r4uwdUU+dJdlsTcs9nyyGmD8qS8wqqAUDH0rgJvO5zE56o6kHfngvimk1hjKVqLkG1CyMkTcKrqjafTrsDcc3GMe4p"
+    "ypW58ife8ifw1xJI49Qg+ZI7r7CHU+xrf947txLFl68Kr3tvM8DaOY+N/4KAfbp96KQ33v11NrKNfMYJZ9NjQ/1dOA9Gr"
+    "Ufel57ySHehdqPqnkFI12ayQ8FWxIyp2qxKBFcDKO2Ai14er6Kj80rfOdSKUD0ZNHTB9FeCgBeWTNga7V5TPjxkynXBW2"
+    "oD2yPYyG5ttkBwi0SFxbAUuUDbzR4Z0eWSoN9IzTAtbok",
+    "rmPOZhGd+IPS50HNP57Y6lV9O8AVxwSgFmkLF1N5AyEtxvsj8SEv0lV9Vrb6tNPk6JRrHZZQIKUu1jxSjtBmR4Awlbnyf"
+    "qXyTjO2Oj6X9RFwlEOK9QtOoiDWX9s7dXlX6cTTEllz6NlFf0xHKfePMCTfIfb1qQ0Ay4Qnq8eiqLNSJvL0OsnplD3jsO"
+    "ZsV+w5T08WUL3RjBUn1DZdnrldfIrZm5wOBj0iNO3sIgir2W2nc8TYkO05pb1Qq1NE672gY2E9GChu2Mz96dw0rrzYoWe"
+    "DC05j4GKKIZDEgjidBEcC/ZxFRKrHC/U5XqolZIo8vcQHeQL/rSA2C7Z2IXCAENfZljlxYg80Att+FkdsM1Bo2nsIEtjW"
+    "pu35mWiXWH76If/SnA+kINoLG8RNwiV70NuHKIHzvMdS3QrusVhXn7WqEy94sDZLwnGvIZvw49tIEP7xZHFYuP5NFiDhq"
+    "S+L+RF+yjl402TRqkvbulOpENPyV54chEOnN84OnyD7ZVgpQg/9L3TsA5uOo3swwT/TIFWTzJlAXklzFg3ZyU4Ps73hky"
+    "dPdndzg5mmgpByg1kyBX/cIt4Zb2Kv0w5rwXarWzM9SqTNjVhWurm+7ES6fGf1GTWQYHZCuKoeIm0MFEAFDnEaF1869Cf"
+    "6TCLKj/kZQc3NjbXxYTcUr9zVluO25pNEMRLkLzl0mDdpfBlix9CVRZ8cAwDVWtcyQ0ygqp1ESxZchXbDfXCPwG/wA9+W"
+    "vloXBR3PXG6u6ZBDaDMc1IjO87mU2CP1l0hEyQAzslldOAq8s1xtjfcwleCoo+34wY1NwFJIMHs3x6kHz1VSTmCjCfnWp"
+    "DJVK1s1ShNIUOopPY3T/nhSD9erhCvv7pZsLFbGQhvYoMMJqkzTGAUIOFW7gERsYln7iQWkm1vEoJhy2zCWpQljifhROj"
+    "9JZJY7vlxS1P8zlPDEin2TUNklMOIYRQ0B78sTpH5yYPrnFkp4x+HnVukia67YccpMdmGTVM0yGwI/g70+Z/LoavIyFwd"
+    "86i5j9xps7Gyj+BjDnHiA19EXPtLNCYE1y2j9skN7rtKpkBEOAvljT9os4kBfHAvMVDKnRDa3wftvP+Ew/v3Wq/Sd89cz"
+    "fTNODC7jxLXE08k5y5HrtNnBWZscwFhY9YK+jTqAx3wFqpfQGu21zDjZqLpcV7TTMmVXgjcipz1xEdWV8ZpPu+Uu7s9iy"
+    "CExEpNQxT6fluGiXWB/WRYmGkwhtihEcS/NM5ihmksCedhJOysWrz+LIbOfyZ9hZ9bMxqbmTI/al5fty/w1fj8SwleSHX"
+    "BKkP+yiYUcZgmTXwtl8jPwimJsBGYJnX8LupaZo1LnWXRp/Dss/dLdjiJEPGdPHHcyDlriRTJEtEzx33U3yLEByeIuQo8"
+    "jloofoomoZ2jkVMgrBiUbxM9uyHfsFmTqm9fZ2NUPQDiapIcN7YyUdoYInJDBKUme1ojA1d5/20xNpEf5cCMUUjpXZXke"
+    "d2vaM8CuL2rJeWiy0VHBJuq89L52WX0aAXgEBnTxQra/KQYpruIGx/t5Wn2qE4TzbxkCdun0IrnLdA2qbWL8685aGKsX+"
+    "KDEHceWOyxgmLfko0qb/DWEuCeNWc0Ekg+7sm0FxAu1S5yAS2pv+Rmb0iS+WY3Ta504D2AJ90JrfXSCc1Ji7ZeAQA692M"
+    "fv2DdMB0dz4tNwEmyNjh13QjcOVU7dJc95+2AwJh5PSTdspxVnceA5VYXiUMRmjyR0cjSQkv/NgdHNEVYn35jbZdYkP9Y"
+    "S7Lhp1+PHWySomcPa3x3MKJkdYmyP4eMnMIYzd7ag3sqttVDFod6aZNA4hT+bFd7IStir5mY8TeRo0Kzw3zCMmeWiphwg"
+    "guEUxcb4Av2ranZRSgeVXYkMkcWrw2x/PJqO4mqQ7T8kDu+I2RkiEx9O+Sp2X037XINLo3k8M5dWFf6yTsYHXuD6F3e5E"
+    "RJiMVpdEarTuSueg7VxaDExJ2LxLqyVEANEy26i2wkXPAj0HEtKyX0ggWmhbrgSWHRe6DuhgUoEHt8Ob54m13gzpi1Mg8"
+    "eLFobVutYnILcnBRPEHK+Vr1jnblOZpHeQTE6FYaIj+aRTiUkcpDyrCAtRnNRJ3TqNl6ZGu4G8UPvNdvI+DjUAWZ7upPm"
+    "0Q8s8n8KMv8tZrJjxw4dVQ8wOm/B4zkXbqcDMUzl3KlX1Hz2Iop1siOmBfhfTR9N2mIAl3SlvbtIwiw5TBAphZitrlW3t"
+    "UN7Wbfhym/AOwxP2nCe4wJFiKMkyRiTy0sUqQqxx/wU6YQYH+j7XUTvVzU2F8R2VfSq0DowV9xiRTCrus4eJ39S3A2wCe"
+    "utbxB2YzZKIu2JStvI6jqkmYrYSvuAGUsWbxgi6yjnW6TeJtwe6G/CeKkM7pULdmccRu9f8gtgO9PuubmG2MLFYkYcSDV"
+    "TKdLB1sTM8Ahst5Fwdjefme7N5xJ41v4D9MJ/2TzstaIZ6Xq/PY69zG/4C98K5PLcNcG4CdCdVi6lIK2NjX23bW0w7Yx0"
+    "shvgCHLLb/TOjLQJ1b+GlpII5PKfK2sqdlUUIoVOp3BAj+Jr5QiVfyPEFb5W/6WCoGR3oCSMt1ZGC4dBWmbJeFtcO7YA/"
+    "cfPZLZW5Be+cCpUgzDDCRAg/7N0bvnHD8a154kVA3W1RJsrKwSvQ4VVDVHeLoekkyYmVMIzzgrnXeElk4+QNnHLbYbQ8w"
+    "TLp5mB7Czd7Uw9pHLLEOsbvLCftDXE9yyl0FbGTDtJ+sx+wLcrpkavl7u5VCN2ElbBOcRNjNrc03M2sccF55+oauYLXjj"
+    "O37XK0CQRqziqE7nY6jG7qmy+cDYLaK561TPB5Dl9Q2UYppBxT2S987aLl0qFRchHyKjOWr2C5mqkrur2PW4fTfgVN4QW"
+    "KZhjTWxhflpGQvlxQ60NeUITfwy/hTMbOjPn5KUZjeOzUv2s15kRQG/040FQ3uXMpLvvXIUyea/PVHQ6nxZdAzEU/QYBg"
+    "HANmUiEUSK4NyNmqikmJuMAcspzDgm0bkyJNpJmJoPHUX6MJJ3zcCdNZRYt8lPAId3fNrZmGaBJVg4Gpf9gmi6Rarg5V6"
+    "fcnHlFUqZc1ElCgkpfslYWzKGPmqhxWnAqLB9GvrPj0B3P69MNbU+Abef5wh7TcaLkkSaSnISrAmneTr9EKlDPYg0EKTZ"
+    "23Z8gZnSFnh8XkjE4QqoCHCZKyTdoYzYbJM9IF+UINzI3bnzOnKqs5gh2nGvSO+vPwTKRosM+4Q6Be3ylQr4ECbrV/e0x"
+    "mMk6TVAaHoVUQcJ+pBf/Igqml3GA91risG+qWgLLQxBlKD0SMygjB6/deeNdojpJ8f/xoehCPrST8uiDKAMEcCUKhtSY6"
+    "Tra8IMwFb/2lOlvrn5aEXdgTLjNoFWEZywqCCgm+yIC+cJbUEmbOwRtuFRHZkc3GfMWMeaG7dqB1H2afvSBSP7NNiHfet"
+    "Jquo4Jt16cQg8f4kyBpKaTkG/W7lsSm0EIeg+dDECYWnV4xu8cxjeTIOLasGnDkhYsDQYzHVNwvYyE+1AfPUFyem1/hfS"
+    "MOWm4sb3C24aU2yhPt350GZjE8p/WvWXMWmsr9YD/wpAuviy9IF36uPU6VsQyNjkjdQgQpRB+YMZoy1jZyIQ+USi/D2wd"
+    "k4+isKJJQUNYuTxBvzfJ+/OUzO/CMJP/aoviurdKX46pbvTDfOPUx3W1U3XGwYj9eN05i8tjJt0qsLK7VS+QWK9KBujga"
+    "TRZ82poZntLTtG5eGuUtTaoiJjIibFQgZxPscnJnV7+IO",
+    "gFzQKPDbfAdh8O4Iwet6j4UF9gPopekWvIrxiS/6yj6QEw2bc0L6KvnTKlaJRvxpxVojlk+94wLRNxZGjlnKdRuNmdt7u"
+    "4ut5aG3BpRK3e1lzId00oMCk8p1Ak4Dce+kubAMgFI5qOnO6OYW0cY4il/TtvOx/5SaROCowAvijQxtN0YqOVSLNSwBf3"
+    "w9V+WCMhK+7mCWxEdS2PZkwnUBKLPiX6ghQtLQaezopXwzhEsKCTqWQ5Yw/FnrH4/vpLCPPJMB2TqCzP11y0HYNYAuL9t"
+    "XpiqobFjQNrqMDc695x17pFZrrpdrmloMxEXRoiG7lTwhm7vIybWPrPPAmZxQa+hysAmL8Y5TBhcNxo3rnbj8Iy4+5qPi"
+    "8s4wwq34n1p086x0/za0D0r9ukcFtNv5dTOiAogQI23vJ6+tYwnrU2NpSk3LRv3TjaJwA8cFee+/+TafDwxqQNNj3/X4T"
+    "qyIIdFRvLrNaDMH9503SqS43VHGZVZWi5PoP8ebTuAltGiJXsWKu8n62iSO2AUpXuzhbSng0XLKFSDXA0WUDg7RuD2RzI"
+    "DYS0xlffXrMU0G5MTGTq1YzzTHWEd0ccI/mOEROpzPFuye6DK56KQHhk1pLEkdAHkgv8b9BHjwgJEP0iCvi4W5Yn++e1L"
+    "mMTRoY1cSXLk3OlUtFzCW2gNr6LoS7bju7Be1okTobCNq3PIvcfJz3Z3JS91YXJS12DT2AC2mAYcPpq2EG+k2kSr0d7x9"
+    "6HooivjPKjEMw8ZLpCTAXgLMGTR2c1NqBGB1K2fiSEW6uRWmD+triUf7r8Kzh1lgwlLFFe0llBbd75GaC7+S+SiG09W6j"
+    "YSS1NX1jGavfG+M2LUwjkTahQ/I67RmR3boNrS/43zbHXUBGIMFjoKxAP1j8tvvhIH1LIJ5UNbUaPfnZUXEub9NIVfA4+"
+    "t0gg33+0svK0RS/UlkUXTj2W3G7jiDiAMr58UwzTrY/nS2EWcZcCNgmg5koC4TQaBYuCAHoNXGKD6gXa7/P0PfpoXpmHh"
+    "0zjY552MmvONtob2BKou2iBHZtn/n5CQyA3W/ob3941EbUzC4V50b3+oL/WCI2nNWMy0k0ZFUkr2j6a6uiaCi8E6NWB9o"
+    "m/trgp0LefQzmADyMC9gXebi9DZhMRMWjBDVM0PnLfiQ8gHBwLe3ZoJo8Fqkn+Ox6vLXn2FcHGDdaZ6wavsGNG6ME3vUq"
+    "Q+6NX0M6h1lS3/2W6pp9pPc0h897Xu5F/EJqAD6hUhmG9SZLbkYFtUyCaliEDOSZhgkPq+ZOMoJeFR6a6UfFXSHFfzW5r"
+    "5MfLOdDfbop/nkHO46cvmaU67LUkJ4pH1JDBpD9/Tk1DEnGY6Vsk1cypIeosMjLQuY8KQDSTs47mS4AWgGwzQ41ImXfiU"
+    "E1pASKVbmUMYXa+GJ9hsIf+yjFP/tSY672mB+CRU6wWiVoVPCx/wnxb2TeR8aaGS8yjZMAqR5kDwPlz/1qWKXsLIp82R6"
+    "o4P+NKtWLsgjjMrkXnLz2TFVsb0slam2gA5cYZNmcijfoHt7eIq48lAnhytjM6C/0GghYrjUUQdZwxigrDx2c1Mvokwr9"
+    "jV0UYSxdy7/huPcC3+fgj4wokQ3Csuuuu7IpEo0txrYG9aMjr0dne5y7ZgPJ/+FprxRPFv8ALhB5H6l+PBaPoG9J80Fe0"
+    "R/PTZU2ug6SZSf0rkbdOxPp5E+wdKswffb7ZY74XejMjEbRf6et9bCcwkkDbHnxVzktZeH8l6ODgJ0bcmwLacFm+yS52/"
+    "BTzd3IwnocltB6UXuEYxddrhLJugo6gaZE4sbJKavoNcvVfyySL2UX6OQXkg1vLmcdMPVpfbHjJ0qnGrRMdJNeLn+aug6"
+    "Xif0z5Mao6w8vBx/OTAM/piY/sC4BIGBydtYF1kCW/Enb+szjmD30jxX0RpXxA9UXG2IxTXUNPBBpGA7bIxQdy/TmsN/J"
+    "IE53Rmwk0g9TO40sCg1K3hEA9AstDnShn8G0Iy1sq+5dwxnD7tNbO6+5213rOrMZCKEI29cyBngIat8fA02veykndfU+O"
+    "oC0UtEL3X/nnW7D8ajlXdoVet4BGBPAdJeZQEf6zHtLGC6Xj4hNBc4ZxAeyyDMCxt3fqCIz5acYTUMCFnc7cR76xHTIuF"
+    "3t+RdcPrN3FkSDjKY2vMoIGRqqTc96z7xs7rUdyElefg6Pn/VRCl5Um1D69GItLZk/C0INbpcPgQnocH6qEaj+atgcped"
+    "pRU0V4Wh+6pOhip+yP1iPA8XY0f0x1df3Xgv3aUwC6kdULM98cPHoyiPfmLr3uW4201GfP+glZrb3HI3etalHsb7AcEvN"
+    "0jTqw/fDh5Kql14cqi1jSZaxyR60M7cw9GLvsufF8UIUx6Femi1/0Hqug/8ZOI/VK3TvFgkEDN9gM26ZCbJIj+xdHOOTc"
+    "kxGnj4cM2+ZmrN/Bf+rD90p2vjPxXviuRNPAdHW9+BrQda9m645mL/1R8GTEa1r5MKseyZ4I7/kP+s+vLuHIZ0DLJgHbl"
+    "in4bZJxYHATJCUgAOPlVftKxzUalnQ/W1uhP6ryks7O27LRfqhAtjymdk0Pkxa2GaBzTYeqsV4ipNWzSlfkJs+GlyoZXE"
+    "CnQsaiu/Xxo6EI1FPdDSXutmzfy/Fm6opFufV00ml6RKrFrVHV3RjV2s6O+ViGqUT/4B6F5OqnW/IlADZXfNR8geXPnmm"
+    "3atYObmElJcvnteypxyfrtl1xRydVdo8m4MPsbM3ow/TcnSVN+hTyKc55yf5A7Dain03q63avY9OqIVgrWR0jvBhq0CUP"
+    "qEkGJJJr1cXMkZjqgsVlwxVdU+2qQdSZuvSJC31wTMC90Tveczc18p5tTjrNAemuU+N2vTdaotocXZ5oapJe+xxRUhIFl"
+    "nW0GOW7OpVas2tSKlUmtSMDEG5XVtIwyKpb13E5P6JGc/74Vhh2q4qQ1tVDISs0xqYHQYRZbTtMYRjVt/EIzr2rRllWmj"
+    "LXlh49vbhaHj20ALysreQf8h7f7vCoH0JN0z958f3FrsdRZshyE+IB5zT7YW09+C8/UWX+9d2uBvRBKTk51SfRNV0zViD"
+    "7kNfFwHPVh/CjuFh1MH4xG8ZjnhMv/vZfSrJib3/bSCaNO9rj+AYKswkBTZC/ASGUtmvUyZ3sWJVGEPXIbTPk1nAIZlH8"
+    "+4e6o5IGln+1kE4rneXZHc60c1HOZvlyFLyEPRNAZ+j/af4DQCJvbaS1BVfJeY6arNe/SvsmJnUtiHppsxdmm/tcEl8+I"
+    "XhDphgmEmkukVT/OeWlcdDhGPzvpGL/ptfObNi7Vpxt1xn56ICJdtCYvnlq5XBISEkI8d/ffMak7Ea1CJURh0x8/UMsEW"
+    "QZW8KN5MFn0s6M2yODgMQTLrvYgG4wfRGrZz6WONMmVXCODnOukhg5vLEmcfOTLHOIR41mK1Vqox9Fmdal6XtlSyiLLQn"
+    "2fmCBSPOFuyCP1klVXzje4w8Vp9Vfy5IDY2YSW/VNyLfnaHivJqWk4YphO/lZ7LPFvfmyrT04Q19B1nhbOipZaHHKDsN0"
+    "nFukTfadvbQz2/uofMF54j0yvnxQqC58RqRKyhI7NZ+QnuhL1079gXlGiyXTvL7gHbPEPn4Q4aFu91UJddlv4ZFOJdqKs"
+    "OBb5BxqArRKBsiuIbMuKTwTxBB+196XCk19IlVvfvrYxGz41iObAzjht45XLoUCUgS9rKYZptaCd9xMsGqXjCA93n8b7l"
+    "f1uGHVw++8duxyPMeGPDj87jaxYEnoYghjFMRg9N6ykdc",
+    "XJs3Niu51SCZioOGz2DqZebCxoPg1w/qTbmAxN/6/BeFDsQ+OY5sRU/0VIx+OD/nU7hj7eIELxk2BCznUt5/mWIAoJMkO"
+    "z8LS0A3P5FydOz7MVVfperPwaM+dYQ/EwpwvMHhsOcag+VxO33Yrizj2rm9BK7IyseN5abbRW4mauOJhnepg0Mu7dXcMc"
+    "wKHdQutPUHkUkJyV3vXsgYILclOaiVHiPEFT7kowdshXMSumXbjRg48mPoRaw49/ADZdkZsFxxpTPelKAUvlC+RSI+IzL"
+    "Dc1rktHPXQFfkYSaJYNgOrKHJhgV8G/ClZPn8zZzhUFlLsf87JVyzevYTvzmY5w1oGUG38ohdMJszKvRabYuYaLJYY1gp"
+    "EmKF/6XSQjQvQjokCsLueMsWrO6atmC7VU6zZLw6nkI+Lx5JjlU/ZJ80DSc2Cksyc7rHxV4kXyUkbPWr/BWBMTqx/SeZz"
+    "wyqeKlXJAkafT7KjsBAe6gP1tPg07qqvXMDzxzofXURSH2Bj8tusq4pkq7+41Bk/sdDntfCDm+aAGqREn4uXaNJgRqLTX"
+    "3PUjFqGJu/qZL8d04HotYQFmgydq8GS+Lc9w54dY+zN/W7b+J8arE2Zb7BUrC2dv5eO3jI4xraUx9q5MzjFqtIS8JR3Us"
+    "2p+yOlPYNyUdqCbK01lU8bEuJfliXnOB0uKABFFH/IFRWhr/EVZeDoA//7XQL46PYifRN6kp/3/+NR/9iQ+iNrt4MsD3O"
+    "a/9k8oQQ1m7GVikIgpNSrRNOFw7hxnufOE84sdyjYcPLy5qY/M3u3b2F1bqEF3TjqDH7enRI6sUt3n4BpfWfTFgu9iaoc"
+    "Wd1BHK/J38v4WD9xX3V7cG3I8EaW3z902YHaqXoY1rYmMrX+gPjmq2mR0ZFVCGpni+7B5Ho/nbrz8GPGjI1/1YAvuxFH1"
+    "rQVykrAD1QqXrBzsIDQnw/6DiBEJiz6DR6MRLdRlo4ygCOTEe7hqcHBus1aPEDiLSNMR905Epp5VdT0p3bkzKftJ3VLoB"
+    "kBKXvv0sOhbZ53pfeJxHkeysye+lAp5jN2HCU8FlcSL8TeKefyAHj9ACG3T6O6uPDh6tCX54hFxla0hEWng6RLLrjhJjP"
+    "pz2IJcxh0Z3CdjucxiOLEazq0vldVgs0fI5VEiH4SXyeWhpTFgRrVFD04HT57EHSKQ9lfuGQZCssC7q9iKnl+Gi+gwzKd"
+    "0TETxY46eL+FijU0nYdosGTyZbNlgF4wLWV5xeCCey2mL67KEnshZn3P+BwaN2MwnnlV68NheIDctV4Ntu4mIkoyRgKbT"
+    "At6NDekgb/KPJW3V7EDdn7exnWnVTJD48aMRTp/ublqY3aTW7TElzckmWw4OOE8Kj2x3d32YEjs//opAY91fHtHN4PHNz"
+    "fqw6tNPWCVU6G+ChVrzyB52sOLzO+TWn5BIzrEpVVe8sF9Kb/YeTEq74FCbGQqBDxjHNpZbDI4bVimcDs1D5OLVOOkw0f"
+    "hLQ2+WDnbOkqUhNPkxE5llywFIWEDJWKPM8+nn8AwR/Ag2JF0KB+TuxpPsRM5HMOv5Buc7u1m2xjYOZtfiPec+fJhUkZf"
+    "kbTsBTR6mHbbMmrXM/IBCSno9v/NtOeTde0s+5JCpGhXO9XlZXaneRVo0nIB7UeaS7TggrLMc2qxsDgD/1qHtuuquKiJW"
+    "Tn4Em9TYOfqBUwWbgcaAkQXLHXd3X+pw0Q9iwrOZXbxlGxPRmrgoXHdDcadlx8nwaVWVF68ImYB44pu3rDkbb2YcQYnNB"
+    "7SVoz8nfOyl+XzdcOpaFrc225lvi47yhVgiyIWshGk6JlQ9gkE2Qe4nK8rvN3u1Vf66kIplS0AJ7bS765SezV6x/0BUnX"
+    "wZqeew9WQhACECEH2+bB/9vXY4kmt9H27NT7aFsC+1FzKG8a9woa171N3pf29hxlwOs4S427zVYp+EgQiZIAZKj8VFm2j"
+    "8MtdxkK5WBNesrt/ONO7lXCE6omdctiHl6mF7DHtY015anPT4qOuByOPMLDJ4eaLTEy4Tmekw2ESTrkb1k7qW3hG/YpBR"
+    "TPgVCAXZM+8QvYgClngSrCgHCd8+k/5ETEdbuNlON/0pUj/xd1liF5vjKLdH3pTW953GWRmxK0vMIChy69cNe7an5cZOb"
+    "5m8DT++JhZTlPivXDJB5KEQc6ePknrAiH1apG8K+uNHrJtzL9J2NHIqU+OofadbEVAVTVz19gwzLzrS3yVwMfH8kYA+QJ"
+    "h1WoR4ucFQFyKOZEwkVqsMieAO2KOs+2BHnvjppm30RpFTrnM2gQ1UGgILP3z2wqZLYkW7a19Y9p3cI35p99mXvjYv9Y5"
+    "1c6E1UY/WJZYJKw/pWiNBfpNw/rgbzs3kTsimpuWvn+G54FEB/VNbp3J1DhAyzsfBCLRnq5mZbGMuTDkPSXuvAr5CQpI6"
+    "K2jnsInHtgFjtPnYD7tmlR8VA1KnkBphL33kRat5D15UWdPo4iPnXP47vB3tSAW2BEmsOGWEzagAdz+XDpzwxfixWunk4"
+    "EB9rZPH6n1yXWs5YICxOQ5gvDMWkWdeeiLPqtz2v+14d2i4atRwUmm9hlb6ll8jKolro4lZaz0ba+eV40pmnJq6qnF8lZ"
+    "Oo6PdV3U++1hPEokkQISfJtVXcNzNpnB70v9a+23VeerLa95z7RbyYxW6SsU8AapdtWJz0wG1DuMWv6lkjzStPor03JFa"
+    "OyD620zaKjfflaiJBCCT8Eb2qyv5KD1gUJY148Wp5gupbzB7HL0BVng58Pp0PMH9ChXJgg2VJPCWkJF4NScor68kSmzVX"
+    "gmnwrH0yh2Cz3pIWGyULAcddz1g21wpC3yNbCRtWUe2FdATOmb4+ZFH6+pDGrbOTA0v0Aqd+rfrjw2YLGqauYEaPDTjEM"
+    "jU4KLPDpIBzG5cfEVfXkVjnyXszNVKBJkgtbFk2GNP9pMsxC9l/tGKDWcfKGSpXKMp88LWGju69ma9x5BR54XvL2k0D6T"
+    "aoVLpCKnXrnDfZYvqW6r3hFMHuvQxXuv9E5fT/ov+kK8delrcJ+/cIiszEC4e+IrS+ZIdA7OOpies5a/h3tpwjQrVIawk"
+    "NP2usa6jAx3JuvKfY0yWaitFG7GS9zZC9nNCMESguwLLC/0rIJ0iGbF/mkNrmiectvmA54nXOSTjaOc85Bum68llncEg1"
+    "sV0XdBIPDiLbkDgmTLLD1DkLzbL5IduiRM4F1ZOrlqqthpNWZKseKyZVNDszoIIwvgCs9WB5lIyp1TDqCFWqMOtw+Uvqq"
+    "PsivYQ5GEfSb4VGDh45Nt/JLTDb2dzzVUPNwWNozB4QVssZvrJ+f9sj+swPq76EGBLdgcePnUXClKfMxvdp9ujmbEq//X"
+    "4cYhx5cn0Zn6mLeKykdny6wXnvlvEdmIWzPkyW+mMEHlj4lOz6ljDnPeE9b7prO90Rx48gkL7fBqbg2a5ltvFchGr3o8m"
+    "2IAuz5IuTDpyoiye8xAzXHkqeDwo6uLy48sjwq5Dm4gtCqVdbFjnv2UbRHAll0vTbQ6HF6YrxeWHwOZQKgskHY1Z1H67g"
+    "13ZY8LAJIR2OwF4UFjHTkhrMNBg73L9AgBMz7YViAUUtuyeduyva047wqg69UnbxZ9iu5oeJNEErN63oGG/Heq/pOszBX"
+    "xkWzKrw9WCwjdXGq1ISMOj7NCk41MUxkqblKmxmX7m+zGbByboynARr0pppkIK+SOlLwpo3utt0BNrHuF8jvaG55Mo0YK"
+    "fwo6bxUeSUgP33t/RnrvD5B87lG5XEsSxQPzXyqP9Kful",
+    "w82oxQZkVnMeIxXbS1MNuU5oQi1a9dNkgJvNnqdAHu9v/HKL+o3kUIQEgD6Qdsbxoxvu3RMthVRlX5jjDf5tZMGVyBrh0"
+    "YpbWoWfN7PEcnSFsu0IWjuMQJdH8lruJx3s3X4ZkOfLnkvLcHvyJZo+GNlVGj/hVBuAvmTjWEtXD+EgLwDoG2hQzGw2gL"
+    "9lkAvy0eTJopUMq3XsImwplHvW9R+3mpToMgdHefeK+3VbxyDQYyPGu4g04n1TtHkXgRG/HZrTrBtYAGDRhNiAy7GvNHh"
+    "21d9bJQt/joDFGmoqAI+yGkyNSiy/92PyIrQa9VWGHEqnCKFyt5LTTxcFd+IT6pvw+KP687xHQIbffm1WdNEP2KGYbJ75"
+    "K4E1tnMQlrjafLyZatQ3jZWPkCMao5wN7Wc5h1ghYqefo7UBuSr6BnoI/0tJstiH7Rlp8SsqojeT03ic/p1KvLZMX+qA4"
+    "TLsuzW3td+8osbbBaWMHOntJMw4KmnAobZedke8w0Nw1WQri8a0OYIdMC/aZ17Eg7x2iIGsg7PooMfR5h4osPQ2jPSkLs"
+    "9ENuUNsgb0CwvZvqLOT8ihxFYnfRVyRTvdXZRdLO6nW8HE8HD/siMycgC2AcdSgaW2oulXeikaCg9fcrvIcxnhBBCBrvz"
+    "YYx+O76hohHfV7MP7S536G7Wdn8aPf/lP9b5Du7o43xv+7Re35lkTNnOe0su993FfMJ++twZWJjC9yo3pqDVY5c1E9pR3"
+    "9XoG0uWNDxt/7JNBVuW3Ma7alyOyKbZnl/7s87n12zmb+HHuK3dKBo/5GqC7kCrDRQ5HkbNjj1exdpPmnWhxPJBpMU8rF"
+    "MFAnx3mbZs9z5N3aHSAlf4MrOCNvugDyN7cI7a+4pH/7QbS5Jet778n6ZJbiQgEtxlUJI0pf7HBbytfFI2a7+V2N/2QLz"
+    "i1x3/tWVOeJqFJ3gxA6BhkrwcXxrxuo/squP4jhEQvh+Y1zCI+JrW3jnZESgeJ5aaSF37OwcEX8RLqyYkbaMQScOadMNl"
+    "/LEa6vPQWSfNOecjYKDTyupwHwrVnIT1qv6l7W1D148fe84LETlrey7KgHgsJUhV9Sg6yvy6wZMpRnCdJzMtWPfLtWxMX"
+    "g8N6kf9gxFyr7bzKhmspGH2C9LG2tOFimOXKBii1i8Faf9JD/W+EvZHsmCbgjbl0nxqoVMFoZFvFcqQi1RM7I0rdbW2HT"
+    "A8XLT7pSBGXJLqRGRUbuj75M7GedXEP+Es8Q30JpcYXh1HgHj01aRRvqcfZZfUtnCGfFjmfPG9xJqOHZq7nEDZ410kYnE"
+    "pLJpIbkUYoIvIqq1Xq+UW90cjAaqeMyGT9Qpy7oSz6kpcpTTkyskXunWJ/rKlsgyXakfnepTG+nBpyelkOTW5PrxHrQtD"
+    "K8Z3eoBm1AWs20zyI5mi0UFJfwNSemJzlauEB3C05VBPWhiV1l1XvWEV+dmctl6/AUrpHKNzyLprgc4Coupr834ZlaRzH"
+    "9Iv0DZ1jesQev81g15EvVqh+JdcnbBOPUu53FcL1y9YYw1a2QEbgN2T1BcAyJIGaVbtTTXK6Gw+FC4hO3kVYlysAyuqNV"
+    "N6zMy5Za3o7iY4LGiRH5z3ombsMSu41zdkzNL4KjlBJ6h0Ylca7wg/KUeDwb4yqlOiKLxvBXhMohoWJFCz60AIZrTpyYv"
+    "/X25lTl06ChHVnY3ZhtVD4tEWyPE0qhNXgXtEGnYMRTlLu7i+38QChmaTwOsoJd6jlsFMeVEAy6oooEiSBRkuFXLZlvaq"
+    "rxQbQ3Ho77QaXPuSnsexrp7a/VSGBIr65r6jywraQmwvah+rAlDG91kJ8GnFDirhRG8ljV+4VJELXHWRj/AbWml0ziubZ"
+    "LqhNtDK6fqhfqlVbfzdtcaC6TFs/qU8k18kJRy/ErvVHftYYWT5Ojp0PgZlDbrBB5gRL04UXLiXoFCDQwaeGppZO5JTMH"
+    "T90qS+ZGYuU6ed/NLOnhupDkZ5yYCz7gkD2ocdSeltcc46hRbKkZv9GSjV2UHyVHhVcyFDpMNl4Ya90ZIfdLmCi6pylDR"
+    "FXFwyIkMJbwFYBUk2w945tlCbUFAk2FUMGs1rhbmIl/ynqs5oxAW4SV0ORQF96GT4c873yGvQ6fRhb2n27BPiPggD39Ya"
+    "CBLNYIAUAHoElVfV2KgWo/eaP3HqoLpivWzj3rLOkOstM6hHBUGq4ZZzylUa7Zs+epOuPu0zKHL3hH39y84HmgSoah/Ph"
+    "/PiJFxKvywqYxp88yCDz1wkyX5uO+t+2F02g8lVAhNdwgjOf8i4SjkjmM9g11Yce2cnNzGn7DgTN3nt7cPEMsZeYUv2E/"
+    "gVc6eeFsH8ysyHJSI5+A576hg7igmt9RRXO4Zk3yHRKD2k9Ap4WQDD1OfdX7573rYzcI9YD4nn9+jG0V1qM+dTEVjmlRG"
+    "adBq7L5qN42yUeox747dPkIvmsDyH7nuoijXzSyTo2+uXedNZuPEyRp3/aheIXgYA1nQm8qVpA2J0NJvUXTmiPwRGxpAI"
+    "K0hn0zO14DszBrbm7abmFbG5rhjabZfduo746OCYMGTHYzlUbkf26IcpB/RM99MQ0lJA1queU3bRS/3x0mZthAhkAltDb"
+    "fAPtFCJ2RKTMq3uuMur5RL2B1znWmMtg2nx8dTt/I4TSDULFzG/4ZvlDfMNQShec9GnUeRbE5fL7p7g3RoVjE9bZIjt4W"
+    "W7uHrl4QrfsecadZihb5MhDa1epFRNsTKCh50SYiKvlkRkDv6Y48Nbt+x7ZMaNhUeipB+urkWcG46Pjq5oYxkpI3Iawhk"
+    "lTMBo2UA3ge+W81f2Ix+25+F0WM5gPTyjSgvbrQ7NNDA0nddRTz65J1/M4WCLjaWBY/AwlmBXCgMhkaJR9zoDgqjYl8H7"
+    "xguNnmGqWUwzCxWoEbig2OE1BLfjZhbjqIx+4kwoDcGUKAr7XhmobH5eVd3GulT28zrvJhTubI8C6764xlni1ggiGqLPg"
+    "yUhXwzSJL+At2liRnFr/ZIC1MuF3Ys+tFY85HaYihmiMoYXIRSRUpQ62BUfgCUrr1arozjl80XZCJnFWD28uPp10+5GeQ"
+    "SXwovvYDrX+6QzG3vQuz5IgIxYypikiMfBDLvwBKtlcEnzsjm8QSEX1Fkewp0SocX2yv8NicXek0TNuc9lKZSMohy7LDN"
+    "OngOP7KnUjO9YDPgeoucNeX9MqJxwHu7KRc10eM6VS69zyIbT839mAOmvL0NNcWYlx7jlfsQBJ6BLH9prXcGv611tXVOx"
+    "YBgDUacuLGUpS7z86y/CSCsx6nR60kSCIifcvU/dj638y0kiVHiPfjEBm+IlXM1QcOgRHa8E0zwrCIPY943wViBc7V7Cf"
+    "19TyZfWhCS3IpXDMLCC3G73AgA3tHjJp62iTXIJj55l90aATvEDTRftsEdzQRF21NxWxB7D9kuzMQ6bFEXTRBdqhKG7Fx"
+    "Q32Dhr6g3kmAMxOnSwLvUd0fOXm2xAoL3qfAUu8ko45W19y6Ng03nHBupucI/NQSHamXcNjxCeZUDsGzP2clFBL+oseII"
+    "SMzf9wGxWLpMYJxEaTSvKY0r7Maqte5uiAiVCRdseFuUx124u7SW7OZ7bSZRMS6FMZiKqgnLkR8dy0cCmZ0yTmmUJGfmJ"
+    "mUZmTE7iFN409h8J3OT1SPKbA640yTyCcTqN+j9qm+bJ+KW6E6pp3yDVRX3XdFWkAXRq0VcJYFqv81JDJrzuxpAIibSD+"
+    "f9mzVW+/SQ1PtXDJabldAsamQXt5ZgYp5HG981Zg118KL",
+    "kD2im90f02nbw+auSl7v0su7q8jnZzRRbGHYeWgW8zMHLROxyyx4a9SEdpKkllEettU6W6vg3VOYrfW0mc/VtRc3G8I/s"
+    "Dcd6HLRGwvJHjS9BQbxHasL0gEwhjMq5ix/Jp6nsaLYcLpHH6RNDEDJ7wKQpm37Y2jmg9eJL3iJXgkEucB+YIIMelF0Yo"
+    "o4yCxlu4YEV18b5ajTkl676rPgTZ4WAhOCw5TJXEgImWWrUTurvwAjFwsfjLcrT3H32dQzp+M1x8Glz7UTj+GaaTfDaqd"
+    "MQtEWHIqWp0xi0LVz9qeERcP2f2GTcXtrfczZDHmxhxZdRRIZrul9KuB/Gxgc18GgvNjUDSBPzMqiA0FNATH1Fl425ay/"
+    "mTsw7qKjsuCgBkfjqbvuB9ZANOCRlgh3bvP3qGuLoRBnFe/MbXqvY+ggPKZA8NOrFu18MEt4B1zQnhBphxGKKIPlqgYdf"
+    "7Y+X+dpY1CUV2G9mm+BlPuGmwIegSWSxnzkHzx6YPTgn+mpl01twwD5FCBcW1juAORP5qkAuFRwn3S1qI0XtNdqkwt4uw"
+    "U8OzHPbr3c7v6s0V+EQonKy/AQiZVffFkqQZBx8PWVNYqGqTPsKIKNy77p7+7/JRCuQDHy1nchuGhT3rkYqgQZkBnxRlL"
+    "wjaWNLUOzO5dOpDtxBxUi1AaKwEQEBhq8g/NvondoTt8id7UuFtxopZc1V30DjUoH417xFltxwDaTUm9O1AaRNfjWO+kv"
+    "IMlePYX4M3iR87bvNFQMlyiNfNwNk1kYHd+qelxWhV8TYRO7u20ljBYnQb65OQ9dCWFwQMMJnCmgOyHujnUoZpIIVlvsZ"
+    "BarZ9GlQIiZbIGF1y0smOlh0Pldb9hgvIWCUCJGZOW6Nqz7u+w4pw51COXz7XDKbDf8AZMQTT8K/hYdDjFpuueOAGNfjH"
+    "q9e9fnfht+ExsGU9rVPeBAnodh71c0l9VyyxXumhnUwEspYb5TSC7Ohx/j4MdSvnmR1j1iDlSvLvGs1vwRKJyOvT53Pxy"
+    "o7s7Yih9NO4LAiKnXL56EW3B/B7rzTz0DQ7cRAH/aTCFkMgJzndV2q0rc1IIbunt/24eR3ek8EOr/04X5fIBvBtEXx/Qd"
+    "E5XeVr51kjOuJ7ackT1+I7Nn16yJw4blq3aAtld2UPwNmh3wh3dRIVxue/6i4pzpUCEbHFIy5SeffY2qHq16JzZimnaVm"
+    "Yp80dbsccmJfXTywb3n+s/9ERRrmvEXB6SBtXzvcgkuexaNBBwZE5QRLUZjqUse0DPPR8suT3ugdoaxTUJxnHPx3rES0v"
+    "GBy+48MxIX20YtKLPupAUu7kgLPJeJFjKYk0B7q9l6QJhpwHDWKwF4m2TgDtJSnvCy0kjeG5uzIDsJ7jyM7zhdbx3L3Ns"
+    "PHiX6e+fclce83b3+m4643ru3kUamzcNZ3J3Za9ahcDqkiCMjuuSCJQ18MmDO6XdcNGKRt2bIKJcNJdmkSb54NHI5OA0x"
+    "cG27GAeh1Ak2Ng1ghrVUbQfjbmubKLozhr4sENMhDFDE/DpzDOLmM6FiJ5LNDJH6JHFZDkrgKs4ldYDUUuUSoVupdzZ5A"
+    "AyPJPMjyDMWk2V+WcE6sjZfppVVoWttpKv5doKuMrrlfIYY/UmGrzDXtAC0LxAO3WY9n/4Z4rGC/tiFSXcuSp3MxrwbvC"
+    "zY6s+QjlqEXPeDmI+tq/Bou3vPCpvbrq3PcjQTsx0L7bW0n6oMaWyrfiIV7sgedmnsfKxvCeKNOoL38GCqffI3fq7D2Z0"
+    "4nqhs0IlbdN55ebLOoSTwbtqg48O9P/b3EWe8H/RHl0gDV5jATMAbRvI2fsRc7Rd4gVsnyQcrq7pz7/8H+vtLiOEOahvk"
+    "IBbc7HzOlsduun02/PJpbpd6tHEx2olbvx1UXKDc24TA/3TM/l1ATCfJKUHTegj5kWxhkWA5zqmHqOC9TiKRba/MUBviV"
+    "iH7asESAS2R/xrJPO/7Y/Zql//bbCEsk5DFA/fM1LVSZQMmhvQ3hw/N70+8unA/k4voi3T+f0HSoxZL/yDng1m1XRAenS"
+    "xIiLwujtvQjtuIzCLZDtmDpjwaTdn4RlRkr8IStiyQ0Ds6T6YruJUN4d4t2whgrORPpKlFSlsXjqOcwuG2jEd2lxMGGNG"
+    "ult0+yQ+18w9rONTS0cj5fHghYPCpicQuRQybXJ0l433Txtq1MVn7MWiWfT1bm4Sae6l6nWhCWO7256T7VHthdPYWe6/3"
+    "w4u9i0jRn30u+FmE+6/10ZkNHJG81mqZXGxsXqPl/sJZp1zQCPPD9SRve9TtwP7pxGg8msNiOqv6FypTr9XpPEbmOro7V"
+    "a+JhrjoJ683qBFm/eRUFYPkNIrDCtcNrq2bXO35czTb6a+xC0yCYIjEbb7I8FpOOA9rl3blRhyYkfP7iIhnCmUvBDlIJ1"
+    "QaCdzxVdy4TQpHB0l1e/ulm5uA9lB6egq1QOEaQPZ3+u05eU7gBbHgjJbcHZzg3SziXDxwva05fpcM0ZQN/kQINNeEM4F"
+    "hywmbqNcIlo2wOyiJdYCWjfZK2yNjIVaLFUiAYFTAV162mQ93qIl4gxRipJh5ppl6hkO5Gi6g1SCCYi5BgH5a0mHWgN9A"
+    "HO2ypo+EwQz6uDkyU4grEKcOKZtQYvIjc6yRd+Ui3NiIEQar2dIVsUmiz8MeDpSYiab/X2NX29y2kaS/36+gcC4vUBzRl"
+    "JNsaslQLL8kOW8sx+fElbpleBJEgiRsEqABULQs8b9fP909gwEo7+WLBA4GwLz29OvTDm4TjUqbbsMI2U3rhJB3fpi/cd"
+    "699roBBvB+i/CUCb8Q6WNanaRtMpvMjroaddfT4QkyrS7u76n0CJDRjUkVX7O1GYAii/pXn34oJgB7qtoTv7b4TjQj49T"
+    "sase2Fe99sxxNbsKVW0OJvX4CHci+9i2th5HWKglSzmK6g2t1X52vrh7drcRI+h+P7n527z1cNc1fUodjEJa+AtDMGDlm"
+    "cf60zw4M14FZab4zGssl79kLIq1a6+9SS3JpXMDy2Dxn9+InZe4QwDBIn2TWIQquuoP1k9L9Fh/dmVdDQdEXdSVa7ytZf"
+    "hxdOEHnpoOVLLvHj/dtby068YCM2Yu3bLNbVuHerBD0aAovi8CR03WLmWesCtnUjx+HOwTlCVmJnHeGFIr6z5a64IgFz/"
+    "kGPjwNyrAJF82Sr2EzCLpXhhQ1HAgMlpga9Vv9vCRz5xs78CY7pnZRNJaGWs2kY5B1Tam7lHOKYn8pcYEO2nlNLPs5WyF"
+    "XgRj90ajU+UzzXqBdB/u+YU2zIn3gE1tRqi80ozrcsSaqtNfGTW31dzB+0rpcNEi6eBmMFvx+3244C+vgzF0lqIq7USMP"
+    "wP39WfLNcF1vR6Csjc73f8UPGbkR2i2dXHCKcLuLb0kOtxOhScGHTbM1orzK1mR3w5XDlqHx7cSV5HpY4dathDjB75zOe"
+    "JeKlPaowxUrbbQ0tOJDe/h/oOW2R9f0uAHmKx0MCzrHd2bHuQS+Pfv74Jvvnoo/QlLFKVwPMPG7zSZmYIJnZScWfyJaFO"
+    "ArWxpl/gDrI5z5olYkT9rMZd0c86/psdmgvv1kOSUSbTlKGS3JSL1KuN9tbU3k+I6W98YsesDLO6stCulAcXCVtCkJ6y2"
+    "LfLdlr4o1gyTGEZZbA5Tlt7wd8riNZ2l1S+LXLbIBaop7/gHlmQY3YpcsbE7vcQ3zWculA6lTOz96guiF5Nnhbc4pHojH"
+    "vpDUimHM8rf9LYmYPVbqwhd9+1EdDoCzMZ6q9+mFeT/lj",
+    "G889hfKbLyHcXFwcnLhsUNE/C90cSl9o2fp0ffKDNmbQLF2G/h77PcPoS34HhiM7jV0TvNgKWPmBikn3qnwKw7qSsM1+K"
+    "fU55/o4CtsPt7vDx1hojBiV9qbtbJOyyK5DQ51WP2rUJUqpm88QOC+0OPF0YeCNOtw/dIyZYvmm+kMXbSfcWynPjI7bT+"
+    "UOT/4somPq5jBKUJaFoPc8BKT9F1D6yGPsLyZJASBlzx+ZqAO1/muKOFESlzq6e50Rbutxo89LamTllnZHfdzXpA4XTDu"
+    "1T+gXM1k90sHdq3mr46fr1tgH1q1HmqPkaqX62Fa6gMr+HoePwEFga2616pcRjW/MmwG96mydof64X12sLTZUT8xpjP2q"
+    "d3g6gsKG1ALo7dO6dFiJWqEWjpUkuIGW7AcfWKXepZSFdNs5qECq9CK5Wc8TVZuMqO6LLs/ykEfBzgR5y0RuAAeRhPV45"
+    "uyjutlFdnZlIQXOd9BESVHm2Up082y5Rw1EU9uNM6GbcxqhvHGNjJiprBwVWxUK1VAXGs09ThLkrGyXCCgsPlq2jbTHGK"
+    "MYw08Pn35D6P+/f3MOXTytBKLHrfBSBcj4usUhMixwNLaw6ADHnjmeGDsTfq2Ou9LTh+9+yR2jKdtQIyEKwAV1/rX+Wc6"
+    "u0hsGQXwLgbDZFnLhZ8FHnw+9amos5dQ85JNL+jO/CZq6xbcruGu0SincVg8QY4X17TFD8Dxc5/dWVUXiUlYBCwX8kJDF"
+    "BaOzVVeVnYHyzIRF3xdKIe2FilVwKV1suT48uOFoGBFdtAZ7cmJANo9HX4aSaJ6CAWZqflCNUdGfkdaMTJv6yXlramQh7"
+    "IJNYVR9D64nsymeHwRNX17f829XC7+tqljgFgjOr56VZWKTAZtE/Iaw3DHAWzi9Q0dFtd1im3jrJ9KN/BMkfSuBi4KdYM"
+    "Zmgfj4IIvOsAiky9s4yU9R2xoMuBPSVY5Oqk+JgjC61zT1uzsV0mGH1mSzEuH2lfmKBMLHFtVaUdJmxCF9zvg0pRYCdeU"
+    "tm2urEroBUM/W4yyL6o6gzdp1TBkpCfIrQzLEs/JNcgSVJh8wF5ui3wGhrl0xg0iRyktHKjF6SIy13Qhk3wTolCneeqD1"
+    "EUeFuAwd6o45eZoUc8Qoz3vYJTRl3hNQ7FXczPNdtDN/SB6x+PQNrtxTNmhM+rIb9ASTqKWJJ2uljF/dug0P3XVrc/V8/"
+    "74yla2R+2h8+AZ2bkS8EjwK+5sQbQRHFnOnjKFPG3cJCa+q2jBfikUof6paHcrXBd05OvwHjtaWFRQD7k1oDX5/fXpb19"
+    "wqnxnH1vv1k7sA++Vcn6Lq9QNbbr78VUnfHQX+7qEiIcBL7UHJi/7edRsa5tEdcD5y3daz/FoiEWaW0o7CcLW+Vnyj/qV"
+    "ZbzZrmkCWZhydejReAlLc1h0Qwf/xIiUpddmnregF3gWk/DPedQJx6PJLxc///72x+k4HT+PkCT90dmfn5/1A4/o/NgOt"
+    "EfjTWubMauG/lyu0ooaVv/epLyRaBdqVuDbcE1jNUlp56yBVLKOpkgL1rr5mssLfjFLi117dZkURV5Epw7XS5fPTQaRTi"
+    "QqDLIKkt2wwCI3HaIsuy1CSbDaC1rlUMbzZFIjXHUiF6HvAoP4YBAlzKnaqBiIWrxlUBmOj1xFszuyUMbekID2s84xlZr"
+    "T1KGJ7lhrbCWyjBSqLVZ2sxTRqk+/gHmsaPq8qnGBXcpnIhwAcF8dE5o3Z/n2FjfFN4Dv1rh+/K3l7LLYZSX3hkjFOiZ5"
+    "f25v2N+64sVcuyjiJZx0OIjYR4Vp3Aig9/vKM1MAqAqT18GS4br+GnoCBBvuvoxqB8kbuEMxgA6KWxmQGWIcU/YJqJfs8"
+    "xZaEUfUxaPzGAyc6KPsiemZWEvLSG7XecVMQqUHdmwKk059FIA2a5be38fM+rzmpSXTfFVrTdfNUHksyToRtKgHzTcRuK"
+    "FB36wPjI7nIiq+HU/6dXzF+Zm7Pj2bDsQOLcgl0ybj07uOIaV8lSFOBLy2soeWHSHuNf2gfsXE/SLIDOWHq4ZXJceWB0h"
+    "FXFqdRPw5LXngcvsKx9JUkxghUE1+5nX+gBMDe2TomsHKL32jBVtRZA9BNMNPxjwBEoY1vUxc6Q9nUCI/kDzwqa2BIB55"
+    "H+Iss1FjNBt2kfw0jpif8OAZob0ERno2yeoZEaRGq5S8CXM6I/sDD8Md0C9K12lliacB0gT3DaoST72tbgMsqvhgyZX/d"
+    "PeMhvBq6rREtNjZkm19yWiHYNgA4lCP9IvGSH+uR3idLhLo90r0PpS0HjSEJbE6ALohcuEWlXxIqgsvJ64rZkI3fuj3gC"
+    "i6g77qklbzBrqyNQ7oahVnHSrpbGAIR1WvImrRk+jnWcfd73tvQg2537cVcNXF6/NsyfFcKGDuVUsaxOBDo+us6TJZYwj"
+    "isrr0wVqRgryo0hngT+ICDuQBMoGeWifIpI7XQpBWIqFCq28QF95UvWl8pJCJRJDqYaTni0jzVr0Nbx/QnIFxIdGbc32L"
+    "IXm3CYxKAJHhU9nuO0HzCAzvJ8NzzVHfzf6JPfoaXk1XYKsZF0PJa2efVitAuaqMIFDavPbYo1TY2wNXc6VYdSjE/0d34"
+    "kwObS4rfetYAvgg9K6OzNxfamHmpDZPtM0EDQho40g05gWx2xYm1W63v4o1XFphk1X6osDLsbfUO+0DEGDz7ujsqYkfDi"
+    "nNzx2c8KEB81s2kGTjSHLUprOPoYef8TIZ3aUbBJWnFXuAlYOJcASg0RWzG/F8DrU9+hJ36h0eTM0uY5nHPSgao4Arch1"
+    "1go1LdTQg9mDKOqL55X5FQtslq6nnX39U2eKyStfrDjOn+CotdaKje3yy3F1XRWyjChhAJ1YNIsMBYxJ455Nsx4FA9H24"
+    "TF8u4nS9K6TZiURJCOoKlfNnaKX6lXSBumrAE4WIqAtVRVuI9VND/Iq8hp5rYBfzo/N0zsNBvA7VnRc5ZFjxzvNHn6uow"
+    "GTcviioWSTaQuYSiZfml8jN3nuTop2whUCGlB4tE6+GhGhMVPSTOlxmWKcLFpWVWCrXJtuq2YAA+cfZexUdFDcp3pE89M"
+    "sd1qfMn4rGN/E6nTPra1+DAHKlY9ODeZ6PJhLec+kB5ATGc6Kk1lejb80bqpmMzn9iCkMX7+zFW3vx0l78YS9+wcXU/OQ"
+    "yHjseZl6N5aS1uvQ5e74TYZKMw0zMH905PmdeCbveu5pOB5V5Xnk+UEkEXQwuOOavUr8Ha9kKDAL+IqJCMY91Y3zUC+FV"
+    "Dr3ora8XFenaaa8b99gC4pm5WCBv39fo+pvjlx54Q12Zn/irP6HhDYD7CmyO1bH6uyFiCNfWoWV9tzy3rONKbLrJGqabV"
+    "qMsRmXA50PwzB0M8H7iI8qdAiY42oWg+DQrLnqMxeZKj0koHBwmC49VCaSBvGEoZCcrYE3q6Az8I4bkXAkX7JIMS1+i+f"
+    "7y4AgZRy7wjNACn0RYP0MwEiQQTxs213cNRmHiu3Rmos7Vh70Uc/Uwyr3xh/DI1J4j4kIUUB5ABXs1ixPNkdFsw+EszcL"
+    "hJ1rktAJOMtHbAadEiyqbTYPnDptBFZNeZ63+gaaSWD0Sh30KXXZYcWpXLL82ojN76imAZQz+nSt/JBMG64GTCDdu2Zzr"
+    "vQeaa73/aQXYmB5gWZjaMb/ZAftKWmYMXoWHai3mv+mYbR53zZ7ZPwnoU82YvD3ilesADAOXr8qFYdRh8ie8ZetYkvv7E"
+    "zFfwb1xPCE5zevv6wcjKiTQAn0d6Jar3Ja7wioGTNete6",
+    "k62QfwgsnGwVBxV902lYwvCEURfDuGNMvGbpe670n5A2OJEBbaJNN6aF42hkaBLUuXt0jAyTecPTo6D+NxHsbRoA+A3Vh"
+    "SF9H4see6jdVTp/FSWoRNPqAt8SEs4SzsiaXaJoDa885had73UD5EzQltUNQSjSqPtpR1Xi8d9cxHR7WAFd6MP7VvXY3O"
+    "V3W7SvHhuQ5XYrI2fNszUxf0nkxK0W4EKZp0xO3yPerNevSKwa1mIyKNnTDoronq8eQtRvR0mdQo+6snOQCJzA6J+DZhg"
+    "YTN9t2PH6djYmrYpMt7B84nYRpNB8V48hxptIVUB16YFGrUb6A161Z3TIRnZxWMDA6E0xrG9vGEVvR1GKPXsmvVrYRNIn"
+    "qDV7Bs4Ed3Cyqrx+VgfSGuaMnnbk+LEwMtbfdVrPCBfHQnao+dsUuc98vxw1Mz6wqZb2PGeNv9j+aaJgG4CbGvvl+C+NN"
+    "IQ0MLHW76UEQgF1XhkHAZag/3zEu4pXIWC2qW/GBFioNEs70j8pDPhTzEDcIt6YVqvQt3CFNzoL105P9No9Jur3NIJXF+"
+    "cBxEACH/1Du1ZGfxJmD5vx8xBlSpwXfIHN5TfjbSUHDHPNDXefM1gINkJ2orkLZWFMi50Pm8zas8fhz4Jzqj27AujjYPf"
+    "O479dggFMQN3BeiRgpQwKiBDzLQOnQW3uKX/4cDe0hxeT7qfYdzrWpq8c8fsos/8XzrtZls0GKtJzNWuUvJ5835FdhTWs"
+    "XJ19oAK4/8JkkAL8JJh/3TahQ4NZLvDG8RG665TROxndkzRs3+GnrLZiThjnzm6P2RQyGvnkackPVEIq5m3gww48gU57c"
+    "est+oWEDZPqvZuFOXjZtuiwvmhoWcGeOrHH1p3Fhnb3JrrEvB70c19WKx3LrRjMUUHGflPilEW2ntsin7SHmmWcVgSSWW"
+    "9iAuVJHG6x+1hpOP0xJa8rqF7lriTIR59jQ75ovjbZ1BwB7m0M+XYw5EIakwnsNqt9sS4ZPQFOLefBZTBta6zLlixMnbr"
+    "CP0sgSoqGozXcVzXi0k94BrjzN1KUIsXTfMx1dDFENKZDWfg6cH+0TMuWTTkaM89mJgwJ7wVElnJVjvuMvWfKHCtsLFyz"
+    "21eIhGQgGytrRh3lALYYWBNsPK5b0OgoQgfazpt3yIZUZbwlbQPZs72c+uyJdFvOksk6rUtFtYGLURGuabHSsrWJ5+/fL"
+    "y7bsfX//67OVonV7bl26LZJ3HQD3jHZWxSaIjlsltXtBoLuOUh1XlDXs67fPio+ko8D3vxWS+pFFnUzbyNNwi4Ddq+uR9"
+    "OtpxoL284STvEW0zWDwtMaaN9dwCVoWFnE7FVPMK0u/X8pt9WQpnCQwuAyMWam+vwJQGRpDVlBA7J4Fc4kB3xVMDQMgsK"
+    "TDFl3GFapp0Ser5NzmHAIASrDMpamvuADZp1nekJszsbCESg65zXZU7CJwCQwaIURosVLxINq9Zq3IdNu7p+6AvEwrkma"
+    "v0GWuoxaawKL83jWfMz42f6DorGS6Jvbqm2UQk/RlnIlDVA7y0UQswmky0L6Eu+0g9OH5E4VXY/8Yq24AWwrPcqM5RVRm"
+    "Pi9xt6avowdg5GtCJA2dT485CokkeI4F8GZn/ptch3s2GZC/L1l9JrzWd+tjAb474EtS/SZP94H2uoaDl4EtuZKgHac4g"
+    "wEDuHtzmBhbcwbPcLNbwhivLg9nn5i6+pjN88Al55epUxi0z36WoiLMjyCtBzhxWxe1dZvW3J2+ySTKFvjY6zOCIR+Tt7"
+    "kWo2ltR3NNhnSJy3+Zm2q1Fg3iddDgR24AlVjp3aIFyMBiyGNj3n1kDjS0SvtmLbfkvP8kW4DTo5PnvJARIN6drH4UW/e"
+    "kd4m1azuvlIWqZ+1Tl3PL7rUL10KD+/It4oE4OnLwkRI4gute1xYBGSsLed1L8jJWLDPrJdP23TFKkqVu9gIIX8JqHy3L"
+    "dp58b3PTzUqwtPk/6BjjmyE6RxXDWz0dgOB8/Jq4yruIyATt0A8cHVdDDGEOfWxXJYhD8Z9CNe+n8YBq1iXghhWRz0W3p"
+    "9GazCOJ91Y8alwL4qUd4Nh9IboJFigxZ9NelWERkMDVyBhVuFkRuWvsoFRtdq1AOAa/0zJQNh3kSXm7K0HcTjCUy+BIZp"
+    "N27hpmFm+2b75wxlhZ7DMuP8/fP0T6H5O40Sx+jcaA0bBDYfUWNenhPOOg3rMXI/E/IWlkaB5rsfMYKZUUHbBDYSuQAOQ"
+    "hY6ru1ZUK34S7FpmVb9jXUzs6fn58jzNTQXCKgP0fUiUNPC9k8tLVJeIkGisEoD2k4MsnCEEZsEMva0ab1++JoSFSYxm0"
+    "DuCVO1AgfCHjUVHB4XKviG/HjRDf3VdgoQfSTkrYX7EB7R5OtW55G0J/hxDRu2SlNvMD9V0dEq71wRCH6e81W0CDTNkyt"
+    "OQYMBE4K4Sd6gYTSMHUrR//87dc3MFjB88ISttgFZb9IQpJNq4PVf6P2gLU+sSNih96ju4xEVBfpDqQo+MWTSLGJ6zgwY"
+    "EAqZ/TkaTBuvzru6KRhievSEd27uG+Jw2DGCVAHzJLKB0T2yTU18Yugm3fl8iWNCpyJgGt2kENNqrhGSDVt/kCyu6SlpF"
+    "p0oBLROKSmwuunjAau0WV8qygsKRsHXOuJbSPZccWWNCt62gFyc/qmFRWqczyk4/Vn5G2oa76qPKNnM2VKJvkh6Zvv2Kg"
+    "8BKgV+E3OAQetHYkVu3VlXCQyFj0tBLhDcZ0XSR2lTGxe47zCMPc4tSiunpWcadvH46w4HUwSum1vL6zd04WhReZjFnpJ"
+    "JCy/8SxziKwrBoWEVaI6Djx0XwAJ8qLbBOkyFNRyQ20b4jvDRRLu02ye7yWPBGeQWFUhbD34LZkkUHAWsaENGI938huHz"
+    "xJH0MGIF9XgD5tT4p9mm28h+UrU19GeN7K7tsRzKhjstidFo4mX43tqHHFCFhCinluhnhhOJEXgkD1+C/IgGeZ4Gy9tPy"
+    "0fqV+gMKXeOyTaNHEqKjjlNcNbOQFmM+D1b/EER+j/jugMnf4tGp4wPgOt7SrPcDWrivUvyS0uQbL10qa5ub+Hu3B7Ivf"
+    "IM7RsRJvhGwFDWXLMKM3dJeLkcIJCmrbZVKgQnSaSp5ZxV1eK+exGRB56iT1ju8Mex4gZfFMxDL6UcqQuHa/1J6H2Tprf"
+    "lAF1Y/aIOIji4zBxy27OSvgTea+WrTkhEKwD2kKG575I5ikJvyENyIK4ilMkBixOmXwlgw7eE3ld0G/jH3Rp1tmMKb9Of"
+    "vMU6dFobmjhN+5btFqUrnglNFmLl7Tya6rV+1AiHVaCBG0k2mICcGT0iP6AunGWTex5UOINMRNImgOxeJknIHQsONPBUh"
+    "IBI9pWZqq2UoKeZjUNJ7b6I3ia4wOWswXBQwCGu+Ehokr/B0+RJpE=</script>\n<script>(()=>{document.curre"
+    "ntScript.remove();const n=document.getElementById(\"packed\"),t=document.createElement(\"scri"
+    "pt\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0));new Response(new Blob([o]).st"
+    "ream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{t.textContent=e,n.r"
+    "eplaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif /* >>page */
 
@@ -23865,6 +23893,13 @@ static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
     }
 }
 
+/* Makes a thread of a forked child draw when it next allocs, where it would repeat what its parent
+   draws. A new draw has the distribution of what is left of an old one, so no estimate is biased. */
+static MLI_COLD void mli_stack_redraw(mli_thread *t) {
+    t->stack_random = 0;
+    t->stack_left = 0;
+}
+
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
    All other records become free, with their counts and shards, but the orphan record. */
 static MLI_COLD void mli_fork_child(void) {
@@ -23883,8 +23918,10 @@ static MLI_COLD void mli_fork_child(void) {
         mli_thread *mine = mli_thread_own(lord);
         mli_row_locks_after_fork(lord);
         mli_ledger_after_fork(lord);
+        mli_stacks_seed(lord);
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
             mli_thread_fence(t);
+            mli_stack_redraw(t);
             if (t == mine || t == lord->threads.orphan) continue;
             mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
             mli_scope_stack_forget(t);
@@ -24414,39 +24451,10 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ---------------------------------------------------------------------- >>saving --
    Owns the output of reports: to the host's function, to a file, at the end of the process, on
-   request. It also measures the cost of a call. Uses >>reports, >>formats and the snapshots.
+   request. Uses >>reports, >>formats and the snapshots.
    Invariants: a report file is complete when it gets its name; a failed one leaves no file behind;
    a request (memlord_request_save) is safe in a signal handler and is served by a later call.
    Locks: registry, to choose the ledger to save at exit; none while the host's function writes. */
-
-/* -- the cost of a call -- */
-
-#define MLI_COST_AGE 100000000u /* ns; the report of a younger process has no such measurement */
-
-/* Measures the time of an alloc and a free, once a ledger, on a temporary ledger. Takes 100 to
-   300 us. */
-static MLI_COLD void mli_cost_measure(memlord *lord) {
-    enum { PAIRS = 1000 };
-    const uint64_t storage = (uint64_t)1 << 40;
-    memlord_device cpu = memlord_device_cpu();
-    memlord_desc desc;
-    memlord *probe = NULL;
-    uint64_t began, i;
-    if (mli_u64_load(&lord->saving.alloc_free_ps) ||
-        mli_ledger_now(lord) - lord->lifecycle.started < MLI_COST_AGE)
-        return;
-    memset(&desc, 0, sizeof desc);
-    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_STRATEGY | MEMLORD_FLAG_NO_THREADS;
-    if (memlord_create(&desc, &probe) != MEMLORD_OK) return;
-    (void)memlord_alloc(probe, cpu, storage, 1 << 20, NULL); /* makes the tables first */
-    began = mli_now();
-    for (i = 1; i <= PAIRS; i++) {
-        (void)memlord_alloc(probe, cpu, storage + i * 64, 64, NULL);
-        (void)memlord_free(probe, cpu, storage + i * 64, NULL);
-    }
-    mli_u64_store(&lord->saving.alloc_free_ps, (mli_now() - began) * 1000 / PAIRS + 1);
-    memlord_destroy(probe);
-}
 
 /* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
    that shows snapshots (no format after TRACE does). That one belongs to the report and not to the
@@ -24471,7 +24479,6 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
     if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     r = (mli_report *)mli_own_alloc(lord, sizeof *r);
     if (!r) return MEMLORD_E_NOMEM;
-    mli_cost_measure(lord);
     mli_report_snapshots(lord, r, format);
     r->out.fn = fn;
     r->out.user = user;

@@ -15,7 +15,8 @@
     build id and offset. So a profile that symbolize.c named and one without names compare. Without
     a build id that holds for two files of the same run alone. A stack shows five frames, the
     innermost first, without those of standard libraries; --json has all. Where stacks are samples,
-    the standard error of a change stands behind the name.
+    the standard error of a change stands behind the name: two runs have two samples, so stacks
+    change where the program did not.
 */
 #define MEMLORD_STATIC /* what is not called is not compiled */
 #define MEMLORD_IMPLEMENTATION

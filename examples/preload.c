@@ -23,8 +23,8 @@
                                name: the innermost function inlined there that is not of a
                                standard library. A report as JSON can be named later, and
                                elsewhere: then it has the whole chain
-        MEMLORD_STACK_BYTES=n  take the stack of an allocation each n bytes in the mean, 524288;
-                               1 takes every one
+        MEMLORD_STACK_BYTES=n  take the stack of an allocation each n bytes in the mean, 524288,
+                               of others in each run; 1 takes every one
         MEMLORD_STACK_DEPTH=n  at most so many frames of each, 32; 0 takes no stacks
         MEMLORD_SKIP=a,b       leave the functions a and b out, which only wrap malloc: the site
                                is the place that called them, and stacks begin there; the names

@@ -1732,7 +1732,6 @@ function showAbout(p, body) {
         num(meta.uptime_ns) && ['after', duration(meta.uptime_ns)], num(meta.pid) && ['process', String(meta.pid)],
         p.raw.version && ['MemLord', text(p.raw.version)],
         num(meta.own_bytes) !== null && ['MemLord’s own memory', bytes(meta.own_bytes), exact(meta.own_bytes)],
-        num(meta.pair_ns) && ['recording an alloc and its free takes', duration(meta.pair_ns)],
         meta.sites_enabled === false && ['sites', 'off'], meta.operation_tracking_enabled === false && ['scopes', 'none used'],
         (meta.events_enabled === false || !e.n) && ['events', 'not recorded'],
         passed.length && ['older, not kept', passed.join(', ')],

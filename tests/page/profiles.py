@@ -157,7 +157,6 @@ class Run:
             "metadata": {"generated_at": iso(self.now), "pid": 4711, "uptime_ns": self.now, "own_bytes": 1890432,
                          "mark": 1, "labels": "host=a1,model=llama-8b", "num_snapshots": len(self.snaps),
                          "operation_tracking_enabled": True, "sites_enabled": True, "events_enabled": bool(events),
-                         "pair_ns": 61,
                          "dropped": {"scopes": 0, "scope_invocations": 0, "snapshots": 0, "events": len(self.events) - len(events)}},
             "summary": {"num_snapshots": len(self.snaps), "checkpoints": [s["checkpoint_name"] for s in named],
                         **both("peak_memory", total["peak"]),
@@ -572,7 +571,7 @@ def early():
     p = small()
     for key in ("scopes", "snapshots", "events", "strings", "peak_holders", "summary", "threads", "moves"):
         p.pop(key)
-    for key in ("labels", "pair_ns", "dropped", "events_enabled"):
+    for key in ("labels", "dropped", "events_enabled"):
         p["metadata"].pop(key)
     return p
 
@@ -598,10 +597,11 @@ def shared():
 def rich():
     """Something to say of every kind: no memory in the end, passed limits, leaks since a mark, anomalies on two
     devices, a pool in pieces, arenas, 200 checkpoints, a report that was written long after the work, and tags,
-    sites and scopes in events as the library writes them."""
+    sites and scopes in events as the library writes them; and the time of a call, which 0.4.0 wrote."""
     p = small()
     cuda, pinned, cpu = p["devices"]
     p["metadata"]["uptime_ns"] *= 2
+    p["metadata"]["pair_ns"] = 61
     cuda["last_oom"] = {"bytes": 9 << 30, "live": cuda["stats"]["allocated"], "used": 15 << 30, "site": site("src/cache.c:7 grow")}
     cuda["stats"].update(oom_failures=2, reserved=16 << 30, cached=2 << 30, largest_free=1 << 29, limit=8 << 30, implicit_frees=3)
     cuda["fragmentation"] = 0.75
