@@ -1428,7 +1428,8 @@ typedef uint64_t memlord_ticket; /* 0 is none */
 
 /* Reserves bytes of a device's limit and headroom for allocs to come: reserve, allocate,
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
-   thread records on the device comes off the ticket, so that nothing counts twice. On other
+   thread records on the device comes off the ticket, so that nothing counts twice; so does what
+   memlord_alloc_retry records, which needs room only for what the ticket lacks. On other
    threads name the ticket: memlord_alloc_reserved. Commit and cancel return the rest, on any
    thread: both do the same, and cancel is the name for a request that failed. Without a limit
    everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
@@ -1656,7 +1657,9 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 /* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
    off, again. Records the storage itself, with this thread's tag and scope; fn must not. If the
    request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
-   fit, it returns E_LIMIT without a call of fn. A NULL policy is MEMLORD_RETRY's or the default.
+   fit, it returns E_LIMIT without a call of fn. The bytes come off this thread's tickets on the
+   device first: only what exceeds them must fit, and is the `needed` of REASON_LIMIT. While fn
+   tries no other alloc can draw on them; a request that fails gives them back. A NULL policy is MEMLORD_RETRY's or the default.
    The last failure is logged with memlord_explain, after a new sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
            E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
@@ -2821,6 +2824,7 @@ private:
      reserved          bytes that a ticket keeps for later allocs
      in flight         reserved bytes that a call is recording at this moment
      draw              the part of an alloc that comes off the tickets of its thread
+     cover             the part of a request that comes off them, kept for it while it tries
      pending           freed by the host, but counted until its fences are done
      detach            to separate fences from a block that has ended
      generation        a number that changes when a record is used again: old handles miss
@@ -12215,17 +12219,83 @@ static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
                                               ticket);
 }
 
-/* Opens a ticket for bytes at a phys, on a thread record. E_LIMIT: the bytes do not fit. */
+/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
+static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
+    mli_reservation *v = mli_ticket_find(lord, ticket);
+    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
+}
+
+/* The bytes of a request that the tickets of its thread cover. They move to the request's own
+   ticket when it opens, so that nothing else can draw on them while it tries; what it has not used
+   at its end moves back. */
+typedef struct mli_cover {
+    uint64_t bytes; /* the sum of the parts */
+    uint32_t count;
+    memlord_ticket ticket[MLI_TICKETS_MAX];
+    uint64_t part[MLI_TICKETS_MAX];
+} mli_cover;
+
+/* Computes which tickets of this thread cover a request at a phys. Requires: the phys lock. */
+static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                    uint64_t bytes, mli_cover *cover) {
+    uint32_t i;
+    memset(cover, 0, sizeof *cover);
+    for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
+        const mli_reservation *v = mli_ticket_own(lord, t, t->tickets[i]);
+        uint64_t left = bytes - cover->bytes, part;
+        if (!v || v->phys != phys) continue;
+        part = v->remaining < left ? v->remaining : left;
+        cover->ticket[cover->count] = t->tickets[i];
+        cover->part[cover->count++] = part;
+        cover->bytes += part;
+    }
+}
+/* Takes what was planned off the tickets. Requires: the phys lock, held since the plan. */
+static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+    uint32_t i;
+    for (i = 0; i < cover->count; i++)
+        mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
+}
+/* Moves what a request has left of its cover back to the tickets that are still open. */
+static MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, const mli_cover *cover,
+                                      memlord_ticket request) {
+    mli_reservation *from;
+    uint32_t i;
+    mli_lock_take(&phys->lock);
+    from = mli_ticket_find(lord, request);
+    for (i = 0; from && i < cover->count; i++) {
+        mli_reservation *to = mli_ticket_find(lord, cover->ticket[i]);
+        uint64_t part = from->remaining < cover->part[i] ? from->remaining : cover->part[i];
+        if (!to) continue;
+        from->remaining -= part;
+        to->remaining += part;
+    }
+    mli_lock_drop(&phys->lock);
+}
+
+/* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
+   a request: it belongs to no thread, and this thread's tickets cover what they can of it. E_LIMIT:
+   the bytes that no ticket covers do not fit. */
 static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys, mli_thread *t,
-                                                    uint64_t bytes, memlord_ticket *out) {
+                                                    uint64_t bytes, mli_cover *cover,
+                                                    memlord_ticket *out) {
     mli_reservation *v;
+    uint64_t covered = 0;
     uint32_t tries = 0;
     unsigned spins = 0;
     for (;;) {
         int fits = -1;
         mli_lock_take(&phys->lock);
         v = (mli_reservation *)(void *)phys->closed_tickets;
-        if (v) fits = mli_phys_try_reserve(lord, phys, bytes, tries++ < MLI_RESERVE_RETRIES);
+        if (cover) {
+            mli_cover_plan(lord, t, phys, bytes, cover);
+            covered = cover->bytes;
+        }
+        if (v && covered && covered == bytes)
+            fits = 1;
+        else if (v)
+            fits = mli_phys_try_reserve(lord, phys, bytes - covered,
+                                        tries++ < MLI_RESERVE_RETRIES);
         if (fits > 0) break;
         mli_lock_drop(&phys->lock);
         if (!fits) return MEMLORD_E_LIMIT;
@@ -12236,17 +12306,12 @@ static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phy
             return MEMLORD_E_NOMEM;
     }
     if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
-    mli_ptr_store(&v->owner, t);
+    if (cover) mli_cover_take(lord, cover);
+    mli_ptr_store(&v->owner, cover ? NULL : t);
     v->remaining = bytes;
     *out = mli_handle_open(&phys->closed_tickets);
     mli_lock_drop(&phys->lock);
     return MEMLORD_OK;
-}
-
-/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
-static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
-    mli_reservation *v = mli_ticket_find(lord, ticket);
-    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
 /* Detaches the tickets that a thread lost: any thread may close or adopt them. */
@@ -14510,7 +14575,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, t, bytes, out);
+    r = mli_reservation_open(lord, phys, t, bytes, NULL, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
     if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
@@ -18306,7 +18371,8 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 /* ----------------------------------------------------------------------- >>retry --
    Runs a request of memlord_alloc_retry through out-of-memory: its attempts, the retiring and
    collecting between them, the pause. Owns the default policy. Uses >>limits, >>deferred, >>bands,
-   >>pollers and >>record. Invariant: the bytes of a request are reserved while it tries. Locks:
+   >>pollers and >>record. Invariant: the bytes of a request are reserved while it tries, those that
+   tickets of its thread cover in their place. Locks:
    callbacks for the list of waiters, the physical device's for its last failure, one at a time;
    none while host code runs. */
 
@@ -18402,12 +18468,13 @@ typedef struct mli_request {
     uint64_t bytes;
     const memlord_site *site;
     const memlord_retry *policy;
-    memlord_ticket ticket;
+    memlord_ticket ticket; /* its own; 0: not open */
+    mli_cover cover;       /* what the tickets of its thread gave to that one */
     uint64_t freed_before; /* bytes freed at phys before the attempt */
 } mli_request;
 
-/* Reserves the bytes under the limit. If they do not fit, retires pending blocks and tries again,
-   then collects and tries again. */
+/* Reserves the bytes under the limit, but for those that the thread's tickets cover. If they do not
+   fit, retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -18415,12 +18482,23 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     uint64_t reclaimed;
     int round;
     for (round = 0; round < 3 && r == MEMLORD_E_LIMIT; round++) {
+        mli_thread *t;
         if (round == 1 && !mli_fences_retire(lord, d)) continue;
-        if (round == 2 && mli_collect(lord, q->dev, MEMLORD_REASON_LIMIT, q->bytes, &reclaimed))
+        if (round == 2 && mli_collect(lord, q->dev, MEMLORD_REASON_LIMIT,
+                                      q->bytes - q->cover.bytes, &reclaimed))
             break;
-        r = mli_reservation_open(lord, q->phys, NULL, q->bytes, &q->ticket);
+        t = mli_thread_get(lord);
+        if (!t) return MEMLORD_E_STATE;
+        r = mli_reservation_open(lord, q->phys, t, q->bytes, &q->cover, &q->ticket);
+        mli_thread_put(lord, t);
     }
     return r;
+}
+/* Ends the ticket of a request. What it has left goes back to the tickets that covered it. */
+static MLI_COLD void mli_request_release(mli_request *q) {
+    if (!q->ticket) return;
+    if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
+    (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
 /* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
@@ -18449,17 +18527,20 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused it. */
+/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused what no
+   ticket covers of it. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
+    const uint64_t covered = oom ? 0 : q->cover.bytes;
+    const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
     if (oom) {
         (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
         mli_oom_note(lord, q->dev, q->bytes, q->site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
     }
-    mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : "[limit] ",
-                    mli_device_record_at(lord, q->dev)->device, q->bytes);
+    mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : head,
+                    mli_device_record_at(lord, q->dev)->device, q->bytes - covered);
 }
 
 /* Counts an attempt that found no memory. */
@@ -18572,7 +18653,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.policy = policy ? policy : &lord->retry.policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
-    if (q.ticket) (void)memlord_reserve_commit(lord, q.ticket);
+    mli_request_release(&q);
     if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
         mli_request_failed(&q, r == MEMLORD_E_OOM);
     return r;
