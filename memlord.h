@@ -1412,11 +1412,12 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
-/* Writes in one line how many bytes short a request of `wanted` is, and the holders of the
-   device: limit, capacity, tickets, other processes, the largest tags and sites; and how many
-   requests failed there before. Follows snprintf; allocates nothing. Logged by itself when an
-   allocation fails for good and, as a warning at most once a second, when a reservation is
-   refused; without a logger nothing is walked.
+/* Writes in one line how many bytes short a request of `wanted` is, and the holders of the physical
+   device: limit, capacity, tickets, other processes, the largest tags and sites, untagged bytes
+   and arenas among them, with the device where several share it, and the bytes of what is not
+   listed; and how many requests failed on this device before. Follows snprintf; allocates nothing.
+   Logged by itself when an allocation fails for good and, as a warning at most once a second, when
+   a reservation is refused; without a logger nothing is walked.
    Cost: walks tags and sites. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1659,8 +1660,9 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
    fit, it returns E_LIMIT without a call of fn. The bytes come off this thread's tickets on the
    device first: only what exceeds them must fit, and is the `needed` of REASON_LIMIT. While fn
-   tries no other alloc can draw on them; a request that fails gives them back. A NULL policy is MEMLORD_RETRY's or the default.
-   The last failure is logged with memlord_explain, after a new sample.
+   tries, no other alloc can draw on them; a request that fails gives them back. A NULL policy is
+   MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain, after a new
+   sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
            E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
@@ -13976,6 +13978,110 @@ static MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, si
                  site[i].live_bytes);
 }
 
+/* -- who holds a device, or a physical device -- */
+
+#define MLI_HOLDERS_LISTED 4
+
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
+   neither. */
+enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
+typedef struct mli_holder {
+    uint64_t bytes;
+    const void *subject; /* the tag, or the site; NULL: the holder has no name */
+    uint32_t dev;
+    int kind; /* MLI_HOLDER_... */
+} mli_holder;
+typedef struct mli_holder_list {
+    int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
+    uint32_t dev;                      /* the list is for this device */
+    int elsewhere;                     /* 1: some holder is on another device of the phys */
+    uint64_t count, named;             /* all holders; those that are a tag or a site */
+    uint64_t bytes;                    /* of all holders */
+    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
+} mli_holder_list;
+
+static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
+                                    const void *subject, uint64_t bytes) {
+    mli_holder h;
+    size_t n = list->count < MLI_HOLDERS_LISTED ? (size_t)list->count : MLI_HOLDERS_LISTED;
+    if (!bytes) return;
+    h.bytes = bytes;
+    h.subject = subject;
+    h.dev = dev;
+    h.kind = kind;
+    (void)mli_top_insert(list->at, n, MLI_HOLDERS_LISTED, &h, sizeof h,
+                         offsetof(mli_holder, bytes));
+    list->count++;
+    list->named += kind == MLI_HOLDER_NAMED;
+    list->bytes = mli_add_saturated(list->bytes, bytes);
+    if (dev != list->dev) list->elsewhere = 1;
+}
+/* Adds the holders of a device, which add up to its live bytes. */
+static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
+    const uint64_t arena = mli_u64_load(&mli_device_record_at(lord, dev)->arena);
+    uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    uint32_t i, rows = mli_row_count(lord, list->book);
+    mli_take_off(&left, arena);
+    for (i = 1; i < rows; i++) {
+        const mli_row *row = mli_row_at(lord, list->book, i);
+        uint64_t live;
+        if (row->dev != dev) continue;
+        live = mli_row_live(lord, list->book, i);
+        mli_take_off(&left, live);
+        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
+    }
+    mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
+    mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
+}
+/* Lists what holds the phys of a device (0: one not seen yet), by tag or by site; without a phys,
+   what holds the device itself. */
+static MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev, int book,
+                                      mli_holder_list *list) {
+    uint32_t i = 0;
+    memset(list, 0, sizeof *list);
+    list->book = book;
+    list->dev = dev;
+    if (!phys)
+        mli_holder_add_dev(lord, list, dev);
+    else
+        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_holder_add_dev(lord, list, i);
+}
+
+/* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
+static MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
+    if (h->kind == MLI_HOLDER_ARENA) {
+        mli_put_str(o, "arenas");
+    } else if (h->kind == MLI_HOLDER_UNNAMED) {
+        mli_put_str(o, book == MLI_BOOK_TAG ? "untagged" : "no site");
+    } else if (book == MLI_BOOK_TAG) {
+        mli_putf(o, "%s", (const char *)h->subject);
+    } else {
+        const mli_site_record *record = (const mli_site_record *)h->subject;
+        const memlord_site *site =
+            (const memlord_site *)mli_ptr_load_acquire(&record->display); /* as in a site's stat */
+        memlord_site named;
+        mli_putf(o, "%p", (const void *)mli_site_named(lord, site, &named));
+    }
+}
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
+   before each name if some are on another one. Writes nothing if no holder has a name and there is
+   but one. */
+static MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list) {
+    uint64_t i, left = list->bytes;
+    if (!list->named && (list->book != MLI_BOOK_TAG || list->count < 2)) return;
+    mli_put_str(o, list->book == MLI_BOOK_TAG ? "; by tag: " : "; by site: ");
+    for (i = 0; i < list->count && i < MLI_HOLDERS_LISTED; i++) {
+        const mli_holder *h = &list->at[i];
+        if (i) mli_put_str(o, ", ");
+        if (list->elsewhere)
+            mli_putf(o, "%i ", mli_device_code(mli_device_record_at(lord, h->dev)->device));
+        mli_put_holder(lord, o, list->book, h);
+        mli_putf(o, " %jo", h->bytes);
+        mli_take_off(&left, h->bytes);
+    }
+    if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
+}
+
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
 
 /* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
@@ -14353,15 +14459,12 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
-/* Writes why a device has or lacks room for `wanted` bytes, with its largest tags and sites. */
+/* Writes why a device has or lacks room for `wanted` bytes, with the largest holders of its phys. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           char *buf, size_t cap) {
-    memlord_tag_stat tags[MLI_EXPLAIN_TOP];
-    memlord_site_stat sites[MLI_EXPLAIN_TOP];
-    memlord_site named[MLI_EXPLAIN_TOP];
+    mli_holder_list list;
     const uint32_t dev = mli_dev_known(lord, d);
     uint64_t failed = 0;
-    size_t i, n;
     mli_phys *phys;
     mli_out o;
     mli_out_buffer(&o, buf, cap);
@@ -14372,17 +14475,19 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
         mli_put_str(&o, " never seen");
     if (dev) failed = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_oom_failures]);
     if (failed) mli_putf(&o, "; requests failed %ju", failed);
-    n = mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP, 0);
-    for (i = 0; i < n; i++)
-        sites[i].site = mli_site_named(lord, sites[i].site, &named[i]);
-    mli_put_largest(&o, tags, mli_tags_top(lord, d, tags, MLI_EXPLAIN_TOP), sites, n);
+    if (phys) {
+        mli_holders_list(lord, phys, dev, MLI_BOOK_TAG, &list);
+        mli_put_holders(lord, &o, &list);
+        mli_holders_list(lord, phys, dev, MLI_BOOK_SITE, &list);
+        mli_put_holders(lord, &o, &list);
+    }
     return mli_out_end(&o, cap);
 }
 
 /* Logs the explanation of a refusal after `head`. Without a logger it walks nothing. */
 static MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head, memlord_device d,
                                      uint64_t wanted) {
-    char line[640];
+    char line[1024];
     size_t n = strlen(head);
     if (!mli_log_hears(lord, level)) return;
     memcpy(line, head, n);
@@ -18527,8 +18632,8 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused what no
-   ticket covers of it. */
+/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused the
+   part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
     const uint64_t covered = oom ? 0 : q->cover.bytes;
@@ -19338,16 +19443,6 @@ static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
 static double mli_text_share(uint64_t part, uint64_t live) {
     return part < live ? (double)part * 100 / (double)live : 100;
 }
-/* Returns the largest tag of a device, or its bytes without one; NULL: it has no tags. */
-static const memlord_tag_stat *mli_report_top_tag(const mli_report *r, uint32_t dev) {
-    const int device = mli_report_device(r, dev);
-    size_t i;
-    for (i = 0; i < r->tag_lines; i++) {
-        const mli_tag_line *line = &r->top_tag[i];
-        if (mli_device_code(line->of.device) == device && line->stat.allocated) return &line->stat;
-    }
-    return NULL;
-}
 /* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
 static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
     const uint64_t arena = mli_report_arena(r, dev);
@@ -19361,21 +19456,30 @@ static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *o
     return out->live_bytes != 0;
 }
 /* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
-   tag and the site may be of different blocks, so each has its own share. */
+   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
+   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
 static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
     size_t i, parts = 0;
     for (i = 0; i < r->devices; i++) {
         const uint32_t dev = (uint32_t)r->top_device[i][1];
         const uint64_t live = r->stat[dev - 1].allocated;
-        const memlord_tag_stat *tag = mli_report_top_tag(r, dev);
+        mli_holder_list list;
         memlord_site_stat site;
-        const int sites = mli_report_top_site(r, dev, &site);
-        if (!live || !(tag || sites) ||
+        int arena, holders, sites = mli_report_top_site(r, dev, &site);
+        mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
+        arena = list.count && list.at[0].kind == MLI_HOLDER_ARENA;
+        holders = list.count > 1 || arena || (list.count && r->tags);
+        if (arena && site.site == &mli_arena_site) sites = 0; /* told already */
+        if (!live || !(holders || sites) ||
             !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
             continue;
-        if (tag) mli_putf(r->o, "tag %s %g", tag->tag, mli_text_share(tag->allocated, live));
+        if (holders) {
+            if (list.at[0].kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
+            mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, &list.at[0]);
+            mli_putf(r->o, " %g", mli_text_share(list.at[0].bytes, live));
+        }
         if (sites)
-            mli_putf(r->o, tag ? ", site %p %g" : "site %p %g", (const void *)site.site,
+            mli_putf(r->o, holders ? ", site %p %g" : "site %p %g", (const void *)site.site,
                      mli_text_share(site.live_bytes, live));
         mli_putf(r->o, " of %jo", live);
     }
@@ -20622,7 +20726,7 @@ static MLI_COLD void mli_json(mli_report *r) {
 static const char mli_page_head[][3073] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-TmEFvi+r6c0EKRN33eKJHE"
-    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-CIt9uHDY0LiAqFU6Yq+bXVwPSLB4JF+eMI2HwgyYEqo=' 'sh"
+    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-qfAsQZqsPmxq0/frbOHaplbJQ6viPNijb13xKlWhjpM=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -20800,458 +20904,458 @@ static const char mli_page_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3769] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvXt/2zYSLvz/+RQyT9ZLWpAsOYmbUKb1S3Np"
-    "0iZtNpfeVG1CS5TFmiZVkort2vru7zwzAAjKzu6+pxeLBEEQl8Fg7uOtq6RT1WU6q72R7wfR8fVinc/qtMg7b3M/Ca5nR"
-    "V7VnTq69JN+VcezsypQefTer/vnxXydJXRb8W2WVnWgCqqIR2USqJjLF2V8TrX65/HKL6Pj97V/6Zf9Kq2pxqWfT67oTp"
-    "oKpoE6p7tisaiSOgiCUbrwd6p+luSn9TIok3pd5p18nWWjRVH60rOyUyw6VVD2V3G9jNYJvW++WGXpLPEH6uDhoXw+jY7"
-    "jSToN+os0q5PS/7YosiTOg36ZfEnKKvGDkXzk+pyKw3Pq/clVjSHO1jXf0m+gMNKwUhgkFRZmWo4H4yJE75SemTDfbHQn"
-    "6yhPLjq/JPHZm3g1slOcJJhiPbCy7i/jigpubuiSZsBPFK9BoOj+FPfBxr76Ho9rlZsVqqL6apXQXCQYXRJFHpY1P/XGU"
-    "hB6Hi1OU0e309Tb3W1KaelO7ArT56P9P7qDy8mg9zjuLabde/t9mpXar4Kx59FMpFF1c+MNLr1u3q+L99yePzykmYrKm5"
-    "v45qaiGV5lMa3GdkPK8+yknyVXYTEuup//z+duFqb8i26crNNs/imdE+DRwoYnfnFzkxLYEQiFiVqls7Pw+izN56HHK+G"
-    "pL3G2tvU2ir8cUk924vEJdbrrnxMwZ2meUP9DryvXNEFBGHe97h3jWMVpXlODWTOO/t7kjz/2pzwAWjHPz4u6c5YXF3ng"
-    "mWWn6U2i46R5yQ//mHdvWlMQyByoX5Jo4mXpl8RT3orghH7iLCtmcZ3MvWkDMnFu1l3P2npFk4Cpq2V68j5+9KDzPv9S/"
-    "zw9CCrB782NrjdPVvUyTAhK+Ko7DAcypVSRfqgeIPrk6gf6AmCY4FedpfMqnEwVDTacTAaK/p0q/TuldZkT7A8Udx8XX+"
-    "IyjXPqzcBMzLM8Aq7xr/MCdSc0KP4M9fKaB4Gxe5tgqmhHhJOdoeL/ppugmYhfZR5UFVxnCc11hM1KveSdkhug6hRjv5J"
-    "J2N0t5GInimyRr8uiIjeXtN+KIPSLiHolH1CmaWzKnJ6qpM8976/W1dIv8EKzM8+Tpme0jzEbN9Hw6IgK+oS3nsezpe8X"
-    "KgayLagvGDl1JMHun8TTaGdA36OpneRTuu1GbwixEfq6pHcGQbBxvvSBcYDBADn27DYommkg5L3K0nqMWdOdn9Ci5Xq+8"
-    "00QNsXNF37Jt7EMoay6X8YXGjlrrOwg5JgRshwHvDJlxP2MCcC+EEIOnLop6saMuoMyQt9KlfYJmFUajKRcY/+bG99UIL"
-    "RgoIRG2uE9T3uOlo1nvqRBTeI+ttInxt70ZWwoe8NwKXdTPhaugGGluOpG+fjc15WqgKC37Bv41UuxKi58VEnKsig/6QP"
-    "iIDB7nmALJ8Oo2N3l/mzNuNv7ol4mZUcfHzQC9PyKwLDpOxVhX6DQ6TYdlM0S/XBricw2LSI68HRpFk2mPPGjdHeXzlSc"
-    "NDTHaZT216sgE0CmAizYLErHFW+j1IUKZ90WWLesOTaDirfGQs14jWZqIchFBrpoYaTEX+jTv4W5Z8UqMZh7wSu/oSU14"
-    "Dvb0JFEmwm1BLbMGU5DTHnC9E66DV4BL0NBg8H8SmWZVvyZBiN9Rkc44OuijrO+xbxB708/VvYbAEqBx93d8njw31cY8I"
-    "k+m9Ut3Q8b4oBPCd9MBE2NmYcrkAcuzvt4a639TM0IkXz//qcf+3KQp4srf0KlUxBjBhSEFKNt26/j0wonun7izFaG2Xr"
-    "vX+qKRBkRVBLi+8SrZT45iypfUxEZGnMIDb4XCiizm71gyJgpgmBA1IwQ1IQoMGqMJtjPCKHd6oF8XxqoAiLt0IJpkSjE"
-    "S7qhTVNT75qFMsuY8pSohVoHFviXDJWMhWYgSgRSxrRQYaaXyhZ6/jqnYZxSkx5OfI1QO6gVeAKztjL+GAimlxrKIwsIe"
-    "nkznTb4e0H425nvC4xWZqXiZZSp0X1+o99Lc982cO5fGIJ0EKjTQH2MmJy+0BvqeoMvvKHD5LQXvVEWOJfqIyPVn07+TG"
-    "Z1P66q9DT3P6prHk2ZmwaAQwlI37hAGmy4mSUenKq1Ad1tuImD9D+DBR3tzhK6W4ywW8YYmtFwa62JmD917mmCBkGv/Ta"
-    "fQ2ZXBrZXvAOoM2Uwwz5Nhb4AZDCSaNDnX7e2lAFATEmFTTS5hRZkgkwx//1kH5pD5daZaD5RyqrF7qoRjimF/KC3a6IQ"
-    "9kEq3tsHuFrgtUeoKoWK08Cr7wjFzKgVFHV9QvNySXhRtzxOCT2BzFULbjOjZggsqC7ow0A3NjP0srykyUbzQQMxsYEYt"
-    "Y7+/562I4aoBUHUmrrytYPXmb4lTR+RlwfToJgspw3JhLseoe01/RKgVhY305PB9Hhwc1NMDug3+N8QNQak8bSz5dAU7z"
-    "de89aDA35gEfnbOrqWwzz8hYg9PqvCH3IFlBt+zJlhqcK/8k2D0LMWjw2c/J7gfTI1+LHf7yc8azlxzn7eQoxcXkXHlYG"
-    "KoDkv9U6n1a38t3VgmrAw3sYEz3KfVv+ECHzFVGIIsvXv5Hi4CRr6cYt0fVsTfepXqqAZlWk/OhgPw5g2cbWxHDZ9M9ek"
-    "slQ6Hjp776Xde81aVx3mT/kdIiuIiiWCCtTwcDqpibnoX8SVLhnoEvQ1AgWSLQiIeIXik8rnl3v8QhDyDdWdEXzhfQEzK"
-    "pgX65OaCgyRh/aSJEd7oNzpFtyOoZ6A0YkGbg2pNxxVx4NR1euZlSxMjUk1paO3IBKLCAfqQJeu0Y8YncIN/aiYB4A7/N"
-    "It9xH3fIFdjz6igC/wAvXwBi/Qr5L3gOVi7qthSjaapYsGDtD3LyN3Z7Vm+xoUvV/p5oKAqtRpvk5GpiEL/LoA04dfOel"
-    "A+V6OZL76VVHWPpFOJYFKyS32ZJxEyMeAyyPGPePeMBwGt1ElNxLE1NtCFd1IXt00kPPdrX3TpmXyW+PKaRFubnZoD+nh"
-    "3dxonmh3N9fji6JhM2grVhGGEr2ld66/ymMrwB/xC3wa0O9sGeen4HlHIszhFsBMVpYLzS0XWjVcaG65UAFpQoz8q+cY4"
-    "xBCvgBDS21yQ/Q7CgoBtYLmuJJTiV8GVBHkc39QgG2R87bYyO6eEJqp+0y7VH4w1YsHBhbYBR/vSR8gyeF2e7n8GtT3c3"
-    "QwUH8m0YNHDW77ubVGCfdj7Cf8+YQ/vy+FNFl5ZLdtHagJoZVpdK8/j8uz8aR//7DbHz7Yy1V/eH8vn4aT/uP7Pb6mkgM"
-    "q0Ujqc3GWEYK6d41Ovkgvk7l/P9h07l0XW/f18WB8fxAePHy4CT43QPVrLuw0gUvSPykakSONpBZ+twa3pEvv9ct1ZuAk"
-    "j4hqAFBopLB3v6vvad7LpwSHT2qf9tQ/Hu71B8NHvf7g/uF2t3094v6Dw7D/6EHQzdFZUzh4/DDsDx49RFlV09f4QA727"
-    "h8O9s+S1kC+35r5uljRDP8NEsISlVRaJlboQ2sX7P3cHUKYS2uTzuvlvl/rDTsMRpiPy6SKnpRlfNVflMW5fy0DDf9MNg"
-    "rCnInlpCCKkU02JgQdOqizHJUEoqti5Qcj00EQPtyLXq2xShYR3XdJt5fBXsUkDVrbq0Z6Yagjk3QqaK4M1G+0ZxT4/ky"
-    "lez+Dwk+7w+OIRrS1lxfUEiOnBRHsr/J5cukvo+Olbv1oCFpmcTQY",
-    "S61QVzZS5AVDQCGfpQ0D2uU4GgSWx/Dlhcli2nT+NMq6s17Jm4cGkONczN7XV1kSCfgoKXpHp7G/VD71nNahoTJOe0uQH"
-    "j/36NjcbAm99VSAP+L9mqosAKN62cvo43rMMTZeklHzyXy0ExMGzGtCy5ATARXWZXGWmP6k+Rl1B7LQXwAA0YEyNbh7hL"
-    "fNuAhg/Li9agw+TcdjPau9AzVE/+8HraZdKuC33MjLFEgLSyQTi1+s8/nu7o6+YqFFDmA8zYqTOHuSrZZxVI77Bw/DoUq"
-    "cuf2VJXeBLuPeo/Gmdz0/Pr5P5ArNbf+hzK9qvleyOM5dqng2S4j6bbfX/bn3wG1ziKHeD/DZrQ4eUv/i44MHu7tL0KEy"
-    "1R8SX58jce8RbbzuAzS5f7D9/lDj2LyOGD9FxwmdVDUt5U5C6IiOL9rYdEGPGuT77JZ6wOwc7vAiKwiY8v2fgymYTlUIl"
-    "uhfdut9vf/3pATLaIhA2Tl+HB0TKBxFOICO6Korix2IrFj39l4CqYbF6klwNBwcPBh/J9xsiZmGaiP8fO/6C6QcHUKA2w"
-    "8JqTUjmuVtYecvyYRI4ySu1mUyZbTFCM1S98S3gfhK+sllPKuzKz8YNYjdATIcRzWOo5He25Nc3YOQkx4EUzXxThLaeIm"
-    "naia3dodjfspUpQdJK4R4iYeacsR6xLYS6vO6XlgSNvH+WB8cDA88MF5detVOSRlA4SWt0hl+n+XT3AHP+Zh3WuQJvUw0"
-    "jifVgVmdRpzX0ryD0XXmaZnwpFWeDIWXh/iUJKuSjh1m14+hv/FUJ6nqlNjOhJhApz6NCJx9lnlE2+jS/co0phg+IEtnC"
-    "Kzl3u0OvXyxjAnDV51qSQS720wDXGYSssXubi0o17Bx7sDSGlXMeOhS3mMS2akpdL1359Beu+ClX8UaGPCuhb4mBGABy2"
-    "mZOLucTuJ5h+W+nvL+uPx22PG6X9xW+bL6q8T5zI0FepE1oVdb2k+oA6d9fuCZqpDeNShyZXczg7BB6FGtfiHObac2JMl"
-    "vfuDQrYKfZablZC1ApVzqostg32+WAcf8nt76tG30bhv9CHz1CqoHpR8Gyq/4lOoNoagQBEbYfXf3VeLTbpaijepkyZck"
-    "A7UlH9+Enc+EKbQauOz/WRAV4nW8INCXCtfNmBd6v3MXo9rSWQ45EVNxPIqJPSCqjAjjvFqmCzremkkAqgKyHM9978RT1"
-    "3VaZ0kY6y7KbxC+8+WK6ZjrlxhyDPiexfmXGEqb2bryr1cQd+f1+1lZZFm4M9gEm60GWeJqGN3Dca5ph6HqPQhABj2l+Y"
-    "ZkWxH5kBsWmbq4U9CBMMvWhLmo8zc36DKLHXi2qAL1Pks9ZcoZpwwODr0Q9QM+cVhXskznc+Jdc8uRK4IIwIij0dnSGW2"
-    "hzVFNgFOX6bkf0Ly/Li6S8mkMET/OPoA4zaURU7ivmtHw0uJQKi1X6muRFNS5Wqi01XYzeuwXliCPXGUGfUxzP4NtzX89"
-    "dntBkxyIbgOdCMbE58/nhCPDxKEggDJ98wTcpXTVpZiARcfAX4TbO4LVK8ImGhsSAVLFV8RkJJf1UyIxCSgi9EM+wWwO7"
-    "YO/fbdEeWyV4AW0DXDiEXuuQMgnfrEvLBpzJvHmc/g5J4yPsd27ft2eYyNvoKosJOwADIZP712fEPp9MAg2fP/sM4StrU"
-    "X/fUtpTFxBFHlEzBcXz4CYqfNMug6mIWiLXATbTaWPK1SBppn+SFV7RYtHlPRPhJeCrt+88jpZ1J6w944+8V9bh7heXcV"
-    "6xUT0inaFrwHTYbGBQGAsWp+wEZBDrtIQ8gx3ADPs9mAUE2UO3CobMA6s9KqEQIqXXgSYhgXuWNkb9qaWVCYuPmK0QF3X"
-    "eEntgBuEOJTPi9myqJKA6Ua+jHb0U1Uwr0ZXbmME6lu70OB0Tc6ZW32qjpsSUbAAv4PnZ5ENnWV1mf2QXN3c1HRy1bG+j"
-    "LOargI+Nfb/zctiLTcaWVU+/h0cVKU/FfIPpAt86hRqZ6AJB2qlwvo+J5AvvYAwvs+TQoQ2V81Rlchzt+7Au7mRl6pZvC"
-    "L4d04vHgi3sIWEAkVHCY7yhnTQzWptM02oIONnySJeZ7UfOLKhGtQma57raGdoz43Kij9B7GrUfprU32KPpvnp0yylBpm"
-    "2NxTBpOrPuPTXXkGbb1ErU/BbDzKF1XRjaAfC0NIkDpn4hPcElMcFLG/i1YrgMEbvYNZRpnEvi0+SzKO55ouu1+/w8nQg"
-    "se1cxNlZB0w2kXOXnbrAj+rwtHf+LorzqpPmqjPgqamAkvqeWtEZSs/nsMnAUCHT1GUfrlagOLzzYl0l3sZUPS++JKE7K"
-    "7Vse2YdsAsAJSM7VRVYof5sXRK3GRVjT7fisWHRmOkE/ZIq5DRlGqIghE68Cp1D9sNZEtOXcdbKA0VzOjtrdaXVB+UysT"
-    "gCRwKZ9CECwR1qJKadx4AEtEpTaGaBtxl16CRbl+FvrulEVrsiku+MPMQxGhtYuvB54k8m3gv9Kq0gEL+nRLbNau6zJFm"
-    "BIgDJ/FboOLeSyPYgpkN1EKZGZnh9XuSFefM9E7ge60r0myB01XW1jMvE1PoAudtWNZbFbdV7jxuqV8lvU2/f39pulv7D"
-    "a081D+NBM5DM+UV9IOZahigY6LqmY4o/NlVGEeWZ+aWOQSgRypjcic+3MN/E4d1OriLWG0KFAns0Y2pCZNXVHbp5hos29"
-    "WK1FbrDTFt7T3gfES6JaW+l8wS/zsneIQRAOyutFe2rTpKyVYbloUJCOvPOaZlcqA7BUUK7rozzs74HTKnZBEiOIUaWz+"
-    "Gg6dDk8Gn8uOoQMHagEwvx0asOkT1JB4wjEFwMK7Gkc16cQ77QIRajQ6dTZ73CtocdCb0T59xbNMGq1o7oe6gHilifCp0"
-    "AAzk04/38nmewQ+veqeLzVZZUkImi2piobHwvQRfBu0hx0PUwdHwFt9jTG+5tWnYYzrgtw0pVn7t+fJtXGn9WHaGQaJKJ"
-    "C407bZZJSJqvsEuxZZc2faJfaGxBWHHrWMktluxYBA52xlmGUGgFAxFH+kOEDDpQTHaWhG86xlSo/9lMW1G2mvjb15YlQ"
-    "mYpbU1IjWDweELHcQf1zn152xrEetU5DZugBry6foFW2H5qtq63v0RFzhdmxTqbM1CcJASOF0w3fg6UK6WFSLNp5ac8u6"
-    "LO/JlsOiWfAlhsHJUhgXVBFAjNvz49qiSxjDgdNnTKpNy1vOHBmv25zhvrNYONr7EGYa7Qlyqs+TesIWTRaxJWNzcD1aZ"
-    "QmPbV1iA440ICvhcZYQnaS/EKKl3plGzCOcGc89TbjAojuGFTQStlLb6GKjT1KBhgZ3lzs2TQxtbc0Ik0p6fc0vc5G+zp"
-    "Yy0iaoFv2XyYTvEi40s6xlsHtfeWCjGZbYkGWD5mBvjVdb1a117DSFDZinWwHixu6G6efvGg6sclkWlpxuRCcXqayXmY9"
-    "otVQnTVU79UdELR2blRVLdan5/H5RUh5Se00B2iL6g+79ZFWtKXDgb4AEwFqHKaoxPULJ36oVclcTmj0fBxsywyQnRAyl"
-    "LYHqGUcrNetxDCZIsH5La5p8RGFioTnVHAhgc108zL6Pidv6TlwblSFx9XK/NyF6WGIw6E1ZbFjJZq7bPxySL6RdTd/lK"
-    "dBtzUXe1sN2Kw8KlupxEa0r3+CFtX2qrTmxu/eW8QqJcw/0Q9ZYtB1xZb1GrdqMGlh7PJ6RTqvSc1Mc0n6xp0KyaV6NOq"
-    "wvGprYihXJQPgF1fbDdzvfxfGjnlRnT3qJllf55WAIZ5tOOM",
-    "8nRKT1gwETU1xp8/4AwpCxiDE0asgBDvXf+SUPWNRvInV6Iskw1mSSEwnOApaZmJ+SlUsU2tt4BBxS3GuLiD1jgejIkMK"
-    "FQSACn8SMiFRmcQQd8LP/+ou9asl+5i/7O6Y4/oU58WW61Y31Y7lrnEKqQQnWOW5V1Y2Lo7rG0MUahrWnIcx6HesUp+CQ"
-    "wLbFhsyFWc90/pDFt5oFJnwR2FC9qPGjkY/GIaWgDReRYH0ZSpFIa9F8Q2FBdgT5+DuXmNIydPSl+LoHkgHgO9HaaBI7Y"
-    "z5wqw4+cLP3B3QrVFd2W5P0mmotXM2y4WlmmqIj4NiK8bWmL4qQ8uSM9QIPLHgZb5f0m0AUw4MahZeY1pkLZstzeOaZA3"
-    "FXP+Cds//u+vKcdyZwpDG2oB5jYt63lrUI/qjXXfVEx08E021fmPHzVfEmPOqRISjN7V1jh3f3DLMozeg1UlvcXGlQ0R7"
-    "9kv1JrQoG9s1HM6eQnnySGaFxehtsXn341KWcViXDroOMzX5yfEkREEsPgjOYp+5JL+mye/fnr/5MXzT69+/PD8u+fv6N"
-    "k/hoRMBuMk/DH+UZ1ut2R9R0QYZ6Go2IKi00QUZVD+0AgqXaCrc6EBnHw8qVQ+veV7Y2mQrk+wmybGNQMqlLZzBpxMaP2"
-    "Mk0VjAX1L13UKzsHYyhVyS8sOjoGvZRlZH8RkBBsfGyE612CT9JGWYmAObm64qjRq61a2DZh/mtKiZR9KBF9BNGkOcd/m"
-    "c/NRof20DQDE5Gz03FQ0Kiqa80tWm8BYsHFskEZgLQxpY9m8GPItfdSatBJG7UzQi+lnKo+dcib7vW7cvK23MlFGjFKYI"
-    "MaJXFsaLI+kq/p8cLynaP1ze2o8FOl1ER2LOMCuNLFFw8eDjrdtrKbx7/UG7CSL/vKmBaKirBsN7PZcxUHniG60ma72Bl"
-    "AnZZoswqrrW3n8w7H9tJGeE1BtQLzMc6NZZfklNqc3hpVT2wY6TCZfkkk9ncDL5bxuvSOrOd7ZYZeuUOwk0op//bmIDIl"
-    "+qu56CU5fCStD3zdVS6lKC85+MuCuE0WY4Zzobxlcbj1tGIvc4YnDLFU4cC3Is2qLvJ/grCqmEY8MxmqT+1MiVi99Y+FD"
-    "5OqkdExfgS/Ku21eU9pTzQzu7vowOI1oS1/yMui5hFWtoZGzyF+otSIiSF00VP4b4uthdLWAK1wlNSCJEh+DN4F647jVV"
-    "Oq0oaY+qjcJ2nkj35lU08mbZNqNPoJQnwxB9plHgyndR+ZuyHc0NtQ72Kp30Kp3oOu9MXZ5jlfIBXuCbHtKpJWfY1H18N"
-    "bRD9CXLiAuVcuodvAKQd1C27aHC3UaFXY73ZftdBEdX4xpRpeTi2kA3B2M1tYgNvPXyjQ9BJXJgEJzu2g7qzgTdkHTCcJ"
-    "o8mbaiy42xp5rFjkAyuwVYWp2a5nhM9uuK+q/F0yo07OWZwsAiQvbni0q1oAD+93U2O9mfqzw7wRP+FUs0xjPMQuuQ8ys"
-    "+l9sAwNjlYc9pXxj5Ye7totCbq1qW2a52zZzLQtbMWDLgesN/qFFOmC7PIbcfxfyG0Dxbz1bZVNMYlVOjf0p2NcxNxdOC"
-    "lVZCVepH9+nvcgzF+lfYZ+MLRDfzNQCnEo31jCcTSeLKRvbawDWwhc1KafEPRkQqPkEoA4kmgxQ3yXWAqXZDvW0lzRbhX"
-    "BIbWtZK4XvRHcC+331c2MYArOZGo9oH/DvkHr1ayInD48P03Nz8zOwI8CBKx3QZYPQFtVX3J+MJOCcVRP0aVyhopzKRP2"
-    "qerpt1UzokYgUtkMinrZibVDVrHKgTa2k8q/QLPXobxFwH+nmZ7mhfsbUzx79FvTLzCZQ+JEoirXVq5npK57pU6DJhNU3"
-    "87iOAwJIov2BXD/FrmUPVNFMFSZMEtYbd+xsyrOIjk98IJKmLWbmac8JbE1YVqJYuKpVXTXwPL04ET8W448lBAYsQs8Tf"
-    "00nUT5ZT2V7cJG2nxNAXezuLo3LAR0n6+nkAYHZqNCiGSottEAXMjERY4Eplc515ulikZShVWqa97RWUxHDeuE8rN2HYS"
-    "fOBeGc02qm0J+WYHZPy/h8/JnG5g8DeIEc0N+d1L/f9IDYzw4NWQlpj9cwZEh4tDVN07Rpz2tOL5qxBA5t6MrNzbVx/KZ"
-    "lYO9wodNnBiT9jODY+M3zvGPGF7oE+Fp7Ok9dk2jdKp0H5nG4hk4082vbWDBj1faCxjXTRydN97qZZ+iIF8Gmc0GMP5oh"
-    "Co86FcKspiP+8iy0LdawwMYaGhmmaJoTSCO3jjW9gYScJ9ig00fOCLgDmq+K79+GuZqKvwatdkZ9cWWtENTG5WkCGBYHC"
-    "pZS11rWxsLy8yI/hXDqHMLSvGZhPuaVVgwmUugfnRzl7m58XDarC/jCbkEzkGzRGyKmFfnZRYlWL+KrDguksbRbZ7frSf"
-    "GFhtY8Xps5CIBZ1rylsAD+YscencQ1GMkkXwrQBu66rPUMWZEMbZ0FaMyN1heYhZgV5yu65pUw7IfGIB8Zg1zV+lPjz7C"
-    "mO/FtARsHBGwXsBRvw0RbqMEoDfZ3at6QpvSIG/iJIw6wkUKyXweW/vZ6sH4SqzbdbIOeltvoyXFPro3LioCOJu6JBiiE"
-    "niRyzfFhgbAkI/g6XZfgkXHmeq/FQf6tsNdPGsZaTjo6Jy0VKagunxRT+Fb1YrdZI9SpPWgHcUVMe0rLloppzfC+F6bjt"
-    "3SMLnO28usY0z7Iec7ZJA5sVDz+Qlg/NO8ozWEcdDwioaOopMel8zilspTQ0HheUdN40cMpYA+Ckzqa/G9ihBVxLLdOAZ"
-    "5KrSabnMA/Zxr0mKFuFanzvHUCE7swVAdTx5iCeL2V4UMGztGz2uL+z2FnTkwfV87ZVY5XqGPEGh+02spdK/1wSn2hOcQ"
-    "JX429l4TaM/umEQWavc8cf98LK3C6+dj5Bm8ObOQKpvYdVlwxu01QCwiH2o4KRWXnbUTC+aWxway0vulrLWIdJyashPbN"
-    "3TohNeUu8+dntH+IwNrdxV85I2dURH9pguBUwwK30pB8sfVarYn4oh02X9MG00695i36zUC3zMLMbI7PMBXqyOEpeFOmT"
-    "AZYspHRiZ8KA0BktOipDwYDMTta5iDJUmoU+zsV8g+6wThvDCYxl30jDzgn2gIiKrZGVWyNqjw3LsXVFmyIFy78AjIr5q"
-    "JDYgZMKdQiIbnZNID6t1XX6J2lMnVzDdfYLSGtVT7Ta2K9rM+hXxNRC2tTqUJf8KwXW5FkWD1TFQvCAp+3hNAyj/UGuNb"
-    "IYSaT+rYyom6UEVrjn4H6ykTkofX79Y4WEBFY7DTMnubj9Qt6qTJnqViNX8d1Y05Adc+JgBeSazoFaqt8gV6DoQbsyUcV"
-    "iRYl7t1+43nty3xmCCMRdOFVK8ve+c+WrJlVzYrAZBuRwjyCkHOaE7nK1v1Hh4PBeJICY5fw1qEflU5V7mv0PYCdPHUbW"
-    "Nx2e2i6zdA+hFgm9zWiH+oXGhxi3jpovXWg32rOBQX3AwIQY59gNP60vF631jYK7vRRAzGMFl3YgMI2Vh4TgVDWzlNR1c"
-    "orBCIO80k4xeyBJPrke5CMraH/gx/OX+ukvHrPCiWiIrz+STG/gt+tCHkZkVeb6DnB8/UGEGuk/FEj7rfUFrj+51IcKH0"
-    "hOqrEmIHu5Ip6kMdfvKD9aZof/5+TZZksIu//6h5O/9kYyaF5wkUwEPJp6+3kJsqHbW5FtEBCUELTFHvqGk2FtqmN8n5x"
-    "Nbst/771XURVQcxCRJwcO7iqiv+uGz3qVnVnFvDi7i7+mr3t",
-    "KFpHcWNY+pyQDvgw/BK/y7havy9YmhAHLG+hz7I4WayV19BDrm9v/bXd+l2vErXMNTe/VtmWGpLur+OG14Q4iw7ryfJ/U"
-    "h2uI6w0dZ+WAmorXO/u0lQUE1xOlTzcZNb4e8banVwROaUWETGMBFLByADJTE/VeJ0TwTRTOwOiCPzn2vBWQcED6CfAfw"
-    "ETNDpxhUK9d/0R0pANtOCwJ2kKKzpEO5+V2Fiv5HOs5TSG/PRkDcuduDwX3ZiZWG3YvEZ1ohyfB1u6tne+9/4iXsnsfp/"
-    "Q8sF9lgZMS0Cv0OOnWVEl9rkNXIAG9YB3d/WF0Vr9V31eGrA6vWVC+702/2yfQ8/VFrGrgAD0mfmXFRH71wTRqAQkVGsX"
-    "0UtDmAXGV/wSZmhy3Qr7cXUrRsErbZ6/U93c7Kz6Wq17c0O9/Au+SfnNDaEFurTPeE95taMD1oaVprenLPF/BZYBMoMPR"
-    "DFVxI+zdocdaqi3oDXqfgojPO8kwSHkjU/y8EdXPnGiTXyvtJ2sgwRpbLCdf5XXxc9pcuFO7xfgzU++aTUwOIyKNN/TlO"
-    "0MVWupm1bOtrAv1gYsXeK77ahrMTgEzFB5ldAbhKX6XIqdq+QF84Dqi90bdCCvatYl8UTYqTnJ4eOhS1laFBHxRA0lbBF"
-    "sUKm6YjvDRjuuLe2Vw6bCCovI3lXMRni1Lm+Wac3isbZ+IQnGCWQOlyw5IyKjUeQVDK5EeOzc8cr1Rr3HK+uE5RK0JS+p"
-    "j19TKrq+XNFBMnxsxILnzHxy4LqBetWoLZKjelyHyXE+zgn2/2xkh4bMFQ/jvHvus0UyxIDz5GvVLL+SK12/zZycCNgZA"
-    "/dbAxhrdJoEoXm40yg6PS8ktqe+uTl4MLARDY5rLB+MT7UQ3mGC9yd/rOePBoMe/ZwsFlMJ49Y1nhkw3XKqXqLi5XAx3T"
-    "+FQaV0hf1on2r3YP/xwfCwm2+5C7e+d/nNghp5vPhjPTgczvChAdsYDhb80Uc9/uGiw0O+OXz8x3qRLOj5YrF43OOfE/S"
-    "BuvnixYtnLYebPLHuz7c1wYZmplkOrEn1pbB/537uRNPLjcKWyJgTPxftMKI3wR5fz+uDwdhoNnoPBoQX2PQIY0RIvSDs"
-    "DY3InVswUQnr8eEALpt+fIRYi2auu9bOH40F3eqrSmZYumlsl0eHyXCoLsDXfEs77YcUf9/w3+/47wf++5b/Pqe/DrMDi"
-    "cm1VuQyCpLeGkafdbxHA6cUohKir3uJhEqotSPLqD46ZG29VSHBSVLV3WEwCupulytr33jtFbm/VTXYGw4aU2U2d6PyAZ"
-    "Gw3Laf0z0BbrdLlPE+XXY9onwvqkk91TPxkmVHdnM4kRq/9ceR/8f8+v6GuIXxzh/zIADoKLjSGd2AKJKNzCRx/B27L2u"
-    "MN3wJKZL6rv2CF76Gv4hnJAV/m12vi4k47/LsDllLDQL6J9FHWLmVel7f3QkWW4lQq0ruruJO6N4wuR/QzNBX/+HIsb7/"
-    "f1ri73mJje5Jy6P86ogmfiy2GByZ4W2ZzNKKPuPfJ7LL6Q1htW4hbaNbBpnR5HidnGZBHj1+/PjhYOA83afKivm4h61Ky"
-    "cN2pUOqdG5rDAmJb7XymCpUXrPDW5BHjxtAO/qGEM+45Ux8OMDSnbNFQf6PQ8xohYVuVbpPzGGAerA/dp/8A0+aNhz7jr"
-    "8bxLSiyTuOTvPGCUh6XUZOUzG10h0mvcfQaTj+2eXe4UDZvTIpj6PDgT7W5MVSf37pqfIfeFbKKNAdRduJpmt3N7XBJF7"
-    "JyGZJmvmPe3ydFafDgV8HPfn8QD3msVbef7B7QehUTzYj0+wRBonlH0+GsuzTUBcdUpGz0rb8Mcr14hLHbdYRkhG3k60+"
-    "7uduL/Wk0CrngR1gQbjU0as6cS0ZeeVH1chxI+pWx8fDUTIppsf1uIqKMI+K7tD6V2l08wk7cl7M1qDEoap4LkT5t1ev4"
-    "PNNpJdBBZrSpmdlyq6BDQMlvA1ohFu2cuieQxXMxY/ECKZkgnXgFx9m5jRFtjezMonrRHeIWB2cWvAqqDhO6Cwjov9HuJ"
-    "hVjVAoRtQdvinXYK0JW0i/x3VfvFEDIrMa/neSqmzacMBmcGUQmOhpdOaa3nvjBRSI15N0GmabIMx2tKK/aPON0PbaeKf"
-    "9eMWsOeunnSCJNzcQPw/kB4Jn18H4qZ2mFn1K9YiOuaNBA8XmOH3XUH3gAtd1DUeZbZkdWySbh0KDs+Ba0bq/Ncuu2THr"
-    "rPsdlBDKJ9LsS8DBkL+w+FprB+JZLbqB5NYGY43AhAF2Ku2yuEo3W22MBqC2GoCcfWnPkogO1ndJYzpgbShrfSi8S3SoZ"
-    "oM93yU6QPNoO5YXPTHq40Af5wMnlNRgVB0ZcnNU0SmtcW56vs78/N+t8DFVoIaH33zzzeHwcXB8fDwY5RERx//O6Xr4kE"
-    "uCf5wlW42fsde5jpwhH/Dz7jdcs+m8RJumlTDb9JK5QRuaRgeh8Qb9B486A8SioSN40H90HzePHnoQuCdNKJpmyt5ULbI"
-    "8kV2E3cpemN5ynTCtLN5l1I23JbG/ZX3le70eHirEujFRbqhmA7OndZvi7yMOIwIMtT8h5YCxUDojolkTpgKitoZ/zB3+"
-    "0aIFc6ERQ9O+qsFkctDmYCRTBNdC2jtxmlcEU1TgBeIfagvFihf2CG5plp4u66/V3d1lJeybZJ7GvuevyoQY86o3K7Ki7"
-    "FWzJXUr7OBjgRdI+MCk2jJ4mXirmOYVOqU4T+A/luas0mARp4dQNJDulynUThLthC4Q7YR+LuIyZ9l/gaciB53CgEZcAt"
-    "GN6POXuPR7vXvXOa2/ujfJpxHtiKfEcxOGmnMcFaBwrkxzBfk9kd69oer1H9IJRH+G1ojmTrDTAMegZlnRPNjrDw9QlBP"
-    "pOXw4CO8P6PuBukfYN57fHbHoDBGLhKm8FBWQzNMPiVG/YehlIqG4c4wZ/Dv7SyR5/Cmez+11tT7BzOCNojg3aqFPJ8kp"
-    "aAZ9J23QqszO2AUSwUJe1+pLrdRFru5V6lOlnlTqu1r9XKv3lfpAZ9QPicg7nbPspy0VC9ivkez0dcI8WFVb4WiL3ccpN"
-    "6DTbNAESeU3sDOqwMgD9X34gxYGLKJj6oVx714Q/spFS0EHyA4c+xFIT1f0iy7xgQt2BzByv6OH40mhFpPhlP4cTCWA4k"
-    "D/u5jcn7JNU/McRSqWdh5QOywoFM7uYcCaYYPaFtFwtDgyDvGjBaE1iV0nmvPjiC56Q1wGwTV6aUxVxXxH5K/nLNRFPNE"
-    "lVxyd0PF/tjGmHaZ1NYuu8zBTWVEhBwBNc4FEB3WKOHCE5F9kRVwfPhCxSkbHB6LB4sGrvH5kS+slNW7L7x/YB9qQ/PYD"
-    "Meq86wtitn7nE1ip3m6Kw/LeKq2IXIlPk5BWj+ftwVQ7arH9kCZH+Mk3U8ckXJeEa+znib4zEWFlceiAO8p4VazFI+qpZ"
-    "ZRO1rTc09Gsj/mjskivgpox8KEErjJfinTeGYwd8MN7QUir0ZepRM01oGamDb1RcEXV7tNhr/m93jDEPVUxGkf+3EP+HO"
-    "ZKGjlEDZojufsGdzzFpv6jqXUxmTlhq5JtF34eQD11efHXCLRPvxe5/N6rxsZYrp6GKPmia3yqxj3n0aD50PPKSRLx3k/"
-    "c4JpXMNOlmfyUsykhM6oGixLBxTBqKtCCx+er8ES/wnc2pQIETwY9fRLdpQDglTEENmabJ4Qfz3R5ktOG+sT2OAaSK5Ml"
-    "wN8icWEDLFU+8UaDj3ZgqDQYOEL/W6lL4jqmbBTRCkMofe5V",
-    "/OMIrV5Xt+NccWQAapG2cD6WNxDZYrg/EE/yPF5Vy6LRpp1Gx6dc66iA+ii2IeeRe4Q2O+KEqdSWd0uVtZox1fG5tIu4o"
-    "xxZrJtzMgWx/treqYu7SkeOjsgYRE8uukM6Srl/hCH5DiGwT00cWCY8WTkWBK2V0gGo11FGp+ySo5uzZbHjQT2aQfFGM5"
-    "bPqW26XNpdfIrZG532eh0iNM3sIhar3m2nU0TakO05pr1QqVME7b2gY2Hd6yluWM/96VQ3rpwQosveBaczsKHFEE5iRpx"
-    "OhCOBfpYBkerhTH0JF2oBiSJPL/FBjrh/K5bNjG1dCBwgwrW2ZVaY2AGNwMaf+TFbDOQJ7T3ECmxq0/b8QrRLKD9dn39p"
-    "zntSEOz5NcIn4ZL96M1DlMCF3mGpboX4mK3LL4mqIieGcKKXhMNfQzbhhrmRWPzD0ewot/0bzUDCU19m02P8FFPwptGsU"
-    "ZY2dcdSIaTlLx05CEdQr60lPkH2K79UhB66X+nYJzYeR/dghL9MQKpGqbWBvJLmDBoykx0fpXv9x48f7+5mGjONBSFlGr"
-    "OkCj65ebgz3IROpy3WguVWu2Z8HEmbG7GstHN92Qp4+d5oMyogwXROuKrqI30M1D85DnEaF19a9CfaTCLKT/gZQc3NjbH"
-    "wYVcUp9zWluO24pNEMRLkL1l0mNVxeOljx9CVQZ8cCADVGvcyTUygqplEQxZc+WbDfbKPwG/wA9eYvlznOR3PXK6v6ZBD"
-    "hDMc1AjS86WQCCTV10hEyQQzMNldOBi8tVxtTPcwleCog+0wwrVJxJJLTHs7x7EDz2VUjGCjCfnWqNRVS1M1iCNIUKoxP"
-    "Q3j7nBU9deriCvv7hZsKlaEQhuY2MMRqozjEAWIO1XZuERsYFm5+QWkm1vEoNhym2iWhY5miTBSSTaPZJZb/lxS1P3Tly"
-    "jFiv2TUNkmMuJIRTUB76s5ckBZMP1zCyW85yh0q3iW1lfsPKUnOzfZqiapiYSfwmCfE3q09XipDQc+tpehfQ0WdqZRfIx"
-    "hTrzAq+ArH2mnhsCapbR+6ZE5V+lUSAkHgfwxJ20acLwvDgmmK+lTIp2aGP63n3A0/27jWfre+uzpvmkvBpt44lqi6mSc"
-    "7ch2Wu/gtMkRoO2rOl7XhB7AY74C1UtojfZaqt1sVFWsS9ppqTIrwRuRs5/YwOpKe87H7XIb/WfW57gYkc6rYp6PC3/WL"
-    "LC7LDMdEyYXSxSiuBf6GYxQ9SWBPOykrQ2L059Zn9nP6E+/NWt6Y1NzukfNy4vmZf4avx8I4Ss5DzgzyP/YxEwOs4jJr5"
-    "nSaRp4RTE2ArOIzr8ZXcvMUan1LbrUDh6GfmlvRxEinrMrjj0Zew3xIokiGqb476od61iDZH4XoceBS8UXUQfW0zRyLOQ"
-    "Vg5KJ5Wc25Hv2C9L19ets6urGIRyM4qOadkZMO0METsjkFEVPKsThau6/q8c64KN8uBYKKZ6qojgP2zXNGWDWF7XkPNRp"
-    "6ahgE7Re+lDZ5D61ADziA9qgIdvfFHMUW3GD4/08Ls+qCFH9G4aA3TqdgO4yXb1ymxj/trUW2uYFTihhy7PlDvsX5i35q"
-    "Ep0GhtC3KNar2YEyYdZ2aYCwoaaJY7AJTW3/IwNaSLXqMbqtebWC1hivtBaH89xTkrI/QIQyBEYu/gdumbp4GjmLg0nId"
-    "fo2LEndG1R5dhe8pw3D3pD4vGUdMN0WnEyB55TlSuOSKz3SEQnRw0p+d8cH10fYVX0TN8u0jr6sZKYx3WzHj/eIkH1HFb"
-    "u7mBGSe8QbXkMJz+BMZy5kxn1Vm6NfSoO9cYgg8Yp/Nkkd0ZWwFo10+OpA0uDprn7hmbMDBc15iARDKco1qYX6F9ZsY9S"
-    "3CvNSqQIMF4epfvDwXgQlr10/yFxeMfMzhCZ+HDMV6H9atzlGlwaTMOJvjSK8FdVNDxw4te/uMuPkBCL1uqKUJ3OXXEdr"
-    "LRDi447EYp7YaWEGCBadhPczrvgQKDjWFJICgSJTwt1w5XAovVE3/E1VCL++HaU8zi6xpshbWEaPF40MKzWVTIHuT3KmS"
-    "DmsK18xRp3k9EkvoNksioMHSLJJZ0KTGIv5llFaIh8XkVV4zhe6BrNBnIi7tfbSfw43ABkeUkr36cZWuo4Fab8XU5mxYw"
-    "fPqxqYnbYgMdxLtrOCKafyrlTqrJ7+CAIdtI+pgf6XUwfTdtRBJZ0p7i5if00OIoRLISZrbRRtjVDeVc1UcxN3jsMT9hz"
-    "nuAcR4qmJIsQAckLG68IIcfdF+iE6R0k97mO2ilvbkqM77joUqHxYCy5x4hmUnKfHUz8trodZxPQW90i7sBsFkTc5aOik"
-    "ddxYDURsxXwBteQKr40WtBVTLFOv0nUPdDdgPdYadopFupOPw7YueZnxHeg3/dVA7O5DsmKfJRooFS6g42PneYR2Ggh4+"
-    "poPNPfm0wD9qv5GeyH/rR72iWCZqjn1fo8dDq34S9wL6zTc9MApyhAd2I1G4u0MtTW1aa92bg11t6sjy/AJbvZPxPaIlD"
-    "35k5mKhjDc8asrRRaaYAwOqXKNDGCr+kvlPKFDF9wVvlZC0NN6ECPGGmplhQMh7ZKlfGxuLZoB/yJnc92qcwteOdYqARh"
-    "hhEqQvhh517zjRsOc80TLwLqdosyUUYOXoIOL2uiuhsMTSdJRqyEZpxnzL2GCyIbR2/hldsMo+EJFlE7Fds7ONrresjmk"
-    "EbGNX5nMWpuiOtZjKGrCK10kPab+YBpUU6PTC12d6986CaMhHWMmxCzuaXhrie1jdE7VddIGry2nLlplyNOIF5zWiKCt9"
-    "VhtDPgfOVsENRe8qylgs8z+ILKNooh5RjLfuFrGzOXDo2Ci5BgmbF8CbvVVF3R7X3cWpz2C2gKJ140w1iyhfFlGQnpywW"
-    "13ucFRQw+/BLOZOzMmJ+fYjSax47du0ZjTgS11o8DTbWzPBfis3/tw+C50l/d4ZBafAnEnHcjhAnGMaAnFUKB6FqDnKmq"
-    "mJQIc8whyzkM2DZRKeJImhkJGo/dNRpx3scdP56UtMjHEY9wd1ff6mkIRkHZ6+n6R03OSKpl61CVbnfkEEWlelUhDwUqO"
-    "UlfWTiLMmauin7JGbF4EN3SiE9/0KdP1781Ba6J5w93SMu1lktyRToaohyseTsHG61AMYE9GKTQ1HlzhizpDFke5aMlnS"
-    "BUAQ8j5GYbNZGaNZOnpQvyhQqYG7cfU6sqqziKHWccdI76c38pUjTYZ9whUK/uFKhXQAG32r89Jj0Zp1Esg8PQSgi4l2r"
-    "GP7JgaiE3WI81LquauiWgLDRxitIDEaMyQnD6veffNZrjKNsfHo4PwqGRhF/nRBkgoiNBKLTWRMfJlheEOeOtv1DLdfLT"
-    "grAL+8GlGq0iNmNRQlAhERgZ0GfWjlpCzVl4w60iIjswWZmvmDHPk7YVaNWF0WfHC9RHtglxzptG03Wcs+X6GGLwEH8i5"
-    "C6FlHyjfk8kvym0kCfg+RCIiUWnV8zucVwjOTJODKsGHHlhA0EQ4zEW58tQiA/1yTETl+f6V3jfgGOXa8sbnG14qYn0RP"
-    "t3p4ZZDM9p9UtaL31duevte4504U3+FenCx8rhVBnL0OiI1M1FkEL0gR6jLmNtIxfyQKn00r99QNaWzgoCCQdl7PIE8VY"
-    "s78dfPrM9x0jyry2K79oofTm8utEL841VH9PdRlUt9yr24rXjJCaPXXzLyMjiGr1EZrAiHaiz48FoxqetnuExPY2r+pVW"
-    "3tKkKmIiA8JGOVI3wS4ns1b1s6AVMgc0OpwG33M8jDtS0ar2",
-    "Q3GA/SR6Saolv2JM8nsSBJ+IyaateQF99ZQpVaNkI/60BM0xyaaOcYGIOwst5yyE2k2nrM3d3eXWYp9bI2rlrvZipmMai"
-    "UHuKIVaYafh1lfQHBgmADl9kvHOIOTWEYt4zJ9LTOdDd6kSHYMjBy+KbDG03Rio5VIs1LAF3SD2X5cIyEq7KYMbER1LY9"
-    "mPCdQEItCJfqCBC0NBx5O8kfBOES3IJ+pZDljN8aesfj+5ksIscEwHZOpzPfXXDQeg1wC4v2lemKq+tmNA9mo/0zr3jHX"
-    "ugV6uqlmusW8SEudaiIbulPCFbu4DJta+sMcCZnFGr6FKz+QwxjlMGDyBh7ZTu7Z4Rpx99cfFYZxhhVtxvrRp5thqfk3s"
-    "nhV7dPbz8XdyaqdEBRCghls+T98ZxpPWpsLSFJuGjXsvm0TgB26KU9d7cq0/HukMgrrHvyf+OjAgh0VGDuw1oMwd3njdK"
-    "JLDdUsZlRpaLoug/x5su38Wwawhe2Yq60brYJRZYBSle72FtMe9WcMolL1M9WZQOFtG4PZHUg1hDTGVddesxdQbk/MZWr"
-    "VjOElawjqijxH9RwuJ1JdwsmDnQJVNRSE90GpIbUlog8h5/9frIsKFAYiuF3ndJJ8V8+Tju1cwiaNDGymT5Mi506VosYC"
-    "v0Bo+RcHXbMd3Yb2cRFaEwjau1h33HudA292V9NS5Tk1dgU1jA9h87HEMadpCvJEqHa0mcY6/T3kbXWnXQSV+echzgcwM"
-    "wFuAIYPObm78BFFI7frpKGJ+Et0K9Zeoa0mL+6+cU0iZgMISyRWtRdTWna8Rmgv/ErnoxpGV2o3E0tSVcYtmX7yXWoyaW"
-    "1fCBMVPiWu0Zscmsrb0f2P9Wi01gTiDeRJ44n/6x+Wzb8T9tKh9+dBW5Oj3y+JCYr2fxvBr4LGVCWLOtzsLX2vEU31FZN"
-    "H4c9HuBq64AwjF66bG0M26WL7QdhHLFLhREC3HERCnSc9TDBzQY/AKA1Q/0W6Xv//BS/NCNyx8Ggf8vJNRs57RxtCeQNX"
-    "GG+S4LPv/9gmJ3GDtb3h/30jkxsjv7wX39vvJZTLjUFoTFjPtxEEeFZIDpC6vrongYrCONVjPk1u7qwRdy6m0U9gAMnBv"
-    "4Ntmo3TWPjGTBswQWfMTZ6/45PPBgYh3t2ZCa7Dq6J/D4eqyU10hXlxvnaqO9zo9QbguTNP7GAkQOhX99KqkTBf/bLbUk"
-    "8TNdkh893XSSsOITUAH1GtCMM9iJLjkaFtUyCaliELOuZhgkPqhYOMoJSFS6a6QtFXSHFdzW5q4QfKWSTvpopvukFO5JZ"
-    "f1k4x2WxQTxCP3iaezH36gJ76IOfV0rKJr5lSQ+xaJGGldhoQha0jYh1MloQtAN2igx6VMuvApc1pASKUbmYMfXK/6c2w"
-    "2n39Zxpn8tSY670mO6CRU6wWiVvlPchfwn+TmTWR+aaCS0ymZIApBwsHgW/mR2lTRKxj5NKlS7fEBT7oVaxfEcWYlMm/5"
-    "Ga3YypheTpSu1kNmnH5dRPKom2N729jKeNKTJ8crrbPgfxBmoeRoFEHLGYOYIGx8eJnJJxHp9Xt2yV+Ip/7fiS8Niq8fg"
-    "r1wLgTzgg3v+j6PJIw0dxmom9aLTrzdXe6vKRhOx7/7ejBB+DtcQPhBoP5lGTCaux79J00FewQ8XXbT6iV0E6g/JfS27l"
-    "cXT4L9A5Ww897vpjjZ853pkFnbLnSVvreSmEkkbQ5AK7YkjbE+8vVwXBIibnWEbTkq3qaXSfYOwHRzMxz5Or8dNF5gGcX"
-    "OaYczbYKIomoQOLGkSWq63nHVXsHHihhHuXkG5YGYyuvHdddbXW67x9CRxq0SESfViJnnr4Kg401OmzCqOLjKw0fh4wPH"
-    "4ost7XPAiu8dzJvIusgUXosnf1Gecxa/geK/CNM+I2Ki5IRHKK6go4MBIkHaZa2juH8bVwmQS+Sd04EJH4HYzeJKA4NGt"
-    "4IvPADJAJ8tZdivCcMYE/uGbcdwurTR9Orut9Z6z6xGTypCLvbegpwGGjbFw9Ng38lM3n5NDYM2FDVA9CFxD7N6/7A/VF"
-    "WLWDVSR4Tx7EXFceT9sR7SvvLGw/5jwnG5dQDtsABC87NV4waO0Gj5MZLD+JzR3YS7M+4wDQr6cEfeDaffxI4h6SiPrda"
-    "DBjoqo2LfMe0bWpdH8RBWjnej4/xXQo6WReU+XBqJQmc3wtOc+Kaj/kO4HR6oh2o4mDbWKXvpcVQGe2no26fqYKDuD9Qh"
-    "IXm6Gj6iO7r+5sB97TiCUUjjgZjtDx88GAR78hdfd8zGm2oy5v0Zrdbe7Ii71zYndzbYD4h3u0dsWLf/cPRE0uvCj0Wta"
-    "TLXOB/XR2bmHgxsBl44vijCl/QqUkavuw9U3n3s5hH7uWr84cEdgZTtemzPITeRF/yLw51zfkjI0ob9h03+M1uv5770af"
-    "ulO18ZuK+8LJA48D2dbW4StB1j1rrj2Ir/lH8dMWq+vohKy6+ngjv+Qwq068uwtEnQUkmCdmWLfuulnFwc1Mgc5z88/Eo"
-    "379hmo+LWBytj8Sd1XtHBWRle2i1VCJTHZM78CLlxyz4ax3ToOusVwmn163ilf/y0f6nS/hXkCUTpqms3JRq6UPbF91BS"
-    "Xyf1W3n+NF7RSLe+LupMp0gV2DWqvDupGvvYUV9LH9WoH/yDqDytbGvuRKCGyu6aD9C7mfXL1u2awY30pESZ/HYdfbhk/"
-    "nZLrqjk6q7RpFyY/o0ZPRj/ynnSlFshC8KMp9wd5E4N0um0Gm/3KtS9OqaVgukRMryBAK19n7pEUCLJZl3cHIiNDghsll"
-    "rxFdW+6qWtiVuviMrX1wTMsySje07opr/TTivHiSCdNYrc7lc6b1TTw4tlQg3SS99jCkrCwLLOJokcN2ezK5ZNdsVSZ1c"
-    "kYOKNyjpaRhklC3puZyh06M1fb0Vhh544auwsFDJTc0RqIHTYxBbjOIRFTRO6UM+rmjVlpS5jVfnRo5ub2dEjE7vLCEre"
-    "A//h7S6vygGUJO2zN9uf3VostYwWPR8f0K+ZB3vr0e/+Ui27671bC+xET7JCqkuib9oyqlqUIW+IgeOAD8PDsF10MH4wG"
-    "IRDnhMu/3UvplnRN7/txSNGnexu/QOkWLmGpsBcgItKGzTrZM92zEmCAHvkNpjyazgFUmj+XKrdUsk9Qz+bySYUz/Nsj+"
-    "ZKWajnsuRy5b+CMBDxZuj/YP8B4iJsbme2BFXJe405rsa2K3HtTcxcEudQpytON/Vfc1w+JXpBRBs6BmomQVbdKOeF9s/"
-    "hEP3soaOdptfWaVr7U59u1JKd9EBE2kBNTii1YrEgJCSEeGbvXzKpOxKVQilEYd0dPlCLCEkGVnCieTCaddPjJr5g7xGk"
-    "yrZ2L+0NHwRq0c2kjjTJlWwjvYzrxJoOrw1JHH3mywyyEe1WitWaqUfBZnWpOk7ZQsoCw0L9Fun4UTzhdsgD9Yr1VtYxu"
-    "MXCJeqv6PEB8bIRLftZdC0Z2x4pSaup2WHYTf5WOfzwb25YqzMrhavpOotza0JLLfa5QRjuE4t0Rt/pGgODvb+6B4wXPi"
-    "DZ65lCZeEzAlVAkNAy+AzcTFeie/oXbCsKNBnv/QXfgC3+4UyIg6bVWy1URbuFM5NNtBVhxfLHP9AATJUAlF1OZFuanxH"
-    "EE3xUzpdyR3ghVW59+9oEbDirEcqBPXGaxkubQoEoA1fQkvfjckY77yeYM0rHERnuPo33G/NdP2jh9t9bRjkOY8If7X+x"
-    "6lgxI3QwBDGKQzB6dlhR44eTpefEdluNEjBRflTvHYydsFhQ",
-    "e2rg/ClpAjLU3b96w16+D3VjnBFT/RchHYcP+tftCPp4gwjFM8GEnO9azvMtKRRSZPp64Wlpe/ryL06enqUrqvS9mPjVe"
-    "s6xhuJeTheYPbYa4ih9tiZu2xXFl3tS1b4R12lB8bQx2WhMxPVccRzP+CiqZdy7u5o5gDe7gdafoO/IITYrnOvJAwX/47"
-    "rQE6PEc4Km3JZg7BCuYlZ0u/ChBx9NfAi1hh/3AKzb8jYDjhWmetQWARbKlcbFWr6nWW5qPCks9dCW9mkxoF42AKots2C"
-    "CXQXnKpg8nemznSsKKLc/5iSslm9ew3DmCx3hrAApNu5QcqsQZk1eg0yxczUXSwxrAAtNUL70O4sGhOgHRIEYRc6SsWrG"
-    "+asmM7VQ6yZHw6kkJOLxZJjlU3ZIc0DS8V6ksyc9Kl094kX0SkbPKr/eMCEmNnlI53HEKx8r1sgBRZ6O0+OiFRnoAsa32"
-    "dhv6a3ewOrEOR/eBEHoY2Pw27arCGWqnLs3GDyx08W49YGQ54MapEasfJdr02AGoNLecNePWYQmvupLV4hpwfVaYgJMeo"
-    "9V7/F0W55hzw8x9Wf+tmicT7RLJ2y22CVWFs7cysdvWRxjWgtt6V3qpGPUaAF5S9yrJuX0iJOfwLIpbkE3VxrLpgyJcS+"
-    "KuX7OB0uM6BB5F/IFRWhr+FVBeNwD//5XT746PggfB86kx93/+NR99jg8CJrt4MoD7Oa/dk8oQQ167EWkkYgu1frQOOJI"
-    "7hxiufWEE4wdyTbsPby5qY713u2awF1bqCFpnXQaP25PiRxZhbrPkTW+MeiLpd752AwtbKGORt5vhf0NHriv2r241+dgI"
-    "irZPnebWNmxeuVXtCYytu6BOrNUtU7pyHqEONDF92HwPBxO7Xj5MUJHB67ewRTciaOqWwtkJWEHqhEuGTnYga9Phv0HAS"
-    "MSFn16h4MBLdRlrbSgCOTEB/hpcFxuvVaHiJpFpOmAeyciU8ekuhoV9twZFd2oaih0DSAFr318lHeNp874PvE4jwLZ2SN"
-    "XSoVMxvbDhKe8UoLFuBtFP35Ajx8gerZudHdXHhwfbkm+eERcZWtIRBo4isSiLU4Si/4MhiCXYUsGd6bNllkMJybDmXGk"
-    "Muprdge5PI7kg3AxuTwyNAZsqLbowXHv8eOwRQTS/socq0BIFnh35VuB8wt/Fhz52ZiOiSB8xIHzJVKsNugkTJtGvcejL"
-    "QPsnHEhyyuODsRtOW5wXRrREznrM079wKAR6vnEszLpPTIXSE7L1WDYrsOhREOkn2m1gHdDTTrIm/xjSFs1OVD3p01YZ1"
-    "o1HR9+eDjA6dPeTTO9m9S6OaakOdlki94BJ0nhke3uro9iYueH3xBorLuLY7rpPbq5WR+VXfrxy4gK3U0wU2se2cMWVnx"
-    "+h9z6DHnkLJtStsUL+4X0Zu/BqDALDp2ZphD4gLFsY7HF4NhhFcLp0DwENliNlQ4Tjb/Q9GZhYWcZLTShyY+ZyCwaDkBi"
-    "Akq6GqWfj7/4S4TvI9iQTCkci7sdSrIVNB9xrKcbnO/sY9lY2liYXYvrnP3wUVQGTo637ewzmR+32DJj0zJxowkp6fX0z"
-    "rflkLfvLfiQQ6pqVDhPzovySnUu4rzmFNyzIpN0xx5hnUXf5GSzAPh34puuq/aqIlzl6EewSbWZox84V7AeaAgYmbHccX"
-    "f3VeLPul5IeDY1i7doAiIa+xaF63YU7rhoeRg+Kcvi4jUhExBPfPOONWfDzYTDJ7HtQGLk6M8JHzt5Pt/UnLuWxa31dur"
-    "bvKV8IZYIciEjYRoPCVUPYI1NkHtmRPndeq8yml8bT7FoCCihnXZ3rdKz3sv3H4iqky8D9RyGniwEIEQAos+V7aO/1xZH"
-    "cq3f/K35SbcQ9mXixIth/CtcaOMbdXf+31uYMZPDLCLuNmtU2HPfEyETxEDxifhnE41fZEnoxasVwTXr6rdTjTvpVoiO6"
-    "Gh/bUi5Otge/Q7WtBPn8w4fdR0QeZyURQYvT5J4zmUiM+17m2DU1qieqWvpHfErGhmFhF+BUJA88w7RiyhgiSfBinJ88O"
-    "0z6U8EdDSFm+1802eB+om/yxK7UB9HmTnyxrS+7xOclQH7sYQMgiK3flOzW3tcbMz0FtE7//MbYjFFh//aphJECgqxdfo"
-    "sWQe02KdB+rqgOzxk3Zx9kbajllPpGsfNO+2KgKpgZKs3Z5h+0ZL+NneLDuWPDPQeIqzTIoSLDYY6E3EkYyIxWWVIBHfA"
-    "7mTtBzvyxM03bUI3ipxynbH9q6diH1j44dMXJlMSK9pt+8Ky72QO8Uu7z7z0rX6pc5LUF0lC1KPxh2XCykG6xkKQ3yScP"
-    "2zHctNpE9Kxbvnbp3gueFRA/9TUKW2dA8SLc3EwouyZanomm4ALY05B0twrj6+Qi6RKc9o5sPDYNl4MNp+7ftuk8rNiOG"
-    "oVUhvsoY+caBVvwYsyresk/8w5l//2b0c6Up4pQfoqThZhcinA1c+mAyd0MXykVkl0cKC+TaJH6kN0XSVyvgBhcwzAcGc"
-    "oEs+scCSeZbHte9vy7EjgplHBQaXxGFolt3waUUncGnW8WuPVWFmPHFsy4dTUZYXTqxgFeberqm70bTJCHJoI0XGiLDF6"
-    "+3oijdOD7reJ63KdFY6o9gNnfREPZrGZZOTjgdhlExYrPLC7EC7xq2pSS/PKEWjv9YmTI6qPbbS1XuNDsRpJAAIJfUSvq"
-    "qK7SnosiZJGnFi1PEHVLV6PYxegKk8HPh9Pe5g/IUI5qMGiIJYSQhKnhqTklfVkgc2aK8EseNI8mUKuWW0Ji7WOhYDjrm"
-    "csmmvkoB+Qp4SNqqj2TDoCx0xXHTIrXHVIbdfZioElcoHVvpbd4VG9BQ1jWzChxxocQpkanJPpUZTDsY3Lj4mpawmss+i"
-    "DnhqpQBOkZqYs7Q3pftRmmIXqP16xsazl5DSRKwRl1vs2gYrug56vYWD1eP4Hw9mNPek2iFS6Qip145g32uL5FuqDZhTB"
-    "7b3yV0n3scro/1n3cVuMvShu0/UfEBCZaRcOe0VYfcHOgNjHYx3Tc1Lz72QxRXRqEdYSFn5aG7dQgY/FVHtOsZdLMBabj"
-    "dCKeus+ezihGS1PnIFjhe+VUE8QDJm+TCG0zSLHU3zGYsTrjNNvNHOecfzRdelyzmCQKuK6Lugg7h0EpiFxShilR7F1FJ"
-    "qk0yM2RQms+6kjVi1UUw0HrYhWHU5MqiTsyIAKwvcCsNa9xXE0pFb9oCVTKf20xeQvqKP2i/QS5mAYSL8VGjk4tFy+FVt"
-    "gttOp46eGmr1HUJg9IKyWMXyl3e62N/TSDam+gBQS3YG3j5lFwpSnzMV3afboZjmm32439DGOLLq+DJfqIhwqqR2ebnDc"
-    "22V8D15h2YXFUneIoAMzl5Bd35LlfCC850x3ZaY74NgRBNL3m6AUPNuVzDaei0ztfjDalmNhllxp0oGVdPGEF5jhykHJ0"
-    "15OB5cTUx7pfRUSXHxFJvV6yyDnA5so6iOhiOpucyg0OF0xPs81PodOQTB5b8ia7qMVfNqOch42IaSjAbiL3CBmWlKNmX"
-    "pDi/tnCG6ipz1XLJ+oZPfEU3tFe9rSXeWRU8ru/Qzb5fQokiZo5cYlHePNWO/VbWc5+CrDelnlrhoMdrGJ9qiU1AvJfZo"
-    "UHOriFEnTcuXXk29sXyYTb74uNSPBirR67MWgL2L6knDm37dbDkD6aM9r5DXUl1yXxmvVfdQyvolkEjD9/o7+TBW+/sB6"
-    "e6OS+JR56qdaHnVfyy+dbU4tJifTnBMYsdBOmnrYbiohvJKo",
-    "TryoEY75i1TogtntfvFR/3AaBMj8xwNpBiwv6uH+LYFyWFHGlTnE8N86DIYukyPA5hEzpA49qyePpugMIdsV0m+c+CgJp"
-    "rc8TRzOu/46IMuJP5V05+bcjxJ2ZmiSZHSIW2X4/ZqBYyUBPbR7tMCrZZ91MTPRgPmCDSbATesnvUY2pOK9h7CoUPpR13"
-    "nU7F2qwwAY7N0n3tvuFIdKg3kcbyref9NR2WxRxEx0NmxKm65nzH9BEqY9osK+TdiZo3KOOlnoexwvRstSEWuEPXAyBGl"
-    "xZR+bH7HToLXKzVAClWt1q5GbtrrYuwudUN+U2wfFn3edAVrU9ge9qqO6z87EbOHEVxEcqbV/uITU5uNFB6o2EbxMeBxB"
-    "GNW0Zy6LKYwaASvVFL3tyU3BN9BS8Ecaks00ZN6I87OoCJogTh9c6nMs9ZoyeaELgkO3a/PbVm73jiNjGRzXZqCTVzTjI"
-    "KAJhdJ22Rk4k/VbfddkKQjHtzqAHTLO2V0+CQV37xABWQFfV8eRJs9bRGTh6BfNQZnrja6pHeIKzBXwtXtDnR0Vx5GtSN"
-    "wuQoq0ur8q2kjayrT6j8L+8GFLYGbFax5Mo3p1Y0HVrvJO9BEct+Z2lecwxfMCAFnztd4wHN5VV4voqN+94dc+9xGWn63"
-    "FD377T/WfIc/dHW8M/7s97fmWPE0f57SyH1zcl09HH4y5lQ6KL1KjamzMVTllUTWmHf1BgbK5Y0OGv7kU0FWxbcqrt6VI"
-    "7PJtieX/uzTuQ3rORv4cdoo90oGj/kaULqQJMIFDkd2s3+HV7FzE2VklXicSCKYu5KLvqflJ1uTXc3x4t3YHKMnf4QXOy"
-    "JsugPz1LaL6Ky7p3n4QbG5J+j44kj6ZpTBXQIthWcCE0pU63JbxtfGI3m5uV8M/2X5zS9j3oRHUOQKq2N4geo5Gxkpwcf"
-    "jLBoq/ou0NolnEXFh+7RrCY2Jb23BnoESceF5oWeFvLCpcETsRr4yQkXYMAWfGuZL11zJE6mtOgSjbNKecCUADZ+uxB3y"
-    "rF/IsSVZVJ62rDhz4O07c2BFLW1l01AFBoavCJalGutdFWvcZytMIeTmZ6EeiXSPgYnD4oDM/7OgLlf4vKVB1Za0NMA6W"
-    "plboLeIMSUDFEtF7l8w7SPyt8BeSPZ3929K2thND1YgXjQiLWK5YZFoiZWTZ262tsOmA4OUnbSGCMmQXcqIiFfdnVyT2M"
-    "YmuIX4JJwhtoRJxhOGceAePdD5FE+Vx8kV9R2cIp8MOJ89r3EmU4cnrqYQMnnyv3PxmHANJZ1BD2ihF9F1JtapkulFvk+"
-    "hgMFAnRTR8oE5tuJesTyuVxZyQOEHWnXx9npTpDMm1A/W7TWF6OyXg+LTo65yaXCdMenUjwXt6h17QhKJNmPSZRceTmYL"
-    "WEl7mxPJExzMb4m7GSYqgO9RRq4xuz7jgq6W+XDTeTv4aKXz9ZTDGZQ9XYT7+vfaXah2E9IvED5xZececu9ZXVVMvZaN7"
-    "JMYlaxKLU+92Zv31ytbrw063RCbgJlj3CGExJHaY0bhRTzO56vf7M4lM3MRYlfgCi+COVu2wUidLanE7fo8OFycW5B+Ti"
-    "TgMS9Q2ztYx1r8Ii1JI0B0alUS4wg/KY+LwTHSrmOqIIBrDXxEmh3yKtSz40AwIrp5bGX/j580pysdeTRsyN5sx3ahsXC"
-    "DMHqeSQmtwLWjCTcGCJy92d2fbmYFQzKJ4nGM5O9NzwCiOKCEIdEUVCRJBoUT9bxoqX9dUw4Ngb9gfdr0yOeemsO1ppLe"
-    "/ViFxIb26rqjzQLaSlAjbh+rDkNC/1UF+6nEqibuSF8ljVe3nOjXUHmdf/Ad0mk4aieeJWdIkSrS19RP1Qr1O1MtpkwXN"
-    "5tDiWX0iWUZeKGo5fJ1s1MvGyuJJdPykD9QMYpu1IS9Qgj68aBhRpwAhBkYNPDVkMrek5+CJXWXJ2EicXCvfu56lpL/OJ"
-    "e0Zp+SC9zckD2oYNIflNUc3qhWbaYZvE8nCLpqPguPBKxkKnSUbJ4B10hoh90t4KLqnKUMsVcXDIiQwlMAVgFSdZD3lm0"
-    "UBpQVCTPnQv6zWuJvpiX/CSqx6SaAtokqocagL7/wnfZ53PsLe+E8CA/tPtmCfEbDHPv6wzkD2ajj/0/mnU1RfF2Kd2o3"
-    "eJnsP1QWTFWvrm7WM2oNstQ4RHJX6a8YZT2iUa3breaKW3H1aZv8F7+ibmxc8D1RJ85Of/89nJId4XVyY9OX0WQaBJ06A"
-    "6UJ/3HW1vbD6jCcSJKSCD4T2mX8RcTwyi9GeURd2TCs3N6f+Mw6ZufPk5uYpoigzo/iMnQReJ9ELa/igZ0WWkxo5A557R"
-    "udwTjVfUkV9tqZ19BIJQc0noNFCMIYOJ73q/PPe9YkdhHpAbM8/P4emCitRn9hoCie0qIzToFPZfFbv6ugzlGMvj2wmgp"
-    "dN6NiXtos4+UUda3Xom3vXab35PEJy9m0HitcIC1ZzBvS6ZO1oPe9L0i2a1gwhJ0JDAhCk1eyY2XIZmPhpfXPTdAvbWpM"
-    "MbxOa3Xe1enl8QhjUY6qbiTSi/jNNk4P6I3LuqwkoIWhQiy2naa31fXkU6WEDGQKV0No8A/YLEDQjVXpUvNcZdT1TL2By"
-    "znXGMtgmkx8dTs/kcJpApNi69f/0X6hnDLVE4DmPBq1HQagPn2ftvSEaFIO43uXR8bt8a/fQ1QsidT8g4jQL0QJXBEK7W"
-    "r0IaHsCBUUvmhREBZ/MCOU93pGnetfvmJYJDetKTyQ8XxU9zRkXnVzd3DBGUvImZDVEkYrNoBZyAM8j723Cn5hNXk7vIo"
-    "jRvKdbGXu0V2cJO/TQQGJ7HYT8umQbv7MFAq4misVHIME0Bw5UOjej5GH2FMej0THvvRcMN9tMo5RyACZWKnBDocZxAmr"
-    "RRx3gpoV4zE4iDMidIQT4JtFMU/+kuLyLeS2T09t8q3yY0zgyvMvuWrLIswFM8EOlAV9GqgK+aWDofsHOkt7M4DcTnoUJ"
-    "twtzdr2o9fkoDTFUc+wkTC5iqCJZqLEu8l9ASLdejXeG4Yu6DTKBNWmwe/nRuM2GfASZxIfiGzfE+tkdarntXZhGx0Qop"
-    "kxVBGLhgyj+OVCyuSL43BmY9JWI5StqZEeFVuL4YmOFR/rsisd+3OSyl8pEUvZZlO3HUQvH8VfuRHK2B3wOlHeBe3JJr8"
-    "wdBnBnJ+a6LmKMx9K9515o+rkxB7NXF6enWWIgxrZnWcUWJKFHkNpvGrOt/l/rpLx6zxIAsEZ9TtlYiGr36TLN5gE89Tg"
-    "xainhERHjW6bux8b5ZpIoWXIEdz/xkdsrUPlUfeL4F74J3DQhDIuo84j0nSNK4FRNflLfTqPJp9o3JJfCNXOAUGL8C95j"
-    "YO+IUVNP6ugaBDPf/IsODe89wiWab+uwjjrWoqmpmC0I3YdsdAYiPZR4izq8DlVpYjVuqG/Qz+fUOwltpiN0Scg9qvsjZ"
-    "82WKGHehxhY6r3k0knUNbee6IZrTjU3SaYI+dQQHbGTatjyCfpU9sGyP2cVFFL9oseIHiMzf9KEw2LhMcJwEaTSvMY0r5"
-    "MKitepuiAiVARdoeZu48RvRdyltyYT02k9iYhyKYzFWFBPmIv07lo4FMzogrNLoSI/0TMpzciI7UOaxp9872WSzVWHKbA"
-    "q5RyTyCTjqX8FzdPksnkqPoXqhHbKM2iu2u+KsIAutFbL4/wKVP9bCGTWnNNTAxA3EX857Ziqt96lh7raueSy3K6AYl0h"
-    "vryzAhXzON66mjFjq4UXIXpEN9s/utOmh/VdlZzexZd3V5HP",
-    "T2ii2Lyw9VAv5hcOVyZSl4n3TmsJzSRJLa07bKq1tlbOuyfXW+tJPZ2qaydiNmR/YG9a0GXjNuaSN2h8CwzCO1YXpANgD"
-    "GdUyPn9dCRPbUOx4USPLkjr6H+S2QUgTdv2R1/PB68TX/ASvRYIsiH9wARp9KLoxBRxkF7KZg0Jrr7VulGrJL221Sfe2y"
-    "zOBSYEhymds5AQMotWg2ZWfwZGzmcuGG9XHuPui66nT8drjoBLn2smHsPV066H1UyZBKHNOQgtT5lEn2vm7E8JiIbt/8K"
-    "k4XbW+oTzGPJi9w26CiQmXN05y+F862kc18KgvNjUDSBPzMqsBUF1Din1Fl7W5ay+mVowbqOjIueIBsfDsb3uesY61OOR"
-    "Fgh0bjL3qGuDoRBhFe9MTWKvE6ggHKZA8NPrBu180kt4B1zQnhBphxaKKI3lyhodf7o+X2dxrVGUU2G9mm6BlP2GnQIeg"
-    "SGShnzkHxw+0GrwL/TUyaO2YYB8AhCuDCy3APIn/VQAXCrYT9pa1MYL2muVzgK83QKezfWzWy83uz+tk69CocTjZXgIxM"
-    "YvvCyUIMjQ+/bKWETDzhlWFN7G5t10d/d/CYErUIyM9W0IzptkdzZ6KkEGZEa8kRQcY2ljy9DMzqUT6U7cQYWIs4EiMBG"
-    "ehgbn4Pyb6B2a03fIWp3kM260TBYVV30LhUoL417xFltxqDadTG9K1AaRNfjWe+kvIMlcPYH403uR8bZvNZT3FygNXNwN"
-    "e1lYHN+qelKUuVsTARPbu20ljBanP765OfdtCWFwQMMcnhRQnRB3xyoUPUkEqw120ovVMehSIERPtsDCmwYW9PQw6Pyeb"
-    "NhavIECX8JFpMW60qz7+/Qkow61COXz7UDKbDT8CZMQjD8L/hYVDjFpScceAdq4GPU6967P3TbcJjYMprSrO8CBPA/9zi"
-    "9oLq3klivcNTOogZdiwnynkFyc9z+H3o+FfPMirjrEHKhOVeBZlfBHoG86cfrc/rCn2jtjK3I07QgCI6Zev3oSbsH9Hej"
-    "OPfU0DN1GAPxpPYWQyQjMtVbbripxUzNu6O79bR4GZqfzQKj/T2b68x6+6QVfHdNLJiqdrXzrJGdcT2w5I3v8BnrPrlkR"
-    "hw3LV80ATa/MoPgbNDvgD++iQrjc9PxFydnSoUHWOKRgyk8++wZVHVr1TmzENO0q1RX5oqnZ4ZK5eTT/ZN+z/ef+CIrVz"
-    "biLA9LA2L23uQSbN4tGAo6MCcqAFqM21CUP6KnjoGWWpzlQW8PYJqE4wrm47hgJ6fDA5nWeaImLaaMSlFm1EgLndyQEns"
-    "pECxnM6Z+d1WzcH/Q0YDjrlQC8SS9wB2kpT3hZaSQftMmZl869Ow/jO07XW8cy9/aTQ4n+q3XuymPe7k7/dUds7+3bSCD"
-    "TZODM787pNWlROC1SxJIRbXLBkAYuGTDlxDs2DrHIW1Pkkkv7kmZSp108Htjsm5oYuDZdDD1f6ngbkwAwxVqqpoNhu7VN"
-    "ENwZPV8WiOkQBihifq01BnHzqVCxI8ljhjB9krIsAyVwFWaSNEBqqWKBoK3UO5M2AHZHkvMR5BmLyVK3LGcdWZMp08iq0"
-    "LUmzNV0OzVXEdzyPEN0/ijFV5hrmgHaZwiEbvKdj//08VhBf2wDpFv/pFZOY94NTv5r9adPRy2Crbvhy4fGT3iw3b2nuc"
-    "lq19RnOZqO1o6Fdlraj1WKBLZlN5IKd+QNu9RmPsazBMFGLcF7dDBOXPI3fJ74kztxPFHZoBO36LzzYr7OoCRwbppw4/2"
-    "9P/b3EWG863UHl0gAl+uoTMAbWvI2PGSu9iu8wK2T5JORVd259/8D/f01xHAHtQ1yEAuudz7nyWMf3S7bfbk0t006Wtvo"
-    "7MSt3w4nLlDubELgfzpm/84hppO0lKBpHYR8KFtYJFiWc+ogHninlUJk2yXTTzRxq5B3NWeJQCJh/2rJOe86Y3Yqm/lbb"
-    "yEsk5DFPftM1zVSZQ0mmvTXhw/N70+8uvA9k4vgq3T+/0DSoxZL/yDng1W1WRAenSyIj4wulttILLcR6EUyHTIHTXE8GL"
-    "PtjajIXvsFbFkgobd0nkyXdysPwr1bthHAWNGfSFCLZLY2FkcxhrdtEQ7MLicMMKBdLbt9lB0l1jus5jhLxwPr8eHEf8G"
-    "nRhK4FAFsMrWMhvu6jbVtY7R2A9AsuslkrVNp7sXqTZQQwrK3H6P208SJobM323uz71/sXQSK/uxzwUcR7r9JjpcmakT0"
-    "JlGL6GJjMhot9mfWOuWCRpgdrUdZ06N2B/ZPR1rjUR/l40nZvVCpeqNOpyFy1tHdqXpDNMRFN3qzQQ0/7UanKu9Fp0Hol"
-    "7iucW2c5CrHm6PeTnyNXaBTA0MkbjJF+tdywjlYuzArN+CojJzZR0Q8Yyh7IchBIqFCS+BOrsLablK4OUiS29sv3dx4tI"
-    "fi01OoBXLbAPK+02/HynM8J4IF57Lk7uAEb+cP5+Ke7W3FwbtkiLqs9yfin9kmrAkMW06YFL1asKyF3V5BrAO0bLRXmh5"
-    "pA7FKrEA8RKICvnLyzHy6Q03EGyQXG8XUscxMJjiUy/4MWg0iKKYSAeinBR1mNfgNBNEuKvqI702gj5siJ4U4AnHSkKL2"
-    "JRo/csZqeVcmwo2NGGGwmi1eEZsk+jzsYU+JlWhsY22iU2nbahj+ummTCvLa9fFX1rj3/2vsWpvbNpLt9/srKFyXFyiOa"
-    "MpJNrVkKJYfcdYby/E6caV2GV4JIkESNgkwAChGlvjfb5/unsEAlHfzRQIHA2AePT09/ThtrxtIAB+2CE6Z8AuROKbVSV"
-    "oms8nsqKtRdz0dniDH6uL+nkqP0BjdmFTxNVubgSayqH/16YcCArCjqt3xa4vvRHMxTs2udmxb8do3y9HkJlw5Gkrs9RP"
-    "oQPa1a2k9jESrdJByFtMdPKv76nx19ehuJUbS/3l094N77+Gqaf6SOhyCsPQVgGbGsDGL86d9dmC4DsxKM53RWC55zV4Q"
-    "a9Vaf5VakkXjApbH5j67Fz8pc4f4hUH6JLMOUfDUHayflO63uOjOvBqKiL6oKxG9r4T8OLZwgs5NByshu8eP921vLdrxA"
-    "IvZi7dss1tW4d6sEPJoCi9/wJHPdUuYZ6AKWdSPH4c7hOQJW4mcd4YUivrPlrrYiAXP+QY+PA3OsAkXzZIvATMItFeG5D"
-    "QcBgyRmBr1c/28pHHnGzvIJjvmdlE0loZazaQTkJWm1F3KOUWxv5R4QAftjCZW/JytkKVAjP5oVOpcpnkt0KqDfd+wpll"
-    "hPvCJrSjVF5pLHe5YE1Xaa+Omtvp7GD+JLhcNli5eBqMFv9+3G87COjRzVwmk4m7USAJwf3+WfDVc18sREGuj8/2fcUNG"
-    "YoR2SycXnBzcruJbOofbidB04MOm2RpBXmVrsrvhygHL0Ph24oqzPKxw51YCnOB1Tlu8y0FKS9RhipU2VBpK8aHd+z8St"
-    "e3RM91tgPdK+8KCtvGd2XEega/P/jr46pun4o6QVHEKzwPM+26ziRmU4FnZicWdiGgCYmVLocwfYHWEs17UeuRJW7asm2"
-    "P+OT22GtS3nyynxKGtQCmDJamoVwn3u62siZzY0XLemEUP+HhntUEhHSgGrnI25WC9ZZHvtuxUsWaAxDgCtTUAWX7O2/G"
-    "O23iWVrd0+rpFGkDNbc8/oDvTyEYskoVN5j2uIT7rY+lA6tS+j9459EIS7PAq5/QOJGJfSE7FMObjt/0tGZg9SerCP/n2"
-    "ozoYAFtjPFXn0wvzYcqp3njsL1TW+ADb4uDk5MKThoj3Xyhx",
-    "KXujZ+nRDyoL2ZtAsHbr91ss94+hLfgW+IvuNbRN82CpXOYGKSfRqfArDupKwzXEp9QXn2jfK2wi3m8PHZGhMGJX2pu1S"
-    "k7LIrkNDnVM/etQdSqmbzww4L6w48XRh4I063D90spki+abaQtdtJ9xUqc+MjttP5Q5N/iyiY2reMEpAloWg9wwiUnerq"
-    "F1kEdQ3kySgcBJHj8zcIfrfFeU8CElIfV0d7qi1VZjx56W1Ekrq+yO+zkv6DRdMObV36BbzWT1Swd2reavjp+vW2AfWrU"
-    "eao+RapfrYVrqAyu4eh4/Af2ArbrXqlxGNb8wbAb3qbJ2h/rhfXawtGlRf2c8Z6xTu8DVFRQmoBY+b53OoyVJ1Oi0tKck"
-    "xQ2WYDn6nT3q+ZCqeGYzDxFYz6wgP+MpsnKTGVVl2fVRDvrYv4k5b4nBBXAwmqga35R1VC9ryM6mdHaR7R0cUZKzWYky3"
-    "SxbvlETceRG42zUxqyWF29sIyOWCQtXxca0UgVEtUZTT7CkI1aWC/wTFl/N22aaPIwxrIHFpy//btS/v585f06eVpLQ4z"
-    "YQ6WJEYp0CEDkJWFp7GHQgAs+cCIy1Sd9W333J56N3n8RO7rQNiJFsBYDiWv86/4P2Ljq1jAI4F0NespLlwk//DjGf+lT"
-    "UmUuoecmmF3RnfhO1dQtu13DXaJRTOCyeIL+La9riO2D4uc/urKaLTkkgAj4WMqEhBgvb5iovK7uChUzEA18J5dBWIqUK"
-    "trROlhxdfkwIClRkB52RntwJQLunw08jSVwPkSAztV6o4sjI70grRuZdTVIeTYU8lE2YKYyi98H1ZDbF44uo6dr7U+7lc"
-    "fGXTR0CxArR8dXrqlRUMiibkNAYdjsOXxOnb6iwuK7Taxtn/FS+gWeKpHc1cDGoG8zQPBgHF3zRAQ6ZfGEbL+k5kkKTAX"
-    "9K0snRTvUpQQhe55qWZme/SjL8yJJkXjrEvjJHmRjg2KhKK0rahBi8XwCVpsxKpKa0bXJlTUIvGPqZYlR8Uc0ZnEmrhh0"
-    "jPUFSZRiWeE6uwZagweQN9nJb5DPIy6WzbRA7SolwoBWni8hc04VM8k2IQp3mqQ9QF3k4gMPcaeJUmiOiniFCe97BKKMv"
-    "8ZqGYq/WZprtoJv7IfROxqFlduOEskNn1JHf4CWcPy1JOl0tY/ns0Gl+6qpb76vn/fGVrWy32kPnwT2ycyXAkZBX3N6CY"
-    "CP4sZw9ZQ552rhJQnxXkYL9UuhB/V3RrlZ4LujI19E9drRAVNAOORrQmvz+eve3LzhVubOPpXdrJ/aB90o5v8VV6oY2z/"
-    "34qhM+uot9VULEw4CX2g2TyX4eNdvaZlEdSP7yndZzPBpikOaW0krCWev8LPlb/coy3mzXNIE4S7kq9GS8hJ05LLqhg35"
-    "iMMrSazJPW9ALPHtJ+Ns86oTj0eTHix9+eff9dJyOn0dIjv7o7Lc/nvUDj+d8346yR9tNa5WxpIbuXK7SihpW/96kvI5o"
-    "EWo24NtwTUM1SWnhrAFTso6myAjWuvmGywt+MR8Wu/bqMimKvIhOHaaXUs9NhhOdHKgwxnqO7IYFaNx0iLHstggkAbEXR"
-    "ORQxfNcUiNcdeIWoe8Ag+Bg8CRMqVqoGINafGVQGW6PXEWzOvKZjH0hgepnXWMqNaapOxPdsbbYSo4yUqiWWFnMUkREn3"
-    "6G7FjR9HlV4wKLlLdEmP9xX90Smjdn+fYWN8UzgO/WkH78reXssthlJfeGOMU6ptP+3N6wv5XgxVi7KOIlXHQ4gtiHhGn"
-    "cCKD1+8IzU2CniozXAclwXZ+GngC+hrsvo9pB3gbuUAyUg+JWBmSGCMeUPQJqkn3eQirieLp4dB5DfhNtlN0wPQNraeXI"
-    "7TqvWEaodL+OTWHSqQ8B0JbM0vv7mCWfN0xaMs1Xtc503YyTB0nWCaBFOWi+iiAMDfpmfWBkPBdP8fV40q+jK87P3PXp2"
-    "XQgVmiBLZk25Z7edYxDyhfl4URwayu7Z9kR4l7TD+pXTMIvQsxQfrhq+FRyYHmAFMSlVUnEf6QlD1xuX+EkmmoSIwCqKc"
-    "68yR9wYWB/DKUZUH7pmyzYhiJrCCcz/GTAE8BgWMPLxJV+dwYV8gN5A5/aGgjhkfchyjIbNUazYRXJT+OIxQkPmhG6S8C"
-    "jZ5OsnhFBabQqyZswpy2yP/Dg24H7omydKEv8DJAeuG9QlUTqbXUbgKjig2VX/tPdMxrCq6lTEhGxsx3bepLRCsGwAcGh"
-    "HukXjZH+ox7hdbpIoN0r0ftQMnrQEJYk6QDlhtiFIyr5kFQXUU4cV8yEbnzX7wFMdAd11SVR8waqsjX252oVZx0q6WxgB"
-    "kdVryJq0ZPo51nH3e97b0INud+3FXDVxevzbMnRXChg4VVLGszgY6PrrOgyWWMI4rK69HFakXq8qNIZsE/iAu7jAZKAnl"
-    "oXyKSO1kKIViKBQquvEBXe1LxpdKSwiURA6mGi54tIU1a9C28fUJxBbqGTN+f4FjPybhMYPQBEhndlu+4EyiMwvJ4MzzX"
-    "HfDf7J9boa/g0XUGqZlAMZa+dfVqtgOKqRwRB0WbaY39SkW4PXM2VgupQiP+P7sSVHMpcVvnWkQTwQOhdHRm5P9dnmZPa"
-    "ONE2EjTQn41j0ZgXRG5biFS73P4szHBpz5qs0Bf9XY61pb5pH4H+mndHZ09N/HBAaX7ukIQPDYTfsoEiG0eSnjadfQo98"
-    "IyXyegu3SCkPK3Y/6scTEQiAI+uWNyI53Mo7dGXuFOv8GBqdhkfedyDojAKuCLXURfYuFQ3AxIPpqwiml/uV3Rmu2Qt9f"
-    "zLj6pUXFbpet1h2RRfJVInPrrHJ8vddVXENqaA0XNiVSAyEjAmgVc+He04DIi+D4fpy0WcrneFNDuRGAmBXKFy/gxRql9"
-    "JCdRVA5YoTohKqHqyxal+akhekdfQcw3YYn50ns55OEjWobrzIscRVnzz/NHnKnpeMm5dFNQsOtniyCUHXppfYjd7700K"
-    "dcIGAhlSerRMvBoSoDHRk5/U4TLDKl2IqKzD0mNtsq2aDQiQd5x9V9FBcZLiFclDv9yBPmX+9GR8E6/TOYu+9jUIH1c+N"
-    "j2Y5/loIsE9lx46TmA8F0pqfTX62rylmsno/BVzGLp4by/e2YuX9uJXe/EjLqbmlUt27GSYeTWWndaq0ufs906MSZINMz"
-    "N/dOfknHkl4nrvajodVOZ55XlAJRFUMbjgiL9KvR6sXSswCPeLiAvFPNaN8VEfhNc51KK3vlpUDtdOed24xwYQz8jF5/H"
-    "2fY2tvzl+6YEX1JV5xV99hYY3sO0riDlWxeqvhojhW1ublvXc8pyyjiux5SZrWG5ajbL4lAHvD8EztzHA94m3KLcLmOBo"
-    "FYLj06y42DE+NVe6TULf4BBZeKxK4AzkDTMhu1gBaFJHZ+BvMXTOlWDBLp1h6Us0358fHCHj2AWeEV7gswjrZQhBgg7E0"
-    "4bF9X1DUJj4Dp2ZaHP1YS+7XD2Mcm/8MTwytOeItxD9kwdPwT7N4kJzZDPbcDBLs3D4OxE5UcBJJmo7oJRoUWUTafDcYT"
-    "GoXtLrrFU/0FSSqEfHYZ9Dlx3Wm1qK5ddGtGdPPf2vjMF/cuSPZMJgPHAnwo0jm3O990Bzre8/UYCN6AGShand8psdsK8"
-    "kMmPkKjxUKzH/Q8ds87hrds9+JZBPtWDy7khWrsMvDBy+KheEUQfJn/CSrSNJ7u9PxHoF58bxhM5pXn/fPBhPIWEW6OtA"
-    "l1zlltwVqBgYXbfupepiH8AHJhsHQwVddctUkr0gEEXA7RjP",
-    "LBu7Veq+J+UPjCUCWGiRTOuhedkYGkW1LF3KIgEm33Di6Og8jMd5GEeDPsB1Y8laROPHfus2Uk9dxktpERb5gJbEx7CEq"
-    "7B3LNU2AdCeVw6f5n3/5EPUnNAGRy3RqPJoSVnX9dJxz3x0VAs44c3oU/vW1eh8VberFA+e63AlFmvDtz0rdUHvyaQU7U"
-    "aIoklH3C7fn96sR68Z2mo2ItbYCYPumrgeT95iRE+XSY2wv3qSA47I7JCDbxMWyNVs3/34cTomoYYturx24HoSptF0UIw"
-    "nz5FBW1h14AVJoUb9BqJZR90xMZ6dVTAyNBB2a9jaxxOi6OswRq9l1apTCVtE9AZTsCzgR3cLKqvH5WBdIa6I5HO3psWH"
-    "gUjbfRUUPpCP7kTtsTOWxHm9HD88NbOusPk2Yoy33H9t0jQdgJvw+ur5JXg/jQw0ROhw0ociAmmoCgeDyzh7uGdewimVM"
-    "1hQs+QHK1IcIJrtHbGHfC7sIW4wbsksVOtduEOYmgOtpSPvbxqVdnudOyod5wfHIQQ45J96u5asLF4EfP7vR4wAVWroHZ"
-    "KG91SejTQQ3AkP9HVefA3YIFmJ2gpkrBUFci58Pm/LKo8fB/6Oztg2rIujxQOP+049NggEcQP3mbiRwhMwZuCDArQOnQW"
-    "3+PG/SGAPKS7PR71vsK9VTSX++UNm8SeeZ702k+1ZrPVkwSp32fi8Ob+CeEpUnHypDTDyyG86CeBF2OmwflqNgqRG5zvD"
-    "S8QGa27TRExndo9Rq78G3rIVSaQjXzj6cOROyNTTiBKyjkgk1cyb4WUcl+K81kP2GhUDKJtnNRF36hJx021xwNzwIWfG6"
-    "CpHXxo36Oxtbm11KeT9qOZefCy3XjRjsQTHWblPCtFWWrNsyi5SnmVWEVhSiaQ9iAdVpNH6R63hvONEQkumW+iuJcpEhG"
-    "dPs2M+O9nWGQTsZg79fDnmMBQ6FcZzGO12W2J8EphC0psvYsrAWo85V4woeZtxhF6WABJVTaareM7UQuceSO1xph5FiKT"
-    "rhvn4aohinBJZzeeg6SE+kXAumXRkK4+9CBiIJzxV0lkJ1TvusjVf6GFbseLlnlo8RCOh8FhbWjBvqYWwwkCbYc/lvQ5C"
-    "hHD6WNNv+RCfGW0JG0H3bO1kN7siXxbxprNMqlIzboEwahs0zDc7VlbwefrNy8t3779/89Ozl6N1em1fui2SdR4D84xXV"
-    "MYmiY4YJrd5QaO5jFMeVj1v2N1pnxefTEdR73ktJvMljTpbspGj4RbhvlHTJe/3oxUH3ssLTnIe0TKDwdMyY1pYzy1cVV"
-    "jI7lRMNaUg/X4jv9mVpXCWwOAyMGKg9tYKTGkQBFlNiWPnJJBLbOiueGoAB5klBab4Mq5QTRMuST3/JicQAEyCdSVFbU0"
-    "c8I/GDakIIzsbiMSc6/xW5Q6ipiCPAV+UxgoVL5LNG1aqXIeNe/o+qMuEAXnWKn3GmmmxJizC703jGfND46c2MU4L2xMh"
-    "TJBpnHVqcuQwcZAi+0FIT+1jGD5WVFySiHZNFIFY/DNOZaDqC/h5oxaAOJnxX0Ll9om+cvyIArSwC49V2AFvhCmlUZ3js"
-    "jJutdxt6bzowdj5KtCuBX9V4/ZT4mueMIJ8G5n/pjch3s3GaC9L159JzzWd+uDCb49kG9S/SZP94EOuwaTl4HNuZL4Gac"
-    "4owoD+HtzmBlbgwbPcLNZwqCvLg9nn5i6+Jjlg8DvS0tWZkFumwktRM2dHoFmCvTmsitu7zOqAT95mk2QKnW90mMGXj1j"
-    "k3YtQNcCi/KcNP0Xsv83ttFuLFvI66XAetwGfemnvIirncDKkQbDvP7NGHlsksrcXHfN3P0kXADlo9/pnEgLlm7O9j0KL"
-    "H/UeETst9/fyELVMhqq2brkOV6E6eVB//k1yVCcH0l4SIscQ3evaYoArJWHvGyl+xgpKhg3lveHnTFKsqWO+oIoX8LuH1"
-    "3Pdpx8aEvnzUiw2vlz7FkDoSG+RxXD3z0cQWh8/Jsk0ruIygUh1A98JVfLDoEOfWxXJYhD8b9CNe+n8YBq1iQEiA2WT6L"
-    "YkAbBpBRHD6oqNS4EMVTEgmw8kucEiRYYt+usyNCK2mBo5gxo4CyI3rX2Uip2vVSgbiVd6ZsqGyz0dgG7K0Pc0jCW2+BI"
-    "JqN27hpkFrO2bb5xBl4g9hvXIRQzkaJ+DgnfaqU/ROFBGOAjsuqJGPbwmHHgcaDEy/w5Zs0vjQJOdz1gprfiCDS5dyVlC"
-    "NhM+Od7aMmH+8Lhi87Qt+xLuZ+e3P54jUNXQXAISIEfcisNfC9nEtLU5fIkHitEpD2k4MknjEEZsVMva8ar1++JoSFyYx"
-    "m0DwCbO8wg/CjjlVPCZXKvyHBHoxDf3VdgoQfyUsrYX7IN7R5OtS55G0J/hxDRu2SlNvND/10dMq004olT9pRZNaJBpGa"
-    "bWpAMhBDuFyCS9QIJxmLuVo3/8/NNbGL3gvWEZW+zCul8kIZ1vq4PVoaP2gDVHsWNih96ju4yOuS5WHlhTcK2nY8kmriP"
-    "JgCKp0tWTp8G4/eq4o5MGElfSEf29eICJz2HG+VMHvNnKB+T8lGtm4xdBN+/K5UsaFTgkARntIJuaVHGNkGra/IGkh0lL"
-    "SdXoYCmicUhNhedQGQ1co8v4VnFcUjYwuNaT6EfnzxVb4+zx1Q6Qm9O3rbhSneMhba8/IPFDXfN15RlOmzlXMskvSd98z"
-    "4bpIWCxILNyDjlo/uhosltXxsUyg+iJEOBSxXVeJHWcM4mKjf0Kw9zjzKS4elZyom4f0bPifDJJ6Ja9vbC2UxfIFplPWe"
-    "hlobDyxrPMYbquGFYSlo3qOHTRfQEsyIuPE6zMUHDPDbVtiO8MF0m4T7N5vpdEFJyCYlWFsBfht6SiQMFZxMY6oETeyW9"
-    "sPktsQQcjnliDX21Sin+Zbb7F6Vnixo7WvJHVtSXBVeFktz0pGk28FOFT45gT0ogQ99wK98RwIqsCB/3xW5BIybDU3Hhp"
-    "+2n5SP0CBTr13iHxqolTc8Gxrxkgywk0myGzf4kn2EL/b0R76PQv0fCEER6Itqs8w9WsKtY/Jre4BMvWS5sn5/4eHsfti"
-    "dwjUdGyEa+GbwQMhslRpzR3l4i0ww6KE7lNx0KF6DSxPLWuu7pSzHs3YvrQS6wZ2x12WkbU4duKgfSllGN9aXutPwnVed"
-    "L8pgyoG7NHJEEUn4aJI7s5K/JP5L1atuaMQrAwaAsZ4Psimad0gA5pQBYkVZwisWBxyuwrGXTwnsjrgn4b/6CPsw5rzPl"
-    "18pu7SI9Gc0OE37hv8W5RumJKaIoWL4nya67V+1gin1aCDG90PMYEYMvoEf8Bd+MsnVjz4MQbEiaQdQdnnmWegNHx4Zs2"
-    "lpIYGPG2MlPVlzL0NKt5OInVnyDTHG+wnG4IXgYw/g0PEVX6f4z5Pko=</script>\n<script>(()=>{document.cur"
-    "rentScript.remove();const n=document.getElementById(\"packed\"),t=document.createElement(\"sc"
-    "ript\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0));new Response(new Blob([o])."
-    "stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{t.textContent=e,n"
-    ".replaceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_page_tail[][3777] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvXt/2zYSLvz/+RQyT9ZLWpAsOZcmlGn9kjRp"
+    "u03aNEmvqjahJcpiTZMqScV2ZH33d54ZAARlZ3ff04tFgiCIy2Aw9/HWVdKp6jKd1d7I94PoZLNY57M6LfLOm9xPgs2sy"
+    "Ku6U0ev/aRf1fHsvApUHr3z6/5FMV9nCd1WfJulVR2ogiriUZkEKubyRRlfUK3+Rbzyy+jkXe2/9st+ldZU47WfT67pTp"
+    "oKpoG6oLtisaiSOgiCUbrw96p+luRn9TIok3pd5p18nWWjRVH60rOyUyw6VVD2V3G9jOYJvW++WGXpLPEH6ujhI/l8Gp3"
+    "Ek3Qa9BdpViel/6wosiTOg36ZfErKKvGDkXxkc0HF4QX1/vS6xhBn65pv6TdQGGlYKQySCgszLSeDcRGid0rPTJhvt7qT"
+    "dZQnl51fk/j8dbwa2SmuE0yxHlhZ95dxRQU3N3RJM+AnitcgUHR/hvtga199h8e1ys0KVVF9vUpoLhKMLokiD8uan3ljK"
+    "Qg9jxanqaPbaert7zeltHSndoXp89Hhn93B1WTQexL3FtPuvcM+zUrtV8HY82gm0qi6ufEGV14379fFO27PHz6imYrKm5"
+    "v45qaiGV5lMa3GbkPK8+yknyfXYTEuuh//z8duFqb8i26crtNs/iGdE+DRwoanfnFzkxLYEQiFiVqls/Nwc57m89DjlfD"
+    "Upzhb23pbxV8OqSd78fiUOt31LwiYszRPqP+h15VrmqAgjLte945xrOI0r6nBrBlH/2Dy55+HUx4ArZjn50XdOc+Lyzzw"
+    "zLLT9CbRSdK85Id/zrs3rSkIZA7Ur0k08bL0U+Ipb0VwQj9xlhWzuE7m3rQBmTg3665nbb2iScDU1TI9eR8/etB5n3+pf"
+    "54eBJXg9+ZG15snq3oZJgQlfNUdhgOZUqpIP1QPEH16/T19ATBM8KvO03kVTqaKBhtOJgNF/06V/p3SuswJ9geKu4+LT3"
+    "GZxjn1ZmAm5us8Aq7xN3mBuhMaFH+GernhQWDs3jaYKtoR4WRvqPi/6TZoJuJfMg+qCjZZQnMdYbNSL3mn5AaoOsXYr2Q"
+    "S9vcLudiLIlvk67KoyM0l7bciCP0iol7JB5RpGpsyp6cq6XPP+6t1tfQLvNDszOuk6RntY8zGTTQ8PqaCPuGtF/Fs6fuF"
+    "ioFsC+oLRk4dSbD7J/E02hvQ92hqJ/mUbrvRa0JshL6u6J1BEGydL71nHGAwQI49uwuKZhoIea+ytB5j1nTnJ7RouZ7vf"
+    "BuETXHzhV/zW1gmoR1ZxpcaOWus7CDkmBGyHAe8MmXE/YwJwD4RQg6cuinqxoy6gzJC30qV9gmYVRqMpFxj/5sb31QgtG"
+    "CghEba4T1Pe46WjWe+pEFN4j620gfG3vRlbCh7w3Apd1M+Fq6BYaW46kb5+MLXlaqAoLfsG/jVS7EqLn1UScqyKD/oA+I"
+    "oMHueYAsnw6jY3+f+7My42/uiXiZlRx8fNAL0/JrAsOk7FWFfoNDpNh2UzRJ9f2uJzDYtIjrwdGkWTaY88aN0f5/OVJw0"
+    "NMdplPbXqyATQKYCLNgsSscVb6PUhQpn3RZYt6w5NoOKt8ZCzXiNZmohyEUGunAxElVf6NO/hblnxSoxmHvBK7+lJTXgO"
+    "9vSkUSbCbUEtswZTkNMecL0TroNXgEvQ0GDwfxKZZlW/JkGI31GRzjg66KOs77FvEHvLz9W9hsASoHH/f3yZPDfVxjwiT"
+    "6b1S3dDxvigE8J30wETY2ZhzOQBy7O+/nWWvuZmhEi+de7H3/oy0GeLq79CZVOQYwZUBBSjLZtv47PKpzo+okzWxlm653"
+    "/WlckyoigkhDfB14t88lZVPmaisjQmENo8L1QQJnd7AVDxkwRBAOiZoSgJkSBUWM0wX5GCO1WD+T70kAVEGmHFkyLRCG+"
+    "phvaNDX1rlkos4wpT4laqHVggX/JUMlYaAaiRCBlTAsVZnqpbKHnr3Maxhk16eHE1wi1g1qBJzBrK+OPgWB6qaE8soCgl"
+    "zfTWYO/F4S/nfm+xGhlVipeRpka3ecr/V6a+7aBC//SEKSDQJ0F6nPE5PSl3lCbLb5wRYfJWS+6UhY4l+ozI9UfT/9KZn"
+    "U/rqr0LPc/qw2PpsxNA8ChBKRXLpAGW25miQdnam1Adxdu4iD9z2BBR7uzhO4WI+yWMYZmNNxaayLmz5x7mqBB0Gu/zee"
+    "Q2ZWB7RXvAOpMGcywT1OhLwAZjCQa9Pn3rS1lABBTUmETTW6hBZkgU8x/P9iH5lC5dSaaT5SyarG7aoRjSiE/6O2aKIRD"
+    "kIr3DgGuFnjtEapKoeI08Oo7QjEzagVFXZ/QvFwSXtQtj1NCTyBz1YLbzKgZAguqC/ow0I3NDL0sL2my0XzQQExsIEato"
+    "/+/p+2IIWpBELWmrnzp4HWmb0nTR+Tl0TQoJstpQzLhrkdoe02/BKiVxc30ZDA9GdzcFJMj+g3+N0SNAWk87Ww5NMX7jd"
+    "e89eCIH1hE/qaONnKYh78SscdnVfh9roByw59zZliq8O982yD0rMVjAye/I3ifTA1+7Pf7Cc9aTpyzn7cQI5dX0UlloCJ"
+    "ozku902l1K/9NHZgmLIy3McHXuU+rf0oEvmIqMQTZ+jk5GW6Dhn7cIV3f1ESf+pUqaEZl2o+PxsMwpk1cbS2HTd/MNaks"
+    "lU6Gzt771u69Zq2rDvOn/A6RFUTFEkEFang4ndTEXPQv40qXDHQJ+hqBAskWBES8QvFp5fPLPX4hCPmG6s4IvvC+gBkVz"
+    "Iv1aU0FhshDe0mSoz1Q7nQLbsdQT8DoVZS0htQbjqqTwajq9cxKFqbGpJrS0VsQiUWEA3WgS9foR4xO4YZ+VMwDwB1+6Z"
+    "b7iHu+wK5HH1HAF3iBeniDF+hXyXvAcjH31TAlW83SRQMH6PtXkbuzWrO9AUXvV7q5IKAqdZqvk5FpyAK/LsD04VdOOlC"
+    "+VyOZr35VlLVPpFNJoFJyiz0ZJxHyMeDymHHPuDcMh8FtVMmNBDH1tlBFN5JXtw3kfHNr37RpmfzWuHJahJubPdpDeng3"
+    "N5on2t/P9fiiaNgM2jI8wlCit/TO5os8tgL8Eb/ApwH9zpZxfgaedyTCHG4BzGRludDccqFVw4XmlgsVkCbEyL96jjEOI"
+    "eQLMLTUJjdEv6OgEFAraI4rOZX4ZUAVQT73BwXYFjlvi63s7gmhmbrPtEvlB1O9eGBggV3w8Z70AZIcbreXy69Bfb9FRw"
+    "P1VxI9eNzgtl9aa5RwP8Z+wp9P+POHUkiTlUd229aBmhBamUb3+vO4PB9P+vcfdfvDBwe56g/vH+TTcNJ/cr/H11RyRCU"
+    "aSX0szjNCUPc26OTL9CqZ+/eDbefepti5r08G4/uD8Ojhw23wsQGq33Jhpwlckv5p0YgcaSS18Ls1uCVdeq9frjMDJ3lE"
+    "VAOAQiOFg/tdfU/zXj4nOHxa+7Sn/vHwoD8YPu71B/cf7Xbb1yPuP3gU9h8/CLo5OmsKB08ehv3B44coq2r6Gh/IwcH9R"
+    "4PDy6Q1kH/tzHxdrGiGP4OEsEQllZaJFfrQ2gUHv3WHEObS2qTzenno13rDDoMR5uMqqaKnZRlf9xdlceFvZKDhX8lWQZ"
+    "gzsZwURDGyycaEoEMHdZajkkB0Vaz8YGQ6CMKHe9GrNVbJIqL7ruj2KjiomKRBawfVSC8MdWSSTgXNlYH6nfaMAt+fqfT"
+    "gN1D4aXd4EtGIdvbyglpi5LQggv27fJ5c+cvoZKlbPx6CllkcD8ZSK9SVjRR5",
+    "wRBQyGdpw4B2OYkGgeUxfHlhspg2nT+Lsu6sV/LmoQHkOBezd/V1lkQCPkqK3tJp7C+VTz2ndWiojLPeEqTHbz06Nrc7Q"
+    "m89FeCPeL+mKgvAqF71Mvq4HnOMjZdk1HwyH+3FhAHzmtAy5ERAhXVZnCemP2l+Tt2BLPRXAEB0pEwN7h7hbTMuAhg/bq"
+    "8ag0/T8VjPau9IDdH/+0GraZcK+D038jIF0sISycTiF+t8vr+/p69YaJEDGM+y4jTOnmarZRyV4/7Rw3CoEmduf2PJXaD"
+    "LuPdovOldz49P7hO5QnPbfyjzq5rvlSyOc5cqns0Son7b7XV/6z1w2xxiqPcDfHang4+of/HJ0YP9/RXoUJnq94mvz5G4"
+    "95g2XvcBmjw82n1/qHFsXkeMn6KThE6qmpZyLyF0RMcXbWy6oEcN8v36lnrA7Bzu8CIrCJjyw9+CKZhOVQiW6F9160O9/"
+    "w+kBMtoiEDZOX4cnRAoHEc4gI7pqiuLHYisWPf2XgKphsXqSXA8HBw9GP8i3GyJmYZqI/x4b/MJUo4OIcDdh4TUmhHN8r"
+    "aw89dkQqRxElfrMpky2mKEZql74ttAfCX95Cqe1dm1H4waxO4AGY6jGsfRSO/tSa7uQchJD4KpmninCW28xFM1k1v7wzE"
+    "/ZarSg6QVQrzEQ005Yj1iWwn1eV0vLAmbeH+uj46GRx4Yry69aqekDKDwklbpDL/P8mnugOd8zDsr8oReJhrHk+rArE4j"
+    "zmtp3sHoOvO0THjSKk+GwstDfEqSVUnHDrPrx9DfeKqTVHVKbGdCTKBTn0YEzj7LPFWY0sPKNKYYPiBLZwis5d7tDr18u"
+    "YwJw1edakkEu9tMA1xmErLF/n4tKNewce7A0hpVzHjoUt5jEtmpKXS9d+fQXrngpV/FGhjwroW+JgRgActpmTi7nE7ieY"
+    "flvp7y/rx6Nux43U9uq3xZ/V3ifObGAr3ImtCrLe0n1IHTPj/wTFVI7xoUubK7mUHYIPSoVj8T57ZXG5LkDz9w6FbBzzL"
+    "TcrIWoFKudNFVcOg3y4Bj/kBvfdo2ereNfgC+egvVg9IPA+VXfEr1hlBUCAIj7L6//13i026Woq3qZMmnJAO1JR/fhp2P"
+    "hCm0Grjs/1UQFeJ1vCDQlwrXzZgXer9zF6Pa0lkOORFTcTyKiT0gqowI47xapgs63ppJAKoCshzPfe/UU5s6rbMkjHUX5"
+    "TcIv/bliumYzbcYcgz4nsX5pxhKm9m68jcriLvz+t2sLLIs3Btsg+1OgyxxNYzuo3GuaYeh6j0IQAY9p/mGZFsR+ZAbFp"
+    "m6uFfQgTDL1oS5qPM3N+gyix14tqgC9T5LPWXKGacMjh55IeoHfOKwrmSZzufEu+aWI1cEEYARR6OzozPaQZujmgCnLtM"
+    "LP6B5f1VcJuXzGCJ+nH0AcZpLI6ZwXzWj4aXFoVRartTXIimoc7VQaaftZvTYLyxBHrnKDPqY5n4Gu5r/euz2giY5EN0G"
+    "OhGMic+fzwlHholDQQBl+uYJuEvpqksxAYuOgb8It3cEq1eETTQ2JAKkiq+JyUiu6udEYhJQROiHfILZHNoHP/huifLYK"
+    "sELaBvgxCP2XIEzSfziUFg05kzi7cfwY04YH2O7t3nVnmMjb6CqLCTsAAyGz+9tTgn9PhgEW77/+iOEra1F/2NHaUxcQR"
+    "R5RMwXl18DMVPnmXQdTEPQFrkItptKP69QBZpm+iNV7RUtHlHSPxJeCrp+88qrZFF7wt47+sSfdg5xvbqK9YqJ6BXtCm8"
+    "A02GxhUBgLFqfsBGQQ67SEPIMdwAz7PZgFBNlDtwqGzAOrPSqhECKl14EmIYF7ljZG/amSCrPEhcfMVqgrmu8pPbADUIc"
+    "yufFbFlUScB0I19Ge/qpKphXoyu3MQL1nV1ocLom58ytPlXHTYkoWIDfwfOzyIbOsrrMvk+ub25qOrnqWF/GWU1XAZ8ah"
+    "//mZbGWG42sKh//AQ6q0p8K+QfSBT51CrU30IQDtVJhfV8QyJdeQBjf50khQpur5qhK5Llbd+Dd3MhL1SxeEfw7pxcPhF"
+    "vYQUKBoqMER3lDOuhmtbaZJlSQ8dfJIl5ntR84sqEa1CZrnutob2jPjcqKP0HsatR+ltTPsEfT/Ox5llKDTNsbimBS9Wd"
+    "c+luvoM23qJUp+L0HmcJqujW0A2FoaRKHTHzKewLK4wKWN/FqRXAYo3cw6yjTuJfFp0nm0VzzRdfrd3h5OpDYdi7j7LwD"
+    "JpvIuatOXeBHdXjaO5+L4qLqpLnqDHhqKqCkvqdWdIbS8zlsMjBUyDR12fvrFSgO76JYV4m3NVUvik9J6M5KLdueWQfsA"
+    "kDJyE5VBVaoP1uXxG1GxdjTrXhsWDRmOkG/pAo5TZmGKAihE69C55D9cJbE9GWctfJA0ZzOzltdafVBuUwsjsCRQCZ9iE"
+    "BwjxqJaecxIAGt0hSaWeBtRh06zdZl+IdrOpHVrojkGyMPcYzGBpYufJH4k4n3Ur9KKwjE7ymRbbOa+zxJVqAIQDK/ETr"
+    "OrSSyPYjpUB2EqZEZbi6KvDBvvmMC12NdiX4ThK7aVMu4TEyt95C77VRjWdxOvXe4oXqV/Db1Dv2d7WbpP7z2XPMwHjQD"
+    "yZxf1AdirmWIgoE2NR1T/LGpMoooz8wvdQxCiVDG5E58voP5Jg7vdnodsd4QKhSPiGVjakJk1fUdunmGizb1YrUVusNMW"
+    "3tPeR8RLolpb6XzBL/Oyd4hBEA7K60V7atOkrJVhuWhQkI6885ZmVyqDsFRQruujPPzvgdMqdkESI4hRpbP4aDp0OTwaf"
+    "yk6hAwdqATC/HR6w6RPUkHjCMQXAwrsaRzUVxAvtAhFqNDp1NnvcK2hx0JvRPn3Fs0warWjuh7qAeKWJ8KnQADOTTj/fi"
+    "OZ7BD696p4otVllSQiaLamKhsfC9BF8G7SHHQ9TB0fAW32NNb7m1adhjOuC3DSlUfu358m1caf1QdoZBokokLjTttlklI"
+    "mi+wS7Fll7Z9ol9obEFYcetYyR2W7EQEDnbGWYZQaAUDEUf6Q4QMOlBMdpaEbzrGVKj/0UxbUbaa+MHXliVCZiltTUiNY"
+    "PB4QsdxB/UufHnbGsR61QUNm6AGvLp+gVbYfmq2rne/REXOF2bFOpszUJwmBI6XTDd+DJQrpYVIs2nlxzy7ps78lWw7JZ"
+    "8CWGwclSGBdUEUCM2/Pj2qJLGMOB02dMqk3LW84cGa/bnOG+s1g403WIMwV+hLFdb8G9YQsug1Caubm4FqUyhM+2prEJx"
+    "xIQHfy4ywBO2leAWVrnRKNuGcYM556m1HhRHcsKmglbIWX0IVmnoUDLC3vLlZMmhja27pRJrTU27pXzkb7OljLSJqgW/F"
+    "fNj3iowv6RhvHdTeGyrEZLYlGmD5mBngV9f1al17DSNBZSvWwXqwuKG7efrJg6ofl0SmpRmTC8XZWSbnYdovVgnRVc/9U"
+    "tEJRWfnVlHdan1xEZfXhJSf0kJ3iL6g+rxbF2lJXzoa4AMwFaDKaY5OULN06odelcTljEbDx82yyAjRASlLYXuEUsrNet"
+    "1CCJMdHpDb5p4SG1moTHRGARse1EwzL6OTr/0lLQ/Olbr4ebUyL3dRajjiQFhtWcxoqdY+G58sol9F3e0v1VnATd3Vzm4"
+    "jBguf6XYaoSHd64+wdaWtOr258Zv3BoH6FuafqKdsMejaYodarRs1uPRwNjmbQr33tCam+XRdg27FpBJ9WlU4PrUVMZSL"
+    "8gGw64vdZjbL/6WRM25Ed4+aWfbnaQVgmEd7zijPpvSEBRNRU2P88T3O",
+    "kLKAMThhxAoI8d7m14SqbzWSP70WZZlsMEsKgeEET0nLTMxPoYpdar0FDCpuMcbFHbTGyWBMZEChkgBI4QdCLjQ6gwj6X"
+    "vjxB921Zr10F/sf1R17RJ/6tNhqxfq22rHMJVYhhegcsyzvwsLW3WFtY4hCbWjJcRyHescq+SUwLLBhsSFXcd4/ozNs5Y"
+    "FKnQV3FC5oP2rkYPCLaWgBROdZHERTplIY9l4S21Bcgj19AebmFY6cPCl9LYLmgXgM9HaYBo7YzpwrwI6fL/zA3QnVDt2"
+    "V5f4kmYpWM2+7WFimqYr4NCC+bmiJ4ec+uCA9Q4HIHwda5n+eaAOYcGJQs/Ia0yBt2W5vHNMgbyrm/BO2f/zfX1OO5c4U"
+    "hjbUAsxtWtbz1qAe1RvrvqmY6OCbbKrzHz9qviTGnFMlJBi9q61x7v7gjmUYvQerSnqLjSsbIt6zX6g1oUHf2KoXdPISz"
+    "pNDNC8uQ22Lz79bVbKKxbh00HGYry9OiSMjCGDxR3Ic/cAl/ddPf/vw7unLFx++++H9i29evKVn/xgSMhmMk/CH+Af1ab"
+    "cl6zsiwjgLRcUOFH1KRFEG5Q+NoNIFujoXGsDJx5NK5dNbvjeWBun6BLtlYlwzoEJpO2fAyYTWzzhZNBbQt3Rdn8A5GFu"
+    "5Qm5p2cEx8LUsI+uDmIxg42MjROcabJI+0lIMzMHNDVeVRm3dyrYB809TWrTsQ4ngK4gmzaG3335sPiq0n7YBgJicjZ6b"
+    "ikZFRXP+mtUmMBZsHBukEVgLQ9pYNi+GfEsftSathFE7E/Ri+pHKY6ecyX6vGzdv661MlBGjFCaIcSLXlgbLI+mqPh8c7"
+    "yla/9yeGg9Fel1EJyIOsCtNbNHwyaDj7Rqrafy72YKdZNFf3rRAVJR1o4Hdnqs46BzTjTbT1d4A6rRMk0VYdX0rj384tp"
+    "820nMCqi2Il3luNKssv8Tm9MZweGvbQIfJ5DyZ1NMJvFwu6tY7sprjvT126QrFTiKt+Nefi8iQ6Kfqrpfiyue3gvBdU7W"
+    "UqrTg7CcD7jpRhBkuiP6WweXW04axyB2eOMxShQPXgjyrdsj7Cc6qYhrxyGCsNrk/JWL1tW8sfIhcnZSO6SvwRXm3zSsR"
+    "JaNmBvf3fRicRrSlX/My6LmEVa2hkbPIX6i1IiJIXTZU/hXx9TC6WsAVrpIakESJj8FVoK4ct5pKnTXU1Gf1DM1cyWcm1"
+    "XTybNqNPoNMnwxB9JkngyndR+ZuyHc0MtQ72ql31Kp3pOtdGas8xyfkkv1Adv0k0srPsaR6cOvoe2hLFxCWqmVUO1iFYG"
+    "6hLdvDhTqLCruZ7stmuoxOLsc0n8vJ5TQA5g5Ga2sOm/lrZZoegsZkMKGZXbRdVZzpuqTJBFk0uZr2osutseaaRQ54MnN"
+    "FeJqdWmb4zK7jivrvBRPq9Kzl18JghMK2X4uKNdjAejc11ruZHyv8O8ETfhXLNMZzzILrDjOr/hfLwMDY5GFHKd/Y+OGu"
+    "7aCQW5vallHursVcy75WzNdyYHqDfWiRjtgqj+H234X8BlD7W79W2RKTWJVTY30K5nXMzYWTQlVWvlXqx/dpJ/LMRfpXm"
+    "CdjCcQ3M7UAn9KNNQxn08liyqb2GoC16IXWaEq8kwGBmvE/dSDRRID6JrH2J812qKe9pNkqhEFyW8vaKHwjmhNY76tfGr"
+    "MQGM3keATbavwOqVe/JXLu8PgwPTc3vwA3Ahy40hFdNuhsUX3B+cnIAS5YMUGfxhUqyplMtK+qp7s2zYQciURhKyTiaCv"
+    "WBVXNKgfa0Eoq/wa9Uo/+FgH3kW5+kRvqZ0z97NFvQb/MagKBH4uaWNu8mpm+5pn+BCSZsPJmHtdxQABJlD9Q64fYteuB"
+    "IpppwoQJwnrrjp0NeRbRyakPRNK0xaw87TmBrQlLShSLVrVJfg0sTy9OxIvFeGMJeQF70IvEX9M5lE/WU9keXKSt5wRQF"
+    "/v7S+NwQIfJejp5QGA2KrRghkoLLc6FREyEWGBJpXOdebpYJGVoVZrmPa3TVMSuXjoPa/dh2IlzQTgXtJoptKclWN2zMr"
+    "4Yf6Sx+cMAPiBH9Hcv9e83PSDms0NDVkLY4zUMGfIdbUvTNG3a85qzi2ashjsbunJzszFu37QM7BsuVPrMgKSfERwbr3m"
+    "ed8z4QpcAX2s/56lrEK1bpfPAPA7X0Ihmfm0bC2as2F7QuGb64KTpXjfzDA3xIth2LontRzNE31GnQhjVdMRbnkW2xRr2"
+    "11hDI8EUPXMCWeTOsaY3kBDzBBt0+sgZAWdA81Xx/NsyT1Px16DTzqgvrqQVYtq4PEsAw+I+wTLqWkvaWFR+UeRnEE1dQ"
+    "FSa1yzKx7zSisFACv2jk6Pc349PymZ1AV/YLWgGci16Q4S0Ij27LNHqZXzdYXE0lnbn7Hb9KM5paM3jtZmDAJhlzVsKC+"
+    "Av9uzReXNj5ZJ8KUAbuOuy1jNkBTK0dRagMLdaW2AWYlZcrOiaV8IwHxqD/MwY5LrWnxp/hC3dqW8L2DQgYKuApfgaJto"
+    "+DSZpsL5T84YwpUfcwI8cb4BNFJLDOrDUt9eD7ZPYtOlmG/S03EVPDat4VhuHFQEdTdoTDVAINUnUmuPBAlFJRvB1ti7B"
+    "IePM9V6Je/wbYa6fNmy1nHR0TloaUlBdPimm8KzqxW6zRqRTe9AN4opY9pSWLRXDmuF9L0zH39MxuszZxq9jDPsg5blgg"
+    "zgwUfH4E2H90LyjNH9x1PGIgI6ikh6XzuOUylJCQ+N5RU3jRQ+ngD0Izupo8r8JEVbEr9w6BXgqtZJscgbvnGnQY3a6Va"
+    "Qu8tYJTMzCUB1NHVMK4vRWhgsZOEfPaof3v4CVObF8XDlnRzleoY4RarzXSit3rfTDKfWF5hAnfDX2viXUntk3jSDQ7H3"
+    "m9/teWIHPzcfON3hzYCNXMLTvsNqKmW3iZAHhUNpRoSjsvK3INz81FpiV1jZ9qUWs48QEldCeuTsnpKbcZf78jPYPEVhE"
+    "MtNfOSNn0QnRATOaILjUsLitNCRfbH1WayK+aIfN17TBtEuveYt+M9AtszAzm+MjDIU6cngK3pQpkwGWbGJ06qfCABAZL"
+    "Vrqo8FAjI6WOUiylBrF/k6F/INmMM4bc0nMZd9IAy6ItoCAim1RFduiKs+NSnG9AxvigwuvgMwKueiQmAFTCrVISG42Da"
+    "D8bdU1WmepTN1cwzF2R0RrVc/0mtgu63Pot0SUwtpQqtAXPOvFThwZVs5UxYKwwMcdEbTMY70FrjVSmMmkvq2KqBtVhNb"
+    "3Z6C+MhF4aO1+vafFQwQWew2zp7l4/YJeqsxZKlbi13HdGBNQ3Qsi4IXkmk6B2ipfoNdgqAH78VFFokWJd7ffeFH7Mp8Z"
+    "gkgEXfjUyrJ3/rMda2YVsyIu2UWkMI4g5JzmRK6ybf/xo8FgPEmBsUv46tCPSokv8DX6HsBKnroNLG67PTTdZmgfQiiT+"
+    "xrRD/ULDQ4xbx213jrSbzXngoLzAQGIsU4w+n5aXq9bawsFd/qogRgmiy5sQF0bK4+JQKhq56koauUVAhGH+TwjNkHvgS"
+    "T64HuQi62h/YMXzt/rpLx+x+okoiK8/mkxv4bXrYh4GZFX2+gFwfNmC4g1Mv6oEfZbagtc/wspDpS+EA1VYoxA93JFPcj"
+    "jT17Q/jTNj//PybJMFpH3f3UPp/9sTOTQPOEimAf5tPX2chPjwza3IlogISihaYo9tUFToW1qq7xfXb1uy7tvfRdRVRCz"
+    "EBEnx+6tquK/60aLulPdmQW8uL+Pv2ZvO2rWUdyYlb4gpAM+DL/E7zKu",
+    "1u8LlibEAbtbaLMsThZb5TW0kOvbW39tt37Xq0Qps+Hm1yrbUULS/SZueE0Is4g7nyz/J8XhOsJKU/dpKaC0wvX+Pk1FM"
+    "cHlVMnDbWZNv2es28kVkVNqERHDSCAVjAyQzPRUjdc5EUwztTcgisB/oc1uFdQ7gH4C/JcwQKMTVyjUe5ufIQ3ZQgcOa5"
+    "KmsKJDtPNRiYX1Sj7HOk5jxk9P1rDbicsL0YyZidVmzWtUJ8rxRbCjafva995dxiuZ3X8ltHxwnqUB0xLQK/T4eVZUiX1"
+    "uwxagQT3g/X19YXRW/1WblwasTG8Z0P5LG3+2z6EXaofYVUAA+sz82wqI/Q1BNCoBCdXaQfS1IcwC4yl+BSM0uW4F/bi+"
+    "FaHgO22cv1fd3Oyt+lqpe3NDvfwbnkk5cRuBokv7jPeUVzsaYG1WaXp7yvL+78AyQGbwniimivhx1u2wOw31FrRG3U9hg"
+    "uedJjiEvPFZHv7gyifOtIHvtbaSdZAgjQ2W89/ldfFLmly60/sJePODb1oNDA6jIs33NGV7Q9Va6qaV8x3si7UhPLBOfL"
+    "cdtRFzQ8AMlVcJvUFYqs+lPkc04BfMA6ovVm/QgHxXsyaJJ8JOzVkODw9dytKiiIgnaihhe2CDStU1Wxk2unFtZ68cNhU"
+    "2WET2rmI2wat1ebNMcxaPtbULSTBOIHN4zZIzIjIaNV7B4EqEx94dr2y26h1emScsl6At+Zr6+CWVouvJFR0lwydGLHjB"
+    "zCeHrRuot43SIjmux3WYnOTjnGD/r0Z2aMhc8S/Ouxc+2yNDDLhMvlStkRgqXb/NnJwK2Bnz9lsDGGt0mgShebjXqDk9L"
+    "yS2p765OXowsPEMTmosH0xPtRDeYYIPJ3+u548Hgx79nC4WUwni1jV+GTDccqpeoeLVcDE9PIM5pXSFvWifa+dg/8nR8F"
+    "E333EWbn3v6qsFNfJk8ed68Gg4w4cGbGE4WPBHH/f4h4sePeKbR0/+XC+SBT1fLBZPevxzij5QN1++fPl1y92mSqzz820"
+    "9sKGZaZYDa1D9Wti/Cz93YunlRl1LZMypn4tuGLGbYI2v5/XBYGw0G70HA8ILbHiEMSKgXhD2hkbkzi2YmIT1+NEADpt+"
+    "fIxIi2auu9bKH40F3eqLKmbYuWlsl0ePkuFQXYKveUY77fsUf1/z32/473v++4b/vqC/DrMDiclGq3EZBUlvDaPPGt7jg"
+    "VMKUQnR171EAiXU2o1lVB8/Yl29VSHBRVLV3WEwCupulytrz3jtE3m4UzU4GA4aQ2U2dqPyAZGw3Laf0z0BbrdLlPEhXX"
+    "Y9onwvq0k91TPxLcuO7OZw4jQ+88eR/+d8c39L3MJ47895EAB0FBzpjG5A1MhGZpI43o7db2uMN/wWUiT1S/sFL3wFbxH"
+    "PSAp+MLteFxNx3uXZHbKOGgT0j6KPsHIr9aK+uxMsthKhVpHcXcWd0INhcj+gmaGv/sORY/3+/7TEv/MSG92Tlkf51TFN"
+    "/FgsMTguw5symaUVfca/T2SX0xvCat1C2ka3DDKjyfE6Oc2CPHry5MnDwcB5ekiVFfNxD1uVkoftSo+o0oWtMSQkvtPKE"
+    "6pQec4OdyGPHjeAdvwVIZ5xy5X40QBLd8H2BPk/HmFGKyx0q9J9Yg4D1IP1sfvkH3jStOFYd3xuENOKJu8kOs0bFyDpdR"
+    "k5TcXUSneY9J5Ap+F4Z5cHjwbK7pVJeRI9GuhjTV4s9eeXnir/gWeljALdUbSdaLr291MbSuKtjGyWpJn/pMfXWXE2HPh"
+    "10JPPD9QTHmvl/QerFwRO9WQzMs0eYZBY/vFkKMs+DXXRIypyVtqWP0G5XlziuM06QjLidrLVx8Pc7aWeFFrlPLADLAiX"
+    "Ou6YTlRLRl75cTVynIi61cnJcJRMiulJPa6iIsyjoju03lUa3XxggqOYrUGJQ1XxQojyZ9ffweObSC+DCjSlTc/KlB0DG"
+    "wZKeBvQCLcs5dA9hyqYixeJEUzJBOuwLz6MzGmKbG9mZRLXie4QsTo4teBTUHGU0FlGRP8PcDCrGqFQjJg7fFOuwVoTtp"
+    "B+j+u++KIGRGY1/O8kVdm04YDN4MogMLHT6Mw1vffGaygQN5N0GmbbIMz2tKK/aPON0PbaaKf9eMWsOeunnRCJNzcQPw/"
+    "kB4Jn1734uZ2mFn1K9YiOuaNBA8XmOP26ofrABa7rGm4yuzI7tkc2D4UGZ8G1onX/3iy7Zsesq+4vUEIon0izTwGHQv7E"
+    "4mutHYhntegGklsbjDUCEwbYqbTL4irdbLU1GoDaagBy9qS9TCI6WN8mjemApZBqfSi8TXSgZoM93yY6PPNoN5IXPTHq4"
+    "0Af5wMnkNRgVB0bcnNU0SmtcW56sc78/N+t4DFVoIaPvvrqq0fDJ8HJyclglEdEHP87p+vhQy4J/nGZ7DR+yT7nOm6GfM"
+    "DPu19xzabzEmuaVsJs0yvmBm1gGh2Cxhv0HzzuDBCJho7gQf/xfdw8fuhB4J40gWiaKXtdtcjyRHYRdiv7YHrLdcK0svi"
+    "WUTfelMT+lvW17/V6eKgQ6cbEuKGaDcye1m2Kv48ojAgv1P6ElAPGQumMiGZNkAqI2hr+MXf4R4sWzIVGDE37qgaTySGb"
+    "g5FMERwLae/EaV4RTFGBF4h3qC0UG17YI7ilWXq2rL9Ud3+flbCvk3ka+56/KhNizKverMiKslfNltStsIOPBV4gwQOTa"
+    "sfgZeKtYppX6JTiPIH3WJqzSoNFnB4C0UC6X6ZQO0msE7pArBP6uYzLnGX/BZ6KHHQKAxpxCEQ3oo+f4tLv9e5tclp/dW"
+    "+STyPaEc+J5yYMNecoKkDhXJnmCvJ7Ir17Q9XrP6QTiP4MrRHNnWCnAY5BzbKieXDQHx6hKCfSc/hwEN4f0PcDdY+wbzy"
+    "/O17RJeIVCVN5JSogmafvE6N+w9DLRAJx5xgz+Hf2lkjy+EM8n9vran2KmcEbRXFh1EIfTpMz0Az6TtqgVZmdswMkQoW8"
+    "qtWnWqnLXN2r1IdKPa3UN7X6pVbvKvWezqjvE5F3OmfZjzsqFrBfI9np84R5sKq2wtEWu49TbkCn2aAJkcpvYGdUgZEH6"
+    "vvwey0MWEQn1Avj3L0g/JWLloIOkD249SOMnq7oF13iAxfsDGDkfscPx5NCLSbDKf05mkr4xIH+dzG5P2WbpuY5ilQs7T"
+    "ygdlhQKJzdw4A1wwa1LaLhaHFs3OFHC0JrErlONOcnEV30hrgMgg16aQxVxXxH5K8XLNRFNNElVxyd0vF/vjWmHaZ1NYs"
+    "2eZiprKiQAYCmuUCagzpFFDhC8i+zIq4fPRCxShYojgWLB9/l9WNbWi+pcVt+/8g+0Gbktx+ISeddXxCj9TufwEb1dlMc"
+    "lPdWaUXkSnyWhLR6PG8PptpNi+2HNDnCT76aOgbhuiScYz9P9J2JByuLQwfcccarYi0eUU8to3SypuWejmZ9zB+VRXoV1"
+    "IyBDyVwlPlUpPPOYOyAH94LQlqNvkwlaq4BNTNt5o2Ca6p2nw57ze/1hiHuqYrROPLnHvLnMFfSyCPUoDmSu69wx1Ns6j"
+    "+eWgeTmRO0Ktl14OcB1FOXF3+FMPv0e5nL771qbIzl6mmIkk+6xodq3HMeDZoPvaicFBHv/MQNrXkNI12ayQ85mxIyo2q"
+    "wKBFcDKOmAi14fLEKT/UrfGcTKkDwZNDTB9FdCgBeGzNgY7Z5SvjxXJcnOW2oD2yPYyC5MjkC/B0SFxbAUuUDbzR4aAeG"
+    "SoOBI/S/lXpNXMeUjSJaQQilz72Kfxyh1avqdpQrjgtALdIWzsfyBuJa",
+    "DA8H4keex6tqWTTatLPo5IxrHRdQH8U24Dwyj9BmR5QwldrybqmyVjOmOj6XdhF1lOOKdXNOpSDWX7s7dXFX6cjRERlz6"
+    "Mlld0hHKfePMCTfIQD2mYkCy4QnK8eCoLVSOvz0OsrolF1ybHO2LHb8p0czKN5oxvI5tU2XS7uLzzB7o7Ner0OEppldRG"
+    "LVu+1sijgbsj3HtBcqdYaQvZd0LKx7PcUN67k/m+rGlRNAdNm75GQGNrAYgknMiNOJcCTQzzIgUj2cqU/hQi0gUeTpJT7"
+    "IEffvRLJZsK0LgQNEuNa2zAoTO6AR2PgzP2GLgTyhvYdIgU1t2p6fiHYJ5afr8y/NeU8KggO/RvAkXLIXvXmIEjjQOyzV"
+    "rQAfs3X5KVFV5EQQTvSScPBryCbcIDcSiX84mh3ntn+jGUh46stseoKfYgreNJo1ytKm7lgqhLT8pSMH4fjptbXDJ8h+6"
+    "5eK0EP3Cx37wMbj6B5M8JcJSNUotTaQ19KcQUNmsuPj9KD/5MmT/f1MY6axIKRMY5ZUwSM3D/eG29DptMVasNxq14xPIm"
+    "lzK5aVdq6vWuEu3xltRgUkmM4JV1V9JI+B+ifHIU7j4kuL/kSbSUT5KT8jqLm5MRY+7IjilNvactxWfJIoRoL8JYsOszo"
+    "OX/vYMXRl0CeHAUC1xrlMExOoaibRkAXXvtlwH+wj8Bv8wDWmL9d5Tsczl+trOuQQ3wwHNUL0fCok/kj1JRJR8sAMTG4X"
+    "DgVvLVcb0z1MJTjqYDeIcG3SsOQS0d7OcezAcxkVI9hoQr41KnXV0lQN4ggSlGpMT8O4OxxV/fUq4sr7+wWbihWh0AYm8"
+    "nCEKuM4RAGiTlU2KhEbWFZudgHp5g4xKLbcJpZloWNZIohUks0jmeWWN5cUdf/yJUaxYu8kVLZpjDhOUU3A+90cGaAsmP"
+    "61gxLecQy6VTxL62t2ndKTnZtcVZPUxMFPYbDP6TzaerzUBgMf28vQvgYLO9MoPsYwJz7gVfCFj7QTQ2DNUlq/9Nicq3Q"
+    "qpISDQP6YkzYNONoXBwTTlfQpkU5NBP/bTziWf7fxK31nPfZ037QXg007sZGYOhnnOrKd1js4bTIEaPuqjtc1gQfwmK9A"
+    "9RJao72WajcbVRXrknZaqsxK8Ebk3Cc2rLrSfvNxu9zG/pn1OSpGpLOqmOfjwp81C+wuy0xHhMnFEoUo7oV+BiNUfUkgD"
+    "ztpa8Pi9GfWZ/Yz+stvzZre2NSc7lHz8qJ5mb/G7wdC+ErGA84L8j82MZPDLGLya6Z0kgZeUYyNwCyi829G1zJzVGp9i1"
+    "5rBw9Dv7S3owgRL9gVx56MvYZ4kTQRDVP8uWpHOtYgmd9F6HHYUvFE1GH1NI0cC3nFoGQi+ZkN+Y79gnR9/TqburpRCAe"
+    "j+LimnRHTzhCBE/I4RdHTClG4mvtv6rEO9ygfroVCiqeqKC7Cdk1zBpj1RS05D3VSOirYBq2X3lc2tU8tAI/ogDZkyO43"
+    "xRzFVtzieL+Iy/MqQkz/hiFgp04nnLtMV6/cJcaftdZC27zACSVsebbcYf/CvCUfVYlOYkOIe1Tr1Ywg+TAr21RA0FCzx"
+    "BG4pOaWn7EhTeQa1Vi91tL6AEvEF1rrkyXOSQm4XwACOf5iF79D1ywdHM3cpeEk4BodO/aEri2qHNtLnvPmQW9IPJ6Sbp"
+    "hOK07lwHOqcsXxiPUeiejkqCEl/8zR0fURVkVf69tFWkc/VBLxuG7W44dbJKiew8rdHcwo6R2iLY/h5CcwhjN3MqPeyq2"
+    "xT8Wh3hhk0DiFP5vkzsgKWKtmejx1YGnQNHff0IyZ4aLGHCKC4RTF2vQC/Ssr9lGKe6VZiRThxcvj9HA4GA/CspcePiQO"
+    "74TZGSITH475KrRfjbtcg0uDaTjRl0YR/l0VDY+c6PUv7/IjJMSitboiVKdzV1wHK+3QoqNOhOJeWCkhBoiW3Qa3sy44E"
+    "Og4lhSSAEGi00LdcC2waP3Q93wNlYg+vhvjPI42eDOkLUyDx4sGhtW6SuYgt0c5E8QctJWvWONu8pnEd5BMVoWhAyS5pF"
+    "OBSezFPKsIDJHPq6hq3MYLXaPZQE68/Xo3hR8HG4AsL2ll+zRDSx2nwpS/y6msmPHDh1VNzA4b8DjORbv5wPRTOXdKVXY"
+    "fPQiCvbSP6YF+F9NH03YcgSXdK25uYj8NjmOECmFmK22Ubc1Q3lZNDHOT9Q7DE/acJzjHkaIpySJEOPLCRitCwHH3BTph"
+    "ekfJfa6j9sqbmxLjOym6VGg8GEvuMWKZlNxnBxO/qW5H2QT0VreIOzCbBRF3+aho5HUcVk3EbAV8wTWkii+NFnQVU6zT7"
+    "xJzD3Q34D1WmnaKhbrTjwN2rvmlptml33dVA7O5DsiKbJRooFS6g42PneYR2Ggh4+poPNPfm0wD9qv5BeyH/rR72iWCZq"
+    "jn1foidDq35S9wL6zTc9MAJyhAd2I1G4u0MtTW1aa92bg11t6sjy/AJbvZPxPaIlD35k5eKhjDc76snQRaaYAgOqXKNDG"
+    "Cr+kvlPKFDF9wVvnrFoaa0IEeMdJSLSkYDm2VKuNjsbFoB/yJnc92qcwteOdYqARhhhEoQvhh517zjVsOcs0TLwLqdosy"
+    "UUYOXoIOL2uiuhsMTSdJRqyEZpxnzL2GCyIbR2/gldsMo+EJFlE7EdtbONrresjlkEbGNX5vMWpuiOtZjKGrCK10kPab+"
+    "YBpUU6PTC3296996CaMhHWMmxCzuaPhrie1jdA7VRukDF5bzty0y/EmEK05LRG/2+ow2vlvvnA2CGovedZSwecZfEFlG8"
+    "WQcoxlv/C1jZhLh0bBRUivzFi+hN1qqq7p9j5uLU77FTSFEy2aYSzZwfiyjIT05YJa7/OCIgIffglnMnZmzM9PMRrNY8f"
+    "uXaMxJ4Ja68eBpto5ngvx2d/4MHiu9Ff3OKAWXwIx590IQYJxDOhJhVAg2miQM1UVkxJhjjlkOYcB2yYmRRxJMyNB47G7"
+    "RiPO+rjnx5OSFvkk4hHu7+tbPQ3BKCh7PV3/uMkYSbVsHarS7Y4coqhU31XIQoFKTspXFs6ijJmrol9yPiweRLc04tPv9"
+    "enT9W9NgWvi+f0d0nKt5ZJMkY6GKAdr3s7ARitQTGAPBik0dd6cIUs6Q5bH+WhJJwhVwMMImdlGTZxmzeRp6YJ8oQLmxu"
+    "3PqVWVQb4F6jxRS+eov/CXIkWDfcYdAvXqToF6BRRwq/3bY9KTcRbFMjgMrYSAe6lm/CMLphZyg/VY47KqqVsCykITpyg"
+    "9EjEqIwSn3wf+XaM5ibLD4aPxUTg0kvBNTpQB4jkShEJrTXScbHlBmDPe+gu1XCc/Lgi7sB9cqtEqIjMWJQQVEn+RAX1m"
+    "7agl0JyFN9wqIrIDk5P5jBnzKmlbgVZdGH12vED9zDYhznnTaLpOcrZcH0MMHtai/PcTSMm36o9EsptCC3kKng9hmFh0e"
+    "sbsHkc1kiPj1LBqwJFXNhAEMR5jcb4MhfhQHxwzcXmuf4X3DThyuba8wdmGl5o4T7R/92qYxfCcVr+m9dLXlbveoedIF1"
+    "7nX5Au/Fw5nCpjGRodkbq5CFKIPtBj1GWsbeRCHiiVvvZvH5C1pbOCQIJBGbs8QbwVy/vxl89szzGS/HuH4tsYpS8HVzd"
+    "6Yb6x6mO626qq5V7FXrx2nMTksYtvGRlZXKOXyAxWpAN1djIYzfi01TM8pqdxVX+nlbc0qYqYyICwUY7ETbDLyaxV/Sxo"
+    "hcwBjQ6nwXccD+OORLSq/VAcYD+IXpJqya8Yk/yRBMEHYrJpa15BXz1l",
+    "StUo2Yg/LUFzTLKpY1wg4s5CyzkLoXbTKWtz9/e5tdjn1ohauau9mOmYRmKQO0qhVtBpuPUVNAeGCUBGn2S8Nwi5dUQiH"
+    "vPnEtP50F2qRMfgyMGLIlcMbTcGarkUCzVsQTeE/ZclArLSbsLgRkTH0lj2YwI1gfhzoh9o4MJQ0PEkbyS8U0QL8ol6lg"
+    "NWc/wpq99Pr6UwCxzTAZn6XE/9puEA9BoA9zfNC1PV13YMyF3tZ1rnnrHOPdDLVTXLNfZNOuJcC9HQnRK+0M19wMTaJ/Z"
+    "YwCzO6DVU6ZkMxjiHCYMndYIbW7u2eEacffXHxWGcYYVbcb60bebYan5N7J4Ve3T28/E3cmqnRAUQoIY7Pk/fGMaT1qbC"
+    "0hTbho17J5tE4AduilPXe3KtPx7p/IG6x38k/jowIIdFRgbsNaDMHd543SiSw3VLGZUaWi6LoP8e7Lp/FsGsIXtmKutG6"
+    "2CUWWAUpXu9g7THvVnDKJS9TPVmUDhbRuD2R1INYQ0xlXXXrMXUG5OzGVq1YzhJWsI6oo8R/UcLidSncLJg50CVTUUhPd"
+    "BqSG1JaEPIef/X6yLChQGIrhd53SSfFfPk57ffwSSODm0kTJIj506XosUCvkJr+BQFX7Id36czOU4iK0JhG1frjnuPM6D"
+    "t70ty6lwnpq7AprEBbD72OII0bSHeSJWOVpM4x9+HvI2utOugEr88ZLlAXgbgLcCQQWc3N36CGKR2/XQUMT+JbgX6S9RG"
+    "kuL+lHMCKRNOWOK4orWI2rrzNUJz4d8iF906slK7kViaujJu0eyL960Wo+bWlTBB8XPiGq3ZsYmrLf3fWr9WS00gymCeB"
+    "J74n/559fVX4n5a1L58aCdu9LtlcSmR3s9i+DXw2MoEEefbnYWvNaKpfkdk0fhj0e4GrrgDCMTrJsbQzbpYvtB2EcsUuF"
+    "EQLccREKdJz1MMHNBj8AoDVD/Qbpe//8FL81I3LHwah/u8k1GzntHG0J5A1UYb5Lgsh//2CYncYO1veH/fSNzGyO8fBPc"
+    "O+8lVMuNQWhMWM+3FQR4VkgGkLq83RHAxWMcarOfJrd1Vgq7lRNopbAAZuLfwbbMxOmufmEkDZoir+YFzV3zw+eBAxLtb"
+    "M6GNo+von8Ph6qpTXSNeXG+dqo73Kj1FuC5M07sY6Q86Ff30qqRMF/9sttTTxM11SHz3JmklYcQmoAPqFSGYr2Okt+RoW"
+    "1TIJqWIQc6ZmGCQ+r5g4yglAVLprpCkVdIcV3NbmrhB8lZJO+Wim+yQE7klV/XTjHZbFBPEI/OJp3Mfvqcnvog59XSsog"
+    "1zKsh8izSMtC5DwpA1JOzDqZLQBaAbNNDjUiZd+JQ5LSCk0rZztAk2q/4cm83nX5ZxJn+vic57miM6CdV6iahV/tPcBfy"
+    "nuXkTeV8aqORkSiaIQpBwKHgXrn9qU0VvYeTTJEq1xwc86VasXRDHmZXIvOVntGIrY3o5UbpaD3lx+nURyaNuju1tIyvj"
+    "SU+enKy0zoL/QZiFkqNRBC1nDGKCsPHhZSafRJzX39klfyGe+p8TXxoUXz8Ee+FMCOYFG9z1XR5JEGnuMlA3rRedePv73"
+    "F9TMJyOf/L1YILwJ7iA8INA/WQZMJq7Hv0nTQUHBDxddtPqJXQTqL8k8LbuVxdPgsMjlbDz3k+mODnwnemQWdstdJW+t1"
+    "KYSRxtDj8rtiSNsT6y9XBcEiJudXxtOSrepFdJ9hbAdHMzHPk6ux00XmAZxc5pj/NsgoiiahA4saRJarrecdVBwceKGEe"
+    "5WQblgZjK68d111td7brH0JHGrRIRJ9WImeevgqDjTU6bMKo4uMrDx+GTI8fiiy3tc8CK7x3Nm7i6yBNeiyd/UV5wDr+B"
+    "4r8I0j4jYqLkdEcorqCjgwEiQdpVrWO4P4urBMgl8i7owISPQOzmcKWBQaNbwRcegGSAz5Yy7NeEYUxIhIZtx3C6tNH06"
+    "h621vrArEZPKkIu9s6CnAYaNsXD0+DQyUvefk0NgzYUNUD0PnEPs/rwUX+oqhaxaqSOCOPZi4qTyPtzPaR95Y2H/SeE43"
+    "LrANphAYTmZ6vGDRyh0fITpIbxOZ+7CXdn3GEaFPT+jqwbTr+JHUPKUR5brQcNdFRGxaFj2je0Lo/iIawc70bH+a+EHC2"
+    "LykO4NBKFzm6EpznxTcf9h3A7PFIP1XAwbaxTDtKTqAwO0tC3T9XRQN0fqEeE5Olq+Jju6PqrI/e1kwhGIY0HYnY4fPBg"
+    "EBzIX3zdMRtvqsmYD2e0WgezY+5e25zc2WB/I97tAbFh3f7D0VNJrgs/FrWmyVzjfFwfm5l7MLD5d+H4oghf0qtIGL3uP"
+    "lB594mbReyXqvGHB3cEUrbrsT2H3ERe8BMHO+fskJClDfsPm+xntl7PfenD7kt3vjJwX/m2QNrAd3S2uSnQ9oxZ655jK/"
+    "5j/mXEqPn6Iiotv54K7vgPCdA2V2FpU6ClkgLt2hb93ks5tTiokTnOf3j4lW7Wse1Wxa0PVsbiT+p8RwdnZXhpt1QhUB6"
+    "TOfNjZMYt+2gc06HrrFcIp9Wv45X+8dP+lUr718EWAT+IH3YToqELZV98DyXxdVK/kefP4xWNdOfros50ilSBXaPKu1Oq"
+    "sY8d9bX0UY36wT+IytPKteZOBGqo7K75AL2bWb9s3a4Z3EhPSpTJb9fRh0veb7fkmkqu7xpNyoXpZ8zo0fg3zpKm3ApZE"
+    "GY85e4g92qQTmfVeLdXoe7VCa0UTI+Q3w0EaO371CWCEkk16+LmQGx0QGCz1IqvqPZ1L21N3HpFVL6+JmCeJRndczo3/Z"
+    "12UjlOA+msUeR2v9JZo5oeXi4TapBe+hemoCQMLOtsUshxcza3YtnkVix1bkUCJt6orKNllFGyoOd2fkKH3vztVgx26Im"
+    "jxs5CIS81R6QGQodNbDGOQ1jUNKEL9byqWVNW6jJWlR8/vrmZHT82sbuMoOQd8B/e7vKqHEFJ0j57s8PZrcVSy2jR8/EB"
+    "/Zp5cLAe/eQv1bK7Pri1wE70JCukuiL6pi2jqkUZ8poYOA74MHwUtouOxg8Gg3DIc8Llvx3ENCv65veDeMSok92tv4cUK"
+    "9fQFJgLcFFpg2ad3NmOOUkQYI/cBlN+DadACs2fS7VbKrln6Gcz2YTieZ7t0VwpC/Vcllyt/LcQBiLeDP0fHD5AXITt7b"
+    "yWoCp5rzHH1dh2Ja69iZlL4hzqdMXJpv5rhsvnRC+IaEPHQM0kyKob5bzQ/jkcoJ89dLTT9No6TWt/6rOtWrKTHohIG6j"
+    "JCaVWLBaEhIQQz+z9t0zqjkSlUApRWHeHD9QiQoqBFZxoHoxm3fSkiS/Yewypsq3dS3vDB4FadDOpI01yJdtIL+M6sabD"
+    "a0MSRx/5MoNsRLuVYrVm6nGwXV2pjlO2kLLAsFB/RDp+FE+4HfJAfcd6K+sY3GLhEvVt9ORIEZNNy34ebSRf22MlSTU1O"
+    "wy7yd8rhx/+3Q1rdW6lcDVdZ3FuTWipxT43CMN9YpHO6TtdY2Bw8G33iPHCe6R6PVeoLHxGoAoIEloGn4Gb50p0Tz/Btq"
+    "JAk/HBt/AN2OEfzoU4aFq91UJVtFs4N7lEWxFWLH/8Nw3AVAlA2eVEtqX5OUE8wUflfCl3hBdS5da3NyZgw3mNUA7sidM"
+    "0XtoUCkQZuIKWvB+XM9p5P7I5I3cckeHu03i/Mt/1gxZu/6NllOMwJvzR/ierjhUzQgdDEKM4BKNnhxU1fjhZekFst9Uo"
+    "ARPlx/XB0dgJiwW1pwbOH5MmIEPd/bY37OWHUDfGGTHV3xLScfign25H",
+    "0McbRCieCybkbNdynu9IoZAg09cLT0vb05ffcur0LF1RpX+JiV+t5xxrKO7ldIHZY6shjtJna+K2XVF8uSdV7RtxnRYUT"
+    "xuTjcZEXM8Vx/GMj6Naxr2/r5kDeLMbaP0R+o4cYrPCuZ48UPA/rgs9MUo8J2jKbQnGDuEqZkW3Cx968NHEh1Br+HEPwL"
+    "otbzPgWGGqR20RYKFcaVys5Xua5abGk8JSD21pnxYD6mUDoNoyCybYVXCugsnTuT7buaKAcvtjTrpq+eYGhjOf6AhnBUi"
+    "xdYeSW4Uwa/IaxImdq7lYYlgDWGiC8qXfWTQgRD8gCsQocpaMVTPOXjWZqYVaNzkaziQdEY8nwyyfsUOaA5KO9yKdPelx"
+    "6eoRL6O3MnpW+fWGCTGxycNAXUW88rFijRxQ5Nk4PSlakYEuYXybjf2W3uoKVifO+XAVBKGPjcFv264ilKly7q4weGKni"
+    "3HrAyHPxyK6okasfJdr02AGoNKuuOsnLEITX/WlK8S04LqRmACT3hPVezLdlWfY80NM/Zm/LRrnE+3SCZstdomVhTO38v"
+    "FbFseY1kJbepc65Rg1WkDeEveqSTk95uQnsGyKW9DNlcayKUNi3Itirp/zwRIjOkTehXxBEdoaflEQHvfAv3/bk6+Oj8I"
+    "ngTPpcfc/PnWfPQmPgmY7uPIAu/k37gklqEGPvYg0EtGlWh8aRxzJnUMst55werFj2Ya9hzc31Yneu10TuGsHNSStk07j"
+    "x90pkSOrUPc5ssZXBn2x1Dsfm6GFLdTRyPutsL/BA/dVuxf3+hxMRCW7524TKztWb/2K1kTG1j1S55aq1gkdWY8QB7r4P"
+    "gyeh8OpHS8/RujowNU7mII7cVR1a4GsJOxINcIlIwc78vXJcPggYETCok/v0WBAC3VVKy0oAjnxHn4aHJdbr9UjRM0i0n"
+    "TAvRORqWNSXY0Ke+6Mim5UNRS6BpCC1z4+zrvGU2d8n3icx4Hs7JErpUIeY/thwlNeKcFi3I2iHz+gxw8QPVs3ur8vD04"
+    "e7Ui+eERcZWdIRBo4isSiLU4Si/4MhiBXYUsGd67NllkMJybDmXGkMuprdge5Oonkg3AxuTo2NAZsqHbowXHvyZOwRQTS"
+    "/socq0BIFnh35TuB8wt/Fhz72ZiOiSB8zIHzJVKsNugkTJtGvSejHQPsnHEhyyuOj8RtOW5wXRrREznrM079wKAR6vnEs"
+    "yzpPTYXSE3L1WDYrsOhREOkn2m1gHdDTTrIm/xjSFs1OVL3p01YZ1o1HR9++GiA06e9m2Z6N6l1c0xJc7LJFr0jTpLCI9"
+    "vfXx/HxM4PvyLQWHcXJ3TTe3xzsz4uu/TjlxEVuptgptY8soctrPjiDrn1ObLIWTalbIsXDgvpzcGDUWEWHDozTSHwAWP"
+    "ZxmKHwbHDKoTToXkIbLAaKx0mGn+h6c3Cws4yWmhCkx8zkVk0HIDEBJR0NUo/H3/ylwjfR7AhmVI4Fnc7lGQraD7iWE+3"
+    "ON/Zx7KxtLEwuxbXOfvh46gMnBxvu9lnMj9usWXGpmXiRhNS0uvpnW/LIW/fW/Ahh0TVqHCRXBTltepcxnnNCbhnRSbJj"
+    "j3COou+yclmAfBz4puuq/aqIlzl6AewSbWZo785U7AeaAgYmbHccX//u8Sfdb2Q8GxqFm/RBEQ09i0K1+0o3HHR8jB8Wp"
+    "bF5StCJiCe+OYta86G2wmHT2LbgcTI0V8QPnayfL6uOXMti1vr3cS3eUv5QiwR5EJGwjQeEqoewBqbIPfciPK79UFlNL8"
+    "2nmLREFBCO+3vW6VnfZAfPhBVJ18G6gUMPSVhesLZAV3ZPvq7sTiSa/3h78xPuoOwXydOvBjGv8KFNr5Rd2f/vYUZMznM"
+    "IuJus0aFPfc9ETJBDBSfin820fhFloRevFoRXLOufjfRuJNuheiIjvbXhpSrg+3R72BNO3E+7/BR1wGRx0lZZPDyJInnX"
+    "CYy0763DUZtjeq52kjviF/RyCgk/AqEgtSZd4heRAFLPAlWlOOD755JfyGgoync7mabPg/Uj/xdltiF+jjKzJE3pvV9l+"
+    "CsDNiPJWQQFLn165rd2uNia6a3iL72P74mFlN0+K9sKkGkoBBbp4+SdUCLfRqkrwu6w0esm7Mv0nbUcipd46R5p10RUBW"
+    "MbPXmDNMvWtLf5m7RofyRf95DhHVahHCxxVBnIo5kTCQmqwyJ4A7Ynaz9YE+euNmmTehGkVOuM7Z/9VTsAws/fP7SZEpi"
+    "RbttX1j2vcwhfmn3mZee6Zc6p0l9mSREPRp/WCasHKRrLAT5TcL5w3YsN502IR3rlp89x3PBowL6Z6ZOaescIV6ci4MRZ"
+    "c9U0zPZBFwYcwqS5l55fIVcJFWa086Bhceu8WKw/dj12yaVHxXDUauQ2mAPfeREq3gLXpZpXSf5R864/IN/O9KR8kwJ0l"
+    "dxsgiTSwGufjYZ+CyJho/VRRIdHalnSfRYvY82VSLnCxA2xwAM94Yi8cwKR+JZFru+ty3PjgRuGhUcVBqPoYvklk8jKol"
+    "bo45Xa7waK+uRY0smnJi6rHB6FaMg73ZV1Y2eJSPEoYkQHSeaJUZvX0+kcXrQfZa4LtdZ4Yhq33PWF/FgFptJRj4eiF02"
+    "YbHCA7sL4RK/qia1NK8cgfZBnzg5ovrYRlvrNd4Xq5EEIJDQR/SqKrpEX8wgiZJGnFi1PEHVLV6PYxegKk8HPh9Pe5g/I"
+    "UI5qMGiIJYSQhKnhiTklfVkgc2aK8EseNI8mUKuWe0Ii7WORXEUnVvPWDTXyEHfI08JBoTaM+kIHDNddciscNUhtV1nKw"
+    "aWyAVW+1p2h8f1DjSMbcGEHmtwCGVqcE6mx1EOxzYuPyGmriWwzqL3emqkAk2QmpmytDek+1GbYRaq/+SCjWUtJ6eJXCE"
+    "os96zBCq693q+hoHV4/nvDWc39qTbIFLpConUjWPeaIfnW6j3mlEEt/fWv0i6T1RG/8+6T9pi7EVxm65/j4DITLtw2Cs4"
+    "XrMzIPbxWMf0nNT8O1lMEZ1ahLWEhZ/Xxi1U4GMx1Z5T7OUSjMVmI7Si3rrPHk5oRssTF+BY4Xsl1BMEQ6YvUwhts8jxF"
+    "J+xGHGTcfqNZs4zjj+6Ll3OGQxSRVzXpZolvaPANCROCaP0OLaOQpN0esymKIF1P3XEqoVqquGgFdGqw4lJlYQdGVBB+F"
+    "4A1rq3OImG1KoftGQqpZ+2mPwFddR+kV7CHBCjyf1WaOTokeXyrdgCs51OHT811Ow9hsLsAWG1GcNX2u3uekMv3ZDqC0g"
+    "h0R14+5hZJEx5xlx8l2aPbpZj+u12Qx/jyKLNVbhUl+FQSe3wbMs5Zs0yvgOvsOzCYqk7RNCBmUvIrm/Jct4T3nOmuzLT"
+    "HXDsCALp+01QCp7tSmYbz0Wmdj8Y7cqxMEuuNOnISrp4wgvMcOWg5Gkvp4PLiSmP9L60AF+USb3aMch5zyaK+kgoorrbH"
+    "AoNTleMz3ONz6FTEEzeG7Km+/gCPm3HOQ+bENLxANxFbhAzLanGTL2hxf0LBDfR054rlk9Usnviqb2iPW3prvLYKWX3fo"
+    "btcnocSRO0cuOSjvFmrPfqtrMcfJVhvaxyVw0Gu9hEe1RK6oXkPk0KDnVxiqRpufbryVe2L5OJN1+XmpFgRVo99mLCuEl"
+    "MXxLO/Pd2ywFIH+15jbyG+pLr0nituo9axjeRTAKm37/Qn6nC1x9Yb29UEp8yT/1Yy6PuK/mls82pxeRkmnMCIxbaSVMP"
+    "200lhFcS1YkXNcIxf5IKXTC73U8+6j+aBgEy//FAmgHLi3q4nyVQDivK",
+    "uDKHGP6sw2DoMjkCbB4xQ+rQs3ryeIrOELJdIf3GqY+SYHrL08ThvOsvA7Kc+FNJd27O/ShhZ4YmSUaHuFWG3y8ZOFYS0"
+    "EO7Rwu8WvZZFzMTDZgv2GAC3LR+0mtkQyo+eAiLCqUfdZ1Hzd6lOgyAwcF94r3tTnGoNJjH8abi/Tcdlc0WRcxEZ8OmtO"
+    "l6xvwXJGHaIyrsWcLOHJVz1MlC3+N4MVqWilgj7IGTIUiLK/vY/oCdBq1VboYSqFyrW43ctNXF3l3ohPqm3D4o/ryztss"
+    "Wtf1er+qo7rMzMVs48VUER2rtHy4htfl40YGqTQQvEx5HEEY17ZnLYgqjRsBKNUVve3JT8A20FPyRhmQzDZk34vw8KoIm"
+    "iNN7l/ocS72mTF7oguDQ7dr8tpXbvZPIWAbHtRno5C3NOAhoQqG0XfYGzmT9Xt81WQrC8Z0OYIeMc3aXT0LB3XtEQFbA1"
+    "9VJpMnzFhFZNAeYPShzvdE1tUNcgbkCvnZvqLOj4iSyFYnbRUiRVvdXRRtJW5lW/3HYHz5sCcyseM2DaVSvbiyo2lXeij"
+    "6C49bcrvICpnheACBrvtYbhsO76moRHfW7N/zS536G5Wdr8YPf/1P9r5Hn7o43hv/dnvZiR56mj3Na2fcu7suno/fG3Eo"
+    "HxRepUTU25qqcsqga045+r0DZ3LEhwz9cCui62DXl1dtSJHb5rsTy/10a9z69YCN/DjvFHunAUT8gShfSBJjAochu1u/w"
+    "anYu4+y8Eq8TCQRTF3LR99T8NGvy6zk+vDu7A5TkT/ACZ+RNF0D++hZR/RWXdG8/CLa3JH3vHUmfzFKYK6DFsCxgQulKH"
+    "W7L+Np4RG83t6vhX2y/uSPse98I6hwBVWxvED1HI2MluDj8eQvFX9H2BtEsYi4sv3YN4TGxrW24N1AiTrwotKzwDxYVro"
+    "idiFdGyEg7hoAz41zJ+msZIvU1p0CUbZtTzgSggbP12AO+1Qt5niSrqpPWVQcO/B0nbuyIpa0sOuqAoNBV4ZJUI93rIq3"
+    "7DOVphLycTPQj0a4RcDE4vNeZH/b0hUr/lxSourLWBhgHS1Mr9BZxhiSgYonovU3mHST+VvgLyZ7O/m1pW9uJoWrEi0aE"
+    "RSxXLDItkTKy7O3WVth2QPDyk7YQQRmyCzlRkYr7oysS+zmJNhC/hBOEtlCJOMJwTryjxzqfoonyOPmkfqEzhNNhh5MXN"
+    "e4kyvDk1VRCBk9+V25+M46BpDOoIW2UIvqupFpFMt2qN0l0NBiosyIaPlCnNtxL1qeVymJOSJwg606+vkjKdIbk2oH6w6"
+    "YwvZ0ScHxa9HVOTa4TJr26keA9v0MvaELRJkz6zKKTyUxBawkv8zii+5kNcTfjJEXQHeqoVUa3Z1zw1VJfLhpvJ3+NFL7"
+    "+MhjjsoerMB//UftLtSbsWnPiB86svGfOXeurqqmXstE9EuOSNYnFqXd7s/56Zev1YadbIhNwE6x7hLAYEjvMaNyop5lc"
+    "9fv9mUQmbmKsSnyBRXBHq3ZYqZMltbgdv0eHixML8p+TiTgMS9Q2ztYx1r8Ii1JI0B0alUS4wg/KY+LwTHSrmOqIIBrDX"
+    "xEmh3yKtSz40AwIrp5bGX/j580pysdeTRsyN5sx3SpqEWH2OJUUWoNrQRNuChY8ebG/P9vNDIRiFsXjHMvZmZ4DRnFECU"
+    "GgK6pIkAgKJep/1VD5uqYaHgUHw/6w65XJBTeFbU8jvf21CokL6dV1RZ0HspWkRNg+VB+GhP6tDvJTj1NJ3JW8SB6r6jD"
+    "XqaEOOPviP6DTdNJIvEjMkiZRoq2tn6o36lWivpk2WdBsDi2e1aeSZeSNopbDV8lWfdNYWTyNTp72gZpBbLM25A1K0Ic3"
+    "DSPqFCDEwKiBp4ZM5pb0HDy1qywZG4mTa+V717OU9Ne5pD3jlFzw/p4hN8AwaA7LDUc3qhWbaYZvEsnCLpqPguPBKxkKn"
+    "SVbJ4B10hoh90t4KLqnKUMsVcXDIiQwlMAVgFSdZD3lm0UBpQUBNt0U63q1xt1MT/xTVmLVSwJtEVVCjUNd+Np/2ud55y"
+    "OM5iUwsP90B/YZAXvs4w/rDGSvhvM/nX86RfWmEOvUbvQmOXioLiXbsPXNWkbtQbZahwiOSv0144ynNMo1u/XQ0Ln7tMz"
+    "+G97RNzdveB6okuYnP/6fj0gO8aq4NOnL6bMMAk+dANOF/rjrantp9RlPJUhIBR8I7TP/JuJ4ZBaj/Upd2DOt3Nyc+b9y"
+    "yMy9pzc3zxFFmRnFX9lJ4FUSvbGGD3pWZDmpkXPguV/pHM6p5jdUUZ+taR19g4Sg5hPQaCEYQ4eTXnX+eW9zagehHhDb8"
+    "8+PoanCStSnNprCKS0q4zToVLYf1ds6+gjl2DfHNhPBN03o2G9sF3HyizrW6tC39zZpvf04QnL2XQeKVwgLVnMG9Lpk7W"
+    "g970vSLZrWDCEnQkMCbKkT7JjZchmY+Gl9c9N0C9takwxvEprdt7X65uSMMKjHVDcTaUT9Z5omB/VH5NwXE1BC0KAWO07"
+    "TWuv7zXGkhw1kCFRCa/MrsF+AoBmp0qPivc6o61f1EibnXGcsg20y+dHh9KscThOIFFu3/l/+G/UrQy0ReM6jQetREOrD"
+    "59f23hANikFcb/Po5G2+s3vo6iWRuu8RcZqFaIErAqFdrd4EtD2BgqI3TQqigk9mhPIe78lTvev3TMuEhnWlpxKer4qe5"
+    "4yLTq9vbhgjKXkTshqiSMVmUAs5gOeR9zbhT8wm30zvIojRvKdbGXu0V2cJO/TQQGJ7HYT8umQbv7MFZDe0USw+AwmmOX"
+    "Cg0rkZJQ+zpzgejY55771kuNllGqWUAzCxUoEbCjWOE1CLPusANy3EY3YSYUDuDCHAZ5pn6p8WV3fxrmVydpttle9yFkc"
+    "Gd9lcS5Z4NnAJdqg00Ms4VaA3DQzZL8hZspsZ9GaiszDddmmOrpe1Ph6lIQZqDp2EuUUIVeQK1WTNlf8SMrr1arw3DF/W"
+    "bYgJrEWD3cqPx20u5DOoJD4Tn7n57e9Qyu3uwTQ6ITIxZZoiEPsexPDPgZDNFUHn3sAkr0QkX1EiOwq0EocXmyo81idXP"
+    "PbjJpO9VCaCss+CbD+OWhiOv3InirM94FOgvAvYkyt6Ze6wf3t7Mdd10WI8lu698ELTz605lr26ODvLEgMwtj3LKLYACT"
+    "2CzH7bGG31/14n5fU75v/BGPU5YWMhit3nyzSbB/DT47SopQRHRIRvDSaN680kUbLiCO1+6iOzV6DyqfrA0S98E7ZpQvg"
+    "VMecR5ztHjMCpmvyovptGkw+1bwguhWvm/6DCSBI4j4G7Iz5NPa2jDehlvvmJzgzvHaIlmo/rqI461KKpqZgrCN2HbHMG"
+    "Gj2UcIs6ug5VaUI1bqlzUM/n1D2JbKYDdEnEPar7kpNmS5Aw730MJPVOUukkasOtJ7rhmjPNTZIpIj41NEfqZBq2bII+l"
+    "H1w7C9YA4VMv+gxgsforO5NNCyWHSMKF4EqTWxMEzupoHedqkuiQUXOFWrmNk38VsBdemsyMZ3Wk4ggl8JXjAX1hLkI7z"
+    "bCoGBGF5xcChX5iZ5JaUZGbB/SNP7oe98m2Vx1mACrUk4xiUQyNFG0TvZxctU8Fp9CdUp75Wtortovi7CALrRWy+P8ClT"
+    "/Owhk1pzTU4MQNxF/OuuYqrfepYe62oXkstytgGJdIb66swIV8zjeuJoxY6uFFyF6RDfbP7rTpof1XZWc3sVXd1eRz09o"
+    "oti8sPVQr+YnDlcmUpeJ91ZrCc0kSS2tO2yqtfZWztsn13vraT2dqo0T",
+    "MRuyP7A3LfCycRtzyRs0vgUH4R2rC9IBQIZDKuT8fjqSp7ah2HKiRxemdfQ/yewCmKZ9+9LX88HrxBe8RK8EgmxIPzBBG"
+    "r8oOjJFHKSXsllDgqtnWjdqlaQbW33ivcniXGBCsJjSOQsJJbNoNWhm9Rfg5HzmgvFu5THuPul6+njccARc+lwz8Riunn"
+    "Y9rGbKJAhtzkFoecok+lwzZ39JQDTs/5cmDbez1qecx5AXu2/wVSAx4erOeQ7nW08juRYK5cWmbgB7YlZmLQiqc0ipdxC"
+    "zLmf1zdSCcRsfFTlHNDgZju111zPWoR6PtECgc5O5R20MikKEVbwzNYm9TqGCcJgCQVCvGrTzQS/hHXBBe0KkHVooojSa"
+    "K2t0/Pn6Yp3FtUZRToX1aroDUvYbdgp4BIZKGvKhf/TogVaDf6KnTh61LQPkU4BwZWC5BZA/6qcC4FLBftLWojZe0l6rd"
+    "Bbg3RbwbK6f3Xq52f1pnXwRCiUeL8NDIDZ+4VWhBEGG3rNrYxENO2dYUXhbm3fT3d3/JQSuQDEy1rchOG+S3dnoqQQZkB"
+    "nxRlJwjKWNLUMzOxdH0p3IgwoRaANF4CI8DQ7O0fmZSB6a1LdIW53kM261TBYVV30DjUoL5V7zHltxrDadTY8InpwIG3z"
+    "rnXQYoGSunkL+6b3MeN+3Gsr7C5QGLvKGwSxMjm9VPS3K3K2JiInt7bYSTovzH9/cXPi2hFA4wGEOVwroToi9Yx2KniQC"
+    "1gY96dXqGHwpIKJnW4DhdQMMenoYdv5Itmwu3oCBL/Ei0mJdad79XXqaUYdatPLFbiRlthr+gEkIxh8FgYsOh7i0pGPPA"
+    "G1djHqde5sLtw23iS3DKW3rDpAgz0O/8yuaSyu55Qp3zQxq4KWYUN8ZRBcX/Y+h90Mh37yMqw7xB6pTFXhWJfwRKJxOnT"
+    "63P0xT2NoaO6GjaUsQGDH9+sWjcAfw78B37rGnYeg2BuBP6ymEUEZgrrXadlWJoZpxQ3dvcPMwMFudB0L9fzrTn/fwTS/"
+    "44pi+ZbLS3cu3znLG9sSYM7rHb6A37ZpVcdixfNWM0HTLjIo/QtMDHvEuOoTLTddflpwvHTpkjUQKpv3ks69R1aFW78ZH"
+    "TNauUl2TL5qqHS6Zm0fzD82LdgTcI0Gzuh13fUAeGNv3Nqtgc2fRWMCXMVEZ0HrUhsLkIT13nLTMCjWHansgu3QUhzkX/"
+    "x0jJh0e2eTOEy12MY1UgjarVlbg/I6swFOZa6GFOQe0s6CND4SeB4xnvRKgNzkG7qAv5QmvLI3kvbY789K5d+eJfMcRe+"
+    "ts5t5+cMhRDbPm9JXnvOedAeie2O7b15FGpsnDmd+d2WvSonNaBIklJtpEgyEQXGJgyul3bDRikbqmyCiX9iXZpE6+eDK"
+    "wOTg1SbAxXQw9X+p4W5MGMMViqqaDYbu1bRDcGUNfVoipEYYo4oGtTQaCpgstO5JsZgjWJ4nLMtAD12EmqQOklioWCN1K"
+    "vTPJA2B9JJkfQaSxtCx1y3LWlDX5Mo3MCl1rgl1NdxN0FcEt/zPE6I9SfIV5pxnAfYZw6Cbr+fgvH48VtMg2TLr1UmplN"
+    "ubt4GTBVn/5dN4i5LobxHxovIUHu917npvcdk19lqfpmO1YaKelw1ilSGNbdiOpcEf2sCtt7GP8SxBy1JK9x0fjxCWCwx"
+    "eJP7kT0ROtDWpxh9q7KObrDKoC56YJOt4/+PPwEHHGu153cIU0cLmOzQTEoSVww0fM236BI7h9nHwwQqs7d/9/IMO/hBr"
+    "uILpBFGLF9dbndHnsqttl8y+X9La5R2sbpJ2Y9ttRxQXMnV2II4AO28855HWSnRKUrYOSH8keFkmWZaA6CAveaWUS2fXM"
+    "9BNN4iqkX81ZMJBI9L9aUs+7PpmdyiYA13sI6yTEcc8+03WNdFnDieYA9PlD8/sjLy9c0OQi+DK5/z9Q9qjFYkAI/GBdb"
+    "VaEhycr4iOzi+U6Est1BHqVTI/MWVOcDMZsgyOqsld+AZsWiOotuSfz5d3Kh3Dvlo0EcFb0FxLVIqmtjclRjOF1W4QDs8"
+    "8JBwxoX8t+H2XHifUSqzne0snAen44cWDwqZEEMEUgm0wto+GhbmNt2xit3UA0i24yWeuUmgexuooSQln29nPUevqswV6"
+    "zg9nB1aF/eXAZKPpzyAWfRcr/7GSpY0cso2dqEV2arD7R4nBmTVQuaXjZ8XqUNd1pf/3wbKT1HvVxPp6U3UuVqit1Ng2R"
+    "uI7uztQV0RCX3ehqixp+2o3OVN6LzoLQL3Fd49p4ylWOS0e9m/0ae0DnB4Zk3KSL9DdywDlIuzDLNuDQjJzeR+Q8Y2h8I"
+    "c1BNqFCi+FOr8PablH4Okim29sv3dx4tIPiszNoByrbAJK/02/HCnU8J4wFJ7Tk7uAAbycR5+Ke7W3FEbxkiLqs9xeCoN"
+    "kmrB0Mm0+YPL1avKxF3l5B7ANUbbRRmh5pK7FKTEE8hKMCtnKSzXy4Q1vEuyMXQ8XUMc9MJjiTy/4Myg2iJ6YSBujHBZ1"
+    "lNXgORNIuKvqI702glZsiMYV4A3HmkKL2JSQ/EsdqoVcmEo6tWGKwsi1eEaskWj1sYE+JqWhsA26iU2nbdPj/a+xau9s2"
+    "kuz3/RUU1scDHLZoykkmZ8hQPLaVZLN2lEweM2eH4UoQCZKwSYAGQFGyxP++dauqGw1Qns0XCWw0gH5VdXU9biFoN63zQ"
+    "T74gf7Gefja6wYcwO9bRKhM+IXIHtPqJJHJbDI76mrUXU+HJ0i0unh8pNIjSEY3JlV8wyZnQIos6l99+qGoAOytajf82u"
+    "w70YSMU7OrvdtWTPhmOZrchiu7hvLEXr+AHmRf+5fWw0hrlc5Szm66g3t1Xz2wrp89rMRU+h/PHv7h3nu4blrBpA7HISx"
+    "9LaCZMXbM4vxln70YbgKz0nRnNJZLptk74qta669SS1Jp3MEA2dxl9+IsZR4QxDBIX2TWKwruuoP1i9L9Fj/dmVdDYdEX"
+    "dSVa7ytZfhxgOEHnpoOVLLvnz/dtly3a74CN2Yu3bLq7qcK9WSHu0RReEoEjx+uWLM9oFULUz5+HO8TlCVuJnIuGFIoO0"
+    "Ja6AIkFz/kGjjwNzrAJF82Sz6EzCL5Xhgw1HAsMiZga9Wv9vORy5xs7SCY75nZRNJaGWvWkk491TanPlPOMYqcpcYMO2m"
+    "lNrPQ5WyFVgVj+0ajU+U0zLRDVwchvWN2sWB/4xFY06wtNqA6frIlq7rVxU1v9AjZQWpeLBksXV4PRgt/vWw9nYR2fuas"
+    "EV3E3amQCeHw8S74YrmtyBM7a6Hz/Z3yRkR2h3dLJHWcIt1R8T+dwOxGaE3zYtF4j0qtsTXY3XDl0GRrfTlxxqocV7txL"
+    "lBNcz2mHd4lIiUQdsFhp46WhGR/avf89rbY9eqa7DUBfaV9Y0Da+MztOJvDl2V8HX3z1UpwSkipO4X+Aed9tNjEjE7wqO"
+    "7H4FNGagFDZ0irzB1gd4UwYtTJ50pYs6+aQkDk9th3U918sp8SirTgpoyUJqVcJd7ytromc3NHy4ZhFT3h6Z7VZIR0oEq"
+    "6yNmVhvWWR77bsXLFmmMQ4wnJrwLL8mrejHrfxLK3u6fR1j2SAmuGef0B/pvGNoJKFTek9roE+62PpQOrUHpDeOfRO0uw"
+    "wmXOSBxKw7ySzYhjz8dv+ljzMnih15598+1EdEoC9MZ6qC+qd+TTlhG889ncqbHyChXFwcnLniUPE/O90dSl/o2fp0U8q"
+    "DNmbwLF2BPw16P19aAu+Bgqjew3t0zxYKpi5QcpJdir8ioO60nAN+Sn1",
+    "5Sfa+AqbjvfrQ0eEKIzYtfZmraLTskjug0MdWf9LqDoV0zceJHBf+PHi6ENBmnW4fmmFskXzzbSHLtrPOLFTH5mdth/Kn"
+    "DN82UTIVdTgFGEti0FueIlJ9q6hdZNHaN5MUoLAVR4/M7CHm3xXlPAkJSn1dHe6ImqrEWRPS+qkFVZ2x/2cF3SYLhj56m"
+    "9Qr2ZC/tKBXav5q+Pn6xbYh1ath9pjpBrmepiW+sAKDp/HT0A9YKvutSqXUc3PDJvBfaqs3aF+eJ8dLG1y1I+M6gw6tQS"
+    "uDqGwA7VQeuukHi1RosaopU0lKW5BguXoI/vV8xFVUc1mHi6wnlix/IynyMpNZlSVZemjHPSxgRN33hKDC+BoNFFVvinr"
+    "2F7WkJ1N6fAi+zs4oqRosyJlulm2fKQm4s6NxtnYjVktMN7aRkYsFBauio1spQqIbY2mnmRJZ6wsFxAoEF/N22aaQoyRr"
+    "IHIpy//ZtR/fJw5r06eVhLR4zYc6WJEcp3CEDkRWFp7GHQgA8+cDAzapG+rB79k9dG7L2IneNoGxEi5AlhxrX+T39HeRc"
+    "eWUQAXYwhMVrRc+EngIedTn4o6fwk1L9n0gu7Mb6K2bsHtGu4ajarDQl8gy4tr2uIbIPm5z+6soouOSVgEfC7khYZILGy"
+    "bq7ysLAXLMhE/fF0oh7YOKVXIpXWy5Bjz44WgcEV20BnvyR0BtHs6/DSSxPUQDzJT84WqjYz8jrRiZN7WS8pbUyEPZRNs"
+    "CqPofXA9mU3x+CJqOvj+lHvZXHyyqQOBWCE6vv6hKhWbDKompDWG8Y6D2MT1Gwosruv02sZZQJVv4Jki6V0PXCTqBjM0D"
+    "8bBj3zRARqZfGEbL+k5EkOTAX9KksrRTvUhQSBe54ZIs7NfJRl+ZEkyLx1uX5mjTIxwbFklipI2IRLvNwCmKbMSqSlt21"
+    "1ZldALhn6+GBVfVG8Gp9KqYcdIT5BaGZYlnpMbsCUoMHmDvdoW+QwCc+lsG8SOUlo40IrTRWRu6EIm+TZEoU7z1Iepizw"
+    "0wGHu9HAqzdGiniFOe97BKKMv8ZqGYq8mZ5rtoJv7gfROxiEyu3VC2aEz6shv8BLOopYkna6WsXx26DQ/dd2t99Xz/vja"
+    "VrZb7aHz5B7ZuRb4SMgrbm9ByBG8Wc5eMoc8bdwkKb6reMF+KbSg/q5oqRXuCzrydYyPHS0sKqiH3BrQmvz+eve3LzhVu"
+    "bMP0ru3E/vEe6Wc3+IqdUOb7X583QmfPcS+LiHiYcBL7YbJy34eNdvaZlEdSP7yndZzPBpilOaWEiXhsHV+lvytfmUZb7"
+    "ZrmkAcplwVejJewtYcFt3QAUAxJGXpNZmnLegFnr0k/GMedcLxaPL2x+9/+/nb6Tgdv46QIv3Z2R93r/qBx3O+bcfao+2"
+    "mRWUsqaE7V6u0oobVvzcp0xERoeYEvg/XNFSTlAhnDbCSdTRFXrDWzXdcXvCL+bTYtVdXSVHkRXTqkL109dxmONLJgQpj"
+    "rAfJblhgjZsOMZbdFuEkWOwFLXIo4nkuqRGuOnGL0PeCQYgweBKmVC1UjEQtDjOoDOdHrqK5HflMxh6RwPaz/jGVGtPUq"
+    "YnuWFtsJUcZKVRLrBCzFNGiTz9Bdqxo+ryqcQEi5S0RDgC4r64JzZuzfHuPm+IbwHdrYD/+1nJ2VeyykntDnGId03F/bm"
+    "/Y37rgxVi7KOIl/HQ4jtgHhmncCKD2+8wzUyCoiozXwZLhuv4aegEQG+6+jGoH2Ru4QzGwDop7GZAZ4hxTdgmol+zrFl4"
+    "RR9XFo/MY8puoo+yG6RlYSytHbtd5xTJCpft1bAqTTn0ggLZklj4+xiz5vOOlJdN8XStN181oeSzJOg20aAfNFxGEoUHf"
+    "rA+Mj+fCKr4cT/p1kMX5mbs+PZsOxAot4CXTptzTu4lxSPmsPJwIem1l9yw7Qtxr+kH9ikn4RaAZyg/XDc9KDi8PkIi4t"
+    "CqJ+C4teeBy+won0VSTGGFQTXHmXf6ECwM7ZOiawcovfZsFG1GEhnAyw0+GPQEYhrW8TFzpN2fQIT+RPfClrYFAHnkfYi"
+    "2zUWM0G2aR/DSOWJzwABqhvARIejbJ6hkRrEark7wNc9oi+wMPxB3oL8rWaWWJnwGSBPcNqpJIva3uAyyq+GDZlf9094y"
+    "G8HrqlES02NmObd3JiEIwbMBxqEf6TWOkf6xHeJ0uEqj3SvQ+lLweNIQlSTrAuiF24RaVfEiqiygnjitmQje+6fcAKbqD"
+    "uuqKVvMGurI19udqFWcdKulsYAVHVa8iatGT6OdZx93ve29CDbnftxVw1cXr82zJMV0oYOFVSxrM4H2j66zoMlljCOKyu"
+    "vLRWpGAvKjSGRBQ4gJO5AFSgZ5aP8ikDtpCpFYiAUOrLxAb3tS8aYyksIlEoOphoeeLSBNXvQ3vn1CcQW6hkzdn+hYj8m"
+    "4TGD0ARIZ3ZUt3AugRGKYnw3PNkd/N/okt+gZOTdeQqhkaQ9lrZ59WK2C56hFBsLR57bFTqUi3B67mSrHqUIj/zx7EoRz"
+    "aXNb51vEEcEDoXR+ZuD/VZ5mT2jrRthI0MKCNY9GYF8RvW6BUS25/Fmy4tGdN1uiL/i4Hbalz2ntgwObd0dlLEz8dVpqf"
+    "OzzhQwPnt2xgycaRJKlNZx9CD0LjIhk9pBsElqcV+3+Vg4lIBODRFYsb8XwOrT36EndqCg+mZpfxkcc9KAqjgCtyHfWDj"
+    "Ut1MiDxYMoqovnVfkVntivWUs8//6hKxWWVrtcdlk3xVVrqxEf3+GS5u6mK2EYWMIZOrApExgPGJDDl09GOo4Ho+/Cavl"
+    "rE6XpXSLMTiZQQ4BUq58/QSvUr6QJ11YAoihOiLlQ92eJUPzUkr8hr6LkGeDE/Ok/nPBwk61DdeZHjCCvOef7ocxU9Lxl"
+    "HFwU1i062OHLJgZfml9jN3nuTAp6whUCGlB4tE6+GhGlM9OQndbjMsEoXIirrsPRYm2yrZgMCZB9n/1V0UJykmCJ56Jc7"
+    "rE+ZPz0Z38brdM6ir30NgsiVj00P5nU+mkiIz5WHkRMYz4eSWl+NvjSXVBNRccxh6OIXe/GzvbiwF/+0F29xMTXfuZTHT"
+    "oaZV2PZaa0qfc7O78SYJOUwM/NnD07OmVcirveup9NBZV5XngNUEkEVgwsO/KvU7cEatgKDqL+IuFDMY90YH3VC+CGHWv"
+    "TeV4vK4doprxv32ADiWbn4PN6+rxH2t8cvPTBBXZvv+KvfcYZFH+G+gphjVaw+NUQM4tratKzjlueTdVyJLTdZw3LTapR"
+    "FqQx4fwheuY0Bnk+8RbldwARHVAiOT7PiIsj41FzpNgl9g8Nl4bEqgTaQN+yE7GAFuEkdnYG/xdA5V0IGu3SGpS/RfF8+"
+    "OULGsQs8I7zAZxHWyxCCBB2Ipw2T6y8NQWHiO3Rmos3Vh70cc/Uwyr3x+/DI0p4j6EL0Tx5IBTs1iw/Nkc1swyEtzcLhR"
+    "9pQaQWcZKK2A1aJFlU2nQbPXZyE1q3a66xVP9BUkqhHx2GfQ5cd1pvaFcuvjWjPnnr6XxmDf+fNH8mEwXjgToQbt2zO9d"
+    "4TzbUBALQCbFwP8CxM7Zrf7IB9JS0zxq/CQ7US8990zDaPu2b37O8E+KkWTH4+kpXrGAwDj6/KRWLUsfInTLJ1OMnj44l"
+    "Yr+DbOJ7QOc3r77sngyok1gJ9HSjJVY7krrGKgdR1716qPvYBnGCycTBU6FVHppLyBdEoAnHHqGbZ2FGp+56UPzGWiGIh"
+    "IpnWQ3PRGBrFtixd4iKBJ99w+ujoPIzHeRhHgz4gdmPJXUTjx37rNl5P",
+    "XcZLaRGIfEAk8T4s4SrsHUu1TYC1Z8rh07zvn3yImhPa4KglGlUekZR1XS8d98xHR7VYL+xFoDoEktH567pVpTjw3ISvx"
+    "V6NNL8hvB6pkmepTqk0k1K0HcGKZj3itvk+9WY2+oFBrjxsbtiNj154ujacVG82Djph0J0Rf+RpXo2oYp7UiPyvX+SALz"
+    "LL+oXFuKjfBChBZLm4G8EZ7hze3zDI2EaOSTxi2zBTIa20FdRzg3Q8oeWk3vdEonXMFWrUj0/hcf9pVCCjtKsD4O3xhMj"
+    "hJmRXHyF5dUlhc4reiDzqp9cu6XWLb5ZPNAl3aK9uTpcqRSfOVm3PyY3HWA2klPyJmOydfY7BkCCZkLjy6fHxzliqYhLN"
+    "HQ8SnwsiRdR7/vzOafs/EY8gdnhH/6gRRKWocccjsuvKHtQGtfF40T+bBEen82YGAPVLY4XFRSNJDlEhIgigJUGmrMIh9"
+    "TIUIO6ZC7jMcpIN6oD8YC2Pw2xzgzcJ8rnwrrixq0jyo1opxB1C3w5E6Eee6dTxdnuds+wknw6O4xuggTj1tlQhe6ZQVk"
+    "70IwapKjU4EHnNeypsRxqr7iQb+jpzhgaykbAJbQWS6op2O5dNKG8LUs+fB764wfA7rCgkqkY0QKceG0SpuIG7JFapEAo"
+    "Ma/ikdK9DZxE43v4/4uFTWtXzUe8rbLpV08Jw/pTN/oXn9a/NZGMbq2RZ6otdwkBvzq8hO5P0lnyuDbBAyW9iK3gRtuFr"
+    "IpZWoyBG0uHTMDHZcNJtmohdz26A6pKgscFs4hLRzZfcfj9yduTV0whhsl5SJHKtmtFvHDTjHOpD9mkV6yzbjjVXeOpyh"
+    "dNtcQ/d8AlsxhAwR18aN9bZZW4NiSkOIxHNs68zsC4+YzFTx1m5TwpRpVqbccr+W57ZWGFiUon1PYh7V6SAAket4dTotI"
+    "SWvG6hWJcQGJHsPbWTuXSCt7NWWEkDxoNyzCEydGSN57Ao7ra040jQDImWvvwrA2v9+VwxAvltUhR6WQLUVrXnruI5rxY"
+    "6lOFIEWfq7oQ4v26Yj6+HKMYRlnWQDj0fsh2dHCTZj8gZsRedA9mJp0o6K4GEx122thXVBCicvdxTc4yoSxTBa0sEc0kt"
+    "hIkIqharNOh1EL+Eo9GafsuH+EBrS9hCu2dTLPsAFvmyiDedZVKVmhQMC6M2kMO2tGNNCh/2311c/fzLt+9+enUxWqc39"
+    "qXbIlnnMWDZmKIytpd0xGq6zQsazWWc8rDqYcjuY/u8+GA6CszPtJjMlzTqbGZHGol7BCRHTX/Bj0cUB97LBCdpmZDnAq"
+    "KkMmMirNcWUSssZHcqppr1kH6/k9/sZ1M4M2VwFRixnnu0AjsfpFTWoeJMPAnkEgKDK54aIFZmSYEpvoorVNOcUFLPv8k"
+    "5DoDkYB1dUVtzG/xP44ZUhAcAW6/E1uy8auUOIrogfwAClcYKFX9MNu9Y43MTNu7p+6DLEwbkmdL0GWtDBk1YEOLbxjPm"
+    "H42f2sQ4LWxPZGFimcZZp16OHMiOpchOGtJT+xiGj7UoVyRi3axZWjs542wLqluBFzpqASuUGf8V9IEf6CvHjyiGDPsXW"
+    "W0iIFF4pTSqc8xYxq2Wuy2FHD0YO9GKdi040xq3nxJf84QRpATJ/De9C/FutpR7icT+TAax6dTHP748km1Q/zZN9oPfc4"
+    "10LQefciPzNUhzBjoGOvngPjcwUQ9e5WaxhrdfWR7MPjcP8Q3JAYOPyJxXJ2tu2TGvRAeeHSF7CTzosCruHzKroD65zCb"
+    "JFArp6DCDoyGxyIc3oaqnxTJBG34KdAKbfmq3FhXpTdLhVHMDPpLT3kWrnCPdkKnBvv/MWqBskQjLXuzOf/l5xIAZQrvX"
+    "35MQQOSckH4UWoyrC8QTtZzzy0PUsmeqTr3l11yF6oFC/fkXyVGdHGCASYg0SHSva4uB/5SEva+k+BVrTxnZlPeGXzPJA"
+    "qdhAwJ8XiAqAC7ZdZ++b0jkr0sxJ/ly7SWw2pGBI4sRjJCPILQ+f06SaVzFZQKR6haOHWqBgLWJPrcqksUg+M+gG/fS+c"
+    "E0ahMDRJLM5qLbkgTAdh8cJdRPHJeCaqpiQDYfSP6FRYokYPTXJZFE4DM1cgYddRZEblr7KBUjZKtQNhKv9MyUjYAAOib"
+    "dlqHvBhlL4PMVcmS7dw0zi6nbN185azMt9himLRfPkKN9Dq3eqc4+RONAGeEgsHRFjXqaJhzCHdZiZP4estqZxoEmO5+x"
+    "xlwxEBtcupKzhGwmfDK9t2XC/OEOxrZzW/Y5aNLOH3evEURraC4BWJAjqsblownZ/rW1aYaJB4pFLA9pODLJNBFGbPHL2"
+    "rG09fviaEhcmMZtA0wpTkUJJw94DFVw6FyrZh/h8cQ391XYKEF0l7K2N+wg/ECTrSRPI+jPcGIat+yUJh4uwQ9HTKu9cE"
+    "Tj+1stmtAgExmm1t4EIQQ7hcgkvUBChZi7laP//vWnS1jkWPOvjC12MedvkpDOt9XBKvhRe8BqrdgxsUPv2UNGx1wXyA8"
+    "4LPj907FkE9dxbkC6VOnqxctg3H513NFJwxLXpSPGBXFPE4fIjFO8DnizlQ/o+UmTL78JunlXLi9oVOAtBfC2g2xqUsU1"
+    "Qqpp8weSwSYtJZukA82IxiE1FW5NZTRwjS7je0WaSdn64VpPoh+dP1dsKrTHVztAbk4vW1GvOsdD2l6/R26KuuYPlWfVb"
+    "aaFySQFJn3zF7aaD4HcBZmV09xBLUlHk926Mi7MGoueFgL8vbjOm6QOwSZRsbFfYZh7nDwVV69KziWeeC2rOOVNEjqytx"
+    "fWsOvC7CLzIQu9RBlW3niVOdjZFWNfwuxSHQdWui+ABXnRewLoGQo0u6G2DfGd4S4J92k2z/eSK4OzZKyqEMYs/JZsGSg"
+    "4i9iSCCTLB/mNzecGW9DBiJvY4HebN+NfZptvcXqWqLYjmjdCXVsSXBXxdtuTotHEy2I+NY45IdMJcc+tcE8MJxI/cEgi"
+    "vwW5ngxLzY2Xtp+Wj9QvUDRW7x0STZs4NRe8Dpvhu5zjsxnQ+5d4gi30f0e0h07/Eg1PGH6C1naVZ7iaVcX6bXKPS7Bsv"
+    "bSpfB4f4Q7dnsg9ciktG9F0+EbAgJ0cE0tzd4U4QOygOJHbjDFUiE4Ty1PTv6srxbx3I+IQvQTN2O6wRzViIi8rxvqXUo"
+    "5Epu21/iT0+knzmzKgbsyekQRRfBgmbtnN2cpwIu/VsjUnPYL5Q1vIGOQ/JvOUDtAhDciCpIpT5D4sTpl9JYMO3hN5XdB"
+    "v4x/0cdabjjm/Tn5zF+nRaG5o4TfuW1BelK54JTRFiwta+TXX6r0vkfIrQRI6Oh5jArBl9Ij/gLtxIlHQPDjxhoQJJAbC"
+    "mWeZJ2B0fPimjaUkBka8rcxU9aUMPc1qHk5i9QfINMcbLGdEggsELJPDQ0SV/g/Zp3IR</script>\n<script>(()=>{"
+    "document.currentScript.remove();const n=document.getElementById(\"packed\"),t=document.create"
+    "Element(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0));new Response(ne"
+    "w Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{t.tex"
+    "tContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif /* >>page */
 

@@ -488,8 +488,19 @@ static void each_device_has_its_biggest_holder(void **state) {
     hold(lord, cpu(), "staging", 5);
     hold(lord, cuda(1), NULL, 1); /* nothing names it */
     assert_verdicts(lord, "biggest holder, cuda:0: tag weights 75 % of 40 MiB; "
-                          "cpu: tag (untagged) 75 % of 20 MiB; cuda:1: tag (untagged) 100 % of "
-                          "1 MiB\n");
+                          "cpu: untagged 75 % of 20 MiB; cuda:1: untagged 100 % of 1 MiB\n");
+}
+
+static void the_biggest_holder_is_the_first_that_explain_names(void **state) {
+    memlord *lord = test_lord(state);
+    char text[512];
+    hold(lord, cuda(0), NULL, 70);
+    hold(lord, cuda(0), "weights", 1);
+    assert_ok(memlord_arena_add(lord, cuda(0), 9 << 20, NULL));
+    assert_verdicts(lord, "biggest holder, cuda:0: untagged 87.5 %, "
+                          "site (arena) 11.3 % of 80 MiB\n");
+    memlord_explain(lord, cuda(0), 1, text, sizeof text);
+    assert_non_null(strstr(text, "; by tag: untagged 70 MiB, arenas 9 MiB, weights 1 MiB"));
 }
 
 static void a_verdict_tells_of_four_devices_and_counts_the_others(void **state) {
@@ -580,8 +591,7 @@ static void an_arena_is_a_holder_a_site_and_untagged(void **state) {
     assert_ok(memlord_tag_begin(lord, "kv"));
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 4 << 20, &site));
     assert_ok(memlord_tag_end(lord));
-    assert_verdicts(lord, "biggest holder, cpu: tag (untagged) 75 %, "
-                          "site (arena) 75 % of 16 MiB\n");
+    assert_verdicts(lord, "biggest holder, cpu: arenas 75 % of 16 MiB\n");
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_non_null(strstr(text, "hotspots by live: 2 of 2 sites, 16 MiB live\n"
                                  "      12 MiB           -           -           -  (arena)\n"
@@ -1535,6 +1545,7 @@ int main(void) {
         TEST(a_ledger_without_trouble_tags_and_sites_has_no_verdict),
         TEST(an_account_over_its_limit_is_a_verdict),
         TEST(each_device_has_its_biggest_holder),
+        TEST(the_biggest_holder_is_the_first_that_explain_names),
         TEST(a_verdict_tells_of_four_devices_and_counts_the_others),
         TEST(anomalies_of_no_device_are_told_with_nothing_recorded),
         TEST(a_failure_before_a_reset_is_no_verdict),

@@ -531,6 +531,20 @@ tests['a sentence names four devices, and how many more there are'] = async () =
     await page.close();
 };
 
+tests['the biggest holder may be untagged blocks or arenas'] = async () => {
+    const page = await open('plain_small');
+    const said = await page.evaluate(() => [
+        { tags: [{ tag: 'a', device: 'cpu', allocated: 1 }], devices: [{ device: 'cpu', arena: 5, stats: { allocated: 76, peak: 76 } }] },
+        { tags: [{ tag: 'a', device: 'cpu', allocated: 1 }], devices: [{ device: 'cpu', arena: 5, stats: { allocated: 8, peak: 8 } }] },
+        { tags: [{ tag: 'a', device: 'cpu', allocated: 4 }], devices: [{ device: 'cpu', stats: { allocated: 8, peak: 8 } }] },
+        { devices: [{ device: 'cpu', arena: 2, stats: { allocated: 8, peak: 8 } }] },
+        { devices: [{ device: 'cpu', stats: { allocated: 8, peak: 8 } }] },
+    ].map(p => holders(read(p)).map(([, ...words]) => words.map(w => w.textContent || w).join('')).join('')));
+    assert.deepStrictEqual(said, ['untagged blocks hold 92.1 % of the 76 B on cpu; arenas hold 6.6 %.', 'arenas hold 62.5 % of the 8 B on cpu.',
+        'a holds 50 % of the 8 B on cpu.', 'untagged blocks hold 75 % of the 8 B on cpu; arenas hold 25 %.', '']);
+    await page.close();
+};
+
 tests['the timeline can be coloured by what a scope added and gave back'] = async () => {
     const page = await open('plain_rich');
     await page.click('#timeline button:text("Colour by memory")');
