@@ -1721,7 +1721,8 @@ function showOverview(p, body) {
         p.devices.length ? el('dl.figures',
             figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
             figure(several ? 'Peaks, added up' : 'Peak', sized(several ? sum(p.devices, d => d.height) : p.devices[0].height),
-                several ? 'each device had its own at another time' + (together ? `; at one time at least ${bytes(together)}` : '') : null),
+                [several && 'each device had its own at another time', several && together && `at one time at least ${bytes(together)}`,
+                    zero(t.peak_error) > 0 && `peaks are low by at most ${bytes(t.peak_error)}`].filter(Boolean).join('; ')),
             figure('Allocated in all', sized(num(t.total_allocated)), many(num(t.allocs), 'alloc') + ', ' + many(num(t.frees), 'free')))
             : el('p', 'Nothing was recorded. Call memlord_alloc and memlord_free where the program gets and returns memory, or run it with ' +
                 'LD_PRELOAD=libmemlord_preload.so, then save the report again at the end of the work, before the ledger is destroyed.'));
