@@ -133,7 +133,8 @@
               Where handles repeat across the devices of one type (Vulkan offsets), use
               the address of your own buffer object.
     View      one more reference to a live storage. Bytes count once, however many.
-    Arena     bytes without an identity of their own: one balance per device.
+    Arena     bytes without an identity of their own: one balance per device. They have no
+              tag and no stack, and no site holds them; scopes count them.
     Site      a place in your source, planted by a macro: file, function and line. Off
               until memlord_sites_enable.
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
@@ -150,7 +151,7 @@
               allocs, with their stack, and all others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
-              it.
+              it. Arenas have no tag.
     Physical device  memory that several devices share: cpu, pinned and mapped are one,
               and memlord_device_share adds an integrated GPU. Capacity, limit and
               headroom are of a physical device.
@@ -188,7 +189,9 @@
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
                          MEMLORD_FLAG_EXACT is set, or if only one thread records; else at
-                         most counter_batch for each thread that records.
+                         most counter_batch for each thread that records. Likewise the
+                         peaks of tags and sites: JSON has the peak_error of each. The peak
+                         of a scope is exact, as it is of what one thread did.
                          A report raises it, within peak_error, to the live bytes that
                          its own snapshots and holders show
         freed            credited since the last collection or reset. It is what the host
@@ -895,7 +898,7 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
 
 /* -- arenas: bytes without an identity -- */
 
-/* Adds to the arena balance of a device.
+/* Adds to the arena balance of a device. The bytes get no tag, whatever the thread's is.
    Errors: E_INVALID over 2^48, or the balance would overflow. Cost: one shared counter. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
@@ -1326,9 +1329,9 @@ typedef struct memlord_tag_stat {
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
-/* Reads a tag on the devices of a selector. NULL reads the untagged bytes, whose peak is not kept
-   (0). Errors: E_UNKNOWN nothing was ever allocated or planned under it on any device, *out zero;
-   E_INVALID `out` NULL; E_DEVICE not a selector. */
+/* Reads a tag on the devices of a selector. NULL reads the untagged bytes, arenas among them, whose
+   peak is not kept (0). Errors: E_UNKNOWN nothing was ever allocated or planned under it on any
+   device, *out zero; E_INVALID `out` NULL; E_DEVICE not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
@@ -1436,11 +1439,12 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
-/* Writes in one line how many bytes short a request of `wanted` is, and the holders of the
-   device: limit, capacity, tickets, other processes, the largest tags and sites; and how many
-   requests failed there before. Follows snprintf; allocates nothing. Logged by itself when an
-   allocation fails for good and, as a warning at most once a second, when a reservation is
-   refused; without a logger nothing is walked.
+/* Writes in one line how many bytes short a request of `wanted` is, and the holders of the physical
+   device: limit, capacity, tickets, other processes, the largest tags and sites, untagged bytes
+   and arenas among them, with the device where several share it, and the bytes of what is not
+   listed; and how many requests failed on this device before. Follows snprintf; allocates nothing.
+   Logged by itself when an allocation fails for good and, as a warning at most once a second, when
+   a reservation is refused; without a logger nothing is walked.
    Cost: walks tags and sites. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1452,7 +1456,8 @@ typedef uint64_t memlord_ticket; /* 0 is none */
 
 /* Reserves bytes of a device's limit and headroom for allocs to come: reserve, allocate,
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
-   thread records on the device comes off the ticket, so that nothing counts twice. On other
+   thread records on the device comes off the ticket, so that nothing counts twice; so does what
+   memlord_alloc_retry records, which needs room only for what the ticket lacks. On other
    threads name the ticket: memlord_alloc_reserved. Commit and cancel return the rest, on any
    thread: both do the same, and cancel is the name for a request that failed. Without a limit
    everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
@@ -1680,8 +1685,11 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 /* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
    off, again. Records the storage itself, with this thread's tag and scope; fn must not. If the
    request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
-   fit, it returns E_LIMIT without a call of fn. A NULL policy is MEMLORD_RETRY's or the default.
-   The last failure is logged with memlord_explain, after a new sample.
+   fit, it returns E_LIMIT without a call of fn. The bytes come off this thread's tickets on the
+   device first: only what exceeds them must fit, and is the `needed` of REASON_LIMIT. While fn
+   tries, no other alloc can draw on them; a request that fails gives them back. A NULL policy is
+   MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain, after a new
+   sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
            E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
@@ -2851,6 +2859,7 @@ private:
      reserved          bytes that a ticket keeps for later allocs
      in flight         reserved bytes that a call is recording at this moment
      draw              the part of an alloc that comes off the tickets of its thread
+     cover             the part of a request that comes off them, kept for it while it tries
      pending           freed by the host, but counted until its fences are done
      detach            to separate fences from a block that has ended
      generation        a number that changes when a record is used again: old handles miss
@@ -12366,17 +12375,83 @@ static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
                                               ticket);
 }
 
-/* Opens a ticket for bytes at a phys, on a thread record. E_LIMIT: the bytes do not fit. */
+/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
+static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
+    mli_reservation *v = mli_ticket_find(lord, ticket);
+    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
+}
+
+/* The bytes of a request that the tickets of its thread cover. They move to the request's own
+   ticket when it opens, so that nothing else can draw on them while it tries; what it has not used
+   at its end moves back. */
+typedef struct mli_cover {
+    uint64_t bytes; /* the sum of the parts */
+    uint32_t count;
+    memlord_ticket ticket[MLI_TICKETS_MAX];
+    uint64_t part[MLI_TICKETS_MAX];
+} mli_cover;
+
+/* Computes which tickets of this thread cover a request at a phys. Requires: the phys lock. */
+static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                    uint64_t bytes, mli_cover *cover) {
+    uint32_t i;
+    memset(cover, 0, sizeof *cover);
+    for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
+        const mli_reservation *v = mli_ticket_own(lord, t, t->tickets[i]);
+        uint64_t left = bytes - cover->bytes, part;
+        if (!v || v->phys != phys) continue;
+        part = v->remaining < left ? v->remaining : left;
+        cover->ticket[cover->count] = t->tickets[i];
+        cover->part[cover->count++] = part;
+        cover->bytes += part;
+    }
+}
+/* Takes what was planned off the tickets. Requires: the phys lock, held since the plan. */
+static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+    uint32_t i;
+    for (i = 0; i < cover->count; i++)
+        mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
+}
+/* Moves what a request has left of its cover back to the tickets that are still open. */
+static MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, const mli_cover *cover,
+                                      memlord_ticket request) {
+    mli_reservation *from;
+    uint32_t i;
+    mli_lock_take(&phys->lock);
+    from = mli_ticket_find(lord, request);
+    for (i = 0; from && i < cover->count; i++) {
+        mli_reservation *to = mli_ticket_find(lord, cover->ticket[i]);
+        uint64_t part = from->remaining < cover->part[i] ? from->remaining : cover->part[i];
+        if (!to) continue;
+        from->remaining -= part;
+        to->remaining += part;
+    }
+    mli_lock_drop(&phys->lock);
+}
+
+/* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
+   a request: it belongs to no thread, and this thread's tickets cover what they can of it. E_LIMIT:
+   the bytes that no ticket covers do not fit. */
 static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys, mli_thread *t,
-                                                    uint64_t bytes, memlord_ticket *out) {
+                                                    uint64_t bytes, mli_cover *cover,
+                                                    memlord_ticket *out) {
     mli_reservation *v;
+    uint64_t covered = 0;
     uint32_t tries = 0;
     unsigned spins = 0;
     for (;;) {
         int fits = -1;
         mli_lock_take(&phys->lock);
         v = (mli_reservation *)(void *)phys->closed_tickets;
-        if (v) fits = mli_phys_try_reserve(lord, phys, bytes, tries++ < MLI_RESERVE_RETRIES);
+        if (cover) {
+            mli_cover_plan(lord, t, phys, bytes, cover);
+            covered = cover->bytes;
+        }
+        if (v && covered && covered == bytes)
+            fits = 1;
+        else if (v)
+            fits = mli_phys_try_reserve(lord, phys, bytes - covered,
+                                        tries++ < MLI_RESERVE_RETRIES);
         if (fits > 0) break;
         mli_lock_drop(&phys->lock);
         if (!fits) return MEMLORD_E_LIMIT;
@@ -12387,17 +12462,12 @@ static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phy
             return MEMLORD_E_NOMEM;
     }
     if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
-    mli_ptr_store(&v->owner, t);
+    if (cover) mli_cover_take(lord, cover);
+    mli_ptr_store(&v->owner, cover ? NULL : t);
     v->remaining = bytes;
     *out = mli_handle_open(&phys->closed_tickets);
     mli_lock_drop(&phys->lock);
     return MEMLORD_OK;
-}
-
-/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
-static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
-    mli_reservation *v = mli_ticket_find(lord, ticket);
-    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
 /* Detaches the tickets that a thread lost: any thread may close or adopt them. */
@@ -13900,7 +13970,9 @@ static MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s) {
     sum->largest_free = a == UINT64_MAX || (b != UINT64_MAX && b > a) ? b : a;
 }
 
-static MLI_COLD void mli_site_stat_fill(memlord *lord, uint32_t number, memlord_site_stat *out) {
+/* Computes the statistics of a site. Returns the bytes that its peak may be low by. */
+static MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
+                                            memlord_site_stat *out) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_SITE, number);
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_SITE, number, 1, &sum);
@@ -13913,6 +13985,7 @@ static MLI_COLD void mli_site_stat_fill(memlord *lord, uint32_t number, memlord_
     out->frees = sum.frees;
     out->live_bytes = sum.live;
     out->peak_bytes = sum.peak;
+    return sum.peak_error;
 }
 
 /* Inserts an item into a list of at most `cap`, ordered from the largest by the number at offset
@@ -13949,7 +14022,7 @@ static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_
         memlord_site_stat s;
         uint64_t number;
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
-        mli_site_stat_fill(lord, i, &s);
+        (void)mli_site_stat_fill(lord, i, &s);
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
@@ -13994,7 +14067,8 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
     return named;
 }
 
-static MLI_COLD void mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_tag_stat *out) {
+/* Computes the statistics of a tag. Returns the bytes that its peak may be low by. */
+static MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_tag_stat *out) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_TAG, number);
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_TAG, number, 1, &sum);
@@ -14004,6 +14078,7 @@ static MLI_COLD void mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_t
     out->blocks = sum.blocks;
     out->expected = mli_u64_load(&row->expected);
     out->variance = out->expected ? (int64_t)(out->allocated - out->expected) : 0;
+    return sum.peak_error;
 }
 
 /* Takes bytes off a sum, which becomes 0 if it has less. */
@@ -14043,7 +14118,7 @@ static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
     for (i = 1; i < rows; i++) {
         memlord_tag_stat s;
         if (!mli_row_selected(lord, d, MLI_BOOK_TAG, i)) continue;
-        mli_tag_stat_fill(lord, i, &s);
+        (void)mli_tag_stat_fill(lord, i, &s);
         if (s.allocated)
             n = mli_top_insert(out, n, cap, &s, sizeof s, offsetof(memlord_tag_stat, allocated));
     }
@@ -14060,6 +14135,110 @@ static MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, si
     for (i = 0; i < sites; i++)
         mli_putf(o, i ? ", %p %jo" : "; by site: %p %jo", (const void *)site[i].site,
                  site[i].live_bytes);
+}
+
+/* -- who holds a device, or a physical device -- */
+
+#define MLI_HOLDERS_LISTED 4
+
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
+   neither. */
+enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
+typedef struct mli_holder {
+    uint64_t bytes;
+    const void *subject; /* the tag, or the site; NULL: the holder has no name */
+    uint32_t dev;
+    int kind; /* MLI_HOLDER_... */
+} mli_holder;
+typedef struct mli_holder_list {
+    int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
+    uint32_t dev;                      /* the list is for this device */
+    int elsewhere;                     /* 1: some holder is on another device of the phys */
+    uint64_t count, named;             /* all holders; those that are a tag or a site */
+    uint64_t bytes;                    /* of all holders */
+    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
+} mli_holder_list;
+
+static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
+                                    const void *subject, uint64_t bytes) {
+    mli_holder h;
+    size_t n = list->count < MLI_HOLDERS_LISTED ? (size_t)list->count : MLI_HOLDERS_LISTED;
+    if (!bytes) return;
+    h.bytes = bytes;
+    h.subject = subject;
+    h.dev = dev;
+    h.kind = kind;
+    (void)mli_top_insert(list->at, n, MLI_HOLDERS_LISTED, &h, sizeof h,
+                         offsetof(mli_holder, bytes));
+    list->count++;
+    list->named += kind == MLI_HOLDER_NAMED;
+    list->bytes = mli_add_saturated(list->bytes, bytes);
+    if (dev != list->dev) list->elsewhere = 1;
+}
+/* Adds the holders of a device, which add up to its live bytes. */
+static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
+    const uint64_t arena = mli_u64_load(&mli_device_record_at(lord, dev)->arena);
+    uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    uint32_t i, rows = mli_row_count(lord, list->book);
+    mli_take_off(&left, arena);
+    for (i = 1; i < rows; i++) {
+        const mli_row *row = mli_row_at(lord, list->book, i);
+        uint64_t live;
+        if (row->dev != dev) continue;
+        live = mli_row_live(lord, list->book, i);
+        mli_take_off(&left, live);
+        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
+    }
+    mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
+    mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
+}
+/* Lists what holds the phys of a device (0: one not seen yet), by tag or by site; without a phys,
+   what holds the device itself. */
+static MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev, int book,
+                                      mli_holder_list *list) {
+    uint32_t i = 0;
+    memset(list, 0, sizeof *list);
+    list->book = book;
+    list->dev = dev;
+    if (!phys)
+        mli_holder_add_dev(lord, list, dev);
+    else
+        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_holder_add_dev(lord, list, i);
+}
+
+/* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
+static MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
+    if (h->kind == MLI_HOLDER_ARENA) {
+        mli_put_str(o, "arenas");
+    } else if (h->kind == MLI_HOLDER_UNNAMED) {
+        mli_put_str(o, book == MLI_BOOK_TAG ? "untagged" : "no site");
+    } else if (book == MLI_BOOK_TAG) {
+        mli_putf(o, "%s", (const char *)h->subject);
+    } else {
+        const mli_site_record *record = (const mli_site_record *)h->subject;
+        const memlord_site *site =
+            (const memlord_site *)mli_ptr_load_acquire(&record->display); /* as in a site's stat */
+        memlord_site named;
+        mli_putf(o, "%p", (const void *)mli_site_named(lord, site, &named));
+    }
+}
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
+   before each name if some are on another one. Writes nothing if no holder has a name and there is
+   but one. */
+static MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list) {
+    uint64_t i, left = list->bytes;
+    if (!list->named && (list->book != MLI_BOOK_TAG || list->count < 2)) return;
+    mli_put_str(o, list->book == MLI_BOOK_TAG ? "; by tag: " : "; by site: ");
+    for (i = 0; i < list->count && i < MLI_HOLDERS_LISTED; i++) {
+        const mli_holder *h = &list->at[i];
+        if (i) mli_put_str(o, ", ");
+        if (list->elsewhere)
+            mli_putf(o, "%i ", mli_device_code(mli_device_record_at(lord, h->dev)->device));
+        mli_put_holder(lord, o, list->book, h);
+        mli_putf(o, " %jo", h->bytes);
+        mli_take_off(&left, h->bytes);
+    }
+    if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
 }
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
@@ -14190,7 +14369,7 @@ MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const 
         found = 1;
         out->tag = name;
         if (!mli_row_selected(lord, sel, MLI_BOOK_TAG, i)) continue;
-        mli_tag_stat_fill(lord, i, &s);
+        (void)mli_tag_stat_fill(lord, i, &s);
         out->allocated += s.allocated;
         out->peak += s.peak;
         out->blocks += s.blocks;
@@ -14439,15 +14618,12 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
-/* Writes why a device has or lacks room for `wanted` bytes, with its largest tags and sites. */
+/* Writes why a device has or lacks room for `wanted` bytes, with the holders of its phys. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
                                           char *buf, size_t cap) {
-    memlord_tag_stat tags[MLI_EXPLAIN_TOP];
-    memlord_site_stat sites[MLI_EXPLAIN_TOP];
-    memlord_site named[MLI_EXPLAIN_TOP];
+    mli_holder_list list;
     const uint32_t dev = mli_dev_known(lord, d);
     uint64_t failed = 0;
-    size_t i, n;
     mli_phys *phys;
     mli_out o;
     mli_out_buffer(&o, buf, cap);
@@ -14458,17 +14634,19 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
         mli_put_str(&o, " never seen");
     if (dev) failed = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_oom_failures]);
     if (failed) mli_putf(&o, "; requests failed %ju", failed);
-    n = mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP, 0);
-    for (i = 0; i < n; i++)
-        sites[i].site = mli_site_named(lord, sites[i].site, &named[i]);
-    mli_put_largest(&o, tags, mli_tags_top(lord, d, tags, MLI_EXPLAIN_TOP), sites, n);
+    if (phys) {
+        mli_holders_list(lord, phys, dev, MLI_BOOK_TAG, &list);
+        mli_put_holders(lord, &o, &list);
+        mli_holders_list(lord, phys, dev, MLI_BOOK_SITE, &list);
+        mli_put_holders(lord, &o, &list);
+    }
     return mli_out_end(&o, cap);
 }
 
 /* Logs the explanation of a refusal after `head`. Without a logger it walks nothing. */
 static MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head, memlord_device d,
                                      uint64_t wanted) {
-    char line[640];
+    char line[1024];
     size_t n = strlen(head);
     if (!mli_log_hears(lord, level)) return;
     memcpy(line, head, n);
@@ -14661,7 +14839,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, t, bytes, out);
+    r = mli_reservation_open(lord, phys, t, bytes, NULL, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
     if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
@@ -18459,7 +18637,8 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 /* ----------------------------------------------------------------------- >>retry --
    Runs a request of memlord_alloc_retry through out-of-memory: its attempts, the retiring and
    collecting between them, the pause. Owns the default policy. Uses >>limits, >>deferred, >>bands,
-   >>pollers and >>record. Invariant: the bytes of a request are reserved while it tries. Locks:
+   >>pollers and >>record. Invariant: the bytes of a request are reserved while it tries, those that
+   tickets of its thread cover in their place. Locks:
    callbacks for the list of waiters, the physical device's for its last failure, one at a time;
    none while host code runs. */
 
@@ -18555,12 +18734,13 @@ typedef struct mli_request {
     uint64_t bytes;
     const memlord_site *site;
     const memlord_retry *policy;
-    memlord_ticket ticket;
+    memlord_ticket ticket; /* its own; 0: not open */
+    mli_cover cover;       /* what the tickets of its thread gave to that one */
     uint64_t freed_before; /* bytes freed at phys before the attempt */
 } mli_request;
 
-/* Reserves the bytes under the limit. If they do not fit, retires pending blocks and tries again,
-   then collects and tries again. */
+/* Reserves the bytes under the limit, but for those that the thread's tickets cover. If they do not
+   fit, retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -18568,12 +18748,23 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     uint64_t reclaimed;
     int round;
     for (round = 0; round < 3 && r == MEMLORD_E_LIMIT; round++) {
+        mli_thread *t;
         if (round == 1 && !mli_fences_retire(lord, d)) continue;
-        if (round == 2 && mli_collect(lord, q->dev, MEMLORD_REASON_LIMIT, q->bytes, &reclaimed))
+        if (round == 2 && mli_collect(lord, q->dev, MEMLORD_REASON_LIMIT,
+                                      q->bytes - q->cover.bytes, &reclaimed))
             break;
-        r = mli_reservation_open(lord, q->phys, NULL, q->bytes, &q->ticket);
+        t = mli_thread_get(lord);
+        if (!t) return MEMLORD_E_STATE;
+        r = mli_reservation_open(lord, q->phys, t, q->bytes, &q->cover, &q->ticket);
+        mli_thread_put(lord, t);
     }
     return r;
+}
+/* Ends the ticket of a request. What it has left goes back to the tickets that covered it. */
+static MLI_COLD void mli_request_release(mli_request *q) {
+    if (!q->ticket) return;
+    if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
+    (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
 /* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
@@ -18602,17 +18793,20 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused it. */
+/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused the
+   part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
+    const uint64_t covered = oom ? 0 : q->cover.bytes;
+    const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
     if (oom) {
         (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
         mli_oom_note(lord, q->dev, q->bytes, q->site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
     }
-    mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : "[limit] ",
-                    mli_device_record_at(lord, q->dev)->device, q->bytes);
+    mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : head,
+                    mli_device_record_at(lord, q->dev)->device, q->bytes - covered);
 }
 
 /* Counts an attempt that found no memory. */
@@ -18725,7 +18919,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.policy = policy ? policy : &lord->retry.policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
-    if (q.ticket) (void)memlord_reserve_commit(lord, q.ticket);
+    mli_request_release(&q);
     if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
         mli_request_failed(&q, r == MEMLORD_E_OOM);
     return r;
@@ -18798,6 +18992,7 @@ typedef struct mli_phys_line {
 typedef struct mli_tag_line {
     mli_line of;
     memlord_tag_stat stat;
+    uint64_t peak_error;
     uint32_t dev;
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
@@ -19128,7 +19323,7 @@ static void mli_report_tags(mli_report *r) {
         line->dev = mli_row_at(r->lord, MLI_BOOK_TAG, i)->dev;
         line->of.device = mli_device_record_at(r->lord, line->dev)->device;
         line->phys = mli_report_phys(r, line->dev);
-        mli_tag_stat_fill(r->lord, i, &line->stat);
+        line->peak_error = mli_tag_stat_fill(r->lord, i, &line->stat);
         line->of.name = line->stat.tag;
         if (!line->stat.expected) {
             line->stat.expected = UINT64_MAX;
@@ -19410,16 +19605,6 @@ static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
 static double mli_text_share(uint64_t part, uint64_t live) {
     return part < live ? (double)part * 100 / (double)live : 100;
 }
-/* Returns the largest tag of a device, or its bytes without one; NULL: it has no tags. */
-static const memlord_tag_stat *mli_report_top_tag(const mli_report *r, uint32_t dev) {
-    const int device = mli_report_device(r, dev);
-    size_t i;
-    for (i = 0; i < r->tag_lines; i++) {
-        const mli_tag_line *line = &r->top_tag[i];
-        if (mli_device_code(line->of.device) == device && line->stat.allocated) return &line->stat;
-    }
-    return NULL;
-}
 /* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
 static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
     const uint64_t arena = mli_report_arena(r, dev);
@@ -19433,21 +19618,30 @@ static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *o
     return out->live_bytes != 0;
 }
 /* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
-   tag and the site may be of different blocks, so each has its own share. */
+   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
+   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
 static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
     size_t i, parts = 0;
     for (i = 0; i < r->devices; i++) {
         const uint32_t dev = (uint32_t)r->top_device[i][1];
         const uint64_t live = r->stat[dev - 1].allocated;
-        const memlord_tag_stat *tag = mli_report_top_tag(r, dev);
+        mli_holder_list list;
         memlord_site_stat site;
-        const int sites = mli_report_top_site(r, dev, &site);
-        if (!live || !(tag || sites) ||
+        int arena, holders, sites = mli_report_top_site(r, dev, &site);
+        mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
+        arena = list.count && list.at[0].kind == MLI_HOLDER_ARENA;
+        holders = list.count > 1 || arena || (list.count && r->tags);
+        if (arena && site.site == &mli_arena_site) sites = 0; /* told already */
+        if (!live || !(holders || sites) ||
             !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
             continue;
-        if (tag) mli_putf(r->o, "tag %s %g", tag->tag, mli_text_share(tag->allocated, live));
+        if (holders) {
+            if (list.at[0].kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
+            mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, &list.at[0]);
+            mli_putf(r->o, " %g", mli_text_share(list.at[0].bytes, live));
+        }
         if (sites)
-            mli_putf(r->o, tag ? ", site %p %g" : "site %p %g", (const void *)site.site,
+            mli_putf(r->o, holders ? ", site %p %g" : "site %p %g", (const void *)site.site,
                      mli_text_share(site.live_bytes, live));
         mli_putf(r->o, " of %jo", live);
     }
@@ -20199,10 +20393,10 @@ static void mli_json_tags(mli_report *r) {
     for (i = 1; i <= r->tags; i++) {
         const memlord_tag_stat *s = &r->tag[i].stat;
         mli_jsonf(r->o,
-                  ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'blocks':%ju,"
-                  "'expected':%ju,'variance':%jd}",
-                  s->tag, mli_device_code(r->tag[i].of.device), s->allocated, s->peak, s->blocks,
-                  s->expected, s->variance);
+                  ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'peak_error':%ju,"
+                  "'blocks':%ju,'expected':%ju,'variance':%jd}",
+                  s->tag, mli_device_code(r->tag[i].of.device), s->allocated, s->peak,
+                  r->tag[i].peak_error, s->blocks, s->expected, s->variance);
     }
     mli_put_str(r->o, "]");
 }
@@ -20273,14 +20467,14 @@ static void mli_json_sites(mli_report *r) {
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         memlord_place place;
-        mli_site_stat_fill(r->lord, i, &s);
+        const uint64_t error = mli_site_stat_fill(r->lord, i, &s);
         if (!(s.alloc_bytes | s.free_bytes | s.allocs | s.frees | s.live_bytes)) continue;
         s.site = mli_site_display_of(r->lord, s.site);
         mli_jsonf(r->o,
                   ",\n{'site':%p,'device':'%i','alloc_bytes':%ju,'free_bytes':%ju,"
-                  "'allocs':%ju,'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju",
+                  "'allocs':%ju,'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju,'peak_error':%ju",
                   (const void *)s.site, mli_device_code(s.device), s.alloc_bytes,
-                  s.free_bytes, s.allocs, s.frees, s.live_bytes, s.peak_bytes);
+                  s.free_bytes, s.allocs, s.frees, s.live_bytes, s.peak_bytes, error);
         if (memlord_site_place(r->lord, s.site, &place) == MEMLORD_OK)
             mli_jsonf(r->o, ",'module':%s,'offset':%ju,'build_id':%s", place.module, place.offset,
                       place.build_id);
@@ -20695,7 +20889,7 @@ static MLI_COLD void mli_json(mli_report *r) {
 static const char mli_page_head[][3073] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-TmEFvi+r6c0EKRN33eKJHE"
-    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-omJpL4ptBvqhsIGd800SZkjjL9IH0/CMczoB/nH0WnI=' 'sh"
+    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-z/Fn8FR6EpU5H/pc30XcomGQMu7jpD8g2uiudgyhaJI=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -20873,458 +21067,458 @@ static const char mli_page_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3766] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvXt/2zbSNvz/8ylkPlkvaUGy5ByaUKb1S9Ok"
-    "TZu02SRtt1V1J7QM2WxoUiWp2K6t7/7ONQOAoOzsve/Tg0WCIIjDYDDnCda17tVNlS2aYBKGUXJ0vVwXiyYri96bItTR9"
-    "aIs6qbXJJehHtZNuvhUR6pI3oXN8Lw8Weeabmu+zbO6iVRJFfGo0pFKuXxZpedUa3iersIqOXrXhJdhNayzhmpchsXsiu"
-    "6kqWgeqXO6K5fLWjdRFE2yZbhTD3NdnDZnUaWbdVX0inWeT5ZlFUrPql657NVRNVylzVmy1vS+/WKdZwsdjtTBw0fy+Sw"
-    "5SmfZPBous7zRVfh1WeY6LaJhpT/rqtZhNJGPXJ9TcXxOvT++ajDExbrhW/qNFEYa1wqDpMLSTsvRaFrG6J0yMxMXm43p"
-    "ZJMU+qL3q04/vU5XEzfF/8IMm3FVzfAsrang5oYuaQJCrXgJIkX3p7iPNu7Nd3jcqMIuUJ00VytNU6ExOJ0kAVa1OA2mU"
-    "hAHAa1NW8e009bb3W1LaeWO3QLT55P9P/qjy9lo8CQdLOf9e/tDmpQmrKNpENBEZEl9cxOMLoN+MWzKd9xeOH5EE5VUNz"
-    "fpzU1NE7zKU1qM7YZUELg5/6Sv4nJa9j/+n4/9PM74F904Xmf5yYfshOCO1jU+Dsubm4ygjiAo1mqVLT7F15+y4iQOeCE"
-    "C9TnN167eRvGXY+rJTjo9pk73w3OC5TwrNPU/DvpyTRMUxWk/6N8xjlWaFQ01mLfjGO7N/vhjf84DoBULwqJsep+K8qKI"
-    "ArvqNL06OdLtS2H8x0n/pjMFkcyB+lUnsyDPPutABSsCE/pJ87xcpI0+CeYtxKSFXXcza+sVTQKmrpHpKYb4MYMuhvxL/"
-    "QvMIKgEvzc3pt6JXjVnsSYo4av+OB7JlFJF+qF6AOjjqx/oCwBhAl/1KTup49lc0WDj2Wyk6N+5Mr9zWpcTAv2R4u7j4n"
-    "NaZWlBvRnZifmmSIBqwuuiRN0ZDYo/Q7285kFg7MEmmivaEfFsZ6z4v/kmaifi3zIPqo6uc01znWCvUi95pxQWqHrlNKx"
-    "lEnZ3S7nYSRJXFJqypCzsJe23MorDMqFeyQeUbRqbsqCnSg+558PVuj4LS7zQ7sxz3faM9jFm4yYZHx5SwZDQ1vN0cRaG"
-    "pUqBa0vqC0ZOHdHY/bN0nuyM6Hs0tbNiTrf95DXhNcJel/TOKIo23pfeMw6wGKDAnt0GRTsNhLtXedZMMWum8zNatMLMd"
-    "7GJ4ra4/cKvxTaW+RdtyCq9MKjZ4GQPHaeMjuUw4IWpEu5mSvD1mdBx5NXNUDdlxB1VCbpWqWxIsKyyaCLlBvff3IS2Am"
-    "EFCyQ00B5vedpytGo88RWNaZYOsZM+MO6mL2M/uRsGS7mb86FwBQQrxXU/KabnoalURwS81dCCr1mJVXkRooquqrL6YI6"
-    "Hg8hueQItnAuTcneX+7M14X7vy+ZMVz1zeNAI0PMrgsK271SEbYFCr9t0TLYr9MOtFbK7tEzouDOleTKb88RPst1dOlFx"
-    "0NAcZ0k2XK+iXOCYCrBgiySb1ryLMh8ovHVbYt3y9tCMat4ZS7XgNVqopeAWGeiyg5B0uDRnfwdxL8qVtoh7ySu/oSW10"
-    "LvY0IlEewm1BLbsCU5DzHjCzEa6DV4RL0NJg8H8SmWZVvyZRxNzQic43puySfOhQ7zR4M8wVe4bAEqBx93d6mj0v68w4B"
-    "N9tqtb+R+2pAEfEqGdCJoaOw9XGie+h/J+vrXWYa4WhEe+f/fTj0M5x7PlVTij0jlIMQsKQojRth026WmNA9088WYrx2y"
-    "9Cy9NRaKLCCoJ733g1bKfXCR1aIiIHI15dAbfC/2Tu81eMmQsFEEwIGpB+GlG9Bc1RhMc5oTPbvVAvi8N1BERdmjBtkj0"
-    "4SXd0KZpqHftQtllzHhK1FKtIwf8ZwyVjIUWoEkEUqa0UHFulsoVBuG6oGGcUpMBDnyDT3uoFQUCs64y/lgIppdawiOPC"
-    "Hp5M5226HtJ6Nub7wuMVmal5mWUqTF9fm3ey4rQNXAeXlhydBSp00j9nDAxfWE21PUGX3hNZ8npIHmtHHCeqZ8Zqf50/K"
-    "deNMO0rrPTIvxZXfNoqsI2ABxKQPraB9Jow82c4cGpWlvQ3YabNMr+M1jQye4tob/FCLvljKEZDXfWmkj5U++eJmgUDbp"
-    "v8zlkd2XkesU7gDpTRQvs00zIC0AGI4kWff51a0tZAMSU1NhEs1toQSbIFvPfD+6hPVRunYn2E5WsWuqvGuGYSqgPersh"
-    "AmEflOK9fYCrA153hKpKiDgDvOaOUMyCWkFRPyQ0L5eEF03L04zQE6hcteQ2c2qGwILqgjyMTGMLSy7LS4ZqtB+0EJNai"
-    "FHr5P/vaTthiFoSRK2pK186eL3pO6PpI+ryYB6Vs7N5SzHhbkBoe02/BKi1w830ZDQ/Gt3clLMD+o3+O0SNARk87W05NM"
-    "X7jde88+CAHzhE/qZJruUwj38lWo/PqviHQgHlxj8XzK/U8V/FpkXoeYfDBk5+R/A+m1v8OBwONc9aQXxzWHQQI5fXyVF"
-    "toSJqz0uz02l16/BNE9kmHIx3McE3RUirf0z0vWIiMQbV+rc+Gm+ilnzcolzfNESehrUqaUZl2g8PpuM4pU1cbxx/Td8s"
-    "DKUslY7G3t77zu29dq3rHrOn/A6RFUTEEkEFYng8nzXEWwwv0tqUjEwJ+pqAAsmXBES8QulxHfLLA34hivmG6i4IvvC+g"
-    "BkVnJTr44YKLJGH9rQu0B4Id7oFs2OpJ2D0OtGdIQ3Gk/poNKkHA7uSpa0xq+d09JZEYhHhQB3o0zX6kaJTuKEflfIAcI"
-    "dfuuU+4p4vsOvRRxTwBV6gHt7gBfpV8h6wXMp9tTzJxnB0ycgD+uFl4u+szmxfg6IPa9NcFFGVJivWemIbcsBvCjB9+JW"
-    "TDpTv5UTma1iXVRMS6VQRqFTc4kDGSYR8Crg8ZNwzHYzjcXQbVXIjUUq9LVXZT+TVTQs5397aN11aprg1roIW4eZmh/aQ"
-    "Gd7NjWGJdncLM74kGbeDdlIV4SfRW3rn+osstgL8Eb/ApwH9Ls7S4hQs70RkOdwCeMnaMaGFY0LrlgktHBMqIE2IkX/NH"
-    "GMcQsiX4GepTW6IfidRKaBW0hzXcirxy4AqgnzuDwqwLQreFhvZ3TNCM82QaZc6jOZm8cC/Arvg4wPpAwQ53O6gkF+L+n"
-    "5JDkbqT508eNzitl86a6S5H9NQ8+c1f35fCmmyisRt2yZSM0Ir8+Te8CStPk1nw/uP+sPxg71CDcf394p5PBs+uT/gayo"
-    "5oBKDpD6Wn3JCUPeu0ckX2aU+Ce9Hm96963LrvjkaTe+P4oOHDzfRxxao/l0IN03goofHZStwpJE0wu824JZM6b1htc4t"
-    "nBQJUQ0ACoMU9u73zT3Ne/WM4PBpE9Ke+sfDveFo/HgwHN1/tN3t0Ix4+OBRPHz8IOoX6KwtHD15GA9Hjx+irG7oa3wgR"
-    "3v3H432P+nOQL7fmvmmXNEM/w0SwhGVVFppJ/OhtYv2fumPIcqltclOmrP9sDEbdhxNMB+Xuk6eVlV6NVxW5Xl4LQON/9"
-    "QbBVnOzHFSkMTIJpsSgo491FlNKgLRVbkKo4ntIAgf7sWgMVglT4juu6Tby2ivZpIGre3VE7Mw1JFZNhc0V0XqN9ozCnx"
-    "/rrK9X0DhZ/3xUUIj2trLS2qJkdOSCPaXxYm+DM+SozPT+uEYt",
-    "MzycDSVWrGpbGXIS4aAUj5LGwa0y1EyihyPEcoLs+W87fxpkvcXg4o3Dw2gwLmYv2uucp0I+CgpekuncXimQuo5rUNLZZ"
-    "wOzkB6/DKgY3OzJfI2UwH+iPdrpvIIjOrlIKePmzGn2Hg6p+b1yWQnJQxYNISWISYCKmyq8pO2/cmKT9QdiEJ/BQAkB8r"
-    "W4O4R3rbjIoAJ0+6qMfi0HU/NrA4O1Bj9vx91mvapgN8KKy5TIC0ckUwsfrkuTnZ3d8wVCy0KAONpXh6n+dN8dZYm1XR4"
-    "8DAeK+3N7b9ZcBeZMu49Gm97NwjTo/tErtDcDh/K/Kr2exVL4/ylShcLTdRvt73+L4MHfptjDPV+hM9udfAR9S89Oniwu"
-    "3sGOlSm+r0OzTmSDh7Txus/QJP7B9vvjw2OLZqE8VNypOmkamgpdzShIzq+aGPTBT1qke83t7QDdudwh5d5ScBU7P8Szc"
-    "F0qlKwxPCy3+yb/b8nJVhGSwTKzgnT5IhA4TDBAXRIV31Z7EhExaa39zSkGg6r6+hwPDp4MP1WuNkKMw3NRvzx3vVnSDl"
-    "6hAC3HxJSa0e0KLqyzl/1jEhjndbrSs8ZbTFCc9Q98W0gvvRQX6aLJr8Ko0mL2D0gw3HU4DiamL09K9Q9HfKDaK5mwbGm"
-    "jacD1TC5tTue8lOmKgMIWiHE0wFqyhEbENtKqC/oB3FF2CT4Y31wMD4IwHj16VU3JVUEdZe0Smf4fRZPcwcC72PBaVloe"
-    "plonECqA7N6jXivZUUPo+udZJXmSasDGQovD/EpOq91zw2zH6ZQ3wSqp+smI7ZTExPo1acRgbPP84BoG1O6X9vGFMMHRO"
-    "kMgY3c+92hly/OUsLwda8+I4Ldb6YFLjsJ+XJ3txGUa9k4f2BZgyp2PHQp7zGJ7NUUuj64c2ivfPAyr2INLHg3Ql8TAnC"
-    "A5bVMnF1BJ/FJj+W+gQr+uPx63Av6n/1W+bL+q8L5zI1FZpENodc42k+oA699fhDYqpDetShy5XYzg7BF6EmjfiXObaex"
-    "JMn3YeTRrYKfZablZC1BpVyaostoP2yXAcf8ntn6tG3Mbpv8CHz1EpoHZR5GKqz5lBqMoacQBEbYfXf3pQ5pN0vRRvVy/"
-    "VnnoLbk45u495EwhVECV8M/S6JCgl4QReZS4bod89Lsd+5i0jg6yyMnUipOJymxB0SVEWFc1GfZko63dhKAqoAspydhcB"
-    "yo6yZrch2npovyG8VvQ7liOub6Oww5BXwv0uJzCp3NYl2H1yuIu4vm3aIq8zzeGW2izVaDLHG1jO6jaWFoh7EaPIhABj2"
-    "j+YZkWxH5UFgWmbq4U9KBsMjXhLmo8zc36DKLHXi2qAL1Ps8CZcsZp4wOHgUx6kd84rCu5Cw7OSHetXAcuSKIAIx4Cp0t"
-    "ldEW2pw0BDhNlZ2HEc37q/JCV89SiPhx9gHEaS6tmMJ/1Y6GlxaHUuW40tCIpKDNNUKlrbbb0WO/sAR54isz6GOG+xlt6"
-    "/2bqd8LmuRIdBvoRDQlPv/khHBkrD0KAigztE/AXUpXfYoJWHQK/EW4vSdYvSZsYrAhESB1ekVMhr5snhGJSUCRoB/yCW"
-    "ZzaB/8HfolKmCbhCCibYATj9hzBUJeh+W+sGjMmaSbj/HHgjA+xnbv+lV3jq28gaqykLAHMBg/u3d9TOj3wSja8P03HyF"
-    "s7Sz671s6Y+IKkiQgYr68+AaImTrPpOtoHoO2KESw3Vb6eYUqUDTTH6nqrmjxiJL+ifBS1A/bV17pZRMIe++pE/+1dYib"
-    "1VVQK2pRK7oFvgZIx+UG8oCpKH3iVj4OsUpLxzPYAcqw2aNJSoQ5UKvsvzRywqsK8iheeZFfWg6450Rv2JpGUKl9dMRYg"
-    "Xpu0JLaATMIaSgfF4uzstYRk418meyYp6pkVo2u/MYI0rc2oUXphpqzt+ZQnbYlol8BegfLzxIbOsqaKv9BX93cNHRwNa"
-    "m5TPOGriI+NPb/h1fF2W20oqpi+jsYqNp8KuYfCBf40CnVzsjQDdRKjeV9ThBfBREh/JAnhehsrlqgKlHnft1RcHMjL9W"
-    "LdEXg7x1ePBBuYQsHRYpOEpzkLeVgmjXKZppQwcXf6GW6zpsw8kRDDYhNVjw3yc7YHRu1k36C1jWY/VQ3X2OLZsXpszyj"
-    "Bpm0twTBrB4uuPTfg5L23rJRtuC3AUQKq/nGkg6EoKVJnDHpMW8J6I5L2N2kqxXBYYrewaijytJBnh7rPKC55ot+MOzx8"
-    "vQgsO1dpPmnHnhsouYue02JH9Xjae/9XZbndS8rVG/EU1MDIw0DtaIjlJ6fwCIDQ4VI05S9v1qB4AjOy3Wtg42tel5+1r"
-    "E/K43seuYcsAsAJRM3VTU4oeFiXRGzmZTTwLQSsFnRlMkE85Iq5TBlEqIkfE6sCh1D7sO5TunLOGrlgaI5XXzqdKXTB+X"
-    "zsDgBJwKZ9CECwR1qJKWdx4AErEpTaGeBtxl16DhfV/H3vuFE3vgSkm+tOMSzGBs5svC5Dmez4IV5lVYQeD9QItpmLfcn"
-    "rVcgCEAxvxEyzq8koj1I6VAddKkVGV6fl0Vp33zH9G3AqhLzJuhcdV2fpZW2td5D7LZVjUVxW/Xe4Ybq1fLb1tsPt7abI"
-    "//w2jPDwgRQDOgTftGch4URIQoGum7olOKPzZXVQwV2fqljkEnEMiZ/4ostzDfzWLfjq4TVhtCgBLu71tCEiKqrOzTzDB"
-    "Zd2sXpKkx/mbIOnvI2IlSS0tbKTjR+vXO9R/ufNlbWKNpWPZ2xTYbjoGLCOSe900pfqB6BkaZNV6XFp2EARGmYBMiNIUS"
-    "Wz+Gc6dHc8Fn8pO4RLPagEYvx0aseET26B7YR+C2FiZjunZfnkC70iMHo0eHUW6+w62FFQu+kBfcWTbCitSfaHuqBIsan"
-    "RifAPo7teD++4wns0bL36vR8lesaElFUmxKNje9pdBGcixRH/QBDx1dwiy294d5mVY/BjNuyjFT9sR+mtzml6UfVE/qIJ"
-    "pl40LTXZZiEoPkCs5Q6ZmkzJOqFxhbFNbeOldxiyI5E3OBmnCUIpVEvEGlkPkS4oAe1ZO+M0E3PGgoNP9ppK6tOE3+Hxq"
-    "5EiCxlTAmpEQweT+g07qHeeShvO2PYoD6nYRPUgFM3L9AKu08t1s32l6jI+8KiXOcnDBTHmsDxgqnGj5HyZbQQaLat/FT"
-    "kV9SZP/WmV/EhgMXGSRkTWJdEgND8m8Oj1tqx4XTW0CGTcdeKlgNrt+e6aE3XLDK+xhrEhUJf6rjh37iBiMWsSVzf3IxU"
-    "l0BhytfYguCIiwn4XuSEJGgvpSsodKVTsglPCOa8p8FmUlqxDdsJOhlr+QVMYWhHQQA7Zzc3ZwzZ2JkbOo9O6Ck39H3Bx"
-    "nrmUEuIVuBbthymM7zM+ZIO8c4xHbyhQsxlV5wBfo85AX513azWTdByEVS2YgVsAHMbujvJPgfQ8+OSiLQsZ2KhPD3N5T"
-    "TMhuVKE1X1LKwUnU90cm4U1a3X5+dpdUUo+Smtc4+oC6rPm3WZVfSlgxE+ADsBqpwV6AQ1S2d+HNQ6rRY0Gj5szsqc8Bx"
-    "QshR2Ryil3GzQL4Us2WIAuW3uKfGQpcpFYRSx1UHDFPNZcvQ2PKPVwanSlD+vVvblPkotOxwJny1rmZypdciWJ8vkV9F1"
-    "h2fqNOKm7mpnuxGLhE9NO63EkO7NR9iy0lWd39yE7XujSH0H00/UU64YVG25Ras2rQ5ceriYnc6h23vaEMd8vG5AtWJSi"
-    "TqtaxyexoIYmkX5AHj15XYz12f/TSOn3IjpHjVzNjzJag",
-    "DDSbLjjfJ0Tk9YKpG0NaYf3+MIqUoYghNCrIEP713/qqn6xuD44yvRlMn+coQQuE0wlLTMxPqUqtym1TvAoNIOV1zeQWk"
-    "cjaZEBJRKR8AJPxJuodFZPDAM4o8/mq6162W6OPyo7tgj5tCnxVYrVrY1nlUuMQoZ5OaYZXkX1rX+DutaQpTqmpYcp3Fs"
-    "dqySXwLDEhsWG3KVFsNTOsJWAWjURXRH4ZL2o0EOFr/YhpbAc4HDQTRlKoNR7wUxDeUFmNPnYG1e4cQpdBUa+TMPJGCgd"
-    "8O0cMQ25lwBNvx8EUb+Tqi3qK68CGd6LirNoutd4VimOuHDgLi6sSOFn4XggcwMRSJ8HBmB/2dtrF/imcXMKmjtgoxVu7"
-    "vx7IKCuZjyz9j48b9/TXlmO3NY2VALsLXpWM47Y3pUb0375mKfg2+ync5//Kj9klhyzpVQYPSuMcW5+4NbZmH0Hkwq6S2"
-    "2rGxJ+MB9oTF0Bn1jo57TwUs4T87QoryIjR0+/25UxvoV685Bp2GxPj8mfowggIUf+jD5kUuGr5/++8O7py+ef3j54/vn"
-    "3z5/S8/+MSZkMprq+Mf0R3W63ZLzGxFJnIOicguKTrVoyaD5oRHUpsBU50ILOMV0VqtifsvtxpEg/ZBgN9PWLQP6k65jB"
-    "hxMaP2sg0Vr/nxL0XUKDYE1lCvllpYdDANfyzKyMoipCLY8thJ0rsH26BMjw8Ac3NxwVWnU1a1dG7D9tKVlxziU6L2SSN"
-    "ICsr7Nx/ajQvoZAwDIyNniua1o9VM055esM4GlYOvUII3AVBiixqp9MeZb+qizZyWM2puhF/OPVJ565Uz1B/20fdtsZaK"
-    "MGKUwPYwTuXEkWJFIV8354DlO0foX7tR4KKLrMjkSYYBbaeKKxk9GvWDbUs3g3+sNmEkW/BVtC0RFORcaGO35WoPeId0Y"
-    "G13jCqCOq0wv47ofOmH8w6n7tBWdE1BtQLycFFatysJLbM5gChOnrgF0rGef9ayZz+Dhct503pHVnO7swJsrFhuJrObf8"
-    "ETkhUQ+1Xe9k9bhv1gP+q6tWUlNWm72kAFnrRXhhXMivmVohfOxYRxyhw8O81PxyDcez+st2n6Gk6qcJzwu2KnN7s+JVL"
-    "0MrXEPEauzyrN6Bbao7jZ3zWhHtfO3uxvC1jShDX3Ji2BmEga1lkLOk3Cp1opIIHXRkviviamHvdUSTnC11IAUStwLXkf"
-    "qtedQU6vTlpb6Wb3WaOe1fGdWz2ev9byf/AwyfTYG0WcfjeZ0n9i7Md/R2FDvYKveQafegan32prkeQ4hF+wEsu0kkdVh"
-    "gUU1w1snP0BVuoSoVJ0ljYdVCOaWxqw9XqrTpHSb6b5spovk6GJKM3o2u5hHwNzRZO1sYfNwrWzTY9CYDCg0t8uun4o3Y"
-    "Rc0nSCLZq/ng+RiY025FokHn+CtCE2zQ8sCX9l2WlH/e8GM+rzo+LQAjriw69OiUgM3sNzNrOVuHqYK/87whF/FKk3xHJ"
-    "Pgu8Is6v/GKjCy9njYUiq09n246zonFM6etmOQu20t17GtFdO1AojeIh9aowO2yGPA/Z9SfiOo/J1Hq+yJWaqqubU8Be8"
-    "65ebiWalqJ92qzOP7tBV55hLzK7yTtQLim4Vagk3ppwaE8/lsOWczewO/RvCiZtWcWCcLAQ2jf+qANjSA+lY725N2NzTz"
-    "gW53CqEQ7Wo5+4RvRW0Cy331S2sSwkakeETbgH/H1Kt/azl2eHyYnpubX+ABA3DgSgd02eKzZf0FxycrBjhnrQR9GleoK"
-    "Ecykb6qmW/bMxN2JAqFLZCIoa1ZEVS3qxwZIyup/G8olQb0t4y4j3Tzi9xQP1Pq54B+S/plThMY/FBUxMbe1c70Fc/0Kb"
-    "CkZs3NSdqkEQEkEf7ArR9S36YHSmgmCTXTg83GHzsb8SyTo+MQeKRtizl52nMCWzMWlCgWrBotVwM0Ty/OxIPFemIJdQF"
-    "b0HMdrukgKmbruWwPLjKWcwKoy93dM+tsQKfJej57QGA2KY1chkpLI8yFPExEWOBIpXO9k2y51FXs1Jn2PaPPVMStXngP"
-    "G/9h3EsLQTjntJoZNKcVON3TKj2ffqSxheMI/h8H9HcnC++3PSDes0dDVkLX4zUMGeIdY0fTNm3bC9rDi2bsXzTR6MnNz"
-    "bX196ZVYKdwodEXFiLDnMDYusvztGPCl6YE2Np4OM99W2jTKp0G9nG8hjY0DxvXWLRgnfaShrUwByfN9rqdZiiHl9Gmd0"
-    "FMP5oh6o46FcOepidu8iyvLdcwvcYSWvGlqJg1BJFbh5rZP0LKE2jQ2SNHBPwA7VfF6W/DHE3NX4M6O6e++GJWyGjT6lQ"
-    "DhMVzggXUjZGzsZz8vCxOIZg6h5y0aFiOj3mlBYNtFPpHB0e1u5seVe3iArywWdAMpFr0hkhoRXZ2UaHVi/Sqx7JorOzW"
-    "ye27UHymobWP13YOIiCWNe8oLEC43HEH582NFUriSiA28ldlbebHCWNo3yxBXW6MosAuw6I8X9E1r4NlPAz6+JnRx1Vjv"
-    "jT9CCO649AVsE1AxOYAZ+JkqI1hGmzRYHanTlqqlB5xAz9xnAG2TdD7TeQo72AAoycxZjPNtrjpbBs3eU7JjfVUEcAxZD"
-    "0RAKXQkkSqea4rEJPkBF2n6wrcMQ7c4JW4xb8Rxvppy1LLMUeHpKMgBc8Vs3IOl6pB6jdrxTlNAK0grohdz2jRMrGoGd8"
-    "P4mz6hs7Qs4KN+3rWog8SnnO2hAMDlU4/E8qP7TvK8BYHvYDI5ySp6HHlPc6oLCMcND2pqWm8GOAIcKfAcZPM/jsBwop4"
-    "lVtHAE+l0Y/NjuGWM48GzEp3itR50Tl+iVUYq4O5Z0RBXN7K8iAj79xZbfH95zAvJ3aPKxfsIccr1LMCjfdGX+WvlXk4p"
-    "77QHOJ4r6fBd4TXc/emFQLanc+8/jCIa/C4xdT7Bm8ObOMaFvY91lgxo01QCwiHvo4KRVcXbES2+bk1vayNoulLLWIdZz"
-    "aYhHHJ3ToeDdUu8xfmtH+IutrdxV85IBdEytBfmiD40rCorbL0XuqcVRuivGiHnaxpgxlfXvsW/eYgWhZxbjfHR1gI9eT"
-    "kFKwpUyYDrNi26DjMhPgnGlr00wejkVgbnRWgxzJqFPs7E9oPSsG0aO0kMZdDKwk4J8ICwik2QlVshKoCPxrF1RZsiPMt"
-    "3AFyJ+CiI2IBPCmkIiG5xTyC2rdT1+qbpTJ1cw2P2C3xrFM602titGxOoX9r0QcbC6nSXPCsl1vhY1gxU5dLwgIft8TPM"
-    "o/NBrjWSmBms+a2GqJp1RBG05+D9MpF2GH0+s2OEQ0RWOy0jJ7h4c0LZqlyb6lYfd+kTWtGQHXPiXoXems+B2qrQ4Fei6"
-    "FG7MBHFYkQJc7dfeN5E8p85ggeEfXhTCvL3vvPBqy508mKqGQbkcIsgpBzVhCtykb9h49Go+ksA8au4KRDPyqbqyI06Hs"
-    "E83jqNrC46/bYdpuhfQyBTBEaRD82L7Q4xL510HnrwLzVngsKXgcEINYuwar6aXmDfmNsE/zpowZS2Cr6sAFNbaoCpgCh"
-    "pT3JREcrrxCIeJwn4RS7B3TyIQwgE1tD8wf3m7/Wurp6x6okoiGC4XF5cgV3WxHvMiKvN8lzgufrDSDWyveTVtDvaC1w/"
-    "M+lOFLmQrRT2lp/7hSKelCkn4Oo+2man/Cfs7NKL5Pg/5oezv/ZGsehecJFMAwKaevtFDa4h2tuRbSAJiihaUoDdY2mYt"
-    "fURgW/+irdjlvf+i6SqiROISE2jv1aVc1/160Gdau6Nwt",
-    "4cXcXf+3e9lSsk7S1J31OSAdMGH6J2WVcbd4XLE2IAwa30GQ5nCxGymtoINe3t/7abf1+UItC5pqbX6t8SwFJ99dpy2hC"
-    "lEWH9ezsv1IarhOsNHWflgIKK1zv7tJUlDNczpU83OTO5nvBep1CETmllglxiwRS0cQCycJM1XRdEMG0UDsjogjC58beV"
-    "kG1A+gnwH8B0zM6cYVCvXf9M0QhG+i/YUjSFtZ0iPY+KjGtXsnnWL9p7ffpyRomO2l1LloxO7HGnnmN6kQ5Po+2tGxvw+"
-    "DdRbqS2f1e0/LBa5YGTEtAr9DjZ3lZa/fcxStAg2bAu7vmwuqr/ldNXhaxIr1jOfu9MfvsnkPP1Raxq4AAzJn5lxMOh9c"
-    "E0agEJNQYz9BLS5hF1kX8EuZnct2J9nF1KzTBS2OVv1Pf3Oyshkahe3NDvfwLLknFzQ2hBbp0z3hPBY2n/TUGlba3pyzr"
-    "fwmWAQKD90Qx1cSMs16H/Wiot6A1mmEG47vgWOMQCqbHRfyjL5w4Npa9V8Y+1kOCNDaYzL8smvKXTF/40/sZePNDaFuNL"
-    "A6jIsP3tGU7Y9VZ6raVT1vYF2sDhk6HfjvqWgwNATNUXmt6g7DUkEuxc5W8YB9QfbF3g/bjZcNaJJ4INzXHBVw7TCmLih"
-    "IinqghzZbAFpWqK7YvbPXixsBeeUwqzK+I7F2lbHzXmPJ2mdYsG+uqFnQ01ZA4XLLYjIiMVoVXMrgS4bFzxyvXG/UOr6w"
-    "1SyVoS15SH7+kTvRduJIDPX5iZYLnzHxyuLqRetmqLPRhM21ifVRMC4L9P1vBoSVzxbG46J+HbIkMGeCJ/lI1x68UytTv"
-    "MifHAnbWrv3WAKYGneootg93WhVnEMTE9jQ3NwcPRi6QwVGD5YPRqRHAe0zw/uyP9cnj0WhAP8fL5VyCt/WtQwZstryql"
-    "6h4OV7O909hSCldYffZZ8YrOHxyMH7UL7a8hDvfu/xqSY08Wf6xHj0aL/ChERsXjpb80ccD/uGiR4/45tGTP9ZLvaTny+"
-    "XyyYB/jtEH6uaLFy++6fjZFNp5Pd/WAVuamWY5cqbUl8L+nYeFF0OvsKpaImOOw0L0wgjaBDt8M68PRlOr1Rg8GBFeYKM"
-    "jjBGB9KJ4MLbydm7BxiJspo9G8NQM00MEWLRz3Xf2/Wgs6tdfVC/DxM1guyJ5pMdjdQG+5mvaaT9k+Pua/37Lf9/z3zf8"
-    "9zn99ZgdSEyujQqXUZD01jL6rN09HHmlEJUQfT3QEiGhMf4rk+bwEevpnfoIvpGq6Y+jSdT0+1zZuMQbZ8j9rarR3njUm"
-    "iizoRuVj4iE5bbDgu4JcPt9ooz36bIfEOV7Uc+auZmJ71h25DaHF5/x63CahH+cXN/fELcw3fnjJIoAOgoedFYxICpkKz"
-    "PRnptj/7sG442/gxRJfdt9IYhfwU0ksJKCv+2uN8VEnPd5dsesnwYB/ZMoI5zcSj1v7u4Ei61EqFXru6v4E7o31vcjmhn"
-    "66j88OVaj/5/WmF4buB1C579IpML6kKZ+KnYYHJLhTaUXWU0fCu8T4eX1h/Bav5TG0TGLzmh6gl5B8yCPnjx58nA08p7u"
-    "U2XFnNzDTiX9sFvpEVU6dzXGhMa3WnlCFeqg3eMd2KPHLagdfkWoZ9rxIn40wuKdszVB8Y9HmNMaS92pdJ/Ywwj1YHrsP"
-    "/kHnrRteLYdf7eoaUWTd5ScFq37j/S6SrymUmqlP9aDJ1BpeI7Z1d6jkXK7ZVYdJY9G5mCTFyvz+bNAVf/As0pGge4o2l"
-    "A0Xbu7mYsi8VJGttBZHj4Z8HVeno5HYRMN5PMj9YTHWgf/weYFIVMD2Y5MtScYJJZ/OhvLss9jU/SIiryVduVPUG4Wl3h"
-    "uu46Qjfid7PRxv/B7aSaFVrmI3ABLwqaeWtWLZ8noqzisJ54DUb8+OhpP9KycHzXTOinjIin7Y+dZZRDOB+zJk3KxBi0O"
-    "VcVzIcu/vnoJZ28iviwyMLQ2Pasy9glsWSjhbkAl3LKTQ/c8uuBEPEisaEom2ER8CWFhTlPkerOodNpo0yFidnBuwaGg5"
-    "vigi5zI/h/hXFa3YqEU4Xb4plqDuSZ0If2eNkNxQ42I0Go54Fmm8nnLA9vBVVFkw6bRqWt7H0yX0B9ez7J5nG+iON8xav"
-    "6yyzlC2evinA7TFTPnrJ72oiPe3EAAPZIfiJ59z+Jnbpo6FCrVI0rmjgYtFNsD9W1L94EPXDcNXGS2pXZsjWwfChXOomt"
-    "F6/7GLrthyJyX7rdQQ6iQiLPPEQdB/swCbKMfSBeNaAf0rQ3GOoEZA+xc2mWBlWm23lgdQON0AAU70X7SCR2tb3VrOeDs"
-    "JxtzKrzVJkSzxZ5vtQnMPNkO4kVPrPY4Mgf6yIshNZrUh5bgnNR0Thucm52v87D4n07cmDpS40dfffXVo/GT6OjoaDQpE"
-    "iKP/6eg6/FDLon+8UlvNf6J3c1NyAz5QFj0v+KabeclyjSthN2ml8wPupg0JvpMMBo+eNwbIQgNHcKj4eP7uHn8MIDIXb"
-    "cxaNope113CHMtuwi7lf0vg7O1ZmpZ/MqoG28qYoCr5ioMBgM8VAhyY8PbUM0WZk+bLs0/RABGRBbqfkLKAWOxdEaEszY"
-    "+BYRtLQdZeBykQwv2wiCGtn3VgM3kYM3RRKYIToW0d9KsqAmmqCCIxDPUFYoFL8wR/NI8Oz1rvlR3d5eVsK/1SZaGQbiq"
-    "NLHm9WBR5mU1qBdn1K24h49FQSRxA3W9Ze8yC1YpzSu0Smmh4TmWFazUYCFngBg0kO9XGRRPEuaELhDmhH4u0qpg6X+Jp"
-    "yIJncN+RpwB0Y3k4+e0CgeDe9cFrb+6NyvmCe2IZ8R1E4Y64QAqQOFcmeYKEnwivgdjNRg+pBOI/oydDc2dYGcAjkHNMa"
-    "NFtDccH6CoIOJz/HAU3x/R9yN1j7BvenJ3qKJPCFUkbOWlKIFknn7QVgGHoVdaQnAXGDM4ePaV0EX6IT05cdf1+hgzgzf"
-    "K8twqhj4c61PQDOZO2qBVWXxi50dECXnVqM+NUheFulerD7V6WqtvG/VLo97V6j2dUT9okXh6Z9lPW0oWMGAT2elrzVxY"
-    "3TjxaIfhxyk3otNs1EZH5TewM+rISgTNffyDEQcskyPqhfXrXhL+KkRPQQfIDjz6EUHPVAzLPnGCS3YFsJK/w4fTWamWs"
-    "/Gc/hzMJXLiyPy7nN2fs0lT+xxFKpV2HlA7LCoU3u5hxLphi9qWyXiyPLSe8JMloTUJWie686OELgZjXEbRNXppzVTFek"
-    "cksOcs1kUg0TOuODmm4//Txlp22NbVIrku4lzlZY3Q/zTNJfIbNBkCwBGSf5GXafPogQhWcjo+EAYWD14WzWNX2pxR467"
-    "8/oF7YIzIbz8Qk867viAm63c+gYXq7aY4Hu+t0prIlfRUx7R6PG8P5sZHi82HDDnCT76ae+bgpiReYz/PzJ0NBSuLQwfc"
-    "Yc6r4uwdUU+dJdlsTcs9nyyGmD8qS8wqqAUDH0rgJvO5zE56o6kHfngvimk1hjKVqLkG1CyMkTcKrqjafTrsDcc3GMe4p"
-    "ypW58ife8ifw1xJI49Qg+ZI7r7CHU+xrf947txLFl68Kr3tvM8DaOY+N/4KAfbp96KQ33v11NrKNfMYJZ9NjQ/1dOA9Gr"
-    "Ufel57ySHehdqPqnkFI12ayQ8FWxIyp2qxKBFcDKO2Ai14er6Kj80rfOdSKUD0ZNHTB9FeCgBeWTNga7V5TPjxkynXBW2"
-    "oD2yPYyG5ttkBwi0SFxbAUuUDbzR4Z0eWSoN9IzTAtbok",
-    "rmPOZhGd+IPS50HNP57Y6lV9O8AVxwSgFmkLF1N5AyEtxvsj8SEv0lV9Vrb6tNPk6JRrHZZQIKUu1jxSjtBmR4Awlbnyf"
-    "qXyTjO2Oj6X9RFwlEOK9QtOoiDWX9s7dXlX6cTTEllz6NlFf0xHKfePMCTfIfb1qQ0Ay4Qnq8eiqLNSJvL0OsnplD3jsO"
-    "ZsV+w5T08WUL3RjBUn1DZdnrldfIrZm5wOBj0iNO3sIgir2W2nc8TYkO05pb1Qq1NE672gY2E9GChu2Mz96dw0rrzYoWe"
-    "DC05j4GKKIZDEgjidBEcC/ZxFRKrHC/U5XqolZIo8vcQHeQL/rSA2C7Z2IXCAENfZljlxYg80Att+FkdsM1Bo2nsIEtjW"
-    "pu35mWiXWH76If/SnA+kINoLG8RNwiV70NuHKIHzvMdS3QrusVhXn7WqEy94sDZLwnGvIZvw49tIEP7xZHFYuP5NFiDhq"
-    "S+L+RF+yjl402TRqkvbulOpENPyV54chEOnN84OnyD7ZVgpQg/9L3TsA5uOo3swwT/TIFWTzJlAXklzFg3ZyU4Ps73hky"
-    "dPdndzg5mmgpByg1kyBX/cIt4Zb2Kv0w5rwXarWzM9SqTNjVhWurm+7ES6fGf1GTWQYHZCuKoeIm0MFEAFDnEaF1869Cf"
-    "6TCLKj/kZQc3NjbXxYTcUr9zVluO25pNEMRLkLzl0mDdpfBlix9CVRZ8cAwDVWtcyQ0ygqp1ESxZchXbDfXCPwG/wA9+W"
-    "vloXBR3PXG6u6ZBDaDMc1IjO87mU2CP1l0hEyQAzslldOAq8s1xtjfcwleCoo+34wY1NwFJIMHs3x6kHz1VSTmCjCfnWp"
-    "DJVK1s1ShNIUOopPY3T/nhSD9erhCvv7pZsLFbGQhvYoMMJqkzTGAUIOFW7gERsYln7iQWkm1vEoJhy2zCWpQljifhROj"
-    "9JZJY7vlxS1P8zlPDEin2TUNklMOIYRQ0B78sTpH5yYPrnFkp4x+HnVukia67YccpMdmGTVM0yGwI/g70+Z/LoavIyFwd"
-    "86i5j9xps7Gyj+BjDnHiA19EXPtLNCYE1y2j9skN7rtKpkBEOAvljT9os4kBfHAvMVDKnRDa3wftvP+Ew/v3Wq/Sd89cz"
-    "fTNODC7jxLXE08k5y5HrtNnBWZscwFhY9YK+jTqAx3wFqpfQGu21zDjZqLpcV7TTMmVXgjcipz1xEdWV8ZpPu+Uu7s9iy"
-    "CExEpNQxT6fluGiXWB/WRYmGkwhtihEcS/NM5ihmksCedhJOysWrz+LIbOfyZ9hZ9bMxqbmTI/al5fty/w1fj8SwleSHX"
-    "BKkP+yiYUcZgmTXwtl8jPwimJsBGYJnX8LupaZo1LnWXRp/Dss/dLdjiJEPGdPHHcyDlriRTJEtEzx33U3yLEByeIuQo8"
-    "jloofoomoZ2jkVMgrBiUbxM9uyHfsFmTqm9fZ2NUPQDiapIcN7YyUdoYInJDBKUme1ojA1d5/20xNpEf5cCMUUjpXZXke"
-    "d2vaM8CuL2rJeWiy0VHBJuq89L52WX0aAXgEBnTxQra/KQYpruIGx/t5Wn2qE4TzbxkCdun0IrnLdA2qbWL8685aGKsX+"
-    "KDEHceWOyxgmLfko0qb/DWEuCeNWc0Ekg+7sm0FxAu1S5yAS2pv+Rmb0iS+WY3Ta504D2AJ90JrfXSCc1Ji7ZeAQA692M"
-    "fv2DdMB0dz4tNwEmyNjh13QjcOVU7dJc95+2AwJh5PSTdspxVnceA5VYXiUMRmjyR0cjSQkv/NgdHNEVYn35jbZdYkP9Y"
-    "S7Lhp1+PHWySomcPa3x3MKJkdYmyP4eMnMIYzd7ag3sqttVDFod6aZNA4hT+bFd7IStir5mY8TeRo0Kzw3zCMmeWiphwg"
-    "guEUxcb4Av2ranZRSgeVXYkMkcWrw2x/PJqO4mqQ7T8kDu+I2RkiEx9O+Sp2X037XINLo3k8M5dWFf6yTsYHXuD6F3e5E"
-    "RJiMVpdEarTuSueg7VxaDExJ2LxLqyVEANEy26i2wkXPAj0HEtKyX0ggWmhbrgSWHRe6DuhgUoEHt8Ob54m13gzpi1Mg8"
-    "eLFobVutYnILcnBRPEHK+Vr1jnblOZpHeQTE6FYaIj+aRTiUkcpDyrCAtRnNRJ3TqNl6ZGu4G8UPvNdvI+DjUAWZ7upPm"
-    "0Q8s8n8KMv8tZrJjxw4dVQ8wOm/B4zkXbqcDMUzl3KlX1Hz2Iop1siOmBfhfTR9N2mIAl3SlvbtIwiw5TBAphZitrlW3t"
-    "UN7Wbfhym/AOwxP2nCe4wJFiKMkyRiTy0sUqQqxx/wU6YQYH+j7XUTvVzU2F8R2VfSq0DowV9xiRTCrus4eJ39S3A2wCe"
-    "utbxB2YzZKIu2JStvI6jqkmYrYSvuAGUsWbxgi6yjnW6TeJtwe6G/CeKkM7pULdmccRu9f8gtgO9PuubmG2MLFYkYcSDV"
-    "TKdLB1sTM8Ahst5Fwdjefme7N5xJ41v4D9MJ/2TzstaIZ6Xq/PY69zG/4C98K5PLcNcG4CdCdVi6lIK2NjX23bW0w7Yx0"
-    "shvgCHLLb/TOjLQJ1b+GlpII5PKfK2sqdlUUIoVOp3BAj+Jr5QiVfyPEFb5W/6WCoGR3oCSMt1ZGC4dBWmbJeFtcO7YA/"
-    "cfPZLZW5Be+cCpUgzDDCRAg/7N0bvnHD8a154kVA3W1RJsrKwSvQ4VVDVHeLoekkyYmVMIzzgrnXeElk4+QNnHLbYbQ8w"
-    "TLp5mB7Czd7Uw9pHLLEOsbvLCftDXE9yyl0FbGTDtJ+sx+wLcrpkavl7u5VCN2ElbBOcRNjNrc03M2sccF55+oauYLXjj"
-    "O37XK0CQRqziqE7nY6jG7qmy+cDYLaK561TPB5Dl9Q2UYppBxT2S987aLl0qFRchHyKjOWr2C5mqkrur2PW4fTfgVN4QW"
-    "KZhjTWxhflpGQvlxQ60NeUITfwy/hTMbOjPn5KUZjeOzUv2s15kRQG/040FQ3uXMpLvvXIUyea/PVHQ6nxZdAzEU/QYBg"
-    "HANmUiEUSK4NyNmqikmJuMAcspzDgm0bkyJNpJmJoPHUX6MJJ3zcCdNZRYt8lPAId3fNrZmGaBJVg4Gpf9gmi6Rarg5V6"
-    "fcnHlFUqZc1ElCgkpfslYWzKGPmqhxWnAqLB9GvrPj0B3P69MNbU+Abef5wh7TcaLkkSaSnISrAmneTr9EKlDPYg0EKTZ"
-    "23Z8gZnSFnh8XkjE4QqoCHCZKyTdoYzYbJM9IF+UINzI3bnzOnKqs5gh2nGvSO+vPwTKRosM+4Q6Be3ylQr4ECbrV/e0x"
-    "mMk6TVAaHoVUQcJ+pBf/Igqml3GA91risG+qWgLLQxBlKD0SMygjB6/deeNdojpJ8f/xoehCPrST8uiDKAMEcCUKhtSY6"
-    "Tra8IMwFb/2lOlvrn5aEXdgTLjNoFWEZywqCCgm+yIC+cJbUEmbOwRtuFRHZkc3GfMWMeaG7dqB1H2afvSBSP7NNiHfet"
-    "Jquo4Jt16cQg8f4kyBpKaTkG/W7lsSm0EIeg+dDECYWnV4xu8cxjeTIOLasGnDkhYsDQYzHVNwvYyE+1AfPUFyem1/hfS"
-    "MOWm4sb3C24aU2yhPt350GZjE8p/WvWXMWmsr9YD/wpAuviy9IF36uPU6VsQyNjkjdQgQpRB+YMZoy1jZyIQ+USi/D2wd"
-    "k4+isKJJQUNYuTxBvzfJ+/OUzO/CMJP/aoviurdKX46pbvTDfOPUx3W1U3XGwYj9eN05i8tjJt0qsLK7VS+QWK9KBujga"
-    "TRZ82poZntLTtG5eGuUtTaoiJjIibFQgZxPscnJnV7+IO",
-    "gFzQKPDbfAdh8O4Iwet6j4UF9gPopekWvIrxiS/6yj6QEw2bc0L6KvnTKlaJRvxpxVojlk+94wLRNxZGjlnKdRuNmdt7u"
-    "4ut5aG3BpRK3e1lzId00oMCk8p1Ak4Dce+kubAMgFI5qOnO6OYW0cY4il/TtvOx/5SaROCowAvijQxtN0YqOVSLNSwBf3"
-    "w9V+WCMhK+7mCWxEdS2PZkwnUBKLPiX6ghQtLQaezopXwzhEsKCTqWQ5Yw/FnrH4/vpLCPPJMB2TqCzP11y0HYNYAuL9t"
-    "XpiqobFjQNrqMDc695x17pFZrrpdrmloMxEXRoiG7lTwhm7vIybWPrPPAmZxQa+hysAmL8Y5TBhcNxo3rnbj8Iy4+5qPi"
-    "8s4wwq34n1p086x0/za0D0r9ukcFtNv5dTOiAogQI23vJ6+tYwnrU2NpSk3LRv3TjaJwA8cFee+/+TafDwxqQNNj3/X4T"
-    "qyIIdFRvLrNaDMH9503SqS43VHGZVZWi5PoP8ebTuAltGiJXsWKu8n62iSO2AUpXuzhbSng0XLKFSDXA0WUDg7RuD2RzI"
-    "DYS0xlffXrMU0G5MTGTq1YzzTHWEd0ccI/mOEROpzPFuye6DK56KQHhk1pLEkdAHkgv8b9BHjwgJEP0iCvi4W5Yn++e1L"
-    "mMTRoY1cSXLk3OlUtFzCW2gNr6LoS7bju7Be1okTobCNq3PIvcfJz3Z3JS91YXJS12DT2AC2mAYcPpq2EG+k2kSr0d7x9"
-    "6HooivjPKjEMw8ZLpCTAXgLMGTR2c1NqBGB1K2fiSEW6uRWmD+triUf7r8Kzh1lgwlLFFe0llBbd75GaC7+S+SiG09W6j"
-    "YSS1NX1jGavfG+M2LUwjkTahQ/I67RmR3boNrS/43zbHXUBGIMFjoKxAP1j8tvvhIH1LIJ5UNbUaPfnZUXEub9NIVfA4+"
-    "t0gg33+0svK0RS/UlkUXTj2W3G7jiDiAMr58UwzTrY/nS2EWcZcCNgmg5koC4TQaBYuCAHoNXGKD6gXa7/P0PfpoXpmHh"
-    "0zjY552MmvONtob2BKou2iBHZtn/n5CQyA3W/ob3941EbUzC4V50b3+oL/WCI2nNWMy0k0ZFUkr2j6a6uiaCi8E6NWB9o"
-    "m/trgp0LefQzmADyMC9gXebi9DZhMRMWjBDVM0PnLfiQ8gHBwLe3ZoJo8Fqkn+Ox6vLXn2FcHGDdaZ6wavsGNG6ME3vUq"
-    "Q+6NX0M6h1lS3/2W6pp9pPc0h897Xu5F/EJqAD6hUhmG9SZLbkYFtUyCaliEDOSZhgkPq+ZOMoJeFR6a6UfFXSHFfzW5r"
-    "5MfLOdDfbop/nkHO46cvmaU67LUkJ4pH1JDBpD9/Tk1DEnGY6Vsk1cypIeosMjLQuY8KQDSTs47mS4AWgGwzQ41ImXfiU"
-    "E1pASKVbmUMYXa+GJ9hsIf+yjFP/tSY672mB+CRU6wWiVoVPCx/wnxb2TeR8aaGS8yjZMAqR5kDwPlz/1qWKXsLIp82R6"
-    "o4P+NKtWLsgjjMrkXnLz2TFVsb0slam2gA5cYZNmcijfoHt7eIq48lAnhytjM6C/0GghYrjUUQdZwxigrDx2c1Mvokwr9"
-    "jV0UYSxdy7/huPcC3+fgj4wokQ3Csuuuu7IpEo0txrYG9aMjr0dne5y7ZgPJ/+FprxRPFv8ALhB5H6l+PBaPoG9J80Fe0"
-    "R/PTZU2ug6SZSf0rkbdOxPp5E+wdKswffb7ZY74XejMjEbRf6et9bCcwkkDbHnxVzktZeH8l6ODgJ0bcmwLacFm+yS52/"
-    "BTzd3IwnocltB6UXuEYxddrhLJugo6gaZE4sbJKavoNcvVfyySL2UX6OQXkg1vLmcdMPVpfbHjJ0qnGrRMdJNeLn+aug6"
-    "Xif0z5Mao6w8vBx/OTAM/piY/sC4BIGBydtYF1kCW/Enb+szjmD30jxX0RpXxA9UXG2IxTXUNPBBpGA7bIxQdy/TmsN/J"
-    "IE53Rmwk0g9TO40sCg1K3hEA9AstDnShn8G0Iy1sq+5dwxnD7tNbO6+5213rOrMZCKEI29cyBngIat8fA02veykndfU+O"
-    "oC0UtEL3X/nnW7D8ajlXdoVet4BGBPAdJeZQEf6zHtLGC6Xj4hNBc4ZxAeyyDMCxt3fqCIz5acYTUMCFnc7cR76xHTIuF"
-    "3t+RdcPrN3FkSDjKY2vMoIGRqqTc96z7xs7rUdyElefg6Pn/VRCl5Um1D69GItLZk/C0INbpcPgQnocH6qEaj+atgcped"
-    "pRU0V4Wh+6pOhip+yP1iPA8XY0f0x1df3Xgv3aUwC6kdULM98cPHoyiPfmLr3uW4201GfP+glZrb3HI3etalHsb7AcEvN"
-    "0jTqw/fDh5Kql14cqi1jSZaxyR60M7cw9GLvsufF8UIUx6Femi1/0Hqug/8ZOI/VK3TvFgkEDN9gM26ZCbJIj+xdHOOTc"
-    "kxGnj4cM2+ZmrN/Bf+rD90p2vjPxXviuRNPAdHW9+BrQda9m645mL/1R8GTEa1r5MKseyZ4I7/kP+s+vLuHIZ0DLJgHbl"
-    "in4bZJxYHATJCUgAOPlVftKxzUalnQ/W1uhP6ryks7O27LRfqhAtjymdk0Pkxa2GaBzTYeqsV4ipNWzSlfkJs+GlyoZXE"
-    "CnQsaiu/Xxo6EI1FPdDSXutmzfy/Fm6opFufV00ml6RKrFrVHV3RjV2s6O+ViGqUT/4B6F5OqnW/IlADZXfNR8geXPnmm"
-    "3atYObmElJcvnteypxyfrtl1xRydVdo8m4MPsbM3ow/TcnSVN+hTyKc55yf5A7Dain03q63avY9OqIVgrWR0jvBhq0CUP"
-    "qEkGJJJr1cXMkZjqgsVlwxVdU+2qQdSZuvSJC31wTMC90Tveczc18p5tTjrNAemuU+N2vTdaotocXZ5oapJe+xxRUhIFl"
-    "nW0GOW7OpVas2tSKlUmtSMDEG5XVtIwyKpb13E5P6JGc/74Vhh2q4qQ1tVDISs0xqYHQYRZbTtMYRjVt/EIzr2rRllWmj"
-    "LXlh49vbhaHj20ALysreQf8h7f7vCoH0JN0z958f3FrsdRZshyE+IB5zT7YW09+C8/UWX+9d2uBvRBKTk51SfRNV0zViD"
-    "7kNfFwHPVh/CjuFh1MH4xG8ZjnhMv/vZfSrJib3/bSCaNO9rj+AYKswkBTZC/ASGUtmvUyZ3sWJVGEPXIbTPk1nAIZlH8"
-    "+4e6o5IGln+1kE4rneXZHc60c1HOZvlyFLyEPRNAZ+j/af4DQCJvbaS1BVfJeY6arNe/SvsmJnUtiHppsxdmm/tcEl8+I"
-    "XhDphgmEmkukVT/OeWlcdDhGPzvpGL/ptfObNi7Vpxt1xn56ICJdtCYvnlq5XBISEkI8d/ffMak7Ea1CJURh0x8/UMsEW"
-    "QZW8KN5MFn0s6M2yODgMQTLrvYgG4wfRGrZz6WONMmVXCODnOukhg5vLEmcfOTLHOIR41mK1Vqox9Fmdal6XtlSyiLLQn"
-    "2fmCBSPOFuyCP1klVXzje4w8Vp9Vfy5IDY2YSW/VNyLfnaHivJqWk4YphO/lZ7LPFvfmyrT04Q19B1nhbOipZaHHKDsN0"
-    "nFukTfadvbQz2/uofMF54j0yvnxQqC58RqRKyhI7NZ+QnuhL1079gXlGiyXTvL7gHbPEPn4Q4aFu91UJddlv4ZFOJdqKs"
-    "OBb5BxqArRKBsiuIbMuKTwTxBB+196XCk19IlVvfvrYxGz41iObAzjht45XLoUCUgS9rKYZptaCd9xMsGqXjCA93n8b7l"
-    "f1uGHVw++8duxyPMeGPDj87jaxYEnoYghjFMRg9N6ykdc",
-    "XJs3Niu51SCZioOGz2DqZebCxoPg1w/qTbmAxN/6/BeFDsQ+OY5sRU/0VIx+OD/nU7hj7eIELxk2BCznUt5/mWIAoJMkO"
-    "z8LS0A3P5FydOz7MVVfperPwaM+dYQ/EwpwvMHhsOcag+VxO33Yrizj2rm9BK7IyseN5abbRW4mauOJhnepg0Mu7dXcMc"
-    "wKHdQutPUHkUkJyV3vXsgYILclOaiVHiPEFT7kowdshXMSumXbjRg48mPoRaw49/ADZdkZsFxxpTPelKAUvlC+RSI+IzL"
-    "Dc1rktHPXQFfkYSaJYNgOrKHJhgV8G/ClZPn8zZzhUFlLsf87JVyzevYTvzmY5w1oGUG38ohdMJszKvRabYuYaLJYY1gp"
-    "EmKF/6XSQjQvQjokCsLueMsWrO6atmC7VU6zZLw6nkI+Lx5JjlU/ZJ80DSc2Cksyc7rHxV4kXyUkbPWr/BWBMTqx/SeZz"
-    "wyqeKlXJAkafT7KjsBAe6gP1tPg07qqvXMDzxzofXURSH2Bj8tusq4pkq7+41Bk/sdDntfCDm+aAGqREn4uXaNJgRqLTX"
-    "3PUjFqGJu/qZL8d04HotYQFmgydq8GS+Lc9w54dY+zN/W7b+J8arE2Zb7BUrC2dv5eO3jI4xraUx9q5MzjFqtIS8JR3Us"
-    "2p+yOlPYNyUdqCbK01lU8bEuJfliXnOB0uKABFFH/IFRWhr/EVZeDoA//7XQL46PYifRN6kp/3/+NR/9iQ+iNrt4MsD3O"
-    "a/9k8oQQ1m7GVikIgpNSrRNOFw7hxnufOE84sdyjYcPLy5qY/M3u3b2F1bqEF3TjqDH7enRI6sUt3n4BpfWfTFgu9iaoc"
-    "Wd1BHK/J38v4WD9xX3V7cG3I8EaW3z902YHaqXoY1rYmMrX+gPjmq2mR0ZFVCGpni+7B5Ho/nbrz8GPGjI1/1YAvuxFH1"
-    "rQVykrAD1QqXrBzsIDQnw/6DiBEJiz6DR6MRLdRlo4ygCOTEe7hqcHBus1aPEDiLSNMR905Epp5VdT0p3bkzKftJ3VLoB"
-    "kBKXvv0sOhbZ53pfeJxHkeysye+lAp5jN2HCU8FlcSL8TeKefyAHj9ACG3T6O6uPDh6tCX54hFxla0hEWng6RLLrjhJjP"
-    "pz2IJcxh0Z3CdjucxiOLEazq0vldVgs0fI5VEiH4SXyeWhpTFgRrVFD04HT57EHSKQ9lfuGQZCssC7q9iKnl+Gi+gwzKd"
-    "0TETxY46eL+FijU0nYdosGTyZbNlgF4wLWV5xeCCey2mL67KEnshZn3P+BwaN2MwnnlV68NheIDctV4Ntu4mIkoyRgKbT"
-    "At6NDekgb/KPJW3V7EDdn7exnWnVTJD48aMRTp/ublqY3aTW7TElzckmWw4OOE8Kj2x3d32YEjs//opAY91fHtHN4PHNz"
-    "fqw6tNPWCVU6G+ChVrzyB52sOLzO+TWn5BIzrEpVVe8sF9Kb/YeTEq74FCbGQqBDxjHNpZbDI4bVimcDs1D5OLVOOkw0f"
-    "hLQ2+WDnbOkqUhNPkxE5llywFIWEDJWKPM8+nn8AwR/Ag2JF0KB+TuxpPsRM5HMOv5Buc7u1m2xjYOZtfiPec+fJhUkZf"
-    "kbTsBTR6mHbbMmrXM/IBCSno9v/NtOeTde0s+5JCpGhXO9XlZXaneRVo0nIB7UeaS7TggrLMc2qxsDgD/1qHtuuquKiJW"
-    "Tn4Em9TYOfqBUwWbgcaAkQXLHXd3X+pw0Q9iwrOZXbxlGxPRmrgoXHdDcadlx8nwaVWVF68ImYB44pu3rDkbb2YcQYnNB"
-    "7SVoz8nfOyl+XzdcOpaFrc225lvi47yhVgiyIWshGk6JlQ9gkE2Qe4nK8rvN3u1Vf66kIplS0AJ7bS765SezV6x/0BUnX"
-    "wZqeew9WQhACECEH2+bB/9vXY4kmt9H27NT7aFsC+1FzKG8a9woa171N3pf29hxlwOs4S427zVYp+EgQiZIAZKj8VFm2j"
-    "8MtdxkK5WBNesrt/ONO7lXCE6omdctiHl6mF7DHtY015anPT4qOuByOPMLDJ4eaLTEy4Tmekw2ESTrkb1k7qW3hG/YpBR"
-    "TPgVCAXZM+8QvYgClngSrCgHCd8+k/5ETEdbuNlON/0pUj/xd1liF5vjKLdH3pTW953GWRmxK0vMIChy69cNe7an5cZOb"
-    "5m8DT++JhZTlPivXDJB5KEQc6ePknrAiH1apG8K+uNHrJtzL9J2NHIqU+OofadbEVAVTVz19gwzLzrS3yVwMfH8kYA+QJ"
-    "h1WoR4ucFQFyKOZEwkVqsMieAO2KOs+2BHnvjppm30RpFTrnM2gQ1UGgILP3z2wqZLYkW7a19Y9p3cI35p99mXvjYv9Y5"
-    "1c6E1UY/WJZYJKw/pWiNBfpNw/rgbzs3kTsimpuWvn+G54FEB/VNbp3J1DhAyzsfBCLRnq5mZbGMuTDkPSXuvAr5CQpI6"
-    "K2jnsInHtgFjtPnYD7tmlR8VA1KnkBphL33kRat5D15UWdPo4iPnXP47vB3tSAW2BEmsOGWEzagAdz+XDpzwxfixWunk4"
-    "EB9rZPH6n1yXWs5YICxOQ5gvDMWkWdeeiLPqtz2v+14d2i4atRwUmm9hlb6ll8jKolro4lZaz0ba+eV40pmnJq6qnF8lZ"
-    "Oo6PdV3U++1hPEokkQISfJtVXcNzNpnB70v9a+23VeerLa95z7RbyYxW6SsU8AapdtWJz0wG1DuMWv6lkjzStPor03JFa"
-    "OyD620zaKjfflaiJBCCT8Eb2qyv5KD1gUJY148Wp5gupbzB7HL0BVng58Pp0PMH9ChXJgg2VJPCWkJF4NScor68kSmzVX"
-    "gmnwrH0yh2Cz3pIWGyULAcddz1g21wpC3yNbCRtWUe2FdATOmb4+ZFH6+pDGrbOTA0v0Aqd+rfrjw2YLGqauYEaPDTjEM"
-    "jU4KLPDpIBzG5cfEVfXkVjnyXszNVKBJkgtbFk2GNP9pMsxC9l/tGKDWcfKGSpXKMp88LWGju69ma9x5BR54XvL2k0D6T"
-    "aoVLpCKnXrnDfZYvqW6r3hFMHuvQxXuv9E5fT/ov+kK8delrcJ+/cIiszEC4e+IrS+ZIdA7OOpies5a/h3tpwjQrVIawk"
-    "NP2usa6jAx3JuvKfY0yWaitFG7GS9zZC9nNCMESguwLLC/0rIJ0iGbF/mkNrmiectvmA54nXOSTjaOc85Bum68llncEg1"
-    "sV0XdBIPDiLbkDgmTLLD1DkLzbL5IduiRM4F1ZOrlqqthpNWZKseKyZVNDszoIIwvgCs9WB5lIyp1TDqCFWqMOtw+Uvqq"
-    "PsivYQ5GEfSb4VGDh45Nt/JLTDb2dzzVUPNwWNozB4QVssZvrJ+f9sj+swPq76EGBLdgcePnUXClKfMxvdp9ujmbEq//X"
-    "4cYhx5cn0Zn6mLeKykdny6wXnvlvEdmIWzPkyW+mMEHlj4lOz6ljDnPeE9b7prO90Rx48gkL7fBqbg2a5ltvFchGr3o8m"
-    "2IAuz5IuTDpyoiye8xAzXHkqeDwo6uLy48sjwq5Dm4gtCqVdbFjnv2UbRHAll0vTbQ6HF6YrxeWHwOZQKgskHY1Z1H67g"
-    "13ZY8LAJIR2OwF4UFjHTkhrMNBg73L9AgBMz7YViAUUtuyeduyva047wqg69UnbxZ9iu5oeJNEErN63oGG/Heq/pOszBX"
-    "xkWzKrw9WCwjdXGq1ISMOj7NCk41MUxkqblKmxmX7m+zGbByboynARr0pppkIK+SOlLwpo3utt0BNrHuF8jvaG55Mo0YK"
-    "fwo6bxUeSUgP33t/RnrvD5B87lG5XEsSxQPzXyqP9Kful",
-    "w82oxQZkVnMeIxXbS1MNuU5oQi1a9dNkgJvNnqdAHu9v/HKL+o3kUIQEgD6Qdsbxoxvu3RMthVRlX5jjDf5tZMGVyBrh0"
-    "YpbWoWfN7PEcnSFsu0IWjuMQJdH8lruJx3s3X4ZkOfLnkvLcHvyJZo+GNlVGj/hVBuAvmTjWEtXD+EgLwDoG2hQzGw2gL"
-    "9lkAvy0eTJopUMq3XsImwplHvW9R+3mpToMgdHefeK+3VbxyDQYyPGu4g04n1TtHkXgRG/HZrTrBtYAGDRhNiAy7GvNHh"
-    "21d9bJQt/joDFGmoqAI+yGkyNSiy/92PyIrQa9VWGHEqnCKFyt5LTTxcFd+IT6pvw+KP687xHQIbffm1WdNEP2KGYbJ75"
-    "K4E1tnMQlrjafLyZatQ3jZWPkCMao5wN7Wc5h1ghYqefo7UBuSr6BnoI/0tJstiH7Rlp8SsqojeT03ic/p1KvLZMX+qA4"
-    "TLsuzW3td+8osbbBaWMHOntJMw4KmnAobZedke8w0Nw1WQri8a0OYIdMC/aZ17Eg7x2iIGsg7PooMfR5h4osPQ2jPSkLs"
-    "9ENuUNsgb0CwvZvqLOT8ihxFYnfRVyRTvdXZRdLO6nW8HE8HD/siMycgC2AcdSgaW2oulXeikaCg9fcrvIcxnhBBCBrvz"
-    "YYx+O76hohHfV7MP7S536G7Wdn8aPf/lP9b5Du7o43xv+7Re35lkTNnOe0su993FfMJ++twZWJjC9yo3pqDVY5c1E9pR3"
-    "9XoG0uWNDxt/7JNBVuW3Ma7alyOyKbZnl/7s87n12zmb+HHuK3dKBo/5GqC7kCrDRQ5HkbNjj1exdpPmnWhxPJBpMU8rF"
-    "MFAnx3mbZs9z5N3aHSAlf4MrOCNvugDyN7cI7a+4pH/7QbS5Jet778n6ZJbiQgEtxlUJI0pf7HBbytfFI2a7+V2N/2QLz"
-    "i1x3/tWVOeJqFJ3gxA6BhkrwcXxrxuo/squP4jhEQvh+Y1zCI+JrW3jnZESgeJ5aaSF37OwcEX8RLqyYkbaMQScOadMNl"
-    "/LEa6vPQWSfNOecjYKDTyupwHwrVnIT1qv6l7W1D148fe84LETlrey7KgHgsJUhV9Sg6yvy6wZMpRnCdJzMtWPfLtWxMX"
-    "g8N6kf9gxFyr7bzKhmspGH2C9LG2tOFimOXKBii1i8Faf9JD/W+EvZHsmCbgjbl0nxqoVMFoZFvFcqQi1RM7I0rdbW2HT"
-    "A8XLT7pSBGXJLqRGRUbuj75M7GedXEP+Es8Q30JpcYXh1HgHj01aRRvqcfZZfUtnCGfFjmfPG9xJqOHZq7nEDZ410kYnE"
-    "pLJpIbkUYoIvIqq1Xq+UW90cjAaqeMyGT9Qpy7oSz6kpcpTTkyskXunWJ/rKlsgyXakfnepTG+nBpyelkOTW5PrxHrQtD"
-    "K8Z3eoBm1AWs20zyI5mi0UFJfwNSemJzlauEB3C05VBPWhiV1l1XvWEV+dmctl6/AUrpHKNzyLprgc4Coupr834ZlaRzH"
-    "9Iv0DZ1jesQev81g15EvVqh+JdcnbBOPUu53FcL1y9YYw1a2QEbgN2T1BcAyJIGaVbtTTXK6Gw+FC4hO3kVYlysAyuqNV"
-    "N6zMy5Za3o7iY4LGiRH5z3ombsMSu41zdkzNL4KjlBJ6h0Ylca7wg/KUeDwb4yqlOiKLxvBXhMohoWJFCz60AIZrTpyYv"
-    "/X25lTl06ChHVnY3ZhtVD4tEWyPE0qhNXgXtEGnYMRTlLu7i+38QChmaTwOsoJd6jlsFMeVEAy6oooEiSBRkuFXLZlvaq"
-    "rxQbQ3Ho77QaXPuSnsexrp7a/VSGBIr65r6jywraQmwvah+rAlDG91kJ8GnFDirhRG8ljV+4VJELXHWRj/AbWml0ziubZ"
-    "LqhNtDK6fqhfqlVbfzdtcaC6TFs/qU8k18kJRy/ErvVHftYYWT5Ojp0PgZlDbrBB5gRL04UXLiXoFCDQwaeGppZO5JTMH"
-    "T90qS+ZGYuU6ed/NLOnhupDkZ5yYCz7gkD2ocdSeltcc46hRbKkZv9GSjV2UHyVHhVcyFDpMNl4Ya90ZIfdLmCi6pylDR"
-    "FXFwyIkMJbwFYBUk2w945tlCbUFAk2FUMGs1rhbmIl/ynqs5oxAW4SV0ORQF96GT4c873yGvQ6fRhb2n27BPiPggD39Ya"
-    "CBLNYIAUAHoElVfV2KgWo/eaP3HqoLpivWzj3rLOkOstM6hHBUGq4ZZzylUa7Zs+epOuPu0zKHL3hH39y84HmgSoah/Ph"
-    "/PiJFxKvywqYxp88yCDz1wkyX5uO+t+2F02g8lVAhNdwgjOf8i4SjkjmM9g11Yce2cnNzGn7DgTN3nt7cPEMsZeYUv2E/"
-    "gVc6eeFsH8ysyHJSI5+A576hg7igmt9RRXO4Zk3yHRKD2k9Ap4WQDD1OfdX7573rYzcI9YD4nn9+jG0V1qM+dTEVjmlRG"
-    "adBq7L5qN42yUeox747dPkIvmsDyH7nuoijXzSyTo2+uXedNZuPEyRp3/aheIXgYA1nQm8qVpA2J0NJvUXTmiPwRGxpAI"
-    "K0hn0zO14DszBrbm7abmFbG5rhjabZfduo746OCYMGTHYzlUbkf26IcpB/RM99MQ0lJA1queU3bRS/3x0mZthAhkAltDb"
-    "fAPtFCJ2RKTMq3uuMur5RL2B1znWmMtg2nx8dTt/I4TSDULFzG/4ZvlDfMNQShec9GnUeRbE5fL7p7g3RoVjE9bZIjt4W"
-    "W7uHrl4QrfsecadZihb5MhDa1epFRNsTKCh50SYiKvlkRkDv6Y48Nbt+x7ZMaNhUeipB+urkWcG46Pjq5oYxkpI3Iawhk"
-    "lTMBo2UA3ge+W81f2Ix+25+F0WM5gPTyjSgvbrQ7NNDA0nddRTz65J1/M4WCLjaWBY/AwlmBXCgMhkaJR9zoDgqjYl8H7"
-    "xguNnmGqWUwzCxWoEbig2OE1BLfjZhbjqIx+4kwoDcGUKAr7XhmobH5eVd3GulT28zrvJhTubI8C6764xlni1ggiGqLPg"
-    "yUhXwzSJL+At2liRnFr/ZIC1MuF3Ys+tFY85HaYihmiMoYXIRSRUpQ62BUfgCUrr1arozjl80XZCJnFWD28uPp10+5GeQ"
-    "SXwovvYDrX+6QzG3vQuz5IgIxYypikiMfBDLvwBKtlcEnzsjm8QSEX1Fkewp0SocX2yv8NicXek0TNuc9lKZSMohy7LDN"
-    "OngOP7KnUjO9YDPgeoucNeX9MqJxwHu7KRc10eM6VS69zyIbT839mAOmvL0NNcWYlx7jlfsQBJ6BLH9prXcGv611tXVOx"
-    "YBgDUacuLGUpS7z86y/CSCsx6nR60kSCIifcvU/dj638y0kiVHiPfjEBm+IlXM1QcOgRHa8E0zwrCIPY943wViBc7V7Cf"
-    "19TyZfWhCS3IpXDMLCC3G73AgA3tHjJp62iTXIJj55l90aATvEDTRftsEdzQRF21NxWxB7D9kuzMQ6bFEXTRBdqhKG7Fx"
-    "Q32Dhr6g3kmAMxOnSwLvUd0fOXm2xAoL3qfAUu8ko45W19y6Ng03nHBupucI/NQSHamXcNjxCeZUDsGzP2clFBL+oseII"
-    "SMzf9wGxWLpMYJxEaTSvKY0r7Maqte5uiAiVCRdseFuUx124u7SW7OZ7bSZRMS6FMZiKqgnLkR8dy0cCmZ0yTmmUJGfmJ"
-    "mUZmTE7iFN409h8J3OT1SPKbA640yTyCcTqN+j9qm+bJ+KW6E6pp3yDVRX3XdFWkAXRq0VcJYFqv81JDJrzuxpAIibSD+"
-    "f9mzVW+/SQ1PtXDJabldAsamQXt5ZgYp5HG981Zg118KL",
-    "kD2im90f02nbw+auSl7v0su7q8jnZzRRbGHYeWgW8zMHLROxyyx4a9SEdpKkllEettU6W6vg3VOYrfW0mc/VtRc3G8I/s"
-    "Dcd6HLRGwvJHjS9BQbxHasL0gEwhjMq5ix/Jp6nsaLYcLpHH6RNDEDJ7wKQpm37Y2jmg9eJL3iJXgkEucB+YIIMelF0Yo"
-    "o4yCxlu4YEV18b5ajTkl676rPgTZ4WAhOCw5TJXEgImWWrUTurvwAjFwsfjLcrT3H32dQzp+M1x8Glz7UTj+GaaTfDaqd"
-    "MQtEWHIqWp0xi0LVz9qeERcP2f2GTcXtrfczZDHmxhxZdRRIZrul9KuB/Gxgc18GgvNjUDSBPzMqiA0FNATH1Fl425ay/"
-    "mTsw7qKjsuCgBkfjqbvuB9ZANOCRlgh3bvP3qGuLoRBnFe/MbXqvY+ggPKZA8NOrFu18MEt4B1zQnhBphxGKKIPlqgYdf"
-    "7Y+X+dpY1CUV2G9mm+BlPuGmwIegSWSxnzkHzx6YPTgn+mpl01twwD5FCBcW1juAORP5qkAuFRwn3S1qI0XtNdqkwt4uw"
-    "U8OzHPbr3c7v6s0V+EQonKy/AQiZVffFkqQZBx8PWVNYqGqTPsKIKNy77p7+7/JRCuQDHy1nchuGhT3rkYqgQZkBnxRlL"
-    "wjaWNLUOzO5dOpDtxBxUi1AaKwEQEBhq8g/NvondoTt8id7UuFtxopZc1V30DjUoH417xFltxwDaTUm9O1AaRNfjWO+kv"
-    "IMlePYX4M3iR87bvNFQMlyiNfNwNk1kYHd+qelxWhV8TYRO7u20ljBYnQb65OQ9dCWFwQMMJnCmgOyHujnUoZpIIVlvsZ"
-    "BarZ9GlQIiZbIGF1y0smOlh0Pldb9hgvIWCUCJGZOW6Nqz7u+w4pw51COXz7XDKbDf8AZMQTT8K/hYdDjFpuueOAGNfjH"
-    "q9e9fnfht+ExsGU9rVPeBAnodh71c0l9VyyxXumhnUwEspYb5TSC7Ohx/j4MdSvnmR1j1iDlSvLvGs1vwRKJyOvT53Pxy"
-    "o7s7Yih9NO4LAiKnXL56EW3B/B7rzTz0DQ7cRAH/aTCFkMgJzndV2q0rc1IIbunt/24eR3ek8EOr/04X5fIBvBtEXx/Qd"
-    "E5XeVr51kjOuJ7ackT1+I7Nn16yJw4blq3aAtld2UPwNmh3wh3dRIVxue/6i4pzpUCEbHFIy5SeffY2qHq16JzZimnaVm"
-    "Yp80dbsccmJfXTywb3n+s/9ERRrmvEXB6SBtXzvcgkuexaNBBwZE5QRLUZjqUse0DPPR8suT3ugdoaxTUJxnHPx3rES0v"
-    "GBy+48MxIX20YtKLPupAUu7kgLPJeJFjKYk0B7q9l6QJhpwHDWKwF4m2TgDtJSnvCy0kjeG5uzIDsJ7jyM7zhdbx3L3Ns"
-    "PHiX6e+fclce83b3+m4643ru3kUamzcNZ3J3Za9ahcDqkiCMjuuSCJQ18MmDO6XdcNGKRt2bIKJcNJdmkSb54NHI5OA0x"
-    "cG27GAeh1Ak2Ng1ghrVUbQfjbmubKLozhr4sENMhDFDE/DpzDOLmM6FiJ5LNDJH6JHFZDkrgKs4ldYDUUuUSoVupdzZ5A"
-    "AyPJPMjyDMWk2V+WcE6sjZfppVVoWttpKv5doKuMrrlfIYY/UmGrzDXtAC0LxAO3WY9n/4Z4rGC/tiFSXcuSp3MxrwbvC"
-    "zY6s+QjlqEXPeDmI+tq/Bou3vPCpvbrq3PcjQTsx0L7bW0n6oMaWyrfiIV7sgedmnsfKxvCeKNOoL38GCqffI3fq7D2Z0"
-    "4nqhs0IlbdN55ebLOoSTwbtqg48O9P/b3EWe8H/RHl0gDV5jATMAbRvI2fsRc7Rd4gVsnyQcrq7pz7/8H+vtLiOEOahvk"
-    "IBbc7HzOlsduun02/PJpbpd6tHEx2olbvx1UXKDc24TA/3TM/l1ATCfJKUHTegj5kWxhkWA5zqmHqOC9TiKRba/MUBviV"
-    "iH7asESAS2R/xrJPO/7Y/Zql//bbCEsk5DFA/fM1LVSZQMmhvQ3hw/N70+8unA/k4voi3T+f0HSoxZL/yDng1m1XRAenS"
-    "xIiLwujtvQjtuIzCLZDtmDpjwaTdn4RlRkr8IStiyQ0Ds6T6YruJUN4d4t2whgrORPpKlFSlsXjqOcwuG2jEd2lxMGGNG"
-    "ult0+yQ+18w9rONTS0cj5fHghYPCpicQuRQybXJ0l433Txtq1MVn7MWiWfT1bm4Sae6l6nWhCWO7256T7VHthdPYWe6/3"
-    "w4u9i0jRn30u+FmE+6/10ZkNHJG81mqZXGxsXqPl/sJZp1zQCPPD9SRve9TtwP7pxGg8msNiOqv6FypTr9XpPEbmOro7V"
-    "a+JhrjoJ683qBFm/eRUFYPkNIrDCtcNrq2bXO35czTb6a+xC0yCYIjEbb7I8FpOOA9rl3blRhyYkfP7iIhnCmUvBDlIJ1"
-    "QaCdzxVdy4TQpHB0l1e/ulm5uA9lB6egq1QOEaQPZ3+u05eU7gBbHgjJbcHZzg3SziXDxwva05fpcM0ZQN/kQINNeEM4F"
-    "hywmbqNcIlo2wOyiJdYCWjfZK2yNjIVaLFUiAYFTAV162mQ93qIl4gxRipJh5ppl6hkO5Gi6g1SCCYi5BgH5a0mHWgN9A"
-    "HO2ypo+EwQz6uDkyU4grEKcOKZtQYvIjc6yRd+Ui3NiIEQar2dIVsUmiz8MeDpSYiab/X2NX29y2kaS/36+gcC4vUBzRl"
-    "JNsaslQLL8kOW8sx+fElbpleBJEgiRsEqABULQs8b9fP909gwEo7+WLBA4GwLz29OvTDm4TjUqbbsMI2U3rhJB3fpi/cd"
-    "699roBBvB+i/CUCb8Q6WNanaRtMpvMjroaddfT4QkyrS7u76n0CJDRjUkVX7O1GYAii/pXn34oJgB7qtoTv7b4TjQj49T"
-    "sase2Fe99sxxNbsKVW0OJvX4CHci+9i2th5HWKglSzmK6g2t1X52vrh7drcRI+h+P7n527z1cNc1fUodjEJa+AtDMGDlm"
-    "cf60zw4M14FZab4zGssl79kLIq1a6+9SS3JpXMDy2Dxn9+InZe4QwDBIn2TWIQquuoP1k9L9Fh/dmVdDQdEXdSVa7ytZf"
-    "hxdOEHnpoOVLLvHj/dtby068YCM2Yu3bLNbVuHerBD0aAovi8CR03WLmWesCtnUjx+HOwTlCVmJnHeGFIr6z5a64IgFz/"
-    "kGPjwNyrAJF82Sr2EzCLpXhhQ1HAgMlpga9Vv9vCRz5xs78CY7pnZRNJaGWs2kY5B1Tam7lHOKYn8pcYEO2nlNLPs5WyF"
-    "XgRj90ajU+UzzXqBdB/u+YU2zIn3gE1tRqi80ozrcsSaqtNfGTW31dzB+0rpcNEi6eBmMFvx+3244C+vgzF0lqIq7USMP"
-    "wP39WfLNcF1vR6Csjc73f8UPGbkR2i2dXHCKcLuLb0kOtxOhScGHTbM1orzK1mR3w5XDlqHx7cSV5HpY4dathDjB75zOe"
-    "JeKlPaowxUrbbQ0tOJDe/h/oOW2R9f0uAHmKx0MCzrHd2bHuQS+Pfv74Jvvnoo/QlLFKVwPMPG7zSZmYIJnZScWfyJaFO"
-    "ArWxpl/gDrI5z5olYkT9rMZd0c86/psdmgvv1kOSUSbTlKGS3JSL1KuN9tbU3k+I6W98YsesDLO6stCulAcXCVtCkJ6y2"
-    "LfLdlr4o1gyTGEZZbA5Tlt7wd8riNZ2l1S+LXLbIBaop7/gHlmQY3YpcsbE7vcQ3zWculA6lTOz96guiF5Nnhbc4pHojH"
-    "vpDUimHM8rf9LYmYPVbqwhd9+1EdDoCzMZ6q9+mFeT/lj",
-    "G889hfKbLyHcXFwcnLhsUNE/C90cSl9o2fp0ffKDNmbQLF2G/h77PcPoS34HhiM7jV0TvNgKWPmBikn3qnwKw7qSsM1+K"
-    "fU55/o4CtsPt7vDx1hojBiV9qbtbJOyyK5DQ51WP2rUJUqpm88QOC+0OPF0YeCNOtw/dIyZYvmm+kMXbSfcWynPjI7bT+"
-    "UOT/4somPq5jBKUJaFoPc8BKT9F1D6yGPsLyZJASBlzx+ZqAO1/muKOFESlzq6e50Rbutxo89LamTllnZHfdzXpA4XTDu"
-    "1T+gXM1k90sHdq3mr46fr1tgH1q1HmqPkaqX62Fa6gMr+HoePwEFga2616pcRjW/MmwG96mydof64X12sLTZUT8xpjP2q"
-    "d3g6gsKG1ALo7dO6dFiJWqEWjpUkuIGW7AcfWKXepZSFdNs5qECq9CK5Wc8TVZuMqO6LLs/ykEfBzgR5y0RuAAeRhPV45"
-    "uyjutlFdnZlIQXOd9BESVHm2Up082y5Rw1EU9uNM6GbcxqhvHGNjJiprBwVWxUK1VAXGs09ThLkrGyXCCgsPlq2jbTHGK"
-    "MYw08Pn35D6P+/f3MOXTytBKLHrfBSBcj4usUhMixwNLaw6ADHnjmeGDsTfq2Ou9LTh+9+yR2jKdtQIyEKwAV1/rX+Wc6"
-    "u0hsGQXwLgbDZFnLhZ8FHnw+9amos5dQ85JNL+jO/CZq6xbcruGu0SincVg8QY4X17TFD8Dxc5/dWVUXiUlYBCwX8kJDF"
-    "BaOzVVeVnYHyzIRF3xdKIe2FilVwKV1suT48uOFoGBFdtAZ7cmJANo9HX4aSaJ6CAWZqflCNUdGfkdaMTJv6yXlramQh7"
-    "IJNYVR9D64nsymeHwRNX17f829XC7+tqljgFgjOr56VZWKTAZtE/Iaw3DHAWzi9Q0dFtd1im3jrJ9KN/BMkfSuBi4KdYM"
-    "Zmgfj4IIvOsAiky9s4yU9R2xoMuBPSVY5Oqk+JgjC61zT1uzsV0mGH1mSzEuH2lfmKBMLHFtVaUdJmxCF9zvg0pRYCdeU"
-    "tm2urEroBUM/W4yyL6o6gzdp1TBkpCfIrQzLEs/JNcgSVJh8wF5ui3wGhrl0xg0iRyktHKjF6SIy13Qhk3wTolCneeqD1"
-    "EUeFuAwd6o45eZoUc8Qoz3vYJTRl3hNQ7FXczPNdtDN/SB6x+PQNrtxTNmhM+rIb9ASTqKWJJ2uljF/dug0P3XVrc/V8/"
-    "74yla2R+2h8+AZ2bkS8EjwK+5sQbQRHFnOnjKFPG3cJCa+q2jBfikUof6paHcrXBd05OvwHjtaWFRQD7k1oDX5/fXpb19"
-    "wqnxnH1vv1k7sA++Vcn6Lq9QNbbr78VUnfHQX+7qEiIcBL7UHJi/7edRsa5tEdcD5y3daz/FoiEWaW0o7CcLW+Vnyj/qV"
-    "ZbzZrmkCWZhydejReAlLc1h0Qwf/xIiUpddmnregF3gWk/DPedQJx6PJLxc///72x+k4HT+PkCT90dmfn5/1A4/o/NgOt"
-    "EfjTWubMauG/lyu0ooaVv/epLyRaBdqVuDbcE1jNUlp56yBVLKOpkgL1rr5mssLfjFLi117dZkURV5Epw7XS5fPTQaRTi"
-    "QqDLIKkt2wwCI3HaIsuy1CSbDaC1rlUMbzZFIjXHUiF6HvAoP4YBAlzKnaqBiIWrxlUBmOj1xFszuyUMbekID2s84xlZr"
-    "T1KGJ7lhrbCWyjBSqLVZ2sxTRqk+/gHmsaPq8qnGBXcpnIhwAcF8dE5o3Z/n2FjfFN4Dv1rh+/K3l7LLYZSX3hkjFOiZ5"
-    "f25v2N+64sVcuyjiJZx0OIjYR4Vp3Aig9/vKM1MAqAqT18GS4br+GnoCBBvuvoxqB8kbuEMxgA6KWxmQGWIcU/YJqJfs8"
-    "xZaEUfUxaPzGAyc6KPsiemZWEvLSG7XecVMQqUHdmwKk059FIA2a5be38fM+rzmpSXTfFVrTdfNUHksyToRtKgHzTcRuK"
-    "FB36wPjI7nIiq+HU/6dXzF+Zm7Pj2bDsQOLcgl0ybj07uOIaV8lSFOBLy2soeWHSHuNf2gfsXE/SLIDOWHq4ZXJceWB0h"
-    "FXFqdRPw5LXngcvsKx9JUkxghUE1+5nX+gBMDe2TomsHKL32jBVtRZA9BNMNPxjwBEoY1vUxc6Q9nUCI/kDzwqa2BIB55"
-    "H+Iss1FjNBt2kfw0jpif8OAZob0ERno2yeoZEaRGq5S8CXM6I/sDD8Md0C9K12lliacB0gT3DaoST72tbgMsqvhgyZX/d"
-    "PeMhvBq6rREtNjZkm19yWiHYNgA4lCP9IvGSH+uR3idLhLo90r0PpS0HjSEJbE6ALohcuEWlXxIqgsvJ64rZkI3fuj3gC"
-    "i6g77qklbzBrqyNQ7oahVnHSrpbGAIR1WvImrRk+jnWcfd73tvQg2537cVcNXF6/NsyfFcKGDuVUsaxOBDo+us6TJZYwj"
-    "isrr0wVqRgryo0hngT+ICDuQBMoGeWifIpI7XQpBWIqFCq28QF95UvWl8pJCJRJDqYaTni0jzVr0Nbx/QnIFxIdGbc32L"
-    "IXm3CYxKAJHhU9nuO0HzCAzvJ8NzzVHfzf6JPfoaXk1XYKsZF0PJa2efVitAuaqMIFDavPbYo1TY2wNXc6VYdSjE/0d34"
-    "kwObS4rfetYAvgg9K6OzNxfamHmpDZPtM0EDQho40g05gWx2xYm1W63v4o1XFphk1X6osDLsbfUO+0DEGDz7ujsqYkfDi"
-    "nNzx2c8KEB81s2kGTjSHLUprOPoYef8TIZ3aUbBJWnFXuAlYOJcASg0RWzG/F8DrU9+hJ36h0eTM0uY5nHPSgao4Arch1"
-    "1go1LdTQg9mDKOqL55X5FQtslq6nnX39U2eKyStfrDjOn+CotdaKje3yy3F1XRWyjChhAJ1YNIsMBYxJ455Nsx4FA9H24"
-    "TF8u4nS9K6TZiURJCOoKlfNnaKX6lXSBumrAE4WIqAtVRVuI9VND/Iq8hp5rYBfzo/N0zsNBvA7VnRc5ZFjxzvNHn6uow"
-    "GTcviioWSTaQuYSiZfml8jN3nuTop2whUCGlB4tE6+GhGhMVPSTOlxmWKcLFpWVWCrXJtuq2YAA+cfZexUdFDcp3pE89M"
-    "sd1qfMn4rGN/E6nTPra1+DAHKlY9ODeZ6PJhLec+kB5ATGc6Kk1lejb80bqpmMzn9iCkMX7+zFW3vx0l78YS9+wcXU/OQ"
-    "yHjseZl6N5aS1uvQ5e74TYZKMw0zMH905PmdeCbveu5pOB5V5Xnk+UEkEXQwuOOavUr8Ha9kKDAL+IqJCMY91Y3zUC+FV"
-    "Dr3ora8XFenaaa8b99gC4pm5WCBv39fo+pvjlx54Q12Zn/irP6HhDYD7CmyO1bH6uyFiCNfWoWV9tzy3rONKbLrJGqabV"
-    "qMsRmXA50PwzB0M8H7iI8qdAiY42oWg+DQrLnqMxeZKj0koHBwmC49VCaSBvGEoZCcrYE3q6Az8I4bkXAkX7JIMS1+i+f"
-    "7y4AgZRy7wjNACn0RYP0MwEiQQTxs213cNRmHiu3Rmos7Vh70Uc/Uwyr3xh/DI1J4j4kIUUB5ABXs1ixPNkdFsw+EszcL"
-    "hJ1rktAJOMtHbAadEiyqbTYPnDptBFZNeZ63+gaaSWD0Sh30KXXZYcWpXLL82ojN76imAZQz+nSt/JBMG64GTCDdu2Zzr"
-    "vQeaa73/aQXYmB5gWZjaMb/ZAftKWmYMXoWHai3mv+mYbR53zZ7ZPwnoU82YvD3ilesADAOXr8qFYdRh8ie8ZetYkvv7E"
-    "zFfwb1xPCE5zevv6wcjKiTQAn0d6Jar3Ja7wioGTNete6",
-    "k62QfwgsnGwVBxV902lYwvCEURfDuGNMvGbpe670n5A2OJEBbaJNN6aF42hkaBLUuXt0jAyTecPTo6D+NxHsbRoA+A3Vh"
-    "SF9H4see6jdVTp/FSWoRNPqAt8SEs4SzsiaXaJoDa885had73UD5EzQltUNQSjSqPtpR1Xi8d9cxHR7WAFd6MP7VvXY3O"
-    "V3W7SvHhuQ5XYrI2fNszUxf0nkxK0W4EKZp0xO3yPerNevSKwa1mIyKNnTDoronq8eQtRvR0mdQo+6snOQCJzA6J+DZhg"
-    "YTN9t2PH6djYmrYpMt7B84nYRpNB8V48hxptIVUB16YFGrUb6A161Z3TIRnZxWMDA6E0xrG9vGEVvR1GKPXsmvVrYRNIn"
-    "qDV7Bs4Ed3Cyqrx+VgfSGuaMnnbk+LEwMtbfdVrPCBfHQnao+dsUuc98vxw1Mz6wqZb2PGeNv9j+aaJgG4CbGvvl+C+NN"
-    "IQ0MLHW76UEQgF1XhkHAZag/3zEu4pXIWC2qW/GBFioNEs70j8pDPhTzEDcIt6YVqvQt3CFNzoL105P9No9Jur3NIJXF+"
-    "cBxEACH/1Du1ZGfxJmD5vx8xBlSpwXfIHN5TfjbSUHDHPNDXefM1gINkJ2orkLZWFMi50Pm8zas8fhz4Jzqj27AujjYPf"
-    "O479dggFMQN3BeiRgpQwKiBDzLQOnQW3uKX/4cDe0hxeT7qfYdzrWpq8c8fsos/8XzrtZls0GKtJzNWuUvJ5835FdhTWs"
-    "XJ19oAK4/8JkkAL8JJh/3TahQ4NZLvDG8RG665TROxndkzRs3+GnrLZiThjnzm6P2RQyGvnkackPVEIq5m3gww48gU57c"
-    "est+oWEDZPqvZuFOXjZtuiwvmhoWcGeOrHH1p3Fhnb3JrrEvB70c19WKx3LrRjMUUHGflPilEW2ntsin7SHmmWcVgSSWW"
-    "9iAuVJHG6x+1hpOP0xJa8rqF7lriTIR59jQ75ovjbZ1BwB7m0M+XYw5EIakwnsNqt9sS4ZPQFOLefBZTBta6zLlixMnbr"
-    "CP0sgSoqGozXcVzXi0k94BrjzN1KUIsXTfMx1dDFENKZDWfg6cH+0TMuWTTkaM89mJgwJ7wVElnJVjvuMvWfKHCtsLFyz"
-    "21eIhGQgGytrRh3lALYYWBNsPK5b0OgoQgfazpt3yIZUZbwlbQPZs72c+uyJdFvOksk6rUtFtYGLURGuabHSsrWJ5+/fL"
-    "y7bsfX//67OVonV7bl26LZJ3HQD3jHZWxSaIjlsltXtBoLuOUh1XlDXs67fPio+ko8D3vxWS+pFFnUzbyNNwi4Ddq+uR9"
-    "OtpxoL284STvEW0zWDwtMaaN9dwCVoWFnE7FVPMK0u/X8pt9WQpnCQwuAyMWam+vwJQGRpDVlBA7J4Fc4kB3xVMDQMgsK"
-    "TDFl3GFapp0Ser5NzmHAIASrDMpamvuADZp1nekJszsbCESg65zXZU7CJwCQwaIURosVLxINq9Zq3IdNu7p+6AvEwrkma"
-    "v0GWuoxaawKL83jWfMz42f6DorGS6Jvbqm2UQk/RlnIlDVA7y0UQswmky0L6Eu+0g9OH5E4VXY/8Yq24AWwrPcqM5RVRm"
-    "Pi9xt6avowdg5GtCJA2dT485CokkeI4F8GZn/ptch3s2GZC/L1l9JrzWd+tjAb474EtS/SZP94H2uoaDl4EtuZKgHac4g"
-    "wEDuHtzmBhbcwbPcLNbwhivLg9nn5i6+pjN88Al55epUxi0z36WoiLMjyCtBzhxWxe1dZvW3J2+ySTKFvjY6zOCIR+Tt7"
-    "kWo2ltR3NNhnSJy3+Zm2q1Fg3iddDgR24AlVjp3aIFyMBiyGNj3n1kDjS0SvtmLbfkvP8kW4DTo5PnvJARIN6drH4UW/e"
-    "kd4m1azuvlIWqZ+1Tl3PL7rUL10KD+/It4oE4OnLwkRI4gute1xYBGSsLed1L8jJWLDPrJdP23TFKkqVu9gIIX8JqHy3L"
-    "dp58b3PTzUqwtPk/6BjjmyE6RxXDWz0dgOB8/Jq4yruIyATt0A8cHVdDDGEOfWxXJYhD8Z9CNe+n8YBq1iXghhWRz0W3p"
-    "9GazCOJ91Y8alwL4qUd4Nh9IboJFigxZ9NelWERkMDVyBhVuFkRuWvsoFRtdq1AOAa/0zJQNh3kSXm7K0HcTjCUy+BIZp"
-    "N27hpmFm+2b75wxlhZ7DMuP8/fP0T6H5O40Sx+jcaA0bBDYfUWNenhPOOg3rMXI/E/IWlkaB5rsfMYKZUUHbBDYSuQAOQ"
-    "hY6ru1ZUK34S7FpmVb9jXUzs6fn58jzNTQXCKgP0fUiUNPC9k8tLVJeIkGisEoD2k4MsnCEEZsEMva0ab1++JoSFSYxm0"
-    "DuCVO1AgfCHjUVHB4XKviG/HjRDf3VdgoQfSTkrYX7EB7R5OtW55G0J/hxDRu2SlNvMD9V0dEq71wRCH6e81W0CDTNkyt"
-    "OQYMBE4K4Sd6gYTSMHUrR//87dc3MFjB88ISttgFZb9IQpJNq4PVf6P2gLU+sSNih96ju4xEVBfpDqQo+MWTSLGJ6zgwY"
-    "EAqZ/TkaTBuvzru6KRhievSEd27uG+Jw2DGCVAHzJLKB0T2yTU18Yugm3fl8iWNCpyJgGt2kENNqrhGSDVt/kCyu6SlpF"
-    "p0oBLROKSmwuunjAau0WV8qygsKRsHXOuJbSPZccWWNCt62gFyc/qmFRWqczyk4/Vn5G2oa76qPKNnM2VKJvkh6Zvv2Kg"
-    "8BKgV+E3OAQetHYkVu3VlXCQyFj0tBLhDcZ0XSR2lTGxe47zCMPc4tSiunpWcadvH46w4HUwSum1vL6zd04WhReZjFnpJ"
-    "JCy/8SxziKwrBoWEVaI6Djx0XwAJ8qLbBOkyFNRyQ20b4jvDRRLu02ye7yWPBGeQWFUhbD34LZkkUHAWsaENGI938huHz"
-    "xJH0MGIF9XgD5tT4p9mm28h+UrU19GeN7K7tsRzKhjstidFo4mX43tqHHFCFhCinluhnhhOJEXgkD1+C/IgGeZ4Gy9tPy"
-    "0fqV+gMKXeOyTaNHEqKjjlNcNbOQFmM+D1b/EER+j/jugMnf4tGp4wPgOt7SrPcDWrivUvyS0uQbL10qa5ub+Hu3B7Ivf"
-    "IM7RsRJvhGwFDWXLMKM3dJeLkcIJCmrbZVKgQnSaSp5ZxV1eK+exGRB56iT1ju8Mex4gZfFMxDL6UcqQuHa/1J6H2Tprf"
-    "lAF1Y/aIOIji4zBxy27OSvgTea+WrTkhEKwD2kKG575I5ikJvyENyIK4ilMkBixOmXwlgw7eE3ld0G/jH3Rp1tmMKb9Of"
-    "vMU6dFobmjhN+5btFqUrnglNFmLl7Tya6rV+1AiHVaCBG0k2mICcGT0iP6AunGWTex5UOINMRNImgOxeJknIHQsONPBUh"
-    "IBI9pWZqq2UoKeZjUNJ7b6I3ia4wOWswXBQwCGu+Ehokr/B0+RJpE=</script>\n<script>(()=>{document.curre"
-    "ntScript.remove();const n=document.getElementById(\"packed\"),t=document.createElement(\"scri"
-    "pt\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0));new Response(new Blob([o]).st"
-    "ream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{t.textContent=e,n.r"
-    "eplaceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_page_tail[][3778] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvXt/2zbSNvz/8ylkPlkvaUGy5ByaUKb1S9Kk"
+    "7TZps0l6VHUntAzZbGhSJanYrq3v/s41A4Cg7Oy979ODRYIgiMNgMOcJ1rXu1U2VLZpgEoZRcnS9XBeLJiuL3psi1NH1o"
+    "izqptckr0M9rJt08amOVJG8C5vheXmyzjXd1nybZ3UTqZIq4lGlI5Vy+bJKz6nW8DxdhVVy9K4JX4fVsM4aqvE6LGZXdC"
+    "dNRfNIndNduVzWuomiaJItw516mOvitDmLKt2sq6JXrPN8siyrUHpW9cplr46q4SptzpITTe/bL9Z5ttDhSB08fCSfz5K"
+    "jdJbNo+Eyyxtdhc/KMtdpEQ0r/VlXtQ6jiXzk+pyK43Pq/fFVgyEu1g3f0m+kMNK4VhgkFZZ2Wo5G0zJG75SZmbjYbEwn"
+    "m6TQF71fdPrpdbqauCnWGlNsBlY1w7O0poKbG7qkGQi14jWIFN2f4j7auFff4XGjCrtCddJcrTTNhcbodJIEWNbiNJhKQ"
+    "RwEtDhtHdNOW293ty2lpTt2K0yfT/b/6I8uZ6PBk3SwnPfv7Q9pVpqwjqZBQDORJfXNTTC6DPrFsCnfcXvh+BHNVFLd3K"
+    "Q3NzXN8CpPaTW2G1JB4Cb9k76Ky2nZ//h/PvbzOONfdON4neUnH7ITAjxa2Pg4LG9uMgI7AqFYq1W2+BRff8qKkzjglQj"
+    "U5zRfu3obxV+OqSc76fSYOt0PzwmY86zQ1P846Ms1TVAUp/2gf8c4VmlWNNRg3o5juDf744/9OQ+AViwIi7LpfSrKiyIK"
+    "7LLT9OrkSLcvhfEfJ/2bzhREMgfqF53Mgjz7rAMVrAhO6CfN83KRNvokmLcgkxZ23c2srVc0CZi6RqanGOLHDLoY8i/1L"
+    "zCDoBL83tyYeid61ZzFmqCEr/rjeCRTShXph+oBoo+vvqcvAIYJftWn7KSOZ3NFg41ns5Gif+fK/M5pXU4I9keKu4+Lz2"
+    "mVpQX1ZmQn5usiAa4Jr4sSdWc0KP4M9fKaB4GxB5tormhHxLOdseL/5puonYh/yTyoOrrONc11gs1KveSdUlig6pXTsJZ"
+    "J2N0t5WInSVxRaMqSsrCXtN/KKA7LhHolH1C2aWzKgp4qPeSeD1fr+iws8UK7M6902zPax5iNm2R8eEgFQ8JbL9LFWRiW"
+    "KgWyLakvGDl1RGP3z9J5sjOi79HUzoo53faT14TYCH1d0jujKNp4X3rPOMBigAJ7dhsU7TQQ8l7lWTPFrJnOz2jRCjPfx"
+    "SaK2+L2C78U21iGUFYzrNILg5wNVvYQcsoIWY4DXpkq4X6mBGCfCSFHXt0MdVNG3VGVoG+VyoYEzCqLJlJusP/NTWgrEF"
+    "qwUEIj7fGepz1Hy8YzX9GgZukQW+kDY2/6MjaUu2G4lLs5HwtXwLBSXPeTYnoemkp1RNBbDS38mqVYlRchquiqKqsP5oA"
+    "4iOyeJ9jCyTApd3e5P1sz7ve+bM501TPHB40APb8iMGz7TkXYFyj0uk0HZbtE399aIrtNy4QOPFOaJ7M5T/wk292lMxUn"
+    "Dc1xlmTD9SrKBZCpAAu2SLJpzdso86HCW7cl1i1vj82o5q2xVAteo4VaCnKRgS59jETVl+b072DuRbnSFnMveeU3tKQWf"
+    "BcbOpJoM6GWwJY9w2mIGU+Y2Um3wSviZShpMJhfqSzTij/zaGLO6AQHfFM2aT50mDca/Bmmyn0DQCnwuLtbHY3+9xUGfK"
+    "LPdnUr/8OWOOBTIrQTQVNj5+EU5IGP8366tdZhrhaESP717scfhnKQZ8urcEalcxBjFhSEFKNtO2zS0xonunnizVaO2Xo"
+    "XvjYViTIiqCTE94FXy35ykdShoSJyNOYRGnwvFFDuNnvJkLFQBMGAqAUhqBlRYNQYTXCYE0K71QP5vjRQR0TaoQXbIlGI"
+    "r+mGNk1DvWsXyi5jxlOilmodOeA/Y6hkLLQAUSKQMqWFinOzVK4wCNcFDeOUmgxw4huE2kOtKBCYdZXxx0IwvdRSHnlE0"
+    "Mub6bTF30vC3958X2C0Mis1L6NMjenzpXkvK0LXwHl4YQnSUaROI/V3wuT0hdlQ1xt84ZIOk9NBcqkccJ6pvxmp/nj8p1"
+    "40w7Sus9Mi/Ftd82iqwjYAHEpAeukDabThZs7w4FStLehuw00aZf8ZLOho95bQ32KE3XLG0IyGO2tNxPypd08TNIoG3bf"
+    "5HLK7MnK94h1AnamiBfZpJvQFIIORRIs+/7q1pSwAYkpqbKLZLbQgE2SL+e8H99AeKrfORPuJSlYt9VeNcEwl5Ae93RCF"
+    "sA9S8d4+wNUBrztCVSVUnAFec0coZkGtoKgfEpqXS8KLpuVpRugJZK5acps5NUNgQXVBH0amsYWll+UlQzbaD1qISS3Eq"
+    "HXy//e0nTBELQmi1tSVLx283vSd0fQReXkwj8rZ2bwlmXA3ILS9pl8C1NrhZnoymh+Nbm7K2QH9Rv8dosaADJ72thya4v"
+    "3Ga955cMAPHCJ/0yTXcpjHvxCxx2dV/H2hgHLjnwpmWOr4r2LTIvS8w2MDJ78jeJ/NLX4cDoeaZ60gzjksOoiRy+vkqLZ"
+    "QEbXnpdnptLp1+KaJbBMOxruY4OsipNU/JgJfMZUYg2z9Wx+NN1FLP26Rrm8aok/DWpU0ozLthwfTcZzSJq43jsOmbxaG"
+    "VJZKR2Nv733r9l671nWP+VN+h8gKomKJoAI1PJ7PGmIuhhdpbUpGpgR9TUCB5EsCIl6h9LgO+eUBvxDFfEN1FwRfeF/Aj"
+    "ApOyvVxQwWWyEN7WhdoD5Q73YLbsdQTMDrRwJ0hDcaT+mg0qQcDu5KlrTGr53T0lkRiEeFAHejTNfqRolO4oR+V8gBwh1"
+    "+65T7ini+w69FHFPAFXqAe3uAF+lXyHrBcyn21TMnGsHTJyAP64WXi76zObF+Dog9r01wUUZUmK9Z6YhtywG8KMH34lZM"
+    "OlO/lROZrWJdVExLpVBGoVNziQMZJhHwKuDxk3DMdjONxdBtVciNRSr0tVdlP5NVNCznf3No3XVqmuDWughbh5maH9pAZ"
+    "3s2N4Yl2dwszviQZt4N2YhVhKNFbeuf6izy2AvwRv8CnAf0uztLiFDzvRIQ53AKYydpxoYXjQuuWCy0cFyogTYiRf80cY"
+    "xxCyJdgaKlNboh+J1EpoFbSHNdyKvHLgCqCfO4PCrAtCt4WG9ndM0IzzZBplzqM5mbxwMACu+DjA+kDJDnc7qCQX4v6fk"
+    "0ORupPnTx43OK2nztrpLkf01Dz5zV/fl8KabKKxG3bJlIzQivz5N7wJK0+TWfD+4/6w/GDvUINx/f3ink8Gz65P+BrKjm"
+    "gEoOkPpafckJQ967RyZfZpT4J70eb3r3rcuu+ORpN74/ig4cPN9HHFqh+LYSdJnDRw+OyFTnSSBrhdxtwS6b03rBa5xZO"
+    "ioSoBgCFQQp79/vmnua9ek5w+LQJaU/94+HecDR+PBiO7j/a7nZoRjx88CgePn4Q9Qt01haOnjyMh6PHD1FWN/Q1PpCjv"
+    "fuPRvsXujOQf23NfFOuaIb/BgnhiEoqrbQT+tDaRXu/9scQ5tLaZCfN2X7YmA07jiaYj0tdJ0+rKr0aLqvyPLyWgcZ/6o"
+    "2CMGfmOCmIYmSTTQlBxx7qrCYVgeiqXIXRxHYQhA/3YtAYrJInRPdd0u1ltFczSYPW9uqJWRjqyCybC5qrIvUb7RkFvj9"
+    "X2d6voPCz/vgooRFt7eUltcTIaUkE+3fFib4Mz5KjM9P64Ri0zPJwNJVasalsp",
+    "chLhoBSPksbBrTLUTKKHI8Ryguz5bzt/GmS9xeDijcPDaDAuZi/a65ynQj4KCl6S6dxeKZC6jmtQ0tlnA7OQHr8OqBjc7"
+    "Ml9DZTAf6I92um8giM6uUgp4+bMafYeDqn5vXJZCclDFg0hJYhJwIqbKryk7b9yYpP1B3IQn8BACQHytbg7hHetuMigAn"
+    "T7qox+LQdT82sDg7UGP2/H3Wa9qmA3worL1MgLRyRTCx+uS5Odnd3zBULLQoA42leHqf503x1libVdHjwMB4r7c3tryy5"
+    "i0wZ9x6Nt70bhOnRfSJXaG6HD2V+Vfu9isVx/lKli4Um6rfbXv/XwQO/zTGGej/CZ7c6+Ij6lx4dPNjdXYEOlal+r0Nzj"
+    "qSDx7Tx+g/Q5P7B9vtjg2OLJmH8lBxpOqkaWsodTeiIji/a2HRBj1rk+/Ut9YDdOdzhZV4SMBX7v0ZzMJ2qFCwxvOw3+2"
+    "b/70kJltESgbJzwjQ5IlA4THAAHdJVXxY7Elmx6e09DamGw+o6OhyPDh5MfxZutsJMQ7URf7x3/QlSjh4hwO2HhNTaES2"
+    "KrrDzFz0j0lin9brSc0ZbjNAcdU98G4gvPdSX6aLJr8Jo0iJ2D8hwHDU4jiZmb88KdQ9CTnoQzdUsONa08XSgGia3dsdT"
+    "fspUZQBJK4R4OkBNOWIDYlsJ9QX9IK4ImwR/rA8OxgcBGK8+veqmpIqg8JJW6Qy/z/Jp7kDgfSw4LQtNLxONE0h1YFavE"
+    "e+1rOhhdL2TrNI8aXUgQ+HlIT5F57XuuWH2wxT6m0D1dN1kxHZqYgK9+jQicPZ5HqjSlu7XtjHF8AFZOkNgI/d+d+jli7"
+    "OUMHzdq8+IYPebaYHLTkK+3N1tBOVaNs4fWNagih0PXcp7TCJ7NYWuD+4c2isfvMyrWAML3o3Q14QAHGB5LRNnV9BJfNJ"
+    "juW+ggj8un417Qf+T3ypf1n9VOJ+5scgssiH0Gkf7CXXgtc8PAlsV0rsWRa7cbmYQtgg9adRPxLntNJYk+S2MPLpV8LPM"
+    "tJysJaiUS1N0Ge2H7TLgmN8zW5+2jdltkx+Ar95C9aDMw0iFNZ9SgzEUFYLACLvv7n6nQ9rNUrRRvVx/1jmoLfn4Ju59J"
+    "Exh1MDV8M+SqJCgF0SRuVS4bse8NPudu5g0js7yyImUitNJSuwBUWVEGBf1Wbak462dBKAqIMvpSRgcB+q6yZpcx6npov"
+    "xG8dehXDEdc/0thpwCvhdp8TmF0maxrsPrFcTdRfNuUZV5Hu+MNtFmq0GWuFpG99G0MLTDWA0eRCCDntN8Q7KtiHwoLIt"
+    "MXdwp6UBY5GvCXNT5mxt0mcUOPFtUgXqfZ4Gy5YxTRgePghj1Iz5xWFdylp2cEO9aOI5cEUQARjyNzpbOaAttThoCnKbK"
+    "zsOI5v1VeaGr5ylE/Dj7AOI0l1ZM4b9qR8NLi0OpclxpaERSUOcaodJW2+3osV9YgjzxlRn0McP9jLY1/83U7wVNciS6D"
+    "XQimhKff3JCODLWHgUBlBnaJ+Aupas+xQQsOgX+ItzeE6xeEzYx2JAIkDq9IiZDXzbPicQkoEjQD/kEszm0D34I/RIVsF"
+    "VCENE2wIlH7LkCZ6LDcl9YNOZM0s3H+GNBGB9ju3f9qjvHVt5AVVlI2AMYjJ/fuz4m9PtgFG34/uuPELZ2Fv33LaUxcQV"
+    "JEhAxX158DcRMnWfSdTSPQVsUIthuK/20QhVomumPVHVXtHhESf9IeCnqh+0rr/SyCYS99/SJ/946xM3qKtYratEruhW+"
+    "BkzH5QYCgalofeJWQA65SkvIM9wBzLDbo0lKlDlwq2zANHLSqwoCKV56EWBaFrjnZG/YmyKpPNU+PmK0QF03eEntgBuEO"
+    "JTPi8VZWeuI6Ua+THbMU1Uyr0ZXfmME6lu70OJ0Q87ZW3OqTtsSUbAAv4PnZ5ENnWVNlX+vr25uGjq5mtRcpnlDVxGfGv"
+    "v/w8viLDdaWVUx/R0cVG0+FfMPpAt86pRqZ2QIB2qlxvq+IJCvgogwfsiTQoQ2Vy1Qlchzv+4ouLmRl+pFuiL4904vHgi"
+    "3sIWEIkVHCY7ylnQwzRptM02oIOOv9TJd500YebKhBtQma56bZGfszo3aiT9B7BrUfqqbZ9ijWXH6PM+oQabtLUUwq4cL"
+    "Lv11UNLmWzbKFvw2gExhNd9Y2oEwtDSJQyY95j0B5XEJy5t0tSI4TNE7mHVUWTrI02OdBzTXfNEPhj1enh4ktr2LNP/UA"
+    "5NN5Nxlrynxo3o87b2/y/K87mWF6o14amqgpGGgVnSG0vMT2GRgqJBpmrL3VytQHMF5ua51sLFVz8vPOvZnpZFtz6wDdg"
+    "GgZOKmqgYrNFysK+I2k3IamFYCNiyaMp1gXlKlnKZMQ5SE0IlXoXPIfTjXKX0ZZ608UDSni0+drnT6oHwmFkfgRCCTPkQ"
+    "guEONpLTzGJCAVmkK7SzwNqMOHefrKv7NN53IG19E8o2Vh3hGYyNHF77Q4WwWvDSv0goC8QdKZNus5v6k9QoUAUjmN0LH"
+    "+ZVEtgcxHaqDMLUyw+vzsijtm++YwA1YV2LeBKGrruuztNK21nvI3baqsSxuq9473FC9Wn7bevvh1nZz9B9ee254mACaA"
+    "X3CL5oDsTAyRMFA1w0dU/yxubKKqMDOL3UMQolYxuRPfLGF+WYe73Z8lbDeECoU2KNZUxMiq67u0M0zXHSpF6etMB1m2j"
+    "p4yvuIcElKeys70fj1TvYeIQDaWVmjaF/1dMZWGY6HignpnPROK32hegRHmnZdlRafhgEwpWETIDmGGFk+h4OmR5PDp/G"
+    "TukfA2INOLMZHr3pE9ugeGEcguBRWYrp3Xp5DvtAjFqNHp1NvvcK2hx0JvZMW3Fs0warWnuh7qAeKWJ8anQADObbj/fiO"
+    "Z7BH696r0/NVrmvIRFFtSlQ2vqfRRfAuUhz1AwwdX8Et9vSGe5tVPYYzbsuyUvXHfpje5pWmH1VPKCSaZOJC016XZRKS5"
+    "gvsUurYpc2Q6BcaWxTX3DpWcoslOxKBg5txliGURsFAxJH5ECGDHhSTvTPCNz1rKjT8aKetrDpN/BAayxIhs5SxJqRGMH"
+    "g8oeO4h3rnobztDGKD+pyGTVADXt28QCvsPrVYN9tfoiLvC4tynZ8wUBxrAscLphs/RsqX0kKk2bbyY5FfUWf+1Jtexac"
+    "AFhtHZUxgXRIFQvNvTo9aa8eI02FDp0zGXStaHqzdn+uitV6z2PgaaxAXCn2p44Z/4wZCFrMmcX1zM1JdCoVpX2MNgjMu"
+    "JuB7mROWoL2UrqDSlU7JJjwhmPOeBptJaQU3bCropKzll1CFoR4FA+yc3dycMWhja27oRDqhp9zSvwo22DPHWkLUAt+K+"
+    "XAYlDlf0jHeOaiDN1SIyexKNMDyMTPAr66b1boJWkaCylasgw1gcUN3J9nnAKp+XBKZluVMLpSnp7mch9mwXGmiq56Hla"
+    "ITis7OjaK69fr8PK2uCCk/pYXuEX1B9Xm3LrOKvnQwwgdgKkCVswKdoGbp1I+DWqfVgkbDx81ZmROiA1KWwu4IpZSbDfq"
+    "lECZbPCC3zT0lNrJUueiMIjY8aJhmPkuOvg7PaHlwrjTlT6uVfbmPUssRR8Jqy2ImZ2odsvHJMvlF1N3hmTqNuKm72tlu"
+    "xGLhU9NOKzSke/MRtq50Vec3N2H73ihS38L8E/WUKwZdW25Rq02rBpceLmanc6j3njbENB+vG9CtmFSiT+sax6exIoZyU"
+    "T4Adn253cz12X/TyCk3YrpHzZwNT7IawHCS7HijPJ3TExZMJG2N6cf3OE",
+    "OqEsbghBFrIMR7179oqr4xSP74SpRlssEcKQSGEzwlLTMxP6Uqt6n1DjCotMMYl3fQGkejKZEBpdIRkMIPhFxodBYRDIP"
+    "44w+ma+16mS4OP6o79og59Wmx1Yr1bY1nmUusQgbROWZZ3oWFrb/DusYQpbqmJcdxHJsdq+SXwLDEhsWGXKXF8JTOsFUA"
+    "KnUR3VG4pP1okIPFL7ahJRBd4HAQTZnKYNh7QWxDeQH29AWYm1c4cgpdhUYEzQMJGOjdMC0csZ05V4AdP1+Ekb8T6i26K"
+    "y/CmZ6LVrPoulg4pqlO+DQgvm7siOHnIbggM0ORyB9HRub/WRsDmHhmUbMKWtMgY9nubjzToGAu5vwztn/8719TnuXOHI"
+    "Y21ALMbTrW886gHtVb6765mOjgm2yq8x8/ar8kxpxzJSQYvWusce7+4JZlGL0Hq0p6i40rWyI+cF9oDKFB39ioF3TyEs6"
+    "TQ7QoL2Jji8+/G1WxisW6dNBxWKzPj4kjIwhg8Yc+TH7gkuHrp79+ePf05YsP3/3w/sU3L97Ss3+MCZmMpjr+If2BWKat"
+    "lpzviAjjHBSVW1D0SYuiDMofGkFtCkx1LrSAU0xntSrmt3xvHA3SDwl2K21dM6BC6TpnwMmE1s86WbQW0Ld0XZ/AOVhbu"
+    "VJuadnBMfC1LCPrg5iMYONjK0TnGmySPjFSDMzBzQ1XlUZd3dq1AfNPW1p27EOJ4CuJJi2gt998bD8qtJ+xAYCYnI2e24"
+    "pWRUVz/prVJjAWbB0bpBFYC0PaWLUvxnxLH3UmrYRRezP0Yv6RylOvnMn+oJ+2b5utTJQRoxQmiHEiN44GKxLpqjkfPO8"
+    "pWv/CnRoPRXpdJkciDnArTWzR+MmoF2wbqxn8e70BO8miv6Jtgago50YDuz1fcdA7pBtjpmu8AdRxlellXPdDJ49/OHWf"
+    "ttJzAqoNiJeTwmpWWX6JzRlM4fDWtYGO9eyznjXzGbxczpvOO7Ka050ddumKxU4iq/k3PBGRIdFP9V0vwelLszL0XVu1k"
+    "qq04OwnA+5aK8IM50R/y+AK52nDWOQOTxxmqeKRb0Ge11vk/QxnVTlPeGQwVpvdnxOx+jq0Fj5Ers4qz/QV+KK62+aViJ"
+    "JJO4O7uyEMThPa0q95GcxcwqrW0sh5Ei7VWhERpC5aKv+S+HoYXS3hCldLDUiixMfgMlKXnltNrU5baupv9QzNXMpnZvV"
+    "89mzeT/4GmT4bg+izT0Zzuk/s3ZjvaGSod7BV76BT78DUu7RWeZ5PyAX7gWz7SWR1WGBJzeDWyffQli4hLFVnSeNhFYK5"
+    "pbFsj5fqNCndZrovm+kiObqY0nyezS7mETB3NFk7c9g8XCvb9Bg0JoMJzeyy66riTdcFTSbIotnlfJBcbKw11yLxwJOZK"
+    "8LT7NSywGe2HVfU/14wo04vOn4tDEYo7Pq1qNSADax3M2u9m4epwr8zPOFXsUxTPMcs+O4wi/q/sQyMrE0edpQKrY0f7r"
+    "oOCoWzqe0Y5W5bzHXsa8V8rQCmt9iHFumArfIYbv+nlN8Ian/n1ypbYpaqam6tT8G8Trm5eFaq2sm3KvP4Pu1EnrnE/Ar"
+    "zZC2B+GahluBT+qmB4Xw+W87Z1N4AsBG90BrNiXeyINAw/qcOaEMEqG+0sz9pt0MzH+h2qxAGaVwtZ6PwjWhOYL2vfm7N"
+    "QmA00+AR7QP+HVOvftVy7vD4MD03Nz8DNwIcuNIBXbbobFl/wfnJygHOWTFBn8YVKsqZTLSvaubbNs2EHIlEYSsk4mhr1"
+    "gXV7SpHxtBKKv8KvdKA/pYR95FufpYb6mdK/RzQb0m/zGoCgR+KmtjYvNqZvuKZ/gQkqVl5c5I2aUQASZQ/UOuH1LfrgS"
+    "KaaULNBGGz8cfOhjzL5Og4BCJp22JWnvacwNaMJSWKRavGJL8BlqcXZ+LFYr2xhLyAPei5Dtd0DhWz9Vy2BxcZ6zkB1OX"
+    "u7pl1OKDDZD2fPSAwm5RGMEOlpRHnQiImQiywpNK53km2XOoqdipN+57RaSpiVy+8h43/MO6lhSCcc1rNDNrTCqzuaZWe"
+    "Tz/S2MJxBB+QA/q7k4X32x4Q89mjISsh7PEahgz5jrGlaZu27QXt2UUzpuHOhq7c3Fxbt29aBvYNFyp9YUEyzAmOrdc8z"
+    "ztmfGlKgK+Nn/PcN4g2rdJ5YB/Ha2hE87BxjUULVmwvaVwLc3DSdK/beYaGeBltehfE9qMZou+oUzGManriLc8i23IN+2"
+    "usoZVgip5ZQxa5dayZDSTEPMEGnT5yRsAZ0H5VPP82zNPU/DXotHPqiy9phZg2rU41YFjcJ1hG3RhJG4vKz8viFKKpc4h"
+    "Ki4ZF+ZhXWjEYSKF/dHJUu7vpUdWuLuALuwXNQK5Fb4iQVqRnFxVavUiveiyOxtJund2+H8VnGlr7eG3nIAJmWfOWwgKE"
+    "yx13dBLPYOWSfClAG/nrsjYz5AQytHWWoDA3RltgF2JRnq/omlfCMh8Gg/zEGOSqMZ+afoQt3XHoCtg0IGKrgDPxNdTGP"
+    "g0mabC+UyctYUqPuIEfOd4Amyjo/SZy1HcwgO2T2LSZZlv0dLaNnlpW8bSxDisCOoa0JxqgFGqSqDXPgwWikpzg63RdgU"
+    "PGmRu8Evf4N8JcP23Zajnp6Jx0NKSgumJWzuFZNUj9Zq1IpwmgG8QVsewZLVsmhjXj+0GcTb+nY/SsYBu/njXsg5TnnA3"
+    "iwESl00+E9WP7jjL8xUEvIAI6SSp6XHmPMyrLCA1NT2pqGi8GOAXcQXDaJLP/ToiwIn7l1inAU2mUZLNTeOfMowGz050i"
+    "dV50TmBiFsbqYO6ZUhCnt7JcyMg7elZbvP85rMyJ5ePKBTvK8Qr1rFDjvVFa+WtlHs6pLzSHOOHrafAtofbcvWkFgXbvM"
+    "78/DOIafG4x9b7BmwMbuYahfY/VVsxsEycLCIfSjgpFYRdsRL75qbXArI226UstYh1nNqiE8czdOiEN5S7zF+a0f4jA2t"
+    "3FXzkjF1REf2mC4FLD4rbKknyp81ltiPiiHXaypg1mXHrtW/Sbg25ZxLndHB9hKNSTw1PwpkyZDLBiE6PjMBMGgMho0VI"
+    "fjEZidHRWgCTLqFHs70zIP2gG06I1l8RcDq004JxoCwio2BZVsS2qCvyoFFdbsCE+uPAKyJ2Qiw6JBTClUIuE5BbzCMrf"
+    "Tl2rdZbK1M01HGO3RLRO9Uyvie2yOYd+1aIUNoZSpbngWS+34siwcqYul4QFPm6JoGUemw1wrZXCzGbNbVVE06oijL4/B"
+    "/WVi8DDaPebHSMeIrDYaZk9w8WbF8xS5d5SsRK/SZvWmIDqnhMBLyTXfA7UVocCvRZDjdiPjyoSLUq8u/vGiyaU+cwRRC"
+    "Lqw6dWlr33n+1Yc6eYFXHJNiKFcQQh56wgcpVt+w8fjUbTWQaMXcFXh35UNldFaND3CFby1G1gcdftse02Q/sYQpkiNIh"
+    "+bF5ocYh966Dz1oF5qz0XFJwPCECsdYLV99PyBv3GWCj400cNpDBZ9GED6tpUBUwEQlV7komiVl4hEPGYz1NiE8we0MmH"
+    "MIBcbA3tH7xw/lrr6uodq5OIigiGx+XJFbxuRcTLiLzeJC8Inq83gFgr409aYb+jtsD1v5DiSJkL0VBpawS6UyjqQZF+D"
+    "qLup2l+wn/Oziq9TIL/a3o4/2drIofmCRfBPCikrbdT2BgfrrkV0QKaoISmKQ3UNZqKXVMbFfzi63U73n3ru4iqkpiFhD"
+    "g5dm9VNf9dt1rUrereLODF3V38tXvbU7NO0tas9AUhHfBh+CV+l3G1eV+",
+    "wNCEO2N1Cm+Vwstgqr6GFXN/e+mu39ftBLUqZa25+rfItJSTdX6ctrwlhFnHns7P/SnG4TrDS1H1aCiitcL27S1NRznA5"
+    "V/JwkzvT7wXrdgpF5JRaJsQwEkhFEwskCzNV03VBBNNC7YyIIghfGLNbBfUOoJ8A/yUM0OjEFQr13vVPkIZsoAOHNUlbW"
+    "NMh2vuoxMJ6JZ9jHac146cna9jtpNW5aMbsxBqz5jWqE+X4ItrStH0dBu8u0pXM7r80LR+cZ2nAtAT0Cj1+npe1ds9d2A"
+    "I0aAa8u2surM7qf9XmZREr0zsGtP8yxp/dc+iF2iJ2FRCAOTP/cgLi8JogGpWAhBrjIPraEmaR9RS/hBGaXHeCflzdilD"
+    "wnTHO36lvbnZWQ6PUvbmhXv4Fz6Ti5obQAl26Z7yngsbTABuzStvbY5b3fweWATKD90Qx1cSPs26H3Wmot6A1mmEGE7zg"
+    "WOMQCqanRfyDL584NQa+V8ZK1kOCNDZYzn9XNOXPmb7wp/cT8OaH0LYaWRxGRYbvact2xqqz1G0rn7ewL9aG8MBah3476"
+    "lrMDQEzVF5reoOw1JBLQ45owC/YB1RfrN6gAfmuYU0ST4SbmtMCHh6mlKVFCRFP1JBme2CLStUVWxm2unFjZ688NhU2WE"
+    "T2rlI2wWtMebtMJywe62oXdDTVkDm8ZskZERmtGq9kcCXCY+eOV6436h1eOdEsl6At+Zr6+CWVou/JlRzo8RMrFjxn5pP"
+    "D1o3U21ZpoQ+baRPro2JaEOz/2coOLZkr/sVF/zxke2SIAc/0l6o5fqVQpn6XOTkWsLPm7bcGMDXoVEexfbjTqjmDICa2"
+    "p7m5OXgwcvEMjhosH0xPjRDeY4L3Z3+sTx6PRgP6OV4u5xLErW/9MmC45VW9RMXL8XK+fwpzSukKe9E+N87B4ZOD8aN+s"
+    "eUs3Pne5VdLauTJ8o/16NF4gQ+N2MJwtOSPPh7wDxc9esQ3j578sV7qJT1fLpdPBvxzjD5QN1++fPl1x92m1s75+bYe2N"
+    "LMNMuRM6h+LezfeVh4sfQKq64lMuY4LEQ3jNhNsMY38/pgNLWajcGDEeEFNjzCGBFQL4oHYyty5xZsTMJm+mgEh80wPUS"
+    "kRTvXfWflj8aifv1FFTPs3Ay2K5JHejxWF+BrntFO+z7D39f89xv++57/vuG/L+ivx+xAYnJt1LiMgqS3ltFnDe/hyCuF"
+    "qITo64GWQAmNcWOZNIePWFfvVEhwkVRNfxxNoqbf58rGM974RO5vVY32xqPWUJmN3ah8RCQstx0WdE+A2+8TZbxPl/2AK"
+    "N+LetbMzUx8y7Ijtzm8OI3PwmkS/nFyfX9D3MJ054+TKALoKDjSWd2AqJGtzER73o79bxuMN/4WUiT1c/eFIH4Fb5HASg"
+    "p+sLveFBNx3ufZHbOOGgT0j6KPcHIr9aK5uxMsthKhVqnvruJP6N5Y349oZuir//DkWIX+f1pjem3gdgid/yKRCutDmvq"
+    "p2GJwZIY3lV5kNX0ovE+El9cfwmv9UhpHxyw6o+kJegXNgzx68uTJw9HIe7pPlRVzcg87lfTDbqVHVOnc1RgTGt9q5QlV"
+    "qANvj/uwR49bUDv8ilDPtONM/GiExTtni4LiH48wpzWWulPpPrGHEerB/th/8g88advw7Dv+blHTiibvKDkuWicg6XWVe"
+    "E2l1Ep/rAdPoNXw/LOrvUcj5XbLrDpKHo3MwSYvVubzZ4Gq/oFnlYwC3VG0oWi6dnczF0zirYxsobM8fDLg67w8HY/CJh"
+    "rI50fqCY+1Dv6D3QtCpwayHZlqTzBILP90NpZln8em6BEVeSvtyp+g3Cwu8dx2HSEb8TvZ6eN+4ffSTAqtchG5AZaETT2"
+    "HTC+uJaOv4rCeeG5E/froaDzRs3J+1EzrpIyLpOyPnX+VQTgfmOQoF2vQ4lBWvBCy/NnVd/D5JuLLIgNDa9OzKmPXwJaF"
+    "Eu4GVMItWzl0z6MLTsSPxIqmZIJN4JcQZuY0Ra43i0qnjTYdImYH5xa8CmqOE7rIiez/AS5mdSsWShF1h2+qNZhrQhfS7"
+    "2kzFG/UiAitlgOeZSqftzywHVwVRTZ6Gp26tvfBdA0V4vUsm8f5JorzHaPqL7ucI/S9Lt7pMF0xc84aai9I4s0NBNAj+Y"
+    "Ho2Xcwfu6mqUOhUj2iZO5o0EKxPVC/buk+8IHrpoGjzLbUji2S7UOhwll0rWjdv7fLbhgy56z7M9QQKiTi7FPEwZA/sQD"
+    "b6AfSRSPaAX1rg7FOYMYAO5d2WWBlmq03VgfQOB1Awb60Fzqho/Wtbo0HHI3UmFPhrTahmi32fKtNgObJdiwvemIVyJE5"
+    "0EdeKKnRpD60BOekpnPa4NzsfJ2Hxf90wsfUkRo/+uqrrx6Nn0RHR0ejSZEQefw/BV2PH3JJ9I8LvdX4BXudm8gZ8oGw6"
+    "H/FNdvOS7RpWgm7TS+ZH3ShaUwQmmA0fPC4N0IsGjqER8PH93Hz+GEAkbtuQ9G0U/a67hDmWnYRdit7YQZna83UsniXUT"
+    "feVMQAV81VGAwGeKgQ68ZGuaGaLcweN12af4g4jAgw1P2ElAPGYumMCGdtmAoI21oOsvA4SIcW7IVBDG37qgGbyUGbo4l"
+    "MEVwLae+kWVETTFFBEIl/qCsUK15YJPileXZ61nyp7u4uq2Ff65MsDYNwVWlizevBoszLalAvzqhbcQ8fi4JIwgfqesvk"
+    "ZRasUppXaJXSQsN/LCtYqcFCzgChaCDfrzIoniTaCV0g2gn9XKRVwdL/Ek9FEjqHCY24BKIbycfPaRUOBveuC1p/dW9Wz"
+    "BPaEc+J6yYMdcJxVIDCuTLNFST4RHwPxmowfEgnEP0ZOzOaO8HOAByDmmNGi2hvOD5AUUHE5/jhKL4/ou9H6h5h3/Tk7o"
+    "hFF4hYJGzlpSiBZJ6+11YBh6FXWkJxFxgzOHj2l9BF+iE9OXHX9foYM4M3yvLcKoY+HOtT0AzmTtqgVVl8YhdIBAt51ah"
+    "PjVIXhbpXqw+1elqrbxr1c6Pe1eo9nVHfa5F4emfZj1tKFjBgE9npJ5q5sLpx4tEOw49TbkSn2agNkspvYGfUkZUImvv4"
+    "eyMOWCZH1Avr3r0k/FWInoIOkB049iOQnqkYln3iBJfsDmAlf4cPp7NSLWfjOf05mEsAxZH5dzm7P2erpvY5ilQq7Tygd"
+    "lhUKLzdw4h1wxa1LZPxZHloHeInS0JrErtOdOdHCV0MxriMomv00pqqigGPSGDPWayLeKJnXHFyTMf/p4017rCtq0VyXc"
+    "S5yssaOQBomkskOmgyxIEjJP8yL9Pm0QMRrOR0PCEaLB58VzSPXWlzRo278vsH7oExJL/9QIw67/qCmK3f+QRWqreb4rC"
+    "8t0prIlfSUx3T6vG8PZgbRy22IDLkCD/5au6ZhJuS+AT7eWbubERYWRw64A5zXhVn84h66izJZmta7vlkMcT8UVliVkEt"
+    "GPhQAleZz2V20htNPfDDe1FMqzGUqUTNNaBmYQy9UXBF1e7TYW84vsE4xj1VsTpH/txD/hzmShp5hBo0R3L3Fe54im39x"
+    "3PnYrLwwlbpbRd+HkAz97nxVwi0T78Xhfzeq6fWXK6Zxyj5ZGp8qKcD79Go/dCL2ksS8S7UfnDNK5jp0kx+KNiYkDlVi0"
+    "WJ4GIYtRVowdPzVXxsXuE7l1IBoieLnj6I9lIA8MoaAlvDzWPCj59MuS5oQ31gixwLybXNEhBukbiwAZYqH3ijwUc7slQ"
+    "aTByhAa7Va+I65mwW0QlDKH0e1Pzjia1e1bfjXHFkAGqRtnAxlTcQ2WK8",
+    "PxJP8iJd1Wdlq087TY5OudZhCQVS6kLOI/cIbXbECVOZK+9XKu80Y6vjc1kfcUc5sli/4GQKYv+1vVOXd5VOPC2RNYieX"
+    "fTHdJRy/whD8h1CYJ/aOLBMeLJ6LIo6K2UCUK+TnE7ZM45uzrbFngf1ZAHVG81YcUJt0+WZ28WnmL3J6WDQI0LTzi5isZ"
+    "rddjpHpA3ZnlPaC7U6RdDeCzoW1oOB4obN3J/OTePKCyF6NrjgdAYutBjCSSyI00lwJNDPWUSkerxQn+OlWkKmyNNLfJA"
+    "n8N+KZbNkaxcCBwhxnXWZEyf2QCOw+WdxxDYDhaa9h1iBbW3anp+Jdonlpx/yL835QAqivbBB+CRcsh+9fYgSuNB7LNWt"
+    "EB+LdfVZqzrxYghrsyQc/hqyCT/MjcTiH08Wh4Xr32QBEp76spgf4aecgzdNFq26tK07lQoxLX/lyUE4gnrjLPEJst+Gl"
+    "SL00P9Cxz6w+Ti6ByP8Mw1SNcmcFeSVNGfRkJ3s9DDbGz558mR3NzeYaSoIKTeYJVPwyS3infEm9jrtsBZst7o106NE2t"
+    "yIbaWb68tOwMt3Vp9RAwlmJ4Sr6iHSx0ABVOAQp3HxpUN/os8kovyYnxHU3NxYGx92RfHKXW05bms+SRQjQf6SQ4d5k8a"
+    "vQ+wYurLokwMBoFrrXmaICVS1k2jJgqvQbrgP7hH4DX7gm9NX66Kg45nLzTUdcohwhoMaQXo+lxKBpP4SiSiZYEY2uwsH"
+    "g3e2q63xHqYSHHW0HUa4sYlYColp7+Y49eC5SsoJrDQh35pUpmplq0ZpAglKPaWncdofT+rhepVw5d3dko3FylhoAxt7O"
+    "EGVaRqjAHGnaheXiE0saz+/gHRzixgUa24bzbI00SwRRkrnJ4nMcsefS4r6f4YSpVixfxIqu0RGHKmoIeD97gQ5oByY/r"
+    "mFEt5xFLpVusiaK3aeMpNd2GxVs8xGws9gss8JPbqavMyFA5+6y9i9Bhs72yg+xjAnXuB19IWPdFNDYM0yWr/s0J6rdCp"
+    "khINA/tiTNos43heHBDOVzCmRzW0M/9tPOJp/v/Usfed89kzfjB+DSzxxLVF1cs525DptdnDW5ggwFla9oG9DD+AxX4Hq"
+    "JbRGey0zjjaqLtcV7bRM2ZXgjcjZT1xgdWU859NuuYv+sxhyXIzE5FWxz6dluGgX2F+WhYkJU4gtClHcS/MMZqjmkkAel"
+    "tLOisXrz2LI7GfyZ9iZNbOxqTnTo/blZfsyf43fj4TwlZwHnBnkv2xiIYdZwuTXQpk0DbyiGBuBWULn34KuZeao1HkXvT"
+    "YuHpZ+6W5HESKeszOOOxkHLfEiiSJapvjvuhvr2IBkcRehx4FLxRfRBNYzNHIq5BWDko3lZzfkO/YMMvXN62zs6schHE3"
+    "Sw4Z2Rko7QwROyOSUJE9rxOFq779ppibgo3y4EQopnauyPI+7Ne0ZYNcXteQ8NGnpqGATdV56X7vkPo0APOIDuqAh298U"
+    "gxRXcYPj/TytPtUJovq3DAG7dXoB3WW6BtU2Mf6ssxbG6gVuKHHHt+UOCxjmLfmo0iaNDSHuSWNWM4Hkw65sWwFhQ+0SJ"
+    "+CS2lt+xqY0iW9W4/RaZ84LWGK+0FofneGclJD7JSCQIzD28Tv2DdPB0Zz4NJyEXKNjx53QjUOVU3fJc94+GIyJx1PSDd"
+    "tpxckceE5VoTgisdkjCZ0cDaTkf3N8dHOE1cnX5naZNckPtcQ8btr1+OEWCWrmsPZ3BzNKZocY22O4+QmM4cydLai3cms"
+    "tVHGotyYZNE7hz2aFN7IS9qq5GU8TORo0K/w3DGNmuagpB4lgOEWxMb5A/6qavZTSQWVXIkOA8eow2x+PpqO4GmT7D4nD"
+    "O2J2hsjEh1O+it1X0z7X4NJoHs/MpVWFf1cn4wMvfv3LuzwJCbEYra4I1encFefB2ri0mLgTsTgY1kqIAaJlN9HtvAseB"
+    "HquJaWkQJD4tFA3XAksOk/0ndBAJeKPb0c5T5NrvBnTFqbB40ULw2pd6xOQ25OCCWIO28pXrHO3GU3SO0gmp8IwIZJ80q"
+    "nEJA5SnlWEhihO6qRuHcdLU6PdQF7E/WY7iR+HG4AsT3fyfdqhZZ5bYcbf5WRWzPjhw6ohZodNeDz3ou2MYOapnDuVqvq"
+    "PHkTRTjbE9EC/i+mjaTtMwJLulDc3aZhFhymChTCzlbXKtnYob+s2irnNe4fhCXvOE1zgSDGUZBkjIHnp4hUh5Lj/Ap0w"
+    "gwN9n+uonermpsL4jso+FVofxop7jGgmFffZw8Rv6ttxNgG99S3iDsxmScRdMSlbeR0HVhMxWwlvcAOp4k1jBF3lHOv0m"
+    "0TdA90NeE+VoZ1Soe7M44jda35uaHbp913dwmxhQrIiHyUaqJTpYOtlZ3gENlrIuToaz833ZvOIPWt+BvthPu2fdlrQDP"
+    "W8Xp/HXuc2/AXuhXN7bhvgFAXoTqoWU5FWxsa+2ra3mHbGOlgM8QU4Zbf7Z0ZbBOrewstMBXN4zpi1lUIrixBGp1K5IUb"
+    "wNfOFSr6Q4wveKn/dwVAzOtATRlqqIwXDoa0yZb0srh3aAX/i5rNbKnML3jkVKkGYYYSKEH7Yuzd844bDXPPEi4C626JM"
+    "lJWDV6DDq4ao7hZD00mSEythGOcFc6/xksjGyRv45bbDaHmCZdJNxfYWrvamHrI5ZIl1jt9ZTtob4nqWU+gqYicdpP1mP"
+    "2BblNMjV8vd3asQugkrYZ3iJsZsbmm4m1njYvTO1TWSBq8dZ27b5YgTiNecVYjg7XQY3Qw4XzgbBLVXPGuZ4PMc3qCyjV"
+    "JIOaayX/jaxcylQ6PkIiRYZixfwXI1U1d0ex+3Dqf9AprCixfNMKa3ML4sIyF9uaDWh7ygiMGHX8KZjJ0Z8/NTjMbw2Kl"
+    "/12rMiaA2+nGgqW6W51K89q9DmDzX5qs7HFKLL4GYi36CMME4BsykQiiQXBuQs1UVkxJxgTlkOYcF2zYqRZpIMxNB46m/"
+    "RhPO+7gTprOKFvko4RHu7ppbMw3RJKoGA1P/sM0ZSbVcHarS7088oqhS39XIQ4FKXtJXFs6ijJmrclhxRiweRL+y4tPvz"
+    "enTD29NgW/k+f0d0nKj5ZJckZ6GqABr3s3BRitQzmAPBik0dd6eIWd0hpwdFpMzOkGoAh4myM02aSM1GybPSBfkCzUwN2"
+    "5/ypyqDPItUOdanXlH/Xl4JlI02GfcIVCv7xSo10ABt9q/PSYzGadJKoPD0CoIuM/Ugn9kwdRSbrAea1zWDXVLQFlo4gy"
+    "lByJGZYTg9XsvvGs0R0m+P340PYjHVhJ+XRBlgIiOBKHQWhMdJ1teEOaCt/5Sna31j0vCLuwJlxm0itiMZQVBhURgZEBf"
+    "OEtqCTXn4A23iojsyGZlPmXGvNZdO9C6D7PPXhCpn9gmxDtvWk3XUcG261OIweNGlP+hhpR8o37Xkt8UWshj8HwIxMSi0"
+    "1Nm9ziukRwZx5ZVA468dKEgiPGYivtlLMSH+uAZistz8yu8b8Sxy43lDc42vNRGeqL9u9PALIbntP4la85CU7kf7AeedO"
+    "F18QXpwk+1x6kylqHREalbiCCF6AMzRlPG2kYu5IFS6evw9gHZODoriiQclLXLE8Rbs7wff/nMDjwjyb+2KL5rq/Tl8Op"
+    "WL8w3Tn1MdxtVdxys2I/XjZOYPHbyrRIri2v1ErnFinSgLo5GkwWftmaGp/Q0rZvvjPKWJlURExkRNiqQugl2Obmzq19E"
+    "naA5oNHhNviOI2LckYpWdR+KC+wH0UtSLfkVY5LfdRR9ICabtuYl9NVzp",
+    "lStko340wo0xyyfe8YFIu4sjZyzFGo3m7M2d3eXW0tDbo2olbvaS5mOaSUGhacU6oSdhmNfSXNgmQDk9NHTnVHMrSMW8Z"
+    "Q/p23nY3+ptInCUYAXRbYY2m4M1HIpFmrYgn4Q+y9LBGSl/ZTBrYiOpbHsyQRqAhHoRD/QwoWloNNZ0Up454gXFBL1LAe"
+    "s4fgzVr8fX0lhHnmmAzL1hZn665YDMGsA3N82L0zV0NgxIHt1mBude84698gsV90u1zS0CYkLI0RDdyp4Q7f3ERNrn9hn"
+    "AbO4oNdQZWBzGOMcJgyu4aPt1W4cnhF3X/NxcRlnWOFWvC9t2jl2ml8bvWfFPp3DYvqNnNoZUQEEqPGW19M3lvGktamxN"
+    "OWmZePeySYR+IGj4tz3n1ybjycmg6Dp8e86XEcW5LDIyIG9BpT5w5uuW0VyvO4oozJLy+UJ9N+jbQfQMlq0ZM9C5f1kHU"
+    "1yB4yidG+2kPZ0sGgZhWqQq8ECCmfHCNz+SGYgrCWm8v6atZhmY3I+Q6d2jGe6I6wj+hjxf4yQSH2OZ0t2D1T5XBTSI6O"
+    "GNJaELohc8H+DPmJcWIDoB0nQ18WiPNE/vf0OJnF0aCNlkhw5dzoVLZfwFlrDqyj6ku34Lp3JqU6cCIVtXJ1D7j3Ogba7"
+    "K+mpC5OaugabxgawxTTgGNK0hXgj1SZejfaOvw9FF10Z50ElnnnIc4HMDMBbgCGLzm5uQo0opG79TByxUCe3Qv1pdS1pc"
+    "f9dcAopG1BYIrmitYTauvM1QnPxXyIX3XiyUreRWJq6so7R7I33rRGjFs6ZUKP4OXGNzuzYRtaW/m+cZ6ujJhBnsNBRIB"
+    "6of1x+/ZU4oJZNKB/aihz97qy8kFjvpyn8GnhslUbM+W5n4W2NeKrfEVk0/Vh2u4Er7gBC8fqpMUyzPpYvjV3EWQbcKIi"
+    "WIwmI22QQKAYO6DF4hQGqH2i3y9//4Kd5YRoWPo0Dft7JqDnfaGtoT6Dq4g1yZJb9/wkJidxg7W94f99I5MYkHO5F9/aH"
+    "+lIvOJjWjMVMO2lUJKXkAGmqq2siuBisUwPWJ/rW7qpA13Iq7Qw2gAzcG3i3uSidTUjMpAUzRNb8wNkrPoR8cCDm3a2ZM"
+    "MbRTfLP8Xh12auvEDFusM5UL3iVHSNgF6bpXYoECL2afga1rrLlP9st9VT72Q6J777WnTSM2AR0QL0iBPN1igSXHG+LCt"
+    "mkFFHIORcTDFLfl2wcpSREKt2VkrZKmuNqfkszP0zeSneTLvrpDjmVm75snua025KUIB65TwKT/fA9PQlFzGmmY5VcM6e"
+    "C3LdIxEjrMiYM2UDCPp4rCV4AusEAPS5l0oVPOaEFhFTadY42wfVqeILNFvIvyzj1X2ui854WiE9CtV4iblX4tPAB/2lh"
+    "30TmlxYqOZ2SDaMQaQ4G38mP1KWK3sLIp02V6o4P+NKtWLsgjjMrkXnLz2TFVsb0slam2gCZcYZNmcijfoHt7WIr48lAn"
+    "hytjM6C/0GghYrjUUQdZwxigrDx2c1MvolQr4Vmt/yleOv/jUe4Fn8/BHzhbAjuFRfh9V2RSCRp7jWwNy0ZHXq7u9xlWz"
+    "CeT38PzXii+Hd4gfCDSP3b8WA0fQP6T5qK9gh++uypNdB0E6k/Jfq26VgfT6L9A6XZg+93W6z3Qm9GZOK2C3297608ZhJ"
+    "Mm2PQijlJa6+PlD0cnIToWxNkW06LN9mlzt8Cnm5uxpPQpLiD0gtco5g67XCyTdBRVA0yJxY2SU3fQa7eK/lkEfsoP9Wg"
+    "PBBrefO46Qery20PGTrVuFWi46Qa8fP8VdB0vM9pHyY1R1h5+Dh+cuAZfbGxfQFwCYODkza4LpKFN+LOX1bnnMhvpPgvI"
+    "rUviJ6oOOcRimuo6WCDSMB22ZhA7s/SWgO/JME5nZlwE0j9RK40MCh1azjEA5As9LlSBv+GkIyNi9By7hhOn/aaWd39zl"
+    "rv2dUYSEWIxt45kDNAw9Z4eBrte8nJu6+pcdSFohaI3mv/PGv2Hw3Hqu7Qq1bwiFieg6Q8SoI/1mPaWMF0PHxCaK5wTqA"
+    "9lkEYlrZufcERH604Qn6YkJO625h31iOmxULv70i94fWbODLkHeWxNWbQwEhVUu571n1j5/UobsLKc3D0/P8qiNLypNqH"
+    "VyMR6exJeFwQ63Q4fAjPwwP1UI1H89ZAZS87SqpoL4tD91QdjNT9kXpEeJ6uxo/pjq6/OvBfO0pgF9I6Ieb74wcPRtGe/"
+    "MXXPcvxtpqMeX9Bq7W3OOTudS3KvQ32F4Le7hEn1h8+nDyVDLtwZVFrmsw1jsj1oZ25ByOXhBe+L4oQJr2KrNHr/gNV9J"
+    "/4qcR+rluneDBIoGb7AZt0yE0SRP/miOecIhLitPHwYZsCzdUb+C992H7pzldG/ivflsgd+I6ONz8P2o61bN3xzMV/LL6"
+    "MGA1rXyaVY9kzwR3/IQva9WVcuTxomeRBu3JFvw0yzi8OguQEJACc/Co/9dhmo9LOB2tr9Cd1vqOzs7bstF+qEC2PKZ2T"
+    "Q6THrYZoHNNh6qxXiKk1bNKV+Qmz4aXKhlfRBlE/iCX2s6KhC9VQ3A8l+7Vu3sjz5+mKRrr1ddFoekWqxK5R1d151djNj"
+    "vpahahG/eAfhObpJFzzJwI1VH7XfIDkzZ1rtmnXDm5iJiXJ5bfvqcQl+bdfckUlV3eNJuPC7G/M6MH0V06VpvwKeRTnPO"
+    "X+IHcaUE+n9XS7V7Hp1RGtFKyPkOQNNGgThtQlghLJN+vj5kjMdEBjs+CKr6j21SDrTNx6RYS+uSZgXuic7jmnm/lON7M"
+    "c54L01ijxu1+b1FFtDy/ONDVIL/0LU1ARBpZ1tnnkuDmXYLFqEyxWJsEiARNvVFbTMsqoWNZzO0mhR3L+eisQO1TFSWtq"
+    "oZCcmsNSA6HDLLacpjGMatr4hWZe1aItq0wZa8sPH9/cLA4f2wBeVlbyDvgPb/d5VQ6gJ+mevfn+4tZiqbNkOQjxAfOaf"
+    "bC3nvwenqmz/nrv1gJ7IZScnOqS6JuumKoRfchr4uE46sP4UdwtOpg+GI3iMc8Jl/+6l9KsmJvf9tIJo072uP4egqzCQF"
+    "NkL8BIZS2a9RJoexYlUYQ9chtM+TWcAhmUfz7h7qjkgaWf7WQTiud5dkdzrRzUc5m+XIVvIQ9E0Bn6P9p/gNAIm9vJLUF"
+    "V8l5jpqs179K+yYmdS2IemmzFGaf+1zSXz4leEOmGCYSaS6RVP9R5aVx0OEo/O+kYv+m185s2LtWnG3XGfnogIl20Ji+e"
+    "WrlcEhISQjx3998yqTsRrUIlRGHTHz9QywR5Blbwo3kwWfSzozbI4OAxBMuu9iAbjB9EatnPpY40yZVcI4Oc66SGDm8sS"
+    "Zx85Msc4hHjWYrVWqjH0WZ1qXpe2VLKIstC/ZaYIFI84W7II/Udq66cb3CHi9Pq2+TJgSI+m5b9c3ItSdseK8msaThimE"
+    "7+Vnss8W9+bKvPThDX0HWeFs6KlloccoOw3ScW6TN9p29tDPa+7R8wXniPfK+fFSoLnxGpErKEjs1n5Ce7EvXTv2FeUaL"
+    "JdO9buAds8Q+fhThoW73VQl12W/hsE4p2oqw4FvkvGoCtEoGyK4hsy4pPBPEEH7X3pcKTX0iVW9++tjEbPjeI5sDOOG3j"
+    "lcujQJSBL2sphmm1oJ33I1s0cscRHu4+jfcr+90w6uD23zt2OR5jwh8dfnYaWbEk9DAEMYpjMHpuWEnripNn58R2O6USM"
+    "FFx2OwdTL3YWNB8GuD8UbcxGZr+t4PxoNiHxjHNian+lpCOxwf9+3YYfb",
+    "xBhOJnwYSc8lrO8y1BFLJkhmbhaWkH5vJbzp+eZyuq9C+x8mvMnGMNxcOcLjB7bDjEofpcTdx2K4o796xuQiuxM7LieWu"
+    "10VqJm7niYJ7pYdLIuHd3DXMAh3YLrT9C5VFAclZ617MHCi7ITWkmRonzBE25K8HYIV/FrJh24UYPPpr4EGoNP/4B2HRF"
+    "bhYca0z1pCsFLJUvkEuNiM+w3NS4Lh310BX4GUmgWTYAqitzYIJdBf8qWD19Nmc7VxRQ7n7My1kt37yG7cxnOsJZB1Ju/"
+    "KEUTifMyrwWcWLnGi6WGNYIRpqgfOl3kYwI0Y+IArG6nDPGqjmnsJot1FKt20QNp5KTiMeTY5ZP2SfNA0nPgZHOnuyw8l"
+    "WJF8lbGT1r/QZjTUysfhipy4RXPlWslAOKPJ1mR2UnONAF7G/zadhRXV3C8MQ7Hy6jKA6xMfht11XEM1Xe3SUGT+x0Oe1"
+    "8IOb5WCaX1IgT8XJtGswIVNold/2IRWjirn7myzEduF5LWIDZ4IkaPJlvyzPc+SHW/szflq3/ifHqhNkWe8XKwtlb+fgt"
+    "o2NMa2mMvSuTd4waLSFvSQf1rJofcgYUGDelHejmSlPZlDEx7mV5Yp7zwZIiQETRh3xBEdoaf1EWng7Av387kK9OD+Ink"
+    "Tfpaf8/PvWfPYkPonY7+PIAt/mv/RNKUIMZe5kYJGJKjUo0TTicO8dZ7jzhHGOHsg0HD29u6iOzd/s2dtcWatCdk87gx+"
+    "0pkSOrVPc5uMZXFn2x4LuY2qHFHdTRivydvL/FA/dVtxf3hhxPROntc7cNmJ2qt2FNayJj6x+oz46qNlkdWZWQRqb4Pmy"
+    "ex+O5Gy8/RvzoyFc92II7cVR9a4GcJOxAtcIlKwc7CM3JsP8gYkTCos/g0WhEC3XZKCMoAjnxHq4aHJzbrNUjBM4i0nTE"
+    "vRORqWdVXU9Kd+5Myn5StxS6AZCS1z49LPrWWWd6n3icx5Hs7IkvpUIyY/dhwlNBJfFi/I1iHj+gxw8QQts0ursrD44eb"
+    "Um+eERcZWtIRBp4usSyK04So/4ctiCXcUcG99lYLrMYTqyGc+tLZTXY7BFyeZTIB+FlcnloaQyYUW3Rg9PBkydxhwik/Z"
+    "V7hoGQLPDuKrai55fhIjoM8ykdE1H8mKPnS7hYY9NJmDZLBk8mWzbYBeNCllccHojnctriuiyhJ3LW55z/gUEjNvOJZ7k"
+    "ePLYXyE/L1WDbbiKiJGPkoOm0gHdjQzrIm/xjSVs1O1D3521sZ1o1EyR+/GiE06e7mxZmN6l1e0xJc7LJloMDzpTCI9vd"
+    "XR+mxM6PvyLQWPeXR3QzeHxzsz6s+vQTVgkV+ptgodY8socdrPjiDrn1Z6SSc2xK1RUv7JfSm70Hk9IuONRmhkLgA8axj"
+    "eUWg+OGVQqnQ/MQuXg1TjpMNP7S0Julg52zZGkITX7MRGbZcgASFlBy1ijzfPopPEMEP4INSZfCAbm78SQ7kfMRzHq+wf"
+    "nObpatsY2D2bV4z7kPHyZV5CV6205Bk4dphy2zZi0zP6CQkl7P73xbDnn33pIPOWSrRoVzfV5WV6p3kRYNZ+FelLlkPA4"
+    "I6yyHNjGbA8C/dWi7rrqrioiVkx/AJjV2jv7idMFmoDFgZMFyx93d73S46Acx4dnMLt6yjYloTVwUrruhuNOy42T4tKrK"
+    "i1eETEA88c1b1pyNNzOOoMTmA9rK0V8QPvZSfb5uOH0ti1ub7ey3RUf5QiwR5EJWwjQdE6oewSCbIPezFeX3m73aKn9dS"
+    "MWyJaCEdtrddUrPZq/YfyCqTr6M1AvYekrWdM0pAn3ZPvp77XAk1/ot3JqfbAthv9ZeyBjGv8KFtu5Rd6cAvoUZcznMEu"
+    "Ju81aLfRIGImSCGCg9FhdtovHLXMdBuloRXLO6fjvbuJdzheiInnHZhpSrh+0x7GFNe2lx0uOjrgcijzOzyODliU5PuEx"
+    "kpsNgE026GtXP6lp6R/yKQUYx4VcgFOTPvEP0IgpY4kmwohwkfPtM+hMxHW3hZjvl9OdI/cjfZYldbI6j3B55U1rfdxpn"
+    "ZcSuLDGDoMitXzfs2Z6WGzu9ZfJ1+PE1sZiixH/l8gkiD4WYO32U1ANG7NMifVPQHz9i3Zx7kbajkVOZGkftO92KgKpo4"
+    "qq3Z5h50ZH+LoGLieePJPQBwqzTIsTLDYa6EHEkYyKxWmVIBHfAHmXdBzvyxE85baM3ipxynbMJbKDSEFj44fOXNl0SK9"
+    "pd+8Ky7+Qe8Uu7z770zLzUO9bNhdZEPVqXWCasPKRrjQT5TcL54244N5M7IZualp89x3PBowL6p7ZO5eocIGScj4MRaM9"
+    "WMzPZxlyYch6S9l4FfIWEJHVW0M5hE49tA8Zo87Efds0qPyoGpE4hNcJe+siMVvMevKiyptHFR867/EN4O9qRCmwJklhx"
+    "ygibUQHufi4l+EIn48fqXCcHB+qZTh6r98l1reWAAcbmOIDxzlhEnnnpiTyrctv/tuPdoeGqUcNJpfUaOte3/BpRSVwbT"
+    "cxa69lYO68cVzLj9NRVjeOrnERFv6/qfvJMTxCLJkGEnGShreK+mUnj9KD/TPtu13npyWrfc+4X8WIWu0nGPgGoXbZhcd"
+    "IDtw3hFr+qZ400rzyJ9t6QWDki+9hO2yg23periQQhkPBH9Koq+0RgLCCKkka8eLU8QfUtZo/jF6AqTwc+n84HmD+hQjm"
+    "wwbIknhJSEq+GpOWV9WSJzZorwTR41j6ZQ7BZb0mLjZJFcSSdW89YNtcKQt8jWwkGhNoL6QicM319yKL09SGNW2cnB5bo"
+    "BU79WvXHh80WNExdwYweG3CIZWpwUGaHSQHnNi4/Iq6uI7HOk/dmaqQCTZBa2LJsMKb7SZdjFrL/6JwNZh0rZ6hcoSjzw"
+    "TMNHd17M1/jyCnywveWtZsG0m1QqXSFdOrWOW+yxfQt1XvDKYLdexue6/4TldP/i/6Trhx7Wd4m7N8jKDITLxz6Cs7X7B"
+    "CIfTw1cT1nDf/OlnNEqBZpLaHh5411DRX4WM6N9xR7ukRTMdqInay3GbKXE5oxAsUlWFb4Xwn5BMmQ7cscUts88bzFFyx"
+    "HvM45CUc75znHIF1XPusMDqkmtutCLfTgILINiWPCJDtMnbPQLJsfsi1K5FxQPblqqdpqOGlFtuqxYlJFszMDKgjjC8Ba"
+    "D5ZHyZhaDaOOUKUKsw6Xv6SOui/SS5gD4jS53wqNHDxybL6TW2C2s7nnq4aag8fQmD0grLZg+Mr6/W2P6DM/rPoSYkh0B"
+    "x4/dhYJU54yG9+n2aObsyn99vtxiHHkyfVlfKYu4rGS2vHphjPN2mV8B2bhrA+Tpf4YgQcWPiW7viXMeU94z5vu2k53xP"
+    "EjCKTvt4EpeLZrmW08F6Ha/WiyLcjCLPnipAMn6uIJLzHDtYeS54OCDi4vrjyS/NICfFEo9WrLIuc92yiaI6FMmn57KLQ"
+    "4XTE+Lww+h1JBMPlgzKruw3P4tR0WPGxCSIcjsBeFRcy0pAYzDcYO9y8R4MRMe6FYQFHL7knn7or2tCO8qkOvlF38Gbar"
+    "+WEiTdDKTSs6xtux3mu6DnPwV4YFsyp8PRhsY7XxqpQEDPo+TQoOdXGMpGm5CpvZV64vs1lwsq4MJ8GatGYapIRxdUpfE"
+    "ta80N2mI9A+xv0a6Q3NJVemATuFHzWNjyKnBOy/f6Y/c4XPP3Au36gkjmWB+rGRR/1X8kuHm1eLCcqs4DxGLLaTph52m9"
+    "KEWLTqpcsGMZk/SYU+2N3+pxD1H82jCAkAeSDtiOVFM96/JVoOq8q4Msc",
+    "Z/tvMgimTM8ClE7O0Dj1rZo/n6Axh2xWycByHKInmt9xNPN67+TIky5E/l6zn9uBPNHs0tKkyesSvMgB/ycSxlqgexkda"
+    "ANYx0KaY2WgAfckmE+CnzZNBKx1S6d5D2FQo86jvPWo3L9VhCIz27hP37baKR6bBQI53FW/A+aRq9ygCJ3o7NqNdN7AGw"
+    "KAJswGRYc80e3TU3lknC32Pg8YYaSoCjrAbTo5ILb70Y/MDthr0VoUdSqQKo3C1ktNOFwd34RPqm/L7oPjz3tqedcjt92"
+    "ZVJ82QPYrZxomvEnhTGydxiavN54uJVm3DeNkYOYIx6vnAXpZzmDUCVuo5ejuQm5JvoKfgj7Q0m23IvpEWn5IyaiM5vff"
+    "Jz6nUa8vkhT4oDtOuS3Nb+907SqxtcNrYgc7e0oyDgiYcSttlZ+RN1m/NXZOlIB7f6gB2yLRgn3kdC/LeIQqyBsKujxJD"
+    "n3eoyLI9wdxJWZiNbsgdYgvsFRC2f0OdnZRHiatI/C7iinS6vyq7WNpJtYaP4+H4YUdk5gRsAYyjBk1rQ9Wt8lY0Ehy85"
+    "naVFzDGCyIAWfu1wTge31XXCOmo34Pxlz73E2w/O4sf/faf6n+NdHd3vDH+3y1qz7ckauY8p5V97+O+Yj55bw2uTGR8kR"
+    "vVU2uwypmL6int6PcKpM0dGzL+zSeBrsptY16zLUVmV2zLLP/f5XHvs3M28+fYU+yWDhz1A0J1IVeAjR6KJGfDHq9m7yL"
+    "NP9XieCLRYJpSLoaBOjnO2zR7niPv1u4AKfk7XMEZedMFkL+5RWh/xSX92w+izS1Z33tP1iezFBcKaDGuShhR+mKH21K+"
+    "Lh4x283vavwnW3Buifvet6I6T0SVuhuE0DHIWAkujn/aQPVXdv1BDI9YCM9vnEN4TGxtG++MlAgUz0sjLfyNhYUr4ifSl"
+    "RUz0o4h4Mw5ZbL5Wo5wfe0pkOSb9pSzUWjgcT0NgG/NQn7SelX3sqbuwYu/5wWPnbC8lWVHPRAUpir8khpkfV1mzZChPE"
+    "uQnpOpfuTbtSIuBof3Jv3DjrlQ2X+TCdVUNvoA62Vpa8XBMs2RC1RsEYO3+qSH/N8KfyHbM0nAHXHrOjFWrYDRyrCI50p"
+    "FqCVyRpa+3doKmx4oXn7SlSIoS3YhNSoycn/0ZWI/6eQa8pd4hvgWSosrDKfGO3hs0iraUI+zT+pnOkM4K3Y8e9HgTkIN"
+    "z17NJW7wrJA2OpGQTCY1JI9SROBVVK3U8416o5OD0Uidlsn4gTp2QV/yIS1VnnJiYo3cO8X6XFfZAkm2I/W7S2V6OzXg9"
+    "LgcmtyaXCfWg6aV4T2/QzVoA9Jqpn0WydFsoaC4hK95mtD9wgW6W3CqIqgPTewqq96zjvjqzFwuW4encI1UvuFZNMXlAF"
+    "dxMf29Cc/UOorpF+kfOMPyjj14nceqIV+qVv1IrEveJhin3u0shuuVqzeEqW6FjMBtyO4JgmNIBDGrdKOe5nI1HA4XEp+"
+    "4jbQqUQaW0R2tumFlXrbU8nYUHxM0TozIf9IzcRuW2G2cs2NqfhEcpZTQOzQqiXOFH5SnxOPZGFcp1RFZNIa/IlQOCRUr"
+    "WvChBTBcc+LE/K23N6cqnwYN7cjC7sZso6hFBNvjhFJoDd4FbdApGPEU5e7uYjs/EIpZGo+DrGCXeg4bxXElBIOuqCJBI"
+    "kiUZPhVS+abmmp8EO2Nh+N+UOlzbgr7nkZ6+2s1EhjSq+uaOg9sK6mJsH2oPmwJw1sd5KcBJ5S4K4WRPFb1fmESRO1xFs"
+    "Z/QK3pJZN4oe2S6kQbg+un6o16pdU38zYXmsukxbP6VHKNvFHUcvxKb9Q3raHF0+To6RC4GdQ2K0TeoAR9eNNyol4BAg1"
+    "MWnhq6WRuyczBU7fKkrmRWLlO3nczS3q4LiT5GSfmgg/4AhkCxlF7Wl5zjKNGsaVm/EZLNnZRfpQcFV7JUOgw2XhhrHVn"
+    "hNwvYaLonqYMEVUVD4uQwFjCVwBSTbL1jG+WJdQWBNh0U66b1Rp3CzPxT1mP1ZwRaIuwEpoc6sLX4dMhzzufYTQvkYX9p"
+    "1uwzwg4YE9/GGggizVCANABaFJVX5dioNpP3ui9h+pCsg4796yzpDvITusQwlFpuGac8ZRGuWbPHho6d5+WOXzDO/rm5g"
+    "3PA1UyDOXH//MRKSJelRc2jTl9lkHgqRdmujQf971tL5xG46mECqnhBmE8598kHJXMYbRfqAs7tpWbm9PwFw6cufP05uY"
+    "5Yikzp/gL+wm80skbZ/tgZkWWkxr5DDz3Cx3EBdX8hiqawzVrkm+QGNR+AjothGToceqr3j/vXR+7QagHxPf882Nsq7Ae"
+    "9amLqXBMi8o4DVqVzUf1tkk+Qj32zaHLR/BNG0D2G9dFHP2ikXVq9M2966zZfJwgSfu2D8UrBAdrOBN6U7GCtDkZSuotm"
+    "tYcgSdiSwNsqBPsm9nxGpiFWXNz03YL29rQDG80ze7bRn1zdEoYNGCym6k0Iv9zQ5SD/CN67otpKCFpUMstv2mj+P3mMD"
+    "HDBjIEKqG1+QXYL0LojEyZUfFeZ9T1i3oJq3OuM5XBtvn86HD6RQ6nGYSKndvwz/CN+oWhlig879Go8yiKzeHzS3dviA7"
+    "FIq63RXL0ttjaPXT1kmjd94g7zVK0yJeB0K5WbyLankBByZs2EVHJJzMCek935KnZ9Tu2ZULDptJTCdJXJ88LxkXHVzc3"
+    "jJGUvAlhDZGkYjZopBzA88h/q/kTi9k387soYjQfmFamAe3VhWafHhpI6q6jmF+XrON3toAchy6Wxd9AglkBHKhMhkbJx"
+    "xwojkpjIt8HLxlutrlGKeUwTKxW4IZig+ME1JK/TZibDuKxO4kwIHeGEOAzwzQNj8vLu5jXSp/e5lvlu5zLkcFdNtcZiz"
+    "xbuAQ/VFnoZZwq0JtFlu4X5Cw5zix6szFamG67sEfXy8Ycj9IQAzUHUMLcIpAqMoYasuYyfAkh3Xo13RnHL5suxETOqMF"
+    "t5cfTLhvyN6gkPhOf+Xnu71DLbe/BLDkiMjFjmiISEx9E8i+AkO0VQefOyKawRDxfUSN7KrQKhxdbKzw2J1c6DdM2o71U"
+    "JoJyyJLsME06GI6/cieKcz3gU6C6C9j1Jb1y4vF/Ozsp1/XRYjqV7r0IYtvPjT2Wg6Y8Pc21BRjXnuMUO4CEHkFov2ntt"
+    "oZ/rXV19Y4FAGCMhpy2sRTV7vOzLD+J4KrHyVErCZGION8GTFrvm5lWsuII8H4cIr9XpIq5+sABMEIbvGlG+BWR5xHtu0"
+    "CkwLma/ai+myezD01oCS6Fa2YAocP4N9zHwNwRm6aeNsk1yGW++TcdGcE7hEy03zahHU28RVtTMVMQ+w/Z6gwkeiwxF02"
+    "IHarSxmvcUN+gny+odxLezETpkrB7VPclp86WSGHB+xQ46p3k09HqmlvXpuGG083N9Bxhn1qSI/PSDTsuwZzJITj2F6yC"
+    "Qrpf9BgRZExy9zYkFsuOEYqLIJXmNaV5ndVQvM7VBZGgIueKDW+b6bATdZfems1sp80kItKlsBVTwTxxIcK7a+FPMKNLz"
+    "jCFivzEzKQ0IyN2D2kafwyDb3V+onpMf9UZ55lENplA/Ttqn+rL9qk4Fapj2ilfQ3HVfVdkBXRhlFoB51ig+t9BHrPmvJ"
+    "4GgLiJ9PNpz1a99S49NNXOJZ/ldgUUmwrp5Z0VqJjH8cZXjFljLbwIySO62f0xnbY9bO6q5PUuvby7inx+RhPF9oWdh2Y"
+    "xP3PIMhG6zIK3RkloJ0lqGdVhW62ztQrePYXZWk+b+Vxde1GzIfoDc9OB",
+    "Lhe7sZDcQdNbYBDfsbogHABjOKJizvFnonkaG4oNJ3v0QdpEAJTsLgBp2rYvQzMfvE58wUv0SiDIhfUDC2TQi6IDU4RBZ"
+    "inbNSS4emZUo05Heu2qz4I3eVoITAgOUyZvISFklqxG7az+DIxcLHww3q48xd1nU88cjtccBZc+1048hmum3QyrnTIJRF"
+    "twIFqeMolA187ZnxIUDdv/pU3F7a31Mecy5MUeWnQVSVy4pvepgPdtYHBcB4PyYlM3gDwxK4sOBDUFhNRbeNmUs/Zm7sC"
+    "4i47KgkMaHI2n7rofWPPQgEdaIti5zd6jri2GQpRVvDO3yb2OoYHwWALBT69atPPBLOEdcEF7QmQdRiSiDJarGnT8+fp8"
+    "naeNQVFehfVqvgVS7htuCngElkYa85F/8OiB0YJ/oqdeLrUNA+RTgHBtYbkDkD+apwLgUsF90tWiNl7SXqtNJuDtFvDsx"
+    "Dy79XK7+7NGfxEKJSYvw0MkNn7xZakEQcbBsytrEg1DZ1hRBBuXe9Pf3f9LGFyBYmSt70Jw0Sa8cxFUCTIgMeKNpOAZSx"
+    "tbhmZ3Lp1Id+IOKkSgDRSBhQgMNHgH599E79CcvkXmal0suNFKL2uu+gb6lA7GveIttuJwbSah3pyoDSJr8K130l9Akr1"
+    "6CuFn8DLnbd9pqBguURr5uBsGszA5vlX1uKwKvyaCJnZ320rYLE6BfHNzHroSwuCAhhO4UkBzQrwda1DMJBGsttjJLFbP"
+    "okuBEDPZAguvW1gw08Og87vesLl4CwWhxIvIynVtGPd32XFOHeoQyufbwZTZavgDJiGafhT8LRocYtF0zx0BxroY9Xr3r"
+    "s/9NvwmNgymtKt7wIE8D8PeL2guq+WWK9w1M6iBl1LCfKeQW5wPP8bBD6V88yKte8QcqF5d4lmt+SNQNx17fe5+mKawsz"
+    "O2okfTjiAwYur1iyfhFtzfge78U8/A0G0EwJ82UwiJjMBcZ7XdqhI3teCG7t7f9mFkdzoPhPr/dGE+H+CbQfTFMX3LRKW"
+    "3lW+d5IzriSlnZI/fyOzZNevhsGH5qh2g7ZUdFH+DZgf84V1UCJfbnr+sOGM6FMgGh5RM+clnX6OqR6veiY2Ypl1lpiJf"
+    "tDV7XHJiH518cO+5/nN/BMWaZvzFAWlg7d67XILLnUUjAUfGBGVEi9FY6pIH9Nzz0LLL0x6onWFsk1Ac5Vx8d6x8dHzgc"
+    "jvPjLzFtlELyqw7SYGLO5ICz2WihQzmFNDearb+D2YaMJz1SgDephi4g7SUJ7ysNJL3xuIsyE6COw/jO07XW8cy9/aDR4"
+    "n+u3PuymPe7l7/TUdc793bSCLTZuEs7s7rNetQOB1SxJERXXLBkgY+GTDn5DsuFrFIWzPkk8uGkmrSpF48GrkMnIYYuLZ"
+    "djINQ6gQbmwQww1qqtoNxt7VNFN0ZQV8WiOkQBihifp0xBkKmCxU7kVxmiNMnactyUAJXcS6JA6SWKpcI3Eq9s6kDYHYk"
+    "eR9BnrGULPPLCtaQtdkyrawKXWvjXM2303OV0S3XM0ToTzJ8hbmmBaB9gWDoNuf59M8QjxW0xy5IunNQ6uQ15t3g5cBWf"
+    "4Z01CLguh/CfGwdhUfb3Xte2Mx2bX2Wo5mI7Vhor6X9VGVIYlv1E6lwR+6wS2PlYz1LEG3UEbyHB1Ptk7/xCx3O7sTxRG"
+    "WDTtyi887Lk3UOFYF304YcH+79sb+PKOP9oD+6RBK4woRlAt4wkrfxI+Zqv8AL3DpJPlhZ1Z17/z/Q319CDHdQ2yAHseB"
+    "m53OuPHbS7bPZl09zu8SjjYvQTtz67ZDiAuXeJgT+p2P27wJiOklNCZrWQ8iPZAuLBMtxTj3EBO910ohs+2SG2hC3CrlX"
+    "C5YIaIn710jeed8bs1e77N9mC2GZhCweuGemrhUqGzAxpL85fGh+f+TVhfOZXERfpPP/C5IetVj6BzkfjKrtgvDoZEFCZ"
+    "HVx3IZ23EZkFsl2yB405dFoyqY3oiB7FZawZIGA3tF5Ml3BrVwI925ZRgBjJX8iSS0S2rpgHOUU7rZlPLK7nDDAiHa17P"
+    "ZJfqidd1jDgZaORs7jwwsAg09NJHIpItjk6iwZ75s21q6NydqPQLPs69napNPcS9Vloglhudu/k87TZy3uWuwt9i73w4u"
+    "9i0jRn30u+Ftk+8+OzkzQiLPkmVomFzajT7LcXzjDlAsaXn64nuRtd7pf3z+dGG1Hc1hMZ1X/QmXqUp3OYySto7tTdUkE"
+    "xEU/udygRpj1k1NVDJLTKA4rXDe4th5ytefK0WxnvsYWMLmBIQ+3qSLDaznePJRd2mUbcUxGTu0j8p0p9LyQ4iCTUGnEb"
+    "8dXceN2KHwcJMvt7ZdubgLaQOnpKXQCtWsAid/pt+eEOYEXv4KTWXJ3cHx3E4hz8cD1tubQXTJEUzb4E9HPXBPO+oWNJm"
+    "yOXiNVNpLuoCS+AQo22ihtj4xxWC0GIAHiUAFZeYlmPtyhI+LdUYh9YuZZZeoZTuRquIBKg6iJucT/+XFJJ1kDZgMhtMu"
+    "aPhIGM+ji5khKIV5AnDWkbEIJx4+ksUbYlYtkYyP2F6xiS1fEI4kuDxs4UGIhmrpIm+hU1rUYhrdu1uaCvPY9/P+/xq61"
+    "u20jyX7fX0FhfTTAUYumnGRyhgzF40eSzdpRMnnMnB2GK0IkSMIiARoATckS//vWrapuNEB5Nl8ksNEA+lXV1fW4ZZxjr"
+    "71u4AD8vkVkyphfiMwxrU4SmczGs6OuRmfryeAESVYXj49UeoTF6Makim/Y0AwskUX9q0c/FA6AnVTtdl8be8eajHFidr"
+    "VP24oJ3yyH49twZddQntjr51CA7Gu30noYaa3SKcpZS3fwqu6p39X02cNKDKT/8ezhH+69h2nT9iV1OPxg6Wv/zIxBYxa"
+    "XL3rsu3ATmJWmOqOxXDLN3hFf1Vp/lVqSRuMOZsfmJrsXFynzgNiFfvo8s75Q8NLtr5+X7re45868GoqHvqgr0XpfyfLj"
+    "wMIxOjfpr2TZnZ7u245atN0BFLMbb9lgd1OFe7NCvKMpvAQCR/7WLUmeYSqEqE9Pwx3i8YStRM4xQwpF92dLXVzEgud8A"
+    "/edBmfYhItmyedgGQTYK0N2Go4BhjxMjfq1fl7yuPONHQSTHXO7KBpJQ61a0knHuqbUU8r5Q7GrlHg/B+2UJlb2nK2Qpk"
+    "Ds/WhU6tylmRaI6mDaN6xmVpAPfGIrGvWFJlOHJ9ZYNfbauImt/gaWT1qXiwZLFweD4YLf7xsNZ2Edl7mrBFBxN2ykAHh"
+    "8vEi+GKxrcgTA2vBy/2dckJEWod3S8R1nB7dUfE+HcDsRmg980LRZI8CrbE32WbhysDI0vp24kjQPK9y6l+gmuJzTFu+y"
+    "kBKNOkix0gZKQyU+sJv/e1pue3RNtxvAvdLGsKB9fGd2nEbgy4u/9r/46oX4IiRVnMLtABO/22xixiR4WXZicSWiRQGhs"
+    "qVO5g+wMsLZLmot8rgtWdbNMX+fHNsM6tvPlxNi0VaclNGSZNSrhPvdVtVETu5oeW7MoiccvLPanJD2FQJXWZuysO6yyH"
+    "dbdqlYMz5iHGG5NfBYfs3b0Y7beJZW93T2ukciQM1uzz+gOdO4RlDJwqbzHtUIn/WhtC91ar9H7xR6Jyl2mMw5uwMJ2He"
+    "SVTGM+fBtf0sOZk+UuvPPvb2ojgTA3hhP1PH0znyacLI3Hvs7FTY+wbLYPzm588QhYv53uriUv9Gz9OgnFYbsTQBYOwL+"
+    "GvT+PrQFXwN+0b2G9mkeLBXM3CDlJDsVfsV+XWmwhvyU+vITbXyFTcX79",
+    "aEjQhRGbKq9WavotCyS++BQR9T/EqpGxfSMhwXcE368OPpQkGYdrl9aoWzRfDPtoYv2M07s1Edm5+2HMucCXzahcRUuOE"
+    "U0y6KfG15ikrlrYJ3jEZE3k1wgcJDHzwzc4SbfFSX8R0lKPd+dr4jaaujY85I6aYWV3XE/5wWdpQuGvPobNKuZUL90YNd"
+    "q/ur4+boF9qFV66H2GKluuR6mpT6wgpvn8RPQDtiqe63KZVTzM8NmcJ8qa3eoH95n+0ubGPUDwzmDTi2BqxsoDEAteN46"
+    "m0dLlKjBaWlTSYqPIMFy+IG96fmIqnBmMw8QWE+sWH7GU2PlJjOqyLL0UfZ72MCJOW+JwQVwLxqrEt+UdUgv68cuJnR4k"
+    "f0dHFHSs1mRMt0sW55RY3HiRuNsxMasFhhvbSMjFgoLV8UGtFIFhLRGE0+ypDNWlgv6E4iv5m0zTR/GENaA4tOXfzPsPT"
+    "7OnC8nTyuJ6HEbh3QxJLlO8YecCCytPfQ7kIFnTgYGbdK31W9f0vno3eexEzxtA2LkWgGeuNa/ye9o76JjyzCAYzEEJit"
+    "aLvwE8JDzqU9FnbiEmpdsusHZzG+itm7B7RrsGo2qo0GfI72La9riG0D4uc/urJ6LjklYBHwu5IWGACxsm6u8rCwFyzIR"
+    "73tdKIe2CilVrKV1suTQ8uOFoDhFdtAZ6MkdAbR7Ovw0ksT1EAUyU9uFqo2M/I60YmTe1kvKW1MhD2UTZQqj6H1wPZ5N8"
+    "Pgiarr1/pR7aVx8sqnDf1gdOpr+UJUKSgZVE1Iaw2rHsWvi8A0FFtd1Wm3jTJ/KN/BMkXSnfReAusEMzYNR8CNfdABDJl"
+    "/Yxkt6jsTQpM+fkoRytFPdJoi/69wQaXb2qyTDjyxJ5qUD7CtzlIn5jU2qRFHSJgTg/QakNGVWIjWlbYMrqxK6wcBPFKP"
+    "ii+rN4EpaNawY6QnSKsOsxHNyA7YE/SVvsNfbIp9BYC6dZYPYUUoLBzpxuojMDV3IJN+GKNRpnvj4dJEHAzjInR5OpTla"
+    "1DOEZ887GGX0JV7TUOzV1kyzHZzlfvy8k3GIzG6dUHboDDvyG7yE86clSedMy1g+O3San5qe1fvqZW80tZXtVnvoPLlHd"
+    "qaCGwl5xe0tCDSCF8vFC+aQ542bJMSfKVCwXwotqL8rWmqF34KOfB3ZY0cLiwrqIbcGtCa/v9797QvOVe7sgfTu7cQ+8V"
+    "4p57e4SmehzXQ/mnbCZw+xr0uIeBjwUrth8rKfR822tllUB5K/fKf1HI+GmKO5pURJOGxdXiR/q19ZxpvtmiaQD1OuDj0"
+    "aL2FmDouz0CE/MRhl6bWZ5y3oBp65JPxjHnXC0XD89sfvf/v528koHb2KkB/92cUfdy97gcd0vm3H2KPxpkVmLKqhP9er"
+    "tKKG1b83KRMSUaEmBL4P1zRW45QoZw2QknU0QUaw1s13XF7wi/m0eGavrpOiyIvo3EF66fK5zXCkkxMVBlkPkmdhgUVuO"
+    "sRZdltEkWC1F7TKoYnnyaRGuOrELkLf/wWhwWBKmFM1UDEGtbjKoDK8HrmKJnbkQxm7QgLVz3rGVGpLU28mumNNsZWcZa"
+    "RQDbFCzVJEqz79BOGxounzqsYFqJT3RFj/cV+9Epo3Z/n2HjfFMYDv1pB+/K3l7LrYZSX3hljFOqbz/tzesL91xYutdlH"
+    "ES3jocPywDwjTuBFA7/eZZybAThUhr4Mlw3X9NfQc4DXcfRnVDvI2cIdiYBwU9zIgM4Q3puwQUC/ZVy2gIg6mi4eXMQQ4"
+    "0UfZHdOzr5ZWkNyu84qFhEo37NgUJp34AABt0Sx9fIxZ9HnHS0umeVprTdfNKHksyToHtKgHzRcRpKF+z6wPDIznoim+H"
+    "I17dWzF5YW7Pr+Y9MUILaAlk6bg072JcUr5rECcCG5tZTctO0Lca/pB/YpJ+kV8GcoP04ZLJYeVB8hCXFqdRHyXljxwuX"
+    "2FE2mqcYzop6Y88y5/woOB3TF0zWDll77Rgq0oQkM4muEnw50ABMOaXsau9JsLKJGfyBv4wtZA/I68DyGW2bAxmg27SH4"
+    "eRyxPeMiM0F4CHj0bZ/WMCEijVUrehjntkb2+B98O1Bfl67SyxM0AGYJ7BlVJpt5W9wEWVXyw7Mp/+uyChnA6cVoiWuxs"
+    "xraOZEQhGDbgN9Qj/box0j/WI7xOFwn0eyV6H0pGDxrCkkQdYNwQu3CLSj4k1UWWE78VM6Yb3/S6ABPdQV91Tat5A13ZG"
+    "ht0tYqzDpV0NrCCo6pXEbXoSfTzouPu97w3oYbc79kKuDrD6/NsyaFcKGDpVUsazOB9o+us6TJZYwjisrr2cVqRfbyo0h"
+    "mQT+IC3uMBkoCeWw/IpI7VQoBWInFCqy8QEt5UvWlopLCJREDqYaHni0hTVr0N75/QnEFwoaM3p/kWK/JuExg9AUSGd2V"
+    "LdwLkERimJ8NzzQHfzf6JMfoGLk1TiNUMiaHstbNPqxVQXPWMICjavPbYnVTE2wNXc6VYdSjE/2cP4kkObS4rfetAAjgg"
+    "dKdHNu5P9WHmpDZPtM0EDfRn41g05gVh2xYh1ZLbn4UZLu1hk1X6osDLQVvqmvYe4K/52fDihYmfjibNLx2S8KGB8Fs2Q"
+    "GTjSNLTprPb0IPOeJMMH9IN4snTit2/yv5YJALw6IrFjXg+h9oefYk7NYUHE7PL+MzjHhSNUcAVuY56wMalehmQeDBhHd"
+    "H8er+iQ9s1q6nnn39UxeKyStfrDgun+CotdeKje3yy3N1URWxDChg7J1YNIiMBYxKY8ulsx1FA9H34S18v4nS9K6TZiYR"
+    "ICOAKlfNnaKX6lXSBumqAEsURUReqHm1xrJ8YklfkNfRcA7aYH52ncx4OknWo7rzIcYYV1zx/9LmKHpiMo4uCmkVHW5y5"
+    "5MRL80vsZu+9SYFO2EIgQ0qPlolXQ+Izxnr0kzpcZlinCxGVlVh6rk22VbMBAVKPs+sqOig+UkyRPPTLHdanzJ8ejT/G6"
+    "3TOoq99DWLHlY9NDuZVPhxLbM+1h40TGM+DklpfDb80V1QT0XDMYejiF3vxs714Yy/+aS/e4mJivnPJjp0MM69GstNaXf"
+    "qc3d6JMUmyYWbmzx6cnDOvRFzvTieTfmVeVZ4DVBJBF4MLDvir1O/BWrYCg2i/iLhQzGPdGB/1Qvghh1703teLyunaaa8"
+    "b99gC4pm5+EDevq+B9bfHLz0wQU3Nd/zV7zi3oo9tX0HMsTpWnxoiRm9tbVrWccvzyTquxKabrGG6aTXKwlMGvD8EL93G"
+    "ANcn3qLcLmCCIyoEx6dZcaFjfGyudJuEwsHBsfBYlQAZyBuGQvawAsykjk7f32LonCuxgmd0hqUv0XxfPTlCxrELPCO8w"
+    "GcR1skQggQdiCcNm+svDUFh7PtzZqLO1Ye97HL1MMq90fvwyNSeI9xCFFAeNgW7NIsTzZHRbMOxLM3CwQfaUGkFnGSitw"
+    "NEiRZVNpEGz12chNap2uus1T/QVJKoR8dhn0OXHVac2hXLr41oz554CmAZg3/nxx/JhMF64E6EG7dsLvXeE821rv+0Amx"
+    "AD2AsTO2V3+yAfSUtM8atwkO1FvPfdMw2j7tm9+zvBO+pFkx+PpKV6+gLA5evysVg1CHyJ0yydSDJ4+OJmK/g2zga0znN"
+    "6++7J8MpJMoCfe0ryVWO5KZYxUDouncvVQ/7AF4w2SgYKOSqI1NJ9oI4FIG2YzSzbOSo1H1Pyp8YS8SvEJFM6qF50xgax"
+    "bQsXcoiwSXfcOLo6DKMR3kYR/0esHVjyVpE48du6zZQTz3GS2kRiLxPJP",
+    "E+LOEp7B1LtU3As2fK4dO87558iJoT2uCoJRpVHpGU9VwvHffMh0e1WDHshZ464JHh5au6VaV48NyEr8RgjQS/IdweqZJ"
+    "nqk6pNJNStB1RimY95Lb5LvVmNvyBsa08UG4Yjo9eeL42nE5vNgo6YXA2I/7I07waUsU8qaH4Xz3PgVpklvULi1FRvwkQ"
+    "gshvcTeEN9wlnL9hkbGNHJF4xMZhpkJaaSuo5/rpaEzLSZ3viUTraCvUqB+fwOH+07BALmlXB4jbozGRw03Ivj5C8uqTw"
+    "vYUvRF51E+vXdLrFt8sn2gS7tBe3ZwuVYqOnbHanpMbj7EaSCn5EzHZO/scYyBBMiFx5dPj452xVMUkmjseJE4XRIqod3"
+    "p659T9n4hHEDu8o3/UCKJS1LjjEdmdyR7UxrLxeNE/mwRHp/Mm9L86prHC4k0jPQ5RIQIIoCVBjqzCIfQyBCDumTfwmeX"
+    "sGtQB+cFaHgfV5gZvHORz4V1xY1eRtEe1Uog7hL4diNCPPNOp4+32Om/ZcT7pH4c3QANx7m2pQvZMoayc6EWMTVVqWCAy"
+    "mndV2I40SN1JNvR15gwNQCNhE9oKpNMV7XYum1DeFqROTwNf3GDUHVYUElUjGqBTjw2CVNzAXRGrVOgERjN8UrrXobPAG"
+    "2//H/HwKa3q5bD7FTbdqmliuHzKaP/c8/rXZrK1jVWyLPXFLlWgN+dTyM4kvSWfawNMUPKb2ApehG14SsTSahTESDp8Gi"
+    "YmG0i6TRMx7NkNUH0SNCiYbVwiuvmS2+9H3o68ehoRTNZNikSuVTP0jWNmnEd9yE6tYp5l47FmCU9dlnC6Lf6hGz6BzRj"
+    "55ehLo8Y6u8qtJTHFYSSiefZ1BtbHZyR26jgr90khqlRrNE7ZgcuzGys6TCpRvgfx74oUSeCoNZwUnZbQktctFOsSASOS"
+    "vad2MldO8HbWCitpwHhQjjhEho6s8Rwmxd2WdhwJmiHR0pd/ZWCtP58rRgS/zYYyLomiEuC1qkl3Fc95vdCxDIeKOFOPJ"
+    "47zo8r56ek0llMsqyEdcj7Euxyi0MaG0YuZCPxvumV5C6d2OrGzCQF5uPSpRvXD9HPIYoOO9L8O+oFIxitAxlCiE49H0p"
+    "psVMGg6PhyT608ooVRPLAt0eEVdRuWJ2hwrC6i20FUFE5ca/otH+Jzsi1hy++eTbzsW1jkyyLedJZJVWqWMay32vAOk9W"
+    "OFTSsQ3j35vrnX75999PLN8N1emNfui2SdR4D5I0JNWMzTEessdu8oClaxinPlZ6x7Pa4z4tb01GcfybxZL6kqWTzPdJS"
+    "3CPCOWr6IX44ImSwdKZjSfOEvBmQUJXHE72+svhcYSGbXjHRNIr0+538Zv+dwlk/g+vAiFXeI0GYDyH8smoWR+1xIJeQQ"
+    "1zxxAD/MksKTPF1XKGa5piSev5NTpkAZAjrQIvamiqBzbj1HakJ1wK2iokR27nryh1EikGuAaIqDRYq/phs3rEm6SZs3N"
+    "P3QUcojM0z0ekz1jgNSrOgxreNZ8w/Gj/RdVasXJPUdbNmAe7kghMvqLoFnumoBdRQ3guuoSK8pR4cP6J4MuxzZBWMgEf"
+    "hWW5U5zCyjMdF7rZ0dPRg7KQt2sjgYGvcFkuszpNPkB4k89/0LsS72XjuJRX7M9nEJhMfCvnqSNxB/Y9psu//nmvsa9n/"
+    "lBsZ6n6aM+YxgMr797kBB+q/zM1iDQ/AsjyYfW4e4hsSDfofkEavztzcMm1ei1o8O8L4EqDQQVXcP2RWZ31ylY2TCXTU0"
+    "WEG50NimQ+vQ9VYi7GCZIAUUAU2FdVuLVrTm6TDeef6fEqn7YwWKEe/IWmDff+FNUrZIpGfvXie//JzigE/hDa0vychMM"
+    "k5O/0wtHBXbxBj1HLYLw9Ry8SpavaWr3MVqlcK9edfJFp1csACJiFSItG9M1sMLKgk7H4lxS9ZocoYp8zXf80kI5yGEgg"
+    "GeoFIAbhp1336viGkvyrFwuSLuleAbUcyjixGgEI+hBx7ekrCalzFZQIp6yOcPdQoAQMUfW5VJIt+8J/BWdxN5wfTqE3M"
+    "Cxkzm4tuS0IBm4JwulDfcVwKvqlKBtm8L6kYFikSgtFfl1ESodDUyBnU1lkQuWntoVTskq1C2QS80gtTNoIE6OR0W4a+a"
+    "2QsodDXSJjt3jXILLpuz3zlDNC02GNYu1yMQ472OeB6p037GI0C5WH9wNIVNeppmnBYd1iLkflXyJpoGgea7HzGSnRFQ2"
+    "ww2EqOF7IR8GH13pYJ34aLGJvTbdnnRInOH3evEFdraC6BYJAj0salpgnZJLa1OYeJB4qRLA9pODJJOhFGbATM2uG19fv"
+    "iaEBcmMZtA3wpzksJvw94EVVw8lyrsh8B88Q391XYKEHEl7K21+w0/ECTrSRPI+jPcGIat+yUJh5SwQ9HTKu9cEQJ/Fst"
+    "VtAgExmm1gQFAQI7hcgT3UDCh5i7lcP//vWnKxjp2BigjC12Ueivk5COvNXB6vxRu8+artgxsUP32UNGJ18X2g9oLMQC0"
+    "EllE9exb8C8VMno+Ytg1H513NFJwxLXpSP2BnFZEyfJjPO99lnOlQ/okUozMb8OzvIzuXxDowIHKgC5HWRTkyquEVJNm9"
+    "+XZDZpKZklHYpGNAqpqfB0KqO+a3QZ3yvsTMoGEdd6EtvoSLpi66E90doBcnN61YqE1Tke0Pb6PdJU1DV/qDxDbzNDTCb"
+    "pMOmbv7AhfQAUL8ibnPIOmko6rezWlXGh11j0tBAgrHOd10kdlk1iXmO/wjB3OZMqrl6WnFg88VpWcfabJHRkby+srdeF"
+    "3kXmYxZ6OTOsvPEycwC0K0bBhCWmOg62dF8AC/Ii+gTaMxSQdkNtG+A7g10S7tNsnu8lbQYnzFhVIexb+C2JM1BwEbFxE"
+    "aCWD/Ibm88NtqCDEc+x/u82hcb/mG2+xYFaIt2OaN4IdW1J5lTs221XioZjL6X5xDjmhKQnxD23wj0xnMgBwWGK/BakfT"
+    "Is8TZe2n5aPlK/QHFZvXdIhG3iNF9wRGyG9HK+z2aQ71/iMbbQ/x3SHjr5SzQ4YUAKWttVnuFqVhXrt8k9LsGy9dJm9Xl"
+    "8hIt0eyL3SKu0bETY4RsBY3dynCzN3TViA7GD4pBuk8dQITpNLE+9AVxdKea9G1GI6CVoxnaHvawRJ3lVMeq/lHJ0Mm2v"
+    "9Seh6k+a35QBdWP2jCSI4naQuGU3Z8PDibxXy9ac/wgWEW0ho5H/mMxTOvyGNCALkirOkQexOGf2lfQ7eE/kdUG/jX9Q0"
+    "VkHO+b8OvnNXaRLo7mhhd+4b+F5UbrildAULd7Qyq+5Vvd9iexfCfLR0dEWE4Ato0v8B9yNk4qC5sGJNyRMIEcQjsXLPA"
+    "Gj44MzbSwlMTDibWWm2jBl6GlW83ASqz9CpjneYDk5ErwiYKwcHCKq9H9vXHf1</script>\n<script>(()=>{docume"
+    "nt.currentScript.remove();const n=document.getElementById(\"packed\"),t=document.createElemen"
+    "t(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0));new Response(new Blob"
+    "([o]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{t.textConte"
+    "nt=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif /* >>page */
 
@@ -21980,7 +22174,7 @@ static MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
         mli_live_block of = mli_live_block_make(
             x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
         memlord_site_stat s;
-        mli_site_stat_fill(x->lord, i, &s);
+        (void)mli_site_stat_fill(x->lord, i, &s);
         x->sum[of.dev] += s.allocs;
         x->events[of.dev] += s.alloc_bytes;
         put(x, &of, s.allocs, s.alloc_bytes);

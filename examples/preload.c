@@ -29,6 +29,9 @@
         MEMLORD_SKIP=a,b       leave the functions a and b out, which only wrap malloc: the site
                                is the place that called them, and stacks begin there; the names
                                are those that nm prints, of the modules that are there at the start
+        MEMLORD_EXACT=1        peaks that are exact with several threads, too, which then share
+                               the counters; else they are low by at most the `peak_error` that
+                               the report has beside them
         MEMLORD_EVENTS=n       keep the last n allocations and frees: lifetimes, and a curve
         MEMLORD_SNAPSHOTS=ms   keep what is live so often, from a thread of its own
         MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write the report, and go on
@@ -289,6 +292,7 @@ static void open_ledger(void) {
     memset(&desc, 0, sizeof desc);
     memlord_os_allocator(&desc.allocator);
     desc.flags = MEMLORD_FLAG_SITES;
+    if (number_of("MEMLORD_EXACT")) desc.flags |= MEMLORD_FLAG_EXACT;
     desc.stack_depth = stack_depth();
     desc.stack_bytes = number_of("MEMLORD_STACK_BYTES");
     desc.unwinder.fn = take_stack;

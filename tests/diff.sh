@@ -283,6 +283,63 @@ ends 0 --budget hand.json base.json && ends 1 --budget hand.json now.json &&
     says "$out/said" 'budget 1.5 MiB, found 2 MiB, over by 512 KiB' '^1 of 1 peaks'
 verdict $? 'a budget written by hand has units' "$out/said"
 
+# -- peaks that are not exact --
+
+# Two threads hold 30 KiB each at one moment, with one tag. `exact`: its peaks are.
+cat >"$out/two.c" <<'C'
+#include "memlord.h"
+#include <pthread.h>
+static memlord *lord;
+static pthread_barrier_t both;
+static void *hold(void *key) {
+    MEMLORD_TAG(lord, "work") {
+        MEMLORD_ALLOC(lord, memlord_device_cpu(), key, 30 << 10);
+    }
+    pthread_barrier_wait(&both);
+    MEMLORD_FREE(lord, memlord_device_cpu(), key);
+    return NULL;
+}
+int main(int argc, char **argv) {
+    const memlord_desc desc = {.flags = argc > 2 ? MEMLORD_FLAG_EXACT : 0};
+    pthread_t thread;
+    static char keys[2];
+    if (memlord_create(&desc, &lord) != MEMLORD_OK || pthread_barrier_init(&both, NULL, 2)) return 1;
+    if (pthread_create(&thread, NULL, hold, &keys[0])) return 1;
+    hold(&keys[1]);
+    return pthread_join(thread, NULL) || memlord_save(lord, MEMLORD_FORMAT_JSON, argv[1]) != MEMLORD_OK;
+}
+C
+"${CC:-gcc}" -std=gnu99 -O1 -I. "$out/two.c" "$memlord" -o "$out/two" -pthread -ldl >"$out/said" 2>&1 &&
+    "$out/two" "$out/loose.json" && "$out/two" "$out/exact.json" exact
+verdict $? 'a program of two threads has profiles, with exact peaks and without' "$out/said"
+
+ends 2 --accept loose.budget loose.json && [ ! -e "$out/loose.budget" ] &&
+    says "$out/said" '^diff: tag work on cpu: its peak may be low by 128 KiB, but the tolerance of 10 % is [36] KiB: ' \
+        'record with MEMLORD_FLAG_EXACT (the interposer: MEMLORD_EXACT=1), or use --tolerance [24][0-9][0-9]%$'
+verdict $? 'no budget is written that is finer than the peaks are known' "$out/said"
+
+ends 0 --accept exact.budget exact.json && ends 0 --budget exact.budget exact.json &&
+    says "$out/said" '^0 of 2 peaks over budget, tolerance 10 %$' &&
+    ends 2 --budget exact.budget loose.json &&
+    says "$out/said" '^diff: device cpu: its peak may be low by 128 KiB, but the tolerance of 10 % is 6 KiB: .*--tolerance 214%$' \
+        '^0 of 2 peaks over budget, tolerance 10 %; 2 not checked: it is finer than the profile$' &&
+    ends 0 --budget exact.budget --tolerance 214 loose.json
+verdict $? 'a budget that is finer is refused, and the status is 2' "$out/said"
+
+ends 0 --json loose.json exact.json && says "$out/said" '"kind":"tag".*"peak_error":\[131072,0\]' &&
+    ends 0 loose.json exact.json && says "$out/said" '^diff: loose.json: peaks are low by at most 128 KiB$'
+verdict $? 'a comparison says by how much the peaks may be low' "$out/said"
+
+python3 - "$out" <<'PY'
+import json, sys
+p = json.load(open(sys.argv[1] + "/loose.json"))
+for row in p["tags"] + p["sites"] + [d["stats"] for d in p["devices"]]:
+    del row["peak_error"]
+json.dump(p, open(sys.argv[1] + "/silent.json", "w"))
+PY
+ends 0 --budget exact.budget silent.json && says "$out/said" "silent.json: 2 peaks without a 'peak_error': taken as exact"
+verdict $? 'an older profile without that is checked as it is, and that is said' "$out/said"
+
 # -- bad input --
 
 edit() { # PROFILE PYTHON: an edit of p, which is base.json

@@ -488,8 +488,19 @@ static void each_device_has_its_biggest_holder(void **state) {
     hold(lord, cpu(), "staging", 5);
     hold(lord, cuda(1), NULL, 1); /* nothing names it */
     assert_verdicts(lord, "biggest holder, cuda:0: tag weights 75 % of 40 MiB; "
-                          "cpu: tag (untagged) 75 % of 20 MiB; cuda:1: tag (untagged) 100 % of "
-                          "1 MiB\n");
+                          "cpu: untagged 75 % of 20 MiB; cuda:1: untagged 100 % of 1 MiB\n");
+}
+
+static void the_biggest_holder_is_the_first_that_explain_names(void **state) {
+    memlord *lord = test_lord(state);
+    char text[512];
+    hold(lord, cuda(0), NULL, 70);
+    hold(lord, cuda(0), "weights", 1);
+    assert_ok(memlord_arena_add(lord, cuda(0), 9 << 20, NULL));
+    assert_verdicts(lord, "biggest holder, cuda:0: untagged 87.5 %, "
+                          "site (arena) 11.3 % of 80 MiB\n");
+    memlord_explain(lord, cuda(0), 1, text, sizeof text);
+    assert_non_null(strstr(text, "; by tag: untagged 70 MiB, arenas 9 MiB, weights 1 MiB"));
 }
 
 static void a_verdict_tells_of_four_devices_and_counts_the_others(void **state) {
@@ -587,8 +598,7 @@ static void an_arena_is_a_holder_a_site_and_untagged(void **state) {
     assert_ok(memlord_tag_begin(lord, "kv"));
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 4 << 20, &site));
     assert_ok(memlord_tag_end(lord));
-    assert_verdicts(lord, "biggest holder, cpu: tag (untagged) 75 %, "
-                          "site (arena) 75 % of 16 MiB\n");
+    assert_verdicts(lord, "biggest holder, cpu: arenas 75 % of 16 MiB\n");
     text = report_of(lord, MEMLORD_FORMAT_TEXT);
     assert_non_null(strstr(text, "hotspots by live: 2 of 2 sites, 16 MiB live\n"
                                  "      12 MiB           -           -           -  (arena)\n"
@@ -651,6 +661,75 @@ static void second_waits(second *s, uint64_t step, uint64_t done) {
     __atomic_store_n(&s->step, step, __ATOMIC_RELEASE);
     while (__atomic_load_n(&s->done, __ATOMIC_ACQUIRE) < done) continue;
 }
+/* Two threads hold 30 KiB each at one moment, with one tag and one site. */
+typedef struct together {
+    memlord *lord;
+    pthread_barrier_t *meet;
+    uint64_t key;
+} together;
+static void *hold_together(void *user) {
+    static const memlord_site site = {"work.c", "work", 7};
+    together *w = (together *)user;
+    int bad = memlord_tag_begin(w->lord, "work") != MEMLORD_OK;
+    bad |= memlord_alloc(w->lord, cpu(), w->key, 30 << 10, &site) != MEMLORD_OK;
+    pthread_barrier_wait(w->meet);
+    bad |= memlord_free(w->lord, cpu(), w->key, &site) != MEMLORD_OK;
+    bad |= memlord_tag_end(w->lord) != MEMLORD_OK;
+    return bad ? user : NULL;
+}
+/* The JSON of such a program. Of a `flags` without EXACT the peaks are low. */
+static char *json_of_two_threads(uint32_t flags) {
+    static test_heap heap;
+    pthread_barrier_t meet;
+    pthread_t thread;
+    void *failed;
+    together a, b;
+    memlord_desc desc = test_desc(&heap, flags | MEMLORD_FLAG_SITES);
+    memlord *lord = NULL;
+    char *json;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_int_equal(pthread_barrier_init(&meet, NULL, 2), 0);
+    a.lord = b.lord = lord;
+    a.meet = b.meet = &meet;
+    a.key = 0x1000;
+    b.key = 0x100000;
+    assert_int_equal(pthread_create(&thread, NULL, hold_together, &a), 0);
+    assert_null(hold_together(&b));
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    pthread_barrier_destroy(&meet);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    memlord_destroy(lord);
+    return json;
+}
+
+static const char *const peaks_of_json[][2] = {{"devices[0].stats.peak", "devices[0].stats.peak_error"},
+                                               {"tags[0].peak", "tags[0].peak_error"},
+                                               {"sites[0].peak_bytes", "sites[0].peak_error"}};
+
+static void the_json_says_by_how_much_each_peak_may_be_low(void **state) {
+    char *json = json_of_two_threads(0);
+    size_t i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        const uint64_t peak = json_u64(json, peaks_of_json[i][0]);
+        assert_in_range(peak, 30 << 10, 60 << 10);
+        assert_int_equal(json_u64(json, peaks_of_json[i][1]), 2 * (64 << 10));
+    }
+    free(json);
+}
+
+static void with_the_exact_flag_no_peak_of_the_json_is_low(void **state) {
+    char *json = json_of_two_threads(MEMLORD_FLAG_EXACT);
+    size_t i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(json_u64(json, peaks_of_json[i][0]), 60 << 10);
+        assert_int_equal(json_u64(json, peaks_of_json[i][1]), 0);
+    }
+    free(json);
+}
+
 static void no_peak_is_below_what_a_snapshot_of_the_report_shows(void **state) {
     static second s;
     pthread_t thread;
@@ -1539,6 +1618,7 @@ int main(void) {
         TEST(a_ledger_without_trouble_tags_and_sites_has_no_verdict),
         TEST(an_account_over_its_limit_is_a_verdict),
         TEST(each_device_has_its_biggest_holder),
+        TEST(the_biggest_holder_is_the_first_that_explain_names),
         TEST(a_verdict_tells_of_four_devices_and_counts_the_others),
         TEST(anomalies_of_no_device_are_told_with_nothing_recorded),
         TEST(a_failure_before_a_reset_is_no_verdict),
@@ -1548,6 +1628,8 @@ int main(void) {
         TEST_SITES(an_arena_is_a_holder_a_site_and_untagged),
         TEST(tags_come_by_size_and_planned_ones_among_them),
         TEST(scopes_come_by_what_they_hold_alone),
+        TEST(the_json_says_by_how_much_each_peak_may_be_low),
+        TEST(with_the_exact_flag_no_peak_of_the_json_is_low),
         TEST(no_peak_is_below_what_a_snapshot_of_the_report_shows),
         TEST_FAKES(the_live_bytes_over_the_snapshots_are_a_bar),
         TEST_SITES(names_are_cut_after_60_characters),

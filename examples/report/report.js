@@ -1681,18 +1681,21 @@ function leaked(p) {
         first ? '; ' + bytes(num(first.bytes)) + ' of them from ' : '', first ? siteLink(first.site, 'leaks') : '', first ? ` on ${text(first.device)}.` : '.']];
 }
 
-/* The tag and the site may be of different blocks, so each has its own share. */
+/* The tag and the site may be of different blocks, so each has its own share. In place of the tag stand the untagged
+   blocks or the arenas, if these hold more; not the untagged blocks where nothing else could. */
 function holders(p) {
     const top = (list, get) => list.reduce((a, x) => zero(get(x)) > (a ? get(a) : 0) ? x : a, null);
     const groups = groupSites(p).map(g => ({ site: g.site, live: d => sum(g.of.filter(r => r.device === d.key), r => r.live_bytes) }));
     return few(p, byPeak(p).filter(d => zero(d.stats.allocated) > 0).map(d => {
-        const live = d.stats.allocated, tag = top(objs(p.raw.tags).filter(t => t.device === d.key && text(t.tag)), t => t.allocated);
-        const site = top(groups, g => g.live(d)), arena = zero(d.source.arena), used = usedOf(d);
-        const room = used ? ' (' + used + ')' : '', part = n => percent(Math.min(n / live, 1));
-        const by = arena >= zero(site && site.live(d)) && arena ? ['arenas hold ' + part(arena)] : site ? [siteLink(site.site), ' allocated ' + part(site.live(d))] : [];
-        if (!tag && !by.length) return null;
-        return ['', ...tag ? [link(text(tag.tag, 60), 'tags', 'tag', text(tag.tag)), ` holds ${part(tag.allocated)} of the `, sized(live), ` on ${d.name}`, by.length ? '; ' : '', ...by]
-            : [...by, ' of the ', sized(live), ` on ${d.name}`], room + '.'];
+        const live = d.stats.allocated, tags = objs(p.raw.tags).filter(t => t.device === d.key && text(t.tag)), tag = top(tags, t => t.allocated);
+        const site = top(groups, g => g.live(d)), arena = zero(d.source.arena), used = usedOf(d), rest = Math.max(live - sum(tags, t => t.allocated) - arena, 0);
+        const room = used ? ' (' + used + ')' : '', part = n => percent(Math.min(n / live, 1)), most = Math.max(tag ? tag.allocated : 0, rest, arena);
+        const inArena = arena && arena >= zero(site && site.live(d));
+        const by = inArena ? ['arenas hold ' + part(arena)] : site ? [siteLink(site.site), ' allocated ' + part(site.live(d))] : [];
+        const first = tag && tag.allocated === most ? [link(text(tag.tag, 60), 'tags', 'tag', text(tag.tag)), ' holds ' + part(most)]
+            : rest < most ? ['arenas hold ' + part(most)] : arena || objs(p.raw.tags).length ? ['untagged blocks hold ' + part(most)] : null;
+        if (!first && !by.length) return null;
+        return ['', ...first || by, ' of the ', sized(live), ` on ${d.name}`, ...first && by.length && first[0] !== by[0] ? ['; ', ...by] : [], room + '.'];
     }).filter(Boolean));
 }
 
@@ -1718,7 +1721,8 @@ function showOverview(p, body) {
         p.devices.length ? el('dl.figures',
             figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
             figure(several ? 'Peaks, added up' : 'Peak', sized(several ? sum(p.devices, d => d.height) : p.devices[0].height),
-                several ? 'each device had its own at another time' + (together ? `; at one time at least ${bytes(together)}` : '') : null),
+                [several && 'each device had its own at another time', several && together && `at one time at least ${bytes(together)}`,
+                    zero(t.peak_error) > 0 && `peaks are low by at most ${bytes(t.peak_error)}`].filter(Boolean).join('; ')),
             figure('Allocated in all', sized(num(t.total_allocated)), many(num(t.allocs), 'alloc') + ', ' + many(num(t.frees), 'free')))
             : el('p', 'Nothing was recorded. Call memlord_alloc and memlord_free where the program gets and returns memory, or run it with ' +
                 'LD_PRELOAD=libmemlord_preload.so, then save the report again at the end of the work, before the ledger is destroyed.'));
