@@ -730,8 +730,9 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
    `device` is one device, never a selector. `storage` is its address or handle. `bytes` is at
    most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or UINT64_MAX, or too
    many bytes; E_DEVICE a selector, or no device, both counted in `refused`; E_NOMEM the map could
-   not grow, counted in dropped_allocs: as many later frees of unknown storages are taken for
-   the frees of those, and not counted as unknown. Cost: tens of ns; see >>costs. */
+   not grow, counted in dropped_allocs. The free of a storage so dropped is not counted as
+   unknown. The ledger remembers 64 of them; for each one more it takes one free of any unknown
+   storage of its type for the free of that one. Cost: tens of ns; see >>costs. */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
    in one module are one site. The strings are copied when first seen and not read again. */
@@ -788,8 +789,8 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
 
 /* Records what the real realloc did. new_storage 0 says that it failed: the old entry comes
    back as it was. Requires: the token itself, not a copy of it.
-   Errors: E_STATE the token was used already, or is another ledger's; E_NOMEM the block is
-           counted as dropped. */
+   Errors: E_STATE the token was used already, or is another ledger's or free_begin's; E_NOMEM
+           the block is counted as dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site)
@@ -4406,6 +4407,7 @@ typedef mli_ptr mli_book; /* mli_chunk_array * */
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
+#define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
     mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
     mli_u32 due;      /* from this call number on a call looks for a queue to ask */
     mli_u64 late;     /* from this time on any call looks for one */
@@ -4591,7 +4593,10 @@ struct memlord {
         uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
     } events;
     struct {
-        mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* dropped allocs without a free yet */
+        mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
+                                                   mli_drop_print; 0: vacant */
+        mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
+        mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
         mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
@@ -11085,26 +11090,18 @@ static MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r, m
     dev = mli_dev_known(lord, d);
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
-    (void)mli_u64_add(&lord->blocks.dropped[d.type], 1);
+    mli_drop_expect(lord, d.type, key);
     if (r == MEMLORD_E_NOMEM) /* the other one is logged as a refusal */
         mli_drop_warn(lord, &lord->blocks.warned_alloc,
                       "[drop] no room to record an alloc: give the ledger's allocator more; "
                       "dropped_allocs has how many");
     return r;
 }
-/* 1: an unknown storage is taken for one of the dropped allocs of its type, which is then expected
-   no more. */
-static int mli_drop_match(memlord *lord, int type) {
-    uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
-    while (left)
-        if (mli_u64_cas(&lord->blocks.dropped[type], &left, left - 1)) return 1;
-    return 0;
-}
 /* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.
    Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
-static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d) {
+static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key) {
     uint32_t dev;
-    if (mli_drop_match(lord, d.type)) return MEMLORD_OK;
+    if (mli_drop_match(lord, d.type, key)) return MEMLORD_OK;
     if (mli_dev_named(lord, d, &dev)) dev = 0;
     mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
     if (mli_debug_on(lord)) mli_self.note.unknown++;
@@ -11138,7 +11135,7 @@ static MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t,
                                             memlord_device d, uint64_t key, int ends) {
     mli_entry e;
     if (mli_key_state(lord, t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
-    if (ends) (void)mli_unknown_free(lord, d);
+    if (ends) (void)mli_unknown_free(lord, d, key);
     return MEMLORD_E_UNKNOWN;
 }
 
@@ -11148,6 +11145,46 @@ static MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t,
 static memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                     mli_thread **t) {
     *t = NULL;
+/* The expected frees. An alloc that was dropped leaves its key, so that its free is known from
+   the second free of another storage. There are few keys and no memory for more: further ones
+   are counted by type. */
+static uint64_t mli_drop_print(int type, uint64_t key) {
+    const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
+    return print ? print : 1;
+}
+static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
+    mli_u64 *at = lord->blocks.dropped_keys;
+    int i;
+    (void)mli_u32_add(&lord->blocks.dropped_kept, 1);
+    for (i = 0; i < MLI_DROPPED_KEYS; i++) {
+        uint64_t vacant = 0;
+        if (mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) return;
+    }
+    (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
+    (void)mli_u64_add(&lord->blocks.dropped[type], 1);
+}
+/* Expects the free of a storage no more. 0: its key is not kept. */
+static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
+    mli_u64 *at = lord->blocks.dropped_keys;
+    int i;
+    for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks.dropped_kept); i++) {
+        uint64_t print = mli_drop_print(type, key);
+        if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
+        (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
+        return 1;
+    }
+    return 0;
+}
+/* 1: an unknown storage is taken for one of the dropped allocs of its type, which is then expected
+   no more. */
+static int mli_drop_match(memlord *lord, int type, uint64_t key) {
+    uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
+    if (mli_drop_forget(lord, type, key)) return 1;
+    while (left)
+        if (mli_u64_cas(&lord->blocks.dropped[type], &left, left - 1)) return 1;
+    return 0;
+}
+
     if (!lord) return MEMLORD_OK;
     if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
     if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
@@ -11360,10 +11397,12 @@ static MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, mem
     *chain = NULL;
     if (!mli_probe_live(lord, t, (uint32_t)d.type, key, &probe)) {
         mli_probe_leave(t, &probe);
-        return mli_unknown_free(lord, d);
+        return mli_unknown_free(lord, d, key);
     }
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
     if (how == MLI_END_RELEASE && refs > 1) {
+    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks.dropped_kept))
+        (void)mli_drop_forget(lord, lord->devices.dev_type[dev], key);
         mli_ref_down(probe.entry);
         mli_probe_leave(t, &probe);
         return MEMLORD_OK;
@@ -11490,7 +11529,7 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
     if (r == MEMLORD_OK) return r;
     mli_entry_set_rows(e, plain);
     mli_entry_abandon(lord, t, e);
-    return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, bytes);
+    return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
 
 /* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
@@ -11553,7 +11592,7 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
     }
     if (r) return mli_short_of(lord, t, from, from_key, 1);
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &taken))
-        return mli_unknown_free(lord, from);
+        return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
     mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
@@ -15463,7 +15502,7 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
     memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, 0, &probe);
     gone->key = 0;
     *chain = NULL;
-    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, d);
+    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, d, key);
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
@@ -15716,7 +15755,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     if (r == MEMLORD_OK) r = mli_map_reserve(lord, t, dev, key);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
-        return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, from) : r;
+        return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, from, from_key) : r;
     }
     rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
@@ -17165,7 +17204,7 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     uint32_t stack;
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
-    if (!call.t) return mli_drop_count(lord, r, device, bytes);
+    if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
     mli_stack_take(lord, call.t, call.dev, bytes, site);
     stack = mli_self.taken_row;
     call.draw.named = ticket;
@@ -17173,7 +17212,7 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
     r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
     mli_stack_forget(lord);
-    (void)mli_drop_count(lord, r, device, bytes);
+    (void)mli_drop_count(lord, r, device, storage, bytes);
     if (did == MLI_DID_OPEN)
         mli_event_record_begin(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows,
                                stack);
@@ -17574,7 +17613,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), site);
     } else if (storage) {
-        r = mli_unknown_free(lord, device);
+        r = mli_unknown_free(lord, device, storage);
     }
     mli_thread_put(lord, t);
     if (verb && mli_debug_on(lord))
@@ -17755,7 +17794,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     else
         r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
     mli_stack_forget(lord);
-    (void)mli_drop_count(lord, r, b->device, b->bytes);
+    (void)mli_drop_count(lord, r, b->device, b->storage, b->bytes);
     if (did == MLI_DID_OPEN) {
         mli_event_record_begin(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes,
                                hold->rows, stack);
@@ -17773,11 +17812,11 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     uint32_t dev;
     for (; n--; blocks++) {
         (void)mli_dev(lord, blocks->device, &dev);
-        (void)mli_drop_count(lord, r, blocks->device, blocks->bytes);
+        (void)mli_drop_count(lord, r, blocks->device, blocks->storage, blocks->bytes);
         if (how == MLI_PUT_ALLOC &&
             memlord_block_find(lord, blocks->device, blocks->storage, &live) == MEMLORD_OK &&
             !live.pending)
-            (void)mli_drop_match(lord, blocks->device.type);
+            (void)mli_drop_match(lord, blocks->device.type, blocks->storage);
     }
 }
 
@@ -18167,7 +18206,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     dev = MLI_DEV(e.word1);
     if (failed) {
         r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, MLI_PUT_ALLOC, &did);
-        (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device,
+        (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, e.key,
                              MLI_BYTES(e.word1));
     } else {
         refs = mli_refs_of(e.word1, e.word2);
@@ -18207,7 +18246,7 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     call.dev = 0;
     state = mli_key_state(lord, call.t, from, from_storage, &e);
     if (state < MLI_KEY_LIVE)
-        r = mli_unknown_free(lord, from);
+        r = mli_unknown_free(lord, from, from_storage);
     else
         r = mli_move_record(lord, &call, from, from_storage, &block, fence, state == MLI_KEY_USED,
                             site, &chain);
@@ -24806,7 +24845,7 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
     if (known == MEMLORD_OK) {
         (void)memlord_free_end(lord, &token, r, site);
     } else if (known == MEMLORD_E_UNKNOWN && !r) {
-        (void)mli_unknown_free(lord, d);
+        (void)mli_unknown_free(lord, d, key);
         if (mli_debug_on(lord)) mli_log_call(lord, 0, "[free] ", d, key, size, site);
     }
     errno = error;
