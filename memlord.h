@@ -305,13 +305,25 @@
     memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences there and
     in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
     them run where the host asks for them.
-    No callback may throw: an exception that leaves one has the effect of longjmp. A
-    collection left by longjmp counts as running on its device for good. A fence left by
-    longjmp holds up its queue until destroy, and the thread polls this ledger's fences no
-    more. A logger left by longjmp counts as running until its ledger is destroyed:
-    memlord_logger_set on another thread waits for it, and on the same thread it returns
-    E_STATE for other ledgers. A memlord_try_fn left by longjmp keeps its bytes reserved, and
-    on that thread memlord_alloc_failed counts nothing more. Nothing else is harmed.
+    No callback may throw: an exception that leaves one has the effect of longjmp. The ledger
+    takes a callback that was left so for one that still runs, until the thread that left it makes
+    such a call again: from the same frame of its stack, or from one further out. (A thread that
+    changes between stacks, as fibres do, may be early or late with that.) Until then, and for
+    good if the thread ends,
+        a collection       keeps others of its device from running, and memlord_gc_callback_remove
+                           on other threads waits for it. Afterwards it counts as failed
+        a capacity source  is not asked about its device, and memlord_capacity_source_set on other
+                           threads waits for it
+        a logger           memlord_logger_set on other threads waits for it, and on its own thread
+                           returns E_STATE for other ledgers
+        a fence's done     holds up its queue, and the thread polls this ledger's fences no more.
+                           Afterwards it is asked again
+        an unwinder        the thread takes no stacks: its blocks have one return address
+        a memlord_try_fn   memlord_alloc_failed counts nothing on that thread
+    Some things stay so until destroy: a fence's drop that is left holds up its queue, a
+    memlord_try_fn keeps its bytes reserved, and a report keeps its memory, which destroy does not
+    give back. An alloc whose unwinder is left is not recorded. Nothing else is harmed. The ledger's
+    allocator and clock may not be left: the allocator's thread then records nothing more.
     Threads of MemLord's own: one poller for each physical device, from the first call that
     touches a device with a capacity source, a collection callback and a strategy. None
     otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
@@ -806,7 +818,8 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 /* Ends it: credits the storage or, if the real call `failed`, brings it back. A storage with
    recorded uses comes back without its uses, its views and its description.
-   Errors: E_STATE the token was used already; E_NOMEM as realloc_end. */
+   Errors: E_STATE the token was used already, or is another ledger's or realloc_begin's, or its
+           begin returned an error; E_NOMEM as realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -2052,7 +2065,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
    the program does so there, too, on the same thread: they cover every malloc. The two books stay
    apart. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is
    open when its ledger is destroyed stays open there. Looked up once, by the first ledger, on
-   Linux; without LD_PRELOAD in the environment, and in static programs, there is none. */
+   Linux; without LD_PRELOAD in the environment, and in static programs, there is none. One of
+   another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
     uint32_t version; /* 1 */
@@ -4001,6 +4015,21 @@ static MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 #define MLI_FRAME_POINTERS 0
 #define MLI_FRAME_ADDRESS() NULL
 #endif
+/* An address in the frame of the function around it. Stacks grow downwards. */
+#if defined(__GNUC__)
+#define MLI_STACK_ADDRESS() ((uintptr_t)__builtin_frame_address(0))
+#else
+#define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
+#endif
+/* Returns 1 while a function of the host runs that was called from the frame at *mark; 0: none was.
+   Clears the mark of a function that left by longjmp: a call at `here` can only be inside it if it
+   is further down the stack. A thread may change between stacks, as fibres do. Then a mark may be
+   cleared early, or stay until a later call. */
+static int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
+    if (here >= *mark) *mark = 0;
+    return *mark != 0;
+}
+
 /* Notes in mli_self where a call on the general path came from. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
@@ -4378,6 +4407,7 @@ static void mli_lock_drop(mli_lock *lock) {
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
 #define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
+#define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
 
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
@@ -4407,7 +4437,6 @@ typedef mli_ptr mli_book; /* mli_chunk_array * */
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
     struct mli_queue *first;
-#define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
     mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
     mli_u32 due;      /* from this call number on a call looks for a queue to ask */
     mli_u64 late;     /* from this time on any call looks for one */
@@ -4433,9 +4462,10 @@ typedef struct mli_helper {
 
 /* A physical device. The devices cpu, pinned and mapped share one. */
 typedef struct mli_phys {
-    mli_lock lock;         /* all below but sampling, sampler, poller; bands of its devices */
+    mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
+    uintptr_t sampler_frame; /* the frame that asks: see mli_frame_runs; likewise */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
     uint64_t sampled;     /* the time of `sample` */
@@ -4724,6 +4754,7 @@ typedef struct mli_debug_note {
 /* The calls of a ledger's logger that the thread is in, by turn: see >>log. */
 typedef struct mli_log_calls {
     uint64_t generation; /* of the ledger */
+    uintptr_t frame;     /* the frame of the outermost: see mli_frame_runs */
     uint32_t inside[2];
 } mli_log_calls;
 
@@ -4751,8 +4782,10 @@ static MEMLORD_THREAD_LOCAL struct {
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
     uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
+    uintptr_t fence_frame, try_frame; /* the frames that called them: see mli_frame_runs */
+    void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
     uint32_t exited;         /* 1: its exit hook has run */
-    uint32_t unwinding;      /* 1: it is in an unwinder */
+    uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* likewise: the frame that begins there */
     double taken_scale;      /* of the block that its call opens: see mli_taken */
@@ -5307,16 +5340,39 @@ static MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log.level);
 }
 
+/* Sets the calls of the logger that the thread is in back to `before`. */
+static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
+    const int same = before->generation == lord->threads.generation;
+    int turn;
+    mli_lock_take(&lord->log.lock);
+    for (turn = 0; turn < 2; turn++)
+        lord->log.inside[turn] -=
+            mli_self.log_calls.inside[turn] - (same ? before->inside[turn] : 0);
+    mli_lock_drop(&lord->log.lock);
+    mli_self.log_calls = *before;
+}
+/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
+   holds no lock. */
+static MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+    static const mli_log_calls none = {0, 0, {0, 0}};
+    mli_log_calls *mine = &mli_self.log_calls;
+    if (mine->generation == lord->threads.generation && !mli_frame_runs(&mine->frame, here))
+        mli_log_calls_end(lord, &none);
+}
+
 /* Passes a line to the logger. Requires: the caller holds no lock. */
 static MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
-    const mli_log_calls before = mli_self.log_calls; /* of the logger that makes this call */
+    mli_log_calls before; /* of the logger that makes this call */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
     mli_rank_none();
+    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
+    before = mli_self.log_calls;
     if (before.generation != lord->threads.generation) {
         memset(&mli_self.log_calls, 0, sizeof before);
         mli_self.log_calls.generation = lord->threads.generation;
+        mli_self.log_calls.frame = MLI_STACK_ADDRESS();
     }
     mli_lock_take(&lord->log.lock);
     logger = lord->log.logger;
@@ -5325,10 +5381,7 @@ static MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     mli_lock_drop(&lord->log.lock);
     mli_self.log_calls.inside[turn]++;
     if (logger.fn) logger.fn(logger.user, level, text);
-    mli_self.log_calls = before;
-    mli_lock_take(&lord->log.lock);
-    lord->log.inside[turn]--;
-    mli_lock_drop(&lord->log.lock);
+    mli_log_calls_end(lord, &before);
 }
 
 /* Terminates the line in a buffer and logs it. */
@@ -6902,8 +6955,8 @@ typedef struct mli_levels {
     uint64_t live, freed, reserved;
 } mli_levels;
 
-/* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread
-   and gc_serial. */
+/* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread,
+   gc_frame and gc_serial. */
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Changes under callbacks and phys */
     mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
@@ -6916,6 +6969,7 @@ typedef struct mli_watch {
     mli_levels gc_end;          /* when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
     void *gc_thread;            /* the thread that runs it; under the callbacks lock */
+    uintptr_t gc_frame;         /* the frame that does: see mli_frame_runs; likewise */
     uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
 } mli_watch;
 
@@ -9557,8 +9611,9 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
    of vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system
    call, which only samples can afford: every alloc of such a child is unwound. */
-static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
-    if (t == lord->threads.orphan || mli_self.unwinding) return 0;
+static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
+                                         uintptr_t here) {
+    if (t == lord->threads.orphan || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return lord->stacks.bytes == 1 || mli_pid() == mli_process.pid;
 }
 /* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
@@ -9572,15 +9627,15 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
 /* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
    frames, and moves *from to its first one. Returns its depth. Where nothing may be unwound, or
    nothing was, it is the one return address that is known, or none. */
-static MLI_COLD size_t mli_stack_unwind(memlord *lord, const mli_thread *t, void **frames,
-                                        size_t cap, const memlord_site *site, size_t *from) {
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
+                                        const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     void *caller = mli_self.caller;
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
     size_t n = 0;
     *from = 0;
-    if (mli_stack_may_unwind(lord, t)) {
-        mli_self.unwinding = 1;
+    if (may_unwind) {
+        mli_self.unwinding = MLI_STACK_ADDRESS();
         mli_rank_none();
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
@@ -9616,10 +9671,13 @@ static MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
+    const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
     size_t depth, from;
     uint32_t row = 0, at = 0;
+    int may;
     if (!mli_stack_due(lord, t, bytes)) return;
-    depth = mli_stack_unwind(lord, t, frames, lord->stacks.depth + MLI_STACK_OWN, site, &from);
+    may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
+    depth = mli_stack_unwind(lord, may, frames, cap, site, &from);
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
@@ -10317,30 +10375,45 @@ static MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
 /* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
 
 /* 1: this thread is running a function of one of the ledger's fences. */
-static int mli_fence_is_running(const memlord *lord) {
-    return mli_self.fence_lord == lord->threads.generation;
+static int mli_fence_is_running(const memlord *lord, uintptr_t here) {
+    return mli_self.fence_lord == lord->threads.generation &&
+           mli_frame_runs(&mli_self.fence_frame, here);
 }
 /* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. `done` is not called again
    once it has returned one of the latter two. Requires: the caller is its asker and
    holds no lock. */
 static MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
-    uint64_t outer = mli_self.fence_lord;
+    const uint64_t outer = mli_self.fence_lord;
+    const uintptr_t frame = mli_self.fence_frame;
+    void *asked = mli_self.fence_asked;
     int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
     mli_rank_none();
     mli_self.fence_lord = lord->threads.generation;
+    mli_self.fence_frame = MLI_STACK_ADDRESS();
+    mli_self.fence_asked = f;
     answer = f->fence.done(f->fence.user);
     mli_self.fence_lord = outer;
+    mli_self.fence_frame = frame;
+    mli_self.fence_asked = asked;
     return answer;
 }
 /* Calls `drop`. Requires: no lock is held. `lord` NULL: no ledger has taken the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
-    uint64_t outer = mli_self.fence_lord;
+    const uint64_t outer = mli_self.fence_lord;
+    const uintptr_t frame = mli_self.fence_frame;
+    void *asked = mli_self.fence_asked;
     if (!fence->drop) return;
     mli_rank_none();
-    if (lord) mli_self.fence_lord = lord->threads.generation;
+    if (lord) {
+        mli_self.fence_lord = lord->threads.generation;
+        mli_self.fence_frame = MLI_STACK_ADDRESS();
+        mli_self.fence_asked = NULL;
+    }
     fence->drop(fence->user);
     mli_self.fence_lord = outer;
+    mli_self.fence_frame = frame;
+    mli_self.fence_asked = asked;
 }
 /* Drops a fence that the ledger has accepted, once. Returns 1 if it did so now. Requires: as
    mli_fence_ask, or the caller alone has the fence. */
@@ -10373,7 +10446,7 @@ static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fe
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
    not inside. */
 static MLI_COLD void mli_fences_drain(memlord *lord) {
-    if (mli_fence_is_running(lord)) return; /* the outer call drops them */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
         mli_lock_take(&lord->fences.lock);
@@ -11080,11 +11153,51 @@ static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
+/* The expected frees. An alloc that was dropped leaves its key, so that its free is known from
+   the second free of another storage. There are few keys and no memory for more: further ones
+   are counted by type. */
+static uint64_t mli_drop_print(int type, uint64_t key) {
+    const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
+    return print ? print : 1;
+}
+static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
+    mli_u64 *at = lord->blocks.dropped_keys;
+    int i;
+    (void)mli_u32_add(&lord->blocks.dropped_kept, 1);
+    for (i = 0; i < MLI_DROPPED_KEYS; i++) {
+        uint64_t vacant = 0;
+        if (mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) return;
+    }
+    (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
+    (void)mli_u64_add(&lord->blocks.dropped[type], 1);
+}
+/* Expects the free of a storage no more. 0: its key is not kept. */
+static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
+    mli_u64 *at = lord->blocks.dropped_keys;
+    int i;
+    for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks.dropped_kept); i++) {
+        uint64_t print = mli_drop_print(type, key);
+        if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
+        (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
+        return 1;
+    }
+    return 0;
+}
+/* 1: an unknown storage is taken for one of the dropped allocs of its type, which is then expected
+   no more. */
+static int mli_drop_match(memlord *lord, int type, uint64_t key) {
+    uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
+    if (mli_drop_forget(lord, type, key)) return 1;
+    while (left)
+        if (mli_u64_cas(&lord->blocks.dropped[type], &left, left - 1)) return 1;
+    return 0;
+}
+
 /* Counts an alloc that found no memory to be recorded in, on the ledger as a whole if its device
    could not be added: no memory, or too many devices. Its free is then expected, and no unknown
    one: see mli_drop_match. Returns r; other errors are not counted. */
 static MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r, memlord_device d,
-                                              uint64_t bytes) {
+                                              uint64_t key, uint64_t bytes) {
     uint32_t dev;
     if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
     dev = mli_dev_known(lord, d);
@@ -11145,46 +11258,6 @@ static MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t,
 static memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                     mli_thread **t) {
     *t = NULL;
-/* The expected frees. An alloc that was dropped leaves its key, so that its free is known from
-   the second free of another storage. There are few keys and no memory for more: further ones
-   are counted by type. */
-static uint64_t mli_drop_print(int type, uint64_t key) {
-    const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
-    return print ? print : 1;
-}
-static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
-    mli_u64 *at = lord->blocks.dropped_keys;
-    int i;
-    (void)mli_u32_add(&lord->blocks.dropped_kept, 1);
-    for (i = 0; i < MLI_DROPPED_KEYS; i++) {
-        uint64_t vacant = 0;
-        if (mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) return;
-    }
-    (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
-    (void)mli_u64_add(&lord->blocks.dropped[type], 1);
-}
-/* Expects the free of a storage no more. 0: its key is not kept. */
-static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
-    mli_u64 *at = lord->blocks.dropped_keys;
-    int i;
-    for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks.dropped_kept); i++) {
-        uint64_t print = mli_drop_print(type, key);
-        if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
-        (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
-        return 1;
-    }
-    return 0;
-}
-/* 1: an unknown storage is taken for one of the dropped allocs of its type, which is then expected
-   no more. */
-static int mli_drop_match(memlord *lord, int type, uint64_t key) {
-    uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
-    if (mli_drop_forget(lord, type, key)) return 1;
-    while (left)
-        if (mli_u64_cas(&lord->blocks.dropped[type], &left, left - 1)) return 1;
-    return 0;
-}
-
     if (!lord) return MEMLORD_OK;
     if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
     if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
@@ -11328,6 +11401,8 @@ static MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint
     if (!mli_entry_charge(lord, t, &e)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
+    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks.dropped_kept))
+        (void)mli_drop_forget(lord, lord->devices.dev_type[dev], key);
     return r;
 }
 
@@ -11401,8 +11476,6 @@ static MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, mem
     }
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
     if (how == MLI_END_RELEASE && refs > 1) {
-    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks.dropped_kept))
-        (void)mli_drop_forget(lord, lord->devices.dev_type[dev], key);
         mli_ref_down(probe.entry);
         mli_probe_leave(t, &probe);
         return MEMLORD_OK;
@@ -12802,15 +12875,33 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
 /* Copies the next callback that serves an event, and marks it as the one that this thread runs for
    the device. 0: none is left. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
-                                   mli_gc_entry *out) {
+                                   uintptr_t here, mli_gc_entry *out) {
     const mli_gc_entry *c;
     mli_lock_take(&lord->bands.callbacks_lock);
     c = mli_gc_next(lord, e->device, e->reason, w->gc_serial);
     if (c) *out = *c;
     w->gc_serial = c ? c->serial : 0;
     w->gc_thread = c ? &mli_self : NULL;
+    w->gc_frame = here;
     mli_lock_drop(&lord->bands.callbacks_lock);
     return c != NULL;
+}
+
+/* Begins a collection on a device. 0: one is running. One that this thread left by longjmp counts
+   as failed, and is over. The exchange pairs with the release in mli_gc_run_callbacks. */
+static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    int left = 0;
+    if (!mli_u32_exchange(&w->gc_running, 1)) return 1;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    if (w->gc_thread == (void *)&mli_self) left = !mli_frame_runs(&w->gc_frame, here);
+    if (left) {
+        w->gc_thread = NULL;
+        w->gc_serial = 0;
+    }
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    if (left) mli_stat_add(lord, dev, MLI_STAT_gc_failed, 1);
+    return left;
 }
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
@@ -12884,7 +12975,7 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_threa
     e->device = device->device;
     mli_gc_number(lord, dev, e);
     mli_rank_none();
-    while (mli_gc_advance(lord, &device->watch, e, &c)) {
+    while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
         all->ran = 1;
@@ -12909,7 +13000,7 @@ static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, 
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe || mli_self.in_host_alloc) return;
-    if (mli_u32_exchange(&w->gc_running, 1)) return;
+    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
     mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
     v.event.reason = MEMLORD_REASON_BAND;
     if (v.due)
@@ -12928,7 +13019,7 @@ static MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reas
     int rest;
     *reclaimed = 0;
     if (!mli_gc_registered(lord, device->device, reason)) return MEMLORD_E_UNKNOWN;
-    if (mli_u32_exchange(&device->watch.gc_running, 1)) return MEMLORD_E_STATE;
+    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
     mli_band_update(lord, dev, NULL, &v);
     rest = v.event.threshold && v.event.value >= v.event.threshold;
     v.event.reason = reason;
@@ -14206,6 +14297,20 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
     mli_lock_drop(&phys->lock);
 }
 
+/* Makes this thread the sampler of a phys. 0: there is one already. A source that this thread left
+   by longjmp samples no more. */
+static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
+    int mine = !mli_u32_exchange(&phys->sampling, 1);
+    mli_lock_take(&lord->bands.callbacks_lock);
+    if (!mine && phys->sampler == (void *)&mli_self) /* else another thread writes sampler_frame */
+        mine = !mli_frame_runs(&phys->sampler_frame, here);
+    if (mine) {
+        phys->sampler = &mli_self;
+        phys->sampler_frame = here;
+    }
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return mine;
+}
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
    is sampling it; E_UNSUPPORTED: it has no source; E_UNKNOWN: the sample is of no use. */
 static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
@@ -14214,10 +14319,9 @@ static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     uint64_t now;
     memlord_result r = MEMLORD_OK;
     memset(&c, 0, sizeof c);
-    if (mli_u32_exchange(&phys->sampling, 1)) return MEMLORD_E_STATE;
+    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
     mli_lock_take(&lord->bands.callbacks_lock);
     source = lord->room.capacity_readers[phys->device.type];
-    phys->sampler = &mli_self;
     mli_lock_drop(&lord->bands.callbacks_lock);
     mli_rank_none();
     if (!source.fn)
@@ -14255,6 +14359,8 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
             mli_spin_wait(&spins);
             mli_lock_take(&lord->bands.callbacks_lock);
         }
+        if (phys->sampler && !mli_frame_runs(&phys->sampler_frame, MLI_STACK_ADDRESS()))
+            mli_u32_store_release(&phys->sampling, 0); /* this thread left the source by longjmp */
         phys->sampler = NULL; /* voids the sample that this thread may be taking */
         mli_lock_drop(&lord->bands.callbacks_lock);
         mli_phys_sample_store(phys, &none, 0);
@@ -15598,6 +15704,18 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
+/* Returns 1 while this thread runs a function of one of the ledger's fences: the outer call asks
+   the others. 0: none runs. Takes "not yet" for the answer of a `done` that it left by longjmp. */
+static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
+    mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
+    if (mli_self.fence_lord != lord->threads.generation) return 0;
+    if (mli_fence_is_running(lord, here)) return 1;
+    mli_self.fence_lord = 0;
+    mli_self.fence_asked = NULL;
+    if (left) (void)mli_fence_take_answer(lord, left, 0);
+    return 0;
+}
+
 /* Asks the fences of a block just freed for the first time, in the order they were attached. Under
    MEMLORD_FLAG_DEFER takes "not yet" for an answer, as no host code may run: a poll asks them. */
 static MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) {
@@ -15643,7 +15761,7 @@ static MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
     uint32_t type;
     mli_fence_record *f;
     if (!(mli_u32_load(&lord->threads.alert) & any) || mli_self.in_host_alloc) return 0;
-    if (mli_fence_is_running(lord)) return 0; /* the outer call asks them */
+    if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return 0;
     round = mli_u64_add(&lord->fences.serial, 1) + 1;
     mli_lock_take(&lord->fences.lock);
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
@@ -15690,7 +15808,7 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     if ((int32_t)(call - mli_u32_load(&p->due)) < 0 &&
         (call % MLI_REST_LOOK || mli_ledger_now(lord) < mli_u64_load(&p->late)))
         return;
-    if (mli_fence_is_running(lord)) return; /* the outer call asks them */
+    if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return;
     now = mli_ledger_now(lord);
     if (!mli_lock_try(&lord->fences.lock)) return;
     q = mli_queue_due(p, call, now);
@@ -17569,7 +17687,8 @@ enum { /* memlord_realloc_token.state */
     MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* begun within the ledger's own allocator call */
-    MLI_TOKEN_FREED   /* free_begin freed the block, as it had recorded uses */
+    MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
+    MLI_TOKEN_OF_FREE = 8 /* a bit beside these: free_begin made the token */
 };
 
 /* Keep the stack of a detached block in its token, and read it there. */
@@ -18150,9 +18269,9 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
 
 /* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
    that its fences hold it back from here on. */
-static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device device,
-                                              uint64_t storage, memlord_realloc_token *token,
-                                              const memlord_site *site) {
+static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
+                                               uint64_t storage, memlord_realloc_token *token,
+                                               const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
     int state = MLI_KEY_DEAD;
@@ -18163,8 +18282,8 @@ static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device devi
     }
     if (!token || (state != MLI_KEY_PENDING && state != MLI_KEY_USED))
         return mli_token_begin(lord, device, storage, token, "[free] ", site);
-    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* a token with nothing to end */
     if (state == MLI_KEY_PENDING) return MEMLORD_E_STATE;
+    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* a token with nothing to end */
     r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
     if (r) return r;
     token->storage = storage;
@@ -18175,7 +18294,8 @@ static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device devi
 }
 MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, uint64_t storage,
                                           memlord_realloc_token *token, const memlord_site *site) {
-    memlord_result r = mli_free_begin(lord, device, storage, token, site);
+    memlord_result r = mli_free_detach(lord, device, storage, token, site);
+    if (token) token->state = r ? MLI_TOKEN_USED : token->state | MLI_TOKEN_OF_FREE;
     return mli_refuse(lord, MLI_REFUSER_free_begin, r, device,
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token");
 }
@@ -18194,9 +18314,12 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     if (lord && !token)
         return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
                           "no token");
-    if (!lord || token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
+    if (!lord) return MEMLORD_OK;
+    if (!(token->state & MLI_TOKEN_OF_FREE) || token->word[2] != lord->threads.generation)
+        return MEMLORD_E_STATE;
+    token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
+    if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
         return mli_token_end(lord, token, 0, 0, NULL);
-    if (token->word[2] != lord->threads.generation) return MEMLORD_E_STATE;
     token->state = MLI_TOKEN_USED;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
@@ -18560,6 +18683,7 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
+    const uintptr_t frame = mli_self.try_frame;
     uint32_t attempt;
     int answer = 1;
     for (attempt = 0;; attempt++) {
@@ -18567,8 +18691,10 @@ static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn
         if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_retries, 1);
         q->freed_before = mli_phys_freed(q->lord, q->phys);
         mli_self.try_lord = q->lord->threads.generation;
+        mli_self.try_frame = MLI_STACK_ADDRESS();
         answer = fn(user, q->bytes, storage);
         mli_self.try_lord = outer;
+        mli_self.try_frame = frame;
         if (!answer && mli_key_valid(*storage)) break;
         mli_attempt_failed(q->lord, q->dev, q->bytes);
         if (answer < 0 || attempt == q->policy->max_retries) {
@@ -18621,7 +18747,9 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
                                             const memlord_site *site) {
     uint32_t dev;
     memlord_result r;
-    if (!lord || mli_self.in_host_alloc || mli_self.try_lord == lord->threads.generation)
+    if (!lord || mli_self.in_host_alloc ||
+        (mli_frame_runs(&mli_self.try_frame, MLI_STACK_ADDRESS()) &&
+         mli_self.try_lord == lord->threads.generation))
         return MEMLORD_OK;
     r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
@@ -24043,7 +24171,8 @@ static MLI_COLD void mli_log_leaks(memlord *lord) {
 static MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
-    if (mli_fence_is_running(lord)) mli_self.fence_lord = 0; /* this thread left one by longjmp */
+    if (mli_self.fence_lord == lord->threads.generation)
+        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left one by longjmp */
     for (round = 0; round < 1000 && dropped; round++) {
         dropped = 0;
         f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
@@ -24119,7 +24248,8 @@ static MLI_COLD void mli_interposer_find(void) {
     generation = mli_busy_begin();
     found = (const memlord_interposer *)mli_symbol("memlord_interposer");
     mli_busy_end(generation);
-    if (found && found->size >= sizeof *found && found->version == 1)
+    if (found && found->size >= sizeof *found && found->version == 1 && found->tag_begin &&
+        found->tag_end && found->scope_begin && found->scope_end)
         mli_ptr_store_release(&mli_process.interposer, (void *)(uintptr_t)found);
 #endif
 }
@@ -24260,10 +24390,12 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger) {
     const memlord_logger none = {NULL, NULL};
     const mli_log_calls *mine = &mli_self.log_calls;
-    const int calls = (mine->inside[0] | mine->inside[1]) != 0;
     uint32_t turn, own;
     unsigned spins = 0;
+    int calls;
     if (!lord) return MEMLORD_OK;
+    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
+    calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->threads.generation) return MEMLORD_E_STATE;
     while (mli_u32_exchange(&lord->log.setting, 1)) { /* that thread may wait for this one */
         if (calls) return MEMLORD_E_STATE;
