@@ -3434,8 +3434,8 @@ static MLI_COLD int mli_thread_has_ended(uint64_t number) {
 }
 
 /* The modules of the process. Each system defines:
-     mli_module_of  Returns the start of the module that an address is in; NULL: in none, or it is
-                    not known. Recording calls ask this under locks of the host, so it must not
+     mli_module_of  Returns an address that stands for the module that an address is in; NULL: in
+                    none, or it is not known. Recording calls ask this under locks of the host, so it must not
                     wait for dlopen, which runs constructors of the host.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
@@ -3485,10 +3485,14 @@ static MLI_COLD void *mli_symbol(const char *name) {
     return mli_dlsym ? mli_dlsym(NULL, name) : NULL;
 }
 
+/* `start` is that of the segment where a program has gaps between its segments. The load address is
+   the same for all of them; it is 0 for a program at fixed addresses. */
 static MLI_COLD const void *mli_module_of(const void *address) {
     mli_dl_found found;
-    if (mli_dl_find_object)
-        return mli_dl_find_object((void *)(uintptr_t)address, &found) ? NULL : found.start;
+    if (mli_dl_find_object) {
+        if (mli_dl_find_object((void *)(uintptr_t)address, &found)) return NULL;
+        return found.map->l_addr ? (const void *)(uintptr_t)found.map->l_addr : found.map;
+    }
 #if !defined(__GLIBC__)
     {
         mli_dl_info info; /* of musl: that of glibc waits for dlopen */
