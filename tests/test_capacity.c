@@ -45,6 +45,29 @@ static void a_sample_is_read_as_it_was_said(void **state) {
     assert_int_equal(t->source.device.index, 0);
 }
 
+static jmp_buf way_out;
+static int leave_by_longjmp(void *user, memlord_device device, memlord_capacity *out) {
+    (void)device, (void)out;
+    if (!(*(int *)user)++) longjmp(way_out, 1);
+    out->total = 1000;
+    out->used = 400;
+    return 0;
+}
+static void a_source_left_by_longjmp_is_asked_again(void **state) {
+    memlord *lord = test_lord(state);
+    int calls = 0;
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, leave_by_longjmp, &calls));
+    if (!setjmp(way_out)) (void)memlord_capacity_sample(lord, cuda(0));
+    assert_int_equal(capacity_of(lord, cuda(0)).known, 0);
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+    assert_int_equal(calls, 2);
+    assert_int_equal(capacity_of(lord, cuda(0)).used, 400);
+    calls = 0;
+    if (!setjmp(way_out)) (void)memlord_capacity_sample(lord, cuda(0));
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, leave_by_longjmp, &calls));
+    assert_ok(memlord_capacity_sample(lord, cuda(0)));
+}
+
 static void a_get_asks_nobody(void **state) {
     test_case *t = (test_case *)*state;
     int i;
@@ -885,6 +908,7 @@ static void other_processes_are_listed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_FAKES(a_sample_is_read_as_it_was_said),
+        TEST_FAKES(a_source_left_by_longjmp_is_asked_again),
         TEST_FAKES(a_get_asks_nobody),
         TEST_FAKES(a_sample_ages_by_the_clock),
         TEST_FAKES(a_source_cannot_say_age_or_known),

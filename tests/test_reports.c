@@ -520,6 +520,37 @@ static void a_verdict_tells_of_four_devices_and_counts_the_others(void **state) 
     free(text);
 }
 
+/* The first event of each device was overwritten, and hundreds of cuda:9; three have worse. */
+static void anomalies_that_lost_bytes_come_first_and_then_mistakes(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord *lord = t->lord;
+    uint64_t key = (uint64_t)1 << 40;
+    const char *at;
+    char *text;
+    int i;
+    assert_ok(memlord_events_start(lord, 64));
+    for (i = 0; i < 10; i++)
+        assert_ok(memlord_alloc(lord, cuda(i), (uint64_t)(i + 1) << 12, 1 << 20, NULL));
+    for (i = 0; i < 500; i++) assert_ok(memlord_arena_add(lord, cuda(9), 1, NULL));
+    memlord_free(lord, cuda(6), 0x999, NULL);
+    for (i = 0; i < 2; i++) memlord_free(lord, cuda(7), 0x999, NULL);
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    while (memlord_alloc(lord, cuda(8), key, 3 << 20, NULL) == MEMLORD_OK) key += 1u << 21;
+    t->heap.fail_at = 0;
+    at = text = verdicts_of(lord);
+    for (i = 0; i < 5; i++) {
+        static const char *const said[] = {"\nanomalies and drops, cuda:8: dropped_allocs 1, "
+                                           "dropped_bytes 3 MiB, dropped_events ",
+                                           "; cuda:7: unknown_frees 2, dropped_events ",
+                                           "; cuda:6: unknown_frees 1, dropped_events ",
+                                           "; cuda:9: dropped_events ", "; and 6 more\n"};
+        at = strstr(at, said[i]);
+        assert_non_null(at);
+    }
+    free(text);
+}
+
 static void anomalies_of_no_device_are_told_with_nothing_recorded(void **state) {
     memlord *lord = test_lord(state);
     char *text;
@@ -1620,6 +1651,7 @@ int main(void) {
         TEST(each_device_has_its_biggest_holder),
         TEST(the_biggest_holder_is_the_first_that_explain_names),
         TEST(a_verdict_tells_of_four_devices_and_counts_the_others),
+        TEST(anomalies_that_lost_bytes_come_first_and_then_mistakes),
         TEST(anomalies_of_no_device_are_told_with_nothing_recorded),
         TEST(a_failure_before_a_reset_is_no_verdict),
         TEST(what_is_freed_and_pending_is_no_leak),

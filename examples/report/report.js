@@ -1637,18 +1637,19 @@ function showDevices(p, body) {
 
 // -- overview --
 
-const ODD = { implicit_frees: ['alloc', 'at the address of a live block'], unknown_frees: ['free', 'of a block that was not live'],
+// The heaviest first, as in TEXT: what makes totals too low, mistakes of the host, lost detail.
+const MISTAKES = { unknown_frees: ['free', 'of a block that was not live'], implicit_frees: ['alloc', 'at the address of a live block'],
     freed_while_shared: ['free', 'of a block that others still used'], underflows: ['subtraction', 'from an arena of more than it held'],
-    fence_failures: ['fence', 'that failed'], oom_failures: ['request', 'that found no memory in the end'],
-    gc_failed: ['collection', 'that did not run'], dropped_allocs: ['alloc', 'not recorded, without room: totals are too low'],
-    dropped_bytes: ['byte', 'of those'], dropped_sites: ['record', 'of sites, tags or stacks not kept, without room'],
-    refused: ['call', 'with an argument that is not valid, or without one device'] };
+    fence_failures: ['fence', 'that failed'], refused: ['call', 'with an argument that is not valid, or without one device'],
+    oom_failures: ['request', 'that found no memory in the end'], gc_failed: ['collection', 'that did not run'] };
+const ODD = { dropped_allocs: ['alloc', 'not recorded, without room: totals are too low'], ...MISTAKES,
+    dropped_sites: ['record', 'of sites, tags or stacks not kept, without room'] };
 // Written over or thinned out: bounded, and no fault.
 const PASSED = ['scope_invocations', 'snapshots'];
 const FEW = 4; // devices that an answer names
 
 /* What a report has to say first, as TEXT begins: [how bad, ...words]. */
-const ANSWERS = [p => outOfMemory(p), p => overLimits(p), p => leaked(p), p => holders(p), p => oddities(p), p => fragments(p)];
+const ANSWERS = [p => outOfMemory(p), p => overLimits(p), p => leaked(p), p => oddities(p, true), p => holders(p), p => oddities(p, false), p => fragments(p)];
 
 const few = (p, list) => list.length > FEW ? [...list.slice(0, FEW), ['', `… and ${list.length - FEW} more.`]] : list;
 const siteLink = (site, section) => siteText(site) ? link(siteText(site, true), section || 'sites', 'site', siteKey(site)) : 'a site that is not known';
@@ -1699,14 +1700,16 @@ function holders(p) {
     }).filter(Boolean));
 }
 
-function oddities(p) {
-    const told = (stats, name, but) => {
-        const words = Object.keys(ODD).filter(key => zero(stats[key]) > 0 && key !== but).map(key => `${many(stats[key], ODD[key][0])} ${ODD[key][1]}`);
-        return words.length ? [['odd', link(name, 'devices'), ': ' + words.join(', ') + '.']] : [];
-    };
-    const rest = Object.assign({}, ...Object.keys(ODD).map(key => ({ [key]: Math.max(zero(p.total[key]) - sum(p.devices, d => d.stats[key]), 0) })));
-    const scopes = zero(obj(p.meta.dropped).scopes);
-    return [...few(p, [].concat(...byPeak(p).map(d => told(d.stats, d.name, d.source.last_oom && 'oom_failures')))), ...told(rest, 'All devices'),
+/* With `lost` of the devices that lost bytes, else of the others. */
+function oddities(p, lost) {
+    const rest = Object.assign({}, ...[...Object.keys(ODD), 'dropped_bytes'].map(key => ({ [key]: Math.max(zero(p.total[key]) - sum(p.devices, d => d.stats[key]), 0) })));
+    const weight = o => lost ? zero(o.stats.dropped_bytes) : sum(o.keys, key => o.stats[key] * (MISTAKES[key] ? 2 ** 53 : 1));
+    const odd = byPeak(p).map(d => ({ name: d.name, stats: d.stats, but: d.source.last_oom && 'oom_failures' })).concat({ name: 'All devices', stats: rest })
+        .map(o => ({ ...o, keys: Object.keys(ODD).filter(key => zero(o.stats[key]) > 0 && key !== o.but) }))
+        .filter(o => o.keys.length && o.keys.includes('dropped_allocs') === lost).sort((a, b) => weight(b) - weight(a));
+    const words = (o, key) => `${many(o.stats[key], ODD[key][0])}${key === 'dropped_allocs' ? ' of ' + bytes(zero(o.stats.dropped_bytes)) : ''} ${ODD[key][1]}`;
+    const scopes = lost ? 0 : zero(obj(p.meta.dropped).scopes);
+    return [...few(p, odd.map(o => [lost ? 'bad' : 'odd', link(o.name, 'devices'), ': ' + o.keys.map(key => words(o, key)).join(', ') + '.'])),
         ...scopes ? [['odd', many(scopes, 'scope') + ' not kept, without room.']] : []];
 }
 
