@@ -18610,7 +18610,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 #define MLI_TOP_ACCOUNTS 20
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
-#define MLI_LEAKS_TRIED 16  /* groups that one insert probes */
+#define MLI_LEAKS_TRIED 32  /* groups that one insert probes: enough for MLI_LEAKS / 2 groups */
 #define MLI_LEAKS_SHOWN 100
 #define MLI_TOP_STACKS 2048 /* so a report with many stacks stays small */
 #define MLI_PARTS_SHOWN 1024
@@ -18621,9 +18621,21 @@ typedef struct mli_leak_group {
 } mli_leak_group;
 typedef struct mli_leak_table {
     uint64_t bytes, blocks; /* of all blocks, also of those in no group */
-    size_t count; /* after mli_leaks_sort: groups to show, at the start of `at` */
+    int lost;               /* 1: some blocks are in no group */
+    size_t groups, count;   /* after mli_leaks_sort; count: to show, at the start of `at` */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
+typedef struct mli_leak_sum { /* of all groups of a site */
+    uint64_t bytes, blocks;
+} mli_leak_sum;
+typedef struct mli_culprit { /* the site with the most leaked bytes */
+    const void *subject;     /* its record; without a site the tag's name; NULL: has neither */
+    int is_site;
+    mli_leak_sum sum;
+    uint32_t devices, tags, scopes; /* that its blocks have; devices 0: not known */
+    uint32_t dev;                   /* of those one */
+    const char *tag, *scope;        /* likewise */
+} mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
 typedef struct mli_line { /* at the start of each of them */
@@ -18646,12 +18658,14 @@ typedef struct mli_tag_line {
     mli_line of;
     memlord_tag_stat stat;
     uint32_t dev;
+    int leaked;          /* 1: the culprit has leaked blocks of it; of row 0: without a tag */
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
 typedef struct mli_scope_line {
     mli_line of; /* of all devices */
     memlord_scope_stat stat;
     uint64_t live_bytes, live_blocks;
+    int leaked; /* 1: the culprit has leaked blocks of it; of scope 0: in no scope */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* live bytes; behind all stacks with such, the bytes allocated */
@@ -18669,6 +18683,7 @@ typedef struct mli_report {
     char buf[2048];
     uint32_t devices;
     size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
+    uint64_t tag_bytes;  /* of all tag_rows */
     uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
     int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
@@ -18691,7 +18706,8 @@ typedef struct mli_report {
     uint32_t *frame;     /* by frame of stacks: its number in the list of JSON, from 1 */
     uint32_t frames, row_count;
     mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
-    size_t stack_leaks;
+    size_t stack_leaks, stack_leak_rows; /* in the list; all */
+    uint64_t stack_leak_bytes;           /* of all */
     mli_stamp_scale scale;
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps what `snapshot` points to */
@@ -18699,6 +18715,8 @@ typedef struct mli_report {
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
+    mli_leak_sum *leak_sum; /* by site row; behind them, without a site, by tag row */
+    mli_culprit culprit;
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
@@ -18718,13 +18736,13 @@ typedef struct mli_report {
 
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
    if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
-   block. So large groups are found in any number, but a group of many small blocks may then be
-   under-reported. The sums of the table count every block. */
+   block. So all of MLI_LEAKS / 2 groups are found, and large groups in any number, but a group of
+   many small blocks may then be under-reported. The sums of the table count every block. */
 static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
                                   uint64_t plain, uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, plain);
     uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 32;
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -18737,6 +18755,7 @@ static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
         if (mine) break;
     }
     if (leak->blocks && leak->key != key) {
+        leaks->lost = 1;
         if (leak->bytes >= bytes) return;
         leak->bytes = leak->blocks = 0;
     }
@@ -18749,12 +18768,112 @@ static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 static MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
     size_t i;
-    leaks->count = 0;
+    leaks->groups = leaks->count = 0;
     for (i = 0; i < MLI_LEAKS; i++) {
         mli_leak_group leak = leaks->at[i];
-        if (leak.blocks)
-            leaks->count = mli_top_insert(leaks->at, leaks->count, most, &leak, sizeof leak,
-                                          offsetof(mli_leak_group, bytes));
+        if (!leak.blocks) continue;
+        leaks->groups++;
+        leaks->count = mli_top_insert(leaks->at, leaks->count, most, &leak, sizeof leak,
+                                      offsetof(mli_leak_group, bytes));
+    }
+}
+/* Returns what a list of the `shown` largest groups leaves out. */
+static mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown) {
+    mli_leak_sum rest = {leaks->bytes, leaks->blocks};
+    while (shown--) {
+        rest.bytes -= leaks->at[shown].bytes;
+        rest.blocks -= leaks->at[shown].blocks;
+    }
+    return rest;
+}
+
+/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site has
+      a sum of its own, so the sums are right with any number of groups. The groups tell of which
+      tags, scopes and devices its blocks are, unless some blocks are in none. Blocks without a site
+      count by their tag -- */
+
+static size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
+static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t plain, uint64_t bytes) {
+    const uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+    mli_leak_sum *sum;
+    if (!r->leak_sum || site > r->site_rows || tag > r->tags) return; /* added since */
+    sum = &r->leak_sum[site ? site : r->site_rows + 1 + tag];
+    sum->bytes += bytes;
+    sum->blocks++;
+}
+/* Returns the row of a site or a tag on the first device that has it; 0: none has. */
+static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *subject) {
+    uint32_t dev, row = 0;
+    for (dev = 1; dev <= r->devices && !row && subject; dev++)
+        row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
+    return row;
+}
+/* Returns the sums of a site over all devices. `first`: 0, or behind the sums of sites. */
+static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
+                                              const void *subject) {
+    mli_leak_sum all = {0, 0};
+    uint32_t dev;
+    for (dev = 1; dev <= r->devices; dev++) {
+        const uint32_t row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
+        if (!row || row > rows) continue;
+        all.bytes += r->leak_sum[first + row].bytes;
+        all.blocks += r->leak_sum[first + row].blocks;
+    }
+    return all;
+}
+/* Finds the largest site, or tag of blocks without a site. A subject with more bytes than the one
+   that was found has a row with more than its part of them. */
+static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
+    const int is_site = book == MLI_BOOK_SITE;
+    const size_t rows = is_site ? r->site_rows : r->tags;
+    const size_t first = is_site ? 0 : r->site_rows + 1;
+    mli_culprit *c = &r->culprit;
+    uint32_t row;
+    for (row = is_site ? 1 : 0; row <= rows; row++) {
+        mli_leak_sum sum = r->leak_sum[first + row];
+        const void *subject = NULL;
+        if (sum.bytes <= c->sum.bytes / r->devices) continue;
+        if (row) {
+            subject = mli_row_at(r->lord, book, row)->subject;
+            sum = mli_leak_sum_all(r, first, rows, subject);
+        }
+        if (sum.bytes <= c->sum.bytes) continue;
+        c->subject = subject;
+        c->is_site = is_site;
+        c->sum = sum;
+    }
+}
+/* Notes the device, the tag and the scope of a group, if it is of the culprit. */
+static MLI_COLD void mli_culprit_note(mli_report *r, unsigned char *seen,
+                                      const mli_leak_group *leak) {
+    const uint32_t site = MLI_SITE_ROW(leak->of.word2), tag = MLI_TAG_ROW(leak->of.word2);
+    const uint32_t dev = MLI_DEV(leak->of.word1), scope = mli_scope_of(r->lord, leak->of.word2);
+    const void *name = tag ? mli_row_at(r->lord, MLI_BOOK_TAG, tag)->subject : NULL;
+    const uint32_t first = mli_report_first_row(r, name);
+    mli_culprit *c = &r->culprit;
+    if (c->is_site != (site != 0) || first > r->tags || scope > r->scopes) return;
+    if ((site ? mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject : name) != c->subject) return;
+    c->dev = dev;
+    if (!seen[dev]) c->devices++;
+    if (first && !r->tag[first].leaked) c->tags++, c->tag = (const char *)name;
+    if (scope && !r->scope[scope].leaked)
+        c->scopes++, c->scope = mli_scope_record_at(r->lord, scope)->path;
+    seen[dev] = 1;
+    r->tag[first].leaked = r->scope[scope].leaked = 1;
+}
+/* Requires: the walk over all blocks has run, and the groups are not in order yet. */
+static MLI_COLD void mli_report_culprit(mli_report *r) {
+    unsigned char seen[MEMLORD_MAX_DEVICES + 1];
+    size_t i;
+    if (!r->leak_sum || !r->tag || !r->scope || !r->leaks.bytes) return;
+    mli_culprit_find(r, MLI_BOOK_SITE);
+    mli_culprit_find(r, MLI_BOOK_TAG);
+    memset(seen, 0, sizeof seen);
+    for (i = 0; i < MLI_LEAKS && !r->leaks.lost; i++)
+        if (r->leaks.at[i].blocks) mli_culprit_note(r, seen, &r->leaks.at[i]);
+    if (!r->culprit.is_site && r->culprit.subject) {
+        r->culprit.tag = (const char *)r->culprit.subject;
+        r->culprit.tags = 1;
     }
 }
 /* Adds a live block to the leaks of its stack, if it has one. */
@@ -18773,9 +18892,11 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
     uint32_t i;
     for (i = 1; i < r->row_count; i++) {
         const mli_stack_leak leak = r->stack_leak[i];
-        if (leak.samples)
-            r->stack_leaks = mli_top_insert(r->stack_leak, r->stack_leaks, MLI_LEAKS_SHOWN, &leak,
-                                            sizeof leak, offsetof(mli_stack_leak, bytes));
+        if (!leak.samples) continue;
+        r->stack_leak_rows++;
+        r->stack_leak_bytes += leak.bytes;
+        r->stack_leaks = mli_top_insert(r->stack_leak, r->stack_leaks, MLI_LEAKS_SHOWN, &leak,
+                                        sizeof leak, offsetof(mli_stack_leak, bytes));
     }
 }
 static const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
@@ -18808,6 +18929,7 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) { /* pending is freed */
         mli_leak_add(lord, &r->leaks, plain, dev, bytes);
+        mli_leak_sum_add(r, plain, bytes);
         mli_stack_leak_add(r, e);
     }
     if (scope && scope <= r->scopes) {
@@ -18955,6 +19077,7 @@ static mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev) {
 
 static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
     r->tag_rows++;
+    r->tag_bytes += line->stat.allocated;
     r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
                                   offsetof(mli_tag_line, stat.allocated));
 }
@@ -19159,10 +19282,13 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_sites(r);
     mli_report_stacks(r);
     mli_report_lifetimes(r);
+    r->leak_sum = (mli_leak_sum *)mli_own_alloc(lord, mli_leak_sums(r) * sizeof *r->leak_sum);
+    if (!r->leak_sum) r->result = MEMLORD_E_NOMEM;
     r->top.at = r->block;
     r->top.cap = MLI_TOP_BLOCKS;
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
+    mli_report_culprit(r);
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
@@ -19185,6 +19311,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5 /* of a stack */
+#define MLI_TEXT_LEAKS 20
 
 static int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
@@ -19240,16 +19367,30 @@ static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
     mli_text_verdict_end(r, parts);
 }
 
+static MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
+}
+/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
+   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
+static MLI_COLD void mli_text_culprit(mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    mli_putf(r->o, ", %jo of them", c->sum.bytes);
+    if (c->devices == 1) mli_putf(r->o, " %i", mli_report_device(r, c->dev));
+    if (c->devices > 1) mli_putf(r->o, " %ju devices", (uint64_t)c->devices);
+    if (c->tags == 1) mli_putf(r->o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
+    if (c->tags > 1) mli_putf(r->o, " with %ju tags", (uint64_t)c->tags);
+    if (c->scopes == 1) mli_putf(r->o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
+    if (c->scopes > 1) mli_putf(r->o, " in %ju scopes", (uint64_t)c->scopes);
+    mli_putf(r->o, "  %p", (const void *)mli_culprit_site(r));
+}
 /* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
    it writes nothing: every live block would be one. */
 static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
     if (!r->mark || !r->leaks.blocks) return;
     mli_putf(r->o, "leaks since mark %ju: ", r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
-    if (r->leaks.count) {
-        mli_putf(r->o, ", %jo of them ", r->leaks.at[0].bytes);
-        mli_put_leak(r->o, r->lord, &r->leaks.at[0]);
-    }
+    if (r->culprit.sum.bytes) mli_text_culprit(r);
     mli_put_str(r->o, "\n");
 }
 
@@ -19309,6 +19450,12 @@ static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats
 /* Writes how many of `have` lines are not shown. */
 static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
+}
+/* The same with the bytes of those lines. */
+static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+                                uint64_t bytes) {
+    if (shown < have)
+        mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
 }
 
 /* Writes a line for each type with several devices. */
@@ -19383,6 +19530,7 @@ static MLI_COLD void mli_text_bar(mli_report *r) {
 
 static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
+    uint64_t left = r->tag_bytes;
     if (!shown) return;
     mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
                       "    variance  device\n");
@@ -19390,8 +19538,9 @@ static void mli_text_tags(mli_report *r, size_t most) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
         mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
                  s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+        left -= s->allocated;
     }
-    mli_text_more(r, r->tag_rows, shown, "tags");
+    mli_text_more_bytes(r, r->tag_rows, shown, "tags", left);
 }
 
 static void mli_text_sites(mli_report *r, size_t most) {
@@ -19432,6 +19581,7 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = r->lord->stacks.bytes > 1;
+    uint64_t left = r->stack_rest.live_bytes;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
@@ -19447,6 +19597,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
+    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
+    mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
     if (mli_u64_load(&r->lord->stacks.cut))
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
                  mli_u64_load(&r->lord->stacks.cut));
@@ -19615,6 +19767,7 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
 /* -- TEXT, second part: scopes, snapshots, the peak, leaks -- */
 
 static void mli_text_scopes(mli_report *r) {
+    uint64_t left = 0;
     uint32_t i;
     if (!r->scope_lines) return;
     mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside        live"
@@ -19628,8 +19781,10 @@ static void mli_text_scopes(mli_report *r) {
                  (uint64_t)mli_average((int64_t)s->ns.total, s->count), s->path);
         if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
         mli_put_str(r->o, s->running ? " (running)\n" : "\n");
+        left -= line->live_bytes;
     }
-    mli_text_more(r, r->scopes, r->scope_lines, "scopes");
+    for (i = 1; i <= r->scopes; i++) left += r->scope[i].live_bytes;
+    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
 }
 
 /* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
@@ -19663,20 +19818,33 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
+/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
+    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
+    if (!rest.blocks) return;
+    if (r->leaks.lost)
+        mli_put_str(r->o, "... and others, ");
+    else
+        mli_putf(r->o, "... and %ju more, ", (uint64_t)(r->leaks.groups - shown));
+    mli_put_amount(r->o, rest.bytes, rest.blocks);
+    mli_put_str(r->o, "\n");
+}
 /* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
    in the list. */
 static void mli_text_leaks(mli_report *r) {
+    uint64_t left = r->stack_leak_bytes;
     size_t i;
     if (!r->mark || !r->leaks.blocks) return;
     mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
-    for (i = 0; i < r->leaks.count && i < 20; i++) {
+    for (i = 0; i < r->leaks.count && i < MLI_TEXT_LEAKS; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
         mli_put_leak(r->o, r->lord, leak);
         mli_put_str(r->o, "\n");
     }
+    mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
     mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
     mli_text_estimates(r);
@@ -19685,7 +19853,9 @@ static void mli_text_leaks(mli_report *r) {
         const mli_stack_leak *leak = &r->stack_leak[i];
         mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
         mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
+        left -= leak->bytes;
     }
+    mli_text_more_bytes(r, r->stack_leak_rows, i, "stacks", left);
 }
 
 /* 1: a move or a copy went that way since the last reset. */
@@ -20328,6 +20498,33 @@ static void mli_json_holders(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes the site with the most leaked bytes; null: there are none. */
+static MLI_COLD void mli_json_culprit(mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    const uint64_t unknown = c->devices ? 0 : UINT64_MAX;
+    mli_jsonf(r->o, ",'largest':");
+    if (!c->sum.bytes) {
+        mli_put_str(r->o, "null");
+        return;
+    }
+    mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
+              (const void *)mli_culprit_site(r), c->sum.blocks, c->sum.bytes, c->devices | unknown,
+              c->tags | unknown, c->scopes | unknown);
+    mli_jsonf(r->o, c->devices == 1 ? ",'device':'%i'" : ",'device':null",
+              c->devices == 1 ? mli_report_device(r, c->dev) : 0);
+    mli_jsonf(r->o, ",'tag':%s,'scope':%s}", c->tags == 1 && !r->tag[0].leaked ? c->tag : NULL,
+              c->scopes == 1 && !r->scope[0].leaked ? c->scope : NULL);
+}
+/* Writes what the two lists of leaks leave out. */
+static MLI_COLD void mli_json_leaks_more(mli_report *r) {
+    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, r->leaks.count);
+    uint64_t left = r->stack_leak_bytes;
+    size_t i;
+    for (i = 0; i < r->stack_leaks; i++) left -= r->stack_leak[i].bytes;
+    mli_jsonf(r->o, ",'more':{'groups':%ju,'count':%ju,'bytes':%ju,'stacks':%ju,'stack_bytes':%ju}",
+              r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count),
+              rest.blocks, rest.bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left);
+}
 static void mli_json_leaks(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, ",\n'leaks':{'since_mark':%ju,'count':%ju,'bytes':%ju,'by_site':[",
@@ -20348,7 +20545,10 @@ static void mli_json_leaks(mli_report *r) {
                   mli_report_device(r, dev), (uint64_t)(leak->blocks + 0.5), leak->bytes,
                   leak->samples);
     }
-    mli_put_str(r->o, "]}");
+    mli_put_str(r->o, "]");
+    mli_json_culprit(r);
+    mli_json_leaks_more(r);
+    mli_put_str(r->o, "}");
 }
 
 static void mli_json_moves(mli_report *r) {
@@ -24320,6 +24520,7 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
     mli_snapshots_free(lord, r->present);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
     mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
+    mli_own_free(lord, r->leak_sum, mli_leak_sums(r) * sizeof *r->leak_sum);
     mli_own_free(lord, r->frame, (r->frames + 1) * sizeof *r->frame);
     mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
