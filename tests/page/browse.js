@@ -675,6 +675,38 @@ tests['one name for leaks, and what they are since'] = async () => {
     }
 };
 
+/* One site leaks in many scopes, of which only the first are listed; blocks without a tag and without a site. */
+const leaky = more => JSON.stringify({
+    schema: 'memlord/2', metadata: {}, devices: [{ device: 'cpu', stats: { allocated: 400 << 20, peak: 400 << 20, live_blocks: 400 } }],
+    total: { allocated: 400 << 20, live_blocks: 400, allocs: 500, total_allocated: 500 << 20, frees: 100, total_freed: 100 << 20 },
+    tags: [{ tag: 'kv', device: 'cpu', allocated: 30 << 20, peak: 30 << 20, blocks: 30 }],
+    sites: [{ site: { file: 'x.c', function: 'leak', line: 6 }, device: 'cpu', alloc_bytes: 300 << 20, allocs: 300, live_bytes: 300 << 20, peak_bytes: 300 << 20, frees: 0, free_bytes: 0 }],
+    leaks: { since_mark: 1, count: 302, bytes: 304 << 20, by_stack: [], by_site: [
+        { site: { file: 'x.c', function: 'main', line: 11 }, tag: null, scope: null, device: 'cpu', count: 1, bytes: 4 << 20 },
+        ...Array.from({ length: 9 }, (_, i) => ({ site: { file: 'x.c', function: 'leak', line: 6 }, tag: null, scope: 'request_' + i, device: 'cpu', count: 1, bytes: 1 << 20 }))], ...more },
+});
+
+tests['leaks that are not listed are a row of the total, and the sentence names the largest site'] = async () => {
+    const page = await open('small'), foot = id => page.$$eval(`#${id} tfoot tr`, all => all.map(tr => [...tr.children].map(td => td.textContent).filter(Boolean).join('|')));
+    await drawn(page);
+    await dropFile(page, 'leaky.json', leaky({ largest: { site: { file: 'x.c', function: 'leak', line: 6 }, count: 300, bytes: 300 << 20, devices: 1, tags: 2, scopes: 300,
+        device: 'cpu', tag: null, scope: null }, more: { groups: 291, count: 292, bytes: 291 << 20, stacks: 0, stack_bytes: 0 } }));
+    await page.waitForSelector('#leaks tfoot .rest');
+    assert.strictEqual((await answers(page))[0], 'Leaks since the mark: 304 MiB in 302 blocks; 300 MiB of them from leak  x.c:6 on cpu, with 2 tags, in 300 scopes.');
+    assert.deepStrictEqual(await foot('leaks'), ['Not listed|291 MiB|292', 'Total|304 MiB|302']);
+    assert.strictEqual(await page.textContent('#leaks output'), '10 of 301');
+    assert.deepStrictEqual(await foot('tags'), ['Without a tag|370 MiB|370', 'Total|400 MiB|400']);
+    assert.deepStrictEqual(await foot('sites'), ['Without a site|100 MiB|200|200 MiB|100|100 MiB', 'Total|400 MiB|500|500 MiB|100|100 MiB']);
+    await page.fill('#leaks input', 'request');
+    assert.deepStrictEqual(await foot('leaks'), ['Total|9 MiB|9']); // of what matches
+    await dropFile(page, 'older.json', leaky({})); // as 0.4.0 wrote it
+    await page.waitForFunction(() => document.querySelector('.answers').textContent.includes('9 MiB of them'));
+    assert.strictEqual((await answers(page))[0], 'Leaks since the mark: 304 MiB in 302 blocks; 9 MiB of them from leak  x.c:6 on cpu.');
+    assert.deepStrictEqual(await foot('leaks'), ['Not listed|291 MiB|292', 'Total|304 MiB|302']);
+    assert.deepStrictEqual(faults, []);
+    await page.close();
+};
+
 tests['a table lets the wheel pass until it is clicked'] = async () => {
     const page = await open('rich');
     await drawn(page);
