@@ -19128,7 +19128,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 #define MLI_TOP_ACCOUNTS 20
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
-#define MLI_LEAKS_TRIED 16  /* groups that one insert probes */
+#define MLI_LEAKS_TRIED 32  /* groups that one insert probes: enough for MLI_LEAKS / 2 groups */
 #define MLI_LEAKS_SHOWN 100
 #define MLI_TOP_STACKS 2048 /* so a report with many stacks stays small */
 #define MLI_PARTS_SHOWN 1024
@@ -19139,9 +19139,21 @@ typedef struct mli_leak_group {
 } mli_leak_group;
 typedef struct mli_leak_table {
     uint64_t bytes, blocks; /* of all blocks, also of those in no group */
-    size_t count; /* after mli_leaks_sort: groups to show, at the start of `at` */
+    int lost;               /* 1: some blocks are in no group */
+    size_t groups, count;   /* after mli_leaks_sort; count: to show, at the start of `at` */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
+typedef struct mli_leak_sum { /* of all groups of a site */
+    uint64_t bytes, blocks;
+} mli_leak_sum;
+typedef struct mli_culprit { /* the site with the most leaked bytes */
+    const void *subject;     /* its record; without a site the tag's name; NULL: has neither */
+    int is_site;
+    mli_leak_sum sum;
+    uint32_t devices, tags, scopes; /* that its blocks have; devices 0: not known */
+    uint32_t dev;                   /* of those one */
+    const char *tag, *scope;        /* likewise */
+} mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
 typedef struct mli_line { /* at the start of each of them */
@@ -19165,12 +19177,14 @@ typedef struct mli_tag_line {
     memlord_tag_stat stat;
     uint64_t peak_error;
     uint32_t dev;
+    int leaked;          /* 1: the culprit has leaked blocks of it; of row 0: without a tag */
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
 typedef struct mli_scope_line {
     mli_line of; /* of all devices */
     memlord_scope_stat stat;
     uint64_t live_bytes, live_blocks;
+    int leaked; /* 1: the culprit has leaked blocks of it; of scope 0: in no scope */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* live bytes; behind all stacks with such, the bytes allocated */
@@ -19188,6 +19202,7 @@ typedef struct mli_report {
     char buf[2048];
     uint32_t devices;
     size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
+    uint64_t tag_bytes;  /* of all tag_rows */
     uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
     int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
@@ -19210,7 +19225,8 @@ typedef struct mli_report {
     uint32_t *frame;     /* by frame of stacks: its number in the list of JSON, from 1 */
     uint32_t frames, row_count;
     mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
-    size_t stack_leaks;
+    size_t stack_leaks, stack_leak_rows; /* in the list; all */
+    uint64_t stack_leak_bytes;           /* of all */
     mli_stamp_scale scale;
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps what `snapshot` points to */
@@ -19218,6 +19234,8 @@ typedef struct mli_report {
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
+    mli_leak_sum *leak_sum; /* by site row; behind them, without a site, by tag row */
+    mli_culprit culprit;
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
@@ -19237,13 +19255,13 @@ typedef struct mli_report {
 
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
    if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
-   block. So large groups are found in any number, but a group of many small blocks may then be
-   under-reported. The sums of the table count every block. */
+   block. So all of MLI_LEAKS / 2 groups are found, and large groups in any number, but a group of
+   many small blocks may then be under-reported. The sums of the table count every block. */
 static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
                                   uint64_t plain, uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, plain);
     uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 32;
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -19256,6 +19274,7 @@ static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
         if (mine) break;
     }
     if (leak->blocks && leak->key != key) {
+        leaks->lost = 1;
         if (leak->bytes >= bytes) return;
         leak->bytes = leak->blocks = 0;
     }
@@ -19268,12 +19287,112 @@ static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 static MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
     size_t i;
-    leaks->count = 0;
+    leaks->groups = leaks->count = 0;
     for (i = 0; i < MLI_LEAKS; i++) {
         mli_leak_group leak = leaks->at[i];
-        if (leak.blocks)
-            leaks->count = mli_top_insert(leaks->at, leaks->count, most, &leak, sizeof leak,
-                                          offsetof(mli_leak_group, bytes));
+        if (!leak.blocks) continue;
+        leaks->groups++;
+        leaks->count = mli_top_insert(leaks->at, leaks->count, most, &leak, sizeof leak,
+                                      offsetof(mli_leak_group, bytes));
+    }
+}
+/* Returns what a list of the `shown` largest groups leaves out. */
+static mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown) {
+    mli_leak_sum rest = {leaks->bytes, leaks->blocks};
+    while (shown--) {
+        rest.bytes -= leaks->at[shown].bytes;
+        rest.blocks -= leaks->at[shown].blocks;
+    }
+    return rest;
+}
+
+/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site has
+      a sum of its own, so the sums are right with any number of groups. The groups tell of which
+      tags, scopes and devices its blocks are, unless some blocks are in none. Blocks without a site
+      count by their tag -- */
+
+static size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
+static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t plain, uint64_t bytes) {
+    const uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+    mli_leak_sum *sum;
+    if (!r->leak_sum || site > r->site_rows || tag > r->tags) return; /* added since */
+    sum = &r->leak_sum[site ? site : r->site_rows + 1 + tag];
+    sum->bytes += bytes;
+    sum->blocks++;
+}
+/* Returns the row of a site or a tag on the first device that has it; 0: none has. */
+static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *subject) {
+    uint32_t dev, row = 0;
+    for (dev = 1; dev <= r->devices && !row && subject; dev++)
+        row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
+    return row;
+}
+/* Returns the sums of a site over all devices. `first`: 0, or behind the sums of sites. */
+static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
+                                              const void *subject) {
+    mli_leak_sum all = {0, 0};
+    uint32_t dev;
+    for (dev = 1; dev <= r->devices; dev++) {
+        const uint32_t row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
+        if (!row || row > rows) continue;
+        all.bytes += r->leak_sum[first + row].bytes;
+        all.blocks += r->leak_sum[first + row].blocks;
+    }
+    return all;
+}
+/* Finds the largest site, or tag of blocks without a site. A subject with more bytes than the one
+   that was found has a row with more than its part of them. */
+static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
+    const int is_site = book == MLI_BOOK_SITE;
+    const size_t rows = is_site ? r->site_rows : r->tags;
+    const size_t first = is_site ? 0 : r->site_rows + 1;
+    mli_culprit *c = &r->culprit;
+    uint32_t row;
+    for (row = is_site ? 1 : 0; row <= rows; row++) {
+        mli_leak_sum sum = r->leak_sum[first + row];
+        const void *subject = NULL;
+        if (sum.bytes <= c->sum.bytes / r->devices) continue;
+        if (row) {
+            subject = mli_row_at(r->lord, book, row)->subject;
+            sum = mli_leak_sum_all(r, first, rows, subject);
+        }
+        if (sum.bytes <= c->sum.bytes) continue;
+        c->subject = subject;
+        c->is_site = is_site;
+        c->sum = sum;
+    }
+}
+/* Notes the device, the tag and the scope of a group, if it is of the culprit. */
+static MLI_COLD void mli_culprit_note(mli_report *r, unsigned char *seen,
+                                      const mli_leak_group *leak) {
+    const uint32_t site = MLI_SITE_ROW(leak->of.word2), tag = MLI_TAG_ROW(leak->of.word2);
+    const uint32_t dev = MLI_DEV(leak->of.word1), scope = mli_scope_of(r->lord, leak->of.word2);
+    const void *name = tag ? mli_row_at(r->lord, MLI_BOOK_TAG, tag)->subject : NULL;
+    const uint32_t first = mli_report_first_row(r, name);
+    mli_culprit *c = &r->culprit;
+    if (c->is_site != (site != 0) || first > r->tags || scope > r->scopes) return;
+    if ((site ? mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject : name) != c->subject) return;
+    c->dev = dev;
+    if (!seen[dev]) c->devices++;
+    if (first && !r->tag[first].leaked) c->tags++, c->tag = (const char *)name;
+    if (scope && !r->scope[scope].leaked)
+        c->scopes++, c->scope = mli_scope_record_at(r->lord, scope)->path;
+    seen[dev] = 1;
+    r->tag[first].leaked = r->scope[scope].leaked = 1;
+}
+/* Requires: the walk over all blocks has run, and the groups are not in order yet. */
+static MLI_COLD void mli_report_culprit(mli_report *r) {
+    unsigned char seen[MEMLORD_MAX_DEVICES + 1];
+    size_t i;
+    if (!r->leak_sum || !r->tag || !r->scope || !r->leaks.bytes) return;
+    mli_culprit_find(r, MLI_BOOK_SITE);
+    mli_culprit_find(r, MLI_BOOK_TAG);
+    memset(seen, 0, sizeof seen);
+    for (i = 0; i < MLI_LEAKS && !r->leaks.lost; i++)
+        if (r->leaks.at[i].blocks) mli_culprit_note(r, seen, &r->leaks.at[i]);
+    if (!r->culprit.is_site && r->culprit.subject) {
+        r->culprit.tag = (const char *)r->culprit.subject;
+        r->culprit.tags = 1;
     }
 }
 /* Adds a live block to the leaks of its stack, if it has one. */
@@ -19292,9 +19411,11 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
     uint32_t i;
     for (i = 1; i < r->row_count; i++) {
         const mli_stack_leak leak = r->stack_leak[i];
-        if (leak.samples)
-            r->stack_leaks = mli_top_insert(r->stack_leak, r->stack_leaks, MLI_LEAKS_SHOWN, &leak,
-                                            sizeof leak, offsetof(mli_stack_leak, bytes));
+        if (!leak.samples) continue;
+        r->stack_leak_rows++;
+        r->stack_leak_bytes += leak.bytes;
+        r->stack_leaks = mli_top_insert(r->stack_leak, r->stack_leaks, MLI_LEAKS_SHOWN, &leak,
+                                        sizeof leak, offsetof(mli_stack_leak, bytes));
     }
 }
 static const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
@@ -19327,6 +19448,7 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) { /* pending is freed */
         mli_leak_add(lord, &r->leaks, plain, dev, bytes);
+        mli_leak_sum_add(r, plain, bytes);
         mli_stack_leak_add(r, e);
     }
     if (scope && scope <= r->scopes) {
@@ -19474,6 +19596,7 @@ static mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev) {
 
 static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
     r->tag_rows++;
+    r->tag_bytes += line->stat.allocated;
     r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
                                   offsetof(mli_tag_line, stat.allocated));
 }
@@ -19678,10 +19801,13 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_sites(r);
     mli_report_stacks(r);
     mli_report_lifetimes(r);
+    r->leak_sum = (mli_leak_sum *)mli_own_alloc(lord, mli_leak_sums(r) * sizeof *r->leak_sum);
+    if (!r->leak_sum) r->result = MEMLORD_E_NOMEM;
     r->top.at = r->block;
     r->top.cap = MLI_TOP_BLOCKS;
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
+    mli_report_culprit(r);
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
@@ -19704,6 +19830,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5 /* of a stack */
+#define MLI_TEXT_LEAKS 20
 
 static int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
@@ -19759,16 +19886,30 @@ static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
     mli_text_verdict_end(r, parts);
 }
 
+static MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
+}
+/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
+   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
+static MLI_COLD void mli_text_culprit(mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    mli_putf(r->o, ", %jo of them", c->sum.bytes);
+    if (c->devices == 1) mli_putf(r->o, " %i", mli_report_device(r, c->dev));
+    if (c->devices > 1) mli_putf(r->o, " %ju devices", (uint64_t)c->devices);
+    if (c->tags == 1) mli_putf(r->o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
+    if (c->tags > 1) mli_putf(r->o, " with %ju tags", (uint64_t)c->tags);
+    if (c->scopes == 1) mli_putf(r->o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
+    if (c->scopes > 1) mli_putf(r->o, " in %ju scopes", (uint64_t)c->scopes);
+    mli_putf(r->o, "  %p", (const void *)mli_culprit_site(r));
+}
 /* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
    it writes nothing: every live block would be one. */
 static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
     if (!r->mark || !r->leaks.blocks) return;
     mli_putf(r->o, "leaks since mark %ju: ", r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
-    if (r->leaks.count) {
-        mli_putf(r->o, ", %jo of them ", r->leaks.at[0].bytes);
-        mli_put_leak(r->o, r->lord, &r->leaks.at[0]);
-    }
+    if (r->culprit.sum.bytes) mli_text_culprit(r);
     mli_put_str(r->o, "\n");
 }
 
@@ -19827,6 +19968,12 @@ static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats
 /* Writes how many of `have` lines are not shown. */
 static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
+}
+/* The same with the bytes of those lines. */
+static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+                                uint64_t bytes) {
+    if (shown < have)
+        mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
 }
 
 /* Writes a line for each type with several devices. */
@@ -19901,6 +20048,7 @@ static MLI_COLD void mli_text_bar(mli_report *r) {
 
 static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
+    uint64_t left = r->tag_bytes;
     if (!shown) return;
     mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
                       "    variance  device\n");
@@ -19908,8 +20056,9 @@ static void mli_text_tags(mli_report *r, size_t most) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
         mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
                  s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+        left -= s->allocated;
     }
-    mli_text_more(r, r->tag_rows, shown, "tags");
+    mli_text_more_bytes(r, r->tag_rows, shown, "tags", left);
 }
 
 static void mli_text_sites(mli_report *r, size_t most) {
@@ -19950,6 +20099,7 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = r->lord->stacks.bytes > 1;
+    uint64_t left = r->stack_rest.live_bytes;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
@@ -19969,6 +20119,8 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
+    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
+    mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
     if (mli_u64_load(&r->lord->stacks.cut))
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
                  mli_u64_load(&r->lord->stacks.cut));
@@ -20137,6 +20289,7 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
 /* -- TEXT, second part: scopes, snapshots, the peak, leaks -- */
 
 static void mli_text_scopes(mli_report *r) {
+    uint64_t left = 0;
     uint32_t i;
     if (!r->scope_lines) return;
     mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside        live"
@@ -20150,8 +20303,10 @@ static void mli_text_scopes(mli_report *r) {
                  (uint64_t)mli_average((int64_t)s->ns.total, s->count), s->path);
         if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
         mli_put_str(r->o, s->running ? " (running)\n" : "\n");
+        left -= line->live_bytes;
     }
-    mli_text_more(r, r->scopes, r->scope_lines, "scopes");
+    for (i = 1; i <= r->scopes; i++) left += r->scope[i].live_bytes;
+    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
 }
 
 /* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
@@ -20185,20 +20340,33 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
+/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
+    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
+    if (!rest.blocks) return;
+    if (r->leaks.lost)
+        mli_put_str(r->o, "... and others, ");
+    else
+        mli_putf(r->o, "... and %ju more, ", (uint64_t)(r->leaks.groups - shown));
+    mli_put_amount(r->o, rest.bytes, rest.blocks);
+    mli_put_str(r->o, "\n");
+}
 /* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
    in the list. */
 static void mli_text_leaks(mli_report *r) {
+    uint64_t left = r->stack_leak_bytes;
     size_t i;
     if (!r->mark || !r->leaks.blocks) return;
     mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
-    for (i = 0; i < r->leaks.count && i < 20; i++) {
+    for (i = 0; i < r->leaks.count && i < MLI_TEXT_LEAKS; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
         mli_put_leak(r->o, r->lord, leak);
         mli_put_str(r->o, "\n");
     }
+    mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
     mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
     mli_text_estimates(r);
@@ -20207,7 +20375,9 @@ static void mli_text_leaks(mli_report *r) {
         const mli_stack_leak *leak = &r->stack_leak[i];
         mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
         mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
+        left -= leak->bytes;
     }
+    mli_text_more_bytes(r, r->stack_leak_rows, i, "stacks", left);
 }
 
 /* 1: a move or a copy went that way since the last reset. */
@@ -20902,6 +21072,33 @@ static void mli_json_holders(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes the site with the most leaked bytes; null: there are none. */
+static MLI_COLD void mli_json_culprit(mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    const uint64_t unknown = c->devices ? 0 : UINT64_MAX;
+    mli_jsonf(r->o, ",'largest':");
+    if (!c->sum.bytes) {
+        mli_put_str(r->o, "null");
+        return;
+    }
+    mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
+              (const void *)mli_culprit_site(r), c->sum.blocks, c->sum.bytes, c->devices | unknown,
+              c->tags | unknown, c->scopes | unknown);
+    mli_jsonf(r->o, c->devices == 1 ? ",'device':'%i'" : ",'device':null",
+              c->devices == 1 ? mli_report_device(r, c->dev) : 0);
+    mli_jsonf(r->o, ",'tag':%s,'scope':%s}", c->tags == 1 && !r->tag[0].leaked ? c->tag : NULL,
+              c->scopes == 1 && !r->scope[0].leaked ? c->scope : NULL);
+}
+/* Writes what the two lists of leaks leave out. */
+static MLI_COLD void mli_json_leaks_more(mli_report *r) {
+    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, r->leaks.count);
+    uint64_t left = r->stack_leak_bytes;
+    size_t i;
+    for (i = 0; i < r->stack_leaks; i++) left -= r->stack_leak[i].bytes;
+    mli_jsonf(r->o, ",'more':{'groups':%ju,'count':%ju,'bytes':%ju,'stacks':%ju,'stack_bytes':%ju}",
+              r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count),
+              rest.blocks, rest.bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left);
+}
 static void mli_json_leaks(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, ",\n'leaks':{'since_mark':%ju,'count':%ju,'bytes':%ju,'by_site':[",
@@ -20922,7 +21119,10 @@ static void mli_json_leaks(mli_report *r) {
                   mli_report_device(r, dev), (uint64_t)(leak->blocks + 0.5), leak->bytes,
                   leak->samples);
     }
-    mli_put_str(r->o, "]}");
+    mli_put_str(r->o, "]");
+    mli_json_culprit(r);
+    mli_json_leaks_more(r);
+    mli_put_str(r->o, "}");
 }
 
 static void mli_json_moves(mli_report *r) {
@@ -21112,10 +21312,10 @@ static MLI_COLD void mli_json(mli_report *r) {
    it there. Minified by esbuild 0.17.0. */
 #if !defined(MEMLORD_NO_REPORTS)
 
-static const char mli_page_head[][3073] = {
+static const char mli_page_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
-    "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-TmEFvi+r6c0EKRN33eKJHE"
-    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-ey2K8R9VsQ1NiB6khEwv20RFr25X3Af2TDyLSIFYMY8=' 'sh"
+    "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
+    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-NNM2/MSFjDm6sp8/Xcuk/GIVLvO6ytkwMxs4724wa94=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -21146,109 +21346,109 @@ static const char mli_page_head[][3073] = {
     "rem;margin:0 auto;padding:0 1rem 4rem}section{padding:1.6rem 0 0}section+section{margin-top:1"
     ".6rem;border-top:1px solid var(--rule)}section.plain+section{border-top:0;margin-top:0}h2{fon"
     "t-size:1.2rem;line-height:1.3;letter-spacing:-.01em;margin:0 0 .2rem}h3{font-size:1rem;margin"
-    ":0;overflow-wrap:anywhere}.note",
-    "{color:var(--soft);margin:0 0 .9rem;max-width:46rem}.soft,.figures dt,.facts dt,#tip dt,summa"
-    "ry,.more,.keys,.tools output{color:var(--soft)}.mono{font-family:var(--mono);font-size:.92em}"
-    "#message{background:var(--warnfill);color:var(--ink);border-left:3px solid var(--warn);paddin"
-    "g:.6rem .9rem;margin:1rem 0 0;overflow-wrap:anywhere}noscript pre{overflow-x:auto}@media (scr"
-    "ipting: none){#empty,#top nav,#top button{display:none}}#empty{margin:12vh auto 0;max-width:3"
-    "4rem;padding:3rem 1.5rem;text-align:center;border:2px dashed var(--rule);border-radius:8px;co"
-    "lor:var(--soft)}body.over main{outline:3px dashed var(--accent);outline-offset:-6px}footer{ma"
-    "rgin-top:2.5rem;color:var(--soft);font-size:.9em}.answers{list-style:none;margin:0 0 1.4rem;p"
-    "adding:0;font-size:1.15rem;line-height:1.45}.answers li{padding:.2rem 0 .2rem .8rem;border-le"
-    "ft:3px solid var(--rule);margin:0 0 .35rem;overflow-wrap:anywhere}.answers .bad{border-color:"
-    "var(--warn)}.answers .odd{border-color:var(--other)}.answers .bad a{color:var(--warn)}.answer"
-    "s a{font-weight:600;text-underline-offset:.15em;text-decoration-color:var(--other)}.figures{d"
-    "isplay:flex;flex-wrap:wrap;gap:.8rem 3rem;margin:0}.figures div{min-width:0;max-width:26rem}."
-    "figures dd{margin:0;font-size:1.25rem;line-height:1.25;letter-spacing:-.01em}.figures dd smal"
-    "l{display:block;font-size:.8rem;letter-spacing:0;color:var(--soft);overflow-wrap:anywhere}.fa"
-    "cts{display:flex;flex-wrap:wrap;gap:.1rem 1.6rem;margin:1rem 0 0}.facts div{display:flex;gap:"
-    ".4rem;min-width:0}.facts dd{margin:0;overflow-wrap:anywhere}.cards{display:grid;grid-template"
-    "-columns:repeat(auto-fill,minmax(min(24rem,100%),1fr));gap:1rem}.card{background:var(--panel)"
-    ";border-radius:6px;padding:.9rem 1rem;min-width:0}.card header{display:flex;align-items:basel"
-    "ine;gap:.6rem}.card header b{font-size:1.15rem;white-space:nowrap}.stack{position:relative;di"
-    "splay:flex;height:1.25rem;margin:.5rem 0;background:var(--paper);border-radius:3px;overflow:h"
-    "idden;box-shadow:inset 0 0 0 1px var(--rule)}.stack i{min-width:1px;box-shadow:inset -1px 0 v"
-    "ar(--panel)}.stack em{position:absolute;left:0;top:0;bottom:0;pointer-events:none;border-righ"
-    "t:2px solid var(--warn)}.stack .pool{border:1px dashed var(--ink);border-left:0}.legend .limi"
-    "t{border-right:2px solid var(--warn);border-radius:0}.legend .pool{border:1px dashed var(--in"
-    "k)}td a,.legend a{text-decoration:none}td a:hover,.legend a:hover{text-decoration:underline}."
-    "hue{background:light-dark(oklch(.83 .085 var(--hue)),oklch(.48 .095 var(--hue)))}.hatch{backg"
-    "round:repeating-linear-gradient(135deg,var(--other) 0 3px,transparent 3px 6px)}.legend{list-s"
-    "tyle:none;margin:0;padding:0}.legend li{display:flex;gap:.45rem;align-items:baseline}.legend "
-    "i{flex:none;width:.7rem;height:.7rem;border-radius:2px}.grey{background:var(--other)}.legend "
-    "i.free{box-shadow:inset 0 0 0 1px var(--other);background:var(--paper)}.card header .soft,.le"
-    "gend span:not(:last-child){flex:1;min-width:0;overflow:hidden;text-overflow:ellipsis;white-sp"
-    "ace:nowrap}.card .sum{margin:.1rem 0 .4rem;color:var(--soft);font-size:.93em}.card .facts{mar"
-    "gin",
-    "-top:.7rem;padding-top:.6rem;border-top:1px solid var(--rule);gap:.1rem 1.2rem;font-size:.93e"
-    "m}.card .bad{color:var(--warn);margin:.6rem 0 0;overflow-wrap:anywhere}.charts{display:flex;f"
-    "lex-wrap:wrap;gap:.4rem 1.4rem}.bars{flex:3 1 10rem;margin:.8rem 0 0;min-width:0}.bars+.bars{"
-    "flex:1 1 7rem}.bars p,.bars .axis{color:var(--soft);font-size:.85em}.bars p{margin:0}.bars .p"
-    "lot{display:flex;align-items:flex-end;gap:1px;height:3.2rem;border-bottom:1px solid var(--oth"
-    "er)}.bars .plot i{flex:1;background:var(--accent);min-width:1px}.bars .axis{display:flex;just"
-    "ify-content:space-between}.tools{display:flex;flex-wrap:wrap;align-items:center;gap:.5rem;mar"
-    "gin:0 0 .6rem}.tools output{margin-left:auto}.tools .group{display:inline-flex}.tools .group "
-    "button{border-radius:0;margin-left:-1px}.tools .group button:first-child{border-radius:4px 0 "
-    "0 4px;margin-left:0}.tools .group button:last-child{border-radius:0 4px 4px 0}canvas{display:"
-    "block;width:100%;touch-action:pan-y;cursor:crosshair}#lanes{max-height:70vh;overflow:hidden;b"
-    "order-block:1px solid var(--rule)}#lanes:focus-within{overflow-y:auto}#lanes canvas{position:"
-    "sticky;top:0}.keys{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;font-size:.9em;margin:.4rem 0"
-    " 0;padding:0;list-style:none}.keys i{font-style:normal;color:var(--accent);margin-right:.3rem"
-    "}.keys i.w{color:var(--warn)}.keys i.g{color:var(--good)}#tip{position:fixed;z-index:4;top:0;"
-    "left:0;max-width:min(26rem,calc(100vw - 1rem));pointer-events:none;background:var(--paper);co"
-    "lor:var(--ink);border:1px solid var(--soft);border-radius:4px;padding:.4rem .6rem;font-size:."
-    "92em;box-shadow:0 2px 10px #0003}#tip b{display:block;overflow-wrap:anywhere}#tip dl{display:"
-    "grid;grid-template-columns:auto 1fr;gap:0 .8rem;margin:0}#tip dt,#tip dd{overflow-wrap:anywhe"
-    "re}#tip dd{margin:0;text-align:right}#live{position:absolute;width:1px;height:1px;overflow:hi"
-    "dden;clip-path:inset(50%)}.map{position:relative;height:22rem}.map div{position:absolute;over"
-    "flow:hidden;padding:.25rem .4rem;border:1px solid var(--paper);font-size:.9em;line-height:1.3"
-    ";cursor:default}.map div b{display:block;font-weight:600;overflow:hidden;text-overflow:ellips"
-    "is;white-space:nowrap}.map .off{background:var(--panel);color:var(--soft)}.map span{display:i"
-    "nline-block;margin-right:.6em;white-space:nowrap}.rest{background:var(--panel);color:var(--in"
-    "k)}.map div:focus-visible{outline-offset:-3px;outline-color:var(--ink)}.box{overflow:auto hid"
-    "den;max-height:30rem;border:1px solid var(--rule);border-radius:4px;position:relative}.box:fo"
-    "cus-within{overflow-y:auto}table{border-collapse:collapse;width:100%}th,td{padding:.22rem .7r"
-    "em;text-align:left;white-space:nowrap}th{position:sticky;top:0;z-index:1;background:var(--pan"
-    "el);padding:0;font-weight:600}th button{width:100%;border:0;border-radius:0;background:none;t"
-    "ext-align:inherit;font-weight:inherit;padding:.25rem .7rem;white-space:nowrap}th button:after"
-    "{content:\"\\2195\";margin-left:.35rem;opacity:.25}th[aria-sort=ascending] button:after{conte"
-    "nt:\"\\2191\";opacity:1}th[aria-sort=descending] button:after{content:\"\\2193\";opacity:1}tf"
-    "oot td{posit",
-    "ion:sticky;bottom:0;background:var(--panel);font-weight:600;border-top:1px solid var(--rule)}"
-    "tbody tr{border-top:1px solid var(--grid)}tbody tr:hover{background:var(--panel)}.n{text-alig"
-    "n:right}.t{max-width:32rem;overflow:hidden;text-overflow:ellipsis;unicode-bidi:isolate}.minus"
-    "{color:var(--good)}.over{color:var(--warn)}.share{background:linear-gradient(var(--bar),var(-"
-    "-bar)) no-repeat right / var(--share) 100% content-box}.more{padding:.35rem .7rem}td.inner{pa"
-    "dding:.4rem 0 .8rem 2.2rem;white-space:normal}.toggle{min-height:24px;min-width:24px;padding:"
-    "0 .3rem;line-height:1}details{margin-top:.8rem}summary{cursor:pointer}@media (max-width: 600p"
-    "x){#top{gap:.5rem;flex-wrap:wrap;padding:.4rem .8rem}#top h1{flex:1}#nav{order:9;flex-basis:1"
-    "00%}#chosen{order:8;flex-basis:100%}#chosen span{flex:1;max-width:none}.answers{font-size:1re"
-    "m}html{scroll-padding-top:5.6rem}main{padding:0 .8rem 3rem}.figures{display:grid;grid-templat"
-    "e-columns:1fr 1fr;gap:.8rem 1rem}.figures dd{font-size:1.1rem}.t{max-width:15rem}.map{height:"
-    "26rem}.tools output{margin-left:0;flex-basis:100%}}@media print{#top nav,#top button,.tools,#"
-    "tip,.more{display:none}#top{position:static}.box,#lanes{max-height:none;overflow:visible}.car"
-    "d,tr,canvas{break-inside:avoid}th{position:static}th button:after{content:none}body{font-size"
-    ":10px}*{print-color-adjust:exact}}.flame canvas{cursor:default;border-bottom:1px solid var(--"
-    "rule)}.path{display:flex;flex-wrap:wrap;align-items:baseline;gap:.2rem;margin:0 0 .5rem;paddi"
-    "ng:0;list-style:none}.path li{max-width:14rem;overflow:hidden;text-overflow:ellipsis;white-sp"
-    "ace:nowrap}.path li+li:before{content:\"\\203a\";margin:0 .35rem 0 .15rem;color:var(--soft)}."
-    "path button{border:0;padding:0;min-height:1.6rem;background:none;text-decoration:underline;ma"
-    "x-width:12rem;overflow:hidden;text-overflow:ellipsis}button:disabled{opacity:.45;cursor:defau"
-    "lt}#beside{display:none}body.over #beside{display:block;position:fixed;inset:auto 1rem 1rem;z"
-    "-index:4;padding:2.2rem 1rem;text-align:center;background:var(--panel);border:2px dashed var("
-    "--accent);border-radius:8px}#versus .group{flex-wrap:wrap}#versus p{overflow-wrap:anywhere}#v"
-    "ersus .alarm{margin:0 0 1rem;padding-left:2rem}#versus .figures{margin:0 0 1rem}#versus .flam"
-    "e+.keys{margin-bottom:.6rem}#versus details{margin:.6rem 0 1.2rem}</style>\n</head>\n<body>\n"
-    "<header id=\"top\">\n<h1><a href=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" aria-label=\"Sect"
-    "ions\"></nav>\n<span id=\"chosen\" hidden></span>\n<button id=\"theme\" type=\"button\" aria-"
-    "label=\"Switch between light and dark\">&#9680;</button>\n<button id=\"open\" type=\"button\""
-    " title=\"Or drop a profile.json anywhere on this page\">Open&#8230;</button>\n<button id=\"co"
-    "mpare\" type=\"button\" title=\"Shows what changed since an older profile\" hidden>Compare wi"
-    "th&#8230;</button>\n<input id=\"file\" type=\"file\" accept=\".json,application/json\" hidden"
-    ">\n<input id=\"second\" type=\"file\" accept=\".json,application/json\" hidden>\n</header>\n<"
-    "main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page draws its report "
-    "with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
+    ":0;overflow-wrap:anywhere}.note{color:var(--sof",
+    "t);margin:0 0 .9rem;max-width:46rem}.soft,.figures dt,.facts dt,#tip dt,summary,.more,.keys,."
+    "tools output{color:var(--soft)}.mono{font-family:var(--mono);font-size:.92em}#message{backgro"
+    "und:var(--warnfill);color:var(--ink);border-left:3px solid var(--warn);padding:.6rem .9rem;ma"
+    "rgin:1rem 0 0;overflow-wrap:anywhere}noscript pre{overflow-x:auto}@media (scripting: none){#e"
+    "mpty,#top nav,#top button{display:none}}#empty{margin:12vh auto 0;max-width:34rem;padding:3re"
+    "m 1.5rem;text-align:center;border:2px dashed var(--rule);border-radius:8px;color:var(--soft)}"
+    "body.over main{outline:3px dashed var(--accent);outline-offset:-6px}footer{margin-top:2.5rem;"
+    "color:var(--soft);font-size:.9em}.answers{list-style:none;margin:0 0 1.4rem;padding:0;font-si"
+    "ze:1.15rem;line-height:1.45}.answers li{padding:.2rem 0 .2rem .8rem;border-left:3px solid var"
+    "(--rule);margin:0 0 .35rem;overflow-wrap:anywhere}.answers .bad{border-color:var(--warn)}.ans"
+    "wers .odd{border-color:var(--other)}.answers .bad a{color:var(--warn)}.answers a{font-weight:"
+    "600;text-underline-offset:.15em;text-decoration-color:var(--other)}.figures{display:flex;flex"
+    "-wrap:wrap;gap:.8rem 3rem;margin:0}.figures div{min-width:0;max-width:26rem}.figures dd{margi"
+    "n:0;font-size:1.25rem;line-height:1.25;letter-spacing:-.01em}.figures dd small{display:block;"
+    "font-size:.8rem;letter-spacing:0;color:var(--soft);overflow-wrap:anywhere}.facts{display:flex"
+    ";flex-wrap:wrap;gap:.1rem 1.6rem;margin:1rem 0 0}.facts div{display:flex;gap:.4rem;min-width:"
+    "0}.facts dd{margin:0;overflow-wrap:anywhere}.cards{display:grid;grid-template-columns:repeat("
+    "auto-fill,minmax(min(24rem,100%),1fr));gap:1rem}.card{background:var(--panel);border-radius:6"
+    "px;padding:.9rem 1rem;min-width:0}.card header{display:flex;align-items:baseline;gap:.6rem}.c"
+    "ard header b{font-size:1.15rem;white-space:nowrap}.stack{position:relative;display:flex;heigh"
+    "t:1.25rem;margin:.5rem 0;background:var(--paper);border-radius:3px;overflow:hidden;box-shadow"
+    ":inset 0 0 0 1px var(--rule)}.stack i{min-width:1px;box-shadow:inset -1px 0 var(--panel)}.sta"
+    "ck em{position:absolute;left:0;top:0;bottom:0;pointer-events:none;border-right:2px solid var("
+    "--warn)}.stack .pool{border:1px dashed var(--ink);border-left:0}.legend .limit{border-right:2"
+    "px solid var(--warn);border-radius:0}.legend .pool{border:1px dashed var(--ink)}td a,.legend "
+    "a{text-decoration:none}td a:hover,.legend a:hover{text-decoration:underline}.hue{background:l"
+    "ight-dark(oklch(.83 .085 var(--hue)),oklch(.48 .095 var(--hue)))}.hatch{background:repeating-"
+    "linear-gradient(135deg,var(--other) 0 3px,transparent 3px 6px)}.legend{list-style:none;margin"
+    ":0;padding:0}.legend li{display:flex;gap:.45rem;align-items:baseline}.legend i{flex:none;widt"
+    "h:.7rem;height:.7rem;border-radius:2px}.grey{background:var(--other)}.legend i.free{box-shado"
+    "w:inset 0 0 0 1px var(--other);background:var(--paper)}.card header .soft,.legend span:not(:l"
+    "ast-child){flex:1;min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.card"
+    " .sum{margin:.1rem 0 .4rem;color:var(--soft);font-size:.93em}.card .facts{margin-top:.7rem;pa"
+    "dding-top:.6rem;bor",
+    "der-top:1px solid var(--rule);gap:.1rem 1.2rem;font-size:.93em}.card .bad{color:var(--warn);m"
+    "argin:.6rem 0 0;overflow-wrap:anywhere}.charts{display:flex;flex-wrap:wrap;gap:.4rem 1.4rem}."
+    "bars{flex:3 1 10rem;margin:.8rem 0 0;min-width:0}.bars+.bars{flex:1 1 7rem}.bars p,.bars .axi"
+    "s{color:var(--soft);font-size:.85em}.bars p{margin:0}.bars .plot{display:flex;align-items:fle"
+    "x-end;gap:1px;height:3.2rem;border-bottom:1px solid var(--other)}.bars .plot i{flex:1;backgro"
+    "und:var(--accent);min-width:1px}.bars .axis{display:flex;justify-content:space-between}.tools"
+    "{display:flex;flex-wrap:wrap;align-items:center;gap:.5rem;margin:0 0 .6rem}.tools output{marg"
+    "in-left:auto}.tools .group{display:inline-flex}.tools .group button{border-radius:0;margin-le"
+    "ft:-1px}.tools .group button:first-child{border-radius:4px 0 0 4px;margin-left:0}.tools .grou"
+    "p button:last-child{border-radius:0 4px 4px 0}canvas{display:block;width:100%;touch-action:pa"
+    "n-y;cursor:crosshair}#lanes{max-height:70vh;overflow:hidden;border-block:1px solid var(--rule"
+    ")}#lanes:focus-within{overflow-y:auto}#lanes canvas{position:sticky;top:0}.keys{display:flex;"
+    "flex-wrap:wrap;gap:.2rem 1.2rem;font-size:.9em;margin:.4rem 0 0;padding:0;list-style:none}.ke"
+    "ys i{font-style:normal;color:var(--accent);margin-right:.3rem}.keys i.w{color:var(--warn)}.ke"
+    "ys i.g{color:var(--good)}#tip{position:fixed;z-index:4;top:0;left:0;max-width:min(26rem,calc("
+    "100vw - 1rem));pointer-events:none;background:var(--paper);color:var(--ink);border:1px solid "
+    "var(--soft);border-radius:4px;padding:.4rem .6rem;font-size:.92em;box-shadow:0 2px 10px #0003"
+    "}#tip b{display:block;overflow-wrap:anywhere}#tip dl{display:grid;grid-template-columns:auto "
+    "1fr;gap:0 .8rem;margin:0}#tip dt,#tip dd{overflow-wrap:anywhere}#tip dd{margin:0;text-align:r"
+    "ight}#live{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}.map{p"
+    "osition:relative;height:22rem}.map div{position:absolute;overflow:hidden;padding:.25rem .4rem"
+    ";border:1px solid var(--paper);font-size:.9em;line-height:1.3;cursor:default}.map div b{displ"
+    "ay:block;font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.map .off{"
+    "background:var(--panel);color:var(--soft)}.map span{display:inline-block;margin-right:.6em;wh"
+    "ite-space:nowrap}.rest{background:var(--panel);color:var(--ink)}.map div:focus-visible{outlin"
+    "e-offset:-3px;outline-color:var(--ink)}.box{overflow:auto hidden;max-height:30rem;border:1px "
+    "solid var(--rule);border-radius:4px;position:relative}.box:focus-within{overflow-y:auto}table"
+    "{border-collapse:collapse;width:100%}th,td{padding:.22rem .7rem;text-align:left;white-space:n"
+    "owrap}th{position:sticky;top:0;z-index:1;background:var(--panel);padding:0;font-weight:600}th"
+    " button{width:100%;border:0;border-radius:0;background:none;text-align:inherit;font-weight:in"
+    "herit;padding:.25rem .7rem;white-space:nowrap}th button:after{content:\"\\2195\";margin-left:"
+    ".35rem;opacity:.25}th[aria-sort=ascending] button:after{content:\"\\2191\";opacity:1}th[aria-"
+    "sort=descending] button:after{content:\"\\2193\";opacity:1}tfoot td{position:sticky;bottom:0;"
+    "background:var(--panel);font",
+    "-weight:600;border-top:1px solid var(--rule)}tfoot .rest td{position:static;font-weight:400;c"
+    "olor:var(--soft)}tbody tr{border-top:1px solid var(--grid)}tbody tr:hover{background:var(--pa"
+    "nel)}.n{text-align:right}.t{max-width:32rem;overflow:hidden;text-overflow:ellipsis;unicode-bi"
+    "di:isolate}.minus{color:var(--good)}.over{color:var(--warn)}.share{background:linear-gradient"
+    "(var(--bar),var(--bar)) no-repeat right / var(--share) 100% content-box}.more{padding:.35rem "
+    ".7rem}td.inner{padding:.4rem 0 .8rem 2.2rem;white-space:normal}.toggle{min-height:24px;min-wi"
+    "dth:24px;padding:0 .3rem;line-height:1}details{margin-top:.8rem}summary{cursor:pointer}@media"
+    " (max-width: 600px){#top{gap:.5rem;flex-wrap:wrap;padding:.4rem .8rem}#top h1{flex:1}#nav{ord"
+    "er:9;flex-basis:100%}#chosen{order:8;flex-basis:100%}#chosen span{flex:1;max-width:none}.answ"
+    "ers{font-size:1rem}html{scroll-padding-top:5.6rem}main{padding:0 .8rem 3rem}.figures{display:"
+    "grid;grid-template-columns:1fr 1fr;gap:.8rem 1rem}.figures dd{font-size:1.1rem}.t{max-width:1"
+    "5rem}.map{height:26rem}.tools output{margin-left:0;flex-basis:100%}}@media print{#top nav,#to"
+    "p button,.tools,#tip,.more{display:none}#top{position:static}.box,#lanes{max-height:none;over"
+    "flow:visible}.card,tr,canvas{break-inside:avoid}th{position:static}th button:after{content:no"
+    "ne}body{font-size:10px}*{print-color-adjust:exact}}.flame canvas{cursor:default;border-bottom"
+    ":1px solid var(--rule)}.path{display:flex;flex-wrap:wrap;align-items:baseline;gap:.2rem;margi"
+    "n:0 0 .5rem;padding:0;list-style:none}.path li{max-width:14rem;overflow:hidden;text-overflow:"
+    "ellipsis;white-space:nowrap}.path li+li:before{content:\"\\203a\";margin:0 .35rem 0 .15rem;co"
+    "lor:var(--soft)}.path button{border:0;padding:0;min-height:1.6rem;background:none;text-decora"
+    "tion:underline;max-width:12rem;overflow:hidden;text-overflow:ellipsis}button:disabled{opacity"
+    ":.45;cursor:default}#beside{display:none}body.over #beside{display:block;position:fixed;inset"
+    ":auto 1rem 1rem;z-index:4;padding:2.2rem 1rem;text-align:center;background:var(--panel);borde"
+    "r:2px dashed var(--accent);border-radius:8px}#versus .group{flex-wrap:wrap}#versus p{overflow"
+    "-wrap:anywhere}#versus .alarm{margin:0 0 1rem;padding-left:2rem}#versus .figures{margin:0 0 1"
+    "rem}#versus .flame+.keys{margin-bottom:.6rem}#versus details{margin:.6rem 0 1.2rem}</style>\n"
+    "</head>\n<body>\n<header id=\"top\">\n<h1><a href=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" "
+    "aria-label=\"Sections\"></nav>\n<span id=\"chosen\" hidden></span>\n<button id=\"theme\" type"
+    "=\"button\" aria-label=\"Switch between light and dark\">&#9680;</button>\n<button id=\"open"
+    "\" type=\"button\" title=\"Or drop a profile.json anywhere on this page\">Open&#8230;</button"
+    ">\n<button id=\"compare\" type=\"button\" title=\"Shows what changed since an older profile\""
+    " hidden>Compare with&#8230;</button>\n<input id=\"file\" type=\"file\" accept=\".json,applica"
+    "tion/json\" hidden>\n<input id=\"second\" type=\"file\" accept=\".json,application/json\" hid"
+    "den>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page"
+    " draws its report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
 static const char mli_page_middle[][3565] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
@@ -21293,458 +21493,475 @@ static const char mli_page_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3791] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvWl720bSLvz9/AoKx6MBxCZFyktsUBAv27GT"
-    "TOzEYzsrw8cGSVBEBAEMAGqJxP/+1l3V3WhQ8jzzniwi0Gg0eqmurr28TZV0qrpM57U38v0gOrlZbvJ5nRZ555fcT4Kbe"
-    "ZFXdaeO3vpJv6rj+VkVqDz64Nf982KxyRK6rfg2S6s6UAVVxKMyCVTM5csyPqda/fN47WfRyYfaf+tn/SqtqcZbP59c05"
-    "00FUwDdU53xXJZJXUQBKN06e9V/SzJT+tVUCb1psw7+SbLRsui9KVnWadYdqog66/jehVtEnrffLHK0nniD9TR4yfy+TQ"
-    "6iSfpNOgv06xOSv9FUWRJnAf9MrlIyirxg5F85OacisNz6v3susYQ55uab+k3UBhpWCkMkgoLMy0ng3ERondKz0yYb7fS"
-    "ybKO8uSy80sSn72N1yM7xUmCKdYDK+v+Kq6o4PaWLmkG/ETxGgSK7k9xH2ztqx/wuFa5WaEqqq/XCc1FgtElUeRhWfNTb"
-    "ywFoefR4jR1dDtNvf39ppSW7tSuMA04OvyjO7iaDHrP4t5y2n1w2KdZqf0qGHsezUQaVbe33uDK6+b9uvjA7fnDJ9TvKL"
-    "u9jW9vK5rhdRbTauw2pDzPTvpZch0W46L7+f987pZhyr/oxmyTZotP6YIAjxY2PPWL29uUwI5AKEzUOp2fhTdnab4IPV4"
-    "JT13E2cbW2yr+ckg92YvHp9Tprn9OwJyleUL9D72uXNMEBWHc9br3jGMdp3lNDZbNOPoHkz/+OJzyAGjFPD8v6s5ZXlzm"
-    "gWeWPc6jJDpJmpf88I9F97Y1BYHMgfoliSZell4knvLWBCf0E2dZMY/rZOFNG5Apc7PuetY2a5oETF0t05P38aMHnff5l"
-    "/rn6UFQCX5vb3W9RbKuV2FCUMJX3WE4kCmlivRD9QDRs+vv6QuAYYJfdZYuqnAyVTTYcDIZKPp3qvTvlNZlQbA/UNx9XF"
-    "zEZRrn1JuBmZjv8wi4xr/JC9Sd0KD4M9TLGx4Exu5tg6miHRFO9oaK/5tug2Yi/iXzoKrgJkvqDsF2n3vJOyU3QNUpxn4"
-    "lk7C/X8jFXhTZIl+XRXFuLmm/FUHoFxH1Sj6gTNPYlDk9VUmfe95fb6qVX+CFZmdeJ03PaB9jNm6j4fExFfQJb72K5yvf"
-    "L1QMZFtQXzBy6kiC3T+Jp9HegL5HUzvJp3Tbjd4SYiP0dUXvDIJg63zpI+MAgwFy7NldUDTTQMh7naX1GLOmOz+hRcv1f"
-    "OfbIGyKmy/8lO9iGUJZdb+MLzVy1ljZQcgxI2Q5Dnhlsoj7GROAXRBCDpy6KerGjLqDLELfMpX2CZhVGoykXGP/21vfVC"
-    "C0YKCERtrhPU97jpaNZz6jQU3iPrbSJ8be9GVsKHvDcCl3Uz4WrunVTIqrbpSPz31dqQoIerO+gV+9FOvi0keVpCyL8pM"
-    "+II4CDdoFwRZOhlGxv8/92Zlxt/dFvUrKjj4+aATo+TWBYdN3KsK+QKHTbToomyX6684SmW1aRHTg6dIymkx54kfp/j6d"
-    "qThpaI7TKO1v1kEpgEwFWLB5lI4r3kapCxXOui2xbmVzbAYVb42lmvMazdVSkIsMdOliJKq+1Kd/C3PPi3ViMPeSV35LS"
-    "2rAd76lI4k2E2oJbJkznIaY8oTpnXQXvAJehoIGg/mVyjKt+DMNRpqQiHDA10Uda1gA5g16f/qxst8AUAo87u9nJ4P/fY"
-    "UBn+izWd3M/bCGmIxPCd9MBE2NmYcZyAMX5317Z639Us0Jkfzrw48/9OUgT5fX/oRKpyDGDCgIKUbbtl/HpxVOdP3Ema0"
-    "Ss/XBf6srEmVEUEmI7xOvlvnkPKp8TUWUaMwhNPheKKDSbvaCIWOuCIIBUXNCUBOiwKgxmmC/JIR2pwfyfWmgCoi0Qwum"
-    "RaIQ39INbZqaetcslFnGlKdELdUisMC/YqhkLDQHUSKQMqaFCku9VLbQ8zc5DeOUmvRw4muE2kGtwBOYtZXxx0AwvdRQH"
-    "mVA0Mubadbg7yXhb2e+LzFamZWKl1GmRvf5Sr+X5r5t4Ny/NATpIFCzQP0dMTl9qTfUzRZfuKLDZNaLrpQFzpX6m5Hqj7"
-    "M/k3ndj6sqPc39v9UNjybLTQPAoQSkVy6QBltuZoUHM7UwoLsLN3GQ/mewoKPdWcLSWTnCbiVjaEbDrbUmYv7UuacJGgS"
-    "99tt8DpldGdhe8Q6gzmTBHPs0FfoCkMFIokGf39zZUgYAMSUVNtHkDlqQCTLF/PeTfWgOlTtnovlEJqsWu6tGOCYT8oPe"
-    "rolCOASp+OAQ4GqB1x6hKhMqTgOvviMUM6dWUNT1Cc3LJeFF3fI4JfQEMlctuc2SmiGwoLqgDwPd2NzQy/KSJhvNBw3Ex"
-    "AZi1CL6/3vajhiilgRRtPjLLx28zvStaPqIvDyaBsVkNW1IJtz1CG0v6JcAtbK4mZ4MpieD29tickS/wX+HqDEgjaedLY"
-    "emeL/xmrceHPEDi8jf1dGNHObhT0Ts8VkV/pUroNzw25wZlir8Jt82CH3e4rGBkz8QvE+mBj/2+/2EZy0nztnPW4iRy6v"
-    "opDJQETTnpd7ptLqV/64OTBMWxtuY4Pvcp9WfEYGvmEoMQbb+nZwMt0FDP+6Qru9qok/9ShU0ozLtx0fjYRjTJq62lsOm"
-    "b+aaVJZKJ0Nn7/1s916z1lWH+VN+h8gKomKJoAI1PJxOamIu+pdxpUsGugR9jUCBZEsCIl6heFb5/HKPXwhCvqG6c4Ivv"
-    "C9gRgWLYjOrqcAQeWgvSXK0B8qdbsHtGOoJGJ1o4NaQesNRdTIYVb2eWcnC1JhUUzp6CyKxiHCgDnTpGv2I0Snc0I+KeQ"
-    "C4wy/dch9xzxfY9egjCvgCL1APb/EC/Sp5D1gu5r4apmSrWbpo4AB9/ypyd1Zrtm9A0fuVbi4IqEqd5ptkZBqywK8LMH3"
-    "4lZMOlO/VSOarXxVl7RPplBGoZNxiT8ZJhHwMuDxm3DPuDcNhcBdVciNBTL0tVNGN5NVtAzm/3tk3bVomvzOunBbh9naP"
-    "9pAe3u2t5on293M9vigaNoO2YhVhKNFbeufmizy2AvwRv8CnAf3OV3F+Cp53JMIcbgHMZGW50NxyoVXDheaWCxWQJsTIv"
-    "3qOMQ4h5AswtNQmN0S/o6AQUCtojis5lfhlQBVBPvcHBdgWOW+LrezuCaGZus+0S+UHU714YGCBXfDxnvQBkhxut5fLr0"
-    "F9v0ZHA/VnEj166jDorTVKuB9jP+HPJ/z5Qymkycoju23rQE0IrUyjB/1FXJ6NJ/2HT7r94aODXPWHDw/yaTjpP3vY42s"
-    "qOaISjaQ+F2cZIagHN+jk6/QqWfgPg23nwU2xc1+fDMYPB+HR48fb4HMDVL/lwk4TuCT9WdGIHGkktfC7NXNLUvqgX24y"
-    "Ayd5RFQDgEIjhYOHXX1P816+JDh8Xvu0p/7x+KA/GD7t9QcPn+x229cj7j96EvafPgq6OTprCgfPHof9wdPHKKtq+hofy"
-    "MHBwyeDw8ukNZDfd2a+LtY0w3+DhLBEJZWWiRX60NoFB792hxDm0tqki3p16Nd6ww6DEebjKqmi52UZX/eXZXHu38hAwz"
-    "+TrYIwZ2I5KYhiZJONCUGHDurMRhmB6LpY+8HIdBCED/eiV2usUkZE913R7VVwUDFJg9YOqpFeGOrIJJ0KmssC9W/aMwp"
-    "8f6nSg19B4afd4UlEI9rZy0tqiZHTkgj27/JFcuWvopOVbv14CFpmeTwYS61QVzZS5CVDQCGfpQ",
-    "0D2uUkGgSWx/Dlhcly2nR+FpXdeS/jzUMDyHEuZh/q6yyJBHyUFL2n09hfKZ96TuvQUBmz3gqkx689Oja3O0JvPRXgj3i"
-    "/pqoMwKhe9Ur6uB5zjI2XZNR8shjtxYQB85rQMuREQIV1WZwlpj9pfkbdgSz0FwBAdKRMDe4e4W0zLgIYP26vGoNP0/FY"
-    "z2rvSA3R/4dBq2mXCvh3buRlCqSFJZKJxS82+WJ/f09fsdAiBzCeZsUszp5n61UcZeP+0eNwqBJnbn9jyV2gy7j3aLzpX"
-    "c+PTx4SuUJz238s86ua74k4zl2qeD5PiPptt9f9tffIbXOIoT4M8NmdDj6h/sUnR4/299egQ2WqPya+Pkfi3lPaeN1HaP"
-    "LwaPf9ocaxeR0xfopOEjqpalrKvYTQER1ftLHpgh41yPfrO+oBs3O4w8usIGDKD38NpmA6VSFYon/VrQ/1/j+QEiyjIQJ"
-    "l5/hxdEKgcBzhADqmq64sdiCyYt3bBwmkGharJ8HxcHD0aPyzcLMlZhqqjfDzg5szSDk6hAB3HxJSa0a0zNvCzl+SCZHG"
-    "SVxtymTKaIsRmqXuiW8D8ZX0k6t4XmfXfjBqELsDZDiOahxHI723J7l6ACEnPQimauLNEtp4iadqJrf2h2N+ylSlB0krh"
-    "HiJh5pyxHrEthLq87pemBE28f7YHB0NjzwwXl161U5JFkDhJa3SGf6Q5dPcAc/5mHda5Am9TDSOJ9WBWZ1GnNfSvIPRdR"
-    "ZpmfCkVZ4MhZeH+JQkq5KOHWbXj6G/8VQnqeqU2M6EmECnPo0InH2WeaowpYeVaUwxfECWzhBYy73bHXr5chUThq861Yo"
-    "IdreZBrjMJGTL/f1aUK5h49yBpTWqmPHQpbzHJLJTU+h6796hvXHBS7+KNTDgXQt9TQjAApbTMnF2OZ3Eiw7LfT3l/XH1"
-    "Ytjxumduq3xZ/VXifObGAr3ImtCrLe0n1IHTPj/wTFVI7xoUuba7mUHYIPSoVj8R57ZXG5LkNz9w6FbBzzLTcrIWoFKud"
-    "NFVcOg3y4Bj/kBvfdo2ereNvgO+eg/Vg9IPA+VXfEr1hlBUCAIj7L6//0Pi026Woq3qZMlFkoHako9vw85nwhRaDZz1/y"
-    "yICvE6XhDoS4XrZswLvd+5i1Ft6SyHnIipOB7FxB4QVUaEcV6t0iUdb80kAFUBWY43vjfz1E2d1lkSxrqL8huEX/tyxXT"
-    "MzbcYcgz4nsf5RQylzXxT+TdriLvz+sO8LLIs3Btsg+1OgyxxNYzuk3GuaYeh6j0KQAa9pPmGZFsR+ZAbFpm6uFfQgTDP"
-    "NoS5qPO3t+gyix14tqgC9T5LPWXKGacMjp54IeoHfOKwrmSVLhbEu+aWI1cEEYCRZlp/2dEZ7aDNUU2AU5fpuR/QvL8pL"
-    "pPyZQwRP84+gDjNpRFTuK+a0fDS4lDKLFfqa5EU1LlaqLTTdjN67BeWII9cZQZ9THM/g13Nfz12e0GTHIhuA50IxsTnLx"
-    "aEI8PEoSCAMn3zBNyldNWlmIBFx8BfhNs7gtUrwiYaGxIBUsXXxGQkV/VLIjEJKCL0Qz7BbA7tg+98t0R5bJXgBbQNcOI"
-    "Re67AmSR+cSgsGnMm8fZz+DknjI+xPbh5055jI2+gqiwk7AAMhi8f3JwS+n00CLZ8//VnCFtbi04z21IaE1cQRR4R88Xl"
-    "10DM1HkmXQfTELRFLoLtptJPa1SBppn+SFV7RYtHlPSPhJeCrt+88iZZ1p6w944+sa7a0KdXV7FeMRG9ol3hG8B0WGwhE"
-    "BiL1idsBOSQqzSEPMMdwAy7PRjFRJkDt8oGjAMrvcogkOKlFwGmYYE7VvaGvSmSylni4iNGC9R1jZfUHrhBiEP5vJivii"
-    "oJmG7ky2hPP1UF82p05TaWV7u70OB0Tc6ZW32qjpsSUbAAv4PnZ5ENnWV1mX2fXN/e1nRy1bG+jLOargI+NQ7/h5fFWm4"
-    "0sqp8TOAB6ls+FfIPpAt86hRqb6AJB2qlwvq+IpAvvYAwvs+TQoQ2V81Rlchzt+7Au72Vl6p5vCb4d04vHgi3sIOEAkVH"
-    "CY7yhnTQzWptM02oIOOvk2W8yWo/cGRDFahN1jzX0d7QnhuVFX+C2NWo/TSpX2CPpvnpyyylBpm2NxTBpOrPufTXXkGbb"
-    "1krU/BbDzKF9XRraAfC0NIkDpl4xnsiHCg6KmDMsF4THMboHcw6yjTuZfEsyTyaa77oev0OL08HEtvOZZyddcBkEzl31a"
-    "kL/KgOT3vn76I4rzpprjoDnpoKKKnvqTWdofR8AZsMDBUyTV328XoNisM7LzZV4m1N1fPiIgndWall2zPrgF0AKBnZqar"
-    "ACvXnm5K4zagYe7oVjw2Lxkwn6JdUIacp0xAFIXTiVegcsh/Okpi+jLNWHiia0/lZqyutPiiXicUROBLIpA8RCO5RIzHt"
-    "PAYkoFWaQjMLvM2oQ7NsU4a/uaYTWe2KSH418hDHaGxg6cJXiT+ZeK/1q7SCQPyeEtk2q7nPkmQNigAk8zuh49xKItuDm"
-    "A7VQZgameHNeZEX5s0PTOB6rCvRb4LQVTfVKi4TU+sj5G471VgWt1PvA26oXiW/Tb1Df2e7WfoPr73UPIwHzUCy4Bf1gZ"
-    "hrGaJgoJuajin+2FQZRZRn5pc6BqFEKGNyJ77YwXwTh3ebXUesN4QKBfZoxtSEyKrre3TzDBdt6sVqK3SHmbb2nvM+Ilw"
-    "S095KFwl+nZO9QwiAdlZaK9pXnSRlqwzLQ4WEdBad0zK5VB2Co4R2XRnnZ30PmFKzCZAcQ4wsn8NB06HJ4dP4WdUhYOxA"
-    "Jxbio9cdInuSDhhHIDhij3DanxfnkC90iMXo0OnU2ayx7WFHQu/EOfcWTbCqtSP6HuqBItanQifAQA7NeD9/4Bns0Lp3q"
-    "vh8nSUVZKKoNiYqG99L0EXwLlIcdD0MHV/BLfb0lnublh2GM27LsFLV564f3+WVxp9VRygkmmTiQuNOm2USkuYL7FJs2a"
-    "Vtn+gXGlsQVtw6VnKHJTsRgYOdcZYhFFrBQMSR/hAhgw4Uk50V4ZuOMRXqfzbTVpStJr7ztWWJkFlKWxNSIxg8ntBx3EG"
-    "9c1/etgaxXnVOwyaoAa+uX6AVtp+ab+rdL1GR84V5sckWDBSzhMDxkunGz4FypbQQaTat/Jhn19SZP5Ntp+RTAIuNozIk"
-    "sC6IAqH516dHlSSWEafDhk6ZlLuWNzxYsz83eWO9ZrDxDdYgzBX6UoU1/4Y1hCx6TcLq9nag2hQK075yyWdcSMD3OiMsQ"
-    "XspXkOlK52STbggmHOeettRYQQ3bCpopazFl1CFph4FA+ytbm9XDNrYmls6kRb0lFv6PWeDPX2sRUQt8K2YD/teIZbEdI"
-    "y3DmrvHRViMtsSDbB8zAzwq5t6vam9hpGgsjXrYD1Y3NDdIr3woOrHJZFpacbkQnF6msl5mPaLdUJ01UufJq2mjtFxRnW"
-    "rzfl5XF4TUn5OC90h+oLq825dpiV96WiAD8BUgCqnOTpBzdKpH3pVEpdzGg0fN6siI0QHpCyF7RFKKTfrdQshTHZ4QG6b"
-    "e0psZKFK0RkFbHhQM828ik6+9le0PDhX6uKn9dq83EWp4YgDYbVlMaOVWvhsfLKMfhF1t79Ss4Cbuq+d3UYMFp7pdhqhI"
-    "d3rj7B1pa06vb31m/cGgfoZ5p+op2wx6Npih1qtGzW49HA+mU2h3nteE9M829SgWzGpRJ9WFY5PbUUM5aJ8AOz6creZm9"
-    "V/08iMG9Hdo2ZW/UVaARgW0Z4zytmUnrBgImpqjD9/xBlSFjAGJ4xYASE+uPkloepbjeRn",
-    "16Iskw1mSSEwnOApYexB06SKXWq9BQwqbjHGxT20BizladupJABS+IGQC43OIIK+F37+QXetWS/dxf5ndc8e0ac+LbZas"
-    "76tdixziVVIITrHLMu7sLB1d1jbGKJQN7TkOI5DvWOV/BIYFtiw2JDrOO+f0hm29kClzoN7Cpe0HzVyMPjFNLQEovMsDq"
-    "IpUykMey+JbSguwZ6+AnPzBkdOnpS+FkHzQDwGejtMA0dsZ84VYMfPF37g7oR4h+6a5/4kmYpWM2+7WFimibBaLnzd0BL"
-    "DL31wQXqGApE/DrTM/yLRBjDhxKBm5TWmQdqy3d44pkHeVMz5J2z/+N+/phzLnSkMbagFmNu0rOetQT2qN9Z9UzHRwTfZ"
-    "VOc/ftR8SYw5p0pIMHpXW+Pc/8EdyzB6D1aV9BYbVzZEvGe/UGtCg76xVa/o5CWcJ4doXlyG2haff7eqZBWLcemg4zDfn"
-    "M+IIyMIYPFHchz9wCX9t89//fTh+etXn7774eOrb169p2f/GBIyGYyT8If4B2KZdlqyviMijLNQlO5A0VkiijIof2gElS"
-    "7Q1bnQAE4+nlQqn97xvbE0SNcn2C0T45oBFUrbOQNOJrR+xsnCdur7O7quM3AOxlaukFtadnAMfC3LyPogJiPY+NgI0bk"
-    "Gm6SPtBQDc3B7y1WlUVu3sm3A/NOUFi37UCL4CqJJc+jtt5+bjwrtp20AICZno+emolFR0Zy/ZbUJjAUbxwZpBNbCkDZm"
-    "zYsh39JHrUkrYdTOBL2Yfqby2Clnst/rxs3bxmOpEtcVJohxIteWBssj6ao+HxzvKVr/3J4aj0V6XUQnIg6wK01s0fDZo"
-    "OPtGqtp/HuzBTvJor+8aYGoKOtGA7s9V3HQOaYbbaarvQHUrEyTZVh1fSuPfzy2nzbScwKqLYiXVW40qyy/xOb0xnB4a9"
-    "tAh8nkIpnU0wm8XM7r1juymuO9PXbpCsVOIq3411+JyJBotOq+l0raVAkrQz80VedSlRac/WTAXSeKMMM50d8yuNx62jA"
-    "WuccTh1mqcOBakC+rHfJ+grOqmEY8MhirTR4Slore+sbCh8jViWv6CnzxBZtXIkpGzQzu7/swOI1oS7/lZdBzCataQyOX"
-    "kb9UC0VEkLpsqPwr4uthdLWkVZ1XUgOSKPExuArUleNWU6lZQ039rV6gmSv5zKSaTl5Mu9HfINMnQxB95slgSveRuRvyH"
-    "Y0M9Y526h216h3pelfGKs/xCblkP5BdP4kM0tXaClwX0ffQli4hLFWrqHawCsHcUlu2h0s1iwq7mR7KZrqMTi7HNJ+rye"
-    "U0AOYORgtrDlv6C2WaHoLGZDChmV22XVWc6bqkyQRZNLma9qLLrbHmmkcOeDJzRXianVrm+Myu44r63wsm1Ol5y68FYMS"
-    "Fbb8WFWuwgfVuaqx3Sz9W+HeCJ/wqlmmM55gF1x1mUf03loGBscnDjlK+sfHDXdtBIbc2tS2j3F2LuZZ9rZiv5cD0BvvQ"
-    "Ih2xVR7D7f8U8htA7W/9WmVLTGKVTY31KZjXMTcXTgpVWflWph8/pJ3IMxfpX2GejCUQ38zVEnxKN9YwXE4nyymb2msA1"
-    "qIXNcmmxDsZEKgZ/1MHEk0EqG8Sa3/SbId62kuarUIYpLa1rI3CN6I5gfW++rkxC4HRTI1HtA/4d0i9+jWRc4fHh+m5vf"
-    "0ZuBHgwJWO6LJBZ5vqC85PRg5wzooJ+jSuUFHOZKJ9VT3dtWkm5EgkClshEatTsS6oalY50IZWUvlX6JV69LcIuI9087P"
-    "cUD9j6mePfgv6ZVYTCPxY1MTa5tXM9DXP9BmQZMLKm0VcxwEBJFH+QK2fYteuZ1X5QhMmTBDWW3fsbMizjE5OfSCSpi1m"
-    "5WnPCWxNWFKiWLSqTfJrYHl6cSJeLMYbS8gL2IOeJ/6CzqF8spjK9uAibT0ngLrc318ZhwM6TBbTySMCs1GhBTNUWmhxL"
-    "iRiIsQCSyqd6yzS5TIpQ6vSNO9pnaYidvXSeVi7D8NOnAvCOafVTKE9LcHqnpbx+fgzjc0fBvABOaK/e6n/sOkBMZ8dGr"
-    "ISwh6vYciQ72hbmqZp057XnF00Ywnc2dCV29sb4/ZNy8C+4UKlzw1I+iXBsfGa53nHjC91CfC19nOeugbRulWcB/pxuIB"
-    "GtPRr21gwZ8X2ksY11wcnTfeimWdoiJfBtnNJbD+agWtychnCqKYj3vIssi02sL/GGhoJpuiZE8gid441vYGEmCfYoD9y"
-    "RsAZ0HxVPP+2zNNU/DXotEvqiytphZg2Lk8TwLC4T7CMutaSNhaVnxf5KURT5xCV5jWL8jGvtGIwkEL/6OSgUzA+yZrVB"
-    "Xxht6AZyLXoDRHSivTsskSrl/F1h8XRWNqds9v1o7igoTWPF2YOAmCWBW8pLIC/3LNHJ/EMRi7JlwK0gbsuCz1DViBDW2"
-    "cJCnOrtQVmIebF+ZqueSUM86ExyE+MQa5r/anxZ9jSnfq2gE0DArYKWIuvYaLt02CSBus7tW4IU3rEDfzI8QbYRCE5rAN"
-    "LfXs92D6JTZtutkFP57voqWEVZ7VxWBHQ0aQ90QCFUJNErTkeLBCVZARfp5sSHDLOXO+NuMe/E+b6ecNWy0lH56SlIQXV"
-    "5ZNiCs+qXuw2a0Q6tQfdIK6IZU9p2VIxrBk+9MJ0/D0do+ucbfw6xrAPUp5zNogDExWPzwjrh+YdpfmLo45HBHQUZfQ4c"
-    "x6nVJYSGhqvK2oaL3o4BexBMKujyX8nRDgnfuXOKcBTqZVkkxm8c6ZBj9npVpG6zlsnMDELQ3U0dUwpiNM7N1zIwDl6rn"
-    "d4/2tYmRPLx5VzdpTjFeoYocZHrbRy10o/nFJfaA5xwldj71tC7Zl90wgCzd5nfr/vhRX43HzsfIM3BzZyBUP7DqutmNk"
-    "mThYQDqUdFYrCztuKfPOsscCstLbpSy1iHScmqIT2zN05ITXlLvPnl7R/iMDa38dfOSPnVER/aYLgUsPitsyQfLH1Wa2J"
-    "+KIdttjQBtMuveYt+i1Bt8zD0myOzzAU6sjhKXhTpkwGmLGJ0amfCgNAZLRoqY8GAzE6WucgyVJqFPs7FfIPmsE4b8wlM"
-    "Zd9Iw2YEW0BARXboiq2RVWeG5XidAc2xAcXXgGlFXLRITEHphRqkZDcfBpA+duqa7TOUpm6uYBj7I6I1qqe6TWxXdbn0K"
-    "+JKIW1oVShL3jWi504MqycqYolYYHPOyJomcd6C1xrpDCTSX1XFVE3qgit7y9BfZUi8NDa/XpPi4cILPYaZk9z8foFvVS"
-    "ls1SsxK/jujEmoLozIuCF5JpOgdoqX6DXYKgB+/FRRaJFy6D5xqval/ksEUQi6MKnVpa985/tWEurmBVxyS4ihXEEIec0"
-    "J3KVbfuPnwwG40kKjJ3BV4d+VDpVua/R9wBW8tRtYHHb7aHpNkP7EEKZ3NeIfqhfaHCIeeuo9daRfqs5FxScDwhAjHWC0"
-    "ffT8nrdWlsouNNHDcQwWXRhA+raWHlMBEJVu0hFUSuvEIg4zOcZsQl6DyTRJ9+DXGwD7R+8cP7aJOX1B1YnERXh9WfF4h"
-    "petyLiZURebaNXBM83W0CskfFHjbDfUlvg+l9JcaD0hWioEmMEupcr6kEeX3hB+9M0P/4/J6syWUbe/9U9nP6zMZFD84S"
-    "LYB7k09bby02MD9vcmmiBhKCEpin21A2aCm1TW+X94up1W959i/uIqoKYhYg4OXZvVRX/XTRa1J3qzizgxf19/DV721Gz"
-    "juLGrPQVIR3wYfglfpdxtX5fsDQhDtjdQptlcbLYKi+ghVzc3foLu/W7XiVKmRtufqHKHS",
-    "Uk3d/EDa8JYRZx55PVf6U4hMETd5+WAkorXO/vE74tJricKnm4La3p95x1O7kickotI2IYCaSCkQGSuZ6q8SYngmmu9gZ"
-    "EEfivtNmtgnoH0E+A/xoGaHTiCoX64OYnSEO20IHDmqQprOgQ7XxWYmF9LZ9jHacx46cnG0gQ4/JcNGNmYrVZ8wLViXJ8"
-    "Fexo2r72vQ+X8Vpm918JLR+cZ2nAtAT0Cj1+mRVVYp/bsAVoUA94f19fGJ3V/6rNSwNWprcMaP+ljT/b59ArtUPsKiAAf"
-    "Wb+ZQXE/g1BNCoBCdXaQfStIcwC4yn+FkZoct0K+jG7E6HgvTbO36tub/fWfa3Uvb2lXv4Fz6T89pbQAl3aZ7ynvNrRAG"
-    "uzStPbC5b3/wCWATKDj0QxVcSPs26H3Wmot6A16n4KiPRmCQ4hb3yah9+58olTbbU/01ayDhKkscFy/ru8Ln5Ok0t3ei+"
-    "BNz/5ptXA4DAq0nxPU7Y3VK2lblq52sG+WBvCA4vEd9tRN2JuCJih8iqhNwhL9bnU54gG/IJ5QPXF6g0akB9q1iTxRNip"
-    "Oc3h4aFLWVoUEfFEDSVsD2xQqZqxlWGjG9d29sphU2GDRWTvOmYTvFqXN8u0YfFYW7uQBOMEMoe3LDkjIqNR4xUMrkR47"
-    "N3zys1WfcArm4TlErQl3xJ38CWVouvJFR0lw2dGLHjOzCeHrRuo943SIjmux3WYnOTjnGD/z0Z2aMhc8S/Ou+c+2yNDDL"
-    "hKvlTN8iu50vXbzMmpgJ0xb78zgLFGp0kQmod7jZrT80Jie+rb26NHAxvP4KTG8sH0VAvhHSb4cPLHZvF0MOjRz2y5nEo"
-    "Qt67xy4DhllP1ChWvhsvp4SnMKaUr7EX7UjsH+8+Ohk+6+Y6zcOt7V18tqZFnyz82gyfDOT40YAvDwZI/+rTHP1z05Anf"
-    "PHn2x2aZLOn5crl81uOfGfpA3Xz9+vXXLXebKrHOz3f1wIZmxvxZg+q3mv3zcyeWXm7UtUTGnPq56IYRuwnW+HpeHw3GR"
-    "rPRezQgvMCGRxgjAuoFYW9oRO7cgolJWI+fDOCw6cfHiLRo5rprrfzRWNCtvqhihp2bdP4sj54kw6F6C77mBe2071P8fc"
-    "t/v+G/H/nvO/77iv46zA4kJjdajcsoSHprGH3W8B4PnFKISoi+7iUSKKHWbiyj+vgJ6+qtCgkukqruDoNRUHe7XFl7xmu"
-    "fyMOdqsHBcNAYKrOxG5UPiITltv2c7glwu12ijA/psusR5fu2mtRTPRPfsuzIbg4nTuMLfxz5fyxuHm6JWxjv/UGnNEBH"
-    "wZHO6AZEjWxkJonj7dj9tsZ4w28hRVI/t1/wwjfwFvGMpOA7s+t1MRHnXZ7dIeuoQUD/KPoIK7dSr+r7O8FiKxFqFcn9V"
-    "dwJPRgmDwOaGfrqPxw5Vp78P60xvdazO4TOf5FI+dUxTf1YbDE4MsO7MpmnFX3If0iEl9MfwmvdQhpHxww6o+nxOjnNgz"
-    "x69uzZ48HAeXpIlRVzco9blZLH7UpPqNK5rTEkNL7TyjOqUHnOHndhjx43oHb8FaGeccuZ+MkAi3fOFgX5P55gTissdav"
-    "SQ2IPA9SD/bH75B940rTh2Hf83aCmNU3eSXSWN05A0usscpqKqZXuMOk9g1bD8c/ODp4MlN0tk+wkejLQB5u8mOnPrzyV"
-    "/QPPMhkFuqNoQ9F07e+nNpjEexnZPEkz/1mPr7PidDjw66Annx+oZzzWyvsPdi8InerJdmSqPcIgsfzjyVCWfRrqoidU5"
-    "Ky0LX+Gcr24xHObdYRsxO1kq4+HudtLPSm0ynlgB1gQNm2WYenEtWT0lR9XI8eNqFudnAxHyaSYntTjKirCPCq6Q+tfpR"
-    "HOJ+zJRTHfgBaHsuKVkOUvrr+DzzcRXwYZaFqbnpUpuwY2LJRwN6AS7tjKoXsOXbARPxIjmpIJ1oFffJiZ0xTZ3szLJK4"
-    "T3SFidnBuwaug4jih84zI/h/gYlY1YqEYUXf4ptyAuSZ0If0e133xRg2I0Go44EmqymnDA5vBEcdioqfRqWt6740XUCHe"
-    "TNJpWG6DsNzTqv6izTlC32vjnfbjNTPnrKF2giTe3kIAPZAfiJ5dB+OXdppaFCrVI0rmngYNFJsD9euG7gMfuKlrOMrsS"
-    "u3YItk8FCqcRdeK1v17s+yaIbPOuj9DDaF8Is7OAg6GfMECbK0fiOe1aAeSOxuMdQITBtiptMsCK91stTU6gNrqAHL2pb"
-    "1MIjpa3yeN8YClkWp9KrxPdKhmgz3fJzpA82g3lhc9MQrkQB/oAyeU1GBUHRuCc1TROa1xbnq+yfz8f1rhY6pADZ989dV"
-    "XT4bPgpOTk8Eoj4g8/p+croePuST4x2Wy0/gle53ryBnyAT/vfsU1m85LtGlaCbNNHzA/aEPT6CA03qD/6GlngFg0dAgP"
-    "+k8f4ubpYw8i96QJRdNM2aeqRZgnsouwW9kL01ttEqaWxbuMuvGuJAa4rK99r9fDQ4VYNybKDdVsYPa0btP8fcRhRICh9"
-    "iekHDAWSmdEOGvGCWFbw4fmDgdp0YK50IihaV/VYDM5aHMwkimCayHtnTjNK4IpKvAC8Q+1hWLFC4sEtzRLT1f1l+ru77"
-    "Ma9m2ySGPf89dlQqx51ZsXWVH2qvmKuhV28LHACyR8YFLtmLxMvHVM8wqtUpwn8B9Lc1ZqsJDTQygayPfLFIoniXZCF4h"
-    "2Qj+XcZmz9L/AU5GETmFCIy6B6Eb0+SIu/V7vwU1O668eTPJpRDviJXHdhKEWHEcFKJwr01xBgk/Ed2+oev3HdALRn6E1"
-    "o7kX7DTAMahZZjQPDvrDIxTlRHwOHw/ChwP6fqAeEPaNF/dHLLpExCJhKx+IEkhHpU6MAg5DLxMJxZ1jzODg2V8iyeNP8"
-    "WJhr6vNDDODN4ri3CiGPs2SU9AM+k7aoFWZn7ELJIKFvKnVWa3UVa6eV+pDpT5W6pta/VyrHyv1is6o7xOReDpn2ZsdJQ"
-    "sYsJHs9E3CXFhVW/Foi+HHKTeg02zQBEnlN7AzqsBIBPV9+L0WByyjE+qFce9eEv7KRU9BB8geHPsRSE9X9IsucYJLdgc"
-    "wkr/jx+NJoZaT4ZT+HE0lgOJA/7ucPJyyVVPzHEUqlnYeUTssKhTe7nHAumGD2pbRcLQ8Ng7xoyWhNYldJ7rzk4guekNc"
-    "BsENemlMVcWARySw5yzWRTzRFVcczej4PzP2r5FpXc2jmzwsVVZUyAFA01wg0UGdIg4cIfnXWRHXTx6JYKUMFEeDxYPv8"
-    "vqpLa1X1Lgtf3hkH2hD8rsPxKjzvi+I2fq9T2ClercpDst7p7QiciU+TUJaPZ63R1PtqMUWRJoc4SdfTR2TcF0SbrCfJ/"
-    "rORISVxaED7rjkVbE2j6inVlE6WdByT0fzPuaPyiK9CmrOwIcSuMpcFOmiMxg74If3gpBWoy9TiZoLQM1cG3qj4JqqPaT"
-    "DXnN8vWGIe6pidI78ucf8OcyVNPIENWiO5O4r3PEUm/pPp9bFZO5Ei0t2Xfh5APXU5cbfINA+/V7l8vu8GhtzuXoaouRM"
-    "1/hQjXvOo4FDm1VOkogPfuIG17yGmS7N5KecjQmZUzVYlAguhlFTgRY8Pl+Hp/oVvrMpFSB6Mujpk2gvBQCvjSGwNR8l/"
-    "Himy5OcNtQntsgxkFyZLAH+DokLG2Cp8ok3Gny0A0OlwcQRGuBKvSWuY8pmEa0whNLnXsU/jtjqz+punCuODEAt0hbOx/"
-    "IGIlsMDwfiSZ7H62pVNPq0WXQy41rHBRRIsQ05j9wjtNkRJ0yltrybqbLVjKmOz6VdxB3l",
-    "yGLdnJMpiP3X7k5d3lc6crRExiB6ctkdTiPpH2FIvkMI7JmJA8uEJ6vHgqC1UjoA9SIq6ZRdcXRzti12PKhHc6jeaMbyB"
-    "bVNlyu7i2eYvdGs1+sQoWlmF7FY9W6bTRFpQ7bnmPZCpWYI2ntJx8Ki11PcsJ772VQ3rpwQoqveJaczsKHFEE5iTpxOhC"
-    "OBflYBkerhXF2ES7WETJGnl/igZvEvdmLZLNnahcABQlxrXWbFiR3QCGz+mZ+wzUCe0N5DrMCmNm3PC6JdQvnp+vxLc96"
-    "TguDArxE+CZfsR28eogQu9I7U4k6Ij/mmvEhUFTkxhBO9JBz+GrIJN8yNxOIfjubHue3faA4Snvoyn57gp5iCN43mjbq0"
-    "qTuWCiEtf+bIQTiCem0t8Qmy3/uZIvTQ/ULHPrH5OLoHI/xVAlI1Sq0V5LU0Z9CQmez4OD3oP3v2bH+/1JhpLAip1JglV"
-    "fDJzcO94TZ0Om2xFmy32jXjk0ja3IptpZ3rt62Alx+MPqMCEkwXhKuqPtLHQAGU4xCncfGlRX+izySi/JSfEdTc3hobH3"
-    "ZFccptbTluKz5JFCNB/pJFh1kdh2997Bi6MuiTAwGgWuNepokJVDWTaMiCa99suE/2EfgNfuCa05ebPKfjmcv1NR1yiHC"
-    "GgxpBei4KiUBSfYlElEwwA5PdhYPBW9vVxngPUwmOOtgNI1ybRCy5xLS3cxw78JxFxQhWmpBvjTJdNTNVgziC5Vw1pqdh"
-    "3B2Oqv5mHXHl/f2CjcWKUGgDE3s4QpVxHKIAcacqG5eITSwrN7+AdHOHGBRrbhPNstDRLBFGKskWkcxyy59Lirp/+hKlW"
-    "LF/EirbREYcqagm4P1ugRxQFkxf7KCEDxyFbh3P0/qanaf0ZOcmW9UkNZHwU5jsc0KPtiYvteHAx/YytK/Bxs40io8xzI"
-    "kXeBV84SPt1BBYs5TWLz025yqdCinhIJA/5qRNA473xSHBdCV9SqRTE8P/7hOO5t9tPEs/WJ893Tftx2ATT9xIVJ2Ssx3"
-    "ZTusdnDY5ArSFVcfrlpqixWO+AtVLaI32WqodbVRVbEraaakyK8EbkbOf2MDqSnvOx+1yG/1n3ue4GJHOq2Kejwt/3iyw"
-    "uyxzHRMmF1sUoriX+hnMUPUlgTwspa0Vi9OfeZ/Zz+hPvzVremNTc7pHzcvL5mX+Gr8fCOErOQ84M8h/2cRcDrOIya+50"
-    "mkaeEUxNgKziM6/OV3LzFGp9S56q108DP3S3o4iRDxnZxx7MvYa4kUSRTRM8XdVO9axBsn8PkKPA5eKL6IOrKdp5FjIKw"
-    "YlE8vPbMgP7Bmk6+vX2djVjUM4GMXHNe2MmHaGCJyQySmKPlaIw9Xcf1OPdcBH+XAtFFI8VUVxHrZrmjPArC9qyXmo09J"
-    "RwTZovfSqssl9agF4xAe0QUN2vykGKbbiFsf7eVyeVRGi+jcMAbt1OgHdZbp62S4x/kNrLbTVC9xQwpZvyz0WMMxb8lGV"
-    "6DQ2hLhHtV7NCJIPs7JNBYQNNUscgUtqbvkZm9JErlmN1WutrBewxHyhtT5Z4ZyUkPsFIJAjMHbxO3QN08HRLFwaTkKu0"
-    "bFjT+jaosqxveQ5bx70hsTjKemG6bTiZA48pypXHJFY75GITo4aUvLvOD66PsKq6Ht9u0zr6HUlMY/rZj1e3yFB9RxW7u"
-    "5gRknvEG17DDc/gTGcuZM59VZujYUqDvXGJIPGKfzZJHdGVsBetdTjQdrEJqON84ZmzAwXNeYgEQynKNbGF+hfWbGXUtz"
-    "LzEqkCDCeHaeHw8F4EGa99PAxcXgnzM4Qmfh4zFeh/Wrc5RpcGkzDib40qvD3VTQ8cuLXv7vPk5AQi9bqilCdzl1xHqy0"
-    "S4uOOxGKg2GlhBggWnYb3M274ECg41pSSAoEiU8LdcO1wKL1RN/zNVQi/vhulPM4usGbIW1hGjxeNDCsNlWyALk9ypkg5"
-    "rCtfMU6d5PRJL6HZLIqDB0iySWdCkxiL+ZZRWiIfFFFVeM4XugazQZy0jjUu0n8ONwAZHlJK9+nGVrquBWm/F1OZsWMHz"
-    "6samJ22ITHcS/azQimn8q5k6ms++RREOylfUwP9LuYPpq24wgs6V5xexv7aXAcI1gIM1tpo2xrhvJ11UQxN3nvMDxhz3m"
-    "CcxwpmpIsQgQkL2y8IoQcd1+gE6Z3lDzkOmqP1jzD+E6KLhUaH8aMe4xoJhn32Y3yek+cTUBvdYe4A7NZEHGXj4pGXseB"
-    "1UTMVsAbXEOqeNNoQVcxxTr9JlH3QHcD3mOlaadYqDv9OGD3mp9rml36/bFqYDbXIVmRjxINZEp3sPGy0zwCGy2UXB2Nl"
-    "/p7k2nAnjU/QxOkP+2edomgGep5tTkPnc5t+QvcC+v23DTAKQrQnVjNxyKtDLV9tWlvPm6NtTfv4wtwym72z4S2CNS9uZ"
-    "OZCubwnDFrJ4VWGiCMDnKnCTGCr+kvZPKFEl9wVvn7Foaa0IEeMdJSLSkYDm2VKuNlcWPRDvgTO5/tUplb8M6xUAnCDCN"
-    "UhPDDzr3mG7cc5ponXgTU7RZloowcPAMdXtZEdTcYmk6SklgJzTjPmXsNl0Q2jn6BX24zjIYnWEbtVGxfw9Ve10M2hzQy"
-    "zvF7y1FzQ1zPcgxdRWilg7TfzAdMi3J6lGq5v3/tQzdhJKxj3ISYzR0Ndz2pbYzeqbpB0uCF5cxNuxxxAvGa0xIRvK0Oo"
-    "50B5wtng6D2jGctFXxewhtUtlEMKcdY9gtf25i55e1twUVIsMxYHhiORntNtw9xa3HaT6ApnAygDGPJDsaXZSSkLxfUep"
-    "8XFDH48Es4k7EzY35+itFoHjt27xqNORHUWj8ONNXO8lyI1/6ND5PnSn91j0Nq8SUQc96NECYYx4CeVAgFohsNcqaqYlI"
-    "izDGHLOcwYNtEpYgjaWYkaDx212jEeR/3/HiS0SKfRDzC/X19q6chGAVZr6frHzc5I6mWrUNVYOLXEEWZel8hDwUqOUlf"
-    "WTiLMmauin7JGbF4EN3MiE//0qdP178zBa6R51/3SMu1lktyRToaohyseTsHG61AMYE9GKTQ1HlzhqzoDFkd56MVnSBUA"
-    "Q8j5GYbNZGaNZOnpQvyhQqYG7c/pVZVBlEWqPNErZyj/txfiRQN9hn3CNSrewXqEKPdbf/umPRkzKJYBoehZRBwr9Scf2"
-    "TB1FJusB4LXFY1dUtAWWjiFKVHIkZlhOD0+8C/bzQnUXk4fDI+CodGEn6TE2WAiI4EodBaEx0nW14Q5py3/lKtNsmPS8I"
-    "u7AmXarSK2IxFCUGFRGBkQJ9bS2oJNWfhDbeKiOzAZGWeMWNeJW070KoLs8+OF6hv2SbEOW8aTddJzrbrY4jBQ/yJkLsU"
-    "UvKt+j2R/KbQQp6C50MgJhadzpjd47hGcmScGlYNOPLKhoIgxmMs7pehEB/qk2MoLs/1r/C+Accu15Y3ONvwUhPpifbvX"
-    "g2zGJ7T6pe0Xvm6ctc79BzpwoP8C9KFbyuHU2UsQ6MjUjcXQQrRB3qMuoy1jVzIA6XSt/7dA7K2dFYQSDgoY5cniLdieT"
-    "/+8pntOUaS3+xQfDdG6cvh1Y1emG+s+pjutqpqOVixH68dZxzxBNCuNbK4Ri9RGqxY7u/PTwajOZ+2eobH9DSu6u+08pY"
-    "mVRETGRA2ypG6CXY5pbWrnwetoDmg0eE2+IEjYtyTila1H4oL7CfRS1It+RVjkt+TIPhETDZtzSvoq6dMqRolG/GnGWiO"
-    "STl1jAtE3FloOWch1G46ZW3u/j63FvvcGlEr97UXMx3TSAxyR5fbCjsNx76C5sAwAcjpk4",
-    "z3BiG3jljEY/5cYjofukuV6CgcOXhRZIuh7cZALZdioYYt6GZc/LJEQFbaTRnciOhYGsueTKAmEIFO9AMNXBgKOp7kjYR"
-    "3inhBPlHPcsBqjj9l9fvsWgrLwDEdkKnP9dTfNByAXgPg/qZ5Yar62o4B2av9UuvcS9a5B3q5qma5xr5JSJxrIRq6k8Eb"
-    "urkPmFg7Y58FzOKcXkOVnslhjHOYMHgCH22ndm3xjLj76o+LyzjDCrfifGnbzLHV/JroPWv26ezn41/l1E6JCiBADXe8n"
-    "n41jCetTYWlKbYNG/dBNonADxwVp67/5EJ/PNIZBHWPf0/8RWBADouMHNgLQJk7vPGiUSSHi5YyKjW0XBlB/z3YdQAtgn"
-    "lD9sxV2Y0gHbDAKEr3egdpj3vzhlHIeqXqzaFwtozA3Y+kGsIaYqrsLliLqTcm5zO0asdwkrSEdUQfI/6PFhKpi3CyZPd"
-    "AVU5FIT3Qakht2GyDyHn/1+sixoUBiK4Xed0knxeL5Kf338Ekjg5tpEySI+dep6LlEt5CG3gVBV+yHd+nMzlOIitCYRtX"
-    "65D7iXOg7e9Leupcp6auwKaxAWw+9jiGNG0h3kiVjleTOMff87yNrrTzoBLPPOS5QGYG4C3AkEFnt7d+giikdv10HDE/i"
-    "e6E+kvUjaTFrVnCaQMKSyRXtBZRW/e+Rmgu/EbkoltHVmo3EktT18Yxmr3xftZi1Nw6EyYofklcozU7NpG1pf9b69lqqQ"
-    "nEGcyTwBMP1D+uvv5KHFCL2pcP7USO/rAqLiXW+2kMvwYeW5kg5ny7s/C2RjzVH4gsGn8u2t3AFXcAoXjd1Bi6WRfLF9o"
-    "uYpUCNwqi5UgC4jbpeYqBA3oMXmGA6ifa7fL3P/lp6oaFT+OAn/cyatY32hjaE6jaeIMcmeXwf3xCIrdY+1ve37cSuTHy"
-    "+wfBg8N+cpXMOZjWhMVMe3GQR4XkAKnL6xsiuBisYw3Wi+TO7spA13Iq7RQ2gAzcW3i32SidtU/MpAEzRNZ8ztkrPvl8c"
-    "CDm3Z2Z0PEJ6+ifw+H6qlNdI2Jcb5OqjvcmnSFgF6bpQ4wECJ2KfnpVUqbLfzpbKnGzHRLffZO00jBiE9AB9YYQzNcxEl"
-    "xyvC0qZJNSRCHnXEwwSP1YsHGUkhCpdFdI2ippjqu5LU3cMHnrpJ100U13yKnckqv6eUa7LYoJ4pH7xNPZDz/SE1/EnHo"
-    "61tENcyrIfYtEjLQuQ8KQNSTsw6mS4AWgGzTQ41ImXfiUBS0gpNKNzMEPbtb9BTabz7+QcZbJXxui857niE9CtV4jbpX/"
-    "IXcB/0Nu3kTmlwYqOZ2SCaMQJBwM3oXr39tU0XsY+TSpUu3xAV+6NWsXxHFmLTJv+Rmt2cqYXk6UrtZDZpx+XUTyqJtje"
-    "9vYynjSkycna62z4H8QaKHkeBRByxmDmCBsfHYzk28i1GuesFv+Urz1/8YjXIu/HwK+cDYE+4qN8PoxjySSNPca2JuWjA"
-    "69/X3usikYTse/+3o8Qfg7vED4QaD+bXkwmr4e/SdNBQcEP1321OoldBOoPyX6tu5YF0+CwyOVsAff76Y4OfCdGZGJ2y1"
-    "0jqa/7+Qxk2DaHINWzEkae32k7OHgJETf6iDbclq8S6+S7D3g6fZ2OPJ1ijsovcA1iqnTHifbBB1F1SBzYmGT1HQd5KqD"
-    "gk8WsY9yUw3KA7GW14/rrre+2vWQoVONWyU6TqoRP89fBU3H+5z2YVRxhJXHT8NnR47RFxvb5wAX3ztaNMF1kSy8Fnf+o"
-    "jznRH4DxX8RqX1O9ETJOY9QXEFNBxtEArarWgdyfxFXCfBL5J3TmQk3gdhN5EoDg1K3gkM8AMlAny1l8K8JyZi4CA3nju"
-    "F0aa/p1T1srfWBWY2eVIRo7IMFOQ00bI2Hp8Ghk5y8/ZoaBm0oaoDoY+KeZ/Xhk/5QVS161QgeEcuzFxUnkffHZkgbyxs"
-    "P+88IzeXWCbTDMgjN0laNLzjio+UnyA/jc1J3E/POeMQ0WOjHe1JvOP0mjgx5R3lstR40MFIWFYeOdd/Qej2Km7ByHBwd"
-    "/z+OkVFG2SG8GolIZ0/Cs5xYp+P+Y3geHqnHajiYNgYqB+lJlAUHaejbp+pooB4O1BPC83Q1fEp3dP3VkfvaSQS7kMYJs"
-    "TwcPno0CA7kL77uWI431WTMh3NarYP5MXevbVHubLC/EPT2gDixbv/x6Llk2IUri1rQZC5wRC6Ozcw9GtgkvPB9UYQw6V"
-    "VkjV50H6m8+8xNJfavqnGKB4MEarbrsUmH3ERe8G+OeM4pIiFOG/YfNynQbL2e+9Kn3ZfufWXgvvJtgdyBH+l4c/Og7Rn"
-    "L1j3HXPxV/mXEqFn7Isosy54K7vgPWdBursLM5kFLJQ/atS36rZdyfnEQJAuQAHDyy9zUY9utilsfrIzRn9T5js7OyrDT"
-    "bqlCtDymdBbHSI+b9dE4pkPX2awRU6tfx2v946f9K5X2r4Mton4QS+xmRUMXsr64H0r266R+J89fxmsa6c7XRaPpFKkCu"
-    "0Zl9+dVYzc76mvpoxr1g38QmqeVcM2dCNRQ5X3zAZK3tK7Zul0zuJGelKiU366jEpfk327JNZVc3zealAvTvzGjR+PfOF"
-    "WaciuUQVjylLuD3KtBPZ1W491ehbpXJ7RSsD5CkjfQoLXvU5cISiTfrIubAzHTAY3Ngiu+otrXvbQ1cZs1Efr6moB5nmR"
-    "0zznd9HfameU4F6SzRpHb/Uqnjmp6eLlKqEF66XdMQUYYWNbZ5JHj5myCxaxJsJjpBIsETLxRWU3LKCNjWc/dJIUOyfnb"
-    "nUDsUBVHjamFQnJqDksNhA6z2GIchzCqaeIX6nlV86Ys02WsLT9+ens7P35qAngZWckH4D+83eVVOYKepH32lofzO4ulV"
-    "tGy5+MD+jXz4GAx+t1fqVV3cXBngR0a28qproi+aYupatGHvCUejqM+DJ+E7aKj8aPBIBzynHD5rwcxzYq++e0gHjHqZI"
-    "/r7yHIyjU0BeYCjFTaoFkngbZjURIE2CN3wZRfwymQQvnnEu6WSu4Z+tlMNqF4nmd7NFfKQj2XJVdr/z3kgQg6Q/8Hh48"
-    "QGmF7N7klqErea8x0NaaPiWtyYuaSmIc6XXPGqf81zeVLohdEuqEDoWYSadUNdV5oFx2O0s9OOtpvemH9prVL9WyrVuyn"
-    "ByLSRmty4qkVyyUhISHES3v/LZO6I9EqZEIU1t3hI7WMkGdgDT+aR6N5Nz1pggz2nkKwbGv30t7wUaCW3VLqSJNcyTbSK"
-    "7lOrOnw2pDE0We+zCAe0Z6lWK25ehps11eq45QtpSwwLNRvkQ4ixRNuhzxQP7DqyvoGt7i4RH0bPTtSxGfTsl9EN5K07a"
-    "mSzJqaI4bp5L8rhyX+txvb6sIK4mq6zuLcWtFSi31uELb7xCJd0He6xsbg4NvuEeMFIjRzdaFQWfgMwjCQJbRsPgM32ZW"
-    "on2pUKtBkfPAt3AN2+IcLIQ6aVu+0EO+0cGESirairFgW+S8agKkSgLLLiWxL8zOCeIKPyvlS7sgvpMqdb9+YmA0XNaI5"
-    "sDNO03hm8ygQZeDKWvJ+XM5p5/0Ii0bpOMLDPaTxfmW+6wct3J4UrtjUYUz4o/0Lq5EVS0IHQxCjOASjZ4cVNa44WXpOb"
-    "LdVKgET5cf1wdHYiY0FzacGzh+TJiZD3f22N+zlh9A4xhkx1d8S0nH4IFrY3TD6eIMIxQvBhJzyWs7zHUEUsmT6euFpaX"
-    "v68lvOn56la6r0L7Hyq/WcYw3Fw5wuMHtsOMSh+mxN3LYrijv3pKp9I7HTsuJpY7XRWInr",
-    "ueJgnvFxVMu49/c1cwCHdgOtP0LlkUNyVjjXk0cKLsiVmRglzhP7+4UtwdghX8Ws6HbhRg8+mvgQag0/bgzBui1yM+BYY"
-    "apHbSlgoVyBXKxFfJrlpsbzwlIPbYGflgTqZQOg2jILJthV8K+C1dOFPtu5ooBy+2NOzmr55g1sZy7oCGcdSLF1h2LSXY"
-    "xEmdcgTuxczcUSwxrASBOUL/3OowEh+gFRIEaXs2KsWnIKq8lcLdWiSdQwk5xEPJ4SszxjnzQHJB0HRjp70uPMVSVeRu9"
-    "l9Kz16w0TYmKTx4G6injlY8VKOaDI2Tg9KVrBgS5hf1uO/Zbq6gqGJ875cBUEoY+NwW/briKeqXLurjB4YqeLcesDIc/H"
-    "MrqiRqyIl2vTYAag0q646ycsQhN39ZUrx7TgeiNhASa9Z6r3bLorz7Dnh1j7M39bNP4n2qsTZlvsFSsLZ27l43eMjjGth"
-    "Tb2znTeMWq0gLwl7lWTbHrMGVBg3BS3oJsrjWVThsS4F8VCP+eDJUaAiLwL+YIitDX8oiw87oF//7YnXx0fhc8CZ9Lj7n"
-    "986j57Fh4FzXZw5QHFHTyJYQtq0GMvIo1EdKlWicYRh3PnOMutJ5xj7Fi2Ye/x7W11ovdu18Tu2kENSeuk0/hxd0rkyCr"
-    "UQw6u8ZVBXyz4zsdmaGELdTQifyvvb/DAQ9XuxYM+xxNRye652wTMjtV7v6I1kbF1j9SFpap1VkdWJcSBLn4Im+fhcGrH"
-    "y48RPzpwVQ+m4F4cFd9ZICsJO1KNcMnIwY58fTIcPgoYkbDo03syGNBCXdVKC4pATnyEqwYH59Zr9QSBs4g0HXDvRGTqW"
-    "FVXo8KeO6OiG1UNha4BpOC1j4/zrnHWGT8kHudpIDt75EqpkMzYfpjwlFdKvBh3o+jHj+jxI4TQ1o3u78uDkyc7ki8eEV"
-    "fZGRKRBs2MpkVbnCRG/SVsQa7ClgzuQlsusxhOrIZL40tlNNjsEXJ1EskH4WVydWxoDJhR7dCD496zZ2GLCKT9VTqGgZA"
-    "s8O7Kd6LnF/48OPbLMR0TQfiUo+dLuFht00mYNo16z0Y7Ntg540KWVxwfiedy3OC6NKInctaXnP+BQSPU84lnWdJ7ai6Q"
-    "n5arwbZdR0SJhshB02oB74aadJA3+ceQtmpypB5Om9jOtGo6SPzwyQCnT3s3zfVuUovmmJLmZJMte0ecKYVHtr+/OI6Jn"
-    "R9+RaCx6C5P6Kb39PZ2cZx16cfPIip0N8FcLXhkj1tY8c09cusLpJKzbErWFi8cFtKbg0ejwiw41GaaQuADxrKNxQ6DY4"
-    "dVCKdD8xDYeDVWOkw0/lLTm4WFnVW01IQmP2Yi0z41YQElZ43Sz8dn/goR/Ag2JF0KB+Rux5NsRc5HMOvpFuc7u1k2xjY"
-    "WZhfiPWc/fBxlgZPobTcFTenHLbbMmLVM3IBCSno9vfdtOeTte0s+5JCtGhXOk/OivFadyzivOQv3vMgk47FHWGfZN4nZ"
-    "LAD+nfim66q9qohYOfoObFJt5ugvThesBxoCRuYsd9zf/yHx510vJDybmsVbNjERjYmLwnU7FHfZYq5unpdlcfmGkAmIJ"
-    "755z5qz4XbCEZTYfCAxcvRXhI+dVJ9va05fy+LWejf7bd5SvhBLBLmQkTCNh4SqBzDIJsi9MKL8bn1QGeWvDalYNASU0E"
-    "77+1bpWR/kh49E1cmXgXoDW0/Jmp5wikBXto/+3lgcybV+83fmJ9tB2G8TJ2QM41/hQhv3qPtTAN/BjKUcZlECnNpkCPY"
-    "9ETJBDBTPxEV7oMoiS0IvXq8Jrlldv5tt3Mm5QnRER7tsQ8rVwfbod7CmnThfdPio64DI48wsMnh5ksQLLhOZad/bBqO2"
-    "RvVC3UjviF/RyCgkdASEgvyZ94heRAFLPAlWlIOE755JfyKmoync7qacvgjUK/4uS+xCfRyV5sgb0/p+SHBWBuzKEjIIi"
-    "tz6bc2e7WWxNdNbRF/7n98SiylK/Dc2nyDyUIi502dJPaDFPg3S1wXd4RPWzdkXaTtqOZWucdK8064IqApGtnpzhukXLe"
-    "lvE7joeP5IQu8hzDotQrjcYqhzEUcyJhKrVYZEcAfsUdZ+sCdP3JTTJnqjyCk3GZvAeir2gYUfv3xt0iWxot22Lyz7Xuk"
-    "Qv7T7zEsv9EudWVJfJgmxT8YllgkrB+kaI0F+k3D+sB3OTedOSMe65Rcv8VzwqID+qamT2TpHCBnn4mAE2jPV9Ew2MRfG"
-    "nIekuVceXyEhSZXmtHPYxGPXgDHYfu76bbPKz4oBqVVIjbCXPjKjVbwHL8u0rpP8M+dd/s6/G+1IeaYESaw4ZYTJqAB3P"
-    "5sSfJ5Ew6fqPImOjtSLJHqqPkY3VSIHDDA2xwEM94Yi8lwWjshzXuz637a8OxK4alRwUmm8hs6TO36NqCSujTpmrfFsrK"
-    "xXji2ZcHrqssLxVYyCvNtVVTd6kYwQiyZChJxonhjFfT2RxulB90Xiul0vC0dW+5Fzv4gXs9hNMvbxQO2yDYuVHthtCLf"
-    "4dTWppXnlSLQP+sTKEdnHdtpasfGxWI8kCIGEP6JXVdElAmMOUZQ04sSr5Qmq7jB7HL8AVXk68Pl42sP8CRXKgQ1WBfGU"
-    "kJI4NSQtr6wnS2zWXAmmwZPmyRSCzWpHWqyVLIoj6dx5xrK5RhD6I7KVYECovZGOwDnT1YdsClcfUtt1tnJgiV5g1a9Zd"
-    "3hc70DD2BZM6LEGh1CmBgdlehzlcG7j8hPi6loS6zL6qKdGKtAEqbkpS3tDuh+1OWYh+0/O2WDWsnKayhWKsuy9SKCj+6"
-    "jnaxhYRZ7/0bB2Y0+6DSqVrpBO3TjnjXaYvqX6qDlFsHvv/fOk+0yV9P+8+6wtx14Vdwn7jwiKzMQLh76C8zU7BGIfj3V"
-    "cz0nNv5PlFBGqRVpLaPhlbVxDBT6WU+09xZ4uwViMNkIr66377OWEZrRAcQmWFf5XQj5BMmT6MoXUVmgiS6ryyVhyEo5m"
-    "zkuOQbopXdYZHFJFbNelmie9o8A0JI4Jo/Q4ts5Ck3R6zLYogXVBdeSqhWqq4aQV2arDikmVhJ0ZUEEYXwDWorc8iYbUq"
-    "h+0hCqZn7a4/CV11H6RXsIcEKfJ/VZo5OiJZfOt3AKznU4dXzXU7D2FxuwRYbU5w1fa7e56RK/csOpLiCHRHXj8mFkkTD"
-    "ljNr5Ls0c3qzH9druhj3GU0c1VuFKX4VBJ7XC25UyzZhk/gFlYdWGy1B0i8MDcpWTXd4Q5HwnvOdNdmekOOH4EgfTDJjA"
-    "Fz3Yls43nIlR7GIx2BVmYJVecdGRFXTzhBWa4clDytJfTweXElUeSX1qALwqlXu5Y5HxkG0V9JBRR3W0OhQanK8bnucbn"
-    "UCoIJu8NWdV9fA6/tuOch00I6XgA9iI3iJmWVGOm3tDi/iUCnOhpzxULKCrZPfHUXtGetoRXduyUsos/w3Y2PY6kCVq5c"
-    "UbHeDPWB3XbYQ7+yrBgVrmrB4NtbKK9KiUBQ/KQJgWHujhG0rRc+/XkK9uXycRbbErNSbAmrR57MY0qielLwprnSbvpAL"
-    "SPdr9GekN9yZVpwFbhR03jo8gpAfvvn+nPVOHzj6zLNyqJY5mnfqzlUfeN/NLh5tRigjLNOY8Ri+2kqcftphJCLInqxMs"
-    "aMZnPpEIX7G73zEf9J9MgQAJAHkgzYnlRj/dviZbDqjKuzHGG/9azoMvkDLDpxAytQ8/qydMpOkPYdo0sHKc+SoLpHXcT"
-    "R7xafxmS5cifStZzc/BHCXs0NKkyOsSvMgB/ycSxkqge2kdaANYy0LqY2WgAfcEmE+Cn9Z",
-    "NeIx1S8cFj2FQo/ajrPGo2L9VhCAwOHhL3bbeKQ6bBQI53FW9AOomaPYrAic6OTWnX9YwBMGjCtEdk2IuEPToq56yThX7"
-    "AQWO0NLVEnBa44ZSI1OJKP7bfYatBb5WboQQq1wpXIzltdbF3Hz6hvim3D4o/76zteYvc/qhXdVT32aOYbZz4KoI3tXYS"
-    "l7jafL7oaNUmjJeJkSMYo5r2zGUxhVkjYKWaorc9uSn4BnoK/khDs5mGzBtxfhYVQRPJ6aNLfo6lXlMmL3RBceh2bZrby"
-    "u3eSWRsg+PaDHTynmYcFDThUNouewPXequ+b7IUxOM7HcAOGefsM5+Egrz3iIKsgLCrk0jT5y0qsmhOMHtS5nqja3KH2A"
-    "JzBYTt3lBnR8VJZCsSv4u4Iq3uXxdtLG2lWv2nYX/4uCUyswI2D8ZRvbqxoWpXeS8aCQ5ec7fKKxjjeQGArPlabxgO76u"
-    "rhXTU797wS5/7CbafrcUPfvtP9b9Gurt73hj+7xa1sx2Jmj7PaWU/urgvn44+GoMrHRlf5EbV2Biscuaiakw7+qMCaXPP"
-    "hgx/c0mg02LXmFdvS5HZ5bsyy/93edzH9JzN/Dn2FLulA0d9h1BdyBVgoociyVm/w6vZuYyzs0ocTyQaTF3IRd9Ti1nWp"
-    "NlzHHl3dgdIyd/hCs7Imy6A/PUtQvsrLunefRBs78j6PjqyPpmlMFdAi+G8gBGlK3a4K+Vr4xG93dyuhn+yBeeOuO9jI6"
-    "pzRFSxvUEIHY2MleDi8KctVH9F2x9E84i58PziHPKKx8TWtuHeQIlAcVZoaeFvLCy8Jn4iXhsxI+0YAs6SUybrr5UI19e"
-    "cAlG5bU45E4UGHtdjD/hWL+RZkqyrTlpXHXjxd5zgsSOWt7LsqAOCQleFX1KNrK/LtO4zlKcR0nMy1Y98u0bExeDwUad/"
-    "2NMXKv1vMqHqylofYLwsTa3QW8YZcoGKLaL3Pll0kP9b4S9kezoJuCVubSeGqhEwGhkW8VyxCLVEzsjStztbYdsBxctP2"
-    "lIEZcgupEZFRu7PrkzspyS6gfwlnCC+hUrEFYZT4x091WkVTajHyZn6mc4QzoodTl7VuJNQw5M3U4kbPMmljVYkJJ1JDc"
-    "mjFBF4JVUrkulWvUuio8FAnRXR8JG6sEFfsj4tVRZzYuIEuXfyzXlSpnMk2Q7U7zaV6d3UgOOLoq9za3KdMOnVjQzvz3t"
-    "UgyYgbcK0zzw6mcwVFJfwNY8jup/bQHdzTlUE9aGOXWXUe8YRX6305bJxePIXSOXrr4IxLnu4CvPx77W/UvBgqzn9A2dY"
-    "3jMHr/VY1eRL1qgf4bbYJBin3u3N+5u1rdeHqW6JjMBNyO4RgmNIBDGjdKOelnLV7/fnEp+4ibQqUQaWwT2t2mGljhduc"
-    "TeKjw4aJ0bkPyUTcRuW2G2cs2OsfxEcpZDQOzQqiXOFH5THxOOZGFcx1RFZNIa/JlQOCRUrWvChOTBcvbBi/sbbm1OVj7"
-    "2admRudmO6VeU4RrA9TiiF1uBd0ASdghFPXuzvz3fzA6GYpfE4yHJ2qeewURxXQjDomioSJIJEifpfNWS+rqmGR8HBsD/"
-    "semVyzk1h39NI736tQgJDenVTUeeBbSU1EbYP1YctoX+ng/zU44QS96UwkseqOsx1gqgDzsL4D6g1nWQSrxKzpEmUaIPr"
-    "5+qdepOob6ZNLjSbSYtn9bnkGnmnqOXwTbJV3zSGFs+jk+d94GZQ26wQeYcS9OFdw4k6BQg0MGrgqaGTuSU9B8/tKkvmR"
-    "mLlWnnf9Swl/U0uyc84MRd8wOfIEDAMmtPyhmMc1YotNcN3iWRjF+vngqPCKxkKHSZbJ4x10hoh90uYKLqnKUNEVcXDIi"
-    "QwlPAVgFSdbD3lm2UBtQUBNt0Um3q9wd1cT/xz1mPVKwJtEVZCk0Nd+Np/3ud55zOM5iUwsP98B/YZAXvs6Q8DDWSxRgg"
-    "AOgB1quqbQgxUu9G75OCxupSsw9Y9axW1B9lqHUI4KvUlct9zGqVE66Ohc/dpmf13vKNvb9/xPFAlzVB+/j+fkSLiTXFp"
-    "0pjTZxkEnjthpgv9cdfb9tJqNJ5LqJAKbhDac/5dxFHJLEb7hbqwZ1q5vZ35v3DgzL3nt7cvEUuZOcVf2E/gTRK9s7YPe"
-    "lZkOamRK+C5X+ggzqnmN1RRH65pHX2DxKDmE9BpISRDh1Nfdf754ObUDkI9Ir7nn59DU4X1qM9tTIVTWlTGadCqbD+r93"
-    "X0Geqxb45tPoJvmgCy39gu4ugXjaxVo28f3KT19vMISdp3fSjeIDhYzZnQ65IVpPWiL6m3aFozBJ4IDQ2wpU6wb2bLa2D"
-    "ip/XtbdMtbGtNM7xLaHbf1+qbkzPCoB6T3UylEfmfaaIc5B/Rc19MQwlJg1ru+E1rxe83x5EeNpAhUAmtzS/AfgFCZ6RK"
-    "j4r3OqOuX9Q7WJ1znbEMtsnnR4fTL3I4TSBUbN36f/rv1C8MtUThOY8GrUdBqA+fX9p7Q3QoBnF9nUcnX+c7u4eu3hGt+"
-    "xFxp1mKFrgyENrV6l1A2xMoKHrXJCIq+GRGAp/xnjzVu37PtExoWFd6LkH6qujPnHHR7Pr2ljGSkjchrCGSVMwGtZQDeB"
-    "75bxP+xHzyzfQ+ihjNe7qVsUd7dZ6wTw8NJLbXQcivS9bxe1tAjkMby+JvIME0Bw5UOkOj5GP2FEel0ZHvvdcMN7tco5R"
-    "yGCZWK3BDocZxAmrR3zrMTQvxmJ1EGJA7QwjwhWaa+rPi6j7mtUxO7/Kt8l3O5cjgLptrxSLPBi7BD2UGehmnCvSmgaH7"
-    "BTlLjjOD3kyMFqbbLs3R9brWx6M0xEDNAZQwtwikioyhmqy58l9DSLdZj/eG4eu6DTGBNWqwW/npuM2G/A0qic/EFy6U3"
-    "qOW292DaXRCZGLKNEUgJj6I5J8DIZsrgs69gUlhiXi+okZ2VGgZDi+2VniqT6547MdNRnupTARlnyXZfhy1MBx/5V4UZ3"
-    "vAp0B2H7AnV/TKwuH/9vZiruuixXgs3XvlhaafW3Mse3VxepolBmBse5ZTbAESegSh/bax2+r/tUnK6w8sAABj1Oe0jYW"
-    "odl+u0mwRwFWPk6NmEiIRcb41mDTeN5NEyYojwPupj/xegcqn6hMHwPBN8KYJ4VdEnke07xy+J1M1+VH9MI0mn2rfEFwK"
-    "18wAQofxb7iPgbkjNk09r6MbkMt88286MrwPCJlovq1DO+p4i6amYqYgdB+y1RlI9FBiLuoQO1Slide4pb5BP59T7yS8m"
-    "Y7SJWH3qO5rTp0tkcK8jzFw1AfJp5OoG2490Q3XnG5ukkwR9qkhOVIn3bDlEvSZ7INjf8UqKKT7RY8RQUZm/rQJicWyY4"
-    "TiIkileY1pXicVFK9T9ZZIUJFzhZq3TRO/FXWX3ppMTKf1JCLSpbAVY8E8YS7CuxvhTzCjS84whYr8RM+kNCMjtg9pGn/"
-    "0vW+TbKE6TH9VKeeZRDYZT/07aJ4mV81TcSokqt/3vobiqv2uyAroQiu1PM6xQPV/gDxmw3k9NQBxE/HFacdUvfMuPdTV"
-    "ziWf5W4FFOsK8dW9FaiYx/HOVYwZYy28CMkjutn+0Z02Pazvq+T0Lr66v4p8fkITxfaFrYd6MS84ZJkIXSbee60kNJMkt"
-    "bTqsKnW2lo5755cb63n9XSqbpyo2RD9gblpQZeN3ZhL7qDxHTAI71ldEA6AMRxRIef409E8tQ3FlpM9uiCtIwBKdheANG"
-    "3b176eD14nvuAleiMQZMP6gQXS6EXRgSnCIL2UzRoSXL3QqlGrI72x1SfeuyzOBSYEhymd",
-    "t5AQMktWg2ZWfwZGzucuGO9WHuPuQtfTh+MNR8GlzzUTj+HqadfDaqZMAtHmHIiWp0wi0DVz9rcERcP2f21ScTtrfcq5D"
-    "Hmx+wZdBRIXru6c5fC+9TSOa2FQXmzqBpAnZmXegqA6h5B6By/rctbeTC0Yt9FRkXNIg5Ph2F53PWMe6vFICwQ7N9l71I"
-    "3BUIiyinemJrnXKTQQDksg+OlNg3Y+6SW8By5oT4isQ4tElMZyZY2Ov9ycb7K41ijKqbBZT3dAyn7DTgGPwNBIQz7yj54"
-    "80lrwM3rq5FLbMkA+BwhXBpZbAPmjfioALhXsJ20tauM17bVKZwLebQHPFvrZnZeb3Z/WyRehUGLyMjwEYuMXPiiUIMjQ"
-    "e3FtTKJh6AwrCm9rc2+6u/t/CYMrUIys9W0IzpuEdzaCKkEGJEa8kRQ8Y2ljy9DMzqUT6V7cQYUItIEisBCehgbn4HxB9"
-    "A7N6Xtkrk7yOTdaJsuKq76DPqWFca95i605XJtOqDclaoPIGnzrg/QXkGSunkP46b3OeNu3Gsr7S5QGLu6GwSxMju9UnR"
-    "Vl7tZE0MT2blsLm8UpkG9vz31bQhgc0LCAKwU0J8TbsQZFTxLBaoOd9GJ1DLoUCNGTLbDwqYEFPT0MOr8Tgao4HrKBAl/"
-    "iRaTFptKM+4d0llGHWoTy+W4wZbYa/oRJCMafBX+LBodYtKRjjwBtXYx6nQc3524bbhNbBlPa1R3gQJ6HfucXNJdWcssV"
-    "7psZ1MBLMWG+U8gtzvufQ++HQr55GVcdYg5UpyrwrEr4I1A3zZw+tz9MU9jaGTvRo2lHEBgx9frFk3AH7u9Bd+6pp2HoL"
-    "gLgT+sphERGYK612nZViZuac0P372/zMDA7nQdC/X8+15/38E0v+OKYvmWi0tnKd05yxvXElDOyx2+g9+yG9XDYsHzVDN"
-    "D0ygyKv0GzA/7wPiqEy03PX5ecMR0KZI1DCqb85LNvUdWhVe/FRkzTrlNdkS+amh0uWZhHi0/2Pdt/7o+gWN2MuzggDYz"
-    "de5tLsLmzaCTgyJigDGgxakNd8oBeOh5aZnmaA7U1jF0SiqOci++OkY8Oj2xu54mWt5g2KkGZVSspcH5PUuCpTLSQwZwC"
-    "2lnNxv9BTwOGs1kLwJsUA/eQlvKEl5VG8lFbnHnpwrv3ML7ndL1zLHNvPzmU6L9b56485u3u9F93xPbevo0kMk3kyPz+v"
-    "F6TFoXTIkUsGdEmFwxp4JIBU06+Y2MRi7Q1RT65tC+pJnXqxZOBzcCpiYEb08XQ86WOtzVJAFOspWo6GLZb2wbBvRH0ZY"
-    "GYDmGAIubXGmMQN58KFTuSXGaI0ydpy0pQAtdhKYkDpJYqlgjcSr0zqQNgdiR5H0GesZQsdcty1pA12TKNrApda+JcTXf"
-    "TcxXBHdczROiPUnyFuaY5oH2OYOgm5/n4Tx+PFbTHNki6dVBq5TXm3eDkwFZ/+nTUIuC6G8J8aByFB7vd+zM3me2a+ixH"
-    "0xHbsdBOS4exSpHENutGUuGe3GEPtJWP8SxBtFFL8B4fjROX/A1fJf7kXhxPVDboxB0677xYbDKoCJybJuR4/+CPw0NEG"
-    "e963cEVksDlOiwT8IaWvA2fMFf7BV7gzknyyciq7t37/4H+/hJiuIfaBjmIBdc7n3PlsZNul82+XJrbJh6tbYR24tbvhh"
-    "QXKHc2IfA/HbMvcojpJDUlaFoHIT+RLSwSLMs5dRATvOOmEfm065PpJ5q4Vci9mrNEIJG4f7XknXe9MTuVzf6ttxCWScj"
-    "inn2m6xqhsgYTTfrrw4fm90deXTifyUXwRTr/vyDpUYulf5DzwajaLAiPThbEh9Wx5TYSy20EepFMh8xBU5wMxmx6Iwqy"
-    "N34BSxYI6C2dJ9Pl3cmF8PyOZQQwVvQnktQioa0NxlGM4W5bhAOzywkDDGhXy24flceJ9Q6rOdDSycB6fDgBYPCpkUQuR"
-    "QSbUq2i4aFuY2HbGC3cCDTLbjJZ6HSaB7G6ihJCWPb276j19EWDu+YH84OrQ//y4DJQ9OeQC/4W2f6Lk5UOGrGKXqhldG"
-    "ky+kTLw7k1TLmk4ZXHi1HZdKf99cPZSGs76uN8PMm6lypVV2o2DZG0ju5m6ooIiMtudLVFDT/tRjOV96JZEPoZrmtcGw+"
-    "5qlmYRb2b+RpbQOcGhjzcpIr0b+R4c1B2YZZtwDEZObWPyHfG0PNCioNMQoUWv82uw9ruUPg4SJbbuy/d3nq0geLTU+gE"
-    "KtsAEr/Tb8cKczwnfgUns+Tu4PhuJxDn4p7tbcWhu2SIuqz3J6Kf2Sas9QsbTZgcvVqqrCXdXkF8AxRstFGaHmnjsEoMQ"
-    "DzEoQKychLNfLhHR8S7Ixf7xNSxykwmOJGz/hwqDaImphL/58clnWQ1mA2E0C4q+ojvTaCLmyIphXgBcdaQovYlHD8Gqo"
-    "VdpUg2tmJ/wSq2eE08kujysIE9JRaisY20iU6lbYtheOumTS7IG9fDX1nDXnPdigPw0xqeKRNuEJljdgZJ22Q+md8ZatA"
-    "t/7/GrrW7bSPJft9fQXF9NEDUkiknnpwBQ/H4MZ7x+JGM42TODsMVQRIkYZEAA0CmZIn/fetWVTcaoDybD7bARqPR6Ed1"
-    "PW+N+0ewki3u76n0AIvRjUkVT9nQDCyRRf2rRz8UDoCdVO1xXxt7R5qMcWzmtU/bije+mQ5GV8HKrqE8sdePoQDZ1W6l9"
-    "TDSWiUpyllL5/Cq7qnf1eTR3UoMpP/16O5X1+5+0rR9SR0OP5j62j8zY9CYxcWTHvsuTLtmpanOaCynvGdviK5qrT9LLU"
-    "mjcQOzY/OQ3YmLlLlD7EKUPs6sLxS8dKPicel+i3vuzKuheOiLuhKt95UsPw4sHOHjxtFKlt3x8a7tqEXHHUAxz+ItG+y"
-    "WVbAzK8Q7mnW9bT4e+Fu3OHmGqZBNfXwczBGPJ2QldI4ZUii6P1vq4iIWPOcbuO80KMMmWDRLvgbLIMBeGbLTcAww+GHq"
-    "1M/185LHnW/MwZjMmdqF4VA6atWSjjvWNaWeUs4fil2lxPu5205pYnnP2QppCsTej06lzl2a9wLtOpj2DauZFeQDr9iKR"
-    "n2hydThiTVSjb12bmyrv4Tlk9blokHSxcFgsOD2faPhLKjjMueVACoiyaaXAuD+/jz5tu9FmABgbXCx+yMuyEiL0O7p6I"
-    "azg9tdfEtCuJ0IzQfeb9qsEeBVtib7JFg5WBka305cSZqHFW7dSnQTXM7piHdZSGmPOkix0gZKQyXet4f/J1puO3yaHje"
-    "Ae6WDYUHn+NzMOY3Ad+d/jr59+kR8EZIqTuF2gIm/3mxixiR4VnZicSWiRQGmsqVO5hewMsLZLmot8qjNWdbdMf8cH9oM"
-    "6tuPp2Mi0ZadlNGSZNSrhL+7raoJHd/R8tyYhQ84eGe1OSGNFAJXSZuSsLNlkV9v2aWiYHzEOMRya+Cx/Ji3ox238Sytb"
-    "kn2ukUiQM1uzz+gOdO4RuyShU3nPawRPmuhNJI6td+jJ4XeSIod3uac3YEY7BvJqhjELHzb35KD2WOlbny5txfWkQA4G+"
-    "OxOp7emC9jTvbGY3+jzMYXWBajo6Mbjx0i4n+ji0vpGz1Lj35RZsjeBIC128DfY79/CmzB94BfdM3QOc2DpYyZG6SceKe"
-    "1XzGqK/UL8E+pzz/Rwbe2qXi/33eEicKITfRrCmWdlkVy293XEfUfAtWomJ7xsIB7Qo8XBy/qplmH65eWKVs0W6YzdNF+"
-    "xrGd+sjstP1Q5lzgyyY0rsIFp4hmWUS54SUmmbv61jkeEXkzyQUCB3n8zEAdpvl1UcJ/lL",
-    "jU0/npinZbDR17WtJHWmZlfvid84Jk6YIhr/4CzWomu18+YN7q/urw+boH9qFV66H2GKluuR6mqT6wgpvn4RPQDtiqO63"
-    "KZVTzK8NmcJ8q6+fQd3ivjaY2MervDOeMfWo3uLqBwgDUguetXbpbrEQNTkuHSlJ8xhYsB7+zNz2LqApnNvMAgVVixfIz"
-    "nhorN5lRRZbdH2XUwwFOxHlLBK4L96KRKvFNWYf0sn7sfEzCi5zvoIiSns2ylOlm2fKMGokTNzpnIzZmNcN4ZTsZMlO4d"
-    "lVsQCtVQEhrOPY4S5KxslzQn7D5ato20/RhDGENKD5t/IdB7/5+5nw5eVqJRY/bOKSLAfF1ij/kWGDp7T7qgAeeOR4Ye5"
-    "PerX77ks5H7z6OHeNpOxAj1wrwxLX+NL+hs4vElkEXjsVgmCxrufATwIPPp29a14lLqHvJ5qx7MvO7qL1bcL/680an6mj"
-    "Qx0jv4rq2+AEQfu61c6vnIjEJi4DlQl5oCMDCsbnKy8ruYFkm4n2vC2XfViGlirW0TpYcWn64EBSnyA46Az05EUA/T4ef"
-    "RpKoHqJAZmq7ULWRkd+hVgzNm3pJeWsq4KFsokxhFL0XFqPZGI8vwqZb79vcS+Pib5s6/IfVocPJ66pUUDKompDSGFY7j"
-    "l0Th28osLiu02obZ/pUuoFniuRsErkA1A1maN4ddt/xRQcwZPKGbbyk54gNTSJ+lSSUo5PqKkH8XWdKW7OzWyUZfmRJMi"
-    "8dYF+Zo0zMb2xSpR0lfUIA3kcgpSmxEq4pbRtcWZVw1u37iWKUfVG9GVxJq4YVIz1CWmWYlXhOliBL0F/yAXu5LfIZGOb"
-    "SWTaIHKW0cKATp4vQLOlCJvkqQKFO89jHpws9GMB+7vRwys3Rop4hPHvewSjjW+I1DcVObc00292T3I+fdzwObbMrx5Tt"
-    "O4OO/AYt4fxpSdI50TLmz/ad5qsmJ/W5etEbTmxle9TuOw+ekZ2J4EaCX3FnCwKN4MVy/oQp5GnjJjHxJwoU7JdCC+qfi"
-    "na3wm9BR76O7LGjhUUF9ZBbA1qT269Pf9vAqfKdPWy9WzuxD7Qr5dyKq3QS2Ez3w0kneHQX+7qEkIcBjdoDk5f9PGz2tU"
-    "2iOuD85T2t53g0xBzNPaWdBGHr4jz5S91kGW+2a5pAFqZcHXo0XsLMHKxPAof8xGCUpddnnrfuWdczlwS/zcNOMByM3rz"
-    "728ef/joepsPnIfKjPzr/7eZZr+sRnRftGHt03rS2GbNq+J7LVVpRx+rfm5Q3Eu1CTQh8GxQ0VqOUdk4BkJIiHCMjWOvm"
-    "Wy5fc8MsLZ7Yq8ukKPIiPHWQXrp8PmcQ6USiwiCrIHkSrLHITYcoy/UWUSRY7dg40MTzZFInXHUiF4Hv/4LQYBAlzKkaq"
-    "BiDWlxlUBlej1xFEzuyUMaukED1s54xldrS1JuJ7lhTbCWyjBSqIVZ2sxTRqk+/gHmsaPq8qnGBXcpnIqz/uK9eCc2bs3"
-    "x7i5viGMB3a0g/ftdydllcZyV/DZGKdUzy/tzesL91xYutdlHES3jocPywDwjTuNGF3u8rz4yBnSpMXgdLhuv6a+gxwGv"
-    "482VUO8jbwB8UA+OguJUBmSG8MWWHAC+hTAuoiIPp4sFFDAZO9FH2xPTsq6VlJLfrvGImodIDOzZrk459AIA2a5be38fM"
-    "+rzlpSXTPKm1pkUzSh5Lss4BLepB820IbghhInsGxnPRFN8NR706tuLi3F2fno8jMUILaMm4yficTWNIKV9liBPBra3so"
-    "WVHiL+aftB3xcT9Ir4M5ftJw6WSw8q7yEJcWp1EfJOWPHC5bcKxNNUoRvRTk5/5lD/gwcDuGLpmsPJL32jBVhTZQxDN8J"
-    "PhTgCCYU0vI1f6wzmUyA/kDXxiayB+R9pDiGU2aIxmwy6Sn8Yh8xMeMiO0l4BHz0ZZPSMC0miVkldBTmdkL/Lg24H6onS"
-    "dVpa4GSBDcM+gKvHU2+q2i0UV7y258p8+OachnIydlogWO5uxrSMZ7RAMG/Ab6pH+0szkUo/wOl0k0O+V+PpAMnrQEJbE"
-    "6gDjhsiFW1TyIqkuvJz4rZgR3fihdwYw0Wvoqy5pNW+gK1vjgK5Wcdahks4GVnBU9SqiFj2J7zzvuPs9ryXUkPs9WwFXJ"
-    "2g+z5YcyoUC5l61pEEMnjc+nTVdJmsMQVxWlz5OK7KPF1U6A/JJXMB7vIskoKfWAzKpY7UQoJVInNDqW4SEN1VvGhopZC"
-    "IRkHpY6Pki1JRVb4LbBzRnYFxI9OY032JFvt50jUoAoeFT2e47AfLoGt5PhueaA76b3yfG6ClcmiZgqxkSQ8lrZ5dWK6C"
-    "4qowgKNq89tidVNjbPVdzpVh1KMTfR3fiSQ5tLit960ACOCCcTQ5s3K9rYeaoNk+0zQQN9GfjSDTmBWHbFiHVbrc/CjNc"
-    "WmGTVfqiwMuxt9Q17TnAX/OTwfkTEz8cTZpfOCThfQPht2yAyMahpKdNZ1eBB53xPhvcXWcsubD3VxmNVO/Tpa7HspfVj"
-    "zUu1VeADvmxSTeIQk8r9xgvGVD2ipmUeD6Hsr/DzdR0gZ7k3Xq5W5HQdslq6vnXX6pscVml63WHmdOx4R1JdHSHt5bX06"
-    "qIbUgBY+fEqkFkJGBMAu98ku04CojeD3/py0Wcrq8L+eBEQiQEcIXK+TXqnEn3Z+IFxGuOG19eYwakhyr8fY7X6ZyZO7u"
-    "CER2tO5WYuXzjv1FXu3sncEkhb+qqVzkZOoKxIeZH+oSe+BjI/Og8nfP7iXHqjvfmZTK4mxc5pGJx9vNnhuupCGZcPwvq"
-    "GwnLkOJEhqYVQwRsR6+mRfk+M7Y9ieoYqcAok8VlhjXB+HZWfak0nGyr5kvQv/f5YCRBPJceCE7XeK6SNMHV4Dvzimomg"
-    "4ufmJTQxUt78S97kYG7QmwdXb9pFp7z9S8oHJtXLsmx412uq6GcsFaHfs3u7kSQJMkwE/FHd46/ua6ETT+bjMdRZZ5Xnu"
-    "NTEkIHgwvuTKX+Dtai1TWI8guJ+sQ8Wo1Vo94HH3LoQ299fahI1U5r3bjHlg/PvMWCePu+BtRfHTa65400MT/xW19xTkU"
-    "f074Ce2N1q/7CDRm1tXVYWYctzxfrsBKbbLKGyabVKQtL2eVzofvMHQhweeKjyVF/0z3YMKD0NCsuZIzF5UqPRygaHAwL"
-    "j1UJcIG8YSBkzyrAS+roRP7RQvKtxAiekOxKb6L5fv3gCBm3s/GMbFt/N1vnQjAQJAiPG7bWlw0GYeT7cWaixtWHvaxy9"
-    "TDKveGn4MDEniPMQhRPHiYFuzKL88yBsWzDMSzNwv7vdJDSCjjKRF8HaBItqmwCDZ67OAmsM7X3sVbvQFNJLB6JwT5lLj"
-    "usMLUrlpsN6awee4pfGYP/5L8fyoTBauAkwY1bNhd674HuWpd/WgE2kAfwFab2xm9+gG2SlhnjVeGhWnv5Hz7Mdo8/zZ7"
-    "VrwTnqWZI/nXAI9dRFwauXpWLvahD4494y9YBJPf3R2K2gk/jcETymfe9bx8Mo5DoCnxrpFuucltuglUMZK5b16h61nfh"
-    "/ZINu32FWnXbVJK8IP5EIO0YxSwbul3q3iflD4wl4lZok4zroXnTGBrFsixdqiLBI99wwujwIoiHeRCHUQ+YurFkK0IWT"
-    "7ir2wA99RQvpUfY5BFtiU9BCQ9hTxzVPgHHnncOS/G+W/I+bE5og6KW6FR5sKWsx3rpqGc+OKjFCmEv5NQBjgwunte9Ks"
-    "VzZxk8F0M1EvsGcHekSp6JOqXSTErRd0QnmmLAffNd6c1s8IExrTwwbhiMDxo8LQyn0ZsN",
-    "u52gezIj+sjTvBpQxTypIfifP86BVmSmdYProec1DuhA5LW4GcAL7gJO37DE2E4OiYlhozDvQlppK6jlonQ4ouWkTve0R"
-    "esoK9SoHx/D0f7LYI0c0q4OkLaHI9oOy2CNQZMtr74obEfRG6G3+6nZKTW3+GH6QJdwp7i/b06XKkNHzkht5ePGY6z+0Z"
-    "38hYjsjX2OsY/AmRC78uX+/sbYXcVbNHc0SJwtaCui3vHxjVPzfyEaQeTwhv5QJ2iXosYNj8j8RM6gNoaNR4uylgbrwMs"
-    "byDz0T8tZYfESc2GZRg3iqCMzRuk4OowfAHz7qXd2SUAAbwVGdu+FDP5Uws+yGnLsB2+TxmvCCFEL6AMe1yqjYvxN8D6j"
-    "P8Mn33zz9NvonI892Z+uV2zxFlOK4ccifdxMr6s6NsQyNMfHXf/YZ49WRSdS4/kzklfs8actZnvvhTRmqcSqtYbOs9y4z"
-    "0QEBtRMSDKWnlGPQs9nhEMt8LSbcv3pDvtuUyJg0J7KOpiIvhvBKqecsLvWgTNGY90Dki3of06C8ugOOPXtZoeOi/ra/L"
-    "AITotVWoImD3Rq2IskmhKJ4O0Tocb2O8aQBowJa+5MYYDvjgE/ks/lXEsP2Q7Jh8XDocDQMX+dr0HkXaCW0SEdk9zcayC"
-    "QCMgE4z4+KNHgcKKNZCFKfvl/GOqH9M8Xg7OnYFOqpjHm4iH3hsdefIR2k+2SrLxmPjl2SRW9QZhA2iB+N/laH2Csk99E"
-    "iNEQGJcJkZdWp8B4k5humPzYkNttmogJ1LIM6r2h4dNsDRRm1+d1fz/wC2Uy0Ij1sg5ltFtXzSBBXvIu9iBg918xZLOZX"
-    "fOppy6fOt0WT9oNS/Izxsg5eNOwATH2yi20FOJbSPPsa1esN9RQLPpxVu6SQpTO1ryesqubZ2FXHJ1U4qH34gkXKubCQW"
-    "84fTwtoSVTGJggJFZIZCFPQWdeO1HF2XUsbwYzSznkYCIS0+M5jK/XW9ozEl5EzLgvMcjAWs9HVwysA5s3ZlQS7UuAbKv"
-    "G71U85/VCgizEsDhT3zCOiKTK+fHxJBZtCCtsXY4BMMQ5mMeNBRwQgxoI3WTLHCq0Eet8x8YWZCzTpxrV95OvYbD1O/L9"
-    "dXgUmFheATKGEsd5OJLWuKWKE80jIPfUHib6KkVO29I+fE+fDRsdtGRWx3LWQfwYZNQ1/ZYXsWbBlrCNfMfGcPbCLPJlE"
-    "W86y6QqNR8b1lvtogDj3jWrslgX9fbl5U8f/vr2x2cvB+t0ahvdFsk6jwGHxxs1Y4NVR+zWWyL5nXgZpzxXKpVahmKXF1"
-    "emoxkReIsn8yVNJTs6IIHHLWLBw6bH5t8PNjKoOO9jSYiFsxY8vZJ12q/vLZJZsGZmfbQea8JJ+v1WfrOn09rZibuXXSP"
-    "+C94WhKEV4gIrsaGcGHXlEpybKx4bIIVmSYEpvowrVNNsXFLPv8nJJYChYV2NUVuTSrDBu74jNeGEwfZDMfc7x2a5g5g6"
-    "cILAnqXBQsV3yeYta8+WQeOetgc9rBA2z5ipz1gzPnaahX++ajxjfm38xKezKuqS+NTpmlneo3NOUaEKKvjwoxbwVfksu"
-    "IQy9Yq+4PARRd5h7yyrigWQDM9yozoH3GU8LnK3pXukB2PHrNBBBldk445YInXe4YxEKpnf0tsAbbObgZd+7Y/kXRuPfd"
-    "DoVwfMLOp/TpNd9HuuUcJl9Do3MtTROmd0aEC6R8vcgAJFH3OzWIPdi8u9eZebu3hKrEH0dyQcrHOIt1joSzEgZAdoaAK"
-    "p2q+K27vMavePXmWjZAxtfrifwU2TSObdi0B1+2LWIR4gBaiDzfJ2vRaV8DTpcIa+iPUadJzRAuU4QaS3sO2fW/OdLRKJ"
-    "w4t8+puffQ1IK3Sg/TMJgN5ustCQGG6BwV4iGqsV2lDuw5YxWA0SLa/wKlD/HfqefxNr1ckBoJgESB5F905sMVCzkuDsq"
-    "RQ/Y8U8o8EyXf+YSe48DboQtPgCMRVg0etv+rWhR3hfii3O58RfAeAeaUuyGKEc+QAC//Ex8adxFZcJuKzPcItR8w1Mdf"
-    "S6VZEsou5/d0/is3S+N43aRLyQW7S56LbEFLDRDPKYetnjUpBglTPI5pEkrVikSJ1G/7vcmwgap05S9ZLoWeimtYdSseC"
-    "2CuUQ8ErPTdkIpyBZc1cGvhNpLEHjl0gt7trqZxaHuGeeOlM9LfYYdkEXDZKjfw7i34kkn8NhV2lY1LX7ijr18J5wqIBY"
-    "i6H5d8C6exqH0MzzGRtjFDeyQWArkSjkIGDx/taWCd2GMx07Htiyr7ESnd9uniMC2dBcAuuB1ldQJ/EJ2Hi4tdmZWbpCS"
-    "R7QcGSSniMI2VyatQOR6/bisE9UmMZtAyQuzuAJDxn4W1Vwh12rtQTQAkQ3d1XQKEFsnJK2F+xefUeTrVueRtCf4cQ0bt"
-    "kpTTxMhw8HRKu9cERt/rFmK2iQaRum1lgHBgInhfATZ10JtGLqVg7+8fOP72HOZPOJErbYxeu/SAKSPau9tZKgdsS6wdg"
-    "Rsf3Zo7tsP6lBEAAihqgJklQ2cR0lCHRQ5YweP+kO203HHZ00LHFdOmKhEec+cSfNODNuxHyuvEBFKs1Z/aJ7kp/I5Usa"
-    "FbiaAfJuL4eaVHGdkGra/UjS/qSl5OB0eCPhMKCuwiesDCPX6TK+VYCelE1IrvfEtpFIumILrVU72AGqDd2tmGGd4z4dr"
-    "78ioUdd833lmcSbuXQySRxK7/zALgd94J2B3+TkgNDtkrRyva6MC1LHoqeFAGad67xI6gB2YvMa5xWG+YxzzuLqWckp2B"
-    "OvZxXnCUoCt+3thbWKuyDF0OyywMsuYvmNnzMH1btivFDYrqrDsFT3BpAgL/ZRQFADgbM31Lc+3tOfJ8Euzeb5ThKMcGq"
-    "RVRXAIojfkmIEBechG1QB/3knv3H4fMYRtDfiYxf9YpON/I/Z5lsI1BITeLDnjeyuLfGcihK8PZOiwchL/j42jjghPQxR"
-    "z61QTwwnsmVwQCe3ggRZhjneRqPtp+UldQOKYOu1IbHIiVNtw2WzGfzMmVGb4dB/ikc4Qv93QGfo+E9h/4ihO2htV3mGq"
-    "1lVrN8kt7gEydZLm//o/h7O5O2J3CEB1bIRi4h3dBnllCOKae4uEUWJExRCuk2zQ4X4aCJ56jfh6koxn92I18RXYs/Yz2"
-    "F/dESUvq44P4KUchw3Ha/1K2EcSZrvlAF1Y/aIOIjiqp+4ZTdnU82RtKtla84UBRuS9pBx298l85SE34AGZEFcxSkyRha"
-    "nTL6SqIN2Qu8T9N34A12rBcZgyq+T3zxFzmg0N7TwG/ctkDFKV7wSmqzFS1r5NdU6+1QiKWqCzH0k2mICcGScEaUCdeP0"
-    "q9jzoMQbYiaQTQli8TJPQOhYcKaDBYIV0bY8U22YEvQ0q2k4sdU34GkOD1hOIwX/EZh3+/uQKv0fHVvZCg==</script>"
-    "\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"packed\"),t"
-    "=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0))"
-    ";new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text("
-    ").then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_page_tail[][3613] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXl/27bS7v/3U8i8OT5kBMmSszShTOuXtU2b"
+    "rU26HVWvQ8uUxYQmVZLyElnf/c4zA4Cg7Jxz7tvFIkEQBAaDwcxgFm9VJZ2qLtNZ7Y18P4gO1/NVPqvTIu/8XPlJsJ4Ve"
+    "VV36ujcT/pVHc++VIGqog9+3T8rTlZZQrc532ZpVQeqoIp4VCaBirl8XsZnVKt/Fi/9LDp8Wvvnftav0ppqnPvV5JTupK"
+    "lgGqgzuivm8yqpgyAYpXN/J+9nSX5aL4IyqVdl3slXWTaaF6UvPcs6xbyTB1l/GdeL6DSh980XqyydJf5A7T94KJ9Po8N"
+    "4kk6D/jzN6qT0nxZFlsR50C+T86SsEj8YyUfWZ1QcnlHvj69qDHG2qvmWfgOFkYa5wiCpsDBgORyMixC9UxoyYbXZSCcX"
+    "dZQnF53fk/jLm3g5siDOE4BYD2xR9xcxYH59TZcEAT9RPAeBovtT3Acb++pTPK5VZWYoj+qrZUKwSDC6JIo8TGt+6o2lI"
+    "PQ8mpymjm6nqbe725TS1B3bGaYBR3t/dQeXk0HvcdybT7t39voEldrPg7HnESTSKL++9gaXXrfq18UHbs8fPgxUGWXX1/"
+    "H1dU4QXmYxzcZ2Q8rzLNC/JFdhMS66n/7Pp24ZpvyLbhyv0uzkKD0hTKOJDY/94vo6JSwkFAoTtUxnX8L1lzQ/CT2eCU+"
+    "dx9nK1tso/nJIPdmJx8fU6a5/RsicpXlC/Q+9rlwTgIIw7nrdW8axjNO8pgbLZhz9u5O//tqb8gBoxjw/L+rOl7y4yAPP"
+    "TPtpFSXRYdK85Id/nXSvWyAIBAbqhySaeFl6nnjKWxKe0E+cZcUsrpMTb9qgzFVl5l1DbbUkIAB0tYCn6uNHD7rq8y/1z"
+    "9ODoBL8Xl/reifJsl6ECWEJX3WH4UBAShXph+YOGH189RN9AThM+Ku+pCdVOJkqGmw4mQwU/TtV+ndK83JCuD9Q3H1cnM"
+    "dlGufUm4EBTJJHoDX+Oi9Qd0KD4s9QL9c8CIzd2wRTRSsinOwMFf833QQNIP4lcFB5sM6SukO43ede8kqpDFJ1irGfCxB"
+    "2dwu52IkiW+Trsui0Mpe03oog9IuIeiUfUKZpLMqKnqqkzz3vL1fVwi/wQrMyvyRNz2gdAxrX0fDggAr6RLdexLOF7xcq"
+    "BrEt0BcaOXUkweqfxNNoZ0DfI9BOqinddqM3RNiIfF3SO4Mg2Dhfess0wFCACmt2GxUNGIh4L7O0HgNquvMTmrRKw7vaB"
+    "GFTrGfpax1x+9RP84WXNbYBWnhUbJquxrxyK41+el1KLcG5RHBOEaWJ89Mk3BlswmSjjivTfsLkuYoOvwK+RPoNhaa7nI"
+    "AbHe5Uff02LWOiNsUk7w2nffowQbDCr4Madd7MgPS8IPpLlKSML2RTKfRusr2RFLKNMUalEcM3o4VxThtJ4NQtUfe48mX"
+    "Xoc8EaQTIpqpEV1QZjOSR3ruur31TgYiawXGapw5TLKIYhHSMNyn1epL1QQiOeO+h74Mc2BteVXI3Zaid0qupFFfdqBpj"
+    "B5W7gNZe2jerTyPSsrjwUSUpy6I80tvbfqCnPI4K3rxH8e4u92cLX9zeF/UiKTt686MRoOenfuz0nQg2VjUKnW7TNt+gc"
+    "JVvb2OGyBRRahGvjCZTBv8o3d0ljgD7ZEozGaX91TIoZRlSAaZtFqXjnIlA6uK0M3tzzF7ZbPpBzgt7rmY8RzM1F9IoA5"
+    "279DRO/LnmXVr7zqxYJmbfmfPMb2hKzQqZbWhDJVKAWhVjmMFvGmLKANN0wEWyFN2MA56Gwk8ZvlJZwIo/02CksTcCe1I"
+    "XdaxnH/tG0Hvrx8p+IxjFGh93d7PDwX+eYeAn+mxmN3M/rDHmnPc43wCCQGPgsARz41Ls/JZl6RO0aXn/+OHd274wIun8"
+    "yp9Q6RQMpEGGjFlJWr79Oj4lvErNEwdeM8Drg3+uKxJnR3hJhPuI58t8ch4VvuaCZmjMYZT4Xji4mV30scYNwmHg1JwI7"
+    "IQ4SGqMQOzPiCDf6IF8XxqoiDRwC6ZF4nDP6YaWTU29a6bKTGTJIFErtWjo7hXjJVOjOfGikeDKmKYqnOnJsoWev8ppGK"
+    "fUpEccy0xvCB3UCjzBWlsZfwwO00sN5zQLCH95OV02+8+K9h8H3m8YPxkqBU+jgEb3+aN+L81928CZ/8Yw1INAXQbqRUQ"
+    "EnyWCN3pVrTd4lAejj7QlXvaij8oi6ZV6wcT1hdkJxi/Cd8efk1ndj6sqPc39F2rN4zuvTHugq4S4H13EDTbc5BUeXKqF"
+    "QedtTMqC8t8jCjErzqTOnLkkijdjqs2kuTX7fsoAs/h1fT0Ieu23eYfKjNRje8VrgjqTBnOs3VI4JuAKE46GpBa3LDODl"
+    "ABKhYU1uUEsBESmmP8e2Ydmq7mxX5pPpHYms62ZJCFgJzVTtrubCpNF7dXEB+2BIb6zF2jS295wCXbCNwiK6zsiRXOi+y"
+    "jq+iUaxCXRT93yuCQyBmZerTQ5T4E2VBdccGCouibo+iXNqJgPMhbZTssyOa/M0KgHi+j/d5MeMdKtaFoW1LNv7dcOfK8"
+    "IvsRT70+DeHI1bfhE3PWI2i/ol3C5sCSdngymhwMSuCb79Bv8d/QdA9Lk3VmnaIoXKSNF68E+P7D0/886WgsPENa5ki0u"
+    "rHIFOh3mOXODVVjkm2Yf+NJSLCR6AAf748k0PKJnDLE8OsyZX4O6AcT+Ay2bydQQ3n6/b+t98PMWxeXyIjosDCIFzVasC"
+    "QYhROX/WQemCbtQ2gQlyX1CmGOSfBSzzyQUVenX5HC4CRrG2vL0scqIZv9ZT/Ip+HvljGwY0tKagPioYmO5Wx6jCBJS83"
+    "DorOPYskYNUuQdlt75nQDvXpAoA1lhOJ3UUxIwLuJKlwx0CTocgcPJ5oRtPJUxsa78co9fCEK+obozQkS8L/hIBSfF6ri"
+    "mAsNEor2EpLdc5Bq6hSxouDPsF3mUtIbUG47yw8Eo7/UaamTQMZ8qMJyrJe2y1IEuXaMfMTqFG/qhGwwAd/ilW+4j7vmC"
+    "CriPKOALvEA9vMYL9KvkPVDMmPtqRLaNFnijgbM6+peRuwRb0F5DbvBz3VwQUJU6zVfJyDRkV4kuAPjwK/soSSD9y5HAq"
+    "18VZW3wJeMWezJOEhRiIOdBhr/j3jAcBi7RjVnbxY0EMfW2UEU3klc3DeZkubvAbnJK1Y1xVTQJJFj5lRne9bWWGHd3Kz"
+    "2+KBo2g7ZKJxG3WQC7vl5/UwOhgH8kj/C+Qr+zBUuCg81IVF3cAnaL3MrolZXR80ZGr6yMLihNFJR/NYwxDhEUCoj7jng"
+    "4CgpBtYJgnMv+xi8DqwjzuT8owLKoeFlsZIlPiNbUfeaMKj+Y6snD9orli4/3pA/Qc3G7vUp+LY2M9gfqbRLdf9QQwTJv"
+    "E0H0Y+wn/PmEP78nhQSsKrLLtg7UhJB6Gt3pn8Tll/Gkf+9htz+8f7dS/eG9u9U0nPQf3+vxNZXsU4mmVJ+KLxlRqTtrd"
+    "PJlepmc+PeCTefOuti6rw8H43uDcP/Bg03wqUGqWS7KBkKXpH9cNApZGkktUnXN0piU3umXq8zgCQn6NSOF",
+    "Jgp373X1PcG9fEZ4+KT2aU3948Hd/mD4qNcf3Hu43W1fj7h//2HYf3Q/6FborCkcPH4Q9gePHqBsVtPXeCMP7t57ONi7T"
+    "FoDmW9Bvi6WBOGfwHpYlpVKy8SqxGjugrt/dodQddPcpCf1Ys+v9YIdBiPA4zKpoidlGV/152Vx5q9loOHbZKOg6ppYSQ"
+    "2KKllkYyLQoUM6s1FGKLosln4waviqTHrRqzVVIQEh61/S7WVwNye+SejH3XykJ4Y6MkmnQuYyYjVyQlViqlSp0rt/qhl"
+    "xVd3hYUQj2lrLc2qJidOcxIFX+Uly6S+iw4Vu/WAIfmp+MBhLrVBXNjr2OWNAIZ+lBbMiLu0wGphhLNBpvDCZT5vOX0Vl"
+    "d9bLePHQAPDpLPtQX2VJJOijpOgX2pL9BfHONAU0Bktor3oL8Ch/9mjb3GxxphoUQabXa6rKAILwZa+kj4+MuiPBx6n55"
+    "GS0ExMFpKqxghbNZ4VT8SUx/UnzL6piTfHvQIBoX5ka3D2i22ZchDB015o1Rp+m47GGam9fDdH/e0GraZcLWFluXkFnuD"
+    "bifk18xyo/2d3d0VesFKmAjKdZcRxnT7LlIo6ycX//QThUiQNbWslgK3QZ9x6NN73r+fHhPeJZCLb9BwJf1XxPlJXuVMW"
+    "zWUJcc7u97p+9+26bQwz1XoDPbnXwIfUvPty/v7t7DIZVQP0u8fU+Evce0cLr3keTe/vb7w81jS2tsjKhnaqmqdxJiByR"
+    "oASV5WoJhWWjO75xeGJWDnd4nhWETNXen8EUIq0qhEr0L7v1nl7/d6UE02g4wZxXjh9Hh4QKBxE2oAO66spkB6JJ1729k"
+    "0BrYql6EhwMB/v3x3+IrFwC0jj4CT/dWX+BFqVDBHD7IRG1ZkQXVVsV/EMyIf44iatVmUyZbDFBs2JAQTybAvonl/Gszq"
+    "78YNQQdgfJsB3V2I5Gem1PKnUHqlR6EEzVxDtOaOElnqqZ3dodjvkpc5Ue9NBQEiYeasoW6yk/I9Lndb0wI2ri/bXa3x/"
+    "uexDYuvSqBUkW4DhQWqU9/B5r77kDnvMx77TIE3qZeBxPqoOyOo04r6V5B6PrnKRlwkCrPBkKTw8JNElWJR07zK4f43TL"
+    "U52kqlMSVxMSHp36NCLoP7LMU6kp3ctNY4rxA1IbY2At92536OWLRUwUvupUC2LY3WYa5DJAyOa7u7WQXCPvuQNLa1Qx4"
+    "6FLeY9ZZKem8PXerUN75qKXfhVzYNC7Fv6aCIBFLKdlEgFz2olPOqxX9pT31+XTYcfrfnFb5cvqb8BDGgv0JGtGr7a8n3"
+    "AHTvv8wDNVpxCjGty3q5lR2BD0qFa/kvi2UxuW5Gc/cPhWoc8CadlZC3Apl7roMtjzm2nANn9XL31aNnq1jV6BXj3HwYz"
+    "SDwPl57xL9YY4xhECRtR9d/d94tNqlqKN6mTJeZKB25KPb8LOJ6IU+pA8638uiAvxOl4Q6EuF62bMl3q9cxej2vJZDjsR"
+    "U3E8ikk8IK6MGOO8WqRz2t4aIIBUgViOT3zv2FPrOq2zJIx1F+U3CH/35Yr5mPWfGHIM/J7F+XlMG3QxW1X+egl1el5/m"
+    "JVFluGEJ9hsNQjjACvoPhwb3mGoevcDsEFP/USOU4h9qIyITF3cKWhDmGUrolzU+etrdLmAfoKhRRWo91nqKVPONGWw/9"
+    "ALc6of8I7DZzGL9OSEZNfKiuWKMAI40oD1560TtS2yOaoJceoyPfMDgvvr4iIpn8U4QsDeBxQnWBpdhfuqGQ1PLTalzEq"
+    "lxBexKguH3ZkWbtptN6PHemH99Mg9LKGPaelnsK2eq8duLwjIgZydoBPBmOT8kxOikWHicBAgmb55AulSuupyTKCiY9Av"
+    "ou0doeoVURNNDYkBqeIrkoCSy/oZsZiEFBH6IZ9gMYfWwUvfLVEe22x4AS0D7Hgkniu6IIJY7ImIxpJJvPkUfsqJ4mNsd"
+    "9bP2jA2+gaqysrFDtBg+OzO+pjI7/1BsOH755+guG1N+knePlInqSCKPGLmi4vnIMzUeWZdB9MQvEUl+sCm0q9LVME5PP"
+    "2RqvaKJo846XdEl4Ku37zyOpnXnoj306Yji7yNfXp2FeaZxsqnl3aG18DpsNhAIUBTyUYpjfodepWGkWe8A5phtQejmDh"
+    "z0FZZgHFgVVhUr5KpF02nEYE7VgGHtSkqzWXi0iMmC9R1TZfUDqRBqFF5v5gtiioJmG/ky2hHP1VzltXoym1smW+vQkPT"
+    "NTtnbvWuOm5K5PgG9B0yP6tsaC+ry+yn5Or6uqadq471ZZzVdBXwrrH3Pzwt1q6l0VVV45OcT6HlUyH/QLvAu06hdgaac"
+    "aBWcszvC0L50guI4vsMFGK0uWqFqsSeu3UHHnGF/FI1i5eE/87uxQPhFraIUKBoK8FW3rAOull9pk0AFWL8PJnHq6z2A0"
+    "c3dMbSL+hFHe0M7b7h6kAtaT9N6qdYo2l++ixLqUHm7Q1HMMn7My79owcl9LxWpuDPHnQKy+nG8A5EoaVJbDLxMa+JcKB"
+    "oq4Cpx3JJeBijdzB6KdO4l8XHSeYRrPmi6/U7PD0dqG07F3H2pQMhm9i5y05d4Ed1GOydr0VxVnXSXHUGDJoKJKnvqSXt"
+    "ofT8BBYrGCp0mrrs49USHId3VqyqxNuYqmfFeRK6UKll2bPogFUALBlZUFUQhfqzVUnSZlSMPd2Kx2ZXY+YT9EuqkN2Ue"
+    "YiCCDrJKrQP2Q9nSUxfxl4rDxTBdPal1ZVWH5QrxGILHAlm0ocIBXeokZhWHiMSyCqB0ECBlxl16DhbleHPrmHJsnZVJJ"
+    "nRhzgmdQPLF75O/MnEe6lfpRkE4fdUBVIix+hfkmQJjgAs83vh49xKotuDmg7VwZganeH6rMgL8+YHZnA9PlTRb4LRVet"
+    "qEZeJqfUReretaqyL26r3ATdUr5Lfpt6ev7XcLP+H155pGcbD8UBywi/qDbHSOkShQOuatin+2FSZAyzPwBcdK8o6lDG5"
+    "gD/donwTR3Y7vor4DBJnLd7urjVoIbbq9Jazf8aLNvdijyx0h5m39p7wOiJaEtPaSk8S/Do7e4cIAK2stFa0rjpJylYfV"
+    "oYKieicdE7L5EJ1CI8SWnVlnH/pe6CUWkyA5hhqZPkcNpoOAYd348dVh5Cxg8OzEB+96hDbk3QgOILAkXiE3f6sOIN+oU"
+    "MiRod2p85qiWUPOxV6J865t2iCD6Q7cuhDPVAke+XoBATIoRnvpw8MwQ7Ne6eKz5ZZUkEnimpj4rLxvQRdhOwixUHXw9D"
+    "xFdxiTW+4t2nZYTzjtowoVX3q+vFNWWn8SXWEQyIgkxQad9oik7A03xCXYisubfrEv9DYiA/k1jGTWyLZoSgcLMRZh1Do"
+    "AwZijvSHiBh0cILZWRC96RhTpP4nA7aibDXx0hceQ7NZSttaUiMYPJ7QdtxBvTNf3rbmwl51RsMmrIGsrl+gGbafmq3q7"
+    "S9RkfOFWbHKThgpjhNCxwvmGz8FytXSQqXZtPIuz66oM2+TTafkXQCTja0yJLQuiAMh+Ovdo0oSK4jTZkO7TMpdqxoZrF"
+    "mfb6qbZ+trzEFYKfSlCmv+DWsoWfSchPn19UC1ORTmfeWS97iwGnsvM6IStJbi5aJjtAOyCE8I55yn",
+    "3mZUGMUNG1JaLWvxLVKhuUehADuL6+sFozaW5oZ2pBN6yi3NczZn1NtadKZv2biadvFCzNpoG29t1N57KgQw2xoNiHwsD"
+    "PCrq3q5qr1GkKCyJR/EerAwpruT9NyDaQ8uiU1LM2YXitPTTPbDtF8sE8KYp36maIeivXOjqG61OjuLyysiyk9oojvEX1"
+    "B9Xq3ztKQv7Q/wAdghUOU0RyeoWdr1Q69K4nJGo+HtZlFkROhAlKWwPUIp5Wa9biGMyZYMyG1zT0mMLFQpZ0YwF5gRPwq"
+    "eeREd/u4vaHqwr9TFr8ulebmLUiMRByJqy2RGC7Xy2ZBlHv0gZ97+Ql0F3NRt7Ww3YqjwlW6nURrSvf4I257aqtPra795"
+    "b0BbCaEB11O2GHxtscWt1s1ZuPRwNrma4njvSU1C8/GqBt8KoBJ/WlXYPrWNNQ4X5QMQ1+fbzawX/00jV9yI7h6M5vsna"
+    "QVkOIl2nFFeTekJKyaipsb400fsIWUBU3miiBUI4p31DwlV32gif3wlh2WywCwrBIETMiVNMwk/hSq2ufUWMqi4JRgXt/"
+    "Aah4MxsQGFSgIQhbdEXGh0hhD0vfDTW921Zr50F/uf1C1rRO/6NNlqyedttWO3TKICcZ1CRORd2B+7K6xtEVGoNU05tuN"
+    "Qr1glv4SGBRYsFuQyzvuntIctPXCps+CWwjmtR00cDH0xDc1B6DxLgwhkKoXZ8wWJDcUFxNMXEG5eY8vJk9LXKmgeiMdI"
+    "b4dp8Iit8LkCvBz4wg/clXC1xXd9qfxJMpVTzartgGKFpjzi3YDkuqFlhp/6kII0hALRPw60zp+kb7GUCSeGNCuvsSHSd"
+    "v/2xrEh8qZiVD1h+8r//jXlmPhMYZFDLcAup+VbYN0NUL2xHZyKLQ++yTY9//aj5ktiLDpVwoLRu9ok5/YPbtmY0Xuw2a"
+    "S32HSzYeI9+4VaMxr0jY36TDsv0Twt8RcXofZU4N+N+g0nLMbfhXbDfHV2TAIZIQBrP5KD6C2X9N88+ePow5OXL45evf3"
+    "44vsXv9CzfwyJlgzGSfg2fqt+2GrI+tWIKs7i0FF1i9WFgvaCaTasBaRMjpG5UExAJknNms1MnROrBxXFSVzHQX+Znkwd"
+    "TTCw8XveyKs+bJevzPvQfCZsXaTR8HutXLNHzqio5AhU93AW+T/4pXHxYdO4xk/lf1zvFuw7VLPxwllFMHWYxFN06Dc/N"
+    "Q5bxGU7dzAn+QHeWCm3z5caVIHp6EhcnmCkKmYgMxLTtPsIf68yPicbwzcstMnJLBgtpE8Vt7GC25QpQFOrpqlVDvnrBC"
+    "4r7BYRzmHC57hmxMq+irZXQevZHdGKblfRreoTCgIwDxWWpDdswuxhPsyTY8MYWw+6bc+CD3xADEvNoPCBFKW2qSzhWXC"
+    "jstuk9n278d65n05Om/mG5aDTEvVeAyszcE83MDatg62vpdYQ5qZlailQI2TMYMpXGggF1WQ21WbUZZ9nYPzJ1w87jHJs"
+    "kRTn4lLAPRAxJSZBC8t+VpwtiYc/CT6Ft72JiorlKuIywdpzC+nJ9svbZoB6U/s+UWusqjDRfHkFg0hNtr8nss0PJ40Ns"
+    "cO+bwg9QCB2fvAb/znClh1aGdrJjG0x/R/k0NysNavUZ4ezQL2059e0R90BKcF5GHv9Na81xOb4ht9Eq31VRK3+cFnM7j"
+    "uq8Y2KYQo1nhQqn95wibRkp+tTh5yxbLvMFTAwX+Xa38iRlZJbZKUfcPKnrXtjvqP9Buw/LmX74HNoFl/YqcKQtB/Ypgf"
+    "WdLAz0Qbs19dcU1q0VQvbBGzaTWncMnr/BJQhgRQs3eZT800RObXpEU7n2JejqWgWMsH/nE9rsbwwRKtc4WbgBoFjjrR5"
+    "NeRb+qy11CdWrjNBP6afqDxzylnf4HWz5m3jbZE3LlMsjWu/KYsFx2wiB26qdtxaFawPDcP6wB6c6RM+M9d/rfaHjwcd7"
+    "xurZL2BuxifOuRNCyTA2X0DtsXumWXngG60/4F2dFLHZZrMw6LrG7/ewwdj+2lzcIddxziL2Xq0aefMI8sDEqhpdHFGFa"
+    "riLJHe6GdgFwP1xPqX8cELuApvDD/mtmtImEzOkkk9ncB58bJuvSP4MN7ZYU/dUAy80op//Sdy1hHQphLp1dh+7Tz3+T1"
+    "6EH5oql841X1RDdJo6uQsrDV4KutEaV3mhoq5oVv8LVk1FA5cT5tLx2hIL74JuO54GvFQacHFk3tTkrXPfWOrSPLxJHXc"
+    "AcD6pLf7AfwWjBqIEmmDxT1t/WjLgpZ3r5HlNVaKRDl1qd40u+FHYoJkK72+vsilBjTqsnl/DNRHZxfO1WWzqb5QJ+yV+"
+    "FG+M8mnk5N62o1e0KTHkyHEV/NoMKX7yNwN+Y5Ghnr7W/X2W/X2db2Pxr7Y8Z57wx5zzka8wib0BedENVT6Vh2DM1u1Ih"
+    "EA6virqHaIFSHiSnsBhSt1CSNevT7vyfr8GB1+HP/mX00+ToOQu/ImojcE6WHe9BLeFitNgopg9AYeM3Z8C+sxMCMp2nR"
+    "kiI6s+oxlNBurthsg90g7WVJr9U5DEfnsDrO1CEwdEhQDd1Y+qheYlHLyYtqLPm6M8es8cpYE66KY8ymT0Rx92/YjVP+5"
+    "YPKbP295GQJVUdZ2MlSZRk34RJTGJ2JGjBH+neAJvwlMGOM5oOz6Jr75r8yoA2PAjBWsfGMQjbu2r1hlvRBabgzb5sUti"
+    "i62vhX2JyOG0qTsswkzL47/KeQXzPc9s9VVI8PVZVNjqg9N35ibC3nDNzQ+04/vEf/KkIv0rwgoxmySb8RXb9aN9TIpp5"
+    "M5XBoys0a0nlqRLLIJDAKc1ewFDxlFy0zqX0mzjdkVV097SbMaiUjNbS1r0PUvOWaG25T6ORHveu4/hs826wZ/iTwO1f5"
+    "U9oY6OpzLm4cDh0we/Rvn0yNoAFTNXoh17YuouRbz9XO2DGIDbxY8bXFtiq1/yM6lsFy0YC9rNrsU/kMabxYPSWc0TqLb"
+    "OVFtiGoFAlXQms/5zD1vECTQBq3yxs+JnwY9+psB2WKlR03c7oqIiV+qGVUqr69p+Cld9+g3gxEwLPy16cmBeFBpZwMza"
+    "wnP2g8+xtpIpKfQuGAjOIpde8o7uQZQwvCoNy5M2YByHh0eU1tzpy1WodLqFTSdsGCr+EhLFgHJkLRB0YsT8U00XrbCXe"
+    "mZXdEWWk1WU1lpXKStlgXn55DbtIMYbX2r6eQ+gXVUaIU4lRb6GA0nEXJ4AFWgdK5zks7nSRlaUxLznrYlUSRfXDgPa/d"
+    "haAWaM5riFFYrJVSMpySijT/R2PwhfTT19yEtpP69pgfe26JDQ1aiUMFrGDL06tqGsWnatOc1/qNzKBoI0ujK9fXaBCOh"
+    "aeCIJSK0zAyq+yUROSOJMtwB8bkuUXMr909dRxTdajhX5nG4giVK6deNWDtjwXwOoqt9ZwncqwbOsMyZB5vORVyxxEaSG"
+    "3UqhDFjR+RYR6TDHJqTI7HvSXAGtOXWrVeVyDKEG3C2xSbpOARzbBqiv6sc52lNX8TPe8Mapor7AAujDwJIedk6ExuNIN"
+    "WOy9MEoT6g2eQNgWuGfI5Y69MQPs48K/JTHB+cdfjbfNyKOaDZhRHrfx5LCaUD9/4/9rokuLqndU5H",
+    "ta/e/6p/8e4u7anxYdZgKtYKVj6awdkIvSEHfXICc1Gi1Yv4qsNHmkDTLT981yGPZJGgzVQJCQbp5DlUQCZ/3vAl19f2b"
+    "IsvZQEGLo6tNISsUp/IwBzM/kafOBukMmqCfqMmyDUxrCWQS60/Nf4Ee+xj3xaweVnAlmUfxB8+0TbOMGuGBbd6YiU3+N"
+    "dwA684og+buSV7daN+83qwnxW7aN1sQ2o/bJPaRmn9pjbujII62g3yN5zdYFsiPtnxhIS2HSqr01UJJSs4Ee+1xJ95L/r"
+    "ZJ41mVvZ/CcWxdpiLalJAish6sdusORWoPZiX4OrEUylcdMU2c3jPC9PxT7QjfRAz8Y6xDcdBwRnbVENMjsdf/Jgq6HeU"
+    "lhP3O57KWMv0BdaL9nFKZSlR1PGTnJrGix72M7ulvamjyX+nh/5IkuONDQ2Q1Bv85E09qabToPeb4QRMiapra9kPvwfDh"
+    "jS2eMSLfDSSoMuMfNw6gqiBHSqPuDIOSSKZn47Rin/UVg/uTOmHU+oLoidABhh7P9Aeldk3zUmSWfisuOl7YQ59RTV2vs"
+    "ErA6u4gqdWh+0eoIygNZQDvWH1QYVi8eFt5IDsS2PCn2tzhW+1iFmcmJhNOnTE1lavhSWBn1/S4iGmkyQT+iub/Yw5u5l"
+    "C+C0dMCyzGh+rrYHr7RZPZN6i3xJc2SwszdIQ3ZBwAUI0BWQywIxtVI/9VKSo62thn9T+YCBWqx+YTU2pUV7cwhLDtCTO"
+    "G3t7wLJvtDrviEnCCQc7Myh2ZlAeoeHviZlzsz54aTZ3zbzrIidQ1IsbzK0ElsB5w8yerRCzdFbzkTT47hUz9ODXWnWNs"
+    "ZNUpsEtEO1h62TQWjzRa+JaoreunzmCmHH965kYJDxX8VZwN7YJqIo5UY5PWyefAv16A/Js5nUyqW+egNfNCbg2M5uB+Z"
+    "yJsksblbFsC1zTYq5GNK1/0S/oCZ45E8y2Y3VcNzZsVPddPpkJxzmdTlVJLOXvCaTLAfuOGxQladm2/r72BZIoDoIuAkI"
+    "ImnT+vePEzFoCgbptgm2yC2s8IuVpTnw6O5MdPBwMxpMS9D2Fcyj9qHKqcl8T+wHcsrjDwymRKrfDQyjRqKJsB0NbcX+q"
+    "9lsV93XFZsNQcGwjLDCWb8aWjObQ69Zi/fa70btV3eF0XIW0IxOiQM3nYgHsgTLlMbcLW6CTVCyBpEVCBkdgf537BtuT6"
+    "InvQfu5gnkJ3Dz/XiXl1Qe2VyAWw+sfFydXCAfBZL6SA8RN9Jlwf70BbppD5Kg5Tbas2IpQ5rMUB0pfiAlEYrwMdipFPc"
+    "jjcy9of5qA5P9zsiiTeeT9X93D6T8bG2w0T7QK9qc+LbKdypyV2eaWxCgkhBUEpthTazQV2qY2yvvdNRxquY+vbuO4Clr"
+    "2EYnCFXNYHEqBlrA109mq7kABL+7u4q9ZxY4dzyhujjg+E3mBvInfKBZart8XKk4kAo4dMJewa1ucYVYwc1ndXOQru8i7"
+    "XiWn/mtufqXKLSsXul/HjaQtkXXSyeK/skxZRZhp6j5NBawicL27S7S1mOByygW06fufwWqUfqPyhAkBodUU56ckH3+Gi"
+    "s6gykwDbPyGdkk1g4JQmhD1CKwIsAYI/V/Czpn2ZWFiif7Bx3MDUysYLTaFOW21nU9KHHk+yufYlMZ4i9GTFcxD4/JMDD"
+    "AMeLX3zArVibn8HGwZdPzuex8u4qXAuKJecowGGjZNBL1Cj59lRZXY5/aUDA3qAe/u6gtjGvEfjUbSgG22Wn4alXbOae8"
+    "7n9UWP6y+cbj3jfO7QIFs6J24skcGPl5Co6BftdpW/JhIJ28Rr0SuW7Gu3lXbu++P2mcM0et2ln1ta3R9TaOqgAXV9TUR"
+    "E7q0z3glerVjmKSt/U1vP+eso4EUApXKR+LDqnlS8jEge3lSb8HB1P0UluHecYJNyhu/qMK/XfXNC+1M9k47bzikk8YGh"
+    "65XeV38liYX7nQ8A7V94ptWA0P5qEiLUk3ZzlC1UMOJY7pFszGXRD0Wie+2o9ZiBQ8co/IqoTeItvW51OeIPPyCeUD1xR"
+    "ibuO31DzWfMzIgLGheVHA81KWsXIuIJaOGElZ1GwKsABPXZEu7fylH8oVpMDHTy5h5slqXN9N0yorK9tlREowTqGTOWbA"
+    "kJqSxLykYfYkx2bnllfVGfcArpwmrbWgJnwfq9FumLq6DcbSfDB8bBewZt8GxZgfqeXMclRzU4zpMDqsxDsPfNlpawzxL"
+    "2Iuqe+azmwyYmqvkW9WsFFQpXb8t8hwL2hmvqxsDGGsinAShebjT2N94XkjCVH19vX9/YGPt4PTcT+ARoU9THLl6b/LX6"
+    "uTRYNCjn+P5fCqRV7vGXRD2xE7VS1S8HM6ne6ew8peucHCHZzpmhf94f/iwW23FsGh97/K7OTXyeP7XavBwOMOHBmz4Pp"
+    "jzRx/1+IeLHj7km4eP/1rNkzk9n8/nj3v8c4w+UDdfvnz5vOUFGic2JsdNAyXDUxOUA+vncy5C5ZlfOQFwK3OaT8zPsV+"
+    "JGQH03nAS03C9Pxgbh7He/QHRBbaHxRhhJxSEvaE53OAWTCDhevxwgDgCfnyA8MgG1l3rfIbGgu63DRBgfi2df11FD5Ph"
+    "UL2FtPSUVtpPKf6+4b/f89+P/Pc9/31Bfx1xCEqYtT7mZxIkvTXKA7YAOBg4pdC+EBfeSyR+T629K0f1wUO2IbPngfDcV"
+    "3V3GIyCutvlyjpgi3bV39uqGtwdDhr/GT6ZofIBMb7ctl/RPSFut0vbwR5ddj1imt/mxCprSOSsY7KLwwmu/NQfR/5fJ+"
+    "t7G5Ipxjt/nQQBUEfBv9ucwoiRgdHDJI4TfjevMN4wB8FQf7Rf8MJncGL0jP7hpVn1upj4+i5Dd8gWDGC7X8nJj1WFqff"
+    "17Z1gTZjoydLk9iouQO8Ok3sBQYa++g9HNVYk/6s5ptd6doXUkdZy+fkBgX4sNoIcMOh9mczSij7k3yNGzekP0bWu2Jwc"
+    "oGOGnBF4PJoqTyxaDh4/fvxgMHCe7lFlxfLeg1al5EG70kOqdGZrDImMb7XymCpUXrPGW7hHjxtUO/iOSM+4FePi4QCTd"
+    "8b2JtU/HgKmFaa6VekeCZEB6sEtxn3yDzxp2vAa0vS1IU1LAt5h9LpqfFOl11nkNBVTK91h0nuMQx8nbEh29+FA2dUyyQ"
+    "6jhwO9scmLmf78wlPZP/Ask1GgO4oWFIELQQJNjKPnMrJZkmb+4x5fZ8XpcODXQU8+P1CPeayV92+sohDv3JPlyFx+hEF"
+    "i+seToUz7NNRFD6nImWlb/hjlenJJMjfzCO2L28lWH/cqt5caKDTLVWAHWBA1dXybnWDUTL6qg3zkeLd288PD4SiZFNPD"
+    "epxHRVhFRXdobMaNDdwTrMmTYrYC746znBfCxj+9eoVQJMR8GWKgeW96Vqbssd4IXiINgUu4YcKN7jl8wYm4NxplqABYx"
+    "yPz4f1EILK9mZVJXCe6Qz4Ht4RSaJRzcO9ZRmLAW3g+502o3BjB4PimXEEkJ3Ih/R7XfQmSEBCj5ZhHQmXSSM5mcCTh6F"
+    "2XWrDOfd6YWNFCrSfpNCw3QVjuaDuMoi1v4mTdBinvx0sW6dkWwIkNfH0NpfZAfqDOduNePLVganGo",
+    "VI84mVsaNFhsNtTfG74PcuOqruG/ua3VY0cZ81C4cFaHK5r3n8y0awHOxpD4Aycbyifm7EvAGQw+85alzxziWS0nDsmNB"
+    "cbnDBNG2Km0y2ot3Wy+MecKtT1XqDjEw2US0db6U9KYadi4ZbXeFX5KdH4FQz1/SnRWhZFr4wE3d3pizVz1hj5wIhwORv"
+    "mBYThHOe3TmuamZ6vMr/6nFdUsD9Tw4Xffffdw+Dg4PDwcjEjCpDoVXQ8fcEnwj8tkq/FLDoaiAzrJB/yq+x3XbDovKSK"
+    "qxlT1K8uDNmKajo3mDfr3H3UGCJFGm/Cg/+gebh498KDIT5oIaQ3IXuYtxjyRVYTVysEBvMUqYW5ZnJ6pG+9LEoDL+sr3"
+    "ej08VAjBZoKvUc0GZ4/qNs/fR/BhxL1rf0LKgWOhdEaUtyZ6ElR0jRxaORKkJQvmQhOGpn1VQ8zkTAvBSEAEj3daO3FKj"
+    "I+HAtg77biF4lwCKw63NEtPF/W36u7u8in1m+QkjX3PX5YJieZVb1ZkRdmrZgvqVtjBxwIvkGi4SbVlXDTxljHBFSdVcZ"
+    "7ArTnN+aiEVaMeIqTh1KBMcZglQbjoAkG46OciLnM+UyjwVPSnUxgriac6uhF9Oo9Lv9e7s65o/tWdSTWNaEU8I6mbKNQ"
+    "Jh/cCCefKBCto+Kto0huqXv8B7UD0Z2gNlm5FO41wjGpWGK2Cu/3hPooqYj6HDwbhvQF9P1B3iPrGJ7cH0rtEID0RK7/m"
+    "fkPEfkvMoR6GXiaSPyPHmCHBsxtfksdH8cmJva5Wx4AM3iiKM3PcdHScnIJn0HfSBs3K7At75iOG1S+1ulMr9bRSr3L1P"
+    "le/EK9YqbhSz3P1O+1RvyWiJ3X2sp+2jvUggI1kpZ8mvkSDt0rVlsCPXW5Au9nAqkR9fgMrozImCGN9H/6m1QHz6JB6Ya"
+    "KOzIl+VXKOQRvIDuLNIHirrugXXZIE5+ylZjSFBw9gED7HacAcmn5WFwz0v/PJvSnbjzXPUaRiaec+tcOqRZHtHgR83mx"
+    "I2zwajuYHxpx3NCeyJiFV5Tj+MKKL3hCXQbDOrcGysXcSve0ZK4MRMnvBFUfHtP1/MTHgItO6mkXrPCxVVlRI3ENgLpCd"
+    "qE5p0YHIv8yKuH54XxQrZaA4BDoevMrrR7a0XlDjtvzevn2g/ZtuPhAb3du+IN5Utz6BDfLNpjgW/Y3SitiV+DQJYeQDu"
+    "N2fav9hNrDS7Ag/+W7q+CrpkvAU63mi70zQc5kc2uAOSp4VjasrTMhULaJ0sqLpno5mfcCPyiI9C2rGyIcSeHCeF+lJZz"
+    "B20A/vBSHNRl9AiZorYI2Jf46CU6p2jzZ7LfH1hiHuqYqcSerPPeDPAVbSyEPUIBjJ3Xe4YxCb+o+m1vNx1mw/+Y34Tjy"
+    "AeupK478gOw79Pq3k91U+NoaJ9TREyR1d430+7jmPBs2Hfs2dzE4f/ObcpILerWJIHuVstsmSqqGixHClHEJXV6AJj8+W"
+    "4bF+he9sHiSongx5OpLTTUHAU2PVbSxkj4k+ftHlSU4L6kgMoDQmWzcrf4vFhUm3VDnihYbQIYHh0mBMihPiXJ2T1MEuR"
+    "UErOq70uZfzj6O2+ju/GX6RA9ZU7KiAcEaMaYNpONwbSICTPF5Wi6I5hbuKDq+41kGBY6fYZlpBwjBa7AhfqVJb3s1U2W"
+    "rGVMfnUngj5BzwsltxBiQxj9teqfPbSkfO2dKVumQDmclldziNpH9EIfkOpmhXJkY5M558qBYErZnSWRdWUUm77IKTerC"
+    "RuBPYYzTDgR1BLD+htulyYVfxFaA3uur1OsRoGuheRrlZbVdTBICS5TnOEabzCkHnL2lbWPV6ihvWsL+a6saVE9l60bvk"
+    "HEQ24iWErBlJOhG2BPpZBMSqhzN1Hs7VHDpFBi/JQc3kP9lagpBQ+8SVcQw9a7Bm1Ykd8AhsMlsdsk1BjjMThLBtatPyP"
+    "CfeJZSfrs+/BPOeFAR3/RpR/XDJ4V3MQ5QgskvTuR9uRJ6arUokXImcGPiJnhLO8ADdhBt9TVLQDEezg8r2bzQDC099mU"
+    "0P8VNMIZtGs+aQtak7lgohTX/m6EE4bUhtHSsIs5/7mcpV3v1Gx47Ysh/dg0/FIgGrGqXWSPRUmjNkyHqEHaR3+48fP97"
+    "dLTVlGgtBKjVlSRVCReThznATOp22VAv2YO2a8WEkbW7kvK3JXtXyl/1gzjNyEMH0hGhV3oe3KQ6AcmzieV8uLfmT809i"
+    "yo/5GWHN9bWxHGI3Jafc1tbbraSnYiLIX7LkMKvj8NzHiqErQz45Pg2qNV7PmplAVQNEwxac+mbBHdlHkDf4geu3UK7yn"
+    "LZnLtfXtMkh8CY2ahp+fl5IYKzqWyyipG8bmJRsG5suAcS8sQcEKCFRB9vR7WuTPU1IUgPj2MHnLCpGMPyEfmuU6aqZqR"
+    "rEEfuujelpGHeHo7y/WkZceXeXE5yNi1B4AxMSP0KVcRyiAOEQcxsuj602czepjnRzixmU9GkmyHKhgywjumGSnUQC5Za"
+    "/nxR13/oSPF9xeghUttkHOYBeTcj7Cv6fDZp+v0USPnBw1GU8S+urQFmXAb8yKSYnqUn2whb8nMeqfZKX2lQVY3sZ2tem"
+    "Td4jHx9jnJPgJFXwjY9kLfcUyV42GKUHZl+lXSElGgT2x+y0acBhKJOmyOwS6VTR7J7e+oQT1nSbgAcfrEOn7pu/5WW+l"
+    "mBvJacotJ3WKzht0uBoC6yO1y01R4vHfAWul8garbVUe0ypqliVyN6izEzwQuSkXzbph9IBXeJ2uQ1KN+tzuKZIpxMzz8"
+    "eFP2sm2J2WmQ5VJiHSIUDN9TPOPiOXhPIwvra2L05/Zn0WP6O3fgtqemFTc7pHzcvz5mX+Gr8fCOMrmMjpsP7LJmaymUX"
+    "Mfs2UTHHJM6okX1FE+9+MrgVyVGq9uI60s43hX9rLUZSIZ+z2ZHfGXsO8SC6kRij+bSsEv0bJ6jZGz/FT1U6nmkeOhb1i"
+    "VDIhZs2C/MA+WG03VzahdcPjDkbxQU0rI6aVIQonpF8k/j9HOILmvqjGOg6xfLgWDimeqqI4C9s1zR5g5he1ZD/UuWSpY"
+    "BO0Xvo9tzntakF4hK21say2vykGKbbiBtv7WVx+qYgHSxyBoIraeUYEXL1smxn/ozUX2uoFXjphy/XnFgsYli15q0p07j"
+    "biX0e1ns0Img8zs00FRLM2UxxBSmpu+Rmb0kSuWY0917pK/FYSPZrrwyvsk5IJpgAGcmDgLn6HrrE7JJoTl4eTSKC07dg"
+    "durakcmwvGebNg96QZDwl3TCdVpzEh2GqKsWB8vUaib5HnH0q/g0JMpTewqqoLuR2ntbRjzoUf93Mx483WFANw9xdHSwo"
+    "mSSZYtE8I6ZNcAx77mSG/Jh8e31dat4nbkCAceoBuiMrSEw6LPV4kOu4SePmvKEFM6NtGbNfNuMpirXxBVZwWbETV9zLz"
+    "EykyHuRHaR7w8F4EGa9dO8BSXiHLM4Qm/hgzFeh/Wrc5RpcGkzDib40R+F/5tFw30mr8q/89iAs+lRXlOp5MBY3zVx7ye"
+    "hwSKG4cuZKmAHiZTfBzXRADgY63iqFZOaRsOk4bjgVXLSRCnZ8jZVIi7GdfCOO1ngzpCVMg8eLBofV",
+    "qkpOwG6PKmaIOZo4X/GZO2ohI1d8C8tkjzB05D6XdSoAxF7MUEXEovykivImpEChazQLqEHQtNrOvMtxcKDLS1pJus3QU"
+    "seBM+Xv5mwpCrqBD6uahB024XE8lrYTYeqnsu9kKus+vB8EO2kf4MH5LsBHYDuIEHh3p7i+jv00OIgRw4qFrbQ5bHPCfb"
+    "f85IXVxfBEPGcAc35zzUkWIfJkFNa3Ew7G7gu0w/T2k3tcR+3QnGcY32HRpULj95lxjxFkK+M+uwEzipvhn4G9+Q3mDsJ"
+    "mQcxdPioafR3H+xQ1WzFli3tRiLGHjlZ0FRyzJ5cAseC7ge+x0rxTLNydfhywy05M8MTv87zB2UpHCkcSaTRAgqiObGTl"
+    "Sy0jsNFCydXReKm/N5kG7K0TI+a2/rS72yVCZqjn1eosdDonYYC4FxvDYTYNcOYcdCdWs7FoK0NtlW3am41bY+3N+vgCP"
+    "Oab9TOhJYLj3soJcZMRn83pWLfj4QSI7papUjMj+Jr+QiZfKPEFZ5aJ/DsUakJDjJhoqZYWzARsUuJzvbZkB/KJhWe7VG"
+    "AL2TkWLkGEYULiWORh517LjRvOvsCAFwV1u0UBlNGDZ+DDy5q47oZC005SkiihBecZS68Ir7QZETbnqhlGIxPMo7Ilmv2"
+    "MuAkmPpVaRWlkIhfszEfNDUk98zHOKkKrHYQ/gn7RtCi7R6nmu7unPs4mjIZ1jJsQ0Nw64a4ntQ0dP1Xr2aoOV1YyN+1y"
+    "PBFOY10isYQ9w2gnZvvG3iCkPWOopULPSzjLyjKKoeUYy3rhaxvKvby+LrhInfkZU3lQOBrtKd3ew21j2QOewrGUZhxLt"
+    "ii+TCMRfbmg1vs8ob1YfolmMnVmys9PMRotY8fuXXNiTgy1Ph8HmeJ4aO0tkfrhw+Q511/d4UiPfAnCXHUjqHuxDWigQi"
+    "kQrTXKmaqKWYmwAgxZz2HQNg8aJZo0MxIyHrtzNGK3kh0/nmQ0yYcRj3B3V99qMASjIOv1dP2DJlUy1bJ1qApM/BqmKFN"
+    "/5kiPhEpOpnZWzqKMhauiX3KiRh5EN7Pq00J2n65/AwSukaep5mrL9SlXEW2dEFUQzZsZWMgMFBPYg110h1PqvNlDFrSH"
+    "LA6q0YJ2EKqAhxH9TkdNAgEt5GntgnwhN8mXf03tURkneb2CpdHC2erP/IVo0WCfcYtCPb9VoZ6DBNxo/+aYbGrkWAaHo"
+    "WVQcC/UjH9kwtRcbjAfK1wik5hGZeGJU5TuixqVCYLT77v+baM5jMq94cPxfjg0mvB1rhBmmPATZ9bExcmCF3I544U/V4"
+    "tV8m5OtIX95FJNVBEwuCihppCwwIzmM2tHLfFPLbbhVhGLHWz07rdksTxO2lagVRdGnx3YSRV47uw2zTnXIUcTqMdQgof"
+    "4EyFhN3TkG1XUktQbZ5DHkPgQpIsVp0sW9iTqFW8Yx0ZQA4V8Y0NykNgxFpfOUFgP9cQxE5fn+lck34ATami7G+xseKkJ"
+    "A0ard6eGUQzDtPo9rRe+rtz19jxHt/C1+oZuoSgcOZVpDI2OGN1K1CjEHegx6jI+a+RCHiiVnvs3t8facllBIMHCjFWek"
+    "N2ctf34yzu255hIxlv83toc+SLnhz0V5ht7eEx3G+q765TFvsF2nHHEAKA1azRxzalEaWhiubs7OxyMZrzXagiP6Wlc1a"
+    "/00S0BVZEIGRAt4nyCsMoprVU98p5vcehwLfzA4UJuyb6u2g/FrfZITiWplvxqj/U6CJ6QiE0L8w1Oq6fMp5ojNpJOM3A"
+    "ck3LqmBaIsrPQWs5CeN2UdTmENNxa7HNrxKvc1l7MXEyjL6iaWXreyoUAZ8CCYGBEACSaS8Y7g5BbR4D8MX8uMZ0P3alK"
+    "dIiSCpIoUpjRcmOklkuxT8MSdMh/WnxTHyAzXVhBARKAUdCZmKO0iOFncnylTwcavDD8czxx9LtE/nGk19fbq5b3Uz58P"
+    "76SwjJwDAcE9EbBvG74fz0HRPmd5kWk6msrBpLQRn6pT9xLPnEP9HTlzXSN/ULHBq20Cg3dyeBh3dwHzKrdYY8FCSk69l"
+    "GFmBmJFopdmOh3Uie4sbVrS2fEGVh/XNzQGVe4FedLmwbG9tzXRElawrkPepJM9uyUeABC1HDL50k/rXBWmmNqik0jxH2"
+    "QRSL4A+fGqetzudIfj3RaW93jAmHUDMphkt8SY7wClrnDG6+aY+Rw1TqKSg0nV0Y4/R5sO40Wwaxhemaq7EYrWiwWGeXI"
+    "vd4i2uPerBETsl6pejMcN1sx4OZHUo1hDStVdld8hqkXJifZtYeO4SRpqeqIO0awJK0iUufhZK6MxzMfRw/0IaR89KX19"
+    "vP+r9dF0AyDEF0v8rpJPitOkl9/eQWDONq0c1B73nJudSmaz+ErtIJPUfAty/FdhKJPIqtAYQtX68T7ElHaSN5eszlSpf"
+    "hbYQ4hjc1faUvlxAa0hHgh5TqYT+Jsf6+qNrnSroO0/8GfDsmXkC4IdAs4ZMjZ9bWfIDS2nT8drc1PohtBIBPEioVGe8H"
+    "6TRvlXsKLo7WI2rr1NSJzIe160IpuHE2pXUisS10aZ2r2xUulOq1140qYoPgpyYzW6Nike5D+b6wfrOUmEIEyTwJP/FX/"
+    "unz+nbirzsUnMdhOZ/BhUVxIApLTGF4NPLYyQSKUdmfhoY0g3++JLRp/KtrdwBV3APHh3XxNulmXys+1VcQiBW0UQstxB"
+    "sRp0vMUIwdOMXiGgapPaLXL33/jpflBNyxSGrXzDTHN+lMbM3tCVRs6kmO97P2PT0TkGnN/zev7WmJ6Rn7/bnBnr59cJj"
+    "O/4Jh3EtshIJ5LElPV5dWaGC5G61ij9UlyY3UhcNoMlrC0Mayln5sNfNuMWhHzdX1t0AyRbF9xSqUnPm8ciCx4AxI62GQ"
+    "d/XM4XF52qitE5uutUtXxXqfHiGbGYIqRladT0U+vSsp0/k8n5E7ipuAlqXudtHIDYxHQBvWaCMzzGFmXORgZFbJBKVJj"
+    "cIJAmKN+LNg0Skn8XLorJJeiNMfV3JYmbjjC46SdCdjNwcv5RZPL+klGqy2KCeORkMvTKXk/0hNflJxGbojWLKkgITuyA"
+    "9O8DIlC1tCvD6dKAh6Ab9BIj0sBusgpJ6uEddKNvZsfrJf9Eyw2n3+h4SyTv1fE5z3JEfOEar1EUC//feUi/vvKvIl0ZA"
+    "1Wco4/E3ohSDhDiYvXSdJmi57DxqdJ4G33D7jSLflwQfxmlqLylp/Rko2M6eVE6Wo9mHv06yKSR90K69tG/MeTnjw5XOo"
+    "jC/4H0Rk48qAXtHwx8jGvfPYyk28iDnCRsBf/XJz7v+IRrsXdD1FkOKa1fcWG//2liiS/Afca5JvmjHa93V3usikYTscJ"
+    "uHT9QbqmTZAfBSpu8iQTBHv0n7QW3CUc6rKvVi+hG6KUkhZC962LJ8HevkrFh8/0uZvc9R2oCPC2C1176BsWmJLmQSExp"
+    "1iUNCb7SCbHUUyIydXpH2TLeJ9eJtkvQKrr6+HI18lXoeqD6CjWTjucBhrMFFWD2on1TVLT9ZHL7xa8vYiJlJsEVx6Iwb"
+    "x+XHe95eW2kwxtbdwqMXNSjYR6/ioYO17stBijnEOxPHgUPt537L7Y3j4Hyvje/kkTezkGIRCP/qI8",
+    "4xSzA8V/kUNkRkxFydn4UJzjpA5miIRwH2udYuRpXCUgMpF3RhsnPAViN8U4DQznuhV84oFMBgNtKS+BmiiNxr2/ncjTN"
+    "JwurTc9u3utub5rZqMnFaEd+2hlf400bJCHp8GeXanbr6lh0MYiJ7pC4m5q9d7D/lDlLabV6B4ROLUXFYeR99dqSIvLGw"
+    "/7j4nWVdYPtAPrXiPX5o07OKKuVYfIXObn3aiwkfSMU4wjId4S6NzpN4llyIjNY6v1oEGVsqjYcwz8htbxUTyFlePj6Lg"
+    "AcliNMsr24NhInDo7E77GGe9B/wGcD/fVAzUcTBsblbvpYZQFd9PQt0/V/kDdG6iHROzpaviI7uj6u333tcMIpiGNH2K5"
+    "N7x/fxDclb/4umM83lSTMe/NaLbuzg64e22jcmeB/U0cDdUKgm7/weiD5H6HN4taETBX2CdXBwZy9wc2PTzcXxQRTXoVo"
+    "UxX3fuq6j52k1yWReMXDykJLG3XY6sOuYm8IObI+py8GDq1Yf9Bk5zT1uu5Lx1tv3TrKwP3lR8KZLX9BR4hTobOHWPcuu"
+    "NYjP9efZMwNlFpMyeXxH/Kz7m+DDOboTOVDJ1XtujPHnxilwpcyQn4APj5ZW5SzM1Gxa0P5sbuT+q8ov0zNzK1W6oQhI/"
+    "ZnZMDJG7P+mgc4NB1VkuE3erX8VL/+Gn/UqX9q2CDwB+IMu/k60QXsr54IBJ3wUeO7+X5s3hJI936uhxqOkWqwKpR2e0Z"
+    "P9nTjvpa+qhG/eCfqyBopwJ1AYEaqrwNHuB7S+udrds1gxtpoESl/HadU/HLXtm/DNySKyq5um00KRemXwHR/fEMqJ4rt"
+    "0IZhCWD3B3kTg0W6rQab/cq1L06pJmCARLSjyKZWe371CXCEsmE7tLmQCx1wGiz9oqvqPZVL20BbrUkbl9fEzLPkozuOd"
+    "uo/k475ylnKXbmKHK7n+ukhk0PLxYJNUgvzQGCDKHXeZ5NhlNuzqb+zZrUv5lO/UvIxAuVT2qZZGSs8LmZPtfhO2fFFrH"
+    "n0+KosbYguq5jgIOgwzK2GMch7GqawIgarmrWlGW6jA/MDx5dX88OHpnIX0Zh8hH0D293eVb2cVTS3nvLvdmNyVKLaN7z"
+    "8QH9mnlwdzVKEMtv0V3dvTHDjmhqtVWXxOC0lVW1nIm8IUmOIz8MH4btov3x/cEgHDJQuPyPuzGBRd/8eTceMe1kr+ufo"
+    "M6qNDoF5gLiVNrQ2QZggWNVEgSEr9lNPOXXsA2kOAB0uXfLKvcME22gTTSeAW335lxZtOey5HLpP4dWEIFn6P9g7z7CI2"
+    "xu5l0GW8mLjUWvRkeT3EjPQLAkCaJOl54ES/wPGZifEsMgOg4dYDWTCK5uYPlCu+lwYgV21NG+0yvrO63dqq82asG+euA"
+    "ibcQmJxKbpHQSTry09z8wrzuSs4VMuMK6O7yv5hFSIy7hS3N/NOumh004wt4jqJdt7V7aG94P1LxbSh1pkivZRnol14k1"
+    "I14bnjj6xJcZlCTauxSzNVOPgs3yUnWcsrmUBUaO+jnSgaQY4HbIA/VeQjUZ/+CWKJeo76PH+2qWRDTtF9Fa8ok+UpL0W"
+    "cvFMJ9cFY5gvCoc7+QLq46rIxyD5NaSllrsc4Ow3ycZ6YK+0zV2Bne/7+4zYSBOs1IXCpVF0AjUOTQKLbvPwM3DKIdQS1"
+    "Qq0GR893u4CGwJEBfCHTSt3mjheKuFC5PruhVpxcrJf9MATJUArF1FfFuafyGMJ/zInS9VjhZDqtz49trEbXhSI6IDO+Q"
+    "0jWc20QWxBq7GperH5YxW3gtYNUrHEVLuHo33O/NdP2gR90XLNseRTPij/XN7LivWhA6FIElxCEnPDitq3HGy9Iwkb3u0"
+    "BEpUHdR398dOfCycf2rkfJE42WS63/eGvWoP545xRlL190R0HEFoecM2oMIbEJeFEiKfimyX2+ooJHD29cTT1Pb05fd4R"
+    "iziEjuZCDa1hjnmULzM6QLQY+MhDu9na+K2XVFcuif0MaO30xrjaWO50ViKa1jFAFJ8ENUy7t1dLR3Aqd1g6wscfFTQnx"
+    "XO9eS+ghvyqQGMEgeK3d0rW4KxQ8sKqOh24UoPQZoEEWoNP+5xTdVWvBl0zAHqUVsXWChXLRdrRZ+Wuanxs4Z9aKv9tD5"
+    "QTxsQ1ZZZNMGqgo8VLJ8u9ObOFQWV2x9r+q+/uYb9zDlt4XwSUmzcoRjLk5Ec6dkvnmDlajGWJNYAhppgfel3Fg2I0A+I"
+    "BRnY1HygqiWnV5xw/OAmwcWVZKzi8ZSA8hX7pTko6Tgx0t6THmTugeJl9FxGz2d/vWFCUmzyAClxeOZjleMBSOTVOD0sW"
+    "gGCLmGDW4791gHWGxifOPvDmyAIfSwMftt29RKbpXP3BoMneboYtz4QMjyoQWrEKnq59hVnySGpl7t+yEo0cVlfuNpMi6"
+    "5rCQ0w6T1WvcfTbYWG3T/E4p8F3KLxQdGenTDdYs9YmThzKx+/YXgMsBba4DvTOTGp0QIKl7iXT7LpAeebgYFT3MJurjS"
+    "WRRmS5F4UJ/o5bywxgkRUXSgYFJGt4Tc14nEPAvz3PfnqeD98HDhAj7v/9qn77HG4HzTLwVUIXN2gkxi2kAY99iLSRESX"
+    "6oPROOIw8RyRufWEDWkPZBn2Hlxf54d67XZN/K4t0pC0djpNH7dBIltWoe5xgI3vDPli9TcUVTK0sEU6GsW/1fo3dOCea"
+    "vfiTp9jiqhke9+10ZEmsXru5zQnMrbuvrqwXLVOOMwHCnGgi+/B7nk4nNrx8mPiQC1tahXcSqOOb0yQVYXtq0a7ZBRh+7"
+    "7eGfbuB0xIWPfpPRwMaKI+1kprisBOvIO7Bgfw1nP1EMGziDUdcO9EZ+pYVuejwu47o6Ib5Q2HrhGk4LmPD6qucdgZ3yM"
+    "Z51EgK3vkqqm+IMuy+TDRKa+UmDHuQtGP79Pj+wi6rRvd3ZUHhw+3VF88Iq6yNSRiDRqInm/ZjYhhfwmLkMuwpYS70NbL"
+    "rIcTy+HS+FOZc2z2Crk8jOSD8DS5PDA8BoyptvjBce/x47DFBNL6Kh3jQKgWcqyuaisuf+HPggO/HNM2EYSPOC6/hIzVd"
+    "p1EadOo93g7C6rQQlZYHOyL93Lc0Lo0oiey15ecV4JRI9TwxLNZ0ntkLpA6navBvl1HRYmGSNPTagHvhpp1kDf5x7C2ar"
+    "Kv7k2beNA0awJVNXw4wO7TXk0zvZrUqtmmpDlZZPPePidg4ZHt7q4OYpLnh98Raqy680O66T26vl4dZN1HSOwUUaG7CGZ"
+    "qxSN70KKKP92iuL5QsPw0YkrW1i/sFdKbu/dHhZlwnJ1pDoE3GCs2FlsCjh1WIZIOwSGwMWuseph4/LnmNwuLO4torhlN"
+    "fsxMpn1qQgNKKhyln4+/+AtE8SPckCwsHMq7HVOyFWMfAbARgZ4TKM0dkxuLsyvxoLMfPoiywMnat53ZpvTjllhmjFsmb"
+    "lAhJb2e3vq2bPL2vTlvch7yIVGFs+SsKK9U5yLOEXE/9GZFhgjzCF7+hYBg0uBZBPya+Kbrqj2riFo5egUxqTYw+psz2e"
+    "uBhsCRGSsed3ffJ/6s64VEZ1MzeXMnSbW+VLhuh+/+0hKu1k/Ksrh4TcQEzBPf/MJHZ8PNhKMosRFB",
+    "YhTpL4geO9lg39WcWZ31rfV2YvaqdfpCIhH0QkbDNB4SqR7AKJsw98Lo8rv13dycANuwikXDQAnvRIyhPfas71Z79+Wwk"
+    "y8DRaupEAcQogTg+lztPjq8tkSSa/3sbwHoYotiHyVO3BgmwCKGNj5St6env0EaS9nNogWIqpXRT3xPtEzQA8XH4qc9UG"
+    "WRJaEXL5eE2Hxqz2GzHOMYJ50LMRId7bcNNVcH66PfwaR24vykw3tdB1weJ32RwcuTJD7hMtGa9r1NMGqfqV6otfSOBBZ"
+    "NjUKiR6AoSI96i+5FjmBJKMGUcqTw7U3pdwR2NIUbsVfizA68vi4C9XuF77LKLjS588yeN6b5/ZhgswzYnyVkHBTN9bua"
+    "3du/FDZNeRH97n96QzKmHOU/s+kbkcJCrJ4+SdYCrfdpqL4u6A4f8umcfZHWo1ZU6RqHzTvtisCqYGSrN5uYftHy/r7xL"
+    "9JJAOiH/q45Vl4432CoM9FHMikS41XGRIgH7FbWfrAjT4yuQycy4BCOoqhcZWwJ66nYBxl+8OylycPER+22fZHZd0qH+6"
+    "XlZ156ql/qHCf1RZLkHesXy5yVQ3WNrSC/SUR/2I7pphMupGPd8tNneC6EVFD/1NTJbJ19xI1ziTCi7ZlqGpJN4IUxpzB"
+    "p7pXHV8hlUqU5rRw29Ni2Yww2n7p+27ryk2JEahVSI+yqj4xrFa/BizKt6yT/xLm5X/o3Qx4pz5QgOxbnmTBpGODzR0RL"
+    "b8VJNHykzpNof1+9TKJH6l20rhLZYUCyORgg8hKzzvONq/O8LLadcFsuHgn8NdhTpXEdOk9uODeikvg36sC1xr2xsq45t"
+    "gTG0+w7geOWUVB1uyrvRi+TEQLSRAiTE60Sc3RfT6RxetB9mbi+129cZe07ThsjrsxiPsnUxwO7y1YsVn1glyF845fVpJ"
+    "bmlaPSvtsnWY74Puw75mTjY7EcSSQCiYFEr6qie570VtBFSSNO0FoGUH5D2uMgBqjK4MDn42kP8BM2lKMb3IEvHtQkTg1"
+    "JtSzzySqbJ1wJFsKT5skUms18S12sT1kIOW57xsq5RhP6HMktMCDUPpKOwEPTPRA5KtwDkdrOs1UESwgDewCbdYcH9RY2"
+    "jG3BhB5rdAgFNNgo04Oogocblx+SWNdSWZfROw0aqUAAUjNTlvaGdD9qi8zC9x+es92sleU0myssZdl7meCU7p2G1zCwR"
+    "3n+OyPbjT3pNthUuiK+qWs89EZbUt9cvdOiIuS95/550n2sSvp/1n3cVmTfKW5y9u8QGZmZF45/RWR9zl6BWMdjHdxzUv"
+    "PvZD5FmGpR1xIZfl4b/1DBj/lUu1Cxw0swFrON0Cp76z47O6EZrVE8gcwKJyxhn6AaMn2ZQm0rPFGTL5wzSXMmjgbmJQc"
+    "iXZWu7AwRKSe560Ktkt5+YBoS/4RRehBbn6FJOj1ga5TA+qE6itVCNdWw04py1ZHFpErCPg2oIJIvEGvVmx9GQ2rVD1pa"
+    "lcxPW2L+nDpqv0gvAQYkanK/FRrZf2jlfKu4ALTTqeOwhpq9Rzgyu09UbcX4lXa7227RCze2+hx6SHQHjj8GikQpr1iO7"
+    "xL06GYxpt9uN/QxjjJaX4YLdREOldQOrzbY7+00foS0sOjCaKk7RPSBmcvJPrmhzXlHdM8Bd27AHXAQCULpe010CoZ2Lt"
+    "DGc9Gq3QtG25osQMnVJ+1bXRcDvACEc4ckT3sVbVxOcPlCAfTJN7VSv27Z5LxjK0W9JRRR3W02hYamK6bnlabnOFUQSt4"
+    "b8ln3wTnc2w4qHjYRpIMB5IvKEGaaUk2ZekNL+08Q5USDvVKsochl9SAgjL6iNW0Zr+zAKWU/f8btbHoQSRM0c+OMtvFm"
+    "rC/qtt8cnJZhyKwq9yAMFrKJdq2ULAzJPQLKKVIQsXckgeXUryff2b5MJt7JqtSSBB+l1WMvrpEnl74ksnmRtJsOwPtoH"
+    "2xkTtSXXJkGbE/8qGl8FIklYAb+B/2ZKnz+vvX7RiXxL/PUq1oedZ/JL21uTi1mKNOckxmx3k6aetBuKiHCkqhOPK8RmP"
+    "mLVOhC3u1+8VH/4TQIkCWQB9KMWF7U4/0qIXP4rIwrc7DhrxoKukz2AJuJzPA69KyePJqiM0Rtl0jFceyjJJje8DppZnd"
+    "VfxuTZcufSpJ5s/FHCTs2NPkyOiSvMgJ/y8gxl9Ae2lFaENZK0LqY5WggfcE2EyxQ60e9Rj+k4rsPYFWh9KOu86hZvVSH"
+    "UTC4e4/Eb7tWHD4NNnK8rHgF0lbULFKET3SWbErLrmdsgMEUpj3iw14m7NmRO5udzPQLDh2j9aklorXAHadEvBZX/7F5h"
+    "bWGk6vKDCVQlT5yNbrTVhd7txEU6pty+6D4866PR4vffqendVT32bOYzZz4KoJPtXYVl+javMHomNUmmJeJlCMkI5/2zG"
+    "UxhWUjkCWforc9uSn4BicV/JGGaTMNmTfi/EtUBE08p3cu/zmWek2ZvNAFy6HbtSl0c7d7h5ExD17VZqCT5wRxsNDwzZ9"
+    "CGePYhla3AUtBQb7VASyRccWe80ko1HuHWMgcFJuEb82gt9jIotnC7FZZ6ZWu+Z18aq9Asd0b6uyoOIxsxd3dFaKLtLr/"
+    "sWiTaavX6j8K+8MHLaWZVbF5MI/q1Y0VVbvKL3ImkSKEzc0qL2CP5wUfCleL1huGw9vqajUd9bs3/NbnfoX5Z2vyA5qUb"
+    "9d/jqR3t7wx/M9Gte+2VGp6Q4cHtUv8qunonTG50vHxtaJubGxWOX9RPqYV/U6Bt7llQYY/uzzQixt+u3pZitIu39Za/u"
+    "8Vch/TM7b0Z2Ufu6eDRr30WdnQxBBFqrN+h2ezcxFnXyrxP5GYMHUhF31PnRxnTbI9x6F3a3WAl0xwpiHUmy5A/vUtIvw"
+    "rLunefBBsbmj73jnaPgFTWCnQxfCygCGlq3i4qedrExK93ty+hr+zFeeWwu9do6xzlFSxvUEkHU2NlRDj8NcNTv+Ktk+I"
+    "lhIrkfrFQeT3CmNii9twZ6BEpfiu0PrCn1ld+JEkinhpFI20ZAg7cR2Yr5WI2tdsA1G5abY5E4wGrtdjDwRXz+SXJFlWn"
+    "bSuOnDn7zgxZEescWXtUQcsha4K/6QaKWPnad1nNE8jZPVkvh8Ze42Si/Hhnc4CsaMvVPrfpFHVlfWRgHG3NLVCbx5nSC"
+    "Eq5ojeL8lJB8nFFf5Cu6czjFv21nZiqBoVo9FikdQVi1pLNI2sf7uxFjYdiMn8pK1HUIbxQkZVpPv+5GrF/kiiNTQw4QR"
+    "OUCoRdxjOkLf/SGdXNBEfJ1/UH8Q+c/LscPK+xp1EHJ48m0r44EkhbbQCIumEasghpYjFK6lamkw36tck2h8M1OsiGt5X"
+    "n23sl6xPU5XFnNU4QQqefHWWlOkMubgDNbM+zjczBI4/F32dYpPrhEmvbrR4f99yOmji0ibM/Mw4PTjOLuF0Hkd0P7Px7"
+    "macsQgniDqElTnhMx75aqEv543Tk79CHmB/EYxx2cNVWI1nlb9QqyCkX2SB4PTMO4aAWtdVzb9kTnrwKQd910wx9W5n1l"
+    "8tbb0+rHVLpBNuInePECVDAomZczfqaSlX/X5/JmGKm4CrEm5gHtzSqh1W6iRNvSWYj44dJ4bkfyQT",
+    "8R+WEG6cumOsfxElpZAIPDQqCXeFH5THJOWZUFcx1RFtNIa/JFoOHRUfteBDM1C4+sQq+hu3b85oPvZqWpG5WY3pRpXjD"
+    "DH3OK8UWoOHQRN7CnY8ebG7O9tOE4Ri1sdjJ8vZt56jR3GACaGgS6pImAgeJep/1/D5uqYa7gd3h/1h1yuTM24K655Gev"
+    "NrOfIY0qurijoPaisZirB8qD7MCf0bHeSnHueVuC2TkTxW+V6l80Td5WSM/8DJppNT4nVipjSJEm1zfaS+qjpRr6ZNSjS"
+    "bUIuheiQpR74qajmsk4161dhaHEWHR33QZrDbfCTyFSXow9dGFnUKEHFg1OBTwyhzSxoGR3aWJYEjCXOtJPEaSkl/lUsO"
+    "NM7PBWdwWlu5GgbNbrnmYEe1YmPN8NdE8rnL8UfBweGVDIU2k40bdBQRgos5eF5zVMWB9dgIpKqvryeEYusNVu2RY1175"
+    "qeToz7DbcoZZ2eRLwCWkysHlY8wsWNCXumNhjUKd3dpZQkMpnCQbd35dRLoWArSgvN0IE+/wmTD/WydSAYznvBX6jNKZ3"
+    "Thwv8Z0fZnW8sL1oifk/ERNtpX/LGv/iuE2QlM5CshsC4y8BSKwEn3hF2IQasYA4heItItEVNAQie1v+KbeYEzHnWJm2J"
+    "VL1e4e6Nx9EhAtyDQiWYXx140W7/7GtS83X9f+0dBA9w2neDNyuPwCIH6CJ6B4yYQs6Czga8LseftRr8mdx+o5wkzYS+s"
+    "P9tJHbXH2QaU+rMCHvgvmMQe0UhfsDPUEb3IY6Bl4X9lCnh9/ZWBQbW0BP7p/3xCZo3XxYXJGU9f5iVz5ETnLvTnXQ9ld"
+    "FNT5yMJslLBdUTHHPgacTQ3uwX8SH3YMc1cX/9Z+T9yxNGdo+vr5whCzcL1j+xcUSfRV2swomEjs0qtPMXO8CNcHxHjgS"
+    "pqduRzEr1CRlXzDZwDIppFh3OGdf55Z31sh6Huk6j4z0+hqcJnz0c2HMUxzS3vAjiJ2nxShJ6vOCGI/tSPdfQJR4zPkrG"
+    "lxK9sR8NXYJrkNDsONnfWn5PNp9FT2pq3PU8Q8Olzwjnn65JPleuTviQtI8BmCNoRGrZpQ1/lBH4tX4uJ/zm5vn51EIME"
+    "av7q14Tg+mOtXh2+pt3GYxmFOVqSlTItwYBVJt73m5k7oZZRH7f8zPUx+auDSA8VGwfILs3Kj1ihAeKNXBG4QB7Nk1Ime"
+    "k4bY0k8Y8kkjFqf+95HBMj2FFV6639VPzJmdgFVvINsyACLq8DBMlNfA1ovoJ/R1yaZUsFsBd0fjXfkqV6GO2aZ0B6iKx"
+    "1JoMEq+rti6nB8dX3NNELJm1A1ET8tZo9aR4NNCrxhwp94M3k1vY2dR/OebmXs0cKZJeyTRFttbK+DkF+XzOm3tkDTzDR"
+    "AZ26rQZjSHHRJ6TyTklXaUxxdR8fv917yVG5LvVLK4aT4XIQbCjXZkdmPfjPxelqEwGA0USXpDxGlf1Va7OsfF5e3yd9l"
+    "cnpT9JZPc1JKRkLB9QWrbTXy03J4A/JscIrpnODUVWAkFyGZHzlZm6E3JtwMc57PbZLKP2q9w0tLTKo5GBQgjJCwyH2qO"
+    "TNCqz+gaVwtxzvD8I+6jTiBNc2wS+zRuC1K/VarS81J/qty8PXpLceLzXgTk6SCmN2UOaNATJWQ0SQHlTRXhKY7A5OPE8"
+    "GJ5TjcOQrMsK2w1cUjvafEYz/WSOZD6GDjUKKOrJH346hFdPgrt1Id2wOmzNltWJ9c0isnjhS7sxNzXZdSxWPp3gsvNP3"
+    "cmA3Tq4vT0ywxSGPbs/JuC5nQIxw+bBoDtP7fq6S8+sBqDIh3fc5BWcgR9bNFmp0E8DnkTK+ZRHxE0HIdLKRxI5okSuYc"
+    "0eqPfaQSD1Q1Va8lzqOJRTUhyocw+ghdXlGNfKomr9X7aTR5XfuGbVS4ZjEWZzFVAkc4yKgkbarPdbQG18838yqaeB8QA"
+    "tJ8XIeq1PEjTU3Fsk3oPmTzOUgaocSQ1CGDqEoTf5LYxMlprVYVdU/CtemoYxJGkOr+wonAJfKZ9zEGtfog2YEStebWE9"
+    "1wzcnzJsReblxOoHSSJ1thR1sb+FA8vOazNCQvRo8REUdHJa0b2Gv2H7q2Fzqr2laStWoroZr2K+agS82+6gQep4pnJg/"
+    "DJJ4GvbcIlxgdppNsGnCUv4smxhgr4RHbjNYKzWxMMzvJcYQ9VW+JlReFYah1BGXit4IY01uTiYGankWEDhXxbCz0L6xE"
+    "C7oWOQ9TOueEXajIT/RUSjMCcvuQ5vG17/2QZCeqw3xZlXLaTiTnoY8RotjHyWXzWBw0aaC+9xxngO2XRelCF/p80GNYU"
+    "f33UGytOE+qxmFuIj4/7ZiqN96lh7rameQH3a6AYl0hvry1AhXzON67Z4zG7g0vQoeLbrZ/dKdND+vbKjm9iy9vryKfnx"
+    "Cg2FSz9VDP5jkHgRPt1cT7RZ+3GiBJLX0K21RrLe6K12+lF/fnejpVaycKOXSokBJb6GWjYVaSi2l8Aw/CW2YXTAyQDDt"
+    "lyDkTRYLR+MSh5aB3bXBax1SUbDnAaSIcv/gaHjxPfMFT9FowyAZKhICkCZyifVu0anoqmzkkvHqqT5ntcfPaVp9477M4"
+    "F5wQMqp0HkjaE1hFHTRQ/Q2bQj5z0Xi78hh357qe3qDXHFeYPtcAHsPVYNfDakAmoX0rDu0Lq/cEMcc9xNWFaWPcYYp6h"
+    "VPjNvDWaCh0wSPjppclnuQWFIgcwapeIgY2M/Ks5iB2oC4vTeJ0B5OOOfMko1LfkONA4vjVnS85/KQ9TcNbOwSjEg0Smw"
+    "NgPmvh5wkHy93ad3Q5n7JN7SJpU7tCok8cDsf2uusZO16P4VggNL3JtaTWhgAiKi7emZpUbMc4KXKkESF/rxuidqQR5Ba"
+    "soxUnKimtuVKaiJY1Ov5sdbbK4loTQKfCajndQlj7DQsCHoFhA4fM0+w/vK/NFb74lZv5bsPo/gQYUJmV0kL31/qp4IdU"
+    "sJ+0taiNl7SSK523ebsFPDvRz2683NCWtE6+ieMcQ1nwIRBjzPBroYT8ht7TK2O7Dot0mLt4N5eBIBevA0FZwf+JuwDca"
+    "ZsqgUtowWIhQS9Jps/4G7CZKoZHaMDBELBvzW/CQ68tndzVJXf/IdKyLLy38VnSXnRVk1HRBumlIUMXyZRFEd2kqXkqs2"
+    "FJGdW5lZpSIeK4oAjinacx2OElfiAmlPDgF+RGT/IZt1om84qrvsdRXWsPOmWysOSQgDpl45Q4QGI18a0P0mFgv7n6DL2"
+    "69zJjQthqqOrPURq4uxmssWHPfqPqcVHmbk0E5mxTiKUIwZxk+/r6zLcltKfxzMFRB4dyJHnz4ZwGEq2vhl7r2eoYGipY"
+    "raFdzMPTb84rlKqC4C8bBNfw4/VQ1Bt2VmjwZC3hStJiVWlFyIf0OKMet8Sbs+2I3myzfgQoBeNPQvrl9JDE66RjUVvbt"
+    "qNe5876zG3DbWLDa49IVQeEnQHV7/yO5tJKbrnCbaBDDbwUEzk/hR7orP8p9N4W8s2LuOqQSKc6VYFnVcIfwVHnsdPn9o"
+    "e9kZOk3RkzCU0fgAQ6lrmRrsuEbZknhHwsh3yTo9haLrcQdpd70Jh3k9RxZzRcofYSTG3hiJ5q4IqJ",
+    "ktw94zUDDUPQPy2L1bKyu/1bGjrYMNAVInFrSfFWkXCs1txiaPqs93jdOSY7GxXP+PZ2ymMeBgZXmegQiJ7M9Ag9DMsLv"
+    "gm2H1gAcInMDa6Ld86ztGYajN9AU5MVHz6DlPBVA0TTLQM4+UhrbTU9J6Yyx24HXcNt7CSXm3G9JAGPyXNxpklfwSy89O"
+    "kNqjpCx+1UlKWTZapr/r/Grm27bSPZvp+voHG8NIAJSZRzW0Ma4rIdZyZO5CSOkvEMwyNBJEgiIgEGAC1xJP77qV1V3Wi"
+    "AdFYebIGNRqPRl+q67uKLumqHS6bm1vSqftB+HvdIzjNtx10f4MNMNEhT4rNp5ehbIN+zbBDQZFVGUOBPeu0ELprpq7mX"
+    "5oe02WHOASAhbUYFfvbc5j0fqRbPNJIJsc8aCbPLAwmzxzLWItJwenRntuuwIB0HfM9mLZvOJOA4ICbIHZ5Z+pJLdcT00"
+    "ql3kPU5wMvsMUHcW/fo1wVt2By5L4d8/QHaE9t9+zgyLNVG5epw0rtRg6FscH6WPWlyZ4b1aHAZnJnKQnWLXj1FssX0RP"
+    "Kwal7S855NT6u814PpYt/zpY63MxkyU0xmWHew32xtFwQHE0zIDDHbxysqG9dJB9YJusQ0WhL9AcFScvoV4GK2/ULyakg"
+    "tbPvROKTemcwasExKUlRww6x5Td2yjO3GdSpZo/tE12oEuHE7d10e7IVkIoFFlOItLAJPsNwnyBWg9t1g+M7H7RA+FTaH"
+    "gA3cayT95u3gJIgP3/k5q4MaCP9nJoK+1+7eH6VJ+1jXZ72sJjTARDstncZhigzPy24kFQ4k1vuvOr+ZiCvg8Fr54sXzY"
+    "eJKG/3vE3908BQgoYbZ8iaPusqnmyWMQc6PGpH/5Nlvp6cA4e963d49MiSWilcGwqGa3LMvWUXxCdFr/6y5MsrPg7v/T+"
+    "SdT5GGA9IN7XoMi9n6nEmSw9e77A7pyjg2Le/UevfEib8PuS/L3NmFOALoJP5nCb2vJG4FP+6Q5C9lD4tG1EqqHWDmd9w"
+    "0O9+03BtxegpjruySMBbiMs4a/0aYcsf8tk4FmCdh6Y/tPa1r7BS6TlRu0fOHxvcHnl5EZcpF8Gkh5S/II6jF6mSoQBBu"
+    "YGaEP09mxEfaIysrJVZWCnSWTI/MWZOf94bskiZW0Nd+Dg8vMGWWB1VGbC9ZyLd7HkOgWdE75HBGvmeLU5MPEYie93tmn"
+    "xMN6NG+lv0+KF4kNm6yYgyy856NhXKwkfCqgaD6AtypCBfR2am2sbFtDDYuONOsm4w2mm32WQwfAyJZ9udl1Lj7pqZek2"
+    "eTZxen/v2z+yCk/0654FKsRW/OF4qnsojehLPo3ujWo9npxDps3dPnFS82g6LuTvPtp9tBJpS8elEOR8vufZiGF+F23If"
+    "rCf3ahhfEQ9x3o4sdavhpN6K9dhxtg76/xHWFa5uzzYGsqdqJ4bEHNHU2LCwmk6r/IAecQ7RzM209xivl3FeirhvCmg+l"
+    "HFJt5apNvdn2K7tFOfqHk0DvP/T46NEOiudzWJli2wAV42/Has88B9qFc71yd3CAuykDYyk+tr3NGNVOPlHLjt/5nHrZ1"
+    "DF7lp2JTAprtRKo6cTLSXyB5ZY2St0jdZrMxDHKY2s6GFYnVcABqyPvjlL8dlPHXTkZ4UxenkxgJCN+YizQWD/M6CyrIJ"
+    "AAXj4v6SW+N4KFd4ysLRIfx2l1ZiQPcU/woapdLESVtEPyWjXcxmsS1cRCjA3sheI6HVsUWnQqbbrSI449rVOlPrjgF6H"
+    "1eDfXDYiMX9aI2Rpxg0it1PpI2iaT0WTvU4NuMR48gd119vhIpXswpXZMqviGPZcAszOrf/XohyJlsPO2OfBrP4KR5iod"
+    "h5va13PBGz/cRqNbf2HWUJqY61Nob+5rd+t6GGmtkixlbfAbhBv01Jvr+unDQszu//P04YNtd3fdtKZKHY7L2brq1nDCe"
+    "Eqz8+c9dlC58cKFZgKksdzynr0guqq1vpRakmfmAobs5il7L66D4QOCevrpaWl8BOG93i9OM/tb3NYnTg3NFTCrK9F6X8"
+    "jy45DbET5u3F/Isjs6um87MNJ5B7zYk3jNJuCryr8PF4gEDpf1tnm/F4jQ4uUZwUU29dGRf4NIVSErge5YOuO4UJStptQ"
+    "GDM14zlf+pkUZVv6sWfIpwBLBvCuRvomj48ERU6d+rp9n24Pc2IAz2TC1C4KhdNTogS1/rGsqkJ1qnd9S/JKoAK+d88dw"
+    "n5MF0niIIwk6ldowAt4LtOvgMRKyXl/xb/CKtZgwBM5HMPpHaoDRzo1N9X/Blk7rctYg6eK5Es24fdcKPfHriOWbSrBGN"
+    "1EjPcbj41ny2cAJvQL2YHR+/1dc85E2pN3T0QXQgC2s45zkcDMRJGhfZeAQGmpChD5mrcnu+guLuETj24krSYOywK25hP"
+    "1VYliwSXppj1q0vcxACMAGMTCH/ztabvf4ND1ugIRMB8OMzvFNuOEUG5+ffdn/7Ivn4t+SVHEKVxZM/Ga1ihmt42XJFi5"
+    "47ATMVbaU4fwC1kdYY1GtAx+1Wcu6O8RljvetNPX90+2YaLThJ2W4mKOEPo91Wi19TWAZj5ZD0CQ4EPlQ1gactK/w0Erb"
+    "lIaJBpC9dArGDo0DrLcGVNHXeTsQeB1P0oqYIkT2irQZcMxvxbnMNeQX22Rm0t0Pa/TbWi7tSx347Dj5zJVpkyRUvM859"
+    "Qlx2BeSd9SPWf42vyVHucNLXbiiby+oQ2RwOMZj9a24CC/HnA6Rx/5CuY1LWIr7T55cOPwQUf8LXV1K4OhZevRSuaELe5"
+    "JFS7uDv8KGf+ebgq/gaGuboYOaB0s5MztIOTFPS7div640KMBApS4DRSff0qSq/mrXES4KI3atX1Mo7zQvkq23q8EmvvZ"
+    "VqRL2QgcnuycEebb3Ii/NOly/NFzZrNkyHaKz9jOW79RHJsfth0obG5I1YaMVSjtFmNesn4eihxYcBxM1gljViSTKgbMz"
+    "fmYgDzf5pijh8Zwd58eb4wXtthpW+TijjzTcymb/O6cFSdMFw8H9HfrVTLa/fMCm1f3F/vN1D8xDi9ZD7TFS5XI9TFt9Y"
+    "AFv3v0noB8wVe+1KpdRzcPDhhzESUKV9XPoO5zX9rcmdfBbhjrHPjUbXP18Yb5qQVfXSUpavEQN3EynSlJ8xBbMorccZs"
+    "IyqkL9TRx3fhVZsfzc2IA8LEPVZdloKPjK0j4eeWsicB481kaq6A+zOtqdVWRnY5Je5IAHRZQEhoanTFfzlrPdSKIb0Dk"
+    "TyjSpOcZb08mAucKlrWJCvakCgr2DscNakpCV5QKMhs1X07aJJthjeHfAVGrjL6Le4+PEOr3ztBKPHrcxemcRMXYKzWV5"
+    "YOntrt8BEzyxTDD2Jr1bA1ok15XePY0t52k6ECMREbD2tf5Nfk9nF8ktkQf/cXBMhrecBTv7RQB3HtM3LeusPtS9ZHXid"
+    "SduF7V3M+7XYNPolNU3zE6R+8h2bfYC8Jb2tRuj6SI5CYuABUNeaIhMxLG5yMvK7GBZJhKWogtl11YipQpDtkzmjLqwvx"
+    "AUwssMOmOgWRlAP0+Hn0aSqB7CoyZqv1C9USi/A60YhN/VS8pZUz4PZROADaPovLAYTcZ4fAZHVUcv",
+    "9J2b48jdNnVcHGtEh9ffVqXi9UHXhKTfsB5yUKf480ODxXWtYju0dlmlG3imSE6u+zY0e4UZmnpD74IvOkDokzes4zk9R"
+    "3xo0udXScpFOqluEwSmdm5oa3buFkmGH1mSTEsLZlnmKBP7G9t7aUdJnxCZegkQQSVWwjWlbWsw6xIcS67DvqjiDN7JVc"
+    "OQkT5B4nGYlnhObkCWoMHkA/ZqXeQTcMylNW4QOUpp4UAtThdBeEMXMsm3iFUy0zx2oRsDByJzkFtFnKqmaFFPAFww7WC"
+    "U8S3xkobiTg3hNNvEObvIEpbHoW12a5myXSfqyG/QEk4wmCSdrpYxf7brNF913a3P1fPe8NpUNkftrnPwjOxcC6Yq+BV7"
+    "tiACD35DZ8+ZQh43bhIX31UQbbcUalD3VDS7FV4XOvJ1yJsZLSwq6IfsGtCa3H59+psGjpXv5BCruZnYA+1KObdiK3WJ/"
+    "VS91XXHf/oQu8qEgIcBjZoDk5f9NGj2tU2iOuD85T2t53g0xGTNPaWdBGnr/Cz5e91kGa/WS5pAlqZsHXo0nsPa7C+7vs"
+    "2RzECtmdNnnjfvxHMsJv5v06DjD6PRdxf/uPzxzXiYDl8Fp/PQe3r22/3LnucQnV/a6BPofNjaZsyq4XuuFmlFHat/r1L"
+    "eSLQLNWX23C9orEYp7ZwC+D1FMEa6vNbN11y+5IZZXOyaq6ukKPIiOLZod7p8fi8h04lEhUFWSbLrL7HIww5Rls0aIUNY"
+    "7dg4UMXzZFInbHUiF77rvYOYeRAlzKnaqBifXRx9UBlerFxFU5+yUMaurQC8NH491YnjKsl3jDW2EllGCtUWK7tZimjVp"
+    "/8F81jR9DlV4wK7lM9EuADgvjonNG9O8vUWN8U7gO/WaJf8rvnkqthkJX8NkYplTAL/1Nwwv3XFi7l2VsRzuA9xYL2Lld"
+    "S44UHx94lnxsAVFiavgyXDdd01dIo6/Pkyqh3kNOEPioH+UWxlQCaI+03ZKcCJrWpheHHoZBydx2DgRCFlbVK1iTUzjOR"
+    "6mVfMJFR6YMchQlZdaIw2a5Y+PsbM+rzmpSXTfF2rTYsmfASWZJ0lXfSD4WcBuCFEH+0YM9KG6Hw+HPXqgJ3zM3t9fDbu"
+    "ix1a4HzGTcbn5CaGlPJJhjgRTOfKHFpmhPir6Qd9V0zcL8IIUb67bjixMt6ChzzdmdFJxPdpyQOXmyYsS1ONYsTVNvmZP"
+    "/IDTgzskqFrBiu/dK0WbEaRPQTRDD8ZCAjwMMb2MrKlL86gRT6QVPO5qYHAMGkPAbVl1BjNhmEkP44D5icc0FKoL5E6AE"
+    "AgdkYEv9RoJW/9nM7IXt9JbQA8JKXrtLLE0wA5tHshqhJPva62HhZVvDPkyn26e0ZDeD22WiJa7GzJNl5utEMwbAA2qUf"
+    "6n42R/liP8DKdJVDwAXAl8iXbDQ0hok2A/kTkog4t4xdJdeHl1D91RDde9E6As7uBvuqKVvMKyrIlDuhqEWcdKumsYAdH"
+    "VaciatGT+M6zjr3fc1pCDbnfMxVw1UXzeTbnIEEUMPeqJU1i0Ph01nSFZWMI4rK6ciGMp6CfVToBJlBcIBrAQ4bcY+O/m"
+    "dQhgIj7SyT0bPEZsBKaqjcNgBUykUgCB9jo+SLQdG7f+fMDmjMwLiR6I/+7IJuUmxXVFQkgCPlUNvtOEG68kPdTyHPNSA"
+    "jN7xNr9A3cmq7BVjNWjJLXzp26P6uMIAjzvPbYGVbY2x1Xs6VYdSjE36cP4rsPdS5rfevAELggnFzvGbl/rYWZJ7V9om0"
+    "naACjh5ZEY16AZ2DAg812+6sI3JkRNlmnLwq8HHtL3dP+AVzkvBudPQ/jw6HD+bkF2d41wK+zBr5yHEju5nRy6zuYMr+W"
+    "0cMmY8mFHcAQSyF6H4+6HsteVifbuFRnATrkx2G6AjxDWtnHeMmAslfMpMTTKbT9HW6mpgv0JO/Wq7sFCW1XrKaefvqly"
+    "haXVbpcdpg5HYe8I4mO3uGt5eamKmITxMGoUrFqEBkkG5PAO59kOw7rovfD2/tqFqfLTSEfnEjIiyARUTm/Rh046b7453"
+    "u85rjx+QYzID1U4e9jvEynzNyZFYwgeN2pxMzlK/eNutrtOwHZC3lTV73KydARjENifqRP6IkLD86PTtMpv58YJ2+8C/9"
+    "IoodpkUMqFoc/d2a4nopgoe1nQX0jYRlSnMjQtGKIgN3Rq2lR/lqGpj2JoxmpwCiTxWUha4Lx7az6Umk4WVfNl6B/H/Jo"
+    "JEFZVw46lBc67pLj8GMVfR6+pZpJdP4fJiV08ZO5KGO9WIC7QrQmXWfNwjO+zlE4Dt/bDOCWd/lYDeWENTr0j+ysTwRJM"
+    "nAzEX/6YPmbj5Ww6SfX43G/Cn+pHNenJIAOBhfcmUodHoxJywsRNxoQ9ZGIjsaqUfeDf+fsE+XqQ0Wqtlrrxj22fDj2LR"
+    "bE2/cVL+F2v9Edb6Tr8D/81vfoeCPdQwX2xuhW3YUbMKBx67AyLluON9Z+JTbZlA2TTatTJrzU43PBe2kPBPg88dFkqX/"
+    "o7W0YUHqaFRsCyOJypccjFA0Wn4jHKgOERN6wELJrFZBXdXT67tFC8q3EfHZJdqU30Xx/c3CEQruz8YxsW3c3G/9CMBAk"
+    "CI8bxtafGgzCyHXlLEWNqw87GRfrYZR7w3f+no09R5CIKJ4c8BF2ZxbvmT1j2YpDcJqFg7d0kNIKeFKKvg6YPVpUmeQyP"
+    "HfLxDcO1c7HGr0DTWVG8xM2KHPZYYWpWbHcbEBn9dhR/MoY/JmTfyATBquBlQRXdtmc670D3TVxAbQCTBwSUErC2mO/+Q"
+    "GmSVpmDOSGh2rt5Z98mOkef5o5q98LAFrNkCTxAWlEwDXNp+qjH52iwd5IJTZspF4w6zpMNtdc0YguMuFq7LMpFp+ecZY"
+    "237YbiDszOwE4mf/M/aMjmw9QdMGh+mV1o3oWVFhoOS3bPFyCBVDCe0u8wqJMLobwzmoxblVjnPIaZQ55F2qguRsfBZhQ"
+    "wB6VEUtvVNT16KwBZYJgxRj/EH+GcRd/+rRFgvOz4RJYlsijluNp62DmGz9hWhfQkOqfoJv5igfAZ2KHL5hvkHsahu4hp"
+    "rhj/zrfVMZt+ciJBSojWho2m+sTJtJ1PNPj4xMxVMKPdTgiidxZ4d8fDOCRuB6s7r4S2coS2Wt0DSCFc9uoxlN4cHgqh9"
+    "5AcactYZaUVwiHEnhPBnQsh5Yu2/dJOc1fyfrAPkjhuB6ErDEIiuWb2UUik0XCNVKun/vxMPdjQNsMkeJdVl4ZcVyCCXz"
+    "VkIBMegFS3s8BkJPBFdxROpjlG0VCH1lX4/qf74Lmtm2cmxk6le0RThOakNkzMo/2arHa34l1Nm2+ic7f1L3KxEHrxn8j"
+    "7ghIbe7Dq5UqOY4IKZWWUoq+I+o3LCLumxszEU6ifzOkn5ONAG4Bew0eFyEnEp0MvY7vdSd0CvLULiKqmCZ1DpI3pznA2"
+    "sJt3eBy6IQHADkViX0uIjg7nsO7H/Y208khsaps+mdaS6trAeVrPx2OaAlpdAXttDrQDzXqx8eIqLiMiOo7r0SqgeGIts"
+    "CNv8SgCWFXlyPeqnojcGg8Nbul5mYvtge6hDvF42NzulTlPbKuCEYL0niMlXy6ey/pKL0wzzGcGfhP",
+    "oouXj48XodlJvC1ze9KISw1tP9Q7OrqwxpzLUW9MtPiC/lAnaGcy+A+PyKYrnEYblsrNPd3ONdD25gfKFv3TclZL/YG5M"
+    "KKBRuvUITijdNzfDxRB/opjh0ORyA/eCpzaohcwnlsGd9pqyEE+vE0arwn6CE9BH/C4VhkV42f+r/gzfP7s2Ref9c+YuZ"
+    "H9aXvFfg1iMAv5sb4+Ht5sqjoIyLCtR0eey9yx47IioqiLxEuSSg2Toy2WO+eFNGapREa2hs6xz9nPRKgNlIlIs5ieUI8"
+    "CxzOIY2rwtJ1y/WlZOq8p9zHYX2XciMSqkdF+Os78lL0ftIwhausekARJ/3MWqKcPSNTRbnZoeeVPzQ8rWmixSkvQ14JO"
+    "DXt9CehdJVVsnggUkcOy/zRgTFhza/BE/oIYuEX5VM6ydJ+5lIyAPBwKjB/z17l6Yt4Fav8e0tHIzX0D6CI5lBn29qDci"
+    "sOJNpLBNsrjPxebDlkZzqOTL8CMVk2T2/khJ5ZTJw5Gu8nWZzZRsDS0tGllnUG4hkz59IGtFwf7AJOs/CZCjIbAnl4TeW"
+    "l1CuJVkSQhkx8TFr5OEzF0GzZBfXQ0FpxtviLSuBJNHLfdf5kMNIL6jNsg7dZtMx6Ul7wNMfHZy1vcFdiZAn8rhlzGFY0"
+    "S3RaH6RXrayYMrrX3pmEDLvCtXWgphPSA5tnVoRmft6H4bcRZeZcUYlowThQpOzQ6fhQKwJVKzP5O/B0DRUrZ6w36vqQl"
+    "NGcKA0OTBIWJxOuoYcNvrEBqrXeGH4MxLRty0FgZQvNG589mTXtGwshI5HLlQhlY4+Bqi4EhYhJnjTKifQmAvdXFYRFPe"
+    "b3kdxmE7ThTD0COfaXK+dHRdSw6L1bL2yQrEHtyMIwrA+QhZlMQuus1c6XQOS3zOzapIWWjPtWovrv+FKzioCPfX4fBgX"
+    "HlFSBj2AK+sCNpTJiqHtNEKnJPrZ6ilcTkiY0JUesLWGKhCzWatJMOAgWhiVjSb3kR649MCXtC3LHLA/vaFvm8iFcdkr1"
+    "KTUiJ9VY7osCEu2GFJUsO33999eP7N9//8PLraJnemEbXRbLMY0Bb8kbN2CzZEe+ENZH8TjyPU54r1T0YhuIuL27DjqaE"
+    "4S2eTOc0lezOggxGW8ARBE2/3HRvI4OK8z6WjIC0exHqb8g67dcPBgnRXzKzDnwwoWv0+7X8Zn+2pfUG8K68ULxUnC0Ic"
+    "zoEbDZVQNsw8uQSnJstHocI086SAlN8FVeopukIpZ57k7PrAJvGeJSjtmbVYbeG+o7UhKsNW4nFqcP6r8sdxE6CEwT0Ng"
+    "0WKl4kq+9ZR3rjN+5pe9C2C2FzTNb6jHHWwE4z6Pe3jWfCD42f+HRWOF4Rn3qzZJb3yRnn6FE1JEI1UAvw0nwWXEFlfkt"
+    "fsP+I4mWxD55RuAP+iWe5UZ0DKzMeF7nb0jDTg7FlVuggg8N5aI9YInXO4YxMUpnb0msfbbMziZN/MvsLiSfH4wZm/h4z"
+    "i/of0+SuH8eq4Sj7v+ahDHX/LmdwfKS06L/JQ1Cg/vs8nC3B7m2zXfguDx/imxzsYrxzjrp1i4V+KWaicg9GUWCSB1Wxf"
+    "SiNDefJh3KUjGGzCXYTOOMSyXx45asFR4x3xAOkwBXRwIx8sxTF/03S4RSlfdZe0XFGC5TDQZHex7R/Zoy0pkgkDifAbR"
+    "k76SeBYATlduUjeUUINILIN3h+/0LQXSuCJdsFLZO/mp1avv+Vr15a9D3/IdaqkwOANfGRPY/udU0xsO4S/+QLKX7J5hc"
+    "GeGa6/r6U5KEaWyPJMgqEzoBFd9LtNPQIHzKxuLqc+AcOLHzpe1mMiJ08gsB/dET8aVzFZQIu6yOcn9RIB4MsvW5RJLO+"
+    "979eNz5Jp7uwUZuIF5IrNxfdmpgCNo1CHtNYClwKrrNyBtm0L0l7ZilyR9L/Nvkw0AGok1S9JHoW2GntoVTs9K1COQSc0"
+    "rMwa0TNkKz5OvNdrWEs6AAv/dhpa1AaGPZe+IV1yKDFHsP6a4N+cvTPZjixIsldMPSUhvU9s6+oU4f3RA0nGgMxO0kYzx"
+    "kDQbOdT9jmpqCzDQpbiUghJwHL93NTJoQbPpPsX2LKPsVLdH67f4VQ85AmE7AetMD8mpn12Ua8NgnqWbxCSe7TeJSSn8g"
+    "P2Cresh93nPbiYEBkmAZuBQA9zmEMRyi41VXwel6qUQwgEkQ4f678RgliIJW2vWIv+geabd3zNITuFCdh45aZ08RB73i7"
+    "R7XaK0esI5c1X0GDTPswNTZZcBA4KoShOPEkoI7JWxa9/fmHd7Bal5CTlLLFFpnhVeKT8FntjDEMtfusTo8tFdudPH0od"
+    "9c13AXQ+TKIjYtkFdfRoEAWVtbo9Lk3bDcdd3TSsMZ16YghTnw4xWs449zgfWZ05QUiU+XsW9o7e+11865cfk2jAo9CaJ"
+    "h3cqpJFdsJqabd70ves7SULMQWWiYY+tRVuP5lQd92uoy3ChKVsqXQ9p74NpJJF2yIN3oHM0C1M1MrNlzneFAeHRXQuDr"
+    "OOJXj+dBMJlZK6mR653v2LBkASBAMJ6dHhUKXxJXNsgotGAEWPS0EcOtc51VSAxUQn9c4sDDMJ5x1G1cvy0tatVgh9WnE"
+    "qDKJb7e9uTDODzYYNQhfl76TXckwHD+WFuz7lpGGKws71gg/tm8ADXJiXAU+2Zd0HiH1bYD3DBaJf5dm0/xOEixxaqXby"
+    "ofhF78lxRIKzgK2mwM3+EF+4/T5HWfQLhRXyv4vJtnST+E6X0OiltjPvT0fyu5aE9OpMOPrEymKRpoDEY4e49ASJ86PRe"
+    "RzLeQT44l0QRy5y80AAz5knrfR6t7j8pq6BUW/dhqRqPPEarfhm9sMc+fs0M3A97/FI5yi/xfRMTr+WzB4wjAttLqrPMP"
+    "VpCqW3yVbXIJo66VJAff4iKiB9lT+jBx880bUKd7hMUAyx47T7L1EvCwOUcjpJtMYFeKrieipg4ytK8V8fCMyF1+JXWM+"
+    "hwMPEDv8R8UZYqSU7Vp0wtavhE0kab5TBtSO2VNiIorbQWIX3pQtNE+kXS1bcrI8GAu1h5yH4SKZknzm+TQgM2IsjpE1t"
+    "zhmApb0O2gncD5B340/ULfqfl8x7dfZb54jJzSaK1r6jfsGBB2lC14JTe7ia1r7Nd06+b2EljlB9lKSbjEBODROOt8yfe"
+    "MU1DDogRaviJ9AQjlIxvM8Aalj2ZmOlhWRMKJuq1IVYkrS06ym4sRZvwJbs3/EciY9OArBjj/YBVTp/wEMwyOv</scrip"
+    "t>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"packed\")"
+    ",t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0"
+    "));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).tex"
+    "t().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif /* >>page */
 
@@ -24918,6 +25135,7 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
     mli_snapshots_free(lord, r->present);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
     mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
+    mli_own_free(lord, r->leak_sum, mli_leak_sums(r) * sizeof *r->leak_sum);
     mli_own_free(lord, r->frame, (r->frames + 1) * sizeof *r->frame);
     mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);

@@ -8,8 +8,8 @@
         ./diff --accept budget.json base.json  # writes the peaks as a budget
         ./diff --budget budget.json now.json   # status 1: a peak is over its budget
 
-    What changed most comes first: in live bytes or in peak, whichever is more. The status is 2 for
-    bad input.
+    What changed most comes first, by the column with the arrow: live bytes or, where these are the
+    same in all, the peak or what was allocated. The status is 2 for bad input.
 
     With several threads a peak may be low by its `peak_error`. A budget with a smaller tolerance is
     bad input: two runs of one program could differ by more. Record with MEMLORD_FLAG_EXACT (under
@@ -18,10 +18,11 @@
 
     A place of code has the better of its two names where both profiles have it: the same module,
     build id and offset. So a profile that symbolize.c named and one without names compare. Without
-    a build id that holds for two files of the same run alone. A stack shows five frames, the
-    innermost first, without those of standard libraries; --json has all. Where stacks are samples,
-    the standard error of a change stands behind the name: two runs have two samples, so stacks
-    change where the program did not.
+    a build id that holds for two files of the same run alone. In another build an offset is another
+    place: the places of a module without a name are then one row, which is not compared. A stack
+    shows five frames, the innermost first, without those of standard libraries; --json has all.
+    Where stacks are samples, the standard error of a change stands behind the name: two runs have
+    two samples, so stacks change where the program did not.
 */
 #define MEMLORD_STATIC /* what is not called is not compiled */
 #define MEMLORD_IMPLEMENTATION
@@ -53,10 +54,11 @@ static const struct kind {
 typedef struct words {
     const char *name, *stem; /* stem: the name without its line number */
     int library;             /* of a standard library */
+    int strange;             /* stands for all places that cannot be compared */
 } words;
 
 typedef struct row {
-    int kind, sides;           /* sides: bit 0 in base, bit 1 in now */
+    int kind, sides, strange;  /* sides: bit 0 in base, bit 1 in now; strange: as of words */
     const char *name, *stem;   /* as of words */
     const words *const *frames; /* of a stack, the innermost first */
     size_t depth;              /* of them */
@@ -76,9 +78,12 @@ static struct profile {
 
 /* A return address, and its name in one of the profiles. */
 typedef struct place {
-    int side, rank;        /* rank: the better name has more */
-    const char *key, *was; /* key: alike for one place in both; was: the name there */
-    words is;              /* the better name */
+    int side, rank;          /* rank: the better name has more */
+    const char *module, *id; /* id: of the build; without one, of the run */
+    double offset;           /* with module and id: alike for one place in both */
+    int build;               /* 1: it has a build id */
+    const char *was;         /* the name there */
+    words is;                /* the better name */
 } place;
 
 static place *places; /* in order of side and name */
@@ -86,6 +91,7 @@ static size_t place_count, place_room;
 
 static row *rows; /* first in order of name, shown in order of change */
 static size_t row_count, row_room;
+static int measure; /* the column whose changes give that order */
 
 static struct options {
     const char *paths[2], *budget, *accept;
@@ -125,12 +131,19 @@ static size_t index_of(const cJSON *number, size_t count) {
 
 /* -- the names of places -- */
 
+/* Returns the last part of a path. */
+static const char *file_name(const char *path) {
+    const char *at = path + strlen(path);
+    while (at > path && !strchr("/\\", at[-1])) at--;
+    return at;
+}
+
 /* at: with the offset; of: with the module and its build id. */
 static void place_add(int side, const cJSON *at, const cJSON *of) {
     const char *id = text_of(of, "build_id"), *module = text_of(of, "module");
     const cJSON *site = get(at, "site"), *library = get(at, "library");
     double offset = bytes_of(get(at, "offset"));
-    words own = {site_text(site, 1), site_text(site, 0), cJSON_IsTrue(library)};
+    words own = {site_text(site, 1), site_text(site, 0), cJSON_IsTrue(library), 0};
     int line = cJSON_GetNumberValue(get(site, "line")) > 0;
     const char *function = text_of(site, "function");
     place *p;
@@ -139,8 +152,10 @@ static void place_add(int side, const cJSON *at, const cJSON *of) {
     p = &places[place_count++];
     p->side = side;
     p->rank = 4 * line + 2 * (function && *function) + own.library;
-    p->key = joined("%s %s %.0f", id && *id ? id : profile_at(side)->run, module ? module : "",
-                    offset);
+    p->build = id && *id;
+    p->id = p->build ? id : profile_at(side)->run;
+    p->module = file_name(module ? module : "");
+    p->offset = offset;
     p->was = own.name;
     p->is = own;
 }
@@ -156,9 +171,15 @@ static void collect_places(int side) {
     free(modules);
 }
 
+static int by_build(const place *x, const place *y) {
+    int order = strcmp(x->module, y->module);
+    return order ? order : strcmp(x->id, y->id);
+}
+
 static int by_key(const void *a, const void *b) {
     const place *x = (const place *)a, *y = (const place *)b;
-    int order = strcmp(x->key, y->key);
+    int order = by_build(x, y);
+    if (!order) order = (x->offset > y->offset) - (x->offset < y->offset);
     if (!order) order = y->rank - x->rank;
     return order ? order : strcmp(x->was, y->was);
 }
@@ -168,28 +189,63 @@ static int by_was(const void *a, const void *b) {
     return x->side != y->side ? x->side - y->side : strcmp(x->was, y->was);
 }
 
-/* Gives every place its better name. A name that came to mean two places stays as it was. */
+/* Gives each place of a build without a name what stands for all of them. */
+static void estrange(place *first, const place *end) {
+    const char *all = joined(first->build
+                                 ? "(unnamed places of another build of %s: not compared)"
+                                 : "(unnamed places of %s, without a build id: not compared)",
+                             first->module);
+    for (; first < end; first++)
+        if (first->rank < 2 && strstr(first->is.name, "+0x"))
+            first->is.name = first->is.stem = all, first->is.strange = 1;
+}
+
+/* Finds the modules that both profiles have, and of these the builds that one has. Requires: places
+   are in order of their keys. */
+static void estrange_builds(void) {
+    for (size_t i = 0, k, next; i < place_count; i = next) {
+        int of_module = 0, sides;
+        for (next = i; next < place_count && !strcmp(places[next].module, places[i].module);)
+            of_module |= 1 << places[next++].side;
+        for (; i < next; i = k) {
+            for (k = i, sides = 0; k < next && !by_build(&places[k], &places[i]); k++)
+                sides |= 1 << places[k].side;
+            if (sides != of_module) estrange(&places[i], &places[k]);
+        }
+    }
+}
+
+/* Gives every place its better name. A name that came to mean two places stays as it was, unless
+   one of them cannot be compared. */
 static void settle_places(void) {
     size_t n = 0;
     if (!place_count) return;
     qsort(places, place_count, sizeof *places, by_key);
-    for (size_t i = 1; i < place_count; i++)
-        if (!strcmp(places[i].key, places[i - 1].key)) places[i].is = places[i - 1].is;
+    for (size_t i = 1; i < place_count; i++) {
+        place *p = &places[i];
+        if (by_build(p - 1, p) || p[-1].offset < p->offset) continue;
+        p->is = p[-1].is;
+        p->rank = p[-1].rank;
+    }
+    estrange_builds();
     qsort(places, place_count, sizeof *places, by_was);
     for (size_t i = 0, k; i < place_count; i = k) {
         int same = 1;
-        for (k = i + 1; k < place_count && !by_was(&places[i], &places[k]); k++)
+        const place *kept = &places[i];
+        for (k = i + 1; k < place_count && !by_was(&places[i], &places[k]); k++) {
             same &= !strcmp(places[i].is.name, places[k].is.name);
-        if (same) places[n++] = places[i];
+            if (places[k].is.strange) kept = &places[k];
+        }
+        if (same || kept->is.strange) places[n++] = *kept;
     }
     place_count = n;
 }
 
 static words words_of(int side, const cJSON *site) {
-    const place key = {side, 0, NULL, site_text(site, 1), {NULL, NULL, 0}};
+    const place key = {side, 0, NULL, NULL, 0, 0, site_text(site, 1), {NULL, NULL, 0, 0}};
     const place *p =
         place_count ? (const place *)bsearch(&key, places, place_count, sizeof key, by_was) : NULL;
-    return p ? p->is : (words){key.was, site_text(site, 0), 0};
+    return p ? p->is : (words){key.was, site_text(site, 0), 0, 0};
 }
 
 static void name_frames(int side) {
@@ -198,7 +254,7 @@ static void name_frames(int side) {
     p->frames = (words *)must_alloc((p->frame_count + 1) * sizeof *p->frames);
     for (size_t i = 0; i < p->frame_count; i++)
         p->frames[i] = words_of(side, get(frames[i], "site"));
-    p->frames[p->frame_count] = (words){unknown, unknown, 0};
+    p->frames[p->frame_count] = (words){unknown, unknown, 0, 0};
     free(frames);
 }
 
@@ -208,7 +264,7 @@ static row *row_add(int side, int kind, const char *name, const char *stem) {
     row *r;
     rows = (row *)grown(rows, row_count, &row_room, sizeof *rows);
     r = &rows[row_count++];
-    *r = (row){kind, 1 << side, name, stem, NULL, 0, 0, {{0}}, {0}};
+    *r = (row){kind, 1 << side, 0, name, stem, NULL, 0, 0, {{0}}, {0}};
     for (int c = 0; c < COLUMNS; c++)
         if (!kinds[kind].keys[c]) r->bytes[0][c] = r->bytes[1][c] = NAN;
     return r;
@@ -227,13 +283,18 @@ static const char *row_name(const cJSON *item, int kind, const char *site) {
                   scope ? " in " : "", scope ? scope : "", device);
 }
 
-/* Returns the frames of a stack, and behind them one that is not known. */
+/* Returns the frames of a stack, and behind them one that is not known. Of frames that cannot be
+   compared, those of one module that follow each other are one. */
 static const words *const *frames_of(int side, const cJSON *item, size_t *depth) {
     const struct profile *p = profile_at(side);
     const cJSON **numbers = items_of(get(item, "frames"), depth);
     const words **frames = (const words **)must_alloc((*depth + 1) * sizeof *frames);
-    for (size_t i = 0; i <= *depth; i++)
-        frames[i] = &p->frames[index_of(numbers[i], p->frame_count)];
+    size_t n = 0;
+    for (size_t i = 0; i <= *depth; i++) {
+        const words *frame = &p->frames[index_of(numbers[i], p->frame_count)];
+        if (!n || !frame->strange || strcmp(frame->name, frames[n - 1]->name)) frames[n++] = frame;
+    }
+    *depth = n - 1;
     free(numbers);
     return frames;
 }
@@ -252,14 +313,17 @@ static void load_row(const cJSON *item, int side, int kind, double *sum, size_t 
     words at = frames ? *frames[first < depth ? first : 0] : words_of(side, get(item, "site"));
     const char *name = row_name(item, kind, at.name);
     double error = bytes_of(get(item, "error_bytes"));
+    int sums = at.strange; /* the row is of several stacks or places: their peaks do not add up */
     row *r = name ? row_add(side, kind, name, row_name(item, kind, at.stem)) : NULL;
-    if (r) r->frames = frames, r->depth = depth, r->variance = error > 0 ? error * error : 0;
+    if (r) r->frames = frames, r->depth = depth, r->strange = at.strange;
+    if (r) r->variance = error > 0 ? error * error : 0;
+    for (size_t i = 0; i < depth; i++) sums |= frames[i]->strange;
     for (int c = 0; r && c < COLUMNS; c++) {
         const char *key = kinds[kind].keys[c];
         const cJSON *number = key ? get(numbers, key) : NULL;
         double bytes = cJSON_IsNumber(number) ? bytes_of(number) : NAN;
         sum[c] += bytes;
-        r->bytes[side][c] = bytes;
+        r->bytes[side][c] = c == PEAK && sums ? NAN : bytes;
         unusable[c] += key && isnan(bytes) && !cJSON_IsNull(number);
     }
     if (r) r->low[side] = kind == SCOPE ? 0 : bytes_of(get(numbers, "peak_error"));
@@ -400,17 +464,23 @@ static double change(const row *r, int column) {
     return isnan(by) ? 0 : fabs(by);
 }
 
-static double growth(const row *r) { return fmax(change(r, LIVE), change(r, PEAK)); }
-
 static int changed(const row *r) {
-    return r->sides != 3 || growth(r) > 0 || change(r, ALLOCATED) > 0;
+    return r->sides != 3 || r->strange || change(r, LIVE) > 0 || change(r, PEAK) > 0 ||
+           change(r, ALLOCATED) > 0;
+}
+
+/* Finds the column to sort by: the first whose total changed. */
+static void find_measure(void) {
+    for (size_t i = 0; i < row_count && rows[i].kind == TOTAL; i++)
+        while (measure < COLUMNS && !(change(&rows[i], measure) > 0)) measure++;
+    if (measure == COLUMNS) measure = LIVE;
 }
 
 static int by_change(const void *a, const void *b) {
     const row *x = (const row *)a, *y = (const row *)b;
     double more = changed(y) - changed(x);
-    if (!(fabs(more) > 0)) more = growth(y) - growth(x);
-    if (!(fabs(more) > 0)) more = change(y, ALLOCATED) - change(x, ALLOCATED);
+    if (!(fabs(more) > 0)) more = change(y, measure) - change(x, measure);
+    for (int c = 0; c < COLUMNS && !(fabs(more) > 0); c++) more = change(y, c) - change(x, c);
     return more > 0 ? 1 : more < 0 ? -1 : by_name(a, b);
 }
 
@@ -424,6 +494,16 @@ static void doubt_modules(void) {
                 !cJSON_Compare(id, get(was, "build_id"), 1))
                 note("%s is of another build: places in it without a name are not compared",
                      clean(path->valuestring));
+    }
+}
+
+static void doubt_leaks(void) {
+    const struct profile *const both[] = {&base, &now};
+    for (int i = 0; i < 2; i++) {
+        double more = bytes_of(get(get(get(both[i]->root, "leaks"), "more"), "count"));
+        if (more > 0)
+            note("%s: leaks of %.0f blocks are not listed, and count as new or gone", both[i]->path,
+                 more);
     }
 }
 
@@ -471,6 +551,7 @@ static void doubt(void) {
     if (base.when && now.when && strcmp(base.when, now.when) > 0)
         note("%s is newer than %s: the wrong way round?", base.path, now.path);
     doubt_peaks();
+    doubt_leaks();
     doubt_stacks();
 }
 
@@ -535,7 +616,7 @@ static void row_print(const row *r) {
 
 /* Shows what changed most of one kind, and in text the others as one row. */
 static void show(int kind) {
-    row rest = {kind, 3, "", "", NULL, 0, 0, {{0}}, {0}};
+    row rest = {kind, 3, 0, "", "", NULL, 0, 0, {{0}}, {0}};
     size_t first = 0, end, shown = 0;
     while (first < row_count && rows[first].kind < kind) first++;
     for (end = first; end < row_count && rows[end].kind == kind; end++)
@@ -552,10 +633,10 @@ static void show(int kind) {
 }
 
 static void show_all(void) {
-    if (!o.json)
-        printf("%s -> %s\n"
-               "       live       change       peak       change  allocated       change\n",
-               base.path, now.path);
+    if (!o.json) printf("%s -> %s\n", base.path, now.path);
+    for (int c = 0; !o.json && c < COLUMNS; c++)
+        printf("%11s%s%s", columns[c], c == measure ? "      change\xe2\x86\x93" : "       change",
+               c + 1 < COLUMNS ? "" : "\n");
     for (int kind = 0; kind < KINDS; kind++)
         if (kind == TOTAL || !o.only || o.only == kind) show(kind);
 }
@@ -613,7 +694,7 @@ static void budget_write(const char *path) {
 /* Returns 1: the peak is over its budget; 2: it is not known; 3: not as well as the tolerance
    demands. */
 static int budget_check(int kind, const char *name, double budget, double tolerance) {
-    const row key = {kind, 0, name, name, NULL, 0, 0, {{0}}, {0}};
+    const row key = {kind, 0, 0, name, name, NULL, 0, 0, {{0}}, {0}};
     const row *r = row_count ? bsearch(&key, rows, row_count, sizeof *rows, by_name) : NULL;
     double found = r && r->sides & 2 ? r->bytes[1][PEAK] : 0;
     char a[40], b[40], c[40];
@@ -715,6 +796,7 @@ int main(int argc, char **argv) {
     if (o.accept) budget_write(o.accept);
     if (o.count == 2) {
         merge_moved();
+        find_measure();
         doubt();
         show_all();
     }

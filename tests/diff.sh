@@ -76,6 +76,28 @@ awk '/^[a-z]*$/ { kind = $0 } kind == "tag" && /on cpu/ { print $NF == "cpu" ? $
     [ "$(sed -n 2p "$out/order")" = kv ]
 verdict $? 'what changed most comes first' "$out/order"
 
+edit_tags() { # PROFILE OF PYTHON: an edit of the tags, by name
+    python3 -c "
+import json, sys
+p = json.load(open(sys.argv[1] + '/$2'))
+t = {t['tag']: t for t in p['tags']}
+$3
+json.dump(p, open(sys.argv[1] + '/$1', 'w'))" "$out"
+}
+edit_tags high.json base.json 't["kv"]["peak"] = 1 << 30; t["weights"]["allocated"] += 1000; p["total"]["allocated"] += 1000'
+ends 0 --by tag base.json high.json && says "$out/said" ' live      change↓ ' &&
+    [ "$(grep -n 'weights on cpu' "$out/said" | cut -d: -f1)" -lt "$(grep -n 'kv on cpu' "$out/said" | cut -d: -f1)" ]
+verdict $? 'the rows are in the order of the column with the arrow: the change in live bytes' "$out/said"
+
+edit_tags high.json base.json 't["kv"]["peak"] = 1 << 30; t["weights"]["peak"] += 1000; p["total"]["peak"] += 1'
+ends 0 --by tag base.json high.json && says "$out/said" ' peak      change↓ ' &&
+    [ "$(grep -n 'kv on cpu' "$out/said" | cut -d: -f1)" -lt "$(grep -n 'weights on cpu' "$out/said" | cut -d: -f1)" ]
+verdict $? 'or in the peak, where live bytes are the same' "$out/said"
+
+edit_tags cut.json base.json 'p["leaks"]["more"] = {"count": 7}'
+ends 0 --by leak base.json cut.json && says "$out/said" 'cut.json: leaks of 7 blocks are not listed, and count as new or gone'
+verdict $? 'leaks that a profile leaves out are said' "$out/said"
+
 ends 0 --json base.json now.json && python3 - "$out" >"$out/why" 2>&1 <<'PY'
 import json, sys
 load = lambda name: json.load(open(sys.argv[1] + "/" + name))
@@ -199,21 +221,70 @@ json.dump(p, open(sys.argv[1] + '/$1', 'w'))" "$out"
 edit_stacks anew.json 'for m in s["modules"] + p["sites"]: m["build_id"] = format(int(m["build_id"][:2] or "0", 16) ^ 1, "02x") + m["build_id"][2:]' is
 ends 0 was.named.json anew.json &&
     says "$out/said" "diff: $out/calls is of another build: places in it without a name are not compared" \
-        'new  calls+0x' 'gone leaf [^ ]*calls.c'
+        'new  (unnamed places of another build of calls: not compared) on cpu$' 'gone leaf [^ ]*calls.c' &&
+    ! grep -q '\(new \|<\) calls+0x' "$out/said"
 verdict $? 'places of another build are not paired, and that is said' "$out/said"
+
+# Two builds of one program whose functions lie the other way round, without symbols.
+cat >"$out/swap.c" <<'C'
+#include <stdlib.h>
+void *volatile kept;
+#define MAKE(name) __attribute__((noinline, noclone)) static void name(size_t size) { kept = malloc(size); __asm__(""); }
+#ifdef SWAP
+MAKE(second)
+MAKE(first)
+#else
+MAKE(first)
+MAKE(second)
+#endif
+int main(void) {
+    first(400000 + GROWN);
+    second(1000);
+}
+C
+for dir in here there; do
+    mkdir -p "$out/$dir"
+    defines='-DGROWN=0'
+    [ $dir = here ] || defines='-DGROWN=5000 -DSWAP'
+    # shellcheck disable=SC2086
+    "${CC:-gcc}" -std=gnu99 -O1 $defines -Wl,--build-id "$out/swap.c" -o "$out/$dir/swap" && strip "$out/$dir/swap" &&
+        LD_PRELOAD=$PWD/build/libmemlord_preload.so MEMLORD_REPORT=$out/$dir.json MEMLORD_SYMBOLS=0 MEMLORD_STACK_BYTES=1 \
+            "$out/$dir/swap" || break
+    dir=
+done >"$out/why" 2>&1
+[ -z "$dir" ] && ends 0 --json here.json there.json && python3 - "$out" >"$out/why" 2>&1 <<'PY'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1] + "/said") if line[0] == "{"]
+unnamed = "(unnamed places of another build of swap: not compared) on cpu"
+of = {(r["kind"], r["name"]): r for r in rows}
+for kind in ("site", "leak"):
+    assert of[kind, unnamed]["live"] == [401000, 406000], of
+assert of["site", unnamed]["allocated"] == [401000, 406000] and of["site", unnamed]["peak"] == [None, None], of
+assert not [r for r in rows if "swap+0x" in r["name"] + str(r.get("frames"))], rows
+stacks = [r for r in rows if r["kind"] == "stack" and r["name"] == unnamed]
+assert [s["live"] for s in stacks] == [[401000, 406000]], stacks
+for kind in ("site", "stack", "leak"):
+    assert sum(r["live"][1] - r["live"][0] for r in rows if r["kind"] == kind) == 5000, kind
+PY
+verdict $? 'places without a name of two builds are one row of each list, and the sums still add up' "$out/why"
+
+ends 0 here.json here.json && ! grep -q 'not compared' "$out/said" && edit_stacks other.json 'p["metadata"]["pid"] += 1' here 2>>"$out/said" &&
+    ends 0 here.json other.json && ! grep -q 'not compared' "$out/said"
+verdict $? 'those of one build are compared' "$out/said"
 
 for name in was was.named is; do
     edit_stacks "noid.$name.json" 'for m in s["modules"] + p["sites"]: m["build_id"] = ""' "$name"
 done
 equal noid.was.named.json noid.was.json && ends 0 noid.was.named.json noid.is.json &&
-    says "$out/said" 'new  calls+0x' 'gone leaf [^ ]*calls.c'
+    says "$out/said" 'new  (unnamed places of calls, without a build id: not compared) on cpu$' 'gone leaf [^ ]*calls.c'
 verdict $? 'without a build id places are paired in two files of one run alone' "$out/said"
 
 edit_stacks two.json 'leaf = s["frames"][s["list"][0]["frames"][0]]
 s["modules"].append(dict(s["modules"][leaf["module"]], build_id="cd" * 20))
 s["frames"].append(dict(leaf, module=len(s["modules"]) - 1))
 s["list"].append(dict(s["list"][0], frames=[len(s["frames"]) - 1]))'
-ends 0 --by stack two.json was.named.json && says "$out/said" 'gone calls+0x' '  leaf [^ ]*calls.c'
+ends 0 --by stack two.json was.named.json && says "$out/said" '  leaf [^ ]*calls.c' \
+    'gone (unnamed places of another build of calls: not compared) on cpu$'
 verdict $? 'an address that is in two builds of a module has no name of the other' "$out/said"
 
 edit_stacks library.json 'for f in s["frames"]:

@@ -586,6 +586,160 @@ static void what_is_freed_and_pending_is_no_leak(void **state) {
     free(json);
 }
 
+/* -- the groups of leaks -- */
+
+static const memlord_site leak_site = {"leak.c", "leak", 6}, other_site = {"main.c", "main", 11};
+
+/* Leaks `count` blocks of `bytes` at one site: block i in scope i % scopes, with tag i % tags, on
+   device i % devices; 0 scopes or tags: none. */
+typedef struct leak_plan {
+    unsigned count, scopes, tags, devices;
+    uint64_t bytes;
+} leak_plan;
+static void leak_all(memlord *lord, const leak_plan *plan) {
+    static uint64_t key = 0x100000;
+    unsigned i;
+    assert_ok(memlord_sites_enable(lord, 1));
+    for (i = 0; i < plan->count; i++) {
+        char scope[32], tag[32];
+        snprintf(scope, sizeof scope, "layer_%u", plan->scopes ? i % plan->scopes : 0);
+        snprintf(tag, sizeof tag, "tag_%u", plan->tags ? i % plan->tags : 0);
+        if (plan->scopes) assert_ok(memlord_scope_begin(lord, scope));
+        if (plan->tags) assert_ok(memlord_tag_begin(lord, tag));
+        assert_ok(memlord_alloc(lord, cuda((int)(i % plan->devices)), key += 4096, plan->bytes,
+                                &leak_site));
+        if (plan->tags) assert_ok(memlord_tag_end(lord));
+        if (plan->scopes) assert_ok(memlord_scope_end(lord));
+    }
+}
+/* Asserts that the list in JSON has so many groups of so many bytes each, and what it leaves out. */
+static void assert_groups(const char *json, unsigned listed, uint64_t bytes, uint64_t blocks,
+                          unsigned groups) {
+    char path[64];
+    unsigned i;
+    for (i = 0; i < listed; i++) {
+        snprintf(path, sizeof path, "leaks.by_site[%u].bytes", i);
+        assert_int_equal(json_u64(json, path), bytes);
+        snprintf(path, sizeof path, "leaks.by_site[%u].count", i);
+        assert_int_equal(json_u64(json, path), blocks);
+    }
+    snprintf(path, sizeof path, "leaks.by_site[%u].bytes", listed);
+    assert_int_equal(json_u64(json, path), UINT64_MAX);
+    assert_int_equal(json_u64(json, "leaks.more.groups"), groups - listed);
+    assert_int_equal(json_u64(json, "leaks.more.count"), (groups - listed) * blocks);
+    assert_int_equal(json_u64(json, "leaks.more.bytes"), (groups - listed) * bytes);
+}
+
+static void every_group_of_one_site_is_listed_with_its_exact_sum(void **state) {
+    static const leak_plan plans[] = {
+        {96, 48, 0, 1, 64 << 20}, {160, 0, 80, 1, 1000}, {200, 0, 0, 100, 1000},
+        {300, 5, 4, 3, 1000}};
+    static const unsigned groups[] = {48, 80, 100, 60};
+    memlord *lord = test_lord(state);
+    size_t i;
+    for (i = 0; i < sizeof plans / sizeof *plans; i++) {
+        const uint64_t blocks = plans[i].count / groups[i];
+        char *json;
+        memlord_mark(lord);
+        leak_all(lord, &plans[i]);
+        json = report_of(lord, MEMLORD_FORMAT_JSON);
+        assert_groups(json, groups[i], blocks * plans[i].bytes, blocks, groups[i]);
+        free(json);
+    }
+}
+
+static void a_thousand_scopes_of_one_site_are_listed_or_counted(void **state) {
+    static const leak_plan plan = {2000, 1000, 0, 1, 1 << 10};
+    memlord *lord = test_lord(state);
+    char *report;
+    memlord_mark(lord);
+    leak_all(lord, &plan);
+    report = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_groups(report, 100, 2 << 10, 2, 1000);
+    free(report);
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(report, "\n... and 980 more, 1.91 MiB in 1960 blocks\n"));
+    free(report);
+}
+
+/* Asserts the end of the verdict on leaks, from the culprit's amount on. */
+static void assert_culprit(memlord *lord, const char *wanted) {
+    char *report = report_of(lord, MEMLORD_FORMAT_TEXT), *line = strstr(report, " of them");
+    assert_non_null(line);
+    *strchr(line, '\n') = 0;
+    while (strncmp(line - 2, ", ", 2)) line--;
+    assert_string_equal(line, wanted);
+    free(report);
+}
+
+static void the_verdict_on_leaks_names_the_largest_site_not_the_largest_group(void **state) {
+    static const struct {
+        leak_plan plan;
+        const char *wanted;
+    } cases[] = {
+        {{300, 300, 0, 1, 1 << 20}, "300 MiB of them cuda:0 in 300 scopes  leak leak.c:6"},
+        {{100, 0, 100, 1, 1 << 20}, "100 MiB of them cuda:0 with 100 tags  leak leak.c:6"},
+        {{8, 0, 0, 8, 1 << 20}, "8 MiB of them 8 devices  leak leak.c:6"},
+        {{6, 1, 2, 3, 1 << 20}, "6 MiB of them 3 devices with 2 tags in layer_0  leak leak.c:6"},
+        {{6, 2, 1, 1, 1 << 20}, "6 MiB of them cuda:0 [tag_0] in 2 scopes  leak leak.c:6"}};
+    memlord *lord = test_lord(state);
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memlord_mark(lord);
+        leak_all(lord, &cases[i].plan);
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000 * (i + 1), 2 << 20, &other_site));
+        assert_culprit(lord, cases[i].wanted);
+    }
+}
+
+static void a_culprit_of_which_only_a_part_has_a_tag_says_so(void **state) {
+    static const leak_plan plan = {2, 1, 1, 1, 1 << 20}, bare = {3, 0, 0, 1, 1 << 20};
+    memlord *lord = test_lord(state);
+    memlord_mark(lord);
+    leak_all(lord, &plan);
+    leak_all(lord, &bare);
+    assert_culprit(lord, "5 MiB of them cuda:0 partly [tag_0] partly in layer_0  leak leak.c:6");
+}
+
+/* More groups than there is room for. */
+static void the_sums_by_site_are_exact_where_groups_are_lost(void **state) {
+    static const leak_plan plan = {16000, 1009, 16, 2, 100};
+    memlord *lord = test_lord(state);
+    char *json;
+    memlord_mark(lord);
+    leak_all(lord, &plan);
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1 << 20, &other_site));
+    assert_culprit(lord, "1.53 MiB of them  leak leak.c:6");
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json, "leaks.largest.bytes"), 1600000);
+    assert_int_equal(json_u64(json, "leaks.largest.count"), 16000);
+    assert_non_null(strstr(json, "\"devices\":null,\"tags\":null,\"scopes\":null,"));
+    assert_non_null(strstr(json, "\"more\":{\"groups\":null,"));
+    assert_int_equal(json_u64(json, "leaks.by_site[0].bytes"), 1 << 20);
+    free(json);
+}
+
+static void without_sites_the_largest_tag_is_the_culprit(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_mark(lord);
+    hold(lord, cuda(0), "cache", 2);
+    hold(lord, cuda(1), "cache", 2);
+    hold(lord, cuda(0), "weights", 3);
+    assert_culprit(lord, "4 MiB of them 2 devices [cache]  (unknown)");
+}
+
+static void a_cut_list_of_tags_or_scopes_says_how_many_bytes_it_leaves_out(void **state) {
+    static const leak_plan plan = {100, 100, 70, 1, 1 << 10};
+    memlord *lord = test_lord(state);
+    char *report;
+    leak_all(lord, &plan); /* tags 0 to 29 have two blocks */
+    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    assert_non_null(strstr(report, "\n... and 67 more tags, 94 KiB\n"));
+    assert_non_null(strstr(report, "\n... and 6 more tags, 6 KiB\n"));
+    assert_non_null(strstr(report, "\n... and 50 more scopes, 50 KiB\n"));
+    free(report);
+}
+
 /* -- the tables -- */
 
 /* What a call costs depends on the ledger's own settings: no report claims to know it. */
@@ -1682,6 +1836,13 @@ int main(void) {
         TEST(a_place_of_which_only_the_line_is_known_is_not_known),
         TEST(text_tells_a_scopes_time_on_its_device),
         TEST(the_largest_leaks_are_listed_however_many_there_are),
+        TEST(every_group_of_one_site_is_listed_with_its_exact_sum),
+        TEST(a_thousand_scopes_of_one_site_are_listed_or_counted),
+        TEST(the_verdict_on_leaks_names_the_largest_site_not_the_largest_group),
+        TEST(a_culprit_of_which_only_a_part_has_a_tag_says_so),
+        TEST(the_sums_by_site_are_exact_where_groups_are_lost),
+        TEST(without_sites_the_largest_tag_is_the_culprit),
+        TEST(a_cut_list_of_tags_or_scopes_says_how_many_bytes_it_leaves_out),
         TEST(tags_of_any_script_keep_the_columns),
         TEST(an_empty_ledger_has_reports),
         TEST(what_a_place_holds_adds_up_whatever_devices_it_is_of),

@@ -1040,8 +1040,26 @@ static void leaks_are_listed_by_stack(void **state) {
     json = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_non_null(strstr(json, "\"by_stack\":[\n{\"frames\":[2,0],\"device\":\"cpu\",\"count\":1,"
                                  "\"bytes\":500,\"samples\":1},\n{\"frames\":[1,0],\"device\":"
-                                 "\"cpu\",\"count\":2,\"bytes\":200,\"samples\":2}]}"));
+                                 "\"cpu\",\"count\":2,\"bytes\":200,\"samples\":2}],"));
     free(json);
+}
+
+static void cut_lists_of_stacks_say_what_they_leave_out(void **state) {
+    static const char *const stacks[] = {"ab", "cb", "db", "eb", "fb", "gb", "hb"};
+    memlord *lord = test_lord(state);
+    uint64_t i;
+    memlord_mark(lord);
+    for (i = 0; i < 7; i++) {
+        at(stacks[i]);
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000 * (i + 1), 700 - i * 100, NULL));
+    }
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
+                         "\n       300 B       300 B           1       300 B  0x1065 < 0x1061\n"
+                         "... and 2 more stacks, 300 B\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_TEXT,
+                         "       300 B          1  0x1065 < 0x1061\n"
+                         "... and 2 more stacks, 300 B\n"));
+    assert_true(contains(lord, MEMLORD_FORMAT_JSON, "\"stacks\":0,\"stack_bytes\":0}}"));
 }
 
 static void leaks_by_stack_of_samples_are_estimates(void **state) {
@@ -1996,6 +2014,7 @@ int main(void) {
         TEST_OF(setup_every, text_has_the_stacks_that_allocated_most_where_nothing_lives),
         TEST_OF(setup_sampled, text_of_samples_says_that_they_are_estimates),
         TEST_OF(setup_every, leaks_are_listed_by_stack),
+        TEST_OF(setup_every, cut_lists_of_stacks_say_what_they_leave_out),
         TEST_OF(setup_sampled, leaks_by_stack_of_samples_are_estimates),
         TEST_OF(setup_every, pprof_has_stacks_with_addresses_and_exact_sums),
         TEST_OF(setup_every, heaptrack_has_whole_stacks_and_the_totals_of_the_ledger),

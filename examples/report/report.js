@@ -1227,13 +1227,17 @@ function cell(column, row, tops) {
 
 /* Columns: [title, kind, get(row), options]; add: it has a sum; pick, value(row): what its cell chooses.
    Options of the table: name, sort (a column's title), up: from the least, tree, inner(row): what a row
-   opens, keys(row): what the choice goes by. On a phone, bytes come first. */
+   opens, keys(row): what the choice goes by, of: how many rows there are with those that are not listed,
+   rest: what these hold: [name, { column's title: sum }]. On a phone, bytes come first. */
 function table(columns, rows, options) {
     columns = columns.map(([title, kind, get, more]) => Object.assign({ title, kind, get }, more))
         .filter(c => c.keep || rows.some(r => c.get(r) !== null && c.get(r) !== ''));
     const main = columns.findIndex(c => c.share && c.kind === 'bytes');
     if (innerWidth < 600 && main > 0) columns.unshift(...columns.splice(main, 1));
-    const state = { rows, limit: FIRST, sort: null, down: false, filter: '' };
+    const state = { rows, limit: FIRST, sort: null, down: false, filter: '' }, all = Math.max(zero(options.of), rows.length);
+    const [restName, rest] = options.rest || ['', {}], lacks = c => Math.max(zero(rest[c.title]), 0);
+    const sums = (c, title, n) => el('td', { class: c.add ? 'n' : null, title: c.add && SHOW[c.kind][1] ? SHOW[c.kind][1](n) : null }, c.add ? SHOW[c.kind][0](n) : title);
+    const footLine = (name, get, kind) => el(kind, ...columns.map((c, i) => sums(c, columns.findIndex(d => d.kind === 'text') === i ? name : '', c.add ? get(c) : 0)));
     const tops = new Map(columns.filter(c => c.share).map(c => [c, most(rows, c.get) || 1]));
     const body = el('tbody'), foot = el('tfoot'), shown = el('output'), heads = columns.map(c => el('th', { scope: 'col' },
         button(c.title, () => sortBy(c), { class: c.kind === 'text' ? null : 'n' })));
@@ -1247,13 +1251,12 @@ function table(columns, rows, options) {
         const c = options.keys && view.choice, found = state.rows.filter(r => (!state.filter || matches(r)) && (!c || belongs(options.keys(r))));
         const list = found.slice(0, state.limit).map(r => line(columns, r, tops, options)), n = found.length;
         const none = n ? '' : state.filter ? `, none match '${text(state.filter, 40)}'` : `, none of ${c.kind} ${text(c.value, 60)}`;
-        const words = `${count(n < rows.length ? n : Math.min(n, state.limit))} of ${count(rows.length)}${none}`;
+        const whole = n === rows.length, words = `${count(whole ? Math.min(n, state.limit) : n)} of ${count(all)}${none}`;
         fill(body, ...[].concat(...list), none && el('tr', el('td.soft', { colspan: columns.length }, words)));
-        shown.textContent = [(none || n < rows.length || rows.length > FIRST) && words, n > TALL && 'click the table to scroll it'].filter(Boolean).join(', ');
+        shown.textContent = [(none || n < all || rows.length > FIRST) && words, n > TALL && 'click the table to scroll it'].filter(Boolean).join(', ');
         more.parentElement.hidden = n <= state.limit;
-        if (columns.some(c => c.add)) fill(foot, el('tr', ...columns.map((c, i) =>
-            c.add ? el('td.n', { title: SHOW[c.kind][1] && SHOW[c.kind][1](sum(found, c.get)) }, SHOW[c.kind][0](sum(found, c.get)))
-                : el('td', c.kind === 'text' && columns.findIndex(d => d.kind === 'text') === i ? 'Total' : ''))));
+        if (columns.some(c => c.add)) fill(foot, whole && columns.some(c => lacks(c)) && footLine(restName, lacks, 'tr.rest'),
+            footLine('Total', c => sum(found, c.get) + (whole ? lacks(c) : 0), 'tr'));
     }
     function sortBy(c, down) {
         state.down = down === undefined ? state.sort === c ? !state.down : c.kind !== 'text' : down;
@@ -1302,6 +1305,12 @@ function showTable(rows, body, columns, options) {
     return true;
 }
 
+/* What a list lacks of the totals, by column: the key of both, or [that of the total, that of a row]. */
+const lacking = (p, rows, columns) => Object.fromEntries(Object.entries(columns).map(([title, keys]) => {
+    const [all, key] = [].concat(keys, keys);
+    return [title, zero(p.total[all]) - sum(rows, r => r[key])];
+}));
+
 const S = (title, kind, part, key, more) => [title, kind, s => num(s[part][key]), more];
 
 const TABLES = {
@@ -1317,7 +1326,7 @@ const TABLES = {
         TAG, T('Device', 'device'), B('Live', 'allocated', { share: true, add: true }), B('Peak', 'peak'), C('Blocks', 'blocks', { add: true }),
         ['Planned', 'bytes', t => num(t.expected) || null],
         ['Variance', 'signed', t => num(t.expected) ? num(t.variance) : null, { tone: true }],
-    ], { name: 'tags', sort: 'Live', keys: r => ({ tag: text(r.tag) }) }),
+    ], { name: 'tags', sort: 'Live', keys: r => ({ tag: text(r.tag) }), rest: ['Without a tag', lacking(p, objs(p.raw.tags), { Live: 'allocated', Blocks: ['live_blocks', 'blocks'] })] }),
 
     sites: (p, body) => showTable(groupSites(p), body, [
         ['Function', 'text', g => text(obj(g.site).function) || '(not known)', { pick: 'site', value: g => g.key }],
@@ -1326,7 +1335,8 @@ const TABLES = {
         B('Live', 'live_bytes', { share: true, add: true }), ['Share', 'share', g => g.part], ['Cumulative', 'share', g => g.up],
         B('Peak', 'peak_bytes', { brief: g => (g.of.length > 1 ? '≤ ' : '') + bytes(g.peak_bytes) }),
         C('Allocs', 'allocs', { add: true }), B('Allocated', 'alloc_bytes', { add: true }), C('Frees', 'frees', { add: true }), B('Freed', 'free_bytes', { add: true }),
-    ], { name: 'sites', sort: 'Live', keys: g => ({ site: g.key }), inner: siteDevices, inside: 'By device and call' }),
+    ], { name: 'sites', sort: 'Live', keys: g => ({ site: g.key }), inner: siteDevices, inside: 'By device and call', rest: ['Without a site', lacking(p, groupSites(p),
+        { Live: ['allocated', 'live_bytes'], Allocs: 'allocs', Allocated: ['total_allocated', 'alloc_bytes'], Frees: 'frees', Freed: ['total_freed', 'free_bytes'] })] }),
 
     blocks: (p, body) => showTable(objs(obj(p.raw.largest_blocks).blocks), body, [
         ['Name', 'text', r => text(r.name) || text(r.storage), { keep: true }], TAG, B('Bytes', 'bytes', share),
@@ -1334,20 +1344,22 @@ const TABLES = {
         ['Parts', 'count', r => num(obj(r.parts).count)], SCOPE, site, T('Storage', 'storage', mono),
         ['Flags', 'count', r => num(r.flags) || null], ['Since mark', 'count', r => num(r.born) || null],
         ['State', 'text', r => r.pending === true || zero(r.pending) ? 'freed, waits for its device' : ''],
-    ], { name: 'largest blocks', sort: 'Bytes', inner: parts, inside: 'Parts', keys: rowKeys }),
+    ], { name: 'largest blocks', sort: 'Bytes', of: num(obj(p.raw.largest_blocks).of), inner: parts, inside: 'Parts', keys: rowKeys }),
 
     leaks: (p, body) => {
         body.previousElementSibling.textContent = zero(obj(p.raw.leaks).since_mark) ? `Blocks that were allocated since mark ${zero(p.raw.leaks.since_mark)} ` +
             'and are not freed. What is freed and waits for its device is not among them.' : 'No mark was set, so these are all blocks that are not freed.';
-        return showTable(objs(obj(p.raw.leaks).by_site), body, [
+        const leaks = obj(p.raw.leaks), listed = objs(leaks.by_site);
+        return showTable(listed, body, [
             site, TAG, SCOPE, T('Device', 'device'), B('Bytes', 'bytes', { share: true, add: true }), C('Blocks', 'count', { add: true }),
-        ], { name: 'leaks since the mark', sort: 'Bytes', keys: rowKeys });
+        ], { name: 'leaks since the mark', sort: 'Bytes', keys: rowKeys, of: listed.length + zero(obj(leaks.more).groups),
+            rest: ['Not listed', lacking({ total: leaks }, listed, { Bytes: 'bytes', Blocks: 'count' })] });
     },
 
     accounts: (p, body) => showTable(objs(obj(p.raw.accounts).largest), body, [
         T('Account', 'name'), T('Device', 'device'), B('Held', 'bytes', share), B('Peak', 'peak'), B('Limit', 'limit'),
         C('Refused', 'refused'),
-    ], { name: 'accounts', sort: 'Held' }),
+    ], { name: 'accounts', sort: 'Held', of: num(obj(p.raw.accounts).open) }),
 
     moves: (p, body) => showTable(objs(p.raw.moves), body, [
         T('From', 'from'), T('To', 'to'), C('Moves', 'count'), B('Bytes', 'bytes', share),
@@ -1675,11 +1687,31 @@ function overLimits(p) {
     return few(p, list);
 }
 
+/* The site that leaked most. A profile of 0.4.0 does not name it: then of what it lists. */
+function culprit(leaks) {
+    const sites = new Map();
+    if (leaks.largest) return obj(leaks.largest);
+    for (const r of objs(leaks.by_site)) {
+        const key = siteKey(r.site), of = sites.get(key) || { site: r.site, bytes: 0, device: r.device };
+        sites.set(key, of);
+        if (of.device !== r.device) of.device = null;
+        of.bytes += zero(r.bytes);
+    }
+    return [...sites.values()].reduce((a, b) => a && a.bytes >= b.bytes ? a : b, null);
+}
+
+/* " on cpu, tag kv, in 300 scopes": one by its name, several by their number. */
+function culpritWords(c) {
+    const name = key => typeof c[key] === 'string' ? text(c[key], 60) : '', n = key => zero(c[key + 's']);
+    const one = (key, before, some) => name(key) ? before + name(key) : n(key) > 1 ? some + many(n(key), key) : '';
+    return one('device', ' on ', ' on ') + one('tag', ', tag ', ', with ') + one('scope', ', in ', ', in ');
+}
+
 function leaked(p) {
-    const leaks = obj(p.raw.leaks), first = objs(leaks.by_site)[0];
+    const leaks = obj(p.raw.leaks), first = culprit(leaks);
     if (!zero(leaks.since_mark) || !zero(leaks.count)) return [];
     return [['bad', link('Leaks since the mark', 'leaks'), ': ', sized(num(leaks.bytes)), ` in ${many(num(leaks.count), 'block')}`,
-        first ? '; ' + bytes(num(first.bytes)) + ' of them from ' : '', first ? siteLink(first.site, 'leaks') : '', first ? ` on ${text(first.device)}.` : '.']];
+        first ? '; ' + bytes(num(first.bytes)) + ' of them from ' : '', first ? siteLink(first.site, 'leaks') : '', first ? culpritWords(first) + '.' : '.']];
 }
 
 /* The tag and the site may be of different blocks, so each has its own share. In place of the tag stand the untagged
