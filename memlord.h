@@ -4034,9 +4034,42 @@ static int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     return *mark != 0;
 }
 
+/* The functions between a call of the host and MLI_NOTE_CALLER. Below -O2 they keep their frames,
+   and stacks leave those out: mli_is_own returns 1 if a return address is in one of them. They lie
+   together, and the linker tells where. A copy that was inlined into the host's function is
+   elsewhere, and is the host's. */
+#if defined(__GNUC__) && defined(__ELF__)
+#define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern const char mli_own_from[] __asm__("__start_mli_own_frames")
+    __attribute__((weak, visibility("hidden")));
+extern const char mli_own_to[] __asm__("__stop_mli_own_frames")
+    __attribute__((weak, visibility("hidden")));
+#ifdef __cplusplus
+}
+#endif
+static int mli_is_own(const void *address) {
+    const uintptr_t from = (uintptr_t)mli_own_from;
+    return (uintptr_t)address - 1 - from < (uintptr_t)mli_own_to - from;
+}
+#else
+#define MLI_OWN_FRAME
+static int mli_is_own(const void *address) {
+    (void)address;
+    return 0;
+}
+#endif
+
 /* Notes in mli_self where a call on the general path came from. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
+/* The same, in a function that memlord_alloc calls once it has set mli_self.entered. */
+#define MLI_NOTE_ENTERED()                                                                    \
+    (MLI_NOTE_CALLER(),                                                                       \
+     (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
+            (mli_self.caller = mli_self.entered)))
 
 /* mli_unwind writes the return addresses of the thread, the innermost first, and returns how many;
    0: the system has no unwinder. */
@@ -4792,6 +4825,7 @@ static MEMLORD_THREAD_LOCAL struct {
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* likewise: the frame that begins there */
+    void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double taken_scale;      /* of the block that its call opens: see mli_taken */
     uint32_t taken_row;      /* likewise; 0: the block is not taken */
     uint32_t taken_again;    /* likewise; 1: it is no new alloc, and had `taken_had` bytes */
@@ -9608,8 +9642,10 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     const void *wanted = site ? site : caller;
     size_t i = 0;
     while (i < n && frames[i] != wanted) i++;
-    if (i < n) return i;
-    return wanted == caller ? 0 : mli_stack_own(frames, n, NULL, caller);
+    if (i == n && wanted != caller) return mli_stack_own(frames, n, NULL, caller);
+    if (i == n) i = 0;
+    while (i < n && mli_is_own(frames[i])) i++;
+    return i;
 }
 
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
@@ -9646,9 +9682,10 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
         n = mli_stack_sound(frames, n < cap ? n : cap);
         *from = mli_stack_own(frames, n, known, caller);
     }
-    if (n) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
+    if (n > *from) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
     (void)mli_u64_add(&lord->stacks.cut, 1);
-    frames[0] = known ? known : caller;
+    *from = 0;
+    frames[0] = known ? known : mli_is_own(caller) ? NULL : caller;
     return mli_stack_sound(frames, 1);
 }
 
@@ -17343,12 +17380,6 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     block.bytes = bytes;
     return mli_call_finish(lord, &call, r, did == MLI_DID_OPEN, "[alloc] ", &block, site);
 }
-static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
-                                                     uint64_t storage, uint64_t bytes,
-                                                     const memlord_site *site, int how) {
-    MLI_NOTE_CALLER();
-    return mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, how);
-}
 
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
    MLI_END_RELEASE. Storage 0 does nothing. *gone is the entry that ended, with key 0 if none did.
@@ -17392,7 +17423,7 @@ static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, u
 static MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
-    MLI_NOTE_CALLER();
+    MLI_NOTE_ENTERED();
     return mli_alloc_refusing(lord, device, storage, bytes, site);
 }
 static MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
@@ -17514,9 +17545,10 @@ static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint
 /* Goes on with an alloc of the fast path whose home bucket does not decide: probes the buckets
    after it, or falls back to the general path before it changes anything. Requires: inside; a
    shared shard's home is locked. Leaves. */
-static MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord, memlord_device device,
-                                                    uint64_t storage, uint64_t bytes,
-                                                    const memlord_site *site) {
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
+                                                                  memlord_device device,
+                                                                  uint64_t storage, uint64_t bytes,
+                                                                  const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -17534,6 +17566,15 @@ static MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord, memlord_devic
 static MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord, memlord_device device,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site);
+/* Notes where memlord_alloc was called, before it calls another function that may take a stack.
+   From -O2 on these are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
+   frame at all. In optimized code the note would save registers on the way to sites and tags. */
+#if defined(__OPTIMIZE__) || !defined(__GNUC__)
+#define MLI_ENTER() (void)0
+#else
+#define MLI_ENTER() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
+#endif
+
 /* Records a block on the fast path, or falls back before it changes anything: to the general path,
    or with `bare` = 1 to mli_alloc_full, the same with 0. `bare` serves only calls with no special
    bit, in a shard of this thread: the compiler leaves out the rest, and saves few registers. */
@@ -17547,16 +17588,19 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     uint32_t special;
     if (bare && MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
                              !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_slow(lord, device, storage, bytes, site);
+        return MLI_ENTER(), mli_alloc_slow(lord, device, storage, bytes, site);
     special = mli_u32_load(&t->special);
-    if (bare && MLI_UNLIKELY(special)) return mli_alloc_full(lord, device, storage, bytes, site);
+    if (bare && MLI_UNLIKELY(special))
+        return MLI_ENTER(), mli_alloc_full(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY((special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)) ||
                      !mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, bare, &home)))
-        return bare ? mli_alloc_full(lord, device, storage, bytes, site)
+        return bare ? (MLI_ENTER(), mli_alloc_full(lord, device, storage, bytes, site))
                     : mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(home, &with);
+    if (bare && MLI_UNLIKELY(!e)) MLI_ENTER();
     if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(!mli_rows_cached(lord, t, special, device, bytes, site, &rows))) {
+        if (bare) MLI_ENTER();
         mli_home_leave(t, home.bucket);
         return mli_alloc_slow(lord, device, storage, bytes, site);
     }
@@ -17566,9 +17610,10 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     mli_u64_store_release(&home.bucket->header, with); /* inserts it, and unlocks */
     return mli_alloc_count(lord, t, storage, bytes, &rows, 0);
 }
-static MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord, memlord_device device,
-                                                  uint64_t storage, uint64_t bytes,
-                                                  const memlord_site *site) {
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
+                                                                memlord_device device,
+                                                                uint64_t storage, uint64_t bytes,
+                                                                const memlord_site *site) {
     return mli_alloc_fast(lord, device, storage, bytes, site, 0);
 }
 
@@ -18139,8 +18184,9 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     return r;
 }
 
-MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
+MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
+                                                       uint64_t storage, uint64_t bytes,
+                                                       const memlord_site *site) {
     return lord ? mli_alloc_fast(lord, device, storage, bytes, site, 1) : MEMLORD_OK;
 }
 
@@ -18160,10 +18206,12 @@ MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket tick
     return mli_refuse(lord, MLI_REFUSER_alloc_reserved, r, device, mli_block_fault(storage, bytes));
 }
 
-MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
+                                                      uint64_t storage, uint64_t bytes,
+                                                      const memlord_site *site) {
     memlord_result r = MEMLORD_OK;
-    if (lord) r = mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_TRACK);
+    MLI_NOTE_CALLER();
+    if (lord) r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_TRACK);
     return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes)) : r;
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
@@ -18570,6 +18618,7 @@ typedef struct mli_request {
     const memlord_retry *policy;
     memlord_ticket ticket;
     uint64_t freed_before; /* bytes freed at phys before the attempt */
+    void *caller, *frame;  /* as in mli_self, which calls of the attempts change */
 } mli_request;
 
 /* Reserves the bytes under the limit. If they do not fit, retires pending blocks and tries again,
@@ -18592,7 +18641,8 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
 /* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
    entry it counts as dropped: the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
-    mli_self.caller = mli_self.frame = NULL; /* not known here */
+    mli_self.caller = q->caller;
+    mli_self.frame = q->frame;
     (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
                                storage, q->bytes, q->site, MLI_PUT_ALLOC);
 }
@@ -18732,6 +18782,9 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     }
     if (bytes > MLI_BYTES_MAX || memlord_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
+    MLI_NOTE_CALLER();
+    q.caller = mli_self.caller;
+    q.frame = mli_self.frame;
     r = mli_dev(lord, device, &q.dev);
     if (r) return r;
     q.lord = lord;
