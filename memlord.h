@@ -1017,8 +1017,8 @@ MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site
 
 /* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
    `frees` were freed here, wherever they were allocated; `live_bytes` was allocated here and is
-   not freed yet. If a realloc has another site than the block, the new site counts an alloc of all
-   its bytes, and has them from then on. */
+   not freed yet. A free without a site counts at none. If a realloc has another site than the
+   block, the new site counts an alloc of all its bytes, and has them from then on. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -4129,9 +4129,42 @@ static int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
     return *mark != 0;
 }
 
+/* The functions between a call of the host and MLI_NOTE_CALLER. Below -O2 they keep their frames,
+   and stacks leave those out: mli_is_own returns 1 if a return address is in one of them. They lie
+   together, and the linker tells where. A copy that was inlined into the host's function is
+   elsewhere, and is the host's. */
+#if defined(__GNUC__) && defined(__ELF__)
+#define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern const char mli_own_from[] __asm__("__start_mli_own_frames")
+    __attribute__((weak, visibility("hidden")));
+extern const char mli_own_to[] __asm__("__stop_mli_own_frames")
+    __attribute__((weak, visibility("hidden")));
+#ifdef __cplusplus
+}
+#endif
+static int mli_is_own(const void *address) {
+    const uintptr_t from = (uintptr_t)mli_own_from;
+    return (uintptr_t)address - 1 - from < (uintptr_t)mli_own_to - from;
+}
+#else
+#define MLI_OWN_FRAME
+static int mli_is_own(const void *address) {
+    (void)address;
+    return 0;
+}
+#endif
+
 /* Notes in mli_self where a call on the general path came from. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
+/* The same, in a function that memlord_alloc calls once it has set mli_self.entered. */
+#define MLI_NOTE_ENTERED()                                                                    \
+    (MLI_NOTE_CALLER(),                                                                       \
+     (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
+            (mli_self.caller = mli_self.entered)))
 
 /* mli_unwind writes the return addresses of the thread, the innermost first, and returns how many;
    0: the system has no unwinder. */
@@ -4904,6 +4937,7 @@ static MEMLORD_THREAD_LOCAL struct {
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* likewise: the frame that begins there */
+    void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double taken_scale;      /* of the block that its call opens: see mli_taken */
     uint32_t taken_row;      /* likewise; 0: the block is not taken */
     uint32_t taken_again;    /* likewise; 1: it is no new alloc, and had `taken_had` bytes */
@@ -9767,8 +9801,10 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     const void *wanted = site ? site : caller;
     size_t i = 0;
     while (i < n && frames[i] != wanted) i++;
-    if (i < n) return i;
-    return wanted == caller ? 0 : mli_stack_own(frames, n, NULL, caller);
+    if (i == n && wanted != caller) return mli_stack_own(frames, n, NULL, caller);
+    if (i == n) i = 0;
+    while (i < n && mli_is_own(frames[i])) i++;
+    return i;
 }
 
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
@@ -9805,9 +9841,10 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
         n = mli_stack_sound(frames, n < cap ? n : cap);
         *from = mli_stack_own(frames, n, known, caller);
     }
-    if (n) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
+    if (n > *from) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
     (void)mli_u64_add(&lord->stacks.cut, 1);
-    frames[0] = known ? known : caller;
+    *from = 0;
+    frames[0] = known ? known : mli_is_own(caller) ? NULL : caller;
     return mli_stack_sound(frames, 1);
 }
 
@@ -17674,12 +17711,6 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     block.bytes = bytes;
     return mli_call_finish(lord, &call, r, did == MLI_DID_OPEN, "[alloc] ", &block, site);
 }
-static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
-                                                     uint64_t storage, uint64_t bytes,
-                                                     const memlord_site *site, int how) {
-    MLI_NOTE_CALLER();
-    return mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, how);
-}
 
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
    MLI_END_RELEASE. Storage 0 does nothing. *gone is the entry that ended, with key 0 if none did.
@@ -17723,7 +17754,7 @@ static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, u
 static MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
-    MLI_NOTE_CALLER();
+    MLI_NOTE_ENTERED();
     return mli_alloc_refusing(lord, device, storage, bytes, site);
 }
 static MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
@@ -17845,9 +17876,10 @@ static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint
 /* Goes on with an alloc of the fast path whose home bucket does not decide: probes the buckets
    after it, or falls back to the general path before it changes anything. Requires: inside; a
    shared shard's home is locked. Leaves. */
-static MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord, memlord_device device,
-                                                    uint64_t storage, uint64_t bytes,
-                                                    const memlord_site *site) {
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
+                                                                  memlord_device device,
+                                                                  uint64_t storage, uint64_t bytes,
+                                                                  const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -17865,6 +17897,15 @@ static MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord, memlord_devic
 static MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord, memlord_device device,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site);
+/* Notes where memlord_alloc was called, before it calls another function that may take a stack.
+   From -O2 on these are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
+   frame at all. In optimized code the note would save registers on the way to sites and tags. */
+#if defined(__OPTIMIZE__) || !defined(__GNUC__)
+#define MLI_ENTER() (void)0
+#else
+#define MLI_ENTER() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
+#endif
+
 /* Records a block on the fast path, or falls back before it changes anything: to the general path,
    or with `bare` = 1 to mli_alloc_full, the same with 0. `bare` serves only calls with no special
    bit, in a shard of this thread: the compiler leaves out the rest, and saves few registers. */
@@ -17878,16 +17919,19 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     uint32_t special;
     if (bare && MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
                              !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_slow(lord, device, storage, bytes, site);
+        return MLI_ENTER(), mli_alloc_slow(lord, device, storage, bytes, site);
     special = mli_u32_load(&t->special);
-    if (bare && MLI_UNLIKELY(special)) return mli_alloc_full(lord, device, storage, bytes, site);
+    if (bare && MLI_UNLIKELY(special))
+        return MLI_ENTER(), mli_alloc_full(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY((special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)) ||
                      !mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, bare, &home)))
-        return bare ? mli_alloc_full(lord, device, storage, bytes, site)
+        return bare ? (MLI_ENTER(), mli_alloc_full(lord, device, storage, bytes, site))
                     : mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(home, &with);
+    if (bare && MLI_UNLIKELY(!e)) MLI_ENTER();
     if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(!mli_rows_cached(lord, t, special, device, bytes, site, &rows))) {
+        if (bare) MLI_ENTER();
         mli_home_leave(t, home.bucket);
         return mli_alloc_slow(lord, device, storage, bytes, site);
     }
@@ -17897,9 +17941,10 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     mli_u64_store_release(&home.bucket->header, with); /* inserts it, and unlocks */
     return mli_alloc_count(lord, t, storage, bytes, &rows, 0);
 }
-static MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord, memlord_device device,
-                                                  uint64_t storage, uint64_t bytes,
-                                                  const memlord_site *site) {
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
+                                                                memlord_device device,
+                                                                uint64_t storage, uint64_t bytes,
+                                                                const memlord_site *site) {
     return mli_alloc_fast(lord, device, storage, bytes, site, 0);
 }
 
@@ -18470,8 +18515,9 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     return r;
 }
 
-MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
+MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
+                                                       uint64_t storage, uint64_t bytes,
+                                                       const memlord_site *site) {
     return lord ? mli_alloc_fast(lord, device, storage, bytes, site, 1) : MEMLORD_OK;
 }
 
@@ -18491,10 +18537,12 @@ MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket tick
     return mli_refuse(lord, MLI_REFUSER_alloc_reserved, r, device, mli_block_fault(storage, bytes));
 }
 
-MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
+                                                      uint64_t storage, uint64_t bytes,
+                                                      const memlord_site *site) {
     memlord_result r = MEMLORD_OK;
-    if (lord) r = mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_TRACK);
+    MLI_NOTE_CALLER();
+    if (lord) r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_TRACK);
     return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes)) : r;
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
@@ -18630,7 +18678,7 @@ static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device dev
 MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, uint64_t storage,
                                           memlord_realloc_token *token, const memlord_site *site) {
     memlord_result r = mli_free_detach(lord, device, storage, token, site);
-    if (token) token->state = r ? MLI_TOKEN_USED : token->state | MLI_TOKEN_OF_FREE;
+    if (token) token->state = r ? (uint32_t)MLI_TOKEN_USED : token->state | MLI_TOKEN_OF_FREE;
     return mli_refuse(lord, MLI_REFUSER_free_begin, r, device,
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token");
 }
@@ -18903,6 +18951,7 @@ typedef struct mli_request {
     memlord_ticket ticket; /* its own; 0: not open */
     mli_cover cover;       /* what the tickets of its thread gave to that one */
     uint64_t freed_before; /* bytes freed at phys before the attempt */
+    void *caller, *frame;  /* as in mli_self, which calls of the attempts change */
 } mli_request;
 
 /* Reserves the bytes under the limit, but for those that the thread's tickets cover. If they do not
@@ -18936,7 +18985,8 @@ static MLI_COLD void mli_request_release(mli_request *q) {
 /* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
    entry it counts as dropped: the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
-    mli_self.caller = mli_self.frame = NULL; /* not known here */
+    mli_self.caller = q->caller;
+    mli_self.frame = q->frame;
     (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
                                storage, q->bytes, q->site, MLI_PUT_ALLOC);
 }
@@ -19079,6 +19129,9 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     }
     if (bytes > MLI_BYTES_MAX || memlord_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
+    MLI_NOTE_CALLER();
+    q.caller = mli_self.caller;
+    q.frame = mli_self.frame;
     r = mli_dev(lord, device, &q.dev);
     if (r) return r;
     q.lord = lord;
@@ -20553,9 +20606,9 @@ static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
         one[1] = i < r->devices ? r->top_device[i][1] : 0;
         one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
         if (!one[0]) continue;
-        (void)mli_top_insert(top, found < MLI_FIRST_DEVICES ? found : MLI_FIRST_DEVICES,
-                             MLI_FIRST_DEVICES, one, sizeof one, 0);
-        found++;
+        n = found++;
+        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
+        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
     }
     for (i = 0; i < found && i < MLI_FIRST_DEVICES; i++) {
         const uint32_t dev = (uint32_t)top[i][1];
@@ -21315,7 +21368,7 @@ static MLI_COLD void mli_json(mli_report *r) {
 static const char mli_page_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
-    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-NNM2/MSFjDm6sp8/Xcuk/GIVLvO6ytkwMxs4724wa94=' 'sh"
+    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-66LmQ8WF2rxBISBu0Az9zL2ihblC7aNSKuUGBpgroZE=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -21493,475 +21546,475 @@ static const char mli_page_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3613] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXl/27bS7v/3U8i8OT5kBMmSszShTOuXtU2b"
-    "rU26HVWvQ8uUxYQmVZLyElnf/c4zA4Cg7Jxz7tvFIkEQBAaDwcxgFm9VJZ2qLtNZ7Y18P4gO1/NVPqvTIu/8XPlJsJ4Ve"
-    "VV36ujcT/pVHc++VIGqog9+3T8rTlZZQrc532ZpVQeqoIp4VCaBirl8XsZnVKt/Fi/9LDp8Wvvnftav0ppqnPvV5JTupK"
-    "lgGqgzuivm8yqpgyAYpXN/J+9nSX5aL4IyqVdl3slXWTaaF6UvPcs6xbyTB1l/GdeL6DSh980XqyydJf5A7T94KJ9Po8N"
-    "4kk6D/jzN6qT0nxZFlsR50C+T86SsEj8YyUfWZ1QcnlHvj69qDHG2qvmWfgOFkYa5wiCpsDBgORyMixC9UxoyYbXZSCcX"
-    "dZQnF53fk/jLm3g5siDOE4BYD2xR9xcxYH59TZcEAT9RPAeBovtT3Acb++pTPK5VZWYoj+qrZUKwSDC6JIo8TGt+6o2lI"
-    "PQ8mpymjm6nqbe725TS1B3bGaYBR3t/dQeXk0HvcdybT7t39voEldrPg7HnESTSKL++9gaXXrfq18UHbs8fPgxUGWXX1/"
-    "H1dU4QXmYxzcZ2Q8rzLNC/JFdhMS66n/7Pp24ZpvyLbhyv0uzkKD0hTKOJDY/94vo6JSwkFAoTtUxnX8L1lzQ/CT2eCU+"
-    "dx9nK1tso/nJIPdmJx8fU6a5/RsicpXlC/Q+9rlwTgIIw7nrdW8axjNO8pgbLZhz9u5O//tqb8gBoxjw/L+rOl7y4yAPP"
-    "TPtpFSXRYdK85Id/nXSvWyAIBAbqhySaeFl6nnjKWxKe0E+cZcUsrpMTb9qgzFVl5l1DbbUkIAB0tYCn6uNHD7rq8y/1z"
-    "9ODoBL8Xl/reifJsl6ECWEJX3WH4UBAShXph+YOGH189RN9AThM+Ku+pCdVOJkqGmw4mQwU/TtV+ndK83JCuD9Q3H1cnM"
-    "dlGufUm4EBTJJHoDX+Oi9Qd0KD4s9QL9c8CIzd2wRTRSsinOwMFf833QQNIP4lcFB5sM6SukO43ede8kqpDFJ1irGfCxB"
-    "2dwu52IkiW+Trsui0Mpe03oog9IuIeiUfUKZpLMqKnqqkzz3vL1fVwi/wQrMyvyRNz2gdAxrX0fDggAr6RLdexLOF7xcq"
-    "BrEt0BcaOXUkweqfxNNoZ0DfI9BOqinddqM3RNiIfF3SO4Mg2Dhfess0wFCACmt2GxUNGIh4L7O0HgNquvMTmrRKw7vaB"
-    "GFTrGfpax1x+9RP84WXNbYBWnhUbJquxrxyK41+el1KLcG5RHBOEaWJ89Mk3BlswmSjjivTfsLkuYoOvwK+RPoNhaa7nI"
-    "AbHe5Uff02LWOiNsUk7w2nffowQbDCr4Madd7MgPS8IPpLlKSML2RTKfRusr2RFLKNMUalEcM3o4VxThtJ4NQtUfe48mX"
-    "Xoc8EaQTIpqpEV1QZjOSR3ruur31TgYiawXGapw5TLKIYhHSMNyn1epL1QQiOeO+h74Mc2BteVXI3Zaid0qupFFfdqBpj"
-    "B5W7gNZe2jerTyPSsrjwUSUpy6I80tvbfqCnPI4K3rxH8e4u92cLX9zeF/UiKTt686MRoOenfuz0nQg2VjUKnW7TNt+gc"
-    "JVvb2OGyBRRahGvjCZTBv8o3d0ljgD7ZEozGaX91TIoZRlSAaZtFqXjnIlA6uK0M3tzzF7ZbPpBzgt7rmY8RzM1F9IoA5"
-    "279DRO/LnmXVr7zqxYJmbfmfPMb2hKzQqZbWhDJVKAWhVjmMFvGmLKANN0wEWyFN2MA56Gwk8ZvlJZwIo/02CksTcCe1I"
-    "XdaxnH/tG0Hvrx8p+IxjFGh93d7PDwX+eYeAn+mxmN3M/rDHmnPc43wCCQGPgsARz41Ls/JZl6RO0aXn/+OHd274wIun8"
-    "yp9Q6RQMpEGGjFlJWr79Oj4lvErNEwdeM8Drg3+uKxJnR3hJhPuI58t8ch4VvuaCZmjMYZT4Xji4mV30scYNwmHg1JwI7"
-    "IQ4SGqMQOzPiCDf6IF8XxqoiDRwC6ZF4nDP6YaWTU29a6bKTGTJIFErtWjo7hXjJVOjOfGikeDKmKYqnOnJsoWev8ppGK"
-    "fUpEccy0xvCB3UCjzBWlsZfwwO00sN5zQLCH95OV02+8+K9h8H3m8YPxkqBU+jgEb3+aN+L81928CZ/8Yw1INAXQbqRUQ"
-    "EnyWCN3pVrTd4lAejj7QlXvaij8oi6ZV6wcT1hdkJxi/Cd8efk1ndj6sqPc39F2rN4zuvTHugq4S4H13EDTbc5BUeXKqF"
-    "QedtTMqC8t8jCjErzqTOnLkkijdjqs2kuTX7fsoAs/h1fT0Ieu23eYfKjNRje8VrgjqTBnOs3VI4JuAKE46GpBa3LDODl"
-    "ABKhYU1uUEsBESmmP8e2Ydmq7mxX5pPpHYms62ZJCFgJzVTtrubCpNF7dXEB+2BIb6zF2jS295wCXbCNwiK6zsiRXOi+y"
-    "jq+iUaxCXRT93yuCQyBmZerTQ5T4E2VBdccGCouibo+iXNqJgPMhbZTssyOa/M0KgHi+j/d5MeMdKtaFoW1LNv7dcOfK8"
-    "IvsRT70+DeHI1bfhE3PWI2i/ol3C5sCSdngymhwMSuCb79Bv8d/QdA9Lk3VmnaIoXKSNF68E+P7D0/886WgsPENa5ki0u"
-    "rHIFOh3mOXODVVjkm2Yf+NJSLCR6AAf748k0PKJnDLE8OsyZX4O6AcT+Ay2bydQQ3n6/b+t98PMWxeXyIjosDCIFzVasC"
-    "QYhROX/WQemCbtQ2gQlyX1CmGOSfBSzzyQUVenX5HC4CRrG2vL0scqIZv9ZT/Ip+HvljGwY0tKagPioYmO5Wx6jCBJS83"
-    "DorOPYskYNUuQdlt75nQDvXpAoA1lhOJ3UUxIwLuJKlwx0CTocgcPJ5oRtPJUxsa78co9fCEK+obozQkS8L/hIBSfF6ri"
-    "mAsNEor2EpLdc5Bq6hSxouDPsF3mUtIbUG47yw8Eo7/UaamTQMZ8qMJyrJe2y1IEuXaMfMTqFG/qhGwwAd/ilW+4j7vmC"
-    "CriPKOALvEA9vMYL9KvkPVDMmPtqRLaNFnijgbM6+peRuwRb0F5DbvBz3VwQUJU6zVfJyDRkV4kuAPjwK/soSSD9y5HAq"
-    "18VZW3wJeMWezJOEhRiIOdBhr/j3jAcBi7RjVnbxY0EMfW2UEU3klc3DeZkubvAbnJK1Y1xVTQJJFj5lRne9bWWGHd3Kz"
-    "2+KBo2g7ZKJxG3WQC7vl5/UwOhgH8kj/C+Qr+zBUuCg81IVF3cAnaL3MrolZXR80ZGr6yMLihNFJR/NYwxDhEUCoj7jng"
-    "4CgpBtYJgnMv+xi8DqwjzuT8owLKoeFlsZIlPiNbUfeaMKj+Y6snD9orli4/3pA/Qc3G7vUp+LY2M9gfqbRLdf9QQwTJv"
-    "E0H0Y+wn/PmEP78nhQSsKrLLtg7UhJB6Gt3pn8Tll/Gkf+9htz+8f7dS/eG9u9U0nPQf3+vxNZXsU4mmVJ+KLxlRqTtrd"
-    "PJlepmc+PeCTefOuti6rw8H43uDcP/Bg03wqUGqWS7KBkKXpH9cNApZGkktUnXN0piU3umXq8zgCQn6NSOF",
-    "Jgp373X1PcG9fEZ4+KT2aU3948Hd/mD4qNcf3Hu43W1fj7h//2HYf3Q/6FborCkcPH4Q9gePHqBsVtPXeCMP7t57ONi7T"
-    "FoDmW9Bvi6WBOGfwHpYlpVKy8SqxGjugrt/dodQddPcpCf1Ys+v9YIdBiPA4zKpoidlGV/152Vx5q9loOHbZKOg6ppYSQ"
-    "2KKllkYyLQoUM6s1FGKLosln4waviqTHrRqzVVIQEh61/S7WVwNye+SejH3XykJ4Y6MkmnQuYyYjVyQlViqlSp0rt/qhl"
-    "xVd3hYUQj2lrLc2qJidOcxIFX+Uly6S+iw4Vu/WAIfmp+MBhLrVBXNjr2OWNAIZ+lBbMiLu0wGphhLNBpvDCZT5vOX0Vl"
-    "d9bLePHQAPDpLPtQX2VJJOijpOgX2pL9BfHONAU0Bktor3oL8Ch/9mjb3GxxphoUQabXa6rKAILwZa+kj4+MuiPBx6n55"
-    "GS0ExMFpKqxghbNZ4VT8SUx/UnzL6piTfHvQIBoX5ka3D2i22ZchDB015o1Rp+m47GGam9fDdH/e0GraZcLWFluXkFnuD"
-    "bifk18xyo/2d3d0VesFKmAjKdZcRxnT7LlIo6ycX//QThUiQNbWslgK3QZ9x6NN73r+fHhPeJZCLb9BwJf1XxPlJXuVMW"
-    "zWUJcc7u97p+9+26bQwz1XoDPbnXwIfUvPty/v7t7DIZVQP0u8fU+Evce0cLr3keTe/vb7w81jS2tsjKhnaqmqdxJiByR"
-    "oASV5WoJhWWjO75xeGJWDnd4nhWETNXen8EUIq0qhEr0L7v1nl7/d6UE02g4wZxXjh9Hh4QKBxE2oAO66spkB6JJ1729k"
-    "0BrYql6EhwMB/v3x3+IrFwC0jj4CT/dWX+BFqVDBHD7IRG1ZkQXVVsV/EMyIf44iatVmUyZbDFBs2JAQTybAvonl/Gszq"
-    "78YNQQdgfJsB3V2I5Gem1PKnUHqlR6EEzVxDtOaOElnqqZ3dodjvkpc5Ue9NBQEiYeasoW6yk/I9Lndb0wI2ri/bXa3x/"
-    "uexDYuvSqBUkW4DhQWqU9/B5r77kDnvMx77TIE3qZeBxPqoOyOo04r6V5B6PrnKRlwkCrPBkKTw8JNElWJR07zK4f43TL"
-    "U52kqlMSVxMSHp36NCLoP7LMU6kp3ctNY4rxA1IbY2At92536OWLRUwUvupUC2LY3WYa5DJAyOa7u7WQXCPvuQNLa1Qx4"
-    "6FLeY9ZZKem8PXerUN75qKXfhVzYNC7Fv6aCIBFLKdlEgFz2olPOqxX9pT31+XTYcfrfnFb5cvqb8BDGgv0JGtGr7a8n3"
-    "AHTvv8wDNVpxCjGty3q5lR2BD0qFa/kvi2UxuW5Gc/cPhWoc8CadlZC3Apl7roMtjzm2nANn9XL31aNnq1jV6BXj3HwYz"
-    "SDwPl57xL9YY4xhECRtR9d/d94tNqlqKN6mTJeZKB25KPb8LOJ6IU+pA8638uiAvxOl4Q6EuF62bMl3q9cxej2vJZDjsR"
-    "U3E8ikk8IK6MGOO8WqRz2t4aIIBUgViOT3zv2FPrOq2zJIx1F+U3CH/35Yr5mPWfGHIM/J7F+XlMG3QxW1X+egl1el5/m"
-    "JVFluGEJ9hsNQjjACvoPhwb3mGoevcDsEFP/USOU4h9qIyITF3cKWhDmGUrolzU+etrdLmAfoKhRRWo91nqKVPONGWw/9"
-    "ALc6of8I7DZzGL9OSEZNfKiuWKMAI40oD1560TtS2yOaoJceoyPfMDgvvr4iIpn8U4QsDeBxQnWBpdhfuqGQ1PLTalzEq"
-    "lxBexKguH3ZkWbtptN6PHemH99Mg9LKGPaelnsK2eq8duLwjIgZydoBPBmOT8kxOikWHicBAgmb55AulSuupyTKCiY9Av"
-    "ou0doeoVURNNDYkBqeIrkoCSy/oZsZiEFBH6IZ9gMYfWwUvfLVEe22x4AS0D7Hgkniu6IIJY7ImIxpJJvPkUfsqJ4mNsd"
-    "9bP2jA2+gaqysrFDtBg+OzO+pjI7/1BsOH755+guG1N+knePlInqSCKPGLmi4vnIMzUeWZdB9MQvEUl+sCm0q9LVME5PP"
-    "2RqvaKJo846XdEl4Ku37zyOpnXnoj306Yji7yNfXp2FeaZxsqnl3aG18DpsNhAIUBTyUYpjfodepWGkWe8A5phtQejmDh"
-    "z0FZZgHFgVVhUr5KpF02nEYE7VgGHtSkqzWXi0iMmC9R1TZfUDqRBqFF5v5gtiioJmG/ky2hHP1VzltXoym1smW+vQkPT"
-    "NTtnbvWuOm5K5PgG9B0yP6tsaC+ry+yn5Or6uqadq471ZZzVdBXwrrH3Pzwt1q6l0VVV45OcT6HlUyH/QLvAu06hdgaac"
-    "aBWcszvC0L50guI4vsMFGK0uWqFqsSeu3UHHnGF/FI1i5eE/87uxQPhFraIUKBoK8FW3rAOull9pk0AFWL8PJnHq6z2A0"
-    "c3dMbSL+hFHe0M7b7h6kAtaT9N6qdYo2l++ixLqUHm7Q1HMMn7My79owcl9LxWpuDPHnQKy+nG8A5EoaVJbDLxMa+JcKB"
-    "oq4Cpx3JJeBijdzB6KdO4l8XHSeYRrPmi6/U7PD0dqG07F3H2pQMhm9i5y05d4Ed1GOydr0VxVnXSXHUGDJoKJKnvqSXt"
-    "ofT8BBYrGCp0mrrs49USHId3VqyqxNuYqmfFeRK6UKll2bPogFUALBlZUFUQhfqzVUnSZlSMPd2Kx2ZXY+YT9EuqkN2Ue"
-    "YiCCDrJKrQP2Q9nSUxfxl4rDxTBdPal1ZVWH5QrxGILHAlm0ocIBXeokZhWHiMSyCqB0ECBlxl16DhbleHPrmHJsnZVJJ"
-    "nRhzgmdQPLF75O/MnEe6lfpRkE4fdUBVIix+hfkmQJjgAs83vh49xKotuDmg7VwZganeH6rMgL8+YHZnA9PlTRb4LRVet"
-    "qEZeJqfUReretaqyL26r3ATdUr5Lfpt6ev7XcLP+H155pGcbD8UBywi/qDbHSOkShQOuatin+2FSZAyzPwBcdK8o6lDG5"
-    "gD/donwTR3Y7vor4DBJnLd7urjVoIbbq9Jazf8aLNvdijyx0h5m39p7wOiJaEtPaSk8S/Do7e4cIAK2stFa0rjpJylYfV"
-    "oYKieicdE7L5EJ1CI8SWnVlnH/pe6CUWkyA5hhqZPkcNpoOAYd348dVh5Cxg8OzEB+96hDbk3QgOILAkXiE3f6sOIN+oU"
-    "MiRod2p85qiWUPOxV6J865t2iCD6Q7cuhDPVAke+XoBATIoRnvpw8MwQ7Ne6eKz5ZZUkEnimpj4rLxvQRdhOwixUHXw9D"
-    "xFdxiTW+4t2nZYTzjtowoVX3q+vFNWWn8SXWEQyIgkxQad9oik7A03xCXYisubfrEv9DYiA/k1jGTWyLZoSgcLMRZh1Do"
-    "AwZijvSHiBh0cILZWRC96RhTpP4nA7aibDXx0hceQ7NZSttaUiMYPJ7QdtxBvTNf3rbmwl51RsMmrIGsrl+gGbafmq3q7"
-    "S9RkfOFWbHKThgpjhNCxwvmGz8FytXSQqXZtPIuz66oM2+TTafkXQCTja0yJLQuiAMh+Ovdo0oSK4jTZkO7TMpdqxoZrF"
-    "mfb6qbZ+trzEFYKfSlCmv+DWsoWfSchPn19UC1ORTmfeWS97iwGnsvM6IStJbi5aJjtAOyCE8I55yn",
-    "3mZUGMUNG1JaLWvxLVKhuUehADuL6+sFozaW5oZ2pBN6yi3NczZn1NtadKZv2biadvFCzNpoG29t1N57KgQw2xoNiHwsD"
-    "PCrq3q5qr1GkKCyJR/EerAwpruT9NyDaQ8uiU1LM2YXitPTTPbDtF8sE8KYp36maIeivXOjqG61OjuLyysiyk9oojvEX1"
-    "B9Xq3ztKQv7Q/wAdghUOU0RyeoWdr1Q69K4nJGo+HtZlFkROhAlKWwPUIp5Wa9biGMyZYMyG1zT0mMLFQpZ0YwF5gRPwq"
-    "eeREd/u4vaHqwr9TFr8ulebmLUiMRByJqy2RGC7Xy2ZBlHv0gZ97+Ql0F3NRt7Ww3YqjwlW6nURrSvf4I257aqtPra795"
-    "b0BbCaEB11O2GHxtscWt1s1ZuPRwNrma4njvSU1C8/GqBt8KoBJ/WlXYPrWNNQ4X5QMQ1+fbzawX/00jV9yI7h6M5vsna"
-    "QVkOIl2nFFeTekJKyaipsb400fsIWUBU3miiBUI4p31DwlV32gif3wlh2WywCwrBIETMiVNMwk/hSq2ufUWMqi4JRgXt/"
-    "Aah4MxsQGFSgIQhbdEXGh0hhD0vfDTW921Zr50F/uf1C1rRO/6NNlqyedttWO3TKICcZ1CRORd2B+7K6xtEVGoNU05tuN"
-    "Qr1glv4SGBRYsFuQyzvuntIctPXCps+CWwjmtR00cDH0xDc1B6DxLgwhkKoXZ8wWJDcUFxNMXEG5eY8vJk9LXKmgeiMdI"
-    "b4dp8Iit8LkCvBz4wg/clXC1xXd9qfxJMpVTzartgGKFpjzi3YDkuqFlhp/6kII0hALRPw60zp+kb7GUCSeGNCuvsSHSd"
-    "v/2xrEh8qZiVD1h+8r//jXlmPhMYZFDLcAup+VbYN0NUL2xHZyKLQ++yTY9//aj5ktiLDpVwoLRu9ok5/YPbtmY0Xuw2a"
-    "S32HSzYeI9+4VaMxr0jY36TDsv0Twt8RcXofZU4N+N+g0nLMbfhXbDfHV2TAIZIQBrP5KD6C2X9N88+ePow5OXL45evf3"
-    "44vsXv9CzfwyJlgzGSfg2fqt+2GrI+tWIKs7i0FF1i9WFgvaCaTasBaRMjpG5UExAJknNms1MnROrBxXFSVzHQX+Znkwd"
-    "TTCw8XveyKs+bJevzPvQfCZsXaTR8HutXLNHzqio5AhU93AW+T/4pXHxYdO4xk/lf1zvFuw7VLPxwllFMHWYxFN06Dc/N"
-    "Q5bxGU7dzAn+QHeWCm3z5caVIHp6EhcnmCkKmYgMxLTtPsIf68yPicbwzcstMnJLBgtpE8Vt7GC25QpQFOrpqlVDvnrBC"
-    "4r7BYRzmHC57hmxMq+irZXQevZHdGKblfRreoTCgIwDxWWpDdswuxhPsyTY8MYWw+6bc+CD3xADEvNoPCBFKW2qSzhWXC"
-    "jstuk9n278d65n05Om/mG5aDTEvVeAyszcE83MDatg62vpdYQ5qZlailQI2TMYMpXGggF1WQ21WbUZZ9nYPzJ1w87jHJs"
-    "kRTn4lLAPRAxJSZBC8t+VpwtiYc/CT6Ft72JiorlKuIywdpzC+nJ9svbZoB6U/s+UWusqjDRfHkFg0hNtr8nss0PJ40Ns"
-    "cO+bwg9QCB2fvAb/znClh1aGdrJjG0x/R/k0NysNavUZ4ezQL2059e0R90BKcF5GHv9Na81xOb4ht9Eq31VRK3+cFnM7j"
-    "uq8Y2KYQo1nhQqn95wibRkp+tTh5yxbLvMFTAwX+Xa38iRlZJbZKUfcPKnrXtjvqP9Buw/LmX74HNoFl/YqcKQtB/Ypgf"
-    "WdLAz0Qbs19dcU1q0VQvbBGzaTWncMnr/BJQhgRQs3eZT800RObXpEU7n2JejqWgWMsH/nE9rsbwwRKtc4WbgBoFjjrR5"
-    "NeRb+qy11CdWrjNBP6afqDxzylnf4HWz5m3jbZE3LlMsjWu/KYsFx2wiB26qdtxaFawPDcP6wB6c6RM+M9d/rfaHjwcd7"
-    "xurZL2BuxifOuRNCyTA2X0DtsXumWXngG60/4F2dFLHZZrMw6LrG7/ewwdj+2lzcIddxziL2Xq0aefMI8sDEqhpdHFGFa"
-    "riLJHe6GdgFwP1xPqX8cELuApvDD/mtmtImEzOkkk9ncB58bJuvSP4MN7ZYU/dUAy80op//Sdy1hHQphLp1dh+7Tz3+T1"
-    "6EH5oql841X1RDdJo6uQsrDV4KutEaV3mhoq5oVv8LVk1FA5cT5tLx2hIL74JuO54GvFQacHFk3tTkrXPfWOrSPLxJHXc"
-    "AcD6pLf7AfwWjBqIEmmDxT1t/WjLgpZ3r5HlNVaKRDl1qd40u+FHYoJkK72+vsilBjTqsnl/DNRHZxfO1WWzqb5QJ+yV+"
-    "FG+M8mnk5N62o1e0KTHkyHEV/NoMKX7yNwN+Y5Ghnr7W/X2W/X2db2Pxr7Y8Z57wx5zzka8wib0BedENVT6Vh2DM1u1Ih"
-    "EA6virqHaIFSHiSnsBhSt1CSNevT7vyfr8GB1+HP/mX00+ToOQu/ImojcE6WHe9BLeFitNgopg9AYeM3Z8C+sxMCMp2nR"
-    "kiI6s+oxlNBurthsg90g7WVJr9U5DEfnsDrO1CEwdEhQDd1Y+qheYlHLyYtqLPm6M8es8cpYE66KY8ymT0Rx92/YjVP+5"
-    "YPKbP295GQJVUdZ2MlSZRk34RJTGJ2JGjBH+neAJvwlMGOM5oOz6Jr75r8yoA2PAjBWsfGMQjbu2r1hlvRBabgzb5sUti"
-    "i62vhX2JyOG0qTsswkzL47/KeQXzPc9s9VVI8PVZVNjqg9N35ibC3nDNzQ+04/vEf/KkIv0rwgoxmySb8RXb9aN9TIpp5"
-    "M5XBoys0a0nlqRLLIJDAKc1ewFDxlFy0zqX0mzjdkVV097SbMaiUjNbS1r0PUvOWaG25T6ORHveu4/hs826wZ/iTwO1f5"
-    "U9oY6OpzLm4cDh0we/Rvn0yNoAFTNXoh17YuouRbz9XO2DGIDbxY8bXFtiq1/yM6lsFy0YC9rNrsU/kMabxYPSWc0TqLb"
-    "OVFtiGoFAlXQms/5zD1vECTQBq3yxs+JnwY9+psB2WKlR03c7oqIiV+qGVUqr69p+Cld9+g3gxEwLPy16cmBeFBpZwMza"
-    "wnP2g8+xtpIpKfQuGAjOIpde8o7uQZQwvCoNy5M2YByHh0eU1tzpy1WodLqFTSdsGCr+EhLFgHJkLRB0YsT8U00XrbCXe"
-    "mZXdEWWk1WU1lpXKStlgXn55DbtIMYbX2r6eQ+gXVUaIU4lRb6GA0nEXJ4AFWgdK5zks7nSRlaUxLznrYlUSRfXDgPa/d"
-    "haAWaM5riFFYrJVSMpySijT/R2PwhfTT19yEtpP69pgfe26JDQ1aiUMFrGDL06tqGsWnatOc1/qNzKBoI0ujK9fXaBCOh"
-    "aeCIJSK0zAyq+yUROSOJMtwB8bkuUXMr909dRxTdajhX5nG4giVK6deNWDtjwXwOoqt9ZwncqwbOsMyZB5vORVyxxEaSG"
-    "3UqhDFjR+RYR6TDHJqTI7HvSXAGtOXWrVeVyDKEG3C2xSbpOARzbBqiv6sc52lNX8TPe8Mapor7AAujDwJIedk6ExuNIN"
-    "WOy9MEoT6g2eQNgWuGfI5Y69MQPs48K/JTHB+cdfjbfNyKOaDZhRHrfx5LCaUD9/4/9rokuLqndU5H",
-    "ta/e/6p/8e4u7anxYdZgKtYKVj6awdkIvSEHfXICc1Gi1Yv4qsNHmkDTLT981yGPZJGgzVQJCQbp5DlUQCZ/3vAl19f2b"
-    "IsvZQEGLo6tNISsUp/IwBzM/kafOBukMmqCfqMmyDUxrCWQS60/Nf4Ee+xj3xaweVnAlmUfxB8+0TbOMGuGBbd6YiU3+N"
-    "dwA684og+buSV7daN+83qwnxW7aN1sQ2o/bJPaRmn9pjbujII62g3yN5zdYFsiPtnxhIS2HSqr01UJJSs4Ee+1xJ95L/r"
-    "ZJ41mVvZ/CcWxdpiLalJAish6sdusORWoPZiX4OrEUylcdMU2c3jPC9PxT7QjfRAz8Y6xDcdBwRnbVENMjsdf/Jgq6HeU"
-    "lhP3O57KWMv0BdaL9nFKZSlR1PGTnJrGix72M7ulvamjyX+nh/5IkuONDQ2Q1Bv85E09qabToPeb4QRMiapra9kPvwfDh"
-    "jS2eMSLfDSSoMuMfNw6gqiBHSqPuDIOSSKZn47Rin/UVg/uTOmHU+oLoidABhh7P9Aeldk3zUmSWfisuOl7YQ59RTV2vs"
-    "ErA6u4gqdWh+0eoIygNZQDvWH1QYVi8eFt5IDsS2PCn2tzhW+1iFmcmJhNOnTE1lavhSWBn1/S4iGmkyQT+iub/Yw5u5l"
-    "C+C0dMCyzGh+rrYHr7RZPZN6i3xJc2SwszdIQ3ZBwAUI0BWQywIxtVI/9VKSo62thn9T+YCBWqx+YTU2pUV7cwhLDtCTO"
-    "G3t7wLJvtDrviEnCCQc7Myh2ZlAeoeHviZlzsz54aTZ3zbzrIidQ1IsbzK0ElsB5w8yerRCzdFbzkTT47hUz9ODXWnWNs"
-    "ZNUpsEtEO1h62TQWjzRa+JaoreunzmCmHH965kYJDxX8VZwN7YJqIo5UY5PWyefAv16A/Js5nUyqW+egNfNCbg2M5uB+Z"
-    "yJsksblbFsC1zTYq5GNK1/0S/oCZ45E8y2Y3VcNzZsVPddPpkJxzmdTlVJLOXvCaTLAfuOGxQladm2/r72BZIoDoIuAkI"
-    "ImnT+vePEzFoCgbptgm2yC2s8IuVpTnw6O5MdPBwMxpMS9D2Fcyj9qHKqcl8T+wHcsrjDwymRKrfDQyjRqKJsB0NbcX+q"
-    "9lsV93XFZsNQcGwjLDCWb8aWjObQ69Zi/fa70btV3eF0XIW0IxOiQM3nYgHsgTLlMbcLW6CTVCyBpEVCBkdgf537BtuT6"
-    "InvQfu5gnkJ3Dz/XiXl1Qe2VyAWw+sfFydXCAfBZL6SA8RN9Jlwf70BbppD5Kg5Tbas2IpQ5rMUB0pfiAlEYrwMdipFPc"
-    "jjcy9of5qA5P9zsiiTeeT9X93D6T8bG2w0T7QK9qc+LbKdypyV2eaWxCgkhBUEpthTazQV2qY2yvvdNRxquY+vbuO4Clr"
-    "2EYnCFXNYHEqBlrA109mq7kABL+7u4q9ZxY4dzyhujjg+E3mBvInfKBZart8XKk4kAo4dMJewa1ucYVYwc1ndXOQru8i7"
-    "XiWn/mtufqXKLSsXul/HjaQtkXXSyeK/skxZRZhp6j5NBawicL27S7S1mOByygW06fufwWqUfqPyhAkBodUU56ckH3+Gi"
-    "s6gykwDbPyGdkk1g4JQmhD1CKwIsAYI/V/Czpn2ZWFiif7Bx3MDUysYLTaFOW21nU9KHHk+yufYlMZ4i9GTFcxD4/JMDD"
-    "AMeLX3zArVibn8HGwZdPzuex8u4qXAuKJecowGGjZNBL1Cj59lRZXY5/aUDA3qAe/u6gtjGvEfjUbSgG22Wn4alXbOae8"
-    "7n9UWP6y+cbj3jfO7QIFs6J24skcGPl5Co6BftdpW/JhIJ28Rr0SuW7Gu3lXbu++P2mcM0et2ln1ta3R9TaOqgAXV9TUR"
-    "E7q0z3glerVjmKSt/U1vP+eso4EUApXKR+LDqnlS8jEge3lSb8HB1P0UluHecYJNyhu/qMK/XfXNC+1M9k47bzikk8YGh"
-    "65XeV38liYX7nQ8A7V94ptWA0P5qEiLUk3ZzlC1UMOJY7pFszGXRD0Wie+2o9ZiBQ8co/IqoTeItvW51OeIPPyCeUD1xR"
-    "ibuO31DzWfMzIgLGheVHA81KWsXIuIJaOGElZ1GwKsABPXZEu7fylH8oVpMDHTy5h5slqXN9N0yorK9tlREowTqGTOWbA"
-    "kJqSxLykYfYkx2bnllfVGfcArpwmrbWgJnwfq9FumLq6DcbSfDB8bBewZt8GxZgfqeXMclRzU4zpMDqsxDsPfNlpawzxL"
-    "2Iuqe+azmwyYmqvkW9WsFFQpXb8t8hwL2hmvqxsDGGsinAShebjT2N94XkjCVH19vX9/YGPt4PTcT+ARoU9THLl6b/LX6"
-    "uTRYNCjn+P5fCqRV7vGXRD2xE7VS1S8HM6ne6ew8peucHCHZzpmhf94f/iwW23FsGh97/K7OTXyeP7XavBwOMOHBmz4Pp"
-    "jzRx/1+IeLHj7km4eP/1rNkzk9n8/nj3v8c4w+UDdfvnz5vOUFGic2JsdNAyXDUxOUA+vncy5C5ZlfOQFwK3OaT8zPsV+"
-    "JGQH03nAS03C9Pxgbh7He/QHRBbaHxRhhJxSEvaE53OAWTCDhevxwgDgCfnyA8MgG1l3rfIbGgu63DRBgfi2df11FD5Ph"
-    "UL2FtPSUVtpPKf6+4b/f89+P/Pc9/31Bfx1xCEqYtT7mZxIkvTXKA7YAOBg4pdC+EBfeSyR+T629K0f1wUO2IbPngfDcV"
-    "3V3GIyCutvlyjpgi3bV39uqGtwdDhr/GT6ZofIBMb7ctl/RPSFut0vbwR5ddj1imt/mxCprSOSsY7KLwwmu/NQfR/5fJ+"
-    "t7G5Ipxjt/nQQBUEfBv9ucwoiRgdHDJI4TfjevMN4wB8FQf7Rf8MJncGL0jP7hpVn1upj4+i5Dd8gWDGC7X8nJj1WFqff"
-    "17Z1gTZjoydLk9iouQO8Ok3sBQYa++g9HNVYk/6s5ptd6doXUkdZy+fkBgX4sNoIcMOh9mczSij7k3yNGzekP0bWu2Jwc"
-    "oGOGnBF4PJoqTyxaDh4/fvxgMHCe7lFlxfLeg1al5EG70kOqdGZrDImMb7XymCpUXrPGW7hHjxtUO/iOSM+4FePi4QCTd"
-    "8b2JtU/HgKmFaa6VekeCZEB6sEtxn3yDzxp2vAa0vS1IU1LAt5h9LpqfFOl11nkNBVTK91h0nuMQx8nbEh29+FA2dUyyQ"
-    "6jhwO9scmLmf78wlPZP/Ask1GgO4oWFIELQQJNjKPnMrJZkmb+4x5fZ8XpcODXQU8+P1CPeayV92+sohDv3JPlyFx+hEF"
-    "i+seToUz7NNRFD6nImWlb/hjlenJJMjfzCO2L28lWH/cqt5caKDTLVWAHWBA1dXybnWDUTL6qg3zkeLd288PD4SiZFNPD"
-    "epxHRVhFRXdobMaNDdwTrMmTYrYC746znBfCxj+9eoVQJMR8GWKgeW96Vqbssd4IXiINgUu4YcKN7jl8wYm4NxplqABYx"
-    "yPz4f1EILK9mZVJXCe6Qz4Ht4RSaJRzcO9ZRmLAW3g+502o3BjB4PimXEEkJ3Ih/R7XfQmSEBCj5ZhHQmXSSM5mcCTh6F"
-    "2XWrDOfd6YWNFCrSfpNCw3QVjuaDuMoi1v4mTdBinvx0sW6dkWwIkNfH0NpfZAfqDOduNePLVganGo",
-    "VI84mVsaNFhsNtTfG74PcuOqruG/ua3VY0cZ81C4cFaHK5r3n8y0awHOxpD4Aycbyifm7EvAGQw+85alzxziWS0nDsmNB"
-    "cbnDBNG2Km0y2ot3Wy+MecKtT1XqDjEw2US0db6U9KYadi4ZbXeFX5KdH4FQz1/SnRWhZFr4wE3d3pizVz1hj5wIhwORv"
-    "mBYThHOe3TmuamZ6vMr/6nFdUsD9Tw4Xffffdw+Dg4PDwcjEjCpDoVXQ8fcEnwj8tkq/FLDoaiAzrJB/yq+x3XbDovKSK"
-    "qxlT1K8uDNmKajo3mDfr3H3UGCJFGm/Cg/+gebh498KDIT5oIaQ3IXuYtxjyRVYTVysEBvMUqYW5ZnJ6pG+9LEoDL+sr3"
-    "ej08VAjBZoKvUc0GZ4/qNs/fR/BhxL1rf0LKgWOhdEaUtyZ6ElR0jRxaORKkJQvmQhOGpn1VQ8zkTAvBSEAEj3daO3FKj"
-    "I+HAtg77biF4lwCKw63NEtPF/W36u7u8in1m+QkjX3PX5YJieZVb1ZkRdmrZgvqVtjBxwIvkGi4SbVlXDTxljHBFSdVcZ"
-    "7ArTnN+aiEVaMeIqTh1KBMcZglQbjoAkG46OciLnM+UyjwVPSnUxgriac6uhF9Oo9Lv9e7s65o/tWdSTWNaEU8I6mbKNQ"
-    "Jh/cCCefKBCto+Kto0huqXv8B7UD0Z2gNlm5FO41wjGpWGK2Cu/3hPooqYj6HDwbhvQF9P1B3iPrGJ7cH0rtEID0RK7/m"
-    "fkPEfkvMoR6GXiaSPyPHmCHBsxtfksdH8cmJva5Wx4AM3iiKM3PcdHScnIJn0HfSBs3K7At75iOG1S+1ulMr9bRSr3L1P"
-    "le/EK9YqbhSz3P1O+1RvyWiJ3X2sp+2jvUggI1kpZ8mvkSDt0rVlsCPXW5Au9nAqkR9fgMrozImCGN9H/6m1QHz6JB6Ya"
-    "KOzIl+VXKOQRvIDuLNIHirrugXXZIE5+ylZjSFBw9gED7HacAcmn5WFwz0v/PJvSnbjzXPUaRiaec+tcOqRZHtHgR83mx"
-    "I2zwajuYHxpx3NCeyJiFV5Tj+MKKL3hCXQbDOrcGysXcSve0ZK4MRMnvBFUfHtP1/MTHgItO6mkXrPCxVVlRI3ENgLpCd"
-    "qE5p0YHIv8yKuH54XxQrZaA4BDoevMrrR7a0XlDjtvzevn2g/ZtuPhAb3du+IN5Utz6BDfLNpjgW/Y3SitiV+DQJYeQDu"
-    "N2fav9hNrDS7Ag/+W7q+CrpkvAU63mi70zQc5kc2uAOSp4VjasrTMhULaJ0sqLpno5mfcCPyiI9C2rGyIcSeHCeF+lJZz"
-    "B20A/vBSHNRl9AiZorYI2Jf46CU6p2jzZ7LfH1hiHuqYqcSerPPeDPAVbSyEPUIBjJ3Xe4YxCb+o+m1vNx1mw/+Y34Tjy"
-    "AeupK478gOw79Pq3k91U+NoaJ9TREyR1d430+7jmPBs2Hfs2dzE4f/ObcpILerWJIHuVstsmSqqGixHClHEJXV6AJj8+W"
-    "4bF+he9sHiSongx5OpLTTUHAU2PVbSxkj4k+ftHlSU4L6kgMoDQmWzcrf4vFhUm3VDnihYbQIYHh0mBMihPiXJ2T1MEuR"
-    "UErOq70uZfzj6O2+ju/GX6RA9ZU7KiAcEaMaYNpONwbSICTPF5Wi6I5hbuKDq+41kGBY6fYZlpBwjBa7AhfqVJb3s1U2W"
-    "rGVMfnUngj5BzwsltxBiQxj9teqfPbSkfO2dKVumQDmclldziNpH9EIfkOpmhXJkY5M558qBYErZnSWRdWUUm77IKTerC"
-    "RuBPYYzTDgR1BLD+htulyYVfxFaA3uur1OsRoGuheRrlZbVdTBICS5TnOEabzCkHnL2lbWPV6ihvWsL+a6saVE9l60bvk"
-    "HEQ24iWErBlJOhG2BPpZBMSqhzN1Hs7VHDpFBi/JQc3kP9lagpBQ+8SVcQw9a7Bm1Ykd8AhsMlsdsk1BjjMThLBtatPyP"
-    "CfeJZSfrs+/BPOeFAR3/RpR/XDJ4V3MQ5QgskvTuR9uRJ6arUokXImcGPiJnhLO8ADdhBt9TVLQDEezg8r2bzQDC099mU"
-    "0P8VNMIZtGs+aQtak7lgohTX/m6EE4bUhtHSsIs5/7mcpV3v1Gx47Ysh/dg0/FIgGrGqXWSPRUmjNkyHqEHaR3+48fP97"
-    "dLTVlGgtBKjVlSRVCReThznATOp22VAv2YO2a8WEkbW7kvK3JXtXyl/1gzjNyEMH0hGhV3oe3KQ6AcmzieV8uLfmT809i"
-    "yo/5GWHN9bWxHGI3Jafc1tbbraSnYiLIX7LkMKvj8NzHiqErQz45Pg2qNV7PmplAVQNEwxac+mbBHdlHkDf4geu3UK7yn"
-    "LZnLtfXtMkh8CY2ahp+fl5IYKzqWyyipG8bmJRsG5suAcS8sQcEKCFRB9vR7WuTPU1IUgPj2MHnLCpGMPyEfmuU6aqZqR"
-    "rEEfuujelpGHeHo7y/WkZceXeXE5yNi1B4AxMSP0KVcRyiAOEQcxsuj602czepjnRzixmU9GkmyHKhgywjumGSnUQC5Za"
-    "/nxR13/oSPF9xeghUttkHOYBeTcj7Cv6fDZp+v0USPnBw1GU8S+urQFmXAb8yKSYnqUn2whb8nMeqfZKX2lQVY3sZ2tem"
-    "Td4jHx9jnJPgJFXwjY9kLfcUyV42GKUHZl+lXSElGgT2x+y0acBhKJOmyOwS6VTR7J7e+oQT1nSbgAcfrEOn7pu/5WW+l"
-    "mBvJacotJ3WKzht0uBoC6yO1y01R4vHfAWul8garbVUe0ypqliVyN6izEzwQuSkXzbph9IBXeJ2uQ1KN+tzuKZIpxMzz8"
-    "eFP2sm2J2WmQ5VJiHSIUDN9TPOPiOXhPIwvra2L05/Zn0WP6O3fgtqemFTc7pHzcvz5mX+Gr8fCOMrmMjpsP7LJmaymUX"
-    "Mfs2UTHHJM6okX1FE+9+MrgVyVGq9uI60s43hX9rLUZSIZ+z2ZHfGXsO8SC6kRij+bSsEv0bJ6jZGz/FT1U6nmkeOhb1i"
-    "VDIhZs2C/MA+WG03VzahdcPjDkbxQU0rI6aVIQonpF8k/j9HOILmvqjGOg6xfLgWDimeqqI4C9s1zR5g5he1ZD/UuWSpY"
-    "BO0Xvo9tzntakF4hK21say2vykGKbbiBtv7WVx+qYgHSxyBoIraeUYEXL1smxn/ozUX2uoFXjphy/XnFgsYli15q0p07j"
-    "biX0e1ns0Img8zs00FRLM2UxxBSmpu+Rmb0kSuWY0917pK/FYSPZrrwyvsk5IJpgAGcmDgLn6HrrE7JJoTl4eTSKC07dg"
-    "durakcmwvGebNg96QZDwl3TCdVpzEh2GqKsWB8vUaib5HnH0q/g0JMpTewqqoLuR2ntbRjzoUf93Mx483WFANw9xdHSwo"
-    "mSSZYtE8I6ZNcAx77mSG/Jh8e31dat4nbkCAceoBuiMrSEw6LPV4kOu4SePmvKEFM6NtGbNfNuMpirXxBVZwWbETV9zLz"
-    "EykyHuRHaR7w8F4EGa9dO8BSXiHLM4Qm/hgzFeh/Wrc5RpcGkzDib40R+F/5tFw30mr8q/89iAs+lRXlOp5MBY3zVx7ye"
-    "hwSKG4cuZKmAHiZTfBzXRADgY63iqFZOaRsOk4bjgVXLSRCnZ8jZVIi7GdfCOO1ngzpCVMg8eLBofV",
-    "qkpOwG6PKmaIOZo4X/GZO2ohI1d8C8tkjzB05D6XdSoAxF7MUEXEovykivImpEChazQLqEHQtNrOvMtxcKDLS1pJus3QU"
-    "seBM+Xv5mwpCrqBD6uahB024XE8lrYTYeqnsu9kKus+vB8EO2kf4MH5LsBHYDuIEHh3p7i+jv00OIgRw4qFrbQ5bHPCfb"
-    "f85IXVxfBEPGcAc35zzUkWIfJkFNa3Ew7G7gu0w/T2k3tcR+3QnGcY32HRpULj95lxjxFkK+M+uwEzipvhn4G9+Q3mDsJ"
-    "mQcxdPioafR3H+xQ1WzFli3tRiLGHjlZ0FRyzJ5cAseC7ge+x0rxTLNydfhywy05M8MTv87zB2UpHCkcSaTRAgqiObGTl"
-    "Sy0jsNFCydXReKm/N5kG7K0TI+a2/rS72yVCZqjn1eosdDonYYC4FxvDYTYNcOYcdCdWs7FoK0NtlW3am41bY+3N+vgCP"
-    "Oab9TOhJYLj3soJcZMRn83pWLfj4QSI7papUjMj+Jr+QiZfKPEFZ5aJ/DsUakJDjJhoqZYWzARsUuJzvbZkB/KJhWe7VG"
-    "AL2TkWLkGEYULiWORh517LjRvOvsCAFwV1u0UBlNGDZ+DDy5q47oZC005SkiihBecZS68Ir7QZETbnqhlGIxPMo7Ilmv2"
-    "MuAkmPpVaRWlkIhfszEfNDUk98zHOKkKrHYQ/gn7RtCi7R6nmu7unPs4mjIZ1jJsQ0Nw64a4ntQ0dP1Xr2aoOV1YyN+1y"
-    "PBFOY10isYQ9w2gnZvvG3iCkPWOopULPSzjLyjKKoeUYy3rhaxvKvby+LrhInfkZU3lQOBrtKd3ew21j2QOewrGUZhxLt"
-    "ii+TCMRfbmg1vs8ob1YfolmMnVmys9PMRotY8fuXXNiTgy1Ph8HmeJ4aO0tkfrhw+Q511/d4UiPfAnCXHUjqHuxDWigQi"
-    "kQrTXKmaqKWYmwAgxZz2HQNg8aJZo0MxIyHrtzNGK3kh0/nmQ0yYcRj3B3V99qMASjIOv1dP2DJlUy1bJ1qApM/BqmKFN"
-    "/5kiPhEpOpnZWzqKMhauiX3KiRh5EN7Pq00J2n65/AwSukaep5mrL9SlXEW2dEFUQzZsZWMgMFBPYg110h1PqvNlDFrSH"
-    "LA6q0YJ2EKqAhxH9TkdNAgEt5GntgnwhN8mXf03tURkneb2CpdHC2erP/IVo0WCfcYtCPb9VoZ6DBNxo/+aYbGrkWAaHo"
-    "WVQcC/UjH9kwtRcbjAfK1wik5hGZeGJU5TuixqVCYLT77v+baM5jMq94cPxfjg0mvB1rhBmmPATZ9bExcmCF3I544U/V4"
-    "tV8m5OtIX95FJNVBEwuCihppCwwIzmM2tHLfFPLbbhVhGLHWz07rdksTxO2lagVRdGnx3YSRV47uw2zTnXIUcTqMdQgof"
-    "4EyFhN3TkG1XUktQbZ5DHkPgQpIsVp0sW9iTqFW8Yx0ZQA4V8Y0NykNgxFpfOUFgP9cQxE5fn+lck34ATami7G+xseKkJ"
-    "A0ard6eGUQzDtPo9rRe+rtz19jxHt/C1+oZuoSgcOZVpDI2OGN1K1CjEHegx6jI+a+RCHiiVnvs3t8facllBIMHCjFWek"
-    "N2ctf34yzu255hIxlv83toc+SLnhz0V5ht7eEx3G+q765TFvsF2nHHEAKA1azRxzalEaWhiubs7OxyMZrzXagiP6Wlc1a"
-    "/00S0BVZEIGRAt4nyCsMoprVU98p5vcehwLfzA4UJuyb6u2g/FrfZITiWplvxqj/U6CJ6QiE0L8w1Oq6fMp5ojNpJOM3A"
-    "ck3LqmBaIsrPQWs5CeN2UdTmENNxa7HNrxKvc1l7MXEyjL6iaWXreyoUAZ8CCYGBEACSaS8Y7g5BbR4D8MX8uMZ0P3alK"
-    "dIiSCpIoUpjRcmOklkuxT8MSdMh/WnxTHyAzXVhBARKAUdCZmKO0iOFncnylTwcavDD8czxx9LtE/nGk19fbq5b3Uz58P"
-    "76SwjJwDAcE9EbBvG74fz0HRPmd5kWk6msrBpLQRn6pT9xLPnEP9HTlzXSN/ULHBq20Cg3dyeBh3dwHzKrdYY8FCSk69l"
-    "GFmBmJFopdmOh3Uie4sbVrS2fEGVh/XNzQGVe4FedLmwbG9tzXRElawrkPepJM9uyUeABC1HDL50k/rXBWmmNqik0jxH2"
-    "QRSL4A+fGqetzudIfj3RaW93jAmHUDMphkt8SY7wClrnDG6+aY+Rw1TqKSg0nV0Y4/R5sO40Wwaxhemaq7EYrWiwWGeXI"
-    "vd4i2uPerBETsl6pejMcN1sx4OZHUo1hDStVdld8hqkXJifZtYeO4SRpqeqIO0awJK0iUufhZK6MxzMfRw/0IaR89KX19"
-    "vP+r9dF0AyDEF0v8rpJPitOkl9/eQWDONq0c1B73nJudSmaz+ErtIJPUfAty/FdhKJPIqtAYQtX68T7ElHaSN5eszlSpf"
-    "hbYQ4hjc1faUvlxAa0hHgh5TqYT+Jsf6+qNrnSroO0/8GfDsmXkC4IdAs4ZMjZ9bWfIDS2nT8drc1PohtBIBPEioVGe8H"
-    "6TRvlXsKLo7WI2rr1NSJzIe160IpuHE2pXUisS10aZ2r2xUulOq1140qYoPgpyYzW6Nike5D+b6wfrOUmEIEyTwJP/FX/"
-    "unz+nbirzsUnMdhOZ/BhUVxIApLTGF4NPLYyQSKUdmfhoY0g3++JLRp/KtrdwBV3APHh3XxNulmXys+1VcQiBW0UQstxB"
-    "sRp0vMUIwdOMXiGgapPaLXL33/jpflBNyxSGrXzDTHN+lMbM3tCVRs6kmO97P2PT0TkGnN/zev7WmJ6Rn7/bnBnr59cJj"
-    "O/4Jh3EtshIJ5LElPV5dWaGC5G61ij9UlyY3UhcNoMlrC0Mayln5sNfNuMWhHzdX1t0AyRbF9xSqUnPm8ciCx4AxI62GQ"
-    "d/XM4XF52qitE5uutUtXxXqfHiGbGYIqRladT0U+vSsp0/k8n5E7ipuAlqXudtHIDYxHQBvWaCMzzGFmXORgZFbJBKVJj"
-    "cIJAmKN+LNg0Skn8XLorJJeiNMfV3JYmbjjC46SdCdjNwcv5RZPL+klGqy2KCeORkMvTKXk/0hNflJxGbojWLKkgITuyA"
-    "9O8DIlC1tCvD6dKAh6Ab9BIj0sBusgpJ6uEddKNvZsfrJf9Eyw2n3+h4SyTv1fE5z3JEfOEar1EUC//feUi/vvKvIl0ZA"
-    "1Wco4/E3ohSDhDiYvXSdJmi57DxqdJ4G33D7jSLflwQfxmlqLylp/Rko2M6eVE6Wo9mHv06yKSR90K69tG/MeTnjw5XOo"
-    "jC/4H0Rk48qAXtHwx8jGvfPYyk28iDnCRsBf/XJz7v+IRrsXdD1FkOKa1fcWG//2liiS/Afca5JvmjHa93V3usikYTscJ"
-    "uHT9QbqmTZAfBSpu8iQTBHv0n7QW3CUc6rKvVi+hG6KUkhZC962LJ8HevkrFh8/0uZvc9R2oCPC2C1176BsWmJLmQSExp"
-    "1iUNCb7SCbHUUyIydXpH2TLeJ9eJtkvQKrr6+HI18lXoeqD6CjWTjucBhrMFFWD2on1TVLT9ZHL7xa8vYiJlJsEVx6Iwb"
-    "x+XHe95eW2kwxtbdwqMXNSjYR6/ioYO17stBijnEOxPHgUPt537L7Y3j4Hyvje/kkTezkGIRCP/qI8",
-    "4xSzA8V/kUNkRkxFydn4UJzjpA5miIRwH2udYuRpXCUgMpF3RhsnPAViN8U4DQznuhV84oFMBgNtKS+BmiiNxr2/ncjTN"
-    "JwurTc9u3utub5rZqMnFaEd+2hlf400bJCHp8GeXanbr6lh0MYiJ7pC4m5q9d7D/lDlLabV6B4ROLUXFYeR99dqSIvLGw"
-    "/7j4nWVdYPtAPrXiPX5o07OKKuVYfIXObn3aiwkfSMU4wjId4S6NzpN4llyIjNY6v1oEGVsqjYcwz8htbxUTyFlePj6Lg"
-    "AcliNMsr24NhInDo7E77GGe9B/wGcD/fVAzUcTBsblbvpYZQFd9PQt0/V/kDdG6iHROzpaviI7uj6u333tcMIpiGNH2K5"
-    "N7x/fxDclb/4umM83lSTMe/NaLbuzg64e22jcmeB/U0cDdUKgm7/weiD5H6HN4taETBX2CdXBwZy9wc2PTzcXxQRTXoVo"
-    "UxX3fuq6j52k1yWReMXDykJLG3XY6sOuYm8IObI+py8GDq1Yf9Bk5zT1uu5Lx1tv3TrKwP3lR8KZLX9BR4hTobOHWPcuu"
-    "NYjP9efZMwNlFpMyeXxH/Kz7m+DDOboTOVDJ1XtujPHnxilwpcyQn4APj5ZW5SzM1Gxa0P5sbuT+q8ov0zNzK1W6oQhI/"
-    "ZnZMDJG7P+mgc4NB1VkuE3erX8VL/+Gn/UqX9q2CDwB+IMu/k60QXsr54IBJ3wUeO7+X5s3hJI936uhxqOkWqwKpR2e0Z"
-    "P9nTjvpa+qhG/eCfqyBopwJ1AYEaqrwNHuB7S+udrds1gxtpoESl/HadU/HLXtm/DNySKyq5um00KRemXwHR/fEMqJ4rt"
-    "0IZhCWD3B3kTg0W6rQab/cq1L06pJmCARLSjyKZWe371CXCEsmE7tLmQCx1wGiz9oqvqPZVL20BbrUkbl9fEzLPkozuOd"
-    "uo/k475ylnKXbmKHK7n+ukhk0PLxYJNUgvzQGCDKHXeZ5NhlNuzqb+zZrUv5lO/UvIxAuVT2qZZGSs8LmZPtfhO2fFFrH"
-    "n0+KosbYguq5jgIOgwzK2GMch7GqawIgarmrWlGW6jA/MDx5dX88OHpnIX0Zh8hH0D293eVb2cVTS3nvLvdmNyVKLaN7z"
-    "8QH9mnlwdzVKEMtv0V3dvTHDjmhqtVWXxOC0lVW1nIm8IUmOIz8MH4btov3x/cEgHDJQuPyPuzGBRd/8eTceMe1kr+ufo"
-    "M6qNDoF5gLiVNrQ2QZggWNVEgSEr9lNPOXXsA2kOAB0uXfLKvcME22gTTSeAW335lxZtOey5HLpP4dWEIFn6P9g7z7CI2"
-    "xu5l0GW8mLjUWvRkeT3EjPQLAkCaJOl54ES/wPGZifEsMgOg4dYDWTCK5uYPlCu+lwYgV21NG+0yvrO63dqq82asG+euA"
-    "ibcQmJxKbpHQSTry09z8wrzuSs4VMuMK6O7yv5hFSIy7hS3N/NOumh004wt4jqJdt7V7aG94P1LxbSh1pkivZRnol14k1"
-    "I14bnjj6xJcZlCTauxSzNVOPgs3yUnWcsrmUBUaO+jnSgaQY4HbIA/VeQjUZ/+CWKJeo76PH+2qWRDTtF9Fa8ok+UpL0W"
-    "cvFMJ9cFY5gvCoc7+QLq46rIxyD5NaSllrsc4Ow3ycZ6YK+0zV2Bne/7+4zYSBOs1IXCpVF0AjUOTQKLbvPwM3DKIdQS1"
-    "Qq0GR893u4CGwJEBfCHTSt3mjheKuFC5PruhVpxcrJf9MATJUArF1FfFuafyGMJ/zInS9VjhZDqtz49trEbXhSI6IDO+Q"
-    "0jWc20QWxBq7GperH5YxW3gtYNUrHEVLuHo33O/NdP2gR90XLNseRTPij/XN7LivWhA6FIElxCEnPDitq3HGy9Iwkb3u0"
-    "BEpUHdR398dOfCycf2rkfJE42WS63/eGvWoP545xRlL190R0HEFoecM2oMIbEJeFEiKfimyX2+ooJHD29cTT1Pb05fd4R"
-    "iziEjuZCDa1hjnmULzM6QLQY+MhDu9na+K2XVFcuif0MaO30xrjaWO50ViKa1jFAFJ8ENUy7t1dLR3Aqd1g6wscfFTQnx"
-    "XO9eS+ghvyqQGMEgeK3d0rW4KxQ8sKqOh24UoPQZoEEWoNP+5xTdVWvBl0zAHqUVsXWChXLRdrRZ+Wuanxs4Z9aKv9tD5"
-    "QTxsQ1ZZZNMGqgo8VLJ8u9ObOFQWV2x9r+q+/uYb9zDlt4XwSUmzcoRjLk5Ec6dkvnmDlajGWJNYAhppgfel3Fg2I0A+I"
-    "BRnY1HygqiWnV5xw/OAmwcWVZKzi8ZSA8hX7pTko6Tgx0t6THmTugeJl9FxGz2d/vWFCUmzyAClxeOZjleMBSOTVOD0sW"
-    "gGCLmGDW4791gHWGxifOPvDmyAIfSwMftt29RKbpXP3BoMneboYtz4QMjyoQWrEKnq59hVnySGpl7t+yEo0cVlfuNpMi6"
-    "5rCQ0w6T1WvcfTbYWG3T/E4p8F3KLxQdGenTDdYs9YmThzKx+/YXgMsBba4DvTOTGp0QIKl7iXT7LpAeebgYFT3MJurjS"
-    "WRRmS5F4UJ/o5bywxgkRUXSgYFJGt4Tc14nEPAvz3PfnqeD98HDhAj7v/9qn77HG4HzTLwVUIXN2gkxi2kAY99iLSRESX"
-    "6oPROOIw8RyRufWEDWkPZBn2Hlxf54d67XZN/K4t0pC0djpNH7dBIltWoe5xgI3vDPli9TcUVTK0sEU6GsW/1fo3dOCea"
-    "vfiTp9jiqhke9+10ZEmsXru5zQnMrbuvrqwXLVOOMwHCnGgi+/B7nk4nNrx8mPiQC1tahXcSqOOb0yQVYXtq0a7ZBRh+7"
-    "7eGfbuB0xIWPfpPRwMaKI+1kprisBOvIO7Bgfw1nP1EMGziDUdcO9EZ+pYVuejwu47o6Ib5Q2HrhGk4LmPD6qucdgZ3yM"
-    "Z51EgK3vkqqm+IMuy+TDRKa+UmDHuQtGP79Pj+wi6rRvd3ZUHhw+3VF88Iq6yNSRiDRqInm/ZjYhhfwmLkMuwpYS70NbL"
-    "rIcTy+HS+FOZc2z2Crk8jOSD8DS5PDA8BoyptvjBce/x47DFBNL6Kh3jQKgWcqyuaisuf+HPggO/HNM2EYSPOC6/hIzVd"
-    "p1EadOo93g7C6rQQlZYHOyL93Lc0Lo0oiey15ecV4JRI9TwxLNZ0ntkLpA6navBvl1HRYmGSNPTagHvhpp1kDf5x7C2ar"
-    "Kv7k2beNA0awJVNXw4wO7TXk0zvZrUqtmmpDlZZPPePidg4ZHt7q4OYpLnh98Raqy680O66T26vl4dZN1HSOwUUaG7CGZ"
-    "qxSN70KKKP92iuL5QsPw0YkrW1i/sFdKbu/dHhZlwnJ1pDoE3GCs2FlsCjh1WIZIOwSGwMWuseph4/LnmNwuLO4torhlN"
-    "fsxMpn1qQgNKKhyln4+/+AtE8SPckCwsHMq7HVOyFWMfAbARgZ4TKM0dkxuLsyvxoLMfPoiywMnat53ZpvTjllhmjFsmb"
-    "lAhJb2e3vq2bPL2vTlvch7yIVGFs+SsKK9U5yLOEXE/9GZFhgjzCF7+hYBg0uBZBPya+Kbrqj2riFo5egUxqTYw+psz2e"
-    "uBhsCRGSsed3ffJ/6s64VEZ1MzeXMnSbW+VLhuh+/+0hKu1k/Ksrh4TcQEzBPf/MJHZ8PNhKMosRFB",
-    "YhTpL4geO9lg39WcWZ31rfV2YvaqdfpCIhH0QkbDNB4SqR7AKJsw98Lo8rv13dycANuwikXDQAnvRIyhPfas71Z79+Wwk"
-    "y8DRaupEAcQogTg+lztPjq8tkSSa/3sbwHoYotiHyVO3BgmwCKGNj5St6env0EaS9nNogWIqpXRT3xPtEzQA8XH4qc9UG"
-    "WRJaEXL5eE2Hxqz2GzHOMYJ50LMRId7bcNNVcH66PfwaR24vykw3tdB1weJ32RwcuTJD7hMtGa9r1NMGqfqV6otfSOBBZ"
-    "NjUKiR6AoSI96i+5FjmBJKMGUcqTw7U3pdwR2NIUbsVfizA68vi4C9XuF77LKLjS588yeN6b5/ZhgswzYnyVkHBTN9bua"
-    "3du/FDZNeRH97n96QzKmHOU/s+kbkcJCrJ4+SdYCrfdpqL4u6A4f8umcfZHWo1ZU6RqHzTvtisCqYGSrN5uYftHy/r7xL"
-    "9JJAOiH/q45Vl4432CoM9FHMikS41XGRIgH7FbWfrAjT4yuQycy4BCOoqhcZWwJ66nYBxl+8OylycPER+22fZHZd0qH+6"
-    "XlZ156ql/qHCf1RZLkHesXy5yVQ3WNrSC/SUR/2I7pphMupGPd8tNneC6EVFD/1NTJbJ19xI1ziTCi7ZlqGpJN4IUxpzB"
-    "p7pXHV8hlUqU5rRw29Ni2Yww2n7p+27ryk2JEahVSI+yqj4xrFa/BizKt6yT/xLm5X/o3Qx4pz5QgOxbnmTBpGODzR0RL"
-    "b8VJNHykzpNof1+9TKJH6l20rhLZYUCyORgg8hKzzvONq/O8LLadcFsuHgn8NdhTpXEdOk9uODeikvg36sC1xr2xsq45t"
-    "gTG0+w7geOWUVB1uyrvRi+TEQLSRAiTE60Sc3RfT6RxetB9mbi+129cZe07ThsjrsxiPsnUxwO7y1YsVn1glyF845fVpJ"
-    "bmlaPSvtsnWY74Puw75mTjY7EcSSQCiYFEr6qie570VtBFSSNO0FoGUH5D2uMgBqjK4MDn42kP8BM2lKMb3IEvHtQkTg1"
-    "JtSzzySqbJ1wJFsKT5skUms18S12sT1kIOW57xsq5RhP6HMktMCDUPpKOwEPTPRA5KtwDkdrOs1UESwgDewCbdYcH9RY2"
-    "jG3BhB5rdAgFNNgo04Oogocblx+SWNdSWZfROw0aqUAAUjNTlvaGdD9qi8zC9x+es92sleU0myssZdl7meCU7p2G1zCwR"
-    "3n+OyPbjT3pNthUuiK+qWs89EZbUt9cvdOiIuS95/550n2sSvp/1n3cVmTfKW5y9u8QGZmZF45/RWR9zl6BWMdjHdxzUv"
-    "PvZD5FmGpR1xIZfl4b/1DBj/lUu1Cxw0swFrON0Cp76z47O6EZrVE8gcwKJyxhn6AaMn2ZQm0rPFGTL5wzSXMmjgbmJQc"
-    "iXZWu7AwRKSe560Ktkt5+YBoS/4RRehBbn6FJOj1ga5TA+qE6itVCNdWw04py1ZHFpErCPg2oIJIvEGvVmx9GQ2rVD1pa"
-    "lcxPW2L+nDpqv0gvAQYkanK/FRrZf2jlfKu4ALTTqeOwhpq9Rzgyu09UbcX4lXa7227RCze2+hx6SHQHjj8GikQpr1iO7"
-    "xL06GYxpt9uN/QxjjJaX4YLdREOldQOrzbY7+00foS0sOjCaKk7RPSBmcvJPrmhzXlHdM8Bd27AHXAQCULpe010CoZ2Lt"
-    "DGc9Gq3QtG25osQMnVJ+1bXRcDvACEc4ckT3sVbVxOcPlCAfTJN7VSv27Z5LxjK0W9JRRR3W02hYamK6bnlabnOFUQSt4"
-    "b8ln3wTnc2w4qHjYRpIMB5IvKEGaaUk2ZekNL+08Q5USDvVKsochl9SAgjL6iNW0Zr+zAKWU/f8btbHoQSRM0c+OMtvFm"
-    "rC/qtt8cnJZhyKwq9yAMFrKJdq2ULAzJPQLKKVIQsXckgeXUryff2b5MJt7JqtSSBB+l1WMvrpEnl74ksnmRtJsOwPtoH"
-    "2xkTtSXXJkGbE/8qGl8FIklYAb+B/2ZKnz+vvX7RiXxL/PUq1oedZ/JL21uTi1mKNOckxmx3k6aetBuKiHCkqhOPK8RmP"
-    "mLVOhC3u1+8VH/4TQIkCWQB9KMWF7U4/0qIXP4rIwrc7DhrxoKukz2AJuJzPA69KyePJqiM0Rtl0jFceyjJJje8DppZnd"
-    "VfxuTZcufSpJ5s/FHCTs2NPkyOiSvMgJ/y8gxl9Ae2lFaENZK0LqY5WggfcE2EyxQ60e9Rj+k4rsPYFWh9KOu86hZvVSH"
-    "UTC4e4/Eb7tWHD4NNnK8rHgF0lbULFKET3SWbErLrmdsgMEUpj3iw14m7NmRO5udzPQLDh2j9aklorXAHadEvBZX/7F5h"
-    "bWGk6vKDCVQlT5yNbrTVhd7txEU6pty+6D4866PR4vffqendVT32bOYzZz4KoJPtXYVl+javMHomNUmmJeJlCMkI5/2zG"
-    "UxhWUjkCWforc9uSn4BicV/JGGaTMNmTfi/EtUBE08p3cu/zmWek2ZvNAFy6HbtSl0c7d7h5ExD17VZqCT5wRxsNDwzZ9"
-    "CGePYhla3AUtBQb7VASyRccWe80ko1HuHWMgcFJuEb82gt9jIotnC7FZZ6ZWu+Z18aq9Asd0b6uyoOIxsxd3dFaKLtLr/"
-    "sWiTaavX6j8K+8MHLaWZVbF5MI/q1Y0VVbvKL3ImkSKEzc0qL2CP5wUfCleL1huGw9vqajUd9bs3/NbnfoX5Z2vyA5qUb"
-    "9d/jqR3t7wx/M9Gte+2VGp6Q4cHtUv8qunonTG50vHxtaJubGxWOX9RPqYV/U6Bt7llQYY/uzzQixt+u3pZitIu39Za/u"
-    "8Vch/TM7b0Z2Ufu6eDRr30WdnQxBBFqrN+h2ezcxFnXyrxP5GYMHUhF31PnRxnTbI9x6F3a3WAl0xwpiHUmy5A/vUtIvw"
-    "rLunefBBsbmj73jnaPgFTWCnQxfCygCGlq3i4qedrExK93ty+hr+zFeeWwu9do6xzlFSxvUEkHU2NlRDj8NcNTv+Ktk+I"
-    "lhIrkfrFQeT3CmNii9twZ6BEpfiu0PrCn1ld+JEkinhpFI20ZAg7cR2Yr5WI2tdsA1G5abY5E4wGrtdjDwRXz+SXJFlWn"
-    "bSuOnDn7zgxZEescWXtUQcsha4K/6QaKWPnad1nNE8jZPVkvh8Ze42Si/Hhnc4CsaMvVPrfpFHVlfWRgHG3NLVCbx5nSC"
-    "Eq5ojeL8lJB8nFFf5Cu6czjFv21nZiqBoVo9FikdQVi1pLNI2sf7uxFjYdiMn8pK1HUIbxQkZVpPv+5GrF/kiiNTQw4QR"
-    "OUCoRdxjOkLf/SGdXNBEfJ1/UH8Q+c/LscPK+xp1EHJ48m0r44EkhbbQCIumEasghpYjFK6lamkw36tck2h8M1OsiGt5X"
-    "n23sl6xPU5XFnNU4QQqefHWWlOkMubgDNbM+zjczBI4/F32dYpPrhEmvbrR4f99yOmji0ibM/Mw4PTjOLuF0Hkd0P7Px7"
-    "macsQgniDqElTnhMx75aqEv543Tk79CHmB/EYxx2cNVWI1nlb9QqyCkX2SB4PTMO4aAWtdVzb9kTnrwKQd910wx9W5n1l"
-    "8tbb0+rHVLpBNuInePECVDAomZczfqaSlX/X5/JmGKm4CrEm5gHtzSqh1W6iRNvSWYj44dJ4bkfyQT",
-    "8R+WEG6cumOsfxElpZAIPDQqCXeFH5THJOWZUFcx1RFtNIa/JFoOHRUfteBDM1C4+sQq+hu3b85oPvZqWpG5WY3pRpXjD"
-    "DH3OK8UWoOHQRN7CnY8ebG7O9tOE4Ri1sdjJ8vZt56jR3GACaGgS6pImAgeJep/1/D5uqYa7gd3h/1h1yuTM24K655Gev"
-    "NrOfIY0qurijoPaisZirB8qD7MCf0bHeSnHueVuC2TkTxW+V6l80Td5WSM/8DJppNT4nVipjSJEm1zfaS+qjpRr6ZNSjS"
-    "bUIuheiQpR74qajmsk4161dhaHEWHR33QZrDbfCTyFSXow9dGFnUKEHFg1OBTwyhzSxoGR3aWJYEjCXOtJPEaSkl/lUsO"
-    "NM7PBWdwWlu5GgbNbrnmYEe1YmPN8NdE8rnL8UfBweGVDIU2k40bdBQRgos5eF5zVMWB9dgIpKqvryeEYusNVu2RY1175"
-    "qeToz7DbcoZZ2eRLwCWkysHlY8wsWNCXumNhjUKd3dpZQkMpnCQbd35dRLoWArSgvN0IE+/wmTD/WydSAYznvBX6jNKZ3"
-    "Thwv8Z0fZnW8sL1oifk/ERNtpX/LGv/iuE2QlM5CshsC4y8BSKwEn3hF2IQasYA4heItItEVNAQie1v+KbeYEzHnWJm2J"
-    "VL1e4e6Nx9EhAtyDQiWYXx140W7/7GtS83X9f+0dBA9w2neDNyuPwCIH6CJ6B4yYQs6Czga8LseftRr8mdx+o5wkzYS+s"
-    "P9tJHbXH2QaU+rMCHvgvmMQe0UhfsDPUEb3IY6Bl4X9lCnh9/ZWBQbW0BP7p/3xCZo3XxYXJGU9f5iVz5ETnLvTnXQ9ld"
-    "FNT5yMJslLBdUTHHPgacTQ3uwX8SH3YMc1cX/9Z+T9yxNGdo+vr5whCzcL1j+xcUSfRV2swomEjs0qtPMXO8CNcHxHjgS"
-    "pqduRzEr1CRlXzDZwDIppFh3OGdf55Z31sh6Huk6j4z0+hqcJnz0c2HMUxzS3vAjiJ2nxShJ6vOCGI/tSPdfQJR4zPkrG"
-    "lxK9sR8NXYJrkNDsONnfWn5PNp9FT2pq3PU8Q8Olzwjnn65JPleuTviQtI8BmCNoRGrZpQ1/lBH4tX4uJ/zm5vn51EIME"
-    "av7q14Tg+mOtXh2+pt3GYxmFOVqSlTItwYBVJt73m5k7oZZRH7f8zPUx+auDSA8VGwfILs3Kj1ihAeKNXBG4QB7Nk1Ime"
-    "k4bY0k8Y8kkjFqf+95HBMj2FFV6639VPzJmdgFVvINsyACLq8DBMlNfA1ovoJ/R1yaZUsFsBd0fjXfkqV6GO2aZ0B6iKx"
-    "1JoMEq+rti6nB8dX3NNELJm1A1ET8tZo9aR4NNCrxhwp94M3k1vY2dR/OebmXs0cKZJeyTRFttbK+DkF+XzOm3tkDTzDR"
-    "AZ26rQZjSHHRJ6TyTklXaUxxdR8fv917yVG5LvVLK4aT4XIQbCjXZkdmPfjPxelqEwGA0USXpDxGlf1Va7OsfF5e3yd9l"
-    "cnpT9JZPc1JKRkLB9QWrbTXy03J4A/JscIrpnODUVWAkFyGZHzlZm6E3JtwMc57PbZLKP2q9w0tLTKo5GBQgjJCwyH2qO"
-    "TNCqz+gaVwtxzvD8I+6jTiBNc2wS+zRuC1K/VarS81J/qty8PXpLceLzXgTk6SCmN2UOaNATJWQ0SQHlTRXhKY7A5OPE8"
-    "GJ5TjcOQrMsK2w1cUjvafEYz/WSOZD6GDjUKKOrJH346hFdPgrt1Id2wOmzNltWJ9c0isnjhS7sxNzXZdSxWPp3gsvNP3"
-    "cmA3Tq4vT0ywxSGPbs/JuC5nQIxw+bBoDtP7fq6S8+sBqDIh3fc5BWcgR9bNFmp0E8DnkTK+ZRHxE0HIdLKRxI5okSuYc"
-    "0eqPfaQSD1Q1Va8lzqOJRTUhyocw+ghdXlGNfKomr9X7aTR5XfuGbVS4ZjEWZzFVAkc4yKgkbarPdbQG18838yqaeB8QA"
-    "tJ8XIeq1PEjTU3Fsk3oPmTzOUgaocSQ1CGDqEoTf5LYxMlprVYVdU/CtemoYxJGkOr+wonAJfKZ9zEGtfog2YEStebWE9"
-    "1wzcnzJsReblxOoHSSJ1thR1sb+FA8vOazNCQvRo8REUdHJa0b2Gv2H7q2Fzqr2laStWoroZr2K+agS82+6gQep4pnJg/"
-    "DJJ4GvbcIlxgdppNsGnCUv4smxhgr4RHbjNYKzWxMMzvJcYQ9VW+JlReFYah1BGXit4IY01uTiYGankWEDhXxbCz0L6xE"
-    "C7oWOQ9TOueEXajIT/RUSjMCcvuQ5vG17/2QZCeqw3xZlXLaTiTnoY8RotjHyWXzWBw0aaC+9xxngO2XRelCF/p80GNYU"
-    "f33UGytOE+qxmFuIj4/7ZiqN96lh7rameQH3a6AYl0hvry1AhXzON67Z4zG7g0vQoeLbrZ/dKdND+vbKjm9iy9vryKfnx"
-    "Cg2FSz9VDP5jkHgRPt1cT7RZ+3GiBJLX0K21RrLe6K12+lF/fnejpVaycKOXSokBJb6GWjYVaSi2l8Aw/CW2YXTAyQDDt"
-    "lyDkTRYLR+MSh5aB3bXBax1SUbDnAaSIcv/gaHjxPfMFT9FowyAZKhICkCZyifVu0anoqmzkkvHqqT5ntcfPaVp9477M4"
-    "F5wQMqp0HkjaE1hFHTRQ/Q2bQj5z0Xi78hh357qe3qDXHFeYPtcAHsPVYNfDakAmoX0rDu0Lq/cEMcc9xNWFaWPcYYp6h"
-    "VPjNvDWaCh0wSPjppclnuQWFIgcwapeIgY2M/Ks5iB2oC4vTeJ0B5OOOfMko1LfkONA4vjVnS85/KQ9TcNbOwSjEg0Smw"
-    "NgPmvh5wkHy93ad3Q5n7JN7SJpU7tCok8cDsf2uusZO16P4VggNL3JtaTWhgAiKi7emZpUbMc4KXKkESF/rxuidqQR5Ba"
-    "soxUnKimtuVKaiJY1Ov5sdbbK4loTQKfCajndQlj7DQsCHoFhA4fM0+w/vK/NFb74lZv5bsPo/gQYUJmV0kL31/qp4IdU"
-    "sJ+0taiNl7SSK523ebsFPDvRz2683NCWtE6+ieMcQ1nwIRBjzPBroYT8ht7TK2O7Dot0mLt4N5eBIBevA0FZwf+JuwDca"
-    "ZsqgUtowWIhQS9Jps/4G7CZKoZHaMDBELBvzW/CQ68tndzVJXf/IdKyLLy38VnSXnRVk1HRBumlIUMXyZRFEd2kqXkqs2"
-    "FJGdW5lZpSIeK4oAjinacx2OElfiAmlPDgF+RGT/IZt1om84qrvsdRXWsPOmWysOSQgDpl45Q4QGI18a0P0mFgv7n6DL2"
-    "69zJjQthqqOrPURq4uxmssWHPfqPqcVHmbk0E5mxTiKUIwZxk+/r6zLcltKfxzMFRB4dyJHnz4ZwGEq2vhl7r2eoYGipY"
-    "raFdzMPTb84rlKqC4C8bBNfw4/VQ1Bt2VmjwZC3hStJiVWlFyIf0OKMet8Sbs+2I3myzfgQoBeNPQvrl9JDE66RjUVvbt"
-    "qNe5876zG3DbWLDa49IVQeEnQHV7/yO5tJKbrnCbaBDDbwUEzk/hR7orP8p9N4W8s2LuOqQSKc6VYFnVcIfwVHnsdPn9o"
-    "e9kZOk3RkzCU0fgAQ6lrmRrsuEbZknhHwsh3yTo9haLrcQdpd70Jh3k9RxZzRcofYSTG3hiJ5q4IqJ",
-    "ktw94zUDDUPQPy2L1bKyu/1bGjrYMNAVInFrSfFWkXCs1txiaPqs93jdOSY7GxXP+PZ2ymMeBgZXmegQiJ7M9Ag9DMsLv"
-    "gm2H1gAcInMDa6Ld86ztGYajN9AU5MVHz6DlPBVA0TTLQM4+UhrbTU9J6Yyx24HXcNt7CSXm3G9JAGPyXNxpklfwSy89O"
-    "kNqjpCx+1UlKWTZapr/r/Grm27bSPZvp+voHG8NIAJSZRzW0Ma4rIdZyZO5CSOkvEMwyNBJEgiIgEGAC1xJP77qV1V3Wi"
-    "AdFYebIGNRqPRl+q67uKLumqHS6bm1vSqftB+HvdIzjNtx10f4MNMNEhT4rNp5ehbIN+zbBDQZFVGUOBPeu0ELprpq7mX"
-    "5oe02WHOASAhbUYFfvbc5j0fqRbPNJIJsc8aCbPLAwmzxzLWItJwenRntuuwIB0HfM9mLZvOJOA4ICbIHZ5Z+pJLdcT00"
-    "ql3kPU5wMvsMUHcW/fo1wVt2By5L4d8/QHaE9t9+zgyLNVG5epw0rtRg6FscH6WPWlyZ4b1aHAZnJnKQnWLXj1FssX0RP"
-    "Kwal7S855NT6u814PpYt/zpY63MxkyU0xmWHew32xtFwQHE0zIDDHbxysqG9dJB9YJusQ0WhL9AcFScvoV4GK2/ULyakg"
-    "tbPvROKTemcwasExKUlRww6x5Td2yjO3GdSpZo/tE12oEuHE7d10e7IVkIoFFlOItLAJPsNwnyBWg9t1g+M7H7RA+FTaH"
-    "gA3cayT95u3gJIgP3/k5q4MaCP9nJoK+1+7eH6VJ+1jXZ72sJjTARDstncZhigzPy24kFQ4k1vuvOr+ZiCvg8Fr54sXzY"
-    "eJKG/3vE3908BQgoYbZ8iaPusqnmyWMQc6PGpH/5Nlvp6cA4e963d49MiSWilcGwqGa3LMvWUXxCdFr/6y5MsrPg7v/T+"
-    "SdT5GGA9IN7XoMi9n6nEmSw9e77A7pyjg2Le/UevfEib8PuS/L3NmFOALoJP5nCb2vJG4FP+6Q5C9lD4tG1EqqHWDmd9w"
-    "0O9+03BtxegpjruySMBbiMs4a/0aYcsf8tk4FmCdh6Y/tPa1r7BS6TlRu0fOHxvcHnl5EZcpF8Gkh5S/II6jF6mSoQBBu"
-    "YGaEP09mxEfaIysrJVZWCnSWTI/MWZOf94bskiZW0Nd+Dg8vMGWWB1VGbC9ZyLd7HkOgWdE75HBGvmeLU5MPEYie93tmn"
-    "xMN6NG+lv0+KF4kNm6yYgyy856NhXKwkfCqgaD6AtypCBfR2am2sbFtDDYuONOsm4w2mm32WQwfAyJZ9udl1Lj7pqZek2"
-    "eTZxen/v2z+yCk/0654FKsRW/OF4qnsojehLPo3ujWo9npxDps3dPnFS82g6LuTvPtp9tBJpS8elEOR8vufZiGF+F23If"
-    "rCf3ahhfEQ9x3o4sdavhpN6K9dhxtg76/xHWFa5uzzYGsqdqJ4bEHNHU2LCwmk6r/IAecQ7RzM209xivl3FeirhvCmg+l"
-    "HFJt5apNvdn2K7tFOfqHk0DvP/T46NEOiudzWJli2wAV42/Has88B9qFc71yd3CAuykDYyk+tr3NGNVOPlHLjt/5nHrZ1"
-    "DF7lp2JTAprtRKo6cTLSXyB5ZY2St0jdZrMxDHKY2s6GFYnVcABqyPvjlL8dlPHXTkZ4UxenkxgJCN+YizQWD/M6CyrIJ"
-    "AAXj4v6SW+N4KFd4ysLRIfx2l1ZiQPcU/woapdLESVtEPyWjXcxmsS1cRCjA3sheI6HVsUWnQqbbrSI449rVOlPrjgF6H"
-    "1eDfXDYiMX9aI2Rpxg0it1PpI2iaT0WTvU4NuMR48gd119vhIpXswpXZMqviGPZcAszOrf/XohyJlsPO2OfBrP4KR5iod"
-    "h5va13PBGz/cRqNbf2HWUJqY61Nob+5rd+t6GGmtkixlbfAbhBv01Jvr+unDQszu//P04YNtd3fdtKZKHY7L2brq1nDCe"
-    "Eqz8+c9dlC58cKFZgKksdzynr0guqq1vpRakmfmAobs5il7L66D4QOCevrpaWl8BOG93i9OM/tb3NYnTg3NFTCrK9F6X8"
-    "jy45DbET5u3F/Isjs6um87MNJ5B7zYk3jNJuCryr8PF4gEDpf1tnm/F4jQ4uUZwUU29dGRf4NIVSErge5YOuO4UJStptQ"
-    "GDM14zlf+pkUZVv6sWfIpwBLBvCuRvomj48ERU6d+rp9n24Pc2IAz2TC1C4KhdNTogS1/rGsqkJ1qnd9S/JKoAK+d88dw"
-    "n5MF0niIIwk6ldowAt4LtOvgMRKyXl/xb/CKtZgwBM5HMPpHaoDRzo1N9X/Blk7rctYg6eK5Es24fdcKPfHriOWbSrBGN"
-    "1EjPcbj41ny2cAJvQL2YHR+/1dc85E2pN3T0QXQgC2s45zkcDMRJGhfZeAQGmpChD5mrcnu+guLuETj24krSYOywK25hP"
-    "1VYliwSXppj1q0vcxACMAGMTCH/ztabvf4ND1ugIRMB8OMzvFNuOEUG5+ffdn/7Ivn4t+SVHEKVxZM/Ga1ihmt42XJFi5"
-    "47ATMVbaU4fwC1kdYY1GtAx+1Wcu6O8RljvetNPX90+2YaLThJ2W4mKOEPo91Wi19TWAZj5ZD0CQ4EPlQ1gactK/w0Erb"
-    "lIaJBpC9dArGDo0DrLcGVNHXeTsQeB1P0oqYIkT2irQZcMxvxbnMNeQX22Rm0t0Pa/TbWi7tSx347Dj5zJVpkyRUvM859"
-    "Qlx2BeSd9SPWf42vyVHucNLXbiiby+oQ2RwOMZj9a24CC/HnA6Rx/5CuY1LWIr7T55cOPwQUf8LXV1K4OhZevRSuaELe5"
-    "JFS7uDv8KGf+ebgq/gaGuboYOaB0s5MztIOTFPS7div640KMBApS4DRSff0qSq/mrXES4KI3atX1Mo7zQvkq23q8EmvvZ"
-    "VqRL2QgcnuycEebb3Ii/NOly/NFzZrNkyHaKz9jOW79RHJsfth0obG5I1YaMVSjtFmNesn4eihxYcBxM1gljViSTKgbMz"
-    "fmYgDzf5pijh8Zwd58eb4wXtthpW+TijjzTcymb/O6cFSdMFw8H9HfrVTLa/fMCm1f3F/vN1D8xDi9ZD7TFS5XI9TFt9Y"
-    "AFv3v0noB8wVe+1KpdRzcPDhhzESUKV9XPoO5zX9rcmdfBbhjrHPjUbXP18Yb5qQVfXSUpavEQN3EynSlJ8xBbMorccZs"
-    "IyqkL9TRx3fhVZsfzc2IA8LEPVZdloKPjK0j4eeWsicB481kaq6A+zOtqdVWRnY5Je5IAHRZQEhoanTFfzlrPdSKIb0Dk"
-    "TyjSpOcZb08mAucKlrWJCvakCgr2DscNakpCV5QKMhs1X07aJJthjeHfAVGrjL6Le4+PEOr3ztBKPHrcxemcRMXYKzWV5"
-    "YOntrt8BEzyxTDD2Jr1bA1ok15XePY0t52k6ECMREbD2tf5Nfk9nF8ktkQf/cXBMhrecBTv7RQB3HtM3LeusPtS9ZHXid"
-    "SduF7V3M+7XYNPolNU3zE6R+8h2bfYC8Jb2tRuj6SI5CYuABUNeaIhMxLG5yMvK7GBZJhKWogtl11YipQpDtkzmjLqwvx"
-    "AUwssMOmOgWRlAP0+Hn0aSqB7CoyZqv1C9USi/A60YhN/VS8pZUz4PZROADaPovLAYTcZ4fAZHVUcv",
-    "9J2b48jdNnVcHGtEh9ffVqXi9UHXhKTfsB5yUKf480ODxXWtYju0dlmlG3imSE6u+zY0e4UZmnpD74IvOkDokzes4zk9R"
-    "3xo0udXScpFOqluEwSmdm5oa3buFkmGH1mSTEsLZlnmKBP7G9t7aUdJnxCZegkQQSVWwjWlbWsw6xIcS67DvqjiDN7JVc"
-    "OQkT5B4nGYlnhObkCWoMHkA/ZqXeQTcMylNW4QOUpp4UAtThdBeEMXMsm3iFUy0zx2oRsDByJzkFtFnKqmaFFPAFww7WC"
-    "U8S3xkobiTg3hNNvEObvIEpbHoW12a5myXSfqyG/QEk4wmCSdrpYxf7brNF913a3P1fPe8NpUNkftrnPwjOxcC6Yq+BV7"
-    "tiACD35DZ8+ZQh43bhIX31UQbbcUalD3VDS7FV4XOvJ1yJsZLSwq6IfsGtCa3H59+psGjpXv5BCruZnYA+1KObdiK3WJ/"
-    "VS91XXHf/oQu8qEgIcBjZoDk5f9NGj2tU2iOuD85T2t53g0xGTNPaWdBGnr/Cz5e91kGa/WS5pAlqZsHXo0nsPa7C+7vs"
-    "2RzECtmdNnnjfvxHMsJv5v06DjD6PRdxf/uPzxzXiYDl8Fp/PQe3r22/3LnucQnV/a6BPofNjaZsyq4XuuFmlFHat/r1L"
-    "eSLQLNWX23C9orEYp7ZwC+D1FMEa6vNbN11y+5IZZXOyaq6ukKPIiOLZod7p8fi8h04lEhUFWSbLrL7HIww5Rls0aIUNY"
-    "7dg4UMXzZFInbHUiF77rvYOYeRAlzKnaqBifXRx9UBlerFxFU5+yUMaurQC8NH491YnjKsl3jDW2EllGCtUWK7tZimjVp"
-    "/8F81jR9DlV4wK7lM9EuADgvjonNG9O8vUWN8U7gO/WaJf8rvnkqthkJX8NkYplTAL/1Nwwv3XFi7l2VsRzuA9xYL2Lld"
-    "S44UHx94lnxsAVFiavgyXDdd01dIo6/Pkyqh3kNOEPioH+UWxlQCaI+03ZKcCJrWpheHHoZBydx2DgRCFlbVK1iTUzjOR"
-    "6mVfMJFR6YMchQlZdaIw2a5Y+PsbM+rzmpSXTfF2rTYsmfASWZJ0lXfSD4WcBuCFEH+0YM9KG6Hw+HPXqgJ3zM3t9fDbu"
-    "ix1a4HzGTcbn5CaGlPJJhjgRTOfKHFpmhPir6Qd9V0zcL8IIUb67bjixMt6ChzzdmdFJxPdpyQOXmyYsS1ONYsTVNvmZP"
-    "/IDTgzskqFrBiu/dK0WbEaRPQTRDD8ZCAjwMMb2MrKlL86gRT6QVPO5qYHAMGkPAbVl1BjNhmEkP44D5icc0FKoL5E6AE"
-    "AgdkYEv9RoJW/9nM7IXt9JbQA8JKXrtLLE0wA5tHshqhJPva62HhZVvDPkyn26e0ZDeD22WiJa7GzJNl5utEMwbAA2qUf"
-    "6n42R/liP8DKdJVDwAXAl8iXbDQ0hok2A/kTkog4t4xdJdeHl1D91RDde9E6As7uBvuqKVvMKyrIlDuhqEWcdKumsYAdH"
-    "VaciatGT+M6zjr3fc1pCDbnfMxVw1UXzeTbnIEEUMPeqJU1i0Ph01nSFZWMI4rK6ciGMp6CfVToBJlBcIBrAQ4bcY+O/m"
-    "dQhgIj7SyT0bPEZsBKaqjcNgBUykUgCB9jo+SLQdG7f+fMDmjMwLiR6I/+7IJuUmxXVFQkgCPlUNvtOEG68kPdTyHPNSA"
-    "jN7xNr9A3cmq7BVjNWjJLXzp26P6uMIAjzvPbYGVbY2x1Xs6VYdSjE36cP4rsPdS5rfevAELggnFzvGbl/rYWZJ7V9om0"
-    "naACjh5ZEY16AZ2DAg812+6sI3JkRNlmnLwq8HHtL3dP+AVzkvBudPQ/jw6HD+bkF2d41wK+zBr5yHEju5nRy6zuYMr+W"
-    "0cMmY8mFHcAQSyF6H4+6HsteVifbuFRnATrkx2G6AjxDWtnHeMmAslfMpMTTKbT9HW6mpgv0JO/Wq7sFCW1XrKaefvqly"
-    "haXVbpcdpg5HYe8I4mO3uGt5eamKmITxMGoUrFqEBkkG5PAO59kOw7rovfD2/tqFqfLTSEfnEjIiyARUTm/Rh046b7453"
-    "u85rjx+QYzID1U4e9jvEynzNyZFYwgeN2pxMzlK/eNutrtOwHZC3lTV73KydARjENifqRP6IkLD86PTtMpv58YJ2+8C/9"
-    "IoodpkUMqFoc/d2a4nopgoe1nQX0jYRlSnMjQtGKIgN3Rq2lR/lqGpj2JoxmpwCiTxWUha4Lx7az6Umk4WVfNl6B/H/Jo"
-    "JEFZVw46lBc67pLj8GMVfR6+pZpJdP4fJiV08ZO5KGO9WIC7QrQmXWfNwjO+zlE4Dt/bDOCWd/lYDeWENTr0j+ysTwRJM"
-    "nAzEX/6YPmbj5Ww6SfX43G/Cn+pHNenJIAOBhfcmUodHoxJywsRNxoQ9ZGIjsaqUfeDf+fsE+XqQ0Wqtlrrxj22fDj2LR"
-    "bE2/cVL+F2v9Edb6Tr8D/81vfoeCPdQwX2xuhW3YUbMKBx67AyLluON9Z+JTbZlA2TTatTJrzU43PBe2kPBPg88dFkqX/"
-    "o7W0YUHqaFRsCyOJypccjFA0Wn4jHKgOERN6wELJrFZBXdXT67tFC8q3EfHZJdqU30Xx/c3CEQruz8YxsW3c3G/9CMBAk"
-    "CI8bxtafGgzCyHXlLEWNqw87GRfrYZR7w3f+no09R5CIKJ4c8BF2ZxbvmT1j2YpDcJqFg7d0kNIKeFKKvg6YPVpUmeQyP"
-    "HfLxDcO1c7HGr0DTWVG8xM2KHPZYYWpWbHcbEBn9dhR/MoY/JmTfyATBquBlQRXdtmc670D3TVxAbQCTBwSUErC2mO/+Q"
-    "GmSVpmDOSGh2rt5Z98mOkef5o5q98LAFrNkCTxAWlEwDXNp+qjH52iwd5IJTZspF4w6zpMNtdc0YguMuFq7LMpFp+ecZY"
-    "237YbiDszOwE4mf/M/aMjmw9QdMGh+mV1o3oWVFhoOS3bPFyCBVDCe0u8wqJMLobwzmoxblVjnPIaZQ55F2qguRsfBZhQ"
-    "wB6VEUtvVNT16KwBZYJgxRj/EH+GcRd/+rRFgvOz4RJYlsijluNp62DmGz9hWhfQkOqfoJv5igfAZ2KHL5hvkHsahu4hp"
-    "rhj/zrfVMZt+ciJBSojWho2m+sTJtJ1PNPj4xMxVMKPdTgiidxZ4d8fDOCRuB6s7r4S2coS2Wt0DSCFc9uoxlN4cHgqh9"
-    "5AcactYZaUVwiHEnhPBnQsh5Yu2/dJOc1fyfrAPkjhuB6ErDEIiuWb2UUik0XCNVKun/vxMPdjQNsMkeJdVl4ZcVyCCXz"
-    "VkIBMegFS3s8BkJPBFdxROpjlG0VCH1lX4/qf74Lmtm2cmxk6le0RThOakNkzMo/2arHa34l1Nm2+ic7f1L3KxEHrxn8j"
-    "7ghIbe7Dq5UqOY4IKZWWUoq+I+o3LCLumxszEU6ifzOkn5ONAG4Bew0eFyEnEp0MvY7vdSd0CvLULiKqmCZ1DpI3pznA2"
-    "sJt3eBy6IQHADkViX0uIjg7nsO7H/Y208khsaps+mdaS6trAeVrPx2OaAlpdAXttDrQDzXqx8eIqLiMiOo7r0SqgeGIts"
-    "CNv8SgCWFXlyPeqnojcGg8Nbul5mYvtge6hDvF42NzulTlPbKuCEYL0niMlXy6ey/pKL0wzzGcGfhP",
-    "oouXj48XodlJvC1ze9KISw1tP9Q7OrqwxpzLUW9MtPiC/lAnaGcy+A+PyKYrnEYblsrNPd3ONdD25gfKFv3TclZL/YG5M"
-    "KKBRuvUITijdNzfDxRB/opjh0ORyA/eCpzaohcwnlsGd9pqyEE+vE0arwn6CE9BH/C4VhkV42f+r/gzfP7s2Ref9c+YuZ"
-    "H9aXvFfg1iMAv5sb4+Ht5sqjoIyLCtR0eey9yx47IioqiLxEuSSg2Toy2WO+eFNGapREa2hs6xz9nPRKgNlIlIs5ieUI8"
-    "CxzOIY2rwtJ1y/WlZOq8p9zHYX2XciMSqkdF+Os78lL0ftIwhausekARJ/3MWqKcPSNTRbnZoeeVPzQ8rWmixSkvQ14JO"
-    "DXt9CehdJVVsnggUkcOy/zRgTFhza/BE/oIYuEX5VM6ydJ+5lIyAPBwKjB/z17l6Yt4Fav8e0tHIzX0D6CI5lBn29qDci"
-    "sOJNpLBNsrjPxebDlkZzqOTL8CMVk2T2/khJ5ZTJw5Gu8nWZzZRsDS0tGllnUG4hkz59IGtFwf7AJOs/CZCjIbAnl4TeW"
-    "l1CuJVkSQhkx8TFr5OEzF0GzZBfXQ0FpxtviLSuBJNHLfdf5kMNIL6jNsg7dZtMx6Ul7wNMfHZy1vcFdiZAn8rhlzGFY0"
-    "S3RaH6RXrayYMrrX3pmEDLvCtXWgphPSA5tnVoRmft6H4bcRZeZcUYlowThQpOzQ6fhQKwJVKzP5O/B0DRUrZ6w36vqQl"
-    "NGcKA0OTBIWJxOuoYcNvrEBqrXeGH4MxLRty0FgZQvNG589mTXtGwshI5HLlQhlY4+Bqi4EhYhJnjTKifQmAvdXFYRFPe"
-    "b3kdxmE7ThTD0COfaXK+dHRdSw6L1bL2yQrEHtyMIwrA+QhZlMQuus1c6XQOS3zOzapIWWjPtWovrv+FKzioCPfX4fBgX"
-    "HlFSBj2AK+sCNpTJiqHtNEKnJPrZ6ilcTkiY0JUesLWGKhCzWatJMOAgWhiVjSb3kR649MCXtC3LHLA/vaFvm8iFcdkr1"
-    "KTUiJ9VY7osCEu2GFJUsO33999eP7N9//8PLraJnemEbXRbLMY0Bb8kbN2CzZEe+ENZH8TjyPU54r1T0YhuIuL27DjqaE"
-    "4S2eTOc0lezOggxGW8ARBE2/3HRvI4OK8z6WjIC0exHqb8g67dcPBgnRXzKzDnwwoWv0+7X8Zn+2pfUG8K68ULxUnC0Ic"
-    "zoEbDZVQNsw8uQSnJstHocI086SAlN8FVeopukIpZ57k7PrAJvGeJSjtmbVYbeG+o7UhKsNW4nFqcP6r8sdxE6CEwT0Ng"
-    "0WKl4kq+9ZR3rjN+5pe9C2C2FzTNb6jHHWwE4z6Pe3jWfCD42f+HRWOF4Rn3qzZJb3yRnn6FE1JEI1UAvw0nwWXEFlfkt"
-    "fsP+I4mWxD55RuAP+iWe5UZ0DKzMeF7nb0jDTg7FlVuggg8N5aI9YInXO4YxMUpnb0msfbbMziZN/MvsLiSfH4wZm/h4z"
-    "i/of0+SuH8eq4Sj7v+ahDHX/LmdwfKS06L/JQ1Cg/vs8nC3B7m2zXfguDx/imxzsYrxzjrp1i4V+KWaicg9GUWCSB1Wxf"
-    "SiNDefJh3KUjGGzCXYTOOMSyXx45asFR4x3xAOkwBXRwIx8sxTF/03S4RSlfdZe0XFGC5TDQZHex7R/Zoy0pkgkDifAbR"
-    "k76SeBYATlduUjeUUINILIN3h+/0LQXSuCJdsFLZO/mp1avv+Vr15a9D3/IdaqkwOANfGRPY/udU0xsO4S/+QLKX7J5hc"
-    "GeGa6/r6U5KEaWyPJMgqEzoBFd9LtNPQIHzKxuLqc+AcOLHzpe1mMiJ08gsB/dET8aVzFZQIu6yOcn9RIB4MsvW5RJLO+"
-    "979eNz5Jp7uwUZuIF5IrNxfdmpgCNo1CHtNYClwKrrNyBtm0L0l7ZilyR9L/Nvkw0AGok1S9JHoW2GntoVTs9K1COQSc0"
-    "rMwa0TNkKz5OvNdrWEs6AAv/dhpa1AaGPZe+IV1yKDFHsP6a4N+cvTPZjixIsldMPSUhvU9s6+oU4f3RA0nGgMxO0kYzx"
-    "kDQbOdT9jmpqCzDQpbiUghJwHL93NTJoQbPpPsX2LKPsVLdH67f4VQ85AmE7AetMD8mpn12Ua8NgnqWbxCSe7TeJSSn8g"
-    "P2Cresh93nPbiYEBkmAZuBQA9zmEMRyi41VXwel6qUQwgEkQ4f678RgliIJW2vWIv+geabd3zNITuFCdh45aZ08RB73i7"
-    "R7XaK0esI5c1X0GDTPswNTZZcBA4KoShOPEkoI7JWxa9/fmHd7Bal5CTlLLFFpnhVeKT8FntjDEMtfusTo8tFdudPH0od"
-    "9c13AXQ+TKIjYtkFdfRoEAWVtbo9Lk3bDcdd3TSsMZ16YghTnw4xWs449zgfWZ05QUiU+XsW9o7e+11865cfk2jAo9CaJ"
-    "h3cqpJFdsJqabd70ves7SULMQWWiYY+tRVuP5lQd92uoy3ChKVsqXQ9p74NpJJF2yIN3oHM0C1M1MrNlzneFAeHRXQuDr"
-    "OOJXj+dBMJlZK6mR653v2LBkASBAMJ6dHhUKXxJXNsgotGAEWPS0EcOtc51VSAxUQn9c4sDDMJ5x1G1cvy0tatVgh9WnE"
-    "qDKJb7e9uTDODzYYNQhfl76TXckwHD+WFuz7lpGGKws71gg/tm8ADXJiXAU+2Zd0HiH1bYD3DBaJf5dm0/xOEixxaqXby"
-    "ofhF78lxRIKzgK2mwM3+EF+4/T5HWfQLhRXyv4vJtnST+E6X0OiltjPvT0fyu5aE9OpMOPrEymKRpoDEY4e49ASJ86PRe"
-    "RzLeQT44l0QRy5y80AAz5knrfR6t7j8pq6BUW/dhqRqPPEarfhm9sMc+fs0M3A97/FI5yi/xfRMTr+WzB4wjAttLqrPMP"
-    "VpCqW3yVbXIJo66VJAff4iKiB9lT+jBx880bUKd7hMUAyx47T7L1EvCwOUcjpJtMYFeKrieipg4ytK8V8fCMyF1+JXWM+"
-    "hwMPEDv8R8UZYqSU7Vp0wtavhE0kab5TBtSO2VNiIorbQWIX3pQtNE+kXS1bcrI8GAu1h5yH4SKZknzm+TQgM2IsjpE1t"
-    "zhmApb0O2gncD5B340/ULfqfl8x7dfZb54jJzSaK1r6jfsGBB2lC14JTe7ia1r7Nd06+b2EljlB9lKSbjEBODROOt8yfe"
-    "MU1DDogRaviJ9AQjlIxvM8Aalj2ZmOlhWRMKJuq1IVYkrS06ym4sRZvwJbs3/EciY9OArBjj/YBVTp/wEMwyOv</scrip"
-    "t>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"packed\")"
-    ",t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0"
-    "));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).tex"
-    "t().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_page_tail[][3618] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvWl72zjSLvz9/AqZJ+OHjCBFcpZOKNO6knTS"
+    "nenO0kl6G7Ueh5YoiwlNqknKS2T997fuKgAEZWdm3tOLRYIgCBQKhapCLd66SjpVXaaz2hv5fhAdbRbrfFanRd5Jcj8JN"
+    "rMir+pOHZ37Sb+q49mXKlBV9NSv+2fFfJ0ldJvzbZZWdaAKqohHZRKomMsXZXxGtfpn8crPoqNntX/uZ/0qranGuV9NTu"
+    "lOmgqmgTqju2KxqJI6CIJRuvD38n6W5Kf1MiiTel3mnXydZaNFUfrSs6xTLDp5kPVXcb2MThN633yxytJZ4g/UwcNH8vk"
+    "0Ooon6TToL9KsTkr/WVFkSZwH/TI5T8oq8YORfGRzRsXhGfX+5KrGEGfrmm/pN1AYaZgrDJIKCwOWo8G4CNE7pSETVtut"
+    "dHJZR3ly0fk9ib+8jlcjC+I8AYj1wJZ1fxlXVHB9TZcEAT9RPAeBovtT3Adb++ozPK5VZWYoj+qrVUKwSDC6JIo8TGt+6"
+    "o2lIPQ8mpymjm6nqbe/35TS1J3YGaYBR/f+6g4uJ4Pek7i3mHbv3OsTVGo/D8aeR5BIo/z62htcet2qXxcfuD1/+ChQZZ"
+    "RdX8fX1zlBeJXFNBu7DSnPs0D/klyFxbjofvo/n7plmPIvunGyTrP5cTonTKOJDU/84vo6JSwkFAoTtUpnX8LNlzSfhx7"
+    "PhKfO42xt620VfzmknuzF4xPqdNc/I2TO0jyh/odeV64JQEEYd73uLeNYxWleU4NlM47+3clff92b8gBoxjw/L+rOl7y4"
+    "yAPPTPtpFSXRUdK85Id/zbvXLRAEAgP1YxJNvCw9TzzlrQhP6CfOsmIW18ncmzYoc1WZeddQW68ICABdLeCp+vjRg676/"
+    "Ev98/QgqAS/19e63jxZ1cswISzhq+4wHAhIqSL90NwBo0+ufqIvAIcJf9WXdF6Fk6miwYaTyUDRv1Olf6c0L3PC/YHi7u"
+    "PiPC7TOKfeDAxg6jwCrfE3eYG6ExoUf4Z6ueFBYOzeNpgqWhHhZG+o+L/pNmgA8S+Bg8qDTZbUHcLtPveSV0plkKpTjP1"
+    "cgLC/X8jFXhTZIl+XRaeVuaT1VgShX0TUK/mAMk1jUVb0VCV97nl/ta6WfoEXmpX5JWl6RusY0LiOhoeHVNAnuvUini19"
+    "v1AxiG2BvtDIqSMJVv8knkZ7A/oegXZSTem2G70mwkbk65LeGQTB1vnSG6YBhgJUWLO7qGjAQMR7laX1GFDTnZ/QpFUa3"
+    "tU2CJtiPUtf64jbp36aL7yqsQ3QwqNi03Q15pVbafTT61JqCc4lgnOKKE2cnybh3mAbJlt1Upn2EybPVXT0FfAl0m8oNN"
+    "3lBNzoaK/q67dpGRO1KSZ5bzjt04cJghV+HdSo8mYGpOcF0V+iJGV8IZtKoXeT3Y2kkG2MMSqNGL4ZLYxz2kgCp26Juie"
+    "VL7sOfSZII0A2VSW6ospgJI/03nV97ZsKRNQMjtM8dZhiEcUgpGO8SanXk6wPQnDMew99H+TA3vCqkrspQ+2UXk2luOpG"
+    "1Rg7qNwFtPbSvll9GpFWxYWPKklZFuWx3t4OAj3lcVTw5j2K9/e5Pzv44va+qJdJ2dGbH40APT/1Y6fvRLCxqlHodJu2+"
+    "QaF83x3GzNEpohSi3hlNJky+Efp/j5xBNgnU5rJKO2vV0Epy5AKMG2zKB3nTARSF6ed2Vtg9spm0w9yXtgLNeM5mqmFkE"
+    "YZ6MKlp3HiLzTv0tp3ZsUqMfvOgmd+S1NqVshsSxsqkQLUqhjDDH7TEFMGmKYDLpKl6GYc8DQUfsrwlcoCVvyZBiONvRH"
+    "Yk7qoYz372DeC3hs/VvYbwSjW+Li/nx0N/vMMAz/RZzO7mfthjTHnvMf5BhAEGgOHFZgbl2IXtyxLn6BNy/ufH96+6Qsj"
+    "ki6u/AmVTsFAGmTImJWk5duv41PCq9Q8ceA1A7ye+ue6InF2hJdEuI95vswnF1Hhay5ohsYcRonvhYOb2UUfa9wgHAZOL"
+    "YjAToiDpMYIxP6MCPKNHsj3pYGKSAO3YFokDvecbmjZ1NS7ZqrMRJYMErVWy4buXjFeMjVaEC8aCa6MaarCmZ4sW+j565"
+    "yGcUpNesSxzPSG0EGtwBOstZXxx+AwvdRwTrOA8JeX02Wz/6xp/3Hg/Zrxk6FS8DQKaHSfP+r30ty3DZz5rw1DPQjUZaB"
+    "eRETwWSJ4rVfVZotHeTD6SFviZS/6qCySXqkXTFxfmJ1g/CJ8e/I5mdX9uKrS09x/oTY8vvPKtAe6Soj70UXcYMtNXuHB"
+    "pVoadN7FpCwo/z2iELPiTOrMmUuieDOm2kyaW7Pvpwwwi1/X14Og136bd6jMSD22V7wmqDNpsMDaLYVjAq4w4WhIanzLM"
+    "jNICaBUWFiTG8RCQGSK+e+xfWi2mhv7pflEamcy25lJEgL2UjNl+/upMFnUXk180D0wxHfuBZr0tjdcgp3wDYLi+o5I0Y"
+    "LoPoq6fokGcUn0U7c8LomMgZlXa03OU6AN1QUXHBiqrgm6fkkzKuaDjEW207JMziszNOrBMvr/u0mPGOnWNC1L6tm39ms"
+    "HvlcEX+KpD6ZBPLmaNnwi7npE7Zf0S7hcWJJOTwbTowEJXJMD+g3+O/qOAWny7qxTNMWLlJGi9eCAH1j6/2cdbYQHCKtc"
+    "yRYX5rkCnQ5JkmSMC+N82+wDXypXsZDoARwejCfT8JieMcTy6Chnfg3qBhD7D7RsJlNDePv9vq331M9bFJfLi+ioMIgUN"
+    "FuxJhiEEJX/Zx2YJuxCaROUOvcJYU5I8lHMPpNQVKVfk6PhNmgYa8vTxyojmv1nPcmn4O+VM7JhSEtrAuKjiq3lbnmMIk"
+    "hIzaOhs44zyxo1SJF3WHrndwK8e0GiDGSF4XRST0nAuIgrXTLQJehwBA4nWxC28VTGxLryyz1+IQj5hurOCBHxvuAjFcy"
+    "L9UlNBYaJRHtJkqM9yDV0C1nQcGfYL/IoaQ2pNxzlR4NR3us11MigYz5VYDjXK9plqQNdukY/YnQKN/RDNxgA7vBLt9xH"
+    "3PMFFXAfUcAXeIF6eI0X6FfJe6CYMffViGxbLfBGA2d19C8jdwm2oL2B3ODnurkgoCp1mq+TkWnIrhJdAPDhV/ZRkkD6l"
+    "yOBV78qytrgS8Yt9mScJCjEQM7DDH/HvWE4DFyiG7O2ixsJYuptoYpuJK9uG8wpW5q7m5xSdWNcFU0CCVZ+ZYZ3fa0lxv"
+    "39So8viobNoK3SScRtFsCurzff1EAo4B/JI7yv0O9syZLgYDsSVRe3gN0itzJ6ZWX0vJHRKyujC0oTBeVfDWOMQwSFAuK"
+    "+Ix6OgkJQrSAY57K/8cvAKsJ87g8KsCwqXhZbWeITojV1nzmjyg+mevKwvWL54uM96QP0XNxur5JfSyOjg4F6k0QPHjdE"
+    "cJa3iSD6MfYT/nzCn78nhQSsKrLLtg7UhJB6Gt3pz+Pyy3jSv/+o2x8+uFup/vD+3WoaTvpP7vf4mkoOqERTqk/Fl4yo1"
+    "J0NOvkyvUzm/v1g27mzKXbu66PB+P4gPHj4cBt8apBqkYuygdAl6Z8UjUKWRlKLVF2zNCald/rlOjN4QoJ+zUihi",
+    "cLd+119T3AvnxMePq19WlP/eHi3Pxg+7vUH9x/tdtvXI+4/eBT2Hz8IuhU6awoHTx6G/cHjhyib1fQ13siDu/cfDe5dJq"
+    "2BrHcgXxcrgvBPYD0sy0qlZWJVYjR3wd0/u0Ooumlu0nm9vOfXesEOgxHgcZlU0dOyjK/6i7I48zcy0PBNslVQdU2spAZ"
+    "FlSyyMRHo0CGd2SgjFF0VKz8YNXxVJr3o1ZqqkICQ9S/p9jK4mxPfJPTjbj7SE0MdmaRTIXNZoOY5oSoxVapU6d0/1Yy4"
+    "qu7wKKIR7azlBbXExGlB4sCrfJ5c+svoaKlbPxyCn1ocDsZSK9SVjY59wRhQyGdpwayJSzuKBmYYS3QaL0wW06bzV1HZn"
+    "fUyXjw0AHw6yz7UV1kSCfooKXpPW7K/JN6ZpoDGYAntVW8JHuXPHm2b2x3OVIMiyPR6TVUZQBC+7JX08ZFRdyT4ODWfzE"
+    "d7MVFAqhoraNF8VjgVXxLTnzT/oirWFP8OBIgOlKnB3SO6bcZFCEN3rVlj9Gk6Hmuo9g7UEP2/H7SadrmAueXmFXSGGyP"
+    "u18R3rPP5/v6evmKlSAVkPM2Kkzh7mq2WcZSN+wcPw6FKHNjSSgZbocu492i86V3Pj4/uE89CsO0/FPiq5nuirHSnKp7N"
+    "EuKa2+11/+w9cNscYqj3A3x2p4OPqH/x0cGD/f0TMKwC6reJr/eRuPeYFl73AZq8d7D7/lDT2NIqKxPaqWqayr2EyBEJS"
+    "lBZrldQWDa64xuHJ2blcIcXWUHIVN37M5hCpFWFUIn+Zbe+p9f/XSnBNBpOMOeV48fREaHCYYQN6JCuujLZgWjSdW/vJN"
+    "CaWKqeBIfDwcGD8R8iK5eANA5+wk93Nl+gRekQAdx9SEStGdFF1VYF/5hMiD9O4mpdJlMmW0zQrBhQEM+mgP7JZTyrsys"
+    "/GDWE3UEybEc1tqORXtuTSt2BKpUeBFM18U4SWniJp2pmt/aHY37KXKUHPTSUhImHmrLFesrPiPR5XS/MiJp4f60PDoYH"
+    "HgS2Lr1qQZIFOA6UVmkPv8/ae+6A53zMOy3yhF4mHseT6qCsTiPOa2neweg687RMGGiVJ0Ph6SGBJsmqpGOH2fVjnG55q"
+    "pNUdUriakLCo1OfRgT9R5Z5KjWl93LTmGL8gNTGGFjLvdsdevliGROFrzrVkhh2t5kGuQwQssX+fi0k18h77sDSGlXMeO"
+    "hS3mMW2akpfL1369Ceu+ilX8UcGPSuhb8mAmARy2mZRMCcduJ5h/XKnvL+unw27HjdL26rfFn9DXhIY4GeZM3o1Zb3E+7"
+    "AaZ8feKbqFGJUg/t2NTMKG4Ie1epXEt/2asOS/OIHDt8q9FkgLTtrAS7lUhddBvf8Zhqwzd/VS5+WjV5to5egV+9xMKP0"
+    "w0D5Oe9SvSGOcYSAEXXf33+X+LSapWirOllynmTgtuTj27DziSiFPiTP+p8L4kK8jhcE+lLhuhnzpV7v3MWotnyWw07EV"
+    "ByPYhIPiCsjxjivlumCtrcGCCBVIJbjue+deGpTp3WWhLHuovwG4e++XDEfs/kTQ46B37M4P49pgy5m68rfrKBOz+sPs7"
+    "LIMpzwBNudBmEcYAXdR2PDOwxV70EANuiZn8hxCrEPlRGRqYt7BW0Is2xNlIs6f32NLhfQTzC0qAL1Pks9ZcqZpgwOHnl"
+    "hTvUD3nH4LGaZzucku1ZWLFeEEcCRBqy/7Jyo7ZDNUU2IU5fpmR8Q3H8uLpLyeYwjBOx9QHGCpdFVuK+a0fDUYlPKrFRK"
+    "fBGrsnDYnWnhpt12M3qsF9ZPj9zDEvqYln4Gu+q5euz2goAcyNkJOhGMSc6fz4lGhonDQYBk+uYJpEvpqssxgYqOQb+It"
+    "neEqldETTQ1JAakiq9IAkou6+fEYhJSROiHfILFHFoHr3y3RHlss+EFtAyw45F4ruiCCGJxT0Q0lkzi7afwU04UH2O7s3"
+    "nehrHRN1BVVi52gAbD53c2J0R+HwyCLd9//wmK29akL/P2kTpJBVHkETNfXHwPwkydZ9Z1MA3BW1SiD2wq/bpCFZzD0x+"
+    "paq9o8oiTfkt0Kej6zSs/J4vaE/F+2nRklbexT8+uwjzTWPn00s7wBjgdFlsoBGgq2SilUb9Dr9Iw8ox3QDOs9mAUE2cO"
+    "2ioLMA6sCovqVTL1ouk0InDHKuCwNkWluUpcesRkgbqu6ZLagzQINSrvF7NlUSUB8418Ge3pp2rBshpduY2d5bur0NB0z"
+    "c6ZW72rjpsSOb4BfYfMzyob2svqMvspubq+rmnnqmN9GWc1XQW8a9z7X54Wa9fS6Kqq8TLnU2j5VMg/0C7wrlOovYFmHK"
+    "iVHPP7glC+9AKi+D4DhRhtrlqhKrHnbt2BR1whv1TN4hXhv7N78UC4hR0iFCjaSrCVN6yDblafaRNAhRh/nyzidVb7gaM"
+    "bOmXpF/SijvaGdt9wdaCWtJ8m9TOs0TQ/fZ6l1CDz9oYjmOT9GZf+0YMSelErU/BnDzqF1XRreAei0NIkNpn4hNdEOFC0"
+    "VcDUY7UiPIzROxi9lGncy+KTJPMI1nzR9fodnp4O1Ladizj70oGQTezcZacu8KM6DPbO16I4qzpprjoDBk0FktT31Ir2U"
+    "Ho+h8UKhgqdpi77eLUCx+GdFesq8bam6llxnoQuVGpZ9iw6YBUAS0YWVBVEof5sXZK0GRVjT7fisdnVmPkE/ZIqZDdlHq"
+    "Iggk6yCu1D9sNZEtOXsdfKA0UwnX1pdaXVB+UKsdgCR4KZ9CFCwT1qJKaVx4gEskogNFDgZUYdOsnWZfiLa1iyql0VSWn"
+    "0IY5J3cDyhT8n/mTivdSv0gyC8HuqAimRY/QvSbICRwCW+Z3wcW4l0e1BTYfqYEyNznBzVuSFefMDM7geH6roN8Hoqk21"
+    "jMvE1PoIvdtONdbF7dT7gBuqV8lvU++ev7PcLP+H155rGcbD8UAy5xf1hlhpHaJQoE1N2xR/bKrMAZZn4IuOFWUdyphcw"
+    "F/tUL6JI7udXEV8BomzFm9/3xq0EFt1esvZP+NFm3uxRxa6w8xbe095HREtiWltpfMEv87O3iECQCsrrRWtq06SstWHla"
+    "FCIjrzzmmZXKgO4VFCq66M8y99D5RSiwnQHEONLJ/DRtMh4PBu/KTqEDJ2cHgW4qNXHWJ7kg4ERxA4Eo+w258VZ9AvdEj"
+    "E6NDu1FmvsOxhp0LvxDn3Fk3wgXRHDn2oB4pkrxydgAA5NOP99IEh2KF571Tx2SpLKuhEUW1MXDa+l6CLkF2kOOh6GDq+"
+    "glus6S33Ni07jGfclhGlqk9dP74pK40/qY5wSARkkkLjTltkEpbmG+JSbMWlbZ/4Fxob8YHcOmZyRyQ7EoWDhTjrEAp9w"
+    "EDMkf4QEYMOTjA7S6I3HWOK1P9kwFaUrSZe+cJjaDZLaVtLagSDxxPajjuod+bL29Zc2KvOaNiENZDV9Qs0w/ZTs3W9+y"
+    "Uqcr4wK9bZnJHiJCF0vGC+8VOgXC0tVJpNK2/z7Io68ybZdkreBTDZ2CpDQuuCOBCCv949qiSxgjhtNrTLpNy1qpHBmvX"
+    "5urp5tr7BHISVQl+qsObfsIaSRc9JmF9fD1SbQ2HeVy55jwursfcyIypBayleLTtGOyCLcE445zz1tqPCKG",
+    "7YkNJqWYtvkQrNPQoF2FteXy8ZtbE0t7Qjzekpt7TO2ZxRb2vRqb5l42raxQsxa6NtvLVRe++oEMBsazQg8rEwwK+u69W"
+    "69hpBgspWfBDrwcKY7ubpuQfTHlwSm5ZmzC4Up6eZ7Idpv1glhDHP/EzRDkV751ZR3Wp9dhaXV0SUn9JEd4i/oPq8Whdp"
+    "SV86GOADsEOgymmOTlCztOuHXpXE5YxGw9vNssiI0IEoS2F7hFLKzXrdQhiTHRmQ2+aekhhZqFLOjGAuMCN+FDzzMjr63"
+    "V/S9GBfqYtfVyvzchelRiIORNSWyYyWau2zIcsi+lHOvP2lugq4qdva2W3EUOEr3U6jNKR7/RG2PbVVp9fXfvPegKBHaM"
+    "D1lC0GX1vscKt1cxYuPZxNrqY43ntak9B8sq7BtwKoxJ9WFbZPbWONw0X5AMT1xW4zm+V/08gVN6K7B6P5/jytgAzzaM8"
+    "Z5dWUnrBiImpqjD99xB5SFjCVJ4pYgSDe2fyYUPWtJvInV3JYJgvMskIQOCFT0jST8FOoYpdbbyGDiluCcXELr3E0GBMb"
+    "UKgkAFF4Q8SFRmcIQd8LP73RXWvmS3ex/0ndskb0rk+TrVZ83lY7dsskKhDXKURE3oX9sbvC2hYRhdrQlGM7DvWKVfJLa"
+    "FhgwWJBruK8f0p72MoDlzoLbilc0HrUxMHQF9PQAoTOszSIQKZSmD1fkNhQXEA8fQHh5mdsOXlS+loFzQPxGOntMA0esR"
+    "U+V4CXA1/4gbsSTnb4ri+VP0mmcqpZtR1QrNCUR7wbkFw3tMzwMx9SkIZQIPrHgdb5k/QtljLhxJBm5TU2RNru3944NkT"
+    "eVIyqJ2xf+d+/phwTnykscqgF2OW0fAusuwGqN7aDU7HlwTfZpuffftR8SYxFp0pYMHpXm+Tc/sEdGzN6Dzab9BabbjZM"
+    "vGe/UGtGg76xVZ9p5yWapyX+4iLUngr8u1W/4YTF+LvQbpivz05IICMEYO1Hchi94ZL+66d/HH94+vLF8as3H1/88OI9P"
+    "fvHkGjJYJyEb+I36sedhqxfjajiLA4dV7dYXShoL5hmw1pAyuQYmQvFBGSS1KzZzNQ5sXpQUczjOg76q3Q+dTTBwMYfeC"
+    "Ov+rBdvjLvQ/OZsHWRRsMftHLNHjmjopIjUN3DWeT/6JfGxYdN4xo/lf91vVuw71DNxgtnHcHUYRJP0aHf/NQ4bBGX7dz"
+    "BnORHeGOl3D5falAFpqMjcXmCkaqYgcxITNPuI/y9yvicbA3fsNQmJ7NgtJQ+VdzGGm5TpgBNrZum1jnkrzlcVtgtIlzA"
+    "hM9xzYiVfRVtr4PWszuiFd2tolvVJxQEYB4qLElv2ITZw3yYJ8eGMbYedLueBU/5gBiWmkHhAylKbVNZwrPgRmW3Se37d"
+    "uO9cz+dnDbzDctBpyXqvQZWZuCebmFsWgc7X0utIcxNy9RSoEbImMGUrzQQCqrJbKrNqMs+z8D4k68fdhjl2CIpzsWlgH"
+    "sgYkpMghaW/aw4WxEPPw8+hbe9iYqK5SriMsHacwvpfPflXTNAvan9kKgNVlWYaL68gkGkJts/ENnmh5PGhthh37eEHiA"
+    "Qez/6jf8cYcserQztZMa2mP6Pcmhu1ppV6rPDWaBe2fNr2qPugJTgPIy9/prXGmJzfsNvotW+KqJWf7gsZvcd1fhGxTCF"
+    "Gk8KlU9vuERastP1qUPOWHZd5goYmK9z7W/kyErJLbLSjzj509a9Md/RfgP2H5eyffA5NIsv7FRhSNqPbNMDazrYmWgD9"
+    "utrrikt2qqFbQI27aY0bhm9fwLKkEAKlm77qfmmiJza9Ainc+zL0VQ0C5ngf86ntVheGKJVrnAzcIPAMUfavBryLX3WWu"
+    "oTK9eZoB/TT1SeOeWsb/C6WfO2RsYveeMyxdK49puyWHDCJnLgpmrHrVXB+tAwrA/twZk+4TNz/df6YPhk0PG+sUo2W7i"
+    "L8alD3rRAApzdN2Bb7J5Zdg7pRvsfaEcndVKmySIsur7x6z16OLafNgd32HWMs5itR5t2zjyyPCCBmkYXZ1ShKs4S6Y1+"
+    "BnYxUE+tfxkfvICr8MbwY267hoTJ5CyZ1NMJnBcv69Y7gg/jvT321A3FwCut+Nd/KmcdgbqQWaGV1X7tS+7ze/QgfNpUv"
+    "3Sq+6IapNHUyVlYa/BU1onSuswNFXNDt/hbsmooHLieNq8doyG9+CbguuNpxEOlBRdP7k9J1j73ja0iyceT1HEHAOuT3u"
+    "4H8FswaiBKpA0W97T1oy0LWt69RpbXWCsS5dSlet3shh+JCZKt9Pr6Mpca0KjL5v0xUB+dXThXl82m+kLN2Svxo3xnkk8"
+    "n83rajV7QpMeTIcRX82gwpfvI3A35jkaGegc79Q5a9Q50vY/GvtjxnnvNHnPORrxmfQ3OiWqo9K06Bme2ak0iANTxV1Ht"
+    "ECtCxLX2AgrX6hJGvHp93pf1+TE6+jj+zb+afJwGIXfldURvCNLDvOkVvC3WmgQVweg1PGbs+JbWY2BGUrTpyBAdWfcZy"
+    "2g21m03QO6RdrKk1uq9hiLy2R1maxmYOiQoBu6sfFQvMCnl5MW0F33cGuPXReQsCdZFMedTJqMF+rbrR6j+c8HkN3/R8j"
+    "IEqqKs7WSoMo2a8IkojU/EjBgj/DvBE34TmDDGc0DZ9U08/q/MqANjwIwVrHxjEI27tq9YZb0QWm4Mu+bFLYoutr4V9ic"
+    "jhtKkHLAJMy+O/y3kF8z3fbPVVSPD1WVTY6oPTd+Ymwt5wzc0PtOP7xP/ypCL9K8IKMZskm/EV2/WjfUyKaeTBVwaMrNG"
+    "tJ5akSyyDQwCnNXsBQ8ZRctM6l9Js43ZFVdPe0mzGolILWwta9D1LzlmhtuU+iUR73ruP4bPNusGf4k8DtXBVPaGOjpay"
+    "JtHA4dM3vk3zqfH0AComr0Q69oXUXMj5uvnbBnEBt4seNri2hRb/5C9S2G5aMFe1mx2KfyHNN4sHpLOME7aMIhqQ1QrEK"
+    "giUISDQJC8QZBAG7TKG78kfhr06G8GZIuVHjVxu2siJn6pZlSpvL6m4ad03aPfDEbAsPDXpieH4kGlnQ3MrCU8az/6GGs"
+    "jkZ5C44KN4Dh27Smf5hpACcOj3rowZQPKRXR0Qm0tnLZYhUqrV9B0woKt4iMtWQQkQ9IGRS9OxDfReNkKd6Vndk1baDVZ"
+    "T2WlcZG2WhacX0Bu0w5itPWtp5MHBNZRoRXiVFroYzScRMjhAVSB0rnOPF0skjK0piTmPW1Loki+uHAe1u7D0Ao0ZzTFK"
+    "axWSqgYT0lEG3+isflD+mjqH0BaSP37TQ+8N0WHhqxEoYLXMGTo1bUNY9O0ac9r/EcXUDQQpNGV6+uNCUZC08ARS0RomR"
+    "lU90sickYSZbgD4gtdohZW7p+6jii61XChzONwDUuU0q8bsXbGgvkCRFf7zhK41w2cYZmzCLadi7hiiY0kN+pUCGPGjsi"
+    "xjkiHOTQnR2Lfk+AMaMetW68qkWUIN+Bsi03ScQjm2DREf9c5ztOavoif95Y1TBX3ARZGTwWQ8rJ1JjYaQaodl6cJQn1A"
+    "s8kbAtcM+Ryx1qchfJx5VuSnOD446/C3+bgVc0CzCyPW/zyWEkoH7v1/7HVJcHVP65yOal+9/6f+xfv7tKf",
+    "GR1mDqVgrWPloBmcj9IYc9MkJzEWJVi/iqw4faQJNd/zwXYc8kkWCNlMlJBikk+dQAZn8RcOXXF/bsy2+lAUYuDi21hCy"
+    "Sn0iAwsw+1t94myQyqgJ+o2aIDfxSiSQS60/Nf4Ee+wT3xaweVnAlmUfxB8+0TbOMGuGBbf6YCU3+NdwAy85og+buSX36"
+    "kb95vVgPyt20brZhtR+3CW1jdL6dW3cGQV1tBvkbzi7wbZEfLLjCQltO1RWp+sSSlZwIt7PEn/mnehnnzaaWdn/JRTHxm"
+    "EuqkkBKSLrxW6z5lSg9mBegqu5p1K46Ipt5vC+F6bjn2hH+iBm4h1jG46DgjO2qYaYHI+/+DFV0O8oLScedDyVsZbpC6w"
+    "X7eOUylKiqOMPOTWNFz3sZ3ZLe11Hk/9OD/2RJMcbGxogqTf4yet6Uk2nQe83wwmYElXX1rIffg+GDWls8YgX+WgkQZcZ"
+    "ebtzBFEDO1QecWUckkQyPx2jFf+orR7cmdIPp9QXRE+ADDD2fqQ9KrNvmpMks/BZcdP3whz6imrsfINXBlZxBU+tDts9Q"
+    "BlBaygHesPqgwrF4sPbygHZl8aEP9fmCt9qEbM4MTGbdOiIna1eC0sCP7+kxUNMJ0km9Fc2+xlzdjOF8Fs6YFhmNT5WWw"
+    "PX2x2eyLxFvyW4sllYmqUhuiHhAoRoCshkgBnbqJ74qUhR19fCPqmDwUCsVj8wm5pSo7y4hSWGaUmcN/b2gGXfaHVeEJO"
+    "EEw52ZlDszKA8QsPfEzPnZn3w0mzumnnXRU6gqJ9vMLcSWALnDTN7tkLM0lnNR9Lgu9fM0INfa9U1xk5SmQa3RLSHnZNB"
+    "a/FEr4lrid66fuEIYsb1r2dikPBcxTvB3dgmoCoWRDk+7Zx8CvTrLcizmdfJpL55Al43J+DazGwG5nMmyi5tVMayLXBNi"
+    "7ka0bT+Rb+gJ3jmTDDbjtVx3diwUd0X+WQmHOd0OlUlsZS/J5AuB+w7blCUpGXb+rvaF0iiOAi6CAghaNL5944TM2sJBO"
+    "q2DXbJLqzxiJSnOfHp7Ex2+GgwGE9K0PcUzqH0o8qpyn1N7Adwy+IOD6dEqtwOD6FEo4qyHQxtxYOpOmhVPNAVmw1DwbG"
+    "NsMBYvhlbMppDr1uL9dvvRu9WdYfTcRXSjkyIAjWfiwWwB8qUx9wubIHmqVgCSYuEDI7A/jn3DbYn0Qffg/ZzDfMSuHn+"
+    "vU7Kqw9sr0Ashtc/KeZXCAfBZL6SA8Rt9Jlwf7MFbppD5Kg5Tbas2JpQ5rMUB0pfiAlEYrwM9ipFPcjjcy9of5qA5P/PZ"
+    "Fkmi8j7v7qH0/9pbLDRPNEq2J/6tMj2KnNWZptbEaOQEFYQmGJPbdBUaJvaKu9313Co5T6+vo3jKmjZRyQKV8xhcSgFWs"
+    "LWTGenugMFvLi/j79mFTt2PKO4OeL4TOQF8iZ+o1houX5fqDiRCDh2wFzCrm1xhlnDzGV9c5Gv7SLvepWc+m+4+bUqd6x"
+    "c6H4TN5K2RNZJJ8v/yjJlHWGmqfs0FbCKwPX+PtHWYoLLKRfQpu9/BqtR+o3KEyYEhFZTnJ+SfPwZKjqDKjMNsPFr2iXV"
+    "DApCaULUI7AiwBog9H8JO2fal4WJJfoHH88tTK1gtNgU5rTVdj4pceR5K59jUxrjLUZP1jAPjcszMcAw4NXeM2tUJ+byc"
+    "7Bj0PG77324iFcC44p6yTEaaNg0EfQKPX6eFVVin9tTMjSoB7y/ry+MacR/NBpJA7bZavlpVNo5p73vfFY7/LD6xuHeN8"
+    "7vqJNENvROXNkjAx8voVHQr1rtKn5MpJM3iFci161YV2+r3d33T+0zhuh1e6u+tjW6vqZRVcCC6vqaiAld2me8Er3aMUz"
+    "S1v6mt89z1tFACoFK5SPxYdUiKfkYkL08qbfgYOp+Cstw7yTBJuWNX1Th36765oV2JnurnTcc0kljg0PXq7wufkuTC3c6"
+    "noHafvBNq4GhfFSkRammbG+oWqjhxDDcodmYS6Iey8R321EbsYIHjlF5ldAbRNv6XOpzRB5+wTyg+mKMTdz25seazxkZE"
+    "BY0Lyo4HupSVq5FxJJRQwmrug0BVoCJa7Kl3b+UI/nCNJiY6VXMPFmty5tpOmVFZfvsKAnGCVQy5yxYEhPS2JcUjL7EmO"
+    "zd8spmq57ildOE1Ta0hM8DdfotUxfXwTg6SIZPjAL2jNvgWLMD9b45jkoO63EdJkfVGIfhbxotrWGeJexF1T3z2U0GTM1"
+    "V8q1qVgqqlK7fFnlOBO2M19WNAYw1EU6C0Dzca+xvPC8kYaq+vj54MLCxdnB67ifwiNCnKY5cfW/y13r+eDDo0c/JYjGV"
+    "yKtd4y4Ie2Kn6iUqXg4X03unsPKXrnBwh+c6ZoX/5GD4qFvtxLBofe/yuwU18mTx13rwaDjDhwZs+D5Y8Ecf9/iHix494"
+    "ptHT/5aL5IFPV8sFk96/HOCPlA3X758+X3LCzRObEyOmwZKhqcmKAfWz+dchMozv3IC4FbmNJ+YnxO/EjMC6L3hJKbh+m"
+    "AwNg5jvQcDogtsD4sxwk4oCHtDc7jBLZhAwvX40QBxBPz4EOGRDay71vkMjQXdbxsgwPxaOv9zFT1KhkP1FdLSM1ppP6X"
+    "4+5r//sB/P/Lfd/z3Bf11xCEoYTb6mJ9JkPTWKA/YAuBw4JRC+0JceC+R+D219q4c1YeP2IbMngfCc1/V3WEwCupulyvr"
+    "gC3aVf/eTtXg7nDQ+M/wyQyVD4jx5bb9iu4Jcbtd2g7u0WXXI6b5a06ssoZEzjomuzic4MrP/HHk/zXf3N+STDHe+2seB"
+    "EAdBf9ucwojRgZGD5M4TvjdvMJ4wxwEQ/3RfsELn8OJ0TP6h1dm1eti4uu7DN0hWzCA7X4pJz9WFabe1bd3gjVhoidLk9"
+    "uruAC9O0zuBwQZ+uo/HNVYkfw/zTG91rMrpI60lsvPDwn0Y7ER5IBB78pkllb0If8+MWpOf4iudcXm5BAdM+SMwOPRVHl"
+    "i0XL45MmTh4OB8/QeVVYs7z1sVUoetis9okpntsaQyPhOK0+oQuU1a7yFe/S4QbXD74j0jFsxLh4NMHlnbG9S/eMRYFph"
+    "qluV7pMQGaAe3GLcJ//Ak6YNryFNXxvStCLgHUU/V41vqvQ6i5ymYmqlO0x6T3Do44QNye4+Gii7WibZUfRooDc2eTHTn"
+    "196KvsHnmUyCnRH0YIicCFIoIlx9F5GNkvSzH/S4+usOB0O/DroyecH6gmPtfL+jVUU4p17shyZy48wSEz/eDKUaZ+Guu"
+    "gRFTkzbcufoFxPLknmZh6hfXE72erjvcrtpQYKzXIV2AEWRE2d8DFOMGomX9VhPnK8W7v50dFwlEyK6VE9zqMirKKiOzQ"
+    "248YG7gPW5LyYrcG74yznhbDxz65eIRQJMV+GGGjem56VKXusN4KXSEPgEm6YcKN7Dl8wF/dGowwVAOt4ZD68nwhEtjez"
+    "MonrRHfI5+CWUAqNcg7uPctIDHgDz+e8CZUbIxgc35RriORELqTf47ovQRICYrQc80ioTBrJ2QyOJBy961IL1rnPGxMrW"
+    "qjNJJ2G5TYIyz1th1G05U2crNsg5f14xSI92wI4sYGvr6HUHsgP1Nlu3ItnFkwtDpXqESdzS4MGi82G+nvD",
+    "90FuXNc1/Dd3tXrsKGMeChfO6nBF8/6TmXYtwNkYEn/gZEP5xJx9CTiDwWfesvSZQzyr5cQhubHA+Jxhwgg7lXZZraWbz"
+    "bfmXKG25woVh3i4TCLaWn9KGjMNG2it1rvCT4nOr2Co50+Jzqowcm084OZOT6yZq97QB06Ew8EoPzQM5yinfVrT3PRsnf"
+    "nV/7aimuWBGj767rvvHg2fBEdHR4MRSZhUp6Lr4UMuCf5xmew0fsnBUHRAJ/mAX3W/45pN5yVFRNWYqr5iedBGTNOx0bx"
+    "B/8HjzgAh0mgTHvQf38fN44ceFPlJEyGtAdnLvMWYJ7KKsFo5OIC3XCfMLYvTM3XjXUkCcFlf+V6vh4cKIdhM8DWq6djU"
+    "1G2ev4/gw4h71/6ElAPHQumMKG9N9CSo6GyTzytHgrRkwVxowtC0r2qImZxpIRgJiODxTmsnTonx8VAAe6c9t1CcS2DF4"
+    "ZZm6emy/lbd/X0+pX6dzNPY9/xVmZBoXvVmRVaUvWq2pG6FHXws8AKJhptUO8ZFE28VE1xxUhXnCdya05yPSlg16iFCGk"
+    "4NyhSHWRKEiy4QhIt+LuIy5zOFAk9FfzqFsZJ4qqMb0afzuPR7vTubiuZf3ZlU04hWxHOSuolCzTm8F0g4VyZYQcNfRZP"
+    "eUPX6D2kHoj9Da7B0K9pphGNUs8JoFdztDw9QVBHzOXw4CO8P6PuBukPUN57fHkjvEoH0RKx8lfsNEfstMYd6GHqZSP6M"
+    "HGOGBM9ufEkeH8fzub2u1ieADN4oijNz3HR8kpyCZ9B30gbNyuwLe+YjhtX7Wt2plXpWqXe5ep+r74lXrFRcqd9z9RPtU"
+    "b8loid19rJfd471IICNZKWfJr5Eg7dK1ZbAj11uQLvZwKpEfX4DK6MyJghjfR/+ptUBi+iIemGijiyIflVyjkEbyB7izS"
+    "B4q67oF12SBBfspWY0hYcPYRC+wGnAApp+VhcM9L+Lyf0p2481z1GkYmnnAbXDqkWR7R4GfN5sSNsiGo4Wh8acd7QgsiY"
+    "hVeU4/iiii94Ql0Gwya3BsrF3Er3tGSuDETJ7yRVHJ7T9fzEx4CLTuppFmzwsVVZUSNxDYC6QnahOadGByL/Mirh+9EAU"
+    "K2WgOAQ6HrzK68e2tF5S47b8/oF9oP2bbj4QG93bviDeVLc+gQ3yzaY4Fv2N0orYlfg0CWHkA7g9mGr/YTaw0uwIP/lu6"
+    "vgq6ZLwFOt5ou9M0HOZHNrgDkueFY2ra0zIVC2jdLKm6Z6OZn3Aj8oiPQtqxsiHEnhwnhfpvDMYO+iH94KQZqMvoETNNb"
+    "DGxD9HwSlVu0+bvZb4esMQ91RFziT15x7y5wAraeQRahCM5O473DGITf3HU+v5OHPSTdyI78QDqKeuNP4e2XHo91klv+/"
+    "ysTFMrKchSu7oGu/zcc95NGg+9HfuZHZ66jfnJhX0bhVD8jhns02WVA0VJYYr5RC6ugJNeHy2Ck/0K3xn8yBB9WTI07Gc"
+    "bgoCnhqrbmMhe0L08YsuT3JaUMdiAKUx2bpZ+TssLky6pcoxLzSEDgkMlwZjUpwQ5+qcpA52KQpa0XGlz72cfxy11Y/5z"
+    "fCLHLCmYkcFhDNiTBtMw+G9gQQ4yeNVtSyaU7ir6OiKax0WOHaKbaYVJAyjxY7wlSq15d1Mla1mTHV8LoU3Qs4BL7sVZ0"
+    "AS87jdlbq4rXTknC1dqUs2kJlcdofTSPpHFJLvYIp2ZWKUM+PJh2pB0JopnXVhHZW0yy45qQcbiTuBPUYzHNgRxPI5tU2"
+    "XS7uKrwC90VWv1yFG00D3MsrNaruaIgCULM9xjjCdVwg6f0nbwrrXU9ywhv3VVDeunMjWy94l5yCyES8hZM1I0omwJdDP"
+    "MiBWPZyp83ChFtApMnhJDmom/+nOEoSE2ieujGPoWYM1q07sgEdgk9nqiG0KcpyZIIRtU5uW5znxLqH8dH3+JZj3pCC46"
+    "9eI6odLDu9iHqIEkV2azv1wI/LUbF0i4UrkxMBP9JRwhgfoJtzoa5KCZjiaHVa2f6MZWHjqy2x6hJ9iCtk0mjWHrE3dsV"
+    "QIafozRw/CaUNq61hBmP3ez1Su8u43OnbMlv3oHnwqlglY1Si1RqKn0pwhQ9Yj7DC923/y5Mn+fqkp01gIUqkpS6oQKiI"
+    "P94bb0Om0pVqwB2vXjI8iaXMr523NyU/LX/apOc/IQQTTOdGqvA9vUxwA5djE875cWvIn55/ElJ/wM8Ka62tjOcRuSk65"
+    "ra23W0lPxUSQv2TJYVbH4bmPFUNXhnxyfBpUa7yeNTOBqgaIhi049c2CO7aPIG/wA9dvoVznOW3PXK6vaZND4E1s1DT8/"
+    "LyQwFjVt1hESd82MCnZtjZdAoh5Yw8IUEKiDnaj29cme5qQpAbGsYPPWVSMYPgJ/dYo01UzUzWII/ZdG9PTMO4OR3l/vY"
+    "q48v4+JzgbF6HwBiYkfoQq4zhEAcIh5jZcHltt5m5SHenmDjMo6dNMkOVCB1lGdMMkm0cC5Za/nxR13/gSPF9xeghUttk"
+    "HOYBeTcj7Cv6fDZr+tkMSnnJw1FU8S+urQFmXAb8yKSYnqUn2whb8nMeqfZKX2lQVY3sZ2temTd4jHx9jnJPgJFXwjY9k"
+    "LfcUyV42GKWHZl+lXSElGgT2x+y0acBhKJOmyOwS6VTR7J7e+oQT1nSbgAdPrUOn7pu/42W+kWBvJacotJ3WKzht0uBoC"
+    "6yO1y01R4vHfAWul8garbVUe0ypqliXyN6izEzwQuSkXzbph9IBXeJ2uQ1KN+tzuKZIpxMzz8eFP2sm2J2WmQ5VJiHSIU"
+    "At9DPOPiOXhPIwvra2L05/Zn0WP6M3fgtqemFTc7pHzcuL5mX+Gr8fCOMrmMjpsP7LJmaymUXMfs2UTHHJM6okX1FE+9+"
+    "MrgVyVGq9uI61s43hX9rLUZSIZ+z2ZHfGXsO8SC6kRij+YycEv0bJ6jZGz/FT1U6nmkeOhb1iVDIhZs2C/MA+WG03Vzah"
+    "dcPjDkbxYU0rI6aVIQonpF+Mou9zhCNo7otqrOMQy4dr4ZDiqSqKs7Bd0+wBZn5RS/ZDnUuWCrZB66WfcpvTrhaER9haG"
+    "8tq95tikGIrbrG9n8Xll4p4sMQRCKqonWdEwNXLdpnxf7bmQlu9wEsnbLn+3GIBw7Ilb1WJzt1G/Ouo1rMZQfNhZrapgG"
+    "jWZoojSEnNLT9jU5rINaux51pXid9KokdzfXSFfVIywRTAQA4M3MXv0DV2h0Qzd3k4iQRK247doWtLKsf2kmHePOgNScZ"
+    "T0g3TacVJfBimqlIcKF+vkeg3xNnHQSoSZCi9hdG0FHK7SOvoTx2Kv3Yiqd5gQTUMc3d1sKBkkmSKRfOMmDbBMey5kxny"
+    "Y/Lt9XWpeZ+4AQHGqQfojqwgMemo1ONBruMmjZvzhhbMjLZlzH7ZjKco1sYXWMFlxU5ccS8zM5Ei70V2mN4bDsaDMOul9"
+    "x6ShHfE4gyxiQ/HfBXar8ZdrsGlwTSc6EtzFP6vPBoeOGlVfslvD8KiT3VFqZ4HY3HTzLWXjA6HFIorZ66EGSBedhvcTA"
+    "fkYKDjrVJIZh4Jm47jhlPBRRupYM/XWIm0GLvJN+JogzdDWsI0eLxocFitq2QOdntUMUPM0cT5is/cUQsZu",
+    "eJbWCZ7hKEj97msUwEg9mKGKiIW5fMqypuQAoWu0SygBkHTajfzLsfBgS4vaSXpNkNLHQfOlL+bs6Uo6AY+rGoSdtiEx/"
+    "FY2k2EqZ/KvpOprPvoQRDspX2AB+e7AB+B7TBC4N294vo69tPgMEYMKxa20uawzQlRUbh+8sLqYnginjOAOb+55iSLEHk"
+    "yCuvbCQdj9wXaYXoHyX2uo/ZozjOM76joUqHx+8y4xwiylXGfHUpcFzfDPwN78xvMHYTNgpi7fFQ0+jqO9ylqtmLKFvei"
+    "EGMPHa3oKjhmTy4BYsF3A99jpXmnWLg7/Thgl52Y4Inf3/MGZysdKRxJpNEACaI6spGVL7WMwEYLJVdH46X+3mQasLdOj"
+    "Jjb+tPubpcImaGeV+uz0OmchAHiXmwNh9k0wJlz0J1YzcairQy1VbZpbzZujbU36+ML8Jhv1s+ElgiOeysnxE1GfDanY9"
+    "2NhxMgulumSs2M4Gv6C5l8ocQXXCvWwqVQExpixERLtbRgJmCTEp/rjSU7kE8sPNulAlvIzrFwCSIMExLHIg8791pu3HL"
+    "2BQa8KKjbLQqgjB48Ax9e1sR1NxSadpKSRAktOM9YekV4JeIDCiKkzTAamWARlS3RjBZhpUx8KrWO0shELthbjJobknoW"
+    "Y5xVhFY7CH8E/aJpUXaPUi329099nE0YDesYNyGguXPCXU9qGzp+qjazdR2urWRu2uV4IpzGukRiCXuG0U7M9o29QUh7x"
+    "lBLhZ6XcJaVZRRDyzGW9cLXNpR7eX1dcJE68zOm8qBwNNpTur2P28ZRETyFo+ZmHEt2KL5MIxF9uaDW+zyhvVh+iWYydW"
+    "bKz08xGi1jx+5dc2JODLU+HweZ4nho7S2R+uHD5DnXX93jSI98CcJcdSOoe7ENaKBCKRBtNMqZqopZibACDFnPYdA2Dxo"
+    "lmjQzEjIeu3M0YreSPT+eZDTJRxGPcH9f32owBKMg6/V0/cMmVTLVsnWoCkz8GqYoU//KkR4JlZxM7aycRRkLV0W/5ESN"
+    "PIhuZtSnhd59uv4NELhGnqaaqy3Xp1xFtHNCVEE0b2ZgKTNQTGAPdtEdTqnzZg9Z0h6yPKxGS9pBqAIeRvQ7HTUJBLSQp"
+    "7UL8oXcJF/+NbVHZZzk9QqWRktnqz/zl6JFg33GLQr1/FaFeg4ScKP9m2OyqZFjGRyGlkHBvVQz/pEJUwu5wXyscYlMYh"
+    "qVhSdOUXogalQmCE6/7/q3jeYoKu8NH40PwqHRhG9yhTDDhJ84syYuTha8kMsZL/yFWq6TtwuiLewnl2qiioDBRQk1hYQ"
+    "FZjSfWTtqiX9qsQ23iljsYKt3vxWL5XHStgKtujD67HiElgWeO7tNc851xNEE6jGU4CH+REjYDR35VhW1JPXGGeQJJD4E"
+    "6WLF6YqFPYl6xRvGiRHUQCFf25AcJHaMxaUzFNZDPXXMxOW5/hXJN+CEGtruBjsbXmrCgNHq3athFMMwrX5P66WvK3e9e"
+    "56jW/hafUO3EBeOnMo0hkZHjG4lahTiDvQYdRmfNXIhD5RKz/2b22NtuawgkGBhxipPyG7O2n785R3bc0wk0x1+b2OOfJ"
+    "Hzw54K8409PKa7LfXddcpi32A7zjhiANCaNZq45lSiNDSx3N+fHQ1GM95rNYTH9DSu6lf66JaAqkiEDIgWcT5BWOWU1qo"
+    "eec93OHS4Fj7lcCG3ZF9X7YfiVnssp5JUS361x3odBE9JxKaF+Rqn1VPmU80RG0mnGTiOSTl1TAtE2VloLWchvG465bPc"
+    "/X1uLfa5NeJVbmsvZi6m0RdUzSx938qFAGfAgmBgRAAkmkvGe4OQW0eA/DF/LjGdD92pSnSIkgqSKFKY0XJjpJZLsU/DE"
+    "nTTABff1AfITBdWUIAEYBR0JuYoLWL4mZxc6dOBBi8M/xxPHP0ukX8c6fX19qrl/ZQP30+upLAMHMMBAb1RMG8a/l/PAV"
+    "F+p3kRqfraioEktJFf6hP3kk/cAz1deTNdY7/QsUErrUJDdzJ4WDf3AbNqd9hjQUKKjn1UIWZGooViFyb6ndQJbmzt2tI"
+    "ZcQbWHxc3dMYVbsX50raBsT33NVGSVnDug56klD07JR6AEDXc8XkqjdhJc5NjaoptI8Q9lUUi+APnxqnrc7nWH490Wlvd"
+    "4wJh1AzKYZLfEGO8Bpa5wxuvm2PkcN06ikoNJ1dGOP0e7DqNFsGsYXpmquxGa1osFhnlyL3eIdrj3qwRE7JeqXozHDdbM"
+    "eDmR1KNYQ0rVXbXfIapFyYn2bWHjuEkaanqiDtGsCStIlLn4WShjMczH0cP9CGktpe03n7e//W6CJphEKLrRV43yWfFPP"
+    "n1/SsYxNGmnYPa85Zzq0vRYgFfoTV8ioJvWY7vIxR9ElkFClu4WifeV4jSRvL2hs2RKsXfCnMIaWz+SlsqJzagJcQLKdf"
+    "BfBJn+3tZtcmVdh2k/Q/+dEi+hHRBoFvAIUPOrq/9BKGx7fzpaG1+Et0IApkgViw02ivWb9oo9xJeHK1F1NatrxGZC2nX"
+    "g1Z062hK7UJiXerKOFOzL14m1WmtG1fCBMXPSGa0Rscm3YP0f2v9YC03gQiUeRJ44q/61+X334m76kJ8EoPddAYflsWFJ"
+    "CA5jeHVwGMrEyRCaXcWHtoI8v2O2KLxp6LdDVxxBxAf3s3XpJt1qfxCW0UsU9BGIbQcZ0CcJj1PMXLgFINnGKj6gVa7/P"
+    "03XpofdMMipVE73xDTrD+1MbMnVLWhIznWy73/9YmIXGPur3l9X0tMz8jv3w3u3Osnl8nMLzjmncR2CKqokMRUdXm1IYa"
+    "L0TrWaD1PbqwuBE6bwRKWNoaN9HO7hW+bUStivq6vDZohku1LTqn0wa8YEtUtkNDBJuvof4bD1WWnukJkvt46VR3v5/QE"
+    "0cwYTDGy8nQq+ulVSZku/qdZUh8SNwUvSd2bpJUbGIuANqificB8HyPrMgcjo0I2KEVqDE4QCHPUjwWbRimJn0t3heRSl"
+    "Oa4mtvSxA1HeJK0MwG7OXg5v2hyWT/NaLVFMWE8EnJ5OiXvR3rii5LTyA3RhiUVJGRHdmCalyFRyBr69eFUScAD8A0a6X"
+    "EpQBc5Zb5OWCfdmLn6wWbVn2Ox+fwLDWeZ/L0mPu9pjpgnVOslgnr57yoX8d9V5k2kI2uwknP8mdALQcIZSly8TpI2W/Q"
+    "eNj5NAm+7f8CVbsWHC+I3sxKVt/yMVmxkTC8nSlfrwdyjXxeRPOpWWN824j+e9OTJ0UofWfA/iM7AkQe9oOWLkY955bOX"
+    "mXwTcYCLhL34F+Lc/xWPcC3ufogiwzGt7Ss2/O/7KpL8BtxrkG+aM9r19ve5y6ZgOB0n4NL1B+maNkF+RBJhkyeZINij/"
+    "6S14C7hUJd9tXoJ3RCllLQQum9dPAnuHahUfPhMn7vJXd+BigBvt9DZn366YYEpaR4UEnOKRUljso9kchzFhJhcnf5Bto"
+    "x36WWSvQdSXV8PR75OvgpVH0RHsXba4zTQYKaoGtROrG+Smq6PXH634O1FTKTcJLjyQAzm9eO6660ud51kaGvjVomZk2o"
+    "k1PNXwdjxYqfFGOUciuXh4/DJgWP3xfb2OVDG9w7mTezlGIRAPPqL8oxTzA4U/0UOkRkxFSVn40NxjpM6mC",
+    "ESwn2sdYqRZ3GVgMhE3hltnPAUiN0U4zQwnOtW8IkHMhkMtKW8BGqiNBr3/nYiT9NwurTe9Ozea831XTMbPakI7dhHK/t"
+    "rpGGDPDwN7tmVuvuaGgZtLHKiKyTuplbfe9QfqrzFtBrdIwKn9qLiKPL+Wg9pcXnjYf8J0brK+oF2YN1r5Nq8cQdH1LXq"
+    "CJnL/LwbFTaSnnGKcSTEWwKdO/0msQwZsXlstR40qFIWFfccA7+hdXwUT2Hl+Dg6LoAcVqOMsntwbCROnZ0Jf8YZ72H/I"
+    "ZwPD9RDNRxMGxuVu+lRlAV309C3T9XBQN0fqEdE7Olq+Jju6Pq7A/e1owimIY0fYnlv+ODBILgrf/F1x3i8qSZjvjej2b"
+    "o7O+TutY3KnQX2N3E0VCsIuv2How+S+x3eLGpNwFxjn1wfGsg9GNj08HB/UUQ06VWEMl13H6iq+8RNcjkrGr94SElgabs"
+    "eW3XITeQFMUfW5+TF0KkN+w+b5Jy2Xs996Xj3pVtfGbiv/Fggq+17eIQ4GTr3jHHrnmMx/nv1TcLYRKXNnFwS/yk/5+Yy"
+    "zGyGzlQydF7Zoj978IldKXAlc/AB8PPL3KSY262KWx/Mjd2f1HlF+2duZGq3VCEIH7M780Mkbs/6aBzg0HXWK4Td6tfxS"
+    "v/4af9Spf2rYIvAH4gy7+TrRBeyvnggEnfBR47v5PnzeEUj3fm6HGo6RarAqlHZ7Rk/2dOO+lr6qEb94J+rIGinAnUBgR"
+    "qqvA0e4HtL652t2zWDG2mgRKX8dp1T8cte2b8M3JIrKrm6bTQpF6ZfAdGD8QKoniu3QhmEJYPcHeReDRbqtBrv9irUvTq"
+    "imYIBEtKPIplZ7fvUJcISyYTu0uZALHXAaLP2iq+o9lUvbQFuvSJuX18TMs+SjO4526j+TjvnKWcpduYocruf66SGTQ8v"
+    "lgk1SC+tAYIModd5nk2GU27Opv7NmtS/mU79S8jEC5VPaplkZKzwuZk+1xXUih1iz6fFUWNtQXRdxwAHQYdlbDGOQ9jVN"
+    "IERNVzVrCnLdBkfmB8+pg4dPjaRv4zC5CPoH97u8qwc4KikvfeW92Y3Jksto0XPxwf0a+bB3fUoQSy/ZXd998YMNyNeW2"
+    "3VJTE4bWVVLWcir0mS48gPw0dhu+hg/GAwCIcMFC7/425MYNE3f96NR0w72ev6J6izKo1OgbmAOJU2dLYBWOBYlQQB4Wt"
+    "2E0/5NWwDKQ4AXe7dsso9w0QbaBONZ0DbvTlXFu25LLlc+e+hFUTgGfo/uPcA4RG2N/Mug63kxcaiV6OjSW6kZyBYkgRR"
+    "pytPgiX+hwzMz4hhEB2HDrCaSQRXN7B8od10OLECO+po3+m19Z3WbtVXW7VkXz1wkTZikxOJTVI6CSde2vsfmdcdydlCJ"
+    "lxh3R0+UIsIqRFX8KV5MJp106MmHGHvMdTLtnYv7Q0fBGrRLaWONMmVbCO9kuvEmhGvDU8cfeLLDEoS7V2K2Zqpx8F2da"
+    "k6TtlCygIjR/0S6UBSDHA75IF6xwdY1j+4Jcol6ofoyYGaJRFN+0W0kXyij5UkfdZyMcwnl4UjGC8Lxzv5wqrj6gjHILm"
+    "1pKUW+9wg7PdJRrqg73SNncHdH7oHTBiI06zUhUJlETSI2kGj0LL7DNw8jHIIdYZKBZqM7/4AF4EdAeJCuIOm1RstnO+0"
+    "cGFyXbcirVg5+W8agKkSgLWriG9L8y+E8YQfufOlytFiSJUb396YuA1Pa0R0YIecpvHMJrog1sDVuFT9uJzRynsBq0bpO"
+    "ELK3afxfme+6wct4r5q2eY4kgl/tH9uz2XFmtChECQpDiHp2WFFjTtOlp6R5G2PlkCJqsP67sHYiY+F808TDTZxssl0f+"
+    "gNe9U9nDvGGUnVPxDRcQShsxu2ARXegLgslBD5VGS73FVHIYGzryeepranL3/AM2IRV9jJRLCpNcwxh+JlTheAHhsPcXg"
+    "/WxO37Yri0j2hjxm9ndYYTxvLjcZSXMMqBpDiw6iWce/va+kATu0GW1/g4KOC/qxwricPFNyQrwxglDhQkPBgSzB2aFkB"
+    "Fd0uXOkhSJMgQq3hxz2Bq9qKN4OOOUA9ausCC+Wq5WKt6NMyNzV+2rAPbbWf1gfqaQOi2jKLJlhV8LGC5dOF3ty5oqBy+"
+    "2NN//U3N7CfOactnE9Ciq07FGN5MpIjPfvFOVauFmNJYg1gqAnWl35n0YAI/YBYkIFNzQeqWnJ6xQnHD24SXFxJxioeTw"
+    "koX7FfmoOSjhMj7T3pYeYeKF5G72X0fPbXGyYkxSYPkRKHZz5WOR6ARF6N06OiFSDoEja45dhvHWC9hvGJsz+8DoLQx8L"
+    "gt21XL7FZOnevMXiSp4tx6wMhw4MapEasopdrX3GWHJJ6uetHrEQTl/Wlq8206LqR0ACT3hPVezLdVWjY/UMs/lnALRof"
+    "FO3ZCdMt9oyViTO38vEbhscAa6ENvjOdE5MaLaBwiXv5JJsecr4ZGDjFLezmSmNZlCFJ7kUx1895Y4kRJKLqQsGgiGwNv"
+    "6kRj3sQ4H/oyVfHB+GTwAF63P23T91nT8KDoFkOrkLg5AadxLCFNOixF5EmIrpUH4zGEYeJ54jMrSdsSHsoy7D38Po6P9"
+    "Jrt2vid+2QhqS102n6uAsS2bIKdZ8DbHxnyBerv6GokqGFLdLRKP6t1r+hA/dVuxd3+hxTRCW7+66NjjSJ1Xs/pzmRsXU"
+    "P1IXlqnXCYT5QiANdfB92z8Ph1I6XHxMHamlTq+BWGnV+Y4KsKuxANdolowg78PXOcO9BwISEdZ/eo8GAJupjrbSmCOzE"
+    "W7hrcABvPVePEDyLWNMB9050po5ldT4q7L4zKrpR3nDoGkEKnvv4sOoah53xfZJxHgeyskeumuoLsiybDxOd8kqJGeMuF"
+    "P34AT1+gKDbutH9fXlw9GhH9cUj4io7QyLWoIHolx27ETHsL2ERchm2lHAX2nqZ9XBiOVwafypzjs1eIZdHkXwQniaXh4"
+    "bHgDHVDj847j15EraYQFpfpWMcCNVCjtVV7cTlL/xZcOiXY9omgvAxx+WXkLHarpMobRr1nuxmQRVayAqLwwPxXo4bWpd"
+    "G9ET2+pLzSjBqhBqeeDZLeo/NBVKnczXYt+uoKNEQaXpaLeDdULMO8ib/GNZWTQ7U/WkTD5pmTaCqho8G2H3aq2mmV5Na"
+    "N9uUNCeLbNE74AQsPLL9/fVhTPL88DtCjXV3cUQ3vcfX1+vDrPsYiZ0iKnQXwUyteWQPW1Txp1sU1xcKlp9GTMna+oV7h"
+    "fTm7oNRYSYcZ2eaQ+ANxoqNxY6AY4dViKRDcAhszBqrHiYef6H5zcLizjJaaEaTHzOTaZ+a0ICSCkfp5+Mv/hJR/Ag3JA"
+    "sLh/Jux5RsxdhHAGxEoOcESgvH5Mbi7Fo86OyHD6MscLL27Wa2Kf24JZYZ45aJG1RISa+nt74tm7x9b8GbnId8SFThLDk"
+    "ryivVuYhzRNwPvVmRIcI8gpd/ISCYNHgWAb8mvum6as8qolaOXkJMqg2M/uZM9nqgIXBkxorH/f13iT/reiHR2dRM3sJJ"
+    "Uq0vFa7b4bsvWsLV5mlZFhc/EzEB88Q37/nobLidcBQlNiJIjCL9BdFjJxvs25ozq7O+td5NzF61Tl9IJIJ",
+    "eyGiYxkMi1QMYZRPmXhhdfre+m5sTYBtWsWgYKOGdiDG0x5713ereAzns5MtA0WoqxAGEKAG4Ple7jw5vLJHkWr/4OwC6"
+    "3KHYx4kTN4YJsIihjY/U7enpb5DGUnazaAWiamX0ue+Jlgl6oPhE/LQHqiyyJPTi1YoQm0/tOWyWYxzjpHMhRqKj/bah5"
+    "upgffQ7mNROnM87vNd1wOVx0hcZvDxJ4jmXida0722DUftM9UJtpHcksGhqFBI9AkVBetRbdC9yBEtCCaaUI4Xvbkq/I7"
+    "CjKdyKvRJnduD1dRGo3yt8l1V2ocmdZ/a8Mc3vxwSbZcD+LCHjoGiu39bs3n5R2DTlRfS7/+k1yZhylP/cpm9ECguxevo"
+    "kWQu03qeh+rqgO3zEp3P2RVqPWlGlaxw177QrAquCka3ebGL6Rcv7+8a/SCcBoB/6u+FYeeFii6HORB/JpEiMVxkTIR6w"
+    "W1n7wZ48MboOnciAQziKonKdsSWsp2IfZPjh85cmDxMftdv2RWbfKx3ul5afeemZfqlzktQXSZJ3rF8sc1YO1TW2gvwmE"
+    "f1hO6abTriQjnXLz57juRBSQf1TUyezdQ4QN84lwoi2Z6ppSDaBF8acwqS5Vx5fIZdJlea0ctjQY9eOMdh+6vpt68pPih"
+    "GpVUiNsKs+Mq5VvAYvyrSuk/wT5+Z+5d8MeaQ8U4LsWJxnwqRhgM8fES29FSfR8LE6T6KDA/UqiR6rt9GmSmSHAcnmYID"
+    "IS8w6z2NX5/m62HXCbbl4JPDXYE+VxnXoPLnh3IhK4t+oA9ca98bKuubYEhhPs+8EjltGQdXtqrwbvUpGCEgTIUxOtE7M"
+    "0X09kcbpQfdV4vpeH7vK2recNkZcmcV8kqmPB3aXrVis+sAuQ/jGr6pJLc0rR6V9t0+yHPF92HfMycbHYjWSSAQSA4leV"
+    "UX3POmtoYuSRpygtQyg/Ia0x0EMUJXBgc/H0x7gJ2woRzd4Cl88qEmcGpJqWeaTVTYfuBIshCfNkyk0m/mOulifshBy3P"
+    "aMlXONJvR7JLfAgFD7jnQEHprugcidlh9ubefZKoIlhIE9gM26w8N6BxvGtmBCjzU6hAIabJTpYVTBw43Lj0isa6msy+i"
+    "tBo1UIACpmSlLe0O6H7VFZuH7j87ZbtbKcprNFZay7L1KcEr3VsNrGNijPP+tke3GnnQbbCpdEd/UNR56ox2pb6HealER"
+    "8t57/zzpPlEl/T/rPmkrsp8WNzn7t4iMzMwLx78isr5gr0Cs47EO7jmp+XeymCJMtahriQx/Xxv/UMGPxVS7ULHDSzAWs"
+    "43QKnvrPjs7oRmtUZxDZoUTlrBPUA2ZvkyhthWeqMkXzpmkORNHA/OSA5GuS1d2hoiUk9x1odZJ7yAwDYl/wig9jK3P0C"
+    "SdHrI1SmD9UB3FaqGaathpRbnqyGJSJWGfBlQQyReIte4tjqIhteoHLa1K5qctMX9BHbVfpJcAAxI1ud8KjRw8snK+VVw"
+    "A2unUcVhDzd5jHJk9IKq2ZvxKu91dt+ilG1t9AT0kugPHHwNFopRXLMd3CXp0sxzTb7cb+hhHGW0uw6W6CIdKaodXW+z3"
+    "dho/QlpYdmG01B0i+sCsZXR8Q5vzluieA+7cgDvgIBKE0veb6BQM7VygjeeiVbsfjHY1WYCSq086sLouBngBCOcOSZ72K"
+    "tq4nODyhQLok29qpX7dscl5y1aKeksoorrbbAoNTVdMzytNz3GqIJS8N+Sz7sNzuLcdVjxsIkiHA8gXlSHMNKWaMvWGlv"
+    "bPEeVEg71SrKHIZfUgIIy+ojVtGa/s0CllP3/G7Wx6GEkTNHPjjLbxZqwv6rbfHJyWYcisKvcgDBayiXatlCwMyX0Cyil"
+    "SELF3JIHl1K8n39m+TCbefF1qSYKP0uqxF9fIk0tfEtm8SNpNB+B9tA82MifqS65MA7YnftQ0PorEEjAD/4P+TBU+/8D6"
+    "faOS+Jd56mUtj7rP5Zc2N6cWM5RpzsmMWG8nTT1sN5UQYUlUJ17UCMz8RSp0Ie92v/io/2gaBMgSyANpRiwv6vF+lZA5f"
+    "FbGlTnY8FcNBV0me4DNRGZ4HXpWTx5P0Rmitiuk4jjxURJMb3idOEYc9bcxWbb8qSSZNxt/lLBjQ5Mvo0PyKiPwt4wccw"
+    "ntoR2lBWGtBK2LWY4G0hdsM8ECtX7Ua/RDKr77EFYVSj/qOo+a1Ut1GAWDu/dJ/LZrxeHTYCPHy4pXIG1FzSJF+ERnyaa"
+    "07HrGBhhMYdojPuxVwp4dubPZyUy/4NAxWp9aIloL3HFKxGtx9R/bl1hrOLmqzFACVekjV6M7bXWxdxtBob4ptw+KP+9M"
+    "7scWv/1WT+uo7rNnMZs58VUEn2rtKi7RtXmD0TGrTTAvEylHSEY+7ZnLYgrLRiBLPkVve3JT8A1OKvgjDdNmGjJvxPmXq"
+    "AiaeE5vXf5zLPWaMnmhC5ZDt2tT6OZu944iYx68rs1AJ+8J4mCh4Zs/hTLGcb6rbgOWgoJ8pwNYIuOKPeeTUKj3HrGQOS"
+    "g2Cd+aQW+xkUWzhdmtstIrXfM7+dRegWK7N9TZUXEU2Yr7+2tEF2l1/23RJtNWr9V/HPaHD1tKM6ti82Ae1asbK6p2lfd"
+    "yJpEihM3NKi9gj+cFHwtXi9YbhsPb6mo1HfW7N/zW536F+Wdr8gOalG/X/x5J7255Y/ifjWpf7KjU9IYOD2qX+FXT0Vtj"
+    "cqXj42tF3djYrHL+onxMK/qtAm9zy4IMf3F5oJ9v+O3qZSlKu3xXa/n/rpD7mJ6xpT8r+9g9HTTqlc/KhiaGKFKd9Ts8m"
+    "52LOPtSif+JxISpC7noe2p+kjXJ9hyH3p3VAV4ywZmGUG+6APnXt4jwr7ike/NBsL2h7XvraPsETGGlQBfD1wUMKV3Fw0"
+    "09X5uQ6PXm9jX8na04dxR+bxtlnaOkiu0NIuloaqyEGIe/bnH6V7R9QrSUWInULw4iv1cYE1vchnsDJSrFF4XWF/7C6sK"
+    "3JFHEK6NopCVD2InrwHytRNS+ZhuIym2zzZlgNHC9HnsguHomvyTJquqkddWBO3/HiSE7Yo0ra486YCl0Vfgn1UgZu0jr"
+    "PqN5GiGrJ/P9yNhrlFyMD291Fog9faHS/yaNqq6sjwSMu6WpFXqLOEMKUTFH9N4n8w6Siyv8hXZPZxi37K3txFA1Kkajx"
+    "SKpKxa1lmgaWf92Yy1sO9A78JO2HkEZxgsZVZHu+5OrFfsjiTbQwIQTOEGpRNxhOEPewWOdXdFEfJx8UX8Q+8zJs8PJux"
+    "p3EnF48nwq4YMnhbTRCoikE6ohh5QiFq+kamky3apfk+hgMFCfi2j4QD23sV+yPk1VFnNW4wQpePL1WVKmM+TiDtTM+jj"
+    "fzBA4fl70dYpNrhMmvbrR4v19y+mgiUubMPMz4/TgOLuE03kc0f3MxrubccYinCDqEFbmhM945Kulvlw0Tk/+GnmA/WUw"
+    "xmUPV2E1nlX+Uq2DkH6RBYLTM+8ZAmpdVzX/kjnpwacc9F0zxdS7vVl/vbL1+rDWLZFOuIncPUKUDAkkZs7dqKelXPX7/"
+    "ZmEKW4Crkq4gUVwS6t2WKmTs+mWYD46dpwYkv+RTMR/WEK4ceqOsf5FlJRCIvDQqCTcFX5QHpOUZ0JdxVRH",
+    "tNEY/opoOXRUfNSCD81A4eq5VfQ3bt+c0Xzs1bQic7Ma060qxxli7nFeKbQGD4Mm9hTsePJif3+2myYIxayPx06Ws289R"
+    "4/iABNCQVdUkTARPErU/67h83VNNTwI7g77w65XJmfcFNY9jfTm13LkMaRX1xV1HtRWMhRh+VB9mBP6NzrITz3OK3FbJi"
+    "N5rPJ7lc4TdZeTMf4DJ5tOTomfEzOlSZRom+tj9VXViXo5bVKi2YRaDNVjSTnyVVHLYZ1s1cvG1uI4OjrugzaD3eYjka8"
+    "oQR++NrKoU4CIA6MGnxpGmVvSMDi2sywJHEmYayWJ11BK+utccqBxfi44g9PaytUwaHbLDQc7qhUba4a/JpLPXY4/Cg4O"
+    "r2QotJls3aCjiBBcLMDzmqMqDqzHRiBVfX09IRTbbLFqjx3r2jM/nRz3GW5Tzjg7i3wBsJxcOah8jIkdE/JKbzSsUbi/T"
+    "ytLYDCFg2zrzq+TQMdSkBacpwN5+hUmG+5n60QymPGEv1SfUTqjCxf+z4m2P99ZXrBG/JyMj7HRvuSPffVfIsxOYCJfCY"
+    "F1kYGnUAROuifsQgxaxRhA9BKRbomYAhI6qf0V3ywKnPGoS9wU63q1xt1rjaPHArolgU40uzj2otn63deg5u3+h9o/Dhr"
+    "gtukEb1Yeh0cI1EfwDBw3gZgFnQ18U4g9bzf6Nbn7UH2fMBP2wvqzzeuoPc42oNS/KuCB/4JJ7DGN9AU7Qx3TizwGWhb+"
+    "V6aA19dfGRhUS0vgn/7PJ2TW+Lm4MDnj6cu8ZI6d6NyF/rzroYxuaup8LEFWKriO6JgDXyOO5ma3gH9SH/ZMM9fX/6r8f"
+    "3LE0b3j6+vvEYSahet/snNFnURfrcGIho3MKrXyBjvDP+H6iBgPVFGzI5+T6CUyqppv4BwQ0Sw6nDOs8z93Nid2GOoBiY"
+    "r/8yk0Vfjs+diGozihueVdACdR20+K0PMlJwTRn/pnHX3CEePzZGwp8Uvb0fAlmCY5zY6D7Z3N52T7afSMtuZdzxMEfPq"
+    "ccM75uuRT5Xrel6RlBNgMQTtCwzZt6aucwK/lazHxPyfX1y8PY5BAzV/9mhBc/1mrl0efabfxWEZhjpZkpUxLMGCViff9"
+    "ZuZOqGXUxx0/c31M/vIw0kPFxgGyS7PyT6zQAPFGrghcII/mSSkTvaCNsSSesWQSRq0vfO8jAmR7CpPqf1X/ZMzsAqp4B"
+    "9mQARZXgYNlpr4GtF5AP6OvTTKlgtkKuj8e78lTvQz3zDKhPURXOpZAg1X0d8XU4eTq+ppphJI3oWoiflrMHrWOBpsUeM"
+    "OEP/F68nJ6GzuP5j3dytijhTNL2CeJttrYXgchvy6Z029tgaaZaYDO3FaDMKU56JLSeSYlq7SnOLqOjt/vveSp3JV6pZT"
+    "DSfG5CDcUarIjsx/9ZuL1tAiBwWiiStIfIkq/VFrs658Ul7fJ32VyelP0lk9zUkpGQsH1JattNfLTcngN8mxwiumc4NRV"
+    "YCQXIZkfOVmboTcm3Axznt/bJJV/1HqHl5aYVHMwKEAYIWGR+1RzZoRWf0DTuF6N94bhH3UbcQJrmmGX2ONxW5T6rVaXm"
+    "pP8pXLw9c0tx4vNeBOTpIKY3ZQ5o0BMlZDRJAeVNFeEpnsDk48TwYnlONw5CsywrbDVxWO9p8RjP9ZI5kPoYONQoo6skf"
+    "fjqEV0+Cu3Uh3bA6bM2W1Yn1zSK3NHit3bi7muS6nisXTvhReafm7NhunVxelplhikse1ZebeFTOgRDh+2jQFa/+91Ul5"
+    "9YDUGxLs+56As5Ij6+TLN5gF8DjnTayYRHxG0XED3rnEjmiRK5hzR6k98pBIPVDVVP0ucRxOLakKUD2H0Ebq8ohr5VE1+"
+    "Vt9Po8nPtW/YRoVrFmNxFlMlcISDjErSpvpcRxtw/XyzqKKJ9wEhIM3HdahKHT/S1FQs24TuQzafg6QRSgxJHTKIqjTxJ"
+    "4lNnJzWal1R9yRcm446JmEEqe47TgQukc+8jzGo1QfJDpSoDbee6IZrTp43IfZy63ICpZM82Qo72trAh+LhZz5LQ/Ji9B"
+    "gRcXRU0rqBvWb/oWt7obOq7SRZq3YSqmm/Yg661OyrTuBxqnhm8jBM4mnQe4NwidFROsmmAUf5u2hijLESHrHNaK3QzMY"
+    "0s5McR9hT9ZVYeVEYhlpHUCZ+K4gxvTWZGKjpWUToUBHPxkL/wkq0oBuR8zClC07YhYr8RE+lNCMgtw9pHn/2vR+TbK46"
+    "zJdVKaftRHIe+hghin2cXDaPxUGTBup73+MMsP2yKF3oQp8Pegwrqv89FFtrzpOqcZibiM9PO6bqjXfpoa52JvlBdyugW"
+    "FeIL2+tQMU8jnfuGaOxe8OL0OGim+0f3WnTw/q2Sk7v4svbq8jnJwQoNtVsPdSzec5B4ER7NfHe6/NWAySppU9hm2qtxV"
+    "3x+q304v5cT6dq40Qhhw4VUmILvWw0zEpyMY1v4EF4y+yCiQGSYacMOWeiSDAanzi0HPSuDU7rmIqSLQc4TYTjna/hwfP"
+    "EFzxFPwsG2UCJEJA0gVO0b4tWTU9lM4eEV8/0KbM9bt7Y6hPvXRbnghNCRpXOA0l7Aquogwaqv2FTyGcuGu9WHuPuXNfT"
+    "G/SG4wrT5xrAY7ga7HpYDcgktG/FoX1h9Z4g5riHuLowbYw7TFGvcGrcBt4GDYUueGTc9LLEk9yBApEjWNVLxMBmRp7XH"
+    "MQO1OWlSZzuYNIJZ55kVOobchxIHL+68yWHn7SnaXhrh2BUokFicwDMZy38nHOw3J19R5fzKdvULpI2tSsk+sTRcGyvu5"
+    "6x4/UYjgVC05tcS2pjCCCi4uKdqUnFdoKTIkcaEfL3c0PUjjWC3IJ1tOJEJaU1V0oT0bJGx5+vz9ZZXGsC6FRYr6Y7CGu"
+    "/YUHAIzBs4JB5moNHD7S5whe/cjPfbRndnwIDKrNSWuj+s34q+CEV7CdtLYLMj1Ax25KGYKR18k3E5cDIMsmBWFiGrwol"
+    "NDX0nl0Zg3SYmcOGxbuJ24IxjNyCh4LUExer3bmYKhlsaMdqh0cvSfrO+BsDnqqXRK7oVeSmhg0K/TRvoXCuE1ebF2TB6"
+    "IytLg37D+GTZTW9ic+S9kqqmjSJNvIuDRkKRiYXioghzdgzmR9Ln2D7cBuJpEIEZ0ERZDZPo6XDIPxAnCUhyHskPE/yGb"
+    "daJouKq77D+VtrYznltb7iOH86D+OU2DriH/GtD9JhoLS5+gxlufcyY+rWaqjqL1AauFsUTKxhpH6j6klR5m5NRNtsL/u"
+    "VSLacOfv6+sy3JbRR8czB+wYnbSRO84mbBhItmoYI69nqGMIoWK2hXSzC02/OKzSlguAvGwTX8OP1UNRb9kBo8GQjMUjS"
+    "Yl1p7caH9CSjHrdklrPdMN1siH4MKAXjT0LP5UiQZOakY1FbG6yjXufO5sxtw21iy2uP6E8H1JoB1e/8jubSSm65wm2gQ"
+    "w28FBONPoVy56z/KfTeFPLNi7jqkJymOlWBZ1XCH8H55YnT5/aHvZGTed0ZM0lCT4EEOkC5EZnLhA2UJ4R8LFx8k03YWS"
+    "63UGuXJdCYd5PUcWc0XKHLEkxt4YieauCKCX3cPeM1A7VB0D8ti/Wqslv4Gxo6eCvQFSJxG8nbVpHEqzbcY",
+    "mj6rDdu3TkmO1sVz/j2dspjHgYGV5noEIiezvQIPQzLC74Jth+Zq3eJzA1WirfDs7RmGozfQFOTNZ8og5TwVQNE0y0DOP"
+    "lIa201PSdOMccWBgXCbTwil5txvSSpjclzcaZJX8F8ufTpNao6ksTtVJRFjlWqa/JFU7XDJXPzaH78/zV2bdttG8n2/Xw"
+    "FjeOlAUxIopzbGtAQl+04M3EiJ7GVSTIMjwSRoIgRCTAAaEkj8d9P7arqRgOks/JgC2w0gL5W13VX86DtHrdIzjN9j7s+"
+    "wFyZEI+2GGdzxVFfILQzwx/QZNWG++cuvXaiEc30NSxJuyNdHpdPcYlTM3rtk+c2mflYVXPmJbkQ+7yVBbvakwV7ImMtc"
+    "grnPHdmu4n10XFAfzZr2XQmq8Ye3l/u8MxST87Vu9LLZt5efoYLv5FDWw/vHc6GW+se/bqgv9FjXe7LId90QFtim28fx/"
+    "77p7XXWxH/iL8eHBw8MX1hBqnJJYCTSeoEo/EkGu80HC5PTrMcboPuTBqFx+t6f/a8cYszbbGQliVqs3nmwy3OhlNcWcx"
+    "vUdBnaH52JAldNcHp6cDmuVV+78E0MfJ8qeNtTarNDAsobBoYtd+2DYK9mSrckWTU+EmTvWCdokl8LkjGQEBhSnLAEpzT"
+    "fVRKgg6pBVIznoTUOpOwg6c8AnsrQOeSaRUsNqtzM7csZ2N0k5/WKFTRzAZWbtJNiFcEO3GeyIoRZ/gKr4wpttsUCQjUa"
+    "ByM3vm4HcJRwyYmsNGArUzisvKarPPhO79gHVMrbcCJCcsfdJv3R2VySTb1WdmrWRIw6c6bjpMwQ9roZT+WCnuy9X2rHn"
+    "UmjAvgvlZoefF8lLoiTPR96o/3nkIkKbFY0OaRV8Vss4SFyfnRwPwfPfv9+BjI/n2vP7hD2sVKQdBAuFQ9fPIl6z0+Ic/"
+    "tnnUXRqO6l/r8iRAViJadF9kkRLcNaeH0kxzz3mcfSleGsrl8Z5bEJKm/i9MvS9rZcThiiID8o4KyWLK9gt93SP6Xsl9F"
+    "jWrF2x6A9ntubp5vOj6ROJ2F8Vd2TBgX8TNnM0ErtrlnfltPBMyDiAyH9p7WNcYNXQcqF+n5RiP+A08fQjnlIvi0EPQX5"
+    "B3UYh009CaIUTAzwt2TGfGRK8nKYqmVxQKdJdMic5YVp4MR+7GJ6fS1X8AtDEyf5XGV0dvJMPLjjpsR6FP8DomfkSTagt"
+    "sUI0SvF9HA7GPa4wPat7Kfh+WL1AZb1gxcdjqwAVQOoBI+NRQoYCBCleEiPjnWd2zsO4YbF9Fp3k/HG01R+yyBYwKRJPv"
+    "zPG7dfdNQp+mz6bOzY//u2V0Q0n/HXHAuJqY3pwsFYVnEb8J5fGcU8vH8eGq9vO6oe+WLzbBsmtP++vH9MBdKXb+oRuNl"
+    "/y7MwrPwns7WZZjRr/vwjHiUu358tkUNP+vHtNcO4/sg8pe4rnFtAk5zB4io7maTxx7QfNswy5j0q/6DHGYOUS7MtA0Y5"
+    "JQTZomObwQXAGjykJ+rUBXs1X1U2y3KIUOcOXr3ocdHj3ZQcn0N01RiX0DF+NuzKjfPwYPhBLHcHBzWbp7BRIoPbWtzhs"
+    "KTLmrZ4Tuf8zWbOjaNIS8xTUippgW1t3gFiUcw99JGaVqknpa5eFN5bIIHQ9wM+Ps9pkreHZU4+2aOj3M6xpm7PJrCska"
+    "8w0TwtH6Y01lVQ+ABJn1R0Ud8bwyz8ASpXiSojnPxzEne4pago6qSLEVVtUXGW7X2JmsSBcWsjA3sheJvnVjoWjQqa/vf"
+    "I/g9a/KrPriIGaF1kzfXLVyNn9cI9BrzC5GPqdNJ2ibT8XSnq0G/nAyfwFg7f3yk0h1sUzsmdXLF7k7A5pk3vwb0Q+E12"
+    "OPbHOiN88FYE5xOwk3jILrgjR/ex+Mbf2HWUJaa62Noh+4aH+1mGGmtkqxmDfcbxCgM1AXs8unDQmz1//P04Vf73u1l2w"
+    "QrdTiY597V0YZTBmGanz4fsFfLlRcuNH0gjeU979kzoqta60upJclpzmD9bp+yd+JvGD4gEijKjivjWAiX96g8zu1v8XW"
+    "fOjU0wcC8qUTrfSHLj+N0x+jcJFrIsjs4uOt6PdJ5B5DZo2TNduOL2r8LFwgfDpcOpv1O9EKHb2fYF9nUBwf+FcJbhawE"
+    "umPpjONCUeaaUhtlNOc5X/mbDmVY+fN2yadQTgQor0LOJw6pB8dLjXrZPM8GC7mxAWeyYWpHMpI01OiZLf+rayqQnWo95"
+    "jL8klACr5soyHCX0wVyf4j3CRqV2dgD3gu06+BmErIxQEFz8Im12D0EA0iA/cdqtdHGTUz1X2CAp3U5b5F0cXeJ5/x+13"
+    "Q99Zsw56taAEo3cSunxuPjSfrZ0InXAmBhfHr3V/z5kWuk29LxGSCELRbkNcn5ZiJIkL/IwSG01JCIl8w7k933Fxamica"
+    "3l9SSO2WBW9cSK1iLNcJm9qU9aiH6coM7AMPF0Bz+72i53aFretwAPpkOhjmd45tww3k5Pj/5Mvrsi+fiFJPWSQb/F0z8"
+    "ZrVKGOLjZcVmMbj5BMxVdpTt/AHWd1gLU6NjH3dZy6Y5xGVOdk07zf3j+wnRaMNPynAxRwl9IevMOvqgwDIeHS+iabAnX"
+    "KJqrD5ZpJjSStuUhomGkV17SgYcTQKstxa+0S9FN3p4nUyzmpgihAOLNBlwoHDNCdA1ThjbZB6YGW8gcxu5M5I6cPRxkq"
+    "Ar0yaZq3ifc74U4rDPJFmpn7B8bX5LYnOHlzpzRdtB0MTV4HBMJuqQcRaeTziHIo/9mXIb5zAvR0+enDn8EFH/M11dSuD"
+    "oWXr0XLmhM3uSxUu7g7/Chn/nm4Kv4J1rX0MHNQ+WcmZ2kApinpZuxaipNCzBQGUuA0Un39Lkt/5q2xMuCiN2qb0plXe6"
+    "LtN7b9sgVLz3VYESDkIHXHsgBHm+8yEvy3tcvzJc2bz9ZjpE591nLN+pj0wPuw9VNqAkb2NNK/52htiweVSEoucW8AcTa"
+    "oIA16lk14GHNH7mIA9Xxaas4CadHxaHm8MF7bYGi/kwp04abmWz289ZSdJ0yRhyf4f+NpftLx3YdJq/2H2+aYF5aNF5qD"
+    "tGqrxuhuleH1jABXj3CSgGTNU7rcplVHP/sFWssaLK2h3qh/PZ6N7kG37L+OjYp2aDq3MwzGMdvOsGZrDDSzRoz3SqpOV"
+    "HbME8fsuxKSyjKj7g1IkBUJEVy88NKCjCKlRdlQ2hgoMt7eOxtyYC58HNbayGhDBvQuRZBXYyIelFDnhQRMl6aHjKbHXd"
+    "8dAbS0gEGmfin6YNx3hjGhkwV7i0VUx8OFVAhHgwcVhLErLyQtDUsPka2jbVrHyMCQ9sS335i3jw+Di1nvI8rcSjJ11g3"
+    "3lMjJ3ieVkeWFq7jXpggqeWCcbepG9rFIwkyNK7x4nlPE0DEmQvAkC/1r8q7ujsIrkl9uB0Do7J8JbzYGt7BEToCfVp2a"
+    "QCoualqyOvP3WbqK2bc7uGm1ajrL5hfoyESbZp8xfAxLSf3RhNF8lJWAQsGPJCQzgjjs1FUdVmB8sykVgWXSjbrhIpU+y"
+    "yZXrNUA27C0Fxv8ygM3CalQG0ezr8NJJE9RBTNVX7iOqNQvkdaMUg/K5ZUs6a8nko26htGEXng+V4OsHjc3",
+    "i3Onqhn93ESO62aYLpWOM5uvy2rhTkD7omZAqHdZIjQSUIABosrmsV16G1+yrdwDNlenQZ2XjuFWZo5o28M77oAdZPvrB"
+    "Oruk54kPTiD8leRrppLpJEc3au6Kt2btdpDl+5Gk6qywCZlWgTOx7bE+mHSVtQjjrOZAHlVgJ15R1rc2sS3AsxQ77oooz"
+    "uDTXLaNF9gTZymG64jm5AlmCBpMP2It1WUzBMVfWkEHkKKOFA7U3XQThFV3IJN8gwMlM88TFewwcXM1hYRVxqpqiRT0F2"
+    "sGsh1FGX5IlDcWtGtpptolzduEoLI9D2+zGMmXbXtyT36AlnJUwTXt9LWP+bNtrf+qy35yrp4PRpalsjtptb+8Z2bsUIF"
+    "bwK/ZsQdgenI1OnjOFPGzdJC6+r8jbbinUoO6paHYrvDp05Js4OTNaWFTQD9k1oDX5/c3pb15wqHwnx2Vdm4nd814p57f"
+    "YSn1iP1Vvddnznz4krjIh4GHAS82Byct+FrTb2iVRPXD+8p3OczwaYhLnltJOgrR1epL+vXlllazWS5pAlqZsHXo0uYY1"
+    "21/2fZtYmdFdc6fNPG/ekedYRPzfZ0HPH8Xj787+cf7jm8koG70Kjq9D7+nJ73cvB55DdP7oQlag8WFnmzGrhv5cLLKaG"
+    "tb8XmW8kWgXap7ta7+ksRpntHNKgP6UwQQ59jo3X3P5kl/M4mLfXF2kZVmUwaGFyNPl858KMp1IVBhklST7/hKLPOwRZd"
+    "msEWeE1Y6NA1U8TyY1wlYncuG73kEItAdRwpyqDYpB3cWRCJXh+spVNF8qC2XsDwuUTOM3VB85/pV8x1hea5FlpNAYfNU"
+    "gjCJa9dl/wTzWNH1O1aTELuUzES4GuK/OD+2b02J9j5vifcB3G4hM/tb19KLc5BX3hkjFMiGBf2ZumN+64sU0Oy+Ta7gn"
+    "cTS+C7DUuuFB8feJZyYAIxYmr4clw3XdNXSMOtx9GdUeEqFwhxJAhpT3MiBTBAtn7HTQLNl/dYC/ON4yiU8TMHCikLI2q"
+    "caEmhtGcr0samYSaj2wkxBxri6eRpc1yx4fE2Z9XvPSkmm+bNSmZRtzAkuySa0u+sHwswDcEEKWtgw0aeN6Ph+NB02Uz+"
+    "mJvT48mURiZxYMoEmb8Tm6SiClfJIhTgUIujaHlhkh7jX9oH4lxP0i9hDl28uW5yuDNHhI7p0bnURyl1U8cIV5hWVp6nG"
+    "CYNw2P/PPYo/DArt86JrByq9cqwWbUWQPQTTDT0YPAqaMsb2MbemLE2iR92TifG5qIJpM3oco3CpujWbLMFIcJgHzEw7S"
+    "KdSXyDcA9BA7IwJ6arSSN35BZ+QgcvIhAERJ6TqtLPEkQOLtQYiqxFOv63sPiyrZGnLlPt0/oSG8nFgtES12tlQbLzraI"
+    "Rg2oKE4IYqtkf7YjPAym6dQ8AGlJfYlRQ4NIUJUABlF5MIuKvmQVBdeTv1fx3TjxeAI4Lwb6KsuaDWvoCxb4oCuF0neo5"
+    "LeCqZvVHUqohY9iX6e9Oz9gfMm1JD7A1MBV328vsivObIQBcy9akmbGLS6zpqusGoNQVLVFy7u8Qz0s86mABJKSoQQeEi"
+    "re2j8Q9MmbhDBgqnEqy0+A8BCW/WmUbNCJlLJ+gAbPV8EmgPuO/96j+YMjAuJ3kgaL3Ao1WblhSoBBCGfymbfCSyOF/J+"
+    "CnmuGT6h3T+xRl/BbeoSbDUDzCh57d2qe7XKCAJLz2uPnW2Fvd1yNVuKVYdC/H36IA7/UOey1reJJoELwtHljpH710aYe"
+    "dLYJ7p2ghaaemhJNOYFIAgGcdhst78K250bYZN1+qLAK7C31P3tXwBTLvrxyfMw2R9vXJxaZO5tCzE7b4EyJ4EkfM6mN7"
+    "4LRFPFD5ucJRd2MEMAhuh9PGp6IntZnXiTSp0F6JCfhNkKmA5ZbR/jJQPKXjOTksxm0Pb3+DUNXaAnebde3C5IaLtgNfX"
+    "s0x9Vtriqs+Wyx8zpJOQdSXT0Fl+tNld1mZjID4aiSlSDyMjamATe+STbcSwYfR/e5BfzJFtuSulwKnEyAl9E5fwZdRCl"
+    "++L/7/Ga45dfbzAD0kIV/j4my2zGzJ1ZwYic151KzFyxcr+oq91+Ezi/kDd11aucDB3BJCTmR9qElriY4vzoLJvx94lx8"
+    "ibb8I80fpiVBaRicSh0Z4brqQgW2naW1DYSliHFiQxNK4YI2C19mhblr1Vo3ifBN2MVGGWyuCxkTTD6zqovlYbTdd3+CN"
+    "r3tojHEsl14UBKeaHjjjkJP9bx5+FvVDONT39iUgJwo0QvcnOxAHeFEE+6LtqFJ3ydoHASvrdpwy3v8rEeyQlrdOgfORi"
+    "ACJKk7WYi/vTB8jcfa2HTjy4nk6gOf64d16c0gA4GF9yYWh0ejEnLCxFsGhD1kYiR1qpR94N/F+wT5epDRaq2WuvWPbZ8"
+    "OPYtFsS79xVk4Wb3pVveSJfhT/zV92h4K0dEDfbG6FbdhRswCnLnsDIuW4431m4lNtlULZNNp1EmJtXjc8F7aQ8E+Dzx0"
+    "WSpf+jtbBhQepoVGzfI4nKtxyMUDRbUiMcqB+5E0bIQsmsV4Fp1dCL3aCH5VgJF+yS70pdovr/dO0Kh3dl4Rratu5uN/y"
+    "AYCBKEJy1jK69wyyCMXVfNStS4+rCTprEZRrk3eufv2NgLBKGI4slBLGF3afGe2TGWrTjEp104fEsHKbyHK9HXAehHi2q"
+    "TkYbnbpn6xmHb6azRO9BU5jQ/YYsyVz1WmJoVy68N6KyeOIpfGYM/CyIIZMJgNbCS4Moum1O9t6e5Ju6AVoCJcwK0SdhE"
+    "BLQ7YF5Jy4zR3/BQo738k46Z5nHXzFn9XlDTGoakTvZII4LIabqqj350ioY7I5XasJRmwayb2NpCE0wjesmEw7HPplh8B"
+    "sYx2vRtOxTXZXYCcNIFmvsHBzaJoOiCQ/XL6sfNLKiw0HFKtsm7BECggveWeIXFuVyM4J3VYdyq1jgVDTQdkjU06HRXPg"
+    "owocBKqmKW3qio79FZA8oEwYoTA0D8GSV9/IloiwSnJ6MlADCRfK3A09bBzDd+wLQuoCHVP0E/9xVEgM/EHl8w3yD3NHb"
+    "dQyByz/51+pQnXfnIiTWqYloaNgXsEybSTbzU4+MTMVTCj5Ud+J0V/v3eACGJG8LqjpTI1pbIXqJpQDa8ti/VeA0PDk/V"
+    "yBsqWLUlzJInC+FWggnKKJDVyNJl+z0pp/mrWB8YgRROmkEoWoOgAMC5XSQyWSRcI0/7qZ+MCj8BHs4IeeFl5VUxxyCYa"
+    "Fl1/8+lFSDlUQFUnRyu3o7SwSzfOBb6yLoa1798G7S3bevczNGofIdwmjCE3J6RRbxTi9X+ToC0eeeb+PRN06pcHLSu/D"
+    "fijoB86D68WqmS44iQUWklpWg7QoXDMua2ufER4TT+N+MAOikM4Baw88LDMuTso9OR1/O9/pROQZ7aRUwVs7RJXPLmuAD"
+    "CW3jfvHA5ctz/AbeKbEBnMZwdT+G9D3ubaeSIWFU2/TOtpdW1gPI1ykZjWkIaSUE7rQkkRI3m8QmiJ85jovrOJ5GfYDSm"
+    "LXDlLzFoQtjV5Yi3qt4IHBpPr72n181f3O9pEu6Uj4/t6VKV99i6IhgtSOsxVvLp7j2no/TMPMcYaOA/iS6",
+    "ePz6ehWYn8bYs7EkjLjW0/VDv4ODMGnPOx4MJ0eIz+kONoJ3JiEE8Ipu+cBpdLCuH6iy6CQq63vyA5qJ/Ws5qqT8wF0Y0"
+    "0MicJtxmnE2i3UAQJL04dDgUiezgrcD5MAYBg8DlcKetRxzQw9uk9ZkgQvgJ2oDHtcq4nDzzf8Wf0fNnz774LDph5kb2p"
+    "20V+zWIwSzkxyJ9PLza1E3Aj2FbDw48l7ljx2WFUVEXiZcklRomR99YbZ0P0phlEnnZGTrHPme7iVAaKBORmzE7ohYFjm"
+    "cQx8zgaTvl+tOydF5b7mOEwNq4EYlVI6f9dJj7GXs/aBnj2jYtIAmS/ufUUU8fkN2j+9qR5ZU/NT+saKHFKm+CvhZ0ajS"
+    "IJGB4ldaJeSJQGA/L/tOAMWEtrMETSQ8SgB0VMznLsl3mUtII8nAomn7CvXP1xLwL1P49oqORX/ct8I7kUGas3L1yKw4n"
+    "2kgGEClJ/lxs2mdlOI2PvgAzWrdNbqf7nFiOnTgYbSZbn9lEwdLQ0uaidQbhEjLl0we2XuxtA0yy8psIMV4E9vSSyEunU"
+    "RCvyjQNmfyYsPN1loqh27AJ6qOjseZs8xWRxpVosqTr/stkoBXAZ9wGabfet+NNecnbEBOfvbzFXYGdKfC3ZpxmXNEo0W"
+    "1xmF6xvmbKiFw7Xxq1MAZ/swstg5Ae0Dy7OjTj8zYSv40kr27TUkwLxokiY4dGx49CUbsywQTYir9joPAqO61B25e0hK6"
+    "ZwsDQJEFfIvE6atjwWyuQWuud4cdgTMtHHBRWhdC80fmzWdOekTAxErlcuVAG1ji42mIAj5hsW+OcaF8KNHB1cVgkM14v"
+    "xW0OYTvJ1QOQY2upcnFwcJmIzovV8jYzC8SeAgzjyqB/iNkUhO5yzVwpdE7L4pZNasjzqE+1qm8vP4XFOOxJ/5swNzCuv"
+    "AJkDDvAGnYkjQlT1WOafUXuqdVTtJKYPLExISp+AUssdKFGk3bUQyAgNBFL+i0fYv2RKWFPiFt2eWBf27K4LpNVj2SvSr"
+    "NYYr01jigw4W5YYcmSw/dfX/z4/s33P7z8Ol5mV+al6zJdFgnwMHmj5myW7Il3wppIfi+5TjKeK9U9GIbitihvwp7mkeE"
+    "tns6uaSrZnQVpj+4BdxC0/XKXOxsZVJz3saQRpN0LKAFD1mm/vjXwif6SmXWAigldo9+v5Tf7sy2tN4B34YXipeJsQZjT"
+    "IWCzqQLahrEnl+DcbPEkRBh4npaY4oukRjXNYSj13JuckgeANsajHLU1FQ+7NTR3pCZcbdhKLE4d1n9d7iB2Epwg8Lpps"
+    "FDxLF19zzrSK791T98HbbsQNsdkrc8YZw3sNAOZf9N6Jvy19RNdZ4XjBfGpV0tmeZ+ccGIfVUMiVAO1gEnNZ8EFVOY31I"
+    "PdRxRki33wjMIdmFE8y63qHFiZ87jI3Y6GmR5MLLNCBxkczkN7xBKpcw5npJ/K3Te99vFudiZxklbmfyFb5WTiAu2/3WF"
+    "mUf9jlt5GWaIajir6tQhlqKO7ghH1kQcj+r4IQYGir4twvgS7d5Vvw/8W4UNyRaxBtEy2zlG37rDQH8RMVO1gLwq28rAu"
+    "7x8qY8N58rYapxPYbILtFM64RDIfXvlqwRHjHfEAGXBLNDCj2CxF8X+V9jivacTaKzrOaIFyOChyApn3nxgjrSkSicMJc"
+    "CsTJ2clEJKg3K59ZLwIgXYQ+wYE8BcE3XUiWPJt0DH5q9mp4/tf++qlRf35N7FWvQKoramPlHt0r2+KAZCX+kdfSPFLNr"
+    "8wKjTT9feVZBzV2BrJsFEidAYsetOnaUuP8DYXi6vLib/lwMIPvpcniNgpYgj8BwfEnyZ1UqXgsj7C+UmNdDDI0ucWZTq"
+    "PvP/1+slRNtuGrdpEvJCRub3o1sQUsGkU8pjGUuBSwKCVM8hnkWT6mWdIOEn/24zFAOihRlL1iuhZYKd1gFKx03cK5RBw"
+    "Sk/CvBU1Q7Lmq9x3tYaJRP9/8BPnXcPKYLcPwi+sQwYt9gTWXxv0U6B9Ni2KFUlug5GnNCzyzL6iRu3fExaDFGsxCNOUQ"
+    "aAxEDTbxZRtbopU26KwtYgUchKwfH9tyoRww2eS/UtM2ad4id7vd68Qah7SZAI2hBaYb1cTNkg2p17qrLB4hZLCp/GoJK"
+    "mRH7BVvGM/7jnvS4IhkWEauBVQ9zjxMRyh4FZXw+t5qUYxAEYQ4fxQ+60SxEAqbXvFXvQPNNu652kI3SlOw9YtM6epk2L"
+    "3tx2q1V05Yh05b/gKGmTah5mxyYKDwFEhDMWRJwF1TN7y+O2HH97Bal1BTlLKlljkhVepT8JnvTXGMNSOWJ2eWCq2PXr6"
+    "UG0vGzgLQPrlEBsX6SppokEBR6ys0fFzb9R9ddLTScMa16Ujhjjx4RSv4ZwTikfM6MoHRKYq2Ld0cPLa6xd9ufyaRgUeh"
+    "dAwb+VUkyq2EVJNmx9JsrSsktTFFromGPnUVLj+5UFkG10l9wpClbGl0Lae+DaSSRdsiDd6BzNAjZ9kJzZc53hYHRxMoX"
+    "F13J5qx/OhnYGsknzL9M337FkyBPogGE7OqQqFLokrm2UdWjACLHpaCODWuc6rtAEqID6vdWBhmI84VTeuXlbntGqxQhp"
+    "+kxFkUt9ue3NhnB9sMGoQvq58JyWTYTh+rCxC+A3DE9cW1qwVfmy/ABrkxLgK5rIvOUBCatsQ3xkuUv82y2fFrWRl4nxM"
+    "N7UPwy9+S14mFJwEbDcH2PCD/Mbp8xpn0DYUV8roZ5Oh6adwXawhUUvs586eD2V3rYnpVGzy9ZEUxWNNnAhHj0loiRMn1"
+    "SLyuRbyifFEjiGO3OXXADg+ZJ639dadx+UzzRsUMtt5iUSdp1a7Dd/cdpg7p5RuB77/LRnjFP2/mI7Ryd+C4ROGYaHVXR"
+    "c5rqZ1ufwuvccliLZemrxxj4+IGuhO5Qck7rtuRZ3iGx6jKnPsOM3eB8TL4hCFnG7Sk1Ehek1ETx1kbF0p5uMbkbnoJXa"
+    "N6Q4HHiB2+I+a08pIKdu16IRtPgmbSNr+pgyoHbOnxESUN8PULrwZW2ieyHu1bMkZ9mAs1BZy8oazdJaR/OvTgMyJsThE"
+    "qt3ykAlYGvXwnsDpgn4bf6Bu1f2+Ytqvs98+R45oNFe09Fv3DXI6She8Etrcxde09hu6dfSfClrmFClPSbrFBODQOOp9y"
+    "/SN81bD8AlavCJ+AlnoIBlfFylIHcvOdLSsiIQRdVtVqhBTkp7lDRUnzvod2JrdI5bT78FRCHb84TagSv8Puv40zA==</"
+    "script>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"pack"
+    "ed\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCod"
+    "eAt(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\"))"
+    ").text().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif /* >>page */
 

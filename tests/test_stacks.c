@@ -1591,6 +1591,43 @@ static int has_frame_in(const memlord_stack_stat *row, uintptr_t function) {
     return 0;
 }
 
+static int make_0x1000(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)user, (void)bytes;
+    assert_ok(memlord_alloc(real, cpu(), 0x2000, 1, NULL)); /* which comes from somewhere else */
+    assert_ok(memlord_free(real, cpu(), 0x2000, NULL));
+    *storage = 0x1000;
+    return 0;
+}
+/* Each makes a block of 100 bytes by another call; no frame of the library is on top of its stack. */
+static __attribute__((noinline)) memlord_result begin_of(int how) {
+    const memlord_block block = {cpu(), 0x1000, 100};
+    memlord_realloc_token token;
+    uint64_t made = 0;
+    volatile memlord_result r = MEMLORD_E_STATE; /* so that none of the calls is a tail call */
+    if (how == 0) r = memlord_alloc(real, cpu(), 0x1000, 100, NULL);
+    if (how == 1) r = memlord_track(real, cpu(), 0x1000, 100, NULL);
+    if (how == 2) r = memlord_alloc_n(real, &block, 1, NULL);
+    if (how == 3) r = memlord_realloc(real, cpu(), 0, 0x1000, 100, NULL);
+    if (how == 5) r = memlord_alloc_retry(real, cpu(), 100, make_0x1000, NULL, NULL, &made, NULL);
+    if (how == 4) {
+        (void)memlord_realloc_begin(real, cpu(), 0, &token);
+        r = memlord_realloc_end(real, &token, 0x1000, 100, NULL);
+    }
+    return r;
+}
+static void a_stack_begins_with_the_function_of_the_host(void **state) {
+    memlord_stack_stat row;
+    int how;
+    (void)state;
+    for (how = 0; how < 6; how++) {
+        assert_ok(begin_of(how));
+        row = real_stack();
+        if ((uintptr_t)row.frames[0] - (uintptr_t)begin_of >= 1024)
+            fail_msg("call %d: the first frame is %p", how, row.frames[0]);
+        assert_ok(memlord_free(real, cpu(), 0x1000, NULL));
+    }
+}
+
 static __attribute__((noinline)) void alloc_here(memlord *lord, uint64_t key) {
     assert_ok(memlord_alloc(lord, cpu(), key, 100, NULL));
     __asm__ volatile(""); /* no tail call */
@@ -2030,6 +2067,7 @@ int main(void) {
         TEST_OF(setup_every, reports_count_the_stacks_that_could_not_be_taken),
         TEST_OF(setup_sampled, a_child_of_vfork_is_not_unwound_for_a_sample),
         TEST_REAL(a_deep_stack_is_cut_at_the_bound),
+        TEST_REAL(a_stack_begins_with_the_function_of_the_host),
         cmocka_unit_test_setup_teardown(a_stack_of_signals_is_unwound_or_cut, setup_real_pages,
                                         teardown_real),
         TEST_REAL(the_stack_of_a_fibre_ends_with_it),

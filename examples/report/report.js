@@ -1334,7 +1334,7 @@ const TABLES = {
         ['Device', 'text', g => g.on.size > 1 ? g.on.size + ' devices' : text(g.of[0].device), { full: g => [...g.on].map(d => text(d)).join(', ') }],
         B('Live', 'live_bytes', { share: true, add: true }), ['Share', 'share', g => g.part], ['Cumulative', 'share', g => g.up],
         B('Peak', 'peak_bytes', { brief: g => (g.of.length > 1 ? '≤ ' : '') + bytes(g.peak_bytes) }),
-        C('Allocs', 'allocs', { add: true }), B('Allocated', 'alloc_bytes', { add: true }), C('Frees', 'frees', { add: true }), B('Freed', 'free_bytes', { add: true }),
+        C('Allocs', 'allocs', { add: true }), B('Allocated', 'alloc_bytes', { add: true }), ...freedThere(p, { add: true }),
     ], { name: 'sites', sort: 'Live', keys: g => ({ site: g.key }), inner: siteDevices, inside: 'By device and call', rest: ['Without a site', lacking(p, groupSites(p),
         { Live: ['allocated', 'live_bytes'], Allocs: 'allocs', Allocated: ['total_allocated', 'alloc_bytes'], Frees: 'frees', Freed: ['total_freed', 'free_bytes'] })] }),
 
@@ -1377,13 +1377,16 @@ const TABLES = {
     ], { name: 'threads', sort: 'Allocated' }),
 };
 
+/* The columns of what sites freed; none where blocks were freed and no free has a site, as under the interposer. */
+const freedThere = (p, options) => zero(p.total.frees) && !objs(p.raw.sites).some(r => zero(r.frees)) ? [] : [C('Frees', 'frees', options), B('Freed', 'free_bytes', options)];
+
 /* Sites over all devices and return addresses, the most live bytes first: the part of all that is live, alone and with those before. */
 function groupSites(p) {
     const groups = new Map(), sums = ['live_bytes', 'peak_bytes', 'allocs', 'alloc_bytes', 'frees', 'free_bytes'];
     const arenas = p.devices.filter(d => zero(d.source.arena) > 0).map(d => ({ site: { function: '(arena)' }, device: d.key, live_bytes: d.source.arena }));
     for (const r of [...objs(p.raw.sites), ...arenas]) {
         const key = siteKey(r.site);
-        if (!groups.has(key)) groups.set(key, { key, site: r.site, of: [], on: new Set() });
+        if (!groups.has(key)) groups.set(key, { key, site: r.site, of: [], on: new Set(), freed: freedThere(p) });
         groups.get(key).of.push(r);
         groups.get(key).on.add(r.device);
     }
@@ -1398,7 +1401,7 @@ function groupSites(p) {
 function siteDevices(g, ask) {
     if (ask || g.of.length < 2) return g.of.length > 1;
     return table([T('Device', 'device'), ['Call', 'text', r => text(r.module) && text(r.module).replace(/.*\//, '') + '+0x' + zero(r.offset).toString(16), mono], B('Live', 'live_bytes', share), B('Peak', 'peak_bytes'), C('Allocs', 'allocs'), B('Allocated', 'alloc_bytes'),
-        C('Frees', 'frees'), B('Freed', 'free_bytes')], g.of, { name: 'calls of ' + g.key, sort: 'Live' });
+        ...g.freed], g.of, { name: 'calls of ' + g.key, sort: 'Live' });
 }
 
 const place = (r, brief) => siteText(Object.assign({}, r.site, { function: '' }), brief);

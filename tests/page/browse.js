@@ -162,6 +162,19 @@ tests['the label of a peak is all there, at either edge'] = async () => {
         }
 };
 
+tests['frees have a column by site only where a free has a site'] = async () => {
+    const page = await open('plain_small');
+    const seen = await page.evaluate(() => [[3, 0], [3, 2], [0, 0]].map(([frees, there]) => {
+        const p = { total: { frees, allocated: 9 }, devices: [], raw: { sites: ['cpu', 'cuda:0'].map(device =>
+            ({ site: { function: 'f' }, device, live_bytes: 5, allocs: 2, alloc_bytes: 9, frees: there, free_bytes: there })) } };
+        const body = el('div');
+        TABLES.sites(p, body);
+        return [...body.querySelectorAll('th')].map(th => th.textContent.replace(/[^A-Za-z]/g, '')).filter(name => /^Free/.test(name)).join();
+    }));
+    assert.deepStrictEqual(seen, ['', 'Frees,Freed', 'Frees,Freed']);
+    await page.close();
+};
+
 tests['what lost bytes comes first, and no cut list hides a heavier one'] = async () => {
     const page = await open('plain_small');
     const said = await page.evaluate(() => {
