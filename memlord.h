@@ -202,15 +202,17 @@
 
     In a report's table of capacity, of a physical device:
 
-        self             live bytes of all devices that share it
+        used             as the source says, plus what was recorded since its sample, less what
+                         was freed since: see memlord_capacity_source_set
+        self             live bytes of all devices that share it, without mapped files
         this process     the rest of what the source says this process holds, `context`
                          included: pools' free memory, and what was not recorded
         others           what is left of `used`. Where the source does not know this
                          process's share, all that is not self or context
         neighbours       what other ledgers of the pressure page say they hold there, as of the
                          last poll (memlord_pressure_open)
-        unaccounted      used - self - context - neighbours. So the free memory of your own
-                         pools is in it
+        unaccounted      used - self - context - neighbours, where used is at most the total.
+                         So the free memory of your own pools is in it
 
     Order: record an allocation after the real one, and a free before the real one: once a
     block is really free, another thread may get its address and record it. A realloc that
@@ -311,7 +313,8 @@
     more. A logger left by longjmp counts as running until its ledger is destroyed:
     memlord_logger_set on another thread waits for it, and on the same thread it returns
     E_STATE for other ledgers. A memlord_try_fn left by longjmp keeps its bytes reserved, and
-    on that thread memlord_alloc_failed counts nothing more. Nothing else is harmed.
+    on that thread memlord_alloc_failed counts nothing more, and no reader samples. Nothing
+    else is harmed.
     Threads of MemLord's own: one poller for each physical device, from the first call that
     touches a device with a capacity source, a collection callback and a strategy. None
     otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
@@ -1321,7 +1324,24 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    the host's. On Linux, from 3.14 on, it reads /proc/meminfo and the limits of this process's
    cgroup and those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1); cgroups
    mounted elsewhere read as the machine. A sample that failed, or makes no sense (a total of
-   0, used over total), is unknown, never 0. */
+   0, used over total), is unknown, never 0.
+
+   memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
+   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less what
+   was freed since, on all devices of the physical device. So a host that asks before each alloc
+   never gets more than there is, however old the sample. Mapped files do not count: they are page
+   cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
+   more. Frees on the cpu take nothing off until the next sample, as the allocator below may keep
+   the memory; bytes that come and go there count once, within a counter_batch a thread. The figure
+   is never below what the ledger's own devices hold.
+
+   These readers take a sample themselves if none is known, or if the latest one is older than three
+   poll intervals and no poller runs. They ask a source that fails at most once in an interval. They
+   ask none with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source, a try function, a
+   fence or the ledger's allocator. Such a sample runs no collection; the next recorded call looks
+   at the bands. memlord_write, memlord_save and exports first do the same for every device. The
+   reports of memlord_request_save, and those at exit and at destroy, ask the built-in source
+   alone. */
 
 /* Another process that holds memory of a device. */
 typedef struct memlord_other {
@@ -1345,8 +1365,8 @@ typedef struct memlord_capacity {
 } memlord_capacity;
 
 /* Fills total and used, and process, context and others if it can: they are 0 before. Returns 0;
-   non-zero: the capacity is not known. Runs on the poller or on a thread that asks for a sample,
-   one at a time for a device; may block. */
+   non-zero: the capacity is not known. Runs on the poller, or on a thread that asks for a sample or
+   reads a capacity; one at a time for a device; may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
@@ -1356,7 +1376,8 @@ MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Reads the latest sample; queries no source. Never sampled is known = 0, MEMLORD_OK.
+/* Reads the latest sample, as the source gave it; queries no source. Never sampled is known = 0,
+   MEMLORD_OK.
    Errors: E_INVALID `out` NULL; E_DEVICE. Cost: a lock of one device and the clock. */
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
                                                 memlord_capacity *out)
@@ -1371,7 +1392,7 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
    for each. Starts by itself when a device is used that has all three: a capacity source, a
    callback that serves MEMLORD_REASON_BAND, and a strategy. MEMLORD_POLL_INTERVAL_MS overrides the
    interval. Stop joins the threads; then none starts by itself until the next start. Without a
-   poller memlord_gc_poll samples what has grown old.
+   poller memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
    Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries
            again; stop: E_STATE on a thread of MemLord's own. */
@@ -1396,8 +1417,10 @@ MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device devic
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
-/* Returns the smaller of limit - live bytes and capacity - used bytes, minus what open tickets
-   keep. Negative: so many bytes too many. INT64_MAX: neither limit nor capacity is known. */
+/* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
+   keep. Negative: so many bytes too many. INT64_MAX: neither limit nor capacity is known. A device
+   that is new to the ledger is added if its type has a source.
+   Cost: some tens of ns and a few a thread; that of the source when it takes a sample. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
     MLI_OFF(INT64_MAX)
 
@@ -1720,10 +1743,11 @@ enum {
     MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
                                   memlord_alloc_failed was called since */
 };
-/* Returns the pressure on a physical device. With a page (memlord_pressure_open) it is that of all
-   processes: used bytes are at least the sum of all, and it is an emergency where it is one for any
-   of them. The limit is of this process alone, but where the capacity is not known it stands for
-   it. */
+/* Returns the pressure on a physical device: by the bytes in use (memlord_capacity_source_set), or
+   by what this ledger holds there and keeps for tickets, if that is more. With a page
+   (memlord_pressure_open) it is that of all processes: used bytes are at least the sum of all, and
+   it is an emergency where it is one for any of them. The limit is of this process alone, but where
+   the capacity is not known it stands for it. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -6838,6 +6862,7 @@ typedef struct mli_row {
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
     mli_u64 peak;          /* signed */
+    mli_u64 sampled_peak;  /* device: signed; the most published since its phys was sampled */
     mli_u64 publish_count; /* publications and peak resets so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
@@ -6914,6 +6939,12 @@ typedef struct mli_watch {
     uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
 } mli_watch;
 
+/* What belongs to the latest sample of a device's phys. All 0: the device came after it. */
+typedef struct mli_sample_mark {
+    uint64_t held; /* the bytes that the device held, at the least */
+    uint64_t in;   /* the bytes ever allocated, before the source ran */
+} mli_sample_mark;
+
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
@@ -6922,6 +6953,7 @@ typedef struct mli_device_record {
     mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
     mli_watch watch;
     mli_oom oom;                 /* under the lock of its phys */
+    mli_sample_mark mark, before; /* before: while a source runs; under the lock of its phys */
     struct mli_holders *holders; /* at its peak; under the snapshots lock */
     mli_u64 peak_since;          /* ns since create: snapshots from then on are of this peak */
     mli_phys own_phys;
@@ -7172,14 +7204,17 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_row_raise_peak(row, cell);
         mli_u64_max(&row->peak, (int64_t)(published + level - base));
         hold = lord->counters.batch - mli_publish_margin(lord, book, row);
-        mli_u64_store(&row->published, published + level - base - hold);
+        published += level - base - hold;
+        mli_u64_store(&row->published, published);
         mli_u64_add_own(&row->publish_count, 1);
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
         mli_u64_store(&cell->base, level - hold);
         mli_u64_store(&cell->high, level);
         mli_lock_drop(&row->lock);
     }
-    if (book == MLI_BOOK_DEVICE) mli_check_thresholds(lord, number, row);
+    if (book != MLI_BOOK_DEVICE) return;
+    mli_u64_max(&row->sampled_peak, (int64_t)published);
+    mli_check_thresholds(lord, number, row);
 }
 
 /* Returns a negative value if the bytes this thread freed on the device have passed the next band
@@ -12065,6 +12100,69 @@ static uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
+/* -- the bytes in use: one figure for all who read a capacity --
+   It is `used` of the latest sample, and what the ledger's devices grew by since: so a host that
+   asks before each alloc gets no more than there is, however old the sample. */
+
+/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
+   not: they are page cache. */
+static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
+    return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
+}
+
+/* Returns the bytes that a device holds: its live ones, or its pool's if that has more. */
+static uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
+    uint64_t pool = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_reserved]);
+    return pool > live ? pool : live;
+}
+
+/* Returns the most that a device can have held since the sample of its phys. Only the cpu's frees
+   since then do not lower it: the allocator below may keep their bytes, and serve later allocs from
+   them. So the bytes allocated since are one bound, and the highest live bytes since another: a
+   batch a thread above what was published. A pool keeps its own count. */
+static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
+    const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t live = 0, in = 0, bound;
+    int64_t most = (int64_t)mli_u64_load(&row->sampled_peak);
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        uint64_t level;
+        if (!cell) continue;
+        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
+        live += level;
+        in += level + mli_u64_load(&cell->out);
+        most += (int64_t)lord->counters.batch;
+    }
+    if ((int64_t)live < 0) live = 0;
+    *held = mli_dev_held(lord, dev, live);
+    if (lord->devices.dev_type[dev] != MEMLORD_DEVICE_CPU) return *held;
+    if (*held > live) return *held > mark->held ? *held : mark->held;
+    bound = mli_add_saturated(mark->held, mli_since(in, mark->in));
+    if (most < (int64_t)bound) bound = most > 0 ? (uint64_t)most : 0;
+    if (bound < live) bound = live;
+    return bound > mark->held ? bound : mark->held;
+}
+
+/* Returns the bytes in use at a phys now, at least *held: what the ledger's devices hold there.
+   Without a known sample it is *held. Requires: the caller holds the phys lock. */
+static uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
+    uint32_t i = 0;
+    *held = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        uint64_t was = mli_device_record_at(lord, i)->mark.held, is;
+        if (!mli_dev_uses_capacity(lord, i)) continue;
+        is = mli_dev_held_since(lord, i, &own);
+        *held = mli_add_saturated(*held, own);
+        if (is > was) used = mli_add_saturated(used, is - was);
+        if (is < was) shrunk = mli_add_saturated(shrunk, was - is);
+    }
+    used -= shrunk < used ? shrunk : used;
+    return used > *held ? used : *held;
+}
+
 /* Adds the limit of a phys, what tickets keep of it, and what neighbours hold there. */
 static void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
@@ -12091,7 +12189,11 @@ static MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_
         mli_lock_take(&from->lock);
         mli_lock_take(&to->lock);
         busy = from->reserved != 0;
-        if (!busy) mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
+        if (!busy) {
+            mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
+            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
+            memset(&d->before, 0, sizeof d->before);
+        }
         mli_lock_drop(&from->lock);
         mli_lock_drop(&to->lock);
     }
@@ -12152,35 +12254,42 @@ static int64_t mli_bytes_signed(uint64_t bytes) {
    the caller holds the phys lock. */
 static int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
     int64_t reserved = mli_bytes_signed(phys->reserved), unused;
+    uint64_t held;
     *left = INT64_MAX;
     if (phys->limit)
         *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
                 reserved;
     if (phys->sample.known) {
-        unused = mli_bytes_signed(phys->sample.total - phys->sample.used) - reserved;
+        unused = mli_bytes_signed(phys->sample.total) -
+                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - reserved;
         if (unused < *left) *left = unused;
     }
     return phys->limit || phys->sample.known;
 }
 
-/* Sums the allocated or the freed bytes of all cells at a phys. A call writes a cell's out before
+/* Sums the allocated or the freed bytes of all cells of a device. A call writes a cell's out before
    its level: loaded after the level it gives an upper bound (`high`), loaded before it a lower
    one. */
+static uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        uint64_t level = 0, out;
+        if (!cell) continue;
+        if (allocated && high) level = mli_u64_load_acquire(&cell->level);
+        out = mli_u64_load_acquire(&cell->out);
+        if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
+        sum += level + out;
+    }
+    return sum;
+}
+/* Sums those of all devices at a phys. */
 static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
     uint32_t i = 0;
     uint64_t sum = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-        const mli_thread *t = mli_thread_first(lord);
-        for (; t; t = mli_thread_next(t)) {
-            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-            uint64_t level = 0, out;
-            if (!cell) continue;
-            if (allocated && high) level = mli_u64_load_acquire(&cell->level);
-            out = mli_u64_load_acquire(&cell->out);
-            if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
-            sum += level + out;
-        }
-    }
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        sum += mli_dev_sum(lord, i, allocated, high);
     return sum;
 }
 /* Returns a bound on the live bytes of a phys: at no moment of the sum were they above it (`high`)
@@ -12963,29 +13072,6 @@ MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t 
 MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
     if (n) *n = MLI_DEFAULT_BANDS;
     return mli_default_bands;
-}
-
-MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
-    mli_phys *phys;
-    int level = MEMLORD_PRESSURE_UNKNOWN, limited;
-    uint64_t live, all;
-    if (!lord || mli_phys_find(lord, device, 0, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
-    mli_lock_take(&phys->lock);
-    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
-    all = mli_add_saturated(live, phys->neighbours);
-    if (phys->sample.known)
-        level = mli_pressure((double)(all > phys->sample.used ? all : phys->sample.used),
-                             (double)phys->sample.total);
-    if (phys->limit) {
-        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
-        if (limited > level) level = limited;
-    }
-    if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
-        level < MEMLORD_PRESSURE_WARNING)
-        level = MEMLORD_PRESSURE_WARNING;
-    if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
-    mli_lock_drop(&phys->lock);
-    return level;
 }
 
 /* ----------------------------------------------------------------------- >>scopes --
@@ -14127,7 +14213,7 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
 
 /* ------------------------------------------------------------------------ >>room --
    Owns the capacity sources and computes whether a request has room: samples, limits, headroom,
-   plans, and the explanation of a refusal. Uses >>capacity, >>limits, >>bands and >>stats.
+   plans, pressure, and the explanation of a refusal. Uses >>capacity, >>limits, >>bands and >>stats.
    Invariants: one thread at a time calls a source for a phys, and holds no lock; an impossible
    sample counts as unknown.
    Locks: callbacks for the sources and the threads that call them, then phys for a sample. */
@@ -14157,10 +14243,40 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
+/* Notes what the devices of a phys have before its source runs. */
+static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
+    uint32_t i = 0;
+    mli_lock_take(&phys->lock);
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        mli_sample_mark *before = &mli_device_record_at(lord, i)->before;
+        before->in = mli_dev_sum(lord, i, 1, 0);
+        before->held = mli_since(before->in, mli_dev_sum(lord, i, 0, 0));
+    }
+    mli_lock_drop(&phys->lock);
+}
+/* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
+   after the source ran: it is not known which of the two it saw. Of a pool it is what that holds
+   now, as a source may itself say so. Requires: the phys lock. */
+static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        mli_device_record *device = mli_device_record_at(lord, i);
+        mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, i);
+        uint64_t in = mli_dev_sum(lord, i, 1, 0), live = mli_since(in, mli_dev_sum(lord, i, 0, 0));
+        device->mark = device->before;
+        if (live < device->mark.held) device->mark.held = live;
+        device->mark.held = mli_dev_held(lord, i, device->mark.held);
+        mli_lock_take(&row->lock);
+        mli_u64_store(&row->sampled_peak, mli_u64_load(&row->published));
+        mli_lock_drop(&row->lock);
+    }
+}
+
 /* Stores a sample of a phys, or that none is known. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
+    if (c->known) mli_phys_marks_set(phys->lord, phys);
     phys->sample = *c;
     phys->sampled = now;
     mli_phys_fraction_apply(phys);
@@ -14180,12 +14296,14 @@ static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     source = lord->room.capacity_readers[phys->device.type];
     phys->sampler = &mli_self;
     mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_phys_marks_begin(lord, phys);
     mli_rank_none();
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
+    if (!now) now = 1; /* 0: never sampled */
     mli_lock_take(&lord->bands.callbacks_lock);
     if (r == MEMLORD_OK && !phys->sampler) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
     if (r) memset(&c, 0, sizeof c);
@@ -14221,6 +14339,70 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
     }
+}
+
+/* -- readers: they sample what nobody samples for them -- */
+
+/* Returns 1 if a reader may run a source on this thread. It may not if the host defers, nor inside
+   code of the host that MemLord called: the ledger's allocator, a try function, a fence, a source
+   or a collection callback. */
+static MLI_COLD int mli_reader_may_sample(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    int inside = 0;
+    if ((lord->threads.flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc ||
+        mli_self.try_lord || mli_self.fence_lord)
+        return 0;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    for (i = 0; i < n && !inside; i++)
+        inside = mli_phys_storage(lord, i)->sampler == (void *)&mli_self ||
+                 (i && mli_device_record_at(lord, i)->watch.gc_thread == (void *)&mli_self);
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return !inside;
+}
+
+/* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
+   three poll intervals and no poller runs. But at most once in an interval. */
+static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
+    const uint64_t interval = (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u;
+    const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
+    uint64_t at, now;
+    int known;
+    mli_lock_take(&phys->lock);
+    at = phys->sampled;
+    known = phys->sample.known;
+    mli_lock_drop(&phys->lock);
+    if (!at) return 1;
+    if (known && (poller == MLI_HELPER_RUNS || poller == MLI_HELPER_BUSY)) return 0;
+    now = mli_ledger_now(lord);
+    return now > at && now - at >= (known ? 3 * interval : interval);
+}
+
+/* Samples a phys for a reader if that is due and allowed. It checks no band: the next recorded call
+   does. `own`: only the built-in source may run. */
+static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
+    memlord_capacity_fn fn;
+    if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
+    fn = mli_capacity_reader_of(lord, phys->device.type).fn;
+    if (fn && (!own || fn == mli_cpu_capacity)) (void)mli_phys_sample(lord, phys);
+}
+
+/* Samples for a report, as for a reader, the phys of every known device. */
+static MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
+        if (mli_dev_uses_capacity(lord, i))
+            mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
+}
+
+/* Finds the phys of a device for a reader, and samples it if that is due. A device not yet seen is
+   added if it is to be sampled. */
+static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
+    memlord_result r = mli_phys_find(lord, d, 0, phys);
+    if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
+        mli_capacity_reader_of(lord, d.type).fn)
+        r = mli_phys_find(lord, d, 1, phys);
+    if (r == MEMLORD_OK) mli_phys_sample_for_reader(lord, *phys, 0);
+    return r;
 }
 
 /* -- the explanation of a refusal -- */
@@ -14264,12 +14446,13 @@ static MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted) {
     memlord_capacity sample;
-    uint64_t limit, reserved;
+    uint64_t limit, reserved, held;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
     known = mli_phys_available(lord, phys, &left);
     sample = phys->sample;
+    sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
     reserved = phys->reserved;
     mli_lock_drop(&phys->lock);
@@ -14364,7 +14547,7 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     mli_phys *phys;
     int known;
     *left = INT64_MAX;
-    if (mli_phys_find(lord, device, 0, &phys)) return 0;
+    if (mli_phys_read(lord, device, &phys)) return 0;
     mli_lock_take(&phys->lock);
     known = mli_phys_available(lord, phys, left);
     mli_lock_drop(&phys->lock);
@@ -14519,9 +14702,36 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
+    mli_phys *phys;
+    if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK) /* it allocates nothing */
+        mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, buf, cap);
     if (buf && cap) buf[0] = 0;
     return 0;
+}
+
+MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
+    mli_phys *phys;
+    int level = MEMLORD_PRESSURE_UNKNOWN, limited;
+    uint64_t live, all, held, used;
+    if (!lord || mli_phys_read(lord, device, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
+    mli_lock_take(&phys->lock);
+    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
+    all = mli_add_saturated(live, phys->neighbours);
+    used = mli_phys_used(lord, phys, &held);
+    held = mli_add_saturated(mli_add_saturated(held, phys->reserved), phys->neighbours);
+    if (phys->sample.known)
+        level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
+    if (phys->limit) {
+        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
+        if (limited > level) level = limited;
+    }
+    if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
+        level < MEMLORD_PRESSURE_WARNING)
+        level = MEMLORD_PRESSURE_WARNING;
+    if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
+    mli_lock_drop(&phys->lock);
+    return level;
 }
 
 /* ------------------------------------------------------------------ >>snapshots --
@@ -18437,12 +18647,12 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     const memlord_site *site = origin ? mli_site_kept(lord, origin) : NULL;
-    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, mli_phys_at(lord, dev));
+    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, mli_phys_at(lord, dev)), held;
     mli_phys *phys = mli_phys_lock(lord, dev);
     phys->failing = 1;
     device->oom.bytes = bytes;
     device->oom.live = live;
-    device->oom.used = phys->sample.known ? phys->sample.used : UINT64_MAX;
+    device->oom.used = phys->sample.known ? mli_phys_used(lord, phys, &held) : UINT64_MAX;
     device->oom.site = site;
     device->oom.time = now ? now : 1;
     mli_lock_drop(&phys->lock);
@@ -18639,7 +18849,7 @@ typedef struct mli_phys_line {
     uint64_t untagged;                    /* the part of self that has no tag */
     uint64_t context;                     /* the driver's for this process; a part of rest */
     uint64_t neighbours;                  /* of other ledgers of the page; UINT64_MAX: none */
-    int64_t unaccounted;                  /* used - self - context - neighbours */
+    int64_t unaccounted; /* used, at most total, - self - context - neighbours */
     uint64_t fullness;                    /* used / total; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
@@ -18874,12 +19084,6 @@ static const char *mli_report_peak_name(const mli_report *r) {
     return best ? best->name : NULL;
 }
 
-/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
-   not: they are page cache. */
-static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
-    return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
-}
-
 /* Returns the latest sample of a physical device. */
 static memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     memlord_capacity sample;
@@ -18890,14 +19094,18 @@ static memlord_capacity mli_phys_sample_of(mli_phys *phys) {
 }
 
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
-   and the others'. */
+   and the others'. What the ledger's devices grew by since the sample is this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
-    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours;
+    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours, held;
     memlord_capacity sample;
+    int64_t process;
     uint32_t i;
     memset(line, 0xff, sizeof *line);
     mli_lock_take(&phys->lock);
     sample = phys->sample;
+    sample.used = mli_phys_used(r->lord, phys, &held);
+    process = (int64_t)(sample.process + sample.used - phys->sample.used);
+    if (sample.process) sample.process = process > 0 ? (uint64_t)process : 0;
     sampled = phys->sampled;
     line->of.device = phys->device;
     line->of.name = NULL;
@@ -18918,7 +19126,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     if (sample.process > mine) mine = sample.process;
     line->total = sample.total;
     line->used = sample.used;
-    line->free = sample.total - sample.used;
+    line->free = sample.total > sample.used ? sample.total - sample.used : 0;
     line->age = now > sampled ? now - sampled : 0;
     if (sample.process) {
         line->process = sample.process;
@@ -18926,7 +19134,8 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     }
     line->others = sample.used > mine ? sample.used - mine : 0;
     if (sample.context) line->context = sample.context;
-    line->unaccounted = (int64_t)(sample.used - line->self - sample.context - neighbours);
+    line->unaccounted = (int64_t)(sample.total - line->free - line->self - sample.context -
+                                  neighbours);
     line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
 }
 /* Captures each physical device with a known capacity or a limit, the fullest first; those of an
@@ -20541,7 +20750,7 @@ static MLI_COLD void mli_json(mli_report *r) {
 static const char mli_page_head[][3073] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-TmEFvi+r6c0EKRN33eKJHE"
-    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-CIt9uHDY0LiAqFU6Yq+bXVwPSLB4JF+eMI2HwgyYEqo=' 'sh"
+    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-oo1E4+lxMvUTJ6E8YTrF04MCLgsKborjp1GWsA/srEk=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -21091,86 +21300,86 @@ static const char mli_page_tail[][3769] = {
     "ozoYAFtjPFXn0wvzYcqp3njsL1TW+ADb4uDk5MKThoj3Xyhx",
     "KXujZ+nRDyoL2ZtAsHbr91ss94+hLfgW+IvuNbRN82CpXOYGKSfRqfArDupKwzXEp9QXn2jfK2wi3m8PHZGhMGJX2pu1S"
     "k7LIrkNDnVM/etQdSqmbzww4L6w48XRh4I063D90spki+abaQtdtJ9xUqc+MjttP5Q5N/iyiY2reMEpAloWg9wwiUnerq"
-    "F1kEdQ3kySgcBJHj8zcIfrfFeU8CElIfV0d7qi1VZjx56W1Ekrq+yO+zkv6DRdMObV36BbzWT1Swd2reavjp+vW2AfWrU"
-    "eao+RapfrYVrqAyu4eh4/Af2ArbrXqlxGNb8wbAb3qbJ2h/rhfXawtGlRf2c8Z6xTu8DVFRQmoBY+b53OoyVJ1Oi0tKck"
-    "xQ2WYDn6nT3q+ZCqeGYzDxFYz6wgP+MpsnKTGVVl2fVRDvrYv4k5b4nBBXAwmqga35R1VC9ryM6mdHaR7R0cUZKzWYky3"
-    "SxbvlETceRG42zUxqyWF29sIyOWCQtXxca0UgVEtUZTT7CkI1aWC/wTFl/N22aaPIwxrIHFpy//btS/v585f06eVpLQ4z"
-    "YQ6WJEYp0CEDkJWFp7GHQgAs+cCIy1Sd9W333J56N3n8RO7rQNiJFsBYDiWv86/4P2Ljq1jAI4F0NespLlwk//DjGf+lT"
-    "UmUuoecmmF3RnfhO1dQtu13DXaJRTOCyeIL+La9riO2D4uc/urKaLTkkgAj4WMqEhBgvb5iovK7uChUzEA18J5dBWIqUK"
-    "trROlhxdfkwIClRkB52RntwJQLunw08jSVwPkSAztV6o4sjI70grRuZdTVIeTYU8lE2YKYyi98H1ZDbF44uo6dr7U+7lc"
-    "fGXTR0CxArR8dXrqlRUMiibkNAYdjsOXxOnb6iwuK7Taxtn/FS+gWeKpHc1cDGoG8zQPBgHF3zRAQ6ZfGEbL+k5kkKTAX"
-    "9K0snRTvUpQQhe55qWZme/SjL8yJJkXjrEvjJHmRjg2KhKK0rahBi8XwCVpsxKpKa0bXJlTUIvGPqZYlR8Uc0ZnEmrhh0"
-    "jPUFSZRiWeE6uwZagweQN9nJb5DPIy6WzbRA7SolwoBWni8hc04VM8k2IQp3mqQ9QF3k4gMPcaeJUmiOiniFCe97BKKMv"
-    "8ZqGYq/WZprtoJv7IfROxqFlduOEskNn1JHf4CWcPy1JOl0tY/ns0Gl+6qpb76vn/fGVrWy32kPnwT2ycyXAkZBX3N6CY"
-    "CP4sZw9ZQ552rhJQnxXkYL9UuhB/V3RrlZ4LujI19E9drRAVNAOORrQmvz+eve3LzhVubOPpXdrJ/aB90o5v8VV6oY2z/"
-    "34qhM+uot9VULEw4CX2g2TyX4eNdvaZlEdSP7yndZzPBpikOaW0krCWev8LPlb/coy3mzXNIE4S7kq9GS8hJ05LLqhg35"
-    "iMMrSazJPW9ALPHtJ+Ns86oTj0eTHix9+eff9dJyOn0dIjv7o7Lc/nvUDj+d8346yR9tNa5WxpIbuXK7SihpW/96kvI5o"
-    "EWo24NtwTUM1SWnhrAFTso6myAjWuvmGywt+MR8Wu/bqMimKvIhOHaaXUs9NhhOdHKgwxnqO7IYFaNx0iLHstggkAbEXR"
-    "ORQxfNcUiNcdeIWoe8Ag+Bg8CRMqVqoGINafGVQGW6PXEWzOvKZjH0hgepnXWMqNaapOxPdsbbYSo4yUqiWWFnMUkREn3"
-    "6G7FjR9HlV4wKLlLdEmP9xX90Smjdn+fYWN8UzgO/WkH78reXssthlJfeGOMU6ptP+3N6wv5XgxVi7KOIlXHQ4gtiHhGn"
-    "cCKD1+8IzU2CniozXAclwXZ+GngC+hrsvo9pB3gbuUAyUg+JWBmSGCMeUPQJqkn3eQirieLp4dB5DfhNtlN0wPQNraeXI"
-    "7TqvWEaodL+OTWHSqQ8B0JbM0vv7mCWfN0xaMs1Xtc503YyTB0nWCaBFOWi+iiAMDfpmfWBkPBdP8fV40q+jK87P3PXp2"
-    "XQgVmiBLZk25Z7edYxDyhfl4URwayu7Z9kR4l7TD+pXTMIvQsxQfrhq+FRyYHmAFMSlVUnEf6QlD1xuX+EkmmoSIwCqKc"
-    "68yR9wYWB/DKUZUH7pmyzYhiJrCCcz/GTAE8BgWMPLxJV+dwYV8gN5A5/aGgjhkfchyjIbNUazYRXJT+OIxQkPmhG6S8C"
-    "jZ5OsnhFBabQqyZswpy2yP/Dg24H7omydKEv8DJAeuG9QlUTqbXUbgKjig2VX/tPdMxrCq6lTEhGxsx3bepLRCsGwAcGh"
-    "HukXjZH+ox7hdbpIoN0r0ftQMnrQEJYk6QDlhtiFIyr5kFQXUU4cV8yEbnzX7wFMdAd11SVR8waqsjX252oVZx0q6WxgB"
-    "kdVryJq0ZPo51nH3e97b0INud+3FXDVxevzbMnRXChg4VVLGszgY6PrrOgyWWMI4rK69HFakXq8qNIZsE/iAu7jAZKAnl"
-    "oXyKSO1kKIViKBQquvEBXe1LxpdKSwiURA6mGi54tIU1a9C28fUJxBbqGTN+f4FjPybhMYPQBEhndlu+4EyiMwvJ4MzzX"
-    "HfDf7J9boa/g0XUGqZlAMZa+dfVqtgOKqRwRB0WbaY39SkW4PXM2VgupQiP+P7sSVHMpcVvnWkQTwQOhdHRm5P9dnmZPa"
-    "ONE2EjTQn41j0ZgXRG5biFS73P4szHBpz5qs0Bf9XY61pb5pH4H+mndHZ09N/HBAaX7ukIQPDYTfsoEiG0eSnjadfQo98"
-    "IyXyegu3SCkPK3Y/6scTEQiAI+uWNyI53Mo7dGXuFOv8GBqdhkfedyDojAKuCLXURfYuFQ3AxIPpqwiml/uV3Rmu2Qt9f"
-    "zLj6pUXFbpet1h2RRfJVInPrrHJ8vddVXENqaA0XNiVSAyEjAmgVc+He04DIi+D4fpy0WcrneFNDuRGAmBXKFy/gxRql9"
-    "JCdRVA5YoTohKqHqyxal+akhekdfQcw3YYn50ns55OEjWobrzIscRVnzz/NHnKnpeMm5dFNQsOtniyCUHXppfYjd7700K"
-    "dcIGAhlSerRMvBoSoDHRk5/U4TLDKl2IqKzD0mNtsq2aDQiQd5x9V9FBcZLiFclDv9yBPmX+9GR8E6/TOYu+9jUIH1c+N"
-    "j2Y5/loIsE9lx46TmA8F0pqfTX62rylmsno/BVzGLp4by/e2YuX9uJXe/EjLqbmlUt27GSYeTWWndaq0ufs906MSZINMz"
-    "N/dOfknHkl4nrvajodVOZ55XlAJRFUMbjgiL9KvR6sXSswCPeLiAvFPNaN8VEfhNc51KK3vlpUDtdOed24xwYQz8jF5/H"
-    "2fY2tvzl+6YEX1JV5xV99hYY3sO0riDlWxeqvhojhW1ublvXc8pyyjiux5SZrWG5ajbL4lAHvD8EztzHA94m3KLcLmOBo"
-    "FYLj06y42DE+NVe6TULf4BBZeKxK4AzkDTMhu1gBaFJHZ+BvMXTOlWDBLp1h6Us0358fHCHj2AWeEV7gswjrZQhBgg7E0"
-    "4bF9X1DUJj4Dp2ZaHP1YS+7XD2Mcm/8MTwytOeItxD9kwdPwT7N4kJzZDPbcDBLs3D4OxE5UcBJJmo7oJRoUWUTafDcYT"
-    "GoXtLrrFU/0FSSqEfHYZ9Dlx3Wm1qK5ddGtGdPPf2vjMF/cuSPZMJgPHAnwo0jm3O990Bzre8/UYCN6AGShand8psdsK8"
-    "kMmPkKjxUKzH/Q8ds87hrds9+JZBPtWDy7khWrsMvDBy+KheEUQfJn/CSrSNJ7u9PxHoF58bxhM5pXn/fPBhPIWEW6OtA"
-    "l1zlltwVqBgYXbfupepiH8AHJhsHQwVddctUkr0gEEXA7RjP",
-    "LBu7Veq+J+UPjCUCWGiRTOuhedkYGkW1LF3KIgEm33Di6Og8jMd5GEeDPsB1Y8laROPHfus2Uk9dxktpERb5gJbEx7CEq"
-    "7B3LNU2AdCeVw6f5n3/5EPUnNAGRy3RqPJoSVnX9dJxz3x0VAs44c3oU/vW1eh8VberFA+e63AlFmvDtz0rdUHvyaQU7U"
-    "aIoklH3C7fn96sR68Z2mo2ItbYCYPumrgeT95iRE+XSY2wv3qSA47I7JCDbxMWyNVs3/34cTomoYYturx24HoSptF0UIw"
-    "nz5FBW1h14AVJoUb9BqJZR90xMZ6dVTAyNBB2a9jaxxOi6OswRq9l1apTCVtE9AZTsCzgR3cLKqvH5WBdIa6I5HO3psWH"
-    "gUjbfRUUPpCP7kTtsTOWxHm9HD88NbOusPk2Yoy33H9t0jQdgJvw+ur5JXg/jQw0ROhw0ociAmmoCgeDyzh7uGdewimVM"
-    "1hQs+QHK1IcIJrtHbGHfC7sIW4wbsksVOtduEOYmgOtpSPvbxqVdnudOyod5wfHIQQ45J96u5asLF4EfP7vR4wAVWroHZ"
-    "KG91SejTQQ3AkP9HVefA3YIFmJ2gpkrBUFci58Pm/LKo8fB/6Oztg2rIujxQOP+049NggEcQP3mbiRwhMwZuCDArQOnQW"
-    "3+PG/SGAPKS7PR71vsK9VTSX++UNm8SeeZ702k+1ZrPVkwSp32fi8Ob+CeEpUnHypDTDyyG86CeBF2OmwflqNgqRG5zvD"
-    "S8QGa27TRExndo9Rq78G3rIVSaQjXzj6cOROyNTTiBKyjkgk1cyb4WUcl+K81kP2GhUDKJtnNRF36hJx021xwNzwIWfG6"
-    "CpHXxo36Oxtbm11KeT9qOZefCy3XjRjsQTHWblPCtFWWrNsyi5SnmVWEVhSiaQ9iAdVpNH6R63hvONEQkumW+iuJcpEhG"
-    "dPs2M+O9nWGQTsZg79fDnmMBQ6FcZzGO12W2J8EphC0psvYsrAWo85V4woeZtxhF6WABJVTaareM7UQuceSO1xph5FiKT"
-    "rhvn4aohinBJZzeeg6SE+kXAumXRkK4+9CBiIJzxV0lkJ1TvusjVf6GFbseLlnlo8RCOh8FhbWjBvqYWwwkCbYc/lvQ5C"
-    "hHD6WNNv+RCfGW0JG0H3bO1kN7siXxbxprNMqlIzboEwahs0zDc7VlbwefrNy8t3779/89Ozl6N1em1fui2SdR4D84xXV"
-    "MYmiY4YJrd5QaO5jFMeVj1v2N1pnxefTEdR73ktJvMljTpbspGj4RbhvlHTJe/3oxUH3ssLTnIe0TKDwdMyY1pYzy1cVV"
-    "jI7lRMNaUg/X4jv9mVpXCWwOAyMGKg9tYKTGkQBFlNiWPnJJBLbOiueGoAB5klBab4Mq5QTRMuST3/JicQAEyCdSVFbU0"
-    "c8I/GDakIIzsbiMSc6/xW5Q6ipiCPAV+UxgoVL5LNG1aqXIeNe/o+qMuEAXnWKn3GmmmxJizC703jGfND46c2MU4L2xMh"
-    "TJBpnHVqcuQwcZAi+0FIT+1jGD5WVFySiHZNFIFY/DNOZaDqC/h5oxaAOJnxX0Ll9om+cvyIArSwC49V2AFvhCmlUZ3js"
-    "jJutdxt6bzowdj5KtCuBX9V4/ZT4mueMIJ8G5n/pjch3s3GaC9L159JzzWd+uDCb49kG9S/SZP94EOuwaTl4HNuZL4Gac"
-    "4owoD+HtzmBlbgwbPcLNZwqCvLg9nn5i6+Jjlg8DvS0tWZkFumwktRM2dHoFmCvTmsitu7zOqAT95mk2QKnW90mMGXj1j"
-    "k3YtQNcCi/KcNP0Xsv83ttFuLFvI66XAetwGfemnvIirncDKkQbDvP7NGHlsksrcXHfN3P0kXADlo9/pnEgLlm7O9j0KL"
-    "H/UeETst9/fyELVMhqq2brkOV6E6eVB//k1yVCcH0l4SIscQ3evaYoArJWHvGyl+xgpKhg3lveHnTFKsqWO+oIoX8LuH1"
-    "3Pdpx8aEvnzUiw2vlz7FkDoSG+RxXD3z0cQWh8/Jsk0ruIygUh1A98JVfLDoEOfWxXJYhD8b9CNe+n8YBq1iQEiA2WT6L"
-    "YkAbBpBRHD6oqNS4EMVTEgmw8kucEiRYYt+usyNCK2mBo5gxo4CyI3rX2Uip2vVSgbiVd6ZsqGyz0dgG7K0Pc0jCW2+BI"
-    "JqN27hpkFrO2bb5xBl4g9hvXIRQzkaJ+DgnfaqU/ROFBGOAjsuqJGPbwmHHgcaDEy/w5Zs0vjQJOdz1gprfiCDS5dyVlC"
-    "NhM+Od7aMmH+8Lhi87Qt+xLuZ+e3P54jUNXQXAISIEfcisNfC9nEtLU5fIkHitEpD2k4MknjEEZsVMva8ar1++JoSFyYx"
-    "m0DwCbO8wg/CjjlVPCZXKvyHBHoxDf3VdgoQfyUsrYX7IN7R5OtS55G0J/hxDRu2SlNvND/10dMq004olT9pRZNaJBpGa"
-    "bWpAMhBDuFyCS9QIJxmLuVo3/8/NNbGL3gvWEZW+zCul8kIZ1vq4PVoaP2gDVHsWNih96ju4yOuS5WHlhTcK2nY8kmriP"
-    "JgCKp0tWTp8G4/eq4o5MGElfSEf29eICJz2HG+VMHvNnKB+T8lGtm4xdBN+/K5UsaFTgkARntIJuaVHGNkGra/IGkh0lL"
-    "SdXoYCmicUhNhedQGQ1co8v4VnFcUjYwuNaT6EfnzxVb4+zx1Q6Qm9O3rbhSneMhba8/IPFDXfN15RlOmzlXMskvSd98z"
-    "4bpIWCxILNyDjlo/uhosltXxsUyg+iJEOBSxXVeJHWcM4mKjf0Kw9zjzKS4elZyom4f0bPifDJJ6Ja9vbC2UxfIFplPWe"
-    "hlobDyxrPMYbquGFYSlo3qOHTRfQEsyIuPE6zMUHDPDbVtiO8MF0m4T7N5vpdEFJyCYlWFsBfht6SiQMFZxMY6oETeyW9"
-    "sPktsQQcjnliDX21Sin+Zbb7F6Vnixo7WvJHVtSXBVeFktz0pGk28FOFT45gT0ogQ99wK98RwIqsCB/3xW5BIybDU3Hhp"
-    "+2n5SP0CBTr13iHxqolTc8Gxrxkgywk0myGzf4kn2EL/b0R76PQv0fCEER6Itqs8w9WsKtY/Jre4BMvWS5sn5/4eHsfti"
-    "dwjUdGyEa+GbwQMhslRpzR3l4i0ww6KE7lNx0KF6DSxPLWuu7pSzHs3YvrQS6wZ2x12WkbU4duKgfSllGN9aXutPwnVed"
-    "L8pgyoG7NHJEEUn4aJI7s5K/JP5L1atuaMQrAwaAsZ4Psimad0gA5pQBYkVZwisWBxyuwrGXTwnsjrgn4b/6CPsw5rzPl"
-    "18pu7SI9Gc0OE37hv8W5RumJKaIoWL4nya67V+1gin1aCDG90PMYEYMvoEf8Bd+MsnVjz4MQbEiaQdQdnnmWegNHx4Zs2"
-    "lpIYGPG2MlPVlzL0NKt5OInVnyDTHG+wnG4IXgYw/g0PEVX6f4z5Pko=</script>\n<script>(()=>{document.cur"
-    "rentScript.remove();const n=document.getElementById(\"packed\"),t=document.createElement(\"sc"
-    "ript\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0));new Response(new Blob([o])."
-    "stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{t.textContent=e,n"
-    ".replaceWith(t)});})();</script>\n</body>\n</html>\n"};
+    "F1kEdQ3kySgcBJHj8zcIfrfFeU8CGtEWNPSwjV+1F2ujzNT3en7hy5O+7pvKDzdMGoV3+DdjWT9S9d2LU6sDp+vm6DfWj"
+    "Veqg9Sqpfrgdqrw+s4Ox5/AQ0BLbqUqtyGdX8wsAZ3KfK2h3qh/fZwd4mRv2dEZ2xUu0SV2dQGIFaCL11Qo+WLFHj09Ku"
+    "khQ3WITl6Hf2qedjqiKazTxMYD21ggCNp8rKTWZUmWVXSDnoYwcn9rwlFhfAxWiiinxT1nG9rCM7m9LpRTZ48ERJz2Zly"
+    "nSzbHlHTcSVG42zcRuzWmK8sY2MWCosXBUb1UoVENcaTT3Rkg5ZWS4AUFh+NXebafowRrEGGp++/LtR//5+5jw6eVpJRo"
+    "/bUKSLEQl2CkHkZGBp7WHQgRA8c0IwVid9W733JaOP3n0SO8nTNiBGuhVAimv96/wP2r3o3DIK4F4MicnKlgs/ATwEfep"
+    "TUecuoeYlm17QnflN1NYtuF3DXaNRTuWweIIML65pi++A4uc+u7O6LjongQj4YMiEhigsbJyrvKzsChYyER98JZRDW42U"
+    "KtzSOllyfPkxIShUkR10xnpyZwDtng4/jSTxPcSCzNR+oaojI78jrRiZdzVJeTQV8lA2gaYwit4H15PZFI8voqZz70+5l"
+    "8nFXzZ1EBCrRMdXr6tSccmgbkJKY1juOIBN3L6hxOK6TrNtnPlT+QaeKZLe1cBFoW4wQ/NgHFzwRQdIZPKFbbyk50gOTQ"
+    "b8KUkoR3vVpwRBeJ1rWpqd/SrJ8CNLknnpMPvKHGVigmOzKq0oaROi8H4BWJoyK5Gb0rbRlXUJvWDo54pRAUZ1Z3AnrRq"
+    "WjPQEaZVhWuI5uQZbgg6Tt9jLbZHPIDGXzrpB7CglwoFenC4ic00XMsk3IQp1mqc+RF3kIQEOc6eLU3mOiHqGGO15B6OM"
+    "vsRrGoq92ptptoNu7gfROymHltmNE8sOnVFHfoOXcAa1JOl0tYwltEOn+amrbr2znvfHV7ay3WwPnQf3yM6VQEdCYnF7C"
+    "8KN4Mly9pQ55GnjJonxXcUK9kuhCfV3Rbta4bugI1/H99jRAlFBP+RoQGvy+2tJwL7gVCXPPpberZ3YB94r5fwWV6kb2k"
+    "z346tO+Ogu9pUJEQ8DXmo3TCb7edRsa5tFdSD7y3daz/FoiEmaW0orCaet87Pkb/Ury3izXdME4jTlqtCT8RKW5rDohg7"
+    "8ieEoS6/JPG1BL/AsJuFv86gTjkeTHy9++OXd99NxOn4eIT36o7Pf/njWDzye8307zh5tN61VxrIaunO5SitqWP17k/I6"
+    "okWo+YBvwzUN1SSlhbMGUMk6miInWOvmGy4v+MV8XOzaq8ukKPIiOnWoXko9NxnOdHKkwhjrSbIbFqBx0yHGstsilATEX"
+    "hCRQxnPc0mNcNWJW4S+CwzCg8GTMKVqo2IUavGWQWU4PnIVzevIpzL2hgSun3WOqdScpg5NdMdaYys5zEih2mJlMUsREX"
+    "36GbJjRdPnVY0LLFLeEuEAgPvqmNC8Ocu3t7gpvgF8twb1428tZ5fFLiu5N8Qp1jGd9+f2hv2tBC/m2kURL+GkwzHEPih"
+    "M40YAvd8XnpkCPVVkvA5Ihuv6NPQEADbcfRnVDjI3cIdi4BwUtzIgM8Q4puwTUJPs8xZWEUfUxaPzGPKb6KPshumZWEsr"
+    "R27XecUyQqX7dWwKk059EIC2ZJbe38cs+bxh0pJpvqq1putmpDxIsk4BLepB81UEYWjQN+sDY+O5iIqvx5N+HV9xfuauT"
+    "8+mA7FDC3DJtCn39K5jHFK+KA8nglxb2T3LjhD3mn5Qv2ISfhFkhvLDVcOrkkPLAyQhLq1SIv4jLXngcvsKJ9FUkxghUE"
+    "1x5k3+gBMDe2QozYDyS99owVYUWUM4meEnQ54ACMOaXiau9LszKJEfyBz41NZAEI+8D3GW2agxmg27SH4aRyxOeOCM0F4"
+    "CID2bZPWMCE6jVUrehDltkf2BB+AO5Bdl60RZ4mmABMF9g6okUm+r2wBEFR8su/Kf7p7REF5NnZqIiJ0t2daXjFYIhg0Y"
+    "DvVIv2iM9B/1CK/TRQL9Xoneh5LTg4awJEkHODfELhxRyYekuohy4rpiJnTju34PcKI7KKwuiZo3UJatsT9XqzjrUElnA"
+    "0M4qnoVUYueRD/POu5+33sTasj9vq2Aqy5en2dLjudCAQuvWtJgBh8bXWdVl8kaQxCX1aWP1Irk40WVzoB+EhdwIA+QBv"
+    "TUOkEmdbwWgrQSCRVafYW48KbuTeMjhU0kAlMPIz1fRJq06l14+4DqDHILnbw5y7cYknebwOgBIDK8K9t1J2AegeH1ZHi"
+    "uOeq72T+xR1/Dq+kKUjXDYih77ezTagUcVz0iCI420x57lIp0e+BqrhRUh0L8f3QnzuRQ57LSt44lgA9C7+rIzP25Psuc"
+    "1OaJtpmggf9sHIvGvCB224Kk2uX2Z4GGS3vWZJW+aPByrC31TvsI/Ne8Ozp7auKHQ0rzc4clfGhg/JYNHNk4kgS16exT6"
+    "MFnvExGd+kGQeVpxR5g5WAiEgF4dMXiRjyfQ22PvsSdeoUHU7PL+MjjHhSFUcAVuY46wcalOhqQeDBlFdH8cr+iM9sl66"
+    "nnX35UpeKyStfrDsum+CqROvHRPT5Z7q6rIrZRBYyfE6sKkbGAMQm88ulox4FA9H24TF8u4nS9K6TZiURJCOgKlfNniFL"
+    "9SkqgrhrQRHFCVELVky1O9VND8oq8hp5rABfzo/N0zsNBsg7VnRc5jrDineePPlfR85Jx66KgZtHJFkcuOfDS/BK72Xtv"
+    "UrATNhHIkNKjZeLVkBCNiZ78pA6XGVbqQkRlHZYea5Nt1WxAgMzj7L2KDoqbFK9IHvrlDvQp86cn45t4nc5Z9LWvQQC58"
+    "rHpwTzPRxMJ77n08HEC4zlRUuur0dfmLdVMRuevmMPQxXt78c5evLQXv9qLH3ExNa9cumMnw8yrsey0Vpk+Z893YkySbp"
+    "iZ+aM7J+fMKxHXe1fT6aAyzyvPByqJoIrBBcf8Ver3YC1bgUHAX0RcKOaxboyPeiG8zqEWvfXVonK4durrxj02gXhmLj6"
+    "Pt+9rdP3N8UsPvKCuzCv+6is0vIFuX0HMsSpWfzVEDODa2rSs75bnlnVciW03WcN202qURagMeH8InrmNAd5PvEW5XcAE"
+    "R6sQHJ9mxUWP8am50m0S+gaHycJjVQJpIG8YCtnJClCTOjoDf4uhc66EC3bpDEtfovn+/OAIGccu8IzwAp9FWD9DCBJ0I"
+    "J42bK7vG4LCxHfpzESbqw97+eXqYZR744/hkak9R8SF6J88gAr2ahYnmiOr2YbDWZqFw9+JyIkCTjJR2wGnRIsqm0qD5w"
+    "6LQfWSXmet+oGmkkQ9Og77HLrssN7UUiy/NqI9e+rpf2UM/pMrfyQTBuOBOxFuHNmc670Hmmu9/4kCbEwPsCxM7Zjf7IB"
+    "9JZEZY1fhoVqJ+R86ZpvHXbN79isBfaoFk3dHsnIdgGHg8lW5MIw6TP6El2wdS3J/fyL2K7g3jid0TvP6++bBiAoJtEBf"
+    "B7rkKrfkrkDFQOm6dS9VJ/sAXjDZOBgq7KpbppLuBaEoAm/H",
+    "iGbZ2K1S9z0pf2AsEcJCi2RaD83LxtAormXpkhYJNPmGU0dH52E8zsM4GvQBrxtL3iIaP/Zct7F66jReSouwyAe0JD6GJ"
+    "ZyFvWOptgmQ9rxy+DTveygfouaENjhqiUaVR0vKOq+Xjnvmo6NaQApvxp/at65G56u6XaX48FyHK7FZG77t2akLek8mpW"
+    "g3ghRNOuJ2+R71Zj16zeBWsxGxxk4YdNfE9XjyFiN6ukxqjP3VkxyARGaHLHybsEC2Zvvux4/TMQk1bNPltQPnkzCNpoN"
+    "iPHmOHNrCqgMvTAo16jcQzTrqjonx7KyCkcGBsFvD2j6eEEVfhzF6LatW3UrYIqI3mIJlAT+6W1BZPS4H6wxxRSSfuzUt"
+    "XgxE2u6roPCBfHQnao+dsSTO6+X44amZdYXNtzFjvOX+a5Om6QDcBNhX3y9B/GnkoCFCh5s+FBFIRFU4IFxG2sM98xJuq"
+    "ZzDgpolP1iR4iDRbO+IPeRzYQ9xg3FLbqFa78IdwtQcaC0d+X/TqLTb6xxS6Tg/OA4iwCH/1Nu1ZGXxIuDzfz9iDKhSg+"
+    "+QNryn8mykoeBOeKCv8+JrAAfJStRWIGetKJBz4fN5W1Z5/Djwd3RGt2FdHC0e+Nx36rFBKIgbuM/EjRSggFEDHxSgdeg"
+    "svMWP/0UCe0hxeT7qfYN9rWoq8c8fMos/8XzrtZlsz2KtJwtWucvH5835FcRTouLkS22AkUd+00kAL8JOh/XTahQkNTrf"
+    "GV4iNlxzmyZiOrN7jFr9NfSWrUgiHfnC0Ycjh0KmnkackHVFIqlm3gww48gU57cest+oGEDZPKupuFOXiptuiwvmhg85M"
+    "8ZXOfrSuEFnb3Nrq0sh70c19+JjufWjGYslOM7KfVKIttKaZVN2kvIss4rBkkos7UF8qCKN1z9qDWceJxJaMt1Cdy1xJi"
+    "I8e5od89nJts4gYDdz6OfLMQei0KkwnsNot9sS45PQFJLefBFTBtb6zLlixMnbnCP0sgSgqGoyXcVzphY690BqjzP1KUI"
+    "sXTfMx1dDFOOUyGo+B04P8YmEc8mlI1t57MXAQDzhqZLOSrDecZet+UIP24oWL/fU4iEaCQXI2tKCeUsthBUG2gx7Lu91"
+    "ECSE08eafsuH+MxoS9gIumdrJzvaFfmyiDedZVKVmnMLhFHboGG+2bGygs/Tb15evnv//Zufnr0crdNr+9JtkazzGKhnv"
+    "KIyNkl0xDC5zQsazWWc8rDqecPuTvu8+GQ6invPazGZL2nU2ZKNLA23CPiNmk55vx+tOPBeXnCS9YiWGQyelhnTwnpuAa"
+    "vCQnanYqpJBen3G/nNriyFswQGl4ERA7W3VmBKgyDIakocOyeBXGJDd8VTA0DILCkwxZdxhWqacknq+Tc5hQCAEqwzKWp"
+    "r6oB/NG5IRRjZ2UAk5lznuSp3EDcFeQwIozRWqHiRbN6wUuU6bNzT90FdJgzIs1bpM9ZMizVhMX5vGs+YHxo/tYlxWtie"
+    "CGGCTOOsU5MjB4qDFNkPQnpqH8PwsaLikkS0a6IIROOfcTIDVV/A0xu1AMXJjP8SKrdP9JXjRxSihV14rMIOiCNMKY3qH"
+    "JmVcavlbkvnRQ/GzleBdi14rBq3nxJf84QRZNzI/De9CfFuNkZ7ebr+TIKu6dSHF357JNug/k2a7Acfcg0nLQefcyPzNU"
+    "hzxhEG+PfgNjewAg+e5WaxhkNdWR7MPjd38TXJAYPfkZiuzoXcMhVeipo5O4LNEvTNYVXc3mVWB3zyNpskU+h8o8MMvnz"
+    "EIu9ehKoBFuU/bfgpov9tdqfdWrSQ10mHM7kN+NRLexdROQeUIRGCff+ZNfLYIpG9vfiYv/tpugDJQbvXP5MQON+c730U"
+    "WgSp94jZaTnAl4eoZTJUtXXLebgK1cmD+vNvkqM6ObD2khBZhuhe1xYDXikJe99I8TNWUDJwKO8NP2eSZE1d8wVXvIDnP"
+    "fye6z790JDIn5disfHl2reAQkeCiyyGw38+gtD6+DFJpnEVlwlEqhv4TqiSHwYd+tyqSBaD4H+DbtxL5wfTqE0MEDkom0"
+    "S3JQmATSuIGVZnbFwKaKiKAdl8IOkNFilybNFfl6MR0cXUyBnUwFkQuWnto1TsfK1C2Ui80jNTNpzu6QB0U4a+p2Es0cW"
+    "XSEHt3jXMLGRt33zjDLpE7DGsRy5mIEf7HBi80059isaBMsJBYNcVNerhNeHg40CLkfl3yJpdGgea7HzGSmlFGGxw6UrO"
+    "ErKZ8Mnx1pYJ84fHFZunbdmXkD87v/3xHKGqhuYSoAA5IlccAlvIJqatzeJLPFCMTnlIw5FJIocwYqNa1o5Yrd8XR0Piw"
+    "jRuG0A2caZH+FHAKaeCz+RaleeIQSe+ua/CRgkiqJS1vWAf3DuabF3yNIL+DCemcctOaeIF/78+YlptwhGl6i+1aEKDTM"
+    "swtSYdCCHYKUQm6QUSjsPcrRz94+ef3sLoBe8Ny9hiF9j9IgnpfFsdrA4dtQesOYodEzv0Ht1ldMx10fJAm4JzPR1LNnE"
+    "dSwYcSZWunjwNxu1Xxx2dNJC4ko7o78UDTHwOM86gOuDNVj4g56dccxu/CLp5Vy5f0qjAIQnYaAfZ1KSKa4RU0+YPJEFM"
+    "WkqyRgdMEY1Daio8h8po4BpdxreK5JKygcG1nkQ/On+u2Bpnj692gNycvm1FluocD2l7/QGpH+qaryvPcNrMupJJhkn65"
+    "ns2TA8BjAWZlbPIQfNHR5PdujIumhlET4QAlyqu8yKpI51JVGzsVxjmHucmxdWzklN1+5ieFWeUSUK37O2FtZ26ULbIfM"
+    "pCLw+FlTeeZQ7VdcXAkrBsVMfBi+4LYEFehJygZYaCfG6obUN8Z7hIwn2azfO9pKLgJBSrKoS9CL8lGQUKziI21gEn8k5"
+    "+Y/NZYgs6GPHEGvxq01L8y2zzLU7PEjl2tOaNrK4tCa4KKLvtSdFo4iUJnxrHnJBIhLjnVrgnhhN5FTjsj9+CVEqGpebG"
+    "S9tPy0fqFyjUqfcOiVhNnJoLjn3NEFlOodkMmv1LPMEW+n8j2kOnf4mGJ4zxQLRd5RmuZlWx/jG5xSVYtl7aTDn39/A4b"
+    "k/kHqmKlo2INXwjYDhMjjulubtErB12UJzIbUIWKkSnieWpdd3VlWLeuxHVh15izdjusNMy4g7fVgylL6Uc7Uvba/1JqM"
+    "6T5jdlQN2YPSIJovg0TBzZzVmRfyLv1bI15xSChUFbyBDfF8k8pQN0SAOyIKniFKkFi1NmX8mgg/dEXhf02/gHfZx1WGP"
+    "Or5Pf3EV6NJobIvzGfYt4i9IVU0JTtHhJlF9zrd7HEhm1EuR4o+MxJgBbRo/4D7gb5+nEmgcn3pAwgbw7OPMs8wSMjg/f"
+    "tLGUxMCIt5WZqr6UoadZzcNJrP4EmeZ4g+WEQ/AygPFveIio0v8DjPQ+2Q==</script>\n<script>(()=>{document"
+    ".currentScript.remove();const n=document.getElementById(\"packed\"),t=document.createElement("
+    "\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0));new Response(new Blob(["
+    "o]).stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{t.textContent"
+    "=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif /* >>page */
 
@@ -24295,13 +24504,10 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
 }
 
 /* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
-MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
-                                     memlord_write_fn fn, void *user) {
+static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
+                                                memlord_write_fn fn, void *user) {
     mli_report *r;
     memlord_result result;
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     r = (mli_report *)mli_own_alloc(lord, sizeof *r);
     if (!r) return MEMLORD_E_NOMEM;
     mli_cost_measure(lord);
@@ -24325,6 +24531,15 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
     mli_own_free(lord, r, sizeof *r);
     return result;
+}
+
+MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
+                                     memlord_write_fn fn, void *user) {
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    mli_capacities_refresh(lord, 0);
+    return mli_report_write(lord, format, fn, user);
 }
 
 /* -- files -- */
@@ -24388,7 +24603,7 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     memlord_result r;
     if (mli_file_temp_create(p, &file)) return MEMLORD_E_IO;
     held = mli_signals_block();
-    r = memlord_write(lord, format, mli_write_file, &file);
+    r = mli_report_write(lord, format, mli_write_file, &file);
     if (mli_file_close(file) && r == MEMLORD_OK) r = MEMLORD_E_IO;
     mli_signals_restore(&held);
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
@@ -24414,7 +24629,7 @@ static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format for
         return MEMLORD_E_UNSUPPORTED;
     }
     held = mli_signals_block();
-    r = memlord_write(lord, format, mli_write_file, &file);
+    r = mli_report_write(lord, format, mli_write_file, &file);
     mli_signals_restore(&held);
     return r;
 }
@@ -24431,6 +24646,7 @@ MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const 
     if (!path || !*path) return mli_save_refuse(lord, r, "path is NULL or empty");
     if (!mli_format_known(format))
         return mli_save_refuse(lord, MEMLORD_E_UNSUPPORTED, "format is none of those there are");
+    mli_capacities_refresh(lord, 0);
     if (!strcmp(path, "-")) return mli_save_stdout(lord, format);
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (!p) return MEMLORD_E_NOMEM;
@@ -24490,6 +24706,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     mli_out o;
     memlord_result r = MEMLORD_E_NOMEM;
     if (end && !format && !asked) return;
+    mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
     if (!directory) directory = lord->saving.output_dir ? lord->saving.output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
