@@ -206,15 +206,17 @@
 
     In a report's table of capacity, of a physical device:
 
-        self             live bytes of all devices that share it
+        used             as the source says, plus what was recorded since its sample, less what
+                         was freed since: see memlord_capacity_source_set
+        self             live bytes of all devices that share it, without mapped files
         this process     the rest of what the source says this process holds, `context`
                          included: pools' free memory, and what was not recorded
         others           what is left of `used`. Where the source does not know this
                          process's share, all that is not self or context
         neighbours       what other ledgers of the pressure page say they hold there, as of the
                          last poll (memlord_pressure_open)
-        unaccounted      used - self - context - neighbours. So the free memory of your own
-                         pools is in it
+        unaccounted      used - self - context - neighbours, where used is at most the total.
+                         So the free memory of your own pools is in it
 
     Order: record an allocation after the real one, and a free before the real one: once a
     block is really free, another thread may get its address and record it. A realloc that
@@ -326,7 +328,8 @@
         a fence's done     holds up its queue, and the thread polls this ledger's fences no more.
                            Afterwards it is asked again
         an unwinder        the thread takes no stacks: its blocks have one return address
-        a memlord_try_fn   memlord_alloc_failed counts nothing on that thread
+        a memlord_try_fn   memlord_alloc_failed counts nothing on that thread, and no reader of the
+                           capacity samples there
     Some things stay so until destroy: a fence's drop that is left holds up its queue, a
     memlord_try_fn keeps its bytes reserved, and a report keeps its memory, which destroy does not
     give back. An alloc whose unwinder is left is not recorded. Nothing else is harmed. The ledger's
@@ -1362,7 +1365,24 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    the host's. On Linux, from 3.14 on, it reads /proc/meminfo and the limits of this process's
    cgroup and those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1); cgroups
    mounted elsewhere read as the machine. A sample that failed, or makes no sense (a total of
-   0, used over total), is unknown, never 0. */
+   0, used over total), is unknown, never 0.
+
+   memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
+   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less what
+   was freed since, on all devices of the physical device. So a host that asks before each alloc
+   never gets more than there is, however old the sample. Mapped files do not count: they are page
+   cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
+   more. Frees on the cpu take nothing off until the next sample, as the allocator below may keep
+   the memory; bytes that come and go there count once, within a counter_batch a thread. The figure
+   is never below what the ledger's own devices hold.
+
+   These readers take a sample themselves if none is known, or if the latest one is older than three
+   poll intervals and no poller runs. They ask a source that fails at most once in an interval. They
+   ask none with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source, a try function, a
+   fence or the ledger's allocator. Such a sample runs no collection; the next recorded call looks
+   at the bands. memlord_write, memlord_save and exports first do the same for every device. The
+   reports of memlord_request_save, and those at exit and at destroy, ask the built-in source
+   alone. */
 
 /* Another process that holds memory of a device. */
 typedef struct memlord_other {
@@ -1386,8 +1406,8 @@ typedef struct memlord_capacity {
 } memlord_capacity;
 
 /* Fills total and used, and process, context and others if it can: they are 0 before. Returns 0;
-   non-zero: the capacity is not known. Runs on the poller or on a thread that asks for a sample,
-   one at a time for a device; may block. */
+   non-zero: the capacity is not known. Runs on the poller, or on a thread that asks for a sample or
+   reads a capacity; one at a time for a device; may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
@@ -1397,7 +1417,8 @@ MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Reads the latest sample; queries no source. Never sampled is known = 0, MEMLORD_OK.
+/* Reads the latest sample, as the source gave it; queries no source. Never sampled is known = 0,
+   MEMLORD_OK.
    Errors: E_INVALID `out` NULL; E_DEVICE. Cost: a lock of one device and the clock. */
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
                                                 memlord_capacity *out)
@@ -1412,7 +1433,7 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
    for each. Starts by itself when a device is used that has all three: a capacity source, a
    callback that serves MEMLORD_REASON_BAND, and a strategy. MEMLORD_POLL_INTERVAL_MS overrides the
    interval. Stop joins the threads; then none starts by itself until the next start. Without a
-   poller memlord_gc_poll samples what has grown old.
+   poller memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
    Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries
            again; stop: E_STATE on a thread of MemLord's own. */
@@ -1437,8 +1458,10 @@ MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device devic
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
-/* Returns the smaller of limit - live bytes and capacity - used bytes, minus what open tickets
-   keep. Negative: so many bytes too many. INT64_MAX: neither limit nor capacity is known. */
+/* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
+   keep. Negative: so many bytes too many. INT64_MAX: neither limit nor capacity is known. A device
+   that is new to the ledger is added if its type has a source.
+   Cost: some tens of ns and a few a thread; that of the source when it takes a sample. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
     MLI_OFF(INT64_MAX)
 
@@ -1766,10 +1789,11 @@ enum {
     MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
                                   memlord_alloc_failed was called since */
 };
-/* Returns the pressure on a physical device. With a page (memlord_pressure_open) it is that of all
-   processes: used bytes are at least the sum of all, and it is an emergency where it is one for any
-   of them. The limit is of this process alone, but where the capacity is not known it stands for
-   it. */
+/* Returns the pressure on a physical device: by the bytes in use (memlord_capacity_source_set), or
+   by what this ledger holds there and keeps for tickets, if that is more. With a page
+   (memlord_pressure_open) it is that of all processes: used bytes are at least the sum of all, and
+   it is an emergency where it is one for any of them. The limit is of this process alone, but where
+   the capacity is not known it stands for it. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -7075,6 +7099,7 @@ typedef struct mli_row {
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
     mli_u64 peak;          /* signed */
+    mli_u64 sampled_peak;  /* device: signed; the most published since its phys was sampled */
     mli_u64 publish_count; /* publications and peak resets so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
@@ -7152,6 +7177,12 @@ typedef struct mli_watch {
     uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
 } mli_watch;
 
+/* What belongs to the latest sample of a device's phys. All 0: the device came after it. */
+typedef struct mli_sample_mark {
+    uint64_t held; /* the bytes that the device held, at the least */
+    uint64_t in;   /* the bytes ever allocated, before the source ran */
+} mli_sample_mark;
+
 typedef struct mli_device_record {
     memlord_device device;
     mli_ptr label;                 /* const char * */
@@ -7160,6 +7191,7 @@ typedef struct mli_device_record {
     mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
     mli_watch watch;
     mli_oom oom;                 /* under the lock of its phys */
+    mli_sample_mark mark, before; /* before: while a source runs; under the lock of its phys */
     struct mli_holders *holders; /* at its peak; under the snapshots lock */
     mli_u64 peak_since;          /* ns since create: snapshots from then on are of this peak */
     mli_phys own_phys;
@@ -7410,14 +7442,17 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_row_raise_peak(row, cell);
         mli_u64_max(&row->peak, (int64_t)(published + level - base));
         hold = lord->counters.batch - mli_publish_margin(lord, book, row);
-        mli_u64_store(&row->published, published + level - base - hold);
+        published += level - base - hold;
+        mli_u64_store(&row->published, published);
         mli_u64_add_own(&row->publish_count, 1);
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
         mli_u64_store(&cell->base, level - hold);
         mli_u64_store(&cell->high, level);
         mli_lock_drop(&row->lock);
     }
-    if (book == MLI_BOOK_DEVICE) mli_check_thresholds(lord, number, row);
+    if (book != MLI_BOOK_DEVICE) return;
+    mli_u64_max(&row->sampled_peak, (int64_t)published);
+    mli_check_thresholds(lord, number, row);
 }
 
 /* Returns a negative value if the bytes this thread freed on the device have passed the next band
@@ -12378,6 +12413,69 @@ static uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
+/* -- the bytes in use: one figure for all who read a capacity --
+   It is `used` of the latest sample, and what the ledger's devices grew by since: so a host that
+   asks before each alloc gets no more than there is, however old the sample. */
+
+/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
+   not: they are page cache. */
+static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
+    return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
+}
+
+/* Returns the bytes that a device holds: its live ones, or its pool's if that has more. */
+static uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
+    uint64_t pool = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_reserved]);
+    return pool > live ? pool : live;
+}
+
+/* Returns the most that a device can have held since the sample of its phys. Only the cpu's frees
+   since then do not lower it: the allocator below may keep their bytes, and serve later allocs from
+   them. So the bytes allocated since are one bound, and the highest live bytes since another: a
+   batch a thread above what was published. A pool keeps its own count. */
+static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
+    const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t live = 0, in = 0, bound;
+    int64_t most = (int64_t)mli_u64_load(&row->sampled_peak);
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        uint64_t level;
+        if (!cell) continue;
+        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
+        live += level;
+        in += level + mli_u64_load(&cell->out);
+        most += (int64_t)lord->counters.batch;
+    }
+    if ((int64_t)live < 0) live = 0;
+    *held = mli_dev_held(lord, dev, live);
+    if (lord->devices.dev_type[dev] != MEMLORD_DEVICE_CPU) return *held;
+    if (*held > live) return *held > mark->held ? *held : mark->held;
+    bound = mli_add_saturated(mark->held, mli_since(in, mark->in));
+    if (most < (int64_t)bound) bound = most > 0 ? (uint64_t)most : 0;
+    if (bound < live) bound = live;
+    return bound > mark->held ? bound : mark->held;
+}
+
+/* Returns the bytes in use at a phys now, at least *held: what the ledger's devices hold there.
+   Without a known sample it is *held. Requires: the caller holds the phys lock. */
+static uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
+    uint32_t i = 0;
+    *held = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        uint64_t was = mli_device_record_at(lord, i)->mark.held, is;
+        if (!mli_dev_uses_capacity(lord, i)) continue;
+        is = mli_dev_held_since(lord, i, &own);
+        *held = mli_add_saturated(*held, own);
+        if (is > was) used = mli_add_saturated(used, is - was);
+        if (is < was) shrunk = mli_add_saturated(shrunk, was - is);
+    }
+    used -= shrunk < used ? shrunk : used;
+    return used > *held ? used : *held;
+}
+
 /* Adds the limit of a phys, what tickets keep of it, and what neighbours hold there. */
 static void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
@@ -12404,7 +12502,11 @@ static MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_
         mli_lock_take(&from->lock);
         mli_lock_take(&to->lock);
         busy = from->reserved != 0;
-        if (!busy) mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
+        if (!busy) {
+            mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
+            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
+            memset(&d->before, 0, sizeof d->before);
+        }
         mli_lock_drop(&from->lock);
         mli_lock_drop(&to->lock);
     }
@@ -12465,35 +12567,42 @@ static int64_t mli_bytes_signed(uint64_t bytes) {
    the caller holds the phys lock. */
 static int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
     int64_t reserved = mli_bytes_signed(phys->reserved), unused;
+    uint64_t held;
     *left = INT64_MAX;
     if (phys->limit)
         *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
                 reserved;
     if (phys->sample.known) {
-        unused = mli_bytes_signed(phys->sample.total - phys->sample.used) - reserved;
+        unused = mli_bytes_signed(phys->sample.total) -
+                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - reserved;
         if (unused < *left) *left = unused;
     }
     return phys->limit || phys->sample.known;
 }
 
-/* Sums the allocated or the freed bytes of all cells at a phys. A call writes a cell's out before
+/* Sums the allocated or the freed bytes of all cells of a device. A call writes a cell's out before
    its level: loaded after the level it gives an upper bound (`high`), loaded before it a lower
    one. */
+static uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        uint64_t level = 0, out;
+        if (!cell) continue;
+        if (allocated && high) level = mli_u64_load_acquire(&cell->level);
+        out = mli_u64_load_acquire(&cell->out);
+        if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
+        sum += level + out;
+    }
+    return sum;
+}
+/* Sums those of all devices at a phys. */
 static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
     uint32_t i = 0;
     uint64_t sum = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-        const mli_thread *t = mli_thread_first(lord);
-        for (; t; t = mli_thread_next(t)) {
-            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-            uint64_t level = 0, out;
-            if (!cell) continue;
-            if (allocated && high) level = mli_u64_load_acquire(&cell->level);
-            out = mli_u64_load_acquire(&cell->out);
-            if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
-            sum += level + out;
-        }
-    }
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        sum += mli_dev_sum(lord, i, allocated, high);
     return sum;
 }
 /* Returns a bound on the live bytes of a phys: at no moment of the sum were they above it (`high`)
@@ -13355,29 +13464,6 @@ MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t 
 MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
     if (n) *n = MLI_DEFAULT_BANDS;
     return mli_default_bands;
-}
-
-MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
-    mli_phys *phys;
-    int level = MEMLORD_PRESSURE_UNKNOWN, limited;
-    uint64_t live, all;
-    if (!lord || mli_phys_find(lord, device, 0, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
-    mli_lock_take(&phys->lock);
-    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
-    all = mli_add_saturated(live, phys->neighbours);
-    if (phys->sample.known)
-        level = mli_pressure((double)(all > phys->sample.used ? all : phys->sample.used),
-                             (double)phys->sample.total);
-    if (phys->limit) {
-        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
-        if (limited > level) level = limited;
-    }
-    if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
-        level < MEMLORD_PRESSURE_WARNING)
-        level = MEMLORD_PRESSURE_WARNING;
-    if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
-    mli_lock_drop(&phys->lock);
-    return level;
 }
 
 /* ----------------------------------------------------------------------- >>scopes --
@@ -14628,7 +14714,7 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
 
 /* ------------------------------------------------------------------------ >>room --
    Owns the capacity sources and computes whether a request has room: samples, limits, headroom,
-   plans, and the explanation of a refusal. Uses >>capacity, >>limits, >>bands and >>stats.
+   plans, pressure, and the explanation of a refusal. Uses >>capacity, >>limits, >>bands and >>stats.
    Invariants: one thread at a time calls a source for a phys, and holds no lock; an impossible
    sample counts as unknown.
    Locks: callbacks for the sources and the threads that call them, then phys for a sample. */
@@ -14658,10 +14744,40 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
+/* Notes what the devices of a phys have before its source runs. */
+static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
+    uint32_t i = 0;
+    mli_lock_take(&phys->lock);
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        mli_sample_mark *before = &mli_device_record_at(lord, i)->before;
+        before->in = mli_dev_sum(lord, i, 1, 0);
+        before->held = mli_since(before->in, mli_dev_sum(lord, i, 0, 0));
+    }
+    mli_lock_drop(&phys->lock);
+}
+/* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
+   after the source ran: it is not known which of the two it saw. Of a pool it is what that holds
+   now, as a source may itself say so. Requires: the phys lock. */
+static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        mli_device_record *device = mli_device_record_at(lord, i);
+        mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, i);
+        uint64_t in = mli_dev_sum(lord, i, 1, 0), live = mli_since(in, mli_dev_sum(lord, i, 0, 0));
+        device->mark = device->before;
+        if (live < device->mark.held) device->mark.held = live;
+        device->mark.held = mli_dev_held(lord, i, device->mark.held);
+        mli_lock_take(&row->lock);
+        mli_u64_store(&row->sampled_peak, mli_u64_load(&row->published));
+        mli_lock_drop(&row->lock);
+    }
+}
+
 /* Stores a sample of a phys, or that none is known. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
+    if (c->known) mli_phys_marks_set(phys->lord, phys);
     phys->sample = *c;
     phys->sampled = now;
     mli_phys_fraction_apply(phys);
@@ -14694,12 +14810,14 @@ static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     mli_lock_take(&lord->bands.callbacks_lock);
     source = lord->room.capacity_readers[phys->device.type];
     mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_phys_marks_begin(lord, phys);
     mli_rank_none();
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
+    if (!now) now = 1; /* 0: never sampled */
     mli_lock_take(&lord->bands.callbacks_lock);
     if (r == MEMLORD_OK && !phys->sampler) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
     if (r) memset(&c, 0, sizeof c);
@@ -14737,6 +14855,70 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
     }
+}
+
+/* -- readers: they sample what nobody samples for them -- */
+
+/* Returns 1 if a reader may run a source on this thread. It may not if the host defers, nor inside
+   code of the host that MemLord called: the ledger's allocator, a try function, a fence, a source
+   or a collection callback. */
+static MLI_COLD int mli_reader_may_sample(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    int inside = 0;
+    if ((lord->threads.flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc ||
+        mli_self.try_lord || mli_self.fence_lord)
+        return 0;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    for (i = 0; i < n && !inside; i++)
+        inside = mli_phys_storage(lord, i)->sampler == (void *)&mli_self ||
+                 (i && mli_device_record_at(lord, i)->watch.gc_thread == (void *)&mli_self);
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return !inside;
+}
+
+/* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
+   three poll intervals and no poller runs. But at most once in an interval. */
+static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
+    const uint64_t interval = (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u;
+    const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
+    uint64_t at, now;
+    int known;
+    mli_lock_take(&phys->lock);
+    at = phys->sampled;
+    known = phys->sample.known;
+    mli_lock_drop(&phys->lock);
+    if (!at) return 1;
+    if (known && (poller == MLI_HELPER_RUNS || poller == MLI_HELPER_BUSY)) return 0;
+    now = mli_ledger_now(lord);
+    return now > at && now - at >= (known ? 3 * interval : interval);
+}
+
+/* Samples a phys for a reader if that is due and allowed. It checks no band: the next recorded call
+   does. `own`: only the built-in source may run. */
+static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
+    memlord_capacity_fn fn;
+    if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
+    fn = mli_capacity_reader_of(lord, phys->device.type).fn;
+    if (fn && (!own || fn == mli_cpu_capacity)) (void)mli_phys_sample(lord, phys);
+}
+
+/* Samples for a report, as for a reader, the phys of every known device. */
+static MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
+        if (mli_dev_uses_capacity(lord, i))
+            mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
+}
+
+/* Finds the phys of a device for a reader, and samples it if that is due. A device not yet seen is
+   added if it is to be sampled. */
+static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
+    memlord_result r = mli_phys_find(lord, d, 0, phys);
+    if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
+        mli_capacity_reader_of(lord, d.type).fn)
+        r = mli_phys_find(lord, d, 1, phys);
+    if (r == MEMLORD_OK) mli_phys_sample_for_reader(lord, *phys, 0);
+    return r;
 }
 
 /* -- the explanation of a refusal -- */
@@ -14780,12 +14962,13 @@ static MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char 
 /* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. */
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted) {
     memlord_capacity sample;
-    uint64_t limit, reserved;
+    uint64_t limit, reserved, held;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
     known = mli_phys_available(lord, phys, &left);
     sample = phys->sample;
+    sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
     reserved = phys->reserved;
     mli_lock_drop(&phys->lock);
@@ -14879,7 +15062,7 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     mli_phys *phys;
     int known;
     *left = INT64_MAX;
-    if (mli_phys_find(lord, device, 0, &phys)) return 0;
+    if (mli_phys_read(lord, device, &phys)) return 0;
     mli_lock_take(&phys->lock);
     known = mli_phys_available(lord, phys, left);
     mli_lock_drop(&phys->lock);
@@ -15034,9 +15217,36 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
+    mli_phys *phys;
+    if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK) /* it allocates nothing */
+        mli_phys_sample_for_reader(lord, phys, 0);
     if (lord) return mli_explain_device(lord, device, wanted, buf, cap);
     if (buf && cap) buf[0] = 0;
     return 0;
+}
+
+MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
+    mli_phys *phys;
+    int level = MEMLORD_PRESSURE_UNKNOWN, limited;
+    uint64_t live, all, held, used;
+    if (!lord || mli_phys_read(lord, device, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
+    mli_lock_take(&phys->lock);
+    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
+    all = mli_add_saturated(live, phys->neighbours);
+    used = mli_phys_used(lord, phys, &held);
+    held = mli_add_saturated(mli_add_saturated(held, phys->reserved), phys->neighbours);
+    if (phys->sample.known)
+        level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
+    if (phys->limit) {
+        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
+        if (limited > level) level = limited;
+    }
+    if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
+        level < MEMLORD_PRESSURE_WARNING)
+        level = MEMLORD_PRESSURE_WARNING;
+    if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
+    mli_lock_drop(&phys->lock);
+    return level;
 }
 
 /* ------------------------------------------------------------------ >>snapshots --
@@ -18997,12 +19207,12 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     const memlord_site *site = origin ? mli_site_kept(lord, origin) : NULL;
-    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, mli_phys_at(lord, dev));
+    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, mli_phys_at(lord, dev)), held;
     mli_phys *phys = mli_phys_lock(lord, dev);
     phys->failing = 1;
     device->oom.bytes = bytes;
     device->oom.live = live;
-    device->oom.used = phys->sample.known ? phys->sample.used : UINT64_MAX;
+    device->oom.used = phys->sample.known ? mli_phys_used(lord, phys, &held) : UINT64_MAX;
     device->oom.site = site;
     device->oom.time = now ? now : 1;
     mli_lock_drop(&phys->lock);
@@ -19222,7 +19432,7 @@ typedef struct mli_phys_line {
     uint64_t untagged;                    /* the part of self that has no tag */
     uint64_t context;                     /* the driver's for this process; a part of rest */
     uint64_t neighbours;                  /* of other ledgers of the page; UINT64_MAX: none */
-    int64_t unaccounted;                  /* used - self - context - neighbours */
+    int64_t unaccounted; /* used, at most total, - self - context - neighbours */
     uint64_t fullness;                    /* used / total; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
@@ -19568,12 +19778,6 @@ static const char *mli_report_peak_name(const mli_report *r) {
     return best ? best->name : NULL;
 }
 
-/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
-   not: they are page cache. */
-static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
-    return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
-}
-
 /* Returns the latest sample of a physical device. */
 static memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     memlord_capacity sample;
@@ -19584,14 +19788,18 @@ static memlord_capacity mli_phys_sample_of(mli_phys *phys) {
 }
 
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
-   and the others'. */
+   and the others'. What the ledger's devices grew by since the sample is this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
-    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours;
+    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours, held;
     memlord_capacity sample;
+    int64_t process;
     uint32_t i;
     memset(line, 0xff, sizeof *line);
     mli_lock_take(&phys->lock);
     sample = phys->sample;
+    sample.used = mli_phys_used(r->lord, phys, &held);
+    process = (int64_t)(sample.process + sample.used - phys->sample.used);
+    if (sample.process) sample.process = process > 0 ? (uint64_t)process : 0;
     sampled = phys->sampled;
     line->of.device = phys->device;
     line->of.name = NULL;
@@ -19612,7 +19820,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     if (sample.process > mine) mine = sample.process;
     line->total = sample.total;
     line->used = sample.used;
-    line->free = sample.total - sample.used;
+    line->free = sample.total > sample.used ? sample.total - sample.used : 0;
     line->age = now > sampled ? now - sampled : 0;
     if (sample.process) {
         line->process = sample.process;
@@ -19620,7 +19828,8 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     }
     line->others = sample.used > mine ? sample.used - mine : 0;
     if (sample.context) line->context = sample.context;
-    line->unaccounted = (int64_t)(sample.used - line->self - sample.context - neighbours);
+    line->unaccounted = (int64_t)(sample.total - line->free - line->self - sample.context -
+                                  neighbours);
     line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
 }
 /* Captures each physical device with a known capacity or a limit, the fullest first; those of an
@@ -21368,7 +21577,7 @@ static MLI_COLD void mli_json(mli_report *r) {
 static const char mli_page_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
-    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-66LmQ8WF2rxBISBu0Az9zL2ihblC7aNSKuUGBpgroZE=' 'sh"
+    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-XwqHHiURtt8YfRKKXbFbUcxuCtw/o557lUyOfoqSCC4=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -21930,87 +22139,87 @@ static const char mli_page_tail[][3618] = {
     "Ar0yaZq3ifc74U4rDPJFmpn7B8bX5LYnOHlzpzRdtB0MTV4HBMJuqQcRaeTziHIo/9mXIb5zAvR0+enDn8EFH/M11dSuD"
     "oWXr0XLmhM3uSxUu7g7/Chn/nm4Kv4J1rX0MHNQ+WcmZ2kApinpZuxaipNCzBQGUuA0Un39Lkt/5q2xMuCiN2qb0plXe6"
     "LtN7b9sgVLz3VYESDkIHXHsgBHm+8yEvy3tcvzJc2bz9ZjpE591nLN+pj0wPuw9VNqAkb2NNK/52htiweVSEoucW8AcTa"
-    "oIA16lk14GHNH7mIA9Xxaas4CadHxaHm8MF7bYGi/kwp04abmWz289ZSdJ0yRhyf4f+NpftLx3YdJq/2H2+aYF5aNF5qD"
-    "tGqrxuhuleH1jABXj3CSgGTNU7rcplVHP/sFWssaLK2h3qh/PZ6N7kG37L+OjYp2aDq3MwzGMdvOsGZrDDSzRoz3SqpOV"
-    "HbME8fsuxKSyjKj7g1IkBUJEVy88NKCjCKlRdlQ2hgoMt7eOxtyYC58HNbayGhDBvQuRZBXYyIelFDnhQRMl6aHjKbHXd"
-    "8dAbS0gEGmfin6YNx3hjGhkwV7i0VUx8OFVAhHgwcVhLErLyQtDUsPka2jbVrHyMCQ9sS335i3jw+Di1nvI8rcSjJ11g3"
-    "3lMjJ3ieVkeWFq7jXpggqeWCcbepG9rFIwkyNK7x4nlPE0DEmQvAkC/1r8q7ujsIrkl9uB0Do7J8JbzYGt7BEToCfVp2a"
-    "QCoualqyOvP3WbqK2bc7uGm1ajrL5hfoyESbZp8xfAxLSf3RhNF8lJWAQsGPJCQzgjjs1FUdVmB8sykVgWXSjbrhIpU+y"
-    "yZXrNUA27C0Fxv8ygM3CalQG0ezr8NJJE9RBTNVX7iOqNQvkdaMUg/K5ZUs6a8nko26htGEXng+V4OsHjc3",
-    "i3Onqhn93ESO62aYLpWOM5uvy2rhTkD7omZAqHdZIjQSUIABosrmsV16G1+yrdwDNlenQZ2XjuFWZo5o28M77oAdZPvrB"
-    "Oruk54kPTiD8leRrppLpJEc3au6Kt2btdpDl+5Gk6qywCZlWgTOx7bE+mHSVtQjjrOZAHlVgJ15R1rc2sS3AsxQ77oooz"
-    "uDTXLaNF9gTZymG64jm5AlmCBpMP2It1WUzBMVfWkEHkKKOFA7U3XQThFV3IJN8gwMlM88TFewwcXM1hYRVxqpqiRT0F2"
-    "sGsh1FGX5IlDcWtGtpptolzduEoLI9D2+zGMmXbXtyT36AlnJUwTXt9LWP+bNtrf+qy35yrp4PRpalsjtptb+8Z2bsUIF"
-    "bwK/ZsQdgenI1OnjOFPGzdJC6+r8jbbinUoO6paHYrvDp05Js4OTNaWFTQD9k1oDX5/c3pb15wqHwnx2Vdm4nd814p57f"
-    "YSn1iP1Vvddnznz4krjIh4GHAS82Byct+FrTb2iVRPXD+8p3OczwaYhLnltJOgrR1epL+vXlllazWS5pAlqZsHXo0uYY1"
-    "21/2fZtYmdFdc6fNPG/ekedYRPzfZ0HPH8Xj787+cf7jm8koG70Kjq9D7+nJ73cvB55DdP7oQlag8WFnmzGrhv5cLLKaG"
-    "tb8XmW8kWgXap7ta7+ksRpntHNKgP6UwQQ59jo3X3P5kl/M4mLfXF2kZVmUwaGFyNPl858KMp1IVBhklST7/hKLPOwRZd"
-    "msEWeE1Y6NA1U8TyY1wlYncuG73kEItAdRwpyqDYpB3cWRCJXh+spVNF8qC2XsDwuUTOM3VB85/pV8x1hea5FlpNAYfNU"
-    "gjCJa9dl/wTzWNH1O1aTELuUzES4GuK/OD+2b02J9j5vifcB3G4hM/tb19KLc5BX3hkjFMiGBf2ZumN+64sU0Oy+Ta7gn"
-    "cTS+C7DUuuFB8feJZyYAIxYmr4clw3XdNXSMOtx9GdUeEqFwhxJAhpT3MiBTBAtn7HTQLNl/dYC/ON4yiU8TMHCikLI2q"
-    "caEmhtGcr0samYSaj2wkxBxri6eRpc1yx4fE2Z9XvPSkmm+bNSmZRtzAkuySa0u+sHwswDcEEKWtgw0aeN6Ph+NB02Uz+"
-    "mJvT48mURiZxYMoEmb8Tm6SiClfJIhTgUIujaHlhkh7jX9oH4lxP0i9hDl28uW5yuDNHhI7p0bnURyl1U8cIV5hWVp6nG"
-    "CYNw2P/PPYo/DArt86JrByq9cqwWbUWQPQTTDT0YPAqaMsb2MbemLE2iR92TifG5qIJpM3oco3CpujWbLMFIcJgHzEw7S"
-    "KdSXyDcA9BA7IwJ6arSSN35BZ+QgcvIhAERJ6TqtLPEkQOLtQYiqxFOv63sPiyrZGnLlPt0/oSG8nFgtES12tlQbLzraI"
-    "Rg2oKE4IYqtkf7YjPAym6dQ8AGlJfYlRQ4NIUJUABlF5MIuKvmQVBdeTv1fx3TjxeAI4Lwb6KsuaDWvoCxb4oCuF0neo5"
-    "LeCqZvVHUqohY9iX6e9Oz9gfMm1JD7A1MBV328vsivObIQBcy9akmbGLS6zpqusGoNQVLVFy7u8Qz0s86mABJKSoQQeEi"
-    "re2j8Q9MmbhDBgqnEqy0+A8BCW/WmUbNCJlLJ+gAbPV8EmgPuO/96j+YMjAuJ3kgaL3Ao1WblhSoBBCGfymbfCSyOF/J+"
-    "CnmuGT6h3T+xRl/BbeoSbDUDzCh57d2qe7XKCAJLz2uPnW2Fvd1yNVuKVYdC/H36IA7/UOey1reJJoELwtHljpH710aYe"
-    "dLYJ7p2ghaaemhJNOYFIAgGcdhst78K250bYZN1+qLAK7C31P3tXwBTLvrxyfMw2R9vXJxaZO5tCzE7b4EyJ4EkfM6mN7"
-    "4LRFPFD5ucJRd2MEMAhuh9PGp6IntZnXiTSp0F6JCfhNkKmA5ZbR/jJQPKXjOTksxm0Pb3+DUNXaAnebde3C5IaLtgNfX"
-    "s0x9Vtriqs+Wyx8zpJOQdSXT0Fl+tNld1mZjID4aiSlSDyMjamATe+STbcSwYfR/e5BfzJFtuSulwKnEyAl9E5fwZdRCl"
-    "++L/7/Ga45dfbzAD0kIV/j4my2zGzJ1ZwYic151KzFyxcr+oq91+Ezi/kDd11aucDB3BJCTmR9qElriY4vzoLJvx94lx8"
-    "ibb8I80fpiVBaRicSh0Z4brqQgW2naW1DYSliHFiQxNK4YI2C19mhblr1Vo3ifBN2MVGGWyuCxkTTD6zqovlYbTdd3+CN"
-    "r3tojHEsl14UBKeaHjjjkJP9bx5+FvVDONT39iUgJwo0QvcnOxAHeFEE+6LtqFJ3ydoHASvrdpwy3v8rEeyQlrdOgfORi"
-    "ACJKk7WYi/vTB8jcfa2HTjy4nk6gOf64d16c0gA4GF9yYWh0ejEnLCxFsGhD1kYiR1qpR94N/F+wT5epDRaq2WuvWPbZ8"
-    "OPYtFsS79xVk4Wb3pVveSJfhT/zV92h4K0dEDfbG6FbdhRswCnLnsDIuW4431m4lNtlULZNNp1EmJtXjc8F7aQ8E+Dzx0"
-    "WSpf+jtbBhQepoVGzfI4nKtxyMUDRbUiMcqB+5E0bIQsmsV4Fp1dCL3aCH5VgJF+yS70pdovr/dO0Kh3dl4Rratu5uN/y"
-    "AYCBKEJy1jK69wyyCMXVfNStS4+rCTprEZRrk3eufv2NgLBKGI4slBLGF3afGe2TGWrTjEp104fEsHKbyHK9HXAehHi2q"
-    "TkYbnbpn6xmHb6azRO9BU5jQ/YYsyVz1WmJoVy68N6KyeOIpfGYM/CyIIZMJgNbCS4Moum1O9t6e5Ju6AVoCJcwK0SdhE"
-    "BLQ7YF5Jy4zR3/BQo738k46Z5nHXzFn9XlDTGoakTvZII4LIabqqj350ioY7I5XasJRmwayb2NpCE0wjesmEw7HPplh8B"
-    "sYx2vRtOxTXZXYCcNIFmvsHBzaJoOiCQ/XL6sfNLKiw0HFKtsm7BECggveWeIXFuVyM4J3VYdyq1jgVDTQdkjU06HRXPg"
-    "owocBKqmKW3qio79FZA8oEwYoTA0D8GSV9/IloiwSnJ6MlADCRfK3A09bBzDd+wLQuoCHVP0E/9xVEgM/EHl8w3yD3NHb"
-    "dQyByz/51+pQnXfnIiTWqYloaNgXsEybSTbzU4+MTMVTCj5Ud+J0V/v3eACGJG8LqjpTI1pbIXqJpQDa8ti/VeA0PDk/V"
-    "yBsqWLUlzJInC+FWggnKKJDVyNJl+z0pp/mrWB8YgRROmkEoWoOgAMC5XSQyWSRcI0/7qZ+MCj8BHs4IeeFl5VUxxyCYa"
-    "Fl1/8+lFSDlUQFUnRyu3o7SwSzfOBb6yLoa1798G7S3bevczNGofIdwmjCE3J6RRbxTi9X+ToC0eeeb+PRN06pcHLSu/D"
-    "fijoB86D68WqmS44iQUWklpWg7QoXDMua2ufER4TT+N+MAOikM4Baw88LDMuTso9OR1/O9/pROQZ7aRUwVs7RJXPLmuAD"
-    "CW3jfvHA5ctz/AbeKbEBnMZwdT+G9D3ubaeSIWFU2/TOtpdW1gPI1ykZjWkIaSUE7rQkkRI3m8QmiJ85jovrOJ5GfYDSm"
-    "LXDlLzFoQtjV5Yi3qt4IHBpPr72n181f3O9pEu6Uj4/t6VKV99i6IhgtSOsxVvLp7j2no/TMPMcYaOA/iS6",
-    "ePz6ehWYn8bYs7EkjLjW0/VDv4ODMGnPOx4MJ0eIz+kONoJ3JiEE8Ipu+cBpdLCuH6iy6CQq63vyA5qJ/Ws5qqT8wF0Y0"
-    "0MicJtxmnE2i3UAQJL04dDgUiezgrcD5MAYBg8DlcKetRxzQw9uk9ZkgQvgJ2oDHtcq4nDzzf8Wf0fNnz774LDph5kb2p"
-    "20V+zWIwSzkxyJ9PLza1E3Aj2FbDw48l7ljx2WFUVEXiZcklRomR99YbZ0P0phlEnnZGTrHPme7iVAaKBORmzE7ohYFjm"
-    "cQx8zgaTvl+tOydF5b7mOEwNq4EYlVI6f9dJj7GXs/aBnj2jYtIAmS/ufUUU8fkN2j+9qR5ZU/NT+saKHFKm+CvhZ0ajS"
-    "IJGB4ldaJeSJQGA/L/tOAMWEtrMETSQ8SgB0VMznLsl3mUtII8nAomn7CvXP1xLwL1P49oqORX/ct8I7kUGas3L1yKw4n"
-    "2kgGEClJ/lxs2mdlOI2PvgAzWrdNbqf7nFiOnTgYbSZbn9lEwdLQ0uaidQbhEjLl0we2XuxtA0yy8psIMV4E9vSSyEunU"
-    "RCvyjQNmfyYsPN1loqh27AJ6qOjseZs8xWRxpVosqTr/stkoBXAZ9wGabfet+NNecnbEBOfvbzFXYGdKfC3ZpxmXNEo0W"
-    "1xmF6xvmbKiFw7Xxq1MAZ/swstg5Ae0Dy7OjTj8zYSv40kr27TUkwLxokiY4dGx49CUbsywQTYir9joPAqO61B25e0hK6"
-    "ZwsDQJEFfIvE6atjwWyuQWuud4cdgTMtHHBRWhdC80fmzWdOekTAxErlcuVAG1ji42mIAj5hsW+OcaF8KNHB1cVgkM14v"
-    "xW0OYTvJ1QOQY2upcnFwcJmIzovV8jYzC8SeAgzjyqB/iNkUhO5yzVwpdE7L4pZNasjzqE+1qm8vP4XFOOxJ/5swNzCuv"
-    "AJkDDvAGnYkjQlT1WOafUXuqdVTtJKYPLExISp+AUssdKFGk3bUQyAgNBFL+i0fYv2RKWFPiFt2eWBf27K4LpNVj2SvSr"
-    "NYYr01jigw4W5YYcmSw/dfX/z4/s33P7z8Ol5mV+al6zJdFgnwMHmj5myW7Il3wppIfi+5TjKeK9U9GIbitihvwp7mkeE"
-    "tns6uaSrZnQVpj+4BdxC0/XKXOxsZVJz3saQRpN0LKAFD1mm/vjXwif6SmXWAigldo9+v5Tf7sy2tN4B34YXipeJsQZjT"
-    "IWCzqQLahrEnl+DcbPEkRBh4npaY4oukRjXNYSj13JuckgeANsajHLU1FQ+7NTR3pCZcbdhKLE4d1n9d7iB2Epwg8Lpps"
-    "FDxLF19zzrSK791T98HbbsQNsdkrc8YZw3sNAOZf9N6Jvy19RNdZ4XjBfGpV0tmeZ+ccGIfVUMiVAO1gEnNZ8EFVOY31I"
-    "PdRxRki33wjMIdmFE8y63qHFiZ87jI3Y6GmR5MLLNCBxkczkN7xBKpcw5npJ/K3Te99vFudiZxklbmfyFb5WTiAu2/3WF"
-    "mUf9jlt5GWaIajir6tQhlqKO7ghH1kQcj+r4IQYGir4twvgS7d5Vvw/8W4UNyRaxBtEy2zlG37rDQH8RMVO1gLwq28rAu"
-    "7x8qY8N58rYapxPYbILtFM64RDIfXvlqwRHjHfEAGXBLNDCj2CxF8X+V9jivacTaKzrOaIFyOChyApn3nxgjrSkSicMJc"
-    "CsTJ2clEJKg3K59ZLwIgXYQ+wYE8BcE3XUiWPJt0DH5q9mp4/tf++qlRf35N7FWvQKoramPlHt0r2+KAZCX+kdfSPFLNr"
-    "8wKjTT9feVZBzV2BrJsFEidAYsetOnaUuP8DYXi6vLib/lwMIPvpcniNgpYgj8BwfEnyZ1UqXgsj7C+UmNdDDI0ucWZTq"
-    "PvP/1+slRNtuGrdpEvJCRub3o1sQUsGkU8pjGUuBSwKCVM8hnkWT6mWdIOEn/24zFAOihRlL1iuhZYKd1gFKx03cK5RBw"
-    "Sk/CvBU1Q7Lmq9x3tYaJRP9/8BPnXcPKYLcPwi+sQwYt9gTWXxv0U6B9Ni2KFUlug5GnNCzyzL6iRu3fExaDFGsxCNOUQ"
-    "aAxEDTbxZRtbopU26KwtYgUchKwfH9tyoRww2eS/UtM2ad4id7vd68Qah7SZAI2hBaYb1cTNkg2p17qrLB4hZLCp/GoJK"
-    "mRH7BVvGM/7jnvS4IhkWEauBVQ9zjxMRyh4FZXw+t5qUYxAEYQ4fxQ+60SxEAqbXvFXvQPNNu652kI3SlOw9YtM6epk2L"
-    "3tx2q1V05Yh05b/gKGmTah5mxyYKDwFEhDMWRJwF1TN7y+O2HH97Bal1BTlLKlljkhVepT8JnvTXGMNSOWJ2eWCq2PXr6"
-    "UG0vGzgLQPrlEBsX6SppokEBR6ys0fFzb9R9ddLTScMa16Ujhjjx4RSv4ZwTikfM6MoHRKYq2Ld0cPLa6xd9ufyaRgUeh"
-    "dAwb+VUkyq2EVJNmx9JsrSsktTFFromGPnUVLj+5UFkG10l9wpClbGl0Lae+DaSSRdsiDd6BzNAjZ9kJzZc53hYHRxMoX"
-    "F13J5qx/OhnYGsknzL9M337FkyBPogGE7OqQqFLokrm2UdWjACLHpaCODWuc6rtAEqID6vdWBhmI84VTeuXlbntGqxQhp"
-    "+kxFkUt9ue3NhnB9sMGoQvq58JyWTYTh+rCxC+A3DE9cW1qwVfmy/ABrkxLgK5rIvOUBCatsQ3xkuUv82y2fFrWRl4nxM"
-    "N7UPwy9+S14mFJwEbDcH2PCD/Mbp8xpn0DYUV8roZ5Oh6adwXawhUUvs586eD2V3rYnpVGzy9ZEUxWNNnAhHj0loiRMn1"
-    "SLyuRbyifFEjiGO3OXXADg+ZJ639dadx+UzzRsUMtt5iUSdp1a7Dd/cdpg7p5RuB77/LRnjFP2/mI7Ryd+C4ROGYaHVXR"
-    "c5rqZ1ufwuvccliLZemrxxj4+IGuhO5Qck7rtuRZ3iGx6jKnPsOM3eB8TL4hCFnG7Sk1Ehek1ETx1kbF0p5uMbkbnoJXa"
-    "N6Q4HHiB2+I+a08pIKdu16IRtPgmbSNr+pgyoHbOnxESUN8PULrwZW2ieyHu1bMkZ9mAs1BZy8oazdJaR/OvTgMyJsThE"
-    "qt3ykAlYGvXwnsDpgn4bf6Bu1f2+Ytqvs98+R45oNFe09Fv3DXI6She8Etrcxde09hu6dfSfClrmFClPSbrFBODQOOp9y"
-    "/SN81bD8AlavCJ+AlnoIBlfFylIHcvOdLSsiIQRdVtVqhBTkp7lDRUnzvod2JrdI5bT78FRCHb84TagSv8Puv40zA==</"
+    "oIA16lk14GHNH7mIA9Xxaas4CbdIDAf5mCr7+Lq8P6wONwcWjlys9vTWUnydMkocn+HBjcXAiBd2HQ6sNh9vmmDeWjRea"
+    "g7Sqq+bgbqTh9YwAl49wmoBkzVe63KZVRz/8BVrLOiytod6ofz2ejOZBx+ywjp2Klmi6t7MAxkHcTrBmiww000eM90rqT"
+    "lR2zCPH7L0SkspSpC4NSJAlChFQvQDSkowipUbZUNooKLLe3ksbcmEufB0W2spoQwb4LkWQl2MiH5RY540ETJe2i4ymx1"
+    "3fHRG0tQBBpnIqCmDc94YxoZMF+4tFVMhDhVQIx4MHGYSxKz8kLw1LD9Guo21bx8jAoPdEt9+Yt48Pg4tb7yPK3EpSdda"
+    "N95TKydInpZLlhau416YIOnlg3G7qRvaxyMpMjSu8eJ5T1NAxLkLwJEv9a/Ku7o9CLJJfbgdg6eyXCX82BrewRM6An1ad"
+    "kkA6Lmpasjrz91m6itm3O7hptWo6zGYX6MlEm2afMXQMW0n90YXRdJSlgELBryQkNAIw7ORVHVZgfLMpFoFl0o264aKVP"
+    "0smV6zWANuwtBkb/MoDN0mpUCtHs6/DSSRPcQVTVVC4lqjkL5HWjFIPyuWVLOmvJ5KNu4bRhF54PleDrB43",
+    "P4tzqaoZ/d1EjutmnC6VjnObr8tq4U5g/aJuQKh32SY0ElDAA6LK5rVdehtfwq3cAzZXp0GdmI7hVmaOaNvDO+6AHYT76"
+    "wTq7pOeJE04g/JZka6ay6SRHP2ruirdm7XaQ5fuRpOqssBmZVoEwsfGxRph0lbUJA6zmwB5VYCd+Ude3NrE1wbMUOA6Oq"
+    "Mzg11y2zRfYE+cphvOI5uQJZgg6Tj9iLdVlMwTNX1pRB5CijhQPFN10E4RVdyCTfIMTJTPPERXwMHGTNYWFVcaqcokU9B"
+    "d7BrIdRRl+SJQ3FrZraabaJd3YBKSyXQ9vsxrJl217ck9+gJZyXME17fS1jDm3ba3/qst+crKeD0aWpbA7bbW/vGdm7FC"
+    "hWcCz2bEHgHtyNTp4zhTxs3SQ+vq/Y224pFKHuqWh2K/w6dOSbSDkzWlhU0BDZNaA1+f0NJ2BecKicJ0dmXZuJ3fNeKee"
+    "32Ep9YkBVc3XZ858+JK46IeBhwEvNgcnLfha029olUT3w/vKdznM8GmIU55bSToK8dXqS/r15ZZWs1kuaQJanbB16NLmG"
+    "Pdtf9n2bWpnxXXOnzTxv3pHn2ET832dBzx/F4+/O/nH+45vJKBu9Co6vQ+/pye93LweeQ3T+6IJWoPFhZ5sxs4b+XCyym"
+    "hrW/F5lvJFoF2qm7Wu/pLEaZ7RzSsD+lMEEWfY6N19z+ZJfzAJj31xdpGVZlMGhBcnT5fOfClKdyFQYZJUl+/4SizzsEW"
+    "XZrBFphNWOjQNlPE8mNcJWJ3Lhu/5BCLUHUcKcqhWKYd3FlQiV4fzKVTRjKotl7BELnEzjOVQfOR6WfMfYXmuRZqTQmHz"
+    "VJIwiWvXZf8E81jR9TtWkxC7lMxFOBriv7g/tm9NifY+b4n/AdxuQTP7W9fSi3OQV94ZIxTIhkX9mbpjfuuLFODsvk2s4"
+    "KHE8vgux1LrhQfX3iWcmgCMWJq+HJcN13TV0jDrcfRnVHlKhcIcSgIaU9zIgU4QLZ+x20CzZf3WgvzjiMolPEzBwopKyV"
+    "qnGiJobRnK9LGpmEmo9sJMQka4uokaXNcseHxNmfV7z0pJpvmwUp2UbdQJLskmuLhrC8LMA3BCClrYMNWkjez4fjQdNnM"
+    "/pib0+PJlEYmkWFKBJm/E5ukogpXySIU4FCro2h5YZIe41/aB+JcT9IvoQ5dvLlu8rwzR4SO+dG61EcpdVPHCFeYVlaep"
+    "xgnDcNj/zz2KPywI7feiawcqvXLsFG1JkD0E0w0/GDwKqjLG+jG3pixPokffk4nxuaiCeTN6HONwqbo1myzRSHCYB8xMO"
+    "1ikUmMg4APwQOyMCe2r0kjd+QWfkIHIyIgBGSek6rSzxJUDq7UGIqsRTr+t7D4sq2Rpy5T7dP6EhvJxYPREtdrZVGz862"
+    "iEYNuChOEGKrZH+2IzwMpunUPEBpyX2JUkODSGCVAAaReTCLir5kFQXXk49YMd048XgCPC8G2isLmg1r6AuW+KArhdJ3q"
+    "OS3grGb1R1KqIWPYl+nvTs/YHzJtSQ+wNTAVd9vL7Irzm2EAXMvWpJmxi0us66rrBqDUFS1Rcu8vEM9LPOpoASSkoEEXh"
+    "IrHtoPETTJnIQ4YKpRKwtPgPEQlv5pnGzQiZSyfsAKz1fBJoF7jv/eo/uDIwLid5IGy+AKNVm5YUqAQQhn8pm3wkwjhfy"
+    "fgp5rhlAod0/sUdfwXHqEmw1Q8woee3dqoO1yggCTM9rj91thb3dcjVbilWHQvx9+iAu/1Dost63iSeBE8LR5Y6Z+9dGm"
+    "HnSWCi6loIWnnpoSTTmBTAIBnPYbLe/CtydG2GTtfqiwiuwt9QB7l+AUy768cnzMNkfcVycWmzubQszO2/BMieBpHzOpj"
+    "e+C0VTxQ+bnCUXdjFDCIbofTxqeiJ7Wd14k0rdBeiQn4TZCqgOWW0f4yUDyl4zk5LMZtD39/g1DV2gJ3m3XtwuSGi7YEX"
+    "17NMfVba4qrPlssfM6STkHUl09BZfrTZXdZmY2A8Go0pUh8jY2pgE3vkk23E0GH0f/uQX8yRbbkrpcCqRMgJgROX8GXUR"
+    "pfsSAeDxmuOXX28wA9JCFf4+JstsxsydWcGIndedSsxcsXK/qKvdfhNIv5A3ddWrnAwdwSQk5kfahJa4qOL86Cyb8feJc"
+    "fIm2/CPNH6YlQWkYnEpdGeG66kIFtp2ltQ2EpYhxYkMTSuGCNgtfZoW5a9VaN4n4TdjFRhlsrgsZF0w+s6qL5WG03Xd/g"
+    "ja97aIxxLLdeGASnmh45A5CT/W8efhb1QzjU9/YlICeKNEL3JzsQB3hSBPui7ahSd8naBwEr63icMt7/KxHskJa7ToHzk"
+    "cgAiSJO5mIv70wfI3H2th048uJ5OoDn+uHeenNIAOBhfcmFpdHoxRywsRbhoQ9ZGYkdaqUQeEfxfsFeXqQ0Wqtnrr1j22"
+    "fTgWLhbEu/cVZuFm96Vb3kiX4U/81fdoeCtLRA32xuhW3YUbMA5y57AyTluOP9ZuJTbaVC2jTadRJirV43PBe2kPBHg98"
+    "dFkqX/o7WwYUHqaFRs5yOJyrccjFA0W1ojHKgfyRNGyEbJzFQBbdXQi92gh+VZCRfsku9KXaL6/3TtCod3ZeEa2rbubjQ"
+    "chGAgShCctcyuvcMsgjF1nzUrUuPqwk6ixGUa5N3rn71jZC4ShiOLJwSxhh2nxn9kxl604yKddOHxLByn8hyvR1wHqR4t"
+    "qk5OG526Z+sZl2+ms0TvQVOY0P2GLMlc9VpiaFcuvDeisnjiKXxmDPwsjCGTCYDWwkuDKLptTvbenuSbygFaAiXQCuEnY"
+    "xAS0O2BeScuM8d/wUKO9/JOOmeZx18xZ/V5w0xqGpE72SCOCyWm6qo9+dIqGOyOV2sCUZsGsm+jaQlNMI37JBMSx16ZYf"
+    "AbGNdr0bTsU52V2A3ASBpr7Bwc2jaDogkP1zOrHzSyosNBxS7bpuwRCoIL/lviFxblcjOCf1WHcqtY4FQ04HdI1NPh0Vz"
+    "4KMKFAS6pilt6oqO/RWQPKBMGKUwNA/BklffyJaIsEpyejJSAwkX6twNPWxcw3nsC0LqAh1T9BP/cVRoDPxB5fMN8g9zR"
+    "63UMocs/+dfqUJ135yIk2qmJaGjYJ7BMm0k3E1OPjEzFVwpOVXfidFf793hAhiRzC6o6UyNaWyF6iacA2vLYv1YgNDy5P"
+    "1cgbKly1JcySKQsBV4IKyjiQ1cjSZfs9Kaf5q1gfGIEUTppBKFqDoBDAuV0kMlkkXCNT+6mfjAo/ASLOCJnhZeVVMUchm"
+    "HhZDQDIpRUg5VEBXJ0czt6O0sEs3zgW+si6GtfDfBu0t23r3MzRqHyHcJpAhNyekUW8U4vV/k6ItHnnm/j0TdOqXFy0rv"
+    "w34pCAjOg+/FqpkuOKkFFpJaVoO4KFwzLmtrkREuE0/jcjATpJDOAYsPPCwzLk/KPTkdfzvf6UTkGe2kVMFbO0SV3y5rg"
+    "AxptrE1+OnAAAAK4iH9BZDHfHU/jvw95mGjkiVpWN/0xraXUtoHyNstGYlpDGUtBOa0IJUaN5fIL4ifOYqL7zSWQoGI1p"
+    "C1z5SwyaEHZ1OuKtqjcCh8bTa+/pdfMX93uahDvl42N7ulTlPbbOCEYL0nqMlXy6e8/pKD0zzzEKGvhPoov",
+    "nj49nodlJvC0Le9KIUw1tP9Q7ODizxpzz8WBCtPiM/lAjaGcyZhCPyKYvnEYXzcqhOotuioKuPz/AueiflrNa6g/MhREN"
+    "NDanCbgZZ5NoNxQEaS8OHQ5FYjt4K3BGjEHAMHA5HGrrEYf08DZpfSaIEICCNuBxrTIuJ8/8X/Fn9PzZsy8+i06YuZH9a"
+    "VvFfg1iMAv5sUgfD682dRPyY9jWgwPPZe7YdVmBVNRF4iVJpYbJ0TdWW+eDNGaZxF52hs6xz9luIpgGykRkZ8yOqEWB4x"
+    "vEUTN42k65/rQsndeW+xgjsDaORGLVyGk/HeZ+xt4PWsbItk0LSIKk/zl51NMH5PfovnZkeeVPzQ8rWmixypugrwWdGg0"
+    "iCRlepXVinggUyMOy/zRgTFgLa/BE2oMEcEfFTM6ybJe5lESCPByKp59w71w9Me8CtX+P6Gjk130LxCM5lBktd6/cisOJ"
+    "NpKBREqSPxeb9lkZTuOjL8CM1m2T2+k+J5ZjJxJGm8nWZzZRsDS0tNlonUG4hEz59IGtF3vbAJOs/CZCjBeBPb0k8tJpF"
+    "MSrMk1DJj8m8HydpWLoNmyC+uhotDnbfEWkcSWaLOk6ADMZaIXwGcdB2q337YhTXvI2yMRnP29xV2BnCvytGakZVzRKdF"
+    "tcplesr5kyJtfOl0YtlMHf7ELLIKQHNM+uDs14vY3EbyPJq9u0FNOCcaLI2KXR8aNQ3K5MUAG24vEYKMDKTmvQ9iUtoWu"
+    "mMDA0SdiXSLyOGjb81gqk1npn+DEY0/IRh4VVITRvdP5s1rRnJFCMRC5XLpSBNS6uthjQIybf1jgn2pcCD1xdHBbJjNdL"
+    "cZtD2E5y9QHk6FqqXBwcXCai82K1vM3NArGnAMO4MvgfYjYFobtcM1cKndOyuGWTGjI96lOt6tvLT6ExDnvS/ybQDYwrr"
+    "wAZww60hh1JY8JU9ZjmX5F7avUUrSQmT2xMiItfwBILXajRpB31EAoITcSSfsuHWH9kStgT4pZdHtjbtiyuy2TVI9mr0j"
+    "yWWG+NIwpMuBtWWLLk8P3XFz++f/P9Dy+/jpfZlXnpukyXRQJETN6oOZsle+KdsCaS30uuk4znSnUPhqG4LcqbsKeZZHi"
+    "Lp7Nrmkp2Z0Hio3sAHgRtz9zlzkYGFed9LIkEafcCTMCQddqvbw2Aor9kZh2wYkLX6Pdr+c3+bEvrDeBdeKF4qThbEOZ0"
+    "CNhsqoC2YezJJTg3WzwJEQiepyWm+CKpUU2zGEo99yYn5QGkjfEpR21NxsNuDc0dqQlXG7YSi1OH9WCXO4ieBCcIxG4aL"
+    "FQ8S1ffs470ym/d0/dB2y6EzTFZ6zPGWQM7zYDm37SeCX9t/UTXWeF4QXzq1ZJZ3icnnNpH1ZAI1kAtoFLzWXABlfkN9W"
+    "D3EYXZYh88o3AHahTPcqs6h1bmPC5yt6NhpgcTy6zQQQaX89AesUTqnMMZCahy902vfbybnUmctJX5X8hXOZm4UPtvd5h"
+    "Z1P+YpbdRlqiGo4p+LUIZ6uiuYEx9ZMKIvi9CUKDo6yKcL8HuXeXb8L9F+JBcEWsQLZOtc9StOyz0BzETVTvoi4KuPKzL"
+    "+4fK2HCevK3G6QQ2m2A7hTMukcyHV75acMR4RzxABuQSDc0oNktR/F+lPc5sGrH2io4zWqAcEIqsQOb9J8ZIa4pE4nBC3"
+    "MrEyVoJjCQot2sfOS9C4B3EvoEB/AVhd50YlnwbdEz+anbqeP/XvnppUX/+TaxVrwBua+oj6R7d65tiQOSl/tEXUvySzS"
+    "+MC810/X0lOUc1ukZybJQIngGL3vRp2tIjvM3F4upy4m85tPCD7+UJYnaKGAL/wQHxp0mdVCm4rI9wflIjHQyy9LlFmc4"
+    "j73+9fnKUzbZhqzYRL+Rkbi+6NTEFbBqFPKbRFLgUOGjlDPJZJLl+5hlSTtL/NmcxIHqokVS9InoW2GkdoFTs9J1COQSc"
+    "0pMwb8XNkKz5KvddrWEi8f8f/MR517Ay6O2D8AvrkEGLPYH114b9FGifTYxiRZLbYOQpDYs8s6+oUfv3hEUhxVoMwjRlG"
+    "GgMBM12MWWbm2LVtihsLSKFnAQs31+bMiHc8Jlk/xJT9ileovf73SsEm4c0mQAOoQXm29WEDZLNqZc6KyxeoaTwaTwqSW"
+    "vkB2wV79iPe877kmBIZJgGbgXcPU59DEcouNXV8HpeqlEMkBFEOD/UfqsEUZBK216xF/0DzbbueRpCd4rTsHXLzGnqJNn"
+    "9bYdqdVeOWEfOG76CBpn2YWZssuAgcFQIQ3HkSUgdk7c8fvvhh3ewWleQk5SyJRZ74VXqk/BZb40xDLUjVqcnloptj54+"
+    "VNvLBtACoH45xMZFukqaeFAAEitrdPzcG3VfnfR00rDGdemIIU58OMVrOOeU4hEzuvIBkakK9i0dnLz2+kVfLr+mUYFHI"
+    "TTMWznVpIpthFTT5keSLi2rJHmxBa8JRj41Fa5/eRDZRlfJvcJQZWwptK0nvo1k0gUb4o3ewQxQ4yfZiQ7XOR5WBwdTaF"
+    "wdt6fa8Xxo5yCrJOMyffM9e5YMgT8IhpOzqkKhS+LKZlmHFo4Ai54WArh1rvMqbaAKiM9rHVgY5iNO1o2rl9U5rVqskIb"
+    "fZAyZ1Lfb3lwY5wcbjhqEryvfScpkGI4fK4sRfsMAxbUFNmsFINsvgAY5Ua6CuuxLFpCQ2jbEd4aL1L/N8llxK3mZOCPT"
+    "Te3D8IvfkpkJBScB280BN/wgv3H6vMYZtA3FlTL62eRo+ilcF2tI1BL9ubPnQ9lda2I6FZ18fSRF8VhTJ8LRYxJa4sRpt"
+    "Yh8roV8YjyRZYhjd/k1gI4PmedtvXXncflM8wYFzXZeInHnqdVuwze3HejOSaXboe9/S8Y4Rf8vpmN08rdg+ISBWGh110"
+    "WOq2ldLr9L73EJoq2XJnPc4yOiBrpT+QGp+65bcaf4hse4yhw9TrP3ARGzOEQhp5sEZVSIXhPRUwcZW1eK+fhGbC56iV1"
+    "jusOBB4ge/qPmxDJSynYtOmGbT8Imkra/KQNqx+wpMRHlzTC1C2/GFpon8l4tW3KOPRgLtYWcvuEsnWUk//o0IHNiLA6R"
+    "bLc8ZAKWRj28J3C6oN/GH6hbdb+vmPbr7LfPkSMazRUt/dZ9g52O0gWvhDZ38TWt/YZuHf2ngpY5RdJTkm4xATg0jnrfM"
+    "n3jzNUwfIIWr4ifQB46SMbXRQpSx7IzHS0rImFE3VaVKsSUpGd5Q8WJs34Htmb3iOUEfHAUgh1/uA2o0v8DcCY1dw==</"
     "script>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById(\"pack"
     "ed\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCod"
     "eAt(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"deflate\"))"
@@ -25164,13 +25373,10 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
 }
 
 /* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
-MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
-                                     memlord_write_fn fn, void *user) {
+static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
+                                                memlord_write_fn fn, void *user) {
     mli_report *r;
     memlord_result result;
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     r = (mli_report *)mli_own_alloc(lord, sizeof *r);
     if (!r) return MEMLORD_E_NOMEM;
     mli_report_snapshots(lord, r, format);
@@ -25194,6 +25400,15 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
     mli_own_free(lord, r, sizeof *r);
     return result;
+}
+
+MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
+                                     memlord_write_fn fn, void *user) {
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    mli_capacities_refresh(lord, 0);
+    return mli_report_write(lord, format, fn, user);
 }
 
 /* -- files -- */
@@ -25257,7 +25472,7 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     memlord_result r;
     if (mli_file_temp_create(p, &file)) return MEMLORD_E_IO;
     held = mli_signals_block();
-    r = memlord_write(lord, format, mli_write_file, &file);
+    r = mli_report_write(lord, format, mli_write_file, &file);
     if (mli_file_close(file) && r == MEMLORD_OK) r = MEMLORD_E_IO;
     mli_signals_restore(&held);
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
@@ -25283,7 +25498,7 @@ static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format for
         return MEMLORD_E_UNSUPPORTED;
     }
     held = mli_signals_block();
-    r = memlord_write(lord, format, mli_write_file, &file);
+    r = mli_report_write(lord, format, mli_write_file, &file);
     mli_signals_restore(&held);
     return r;
 }
@@ -25300,6 +25515,7 @@ MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const 
     if (!path || !*path) return mli_save_refuse(lord, r, "path is NULL or empty");
     if (!mli_format_known(format))
         return mli_save_refuse(lord, MEMLORD_E_UNSUPPORTED, "format is none of those there are");
+    mli_capacities_refresh(lord, 0);
     if (!strcmp(path, "-")) return mli_save_stdout(lord, format);
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (!p) return MEMLORD_E_NOMEM;
@@ -25359,6 +25575,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     mli_out o;
     memlord_result r = MEMLORD_E_NOMEM;
     if (end && !format && !asked) return;
+    mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
     if (!directory) directory = lord->saving.output_dir ? lord->saving.output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)

@@ -141,6 +141,11 @@ sum(t['allocs'] for t in totals) == total['allocs']
 sum(t['live_bytes'] for t in totals) == total['allocated']"
 verdict $? 'with MEMLORD_STACK_BYTES=1 every alloc has its whole stack, and the totals agree'
 
+holds every '
+[c["device"] for c in report["capacity"]] == ["cpu"]
+total["allocated"] == report["capacity"][0]["self"] < report["capacity"][0]["used"] < report["capacity"][0]["total"]'
+verdict $? 'the report says how much memory the machine or the container has, and how much is used'
+
 preloaded env MEMLORD_REPORT="$out/every.folded" MEMLORD_STACK_BYTES=1 "$out/stacks" chain &&
     cp "$out/every.folded" "$out/why" &&
     grep -q 'main [^;]*;[^;]*;\(level[01][0-9] [^;]*;\)\{14\}[^;]*;my_alloc [^;]*$' "$out/every.folded" &&

@@ -1674,7 +1674,8 @@ static void everything_may_happen_at_once(void **state) {
     assert_int_equal(memlord_pending(t->lord, all()), 0);
     assert_ok(memlord_strategy_set(t->lord, all(), NULL, 0));
     for (i = 0; i < 4; i++) assert_ok(memlord_device_share(t->lord, cuda(i), cuda(i)));
-    memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CPU, NULL, NULL);
+    t->source.fail = 1; /* so that the limit alone counts */
+    memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CPU, test_source_ask, &t->source);
     memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
     for (i = 0; i < 5; i++) {
         memlord_device device = i < 4 ? cuda(i) : cpu();

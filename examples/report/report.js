@@ -1530,7 +1530,7 @@ function composition(d) {
     if (rest > arena) shown.push({ name: 'untagged', bytes: rest - arena, kind: 'grey' });
     if (total === null || used === null) return { shown, self, total: null };
     const context = zero(c.context), neighbours = zero(c.neighbours);
-    const unaccounted = used - self - context - neighbours, free = Math.max(total - used, 0);
+    const free = Math.max(total - used, 0), unaccounted = total - free - self - context - neighbours;
     if (context > 0) shown.push({ name: 'driver’s context', bytes: context, kind: 'grey' });
     if (neighbours > 0) shown.push({ name: 'neighbours', bytes: neighbours, kind: 'grey' });
     shown.push({ name: 'unaccounted', bytes: unaccounted, kind: 'hatch' });
