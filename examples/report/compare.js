@@ -183,9 +183,10 @@ function diffAnswer(both, rows) {
     const m = measureOf(both), by = totalChange(both, m), name = ['Live bytes', 'The peak', 'Allocated bytes'][m];
     const said = by !== by ? 'How live bytes changed is not known.' : !by ? 'Live bytes are the same.'
         : `${m ? 'Live bytes are the same. ' : ''}${name} ${by > 0 ? 'grew' : 'shrank'} by ${bytes(Math.abs(by))}.`;
-    const kind = ['stack', 'site', 'tag', 'scope', 'device'].find(kind => rows[kind] && rows[kind].some(r => changeSize(r, m) > 0));
+    const compared = kind => (rows[kind] || []).filter(r => !r.strange && changeSize(r, m) > 0);
+    const kind = ['stack', 'site', 'tag', 'scope', 'device'].find(kind => compared(kind).length);
     if (!kind) return said;
-    const top = rows[kind].reduce((a, b) => changeSize(b, m) > changeSize(a, m) ? b : a);
+    const top = compared(kind).reduce((a, b) => changeSize(b, m) > changeSize(a, m) ? b : a);
     return `${said} The largest change by ${kind}: ${text(top.brief || top.name, 200)}, ${signedFull(changeOf(top, m))}${top.doubt ? ', an estimate' : ''}.`;
 }
 
