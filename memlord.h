@@ -841,8 +841,9 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 /* Ends it: credits the storage or, if the real call `failed`, brings it back. A storage with
    recorded uses comes back without its uses, its views and its description.
-   Errors: E_STATE the token was used already, or is another ledger's or realloc_begin's, or its
-           begin returned an error; E_NOMEM as realloc_end. */
+   Takes a token of realloc_begin, too, if the realloc was a free.
+   Errors: E_STATE the token was used already, or is another ledger's, or free_begin returned an
+           error; E_NOMEM as realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -18914,8 +18915,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
         return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
                           "no token");
     if (!lord) return MEMLORD_OK;
-    if (!(token->state & MLI_TOKEN_OF_FREE) || token->word[2] != lord->threads.generation)
-        return MEMLORD_E_STATE;
+    if (token->word[2] != lord->threads.generation) return MEMLORD_E_STATE;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
     if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
         return mli_token_end(lord, token, 0, 0, NULL);

@@ -1598,7 +1598,7 @@ static int make_0x1000(void *user, uint64_t bytes, uint64_t *storage) {
     *storage = 0x1000;
     return 0;
 }
-/* Each makes a block of 100 bytes by another call; no frame of the library is on top of its stack. */
+/* Makes a block of 100 bytes by one of several calls. */
 static __attribute__((noinline)) memlord_result begin_of(int how) {
     const memlord_block block = {cpu(), 0x1000, 100};
     memlord_realloc_token token;
