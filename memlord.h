@@ -19654,6 +19654,7 @@ static MLI_COLD void mli_report_culprit(mli_report *r) {
     unsigned char seen[MEMLORD_MAX_DEVICES + 1];
     size_t i;
     if (!r->leak_sum || !r->tag || !r->scope || !r->leaks.bytes) return;
+    if (!r->devices) return; /* the first was added since */
     mli_culprit_find(r, MLI_BOOK_SITE);
     mli_culprit_find(r, MLI_BOOK_TAG);
     memset(seen, 0, sizeof seen);

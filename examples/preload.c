@@ -1118,7 +1118,7 @@ static void name_unseen(void) {
     void *symbol = NULL; /* undefined: the entry of a table that leads to ours, in a program at a
                             fixed address that takes malloc's */
     size_t i;
-#if !defined(RTLD_DL_SYMENT) /* musl has no dladdr1 */
+#if !defined(__GLIBC__) /* musl has no dladdr1 */
 #define dladdr1(address, info, entry, flags) dladdr(address, info)
 #endif
     if (dladdr1(dlsym(RTLD_DEFAULT, "malloc"), &found, &symbol, RTLD_DL_SYMENT) &&

@@ -179,7 +179,7 @@ until [ -s "$out/asked.out" ]; do sleep 0.01; done
 for count in 1 2; do
     kill -USR1 $pid
     i=0
-    until [ "$(grep -cE '^cpu .* 12\.' "$out/asked.err")" -eq $count ] ||
+    until [ "$(grep -cE '^cpu +12\.' "$out/asked.err")" -eq $count ] ||
             [ $((i += 1)) -gt 500 ]; do
         sleep 0.02
     done
@@ -187,7 +187,7 @@ done
 kill -KILL $pid
 wait $pid 2>/dev/null
 said=$(cat "$out/asked.err")
-[ "$(printf '%s\n' "$said" | grep -cE '^cpu .* 12\.')" -eq 2 ]
+[ "$(printf '%s\n' "$said" | grep -cE '^cpu +12\.')" -eq 2 ]
 verdict $? 'MEMLORD_SIGNAL: without a path the report goes to stderr'
 cat >"$out/every.py" <<'PY'
 import json, os, subprocess, sys, time
