@@ -1556,6 +1556,10 @@ enum { MLI_CUDA_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without 
 
 enum { MLI_CUDA_UNRECORDED, MLI_CUDA_RECORDED, MLI_CUDA_LOST };
 
+/* Whether a thread records, or ends, the event of a listed fence without the lock; DROPPED: it does,
+   and frees the fence then, as the ledger dropped it meanwhile. */
+enum { MLI_CUDA_IDLE, MLI_CUDA_BUSY, MLI_CUDA_DROPPED };
+
 typedef struct mli_cuda_fence {
     struct mli_cuda_fence *next, **slot; /* the pointer to it in its list; NULL: in none */
     mli_cuda_u64 state; /* what is not listed is its owner's alone */
@@ -1565,11 +1569,11 @@ typedef struct mli_cuda_fence {
     void *context;     /* the stream's; NULL: not known yet */
     int device;        /* the block's: its context stands in for that of a default stream */
     unsigned char due;   /* to be recorded as soon as its stream allows, as its block is freed */
+    unsigned char taken; /* MLI_CUDA_BUSY, or DROPPED meanwhile; the fence stays listed */
     unsigned char timed; /* its event keeps the time */
     unsigned char fresh; /* recorded, and not asked since */
-    unsigned char taken;   /* a thread is at work on it without the lock; it stays listed */
-    unsigned char dropped; /* meanwhile: that thread frees it */
 } mli_cuda_fence;
+typedef char mli_cuda_check_fence[sizeof(mli_cuda_fence) <= 64 ? 1 : -1]; /* as >>costs says */
 
 /* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
 static int mli_cuda_is_default(cudaStream_t stream) { return (uintptr_t)stream <= 2; }
@@ -1660,7 +1664,8 @@ static mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int ti
     fence->context = context;
     fence->device = device;
     fence->timed = (unsigned char)timed;
-    fence->due = fence->fresh = fence->taken = fence->dropped = 0;
+    fence->due = fence->fresh = 0;
+    fence->taken = MLI_CUDA_IDLE;
     mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
     return fence;
 }
@@ -1693,7 +1698,7 @@ static void mli_cuda_fence_unlist(mli_cuda_fence *fence) {
 
 /* Takes a listed fence, so that its driver calls need no lock. Drops the lock of the lists. */
 static void mli_cuda_fence_take(mli_cuda_fence *fence) {
-    fence->taken = 1;
+    fence->taken = MLI_CUDA_BUSY;
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
 }
 /* Publishes the state of a taken fence; an unrecorded one stays listed. Takes the lock of the
@@ -1702,12 +1707,14 @@ static void mli_cuda_fence_take(mli_cuda_fence *fence) {
 static mli_cuda_fence *mli_cuda_fence_publish(mli_cuda_fence *fence, uint64_t state,
                                               mli_cuda_fence **dropped) {
     mli_cuda_fence *next;
+    int gone;
     mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
     next = fence->next;
-    fence->taken = 0;
-    if (!fence->dropped && state == MLI_CUDA_UNRECORDED) return next;
+    gone = fence->taken == MLI_CUDA_DROPPED;
+    fence->taken = MLI_CUDA_IDLE;
+    if (!gone && state == MLI_CUDA_UNRECORDED) return next;
     mli_cuda_fence_unlist(fence);
-    if (fence->dropped) {
+    if (gone) {
         fence->next = *dropped;
         *dropped = fence;
     } else { /* from here on its owner may free it */
@@ -1715,11 +1722,13 @@ static mli_cuda_fence *mli_cuda_fence_publish(mli_cuda_fence *fence, uint64_t st
     }
     return next;
 }
-/* Gives other threads time to publish what they took. Under the lock, which it drops meanwhile. */
-static void mli_cuda_fences_wait(void) {
+/* Gives other threads time to publish what they took. Under the lock, which it drops meanwhile.
+   Returns the first fence of a list. */
+static mli_cuda_fence *mli_cuda_fences_wait(int due) {
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
     mli_cuda_yield();
     mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+    return mli_cuda_unrecorded[due];
 }
 
 /* memlord_fence.drop, too. */
@@ -1731,8 +1740,11 @@ static void mli_cuda_fence_free(void *user) {
     if (mli_cuda_load_acquire(&fence->state) != MLI_CUDA_RECORDED) {
         int taken;
         mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-        taken = fence->dropped = fence->taken;
-        if (!taken) mli_cuda_fence_unlist(fence);
+        taken = fence->taken;
+        if (taken)
+            fence->taken = MLI_CUDA_DROPPED;
+        else
+            mli_cuda_fence_unlist(fence);
         mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
         if (taken) return;
     }
@@ -1871,9 +1883,7 @@ static void mli_cuda_fences_record(const cudaStream_t *stream, const mli_cuda_fe
             if (fence->stream == cudaStreamPerThread && fence->thread != self && fence != asked)
                 continue;
             if (fence->taken) {
-                if (!ends) continue;
-                mli_cuda_fences_wait();
-                next = mli_cuda_unrecorded[due];
+                if (ends) next = mli_cuda_fences_wait(due);
                 continue;
             }
             mli_cuda_fence_take(fence);
@@ -2080,11 +2090,15 @@ static void mli_cuda_fork_parent(void) {
 /* Callbacks of a ledger may hold a seat: without a driver they look no further. Threads that had
    taken a fence are not here. */
 static void mli_cuda_fork_child(void) {
-    mli_cuda_fence *fence;
+    mli_cuda_fence *fence, *next;
     int due;
     memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
     for (due = 0; due < 2; due++)
-        for (fence = mli_cuda_unrecorded[due]; fence; fence = fence->next) fence->taken = 0;
+        for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
+            next = fence->next;
+            if (fence->taken == MLI_CUDA_DROPPED) mli_cuda_fence_unlist(fence); /* nobody's now */
+            fence->taken = MLI_CUDA_IDLE;
+        }
     mli_cuda_fork_parent();
 }
 /* The parent may be loading: then its lock is held for good. */
@@ -2451,6 +2465,24 @@ static void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d, mli_cu
 /* ---------------------------------------------------------------------- >>resets --
    Owns what a reset of a device ends. Locks: unrecorded_lock, to find the fences it loses. */
 
+/* Under the lock. Of a taken fence whose context is not known yet it may be this one. */
+static int mli_cuda_fence_is_in(const mli_cuda_fence *fence, const void *context) {
+    return fence->context == context || (fence->taken && !fence->context);
+}
+
+/* Waits until no other thread records an event in a context. */
+static void mli_cuda_fences_await(const void *context) {
+    mli_cuda_fence *fence, *next;
+    int due;
+    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+    for (due = 0; due < 2; due++)
+        for (fence = mli_cuda_unrecorded[due]; fence; fence = next)
+            next = fence->taken && mli_cuda_fence_is_in(fence, context)
+                       ? mli_cuda_fences_wait(due)
+                       : fence->next;
+    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+}
+
 /* Inside a context that is about to end: fences that were to be recorded on its streams are lost,
    and the events they keep for it. */
 static void mli_cuda_fences_lose(const mli_cuda_driver *d, void *context) {
@@ -2460,10 +2492,9 @@ static void mli_cuda_fences_lose(const mli_cuda_driver *d, void *context) {
     for (due = 0; due < 2; due++)
         for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
             next = fence->next;
-            if (fence->context != context) continue;
+            if (!mli_cuda_fence_is_in(fence, context)) continue;
             if (fence->taken) {
-                mli_cuda_fences_wait();
-                next = mli_cuda_unrecorded[due];
+                next = mli_cuda_fences_wait(due);
                 continue;
             }
             mli_cuda_fence_take(fence);
@@ -2511,6 +2542,7 @@ static void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int de
     reset.lord = lord, reset.device = device, reset.site = site;
     (void)d->context_current(&context);
     mli_cuda_fences_record(NULL, NULL, 0);
+    mli_cuda_fences_await(context); /* what is recorded can be waited for, now and not later */
     mli_cuda_asker = MLI_CUDA_WAITS;
     (void)memlord_blocks_each(lord, memlord_device_cuda(device), 0, mli_cuda_reset_block, &reset);
     (void)memlord_blocks_each(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, MEMLORD_ANY), 0,

@@ -879,6 +879,31 @@ static void a_device_is_reset_after_the_event_that_another_thread_records(void *
     assert_int_equal(fake_count("cudaDeviceReset"), 1);
     (void)memlord_retire(lord, all());
     assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0); /* no event is asked after that */
+}
+
+/* A use on the default stream of a thread that has no context: the record finds it first. */
+static void nor_is_it_reset_while_a_record_looks_for_its_context(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    void *args[3];
+    args[0] = lord;
+    args[1] = block(lord, 1000);
+    fake.fail_error = 800; /* not at the free, and not in the ledger's first question */
+    fake.fail_name = "cuDevicePrimaryCtxGetState";
+    fake.fail_times = 2;
+    assert_int_equal(pthread_create(&thread, NULL, free_from_elsewhere, args), 0);
+    pthread_join(thread, NULL);
+    during_the_next_record(lord, resets_the_device);
+    fake.before_name = "cuDevicePrimaryCtxGetState";
+    fake.before = queue_is_full_for_a_while;
+    (void)memlord_retire(lord, all());
+    assert_cuda(pthread_join(meanwhile.thread, NULL));
+    assert_int_equal(meanwhile.in_time, 0);
+    assert_int_equal(fake_count("cudaDeviceReset"), 1);
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
 }
 
 static void forks(void) {
@@ -1379,6 +1404,7 @@ int main(void) {
         TEST_CUDA(a_fence_may_be_dropped_while_another_thread_records_it),
         TEST_CUDA(a_stream_ends_after_the_event_that_another_thread_records),
         TEST_CUDA(a_device_is_reset_after_the_event_that_another_thread_records),
+        TEST_CUDA(nor_is_it_reset_while_a_record_looks_for_its_context),
         TEST_CUDA(a_fork_waits_for_no_record),
         TEST_CUDA(a_threads_own_stream_is_not_mistaken_for_the_pollers),
         TEST_CUDA(a_threads_own_stream_is_asked_by_itself_when_its_capture_ends),

@@ -115,12 +115,16 @@ def attach(path):
     global _lib
     import torch
 
-    library = _open(path, _OBSERVER)
+    here = str(torch.__version__)
+    cure = f"make torch-observer TORCH={os.path.dirname(torch.__file__)}"
+    try:  # another PyTorch may lack functions that it calls
+        library = _open(path, _OBSERVER)
+    except OSError as why:
+        raise OSError(f"{why}; for PyTorch {here}: {cure}") from None
     # The third number does not count: PyTorch changes its C++ classes only with the second.
-    built, here = library.memlord_torch_built_for().decode(), str(torch.__version__)
+    built = library.memlord_torch_built_for().decode()
     if built.split(".")[:2] != here.split(".")[:2]:
-        raise Error(f"attach: {path} was built for PyTorch {built}, and this is {here}: "
-                    f"make torch-observer TORCH={os.path.dirname(torch.__file__)}")
+        raise Error(f"attach: {path} was built for PyTorch {built}, and this is {here}: {cure}")
     _lib = library
     torch.cuda.init()
     _call("attach")

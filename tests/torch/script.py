@@ -86,6 +86,18 @@ def an_observer_built_for_another_version_is_refused():
     assert m.allocated(0) == stand_in.stand_in_bytes(0, b"active") == 1024  # of the first, still
 
 
+def one_that_does_not_load_here_is_refused_with_the_same_cure():
+    cure = f"for PyTorch 2.14.1+cu126: make torch-observer TORCH={os.path.dirname(torch.__file__)}"
+    other = HERE + "torch/lib/libc10.so"  # a library that lacks a function, as 0.4.0's does
+    for path in other, HERE + "not_there.so":
+        try:
+            m.attach(path)
+        except OSError as e:
+            assert str(e).startswith(path) and str(e).endswith("; " + cure), e
+        else:
+            raise AssertionError(f"{path} was not refused")
+
+
 def a_tag_brings_the_line_of_its_with():
     m.attach(OBSERVER)
     with m.tag("weights"):
