@@ -134,7 +134,7 @@ try-programs: | deps-test
 	@timeout 300 sh tests/deps.sh programs || echo 'some programs are missing: make deps-programs'
 
 # The recipes of examples/embed and examples/ggml. GGML=DIR is a checkout of whisper.cpp or llama.cpp.
-test-embed: build/release/memlord.o build/symbolize try-embed ## the recipes: LibTorch, ggml [GGML=DIR], pmr, operator new, --wrap, shim
+test-embed: build/release/memlord.o build/symbolize build/libmemlord_preload.so try-embed ## the recipes: LibTorch, ggml [GGML=DIR], pmr, operator new, --wrap, shim
 	@GGML='$(GGML)' sh tests/run.sh tests/embed.sh tests/ggml.sh
 try-embed: | deps-symbols
 	@timeout 600 sh tests/deps.sh embed || echo 'LibTorch is missing: make deps-embed'
