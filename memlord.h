@@ -6295,7 +6295,7 @@ static MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* first: who stops a busy helper waits for it */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* first: a thread that stops a busy helper waits */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */
@@ -11393,9 +11393,9 @@ static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* The expected frees. An alloc that was dropped leaves its key, so that its free is known from
-   the second free of another storage. There are few keys and no memory for more: further ones
-   are counted by type. */
+/* The expected frees. An alloc that was dropped leaves its key: that tells its free from a double
+   free of another storage. There are few places for keys, and no memory for more. Drops that find
+   no place are counted by type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -11411,7 +11411,7 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks.dropped[type], 1);
 }
-/* Expects the free of a storage no more. 0: its key is not kept. */
+/* Forgets the key of a dropped storage. Returns 0 if it is not kept. */
 static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks.dropped_keys;
     int i;
@@ -11423,8 +11423,8 @@ static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     }
     return 0;
 }
-/* 1: an unknown storage is taken for one of the dropped allocs of its type, which is then expected
-   no more. */
+/* Returns 1 if an unknown storage is taken for one of the dropped allocs of its type. The free of
+   that one is then no longer expected. */
 static int mli_drop_match(memlord *lord, int type, uint64_t key) {
     uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
     if (mli_drop_forget(lord, type, key)) return 1;
@@ -14718,7 +14718,8 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
 
 /* ------------------------------------------------------------------------ >>room --
    Owns the capacity sources and computes whether a request has room: samples, limits, headroom,
-   plans, pressure, and the explanation of a refusal. Uses >>capacity, >>limits, >>bands and >>stats.
+   plans, pressure, and the explanation of a refusal. Uses >>capacity, >>limits, >>bands and
+   >>stats.
    Invariants: one thread at a time calls a source for a phys, and holds no lock; an impossible
    sample counts as unknown.
    Locks: callbacks for the sources and the threads that call them, then phys for a sample. */
@@ -14760,8 +14761,8 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     mli_lock_drop(&phys->lock);
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
-   after the source ran: it is not known which of the two it saw. Of a pool it is what that holds
-   now, as a source may itself say so. Requires: the phys lock. */
+   after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
+   holds now, as a source may itself set that. Requires: the phys lock. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
@@ -16295,7 +16296,7 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
 }
 
 /* Returns 1 while this thread runs a function of one of the ledger's fences: the outer call asks
-   the others. 0: none runs. Takes "not yet" for the answer of a `done` that it left by longjmp. */
+   the others. 0: none runs. If the thread left a `done` by longjmp, that fence is not done yet. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
     if (mli_self.fence_lord != lord->threads.generation) return 0;
@@ -19527,8 +19528,8 @@ typedef struct mli_report {
 
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
    if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
-   block. So all of MLI_LEAKS / 2 groups are found, and large groups in any number, but a group of
-   many small blocks may then be under-reported. The sums of the table count every block. */
+   block. So up to MLI_LEAKS / 2 groups are all found. With more of them large groups are found, but
+   a group of many small blocks may be under-reported. The sums of the table count every block. */
 static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
                                   uint64_t plain, uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, plain);
@@ -19579,9 +19580,9 @@ static mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown) {
 }
 
 /* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site has
-      a sum of its own, so the sums are right with any number of groups. The groups tell of which
-      tags, scopes and devices its blocks are, unless some blocks are in none. Blocks without a site
-      count by their tag -- */
+      a sum of its own, so the sums are right with any number of groups. The groups tell which tags,
+      scopes and devices its blocks have; if some blocks are in no group, that is not known. Blocks
+      without a site count by their tag -- */
 
 static size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
 static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t plain, uint64_t bytes) {
@@ -19612,8 +19613,9 @@ static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first,
     }
     return all;
 }
-/* Finds the largest site, or tag of blocks without a site. A subject with more bytes than the one
-   that was found has a row with more than its part of them. */
+/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no
+   more than the found bytes divided by the number of devices: a subject with more bytes than were
+   found has a row with more than that. */
 static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
     const int is_site = book == MLI_BOOK_SITE;
     const size_t rows = is_site ? r->site_rows : r->tags;
@@ -24802,8 +24804,9 @@ static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
     }
 }
 
-/* Makes a thread of a forked child draw when it next allocs, where it would repeat what its parent
-   draws. A new draw has the distribution of what is left of an old one, so no estimate is biased. */
+/* Makes a thread of a forked child draw when it next allocs: else it would repeat what its parent
+   draws. A new draw has the distribution of what is left of an old one, so no estimate has a bias.
+   */
 static MLI_COLD void mli_stack_redraw(mli_thread *t) {
     t->stack_random = 0;
     t->stack_left = 0;
@@ -24858,11 +24861,11 @@ static MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed; glibc
-   removes the fork handlers then. It runs after the library's other destructors, as 101 is the
-   first priority of a host, and at the end of the process: there threads may go on, and those
-   without a hook share the orphan record from here on. The exchange and the add are seq_cst: of
-   this thread and one that sets its hook, one sees the other. */
+/* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
+   removes the fork handlers itself. This runs after the library's other destructors, as 101 is the
+   first priority that a host may use. It also runs at the end of the process: threads may go on
+   there, and those without a hook share the orphan record from here on. The exchange and the add
+   are seq_cst: of this thread and one that sets its hook, one sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))
