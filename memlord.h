@@ -1374,10 +1374,10 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
    for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less
    what was freed since, on all devices of the physical device. So one thread that asks before each
-   alloc never gets more than there is, however old the sample. Mapped files do not count: they are
-   page cache. A device with a pool counts by its live bytes or by what the pool holds, whichever
-   is more. Frees on the cpu take nothing off until the next sample, as the allocator below may
-   keep the memory. Bytes that are allocated and freed there again and again count once, within a
+   alloc never gets more than was free at the sample. Mapped files do not count: they are page
+   cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
+   more. Frees on the cpu take nothing off until the next sample, as the allocator below may keep
+   the memory. Bytes that are allocated and freed there again and again count once, within a
    counter_batch a thread. The figure is never below what the ledger's own devices hold.
 
    These readers take a sample themselves if none is known, or if the latest one is older than
@@ -12418,8 +12418,8 @@ static uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
 }
 
 /* -- the bytes in use: one figure for all who read a capacity --
-   It is `used` of the latest sample, and what the ledger's devices grew by since: so a host that
-   asks before each alloc gets no more than there is, however old the sample. */
+   It is `used` of the latest sample, and what the ledger's devices grew by since. So one thread
+   that asks before each alloc gets no more than was free at the sample. */
 
 /* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
    not: they are page cache. */
