@@ -134,7 +134,7 @@
               the address of your own buffer object.
     View      one more reference to a live storage. Bytes count once, however many.
     Arena     bytes without an identity of their own: one balance per device. They have no
-              tag and no stack, and no site holds them; scopes count them.
+              tag, no site and no stack. Scopes count them.
     Site      a place in your source, planted by a macro: file, function and line. Off
               until memlord_sites_enable.
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
@@ -189,11 +189,11 @@
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
                          MEMLORD_FLAG_EXACT is set, or if only one thread records; else at
-                         most counter_batch for each thread that records. Likewise the
-                         peaks of tags and sites: JSON has the peak_error of each. The peak
-                         of a scope is exact, as it is of what one thread did.
-                         A report raises it, within peak_error, to the live bytes that
-                         its own snapshots and holders show
+                         most counter_batch for each thread that records. A report raises
+                         the peak, within peak_error, to the live bytes that its own
+                         snapshots and holders show. The same peak_error holds for tags and
+                         sites: JSON has that of each. The peak of a scope is exact, as it
+                         counts what one thread did
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
@@ -206,8 +206,8 @@
 
     In a report's table of capacity, of a physical device:
 
-        used             as the source says, plus what was recorded since its sample, less what
-                         was freed since: see memlord_capacity_source_set
+        used             what the source says, plus what was recorded since its sample, less
+                         what was freed since: see memlord_capacity_source_set
         self             live bytes of all devices that share it, without mapped files
         this process     the rest of what the source says this process holds, `context`
                          included: pools' free memory, and what was not recorded
@@ -316,9 +316,9 @@
     them run where the host asks for them.
     No callback may throw: an exception that leaves one has the effect of longjmp. The ledger
     takes a callback that was left so for one that still runs, until the thread that left it makes
-    such a call again: from the same frame of its stack, or from one further out. (A thread that
-    changes between stacks, as fibres do, may be early or late with that.) Until then, and for
-    good if the thread ends,
+    such a call again: from the same frame of its stack, or from one further out. (On a thread that
+    changes between stacks, as fibres do, the ledger may see that early or late.) Until then, and
+    for good if the thread ends,
         a collection       keeps others of its device from running, and memlord_gc_callback_remove
                            on other threads waits for it. Afterwards it counts as failed
         a capacity source  is not asked about its device, and memlord_capacity_source_set on other
@@ -326,14 +326,15 @@
         a logger           memlord_logger_set on other threads waits for it, and on its own thread
                            returns E_STATE for other ledgers
         a fence's done     holds up its queue, and the thread polls this ledger's fences no more.
-                           Afterwards it is asked again
+                           Afterwards MemLord calls it again
         an unwinder        the thread takes no stacks: its blocks have one return address
         a memlord_try_fn   memlord_alloc_failed counts nothing on that thread, and no reader of the
                            capacity samples there
-    Some things stay so until destroy: a fence's drop that is left holds up its queue, a
-    memlord_try_fn keeps its bytes reserved, and a report keeps its memory, which destroy does not
-    give back. An alloc whose unwinder is left is not recorded. Nothing else is harmed. The ledger's
-    allocator and clock may not be left: the allocator's thread then records nothing more.
+    Some things stay so until destroy. A fence's drop that is left holds up its queue. A
+    memlord_try_fn that is left keeps its bytes reserved. The memory of a report whose write
+    function is left is never given back, not even by destroy. An alloc whose unwinder is left is
+    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock: a thread
+    that left the allocator records nothing more.
     Threads of MemLord's own: one poller for each physical device, from the first call that
     touches a device with a capacity source, a collection callback and a strategy. None
     otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
@@ -347,9 +348,9 @@
     uncounted. So does a call from a malloc that pthread_atfork calls in the process's first
     memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
     longer than 0.1 s: that malloc may wait for a lock which the other thread holds.
-    MemLord works before main, in a malloc that libc calls while it is set up, and in a
-    static program. It cannot be called from the resolver of an IFUNC: there are no
-    thread-locals yet.
+    MemLord works before main, in a malloc that libc calls while libc is set up, and in a
+    static program. Do not call it in the resolver of an IFUNC: there are no thread-locals
+    yet.
     A ledger survives fork: the child's copy goes on with the state of that moment, and its
     pollers start again when it is used. On a pressure page it gets a slot of its own then. It
     does not export: the file is its parent's. Do not call fork in a signal handler: it waits
@@ -358,18 +359,19 @@
     and may be called there with an exec next.
     A shared library that carries MemLord may be closed (dlclose) after its ledgers are
     destroyed, when no thread that used it is starting, in a call or ending, and no host has
-    functions of memlord_hooks_install any more. With glibc it stays loaded all the same once
-    it has made memlord_global or a thread of its own, and on Windows once it has made a
-    ledger. The call that makes one waits for a dlopen in progress. Link the library with
-    -Wl,-z,nodelete if it is closed at any other time, or if that wait may last for ever: if
-    its constructor waits for a thread that makes these, or if the host makes them under a
-    lock that its malloc takes. Then the call waits for nothing. musl unloads no library. On
-    other systems, link it so if it uses memlord_global or a thread of MemLord's.
+    functions of memlord_hooks_install any more. With glibc it stays loaded in spite of
+    dlclose once it has made memlord_global or a thread of MemLord's, and on Windows once it
+    has made a ledger. The call that makes one of these waits for a dlopen in progress. Link
+    the library with -Wl,-z,nodelete if it is closed at any other time, or if that wait may
+    last for ever: if its constructor waits for a thread that makes one of these, or if the
+    host makes one under a lock that its malloc takes. With -z,nodelete the call waits for
+    nothing. musl unloads no library. On other systems, link it so if it uses memlord_global
+    or a thread of MemLord's.
     Functions are not async-signal-safe, except memlord_request_save.
-    A call waits only for other calls in progress. It spins, then yields, then sleeps for
-    50 us to 1 ms at a time. Because it sleeps, a real-time thread (SCHED_FIFO) does not
-    block the thread it waits for, even if that has a lower priority on the same processor.
-    There is no priority inheritance: such a wait can take several milliseconds.
+    Except for that wait for a dlopen, a call waits only for other calls in progress. It spins,
+    then yields, then sleeps for 50 us to 1 ms at a time. Because it sleeps, a real-time thread
+    (SCHED_FIFO) does not block the thread it waits for, even if that has a lower priority on the
+    same processor. There is no priority inheritance: such a wait can take several milliseconds.
     On Linux the first call of a thread on storages that another thread has used alone goes
     through membarrier(2). A sandbox may refuse it, from the start or later: then every call
     takes two atomic operations more. After a late refusal each such first call also sleeps
@@ -765,9 +767,10 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
    `device` is one device, never a selector. `storage` is its address or handle. `bytes` is at
    most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or UINT64_MAX, or too
    many bytes; E_DEVICE a selector, or no device, both counted in `refused`; E_NOMEM the map could
-   not grow, counted in dropped_allocs. The free of a storage so dropped is not counted as
-   unknown. The ledger remembers 64 of them; for each one more it takes one free of any unknown
-   storage of its type for the free of that one. Cost: tens of ns; see >>costs. */
+   not grow, counted in dropped_allocs. The free of a storage that was dropped so returns OK, and
+   does not count as unknown. The ledger remembers 64 such storages. For each further one, it takes
+   one free of any unknown storage of the same type for the free of that one. Cost: tens of ns; see
+   >>costs. */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
    in one module are one site. The strings are copied when first seen and not read again. */
@@ -841,7 +844,7 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 /* Ends it: credits the storage or, if the real call `failed`, brings it back. A storage with
    recorded uses comes back without its uses, its views and its description.
-   Takes a token of realloc_begin, too, if the realloc was a free.
+   It takes a token of realloc_begin, too, if the realloc was a free.
    Errors: E_STATE the token was used already, or is another ledger's, or free_begin returned an
            error; E_NOMEM as realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
@@ -1021,7 +1024,7 @@ MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site
 
 /* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
    `frees` were freed here, wherever they were allocated; `live_bytes` was allocated here and is
-   not freed yet. A free without a site counts at none. If a realloc has another site than the
+   not freed yet. A free without a site counts at no site. If a realloc has another site than the
    block, the new site counts an alloc of all its bytes, and has them from then on. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
@@ -1054,20 +1057,20 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
 /* A stack at one site on one device: the return addresses of the allocs, the innermost first.
-   With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc of
-   n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse: then
-   all numbers but `samples` are estimates, without bias but for the peak, which comes out too high.
-   Each run, process and ledger takes another sample, and a forked child another than its parent:
-   errors average out over runs. `samples`: the allocs taken. A realloc moves a block to the stack
-   of its call: there it counts no alloc, and its growth as allocated. After dlclose another module
-   may have the address of a frame; its site stays, and memlord_site_place tells the module that had
-   it.
-   `error_bytes`: the standard error of live_bytes, as the taken blocks that live tell it. Those of
-   several stacks add up by their squares. The truth is within two errors in 94 of 100 cases where
-   some 20 such blocks are to be expected, in 91 where 5 are, in 62 where one is. 0: live_bytes are
-   exact, or no taken block lives that stands for others; of blocks that were not taken, up to
-   3 * stack_bytes may then live there, and in one case of 20 more. A stack without a sample has no
-   row. */
+   With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc
+   of n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
+   then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
+   high in the mean. Each run, process and ledger takes another sample, and a forked child another
+   than its parent: errors average out over runs. `samples`: the allocs taken. A realloc moves a
+   block to the stack of its call: there it counts no alloc, and its growth as allocated. After
+   dlclose another module may have the address of a frame; its site stays, and memlord_site_place
+   tells the module that had it.
+   `error_bytes`: the standard error of live_bytes, computed from the taken blocks that live. The
+   errors of several stacks add up by their squares. The true value is within two errors in 94 of
+   100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
+   0: live_bytes are exact, or no taken block lives that stands for others. In the second case up to
+   3 * stack_bytes of blocks that were not taken may live there, and more in one case of 20. A stack
+   without a sample has no row. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -1369,21 +1372,21 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    0, used over total), is unknown, never 0.
 
    memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
-   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less what
-   was freed since, on all devices of the physical device. So a host that asks before each alloc
-   never gets more than there is, however old the sample. Mapped files do not count: they are page
+   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less
+   what was freed since, on all devices of the physical device. So one thread that asks before each
+   alloc never gets more than was free at the sample. Mapped files do not count: they are page
    cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
    more. Frees on the cpu take nothing off until the next sample, as the allocator below may keep
-   the memory; bytes that come and go there count once, within a counter_batch a thread. The figure
-   is never below what the ledger's own devices hold.
+   the memory. Bytes that are allocated and freed there again and again count once, within a
+   counter_batch a thread. The figure is never below what the ledger's own devices hold.
 
-   These readers take a sample themselves if none is known, or if the latest one is older than three
-   poll intervals and no poller runs. They ask a source that fails at most once in an interval. They
-   ask none with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source, a try function, a
-   fence or the ledger's allocator. Such a sample runs no collection; the next recorded call looks
-   at the bands. memlord_write, memlord_save and exports first do the same for every device. The
-   reports of memlord_request_save, and those at exit and at destroy, ask the built-in source
-   alone. */
+   These readers take a sample themselves if none is known, or if the latest one is older than
+   three poll intervals and no poller runs. They ask a source that fails at most once in an
+   interval. They ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a
+   source, a try function, a fence or the ledger's allocator. Such a sample runs no collection; the
+   next recorded call looks at the bands. memlord_write, memlord_save and exports first do the same
+   for every device. The reports of memlord_request_save, and those at exit and at destroy, ask the
+   built-in source alone. */
 
 /* Another process that holds memory of a device. */
 typedef struct memlord_other {
@@ -1462,7 +1465,7 @@ MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_dev
 /* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
    keep. Negative: so many bytes too many. INT64_MAX: neither limit nor capacity is known. A device
    that is new to the ledger is added if its type has a source.
-   Cost: some tens of ns and a few a thread; that of the source when it takes a sample. */
+   Cost: some tens of ns, and a few ns a thread; when it takes a sample, that of the source, too. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
     MLI_OFF(INT64_MAX)
 
@@ -1478,11 +1481,11 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
 /* Writes in one line how many bytes short a request of `wanted` is, and the holders of the physical
-   device: limit, capacity, tickets, other processes, the largest tags and sites, untagged bytes
-   and arenas among them, with the device where several share it, and the bytes of what is not
-   listed; and how many requests failed on this device before. Follows snprintf; allocates nothing.
-   Logged by itself when an allocation fails for good and, as a warning at most once a second, when
-   a reservation is refused; without a logger nothing is walked.
+   device: limit, capacity, tickets, other processes, and the largest tags and sites, with untagged
+   bytes and arenas among them. Each has its device where several share the memory. The line also
+   has the bytes of what is not listed, and how many requests failed on this device before. Follows
+   snprintf; allocates nothing. Logged by itself when an allocation fails for good and, as a warning
+   at most once a second, when a reservation is refused; without a logger nothing is walked.
    Cost: walks tags and sites. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1494,8 +1497,8 @@ typedef uint64_t memlord_ticket; /* 0 is none */
 
 /* Reserves bytes of a device's limit and headroom for allocs to come: reserve, allocate,
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
-   thread records on the device comes off the ticket, so that nothing counts twice; so does what
-   memlord_alloc_retry records, which needs room only for what the ticket lacks. On other
+   thread records on the device comes off the ticket, so that nothing counts twice. So does what
+   memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
    threads name the ticket: memlord_alloc_reserved. Commit and cancel return the rest, on any
    thread: both do the same, and cancel is the name for a request that failed. Without a limit
    everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
@@ -1724,10 +1727,10 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
    off, again. Records the storage itself, with this thread's tag and scope; fn must not. If the
    request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
    fit, it returns E_LIMIT without a call of fn. The bytes come off this thread's tickets on the
-   device first: only what exceeds them must fit, and is the `needed` of REASON_LIMIT. While fn
-   tries, no other alloc can draw on them; a request that fails gives them back. A NULL policy is
-   MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain, after a new
-   sample.
+   device first. Only what exceeds the tickets must fit; that is the `needed` of REASON_LIMIT.
+   While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
+   NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
+   after a new sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
            E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
@@ -2122,8 +2125,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
    the program does so there, too, on the same thread: they cover every malloc. The two books stay
    apart. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is
    open when its ledger is destroyed stays open there. Looked up once, by the first ledger, on
-   Linux; without LD_PRELOAD in the environment, and in static programs, there is none. One of
-   another size or version, or with a NULL function, is ignored. */
+   Linux; without LD_PRELOAD in the environment, and in static programs, there is none. An
+   interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
     uint32_t version; /* 1 */
@@ -2183,23 +2186,23 @@ enum {
    the caller of its function. `which` selects the functions whose blocks are recorded, as in
    MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block that is recorded.
    A host that takes its functions by a call passes it those of the table, here and after the
-   uninstall. MemLord's functions call those of their own host as long as MemLord is loaded, so each
-   different set of five functions takes one of four places for good, and the same set takes its
-   place again. Four tables may be hooked at once; each has its own ledger and `which`, and two with
-   the same functions take two places. Tables that are to share a ledger and a place may be copied
-   from one that is hooked. An install of a table that is hooked changes its ledger and `which`.
-   After the ledger's end the functions record nothing.
+   uninstall. MemLord's functions call those of their own host as long as MemLord is loaded. So
+   each different set of five functions takes one of four places for good; after an uninstall the
+   same set takes its place again. Four tables may be hooked at once, each with a ledger and a
+   `which` of its own. Two hooked tables with the same functions take two places. To share a ledger
+   and a place, copy a table that is hooked. An install of a table that is hooked changes its
+   ledger and `which`. After the ledger's end the functions record nothing.
    Requires: no thread is in the functions of the table.
    Errors: E_INVALID no table, malloc_fn or free_fn, or an unknown bit in `which`; E_STATE the table
-           is not hooked but has functions of MemLord, no place is left, or as
-           memlord_hooks_uninstall. The ledger's logger is told which.
+           is not hooked but has functions of MemLord, no place is left, or the table was changed
+           since it was hooked. The ledger's logger gets the cause.
    Owns:   the table is yours, and stays where it is until the uninstall. */
 MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
                                                  uint32_t which) MLI_OFF(MEMLORD_OK)
 
 /* Puts the host's own pointers back, exactly, whatever other tables are hooked. Blocks that are
    live stay on the books. MemLord's functions may still be called through copies: they call the
-   host's, and record nothing until a table with the same functions takes their place again.
+   host's, and record nothing until a table with the same functions is hooked in that place again.
    Requires: as install.
    Errors: E_STATE the table is not hooked, or was changed since. */
 MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)
@@ -6292,7 +6295,7 @@ static MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* first: who stops a busy helper waits for it */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* first: a thread that stops a busy helper waits */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */
@@ -11390,9 +11393,9 @@ static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
-/* The expected frees. An alloc that was dropped leaves its key, so that its free is known from
-   the second free of another storage. There are few keys and no memory for more: further ones
-   are counted by type. */
+/* The expected frees. An alloc that was dropped leaves its key: that tells its free from a double
+   free of another storage. There are few places for keys, and no memory for more. Drops that find
+   no place are counted by type. */
 static uint64_t mli_drop_print(int type, uint64_t key) {
     const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
     return print ? print : 1;
@@ -11408,7 +11411,7 @@ static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
     (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
     (void)mli_u64_add(&lord->blocks.dropped[type], 1);
 }
-/* Expects the free of a storage no more. 0: its key is not kept. */
+/* Forgets the key of a dropped storage. Returns 0 if it is not kept. */
 static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     mli_u64 *at = lord->blocks.dropped_keys;
     int i;
@@ -11420,8 +11423,8 @@ static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
     }
     return 0;
 }
-/* 1: an unknown storage is taken for one of the dropped allocs of its type, which is then expected
-   no more. */
+/* Returns 1 if an unknown storage is taken for one of the dropped allocs of its type. The free of
+   that one is then no longer expected. */
 static int mli_drop_match(memlord *lord, int type, uint64_t key) {
     uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
     if (mli_drop_forget(lord, type, key)) return 1;
@@ -12415,8 +12418,8 @@ static uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
 }
 
 /* -- the bytes in use: one figure for all who read a capacity --
-   It is `used` of the latest sample, and what the ledger's devices grew by since: so a host that
-   asks before each alloc gets no more than there is, however old the sample. */
+   It is `used` of the latest sample, and what the ledger's devices grew by since. So one thread
+   that asks before each alloc gets no more than was free at the sample. */
 
 /* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
    not: they are page cache. */
@@ -14715,7 +14718,8 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
 
 /* ------------------------------------------------------------------------ >>room --
    Owns the capacity sources and computes whether a request has room: samples, limits, headroom,
-   plans, pressure, and the explanation of a refusal. Uses >>capacity, >>limits, >>bands and >>stats.
+   plans, pressure, and the explanation of a refusal. Uses >>capacity, >>limits, >>bands and
+   >>stats.
    Invariants: one thread at a time calls a source for a phys, and holds no lock; an impossible
    sample counts as unknown.
    Locks: callbacks for the sources and the threads that call them, then phys for a sample. */
@@ -14757,8 +14761,8 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
     mli_lock_drop(&phys->lock);
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
-   after the source ran: it is not known which of the two it saw. Of a pool it is what that holds
-   now, as a source may itself say so. Requires: the phys lock. */
+   after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
+   holds now, as a source may itself set that. Requires: the phys lock. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
@@ -16292,7 +16296,7 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
 }
 
 /* Returns 1 while this thread runs a function of one of the ledger's fences: the outer call asks
-   the others. 0: none runs. Takes "not yet" for the answer of a `done` that it left by longjmp. */
+   the others. 0: none runs. If the thread left a `done` by longjmp, that fence is not done yet. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
     if (mli_self.fence_lord != lord->threads.generation) return 0;
@@ -19524,8 +19528,9 @@ typedef struct mli_report {
 
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
    if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
-   block. So all of MLI_LEAKS / 2 groups are found, and large groups in any number, but a group of
-   many small blocks may then be under-reported. The sums of the table count every block. */
+   block. So up to MLI_LEAKS / 2 groups are all found, but for about 1 table of 100 that is as full:
+   `lost` tells. With more groups large ones are found, but a group of many small blocks may be
+   under-reported. The sums of the table count every block. */
 static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
                                   uint64_t plain, uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, plain);
@@ -19576,9 +19581,9 @@ static mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown) {
 }
 
 /* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site has
-      a sum of its own, so the sums are right with any number of groups. The groups tell of which
-      tags, scopes and devices its blocks are, unless some blocks are in none. Blocks without a site
-      count by their tag -- */
+      a sum of its own, so the sums are right with any number of groups. The groups tell which tags,
+      scopes and devices its blocks have; if some blocks are in no group, that is not known. Blocks
+      without a site count by their tag -- */
 
 static size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
 static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t plain, uint64_t bytes) {
@@ -19609,8 +19614,9 @@ static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first,
     }
     return all;
 }
-/* Finds the largest site, or tag of blocks without a site. A subject with more bytes than the one
-   that was found has a row with more than its part of them. */
+/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no
+   more than the found bytes divided by the number of devices: a subject with more bytes than were
+   found has a row with more than that. */
 static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
     const int is_site = book == MLI_BOOK_SITE;
     const size_t rows = is_site ? r->site_rows : r->tags;
@@ -24799,8 +24805,9 @@ static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
     }
 }
 
-/* Makes a thread of a forked child draw when it next allocs, where it would repeat what its parent
-   draws. A new draw has the distribution of what is left of an old one, so no estimate is biased. */
+/* Makes a thread of a forked child draw when it next allocs: else it would repeat what its parent
+   draws. A new draw has the distribution of what is left of an old one, so no estimate has a bias.
+   */
 static MLI_COLD void mli_stack_redraw(mli_thread *t) {
     t->stack_random = 0;
     t->stack_left = 0;
@@ -24855,11 +24862,11 @@ static MLI_COLD void mli_hooks_install(void) {
 }
 
 #if !MLI_WINDOWS
-/* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed; glibc
-   removes the fork handlers then. It runs after the library's other destructors, as 101 is the
-   first priority of a host, and at the end of the process: there threads may go on, and those
-   without a hook share the orphan record from here on. The exchange and the add are seq_cst: of
-   this thread and one that sets its hook, one sees the other. */
+/* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
+   removes the fork handlers itself. This runs after the library's other destructors, as 101 is the
+   first priority that a host may use. It also runs at the end of the process: threads may go on
+   there, and those without a hook share the orphan record from here on. The exchange and the add
+   are seq_cst: of this thread and one that sets its hook, one sees the other. */
 __attribute__((destructor(101))) static void mli_process_end(void) {
     if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
         !mli_u32_add(&mli_process.exit_key_users, 0))

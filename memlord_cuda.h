@@ -117,10 +117,10 @@
 
     Any thread may call any function at any time. Nothing here blocks but what the host calls, what
     it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC), a collection's trim, and
-    detach, which waits for samples and collections in progress. An event that is recorded on a
-    stream whose launch queue is full may block that call in the driver; of the other calls only
-    the end of that stream and the reset of its device wait for it. Detach before memlord_destroy,
-    and before a cudaDeviceReset that is not wrapped, which takes the events away.
+    detach, which waits for samples and collections in progress. A call that records an event on a
+    stream whose launch queue is full may block in the driver. Of the other calls only the end of
+    that stream and the reset of its device wait for it. Detach before memlord_destroy, and before
+    a cudaDeviceReset that is not wrapped, which takes the events away.
     Attach after fork: CUDA does not survive one. A child forked later has no driver: nothing is
     attached there, every function returns as without one, and what was pending is credited when it
     is polled (counted in fence_failures); the ledger itself goes on.

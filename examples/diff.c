@@ -8,18 +8,18 @@
         ./diff --accept budget.json base.json  # writes the peaks as a budget
         ./diff --budget budget.json now.json   # status 1: a peak is over its budget
 
-    What changed most comes first, by the column with the arrow: live bytes or, where these are the
-    same in all, the peak or what was allocated. The status is 2 for bad input.
+    What changed most comes first, by the column with the arrow: live bytes or, where the total of
+    these is the same, the peak or what was allocated. The status is 2 for bad input.
 
     With several threads a peak may be low by its `peak_error`. A budget with a smaller tolerance is
     bad input: two runs of one program could differ by more. Record with MEMLORD_FLAG_EXACT (under
     the interposer MEMLORD_EXACT=1), which makes peaks exact, or use a larger --tolerance. Peaks of
-    scopes are exact, as each is of one thread.
+    scopes are exact, as each counts one thread.
 
     A place of code has the better of its two names where both profiles have it: the same module,
     build id and offset. So a profile that symbolize.c named and one without names compare. Without
     a build id that holds for two files of the same run alone. In another build an offset is another
-    place: the places of a module without a name are then one row, which is not compared. A stack
+    place: then the places without a name in a module are one row, which is not compared. A stack
     shows five frames, the innermost first, without those of standard libraries; --json has all.
     Where stacks are samples, the standard error of a change stands behind the name: two runs have
     two samples, so stacks change where the program did not.

@@ -22,16 +22,16 @@
                                the process took longer than a second. A return address has one
                                name: the innermost function inlined there that is not of a
                                standard library. A report as JSON can be named later, and
-                               elsewhere: then it has the whole chain
-        MEMLORD_STACK_BYTES=n  take the stack of an allocation each n bytes in the mean, 524288,
-                               of others in each run; 1 takes every one
+                               elsewhere: then it has the whole chain of inlined functions
+        MEMLORD_STACK_BYTES=n  take the stack of an allocation each n bytes in the mean, 524288;
+                               1 takes every one. Each run takes another sample
         MEMLORD_STACK_DEPTH=n  at most so many frames of each, 32; 0 takes no stacks
         MEMLORD_SKIP=a,b       leave the functions a and b out, which only wrap malloc: the site
                                is the place that called them, and stacks begin there; the names
                                are those that nm prints, of the modules that are there at the start
-        MEMLORD_EXACT=1        peaks that are exact with several threads, too, which then share
-                               the counters; else they are low by at most the `peak_error` that
-                               the report has beside them
+        MEMLORD_EXACT=1        make peaks exact with several threads, too: the threads then share
+                               the counters. Without it a peak is low by at most the
+                               `peak_error` that the report has beside it
         MEMLORD_EVENTS=n       keep the last n allocations and frees: lifetimes, and a curve
         MEMLORD_SNAPSHOTS=ms   keep what is live so often, from a thread of its own
         MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write the report, and go on
