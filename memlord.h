@@ -417,7 +417,7 @@
     of another.
     Memory: about 40 to 60 bytes a live block, up to 500 of the first one or two thousand,
     and 100 KiB or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes
-    it was in; 500 to 800 bytes a site when sites are counted; 270 KiB or so more while a
+    it was in; 500 to 800 bytes a site when sites are counted; 360 KiB or so more while a
     report is written, with stacks 180 KiB and 40 bytes a stack more, FOLDED up to 5 MiB; with
     samples 300 bytes more for each site, and each stack at it, and these again by tag and scope.
     Reports show it all as MemLord's own.
@@ -19401,7 +19401,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 #define MLI_TOP_ACCOUNTS 20
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
-#define MLI_LEAKS_TRIED 32  /* groups that one insert probes: enough for MLI_LEAKS / 2 groups */
+#define MLI_LEAKS_TRIED 32  /* groups that one insert probes: see mli_leak_add */
 #define MLI_LEAKS_SHOWN 100
 #define MLI_TOP_STACKS 2048 /* so a report with many stacks stays small */
 #define MLI_PARTS_SHOWN 1024
