@@ -1380,7 +1380,7 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    These readers take a sample themselves if none is known, or if the latest one is older than three
    poll intervals and no poller runs. They ask a source that fails at most once in an interval. They
    ask none with MEMLORD_FLAG_DEFER, nor inside a collection callback, a source, a try function, a
-   fence or the ledger's allocator. Such a sample runs no collection; the next recorded call looks
+   fence, a logger or the ledger's allocator. Such a sample runs no collection; the next recorded call looks
    at the bands. memlord_write, memlord_save and exports first do the same for every device. The
    reports of memlord_request_save, and those at exit and at destroy, ask the built-in source
    alone. */
@@ -14861,14 +14861,15 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
 /* -- readers: they sample what nobody samples for them -- */
 
 /* Returns 1 if a reader may run a source on this thread. It may not if the host defers, nor inside
-   code of the host that MemLord called: the ledger's allocator, a try function, a fence, a source
-   or a collection callback. */
+   code of the host that MemLord called: the ledger's allocator, a logger, a try function, a fence, a
+   source or a collection callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int inside = 0;
     if ((lord->threads.flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc ||
         (mli_self.try_lord && mli_frame_runs(&mli_self.try_frame, here)) ||
+        (mli_self.log_calls.generation && mli_frame_runs(&mli_self.log_calls.frame, here)) ||
         (mli_self.fence_lord && mli_frame_runs(&mli_self.fence_frame, here)))
         return 0;
     mli_lock_take(&lord->bands.callbacks_lock);
