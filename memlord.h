@@ -324,7 +324,8 @@
         a capacity source  is not asked about its device, and memlord_capacity_source_set on other
                            threads waits for it
         a logger           memlord_logger_set on other threads waits for it, and on its own thread
-                           returns E_STATE for other ledgers
+                           returns E_STATE for other ledgers; no reader of the capacity samples
+                           there
         a fence's done     holds up its queue, and the thread polls this ledger's fences no more.
                            Afterwards it is asked again
         an unwinder        the thread takes no stacks: its blocks have one return address
