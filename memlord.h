@@ -324,7 +324,8 @@
         a capacity source  is not asked about its device, and memlord_capacity_source_set on other
                            threads waits for it
         a logger           memlord_logger_set on other threads waits for it, and on its own thread
-                           returns E_STATE for other ledgers
+                           returns E_STATE for other ledgers; no reader of the capacity samples
+                           there
         a fence's done     holds up its queue, and the thread polls this ledger's fences no more.
                            Afterwards MemLord calls it again
         an unwinder        the thread takes no stacks: its blocks have one return address
@@ -1383,10 +1384,10 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    These readers take a sample themselves if none is known, or if the latest one is older than
    three poll intervals and no poller runs. They ask a source that fails at most once in an
    interval. They ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a
-   source, a try function, a fence or the ledger's allocator. Such a sample runs no collection; the
-   next recorded call looks at the bands. memlord_write, memlord_save and exports first do the same
-   for every device. The reports of memlord_request_save, and those at exit and at destroy, ask the
-   built-in source alone. */
+   source, a try function, a fence, a logger or the ledger's allocator. Such a sample runs no
+   collection; the next recorded call looks at the bands. memlord_write, memlord_save and exports
+   first do the same for every device. The reports of memlord_request_save, and those at exit and
+   at destroy, ask the built-in source alone. */
 
 /* Another process that holds memory of a device. */
 typedef struct memlord_other {
@@ -12678,11 +12679,13 @@ static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
     for (i = 0; i < cover->count; i++)
         mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
 }
-/* Moves what a request has left of its cover back to the tickets that are still open. */
-static MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, const mli_cover *cover,
+/* Moves what a request has left of its cover back to the tickets that are still open. cover->bytes
+   is then what was moved. */
+static MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                       memlord_ticket request) {
     mli_reservation *from;
     uint32_t i;
+    cover->bytes = 0;
     mli_lock_take(&phys->lock);
     from = mli_ticket_find(lord, request);
     for (i = 0; from && i < cover->count; i++) {
@@ -12691,6 +12694,7 @@ static MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, const mli_c
         if (!to) continue;
         from->remaining -= part;
         to->remaining += part;
+        cover->bytes += part;
     }
     mli_lock_drop(&phys->lock);
 }
@@ -14865,14 +14869,15 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
 /* -- readers: they sample what nobody samples for them -- */
 
 /* Returns 1 if a reader may run a source on this thread. It may not if the host defers, nor inside
-   code of the host that MemLord called: the ledger's allocator, a try function, a fence, a source
-   or a collection callback. */
+   code of the host that MemLord called: the ledger's allocator, a logger, a try function, a fence,
+   a source or a collection callback. */
 static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int inside = 0;
     if ((lord->threads.flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc ||
         (mli_self.try_lord && mli_frame_runs(&mli_self.try_frame, here)) ||
+        (mli_self.log_calls.generation && mli_frame_runs(&mli_self.log_calls.frame, here)) ||
         (mli_self.fence_lord && mli_frame_runs(&mli_self.fence_frame, here)))
         return 0;
     mli_lock_take(&lord->bands.callbacks_lock);
@@ -14970,8 +14975,10 @@ static MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char 
     }
 }
 
-/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. */
-static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted) {
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. The tickets
+   hold `covered` bytes for the request itself: it has them in addition to what is left. */
+static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
+                                      uint64_t covered) {
     memlord_capacity sample;
     uint64_t limit, reserved, held;
     int64_t left;
@@ -14983,6 +14990,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     limit = phys->limit;
     reserved = phys->reserved;
     mli_lock_drop(&phys->lock);
+    if (known) left += mli_bytes_signed(covered);
     mli_putf(o, " %jo wanted, ", wanted);
     if (!known)
         mli_put_str(o, "limit and capacity unknown");
@@ -14993,6 +15001,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     if (limit) mli_putf(o, ": limit %jo", limit);
     mli_putf(o, limit ? ", live %jo" : ": live %jo", mli_phys_live(lord, phys));
     if (reserved) mli_putf(o, ", held %jo", reserved);
+    if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
@@ -15000,7 +15009,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
 
 /* Writes why a device has or lacks room for `wanted` bytes, with the holders of its phys. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
-                                          char *buf, size_t cap) {
+                                          uint64_t covered, char *buf, size_t cap) {
     mli_holder_list list;
     const uint32_t dev = mli_dev_known(lord, d);
     uint64_t failed = 0;
@@ -15009,7 +15018,7 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
     mli_out_buffer(&o, buf, cap);
     mli_putf(&o, "%i:", mli_device_code(d));
     if (mli_phys_find(lord, d, 0, &phys) == MEMLORD_OK)
-        mli_explain_phys(lord, &o, phys, wanted);
+        mli_explain_phys(lord, &o, phys, wanted, covered);
     else
         mli_put_str(&o, " never seen");
     if (dev) failed = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_oom_failures]);
@@ -15025,12 +15034,12 @@ static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint6
 
 /* Logs the explanation of a refusal after `head`. Without a logger it walks nothing. */
 static MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head, memlord_device d,
-                                     uint64_t wanted) {
+                                     uint64_t wanted, uint64_t covered) {
     char line[1024];
     size_t n = strlen(head);
     if (!mli_log_hears(lord, level)) return;
     memcpy(line, head, n);
-    (void)mli_explain_device(lord, d, wanted, line + n, sizeof line - n);
+    (void)mli_explain_device(lord, d, wanted, covered, line + n, sizeof line - n);
     mli_log(lord, level, line);
 }
 
@@ -15046,7 +15055,7 @@ static MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
    second, and each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
     if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->limits.refusal_logged))
-        mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted);
+        mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
 /* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
@@ -15231,7 +15240,7 @@ MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wa
     mli_phys *phys;
     if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK) /* it allocates nothing */
         mli_phys_sample_for_reader(lord, phys, 0);
-    if (lord) return mli_explain_device(lord, device, wanted, buf, cap);
+    if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
     if (buf && cap) buf[0] = 0;
     return 0;
 }
@@ -19233,7 +19242,7 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
    part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
-    const uint64_t covered = oom ? 0 : q->cover.bytes;
+    const uint64_t covered = q->cover.bytes;
     const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
     if (oom) {
         (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
@@ -19242,7 +19251,8 @@ static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
         mli_phys_sample_refresh(lord, q->phys);
     }
     mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : head,
-                    mli_device_record_at(lord, q->dev)->device, q->bytes - covered);
+                    mli_device_record_at(lord, q->dev)->device, oom ? q->bytes : q->bytes - covered,
+                    oom ? covered : 0);
 }
 
 /* Counts an attempt that found no memory. */
@@ -19382,7 +19392,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
     mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
     mli_oom_note(lord, dev, bytes, site);
     if (mli_log_hears(lord, MEMLORD_LOG_ERROR) && mli_log_due(lord, &lord->retry.explained))
-        mli_log_explain(lord, MEMLORD_LOG_ERROR, "[oom] ", device, bytes);
+        mli_log_explain(lord, MEMLORD_LOG_ERROR, "[oom] ", device, bytes, 0);
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
 
@@ -20703,7 +20713,7 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
     if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
     if (line->unaccounted < 0)
-        mli_putf(r->o, " - unaccounted %jo (less is in use than was recorded)\n",
+        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
                  (uint64_t)0 - (uint64_t)line->unaccounted);
     else
         mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);

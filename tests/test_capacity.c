@@ -1073,6 +1073,11 @@ static int read_in_a_fence(void *user) {
     read_inside((inner_reader *)user);
     return 1;
 }
+static void read_in_a_logger(void *user, int level, const char *text) {
+    (void)level;
+    (void)text;
+    read_inside((inner_reader *)user);
+}
 static void read_in_a_callback(test_gc *gc, memlord *lord, const memlord_gc_event *event) {
     (void)lord;
     (void)event;
@@ -1098,6 +1103,20 @@ static void a_reader_inside_host_code_asks_nobody(void **state) {
     assert_int_equal(capacity_of(t->lord, cpu()).known, 0);
     seen = memlord_devices(t->lord, NULL, 0);
     assert_int_equal(seen, 1); /* cuda:9 is not made */
+    assert_int_equal(memlord_would_fit(t->lord, cpu(), 1), 1);
+}
+
+static void a_reader_inside_a_logger_asks_nobody(void **state) {
+    test_case *t = (test_case *)*state;
+    inner_reader r = {NULL, 0};
+    const memlord_logger logger = {read_in_a_logger, &r}, none = {NULL, NULL};
+    r.t = t;
+    assert_ok(memlord_logger_set(t->lord, &logger));
+    memlord_reset(t->lord); /* logs one line */
+    assert_int_equal(r.runs, 1);
+    assert_ok(memlord_logger_set(t->lord, &none));
+    assert_int_equal(capacity_of(t->lord, cpu()).known, 0);
+    assert_int_equal(memlord_devices(t->lord, NULL, 0), 0);
     assert_int_equal(memlord_would_fit(t->lord, cpu(), 1), 1);
 }
 
@@ -1513,6 +1532,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_reader_of_a_host_that_defers_asks_nobody,
                                         test_setup_defer, test_teardown),
         TEST_FAKES(a_reader_inside_host_code_asks_nobody),
+        TEST_FAKES(a_reader_inside_a_logger_asks_nobody),
         TEST_FAKES(a_reader_in_the_ledgers_allocator_asks_nobody),
         TEST_FAKES(a_readers_sample_runs_no_band),
         TEST_FAKES(bands_go_by_the_sample),

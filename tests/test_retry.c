@@ -695,6 +695,18 @@ static void only_what_exceeds_the_ticket_must_fit(void **state) {
     assert_int_equal(memlord_headroom(s->t->lord, cuda(0)), 0);
 }
 
+static void a_failed_request_is_not_short_of_what_its_ticket_holds(void **state) {
+    stage *s = stage_of(state, "-");
+    memlord_ticket ticket = reserved(s, 1000, 800);
+    assert_int_equal(request(s, 900, 0), MEMLORD_E_OOM);
+    assert_int_equal(held(s), 800);
+    assert_int_equal(lines_with(s->t->log.text,
+                                "[oom] cuda:0: 900 B wanted, 100 B to spare: limit 1000 B, live "
+                                "0 B, held 800 B of which 800 B for this request"),
+                     1);
+    assert_ok(memlord_reserve_commit(s->t->lord, ticket));
+}
+
 static void a_request_comes_off_an_adopted_ticket(void **state) {
     stage *s = stage_of(state, "+");
     pthread_t thread;
@@ -1545,6 +1557,7 @@ int main(void) {
         TEST(a_request_comes_off_its_ticket),
         TEST(a_request_comes_off_several_tickets),
         TEST(only_what_exceeds_the_ticket_must_fit),
+        TEST(a_failed_request_is_not_short_of_what_its_ticket_holds),
         TEST(a_request_comes_off_an_adopted_ticket),
         TEST(a_ticket_that_another_thread_adopted_covers_nothing),
         TEST(a_request_that_fails_leaves_its_ticket_as_it_was),
