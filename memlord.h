@@ -2205,7 +2205,7 @@ MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *t
    live stay on the books. MemLord's functions may still be called through copies: they call the
    host's, and record nothing until a table with the same functions is hooked in that place again.
    Requires: as install.
-   Errors: E_STATE the table is not hooked, or was changed since. */
+   Errors: E_STATE the table is not hooked, or has neither MemLord's functions nor the host's own. */
 MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)
 
 #ifdef __cplusplus
@@ -25881,10 +25881,11 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
         h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
 }
-/* Puts the host's own pointers back. */
+/* Puts the host's own pointers back, unless the host did so itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
-    if (!mli_hooks_equal(h->table, &hooks)) return MEMLORD_E_STATE;
+    if (!mli_hooks_equal(h->table, &hooks) && !mli_hooks_equal(h->table, &h->host))
+        return MEMLORD_E_STATE;
     *h->table = h->host;
     h->table = NULL;
     mli_u64_store(&h->generation, 0);

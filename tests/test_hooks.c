@@ -437,6 +437,20 @@ static void a_table_that_is_not_as_it_should_be_is_refused(void **state) {
     assert_true(same(&t, &of_host));
 }
 
+static void a_host_may_put_its_functions_back_itself(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_hooks t = of_host;
+    assert_ok(memlord_hooks_install(lord, &t, MEMLORD_HOOK_ALL));
+    t = of_host;
+    assert_ok(memlord_hooks_install(lord, &t, MEMLORD_HOOK_ALL));
+    t.free_fn(t.malloc_fn(10));
+    assert_int_equal(stats_of(lord, cpu()).allocs, 1);
+    t = of_host;
+    assert_ok(memlord_hooks_uninstall(&t));
+    assert_true(same(&t, &of_host));
+    assert_int_equal(memlord_hooks_uninstall(&t), MEMLORD_E_STATE);
+}
+
 static void copies_of_the_functions_work_after_the_uninstall(void **state) {
     memlord *lord = test_lord(state);
     memlord_hooks t = of_host, copy;
@@ -529,6 +543,7 @@ int main(void) {
         TEST(what_the_host_lacks_stays_absent),
         TEST(a_foreign_block_counts_as_unknown),
         TEST(a_table_that_is_not_as_it_should_be_is_refused),
+        TEST(a_host_may_put_its_functions_back_itself),
         TEST(copies_of_the_functions_work_after_the_uninstall),
         TEST(the_functions_outlive_the_ledger),
         TEST_SITES(each_caller_is_a_site),
