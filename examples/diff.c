@@ -500,7 +500,9 @@ static void doubt_modules(void) {
 static void doubt_leaks(void) {
     const struct profile *const both[] = {&base, &now};
     for (int i = 0; i < 2; i++) {
-        double more = bytes_of(get(get(get(both[i]->root, "leaks"), "more"), "count"));
+        const cJSON *leaks = get(both[i]->root, "leaks"), *item;
+        double more = bytes_of(get(leaks, "count"));
+        cJSON_ArrayForEach(item, get(leaks, "by_site")) more -= bytes_of(get(item, "count"));
         if (more > 0)
             note("%s: leaks of %.0f blocks are not listed, and count as new or gone", both[i]->path,
                  more);
