@@ -50,9 +50,10 @@ programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 	$(foreach c,$(2),$(addprefix build/$(c)/,$(nobarrier)))
 examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
-scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/examples.sh tests/diff.sh tests/cuda.sh \
-	tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/preload.sh tests/symbols.sh \
-	tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh tests/install.sh tests/ci.sh
+scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/systems.sh tests/examples.sh tests/diff.sh \
+	tests/cuda.sh tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/unload.sh \
+	tests/preload.sh tests/symbols.sh tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh \
+	tests/install.sh tests/ci.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports embed)
@@ -133,7 +134,7 @@ try-programs: | deps-test
 	@timeout 300 sh tests/deps.sh programs || echo 'some programs are missing: make deps-programs'
 
 # The recipes of examples/embed and examples/ggml. GGML=DIR is a checkout of whisper.cpp or llama.cpp.
-test-embed: build/release/memlord.o build/symbolize try-embed ## the recipes: LibTorch, ggml [GGML=DIR], pmr, operator new, --wrap, shim
+test-embed: build/release/memlord.o build/symbolize build/libmemlord_preload.so try-embed ## the recipes: LibTorch, ggml [GGML=DIR], pmr, operator new, --wrap, shim
 	@GGML='$(GGML)' sh tests/run.sh tests/embed.sh tests/ggml.sh
 try-embed: | deps-symbols
 	@timeout 600 sh tests/deps.sh embed || echo 'LibTorch is missing: make deps-embed'
@@ -341,10 +342,12 @@ install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, t
 uninstall: ## PREFIX= DESTDIR=: removes what this version or an earlier one installed
 	$(remove)
 
-deps: $(needs) ## looks for all that any target needs, and installs it
+deps: $(needs) ## installs all that any target needs; beside it only demo, test and bench install anything
 
+# What runs tests, demos and measurements installs what is missing; all else only says so.
+look := $(if $(filter demo% test% bench% deps%,$(MAKECMDGOALS)),,look)
 $(needs): deps-%:
-	@sh tests/deps.sh $*
+	@sh tests/deps.sh $* $(look)
 
 clean: ## removes build/
 	rm -rf build

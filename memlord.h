@@ -133,23 +133,25 @@
               Where handles repeat across the devices of one type (Vulkan offsets), use
               the address of your own buffer object.
     View      one more reference to a live storage. Bytes count once, however many.
-    Arena     bytes without an identity of their own: one balance per device.
+    Arena     bytes without an identity of their own: one balance per device. They have no
+              tag, no site and no stack. Scopes count them.
     Site      a place in your source, planted by a macro: file, function and line. Off
               until memlord_sites_enable.
     Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
               of every alloc, or of a sample whose totals are estimates without bias, with
-              a standard error. A block keeps its stack until it ends; a realloc draws
-              anew, a move keeps it. TEXT has the largest; JSON (the 2048 largest), PPROF,
-              FOLDED, HEAPTRACK and MEMORY_VIZ have whole stacks. Of samples TEXT and JSON
-              show these estimates. PPROF, FOLDED and HEAPTRACK divide the exact numbers of
-              each site over its stacks, in proportion to the samples, so that they add up
-              to the ledger. A stack gets at most 4 times what its samples stand for; the
-              other blocks of its site have the site alone as their stack, as those of a
-              site without a sample. MEMORY_VIZ has the blocks that were taken, and the
-              events of their allocs, with their stack, and all others with their site.
+              a standard error. Each run, process and ledger takes another sample. A block
+              keeps its stack until it ends; a realloc draws again, a move keeps it. TEXT
+              has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
+              MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
+              PPROF, FOLDED and HEAPTRACK divide the exact numbers of each site over its
+              stacks, in proportion to the samples, so that they add up to the ledger. A
+              stack gets at most 4 times what its samples stand for; the other blocks of
+              its site have the site alone as their stack, as those of a site without a
+              sample. MEMORY_VIZ has the blocks that were taken, and the events of their
+              allocs, with their stack, and all others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
-              it.
+              it. Arenas have no tag.
     Physical device  memory that several devices share: cpu, pinned and mapped are one,
               and memlord_device_share adds an integrated GPU. Capacity, limit and
               headroom are of a physical device.
@@ -187,9 +189,11 @@
         peak             highest `allocated` since create, reset or peak_reset; low by at
                          most peak_error, never high. peak_error is 0 if
                          MEMLORD_FLAG_EXACT is set, or if only one thread records; else at
-                         most counter_batch for each thread that records.
-                         A report raises it, within peak_error, to the live bytes that
-                         its own snapshots and holders show
+                         most counter_batch for each thread that records. A report raises
+                         the peak, within peak_error, to the live bytes that its own
+                         snapshots and holders show. The same peak_error holds for tags and
+                         sites: JSON has that of each. The peak of a scope is exact, as it
+                         counts what one thread did
         freed            credited since the last collection or reset. It is what the host
                          freed: the allocator, or the driver, may still hold the memory
         gc_reclaimed     what collections gave back, as their callbacks say
@@ -202,15 +206,17 @@
 
     In a report's table of capacity, of a physical device:
 
-        self             live bytes of all devices that share it
+        used             what the source says, plus what was recorded since its sample, less
+                         what was freed since: see memlord_capacity_source_set
+        self             live bytes of all devices that share it, without mapped files
         this process     the rest of what the source says this process holds, `context`
                          included: pools' free memory, and what was not recorded
         others           what is left of `used`. Where the source does not know this
                          process's share, all that is not self or context
         neighbours       what other ledgers of the pressure page say they hold there, as of the
                          last poll (memlord_pressure_open)
-        unaccounted      used - self - context - neighbours. So the free memory of your own
-                         pools is in it
+        unaccounted      used - self - context - neighbours, where used is at most the total.
+                         So the free memory of your own pools is in it
 
     Order: record an allocation after the real one, and a free before the real one: once a
     block is really free, another thread may get its address and record it. A realloc that
@@ -221,9 +227,12 @@
 
         tested by `make test`     Linux x86-64, glibc, gcc 12 and clang 14, C99 to C2x and
                                   C++11 to C++20, 64 and 32 bits
-        tested by `make test-all` Linux i386, i486 and aarch64 (emulated)
+        in part by `make test`    musl: a malloc that records; Windows x86-64: MinGW compiles
+                                  and links
+        tested by `make test-all` Linux i386, i486 and aarch64 (emulated); the reports of
+                                  Windows x86-64 (MinGW gcc 12, under wine)
         tested by hand, 0.3.5     Linux armhf, riscv64, s390x, ppc64el, sparc64 (emulated),
-                                  musl; Windows x86-64 (MinGW gcc 12, under wine)
+                                  musl; Windows x86-64, whole
         compiles, never run       Windows on ARM, 32-bit MinGW
         written, never compiled   MSVC, macOS, FreeBSD
 
@@ -305,13 +314,28 @@
     memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences there and
     in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
     them run where the host asks for them.
-    No callback may throw: an exception that leaves one has the effect of longjmp. A
-    collection left by longjmp counts as running on its device for good. A fence left by
-    longjmp holds up its queue until destroy, and the thread polls this ledger's fences no
-    more. A logger left by longjmp counts as running until its ledger is destroyed:
-    memlord_logger_set on another thread waits for it, and on the same thread it returns
-    E_STATE for other ledgers. A memlord_try_fn left by longjmp keeps its bytes reserved, and
-    on that thread memlord_alloc_failed counts nothing more. Nothing else is harmed.
+    No callback may throw: an exception that leaves one has the effect of longjmp. The ledger
+    takes a callback that was left so for one that still runs, until the thread that left it makes
+    such a call again: from the same frame of its stack, or from one further out. (On a thread that
+    changes between stacks, as fibres do, the ledger may see that early or late.) Until then, and
+    for good if the thread ends,
+        a collection       keeps others of its device from running, and memlord_gc_callback_remove
+                           on other threads waits for it. Afterwards it counts as failed
+        a capacity source  is not asked about its device, and memlord_capacity_source_set on other
+                           threads waits for it
+        a logger           memlord_logger_set on other threads waits for it, and on its own thread
+                           returns E_STATE for other ledgers; no reader of the capacity samples
+                           there
+        a fence's done     holds up its queue, and the thread polls this ledger's fences no more.
+                           Afterwards MemLord calls it again
+        an unwinder        the thread takes no stacks: its blocks have one return address
+        a memlord_try_fn   memlord_alloc_failed counts nothing on that thread, and no reader of the
+                           capacity samples there
+    Some things stay so until destroy. A fence's drop that is left holds up its queue. A
+    memlord_try_fn that is left keeps its bytes reserved. The memory of a report whose write
+    function is left is never given back, not even by destroy. An alloc whose unwinder is left is
+    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock: a thread
+    that left the allocator records nothing more.
     Threads of MemLord's own: one poller for each physical device, from the first call that
     touches a device with a capacity source, a collection callback and a strategy. None
     otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
@@ -322,20 +346,33 @@
     even with MEMLORD_FLAG_DEFER, as pollers do.
     A ledger's allocator is called with no storage locked. It may be your own malloc even if
     that calls MemLord: a call that the ledger's own allocation makes passes through
-    uncounted.
+    uncounted. So does a call from a malloc that pthread_atfork calls in the process's first
+    memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
+    longer than 0.1 s: that malloc may wait for a lock which the other thread holds.
+    MemLord works before main, in a malloc that libc calls while libc is set up, and in a
+    static program. Do not call it in the resolver of an IFUNC: there are no thread-locals
+    yet.
     A ledger survives fork: the child's copy goes on with the state of that moment, and its
     pollers start again when it is used. On a pressure page it gets a slot of its own then. It
     does not export: the file is its parent's. Do not call fork in a signal handler: it waits
     for calls in progress, and the code that the signal interrupted may be one. POSIX no
     longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
     and may be called there with an exec next.
-    A shared library that carries MemLord has to stay loaded, memlord_destroy or not: threads
-    that were in it run code of it when they exit. Link it with -Wl,-z,nodelete.
+    A shared library that carries MemLord may be closed (dlclose) after its ledgers are
+    destroyed, when no thread that used it is starting, in a call or ending, and no host has
+    functions of memlord_hooks_install any more. With glibc it stays loaded in spite of
+    dlclose once it has made memlord_global or a thread of MemLord's, and on Windows once it
+    has made a ledger. The call that makes one of these waits for a dlopen in progress. Link
+    the library with -Wl,-z,nodelete if it is closed at any other time, or if that wait may
+    last for ever: if its constructor waits for a thread that makes one of these, or if the
+    host makes one under a lock that its malloc takes. With -z,nodelete the call waits for
+    nothing. musl unloads no library. On other systems, link it so if it uses memlord_global
+    or a thread of MemLord's.
     Functions are not async-signal-safe, except memlord_request_save.
-    A call waits only for other calls in progress. It spins, then yields, then sleeps for
-    50 us to 1 ms at a time. Because it sleeps, a real-time thread (SCHED_FIFO) does not
-    block the thread it waits for, even if that has a lower priority on the same processor.
-    There is no priority inheritance: such a wait can take several milliseconds.
+    Except for that wait for a dlopen, a call waits only for other calls in progress. It spins,
+    then yields, then sleeps for 50 us to 1 ms at a time. Because it sleeps, a real-time thread
+    (SCHED_FIFO) does not block the thread it waits for, even if that has a lower priority on the
+    same processor. There is no priority inheritance: such a wait can take several milliseconds.
     On Linux the first call of a thread on storages that another thread has used alone goes
     through membarrier(2). A sandbox may refuse it, from the start or later: then every call
     takes two atomic operations more. After a late refusal each such first call also sleeps
@@ -381,7 +418,7 @@
     of another.
     Memory: about 40 to 60 bytes a live block, up to 500 of the first one or two thousand,
     and 100 KiB or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes
-    it was in; 500 to 800 bytes a site when sites are counted; 270 KiB or so more while a
+    it was in; 500 to 800 bytes a site when sites are counted; 360 KiB or so more while a
     report is written, with stacks 180 KiB and 40 bytes a stack more, FOLDED up to 5 MiB; with
     samples 300 bytes more for each site, and each stack at it, and these again by tag and scope.
     Reports show it all as MemLord's own.
@@ -689,7 +726,8 @@ MEMLORD_API memlord_result memlord_create(const memlord_desc *desc, memlord **ou
 MEMLORD_API void memlord_destroy(memlord *lord) MLI_OFF_VOID
 
 /* Returns the process's own ledger, made on first use with memory from the operating system:
-   it works inside malloc and before main. Never destroyed.
+   it works inside malloc and before main. Never destroyed: a library that made it stays loaded,
+   see >>threading.
    Errors: NULL, which is MemLord switched off, if there is no memory for it. */
 MEMLORD_API memlord *memlord_global(void) MLI_OFF(NULL)
 
@@ -730,8 +768,10 @@ MEMLORD_API void memlord_os_allocator(memlord_allocator *out)
    `device` is one device, never a selector. `storage` is its address or handle. `bytes` is at
    most 2^48. `site` may be NULL. Common errors: E_INVALID a storage of 0 or UINT64_MAX, or too
    many bytes; E_DEVICE a selector, or no device, both counted in `refused`; E_NOMEM the map could
-   not grow, counted in dropped_allocs: as many later frees of unknown storages are taken for
-   the frees of those, and not counted as unknown. Cost: tens of ns; see >>costs. */
+   not grow, counted in dropped_allocs. The free of a storage that was dropped so returns OK, and
+   does not count as unknown. The ledger remembers 64 such storages. For each further one, it takes
+   one free of any unknown storage of the same type for the free of that one. Cost: tens of ns; see
+   >>costs. */
 
 /* A place in the source: MEMLORD_SITE plants one. Two records with one file, function and line
    in one module are one site. The strings are copied when first seen and not read again. */
@@ -788,8 +828,8 @@ MEMLORD_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device d
 
 /* Records what the real realloc did. new_storage 0 says that it failed: the old entry comes
    back as it was. Requires: the token itself, not a copy of it.
-   Errors: E_STATE the token was used already, or is another ledger's; E_NOMEM the block is
-           counted as dropped. */
+   Errors: E_STATE the token was used already, or is another ledger's or free_begin's; E_NOMEM
+           the block is counted as dropped. */
 MEMLORD_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
                                                uint64_t new_storage, uint64_t bytes,
                                                const memlord_site *site)
@@ -805,7 +845,9 @@ MEMLORD_API memlord_result memlord_free_begin(memlord *lord, memlord_device devi
     MLI_OFF_SET(if (token) memset(token, 0, sizeof *token), MEMLORD_OK)
 /* Ends it: credits the storage or, if the real call `failed`, brings it back. A storage with
    recorded uses comes back without its uses, its views and its description.
-   Errors: E_STATE the token was used already; E_NOMEM as realloc_end. */
+   It takes a token of realloc_begin, too, if the realloc was a free.
+   Errors: E_STATE the token was used already, or is another ledger's, or free_begin returned an
+           error; E_NOMEM as realloc_end. */
 MEMLORD_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
                                             int failed, const memlord_site *site)
     MLI_OFF(MEMLORD_OK)
@@ -878,7 +920,7 @@ MEMLORD_API memlord_result memlord_release_n(memlord *lord, const memlord_block 
 
 /* -- arenas: bytes without an identity -- */
 
-/* Adds to the arena balance of a device.
+/* Adds to the arena balance of a device. The bytes get no tag, whatever the thread's is.
    Errors: E_INVALID over 2^48, or the balance would overflow. Cost: one shared counter. */
 MEMLORD_API memlord_result memlord_arena_add(memlord *lord, memlord_device device,
                                              uint64_t bytes, const memlord_site *site)
@@ -983,8 +1025,8 @@ MEMLORD_API memlord_result memlord_site_rename(memlord *lord, const memlord_site
 
 /* A site on one device. `alloc_bytes` and `allocs` were allocated here, `free_bytes` and
    `frees` were freed here, wherever they were allocated; `live_bytes` was allocated here and is
-   not freed yet. If a realloc has another site than the block, the new site counts an alloc of all
-   its bytes, and has them from then on. */
+   not freed yet. A free without a site counts at no site. If a realloc has another site than the
+   block, the new site counts an alloc of all its bytes, and has them from then on. */
 typedef struct memlord_site_stat {
     const memlord_site *site;
     memlord_device device;
@@ -1016,13 +1058,20 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
 /* A stack at one site on one device: the return addresses of the allocs, the innermost first.
-   With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc of
-   n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse: then
-   all numbers but `samples` are estimates without bias. `samples`: the allocs taken. A realloc
-   moves a block to the stack of its call: there it counts no alloc, and its growth as allocated.
-   After dlclose another module may have the address of a frame; its site stays, and
-   memlord_site_place tells the module that had it.
-   `error_bytes`: the standard error of live_bytes; 0 if they are exact. */
+   With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc
+   of n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
+   then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
+   high in the mean. Each run, process and ledger takes another sample, and a forked child another
+   than its parent: errors average out over runs. `samples`: the allocs taken. A realloc moves a
+   block to the stack of its call: there it counts no alloc, and its growth as allocated. After
+   dlclose another module may have the address of a frame; its site stays, and memlord_site_place
+   tells the module that had it.
+   `error_bytes`: the standard error of live_bytes, computed from the taken blocks that live. The
+   errors of several stacks add up by their squares. The true value is within two errors in 94 of
+   100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
+   0: live_bytes are exact, or no taken block lives that stands for others. In the second case up to
+   3 * stack_bytes of blocks that were not taken may live there, and more in one case of 20. A stack
+   without a sample has no row. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -1302,9 +1351,9 @@ typedef struct memlord_tag_stat {
     int64_t variance;   /* allocated - expected; 0 when nothing was planned */
 } memlord_tag_stat;
 
-/* Reads a tag on the devices of a selector. NULL reads the untagged bytes, whose peak is not kept
-   (0). Errors: E_UNKNOWN nothing was ever allocated or planned under it on any device, *out zero;
-   E_INVALID `out` NULL; E_DEVICE not a selector. */
+/* Reads a tag on the devices of a selector. NULL reads the untagged bytes, arenas among them, whose
+   peak is not kept (0). Errors: E_UNKNOWN nothing was ever allocated or planned under it on any
+   device, *out zero; E_INVALID `out` NULL; E_DEVICE not a selector. */
 MEMLORD_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel,
                                            const char *tag, memlord_tag_stat *out)
     MLI_OFF_SET(if (out) memset(out, 0, sizeof *out), MEMLORD_OK)
@@ -1321,7 +1370,24 @@ MEMLORD_API memlord_result memlord_expect(memlord *lord, memlord_device device,
    the host's. On Linux, from 3.14 on, it reads /proc/meminfo and the limits of this process's
    cgroup and those above it, below /sys/fs/cgroup (v2) or /sys/fs/cgroup/memory (v1); cgroups
    mounted elsewhere read as the machine. A sample that failed, or makes no sense (a total of
-   0, used over total), is unknown, never 0. */
+   0, used over total), is unknown, never 0.
+
+   memlord_headroom, _would_fit, _plan_fit, _explain, _pressure_level and reports share one figure
+   for the bytes in use: `used` of the latest sample, plus what the ledger recorded since, less
+   what was freed since, on all devices of the physical device. So one thread that asks before each
+   alloc never gets more than was free at the sample. Mapped files do not count: they are page
+   cache. A device with a pool counts by its live bytes or by what the pool holds, whichever is
+   more. Frees on the cpu take nothing off until the next sample, as the allocator below may keep
+   the memory. Bytes that are allocated and freed there again and again count once, within a
+   counter_batch a thread. The figure is never below what the ledger's own devices hold.
+
+   These readers take a sample themselves if none is known, or if the latest one is older than
+   three poll intervals and no poller runs. They ask a source that fails at most once in an
+   interval. They ask no source with MEMLORD_FLAG_DEFER, nor inside a collection callback, a
+   source, a try function, a fence, a logger or the ledger's allocator. Such a sample runs no
+   collection; the next recorded call looks at the bands. memlord_write, memlord_save and exports
+   first do the same for every device. The reports of memlord_request_save, and those at exit and
+   at destroy, ask the built-in source alone. */
 
 /* Another process that holds memory of a device. */
 typedef struct memlord_other {
@@ -1345,8 +1411,8 @@ typedef struct memlord_capacity {
 } memlord_capacity;
 
 /* Fills total and used, and process, context and others if it can: they are 0 before. Returns 0;
-   non-zero: the capacity is not known. Runs on the poller or on a thread that asks for a sample,
-   one at a time for a device; may block. */
+   non-zero: the capacity is not known. Runs on the poller, or on a thread that asks for a sample or
+   reads a capacity; one at a time for a device; may block. */
 typedef int (*memlord_capacity_fn)(void *user, memlord_device device, memlord_capacity *out);
 
 /* Sets the source of a device type; NULL goes back to the built-in one. Forgets the old source's
@@ -1356,7 +1422,8 @@ MEMLORD_API memlord_result memlord_capacity_source_set(memlord *lord, int type,
                                                        memlord_capacity_fn fn, void *user)
     MLI_OFF(MEMLORD_OK)
 
-/* Reads the latest sample; queries no source. Never sampled is known = 0, MEMLORD_OK.
+/* Reads the latest sample, as the source gave it; queries no source. Never sampled is known = 0,
+   MEMLORD_OK.
    Errors: E_INVALID `out` NULL; E_DEVICE. Cost: a lock of one device and the clock. */
 MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
                                                 memlord_capacity *out)
@@ -1371,7 +1438,7 @@ MEMLORD_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device
    for each. Starts by itself when a device is used that has all three: a capacity source, a
    callback that serves MEMLORD_REASON_BAND, and a strategy. MEMLORD_POLL_INTERVAL_MS overrides the
    interval. Stop joins the threads; then none starts by itself until the next start. Without a
-   poller memlord_gc_poll samples what has grown old.
+   poller memlord_gc_poll samples what has grown old, and so do the readers of a capacity.
    Errors: E_INVALID an interval of 1 to 9; E_UNSUPPORTED no threads in this build or with
            MEMLORD_FLAG_NO_THREADS; E_NOMEM the system gives no thread now: a later start tries
            again; stop: E_STATE on a thread of MemLord's own. */
@@ -1396,8 +1463,10 @@ MEMLORD_API memlord_result memlord_limit_set(memlord *lord, memlord_device devic
 MEMLORD_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
                                                       double fraction) MLI_OFF(MEMLORD_OK)
 
-/* Returns the smaller of limit - live bytes and capacity - used bytes, minus what open tickets
-   keep. Negative: so many bytes too many. INT64_MAX: neither limit nor capacity is known. */
+/* Returns the smaller of limit - live bytes and capacity - bytes in use, minus what open tickets
+   keep. Negative: so many bytes too many. INT64_MAX: neither limit nor capacity is known. A device
+   that is new to the ledger is added if its type has a source.
+   Cost: some tens of ns, and a few ns a thread; when it takes a sample, that of the source, too. */
 MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device)
     MLI_OFF(INT64_MAX)
 
@@ -1412,11 +1481,12 @@ MEMLORD_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, siz
                                  int64_t *short_by)
     MLI_OFF_SET(if (short_by) *short_by = 0, -1)
 
-/* Writes in one line how many bytes short a request of `wanted` is, and the holders of the
-   device: limit, capacity, tickets, other processes, the largest tags and sites; and how many
-   requests failed there before. Follows snprintf; allocates nothing. Logged by itself when an
-   allocation fails for good and, as a warning at most once a second, when a reservation is
-   refused; without a logger nothing is walked.
+/* Writes in one line how many bytes short a request of `wanted` is, and the holders of the physical
+   device: limit, capacity, tickets, other processes, and the largest tags and sites, with untagged
+   bytes and arenas among them. Each has its device where several share the memory. The line also
+   has the bytes of what is not listed, and how many requests failed on this device before. Follows
+   snprintf; allocates nothing. Logged by itself when an allocation fails for good and, as a warning
+   at most once a second, when a reservation is refused; without a logger nothing is walked.
    Cost: walks tags and sites. */
 MEMLORD_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                    char *buf, size_t cap)
@@ -1428,7 +1498,8 @@ typedef uint64_t memlord_ticket; /* 0 is none */
 
 /* Reserves bytes of a device's limit and headroom for allocs to come: reserve, allocate,
    memlord_alloc, commit. A ticket belongs to the thread that reserved or adopted it: what that
-   thread records on the device comes off the ticket, so that nothing counts twice. On other
+   thread records on the device comes off the ticket, so that nothing counts twice. So does what
+   memlord_alloc_retry records there: it needs room only for what the ticket lacks. On other
    threads name the ticket: memlord_alloc_reserved. Commit and cancel return the rest, on any
    thread: both do the same, and cancel is the name for a request that failed. Without a limit
    everything is granted. It runs no collection: on E_LIMIT call memlord_gc_run with
@@ -1656,8 +1727,11 @@ typedef int (*memlord_try_fn)(void *user, uint64_t bytes, uint64_t *storage);
 /* Allocates, through out of memory: attempt, retire, collect (REASON_OOM, `needed` set), back
    off, again. Records the storage itself, with this thread's tag and scope; fn must not. If the
    request would pass the limit, it retires and collects once (REASON_LIMIT); if it still does not
-   fit, it returns E_LIMIT without a call of fn. A NULL policy is MEMLORD_RETRY's or the default.
-   The last failure is logged with memlord_explain, after a new sample.
+   fit, it returns E_LIMIT without a call of fn. The bytes come off this thread's tickets on the
+   device first. Only what exceeds the tickets must fit; that is the `needed` of REASON_LIMIT.
+   While fn tries, no other alloc can draw on these bytes. A request that fails gives them back. A
+   NULL policy is MEMLORD_RETRY's or the default. The last failure is logged with memlord_explain,
+   after a new sample.
    Errors: E_INVALID fn or storage NULL, over 2^48, or a policy memlord_retry_check refuses;
            E_DEVICE; E_LIMIT; E_OOM, also where fn gave up; E_NOMEM the ledger has no room for the
            request's reservation. *storage is 0 then. */
@@ -1720,10 +1794,11 @@ enum {
     MEMLORD_PRESSURE_EMERGENCY /* the last memlord_alloc_retry found no memory, or
                                   memlord_alloc_failed was called since */
 };
-/* Returns the pressure on a physical device. With a page (memlord_pressure_open) it is that of all
-   processes: used bytes are at least the sum of all, and it is an emergency where it is one for any
-   of them. The limit is of this process alone, but where the capacity is not known it stands for
-   it. */
+/* Returns the pressure on a physical device: by the bytes in use (memlord_capacity_source_set), or
+   by what this ledger holds there and keeps for tickets, if that is more. With a page
+   (memlord_pressure_open) it is that of all processes: used bytes are at least the sum of all, and
+   it is an emergency where it is one for any of them. The limit is of this process alone, but where
+   the capacity is not known it stands for it. */
 MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
     MLI_OFF(MEMLORD_PRESSURE_UNKNOWN)
 
@@ -2051,7 +2126,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) MLI_OFF_VOID
    the program does so there, too, on the same thread: they cover every malloc. The two books stay
    apart. Default tags and adopted scopes stay in the program's ledger. A tag or a scope that is
    open when its ledger is destroyed stays open there. Looked up once, by the first ledger, on
-   Linux; without LD_PRELOAD in the environment, and in static programs, there is none. */
+   Linux; without LD_PRELOAD in the environment, and in static programs, there is none. An
+   interposer of another size or version, or with a NULL function, is ignored. */
 typedef struct memlord_interposer {
     uint32_t size;    /* sizeof(memlord_interposer) where the library was compiled */
     uint32_t version; /* 1 */
@@ -2111,19 +2187,25 @@ enum {
    the caller of its function. `which` selects the functions whose blocks are recorded, as in
    MEMLORD_HOOK_MALLOC | MEMLORD_HOOK_CALLOC. free and realloc always end a block that is recorded.
    A host that takes its functions by a call passes it those of the table, here and after the
-   uninstall. One table is hooked at a time: another install first uninstalls it. After the ledger's
-   end the functions record nothing.
-   Requires: no thread is in the functions of either table.
+   uninstall. MemLord's functions call those of their own host as long as MemLord is loaded. So
+   each different set of five functions takes one of four places for good; after an uninstall the
+   same set takes its place again. Four tables may be hooked at once, each with a ledger and a
+   `which` of its own. Two hooked tables with the same functions take two places. To share a ledger
+   and a place, copy a table that is hooked. An install of a table that is hooked changes its
+   ledger and `which`. After the ledger's end the functions record nothing.
+   Requires: no thread is in the functions of the table.
    Errors: E_INVALID no table, malloc_fn or free_fn, or an unknown bit in `which`; E_STATE the table
-           has MemLord's functions already, or as memlord_hooks_uninstall.
+           is not hooked but has functions of MemLord, no place is left, or the table was changed
+           since it was hooked. The ledger's logger gets the cause.
    Owns:   the table is yours, and stays where it is until the uninstall. */
 MEMLORD_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table,
                                                  uint32_t which) MLI_OFF(MEMLORD_OK)
 
-/* Puts the host's own pointers back, exactly. Blocks that are live stay on the books. MemLord's
-   functions may still be called through copies: they call the host's, and record nothing.
+/* Puts the host's own pointers back, exactly, whatever other tables are hooked. Blocks that are
+   live stay on the books. MemLord's functions may still be called through copies: they call the
+   host's, and record nothing until a table with the same functions is hooked in that place again.
    Requires: as install.
-   Errors: E_STATE the table is not hooked, or was changed since. */
+   Errors: E_STATE the table is not hooked, or has neither MemLord's functions nor the host's own. */
 MEMLORD_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) MLI_OFF(MEMLORD_OK)
 
 #ifdef __cplusplus
@@ -2821,6 +2903,7 @@ private:
      reserved          bytes that a ticket keeps for later allocs
      in flight         reserved bytes that a call is recording at this moment
      draw              the part of an alloc that comes off the tickets of its thread
+     cover             the part of a request that comes off them, kept for it while it tries
      pending           freed by the host, but counted until its fences are done
      detach            to separate fences from a block that has ended
      generation        a number that changes when a record is used again: old handles miss
@@ -3319,6 +3402,7 @@ static int mli_exit_key_make(mli_exit_key *key, void (*hook)(void *)) {
 static int mli_exit_key_set(mli_exit_key key, void *value) {
     return pthread_setspecific(key, value);
 }
+static void mli_exit_key_delete(mli_exit_key key) { (void)pthread_key_delete(key); }
 
 /* -- an event to wait for, and threads of the ledger -- */
 
@@ -3419,9 +3503,9 @@ static MLI_COLD int mli_thread_has_ended(uint64_t number) {
 }
 
 /* The modules of the process. Each system defines:
-     mli_module_of  Returns the start of the module that an address is in; NULL: in none, or it is
-                    not known. Recording calls ask this under locks of the host, so it must not
-                    wait for dlopen, which runs constructors of the host.
+     mli_module_of  Returns an address that stands for the module that an address is in; NULL: in
+                    none, or it is not known. Recording calls ask this under locks of the host,
+                    so it must not wait for dlopen, which runs constructors of the host.
      mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
                     mli_image_at can tell. It takes no lock.
      mli_image_at   Describes the module of an address, for a recording call that sees the address
@@ -3456,6 +3540,9 @@ extern "C" {
 #endif
 int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
 void *mli_dlsym(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
+extern ElfW(Dyn) mli_dynamic[] __asm__("_DYNAMIC")
+    __attribute__((weak, visibility("hidden"))); /* of the module that has this code */
+extern struct r_debug mli_loader __asm__("_r_debug") __attribute__((weak));
 int mli_dl_find_object(void *address, mli_dl_found *out)
     __asm__("_dl_find_object") __attribute__((weak));
 int mli_dl_each(int (*fn)(mli_dl_phdrs *module, size_t size, void *user), void *user)
@@ -3470,10 +3557,26 @@ static MLI_COLD void *mli_symbol(const char *name) {
     return mli_dlsym ? mli_dlsym(NULL, name) : NULL;
 }
 
+/* Returns 1 if _dl_find_object can be called. In a static program it crashes until libc is set up,
+   and a malloc that records is called before. A dynamic program may be run by a loader that the
+   kernel knows nothing of (ld.so ./program): then its own headers tell. */
+static int mli_dl_finds(void) {
+    const ElfW(Phdr) *p, *end;
+    if (!mli_dl_find_object) return 0;
+    if (getauxval(AT_BASE)) return 1;
+    p = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    end = p + getauxval(AT_PHNUM);
+    while (p < end && p->p_type != PT_INTERP) p++;
+    return p < end;
+}
+/* `start` is that of the segment where a program has gaps between its segments. The load address is
+   the same for all of them; it is 0 for a program at fixed addresses. */
 static MLI_COLD const void *mli_module_of(const void *address) {
     mli_dl_found found;
-    if (mli_dl_find_object)
-        return mli_dl_find_object((void *)(uintptr_t)address, &found) ? NULL : found.start;
+    if (mli_dl_finds()) {
+        if (mli_dl_find_object((void *)(uintptr_t)address, &found)) return NULL;
+        return found.map->l_addr ? (const void *)(uintptr_t)found.map->l_addr : found.map;
+    }
 #if !defined(__GLIBC__)
     {
         mli_dl_info info; /* of musl: that of glibc waits for dlopen */
@@ -3484,7 +3587,7 @@ static MLI_COLD const void *mli_module_of(const void *address) {
 }
 static int mli_loaded_at(const void *address, mli_loaded *out) {
     mli_dl_found found;
-    if (!mli_dl_find_object) return -1;
+    if (!mli_dl_finds()) return -1;
     if (mli_dl_find_object((void *)(uintptr_t)address, &found)) return 0;
     out->start = found.start;
     out->name = found.map->l_name;
@@ -3519,6 +3622,7 @@ typedef struct mli_image_search {
     const void *address;
     mli_image *image;
     int dynamic; /* 1: the modules from here on are not those of the start */
+    int modules; /* 1: there are any */
 } mli_image_search;
 
 /* Returns the segment in memory that has `size` bytes at an address of the file; NULL: none. */
@@ -3555,6 +3659,7 @@ static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *use
     const ElfW(Phdr) *segment = mli_segment_of(module, at, 1);
     unsigned long loader = getauxval(AT_BASE);
     (void)size;
+    search->modules |= module->count > 0;
     if (segment) {
         mli_image_fill(search->image, module, segment);
         search->image->stays |= !search->dynamic;
@@ -3564,7 +3669,7 @@ static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *use
     return 0;
 }
 static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
-    mli_image_search search = {address, out, 0};
+    mli_image_search search = {address, out, 0, 0};
     mli_loaded loaded = {NULL, NULL, 0};
     int saved = errno;
     ssize_t n;
@@ -3579,6 +3684,7 @@ static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *exe
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
         if (!out->path) out->path = "";
     }
+    if (!search.modules) out->stays = 0; /* a static program knows none until libc is set up */
     errno = saved;
 }
 static const char *mli_symbol_at(const void *address) {
@@ -3666,6 +3772,43 @@ static const char *mli_symbol_at(const void *address) {
     (void)address;
     return NULL;
 }
+#endif
+
+/* Keeps the module that has this code loaded until the process ends, if it could be closed and the
+   system can keep it. Returns 0 if that is to be tried again. It may wait for dlopen, and call
+   malloc. */
+#if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
+/* A module of the start is never closed, nor is one linked with -z nodelete: they wait for nothing.
+   glibc aborts a dlopen from the malloc of another one, while that changes the list of modules. */
+static MLI_COLD int mli_module_keep(void) {
+    const ElfW(Dyn) *d = mli_dynamic;
+    mli_image own;
+    mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0, 0};
+    void *(*reopen)(const char *, int);
+    int saved = errno, i;
+    if (!d || !&mli_loader) return 1; /* a static program */
+    for (; d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
+    memset(&own, 0, sizeof own);
+    if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
+    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) { /* it is changing */
+        if (i == 20) return 0; /* by this thread, it seems */
+        mli_nap(1000000);
+    }
+    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen"); /* see mli_dladdr */
+    if (reopen) (void)reopen(own.loaded, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    errno = saved;
+    return 1;
+}
+#elif MLI_WINDOWS
+static MLI_COLD int mli_module_keep(void) {
+    const DWORD flags = GET_MODULE_HANDLE_EX_FLAG_PIN | GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS;
+    HMODULE own;
+    (void)GetModuleHandleExA(flags, (LPCSTR)(uintptr_t)mli_module_keep, &own);
+    return 1;
+}
+#else
+static int mli_module_keep(void) { return 1; } /* a program; or musl, which closes nothing */
 #endif
 
 /* -- the memory that the machine has for this process --
@@ -4000,9 +4143,57 @@ static MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 #define MLI_FRAME_POINTERS 0
 #define MLI_FRAME_ADDRESS() NULL
 #endif
+/* An address in the frame of the function around it. Stacks grow downwards. */
+#if defined(__GNUC__)
+#define MLI_STACK_ADDRESS() ((uintptr_t)__builtin_frame_address(0))
+#else
+#define MLI_STACK_ADDRESS() ((uintptr_t)_AddressOfReturnAddress())
+#endif
+/* Returns 1 while a function of the host runs that was called from the frame at *mark; 0: none was.
+   Clears the mark of a function that left by longjmp: a call at `here` can only be inside it if it
+   is further down the stack. A thread may change between stacks, as fibres do. Then a mark may be
+   cleared early, or stay until a later call. */
+static int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
+    if (here >= *mark) *mark = 0;
+    return *mark != 0;
+}
+
+/* The functions between a call of the host and MLI_NOTE_CALLER. Below -O2 they keep their frames,
+   and stacks leave those out: mli_is_own returns 1 if a return address is in one of them. They lie
+   together, and the linker tells where. A copy that was inlined into the host's function is
+   elsewhere, and is the host's. */
+#if defined(__GNUC__) && defined(__ELF__)
+#define MLI_OWN_FRAME __attribute__((section("mli_own_frames")))
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern const char mli_own_from[] __asm__("__start_mli_own_frames")
+    __attribute__((weak, visibility("hidden")));
+extern const char mli_own_to[] __asm__("__stop_mli_own_frames")
+    __attribute__((weak, visibility("hidden")));
+#ifdef __cplusplus
+}
+#endif
+static int mli_is_own(const void *address) {
+    const uintptr_t from = (uintptr_t)mli_own_from;
+    return (uintptr_t)address - 1 - from < (uintptr_t)mli_own_to - from;
+}
+#else
+#define MLI_OWN_FRAME
+static int mli_is_own(const void *address) {
+    (void)address;
+    return 0;
+}
+#endif
+
 /* Notes in mli_self where a call on the general path came from. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
+/* The same, in a function that memlord_alloc calls once it has set mli_self.entered. */
+#define MLI_NOTE_ENTERED()                                                                    \
+    (MLI_NOTE_CALLER(),                                                                       \
+     (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
+            (mli_self.caller = mli_self.entered)))
 
 /* mli_unwind writes the return addresses of the thread, the innermost first, and returns how many;
    0: the system has no unwinder. */
@@ -4140,9 +4331,14 @@ static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
    libatomic's locks are no replacement: one that another thread holds at a fork stays locked in
    the child. The lock's exchange pairs with the release store that drops it. */
 static mli_u32 mli_u64_locks[MLI_U64_LOCKS]; /* chosen by the address of the word */
+static MLI_COLD void mli_spin_wait(unsigned *n);
+static void mli_u64_lock_take(mli_u32 *lock) {
+    unsigned n = 0;
+    while (mli_u32_exchange(lock, 1)) mli_spin_wait(&n);
+}
 static mli_u32 *mli_u64_lock(const mli_u64 *w) {
     mli_u32 *lock = &mli_u64_locks[(uintptr_t)w / 8 % MLI_U64_LOCKS];
-    while (mli_u32_exchange(lock, 1)) mli_yield();
+    mli_u64_lock_take(lock);
     return lock;
 }
 /* Clears all bits but `keep`, then adds v. Returns the value before. */
@@ -4377,6 +4573,7 @@ static void mli_lock_drop(mli_lock *lock) {
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
 #define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
+#define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
 
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
@@ -4431,9 +4628,10 @@ typedef struct mli_helper {
 
 /* A physical device. The devices cpu, pinned and mapped share one. */
 typedef struct mli_phys {
-    mli_lock lock;         /* all below but sampling, sampler, poller; bands of its devices */
+    mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
+    uintptr_t sampler_frame; /* the frame that asks: see mli_frame_runs; likewise */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
     uint64_t sampled;     /* the time of `sample` */
@@ -4534,6 +4732,7 @@ struct memlord {
     struct {
         uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
         uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is taken */
+        uint64_t seed;  /* of the samples of all threads */
         memlord_unwinder unwinder;
         mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
         mli_book frames, nodes, rows;     /* numbered from 1 */
@@ -4591,7 +4790,10 @@ struct memlord {
         uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
     } events;
     struct {
-        mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* dropped allocs without a free yet */
+        mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
+                                                   mli_drop_print; 0: vacant */
+        mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
+        mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
         mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
@@ -4665,7 +4867,6 @@ struct memlord {
     } retry;
     struct {
         mli_ptr saver;                   /* const mli_saver *; set by the first request */
-        mli_u64 alloc_free_ps;           /* picoseconds of an alloc and a free; 0: unmeasured */
         mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
         mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
         mli_ptr labels;                  /* const char *, interned */
@@ -4675,6 +4876,23 @@ struct memlord {
         mli_u64 exports_lost;            /* exports that failed */
         const char *output_dir;          /* interned */
     } saving;
+};
+
+/* A host's table of functions that is or was hooked. Each has functions of its own, which have no
+   argument to find it by. Tables are hooked under the registry lock. */
+typedef struct mli_hooked {
+    memlord_hooks *table; /* NULL: none is hooked now */
+    memlord_hooks host;   /* set once, for copies of our functions; free_fn NULL: not yet */
+    mli_u64 generation;   /* of the ledger; 0: nothing is recorded */
+    mli_u32 which;        /* MEMLORD_HOOK_..., and MLI_HOOK_COMPLETE */
+} mli_hooked;
+#define MLI_HOOKED 4
+#define MLI_HOOK_COMPLETE 16u /* `which` has every function of the table */
+
+enum { /* mli_process.started */
+    MLI_START_NONE, /* no ledger was made yet */
+    MLI_START_BUSY, /* a thread is in mli_process_start, perhaps in a malloc that calls MemLord */
+    MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
 };
 
 /* The only state of the process. All zeros is its valid initial state. */
@@ -4688,21 +4906,16 @@ static struct {
     mli_ptr global;    /* memlord * */
     mli_u64 generation;
     mli_u64 ended;     /* ledgers that were destroyed */
-    mli_u32 hooks_installed; /* 1: the exit key and the fork handlers are installed */
+    mli_u32 started;   /* MLI_START_... */
     mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
-    mli_u32 has_sought;      /* 1: the interposer was looked up */
     mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
     memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
     mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
-    struct {                 /* one table, for its functions have no argument to find it by */
-        memlord_hooks *table; /* NULL: none is hooked */
-        memlord_hooks host;   /* stays after the uninstall, for copies of our functions */
-        uint64_t generation;  /* of the ledger; 0: nothing is recorded */
-        uint32_t which;
-        uint32_t complete; /* 1: `which` has every function of the table */
-    } hooked;
-    uint64_t pid;            /* differs from getpid in a child that ran no fork handler */
-    int exit_key_ready;      /* 1: exit_key is valid */
+    mli_u32 stays_loaded;    /* 1: mli_module_keep did its work, or does it now */
+    mli_hooked hooked[MLI_HOOKED];
+    mli_u64 pid;             /* differs from getpid in a child that ran no fork handler */
+    mli_u32 exit_key_ready;  /* 1: exit_key is valid; read only once `started` is DONE */
+    mli_u32 exit_key_users;  /* threads that set their hook now */
     mli_exit_key exit_key;
 } mli_process;
 
@@ -4719,6 +4932,7 @@ typedef struct mli_debug_note {
 /* The calls of a ledger's logger that the thread is in, by turn: see >>log. */
 typedef struct mli_log_calls {
     uint64_t generation; /* of the ledger */
+    uintptr_t frame;     /* the frame of the outermost: see mli_frame_runs */
     uint32_t inside[2];
 } mli_log_calls;
 
@@ -4746,10 +4960,13 @@ static MEMLORD_THREAD_LOCAL struct {
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
     uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
+    uintptr_t fence_frame, try_frame; /* the frames that called them: see mli_frame_runs */
+    void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
     uint32_t exited;         /* 1: its exit hook has run */
-    uint32_t unwinding;      /* 1: it is in an unwinder */
+    uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* likewise: the frame that begins there */
+    void *entered;           /* the return address of memlord_alloc; NULL: not noted */
     double taken_scale;      /* of the block that its call opens: see mli_taken */
     uint32_t taken_row;      /* likewise; 0: the block is not taken */
     uint32_t taken_again;    /* likewise; 1: it is no new alloc, and had `taken_had` bytes */
@@ -5041,7 +5258,7 @@ static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
 static MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
     const char *name = path;
     for (; *path; path++)
-        if (*path == '/' || (MLI_WINDOWS && *path == '\\')) name = path + 1;
+        if (*path == '/' || *path == (MLI_WINDOWS ? '\\' : '/')) name = path + 1;
     mli_put_str(o, name);
 }
 static uint64_t mli_site_line(const memlord_site *site) {
@@ -5302,16 +5519,39 @@ static MLI_COLD int mli_log_hears(const memlord *lord, int level) {
     return level <= (int)mli_u32_load(&lord->log.level);
 }
 
+/* Sets the calls of the logger that the thread is in back to `before`. */
+static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
+    const int same = before->generation == lord->threads.generation;
+    int turn;
+    mli_lock_take(&lord->log.lock);
+    for (turn = 0; turn < 2; turn++)
+        lord->log.inside[turn] -=
+            mli_self.log_calls.inside[turn] - (same ? before->inside[turn] : 0);
+    mli_lock_drop(&lord->log.lock);
+    mli_self.log_calls = *before;
+}
+/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
+   holds no lock. */
+static MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+    static const mli_log_calls none = {0, 0, {0, 0}};
+    mli_log_calls *mine = &mli_self.log_calls;
+    if (mine->generation == lord->threads.generation && !mli_frame_runs(&mine->frame, here))
+        mli_log_calls_end(lord, &none);
+}
+
 /* Passes a line to the logger. Requires: the caller holds no lock. */
 static MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
-    const mli_log_calls before = mli_self.log_calls; /* of the logger that makes this call */
+    mli_log_calls before; /* of the logger that makes this call */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
     mli_rank_none();
+    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
+    before = mli_self.log_calls;
     if (before.generation != lord->threads.generation) {
         memset(&mli_self.log_calls, 0, sizeof before);
         mli_self.log_calls.generation = lord->threads.generation;
+        mli_self.log_calls.frame = MLI_STACK_ADDRESS();
     }
     mli_lock_take(&lord->log.lock);
     logger = lord->log.logger;
@@ -5320,10 +5560,7 @@ static MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     mli_lock_drop(&lord->log.lock);
     mli_self.log_calls.inside[turn]++;
     if (logger.fn) logger.fn(logger.user, level, text);
-    mli_self.log_calls = before;
-    mli_lock_take(&lord->log.lock);
-    lord->log.inside[turn]--;
-    mli_lock_drop(&lord->log.lock);
+    mli_log_calls_end(lord, &before);
 }
 
 /* Terminates the line in a buffer and logs it. */
@@ -5943,17 +6180,34 @@ static MLI_COLD void mli_threads_disown(uint64_t number) {
     mli_lock_drop(&mli_process.registry_lock);
 }
 
-/* Sets the exit hook of the calling thread, with its number as the argument. */
+/* Sets the exit hook of the calling thread, with its number as the argument. Once the key is
+   deleted its number may be that of another library's key. The add and the load are seq_cst: see
+   mli_process_end. */
 static void mli_thread_hook(uint64_t number) {
     void *value = (void *)(uintptr_t)number;
-    mli_self.hooked = mli_exit_key_set(mli_process.exit_key, value) == 0;
+    (void)mli_u32_add(&mli_process.exit_key_users, 1);
+    mli_self.hooked = mli_u32_load_seqcst(&mli_process.exit_key_ready) &&
+                      mli_exit_key_set(mli_process.exit_key, value) == 0;
+    (void)mli_u32_add(&mli_process.exit_key_users, (uint32_t)-1);
+}
+/* Returns 1 once the process has started. Waits 0.1 s at most for the thread that starts it: that
+   thread may be in a malloc of the host, and wait there for a lock that the calling thread holds.
+   The acquire pairs with the release stores of DONE. */
+static MLI_COLD int mli_process_started(void) {
+    const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 110);
+    unsigned n = 0;
+    while (mli_u32_load_acquire(&mli_process.started) == MLI_START_BUSY && n < most)
+        mli_spin_wait(&n);
+    return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
 }
 /* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
-   its exit hook has run, or no hook can be set, or it belongs to another process: a child of vfork
-   shares this memory and this thread-local storage, and its kernel reports all threads here as
-   ended. */
+   its exit hook has run, or no hook can be set (yet), or it belongs to another process: a child of
+   vfork shares this memory and this thread-local storage, and its kernel reports all threads here
+   as ended. */
 static MLI_COLD int mli_thread_ready(void) {
-    if (mli_self.exited || !mli_process.exit_key_ready || mli_pid() != mli_process.pid) return 0;
+    if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
+        !mli_u32_load_acquire(&mli_process.exit_key_ready))
+        return 0;
     if (!mli_self.number) {
         uint64_t number = mli_thread_number();
         mli_threads_disown(number);
@@ -6023,6 +6277,17 @@ static MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord
 
 /* -- helpers -- */
 
+/* Keeps the library of this code loaded from now on: a thread is to run it, or a ledger was made
+   that is never destroyed. Requires: no lock held. */
+static MLI_COLD void mli_stay_loaded(void) {
+    uint64_t generation;
+    if (mli_u32_load(&mli_process.stays_loaded)) return;
+    if (mli_u32_exchange(&mli_process.stays_loaded, 1)) return;
+    generation = mli_busy_begin();
+    if (!mli_module_keep()) mli_u32_store(&mli_process.stays_loaded, 0);
+    mli_busy_end(generation);
+}
+
 /* Starts a helper that has no thread, unless *wish says `none` by now: it is not wanted any more.
    0: it runs, another thread starts or stops it, or it is not wanted. 1: no thread could be
    started, and its state is now `failed`. -1: its state was MLI_HELPER_FAILED before. */
@@ -6031,6 +6296,7 @@ static MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* first: a thread that stops a busy helper waits */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */
@@ -6838,6 +7104,7 @@ typedef struct mli_row {
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
     mli_u64 peak;          /* signed */
+    mli_u64 sampled_peak;  /* device: signed; the most published since its phys was sampled */
     mli_u64 publish_count; /* publications and peak resets so far */
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
@@ -6897,8 +7164,8 @@ typedef struct mli_levels {
     uint64_t live, freed, reserved;
 } mli_levels;
 
-/* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread
-   and gc_serial. */
+/* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread,
+   gc_frame and gc_serial. */
 typedef struct mli_watch {
     mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Changes under callbacks and phys */
     mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
@@ -6911,8 +7178,15 @@ typedef struct mli_watch {
     mli_levels gc_end;          /* when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
     void *gc_thread;            /* the thread that runs it; under the callbacks lock */
+    uintptr_t gc_frame;         /* the frame that does: see mli_frame_runs; likewise */
     uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
 } mli_watch;
+
+/* What belongs to the latest sample of a device's phys. All 0: the device came after it. */
+typedef struct mli_sample_mark {
+    uint64_t held; /* the bytes that the device held, at the least */
+    uint64_t in;   /* the bytes ever allocated, before the source ran */
+} mli_sample_mark;
 
 typedef struct mli_device_record {
     memlord_device device;
@@ -6922,6 +7196,7 @@ typedef struct mli_device_record {
     mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
     mli_watch watch;
     mli_oom oom;                 /* under the lock of its phys */
+    mli_sample_mark mark, before; /* before: while a source runs; under the lock of its phys */
     struct mli_holders *holders; /* at its peak; under the snapshots lock */
     mli_u64 peak_since;          /* ns since create: snapshots from then on are of this peak */
     mli_phys own_phys;
@@ -7172,14 +7447,17 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
         mli_row_raise_peak(row, cell);
         mli_u64_max(&row->peak, (int64_t)(published + level - base));
         hold = lord->counters.batch - mli_publish_margin(lord, book, row);
-        mli_u64_store(&row->published, published + level - base - hold);
+        published += level - base - hold;
+        mli_u64_store(&row->published, published);
         mli_u64_add_own(&row->publish_count, 1);
         mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
         mli_u64_store(&cell->base, level - hold);
         mli_u64_store(&cell->high, level);
         mli_lock_drop(&row->lock);
     }
-    if (book == MLI_BOOK_DEVICE) mli_check_thresholds(lord, number, row);
+    if (book != MLI_BOOK_DEVICE) return;
+    mli_u64_max(&row->sampled_peak, (int64_t)published);
+    mli_check_thresholds(lord, number, row);
 }
 
 /* Returns a negative value if the bytes this thread freed on the device have passed the next band
@@ -9100,15 +9378,33 @@ static MLI_COLD double mli_sample_scale(double x) {
     return 1 / q;
 }
 
+/* Returns a number whose bits all depend on all of n: the finalizer of splitmix64. */
+static MLI_COLD uint64_t mli_mixed(uint64_t n) {
+    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
+    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
+    return n ^ n >> 31;
+}
+/* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
+   forked child. It is mixed from what the system tells without a call that may wait or fail, for
+   the first call may come from inside malloc or in a sandbox. */
+static MLI_COLD void mli_stacks_seed(memlord *lord) {
+    uint64_t seed = lord->stacks.seed;
+    seed = mli_mixed(seed ^ mli_pid());
+    seed = mli_mixed(seed ^ mli_wall_now());
+    seed = mli_mixed(seed ^ mli_now());
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord);  /* which the system places at random */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* likewise */
+    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
+    lord->stacks.seed = seed;
+}
 /* Draws the bytes until a thread's next sample: exponential, with the mean stack_bytes. The numbers
-   (xorshift64*) depend on the number of the thread's record alone, so a run can be repeated. */
+   are those of splitmix64. They begin at a place of their own in each ledger and thread record. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
-    uint64_t r = t->stack_random ? t->stack_random : t->id * 0x9e3779b97f4a7c15u;
-    r ^= r >> 12;
-    r ^= r << 25;
-    r ^= r >> 27;
-    t->stack_random = r;
-    r = (r * 0x2545f4914f6cdd1du >> 11) + 1;
+    const uint64_t step = 0x9e3779b97f4a7c15u;
+    uint64_t r;
+    if (!t->stack_random) t->stack_random = mli_mixed(lord->stacks.seed + t->id * step);
+    t->stack_random += step;
+    r = (mli_mixed(t->stack_random) >> 11) + 1;
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
 }
 
@@ -9545,16 +9841,19 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
     const void *wanted = site ? site : caller;
     size_t i = 0;
     while (i < n && frames[i] != wanted) i++;
-    if (i < n) return i;
-    return wanted == caller ? 0 : mli_stack_own(frames, n, NULL, caller);
+    if (i == n && wanted != caller) return mli_stack_own(frames, n, NULL, caller);
+    if (i == n) i = 0;
+    while (i < n && mli_is_own(frames[i])) i++;
+    return i;
 }
 
 /* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
    of vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system
    call, which only samples can afford: every alloc of such a child is unwound. */
-static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t) {
-    if (t == lord->threads.orphan || mli_self.unwinding) return 0;
-    return lord->stacks.bytes == 1 || mli_pid() == mli_process.pid;
+static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
+                                         uintptr_t here) {
+    if (t == lord->threads.orphan || mli_frame_runs(&mli_self.unwinding, here)) return 0;
+    return lord->stacks.bytes == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
    end of the stack. The top byte of a key of the index is its own. */
@@ -9567,24 +9866,25 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
 /* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
    frames, and moves *from to its first one. Returns its depth. Where nothing may be unwound, or
    nothing was, it is the one return address that is known, or none. */
-static MLI_COLD size_t mli_stack_unwind(memlord *lord, const mli_thread *t, void **frames,
-                                        size_t cap, const memlord_site *site, size_t *from) {
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
+                                        const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     void *caller = mli_self.caller;
     void *known = record ? (void *)(uintptr_t)record->address : NULL;
     size_t n = 0;
     *from = 0;
-    if (mli_stack_may_unwind(lord, t)) {
-        mli_self.unwinding = 1;
+    if (may_unwind) {
+        mli_self.unwinding = MLI_STACK_ADDRESS();
         mli_rank_none();
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
         n = mli_stack_sound(frames, n < cap ? n : cap);
         *from = mli_stack_own(frames, n, known, caller);
     }
-    if (n) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
+    if (n > *from) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
     (void)mli_u64_add(&lord->stacks.cut, 1);
-    frames[0] = known ? known : caller;
+    *from = 0;
+    frames[0] = known ? known : mli_is_own(caller) ? NULL : caller;
     return mli_stack_sound(frames, 1);
 }
 
@@ -9611,10 +9911,13 @@ static MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
+    const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
     size_t depth, from;
     uint32_t row = 0, at = 0;
+    int may;
     if (!mli_stack_due(lord, t, bytes)) return;
-    depth = mli_stack_unwind(lord, t, frames, lord->stacks.depth + MLI_STACK_OWN, site, &from);
+    may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
+    depth = mli_stack_unwind(lord, may, frames, cap, site, &from);
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
@@ -9696,6 +9999,7 @@ static MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
     lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
     lord->threads.hooks.v |= MLI_HOOK_STACKS;
     lord->stacks.unwinder = desc->unwinder;
+    mli_stacks_seed(lord);
     if (desc->unwinder.fn) return;
     lord->stacks.unwinder.fn = mli_unwind;
     generation = mli_busy_begin();
@@ -10312,30 +10616,45 @@ static MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
 /* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
 
 /* 1: this thread is running a function of one of the ledger's fences. */
-static int mli_fence_is_running(const memlord *lord) {
-    return mli_self.fence_lord == lord->threads.generation;
+static int mli_fence_is_running(const memlord *lord, uintptr_t here) {
+    return mli_self.fence_lord == lord->threads.generation &&
+           mli_frame_runs(&mli_self.fence_frame, here);
 }
 /* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. `done` is not called again
    once it has returned one of the latter two. Requires: the caller is its asker and
    holds no lock. */
 static MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
-    uint64_t outer = mli_self.fence_lord;
+    const uint64_t outer = mli_self.fence_lord;
+    const uintptr_t frame = mli_self.fence_frame;
+    void *asked = mli_self.fence_asked;
     int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
     mli_rank_none();
     mli_self.fence_lord = lord->threads.generation;
+    mli_self.fence_frame = MLI_STACK_ADDRESS();
+    mli_self.fence_asked = f;
     answer = f->fence.done(f->fence.user);
     mli_self.fence_lord = outer;
+    mli_self.fence_frame = frame;
+    mli_self.fence_asked = asked;
     return answer;
 }
 /* Calls `drop`. Requires: no lock is held. `lord` NULL: no ledger has taken the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
-    uint64_t outer = mli_self.fence_lord;
+    const uint64_t outer = mli_self.fence_lord;
+    const uintptr_t frame = mli_self.fence_frame;
+    void *asked = mli_self.fence_asked;
     if (!fence->drop) return;
     mli_rank_none();
-    if (lord) mli_self.fence_lord = lord->threads.generation;
+    if (lord) {
+        mli_self.fence_lord = lord->threads.generation;
+        mli_self.fence_frame = MLI_STACK_ADDRESS();
+        mli_self.fence_asked = NULL;
+    }
     fence->drop(fence->user);
     mli_self.fence_lord = outer;
+    mli_self.fence_frame = frame;
+    mli_self.fence_asked = asked;
 }
 /* Drops a fence that the ledger has accepted, once. Returns 1 if it did so now. Requires: as
    mli_fence_ask, or the caller alone has the fence. */
@@ -10368,7 +10687,7 @@ static MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fe
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
    not inside. */
 static MLI_COLD void mli_fences_drain(memlord *lord) {
-    if (mli_fence_is_running(lord)) return; /* the outer call drops them */
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
         mli_lock_take(&lord->fences.lock);
@@ -11075,36 +11394,68 @@ static MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
     mli_log_call_end(lord, &o, site);
 }
 
+/* The expected frees. An alloc that was dropped leaves its key: that tells its free from a double
+   free of another storage. There are few places for keys, and no memory for more. Drops that find
+   no place are counted by type. */
+static uint64_t mli_drop_print(int type, uint64_t key) {
+    const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
+    return print ? print : 1;
+}
+static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
+    mli_u64 *at = lord->blocks.dropped_keys;
+    int i;
+    (void)mli_u32_add(&lord->blocks.dropped_kept, 1);
+    for (i = 0; i < MLI_DROPPED_KEYS; i++) {
+        uint64_t vacant = 0;
+        if (mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) return;
+    }
+    (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
+    (void)mli_u64_add(&lord->blocks.dropped[type], 1);
+}
+/* Forgets the key of a dropped storage. Returns 0 if it is not kept. */
+static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
+    mli_u64 *at = lord->blocks.dropped_keys;
+    int i;
+    for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks.dropped_kept); i++) {
+        uint64_t print = mli_drop_print(type, key);
+        if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
+        (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
+        return 1;
+    }
+    return 0;
+}
+/* Returns 1 if an unknown storage is taken for one of the dropped allocs of its type. The free of
+   that one is then no longer expected. */
+static int mli_drop_match(memlord *lord, int type, uint64_t key) {
+    uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
+    if (mli_drop_forget(lord, type, key)) return 1;
+    while (left)
+        if (mli_u64_cas(&lord->blocks.dropped[type], &left, left - 1)) return 1;
+    return 0;
+}
+
 /* Counts an alloc that found no memory to be recorded in, on the ledger as a whole if its device
    could not be added: no memory, or too many devices. Its free is then expected, and no unknown
    one: see mli_drop_match. Returns r; other errors are not counted. */
 static MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r, memlord_device d,
-                                              uint64_t bytes) {
+                                              uint64_t key, uint64_t bytes) {
     uint32_t dev;
     if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
     dev = mli_dev_known(lord, d);
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
-    (void)mli_u64_add(&lord->blocks.dropped[d.type], 1);
+    mli_drop_expect(lord, d.type, key);
     if (r == MEMLORD_E_NOMEM) /* the other one is logged as a refusal */
         mli_drop_warn(lord, &lord->blocks.warned_alloc,
                       "[drop] no room to record an alloc: give the ledger's allocator more; "
                       "dropped_allocs has how many");
     return r;
 }
-/* 1: an unknown storage is taken for one of the dropped allocs of its type, which is then expected
-   no more. */
-static int mli_drop_match(memlord *lord, int type) {
-    uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
-    while (left)
-        if (mli_u64_cas(&lord->blocks.dropped[type], &left, left - 1)) return 1;
-    return 0;
-}
 /* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.
    Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
-static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d) {
+static MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key) {
     uint32_t dev;
-    if (mli_drop_match(lord, d.type)) return MEMLORD_OK;
+    if (mli_drop_match(lord, d.type, key)) return MEMLORD_OK;
     if (mli_dev_named(lord, d, &dev)) dev = 0;
     mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
     if (mli_debug_on(lord)) mli_self.note.unknown++;
@@ -11138,7 +11489,7 @@ static MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t,
                                             memlord_device d, uint64_t key, int ends) {
     mli_entry e;
     if (mli_key_state(lord, t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
-    if (ends) (void)mli_unknown_free(lord, d);
+    if (ends) (void)mli_unknown_free(lord, d, key);
     return MEMLORD_E_UNKNOWN;
 }
 
@@ -11291,6 +11642,8 @@ static MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint
     if (!mli_entry_charge(lord, t, &e)) return MEMLORD_E_NOMEM;
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
+    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks.dropped_kept))
+        (void)mli_drop_forget(lord, lord->devices.dev_type[dev], key);
     return r;
 }
 
@@ -11360,7 +11713,7 @@ static MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, mem
     *chain = NULL;
     if (!mli_probe_live(lord, t, (uint32_t)d.type, key, &probe)) {
         mli_probe_leave(t, &probe);
-        return mli_unknown_free(lord, d);
+        return mli_unknown_free(lord, d, key);
     }
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
     if (how == MLI_END_RELEASE && refs > 1) {
@@ -11490,7 +11843,7 @@ static memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *
     if (r == MEMLORD_OK) return r;
     mli_entry_set_rows(e, plain);
     mli_entry_abandon(lord, t, e);
-    return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, bytes);
+    return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
 
 /* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
@@ -11553,7 +11906,7 @@ static MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t, meml
     }
     if (r) return mli_short_of(lord, t, from, from_key, 1);
     if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &taken))
-        return mli_unknown_free(lord, from);
+        return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
     mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
@@ -12065,6 +12418,69 @@ static uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
     return live;
 }
 
+/* -- the bytes in use: one figure for all who read a capacity --
+   It is `used` of the latest sample, and what the ledger's devices grew by since. So one thread
+   that asks before each alloc gets no more than was free at the sample. */
+
+/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
+   not: they are page cache. */
+static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
+    return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
+}
+
+/* Returns the bytes that a device holds: its live ones, or its pool's if that has more. */
+static uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
+    uint64_t pool = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_reserved]);
+    return pool > live ? pool : live;
+}
+
+/* Returns the most that a device can have held since the sample of its phys. Only the cpu's frees
+   since then do not lower it: the allocator below may keep their bytes, and serve later allocs from
+   them. So the bytes allocated since are one bound, and the highest live bytes since another: a
+   batch a thread above what was published. A pool keeps its own count. */
+static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
+    const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t live = 0, in = 0, bound;
+    int64_t most = (int64_t)mli_u64_load(&row->sampled_peak);
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        uint64_t level;
+        if (!cell) continue;
+        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
+        live += level;
+        in += level + mli_u64_load(&cell->out);
+        most += (int64_t)lord->counters.batch;
+    }
+    if ((int64_t)live < 0) live = 0;
+    *held = mli_dev_held(lord, dev, live);
+    if (lord->devices.dev_type[dev] != MEMLORD_DEVICE_CPU) return *held;
+    if (*held > live) return *held > mark->held ? *held : mark->held;
+    bound = mli_add_saturated(mark->held, mli_since(in, mark->in));
+    if (most < (int64_t)bound) bound = most > 0 ? (uint64_t)most : 0;
+    if (bound < live) bound = live;
+    return bound > mark->held ? bound : mark->held;
+}
+
+/* Returns the bytes in use at a phys now, at least *held: what the ledger's devices hold there.
+   Without a known sample it is *held. Requires: the caller holds the phys lock. */
+static uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
+    uint32_t i = 0;
+    *held = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        uint64_t was = mli_device_record_at(lord, i)->mark.held, is;
+        if (!mli_dev_uses_capacity(lord, i)) continue;
+        is = mli_dev_held_since(lord, i, &own);
+        *held = mli_add_saturated(*held, own);
+        if (is > was) used = mli_add_saturated(used, is - was);
+        if (is < was) shrunk = mli_add_saturated(shrunk, was - is);
+    }
+    used -= shrunk < used ? shrunk : used;
+    return used > *held ? used : *held;
+}
+
 /* Adds the limit of a phys, what tickets keep of it, and what neighbours hold there. */
 static void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
@@ -12091,7 +12507,11 @@ static MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_
         mli_lock_take(&from->lock);
         mli_lock_take(&to->lock);
         busy = from->reserved != 0;
-        if (!busy) mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
+        if (!busy) {
+            mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
+            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
+            memset(&d->before, 0, sizeof d->before);
+        }
         mli_lock_drop(&from->lock);
         mli_lock_drop(&to->lock);
     }
@@ -12152,35 +12572,42 @@ static int64_t mli_bytes_signed(uint64_t bytes) {
    the caller holds the phys lock. */
 static int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
     int64_t reserved = mli_bytes_signed(phys->reserved), unused;
+    uint64_t held;
     *left = INT64_MAX;
     if (phys->limit)
         *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
                 reserved;
     if (phys->sample.known) {
-        unused = mli_bytes_signed(phys->sample.total - phys->sample.used) - reserved;
+        unused = mli_bytes_signed(phys->sample.total) -
+                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - reserved;
         if (unused < *left) *left = unused;
     }
     return phys->limit || phys->sample.known;
 }
 
-/* Sums the allocated or the freed bytes of all cells at a phys. A call writes a cell's out before
+/* Sums the allocated or the freed bytes of all cells of a device. A call writes a cell's out before
    its level: loaded after the level it gives an upper bound (`high`), loaded before it a lower
    one. */
+static uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        uint64_t level = 0, out;
+        if (!cell) continue;
+        if (allocated && high) level = mli_u64_load_acquire(&cell->level);
+        out = mli_u64_load_acquire(&cell->out);
+        if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
+        sum += level + out;
+    }
+    return sum;
+}
+/* Sums those of all devices at a phys. */
 static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
     uint32_t i = 0;
     uint64_t sum = 0;
-    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
-        const mli_thread *t = mli_thread_first(lord);
-        for (; t; t = mli_thread_next(t)) {
-            const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, i);
-            uint64_t level = 0, out;
-            if (!cell) continue;
-            if (allocated && high) level = mli_u64_load_acquire(&cell->level);
-            out = mli_u64_load_acquire(&cell->out);
-            if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
-            sum += level + out;
-        }
-    }
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        sum += mli_dev_sum(lord, i, allocated, high);
     return sum;
 }
 /* Returns a bound on the live bytes of a phys: at no moment of the sum were they above it (`high`)
@@ -12215,17 +12642,86 @@ static mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
                                               ticket);
 }
 
-/* Opens a ticket for bytes at a phys, on a thread record. E_LIMIT: the bytes do not fit. */
+/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
+static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
+    mli_reservation *v = mli_ticket_find(lord, ticket);
+    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
+}
+
+/* The bytes of a request that the tickets of its thread cover. They move to the request's own
+   ticket when it opens, so that nothing else can draw on them while it tries; what it has not used
+   at its end moves back. */
+typedef struct mli_cover {
+    uint64_t bytes; /* the sum of the parts */
+    uint32_t count;
+    memlord_ticket ticket[MLI_TICKETS_MAX];
+    uint64_t part[MLI_TICKETS_MAX];
+} mli_cover;
+
+/* Computes which tickets of this thread cover a request at a phys. Requires: the phys lock. */
+static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                    uint64_t bytes, mli_cover *cover) {
+    uint32_t i;
+    memset(cover, 0, sizeof *cover);
+    for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
+        const mli_reservation *v = mli_ticket_own(lord, t, t->tickets[i]);
+        uint64_t left = bytes - cover->bytes, part;
+        if (!v || v->phys != phys) continue;
+        part = v->remaining < left ? v->remaining : left;
+        cover->ticket[cover->count] = t->tickets[i];
+        cover->part[cover->count++] = part;
+        cover->bytes += part;
+    }
+}
+/* Takes what was planned off the tickets. Requires: the phys lock, held since the plan. */
+static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+    uint32_t i;
+    for (i = 0; i < cover->count; i++)
+        mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
+}
+/* Moves what a request has left of its cover back to the tickets that are still open. cover->bytes
+   is then what was moved. */
+static MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
+                                      memlord_ticket request) {
+    mli_reservation *from;
+    uint32_t i;
+    cover->bytes = 0;
+    mli_lock_take(&phys->lock);
+    from = mli_ticket_find(lord, request);
+    for (i = 0; from && i < cover->count; i++) {
+        mli_reservation *to = mli_ticket_find(lord, cover->ticket[i]);
+        uint64_t part = from->remaining < cover->part[i] ? from->remaining : cover->part[i];
+        if (!to) continue;
+        from->remaining -= part;
+        to->remaining += part;
+        cover->bytes += part;
+    }
+    mli_lock_drop(&phys->lock);
+}
+
+/* Opens a ticket for bytes at a phys, on the record of this thread; or, with `cover`, the ticket of
+   a request: it belongs to no thread, and this thread's tickets cover what they can of it. E_LIMIT:
+   the bytes that no ticket covers do not fit. */
 static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys, mli_thread *t,
-                                                    uint64_t bytes, memlord_ticket *out) {
+                                                    uint64_t bytes, mli_cover *cover,
+                                                    memlord_ticket *out) {
     mli_reservation *v;
+    uint64_t covered = 0;
     uint32_t tries = 0;
     unsigned spins = 0;
     for (;;) {
         int fits = -1;
         mli_lock_take(&phys->lock);
         v = (mli_reservation *)(void *)phys->closed_tickets;
-        if (v) fits = mli_phys_try_reserve(lord, phys, bytes, tries++ < MLI_RESERVE_RETRIES);
+        if (cover) {
+            mli_cover_plan(lord, t, phys, bytes, cover);
+            covered = cover->bytes;
+        }
+        if (v && covered && covered == bytes)
+            fits = 1;
+        else if (v)
+            fits = mli_phys_try_reserve(lord, phys, bytes - covered,
+                                        tries++ < MLI_RESERVE_RETRIES);
         if (fits > 0) break;
         mli_lock_drop(&phys->lock);
         if (!fits) return MEMLORD_E_LIMIT;
@@ -12236,17 +12732,12 @@ static MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phy
             return MEMLORD_E_NOMEM;
     }
     if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
-    mli_ptr_store(&v->owner, t);
+    if (cover) mli_cover_take(lord, cover);
+    mli_ptr_store(&v->owner, cover ? NULL : t);
     v->remaining = bytes;
     *out = mli_handle_open(&phys->closed_tickets);
     mli_lock_drop(&phys->lock);
     return MEMLORD_OK;
-}
-
-/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
-static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
-    mli_reservation *v = mli_ticket_find(lord, ticket);
-    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
 /* Detaches the tickets that a thread lost: any thread may close or adopt them. */
@@ -12763,15 +13254,33 @@ static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
 /* Copies the next callback that serves an event, and marks it as the one that this thread runs for
    the device. 0: none is left. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
-                                   mli_gc_entry *out) {
+                                   uintptr_t here, mli_gc_entry *out) {
     const mli_gc_entry *c;
     mli_lock_take(&lord->bands.callbacks_lock);
     c = mli_gc_next(lord, e->device, e->reason, w->gc_serial);
     if (c) *out = *c;
     w->gc_serial = c ? c->serial : 0;
     w->gc_thread = c ? &mli_self : NULL;
+    w->gc_frame = here;
     mli_lock_drop(&lord->bands.callbacks_lock);
     return c != NULL;
+}
+
+/* Begins a collection on a device. 0: one is running. One that this thread left by longjmp counts
+   as failed, and is over. The exchange pairs with the release in mli_gc_run_callbacks. */
+static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    int left = 0;
+    if (!mli_u32_exchange(&w->gc_running, 1)) return 1;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    if (w->gc_thread == (void *)&mli_self) left = !mli_frame_runs(&w->gc_frame, here);
+    if (left) {
+        w->gc_thread = NULL;
+        w->gc_serial = 0;
+    }
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    if (left) mli_stat_add(lord, dev, MLI_STAT_gc_failed, 1);
+    return left;
 }
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
@@ -12845,7 +13354,7 @@ static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_threa
     e->device = device->device;
     mli_gc_number(lord, dev, e);
     mli_rank_none();
-    while (mli_gc_advance(lord, &device->watch, e, &c)) {
+    while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
         all->ran = 1;
@@ -12870,7 +13379,7 @@ static MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, 
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe || mli_self.in_host_alloc) return;
-    if (mli_u32_exchange(&w->gc_running, 1)) return;
+    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
     mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
     v.event.reason = MEMLORD_REASON_BAND;
     if (v.due)
@@ -12889,7 +13398,7 @@ static MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reas
     int rest;
     *reclaimed = 0;
     if (!mli_gc_registered(lord, device->device, reason)) return MEMLORD_E_UNKNOWN;
-    if (mli_u32_exchange(&device->watch.gc_running, 1)) return MEMLORD_E_STATE;
+    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
     mli_band_update(lord, dev, NULL, &v);
     rest = v.event.threshold && v.event.value >= v.event.threshold;
     v.event.reason = reason;
@@ -12963,29 +13472,6 @@ MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t 
 MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
     if (n) *n = MLI_DEFAULT_BANDS;
     return mli_default_bands;
-}
-
-MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
-    mli_phys *phys;
-    int level = MEMLORD_PRESSURE_UNKNOWN, limited;
-    uint64_t live, all;
-    if (!lord || mli_phys_find(lord, device, 0, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
-    mli_lock_take(&phys->lock);
-    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
-    all = mli_add_saturated(live, phys->neighbours);
-    if (phys->sample.known)
-        level = mli_pressure((double)(all > phys->sample.used ? all : phys->sample.used),
-                             (double)phys->sample.total);
-    if (phys->limit) {
-        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
-        if (limited > level) level = limited;
-    }
-    if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
-        level < MEMLORD_PRESSURE_WARNING)
-        level = MEMLORD_PRESSURE_WARNING;
-    if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
-    mli_lock_drop(&phys->lock);
-    return level;
 }
 
 /* ----------------------------------------------------------------------- >>scopes --
@@ -13749,7 +14235,9 @@ static MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s) {
     sum->largest_free = a == UINT64_MAX || (b != UINT64_MAX && b > a) ? b : a;
 }
 
-static MLI_COLD void mli_site_stat_fill(memlord *lord, uint32_t number, memlord_site_stat *out) {
+/* Computes the statistics of a site. Returns the bytes that its peak may be low by. */
+static MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
+                                            memlord_site_stat *out) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_SITE, number);
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_SITE, number, 1, &sum);
@@ -13762,6 +14250,7 @@ static MLI_COLD void mli_site_stat_fill(memlord *lord, uint32_t number, memlord_
     out->frees = sum.frees;
     out->live_bytes = sum.live;
     out->peak_bytes = sum.peak;
+    return sum.peak_error;
 }
 
 /* Inserts an item into a list of at most `cap`, ordered from the largest by the number at offset
@@ -13798,7 +14287,7 @@ static MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel, memlord_
         memlord_site_stat s;
         uint64_t number;
         if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
-        mli_site_stat_fill(lord, i, &s);
+        (void)mli_site_stat_fill(lord, i, &s);
         memcpy(&number, (char *)&s + key, sizeof number);
         if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
     }
@@ -13843,7 +14332,8 @@ static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord
     return named;
 }
 
-static MLI_COLD void mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_tag_stat *out) {
+/* Computes the statistics of a tag. Returns the bytes that its peak may be low by. */
+static MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_tag_stat *out) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_TAG, number);
     mli_row_totals sum;
     mli_row_sum(lord, MLI_BOOK_TAG, number, 1, &sum);
@@ -13853,6 +14343,7 @@ static MLI_COLD void mli_tag_stat_fill(memlord *lord, uint32_t number, memlord_t
     out->blocks = sum.blocks;
     out->expected = mli_u64_load(&row->expected);
     out->variance = out->expected ? (int64_t)(out->allocated - out->expected) : 0;
+    return sum.peak_error;
 }
 
 /* Takes bytes off a sum, which becomes 0 if it has less. */
@@ -13892,7 +14383,7 @@ static MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d,
     for (i = 1; i < rows; i++) {
         memlord_tag_stat s;
         if (!mli_row_selected(lord, d, MLI_BOOK_TAG, i)) continue;
-        mli_tag_stat_fill(lord, i, &s);
+        (void)mli_tag_stat_fill(lord, i, &s);
         if (s.allocated)
             n = mli_top_insert(out, n, cap, &s, sizeof s, offsetof(memlord_tag_stat, allocated));
     }
@@ -13909,6 +14400,110 @@ static MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, si
     for (i = 0; i < sites; i++)
         mli_putf(o, i ? ", %p %jo" : "; by site: %p %jo", (const void *)site[i].site,
                  site[i].live_bytes);
+}
+
+/* -- who holds a device, or a physical device -- */
+
+#define MLI_HOLDERS_LISTED 4
+
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
+   neither. */
+enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
+typedef struct mli_holder {
+    uint64_t bytes;
+    const void *subject; /* the tag, or the site; NULL: the holder has no name */
+    uint32_t dev;
+    int kind; /* MLI_HOLDER_... */
+} mli_holder;
+typedef struct mli_holder_list {
+    int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
+    uint32_t dev;                      /* the list is for this device */
+    int elsewhere;                     /* 1: some holder is on another device of the phys */
+    uint64_t count, named;             /* all holders; those that are a tag or a site */
+    uint64_t bytes;                    /* of all holders */
+    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
+} mli_holder_list;
+
+static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
+                                    const void *subject, uint64_t bytes) {
+    mli_holder h;
+    size_t n = list->count < MLI_HOLDERS_LISTED ? (size_t)list->count : MLI_HOLDERS_LISTED;
+    if (!bytes) return;
+    h.bytes = bytes;
+    h.subject = subject;
+    h.dev = dev;
+    h.kind = kind;
+    (void)mli_top_insert(list->at, n, MLI_HOLDERS_LISTED, &h, sizeof h,
+                         offsetof(mli_holder, bytes));
+    list->count++;
+    list->named += kind == MLI_HOLDER_NAMED;
+    list->bytes = mli_add_saturated(list->bytes, bytes);
+    if (dev != list->dev) list->elsewhere = 1;
+}
+/* Adds the holders of a device, which add up to its live bytes. */
+static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
+    const uint64_t arena = mli_u64_load(&mli_device_record_at(lord, dev)->arena);
+    uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    uint32_t i, rows = mli_row_count(lord, list->book);
+    mli_take_off(&left, arena);
+    for (i = 1; i < rows; i++) {
+        const mli_row *row = mli_row_at(lord, list->book, i);
+        uint64_t live;
+        if (row->dev != dev) continue;
+        live = mli_row_live(lord, list->book, i);
+        mli_take_off(&left, live);
+        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
+    }
+    mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
+    mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
+}
+/* Lists what holds the phys of a device (0: one not seen yet), by tag or by site; without a phys,
+   what holds the device itself. */
+static MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev, int book,
+                                      mli_holder_list *list) {
+    uint32_t i = 0;
+    memset(list, 0, sizeof *list);
+    list->book = book;
+    list->dev = dev;
+    if (!phys)
+        mli_holder_add_dev(lord, list, dev);
+    else
+        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_holder_add_dev(lord, list, i);
+}
+
+/* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
+static MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
+    if (h->kind == MLI_HOLDER_ARENA) {
+        mli_put_str(o, "arenas");
+    } else if (h->kind == MLI_HOLDER_UNNAMED) {
+        mli_put_str(o, book == MLI_BOOK_TAG ? "untagged" : "no site");
+    } else if (book == MLI_BOOK_TAG) {
+        mli_putf(o, "%s", (const char *)h->subject);
+    } else {
+        const mli_site_record *record = (const mli_site_record *)h->subject;
+        const memlord_site *site =
+            (const memlord_site *)mli_ptr_load_acquire(&record->display); /* as in a site's stat */
+        memlord_site named;
+        mli_putf(o, "%p", (const void *)mli_site_named(lord, site, &named));
+    }
+}
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
+   before each name if some are on another one. Writes nothing if no holder has a name and there is
+   but one. */
+static MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list) {
+    uint64_t i, left = list->bytes;
+    if (!list->named && (list->book != MLI_BOOK_TAG || list->count < 2)) return;
+    mli_put_str(o, list->book == MLI_BOOK_TAG ? "; by tag: " : "; by site: ");
+    for (i = 0; i < list->count && i < MLI_HOLDERS_LISTED; i++) {
+        const mli_holder *h = &list->at[i];
+        if (i) mli_put_str(o, ", ");
+        if (list->elsewhere)
+            mli_putf(o, "%i ", mli_device_code(mli_device_record_at(lord, h->dev)->device));
+        mli_put_holder(lord, o, list->book, h);
+        mli_putf(o, " %jo", h->bytes);
+        mli_take_off(&left, h->bytes);
+    }
+    if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
 }
 
 #define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
@@ -14039,7 +14634,7 @@ MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const 
         found = 1;
         out->tag = name;
         if (!mli_row_selected(lord, sel, MLI_BOOK_TAG, i)) continue;
-        mli_tag_stat_fill(lord, i, &s);
+        (void)mli_tag_stat_fill(lord, i, &s);
         out->allocated += s.allocated;
         out->peak += s.peak;
         out->blocks += s.blocks;
@@ -14127,7 +14722,8 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
 
 /* ------------------------------------------------------------------------ >>room --
    Owns the capacity sources and computes whether a request has room: samples, limits, headroom,
-   plans, and the explanation of a refusal. Uses >>capacity, >>limits, >>bands and >>stats.
+   plans, pressure, and the explanation of a refusal. Uses >>capacity, >>limits, >>bands and
+   >>stats.
    Invariants: one thread at a time calls a source for a phys, and holds no lock; an impossible
    sample counts as unknown.
    Locks: callbacks for the sources and the threads that call them, then phys for a sample. */
@@ -14157,16 +14753,60 @@ static void mli_phys_fraction_apply(mli_phys *phys) {
     if (!phys->limit) phys->limit = 1;
 }
 
+/* Notes what the devices of a phys have before its source runs. */
+static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
+    uint32_t i = 0;
+    mli_lock_take(&phys->lock);
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        mli_sample_mark *before = &mli_device_record_at(lord, i)->before;
+        before->in = mli_dev_sum(lord, i, 1, 0);
+        before->held = mli_since(before->in, mli_dev_sum(lord, i, 0, 0));
+    }
+    mli_lock_drop(&phys->lock);
+}
+/* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
+   after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
+   holds now, as a source may itself set that. Requires: the phys lock. */
+static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        mli_device_record *device = mli_device_record_at(lord, i);
+        mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, i);
+        uint64_t in = mli_dev_sum(lord, i, 1, 0), live = mli_since(in, mli_dev_sum(lord, i, 0, 0));
+        device->mark = device->before;
+        if (live < device->mark.held) device->mark.held = live;
+        device->mark.held = mli_dev_held(lord, i, device->mark.held);
+        mli_lock_take(&row->lock);
+        mli_u64_store(&row->sampled_peak, mli_u64_load(&row->published));
+        mli_lock_drop(&row->lock);
+    }
+}
+
 /* Stores a sample of a phys, or that none is known. */
 static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
                                            uint64_t now) {
     mli_lock_take(&phys->lock);
+    if (c->known) mli_phys_marks_set(phys->lord, phys);
     phys->sample = *c;
     phys->sampled = now;
     mli_phys_fraction_apply(phys);
     mli_lock_drop(&phys->lock);
 }
 
+/* Makes this thread the sampler of a phys. 0: there is one already. A source that this thread left
+   by longjmp samples no more. */
+static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
+    int mine = !mli_u32_exchange(&phys->sampling, 1);
+    mli_lock_take(&lord->bands.callbacks_lock);
+    if (!mine && phys->sampler == (void *)&mli_self) /* else another thread writes sampler_frame */
+        mine = !mli_frame_runs(&phys->sampler_frame, here);
+    if (mine) {
+        phys->sampler = &mli_self;
+        phys->sampler_frame = here;
+    }
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return mine;
+}
 /* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
    is sampling it; E_UNSUPPORTED: it has no source; E_UNKNOWN: the sample is of no use. */
 static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
@@ -14175,17 +14815,18 @@ static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     uint64_t now;
     memlord_result r = MEMLORD_OK;
     memset(&c, 0, sizeof c);
-    if (mli_u32_exchange(&phys->sampling, 1)) return MEMLORD_E_STATE;
+    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
     mli_lock_take(&lord->bands.callbacks_lock);
     source = lord->room.capacity_readers[phys->device.type];
-    phys->sampler = &mli_self;
     mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_phys_marks_begin(lord, phys);
     mli_rank_none();
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
+    if (!now) now = 1; /* 0: never sampled */
     mli_lock_take(&lord->bands.callbacks_lock);
     if (r == MEMLORD_OK && !phys->sampler) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
     if (r) memset(&c, 0, sizeof c);
@@ -14216,11 +14857,84 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
             mli_spin_wait(&spins);
             mli_lock_take(&lord->bands.callbacks_lock);
         }
+        if (phys->sampler && !mli_frame_runs(&phys->sampler_frame, MLI_STACK_ADDRESS()))
+            mli_u32_store_release(&phys->sampling, 0); /* this thread left the source by longjmp */
         phys->sampler = NULL; /* voids the sample that this thread may be taking */
         mli_lock_drop(&lord->bands.callbacks_lock);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
     }
+}
+
+/* -- readers: they sample what nobody samples for them -- */
+
+/* Returns 1 if a reader may run a source on this thread. It may not if the host defers, nor inside
+   code of the host that MemLord called: the ledger's allocator, a logger, a try function, a fence,
+   a source or a collection callback. */
+static MLI_COLD int mli_reader_may_sample(memlord *lord) {
+    const uintptr_t here = MLI_STACK_ADDRESS();
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    int inside = 0;
+    if ((lord->threads.flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc ||
+        (mli_self.try_lord && mli_frame_runs(&mli_self.try_frame, here)) ||
+        (mli_self.log_calls.generation && mli_frame_runs(&mli_self.log_calls.frame, here)) ||
+        (mli_self.fence_lord && mli_frame_runs(&mli_self.fence_frame, here)))
+        return 0;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    for (i = 0; i < n && !inside; i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        mli_watch *w = i ? &mli_device_record_at(lord, i)->watch : NULL;
+        inside = (phys->sampler == (void *)&mli_self &&
+                  mli_frame_runs(&phys->sampler_frame, here)) ||
+                 (w && w->gc_thread == (void *)&mli_self && mli_frame_runs(&w->gc_frame, here));
+    }
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return !inside;
+}
+
+/* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
+   three poll intervals and no poller runs. But at most once in an interval. */
+static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
+    const uint64_t interval = (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u;
+    const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
+    uint64_t at, now;
+    int known;
+    mli_lock_take(&phys->lock);
+    at = phys->sampled;
+    known = phys->sample.known;
+    mli_lock_drop(&phys->lock);
+    if (!at) return 1;
+    if (known && (poller == MLI_HELPER_RUNS || poller == MLI_HELPER_BUSY)) return 0;
+    now = mli_ledger_now(lord);
+    return now > at && now - at >= (known ? 3 * interval : interval);
+}
+
+/* Samples a phys for a reader if that is due and allowed. It checks no band: the next recorded call
+   does. `own`: only the built-in source may run. */
+static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
+    memlord_capacity_fn fn;
+    if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
+    fn = mli_capacity_reader_of(lord, phys->device.type).fn;
+    if (fn && (!own || fn == mli_cpu_capacity)) (void)mli_phys_sample(lord, phys);
+}
+
+/* Samples for a report, as for a reader, the phys of every known device. */
+static MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
+        if (mli_dev_uses_capacity(lord, i))
+            mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
+}
+
+/* Finds the phys of a device for a reader, and samples it if that is due. A device not yet seen is
+   added if it is to be sampled. */
+static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
+    memlord_result r = mli_phys_find(lord, d, 0, phys);
+    if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
+        mli_capacity_reader_of(lord, d.type).fn)
+        r = mli_phys_find(lord, d, 1, phys);
+    if (r == MEMLORD_OK) mli_phys_sample_for_reader(lord, *phys, 0);
+    return r;
 }
 
 /* -- the explanation of a refusal -- */
@@ -14261,18 +14975,22 @@ static MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char 
     }
 }
 
-/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. */
-static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted) {
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. The tickets
+   hold `covered` bytes for the request itself: it has them in addition to what is left. */
+static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
+                                      uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, reserved;
+    uint64_t limit, reserved, held;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
     known = mli_phys_available(lord, phys, &left);
     sample = phys->sample;
+    sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
     reserved = phys->reserved;
     mli_lock_drop(&phys->lock);
+    if (known) left += mli_bytes_signed(covered);
     mli_putf(o, " %jo wanted, ", wanted);
     if (!known)
         mli_put_str(o, "limit and capacity unknown");
@@ -14283,45 +15001,45 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     if (limit) mli_putf(o, ": limit %jo", limit);
     mli_putf(o, limit ? ", live %jo" : ": live %jo", mli_phys_live(lord, phys));
     if (reserved) mli_putf(o, ", held %jo", reserved);
+    if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
     mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
 }
 
-/* Writes why a device has or lacks room for `wanted` bytes, with its largest tags and sites. */
+/* Writes why a device has or lacks room for `wanted` bytes, with the holders of its phys. */
 static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
-                                          char *buf, size_t cap) {
-    memlord_tag_stat tags[MLI_EXPLAIN_TOP];
-    memlord_site_stat sites[MLI_EXPLAIN_TOP];
-    memlord_site named[MLI_EXPLAIN_TOP];
+                                          uint64_t covered, char *buf, size_t cap) {
+    mli_holder_list list;
     const uint32_t dev = mli_dev_known(lord, d);
     uint64_t failed = 0;
-    size_t i, n;
     mli_phys *phys;
     mli_out o;
     mli_out_buffer(&o, buf, cap);
     mli_putf(&o, "%i:", mli_device_code(d));
     if (mli_phys_find(lord, d, 0, &phys) == MEMLORD_OK)
-        mli_explain_phys(lord, &o, phys, wanted);
+        mli_explain_phys(lord, &o, phys, wanted, covered);
     else
         mli_put_str(&o, " never seen");
     if (dev) failed = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_oom_failures]);
     if (failed) mli_putf(&o, "; requests failed %ju", failed);
-    n = mli_sites_top(lord, d, MEMLORD_SITE_ORDER_LIVE_BYTES, sites, MLI_EXPLAIN_TOP, 0);
-    for (i = 0; i < n; i++)
-        sites[i].site = mli_site_named(lord, sites[i].site, &named[i]);
-    mli_put_largest(&o, tags, mli_tags_top(lord, d, tags, MLI_EXPLAIN_TOP), sites, n);
+    if (phys) {
+        mli_holders_list(lord, phys, dev, MLI_BOOK_TAG, &list);
+        mli_put_holders(lord, &o, &list);
+        mli_holders_list(lord, phys, dev, MLI_BOOK_SITE, &list);
+        mli_put_holders(lord, &o, &list);
+    }
     return mli_out_end(&o, cap);
 }
 
 /* Logs the explanation of a refusal after `head`. Without a logger it walks nothing. */
 static MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head, memlord_device d,
-                                     uint64_t wanted) {
-    char line[640];
+                                     uint64_t wanted, uint64_t covered) {
+    char line[1024];
     size_t n = strlen(head);
     if (!mli_log_hears(lord, level)) return;
     memcpy(line, head, n);
-    (void)mli_explain_device(lord, d, wanted, line + n, sizeof line - n);
+    (void)mli_explain_device(lord, d, wanted, covered, line + n, sizeof line - n);
     mli_log(lord, level, line);
 }
 
@@ -14337,7 +15055,7 @@ static MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
    second, and each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
     if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->limits.refusal_logged))
-        mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted);
+        mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
 /* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
@@ -14364,7 +15082,7 @@ static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int6
     mli_phys *phys;
     int known;
     *left = INT64_MAX;
-    if (mli_phys_find(lord, device, 0, &phys)) return 0;
+    if (mli_phys_read(lord, device, &phys)) return 0;
     mli_lock_take(&phys->lock);
     known = mli_phys_available(lord, phys, left);
     mli_lock_drop(&phys->lock);
@@ -14510,7 +15228,7 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_E_STATE;
-    r = mli_reservation_open(lord, phys, t, bytes, out);
+    r = mli_reservation_open(lord, phys, t, bytes, NULL, out);
     if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
     mli_thread_put(lord, t);
     if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
@@ -14519,9 +15237,36 @@ MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device,
 
 MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
                                char *buf, size_t cap) {
-    if (lord) return mli_explain_device(lord, device, wanted, buf, cap);
+    mli_phys *phys;
+    if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK) /* it allocates nothing */
+        mli_phys_sample_for_reader(lord, phys, 0);
+    if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
     if (buf && cap) buf[0] = 0;
     return 0;
+}
+
+MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
+    mli_phys *phys;
+    int level = MEMLORD_PRESSURE_UNKNOWN, limited;
+    uint64_t live, all, held, used;
+    if (!lord || mli_phys_read(lord, device, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
+    mli_lock_take(&phys->lock);
+    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
+    all = mli_add_saturated(live, phys->neighbours);
+    used = mli_phys_used(lord, phys, &held);
+    held = mli_add_saturated(mli_add_saturated(held, phys->reserved), phys->neighbours);
+    if (phys->sample.known)
+        level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
+    if (phys->limit) {
+        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
+        if (limited > level) level = limited;
+    }
+    if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
+        level < MEMLORD_PRESSURE_WARNING)
+        level = MEMLORD_PRESSURE_WARNING;
+    if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
+    mli_lock_drop(&phys->lock);
+    return level;
 }
 
 /* ------------------------------------------------------------------ >>snapshots --
@@ -15463,7 +16208,7 @@ static memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_dev
     memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, 0, &probe);
     gone->key = 0;
     *chain = NULL;
-    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, d);
+    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, d, key);
     if (r) return r;
     side = mli_side_record_of(probe.entry->word2);
     refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
@@ -15559,6 +16304,18 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
+/* Returns 1 while this thread runs a function of one of the ledger's fences: the outer call asks
+   the others. 0: none runs. If the thread left a `done` by longjmp, that fence is not done yet. */
+static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
+    mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
+    if (mli_self.fence_lord != lord->threads.generation) return 0;
+    if (mli_fence_is_running(lord, here)) return 1;
+    mli_self.fence_lord = 0;
+    mli_self.fence_asked = NULL;
+    if (left) (void)mli_fence_take_answer(lord, left, 0);
+    return 0;
+}
+
 /* Asks the fences of a block just freed for the first time, in the order they were attached. Under
    MEMLORD_FLAG_DEFER takes "not yet" for an answer, as no host code may run: a poll asks them. */
 static MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) {
@@ -15604,7 +16361,7 @@ static MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
     uint32_t type;
     mli_fence_record *f;
     if (!(mli_u32_load(&lord->threads.alert) & any) || mli_self.in_host_alloc) return 0;
-    if (mli_fence_is_running(lord)) return 0; /* the outer call asks them */
+    if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return 0;
     round = mli_u64_add(&lord->fences.serial, 1) + 1;
     mli_lock_take(&lord->fences.lock);
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
@@ -15651,7 +16408,7 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
     if ((int32_t)(call - mli_u32_load(&p->due)) < 0 &&
         (call % MLI_REST_LOOK || mli_ledger_now(lord) < mli_u64_load(&p->late)))
         return;
-    if (mli_fence_is_running(lord)) return; /* the outer call asks them */
+    if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return;
     now = mli_ledger_now(lord);
     if (!mli_lock_try(&lord->fences.lock)) return;
     q = mli_queue_due(p, call, now);
@@ -15716,7 +16473,7 @@ static memlord_result mli_move_fenced(memlord *lord, mli_thread *t,
     if (r == MEMLORD_OK) r = mli_map_reserve(lord, t, dev, key);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
-        return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, from) : r;
+        return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, from, from_key) : r;
     }
     rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
     side->word2 = rows;
@@ -16524,6 +17281,7 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     return mli_text_hash(boot);
 }
 
+#if !MLI_WINDOWS
 /* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
 static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
     if (lord->neighbours.slot >= 0) {
@@ -16535,6 +17293,7 @@ static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
     lord->neighbours.answers = 0;
     mli_u32_store(&lord->neighbours.listener.state, MLI_HELPER_NONE);
 }
+#endif
 
 /* -- public -- */
 
@@ -17165,7 +17924,7 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     uint32_t stack;
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
-    if (!call.t) return mli_drop_count(lord, r, device, bytes);
+    if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
     mli_stack_take(lord, call.t, call.dev, bytes, site);
     stack = mli_self.taken_row;
     call.draw.named = ticket;
@@ -17173,7 +17932,7 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
     r = mli_block_open(lord, call.t, call.dev, storage, bytes, rows, how, &did);
     mli_stack_forget(lord);
-    (void)mli_drop_count(lord, r, device, bytes);
+    (void)mli_drop_count(lord, r, device, storage, bytes);
     if (did == MLI_DID_OPEN)
         mli_event_record_begin(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, storage, bytes, rows,
                                stack);
@@ -17181,12 +17940,6 @@ static memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
     block.storage = storage;
     block.bytes = bytes;
     return mli_call_finish(lord, &call, r, did == MLI_DID_OPEN, "[alloc] ", &block, site);
-}
-static MLI_NOINLINE memlord_result mli_alloc_general(memlord *lord, memlord_device device,
-                                                     uint64_t storage, uint64_t bytes,
-                                                     const memlord_site *site, int how) {
-    MLI_NOTE_CALLER();
-    return mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, how);
 }
 
 /* Frees or releases a block in any shard, for any thread; `how` is MLI_END_FREE or
@@ -17231,7 +17984,7 @@ static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, u
 static MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
-    MLI_NOTE_CALLER();
+    MLI_NOTE_ENTERED();
     return mli_alloc_refusing(lord, device, storage, bytes, site);
 }
 static MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_device device,
@@ -17353,9 +18106,10 @@ static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint
 /* Goes on with an alloc of the fast path whose home bucket does not decide: probes the buckets
    after it, or falls back to the general path before it changes anything. Requires: inside; a
    shared shard's home is locked. Leaves. */
-static MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord, memlord_device device,
-                                                    uint64_t storage, uint64_t bytes,
-                                                    const memlord_site *site) {
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
+                                                                  memlord_device device,
+                                                                  uint64_t storage, uint64_t bytes,
+                                                                  const memlord_site *site) {
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -17373,6 +18127,15 @@ static MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord, memlord_devic
 static MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord, memlord_device device,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site);
+/* Notes where memlord_alloc was called, before it calls another function that may take a stack.
+   From -O2 on these are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
+   frame at all. In optimized code the note would save registers on the way to sites and tags. */
+#if defined(__OPTIMIZE__) || !defined(__GNUC__)
+#define MLI_ENTER() (void)0
+#else
+#define MLI_ENTER() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
+#endif
+
 /* Records a block on the fast path, or falls back before it changes anything: to the general path,
    or with `bare` = 1 to mli_alloc_full, the same with 0. `bare` serves only calls with no special
    bit, in a shard of this thread: the compiler leaves out the rest, and saves few registers. */
@@ -17386,16 +18149,19 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     uint32_t special;
     if (bare && MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
                              !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return mli_alloc_slow(lord, device, storage, bytes, site);
+        return MLI_ENTER(), mli_alloc_slow(lord, device, storage, bytes, site);
     special = mli_u32_load(&t->special);
-    if (bare && MLI_UNLIKELY(special)) return mli_alloc_full(lord, device, storage, bytes, site);
+    if (bare && MLI_UNLIKELY(special))
+        return MLI_ENTER(), mli_alloc_full(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY((special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)) ||
                      !mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, bare, &home)))
-        return bare ? mli_alloc_full(lord, device, storage, bytes, site)
+        return bare ? (MLI_ENTER(), mli_alloc_full(lord, device, storage, bytes, site))
                     : mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(home, &with);
+    if (bare && MLI_UNLIKELY(!e)) MLI_ENTER();
     if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(!mli_rows_cached(lord, t, special, device, bytes, site, &rows))) {
+        if (bare) MLI_ENTER();
         mli_home_leave(t, home.bucket);
         return mli_alloc_slow(lord, device, storage, bytes, site);
     }
@@ -17405,9 +18171,10 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     mli_u64_store_release(&home.bucket->header, with); /* inserts it, and unlocks */
     return mli_alloc_count(lord, t, storage, bytes, &rows, 0);
 }
-static MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord, memlord_device device,
-                                                  uint64_t storage, uint64_t bytes,
-                                                  const memlord_site *site) {
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
+                                                                memlord_device device,
+                                                                uint64_t storage, uint64_t bytes,
+                                                                const memlord_site *site) {
     return mli_alloc_fast(lord, device, storage, bytes, site, 0);
 }
 
@@ -17530,7 +18297,8 @@ enum { /* memlord_realloc_token.state */
     MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
     MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
     MLI_TOKEN_PASSED, /* begun within the ledger's own allocator call */
-    MLI_TOKEN_FREED   /* free_begin freed the block, as it had recorded uses */
+    MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
+    MLI_TOKEN_OF_FREE = 8 /* a bit beside these: free_begin made the token */
 };
 
 /* Keep the stack of a detached block in its token, and read it there. */
@@ -17574,7 +18342,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), site);
     } else if (storage) {
-        r = mli_unknown_free(lord, device);
+        r = mli_unknown_free(lord, device, storage);
     }
     mli_thread_put(lord, t);
     if (verb && mli_debug_on(lord))
@@ -17755,7 +18523,7 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     else
         r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
     mli_stack_forget(lord);
-    (void)mli_drop_count(lord, r, b->device, b->bytes);
+    (void)mli_drop_count(lord, r, b->device, b->storage, b->bytes);
     if (did == MLI_DID_OPEN) {
         mli_event_record_begin(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes,
                                hold->rows, stack);
@@ -17773,11 +18541,11 @@ static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size
     uint32_t dev;
     for (; n--; blocks++) {
         (void)mli_dev(lord, blocks->device, &dev);
-        (void)mli_drop_count(lord, r, blocks->device, blocks->bytes);
+        (void)mli_drop_count(lord, r, blocks->device, blocks->storage, blocks->bytes);
         if (how == MLI_PUT_ALLOC &&
             memlord_block_find(lord, blocks->device, blocks->storage, &live) == MEMLORD_OK &&
             !live.pending)
-            (void)mli_drop_match(lord, blocks->device.type);
+            (void)mli_drop_match(lord, blocks->device.type, blocks->storage);
     }
 }
 
@@ -17977,8 +18745,9 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     return r;
 }
 
-MEMLORD_API memlord_result memlord_alloc(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
+MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
+                                                       uint64_t storage, uint64_t bytes,
+                                                       const memlord_site *site) {
     return lord ? mli_alloc_fast(lord, device, storage, bytes, site, 1) : MEMLORD_OK;
 }
 
@@ -17998,10 +18767,12 @@ MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket tick
     return mli_refuse(lord, MLI_REFUSER_alloc_reserved, r, device, mli_block_fault(storage, bytes));
 }
 
-MEMLORD_API memlord_result memlord_track(memlord *lord, memlord_device device, uint64_t storage,
-                                         uint64_t bytes, const memlord_site *site) {
+MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
+                                                      uint64_t storage, uint64_t bytes,
+                                                      const memlord_site *site) {
     memlord_result r = MEMLORD_OK;
-    if (lord) r = mli_alloc_general(lord, device, storage, bytes, site, MLI_PUT_TRACK);
+    MLI_NOTE_CALLER();
+    if (lord) r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_TRACK);
     return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes)) : r;
 }
 MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
@@ -18111,9 +18882,9 @@ MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token 
 
 /* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
    that its fences hold it back from here on. */
-static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device device,
-                                              uint64_t storage, memlord_realloc_token *token,
-                                              const memlord_site *site) {
+static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
+                                               uint64_t storage, memlord_realloc_token *token,
+                                               const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
     int state = MLI_KEY_DEAD;
@@ -18124,8 +18895,8 @@ static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device devi
     }
     if (!token || (state != MLI_KEY_PENDING && state != MLI_KEY_USED))
         return mli_token_begin(lord, device, storage, token, "[free] ", site);
-    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* a token with nothing to end */
     if (state == MLI_KEY_PENDING) return MEMLORD_E_STATE;
+    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* a token with nothing to end */
     r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
     if (r) return r;
     token->storage = storage;
@@ -18136,7 +18907,8 @@ static MLI_COLD memlord_result mli_free_begin(memlord *lord, memlord_device devi
 }
 MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, uint64_t storage,
                                           memlord_realloc_token *token, const memlord_site *site) {
-    memlord_result r = mli_free_begin(lord, device, storage, token, site);
+    memlord_result r = mli_free_detach(lord, device, storage, token, site);
+    if (token) token->state = r ? (uint32_t)MLI_TOKEN_USED : token->state | MLI_TOKEN_OF_FREE;
     return mli_refuse(lord, MLI_REFUSER_free_begin, r, device,
                       token ? mli_block_fault(storage ? storage : 1, 0) : "no token");
 }
@@ -18155,9 +18927,11 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     if (lord && !token)
         return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
                           "no token");
-    if (!lord || token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
-        return mli_token_end(lord, token, 0, 0, NULL);
+    if (!lord) return MEMLORD_OK;
     if (token->word[2] != lord->threads.generation) return MEMLORD_E_STATE;
+    token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
+    if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
+        return mli_token_end(lord, token, 0, 0, NULL);
     token->state = MLI_TOKEN_USED;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
@@ -18167,7 +18941,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
     dev = MLI_DEV(e.word1);
     if (failed) {
         r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, MLI_PUT_ALLOC, &did);
-        (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device,
+        (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, e.key,
                              MLI_BYTES(e.word1));
     } else {
         refs = mli_refs_of(e.word1, e.word2);
@@ -18207,7 +18981,7 @@ static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint
     call.dev = 0;
     state = mli_key_state(lord, call.t, from, from_storage, &e);
     if (state < MLI_KEY_LIVE)
-        r = mli_unknown_free(lord, from);
+        r = mli_unknown_free(lord, from, from_storage);
     else
         r = mli_move_record(lord, &call, from, from_storage, &block, fence, state == MLI_KEY_USED,
                             site, &chain);
@@ -18306,7 +19080,8 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
 /* ----------------------------------------------------------------------- >>retry --
    Runs a request of memlord_alloc_retry through out-of-memory: its attempts, the retiring and
    collecting between them, the pause. Owns the default policy. Uses >>limits, >>deferred, >>bands,
-   >>pollers and >>record. Invariant: the bytes of a request are reserved while it tries. Locks:
+   >>pollers and >>record. Invariant: the bytes of a request are reserved while it tries, those that
+   tickets of its thread cover in their place. Locks:
    callbacks for the list of waiters, the physical device's for its last failure, one at a time;
    none while host code runs. */
 
@@ -18402,12 +19177,14 @@ typedef struct mli_request {
     uint64_t bytes;
     const memlord_site *site;
     const memlord_retry *policy;
-    memlord_ticket ticket;
+    memlord_ticket ticket; /* its own; 0: not open */
+    mli_cover cover;       /* what the tickets of its thread gave to that one */
     uint64_t freed_before; /* bytes freed at phys before the attempt */
+    void *caller, *frame;  /* as in mli_self, which calls of the attempts change */
 } mli_request;
 
-/* Reserves the bytes under the limit. If they do not fit, retires pending blocks and tries again,
-   then collects and tries again. */
+/* Reserves the bytes under the limit, but for those that the thread's tickets cover. If they do not
+   fit, retires pending blocks and tries again, then collects and tries again. */
 static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     memlord *lord = q->lord;
     memlord_device d = mli_device_record_at(lord, q->dev)->device;
@@ -18415,18 +19192,30 @@ static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
     uint64_t reclaimed;
     int round;
     for (round = 0; round < 3 && r == MEMLORD_E_LIMIT; round++) {
+        mli_thread *t;
         if (round == 1 && !mli_fences_retire(lord, d)) continue;
-        if (round == 2 && mli_collect(lord, q->dev, MEMLORD_REASON_LIMIT, q->bytes, &reclaimed))
+        if (round == 2 && mli_collect(lord, q->dev, MEMLORD_REASON_LIMIT,
+                                      q->bytes - q->cover.bytes, &reclaimed))
             break;
-        r = mli_reservation_open(lord, q->phys, NULL, q->bytes, &q->ticket);
+        t = mli_thread_get(lord);
+        if (!t) return MEMLORD_E_STATE;
+        r = mli_reservation_open(lord, q->phys, t, q->bytes, &q->cover, &q->ticket);
+        mli_thread_put(lord, t);
     }
     return r;
+}
+/* Ends the ticket of a request. What it has left goes back to the tickets that covered it. */
+static MLI_COLD void mli_request_release(mli_request *q) {
+    if (!q->ticket) return;
+    if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
+    (void)memlord_reserve_commit(q->lord, q->ticket);
 }
 
 /* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
    entry it counts as dropped: the caller has the storage all the same. */
 static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
-    mli_self.caller = mli_self.frame = NULL; /* not known here */
+    mli_self.caller = q->caller;
+    mli_self.frame = q->frame;
     (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
                                storage, q->bytes, q->site, MLI_PUT_ALLOC);
 }
@@ -18437,29 +19226,33 @@ static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
                                   const memlord_site *origin) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     const memlord_site *site = origin ? mli_site_kept(lord, origin) : NULL;
-    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, mli_phys_at(lord, dev));
+    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, mli_phys_at(lord, dev)), held;
     mli_phys *phys = mli_phys_lock(lord, dev);
     phys->failing = 1;
     device->oom.bytes = bytes;
     device->oom.live = live;
-    device->oom.used = phys->sample.known ? phys->sample.used : UINT64_MAX;
+    device->oom.used = phys->sample.known ? mli_phys_used(lord, phys, &held) : UINT64_MAX;
     device->oom.site = site;
     device->oom.time = now ? now : 1;
     mli_lock_drop(&phys->lock);
     mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
 }
 
-/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused it. */
+/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused the
+   part that no ticket covers. */
 static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
     memlord *lord = q->lord;
+    const uint64_t covered = q->cover.bytes;
+    const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
     if (oom) {
         (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
         mli_oom_note(lord, q->dev, q->bytes, q->site);
     } else {
         mli_phys_sample_refresh(lord, q->phys);
     }
-    mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : "[limit] ",
-                    mli_device_record_at(lord, q->dev)->device, q->bytes);
+    mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : head,
+                    mli_device_record_at(lord, q->dev)->device, oom ? q->bytes : q->bytes - covered,
+                    oom ? covered : 0);
 }
 
 /* Counts an attempt that found no memory. */
@@ -18521,6 +19314,7 @@ static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
 static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
                                                void *user, uint64_t *storage) {
     const uint64_t outer = mli_self.try_lord;
+    const uintptr_t frame = mli_self.try_frame;
     uint32_t attempt;
     int answer = 1;
     for (attempt = 0;; attempt++) {
@@ -18528,8 +19322,10 @@ static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn
         if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_retries, 1);
         q->freed_before = mli_phys_freed(q->lord, q->phys);
         mli_self.try_lord = q->lord->threads.generation;
+        mli_self.try_frame = MLI_STACK_ADDRESS();
         answer = fn(user, q->bytes, storage);
         mli_self.try_lord = outer;
+        mli_self.try_frame = frame;
         if (!answer && mli_key_valid(*storage)) break;
         mli_attempt_failed(q->lord, q->dev, q->bytes);
         if (answer < 0 || attempt == q->policy->max_retries) {
@@ -18563,6 +19359,9 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     }
     if (bytes > MLI_BYTES_MAX || memlord_retry_check(policy)) return MEMLORD_E_INVALID;
     memset(&q, 0, sizeof q);
+    MLI_NOTE_CALLER();
+    q.caller = mli_self.caller;
+    q.frame = mli_self.frame;
     r = mli_dev(lord, device, &q.dev);
     if (r) return r;
     q.lord = lord;
@@ -18572,7 +19371,7 @@ MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
     q.policy = policy ? policy : &lord->retry.policy;
     r = mli_request_reserve(&q);
     if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
-    if (q.ticket) (void)memlord_reserve_commit(lord, q.ticket);
+    mli_request_release(&q);
     if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
         mli_request_failed(&q, r == MEMLORD_E_OOM);
     return r;
@@ -18582,7 +19381,9 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
                                             const memlord_site *site) {
     uint32_t dev;
     memlord_result r;
-    if (!lord || mli_self.in_host_alloc || mli_self.try_lord == lord->threads.generation)
+    if (!lord || mli_self.in_host_alloc ||
+        (mli_frame_runs(&mli_self.try_frame, MLI_STACK_ADDRESS()) &&
+         mli_self.try_lord == lord->threads.generation))
         return MEMLORD_OK;
     r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
@@ -18591,7 +19392,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
     mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
     mli_oom_note(lord, dev, bytes, site);
     if (mli_log_hears(lord, MEMLORD_LOG_ERROR) && mli_log_due(lord, &lord->retry.explained))
-        mli_log_explain(lord, MEMLORD_LOG_ERROR, "[oom] ", device, bytes);
+        mli_log_explain(lord, MEMLORD_LOG_ERROR, "[oom] ", device, bytes, 0);
     return mli_call_end_uncounted(lord, MEMLORD_OK);
 }
 
@@ -18610,7 +19411,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 #define MLI_TOP_ACCOUNTS 20
 #define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
 #define MLI_LEAKS 4096      /* groups of leaked blocks */
-#define MLI_LEAKS_TRIED 16  /* groups that one insert probes */
+#define MLI_LEAKS_TRIED 32  /* groups that one insert probes: see mli_leak_add */
 #define MLI_LEAKS_SHOWN 100
 #define MLI_TOP_STACKS 2048 /* so a report with many stacks stays small */
 #define MLI_PARTS_SHOWN 1024
@@ -18621,9 +19422,21 @@ typedef struct mli_leak_group {
 } mli_leak_group;
 typedef struct mli_leak_table {
     uint64_t bytes, blocks; /* of all blocks, also of those in no group */
-    size_t count; /* after mli_leaks_sort: groups to show, at the start of `at` */
+    int lost;               /* 1: some blocks are in no group */
+    size_t groups, count;   /* after mli_leaks_sort; count: to show, at the start of `at` */
     mli_leak_group at[MLI_LEAKS];
 } mli_leak_table;
+typedef struct mli_leak_sum { /* of all groups of a site */
+    uint64_t bytes, blocks;
+} mli_leak_sum;
+typedef struct mli_culprit { /* the site with the most leaked bytes */
+    const void *subject;     /* its record; without a site the tag's name; NULL: has neither */
+    int is_site;
+    mli_leak_sum sum;
+    uint32_t devices, tags, scopes; /* that its blocks have; devices 0: not known */
+    uint32_t dev;                   /* of those one */
+    const char *tag, *scope;        /* likewise */
+} mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
 typedef struct mli_line { /* at the start of each of them */
@@ -18639,19 +19452,22 @@ typedef struct mli_phys_line {
     uint64_t untagged;                    /* the part of self that has no tag */
     uint64_t context;                     /* the driver's for this process; a part of rest */
     uint64_t neighbours;                  /* of other ledgers of the page; UINT64_MAX: none */
-    int64_t unaccounted;                  /* used - self - context - neighbours */
+    int64_t unaccounted; /* used, at most total, - self - context - neighbours */
     uint64_t fullness;                    /* used / total; 0: not known */
 } mli_phys_line;
 typedef struct mli_tag_line {
     mli_line of;
     memlord_tag_stat stat;
+    uint64_t peak_error;
     uint32_t dev;
+    int leaked;          /* 1: the culprit has leaked blocks of it; of row 0: without a tag */
     mli_phys_line *phys; /* NULL: the report has no line of its physical device */
 } mli_tag_line;
 typedef struct mli_scope_line {
     mli_line of; /* of all devices */
     memlord_scope_stat stat;
     uint64_t live_bytes, live_blocks;
+    int leaked; /* 1: the culprit has leaked blocks of it; of scope 0: in no scope */
 } mli_scope_line;
 typedef struct mli_stack_line {
     uint64_t key; /* live bytes; behind all stacks with such, the bytes allocated */
@@ -18669,6 +19485,7 @@ typedef struct mli_report {
     char buf[2048];
     uint32_t devices;
     size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
+    uint64_t tag_bytes;  /* of all tag_rows */
     uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
     int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
     memlord_result result; /* an error other than a failed write: no memory for a part of it */
@@ -18691,7 +19508,8 @@ typedef struct mli_report {
     uint32_t *frame;     /* by frame of stacks: its number in the list of JSON, from 1 */
     uint32_t frames, row_count;
     mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
-    size_t stack_leaks;
+    size_t stack_leaks, stack_leak_rows; /* in the list; all */
+    uint64_t stack_leak_bytes;           /* of all */
     mli_stamp_scale scale;
     uint32_t scopes, site_rows, snapshots;
     mli_snapshot_reader reader; /* keeps what `snapshot` points to */
@@ -18699,6 +19517,8 @@ typedef struct mli_report {
     mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
     mli_scope_line *scope; /* by id */
     mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
+    mli_leak_sum *leak_sum; /* by site row; behind them, without a site, by tag row */
+    mli_culprit culprit;
     uint64_t mark;
     int has_parts; /* 1: at least one block has parts */
     int lifetimes; /* 1: `lifetime` is known */
@@ -18718,13 +19538,14 @@ typedef struct mli_report {
 
 /* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
    if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
-   block. So large groups are found in any number, but a group of many small blocks may then be
+   block. So up to MLI_LEAKS / 2 groups are all found, but for about 1 table of 100 that is as full:
+   `lost` tells. With more groups large ones are found, but a group of many small blocks may be
    under-reported. The sums of the table count every block. */
 static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
                                   uint64_t plain, uint32_t dev, uint64_t bytes) {
     uint64_t scope = mli_scope_of(lord, plain);
     uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
-    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 32;
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
     leaks->bytes += bytes;
@@ -18737,6 +19558,7 @@ static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
         if (mine) break;
     }
     if (leak->blocks && leak->key != key) {
+        leaks->lost = 1;
         if (leak->bytes >= bytes) return;
         leak->bytes = leak->blocks = 0;
     }
@@ -18749,12 +19571,114 @@ static MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks,
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 static MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
     size_t i;
-    leaks->count = 0;
+    leaks->groups = leaks->count = 0;
     for (i = 0; i < MLI_LEAKS; i++) {
         mli_leak_group leak = leaks->at[i];
-        if (leak.blocks)
-            leaks->count = mli_top_insert(leaks->at, leaks->count, most, &leak, sizeof leak,
-                                          offsetof(mli_leak_group, bytes));
+        if (!leak.blocks) continue;
+        leaks->groups++;
+        leaks->count = mli_top_insert(leaks->at, leaks->count, most, &leak, sizeof leak,
+                                      offsetof(mli_leak_group, bytes));
+    }
+}
+/* Returns what a list of the `shown` largest groups leaves out. */
+static mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown) {
+    mli_leak_sum rest = {leaks->bytes, leaks->blocks};
+    while (shown--) {
+        rest.bytes -= leaks->at[shown].bytes;
+        rest.blocks -= leaks->at[shown].blocks;
+    }
+    return rest;
+}
+
+/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site has
+      a sum of its own, so the sums are right with any number of groups. The groups tell which tags,
+      scopes and devices its blocks have; if some blocks are in no group, that is not known. Blocks
+      without a site count by their tag -- */
+
+static size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
+static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t plain, uint64_t bytes) {
+    const uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+    mli_leak_sum *sum;
+    if (!r->leak_sum || site > r->site_rows || tag > r->tags) return; /* added since */
+    sum = &r->leak_sum[site ? site : r->site_rows + 1 + tag];
+    sum->bytes += bytes;
+    sum->blocks++;
+}
+/* Returns the row of a site or a tag on the first device that has it; 0: none has. */
+static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *subject) {
+    uint32_t dev, row = 0;
+    for (dev = 1; dev <= r->devices && !row && subject; dev++)
+        row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
+    return row;
+}
+/* Returns the sums of a site over all devices. `first`: 0, or behind the sums of sites. */
+static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
+                                              const void *subject) {
+    mli_leak_sum all = {0, 0};
+    uint32_t dev;
+    for (dev = 1; dev <= r->devices; dev++) {
+        const uint32_t row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
+        if (!row || row > rows) continue;
+        all.bytes += r->leak_sum[first + row].bytes;
+        all.blocks += r->leak_sum[first + row].blocks;
+    }
+    return all;
+}
+/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no
+   more than the found bytes divided by the number of devices: a subject with more bytes than were
+   found has a row with more than that. */
+static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
+    const int is_site = book == MLI_BOOK_SITE;
+    const size_t rows = is_site ? r->site_rows : r->tags;
+    const size_t first = is_site ? 0 : r->site_rows + 1;
+    mli_culprit *c = &r->culprit;
+    uint32_t row;
+    for (row = is_site ? 1 : 0; row <= rows; row++) {
+        mli_leak_sum sum = r->leak_sum[first + row];
+        const void *subject = NULL;
+        if (sum.bytes <= c->sum.bytes / r->devices) continue;
+        if (row) {
+            subject = mli_row_at(r->lord, book, row)->subject;
+            sum = mli_leak_sum_all(r, first, rows, subject);
+        }
+        if (sum.bytes <= c->sum.bytes) continue;
+        c->subject = subject;
+        c->is_site = is_site;
+        c->sum = sum;
+    }
+}
+/* Notes the device, the tag and the scope of a group, if it is of the culprit. */
+static MLI_COLD void mli_culprit_note(mli_report *r, unsigned char *seen,
+                                      const mli_leak_group *leak) {
+    const uint32_t site = MLI_SITE_ROW(leak->of.word2), tag = MLI_TAG_ROW(leak->of.word2);
+    const uint32_t dev = MLI_DEV(leak->of.word1), scope = mli_scope_of(r->lord, leak->of.word2);
+    const void *name = tag ? mli_row_at(r->lord, MLI_BOOK_TAG, tag)->subject : NULL;
+    const uint32_t first = mli_report_first_row(r, name);
+    mli_culprit *c = &r->culprit;
+    if (c->is_site != (site != 0) || first > r->tags || scope > r->scopes) return;
+    if ((site ? mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject : name) != c->subject) return;
+    c->dev = dev;
+    if (!seen[dev]) c->devices++;
+    if (first && !r->tag[first].leaked) c->tags++, c->tag = (const char *)name;
+    if (scope && !r->scope[scope].leaked)
+        c->scopes++, c->scope = mli_scope_record_at(r->lord, scope)->path;
+    seen[dev] = 1;
+    r->tag[first].leaked = r->scope[scope].leaked = 1;
+}
+/* Requires: the walk over all blocks has run, and the groups are not in order yet. */
+static MLI_COLD void mli_report_culprit(mli_report *r) {
+    unsigned char seen[MEMLORD_MAX_DEVICES + 1];
+    size_t i;
+    if (!r->leak_sum || !r->tag || !r->scope || !r->leaks.bytes) return;
+    if (!r->devices) return; /* the first was added since */
+    mli_culprit_find(r, MLI_BOOK_SITE);
+    mli_culprit_find(r, MLI_BOOK_TAG);
+    memset(seen, 0, sizeof seen);
+    for (i = 0; i < MLI_LEAKS && !r->leaks.lost; i++)
+        if (r->leaks.at[i].blocks) mli_culprit_note(r, seen, &r->leaks.at[i]);
+    if (!r->culprit.is_site && r->culprit.subject) {
+        r->culprit.tag = (const char *)r->culprit.subject;
+        r->culprit.tags = 1;
     }
 }
 /* Adds a live block to the leaks of its stack, if it has one. */
@@ -18773,9 +19697,11 @@ static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
     uint32_t i;
     for (i = 1; i < r->row_count; i++) {
         const mli_stack_leak leak = r->stack_leak[i];
-        if (leak.samples)
-            r->stack_leaks = mli_top_insert(r->stack_leak, r->stack_leaks, MLI_LEAKS_SHOWN, &leak,
-                                            sizeof leak, offsetof(mli_stack_leak, bytes));
+        if (!leak.samples) continue;
+        r->stack_leak_rows++;
+        r->stack_leak_bytes += leak.bytes;
+        r->stack_leaks = mli_top_insert(r->stack_leak, r->stack_leaks, MLI_LEAKS_SHOWN, &leak,
+                                        sizeof leak, offsetof(mli_stack_leak, bytes));
     }
 }
 static const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
@@ -18808,6 +19734,7 @@ static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
     if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) { /* pending is freed */
         mli_leak_add(lord, &r->leaks, plain, dev, bytes);
+        mli_leak_sum_add(r, plain, bytes);
         mli_stack_leak_add(r, e);
     }
     if (scope && scope <= r->scopes) {
@@ -18874,12 +19801,6 @@ static const char *mli_report_peak_name(const mli_report *r) {
     return best ? best->name : NULL;
 }
 
-/* Returns 1 if the bytes of a device count against its physical device. Those of mapped files do
-   not: they are page cache. */
-static int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
-    return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
-}
-
 /* Returns the latest sample of a physical device. */
 static memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     memlord_capacity sample;
@@ -18890,14 +19811,18 @@ static memlord_capacity mli_phys_sample_of(mli_phys *phys) {
 }
 
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
-   and the others'. */
+   and the others'. What the ledger's devices grew by since the sample is this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
-    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours;
+    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours, held;
     memlord_capacity sample;
+    int64_t process;
     uint32_t i;
     memset(line, 0xff, sizeof *line);
     mli_lock_take(&phys->lock);
     sample = phys->sample;
+    sample.used = mli_phys_used(r->lord, phys, &held);
+    process = (int64_t)(sample.process + sample.used - phys->sample.used);
+    if (sample.process) sample.process = process > 0 ? (uint64_t)process : 0;
     sampled = phys->sampled;
     line->of.device = phys->device;
     line->of.name = NULL;
@@ -18918,7 +19843,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     if (sample.process > mine) mine = sample.process;
     line->total = sample.total;
     line->used = sample.used;
-    line->free = sample.total - sample.used;
+    line->free = sample.total > sample.used ? sample.total - sample.used : 0;
     line->age = now > sampled ? now - sampled : 0;
     if (sample.process) {
         line->process = sample.process;
@@ -18926,7 +19851,8 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     }
     line->others = sample.used > mine ? sample.used - mine : 0;
     if (sample.context) line->context = sample.context;
-    line->unaccounted = (int64_t)(sample.used - line->self - sample.context - neighbours);
+    line->unaccounted = (int64_t)(sample.total - line->free - line->self - sample.context -
+                                  neighbours);
     line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
 }
 /* Captures each physical device with a known capacity or a limit, the fullest first; those of an
@@ -18955,6 +19881,7 @@ static mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev) {
 
 static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
     r->tag_rows++;
+    r->tag_bytes += line->stat.allocated;
     r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
                                   offsetof(mli_tag_line, stat.allocated));
 }
@@ -18975,7 +19902,7 @@ static void mli_report_tags(mli_report *r) {
         line->dev = mli_row_at(r->lord, MLI_BOOK_TAG, i)->dev;
         line->of.device = mli_device_record_at(r->lord, line->dev)->device;
         line->phys = mli_report_phys(r, line->dev);
-        mli_tag_stat_fill(r->lord, i, &line->stat);
+        line->peak_error = mli_tag_stat_fill(r->lord, i, &line->stat);
         line->of.name = line->stat.tag;
         if (!line->stat.expected) {
             line->stat.expected = UINT64_MAX;
@@ -19159,10 +20086,13 @@ static void mli_report_capture(memlord *lord, mli_report *r) {
     mli_report_sites(r);
     mli_report_stacks(r);
     mli_report_lifetimes(r);
+    r->leak_sum = (mli_leak_sum *)mli_own_alloc(lord, mli_leak_sums(r) * sizeof *r->leak_sum);
+    if (!r->leak_sum) r->result = MEMLORD_E_NOMEM;
     r->top.at = r->block;
     r->top.cap = MLI_TOP_BLOCKS;
     mli_map_visit(lord, &all, mli_visit_report, r);
     r->blocks = mli_block_heap_sort(lord, &r->top);
+    mli_report_culprit(r);
     mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
     if (r->stack_leak) mli_stack_leaks_sort(r);
     mli_report_scopes_sort(r);
@@ -19185,6 +20115,7 @@ enum {
     MLI_FIRST_BLOCKS = 2
 };
 #define MLI_TEXT_FRAMES 5 /* of a stack */
+#define MLI_TEXT_LEAKS 20
 
 static int mli_report_device(const mli_report *r, uint32_t dev) {
     return mli_device_code(mli_device_record_at(r->lord, dev)->device);
@@ -19240,32 +20171,36 @@ static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
     mli_text_verdict_end(r, parts);
 }
 
+static MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
+}
+/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
+   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
+static MLI_COLD void mli_text_culprit(mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    mli_putf(r->o, ", %jo of them", c->sum.bytes);
+    if (c->devices == 1) mli_putf(r->o, " %i", mli_report_device(r, c->dev));
+    if (c->devices > 1) mli_putf(r->o, " %ju devices", (uint64_t)c->devices);
+    if (c->tags == 1) mli_putf(r->o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
+    if (c->tags > 1) mli_putf(r->o, " with %ju tags", (uint64_t)c->tags);
+    if (c->scopes == 1) mli_putf(r->o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
+    if (c->scopes > 1) mli_putf(r->o, " in %ju scopes", (uint64_t)c->scopes);
+    mli_putf(r->o, "  %p", (const void *)mli_culprit_site(r));
+}
 /* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
    it writes nothing: every live block would be one. */
 static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
     if (!r->mark || !r->leaks.blocks) return;
     mli_putf(r->o, "leaks since mark %ju: ", r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
-    if (r->leaks.count) {
-        mli_putf(r->o, ", %jo of them ", r->leaks.at[0].bytes);
-        mli_put_leak(r->o, r->lord, &r->leaks.at[0]);
-    }
+    if (r->culprit.sum.bytes) mli_text_culprit(r);
     mli_put_str(r->o, "\n");
 }
 
 /* Returns the part of a device's live bytes in percent. */
 static double mli_text_share(uint64_t part, uint64_t live) {
     return part < live ? (double)part * 100 / (double)live : 100;
-}
-/* Returns the largest tag of a device, or its bytes without one; NULL: it has no tags. */
-static const memlord_tag_stat *mli_report_top_tag(const mli_report *r, uint32_t dev) {
-    const int device = mli_report_device(r, dev);
-    size_t i;
-    for (i = 0; i < r->tag_lines; i++) {
-        const mli_tag_line *line = &r->top_tag[i];
-        if (mli_device_code(line->of.device) == device && line->stat.allocated) return &line->stat;
-    }
-    return NULL;
 }
 /* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
 static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
@@ -19280,21 +20215,30 @@ static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *o
     return out->live_bytes != 0;
 }
 /* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
-   tag and the site may be of different blocks, so each has its own share. */
+   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
+   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
 static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
     size_t i, parts = 0;
     for (i = 0; i < r->devices; i++) {
         const uint32_t dev = (uint32_t)r->top_device[i][1];
         const uint64_t live = r->stat[dev - 1].allocated;
-        const memlord_tag_stat *tag = mli_report_top_tag(r, dev);
+        mli_holder_list list;
         memlord_site_stat site;
-        const int sites = mli_report_top_site(r, dev, &site);
-        if (!live || !(tag || sites) ||
+        int arena, holders, sites = mli_report_top_site(r, dev, &site);
+        mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
+        arena = list.count && list.at[0].kind == MLI_HOLDER_ARENA;
+        holders = list.count > 1 || arena || (list.count && r->tags);
+        if (arena && site.site == &mli_arena_site) sites = 0; /* told already */
+        if (!live || !(holders || sites) ||
             !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
             continue;
-        if (tag) mli_putf(r->o, "tag %s %g", tag->tag, mli_text_share(tag->allocated, live));
+        if (holders) {
+            if (list.at[0].kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
+            mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, &list.at[0]);
+            mli_putf(r->o, " %g", mli_text_share(list.at[0].bytes, live));
+        }
         if (sites)
-            mli_putf(r->o, tag ? ", site %p %g" : "site %p %g", (const void *)site.site,
+            mli_putf(r->o, holders ? ", site %p %g" : "site %p %g", (const void *)site.site,
                      mli_text_share(site.live_bytes, live));
         mli_putf(r->o, " of %jo", live);
     }
@@ -19309,6 +20253,12 @@ static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats
 /* Writes how many of `have` lines are not shown. */
 static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
     if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
+}
+/* The same with the bytes of those lines. */
+static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+                                uint64_t bytes) {
+    if (shown < have)
+        mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
 }
 
 /* Writes a line for each type with several devices. */
@@ -19383,6 +20333,7 @@ static MLI_COLD void mli_text_bar(mli_report *r) {
 
 static void mli_text_tags(mli_report *r, size_t most) {
     size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
+    uint64_t left = r->tag_bytes;
     if (!shown) return;
     mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
                       "    variance  device\n");
@@ -19390,8 +20341,9 @@ static void mli_text_tags(mli_report *r, size_t most) {
         const memlord_tag_stat *s = &r->top_tag[i].stat;
         mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
                  s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+        left -= s->allocated;
     }
-    mli_text_more(r, r->tag_rows, shown, "tags");
+    mli_text_more_bytes(r, r->tag_rows, shown, "tags", left);
 }
 
 static void mli_text_sites(mli_report *r, size_t most) {
@@ -19432,6 +20384,7 @@ static MLI_COLD void mli_text_estimates(mli_report *r) {
 /* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
 static MLI_COLD void mli_text_stacks(mli_report *r) {
     const int samples = r->lord->stacks.bytes > 1;
+    uint64_t left = r->stack_rest.live_bytes;
     size_t i, shown = r->stacks;
     if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
     if (!shown) return;
@@ -19439,14 +20392,20 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
              samples ? "       error" : "");
     mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
     mli_text_estimates(r);
-    mli_put_str(r->o, samples ? "; error is the standard error of live\n" : "\n");
+    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
+                              : "\n");
     for (i = 0; i < shown; i++) {
         const memlord_stack_stat *s = &r->stack[i].stat;
         mli_putf(r->o, "%12jo", s->live_bytes);
-        if (samples) mli_putf(r->o, "%12jo", s->error_bytes);
+        if (samples && s->live_bytes)
+            mli_putf(r->o, "%12jo", s->error_bytes);
+        else if (samples)
+            mli_put_str(r->o, "           -"); /* blocks that were not taken may live */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
+    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
+    mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
     if (mli_u64_load(&r->lord->stacks.cut))
         mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
                  mli_u64_load(&r->lord->stacks.cut));
@@ -19615,6 +20574,7 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
 /* -- TEXT, second part: scopes, snapshots, the peak, leaks -- */
 
 static void mli_text_scopes(mli_report *r) {
+    uint64_t left = 0;
     uint32_t i;
     if (!r->scope_lines) return;
     mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside        live"
@@ -19628,8 +20588,10 @@ static void mli_text_scopes(mli_report *r) {
                  (uint64_t)mli_average((int64_t)s->ns.total, s->count), s->path);
         if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
         mli_put_str(r->o, s->running ? " (running)\n" : "\n");
+        left -= line->live_bytes;
     }
-    mli_text_more(r, r->scopes, r->scope_lines, "scopes");
+    for (i = 1; i <= r->scopes; i++) left += r->scope[i].live_bytes;
+    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
 }
 
 /* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
@@ -19663,20 +20625,33 @@ static void mli_text_holders(mli_report *r, uint32_t dev) {
     mli_put_str(r->o, "\n");
 }
 
+/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
+    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
+    if (!rest.blocks) return;
+    if (r->leaks.lost)
+        mli_put_str(r->o, "... and others, ");
+    else
+        mli_putf(r->o, "... and %ju more, ", (uint64_t)(r->leaks.groups - shown));
+    mli_put_amount(r->o, rest.bytes, rest.blocks);
+    mli_put_str(r->o, "\n");
+}
 /* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
    in the list. */
 static void mli_text_leaks(mli_report *r) {
+    uint64_t left = r->stack_leak_bytes;
     size_t i;
     if (!r->mark || !r->leaks.blocks) return;
     mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
     mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
     mli_put_str(r->o, "\n");
-    for (i = 0; i < r->leaks.count && i < 20; i++) {
+    for (i = 0; i < r->leaks.count && i < MLI_TEXT_LEAKS; i++) {
         const mli_leak_group *leak = &r->leaks.at[i];
         mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
         mli_put_leak(r->o, r->lord, leak);
         mli_put_str(r->o, "\n");
     }
+    mli_text_leaks_more(r, i);
     if (!r->stack_leaks) return;
     mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
     mli_text_estimates(r);
@@ -19685,7 +20660,9 @@ static void mli_text_leaks(mli_report *r) {
         const mli_stack_leak *leak = &r->stack_leak[i];
         mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
         mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
+        left -= leak->bytes;
     }
+    mli_text_more_bytes(r, r->stack_leak_rows, i, "stacks", left);
 }
 
 /* 1: a move or a copy went that way since the last reset. */
@@ -19736,7 +20713,7 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
     if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
     if (line->unaccounted < 0)
-        mli_putf(r->o, " - unaccounted %jo (less is in use than was recorded)\n",
+        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
                  (uint64_t)0 - (uint64_t)line->unaccounted);
     else
         mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
@@ -19747,20 +20724,48 @@ static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
     mli_put_str(r->o, "\n");
 }
 
+/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
+   of the host, lost detail. */
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
+static const unsigned char mli_anomaly_columns[] = {
+    MLI_STAT_dropped_allocs,
+    MLI_STAT_dropped_bytes,
+    MLI_STAT_unknown_frees,
+    MLI_STAT_implicit_frees,
+    MLI_STAT_freed_while_shared,
+    MLI_STAT_underflows,
+    MLI_STAT_fence_failures,
+    MLI_STAT_refused,
+    MLI_STAT_dropped_sites,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scopes,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_exports,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scope_invocations,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_snapshots,
+    MLI_STAT_dropped_events};
+#define MLI_X(name, kind, family, text) +(MLI_KIND_##kind == MLI_KIND_ANOMALY)
+typedef char mli_check_anomalies
+    [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
+#undef MLI_X
+
 /* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
-   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i is the next
-   column to read: 0 at first. */
-static MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
+   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
+   mli_anomaly_columns were read, 0 at first. */
+static MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                             uint64_t *v) {
     memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
-    size_t end = dev ? (size_t)MLI_STAT_COUNT : (size_t)MLI_COLUMNS;
-    while (*i < end) {
-        size_t at = (*i)++;
-        if (mli_columns[at].kind != MLI_KIND_ANOMALY) continue;
+    while (*i < sizeof mli_anomaly_columns) {
+        size_t at = mli_anomaly_columns[(*i)++];
+        if (dev && at >= MLI_STAT_COUNT) continue;
         *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
                                  : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
         if (*v) return mli_columns[at].name;
     }
     return NULL;
+}
+/* Writes "unknown_frees 1", for the column before `i`. */
+static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
+    mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
+             v);
 }
 static memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
     return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
@@ -19778,7 +20783,8 @@ static MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o,
             mli_put_str(o, head);
             mli_put_device(o, mli_anomaly_device(r, dev));
         }
-        mli_putf(o, n++ ? ", %s %ju" : " %s %ju", name, v);
+        mli_put_str(o, n++ ? ", " : " ");
+        mli_put_anomaly(o, i, name, v);
     }
     if (n) mli_put_str(o, "\n");
 }
@@ -19794,33 +20800,59 @@ static MLI_COLD void mli_text_modules(const mli_report *r) {
     if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
 }
 
-/* Returns what an anomaly of all devices counted on no device. `column` is behind its own. */
-static MLI_COLD uint64_t mli_anomaly_rest(mli_report *r, size_t column, uint64_t v) {
-    uint32_t i;
-    for (i = 0; i < r->devices && column <= MLI_STAT_COUNT; i++)
-        mli_take_off(&v, *mli_stat_of(&r->stat[i], column - 1));
-    return v;
-}
-/* Writes the part of a device; dev 0: what no device counted, under all devices. */
-static MLI_COLD void mli_text_verdict_anomaly(mli_report *r, size_t *parts, uint32_t dev) {
-    const int device = mli_device_code(mli_anomaly_device(r, dev));
+/* As mli_anomaly_next; dev 0: what no device counted. */
+static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
     const char *name;
-    size_t column = 0, n = 0;
-    uint64_t v;
-    while ((name = mli_anomaly_next(r, dev, &column, &v)) != NULL) {
-        if (!dev) v = mli_anomaly_rest(r, column, v);
-        if (!v) continue;
-        if (!n && !mli_text_verdict(r, parts, "anomalies and drops", device)) return;
-        mli_putf(r->o, n++ ? ", %s %ju" : "%s %ju", name, v);
+    uint32_t k;
+    while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
+        const size_t at = mli_anomaly_columns[*i - 1];
+        for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
+            mli_take_off(v, *mli_stat_of(&r->stat[k], at));
+        if (*v) break;
     }
+    return name;
 }
-/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2". */
+/* Returns the weight of a device's anomalies: the kind of the heaviest, then how many of these
+   there are, or how many bytes were lost. 0: there are none. */
+static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
+    const uint64_t most = ((uint64_t)1 << 62) - 1;
+    uint64_t v, sum = 0, heaviest = 0;
+    size_t i = 0;
+    while (mli_anomaly_own(r, dev, &i, &v)) {
+        const uint64_t kind = i <= MLI_ANOMALY_LOSSES                          ? 3
+                              : i <= MLI_ANOMALY_LOSSES + MLI_ANOMALY_MISTAKES ? 2
+                                                                               : 1;
+        if (kind < heaviest) break;
+        heaviest = kind;
+        if (mli_anomaly_columns[i - 1] != MLI_STAT_dropped_allocs) sum = mli_add_saturated(sum, v);
+    }
+    return heaviest << 62 | (sum < most ? sum : most);
+}
+/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
+   under all what no device counted. */
 static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->devices; i++)
-        mli_text_verdict_anomaly(r, &parts, (uint32_t)r->top_device[i][1]);
-    mli_text_verdict_anomaly(r, &parts, 0);
-    mli_text_verdict_end(r, parts);
+    uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
+    size_t i, column, n, found = 0, parts = 0;
+    const char *name;
+    for (i = 0; i <= r->devices; i++) {
+        one[1] = i < r->devices ? r->top_device[i][1] : 0;
+        one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
+        if (!one[0]) continue;
+        n = found++;
+        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
+        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
+    }
+    for (i = 0; i < found && i < MLI_FIRST_DEVICES; i++) {
+        const uint32_t dev = (uint32_t)top[i][1];
+        (void)mli_text_verdict(r, &parts, "anomalies and drops",
+                               mli_device_code(mli_anomaly_device(r, dev)));
+        column = n = 0;
+        while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
+            if (n++) mli_put_str(r->o, ", ");
+            mli_put_anomaly(r->o, column, name, v);
+        }
+    }
+    mli_text_verdict_end(r, found);
 }
 
 static MLI_COLD void mli_text_full(mli_report *r) {
@@ -19869,13 +20901,11 @@ static MLI_COLD void mli_text_labels(mli_report *r) {
 }
 
 static MLI_COLD void mli_text(mli_report *r) {
-    const uint64_t ps = mli_u64_load(&r->lord->saving.alloc_free_ps);
     r->cpu.root = r->lord->room.cpu.root;
     r->resident = mli_cpu_resident(&r->cpu);
     mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
     mli_put_fixed(r->o, r->uptime / 100000000u, 1);
     mli_putf(r->o, " s  its own memory %jo", mli_u64_load(&r->lord->memory.own_bytes));
-    if (ps) mli_putf(r->o, ", an alloc and a free cost %jX", ps / 1000);
     if (r->total.peak_error)
         mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
     mli_put_str(r->o, "\n");
@@ -19926,15 +20956,14 @@ static MLI_COLD void mli_json_time(mli_out *o, const char *name, uint64_t wall) 
 
 static void mli_json_metadata(mli_report *r) {
     memlord *lord = r->lord;
-    uint64_t ps = mli_u64_load(&lord->saving.alloc_free_ps);
     size_t i;
     mli_jsonf(r->o, "{'schema':'memlord/2','version':'" MEMLORD_VERSION "','metadata':{");
     mli_json_time(r->o, "generated_at", mli_wall_now());
     mli_jsonf(r->o,
-              ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'pair_ns':%ju,'mark':%ju,"
+              ",'pid':%ju,'labels':%s,'uptime_ns':%ju,'own_bytes':%ju,'mark':%ju,"
               "'num_snapshots':%ju",
               mli_pid(), mli_labels(lord), r->uptime, mli_u64_load(&lord->memory.own_bytes),
-              ps ? ps / 1000 : UINT64_MAX, r->mark, (uint64_t)r->snapshots);
+              r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     mli_json_flag(r->o, "sites_enabled",
                   (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES) != 0);
@@ -20045,10 +21074,10 @@ static void mli_json_tags(mli_report *r) {
     for (i = 1; i <= r->tags; i++) {
         const memlord_tag_stat *s = &r->tag[i].stat;
         mli_jsonf(r->o,
-                  ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'blocks':%ju,"
-                  "'expected':%ju,'variance':%jd}",
-                  s->tag, mli_device_code(r->tag[i].of.device), s->allocated, s->peak, s->blocks,
-                  s->expected, s->variance);
+                  ",\n{'tag':%s,'device':'%i','allocated':%ju,'peak':%ju,'peak_error':%ju,"
+                  "'blocks':%ju,'expected':%ju,'variance':%jd}",
+                  s->tag, mli_device_code(r->tag[i].of.device), s->allocated, s->peak,
+                  r->tag[i].peak_error, s->blocks, s->expected, s->variance);
     }
     mli_put_str(r->o, "]");
 }
@@ -20119,14 +21148,14 @@ static void mli_json_sites(mli_report *r) {
     for (i = 1; i < rows; i++) {
         memlord_site_stat s;
         memlord_place place;
-        mli_site_stat_fill(r->lord, i, &s);
+        const uint64_t error = mli_site_stat_fill(r->lord, i, &s);
         if (!(s.alloc_bytes | s.free_bytes | s.allocs | s.frees | s.live_bytes)) continue;
         s.site = mli_site_display_of(r->lord, s.site);
         mli_jsonf(r->o,
                   ",\n{'site':%p,'device':'%i','alloc_bytes':%ju,'free_bytes':%ju,"
-                  "'allocs':%ju,'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju",
+                  "'allocs':%ju,'frees':%ju,'live_bytes':%ju,'peak_bytes':%ju,'peak_error':%ju",
                   (const void *)s.site, mli_device_code(s.device), s.alloc_bytes,
-                  s.free_bytes, s.allocs, s.frees, s.live_bytes, s.peak_bytes);
+                  s.free_bytes, s.allocs, s.frees, s.live_bytes, s.peak_bytes, error);
         if (memlord_site_place(r->lord, s.site, &place) == MEMLORD_OK)
             mli_jsonf(r->o, ",'module':%s,'offset':%ju,'build_id':%s", place.module, place.offset,
                       place.build_id);
@@ -20328,6 +21357,33 @@ static void mli_json_holders(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+/* Writes the site with the most leaked bytes; null: there are none. */
+static MLI_COLD void mli_json_culprit(mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    const uint64_t unknown = c->devices ? 0 : UINT64_MAX;
+    mli_jsonf(r->o, ",'largest':");
+    if (!c->sum.bytes) {
+        mli_put_str(r->o, "null");
+        return;
+    }
+    mli_jsonf(r->o, "{'site':%p,'count':%ju,'bytes':%ju,'devices':%ju,'tags':%ju,'scopes':%ju",
+              (const void *)mli_culprit_site(r), c->sum.blocks, c->sum.bytes, c->devices | unknown,
+              c->tags | unknown, c->scopes | unknown);
+    mli_jsonf(r->o, c->devices == 1 ? ",'device':'%i'" : ",'device':null",
+              c->devices == 1 ? mli_report_device(r, c->dev) : 0);
+    mli_jsonf(r->o, ",'tag':%s,'scope':%s}", c->tags == 1 && !r->tag[0].leaked ? c->tag : NULL,
+              c->scopes == 1 && !r->scope[0].leaked ? c->scope : NULL);
+}
+/* Writes what the two lists of leaks leave out. */
+static MLI_COLD void mli_json_leaks_more(mli_report *r) {
+    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, r->leaks.count);
+    uint64_t left = r->stack_leak_bytes;
+    size_t i;
+    for (i = 0; i < r->stack_leaks; i++) left -= r->stack_leak[i].bytes;
+    mli_jsonf(r->o, ",'more':{'groups':%ju,'count':%ju,'bytes':%ju,'stacks':%ju,'stack_bytes':%ju}",
+              r->leaks.lost ? UINT64_MAX : (uint64_t)(r->leaks.groups - r->leaks.count),
+              rest.blocks, rest.bytes, (uint64_t)(r->stack_leak_rows - r->stack_leaks), left);
+}
 static void mli_json_leaks(mli_report *r) {
     size_t i;
     mli_jsonf(r->o, ",\n'leaks':{'since_mark':%ju,'count':%ju,'bytes':%ju,'by_site':[",
@@ -20348,7 +21404,10 @@ static void mli_json_leaks(mli_report *r) {
                   mli_report_device(r, dev), (uint64_t)(leak->blocks + 0.5), leak->bytes,
                   leak->samples);
     }
-    mli_put_str(r->o, "]}");
+    mli_put_str(r->o, "]");
+    mli_json_culprit(r);
+    mli_json_leaks_more(r);
+    mli_put_str(r->o, "}");
 }
 
 static void mli_json_moves(mli_report *r) {
@@ -20538,10 +21597,10 @@ static MLI_COLD void mli_json(mli_report *r) {
    it there. Minified by esbuild 0.17.0. */
 #if !defined(MEMLORD_NO_REPORTS)
 
-static const char mli_page_head[][3073] = {
+static const char mli_page_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
-    "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-TmEFvi+r6c0EKRN33eKJHE"
-    "OX9ljp2x48n88enj8/ahg='; script-src 'sha256-CIt9uHDY0LiAqFU6Yq+bXVwPSLB4JF+eMI2HwgyYEqo=' 'sh"
+    "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
+    "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-4LJeBRIbkb7MAbJFnTMbmNXdb4qsS8pEQeqKOC3jysI=' 'sh"
     "a256-FLMvRGQG3pb5HtTGZbk8vgRm50vIPO6P+NgfOkTjewM='; base-uri 'none'; form-action 'none'\">\n<"
     "meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"referre"
     "r\" content=\"no-referrer\">\n<title>MemLord report</title>\n<style>:root{color-scheme:light "
@@ -20572,109 +21631,109 @@ static const char mli_page_head[][3073] = {
     "rem;margin:0 auto;padding:0 1rem 4rem}section{padding:1.6rem 0 0}section+section{margin-top:1"
     ".6rem;border-top:1px solid var(--rule)}section.plain+section{border-top:0;margin-top:0}h2{fon"
     "t-size:1.2rem;line-height:1.3;letter-spacing:-.01em;margin:0 0 .2rem}h3{font-size:1rem;margin"
-    ":0;overflow-wrap:anywhere}.note",
-    "{color:var(--soft);margin:0 0 .9rem;max-width:46rem}.soft,.figures dt,.facts dt,#tip dt,summa"
-    "ry,.more,.keys,.tools output{color:var(--soft)}.mono{font-family:var(--mono);font-size:.92em}"
-    "#message{background:var(--warnfill);color:var(--ink);border-left:3px solid var(--warn);paddin"
-    "g:.6rem .9rem;margin:1rem 0 0;overflow-wrap:anywhere}noscript pre{overflow-x:auto}@media (scr"
-    "ipting: none){#empty,#top nav,#top button{display:none}}#empty{margin:12vh auto 0;max-width:3"
-    "4rem;padding:3rem 1.5rem;text-align:center;border:2px dashed var(--rule);border-radius:8px;co"
-    "lor:var(--soft)}body.over main{outline:3px dashed var(--accent);outline-offset:-6px}footer{ma"
-    "rgin-top:2.5rem;color:var(--soft);font-size:.9em}.answers{list-style:none;margin:0 0 1.4rem;p"
-    "adding:0;font-size:1.15rem;line-height:1.45}.answers li{padding:.2rem 0 .2rem .8rem;border-le"
-    "ft:3px solid var(--rule);margin:0 0 .35rem;overflow-wrap:anywhere}.answers .bad{border-color:"
-    "var(--warn)}.answers .odd{border-color:var(--other)}.answers .bad a{color:var(--warn)}.answer"
-    "s a{font-weight:600;text-underline-offset:.15em;text-decoration-color:var(--other)}.figures{d"
-    "isplay:flex;flex-wrap:wrap;gap:.8rem 3rem;margin:0}.figures div{min-width:0;max-width:26rem}."
-    "figures dd{margin:0;font-size:1.25rem;line-height:1.25;letter-spacing:-.01em}.figures dd smal"
-    "l{display:block;font-size:.8rem;letter-spacing:0;color:var(--soft);overflow-wrap:anywhere}.fa"
-    "cts{display:flex;flex-wrap:wrap;gap:.1rem 1.6rem;margin:1rem 0 0}.facts div{display:flex;gap:"
-    ".4rem;min-width:0}.facts dd{margin:0;overflow-wrap:anywhere}.cards{display:grid;grid-template"
-    "-columns:repeat(auto-fill,minmax(min(24rem,100%),1fr));gap:1rem}.card{background:var(--panel)"
-    ";border-radius:6px;padding:.9rem 1rem;min-width:0}.card header{display:flex;align-items:basel"
-    "ine;gap:.6rem}.card header b{font-size:1.15rem;white-space:nowrap}.stack{position:relative;di"
-    "splay:flex;height:1.25rem;margin:.5rem 0;background:var(--paper);border-radius:3px;overflow:h"
-    "idden;box-shadow:inset 0 0 0 1px var(--rule)}.stack i{min-width:1px;box-shadow:inset -1px 0 v"
-    "ar(--panel)}.stack em{position:absolute;left:0;top:0;bottom:0;pointer-events:none;border-righ"
-    "t:2px solid var(--warn)}.stack .pool{border:1px dashed var(--ink);border-left:0}.legend .limi"
-    "t{border-right:2px solid var(--warn);border-radius:0}.legend .pool{border:1px dashed var(--in"
-    "k)}td a,.legend a{text-decoration:none}td a:hover,.legend a:hover{text-decoration:underline}."
-    "hue{background:light-dark(oklch(.83 .085 var(--hue)),oklch(.48 .095 var(--hue)))}.hatch{backg"
-    "round:repeating-linear-gradient(135deg,var(--other) 0 3px,transparent 3px 6px)}.legend{list-s"
-    "tyle:none;margin:0;padding:0}.legend li{display:flex;gap:.45rem;align-items:baseline}.legend "
-    "i{flex:none;width:.7rem;height:.7rem;border-radius:2px}.grey{background:var(--other)}.legend "
-    "i.free{box-shadow:inset 0 0 0 1px var(--other);background:var(--paper)}.card header .soft,.le"
-    "gend span:not(:last-child){flex:1;min-width:0;overflow:hidden;text-overflow:ellipsis;white-sp"
-    "ace:nowrap}.card .sum{margin:.1rem 0 .4rem;color:var(--soft);font-size:.93em}.card .facts{mar"
-    "gin",
-    "-top:.7rem;padding-top:.6rem;border-top:1px solid var(--rule);gap:.1rem 1.2rem;font-size:.93e"
-    "m}.card .bad{color:var(--warn);margin:.6rem 0 0;overflow-wrap:anywhere}.charts{display:flex;f"
-    "lex-wrap:wrap;gap:.4rem 1.4rem}.bars{flex:3 1 10rem;margin:.8rem 0 0;min-width:0}.bars+.bars{"
-    "flex:1 1 7rem}.bars p,.bars .axis{color:var(--soft);font-size:.85em}.bars p{margin:0}.bars .p"
-    "lot{display:flex;align-items:flex-end;gap:1px;height:3.2rem;border-bottom:1px solid var(--oth"
-    "er)}.bars .plot i{flex:1;background:var(--accent);min-width:1px}.bars .axis{display:flex;just"
-    "ify-content:space-between}.tools{display:flex;flex-wrap:wrap;align-items:center;gap:.5rem;mar"
-    "gin:0 0 .6rem}.tools output{margin-left:auto}.tools .group{display:inline-flex}.tools .group "
-    "button{border-radius:0;margin-left:-1px}.tools .group button:first-child{border-radius:4px 0 "
-    "0 4px;margin-left:0}.tools .group button:last-child{border-radius:0 4px 4px 0}canvas{display:"
-    "block;width:100%;touch-action:pan-y;cursor:crosshair}#lanes{max-height:70vh;overflow:hidden;b"
-    "order-block:1px solid var(--rule)}#lanes:focus-within{overflow-y:auto}#lanes canvas{position:"
-    "sticky;top:0}.keys{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;font-size:.9em;margin:.4rem 0"
-    " 0;padding:0;list-style:none}.keys i{font-style:normal;color:var(--accent);margin-right:.3rem"
-    "}.keys i.w{color:var(--warn)}.keys i.g{color:var(--good)}#tip{position:fixed;z-index:4;top:0;"
-    "left:0;max-width:min(26rem,calc(100vw - 1rem));pointer-events:none;background:var(--paper);co"
-    "lor:var(--ink);border:1px solid var(--soft);border-radius:4px;padding:.4rem .6rem;font-size:."
-    "92em;box-shadow:0 2px 10px #0003}#tip b{display:block;overflow-wrap:anywhere}#tip dl{display:"
-    "grid;grid-template-columns:auto 1fr;gap:0 .8rem;margin:0}#tip dt,#tip dd{overflow-wrap:anywhe"
-    "re}#tip dd{margin:0;text-align:right}#live{position:absolute;width:1px;height:1px;overflow:hi"
-    "dden;clip-path:inset(50%)}.map{position:relative;height:22rem}.map div{position:absolute;over"
-    "flow:hidden;padding:.25rem .4rem;border:1px solid var(--paper);font-size:.9em;line-height:1.3"
-    ";cursor:default}.map div b{display:block;font-weight:600;overflow:hidden;text-overflow:ellips"
-    "is;white-space:nowrap}.map .off{background:var(--panel);color:var(--soft)}.map span{display:i"
-    "nline-block;margin-right:.6em;white-space:nowrap}.rest{background:var(--panel);color:var(--in"
-    "k)}.map div:focus-visible{outline-offset:-3px;outline-color:var(--ink)}.box{overflow:auto hid"
-    "den;max-height:30rem;border:1px solid var(--rule);border-radius:4px;position:relative}.box:fo"
-    "cus-within{overflow-y:auto}table{border-collapse:collapse;width:100%}th,td{padding:.22rem .7r"
-    "em;text-align:left;white-space:nowrap}th{position:sticky;top:0;z-index:1;background:var(--pan"
-    "el);padding:0;font-weight:600}th button{width:100%;border:0;border-radius:0;background:none;t"
-    "ext-align:inherit;font-weight:inherit;padding:.25rem .7rem;white-space:nowrap}th button:after"
-    "{content:\"\\2195\";margin-left:.35rem;opacity:.25}th[aria-sort=ascending] button:after{conte"
-    "nt:\"\\2191\";opacity:1}th[aria-sort=descending] button:after{content:\"\\2193\";opacity:1}tf"
-    "oot td{posit",
-    "ion:sticky;bottom:0;background:var(--panel);font-weight:600;border-top:1px solid var(--rule)}"
-    "tbody tr{border-top:1px solid var(--grid)}tbody tr:hover{background:var(--panel)}.n{text-alig"
-    "n:right}.t{max-width:32rem;overflow:hidden;text-overflow:ellipsis;unicode-bidi:isolate}.minus"
-    "{color:var(--good)}.over{color:var(--warn)}.share{background:linear-gradient(var(--bar),var(-"
-    "-bar)) no-repeat right / var(--share) 100% content-box}.more{padding:.35rem .7rem}td.inner{pa"
-    "dding:.4rem 0 .8rem 2.2rem;white-space:normal}.toggle{min-height:24px;min-width:24px;padding:"
-    "0 .3rem;line-height:1}details{margin-top:.8rem}summary{cursor:pointer}@media (max-width: 600p"
-    "x){#top{gap:.5rem;flex-wrap:wrap;padding:.4rem .8rem}#top h1{flex:1}#nav{order:9;flex-basis:1"
-    "00%}#chosen{order:8;flex-basis:100%}#chosen span{flex:1;max-width:none}.answers{font-size:1re"
-    "m}html{scroll-padding-top:5.6rem}main{padding:0 .8rem 3rem}.figures{display:grid;grid-templat"
-    "e-columns:1fr 1fr;gap:.8rem 1rem}.figures dd{font-size:1.1rem}.t{max-width:15rem}.map{height:"
-    "26rem}.tools output{margin-left:0;flex-basis:100%}}@media print{#top nav,#top button,.tools,#"
-    "tip,.more{display:none}#top{position:static}.box,#lanes{max-height:none;overflow:visible}.car"
-    "d,tr,canvas{break-inside:avoid}th{position:static}th button:after{content:none}body{font-size"
-    ":10px}*{print-color-adjust:exact}}.flame canvas{cursor:default;border-bottom:1px solid var(--"
-    "rule)}.path{display:flex;flex-wrap:wrap;align-items:baseline;gap:.2rem;margin:0 0 .5rem;paddi"
-    "ng:0;list-style:none}.path li{max-width:14rem;overflow:hidden;text-overflow:ellipsis;white-sp"
-    "ace:nowrap}.path li+li:before{content:\"\\203a\";margin:0 .35rem 0 .15rem;color:var(--soft)}."
-    "path button{border:0;padding:0;min-height:1.6rem;background:none;text-decoration:underline;ma"
-    "x-width:12rem;overflow:hidden;text-overflow:ellipsis}button:disabled{opacity:.45;cursor:defau"
-    "lt}#beside{display:none}body.over #beside{display:block;position:fixed;inset:auto 1rem 1rem;z"
-    "-index:4;padding:2.2rem 1rem;text-align:center;background:var(--panel);border:2px dashed var("
-    "--accent);border-radius:8px}#versus .group{flex-wrap:wrap}#versus p{overflow-wrap:anywhere}#v"
-    "ersus .alarm{margin:0 0 1rem;padding-left:2rem}#versus .figures{margin:0 0 1rem}#versus .flam"
-    "e+.keys{margin-bottom:.6rem}#versus details{margin:.6rem 0 1.2rem}</style>\n</head>\n<body>\n"
-    "<header id=\"top\">\n<h1><a href=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" aria-label=\"Sect"
-    "ions\"></nav>\n<span id=\"chosen\" hidden></span>\n<button id=\"theme\" type=\"button\" aria-"
-    "label=\"Switch between light and dark\">&#9680;</button>\n<button id=\"open\" type=\"button\""
-    " title=\"Or drop a profile.json anywhere on this page\">Open&#8230;</button>\n<button id=\"co"
-    "mpare\" type=\"button\" title=\"Shows what changed since an older profile\" hidden>Compare wi"
-    "th&#8230;</button>\n<input id=\"file\" type=\"file\" accept=\".json,application/json\" hidden"
-    ">\n<input id=\"second\" type=\"file\" accept=\".json,application/json\" hidden>\n</header>\n<"
-    "main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page draws its report "
-    "with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
+    ":0;overflow-wrap:anywhere}.note{color:var(--sof",
+    "t);margin:0 0 .9rem;max-width:46rem}.soft,.figures dt,.facts dt,#tip dt,summary,.more,.keys,."
+    "tools output{color:var(--soft)}.mono{font-family:var(--mono);font-size:.92em}#message{backgro"
+    "und:var(--warnfill);color:var(--ink);border-left:3px solid var(--warn);padding:.6rem .9rem;ma"
+    "rgin:1rem 0 0;overflow-wrap:anywhere}noscript pre{overflow-x:auto}@media (scripting: none){#e"
+    "mpty,#top nav,#top button{display:none}}#empty{margin:12vh auto 0;max-width:34rem;padding:3re"
+    "m 1.5rem;text-align:center;border:2px dashed var(--rule);border-radius:8px;color:var(--soft)}"
+    "body.over main{outline:3px dashed var(--accent);outline-offset:-6px}footer{margin-top:2.5rem;"
+    "color:var(--soft);font-size:.9em}.answers{list-style:none;margin:0 0 1.4rem;padding:0;font-si"
+    "ze:1.15rem;line-height:1.45}.answers li{padding:.2rem 0 .2rem .8rem;border-left:3px solid var"
+    "(--rule);margin:0 0 .35rem;overflow-wrap:anywhere}.answers .bad{border-color:var(--warn)}.ans"
+    "wers .odd{border-color:var(--other)}.answers .bad a{color:var(--warn)}.answers a{font-weight:"
+    "600;text-underline-offset:.15em;text-decoration-color:var(--other)}.figures{display:flex;flex"
+    "-wrap:wrap;gap:.8rem 3rem;margin:0}.figures div{min-width:0;max-width:26rem}.figures dd{margi"
+    "n:0;font-size:1.25rem;line-height:1.25;letter-spacing:-.01em}.figures dd small{display:block;"
+    "font-size:.8rem;letter-spacing:0;color:var(--soft);overflow-wrap:anywhere}.facts{display:flex"
+    ";flex-wrap:wrap;gap:.1rem 1.6rem;margin:1rem 0 0}.facts div{display:flex;gap:.4rem;min-width:"
+    "0}.facts dd{margin:0;overflow-wrap:anywhere}.cards{display:grid;grid-template-columns:repeat("
+    "auto-fill,minmax(min(24rem,100%),1fr));gap:1rem}.card{background:var(--panel);border-radius:6"
+    "px;padding:.9rem 1rem;min-width:0}.card header{display:flex;align-items:baseline;gap:.6rem}.c"
+    "ard header b{font-size:1.15rem;white-space:nowrap}.stack{position:relative;display:flex;heigh"
+    "t:1.25rem;margin:.5rem 0;background:var(--paper);border-radius:3px;overflow:hidden;box-shadow"
+    ":inset 0 0 0 1px var(--rule)}.stack i{min-width:1px;box-shadow:inset -1px 0 var(--panel)}.sta"
+    "ck em{position:absolute;left:0;top:0;bottom:0;pointer-events:none;border-right:2px solid var("
+    "--warn)}.stack .pool{border:1px dashed var(--ink);border-left:0}.legend .limit{border-right:2"
+    "px solid var(--warn);border-radius:0}.legend .pool{border:1px dashed var(--ink)}td a,.legend "
+    "a{text-decoration:none}td a:hover,.legend a:hover{text-decoration:underline}.hue{background:l"
+    "ight-dark(oklch(.83 .085 var(--hue)),oklch(.48 .095 var(--hue)))}.hatch{background:repeating-"
+    "linear-gradient(135deg,var(--other) 0 3px,transparent 3px 6px)}.legend{list-style:none;margin"
+    ":0;padding:0}.legend li{display:flex;gap:.45rem;align-items:baseline}.legend i{flex:none;widt"
+    "h:.7rem;height:.7rem;border-radius:2px}.grey{background:var(--other)}.legend i.free{box-shado"
+    "w:inset 0 0 0 1px var(--other);background:var(--paper)}.card header .soft,.legend span:not(:l"
+    "ast-child){flex:1;min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.card"
+    " .sum{margin:.1rem 0 .4rem;color:var(--soft);font-size:.93em}.card .facts{margin-top:.7rem;pa"
+    "dding-top:.6rem;bor",
+    "der-top:1px solid var(--rule);gap:.1rem 1.2rem;font-size:.93em}.card .bad{color:var(--warn);m"
+    "argin:.6rem 0 0;overflow-wrap:anywhere}.charts{display:flex;flex-wrap:wrap;gap:.4rem 1.4rem}."
+    "bars{flex:3 1 10rem;margin:.8rem 0 0;min-width:0}.bars+.bars{flex:1 1 7rem}.bars p,.bars .axi"
+    "s{color:var(--soft);font-size:.85em}.bars p{margin:0}.bars .plot{display:flex;align-items:fle"
+    "x-end;gap:1px;height:3.2rem;border-bottom:1px solid var(--other)}.bars .plot i{flex:1;backgro"
+    "und:var(--accent);min-width:1px}.bars .axis{display:flex;justify-content:space-between}.tools"
+    "{display:flex;flex-wrap:wrap;align-items:center;gap:.5rem;margin:0 0 .6rem}.tools output{marg"
+    "in-left:auto}.tools .group{display:inline-flex}.tools .group button{border-radius:0;margin-le"
+    "ft:-1px}.tools .group button:first-child{border-radius:4px 0 0 4px;margin-left:0}.tools .grou"
+    "p button:last-child{border-radius:0 4px 4px 0}canvas{display:block;width:100%;touch-action:pa"
+    "n-y;cursor:crosshair}#lanes{max-height:70vh;overflow:hidden;border-block:1px solid var(--rule"
+    ")}#lanes:focus-within{overflow-y:auto}#lanes canvas{position:sticky;top:0}.keys{display:flex;"
+    "flex-wrap:wrap;gap:.2rem 1.2rem;font-size:.9em;margin:.4rem 0 0;padding:0;list-style:none}.ke"
+    "ys i{font-style:normal;color:var(--accent);margin-right:.3rem}.keys i.w{color:var(--warn)}.ke"
+    "ys i.g{color:var(--good)}#tip{position:fixed;z-index:4;top:0;left:0;max-width:min(26rem,calc("
+    "100vw - 1rem));pointer-events:none;background:var(--paper);color:var(--ink);border:1px solid "
+    "var(--soft);border-radius:4px;padding:.4rem .6rem;font-size:.92em;box-shadow:0 2px 10px #0003"
+    "}#tip b{display:block;overflow-wrap:anywhere}#tip dl{display:grid;grid-template-columns:auto "
+    "1fr;gap:0 .8rem;margin:0}#tip dt,#tip dd{overflow-wrap:anywhere}#tip dd{margin:0;text-align:r"
+    "ight}#live{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}.map{p"
+    "osition:relative;height:22rem}.map div{position:absolute;overflow:hidden;padding:.25rem .4rem"
+    ";border:1px solid var(--paper);font-size:.9em;line-height:1.3;cursor:default}.map div b{displ"
+    "ay:block;font-weight:600;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.map .off{"
+    "background:var(--panel);color:var(--soft)}.map span{display:inline-block;margin-right:.6em;wh"
+    "ite-space:nowrap}.rest{background:var(--panel);color:var(--ink)}.map div:focus-visible{outlin"
+    "e-offset:-3px;outline-color:var(--ink)}.box{overflow:auto hidden;max-height:30rem;border:1px "
+    "solid var(--rule);border-radius:4px;position:relative}.box:focus-within{overflow-y:auto}table"
+    "{border-collapse:collapse;width:100%}th,td{padding:.22rem .7rem;text-align:left;white-space:n"
+    "owrap}th{position:sticky;top:0;z-index:1;background:var(--panel);padding:0;font-weight:600}th"
+    " button{width:100%;border:0;border-radius:0;background:none;text-align:inherit;font-weight:in"
+    "herit;padding:.25rem .7rem;white-space:nowrap}th button:after{content:\"\\2195\";margin-left:"
+    ".35rem;opacity:.25}th[aria-sort=ascending] button:after{content:\"\\2191\";opacity:1}th[aria-"
+    "sort=descending] button:after{content:\"\\2193\";opacity:1}tfoot td{position:sticky;bottom:0;"
+    "background:var(--panel);font",
+    "-weight:600;border-top:1px solid var(--rule)}tfoot .rest td{position:static;font-weight:400;c"
+    "olor:var(--soft)}tbody tr{border-top:1px solid var(--grid)}tbody tr:hover{background:var(--pa"
+    "nel)}.n{text-align:right}.t{max-width:32rem;overflow:hidden;text-overflow:ellipsis;unicode-bi"
+    "di:isolate}.minus{color:var(--good)}.over{color:var(--warn)}.share{background:linear-gradient"
+    "(var(--bar),var(--bar)) no-repeat right / var(--share) 100% content-box}.more{padding:.35rem "
+    ".7rem}td.inner{padding:.4rem 0 .8rem 2.2rem;white-space:normal}.toggle{min-height:24px;min-wi"
+    "dth:24px;padding:0 .3rem;line-height:1}details{margin-top:.8rem}summary{cursor:pointer}@media"
+    " (max-width: 600px){#top{gap:.5rem;flex-wrap:wrap;padding:.4rem .8rem}#top h1{flex:1}#nav{ord"
+    "er:9;flex-basis:100%}#chosen{order:8;flex-basis:100%}#chosen span{flex:1;max-width:none}.answ"
+    "ers{font-size:1rem}html{scroll-padding-top:5.6rem}main{padding:0 .8rem 3rem}.figures{display:"
+    "grid;grid-template-columns:1fr 1fr;gap:.8rem 1rem}.figures dd{font-size:1.1rem}.t{max-width:1"
+    "5rem}.map{height:26rem}.tools output{margin-left:0;flex-basis:100%}}@media print{#top nav,#to"
+    "p button,.tools,#tip,.more{display:none}#top{position:static}.box,#lanes{max-height:none;over"
+    "flow:visible}.card,tr,canvas{break-inside:avoid}th{position:static}th button:after{content:no"
+    "ne}body{font-size:10px}*{print-color-adjust:exact}}.flame canvas{cursor:default;border-bottom"
+    ":1px solid var(--rule)}.path{display:flex;flex-wrap:wrap;align-items:baseline;gap:.2rem;margi"
+    "n:0 0 .5rem;padding:0;list-style:none}.path li{max-width:14rem;overflow:hidden;text-overflow:"
+    "ellipsis;white-space:nowrap}.path li+li:before{content:\"\\203a\";margin:0 .35rem 0 .15rem;co"
+    "lor:var(--soft)}.path button{border:0;padding:0;min-height:1.6rem;background:none;text-decora"
+    "tion:underline;max-width:12rem;overflow:hidden;text-overflow:ellipsis}button:disabled{opacity"
+    ":.45;cursor:default}#beside{display:none}body.over #beside{display:block;position:fixed;inset"
+    ":auto 1rem 1rem;z-index:4;padding:2.2rem 1rem;text-align:center;background:var(--panel);borde"
+    "r:2px dashed var(--accent);border-radius:8px}#versus .group{flex-wrap:wrap}#versus p{overflow"
+    "-wrap:anywhere}#versus .alarm{margin:0 0 1rem;padding-left:2rem}#versus .figures{margin:0 0 1"
+    "rem}#versus .flame+.keys{margin-bottom:.6rem}#versus details{margin:.6rem 0 1.2rem}</style>\n"
+    "</head>\n<body>\n<header id=\"top\">\n<h1><a href=\"#top\">MemLord</a></h1>\n<nav id=\"nav\" "
+    "aria-label=\"Sections\"></nav>\n<span id=\"chosen\" hidden></span>\n<button id=\"theme\" type"
+    "=\"button\" aria-label=\"Switch between light and dark\">&#9680;</button>\n<button id=\"open"
+    "\" type=\"button\" title=\"Or drop a profile.json anywhere on this page\">Open&#8230;</button"
+    ">\n<button id=\"compare\" type=\"button\" title=\"Shows what changed since an older profile\""
+    " hidden>Compare with&#8230;</button>\n<input id=\"file\" type=\"file\" accept=\".json,applica"
+    "tion/json\" hidden>\n<input id=\"second\" type=\"file\" accept=\".json,application/json\" hid"
+    "den>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page"
+    " draws its report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
 static const char mli_page_middle[][3565] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
@@ -20719,458 +21778,475 @@ static const char mli_page_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3769] = {
-    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcvXt/2zYSLvz/+RQyT9ZLWpAsOYmbUKb1S3Np"
-    "0iZtNpfeVG1CS5TFmiZVkort2vru7zwzAAjKzu6+pxeLBEEQl8Fg7uOtq6RT1WU6q72R7wfR8fVinc/qtMg7b3M/Ca5nR"
-    "V7VnTq69JN+VcezsypQefTer/vnxXydJXRb8W2WVnWgCqqIR2USqJjLF2V8TrX65/HKL6Pj97V/6Zf9Kq2pxqWfT67oTp"
-    "oKpoE6p7tisaiSOgiCUbrwd6p+luSn9TIok3pd5p18nWWjRVH60rOyUyw6VVD2V3G9jNYJvW++WGXpLPEH6uDhoXw+jY7"
-    "jSToN+os0q5PS/7YosiTOg36ZfEnKKvGDkXzk+pyKw3Pq/clVjSHO1jXf0m+gMNKwUhgkFRZmWo4H4yJE75SemTDfbHQn"
-    "6yhPLjq/JPHZm3g1slOcJJhiPbCy7i/jigpubuiSZsBPFK9BoOj+FPfBxr76Ho9rlZsVqqL6apXQXCQYXRJFHpY1P/XGU"
-    "hB6Hi1OU0e309Tb3W1KaelO7ArT56P9P7qDy8mg9zjuLabde/t9mpXar4Kx59FMpFF1c+MNLr1u3q+L99yePzykmYrKm5"
-    "v45qaiGV5lMa3GdkPK8+yknyVXYTEuup//z+duFqb8i26crNNs/imdE+DRwoYnfnFzkxLYEQiFiVqls7Pw+izN56HHK+G"
-    "pL3G2tvU2ir8cUk924vEJdbrrnxMwZ2meUP9DryvXNEFBGHe97h3jWMVpXlODWTOO/t7kjz/2pzwAWjHPz4u6c5YXF3ng"
-    "mWWn6U2i46R5yQ//mHdvWlMQyByoX5Jo4mXpl8RT3orghH7iLCtmcZ3MvWkDMnFu1l3P2npFk4Cpq2V68j5+9KDzPv9S/"
-    "zw9CCrB782NrjdPVvUyTAhK+Ko7DAcypVSRfqgeIPrk6gf6AmCY4FedpfMqnEwVDTacTAaK/p0q/TuldZkT7A8Udx8XX+"
-    "IyjXPqzcBMzLM8Aq7xr/MCdSc0KP4M9fKaB4Gxe5tgqmhHhJOdoeL/ppugmYhfZR5UFVxnCc11hM1KveSdkhug6hRjv5J"
-    "J2N0t5GInimyRr8uiIjeXtN+KIPSLiHolH1CmaWzKnJ6qpM8976/W1dIv8EKzM8+Tpme0jzEbN9Hw6IgK+oS3nsezpe8X"
-    "KgayLagvGDl1JMHun8TTaGdA36OpneRTuu1GbwixEfq6pHcGQbBxvvSBcYDBADn27DYommkg5L3K0nqMWdOdn9Ci5Xq+8"
-    "00QNsXNF37Jt7EMoay6X8YXGjlrrOwg5JgRshwHvDJlxP2MCcC+EEIOnLop6saMuoMyQt9KlfYJmFUajKRcY/+bG99UIL"
-    "RgoIRG2uE9T3uOlo1nvqRBTeI+ttInxt70ZWwoe8NwKXdTPhaugGGluOpG+fjc15WqgKC37Bv41UuxKi58VEnKsig/6QP"
-    "iIDB7nmALJ8Oo2N3l/mzNuNv7ol4mZUcfHzQC9PyKwLDpOxVhX6DQ6TYdlM0S/XBricw2LSI68HRpFk2mPPGjdHeXzlSc"
-    "NDTHaZT216sgE0CmAizYLErHFW+j1IUKZ90WWLesOTaDirfGQs14jWZqIchFBrpoYaTEX+jTv4W5Z8UqMZh7wSu/oSU14"
-    "Dvb0JFEmwm1BLbMGU5DTHnC9E66DV4BL0NBg8H8SmWZVvyZBiN9Rkc44OuijrO+xbxB708/VvYbAEqBx93d8njw31cY8I"
-    "k+m9Ut3Q8b4oBPCd9MBE2NmYcrkAcuzvt4a639TM0IkXz//qcf+3KQp4srf0KlUxBjBhSEFKNt26/j0wonun7izFaG2Xr"
-    "vX+qKRBkRVBLi+8SrZT45iypfUxEZGnMIDb4XCiizm71gyJgpgmBA1IwQ1IQoMGqMJtjPCKHd6oF8XxqoAiLt0IJpkSjE"
-    "S7qhTVNT75qFMsuY8pSohVoHFviXDJWMhWYgSgRSxrRQYaaXyhZ6/jqnYZxSkx5OfI1QO6gVeAKztjL+GAimlxrKIwsIe"
-    "nkznTb4e0H425nvC4xWZqXiZZSp0X1+o99Lc982cO5fGIJ0EKjTQH2MmJy+0BvqeoMvvKHD5LQXvVEWOJfqIyPVn07+TG"
-    "Z1P66q9DT3P6prHk2ZmwaAQwlI37hAGmy4mSUenKq1Ad1tuImD9D+DBR3tzhK6W4ywW8YYmtFwa62JmD917mmCBkGv/Ta"
-    "fQ2ZXBrZXvAOoM2Uwwz5Nhb4AZDCSaNDnX7e2lAFATEmFTTS5hRZkgkwx//1kH5pD5daZaD5RyqrF7qoRjimF/KC3a6IQ"
-    "9kEq3tsHuFrgtUeoKoWK08Cr7wjFzKgVFHV9QvNySXhRtzxOCT2BzFULbjOjZggsqC7ow0A3NjP0srykyUbzQQMxsYEYt"
-    "Y7+/562I4aoBUHUmrrytYPXmb4lTR+RlwfToJgspw3JhLseoe01/RKgVhY305PB9Hhwc1NMDug3+N8QNQak8bSz5dAU7z"
-    "de89aDA35gEfnbOrqWwzz8hYg9PqvCH3IFlBt+zJlhqcK/8k2D0LMWjw2c/J7gfTI1+LHf7yc8azlxzn7eQoxcXkXHlYG"
-    "KoDkv9U6n1a38t3VgmrAw3sYEz3KfVv+ECHzFVGIIsvXv5Hi4CRr6cYt0fVsTfepXqqAZlWk/OhgPw5g2cbWxHDZ9M9ek"
-    "slQ6Hjp776Xde81aVx3mT/kdIiuIiiWCCtTwcDqpibnoX8SVLhnoEvQ1AgWSLQiIeIXik8rnl3v8QhDyDdWdEXzhfQEzK"
-    "pgX65OaCgyRh/aSJEd7oNzpFtyOoZ6A0YkGbg2pNxxVx4NR1euZlSxMjUk1paO3IBKLCAfqQJeu0Y8YncIN/aiYB4A7/N"
-    "It9xH3fIFdjz6igC/wAvXwBi/Qr5L3gOVi7qthSjaapYsGDtD3LyN3Z7Vm+xoUvV/p5oKAqtRpvk5GpiEL/LoA04dfOel"
-    "A+V6OZL76VVHWPpFOJYFKyS32ZJxEyMeAyyPGPePeMBwGt1ElNxLE1NtCFd1IXt00kPPdrX3TpmXyW+PKaRFubnZoD+nh"
-    "3dxonmh3N9fji6JhM2grVhGGEr2ld66/ymMrwB/xC3wa0O9sGeen4HlHIszhFsBMVpYLzS0XWjVcaG65UAFpQoz8q+cY4"
-    "xBCvgBDS21yQ/Q7CgoBtYLmuJJTiV8GVBHkc39QgG2R87bYyO6eEJqp+0y7VH4w1YsHBhbYBR/vSR8gyeF2e7n8GtT3c3"
-    "QwUH8m0YNHDW77ubVGCfdj7Cf8+YQ/vy+FNFl5ZLdtHagJoZVpdK8/j8uz8aR//7DbHz7Yy1V/eH8vn4aT/uP7Pb6mkgM"
-    "q0Ujqc3GWEYK6d41Ovkgvk7l/P9h07l0XW/f18WB8fxAePHy4CT43QPVrLuw0gUvSPykakSONpBZ+twa3pEvv9ct1ZuAk"
-    "j4hqAFBopLB3v6vvad7LpwSHT2qf9tQ/Hu71B8NHvf7g/uF2t3094v6Dw7D/6EHQzdFZUzh4/DDsDx49RFlV09f4QA727"
-    "h8O9s+S1kC+35r5uljRDP8NEsISlVRaJlboQ2sX7P3cHUKYS2uTzuvlvl/rDTsMRpiPy6SKnpRlfNVflMW5fy0DDf9MNg"
-    "rCnInlpCCKkU02JgQdOqizHJUEoqti5Qcj00EQPtyLXq2xShYR3XdJt5fBXsUkDVrbq0Z6Yagjk3QqaK4M1G+0ZxT4/ky"
-    "lez+Dwk+7w+OIRrS1lxfUEiOnBRHsr/J5cukvo+Olbv1oCFpmcTQY",
-    "S61QVzZS5AVDQCGfpQ0D2uU4GgSWx/Dlhcli2nT+NMq6s17Jm4cGkONczN7XV1kSCfgoKXpHp7G/VD71nNahoTJOe0uQH"
-    "j/36NjcbAm99VSAP+L9mqosAKN62cvo43rMMTZeklHzyXy0ExMGzGtCy5ATARXWZXGWmP6k+Rl1B7LQXwAA0YEyNbh7hL"
-    "fNuAhg/Li9agw+TcdjPau9AzVE/+8HraZdKuC33MjLFEgLSyQTi1+s8/nu7o6+YqFFDmA8zYqTOHuSrZZxVI77Bw/DoUq"
-    "cuf2VJXeBLuPeo/Gmdz0/Pr5P5ArNbf+hzK9qvleyOM5dqng2S4j6bbfX/bn3wG1ziKHeD/DZrQ4eUv/i44MHu7tL0KEy"
-    "1R8SX58jce8RbbzuAzS5f7D9/lDj2LyOGD9FxwmdVDUt5U5C6IiOL9rYdEGPGuT77JZ6wOwc7vAiKwiY8v2fgymYTlUIl"
-    "uhfdut9vf/3pATLaIhA2Tl+HB0TKBxFOICO6Korix2IrFj39l4CqYbF6klwNBwcPBh/J9xsiZmGaiP8fO/6C6QcHUKA2w"
-    "8JqTUjmuVtYecvyYRI4ySu1mUyZbTFCM1S98S3gfhK+sllPKuzKz8YNYjdATIcRzWOo5He25Nc3YOQkx4EUzXxThLaeIm"
-    "naia3dodjfspUpQdJK4R4iYeacsR6xLYS6vO6XlgSNvH+WB8cDA88MF5detVOSRlA4SWt0hl+n+XT3AHP+Zh3WuQJvUw0"
-    "jifVgVmdRpzX0ryD0XXmaZnwpFWeDIWXh/iUJKuSjh1m14+hv/FUJ6nqlNjOhJhApz6NCJx9lnlE2+jS/co0phg+IEtnC"
-    "Kzl3u0OvXyxjAnDV51qSQS720wDXGYSssXubi0o17Bx7sDSGlXMeOhS3mMS2akpdL1359Beu+ClX8UaGPCuhb4mBGABy2"
-    "mZOLucTuJ5h+W+nvL+uPx22PG6X9xW+bL6q8T5zI0FepE1oVdb2k+oA6d9fuCZqpDeNShyZXczg7BB6FGtfiHObac2JMl"
-    "vfuDQrYKfZablZC1ApVzqostg32+WAcf8nt76tG30bhv9CHz1CqoHpR8Gyq/4lOoNoagQBEbYfXf3VeLTbpaijepkyZck"
-    "A7UlH9+Enc+EKbQauOz/WRAV4nW8INCXCtfNmBd6v3MXo9rSWQ45EVNxPIqJPSCqjAjjvFqmCzremkkAqgKyHM9978RT1"
-    "3VaZ0kY6y7KbxC+8+WK6ZjrlxhyDPiexfmXGEqb2bryr1cQd+f1+1lZZFm4M9gEm60GWeJqGN3Dca5ph6HqPQhABj2l+Y"
-    "ZkWxH5kBsWmbq4U9CBMMvWhLmo8zc36DKLHXi2qAL1Pks9ZcoZpwwODr0Q9QM+cVhXskznc+Jdc8uRK4IIwIij0dnSGW2"
-    "hzVFNgFOX6bkf0Ly/Li6S8mkMET/OPoA4zaURU7ivmtHw0uJQKi1X6muRFNS5Wqi01XYzeuwXliCPXGUGfUxzP4NtzX89"
-    "dntBkxyIbgOdCMbE58/nhCPDxKEggDJ98wTcpXTVpZiARcfAX4TbO4LVK8ImGhsSAVLFV8RkJJf1UyIxCSgi9EM+wWwO7"
-    "YO/fbdEeWyV4AW0DXDiEXuuQMgnfrEvLBpzJvHmc/g5J4yPsd27ft2eYyNvoKosJOwADIZP712fEPp9MAg2fP/sM4StrU"
-    "X/fUtpTFxBFHlEzBcXz4CYqfNMug6mIWiLXATbTaWPK1SBppn+SFV7RYtHlPRPhJeCrt+88jpZ1J6w944+8V9bh7heXcV"
-    "6xUT0inaFrwHTYbGBQGAsWp+wEZBDrtIQ8gx3ADPs9mAUE2UO3CobMA6s9KqEQIqXXgSYhgXuWNkb9qaWVCYuPmK0QF3X"
-    "eEntgBuEOJTPi9myqJKA6Ua+jHb0U1Uwr0ZXbmME6lu70OB0Tc6ZW32qjpsSUbAAv4PnZ5ENnWV1mf2QXN3c1HRy1bG+j"
-    "LOargI+Nfb/zctiLTcaWVU+/h0cVKU/FfIPpAt86hRqZ6AJB2qlwvo+J5AvvYAwvs+TQoQ2V81Rlchzt+7Au7mRl6pZvC"
-    "L4d04vHgi3sIWEAkVHCY7yhnTQzWptM02oIONnySJeZ7UfOLKhGtQma57raGdoz43Kij9B7GrUfprU32KPpvnp0yylBpm"
-    "2NxTBpOrPuPTXXkGbb1ErU/BbDzKF1XRjaAfC0NIkDpn4hPcElMcFLG/i1YrgMEbvYNZRpnEvi0+SzKO55ouu1+/w8nQg"
-    "se1cxNlZB0w2kXOXnbrAj+rwtHf+LorzqpPmqjPgqamAkvqeWtEZSs/nsMnAUCHT1GUfrlagOLzzYl0l3sZUPS++JKE7K"
-    "7Vse2YdsAsAJSM7VRVYof5sXRK3GRVjT7fisWHRmOkE/ZIq5DRlGqIghE68Cp1D9sNZEtOXcdbKA0VzOjtrdaXVB+UysT"
-    "gCRwKZ9CECwR1qJKadx4AEtEpTaGaBtxl16CRbl+FvrulEVrsiku+MPMQxGhtYuvB54k8m3gv9Kq0gEL+nRLbNau6zJFm"
-    "BIgDJ/FboOLeSyPYgpkN1EKZGZnh9XuSFefM9E7ge60r0myB01XW1jMvE1PoAudtWNZbFbdV7jxuqV8lvU2/f39pulv7D"
-    "a081D+NBM5DM+UV9IOZahigY6LqmY4o/NlVGEeWZ+aWOQSgRypjcic+3MN/E4d1OriLWG0KFAns0Y2pCZNXVHbp5hos29"
-    "WK1FbrDTFt7T3gfES6JaW+l8wS/zsneIQRAOyutFe2rTpKyVYbloUJCOvPOaZlcqA7BUUK7rozzs74HTKnZBEiOIUaWz+"
-    "Gg6dDk8Gn8uOoQMHagEwvx0asOkT1JB4wjEFwMK7Gkc16cQ77QIRajQ6dTZ73CtocdCb0T59xbNMGq1o7oe6gHilifCp0"
-    "AAzk04/38nmewQ+veqeLzVZZUkImi2piobHwvQRfBu0hx0PUwdHwFt9jTG+5tWnYYzrgtw0pVn7t+fJtXGn9WHaGQaJKJ"
-    "C407bZZJSJqvsEuxZZc2faJfaGxBWHHrWMktluxYBA52xlmGUGgFAxFH+kOEDDpQTHaWhG86xlSo/9lMW1G2mvjb15YlQ"
-    "mYpbU1IjWDweELHcQf1zn152xrEetU5DZugBry6foFW2H5qtq63v0RFzhdmxTqbM1CcJASOF0w3fg6UK6WFSLNp5ac8u6"
-    "LO/JlsOiWfAlhsHJUhgXVBFAjNvz49qiSxjDgdNnTKpNy1vOHBmv25zhvrNYONr7EGYa7Qlyqs+TesIWTRaxJWNzcD1aZ"
-    "QmPbV1iA440ICvhcZYQnaS/EKKl3plGzCOcGc89TbjAojuGFTQStlLb6GKjT1KBhgZ3lzs2TQxtbc0Ik0p6fc0vc5G+zp"
-    "Yy0iaoFv2XyYTvEi40s6xlsHtfeWCjGZbYkGWD5mBvjVdb1a117DSFDZinWwHixu6G6efvGg6sclkWlpxuRCcXqayXmY9"
-    "otVQnTVU79UdELR2blRVLdan5/H5RUh5Se00B2iL6g+79ZFWtKXDgb4AEwFqHKaoxPULJ36oVclcTmj0fBxsywyQnRAyl"
-    "LYHqGUcrNetxDCZIsH5La5p8RGFioTnVHAhgc108zL6Pidv6TlwblSFx9XK/NyF6WGIw6E1ZbFjJZq7bPxySL6RdTd/lK"
-    "dBtzUXe1sN2Kw8KlupxEa0r3+CFtX2qrTmxu/eW8QqJcw/0Q9ZYtB1xZb1GrdqMGlh7PJ6RTqvSc1Mc0n6xp0KyaV6NOq"
-    "wvGprYihXJQPgF1fbDdzvfxfGjnlRnT3qJllf55WAIZ5tOOM",
-    "8nRKT1gwETU1xp8/4AwpCxiDE0asgBDvXf+SUPWNRvInV6Iskw1mSSEwnOApaZmJ+SlUsU2tt4BBxS3GuLiD1jgejIkMK"
-    "FQSACn8SMiFRmcQQd8LP/+ou9asl+5i/7O6Y4/oU58WW61Y31Y7lrnEKqQQnWOW5V1Y2Lo7rG0MUahrWnIcx6HesUp+CQ"
-    "wLbFhsyFWc90/pDFt5oFJnwR2FC9qPGjkY/GIaWgDReRYH0ZSpFIa9F8Q2FBdgT5+DuXmNIydPSl+LoHkgHgO9HaaBI7Y"
-    "z5wqw4+cLP3B3QrVFd2W5P0mmotXM2y4WlmmqIj4NiK8bWmL4qQ8uSM9QIPLHgZb5f0m0AUw4MahZeY1pkLZstzeOaZA3"
-    "FXP+Cds//u+vKcdyZwpDG2oB5jYt63lrUI/qjXXfVEx08E021fmPHzVfEmPOqRISjN7V1jh3f3DLMozeg1UlvcXGlQ0R7"
-    "9kv1JrQoG9s1HM6eQnnySGaFxehtsXn341KWcViXDroOMzX5yfEkREEsPgjOYp+5JL+mye/fnr/5MXzT69+/PD8u+fv6N"
-    "k/hoRMBuMk/DH+UZ1ut2R9R0QYZ6Go2IKi00QUZVD+0AgqXaCrc6EBnHw8qVQ+veV7Y2mQrk+wmybGNQMqlLZzBpxMaP2"
-    "Mk0VjAX1L13UKzsHYyhVyS8sOjoGvZRlZH8RkBBsfGyE612CT9JGWYmAObm64qjRq61a2DZh/mtKiZR9KBF9BNGkOcd/m"
-    "c/NRof20DQDE5Gz03FQ0Kiqa80tWm8BYsHFskEZgLQxpY9m8GPItfdSatBJG7UzQi+lnKo+dcib7vW7cvK23MlFGjFKYI"
-    "MaJXFsaLI+kq/p8cLynaP1ze2o8FOl1ER2LOMCuNLFFw8eDjrdtrKbx7/UG7CSL/vKmBaKirBsN7PZcxUHniG60ma72Bl"
-    "AnZZoswqrrW3n8w7H9tJGeE1BtQLzMc6NZZfklNqc3hpVT2wY6TCZfkkk9ncDL5bxuvSOrOd7ZYZeuUOwk0op//bmIDIl"
-    "+qu56CU5fCStD3zdVS6lKC85+MuCuE0WY4Zzobxlcbj1tGIvc4YnDLFU4cC3Is2qLvJ/grCqmEY8MxmqT+1MiVi99Y+FD"
-    "5OqkdExfgS/Ku21eU9pTzQzu7vowOI1oS1/yMui5hFWtoZGzyF+otSIiSF00VP4b4uthdLWAK1wlNSCJEh+DN4F647jVV"
-    "Oq0oaY+qjcJ2nkj35lU08mbZNqNPoJQnwxB9plHgyndR+ZuyHc0NtQ72Kp30Kp3oOu9MXZ5jlfIBXuCbHtKpJWfY1H18N"
-    "bRD9CXLiAuVcuodvAKQd1C27aHC3UaFXY73ZftdBEdX4xpRpeTi2kA3B2M1tYgNvPXyjQ9BJXJgEJzu2g7qzgTdkHTCcJ"
-    "o8mbaiy42xp5rFjkAyuwVYWp2a5nhM9uuK+q/F0yo07OWZwsAiQvbni0q1oAD+93U2O9mfqzw7wRP+FUs0xjPMQuuQ8ys"
-    "+l9sAwNjlYc9pXxj5Ye7totCbq1qW2a52zZzLQtbMWDLgesN/qFFOmC7PIbcfxfyG0Dxbz1bZVNMYlVOjf0p2NcxNxdOC"
-    "lVZCVepH9+nvcgzF+lfYZ+MLRDfzNQCnEo31jCcTSeLKRvbawDWwhc1KafEPRkQqPkEoA4kmgxQ3yXWAqXZDvW0lzRbhX"
-    "BIbWtZK4XvRHcC+331c2MYArOZGo9oH/DvkHr1ayInD48P03Nz8zOwI8CBKx3QZYPQFtVX3J+MJOCcVRP0aVyhopzKRP2"
-    "qerpt1UzokYgUtkMinrZibVDVrHKgTa2k8q/QLPXobxFwH+nmZ7mhfsbUzx79FvTLzCZQ+JEoirXVq5npK57pU6DJhNU3"
-    "87iOAwJIov2BXD/FrmUPVNFMFSZMEtYbd+xsyrOIjk98IJKmLWbmac8JbE1YVqJYuKpVXTXwPL04ET8W448lBAYsQs8Tf"
-    "00nUT5ZT2V7cJG2nxNAXezuLo3LAR0n6+nkAYHZqNCiGSottEAXMjERY4Eplc515ulikZShVWqa97RWUxHDeuE8rN2HYS"
-    "fOBeGc02qm0J+WYHZPy/h8/JnG5g8DeIEc0N+d1L/f9IDYzw4NWQlpj9cwZEh4tDVN07Rpz2tOL5qxBA5t6MrNzbVx/KZ"
-    "lYO9wodNnBiT9jODY+M3zvGPGF7oE+Fp7Ok9dk2jdKp0H5nG4hk4082vbWDBj1faCxjXTRydN97qZZ+iIF8Gmc0GMP5oh"
-    "Co86FcKspiP+8iy0LdawwMYaGhmmaJoTSCO3jjW9gYScJ9ig00fOCLgDmq+K79+GuZqKvwatdkZ9cWWtENTG5WkCGBYHC"
-    "pZS11rWxsLy8yI/hXDqHMLSvGZhPuaVVgwmUugfnRzl7m58XDarC/jCbkEzkGzRGyKmFfnZRYlWL+KrDguksbRbZ7frSf"
-    "GFhtY8Xps5CIBZ1rylsAD+YscencQ1GMkkXwrQBu66rPUMWZEMbZ0FaMyN1heYhZgV5yu65pUw7IfGIB8Zg1zV+lPjz7C"
-    "mO/FtARsHBGwXsBRvw0RbqMEoDfZ3at6QpvSIG/iJIw6wkUKyXweW/vZ6sH4SqzbdbIOeltvoyXFPro3LioCOJu6JBiiE"
-    "niRyzfFhgbAkI/g6XZfgkXHmeq/FQf6tsNdPGsZaTjo6Jy0VKagunxRT+Fb1YrdZI9SpPWgHcUVMe0rLloppzfC+F6bjt"
-    "3SMLnO28usY0z7Iec7ZJA5sVDz+Qlg/NO8ozWEcdDwioaOopMel8zilspTQ0HheUdN40cMpYA+Ckzqa/G9ihBVxLLdOAZ"
-    "5KrSabnMA/Zxr0mKFuFanzvHUCE7swVAdTx5iCeL2V4UMGztGz2uL+z2FnTkwfV87ZVY5XqGPEGh+02spdK/1wSn2hOcQ"
-    "JX429l4TaM/umEQWavc8cf98LK3C6+dj5Bm8ObOQKpvYdVlwxu01QCwiH2o4KRWXnbUTC+aWxway0vulrLWIdJyashPbN"
-    "3TohNeUu8+dntH+IwNrdxV85I2dURH9pguBUwwK30pB8sfVarYn4oh02X9MG00695i36zUC3zMLMbI7PMBXqyOEpeFOmT"
-    "AZYspHRiZ8KA0BktOipDwYDMTta5iDJUmoU+zsV8g+6wThvDCYxl30jDzgn2gIiKrZGVWyNqjw3LsXVFmyIFy78AjIr5q"
-    "JDYgZMKdQiIbnZNID6t1XX6J2lMnVzDdfYLSGtVT7Ta2K9rM+hXxNRC2tTqUJf8KwXW5FkWD1TFQvCAp+3hNAyj/UGuNb"
-    "IYSaT+rYyom6UEVrjn4H6ykTkofX79Y4WEBFY7DTMnubj9Qt6qTJnqViNX8d1Y05Adc+JgBeSazoFaqt8gV6DoQbsyUcV"
-    "iRYl7t1+43nty3xmCCMRdOFVK8ve+c+WrJlVzYrAZBuRwjyCkHOaE7nK1v1Hh4PBeJICY5fw1qEflU5V7mv0PYCdPHUbW"
-    "Nx2e2i6zdA+hFgm9zWiH+oXGhxi3jpovXWg32rOBQX3AwIQY59gNP60vF631jYK7vRRAzGMFl3YgMI2Vh4TgVDWzlNR1c"
-    "orBCIO80k4xeyBJPrke5CMraH/gx/OX+ukvHrPCiWiIrz+STG/gt+tCHkZkVeb6DnB8/UGEGuk/FEj7rfUFrj+51IcKH0"
-    "hOqrEmIHu5Ip6kMdfvKD9aZof/5+TZZksIu//6h5O/9kYyaF5wkUwEPJp6+3kJsqHbW5FtEBCUELTFHvqGk2FtqmN8n5x"
-    "Nbst/771XURVQcxCRJwcO7iqiv+uGz3qVnVnFvDi7i7+mr3t",
-    "KFpHcWNY+pyQDvgw/BK/y7havy9YmhAHLG+hz7I4WayV19BDrm9v/bXd+l2vErXMNTe/VtmWGpLur+OG14Q4iw7ryfJ/U"
-    "h2uI6w0dZ+WAmorXO/u0lQUE1xOlTzcZNb4e8banVwROaUWETGMBFLByADJTE/VeJ0TwTRTOwOiCPzn2vBWQcED6CfAfw"
-    "ETNDpxhUK9d/0R0pANtOCwJ2kKKzpEO5+V2Fiv5HOs5TSG/PRkDcuduDwX3ZiZWG3YvEZ1ohyfB1u6tne+9/4iXsnsfp/"
-    "Q8sF9lgZMS0Cv0OOnWVEl9rkNXIAG9YB3d/WF0Vr9V31eGrA6vWVC+702/2yfQ8/VFrGrgAD0mfmXFRH71wTRqAQkVGsX"
-    "0UtDmAXGV/wSZmhy3Qr7cXUrRsErbZ6/U93c7Kz6Wq17c0O9/Au+SfnNDaEFurTPeE95taMD1oaVprenLPF/BZYBMoMPR"
-    "DFVxI+zdocdaqi3oDXqfgojPO8kwSHkjU/y8EdXPnGiTXyvtJ2sgwRpbLCdf5XXxc9pcuFO7xfgzU++aTUwOIyKNN/TlO"
-    "0MVWupm1bOtrAv1gYsXeK77ahrMTgEzFB5ldAbhKX6XIqdq+QF84Dqi90bdCCvatYl8UTYqTnJ4eOhS1laFBHxRA0lbBF"
-    "sUKm6YjvDRjuuLe2Vw6bCCovI3lXMRni1Lm+Wac3isbZ+IQnGCWQOlyw5IyKjUeQVDK5EeOzc8cr1Rr3HK+uE5RK0JS+p"
-    "j19TKrq+XNFBMnxsxILnzHxy4LqBetWoLZKjelyHyXE+zgn2/2xkh4bMFQ/jvHvus0UyxIDz5GvVLL+SK12/zZycCNgZA"
-    "/dbAxhrdJoEoXm40yg6PS8ktqe+uTl4MLARDY5rLB+MT7UQ3mGC9yd/rOePBoMe/ZwsFlMJ49Y1nhkw3XKqXqLi5XAx3T"
-    "+FQaV0hf1on2r3YP/xwfCwm2+5C7e+d/nNghp5vPhjPTgczvChAdsYDhb80Uc9/uGiw0O+OXz8x3qRLOj5YrF43OOfE/S"
-    "BuvnixYtnLYebPLHuz7c1wYZmplkOrEn1pbB/537uRNPLjcKWyJgTPxftMKI3wR5fz+uDwdhoNnoPBoQX2PQIY0RIvSDs"
-    "DY3InVswUQnr8eEALpt+fIRYi2auu9bOH40F3eqrSmZYumlsl0eHyXCoLsDXfEs77YcUf9/w3+/47wf++5b/Pqe/DrMDi"
-    "cm1VuQyCpLeGkafdbxHA6cUohKir3uJhEqotSPLqD46ZG29VSHBSVLV3WEwCupulytr33jtFbm/VTXYGw4aU2U2d6PyAZ"
-    "Gw3Laf0z0BbrdLlPE+XXY9onwvqkk91TPxkmVHdnM4kRq/9ceR/8f8+v6GuIXxzh/zIADoKLjSGd2AKJKNzCRx/B27L2u"
-    "MN3wJKZL6rv2CF76Gv4hnJAV/m12vi4k47/LsDllLDQL6J9FHWLmVel7f3QkWW4lQq0ruruJO6N4wuR/QzNBX/+HIsb7/"
-    "f1ri73mJje5Jy6P86ogmfiy2GByZ4W2ZzNKKPuPfJ7LL6Q1htW4hbaNbBpnR5HidnGZBHj1+/PjhYOA83afKivm4h61Ky"
-    "cN2pUOqdG5rDAmJb7XymCpUXrPDW5BHjxtAO/qGEM+45Ux8OMDSnbNFQf6PQ8xohYVuVbpPzGGAerA/dp/8A0+aNhz7jr"
-    "8bxLSiyTuOTvPGCUh6XUZOUzG10h0mvcfQaTj+2eXe4UDZvTIpj6PDgT7W5MVSf37pqfIfeFbKKNAdRduJpmt3N7XBJF7"
-    "JyGZJmvmPe3ydFafDgV8HPfn8QD3msVbef7B7QehUTzYj0+wRBonlH0+GsuzTUBcdUpGz0rb8Mcr14hLHbdYRkhG3k60+"
-    "7uduL/Wk0CrngR1gQbjU0as6cS0ZeeVH1chxI+pWx8fDUTIppsf1uIqKMI+K7tD6V2l08wk7cl7M1qDEoap4LkT5t1ev4"
-    "PNNpJdBBZrSpmdlyq6BDQMlvA1ohFu2cuieQxXMxY/ECKZkgnXgFx9m5jRFtjezMonrRHeIWB2cWvAqqDhO6Cwjov9HuJ"
-    "hVjVAoRtQdvinXYK0JW0i/x3VfvFEDIrMa/neSqmzacMBmcGUQmOhpdOaa3nvjBRSI15N0GmabIMx2tKK/aPON0PbaeKf"
-    "9eMWsOeunnSCJNzcQPw/kB4Jn18H4qZ2mFn1K9YiOuaNBA8XmOH3XUH3gAtd1DUeZbZkdWySbh0KDs+Ba0bq/Ncuu2THr"
-    "rPsdlBDKJ9LsS8DBkL+w+FprB+JZLbqB5NYGY43AhAF2Ku2yuEo3W22MBqC2GoCcfWnPkogO1ndJYzpgbShrfSi8S3SoZ"
-    "oM93yU6QPNoO5YXPTHq40Af5wMnlNRgVB0ZcnNU0SmtcW56vs78/N+t8DFVoIaH33zzzeHwcXB8fDwY5RERx//O6Xr4kE"
-    "uCf5wlW42fsde5jpwhH/Dz7jdcs+m8RJumlTDb9JK5QRuaRgeh8Qb9B486A8SioSN40H90HzePHnoQuCdNKJpmyt5ULbI"
-    "8kV2E3cpemN5ynTCtLN5l1I23JbG/ZX3le70eHirEujFRbqhmA7OndZvi7yMOIwIMtT8h5YCxUDojolkTpgKitoZ/zB3+"
-    "0aIFc6ERQ9O+qsFkctDmYCRTBNdC2jtxmlcEU1TgBeIfagvFihf2CG5plp4u66/V3d1lJeybZJ7GvuevyoQY86o3K7Ki7"
-    "FWzJXUr7OBjgRdI+MCk2jJ4mXirmOYVOqU4T+A/luas0mARp4dQNJDulynUThLthC4Q7YR+LuIyZ9l/gaciB53CgEZcAt"
-    "GN6POXuPR7vXvXOa2/ujfJpxHtiKfEcxOGmnMcFaBwrkxzBfk9kd69oer1H9IJRH+G1ojmTrDTAMegZlnRPNjrDw9QlBP"
-    "pOXw4CO8P6PuBukfYN57fHbHoDBGLhKm8FBWQzNMPiVG/YehlIqG4c4wZ/Dv7SyR5/Cmez+11tT7BzOCNojg3aqFPJ8kp"
-    "aAZ9J23QqszO2AUSwUJe1+pLrdRFru5V6lOlnlTqu1r9XKv3lfpAZ9QPicg7nbPspy0VC9ivkez0dcI8WFVb4WiL3ccpN"
-    "6DTbNAESeU3sDOqwMgD9X34gxYGLKJj6oVx714Q/spFS0EHyA4c+xFIT1f0iy7xgQt2BzByv6OH40mhFpPhlP4cTCWA4k"
-    "D/u5jcn7JNU/McRSqWdh5QOywoFM7uYcCaYYPaFtFwtDgyDvGjBaE1iV0nmvPjiC56Q1wGwTV6aUxVxXxH5K/nLNRFPNE"
-    "lVxyd0PF/tjGmHaZ1NYuu8zBTWVEhBwBNc4FEB3WKOHCE5F9kRVwfPhCxSkbHB6LB4sGrvH5kS+slNW7L7x/YB9qQ/PYD"
-    "Meq86wtitn7nE1ip3m6Kw/LeKq2IXIlPk5BWj+ftwVQ7arH9kCZH+Mk3U8ckXJeEa+znib4zEWFlceiAO8p4VazFI+qpZ"
-    "ZRO1rTc09Gsj/mjskivgpox8KEErjJfinTeGYwd8MN7QUir0ZepRM01oGamDb1RcEXV7tNhr/m93jDEPVUxGkf+3EP+HO"
-    "ZKGjlEDZojufsGdzzFpv6jqXUxmTlhq5JtF34eQD11efHXCLRPvxe5/N6rxsZYrp6GKPmia3yqxj3n0aD50PPKSRLx3k/"
-    "c4JpXMNOlmfyUsykhM6oGixLBxTBqKtCCx+er8ES/wnc2pQIETwY9fRLdpQDglTEENmabJ4Qfz3R5ktOG+sT2OAaSK5Ml"
-    "wN8icWEDLFU+8UaDj3ZgqDQYOEL/W6lL4jqmbBTRCkMofe5V",
-    "/OMIrV5Xt+NccWQAapG2cD6WNxDZYrg/EE/yPF5Vy6LRpp1Gx6dc66iA+ii2IeeRe4Q2O+KEqdSWd0uVtZox1fG5tIu4o"
-    "xxZrJtzMgWx/treqYu7SkeOjsgYRE8uukM6Srl/hCH5DiGwT00cWCY8WTkWBK2V0gGo11FGp+ySo5uzZbHjQT2aQfFGM5"
-    "bPqW26XNpdfIrZG532eh0iNM3sIhar3m2nU0TakO05pr1QqVME7b2gY2Hd6yluWM/96VQ3rpwQosveBaczsKHFEE5iRpx"
-    "OhCOBfpYBkerhTH0JF2oBiSJPL/FBjrh/K5bNjG1dCBwgwrW2ZVaY2AGNwMaf+TFbDOQJ7T3ECmxq0/b8QrRLKD9dn39p"
-    "zntSEOz5NcIn4ZL96M1DlMCF3mGpboX4mK3LL4mqIieGcKKXhMNfQzbhhrmRWPzD0ewot/0bzUDCU19m02P8FFPwptGsU"
-    "ZY2dcdSIaTlLx05CEdQr60lPkH2K79UhB66X+nYJzYeR/dghL9MQKpGqbWBvJLmDBoykx0fpXv9x48f7+5mGjONBSFlGr"
-    "OkCj65ebgz3IROpy3WguVWu2Z8HEmbG7GstHN92Qp4+d5oMyogwXROuKrqI30M1D85DnEaF19a9CfaTCLKT/gZQc3NjbH"
-    "wYVcUp9zWluO24pNEMRLkL1l0mNVxeOljx9CVQZ8cCADVGvcyTUygqplEQxZc+WbDfbKPwG/wA9eYvlznOR3PXK6v6ZBD"
-    "hDMc1AjS86WQCCTV10hEyQQzMNldOBi8tVxtTPcwleCog+0wwrVJxJJLTHs7x7EDz2VUjGCjCfnWqNRVS1M1iCNIUKoxP"
-    "Q3j7nBU9deriCvv7hZsKlaEQhuY2MMRqozjEAWIO1XZuERsYFm5+QWkm1vEoNhym2iWhY5miTBSSTaPZJZb/lxS1P3Tly"
-    "jFiv2TUNkmMuJIRTUB76s5ckBZMP1zCyW85yh0q3iW1lfsPKUnOzfZqiapiYSfwmCfE3q09XipDQc+tpehfQ0WdqZRfIx"
-    "hTrzAq+ArH2mnhsCapbR+6ZE5V+lUSAkHgfwxJ20acLwvDgmmK+lTIp2aGP63n3A0/27jWfre+uzpvmkvBpt44lqi6mSc"
-    "7ch2Wu/gtMkRoO2rOl7XhB7AY74C1UtojfZaqt1sVFWsS9ppqTIrwRuRs5/YwOpKe87H7XIb/WfW57gYkc6rYp6PC3/WL"
-    "LC7LDMdEyYXSxSiuBf6GYxQ9SWBPOykrQ2L059Zn9nP6E+/NWt6Y1NzukfNy4vmZf4avx8I4Ss5DzgzyP/YxEwOs4jJr5"
-    "nSaRp4RTE2ArOIzr8ZXcvMUan1LbrUDh6GfmlvRxEinrMrjj0Zew3xIokiGqb476od61iDZH4XoceBS8UXUQfW0zRyLOQ"
-    "Vg5KJ5Wc25Hv2C9L19ets6urGIRyM4qOadkZMO0METsjkFEVPKsThau6/q8c64KN8uBYKKZ6qojgP2zXNGWDWF7XkPNRp"
-    "6ahgE7Re+lDZ5D61ADziA9qgIdvfFHMUW3GD4/08Ls+qCFH9G4aA3TqdgO4yXb1ymxj/trUW2uYFTihhy7PlDvsX5i35q"
-    "Ep0GhtC3KNar2YEyYdZ2aYCwoaaJY7AJTW3/IwNaSLXqMbqtebWC1hivtBaH89xTkrI/QIQyBEYu/gdumbp4GjmLg0nId"
-    "fo2LEndG1R5dhe8pw3D3pD4vGUdMN0WnEyB55TlSuOSKz3SEQnRw0p+d8cH10fYVX0TN8u0jr6sZKYx3WzHj/eIkH1HFb"
-    "u7mBGSe8QbXkMJz+BMZy5kxn1Vm6NfSoO9cYgg8Yp/Nkkd0ZWwFo10+OpA0uDprn7hmbMDBc15iARDKco1qYX6F9ZsY9S"
-    "3CvNSqQIMF4epfvDwXgQlr10/yFxeMfMzhCZ+HDMV6H9atzlGlwaTMOJvjSK8FdVNDxw4te/uMuPkBCL1uqKUJ3OXXEdr"
-    "LRDi447EYp7YaWEGCBadhPczrvgQKDjWFJICgSJTwt1w5XAovVE3/E1VCL++HaU8zi6xpshbWEaPF40MKzWVTIHuT3KmS"
-    "DmsK18xRp3k9EkvoNksioMHSLJJZ0KTGIv5llFaIh8XkVV4zhe6BrNBnIi7tfbSfw43ABkeUkr36cZWuo4Fab8XU5mxYw"
-    "fPqxqYnbYgMdxLtrOCKafyrlTqrJ7+CAIdtI+pgf6XUwfTdtRBJZ0p7i5if00OIoRLISZrbRRtjVDeVc1UcxN3jsMT9hz"
-    "nuAcR4qmJIsQAckLG68IIcfdF+iE6R0k97mO2ilvbkqM77joUqHxYCy5x4hmUnKfHUz8trodZxPQW90i7sBsFkTc5aOik"
-    "ddxYDURsxXwBteQKr40WtBVTLFOv0nUPdDdgPdYadopFupOPw7YueZnxHeg3/dVA7O5DsmKfJRooFS6g42PneYR2Ggh4+"
-    "poPNPfm0wD9qv5GeyH/rR72iWCZqjn1fo8dDq34S9wL6zTc9MApyhAd2I1G4u0MtTW1aa92bg11t6sjy/AJbvZPxPaIlD"
-    "35k5mKhjDc8asrRRaaYAwOqXKNDGCr+kvlPKFDF9wVvlZC0NN6ECPGGmplhQMh7ZKlfGxuLZoB/yJnc92qcwteOdYqARh"
-    "hhEqQvhh517zjRsOc80TLwLqdosyUUYOXoIOL2uiuhsMTSdJRqyEZpxnzL2GCyIbR2/hldsMo+EJFlE7Fds7ONrresjmk"
-    "EbGNX5nMWpuiOtZjKGrCK10kPab+YBpUU6PTC12d6986CaMhHWMmxCzuaXhrie1jdE7VddIGry2nLlplyNOIF5zWiKCt9"
-    "VhtDPgfOVsENRe8qylgs8z+ILKNooh5RjLfuFrGzOXDo2Ci5BgmbF8CbvVVF3R7X3cWpz2C2gKJ140w1iyhfFlGQnpywW"
-    "13ucFRQw+/BLOZOzMmJ+fYjSax47du0ZjTgS11o8DTbWzPBfis3/tw+C50l/d4ZBafAnEnHcjhAnGMaAnFUKB6FqDnKmq"
-    "mJQIc8whyzkM2DZRKeJImhkJGo/dNRpx3scdP56UtMjHEY9wd1ff6mkIRkHZ6+n6R03OSKpl61CVbnfkEEWlelUhDwUqO"
-    "UlfWTiLMmauin7JGbF4EN3SiE9/0KdP1781Ba6J5w93SMu1lktyRToaohyseTsHG61AMYE9GKTQ1HlzhizpDFke5aMlnS"
-    "BUAQ8j5GYbNZGaNZOnpQvyhQqYG7cfU6sqqziKHWccdI76c38pUjTYZ9whUK/uFKhXQAG32r89Jj0Zp1Esg8PQSgi4l2r"
-    "GP7JgaiE3WI81LquauiWgLDRxitIDEaMyQnD6veffNZrjKNsfHo4PwqGRhF/nRBkgoiNBKLTWRMfJlheEOeOtv1DLdfLT"
-    "grAL+8GlGq0iNmNRQlAhERgZ0GfWjlpCzVl4w60iIjswWZmvmDHPk7YVaNWF0WfHC9RHtglxzptG03Wcs+X6GGLwEH8i5"
-    "C6FlHyjfk8kvym0kCfg+RCIiUWnV8zucVwjOTJODKsGHHlhA0EQ4zEW58tQiA/1yTETl+f6V3jfgGOXa8sbnG14qYn0RP"
-    "t3p4ZZDM9p9UtaL31duevte4504U3+FenCx8rhVBnL0OiI1M1FkEL0gR6jLmNtIxfyQKn00r99QNaWzgoCCQdl7PIE8VY"
-    "s78dfPrM9x0jyry2K79oofTm8utEL841VH9PdRlUt9yr24rXjJCaPXXzLyMjiGr1EZrAiHaiz48FoxqetnuExPY2r+pVW"
-    "3tKkKmIiA8JGOVI3wS4ns1b1s6AVMgc0OpwG33M8jDtS0ar2",
-    "Q3GA/SR6Saolv2JM8nsSBJ+IyaateQF99ZQpVaNkI/60BM0xyaaOcYGIOwst5yyE2k2nrM3d3eXWYp9bI2rlrvZipmMai"
-    "UHuKIVaYafh1lfQHBgmADl9kvHOIOTWEYt4zJ9LTOdDd6kSHYMjBy+KbDG03Rio5VIs1LAF3SD2X5cIyEq7KYMbER1LY9"
-    "mPCdQEItCJfqCBC0NBx5O8kfBOES3IJ+pZDljN8aesfj+5ksIscEwHZOpzPfXXDQeg1wC4v2lemKq+tmNA9mo/0zr3jHX"
-    "ugV6uqlmusW8SEudaiIbulPCFbu4DJta+sMcCZnFGr6FKz+QwxjlMGDyBh7ZTu7Z4Rpx99cfFYZxhhVtxvrRp5thqfk3s"
-    "nhV7dPbz8XdyaqdEBRCghls+T98ZxpPWpsLSFJuGjXsvm0TgB26KU9d7cq0/HukMgrrHvyf+OjAgh0VGDuw1oMwd3njdK"
-    "JLDdUsZlRpaLoug/x5su38Wwawhe2Yq60brYJRZYBSle72FtMe9WcMolL1M9WZQOFtG4PZHUg1hDTGVddesxdQbk/MZWr"
-    "VjOElawjqijxH9RwuJ1JdwsmDnQJVNRSE90GpIbUlog8h5/9frIsKFAYiuF3ndJJ8V8+Tju1cwiaNDGymT5Mi506VosYC"
-    "v0Bo+RcHXbMd3Yb2cRFaEwjau1h33HudA292V9NS5Tk1dgU1jA9h87HEMadpCvJEqHa0mcY6/T3kbXWnXQSV+echzgcwM"
-    "wFuAIYPObm78BFFI7frpKGJ+Et0K9Zeoa0mL+6+cU0iZgMISyRWtRdTWna8Rmgv/ErnoxpGV2o3E0tSVcYtmX7yXWoyaW"
-    "1fCBMVPiWu0Zscmsrb0f2P9Wi01gTiDeRJ44n/6x+Wzb8T9tKh9+dBW5Oj3y+JCYr2fxvBr4LGVCWLOtzsLX2vEU31FZN"
-    "H4c9HuBq64AwjF66bG0M26WL7QdhHLFLhREC3HERCnSc9TDBzQY/AKA1Q/0W6Xv//BS/NCNyx8Ggf8vJNRs57RxtCeQNX"
-    "GG+S4LPv/9gmJ3GDtb3h/30jkxsjv7wX39vvJZTLjUFoTFjPtxEEeFZIDpC6vrongYrCONVjPk1u7qwRdy6m0U9gAMnBv"
-    "4Ntmo3TWPjGTBswQWfMTZ6/45PPBgYh3t2ZCa7Dq6J/D4eqyU10hXlxvnaqO9zo9QbguTNP7GAkQOhX99KqkTBf/bLbUk"
-    "8TNdkh893XSSsOITUAH1GtCMM9iJLjkaFtUyCaliELOuZhgkPqhYOMoJSFS6a6QtFXSHFdzW5q4QfKWSTvpopvukFO5JZ"
-    "f1k4x2WxQTxCP3iaezH36gJ76IOfV0rKJr5lSQ+xaJGGldhoQha0jYh1MloQtAN2igx6VMuvApc1pASKUbmYMfXK/6c2w"
-    "2n39Zxpn8tSY670mO6CRU6wWiVvlPchfwn+TmTWR+aaCS0ymZIApBwsHgW/mR2lTRKxj5NKlS7fEBT7oVaxfEcWYlMm/5"
-    "Ga3YypheTpSu1kNmnH5dRPKom2N729jKeNKTJ8crrbPgfxBmoeRoFEHLGYOYIGx8eJnJJxHp9Xt2yV+Ip/7fiS8Niq8fg"
-    "r1wLgTzgg3v+j6PJIw0dxmom9aLTrzdXe6vKRhOx7/7ejBB+DtcQPhBoP5lGTCaux79J00FewQ8XXbT6iV0E6g/JfS27l"
-    "cXT4L9A5Ww897vpjjZ853pkFnbLnSVvreSmEkkbQ5AK7YkjbE+8vVwXBIibnWEbTkq3qaXSfYOwHRzMxz5Or8dNF5gGcX"
-    "OaYczbYKIomoQOLGkSWq63nHVXsHHihhHuXkG5YGYyuvHdddbXW67x9CRxq0SESfViJnnr4Kg401OmzCqOLjKw0fh4wPH"
-    "4ost7XPAiu8dzJvIusgUXosnf1Gecxa/geK/CNM+I2Ki5IRHKK6go4MBIkHaZa2juH8bVwmQS+Sd04EJH4HYzeJKA4NGt"
-    "4IvPADJAJ8tZdivCcMYE/uGbcdwurTR9Orut9Z6z6xGTypCLvbegpwGGjbFw9Ng38lM3n5NDYM2FDVA9CFxD7N6/7A/VF"
-    "WLWDVSR4Tx7EXFceT9sR7SvvLGw/5jwnG5dQDtsABC87NV4waO0Gj5MZLD+JzR3YS7M+4wDQr6cEfeDaffxI4h6SiPrda"
-    "DBjoqo2LfMe0bWpdH8RBWjnej4/xXQo6WReU+XBqJQmc3wtOc+Kaj/kO4HR6oh2o4mDbWKXvpcVQGe2no26fqYKDuD9Qh"
-    "IXm6Gj6iO7r+5sB97TiCUUjjgZjtDx88GAR78hdfd8zGm2oy5v0Zrdbe7Ii71zYndzbYD4h3u0dsWLf/cPRE0uvCj0Wta"
-    "TLXOB/XR2bmHgxsBl44vijCl/QqUkavuw9U3n3s5hH7uWr84cEdgZTtemzPITeRF/yLw51zfkjI0ob9h03+M1uv5770af"
-    "ulO18ZuK+8LJA48D2dbW4StB1j1rrj2Ir/lH8dMWq+vohKy6+ngjv+Qwq068uwtEnQUkmCdmWLfuulnFwc1Mgc5z88/Eo"
-    "379hmo+LWBytj8Sd1XtHBWRle2i1VCJTHZM78CLlxyz4ax3ToOusVwmn163ilf/y0f6nS/hXkCUTpqms3JRq6UPbF91BS"
-    "Xyf1W3n+NF7RSLe+LupMp0gV2DWqvDupGvvYUV9LH9WoH/yDqDytbGvuRKCGyu6aD9C7mfXL1u2awY30pESZ/HYdfbhk/"
-    "nZLrqjk6q7RpFyY/o0ZPRj/ynnSlFshC8KMp9wd5E4N0um0Gm/3KtS9OqaVgukRMryBAK19n7pEUCLJZl3cHIiNDghsll"
-    "rxFdW+6qWtiVuviMrX1wTMsySje07opr/TTivHiSCdNYrc7lc6b1TTw4tlQg3SS99jCkrCwLLOJokcN2ezK5ZNdsVSZ1c"
-    "kYOKNyjpaRhklC3puZyh06M1fb0Vhh544auwsFDJTc0RqIHTYxBbjOIRFTRO6UM+rmjVlpS5jVfnRo5ub2dEjE7vLCEre"
-    "A//h7S6vygGUJO2zN9uf3VostYwWPR8f0K+ZB3vr0e/+Ui27671bC+xET7JCqkuib9oyqlqUIW+IgeOAD8PDsF10MH4wG"
-    "IRDnhMu/3UvplnRN7/txSNGnexu/QOkWLmGpsBcgItKGzTrZM92zEmCAHvkNpjyazgFUmj+XKrdUsk9Qz+bySYUz/Nsj+"
-    "ZKWajnsuRy5b+CMBDxZuj/YP8B4iJsbme2BFXJe405rsa2K3HtTcxcEudQpytON/Vfc1w+JXpBRBs6BmomQVbdKOeF9s/"
-    "hEP3soaOdptfWaVr7U59u1JKd9EBE2kBNTii1YrEgJCSEeGbvXzKpOxKVQilEYd0dPlCLCEkGVnCieTCaddPjJr5g7xGk"
-    "yrZ2L+0NHwRq0c2kjjTJlWwjvYzrxJoOrw1JHH3mywyyEe1WitWaqUfBZnWpOk7ZQsoCw0L9Fun4UTzhdsgD9Yr1VtYxu"
-    "MXCJeqv6PEB8bIRLftZdC0Z2x4pSaup2WHYTf5WOfzwb25YqzMrhavpOotza0JLLfa5QRjuE4t0Rt/pGgODvb+6B4wXPi"
-    "DZ65lCZeEzAlVAkNAy+AzcTFeie/oXbCsKNBnv/QXfgC3+4UyIg6bVWy1URbuFM5NNtBVhxfLHP9AATJUAlF1OZFuanxH"
-    "EE3xUzpdyR3ghVW59+9oEbDirEcqBPXGaxkubQoEoA1fQkvfjckY77yeYM0rHERnuPo33G/NdP2jh9t9bRjkOY8If7X+x"
-    "6lgxI3QwBDGKQzB6dlhR44eTpefEdluNEjBRflTvHYydsFhQ",
-    "e2rg/ClpAjLU3b96w16+D3VjnBFT/RchHYcP+tftCPp4gwjFM8GEnO9azvMtKRRSZPp64Wlpe/ryL06enqUrqvS9mPjVe"
-    "s6xhuJeTheYPbYa4ih9tiZu2xXFl3tS1b4R12lB8bQx2WhMxPVccRzP+CiqZdy7u5o5gDe7gdafoO/IITYrnOvJAwX/47"
-    "rQE6PEc4Km3JZg7BCuYlZ0u/ChBx9NfAi1hh/3AKzb8jYDjhWmetQWARbKlcbFWr6nWW5qPCks9dCW9mkxoF42AKots2C"
-    "CXQXnKpg8nemznSsKKLc/5iSslm9ew3DmCx3hrAApNu5QcqsQZk1eg0yxczUXSwxrAAtNUL70O4sGhOgHRIEYRc6SsWrG"
-    "+asmM7VQ6yZHw6kkJOLxZJjlU3ZIc0DS8V6ksyc9Kl094kX0SkbPKr/eMCEmNnlI53HEKx8r1sgBRZ6O0+OiFRnoAsa32"
-    "dhv6a3ewOrEOR/eBEHoY2Pw27arCGWqnLs3GDyx08W49YGQ54MapEasfJdr02AGoNLecNePWYQmvupLV4hpwfVaYgJMeo"
-    "9V7/F0W55hzw8x9Wf+tmicT7RLJ2y22CVWFs7cysdvWRxjWgtt6V3qpGPUaAF5S9yrJuX0iJOfwLIpbkE3VxrLpgyJcS+"
-    "KuX7OB0uM6BB5F/IFRWhr+FVBeNwD//5XT746PggfB86kx93/+NR99jg8CJrt4MoD7Oa/dk8oQQ167EWkkYgu1frQOOJI"
-    "7hxiufWEE4wdyTbsPby5qY713u2awF1bqCFpnXQaP25PiRxZhbrPkTW+MeiLpd752AwtbKGORt5vhf0NHriv2r241+dgI"
-    "irZPnebWNmxeuVXtCYytu6BOrNUtU7pyHqEONDF92HwPBxO7Xj5MUJHB67ewRTciaOqWwtkJWEHqhEuGTnYga9Phv0HAS"
-    "MSFn16h4MBLdRlrbSgCOTEB/hpcFxuvVaHiJpFpOmAeyciU8ekuhoV9twZFd2oaih0DSAFr318lHeNp874PvE4jwLZ2SN"
-    "XSoVMxvbDhKe8UoLFuBtFP35Ajx8gerZudHdXHhwfbkm+eERcZWtIRBo4isSiLU4Si/4MhiCXYUsGd6bNllkMJybDmXGk"
-    "Muprdge5PI7kg3AxuTwyNAZsqLbowXHv8eOwRQTS/socq0BIFnh35VuB8wt/Fhz52ZiOiSB8xIHzJVKsNugkTJtGvcejL"
-    "QPsnHEhyyuODsRtOW5wXRrREznrM079wKAR6vnEszLpPTIXSE7L1WDYrsOhREOkn2m1gHdDTTrIm/xjSFs1OVD3p01YZ1"
-    "o1HR9+eDjA6dPeTTO9m9S6OaakOdlki94BJ0nhke3uro9iYueH3xBorLuLY7rpPbq5WR+VXfrxy4gK3U0wU2se2cMWVnx"
-    "+h9z6DHnkLJtStsUL+4X0Zu/BqDALDp2ZphD4gLFsY7HF4NhhFcLp0DwENliNlQ4Tjb/Q9GZhYWcZLTShyY+ZyCwaDkBi"
-    "Akq6GqWfj7/4S4TvI9iQTCkci7sdSrIVNB9xrKcbnO/sY9lY2liYXYvrnP3wUVQGTo637ewzmR+32DJj0zJxowkp6fX0z"
-    "rflkLfvLfiQQ6pqVDhPzovySnUu4rzmFNyzIpN0xx5hnUXf5GSzAPh34puuq/aqIlzl6EewSbWZox84V7AeaAgYmbHccX"
-    "f3VeLPul5IeDY1i7doAiIa+xaF63YU7rhoeRg+Kcvi4jUhExBPfPOONWfDzYTDJ7HtQGLk6M8JHzt5Pt/UnLuWxa31dur"
-    "bvKV8IZYIciEjYRoPCVUPYI1NkHtmRPndeq8yml8bT7FoCCihnXZ3rdKz3sv3H4iqky8D9RyGniwEIEQAos+V7aO/1xZH"
-    "cq3f/K35SbcQ9mXixIth/CtcaOMbdXf+31uYMZPDLCLuNmtU2HPfEyETxEDxifhnE41fZEnoxasVwTXr6rdTjTvpVoiO6"
-    "Gh/bUi5Otge/Q7WtBPn8w4fdR0QeZyURQYvT5J4zmUiM+17m2DU1qieqWvpHfErGhmFhF+BUJA88w7RiyhgiSfBinJ88O"
-    "0z6U8EdDSFm+1802eB+om/yxK7UB9HmTnyxrS+7xOclQH7sYQMgiK3flOzW3tcbMz0FtE7//MbYjFFh//aphJECgqxdfo"
-    "sWQe02KdB+rqgOzxk3Zx9kbajllPpGsfNO+2KgKpgZKs3Z5h+0ZL+NneLDuWPDPQeIqzTIoSLDYY6E3EkYyIxWWVIBHfA"
-    "7mTtBzvyxM03bUI3ipxynbH9q6diH1j44dMXJlMSK9pt+8Ky72QO8Uu7z7z0rX6pc5LUF0lC1KPxh2XCykG6xkKQ3yScP"
-    "2zHctNpE9Kxbvnbp3gueFRA/9TUKW2dA8SLc3EwouyZanomm4ALY05B0twrj6+Qi6RKc9o5sPDYNl4MNp+7ftuk8rNiOG"
-    "oVUhvsoY+caBVvwYsyresk/8w5l//2b0c6Up4pQfoqThZhcinA1c+mAyd0MXykVkl0cKC+TaJH6kN0XSVyvgBhcwzAcGc"
-    "oEs+scCSeZbHte9vy7EjgplHBQaXxGFolt3waUUncGnW8WuPVWFmPHFsy4dTUZYXTqxgFeberqm70bTJCHJoI0XGiLDF6"
-    "+3oijdOD7reJ63KdFY6o9gNnfREPZrGZZOTjgdhlExYrPLC7EC7xq2pSS/PKEWjv9YmTI6qPbbS1XuNDsRpJAAIJfUSvq"
-    "qK7SnosiZJGnFi1PEHVLV6PYxegKk8HPh9Pe5g/IUI5qMGiIJYSQhKnhqTklfVkgc2aK8EseNI8mUKuWW0Ji7WOhYDjrm"
-    "csmmvkoB+Qp4SNqqj2TDoCx0xXHTIrXHVIbdfZioElcoHVvpbd4VG9BQ1jWzChxxocQpkanJPpUZTDsY3Lj4mpawmss+i"
-    "DnhqpQBOkZqYs7Q3pftRmmIXqP16xsazl5DSRKwRl1vs2gYrug56vYWD1eP4Hw9mNPek2iFS6Qip145g32uL5FuqDZhTB"
-    "7b3yV0n3scro/1n3cVuMvShu0/UfEBCZaRcOe0VYfcHOgNjHYx3Tc1Lz72QxRXRqEdYSFn5aG7dQgY/FVHtOsZdLMBabj"
-    "dCKeus+ezihGS1PnIFjhe+VUE8QDJm+TCG0zSLHU3zGYsTrjNNvNHOecfzRdelyzmCQKuK6Lugg7h0EpiFxShilR7F1FJ"
-    "qk0yM2RQms+6kjVi1UUw0HrYhWHU5MqiTsyIAKwvcCsNa9xXE0pFb9oCVTKf20xeQvqKP2i/QS5mAYSL8VGjk4tFy+FVt"
-    "gttOp46eGmr1HUJg9IKyWMXyl3e62N/TSDam+gBQS3YG3j5lFwpSnzMV3afboZjmm32439DGOLLq+DJfqIhwqqR2ebnDc"
-    "22V8D15h2YXFUneIoAMzl5Bd35LlfCC850x3ZaY74NgRBNL3m6AUPNuVzDaei0ztfjDalmNhllxp0oGVdPGEF5jhykHJ0"
-    "15OB5cTUx7pfRUSXHxFJvV6yyDnA5so6iOhiOpucyg0OF0xPs81PodOQTB5b8ia7qMVfNqOch42IaSjAbiL3CBmWlKNmX"
-    "pDi/tnCG6ipz1XLJ+oZPfEU3tFe9rSXeWRU8ru/Qzb5fQokiZo5cYlHePNWO/VbWc5+CrDelnlrhoMdrGJ9qiU1AvJfZo"
-    "UHOriFEnTcuXXk29sXyYTb74uNSPBirR67MWgL2L6knDm37dbDkD6aM9r5DXUl1yXxmvVfdQyvolkEjD9/o7+TBW+/sB6"
-    "e6OS+JR56qdaHnVfyy+dbU4tJifTnBMYsdBOmnrYbiohvJKo",
-    "TryoEY75i1TogtntfvFR/3AaBMj8xwNpBiwv6uH+LYFyWFHGlTnE8N86DIYukyPA5hEzpA49qyePpugMIdsV0m+c+CgJp"
-    "rc8TRzOu/46IMuJP5V05+bcjxJ2ZmiSZHSIW2X4/ZqBYyUBPbR7tMCrZZ91MTPRgPmCDSbATesnvUY2pOK9h7CoUPpR13"
-    "nU7F2qwwAY7N0n3tvuFIdKg3kcbyref9NR2WxRxEx0NmxKm65nzH9BEqY9osK+TdiZo3KOOlnoexwvRstSEWuEPXAyBGl"
-    "xZR+bH7HToLXKzVAClWt1q5GbtrrYuwudUN+U2wfFn3edAVrU9ge9qqO6z87EbOHEVxEcqbV/uITU5uNFB6o2EbxMeBxB"
-    "GNW0Zy6LKYwaASvVFL3tyU3BN9BS8Ecaks00ZN6I87OoCJogTh9c6nMs9ZoyeaELgkO3a/PbVm73jiNjGRzXZqCTVzTjI"
-    "KAJhdJ22Rk4k/VbfddkKQjHtzqAHTLO2V0+CQV37xABWQFfV8eRJs9bRGTh6BfNQZnrja6pHeIKzBXwtXtDnR0Vx5GtSN"
-    "wuQoq0ur8q2kjayrT6j8L+8GFLYGbFax5Mo3p1Y0HVrvJO9BEct+Z2lecwxfMCAFnztd4wHN5VV4voqN+94dc+9xGWn63"
-    "FD377T/WfIc/dHW8M/7s97fmWPE0f57SyH1zcl09HH4y5lQ6KL1KjamzMVTllUTWmHf1BgbK5Y0OGv7kU0FWxbcqrt6VI"
-    "7PJtieX/uzTuQ3rORv4cdoo90oGj/kaULqQJMIFDkd2s3+HV7FzE2VklXicSCKYu5KLvqflJ1uTXc3x4t3YHKMnf4QXOy"
-    "JsugPz1LaL6Ky7p3n4QbG5J+j44kj6ZpTBXQIthWcCE0pU63JbxtfGI3m5uV8M/2X5zS9j3oRHUOQKq2N4geo5Gxkpwcf"
-    "jLBoq/ou0NolnEXFh+7RrCY2Jb23BnoESceF5oWeFvLCpcETsRr4yQkXYMAWfGuZL11zJE6mtOgSjbNKecCUADZ+uxB3y"
-    "rF/IsSVZVJ62rDhz4O07c2BFLW1l01AFBoavCJalGutdFWvcZytMIeTmZ6EeiXSPgYnD4oDM/7OgLlf4vKVB1Za0NMA6W"
-    "plboLeIMSUDFEtF7l8w7SPyt8BeSPZ3929K2thND1YgXjQiLWK5YZFoiZWTZ262tsOmA4OUnbSGCMmQXcqIiFfdnVyT2M"
-    "YmuIX4JJwhtoRJxhOGceAePdD5FE+Vx8kV9R2cIp8MOJ89r3EmU4cnrqYQMnnyv3PxmHANJZ1BD2ihF9F1JtapkulFvk+"
-    "hgMFAnRTR8oE5tuJesTyuVxZyQOEHWnXx9npTpDMm1A/W7TWF6OyXg+LTo65yaXCdMenUjwXt6h17QhKJNmPSZRceTmYL"
-    "WEl7mxPJExzMb4m7GSYqgO9RRq4xuz7jgq6W+XDTeTv4aKXz9ZTDGZQ9XYT7+vfaXah2E9IvED5xZececu9ZXVVMvZaN7"
-    "JMYlaxKLU+92Zv31ytbrw063RCbgJlj3CGExJHaY0bhRTzO56vf7M4lM3MRYlfgCi+COVu2wUidLanE7fo8OFycW5B+Ti"
-    "TgMS9Q2ztYx1r8Ii1JI0B0alUS4wg/KY+LwTHSrmOqIIBrDXxEmh3yKtSz40AwIrp5bGX/j580pysdeTRsyN5sx3ahsXC"
-    "DMHqeSQmtwLWjCTcGCJy92d2fbmYFQzKJ4nGM5O9NzwCiOKCEIdEUVCRJBoUT9bxoqX9dUw4Ngb9gfdr0yOeemsO1ppLe"
-    "/ViFxIb26rqjzQLaSlAjbh+rDkNC/1UF+6nEqibuSF8ljVe3nOjXUHmdf/Ad0mk4aieeJWdIkSrS19RP1Qr1O1MtpkwXN"
-    "5tDiWX0iWUZeKGo5fJ1s1MvGyuJJdPykD9QMYpu1IS9Qgj68aBhRpwAhBkYNPDVkMrek5+CJXWXJ2EicXCvfu56lpL/OJ"
-    "e0Zp+SC9zckD2oYNIflNUc3qhWbaYZvE8nCLpqPguPBKxkKnSUbJ4B10hoh90t4KLqnKUMsVcXDIiQwlMAVgFSdZD3lm0"
-    "UBpQVCTPnQv6zWuJvpiX/CSqx6SaAtokqocagL7/wnfZ53PsLe+E8CA/tPtmCfEbDHPv6wzkD2ajj/0/mnU1RfF2Kd2o3"
-    "eJnsP1QWTFWvrm7WM2oNstQ4RHJX6a8YZT2iUa3breaKW3H1aZv8F7+ibmxc8D1RJ85Of/89nJId4XVyY9OX0WQaBJ06A"
-    "6UJ/3HW1vbD6jCcSJKSCD4T2mX8RcTwyi9GeURd2TCs3N6f+Mw6ZufPk5uYpoigzo/iMnQReJ9ELa/igZ0WWkxo5A557R"
-    "udwTjVfUkV9tqZ19BIJQc0noNFCMIYOJ73q/PPe9YkdhHpAbM8/P4emCitRn9hoCie0qIzToFPZfFbv6ugzlGMvj2wmgp"
-    "dN6NiXtos4+UUda3Xom3vXab35PEJy9m0HitcIC1ZzBvS6ZO1oPe9L0i2a1gwhJ0JDAhCk1eyY2XIZmPhpfXPTdAvbWpM"
-    "MbxOa3Xe1enl8QhjUY6qbiTSi/jNNk4P6I3LuqwkoIWhQiy2naa31fXkU6WEDGQKV0No8A/YLEDQjVXpUvNcZdT1TL2By"
-    "znXGMtgmkx8dTs/kcJpApNi69f/0X6hnDLVE4DmPBq1HQagPn2ftvSEaFIO43uXR8bt8a/fQ1QsidT8g4jQL0QJXBEK7W"
-    "r0IaHsCBUUvmhREBZ/MCOU93pGnetfvmJYJDetKTyQ8XxU9zRkXnVzd3DBGUvImZDVEkYrNoBZyAM8j723Cn5hNXk7vIo"
-    "jRvKdbGXu0V2cJO/TQQGJ7HYT8umQbv7MFAq4misVHIME0Bw5UOjej5GH2FMej0THvvRcMN9tMo5RyACZWKnBDocZxAmr"
-    "RRx3gpoV4zE4iDMidIQT4JtFMU/+kuLyLeS2T09t8q3yY0zgyvMvuWrLIswFM8EOlAV9GqgK+aWDofsHOkt7M4DcTnoUJ"
-    "twtzdr2o9fkoDTFUc+wkTC5iqCJZqLEu8l9ASLdejXeG4Yu6DTKBNWmwe/nRuM2GfASZxIfiGzfE+tkdarntXZhGx0Qop"
-    "kxVBGLhgyj+OVCyuSL43BmY9JWI5StqZEeFVuL4YmOFR/rsisd+3OSyl8pEUvZZlO3HUQvH8VfuRHK2B3wOlHeBe3JJr8"
-    "wdBnBnJ+a6LmKMx9K9515o+rkxB7NXF6enWWIgxrZnWcUWJKFHkNpvGrOt/l/rpLx6zxIAsEZ9TtlYiGr36TLN5gE89Tg"
-    "xainhERHjW6bux8b5ZpIoWXIEdz/xkdsrUPlUfeL4F74J3DQhDIuo84j0nSNK4FRNflLfTqPJp9o3JJfCNXOAUGL8C95j"
-    "YO+IUVNP6ugaBDPf/IsODe89wiWab+uwjjrWoqmpmC0I3YdsdAYiPZR4izq8DlVpYjVuqG/Qz+fUOwltpiN0Scg9qvsjZ"
-    "82WKGHehxhY6r3k0knUNbee6IZrTjU3SaYI+dQQHbGTatjyCfpU9sGyP2cVFFL9oseIHiMzf9KEw2LhMcJwEaTSvMY0r5"
-    "MKitepuiAiVARdoeZu48RvRdyltyYT02k9iYhyKYzFWFBPmIv07lo4FMzogrNLoSI/0TMpzciI7UOaxp9872WSzVWHKbA"
-    "q5RyTyCTjqX8FzdPksnkqPoXqhHbKM2iu2u+KsIAutFbL4/wKVP9bCGTWnNNTAxA3EX857Ziqt96lh7raueSy3K6AYl0h"
-    "vryzAhXzON66mjFjq4UXIXpEN9s/utOmh/VdlZzexZd3V5HP",
-    "T2ii2Lyw9VAv5hcOVyZSl4n3TmsJzSRJLa07bKq1tlbOuyfXW+tJPZ2qaydiNmR/YG9a0GXjNuaSN2h8CwzCO1YXpANgD"
-    "GdUyPn9dCRPbUOx4USPLkjr6H+S2QUgTdv2R1/PB68TX/ASvRYIsiH9wARp9KLoxBRxkF7KZg0Jrr7VulGrJL221Sfe2y"
-    "zOBSYEhymds5AQMotWg2ZWfwZGzmcuGG9XHuPui66nT8drjoBLn2smHsPV066H1UyZBKHNOQgtT5lEn2vm7E8JiIbt/8K"
-    "k4XbW+oTzGPJi9w26CiQmXN05y+F862kc18KgvNjUDSBPzMqsBUF1Din1Fl7W5ay+mVowbqOjIueIBsfDsb3uesY61OOR"
-    "Fgh0bjL3qGuDoRBhFe9MTWKvE6ggHKZA8NPrBu180kt4B1zQnhBphxaKKI3lyhodf7o+X2dxrVGUU2G9mm6BlP2GnQIeg"
-    "SGShnzkHxw+0GrwL/TUyaO2YYB8AhCuDCy3APIn/VQAXCrYT9pa1MYL2muVzgK83QKezfWzWy83uz+tk69CocTjZXgIxM"
-    "YvvCyUIMjQ+/bKWETDzhlWFN7G5t10d/d/CYErUIyM9W0IzptkdzZ6KkEGZEa8kRQcY2ljy9DMzqUT6U7cQYWIs4EiMBG"
-    "ehgbn4Pyb6B2a03fIWp3kM260TBYVV30LhUoL417xFltxqDadTG9K1AaRNfjWe+kvIMlcPYH403uR8bZvNZT3FygNXNwN"
-    "e1lYHN+qelKUuVsTARPbu20ljBanP765OfdtCWFwQMMcnhRQnRB3xyoUPUkEqw120ovVMehSIERPtsDCmwYW9PQw6Pyeb"
-    "NhavIECX8JFpMW60qz7+/Qkow61COXz7UDKbDT8CZMQjD8L/hYVDjFpScceAdq4GPU6967P3TbcJjYMprSrO8CBPA/9zi"
-    "9oLq3klivcNTOogZdiwnynkFyc9z+H3o+FfPMirjrEHKhOVeBZlfBHoG86cfrc/rCn2jtjK3I07QgCI6Zev3oSbsH9Hej"
-    "OPfU0DN1GAPxpPYWQyQjMtVbbripxUzNu6O79bR4GZqfzQKj/T2b68x6+6QVfHdNLJiqdrXzrJGdcT2w5I3v8BnrPrlkR"
-    "hw3LV80ATa/MoPgbNDvgD++iQrjc9PxFydnSoUHWOKRgyk8++wZVHVr1TmzENO0q1RX5oqnZ4ZK5eTT/ZN+z/ef+CIrVz"
-    "biLA9LA2L23uQSbN4tGAo6MCcqAFqM21CUP6KnjoGWWpzlQW8PYJqE4wrm47hgJ6fDA5nWeaImLaaMSlFm1EgLndyQEns"
-    "pECxnM6Z+d1WzcH/Q0YDjrlQC8SS9wB2kpT3hZaSQftMmZl869Ow/jO07XW8cy9/aTQ4n+q3XuymPe7k7/dUds7+3bSCD"
-    "TZODM787pNWlROC1SxJIRbXLBkAYuGTDlxDs2DrHIW1Pkkkv7kmZSp108Htjsm5oYuDZdDD1f6ngbkwAwxVqqpoNhu7VN"
-    "ENwZPV8WiOkQBihifq01BnHzqVCxI8ljhjB9krIsAyVwFWaSNEBqqWKBoK3UO5M2AHZHkvMR5BmLyVK3LGcdWZMp08iq0"
-    "LUmzNV0OzVXEdzyPEN0/ijFV5hrmgHaZwiEbvKdj//08VhBf2wDpFv/pFZOY94NTv5r9adPRy2Crbvhy4fGT3iw3b2nuc"
-    "lq19RnOZqO1o6Fdlraj1WKBLZlN5IKd+QNu9RmPsazBMFGLcF7dDBOXPI3fJ74kztxPFHZoBO36LzzYr7OoCRwbppw4/2"
-    "9P/b3EWG863UHl0gAl+uoTMAbWvI2PGSu9iu8wK2T5JORVd259/8D/f01xHAHtQ1yEAuudz7nyWMf3S7bfbk0t006Wtvo"
-    "7MSt3w4nLlDubELgfzpm/84hppO0lKBpHYR8KFtYJFiWc+ogHninlUJk2yXTTzRxq5B3NWeJQCJh/2rJOe86Y3Yqm/lbb"
-    "yEsk5DFPftM1zVSZQ0mmvTXhw/N70+8uvA9k4vgq3T+/0DSoxZL/yDng1W1WRAenSyIj4wulttILLcR6EUyHTIHTXE8GL"
-    "PtjajIXvsFbFkgobd0nkyXdysPwr1bthHAWNGfSFCLZLY2FkcxhrdtEQ7MLicMMKBdLbt9lB0l1jus5jhLxwPr8eHEf8G"
-    "nRhK4FAFsMrWMhvu6jbVtY7R2A9AsuslkrVNp7sXqTZQQwrK3H6P208SJobM323uz71/sXQSK/uxzwUcR7r9JjpcmakT0"
-    "JlGL6GJjMhot9mfWOuWCRpgdrUdZ06N2B/ZPR1rjUR/l40nZvVCpeqNOpyFy1tHdqXpDNMRFN3qzQQ0/7UanKu9Fp0Hol"
-    "7iucW2c5CrHm6PeTnyNXaBTA0MkbjJF+tdywjlYuzArN+CojJzZR0Q8Yyh7IchBIqFCS+BOrsLablK4OUiS29sv3dx4tI"
-    "fi01OoBXLbAPK+02/HynM8J4IF57Lk7uAEb+cP5+Ke7W3FwbtkiLqs9yfin9kmrAkMW06YFL1asKyF3V5BrAO0bLRXmh5"
-    "pA7FKrEA8RKICvnLyzHy6Q03EGyQXG8XUscxMJjiUy/4MWg0iKKYSAeinBR1mNfgNBNEuKvqI702gj5siJ4U4AnHSkKL2"
-    "JRo/csZqeVcmwo2NGGGwmi1eEZsk+jzsYU+JlWhsY22iU2nbahj+ummTCvLa9fFX1rj3/2vsWpvbNpLt9/srKFyXFyiOa"
-    "MpJNrVkKJYfcdYby/E6caV2GV4JIkESNgkwAChGlvjfb5/unsEAlHfzRQIHA2AePT09/ThtrxtIAB+2CE6Z8AuROKbVSV"
-    "oms8nsqKtRdz0dniDH6uL+nkqP0BjdmFTxNVubgSayqH/16YcCArCjqt3xa4vvRHMxTs2udmxb8do3y9HkJlw5Gkrs9RP"
-    "oQPa1a2k9jESrdJByFtMdPKv76nx19ehuJUbS/3l094N77+Gqaf6SOhyCsPQVgGbGsDGL86d9dmC4DsxKM53RWC55zV4Q"
-    "a9Vaf5VakkXjApbH5j67Fz8pc4f4hUH6JLMOUfDUHayflO63uOjOvBqKiL6oKxG9r4T8OLZwgs5NByshu8eP921vLdrxA"
-    "IvZi7dss1tW4d6sEPJoCi9/wJHPdUuYZ6AKWdSPH4c7hOQJW4mcd4YUivrPlrrYiAXP+QY+PA3OsAkXzZIvATMItFeG5D"
-    "QcBgyRmBr1c/28pHHnGzvIJjvmdlE0loZazaQTkJWm1F3KOUWxv5R4QAftjCZW/JytkKVAjP5oVOpcpnkt0KqDfd+wpll"
-    "hPvCJrSjVF5pLHe5YE1Xaa+Omtvp7GD+JLhcNli5eBqMFv9+3G87COjRzVwmk4m7USAJwf3+WfDVc18sREGuj8/2fcUNG"
-    "YoR2SycXnBzcruJbOofbidB04MOm2RpBXmVrsrvhygHL0Ph24oqzPKxw51YCnOB1Tlu8y0FKS9RhipU2VBpK8aHd+z8St"
-    "e3RM91tgPdK+8KCtvGd2XEega/P/jr46pun4o6QVHEKzwPM+26ziRmU4FnZicWdiGgCYmVLocwfYHWEs17UeuRJW7asm2"
-    "P+OT22GtS3nyynxKGtQCmDJamoVwn3u62siZzY0XLemEUP+HhntUEhHSgGrnI25WC9ZZHvtuxUsWaAxDgCtTUAWX7O2/G"
-    "O23iWVrd0+rpFGkDNbc8/oDvTyEYskoVN5j2uIT7rY+lA6tS+j9459EIS7PAq5/QOJGJfSE7FMObjt/0tGZg9SerCP/n2"
-    "ozoYAFtjPFXn0wvzYcqp3njsL1TW+ADb4uDk5MKThoj3Xyhx",
-    "KXujZ+nRDyoL2ZtAsHbr91ss94+hLfgW+IvuNbRN82CpXOYGKSfRqfArDupKwzXEp9QXn2jfK2wi3m8PHZGhMGJX2pu1S"
-    "k7LIrkNDnVM/etQdSqmbzww4L6w48XRh4I063D90spki+abaQtdtJ9xUqc+MjttP5Q5N/iyiY2reMEpAloWg9wwiUnerq"
-    "F1kEdQ3kySgcBJHj8zcIfrfFeU8CElIfV0d7qi1VZjx56W1Ekrq+yO+zkv6DRdMObV36BbzWT1Swd2reavjp+vW2AfWrU"
-    "eao+RapfrYVrqAyu4eh4/Af2ArbrXqlxGNb8wbAb3qbJ2h/rhfXawtGlRf2c8Z6xTu8DVFRQmoBY+b53OoyVJ1Oi0tKck"
-    "xQ2WYDn6nT3q+ZCqeGYzDxFYz6wgP+MpsnKTGVVl2fVRDvrYv4k5b4nBBXAwmqga35R1VC9ryM6mdHaR7R0cUZKzWYky3"
-    "SxbvlETceRG42zUxqyWF29sIyOWCQtXxca0UgVEtUZTT7CkI1aWC/wTFl/N22aaPIwxrIHFpy//btS/v585f06eVpLQ4z"
-    "YQ6WJEYp0CEDkJWFp7GHQgAs+cCIy1Sd9W333J56N3n8RO7rQNiJFsBYDiWv86/4P2Ljq1jAI4F0NespLlwk//DjGf+lT"
-    "UmUuoecmmF3RnfhO1dQtu13DXaJRTOCyeIL+La9riO2D4uc/urKaLTkkgAj4WMqEhBgvb5iovK7uChUzEA18J5dBWIqUK"
-    "trROlhxdfkwIClRkB52RntwJQLunw08jSVwPkSAztV6o4sjI70grRuZdTVIeTYU8lE2YKYyi98H1ZDbF44uo6dr7U+7lc"
-    "fGXTR0CxArR8dXrqlRUMiibkNAYdjsOXxOnb6iwuK7Taxtn/FS+gWeKpHc1cDGoG8zQPBgHF3zRAQ6ZfGEbL+k5kkKTAX"
-    "9K0snRTvUpQQhe55qWZme/SjL8yJJkXjrEvjJHmRjg2KhKK0rahBi8XwCVpsxKpKa0bXJlTUIvGPqZYlR8Uc0ZnEmrhh0"
-    "jPUFSZRiWeE6uwZagweQN9nJb5DPIy6WzbRA7SolwoBWni8hc04VM8k2IQp3mqQ9QF3k4gMPcaeJUmiOiniFCe97BKKMv"
-    "8ZqGYq/WZprtoJv7IfROxqFlduOEskNn1JHf4CWcPy1JOl0tY/ns0Gl+6qpb76vn/fGVrWy32kPnwT2ycyXAkZBX3N6CY"
-    "CP4sZw9ZQ552rhJQnxXkYL9UuhB/V3RrlZ4LujI19E9drRAVNAOORrQmvz+eve3LzhVubOPpXdrJ/aB90o5v8VV6oY2z/"
-    "34qhM+uot9VULEw4CX2g2TyX4eNdvaZlEdSP7yndZzPBpikOaW0krCWev8LPlb/coy3mzXNIE4S7kq9GS8hJ05LLqhg35"
-    "iMMrSazJPW9ALPHtJ+Ns86oTj0eTHix9+eff9dJyOn0dIjv7o7Lc/nvUDj+d8346yR9tNa5WxpIbuXK7SihpW/96kvI5o"
-    "EWo24NtwTUM1SWnhrAFTso6myAjWuvmGywt+MR8Wu/bqMimKvIhOHaaXUs9NhhOdHKgwxnqO7IYFaNx0iLHstggkAbEXR"
-    "ORQxfNcUiNcdeIWoe8Ag+Bg8CRMqVqoGINafGVQGW6PXEWzOvKZjH0hgepnXWMqNaapOxPdsbbYSo4yUqiWWFnMUkREn3"
-    "6G7FjR9HlV4wKLlLdEmP9xX90Smjdn+fYWN8UzgO/WkH78reXssthlJfeGOMU6ptP+3N6wv5XgxVi7KOIlXHQ4gtiHhGn"
-    "cCKD1+8IzU2CniozXAclwXZ+GngC+hrsvo9pB3gbuUAyUg+JWBmSGCMeUPQJqkn3eQirieLp4dB5DfhNtlN0wPQNraeXI"
-    "7TqvWEaodL+OTWHSqQ8B0JbM0vv7mCWfN0xaMs1Xtc503YyTB0nWCaBFOWi+iiAMDfpmfWBkPBdP8fV40q+jK87P3PXp2"
-    "XQgVmiBLZk25Z7edYxDyhfl4URwayu7Z9kR4l7TD+pXTMIvQsxQfrhq+FRyYHmAFMSlVUnEf6QlD1xuX+EkmmoSIwCqKc"
-    "68yR9wYWB/DKUZUH7pmyzYhiJrCCcz/GTAE8BgWMPLxJV+dwYV8gN5A5/aGgjhkfchyjIbNUazYRXJT+OIxQkPmhG6S8C"
-    "jZ5OsnhFBabQqyZswpy2yP/Dg24H7omydKEv8DJAeuG9QlUTqbXUbgKjig2VX/tPdMxrCq6lTEhGxsx3bepLRCsGwAcGh"
-    "HukXjZH+ox7hdbpIoN0r0ftQMnrQEJYk6QDlhtiFIyr5kFQXUU4cV8yEbnzX7wFMdAd11SVR8waqsjX252oVZx0q6WxgB"
-    "kdVryJq0ZPo51nH3e97b0INud+3FXDVxevzbMnRXChg4VVLGszgY6PrrOgyWWMI4rK69HFakXq8qNIZsE/iAu7jAZKAnl"
-    "oXyKSO1kKIViKBQquvEBXe1LxpdKSwiURA6mGi54tIU1a9C28fUJxBbqGTN+f4FjPybhMYPQBEhndlu+4EyiMwvJ4MzzX"
-    "HfDf7J9boa/g0XUGqZlAMZa+dfVqtgOKqRwRB0WbaY39SkW4PXM2VgupQiP+P7sSVHMpcVvnWkQTwQOhdHRm5P9dnmZPa"
-    "ONE2EjTQn41j0ZgXRG5biFS73P4szHBpz5qs0Bf9XY61pb5pH4H+mndHZ09N/HBAaX7ukIQPDYTfsoEiG0eSnjadfQo98"
-    "IyXyegu3SCkPK3Y/6scTEQiAI+uWNyI53Mo7dGXuFOv8GBqdhkfedyDojAKuCLXURfYuFQ3AxIPpqwiml/uV3Rmu2Qt9f"
-    "zLj6pUXFbpet1h2RRfJVInPrrHJ8vddVXENqaA0XNiVSAyEjAmgVc+He04DIi+D4fpy0WcrneFNDuRGAmBXKFy/gxRql9"
-    "JCdRVA5YoTohKqHqyxal+akhekdfQcw3YYn50ns55OEjWobrzIscRVnzz/NHnKnpeMm5dFNQsOtniyCUHXppfYjd7700K"
-    "dcIGAhlSerRMvBoSoDHRk5/U4TLDKl2IqKzD0mNtsq2aDQiQd5x9V9FBcZLiFclDv9yBPmX+9GR8E6/TOYu+9jUIH1c+N"
-    "j2Y5/loIsE9lx46TmA8F0pqfTX62rylmsno/BVzGLp4by/e2YuX9uJXe/EjLqbmlUt27GSYeTWWndaq0ufs906MSZINMz"
-    "N/dOfknHkl4nrvajodVOZ55XlAJRFUMbjgiL9KvR6sXSswCPeLiAvFPNaN8VEfhNc51KK3vlpUDtdOed24xwYQz8jF5/H"
-    "2fY2tvzl+6YEX1JV5xV99hYY3sO0riDlWxeqvhojhW1ublvXc8pyyjiux5SZrWG5ajbL4lAHvD8EztzHA94m3KLcLmOBo"
-    "FYLj06y42DE+NVe6TULf4BBZeKxK4AzkDTMhu1gBaFJHZ+BvMXTOlWDBLp1h6Us0358fHCHj2AWeEV7gswjrZQhBgg7E0"
-    "4bF9X1DUJj4Dp2ZaHP1YS+7XD2Mcm/8MTwytOeItxD9kwdPwT7N4kJzZDPbcDBLs3D4OxE5UcBJJmo7oJRoUWUTafDcYT"
-    "GoXtLrrFU/0FSSqEfHYZ9Dlx3Wm1qK5ddGtGdPPf2vjMF/cuSPZMJgPHAnwo0jm3O990Bzre8/UYCN6AGShand8psdsK8"
-    "kMmPkKjxUKzH/Q8ds87hrds9+JZBPtWDy7khWrsMvDBy+KheEUQfJn/CSrSNJ7u9PxHoF58bxhM5pXn/fPBhPIWEW6OtA"
-    "l1zlltwVqBgYXbfupepiH8AHJhsHQwVddctUkr0gEEXA7RjP",
-    "LBu7Veq+J+UPjCUCWGiRTOuhedkYGkW1LF3KIgEm33Di6Og8jMd5GEeDPsB1Y8laROPHfus2Uk9dxktpERb5gJbEx7CEq"
-    "7B3LNU2AdCeVw6f5n3/5EPUnNAGRy3RqPJoSVnX9dJxz3x0VAs44c3oU/vW1eh8VberFA+e63AlFmvDtz0rdUHvyaQU7U"
-    "aIoklH3C7fn96sR68Z2mo2ItbYCYPumrgeT95iRE+XSY2wv3qSA47I7JCDbxMWyNVs3/34cTomoYYturx24HoSptF0UIw"
-    "nz5FBW1h14AVJoUb9BqJZR90xMZ6dVTAyNBB2a9jaxxOi6OswRq9l1apTCVtE9AZTsCzgR3cLKqvH5WBdIa6I5HO3psWH"
-    "gUjbfRUUPpCP7kTtsTOWxHm9HD88NbOusPk2Yoy33H9t0jQdgJvw+ur5JXg/jQw0ROhw0ociAmmoCgeDyzh7uGdewimVM"
-    "1hQs+QHK1IcIJrtHbGHfC7sIW4wbsksVOtduEOYmgOtpSPvbxqVdnudOyod5wfHIQQ45J96u5asLF4EfP7vR4wAVWroHZ"
-    "KG91SejTQQ3AkP9HVefA3YIFmJ2gpkrBUFci58Pm/LKo8fB/6Oztg2rIujxQOP+049NggEcQP3mbiRwhMwZuCDArQOnQW"
-    "3+PG/SGAPKS7PR71vsK9VTSX++UNm8SeeZ702k+1ZrPVkwSp32fi8Ob+CeEpUnHypDTDyyG86CeBF2OmwflqNgqRG5zvD"
-    "S8QGa27TRExndo9Rq78G3rIVSaQjXzj6cOROyNTTiBKyjkgk1cyb4WUcl+K81kP2GhUDKJtnNRF36hJx021xwNzwIWfG6"
-    "CpHXxo36Oxtbm11KeT9qOZefCy3XjRjsQTHWblPCtFWWrNsyi5SnmVWEVhSiaQ9iAdVpNH6R63hvONEQkumW+iuJcpEhG"
-    "dPs2M+O9nWGQTsZg79fDnmMBQ6FcZzGO12W2J8EphC0psvYsrAWo85V4woeZtxhF6WABJVTaareM7UQuceSO1xph5FiKT"
-    "rhvn4aohinBJZzeeg6SE+kXAumXRkK4+9CBiIJzxV0lkJ1TvusjVf6GFbseLlnlo8RCOh8FhbWjBvqYWwwkCbYc/lvQ5C"
-    "hHD6WNNv+RCfGW0JG0H3bO1kN7siXxbxprNMqlIzboEwahs0zDc7VlbwefrNy8t3779/89Ozl6N1em1fui2SdR4D84xXV"
-    "MYmiY4YJrd5QaO5jFMeVj1v2N1pnxefTEdR73ktJvMljTpbspGj4RbhvlHTJe/3oxUH3ssLTnIe0TKDwdMyY1pYzy1cVV"
-    "jI7lRMNaUg/X4jv9mVpXCWwOAyMGKg9tYKTGkQBFlNiWPnJJBLbOiueGoAB5klBab4Mq5QTRMuST3/JicQAEyCdSVFbU0"
-    "c8I/GDakIIzsbiMSc6/xW5Q6ipiCPAV+UxgoVL5LNG1aqXIeNe/o+qMuEAXnWKn3GmmmxJizC703jGfND46c2MU4L2xMh"
-    "TJBpnHVqcuQwcZAi+0FIT+1jGD5WVFySiHZNFIFY/DNOZaDqC/h5oxaAOJnxX0Ll9om+cvyIArSwC49V2AFvhCmlUZ3js"
-    "jJutdxt6bzowdj5KtCuBX9V4/ZT4mueMIJ8G5n/pjch3s3GaC9L159JzzWd+uDCb49kG9S/SZP94EOuwaTl4HNuZL4Gac"
-    "4owoD+HtzmBlbgwbPcLNZwqCvLg9nn5i6+Jjlg8DvS0tWZkFumwktRM2dHoFmCvTmsitu7zOqAT95mk2QKnW90mMGXj1j"
-    "k3YtQNcCi/KcNP0Xsv83ttFuLFvI66XAetwGfemnvIirncDKkQbDvP7NGHlsksrcXHfN3P0kXADlo9/pnEgLlm7O9j0KL"
-    "H/UeETst9/fyELVMhqq2brkOV6E6eVB//k1yVCcH0l4SIscQ3evaYoArJWHvGyl+xgpKhg3lveHnTFKsqWO+oIoX8LuH1"
-    "3Pdpx8aEvnzUiw2vlz7FkDoSG+RxXD3z0cQWh8/Jsk0ruIygUh1A98JVfLDoEOfWxXJYhD8b9CNe+n8YBq1iQEiA2WT6L"
-    "YkAbBpBRHD6oqNS4EMVTEgmw8kucEiRYYt+usyNCK2mBo5gxo4CyI3rX2Uip2vVSgbiVd6ZsqGyz0dgG7K0Pc0jCW2+BI"
-    "JqN27hpkFrO2bb5xBl4g9hvXIRQzkaJ+DgnfaqU/ROFBGOAjsuqJGPbwmHHgcaDEy/w5Zs0vjQJOdz1gprfiCDS5dyVlC"
-    "NhM+Od7aMmH+8Lhi87Qt+xLuZ+e3P54jUNXQXAISIEfcisNfC9nEtLU5fIkHitEpD2k4MknjEEZsVMva8ar1++JoSFyYx"
-    "m0DwCbO8wg/CjjlVPCZXKvyHBHoxDf3VdgoQfyUsrYX7IN7R5OtS55G0J/hxDRu2SlNvND/10dMq004olT9pRZNaJBpGa"
-    "bWpAMhBDuFyCS9QIJxmLuVo3/8/NNbGL3gvWEZW+zCul8kIZ1vq4PVoaP2gDVHsWNih96ju4yOuS5WHlhTcK2nY8kmriP"
-    "JgCKp0tWTp8G4/eq4o5MGElfSEf29eICJz2HG+VMHvNnKB+T8lGtm4xdBN+/K5UsaFTgkARntIJuaVHGNkGra/IGkh0lL"
-    "SdXoYCmicUhNhedQGQ1co8v4VnFcUjYwuNaT6EfnzxVb4+zx1Q6Qm9O3rbhSneMhba8/IPFDXfN15RlOmzlXMskvSd98z"
-    "4bpIWCxILNyDjlo/uhosltXxsUyg+iJEOBSxXVeJHWcM4mKjf0Kw9zjzKS4elZyom4f0bPifDJJ6Ja9vbC2UxfIFplPWe"
-    "hlobDyxrPMYbquGFYSlo3qOHTRfQEsyIuPE6zMUHDPDbVtiO8MF0m4T7N5vpdEFJyCYlWFsBfht6SiQMFZxMY6oETeyW9"
-    "sPktsQQcjnliDX21Sin+Zbb7F6Vnixo7WvJHVtSXBVeFktz0pGk28FOFT45gT0ogQ99wK98RwIqsCB/3xW5BIybDU3Hhp"
-    "+2n5SP0CBTr13iHxqolTc8Gxrxkgywk0myGzf4kn2EL/b0R76PQv0fCEER6Itqs8w9WsKtY/Jre4BMvWS5sn5/4eHsfti"
-    "dwjUdGyEa+GbwQMhslRpzR3l4i0ww6KE7lNx0KF6DSxPLWuu7pSzHs3YvrQS6wZ2x12WkbU4duKgfSllGN9aXutPwnVed"
-    "L8pgyoG7NHJEEUn4aJI7s5K/JP5L1atuaMQrAwaAsZ4Psimad0gA5pQBYkVZwisWBxyuwrGXTwnsjrgn4b/6CPsw5rzPl"
-    "18pu7SI9Gc0OE37hv8W5RumJKaIoWL4nya67V+1gin1aCDG90PMYEYMvoEf8Bd+MsnVjz4MQbEiaQdQdnnmWegNHx4Zs2"
-    "lpIYGPG2MlPVlzL0NKt5OInVnyDTHG+wnG4IXgYw/g0PEVX6f4z5Pko=</script>\n<script>(()=>{document.cur"
-    "rentScript.remove();const n=document.getElementById(\"packed\"),t=document.createElement(\"sc"
-    "ript\"),o=Uint8Array.from(atob(n.textContent),e=>e.charCodeAt(0));new Response(new Blob([o])."
-    "stream().pipeThrough(new DecompressionStream(\"deflate\"))).text().then(e=>{t.textContent=e,n"
-    ".replaceWith(t)});})();</script>\n</body>\n</html>\n"};
+static const char mli_page_tail[][3619] = {
+    "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXl/2zbW7v/3U8i8GQ8ZQbLkLE0o0/oladKm"
+    "zdYk3UbV69AyZTGmSZWkYjuyvvs9zzkACMrOzNy3i0WCIIjl4Gw4i7eqkk5Vl+ms9ka+H0SH6/kqn9VpkXeS3E+C9azIq"
+    "7pTR2d+0q/qeHZWBaqKnvh1/7w4WWUJ3eZ8m6VVHaiCKuJRmQQq5vJ5GZ9Trf55vPSz6PBp7Z/5Wb9Ka6px5leTU7qTpo"
+    "JpoM7prpjPq6QOgmCUzv2dvJ8l+Wm9CMqkXpV5J19l2WhelL70LOsU804eZP1lXC+i04TeN1+ssnSW+AO1/+ChfD6NDuN"
+    "JOg368zSrk9J/WhRZEudBv0y+JGWV+MFIPrI+p+LwnHp/fFVjiLNVzbf0GyiMNMwVBkmFhZmWw8G4CNE7pWcmrDYb6eSi"
+    "jvLkovN7Ep+9jpcjO8V5ginWA1vU/UVcUcH1NV3SDPiJ4jUIFN2f4j7Y2Fef4nGtKrNCeVRfLROaiwSjS6LIw7Lmp95YC"
+    "kLPo8Vp6uh2mnq7u00pLd2xXWEacLT3V3dwORn0Hse9+bR7Z69Ps1L7eTD2PJqJNMqvr73Bpdet+nXxgdvzhw8DVUbZ9X"
+    "V8fZ3TDC+zmFZjuyHleXbSz5KrsBgX3U//51O3DFP+RTeOV2l2cpSeEKTRwobHfnF9nRIUEgiFiVqms7NwfZbmJ6HHK+G"
+    "pL3G2svU2ir8cUk924vExdbrrnxMwZ2meUP9DryvXNEFBGHe97i3jWMZpXlODZTOO/t3JX3/tTXkAtGKenxd15ywvLvLA"
+    "M8t+WkVJdJg0L/nhXyfd69YUBDIH6sckmnhZ+iXxlLckOKGfOMuKWVwnJ960AZmryqy7nrXVkiYBU1fL9FR9/OhBV33+p"
+    "f55ehBUgt/ra13vJFnWizAhKOGr7jAcyJRSRfqhtQNEH1/9TF8ADBP8qrP0pAonU0WDDSeTgaJ/p0r/TmldTgj2B4q7j4"
+    "svcZnGOfVmYCamziPgGn+dF6g7oUHxZ6iXax4Exu5tgqmiHRFOdoaK/5tugmYi/iXzoPJgnSV1h2C7z73knVIZoOoUYz+"
+    "XSdjdLeRiJ4pska/LotPKXNJ+K4LQLyLqlXxAmaaxKSt6qpI+97y/XFULv8ALzc78kjQ9o32M2biOhgcHVNAnvPU8ni18"
+    "v1AxkG2BvtDIqSMJdv8knkY7A/oeTe2kmtJtN3pNiI3Q1yW9MwiCjfOlN4wDDAaosGe3QdFMAyHvZZbWY8ya7vyEFq3S8"
+    "11tgrAp1qv0tY64feqn+cLLGmSANh4Vm6arMe/cSoOf3pdSS2AuEZhThGni/DQJdwabMNmo48q0nzB6rqLDr5hfQv0GQ9"
+    "NdTpMbHe5Uff02bWPCNsUk7w2nffowzWCFXwc0qrxZAel5QfiXMEkZXwhRKTQ12SYkhZAxhqg04vnNaGN8IUISOHVL1D2"
+    "ufKE69JkgjTCzqSrRFVUGI3mkadf1tW8qEFIzME7r1GGMRRiDgI7hJqVeT7I+EMER0x76PtCBveFdJXdTnrVTejWV4qob"
+    "VWNQULkLaO+lfbP7NCAtiwsfVZKyLMojTd72A73kcVQw8R7Fu7vcny14cXtf1Iuk7GjiRyNAz0/92Ok7IWzsahQ63SYy3"
+    "4Bwnm+TMYNkiii1gFdGkylP/yjd3SWOAHQypZWM0v5qGZSyDakAyzaL0nHOSCB1YdpZvTlWr2yIfpDzxp6rGa/RTM0FNc"
+    "pA5y4+jRN/rnmXFt2ZFcvE0J05r/yGltTskNmGCCqhAtSqGMIMfNMQU54wjQdcIEvRzTjgZSj8lOdXKsu04s80GGnojcC"
+    "e1EUd69UH3Qh6b/xY2W8Eo1jD4+5udjj4zysM+ESfzepm7oc1xJwxjfPNRNDUmHlYgrlxMXZxy7b0abZpe//04e2bvjAi"
+    "6fzKn1DpFAykAYaMWUnavv06PiW4Ss0TZ75mmK8n/pmuSJwdwSUh7iNeL/PJeVT4mguaoTGHUeJ74eBmdtPHGjYIhgFTc"
+    "0KwE+IgqTGaYn9GCPlGD+T70kBFqIFbMC0Sh3tGN7Rtaupds1RmIUueErVSiwbvXjFcMjaaEy8aCayMaanCmV4sW+j5q5"
+    "yGcUpNesSxzDRB6KBW4AnU2sr4Y2CYXmo4p1lA8Mvb6bKhPyuiP858v2b45FkpeBllanSfP+r30ty3DZz7rw1DPQjUZaC"
+    "eR4TwWSJ4rXfVeoNHeTD6SCTxshd9VBZIr9RzRq7PDSUYPw/fHn9OZnU/rqr0NPefqzWP76wy7QGvEuB+dAE32HCTV3hw"
+    "qRYGnLchKQvKfw8oxKw4izpz1pIw3oyxNqPm1ur7KU+Yha/r60HQa7/NFCozUo/tFe8J6kwazLF3S+GYACuMOBqUGt+yz"
+    "QxQYlIqbKzJDWQhU2SK+e+RfWhIzQ16aT6R2pXMtlaShICd1CzZ7m4qTBa1VxMftAeG+M5eoFFvm+DS3AnfICCu7wgVzQ"
+    "nvo6jrl2gQl4Q/dcvjktAYmHm10ug8BdhQXXDBgcHqGqHrlzSjYj7IUGQ7LdvkrDJDox4sov9fIj1ioFvRsiyoZ9+i187"
+    "8XtH8Ek+9Pw3iydW04RNx1yNsv6BfguXConR6MpgeDkjgmuzTb/Df4XcMSKN3Z5+iKd6kDBStB/v8wOL/P+toLTxAWOVK"
+    "SFyY5wp4OiRJkiEujPNNQwe+VK5iIdEDONgfT6bhET3jGcujw5z5NagbgOw/0LaZTA3i7ff7tt4TP29hXC4vosPCAFLQk"
+    "GKNMAggKv/POjBN2I3SRih17hPAHJPko5h9JqGoSr8mh8NN0DDWlqePVUY4+896kk/B3ytnZMOQttYEyEcVG8vd8hhFkJ"
+    "Cah0NnH2eWNWqAIu+w9M7vBHj3gkQZyArD6aSekoBxEVe6ZKBL0OEIHE42J2jjpYyJdeWXe/xCEPIN1Z0RIOJ9gUcqOCl"
+    "WxzUVGCYS7SVJjvYg19AtZEHDnYFe5FHSGlJvOMoPB6O812uwkQHHfKrAcK6WRGWpA126Rj9idAo39EM3GADu8Eu33Efc"
+    "8wUVcB9RwBd4gXp4jRfoV8l7wJgx99WIbBst8EYDZ3f0LyN3C7Zmew25wc91c0FAVeo0XyUj05DdJboA04dfoaMkgfQvR"
+    "zJf/aooawMvGbfYk3GSoBADOA8y/B33huEwcJFuzNoubiSIqbeFKrqRvLppIKdsae5uckrVjXFVtAgkWPmVGd71tZYYd3"
+    "crPb4oGjaDtkonEbdZALu+Xn9TA6EAfySPMF2h39mCJcHBZiSqLm4B1CK3MnplZfS8kdErK6MLSBMG5V89xxiHCAoFxH1"
+    "HPBwFhYBaQXOcC33jlwFVBPncHxRgW1S8LTayxSeEa+o+c0aVH0z14oG8Yvvi4z3pA/Rc3G6vkl+LI6P9gXqTRPcfNUhw"
+    "lreRIPox9hP+fMKf35NCmqwqstu2DtSEgHoa3emfxOXZeNK/97DbH96/W6n+8N7dahpO+o/v9fiaSvapRGOqT8VZRljqz"
+    "hqdfJFeJif+vWDTubMutu7rw8H43iDcf/BgE3xqgGqei7KBwCXpHxeNQpZGUotUXbM0JqV3+uUqM3BCgn7NQKGRwt",
+    "17XX1P814+Izh8Uvu0p/7x4G5/MHzU6w/uPdzutq9H3L//MOw/uh90K3TWFA4ePwj7g0cPUDar6WtMyIO79x4O9i6T1kB"
+    "WWzNfF0ua4Z/BeliWlUrLxKrEaO2Cu392h1B109qkJ/Viz6/1hh0GI8zHZVJFT8oyvurPy+LcX8tAwzfJRkHVNbGSGhRV"
+    "ssnGhKBDB3Vmo4xAdFks/WDU8FWZ9KJXa6xCAkLWv6Tby+BuTnyT4I+7+UgvDHVkkk4FzWWBOskJVImpUqVK7/6pZsRVd"
+    "YeHEY1oay/PqSVGTnMSB17mJ8mlv4gOF7r1gyH4qfnBYCy1Ql3Z6NjnDAGFfJY2zIq4tMNoYIaxQKfxwmQ+bTp/FZXdWS"
+    "/jzUMDwKez7EN9lSWRgI+SovdEkv0F8c60BDQGi2ivegvwKH/2iGxutjhTPRVBpvdrqsoAgvBlr6SPj4y6I8HHqfnkZLQ"
+    "TEwakqrGCFs1nhVNxlpj+pPmZqlhT/DsAINpXpgZ3j/C2GRcBDN21Vo3Bp+l4rGe1t6+G6P+9oNW0ywWcWG5eQWe4NuJ+"
+    "TXzHKj/Z3d3RV6wUqQCMp1lxHGdPsuUijrJxf/9BOFSJM7e0k8FW6DLuPRpvetfz48N7xLPQ3PYfyPyq5nuirHSXKp7NE"
+    "uKa2+11/+zdd9scYqj3Anx2q4MPqX/x4f793d1jMKwy1W8TX9ORuPeINl73Pprc299+f6hxbGmVlQlRqpqWcichdESCEl"
+    "SWqyUUlo3u+Mbhidk53OF5VhAwVXt/BlOItKoQLNG/7NZ7ev/flRIso+EEc945fhwdEigcRCBAB3TVlcUORJOue3sngdb"
+    "EYvUkOBgO9u+P/xBZucRM4+An/HRn/QValA4hwO2HhNSaEV1UbVXwj8mE+OMkrlZlMmW0xQjNigEF8WwK4J9cxrM6u/KD"
+    "UYPYHSADOapBjkZ6b08qdQeqVHoQTNXEO05o4yWeqpnd2h2O+SlzlR700FASJh5qCon1lJ8R6vO6XpgRNvH+Wu3vD/c9C"
+    "GxdetVOSRbgOFBaJRp+j7X33AHP+Zh3WuQJvUw8jifVgVmdRpzX0ryD0XVO0jLhSas8GQovDwk0SVYlHTvMrh/jdMtTna"
+    "SqUxJXExIenfo0Iug/ssxTqSndy01jiuEDUhtDYC33bnfo5YtFTBi+6lQLYtjdZhrgMpOQzXd3a0G5Rt5zB5bWqGLGQ5f"
+    "yHrPITk3h671bh/bMBS/9KtbAgHct/DUhAAtYTsskAuZEiU86rFf2lPfX5dNhx+t+cVvly+pvzIc0FuhF1oxebXk/4Q6c"
+    "9vmBZ6pOIUY1sG93M4OwQehRrX4l8W2nNizJL37g8K2Cn2WmhbIW4FIuddFlsOc3ywAyf1dvfdo2ereNXgBfvcfBjNIPA"
+    "+XnTKV6QxzjCAIj7L67+y7xaTdL0UZ1suRLkoHbko9vws4nwhT6kDzrfy6IC/E6XhDoS4XrZsyXer9zF6Pa8lkOOxFTcT"
+    "yKSTwgrowY47xapHMib80kAFUBWY5PfO/YU+s6rbMkjHUX5TcIf/flivmY9Z8Ycgz4nsX5l5gIdDFbVf56CXV6Xn+YlUW"
+    "W4YQn2Gw1COMAK+g+HBveYah69wOwQU/9RI5TiH2ojIhMXdwpiCDMshVhLur89TW6XEA/wbNFFaj3WeopU844ZbD/0Atz"
+    "qh8wxeGzmEV6ckKya2XFckUQARhppvWXrRO1LbQ5qglw6jI99wOa91fFRVI+i3GEANoHEKe5NLoK91UzGl5aEKXMSqXEF"
+    "7EqC4fdmRZu2m03o8d+Yf30yD0soY9p6WewrZ6rx24vaJIDOTtBJ4IxyfknJ4Qjw8ThIIAyffME0qV01eWYgEXHwF+E2z"
+    "uC1SvCJhobEgNSxVckASWX9TNiMQkoIvRDPsFiDu2Dl75bojy22fAC2gageCSeK7oghFjsiYjGkkm8+RR+ygnjY2x31s/"
+    "ac2z0DVSVlYsdgMHw2Z31MaHf+4Ngw/fff4LitrXoi7x9pE5SQRR5xMwXF98DMVPnmXUdTEPwFpXoA5tKvy5RBefw9Eeq"
+    "2itaPOKk3xJeCrp+88qrZF57It5Pm44s8zb06dVVWGcaK59e2hVeA6bDYgOFAC0lG6U06nfoVRpGnuEOYIbdHoxi4syBW"
+    "2UDxoFVYVG9SpZeNJ1GBO5YBRz2pqg0l4mLjxgtUNc1XlI7kAahRmV6MVsUVRIw38iX0Y5+quYsq9GV29h5vr0LDU7X7J"
+    "y51VR13JTI8Q3wO2R+VtkQLavL7Ofk6vq6JspVx/oyzmq6Cphq7P0PL4u1a2l0VdV4kfMptHwq5B9oF5jqFGpnoBkHaiX"
+    "H+j4nkC+9gDC+z5NCjDZXrVCV2HO37sAjrpBfqmbxkuDfoV48EG5hCwkFikgJSHnDOuhm9Zk2Tagg4++TebzKaj9wdEOn"
+    "LP0CX9TRztDSDVcHalH7aVI/xR5N89NnWUoNMm9vOIJJ3p9x6R89KKHntTIFf/agU1hON4Z3IAwtTYLIxMe8J8KBIlIBU"
+    "4/lkuAwRu9g9FKmcS+Lj5PMo7nmi67X7/DydKC27VzE2VkHQjaxc5edusCP6vC0d74WxXnVSXPVGfDUVEBJfU8tiYbS8x"
+    "NYrGCo0Gnqso9XS3Ac3nmxqhJvY6qeF1+S0J2VWrY9iw7YBYCSkZ2qCqJQf7YqSdqMirGnW/HY7GrMfIJ+SRVCTZmHKAi"
+    "hk6xCdMh+OEti+jJorTxQNKezs1ZXWn1QrhALEjgSyKQPEQjuUCMx7TwGJKBVmkIzC7zNqEPH2aoMf3ENS5a1qyIpjT7E"
+    "MakbWL7wVeJPJt4L/SqtIBC/pyqgEjlGP0uSJTgCsMzvhI9zK4luD2o6VAdjanSG6/MiL8ybH5jB9fhQRb8JRletq0VcJ"
+    "qbWR+jdtqqxLm6r3gfcUL1Kfpt6e/7WdrP8H157pmUYD8cDyQm/qAlipXWIgoHWNZEp/thUmQMsz8wvOlaUdShjcif+ag"
+    "vzTRzZ7fgq4jNInLV4u7vWoIXYqtNbzv4ZLtrciz2y0B1m3tp7wvuIcElMeys9SfDrUPYOIQDaWWmtaF91kpStPqwMFRL"
+    "SOemclsmF6hAcJbTryjg/63vAlFpMgOYYamT5HAhNhyaHqfHjqkPA2MHhWYiPXnWI7Uk6EByB4Eg8ArU/L86hX+iQiNEh"
+    "6tRZLbHtYadC78Q59xZN8IF0Rw59qAeKZK8cnYAAOTTj/fSBZ7BD696p4vNlllTQiaLamLhsfC9BFyG7SHHQ9TB0fAW32"
+    "NMb7m1adhjOuC0jSlWfun58U1Yaf1Id4ZBokkkKjTttkUlYmm+IS7EVlzZ94l9obMQHcutYyS2R7FAUDnbGWYdQ6AMGYo"
+    "70hwgZdHCC2VkQvukYU6T+JzNtRdlq4qUvPIZms5S2taRGMHg8IXLcQb1zX9625sJedU7DJqiBrK5foBW2n5qt6u0vUZH"
+    "zhVmxyk4YKI4TAscL5hs/BcrV0kKl2bTyNs+uqDNvkk2nZCqAxQapDAmsC+JAaP419aiSxAriRGyIyqTctaqRwZr9+bq6"
+    "eba+xhqElUJfqrDm37CGkkWvSZhfXw9Um0Nh3lcumcaF1dh7kRGWoL0ULxcdox2QTXhCMOc89Tajwihu2JDS",
+    "almLb6EKzT0KBthZXF8vGLSxNTdEkU7oKbe0ytmcUZO16FTfsnE1UfFCzNqIjLcItfeOCjGZbY0GRD4WBvjVVb1c1V4jS"
+    "FDZkg9iPVgY091J+sWDaQ8uiU1LM2YXitPTTOhh2i+WCUHMUz9TRKGIdm4U1a1W5+dxeUVI+QktdIf4C6rPu3WelvSl/Q"
+    "E+ADsEqpzm6AQ1S1Q/9KokLmc0GiY3iyIjRAekLIXtEUopN+t1C2FMtmRAbpt7SmJkoUo5M4K5wIz4UfDMi+jwd39BywO"
+    "6Uhe/Lpfm5S5KjUQciKgtixkt1MpnQ5Z59KOcefsLdRVwU7e1s92IwcJXup1GaUj3+iNse2qrTq+v/ea9Ac0egQHXU7YY"
+    "fG2xxa3WzVm49HA2uZrieO9JTULz8aoG34pJJf60qkA+tY01DhflAxDX59vNrBf/TSNX3IjuHozm+ydpBWA4iXacUV5N6"
+    "QkrJqKmxvjTR9CQsoCpPGHECgjxzvrHhKpvNJI/vpLDMtlglhWCwAmZkpaZhJ9CFdvcegsYVNwSjItbeI3DwZjYgEIlAZ"
+    "DCG0IuNDqDCPpe+OmN7lqzXrqL/U/qlj2iqT4ttlryeVvt2C2TqEBcpyAReRf2x+4Oa1tEFGpNSw5yHOodq+SXwLDAhsW"
+    "GXMZ5/5Ro2NIDlzoLbimc037UyMHgF9PQHIjOsziIpkylMHu+ILGhuIB4+hzCzSuQnDwpfa2C5oF4DPR2mAaO2AqfK8DL"
+    "gS/8wN0Jx1t815fKnyRTOdWs2g4oVmjKI6YGJNcNLTP81IcUpGcoEP3jQOv8SfoWS5lwYlCz8hobIm33b28cGyJvKkbVE"
+    "7av/O9fU46JzxQWOdQC7HJavgXW3QDVG9vBqdjy4Jts0/NvP2q+JMaiUyUsGL2rTXJu/+CWjRm9B5tNeotNNxsm3rNfqD"
+    "WjQd/YqM9EeQnnaYm/uAi1pwL/btRvOGEx/i5EDfPV+TEJZAQArP1IDqI3XNJ//eSPow9PXjw/evnm4/Mfnr+nZ/8YEi4"
+    "ZjJPwTfxG/bjVkPWrEVWchaGj6harCwXtBeNsWAtImRwjc6GYgEySmjWbmTojVg8qipO4joP+Mj2ZOppgQOMPTMirPmyX"
+    "r8z70HwmbF2kwfAHrVyzR86oqOQIVPdwFvk/+qVx8WHTuMZP5X9c7xbQHarZeOGsIpg6TOIpOvSbnxqHLeKynTuYk/wIb"
+    "6yU2+dLPVWB6ehIXJ5gpCpmIDMS07T7CH+vMj4nG8M3LLTJySwYLaRPFbexgtuUKUBTq6apVQ756wQuK+wWEc5hwue4Zs"
+    "TKvoq2V0Hr2R3Rim5X0a3qEwqaYB4qLElv2ITZw3yYJ8eGMbYedNueBU/4gBiWmkHhAyhKbVNZwrPgRmW3Se37duO9Mz+"
+    "dnDbrDctBpyXqvZ6szMx7uoGxaR1sfS21hjA3LVNLmTUCxgymfKWZoaCazKbajLrs8wqMP/n6YYdBji2S4lxcCrgHIqbE"
+    "JGhh28+K8yXx8CfBp/C2N1FRsVxFXCZYe24hPdl+edsMUBO1HxK1xq4KE82XVzCI1Gj7B0Lb/HDS2BA77PuGwAMIYudHv"
+    "/GfI2jZoZ2hnczYFtP/UQ7NzV6zSn12OAvUS3t+TTTqDlAJzsPY6695rUE2Zzf8JlrtqyJq9YfLYnbfUY1vVAxTqPGkUP"
+    "n0hkukRTtdnzrkjGXbZa6Agfkq1/5GjqyU3CIr/YiTP23dG/Md0Ruw/7gU8sHn0Cy+sFOFQWk/sk0PrOlgZ6IN2K+vuaa"
+    "0aKsWtgnYtJvSuGX0/gkgQwIpWLrNp+abInJq0yOczrEvR1PRbGSa/zM+rcX2whCtcoWbgRsEjjnS5tWQb+mz1lKfWLnO"
+    "BP2YfqLyzClnfYPXzZq3NTB+yRuXKZbGtd+UhYJjNpEDN1U7bq0K1oeGYX1gD870CZ9Z679W+8PHg473jV2y3sBdjE8d8"
+    "qYFEuAs3YBtsXtm2TmgG+1/oB2d1HGZJvOw6PrGr/fwwdh+2hzcgeoYZzFbj4h2zjyyPCCBmkYXZ1ShKs4T6Y1+BnYxUE"
+    "+sfxkfvICr8MbwY267hoTJ5DyZ1NMJnBcv69Y7Ag/jnR321A3FwCut+Nd/ImcdgbqQVaGd1X7tS+7ze/QgfNJUv3Sq+6I"
+    "apNHUyXlY6+mprBOldZkbKuaGbvG3ZNVQOHA9bV47RkN6803AdcfTiIdKGy6e3JuSrH3mG1tFko8nqeMOANYnvd0P4Ldg"
+    "1MwooTZY3BPpR1t2apl6jSyvsVIkyqlL9bqhhh+JCRJSen19mUsNaNSFeH8M1EeHCufqsiGqz9UJeyV+lO9M8unkpJ52o"
+    "+e06PFkCPHVPBpM6T4yd0O+o5Gh3v5Wvf1WvX1d76OxL3a8516zx5xDiFesr8E5UQ2VvlXH4MxWrUgEgDr+KqodZEWAuN"
+    "JeQOFKXcKIV+/Pe7I/P0aHH8e/+VeTj9Mg5K68jugNAXqYN72Et8VKo6AiGL2Gx4wd38J6DMxIijYdGaIjqz5DGa3Gqu0"
+    "GyD3STpbUWr3TYEQ+u8NqLQJThwTFwF2Vj+o5FqWcPJ/2oo8bY/w6j5wtwboo5nzKZDRH37b9CNV/Lpj85s9bXoYAVZS1"
+    "nQxVpkETPhGl8YmYEWOEfyd4wm8CEsZ4jll2fROP/isz6sAYMGMHK98YROOu7StWWS+ElhvDtnlxC6OLrW8F+mTEUFqUf"
+    "TZh5s3xP4X8gvm+Z0hdNTJcXTY1pvrQ9I25uZAJvsHxmX58j/hXnrlI/4qAYswm+UZ89WbdWG+TcjqZw6UhM3tE66kVyS"
+    "KbwADAec1e8JBRtMyk/pU0ZMzuuHraS5rdSEhqbmtZg65/yTEz3KbUL4l413P/MXy2WTfwS+hxqPanQhvq6HAubx4OHDR"
+    "55984nx5BA6Bq9kKsa19EzbWYr5+xZRAbeLPgaYtrU2z9Q3YuheWiDXtZs9ml8B/SeLN5SDrDOIlgENaGqFYgUEWgCAYB"
+    "IHkDIIE2aJU3fkn8NOjR3wzAFis9auJ2V4RM/FLNqFJ5fU3DT+m6R78ZjIBh4a9NTw7Eg0o7G5hVS3jVfvQx1kYiPYXGB"
+    "YTgKHbtKZ/keoISno96484pG1DOo8NjamvutMUqVNq9AqYTFmwVH2nJJiAZkggUvTgR30TjZSvclV7ZFZHQarKayk7jIm"
+    "21LDA/h9ymHcSI9K2mk/s0raNCK8SptNDHaDiJkMMDqAKlc52TdD5PytCakpj3tC2JIvniwnlYuw9DK9Cc0xKnsFopoWI"
+    "8JRFt/InG5g/po6m/D2kh9e81PfDeFB0ashKFCl7DkKFX1zaMTdOmPa/xH51D0UAzja5cX69NMBJaBo5YIkLLzIC6XxKS"
+    "M5IozztmfK5L1NzK/VPXEUW3Gs6VeRyuYIlS+nUj1s5YMJ8D6WrfWZruVTPPsMyZB5vORVyxxEaSG3UqhDFjR+RYR6TDG"
+    "pqTI7HvSXAGtOXWrXeVyDIEG3C2BZF0HII5Ng3h31WO87SmL+LnvWENU8V9gIXRE5lIedk6ExuNINWOy9MEoT6g2WSCwD"
+    "VDPkes9WkIH2eeF/kpjg/OO/xtPm7FGtDqwoj1P4+lhNKBe/8fe13SvLqndU5Hta/e/6p/8e4u0dT4MGsgFX",
+    "sFOx/N4GyE3pCDPjmBuSjR6kV81eEjTYDplh++65BHskjQZqoEBQN18hoqAJM/b/iS62t7tsWXsgEDF8ZWeoasUp/QwBz"
+    "M/kafOBugMmqCfqMmyE28EgnkUutPjT/BHvvYtwVsXhawZdkH8YdPtI0zzJphwa0+WMkN/jXcwAuO6MNmbsle3ajfvB7s"
+    "Z8UuWjfboNqP26i2UVq/ro07o4COdoP8DWc3IEvEJzuekNC2Q2V1uiqhZAUn4r2S+DPvRD/7pNHMCv2XUBxrh7moJgWki"
+    "KwXu82aU4Hag3kJrk48lcJFV2wzh/e8MB3/TBTpg5iJd4xtOA4KztmmGmJyPP7ix1RBv6O0nLjf8VTGWqYvsF60j1MqSw"
+    "mjjj/k1DRe9EDPLEl7XUeT/04P/ZEkxxsEDTOpCfzkdT2pptOg95vhBEyJqmtr2Q+/B8OGNLZ4xIt8NJKgy4y83TqCqAE"
+    "dKo+4Mg5JIlmfjtGKf9RWD+5K6YdT6guiJ0AGGHs/Eo3K7JvmJMlsfFbc9L0wh76iGjvf4J2BXVzBU6vDdg9QRtAeygHe"
+    "sPqgQrH48DZyQPalMeHPtbnCt1rEKs5or9STmabfGtkRBdqZNy7jxLPMFeJrgR+YmCBPOtbEFm+gpSuZcJ9az/yZRdd8n"
+    "JNahZClmBnxUJZlEibXfJN+Z2Da5uHM7BxRHQmTIDhVZlTGn7IJK0JFsZBFkodYQe0PBmLU+oG52JIaxd4vhWOG5UmcN+"
+    "b4mOq+Ufo8Jx4KByDs66DY10F5BKW/JwYkzPbhndvcNWChi5w4Uq9u8L4SdwLHETN79EK81HnNJ9Zgy1fM74Oda9U1tlB"
+    "SmQa3QDCIrYNDaxBFr4nniV7sXzjAmPEM7JkQJbxW8VbsNzYZqIo5IZZPWwejMvv1BtjbKOkmk/rmAXndHJBrK7QZeNOZ"
+    "6MK0zRmLvoAsLQVrsNLqGf2CXuCZs8BsWlbHdWPiRnWf55OZMKTT6VSVxHH+nkD4HLBr+SwSICPotq2/q32ZSRQHQRfxI"
+    "gRMOv/er2JmDYWA/DbBNlaGsR5h+jQnNp59zQ4eDgbjSQn0n8J3lH5UOVW5r2nBAF5b3OHhlDCZ2+EhdGxUUajF0Fbcn6"
+    "r9VsV9XbGhJwp+bwQFxjDOmJrRGnrdWozjfjdquao7nI6rkAg2AQq0gC4UwFwoUx4zwzAVOknFUEhaJGBw5PnPuW+gPYk"
+    "++B6UoytYn8AL9O9VUl59YHMG4kC8/nFxcoVoEUwFKjlf3ESfCfbXG8CmOWOOmsNmy6mtCGQ+S3Gg9IVYSCTGCWGnUtSD"
+    "PP7iBe1P0yT5/5wsymQeef9X93D6z8ZEG80TroJ5qk+bbKcyR2m2uSXxEQlBBU1T7Kk1mgptUxvl/e7aFbW8y1e3MWQFb"
+    "fuIJOWKGTCOtEBb2FrxbFV3ZgEv7u7ir9nFjpnPKG5OQD4TeoE4it8oFsyt3xeJjlAE/D5gTWH3tvjKrGAFs7q5yVd2k3"
+    "e9SowC1tz8SpVbRjB0v44bQVwC76STxX9luLKKsNLUfVoKGE3geneXcGsxweWUC4gn8D+DEyn9RiMKCwMCqymOV0l8/gw"
+    "NngGVmZ6w8WsiomoG/aE0IdoTGBlgDxD4v4AZNJFt4XEJ/8EFdANLLNg0NoU5UeLOJyV+Pm/lc2xpY5zJ6MkK1qNxeS72"
+    "GWZ6tXPNCtWJ9/wcbNl7/O57Hy7ipcxxRb3kEA40bFoIeoUeP8uKKrHP7SEaGtQD3t3VF8Zy4j/alKQBm3S13Dgq7bvTp"
+    "juf1Ra7rL5x9veN4z3qJKENTYkre6Lg4yU0CvxVq229kAmE8gbhTOS6FQrrbbVNff/ULmUIbrez7GtTpOtrGlUFKKiurw"
+    "mZ0KV9xjvRqx27Je0MYHr7LGcVDoQUaFw+EjtVzZOSTwnZCZR6Cw6m7qcwHPeOExApb/y8Cv92tTvPta/ZW+3b4aBOGhv"
+    "8vV7mdfFbmly4y/EU2PaDb1oNDOajIi1pNWU7Q9UCDSfE4RbOxloS9lgkvtuOWouRPGCMyquE3iDc1udSnwP28AvmAdUX"
+    "W21ixtc/1nwMyRNhp+Z5Bb9EXcq6t4hYMmooYU24QcAKc+JadGnvMOUIxrAcJl57GTNPVuvyZplOWY/ZPlpKgnHC5gosd"
+    "xIT0pifFAy+xJjs3PLKeqOe4JXThLU6tIXPAnX6LUsY1/842k+Gj41+9pzb4FC0A/W+Oa1KDupxHSaH1Rhn5W8aJa5hni"
+    "UqRtU999mLBkzNVfKtalZIqpSu35aIjgXsjFPWjQGMNRJOgtA83GnMczwvJFmrvr7evz+woXhwuO4ncJjQhy2O2L03+Wt"
+    "18mgw6NHP8Xw+lcCsXeNNCHNjp+olKl4O59O9UzgBSFc49sMzHdLCf7w/fNittkJctL53+d2cGnk8/2s1eDic4UMDtosf"
+    "zPmjj3r8w0UPH/LNw8d/rebJnJ7P5/PHPf45Rh+omy9evPi+5SQaJzZkx037JcNT0ywH1g3oTGTOc79y4uNW5rCfmJ9jv"
+    "xIrA6jF4UOm5/X+YGz8yXr3B4QX2FwWY4QZURD2hubsg1swcYbr8cMBwgz48QGiJ5u57lrfNDQWdL9tnwDrbOn8qyp6mA"
+    "yH6iukpae0035O8fc1//2B/37kv+/473P664hD0NGstRUAoyDprdEtsIHAwcAphXKGuPBeIuF9au18OaoPHrKJmT0uhGO"
+    "/qrvDYBTU3S5X1vFctCf/3lbV4O5w0LjX8MENlQ+I8eW2/YruCXC7XSIHe3TZ9Yhp/poTq6xnImcVlN0cTuzlp/448v86"
+    "Wd/bkEwx3vnrJAgAOgru3+aQRmwQjJomcXz0u3mF8YY5EIb6o/2CFz6Dj6Nn1BMvza7XxcTXd3l2h2zgALb7hRwMWU2Ze"
+    "lff3glWlIkaLU1ur+JO6N1hci+gmaGv/sPRnBXJ/2qN6bWe3SF1pJVgfn5AUz8WE0KOJ/SuTGZpRR/y7xGj5vSH8FpXTF"
+    "IO0DGDzmh6PFoqTwxeDh4/fvxgMHCe7lFlxfLeg1al5EG70kOqdG5rDAmNb7XymCpUXrPHW7BHjxtQO/iOUM+4FQLj4QC"
+    "Ld87mKNU/HmJOKyx1q9I9EiID1IPXjPvkH3jStOE1qOlrg5qWNHmH0auqcV2VXmeR01RMrXSHSe8xdEBOVJHs7sOBsrtl"
+    "kh1GDweasMmLmf78wlPZP/Ask1GgO4o2FE0XYgiaEEjvZWSzJM38xz2+zorT4cCvg558fqAe81gr798YTSEcuifbkbn8C"
+    "IPE8o8nQ1n2aaiLHlKRs9K2/DHK9eKSZG7WEdoXt5OtPu5Vbi/1pNAqV4EdYEHY1Iku48SqZvRVHeQjx/m1mx8eDkfJpJ"
+    "ge1uM8KsIqKrpDY1JuTOQ+YE+eFLMVeHcc9TwXNv7p1UtEKiHmyyADzXvTszJlh/ZG8BJpCFzCDQtvdM/hC07E+9HoSmW"
+    "CdbgyH85RNEW2N7MyietEd8jn2JdQCo1yjv09y0gMeAPH6LyJpBsjVhzflCuI5IQupN/jui8xFAJitBzrSahMGsnZDI4k"
+    "HE11qQXr++eNiRUt1HqSTsNyE4TljjbTKNryJg7ebQzzfrxkkZ5NBZzQwdfX0HkP5AfabjcsxlM7TS0OleoR",
+    "J3NLgwaKDUH9veH7IDeu6hrundtaPfajMQ+FC2dtuaJ1/9ksuxbgbIiJP3DwoXxizr4EnODgM5MsfSQRz2o5kEhubDA+h"
+    "pgwwE6lXVZr6WbzjTl2qO2xQ8URIC6TiEjrz0ljxWHjsNWaKvyc6PQLBnv+nOikCyPXBARe8PTEWsFqgj5wAiAORvmBYT"
+    "hHOdFpjXPT81XmV//TCnqWB2r48Lvvvns4fBwcHh4ORiRhUp2KrocPuCT4x2Wy1fglx0rR8Z7kA37V/Y5rNp2XDBJVY8n"
+    "6kuVBG1BNh07zBv37jzoDRFAjIjzoP7qHm0cPPOj5kyaAWjNlL/IWY57ILsJu5dgB3mKVMLcsPtHUjXclCcBlfeV7vR4e"
+    "KkRoM7HZqKZjclO3ef4+YhMjLF77E1IOGAulM6K8NcGVoKKzTT6rHAnSogVzoRFD076qIWZyIoZgJFMEh3jaO3FKjI+HA"
+    "phD7biF4nsCIw+3NEtPF/W36u7u8iH26+QkjX3PX5YJieZVb1ZkRdmrZgvqVtjBxwIvkGC5SbVlezTxljHNKw6y4jyB13"
+    "Oa88EIq0Y9BFDDqUGZ4qxLYnTRBWJ00c9FXOZ8plDgqehPp7BlEkd2dCP69CUu/V7vzrqi9Vd3JtU0oh3xjKRuwlAnHP0"
+    "LKJwr01xBw19Fk95Q9foPiALRn6G1Z7oV7DTAMahZYbQK7vaH+yiqiPkcPhiE9wb0/UDdIewbn9weZ+8ScfZErHyZ+w0S"
+    "+y0xZ34YeplIeo0cY4YEz15+SR4fxScn9rpaHWNm8EZRnJvDpaPj5BQ8g76TNmhVZmfsuI8QV+9rdadW6mml3uXqfa6+J"
+    "16xUnGlfs/Vz0SjfktET+rQsl+3Tv0ggI1kp58mvgSLt0rVlsAPKjcgajawKlGf38DOqMyR11jfh79pdcA8OqRemKAkc8"
+    "JflZxjEAHZQTgaxHbVFf2iS5LgnJ3YjKbw4AHsxec4DZhD08/qgoH+dz65N2XzsuY5ilQs7dyndli1KLLdg4CPow1qm0f"
+    "D0fzAWPuO5oTWJOKqnNYfRnTRG+IyCNa5tWc25lCitz1nZTAiai+44uiYyP+ZCREXmdbVLFrnYamyokJeH5rmAsmL6pQ2"
+    "HZD8i6yI64f3RbFSBoojpOPBy7x+ZEvrBTVuy+/t2wfa/enmAzHhve0L4mx16xOYKN9sikPV3yitiF2JT5MQNkCYt/tT7"
+    "V7M9leaHeEn300dVyZdEp5iP0/0nYmJLotDBO6g5FXRsLrCgkzVIkonK1ru6WjWx/xRWaRXQc0Y+FACB88vRXrSGYwd8M"
+    "N7QUir0ZepRM0VoMaER0fBKVW7R8ReS3y9YYh7qiJnkvpzD/hzmCtp5CFq0BzJ3Xe44yk29R9NrWPkzMlGcSP8Ew+gnrr"
+    "S+Hskz6Hfp5X8vsvHxm6xnoYouaNrvM/HPefRoPnQ37mT+OmJ35ybVNC7VTyTRzlbdbKkarAoMVwpR9jVFWjB4/NleKxf"
+    "4TubJgmqJ4OejuR0UwDw1Bh9GwPaY8KPZ7o8yWlDHYl9lIZk64Xlb7G4sPiWKke80RBZJDBcGmxNcUKcqzOSOtjjKGgFz"
+    "5U+93L+cdRWP+Y3ozNyPJuK/RgQ7YghbTANh3sDiX+Sx8tqUTSncFfR4RXXOihw7BTbRCzIJ0abHdEtVWrLu5kqW82Y6v"
+    "hcCmeFnONhditOkCTWc9s7dX5b6cg5W7pSl2w/M7nsDqeR9I8wJN/BUu3KhDBnxpMP1YKgtVI6KcMqKonKLjjnB9uQO3E"
+    "/RjMc2NGM5SfUNl0u7C6+wuyNrnq9DjGaZnYvo9zstqsp4kPJ9hzniOJ5hZj0l0QWVr2e4ob13F9NdePKCXy96F1yiiIb"
+    "EBNC1owknQgkgX4WAbHq4Ux9CedqDp0iTy/JQc3iP9nagpBQ+8SVcYg9a89m1Ykd8AhsUVsdsk1BjjMTRLhtatP2/EK8S"
+    "yg/XZ9/ac57UhDc9WsE/cMlR38xD1GCwC9N5364EZhqtiqRjyVyQuQnekk4AQR0E25wNslQMxzNDirbv9EMLDz1ZTY9xE"
+    "8xhWwazZpD1qbuWCqEtPyZowfhrCK19bsgyH7vZypXefcbHTtiw390Dy4XiwSsapRai5hTac6gIeswdpDe7T9+/Hh3t9S"
+    "YaSwIqdSYJVWIJJGHO8NN6HTaYi2Yi7VrxoeRtLmR87bm5KflTvvEnGfkQILpCeGqvA9nVBwA5SDieV8uLfqT809iyo/5"
+    "GUHN9bWxE2IvJqfc1tbkVrJXMRLkL1l0mNVxeOZjx9CVQZ8cvgbVGqdozUygqplEwxac+mbDHdlHkDf4gevWUK7ynMgzl"
+    "+trInKIywlCTcPPvxQSN6v6Foso2d0GJmPbxmZTADJvzAUxlZCog+3g97VJriYoqZnj2IHnLCpGsAuFfmuU6aqZqRrEEb"
+    "u2jelpGHeHo7y/WkZceXeX85+Ni1B4AxMxP0KVcRyiANEScxtNj406czfnjnRzixmU7GomBnOhYzAj+GGSnUQyyy13QCn"
+    "qvvEltr7i7BGobJMTcny9moD3JdxDGzD9bQslPOHYqct4ltZXgbIeBX5lMlBOUpMLhg38Oc1V+yQvtZksxvYytK9Nm7RI"
+    "Pj7GMCexS6rgGx/JWt4rktxsMEoPDF0lqpASDgL7YyhtGnCUyqQpMlQinSpa3dNbn3A+m24TD+GJ9ffUffO3nNDXEguu5"
+    "AyGttN6B6dNlhxtgdXxuqXmaPGYr8D1ElqjvZZqhypVFasSyV2UWQneiJwTzOYEUTreS9wutzHrZn2O5hTpbGPm+bjwZ8"
+    "0Cu8sy05HMJII6BKi5fsbJaeSSQB622db2xenPrM/iZ/TGb81aYxOpe9S8PG9e5q/x+4EwvgKJnC3rv2xiJsQsYvZrpmS"
+    "JS15RJemMIqJ/M7qWmaNS6+R1pH1xDP/S3o6iRDxnryhLGXsN8yKpkhqh+I+tCP0aJKvbGD3HjVX7pGoeORb2ikHJRKA1"
+    "G/IDu2i1vWDZwtaNnjsYxQc17YyYdoYonJCdMYq+zxGtoLkvqrEOUywfroVDiqeqKM7Ddk1DA8z6opbQQ51qlgo2Qeuln"
+    "3Ob8q4WgEdUWxvqavubYpBiK25A3s/j8qwiHixxBIIqaqchkenqZdvM+E+ttdBWL3DiCVueQbdYwLBsyaQq0andiH8d1X"
+    "o1I2g+zMo2FRDs2ixxBCmpueVnbEoTuWY19lzrKvFbOfZorQ+vQCclUUwBCOS4wV38Dl1beEg0Jy4PJ4FCiexYCl1bVDm"
+    "2lzznzYPekGQ8Jd0wnVac44fnVFWK4+jrPRL9hjD8OEhF/gylSRgtSyG387SO/tSR+msn0OoNFlTPYe7uDhaUTA5NcQKb"
+    "EdMmMAaaO5khfSbfGhNlEPXGJIPGqQfojqwgMemw1ONBKuQmy5vzhhbMjLZlzG7bDKco1sYX2MFlxT5ecS8zK5EiLUZ2k"
+    "O4NB+NBmPXSvQck4R2yOENs4oMxX4X2q3GXa3BpMA0n+tIchf8rj4b7TtaVX/LbY7ToU11RqufBWLw4c+1Eo6MlheLpmS"
+    "thBoiX3QQ3swU5EOg4sxSSuEeiquO44VRg0QYy2PE1VCJrxnZujjha482QtjANHi8aGFarKjkBuz2qmCHmYO",
+    "N8xWfuqIWEXfEtLJM9wtCB/VzWqcAk9mKeVQQ0yk+qKG8iDhS6RrOBGgBNq+3EvBwmB7q8pJXD2wwtdfw7U/5uzpaiwBv"
+    "4sKpJ2GETHsehaTtPpn4qdCdTWffh/SDYSfuYHpzvYvpo2g4ixOXdKa6vYz8NDmKEuGJhK20O25wIFoXrRi+sLoYn4jlP"
+    "MKc/15xkESKNRmFdP+F/7L5AFKa3n9zjOmqH1jzD+A6LLhUat9CMe4wYXBn32cHEdXEzOjSgN7/B3EHYLIi5y0dFo6/jc"
+    "KCiZiumbHEvCjF24NGKroJD+uQSPxZ8N+A9Vpp3ioW7048D9uiJaT7x+3vewGylA4kjxzQaIEFUBz6y8qWWEdhooeTqaL"
+    "zU35tMA3bmiRGSW3/apXaJoBnqebU6D53OSZQg7sXGcJhNA5xYB92J1Wws2spQW2Wb9mbj1lh7sz6+AIf6Zv9MaIvguLd"
+    "yIuBkxGdzttbtcDkBgr9lqtTMCL6mv5DJF0p8wbViLVwMNaEhRoy0VEsLZuI5KfFWWVu0A/nEzme7VOYWsnMsXIIIwwTE"
+    "scjDzr2WGzecnIEnXhTU7RZloowePAMfXtbEdTcYmihJSaKEFpxnLL0i+hLxAQUh0mYYjUwwj8qWaEabsFImfJVaRWlkA"
+    "hvszEfNDUk98zHOKkKrHYQ/gn7RtCjUo1Tz3d1TH2cTRsM6xk2I2dw64a4ntY0sP1Xr2aoOV1YyN+1yuBHOcl0i74Q9w2"
+    "jnbfsGbRDUnvGspYLPS/jSyjaKoeUYy37haxvpvby+LrhInfsZY3lgOBrtKd3ew23jxwiewlFzM4wlWxhflpGQvlxQ631"
+    "e0F4sv4QzGTsz5uenGI2WsWP3rjkxJ4Zan48DTXG4tDZJpH74MHnO9Vd3OBAkXwIxV90I6l6QAT2pUApEaw1ypqpiViKs"
+    "MIes5zBgmweNEk2aGQkaj901GrFbyY4fTzJa5MOIR7i7q2/1NASjIOv1dP2DJpMy1bJ1qApM/BqmKFP/ypE9CZWcRO6sn"
+    "EUZC1dFv+Q8jjyIbmbUp4WmPl3/xhS4Rp6mmqst16dcRbR1QlRBNG9WYCErUExgD3bRHU6p84aGLIiGLA6q0YIoCFXAw4"
+    "h+p6Mmv4AW8rR2Qb6Qm9zMv6b2qIxzwF7B0mjhkPpzfyFaNNhn3KJQz29VqOdAATfavzkmmzk5lsFhaBkU3As14x9ZMDW"
+    "XG6zHCpdINKZBWXjiFKX7okZlhOD0+65/22gOo3Jv+HC8Hw6NJnydK0QhJvjEmTVxcbLhBV3OeOPP1WKVvJ0TbmE/uVQj"
+    "VcQTLkqoKSRqMIP5zNpRS3hUC224VcRiBxtN/ZYslsdJ2wq06sLos+MRWBZ47lCb5pzrkIMN1GMowUP8iZDPGzryjSpqy"
+    "fmNM8hjSHyI4cWK0yULexIUiwnGsRHUgCFf24gdJHaMxYEzFNZDPXHMxOW5/hXJN+B8G9ruBpQNLzVRwmj37tQwiuE5rX"
+    "5P64WvK3e9Pc/RLXytvqFbiAtHTmUcQ6MjRrcSNQpxB3qMuozPGrmQB0qlZ/5N8lhbLisIJJaYscoTtJuzth9/mWJ7jol"
+    "kusXvrc2RL1KC2FNhvrGHx3S3ob67TlnsOmzHGUc8AbRnjSauOZUoDU4sd3dnh4PRjGmtnuExPY2r+qU+uqVJVSRCBoSL"
+    "ON0grHJKa1WPtOhbHDpcC59wNJFbkrOr9kNxqz2SU0mqJb/aob0OgickYtPGfI3T6inzqeaIrYTDL3Eck3LqmBaIsrPQW"
+    "s5CeN10yme5u7vcWuxza8Sr3NZezFxMoy+omlX6vpUqAc6ABc2BEQGQhy4Z7wxCbh3x88f8ucR0PnSXKtERTCpIoshwRt"
+    "uNgVouxT4NW9DNElx8Ux8gK11YQQESgFHQmZCktInhZ3J8pU8HGrgw/HM8cfS7hP5xpNfX5FXL+ykfvh9fSWEZOIYDMvV"
+    "Gwbxu+H+9BoT5neZFpOprKwaS0EZ+qU/cSz5xD/Ry5c1yjf1Chw6ttAoN3cloGM59wKzaHfZYkIijYx9ViJmRYKKgwoS/"
+    "kzrBja1dWzwjzsD64+J0zrDCrThf2jRzbM99TRClJZz7oCcphWanxAMQoIZbPk+lETtpbXIsTbFphLgnskkEfuDcOHV9L"
+    "lf645HOeqt7XCDKmgE5LPIbYoxXgDJ3eONVc4wcrlpHUanh5MoIp9+DbafRIpg1TM9Mld1oRZvFAqMcuddbSHvcmzViQt"
+    "YrVW+G42YrBtz8SKohrGGlyu6KzzD1xuQcvPbQMZwkLVUdcceIpaRVROpLOJkr4/HMx9EDfQip7SWtt5/3f70uYmoYgOh"
+    "6kddN8llxkvz6/iUM4oho58D2THJudSmaz+ErtIJPUfAty/FdRKpPIqtAYQtX68T7EkHcSN5eszlSpfhbYQ4hjc1fiaRy"
+    "3gPaQryRch3rJ3HI34uqja606yDRP/jTITcTsgkBbwGGDDq7vvYTRM6266eDuflJdCNGZIJQstBoL1m/aYPgS/RxtBZRW"
+    "7e+RmguJKoHrejG0ZTajcS61KVxpmZfvEyq0143roQJip+SzGiNjk02COn/xvrBWm4CASrzJPDEX/Wvy++/E3fVufgkBt"
+    "vZDj4sigvJT3Iaw6uBx1YmyJPS7iw8tBED/B2xReNPRbsbuOIOIHy8m85JN+ti+bm2ilikwI2CaDnOgDhNep5i4MApBq8"
+    "wQPUD7Xb5+2+8ND/ohkVKo3a+IaZZf2pjZk+gaiNLciiYvf/xCYlcY+2veX9fS8jPyO/fDe7s9ZPLZOYXHBJPYjsEVVRI"
+    "3qq6vFoTw8VgHWuwPklu7C7EVZvBEpYIw1r6udnAt82oFbFe19cGzBDo9gVnXPrgVzwT1S0zoWNR1tE/h8PlZae6QuC+3"
+    "ipVHe9VeoxgZzxNMZL2dCr66VVJmc7/2WypD4mboZek7nXSSh2MTUAE6hUhmO9jJGXmWCdUyAalyJzB+QNhjvqxYNMoJe"
+    "F16a6QVIvSHFdzW5q40QqPk3aiYDdFL6cfTS7rJxnttigmiEe+Lk9n7P1IT3xRchq5IVqzpIJ87UgeTOsyJAxZQ78+nCo"
+    "JeAC+QQM9LmXSRU45WSWsk27MXP1gveyfYLP5/AsNZ5n8vSI+70mOmCdU6wVifvnvKhfw31XmTWQra6CSUwCa0AtBwglM"
+    "XLhOkjZb9B42Pk1+b0s/4Eq35MMF8ZtZispbfkZLNjKmlxOlq/Vg7tGvi0gedSvsb5sQAE968uRwqY8s+B9EZ+BoNl7Q8"
+    "sXIx7zz2ctMvokwwUXCXvxzce7/ike4Fnc/RJHhkNf2FRsd+H0VSfoD7jXQN60ZUb3dXe6yKRhOxwm4dP1BuiYiyI9IIm"
+    "zSKNMM9ug/aS24SzDUZV+tXkI3hCkla4TuWxdPgr19lYoPn+lzN7nrO7Mik7dd6NCnn29YYEoWCIW8nWJR0pjsI9ccRzE"
+    "hJldnhxCS8S69TLL3AKrr6+HI17lZoeqD6CjWTjucJRrMFFWD2on1TVLT9ZHL7xZMXsREys2RKw/EYF4/rrve8nLbSYZI"
+    "G7dKzJxUI6GevwrGjjc7bcYo51AsDx6Fj/cduy+2t88BMr63f9KEZo6BCMSjvyjPOQPtQPFfpBiZEVNRcrI+",
+    "FOc4qYMZIgHcx1pnIHkaVwmQTOSdE+GEp0DsZiCngeFct4JPPIDJQKAt5S1QE6bRsPe3E5iahtOl/aZXd6+11nfNavSkI"
+    "rRjH63sr4GGDfLwNNizO3X7NTUM2lDkRFdIXKJW7z3sD1XeYlqN7hFxVXtRcRh5f62GtLm88bD/mHBdZf1AO7DuNXJt3r"
+    "iDIyhbdYjEZn7ejQobaM84xTgS4i1x0J1+k1iGhNk8tloPGlgpi4o9x8BvaB0fxVNYOT6Ojgsgh9Uoo2wPjo3EqbMz4Su"
+    "c8R70H8D5cF89UMPBtLFRuZseRllwNw19+1TtD9S9gXpIyJ6uho/ojq6/23dfO4xgGtL4IZZ7w/v3B8Fd+YuvO8bjTTUZ"
+    "896MVuvu7IC71zYqdzbY38TRUK0g6PYfjD5Ianh4s6gVTeYKdHJ1YGbu/sBmj4f7iyKkSa8i0umqe19V3cduDsxZ0fjFQ"
+    "0oCS9v12KpDbiIviDnwPuc2hk5t2H/Q5O609XruS0fbL936ysB95ccCSW/fwyPESeC5Y4xbdxyL8d+rbyLGJmht5qSa+E"
+    "/pO9eXYWYTeKaSwPPKFv3Zg0/sUoErOQEfAD+/zM2ZudmouPXB3Nj9SZ2XRD9zI1O7pQox+pjdOTlAXvesj8YxHbrOaom"
+    "wW/06XuofP+1fqrR/FWwQ+ANB6J10nuhC1hcPROIu+MjxnTx/Fi9ppFtfl0NNp0gV2DUquz0hKHvaUV9LH9WoH/xzFQTt"
+    "TKHuRKCGKm+bD/C9pfXO1u2awY30pESl/HadU/HLXtm/DNySKyq5um00KRemXzGj++M5QD1XboUyCEuecneQOzVYqNNqv"
+    "N2rUPfqkFYKBkjITopcZ7XvU5cISiRRuoubA7HUAaPN2iu+otpXvbQ1caslcfv6moB5lmR0z8lI9XfaKVE5ibGzRpHb/V"
+    "znPGx6eLFIqEF6aYUpyBCZndfZJEDl5mxm4KzJDJzpzMAETLxR+aSWUUbGCp+b2XVdQa3YQvZ8Whw11haE13WIcCB0WMY"
+    "W4ziEXU0TN1HPq5o1ZZku4wPzg0fUoYNHJvKXUZh8BP7D211elX0clbRpb7k3u7FYahHNez4+oF8zD+6uRgli+S26q7s3"
+    "VrgZ8cpqqy6JwWkrq2o5E3lNkhxHfhg+DNtF++P7g0E45Enh8j/uxjQt+ubPu/GIcSd7Xf8MdValwSkwFxCn0gbPNhMWO"
+    "FYlQUDwmt2EU34NZCDFAaDLvVtWuWeYaDPbhON5oi1tzpUFey5LLpf+e2gFEXiG/g/27iM8wuZmWmawlbzZWPRqdDTJje"
+    "wNNJckQdTp0pNgif8hQfNTYhhEx6Hjr2YS4NWNO19oNx3Ou8COOtp3emV9p7Vb9dVGLdhXD1ykjdjkRGKTjE/CiZf2/kf"
+    "mdUdytpAJV1h3h/fVPELmxCV8ae6PZt30sAlH2HsE9bKt3Ut7w/uBmndLqSNNciXbSK/kOrFmxGvDE0ef+DKDkkR7l2K1"
+    "ZupRsFleqo5TNpeywMhRv0Q6kBRPuB3yQL3jAyzrH9wS5RL1Q/R4X82SiJb9IlpLutFHSnJCa7kY5pOLwhGMF4XjnXxh1"
+    "XF1hGOQ3FrSUot9bhD2+yQjXdB3usbO4O4P3X1GDMRpVupCobIIGoH6Ao1Cy+4zcNM0yiHUOSoVaDK++wNcBLYEiAvhDp"
+    "pWb7RwttXChUmF3Yq0YuXkv2kApkoA1q4ivi3NzwjiCT5y50uVo8WQKje+vTZxG57UiOjADjlN45nNg0GsgatxqfpxOaO"
+    "d9xxWjdJxhJS7R+P9znzXD1rIfdmyzXEkE/5o/4s9lxVrQgdDkKQ4hKRnhxU17jhZek6Stz1aAiaqDuq7+2MnPhbOP000"
+    "2MRJNtP9oTfsVXs4d4wzkqp/IKTjCELnN2wDKrwBcVkwIdKtCLncVkchv7OvF56Wtqcvf8AzYhGXoGQi2NR6zrGG4mVOF"
+    "5g9Nh7i8H62Jm7bFcWle0IfM3o7rTGeNpYbjaW4nqsYkxQfRLWMe3dXSwdwajfQ+hwHHxX0Z4VzPbmv4IZ8ZSZGiQMFCQ"
+    "+2BGOHlhWzotuFKz0EaRJEqDX8uCdwVVvxZsAxx1SP2rrAQrlquVgr+rTMTY2fNuxDW+2n9YF62QCotsyCCXYVfKxg+XS"
+    "hiTtXFFBuf6zpv/7mGvYzX4iE80lIsXGHYixPRnKkZ794gp2rxViSWAMYaoL1pd9ZNCBEPyAWZGAz9wGrlpx9ccLxg5v8"
+    "F1eS0IrHU2KWr9gvzQFJx4mRaE96kLkHipfRexk9n/31hglJsckDZMzhlY9VjgdAkVfj9LBoBQi6hA1uOfZbB1ivYXzi0"
+    "IfXQRD62Bj8tu3qJYilc/cagyd5uhi3PhDyfFCD1IhV9HLtK06iQ1Ivd/2QlWjisr5wtZkWXNcSGmDSe6x6j6fbCg1LP8"
+    "TinwXcovFB0Z6dMN1iz1hZOHMrH79heIxpLbTBd6ZTZlKjBRQucS+fZNMDTkcDA6e4Bd1caSybMiTJvShO9HMmLDGCRFR"
+    "dKBgUoa3hNzXicQ8C/A89+ep4P3wcOJMed//tU/fZ43A/aLaDqxA4voEnMWxBDXrsRaSRiC7VB6NxxFHkOSJz6wkb0h7I"
+    "Nuw9uL7OD/Xe7Zr4XVuoIWlROo0ft6dESFah7nGAje8M+mL1NxRVMrSwhToaxb/V+jd44J5q9+JOn2OKqGSb7troSJNYv"
+    "fdzWhMZW3dfXViuWucj5gOFONDF92D3PBxO7Xj5MXGgFje1Cm7FUWc3FsiqwvZVo10yirB9X1OGvfsBIxLWfXoPBwNaqI"
+    "+10poisBNv4a7BAbz1Wj1E8CxiTQfcO9GZOpbV+aiwdGdUdKO84dA1gBS89vFB1TUOO+N7JOM8CmRnj1w11RckYTYfJjz"
+    "llRIzxt0o+vF9enwfQbd1o7u78uDw4Zbqi0fEVbaGRKxBM6NftuxGxLC/hEXIZdhSwl1o62XWw4nlcGn8qcw5NnuFXB5G"
+    "8kF4mlweGB4DxlRb/OC49/hx2GICaX+VjnEgVAs5dle1lcqo8GfBgV+OiUwE4aNgPAtLCRmr7ToJ06ZR7/F2klTBhaywO"
+    "NgX7+W4wXVpRE+E1pecdoJBI9TziWezpPfIXCCzOleDfbuOihINkcWn1QLeDTXrIG/yj2Ft1WRf3Zs28aBp1XSmgOHDAa"
+    "hPezfN9G5Sq4ZMSXOyyea9fc7PwiPb3V0dxCTPD78j0Fh154d003t0fb06yLqPkPcpokJ3E8zUikf2oIUVf75FcX2hYPl"
+    "pxJSsrV/YK6Q3d++PCrPgODvTHAITGCs2FlsCjh1WIZIOzUNgY9ZY9TDx+HPNbxYWdhbRXDOa/JiZTPvUhAaUTDlKPx9/"
+    "8ReI4kewIUlaOJR3O6ZkK8Y+AmAjAj3nV5o7JjcWZlfiQWc/fBBlgZPUbzvxTenHLbHMGLdM3KBCSno9vfVtIfL2vTkTO"
+    "Q/pkqjCeXJelFeqcxHniLgferMiQ4R5BC//QpNgsuRZAPya+Kbrqr2qiFo5egExqTZz9DcnutcDDQEjM1Y87u6+S/xZ1w"
+    "sJz6Zm8eZODmt9qXDdDt990RKu1k/Ksrh4RcgEzBPfvOejs+FmwlGU2IggMYr054SPnWSxb2tOvM761no7b3",
+    "vVOn0hkQh6IaNhGg8JVQ9glE2Qe2F0+d36bm5OgG1YxaJhoIR3IsbQHnvWd6u9+3LYyZeBot1UiAMIYQJwfa52Hx1eWyT"
+    "JtX7xtybocgtjHyVO3BhGwCKG1q10Jzez199AjaVQs2gJpGpl9BPfEy0T9EDxsfhpD1RZZEnoxcslATaf2nPYLMc4xsn2"
+    "QoxER/ttQ83Vwf7od7ConTg/6TCt64DL45wwMnh5ksQnXCZa0763CUbtM9ULtZbekcCisVFI+AgYBdlTb9G9yBEsCSVYU"
+    "o4Uvk2UfkdgR1O4EXslzuzA++siUL9X+C6r7EKTWs/QvDGt78cExDJgf5aQYVA0129rdm+/KGwW8yL63f/0mmRMOcp/Zr"
+    "M7IoWFWD19kqwFWu/TYH1d0B0+5NM5+yLtR62o0jUOm3faFQFVwchWb4iYftHy/r7xL9JJAOiH/q45Vl4432CoM9FHMio"
+    "S41WGRIgH7FbWfrAjT4yuQycy4BCOoqhcZWwJ66nYBxp+8OyFSdPER+22fZHZd0qH+6XtZ156ql/qHCf1RZLkHesXy5yV"
+    "g3WNrSC/SUh/2I7pphMupGPd8tNneC6IVED/1NTJbJ19xI1zkTCi7ZlqeiabwAtjTmHS3CuPr5DLpEpz2jls6LFtxxhsP"
+    "nX9tnXlJ8WA1CqkRthVHwnZKt6DF2Va10n+iVN3v/RvhjxSnilB8izOM2HSMMDnj5CWJsVJNHxEYB3t76uXSfRIvY3WVS"
+    "IUBiibgwEibTHrPI9cnefrYtsJt+XikcBfgz1VGtehs+SGcyMqiX+jDlxr3Bsr65pjS2A8zb4TOG4ZBVW3q/Ju9DIZISB"
+    "NhDA50SoxR/f1RBqnB92Xiet7feQqa99y2hhxZRbzScY+HthdtmKx6gO7DeEbv6wmtTSvHJX23T7JcsT3ge6Yk42PxXIk"
+    "kQgkBhK9qoruWdJbQRcljThBa3mC8hvSHgcxQFWeDnw+nvYwf8KGcnSDJ/DFg5rEqSGZmGU9WWXzgSvBQnjSPJlCs5lvq"
+    "Yv1KQsBx23PWDnXaEK/R3ILDAi170hH4KHpHojcafnh1nadrSJYQhjYA9isOzyot6BhbAsm9FiDQyhTA0KZHkQVPNy4/J"
+    "DEupbKuoze6qmRCjRBambK0t6Q7kdtkVn4/sMztpu1spxmc4WlLHsvE5zSvdXzNQzsUZ7/1sh2Y0+6DTaVrohv6hoPvdG"
+    "W1DdXb7WoCHnvvX+WdB+rkv6fdR+3FdlPipuc/VtERmbmheNfEVqfs1cg9vFYB/ec1Pw7mU8RplrUtYSGv6+Nf6jAx3yq"
+    "XajY4SUYi9lGaJW9dZ+dndCM1iieQGaFE5awT1ANmb5MobYVnqhJJ86JpjkTRzPnJQciXZWu7AwRKSe560Ktkt5+YBoS/"
+    "4RRehBbn6FJOj1ga5TA+qE6itVCNdVAaUW56shiUiVhnwZUEMkXgLXqzQ+jIbXqBy2tCpLOuV2dU0ftF+klzAGJmtxvhU"
+    "b2H1o53youMNvp1HFYQ83eIxyZ3SestmL4SrvdbbfohRtbfQ49JLoDxx8zi4Qpr1iO79Ls0c1iTL/dbuhjHGW0vgwX6iI"
+    "cKqkdXm1A7+0yfoS0sOjCaKk7RPSBWcvo+IY25y3hPWe6czPdAQeRIJC+10Sn4NnOZbbxXLRq94LRtiYLs+Tqk/atrosn"
+    "vMAM5w5KnvYqIlxOcPlCYeqTb2qlft2yyXnLVoqaJBRR3W2IQoPTFePzSuNznCoIJu8N+az74AzubQcVD5sQ0sEA8kVlE"
+    "DMtqcZMvaHF/SeIcqKnvVKsochl9yAgjL6iPW0Zr+zAKWU/f4btbHoQSRO0cuOMyHgz1ud1228OTsswZFaVexAGC9lEu1"
+    "ZKFobkHk3KKVIQsXckTcupX0++s32ZTLyTVaklCT5Kq8deXCONLn1JZPMiaTcdgPfRPtjInKgvuTIN2J74UdP4KBJLwAz"
+    "8D/ozVfj8fev3jUriX+apF7U86j6TXyJuTi1mKNOckxmx3k6aetBuKiHEkqhOPK8RmPmLVOhC3u1+8VH/4TQIkCWQB9KM"
+    "WF7U4/0qIXP4rIwrc7Dhr3oWdJnQAJuJzPA69KyePJqiM4Rtl0jFceyjJJje8DpxjDjqb0OykPyp5KA3hD9K2LGhyZfRI"
+    "XmVAfhbRo65hPbQjtICsFaC1sUsRwPoC7aZYIFaP+o1+iEV330AqwqlH3WdR83upToMgsHdeyR+273i8GmwkeNtxTuQSF"
+    "GzSRE+0dmyKW27nrEBBlOY9ogPe5mwZ0fuEDtZ6eccOkbrU0tEa4E7Tol4La7+Y/MCew0nV5UZSqAqfeRqdKetLvZuQyj"
+    "UN+X2QfHnncX92OK33+plHdV99ixmMye+iuBTrV3FJbo2Exgds9oE8zKRcgRl5NOeuSymsGwEsORT9LYnNwXf4KSCP9Iw"
+    "baYh80acn0VF0MRzeuvyn2Op15TJC12wHLpdm2E3d7t3GBnz4FVtBjp5TzMOFhq++VMoYxznu+q2yVJQkG91AFtkXLHnf"
+    "BIK9t4hFjIHxibhWzPoLTayaEiYJZWV3uma38mn9goY272hzo6Kw8hW3N1dIbpIq/tvizaatnqt/qOwP3zQUppZFZsH86"
+    "he3VhRtau8lzOJFCFsblZ5Dns8L/hYuFq03jAc3lZXq+mo373htz73K8w/W4sf0KJ8u/73SHp3yxvD/2xU+3xLpaYJOjy"
+    "oXeRXTUdvjcmVjo+vFXVjY7PK+YvyMe3otwq8zS0bMvzF5YFe3fDb1dtSlHb5ttbyf6+Q+5ies6U/K/vYPR046qXPyoYm"
+    "hihSnfU7vJqdizg7q8T/RGLC1IVc9D11cpw1yfYch96t3QFeMsGZhmBvugD617eI8K+4pHvzQbC5oe1762j7ZJrCSgEvh"
+    "q8LGFK6ioeber42ItH7ze1r+DtbcW4p/N42yjpHSRXbG0TS0dhYCTIOf93g9K9o+4RoKbESqV8cRH6vMCa2uA13BkpUis"
+    "8LrS/8hdWFb0miiJdG0UhbhqAT14H5WomofQ0ZiMpNQ+ZMMBq4Xo89IFy9kmdJsqw6aV114M7fcWLIjljjytqjDlgKXRX"
+    "+STVSxs7Tus9gnkbI6sl8PzL2GiUXw8NbnQViR1+o9L9Jo6or6yMB425paoXePM6QQlTMEb33yUkHuccV/kK7pxOQW/bW"
+    "dmKoGhWj0WKR1BWLWks0jax/u7EXNh3oHfhJW4+gDOOFjKp31tnmk6sV+yOJ1tDAhBM4QalE3GE4Q97+I51d0UR8nHxRf"
+    "xD7zMmzw8m7GncScXjybCrhgyeFtNEKiKQTqiGHlCIWr6RqaTLdqF+TaH8wUJ+LaHhfPbOxX7I+LVUWc1bjBCl48tV5Uq"
+    "Yz5OIO1Mz6ON/MEDh+VvR1ik2uEya9utHi/X3L6aCJS5sw8zPj9OA4u4TTeYxc7zMb727GGYtwgqhDWJkTPuORrxb6ct4"
+    "4Pfkr5AH2F8EYlz1chdV4VvkLtQpC+kUWCE7PvGMQqHVd1fxL5qQHn3LQd80UU+92Zv3V0tbrw1q3RDrhJnL3CFEyJJCY"
+    "OXejnpZy1e/3ZxKmuAm4KuEG5sEtrdphpU7OpluC+ejYcWJI/kcyEf9hCeHGqTvG+hdRUgqJwEOjknBX+EF5",
+    "TFKeCXUVUx3RRmP4S8Ll0FHxUQs+NAOGq0+sor9x++aM5mOvph2Zm92YblQ5zhBzj/NKoTV4GDSxp2DHkxe7u7PtNEEoZ"
+    "n08KFnOvvUcPYoDTAgGXVJFgkTwKFH/u4bP1zXVcD+4O+wPu16ZnHNT2Pc00ptfy5HHkF5dVdR5YFvJUITtQ/VhTujf6C"
+    "A/9TivxG2ZjOSxyvcqnSfqLidj/AdONp2cEq8Ss6RJlGib6yP1VdWJejFtUqLZhFo8q0eScuSropbDOtmoF42txVF0eNQ"
+    "Hbga7zUciX1GCPnxtZFGnABEHRg08NYwyt6Tn4MiusiRwJGGulSRez1LSX+WSA43zc8EZnPZWroZBQy3XHOyoVmysGf6a"
+    "SD53Of4oODi8kqEQMdm4QUcRIbiYg+c1R1UcWI+NQKr6+npCILbeYNceOda15346OerzvE054+ws8mWC5eTKAeUjLOyYg"
+    "Fd6o+cahbu7tLNkDqZwkG3d+XUS6FgK0oLzdCBPv8Jkw/1snUgGM17wF+ozSmd04c7/M8Ltz7a2F6wRPyfjIxDaF/yxr/"
+    "4LhNkJTOQrQbAuMPASisBJ9wRdiEGrGAIIXyLSLSFTzIROan/FN/MCZzzqEjfFql6ucPdaw+iRTN2Cpk40uzj2otX63dd"
+    "TzeT+h9o/CprJbeMJJlYeh0cI1EfwDBw3gZgFnQ18XYg9bzf6Nbn7QH2fMBP23PqzndRRe5ztiVL/qgAH/nNGsUc00ufs"
+    "DHVEL/IYaFv4XxkDXl9/5cmgWloC//R/PiGzxqviwuSMpy/zljlyonMX+vOuhzK6qbHzkQRZqeA6omMOfI04mpslAT9RH"
+    "3ZMM9fX/6r8nzji6M7R9fX3CELNwvVP7FxRJ9FXazCi50ZWlVp5A8rwE1wfEeOBKmp25HMSvUBGVfMNnAMimkWHc4Z1/n"
+    "lnfWyHoe6TqPjPT6GpwmfPRzYcxTGtLVMBnERtPikCzxecEER/6qc6+oQjxmfJ2GLiF7aj4QswTXKaHQebO+vPyebT6Cm"
+    "R5m3PEwR8+pxwzvm65FPl+qQvSctoYjME7QgN27Shr3ICv5avxcT/nFxfvziIgQI1f/VrQvP6U61eHH4mauOxjMIcLclK"
+    "mZZgwCoT7/vNzJ1Qy6iPW37m+pj8xUGkhwrCAbRLq/ITdmiAeCNXNF1Aj+ZJKQs9J8JYEs9YMgqj1ue+9xEBsj2FRfW/q"
+    "p8YMruYVbyDbMiYFleBg22mvga0X4A/o69NMqWC2Qq6PxrvyFO9DXfMNiEaoisdSaDBKvq7YuxwfHV9zThCyZtQNRE/LW"
+    "aPWkcDIgXeMOFPvJ68mN7GzqN5T7cy9mjjzBL2SSJSG9vrIOTXJXP6rS3QMjMO0JnbaiCmNAdeUjrPpGSV9hRH19Hx+70"
+    "XvJTbUq+UcjgpPhfhhkKNdmT1o99MvJ4WIjAQTVhJ+kNI6ZdKi3394+LyNvm7TE5vit7yaU5KyUAosL5gta0GftoOr4Ge"
+    "DUwxnhOYugqM5CIo8yMnazP4xoSbYc7ze5uk8o9aU3hpiVE1B4PCDCMkLHKfas6MwOoPaBpXy/HOMPyjbgNOYE0z7BZ7N"
+    "G6LUr/V6lJzkr9UDry+ueV4sRlvYpJUELObMmcUiKkSMprkwJLmisB0Z2DycSI4sRyHO0eBGcgKW1080jQlHvuxBjIfQg"
+    "cbhxJ2ZI28H0ctpMNfuRXr2B4wZs5ug/rkkl45caTYnZ2Y67qYKh5L9557oennxhBMry5OT7PEAI1tz8q7LWBCj3D4sGk"
+    "M0Pp/r5Ly6gOrMSDe9TkHZSFH1M8WaXYSwOeQM71mEvERQctl6t41bkSTRMmaI1r9sY9U4oGqpuqVxHk0sagmhPkQRh+h"
+    "yyuqkU/V5JX6fhpNXtW+YRsVrlmMxVlMlcARDjIqSZvqcx2twfXzzbyKJt4HhIA0H9ehKnX8SFNTsWwTug/ZfA6SRigxJ"
+    "HXIIKrSxJ8kNnFyWqtVRd2TcG066piEEaS67zgRuEQ+8z7GwFYfJDtQotbceqIbrjl53oTYy43LCZRO8mQr7GhrAx+Kh1"
+    "d8lobkxegxIuLoqKR1M/ea/Yeu7bnOqraVZK3aSqim/Yo56FJDV53A41Tx3ORhmMTToPcG4RKjw3SSTQOO8nfRxBhjJTx"
+    "im9FeoZWNaWUnOY6wp+orsfKiMAy1jqBM/FYQY3prMjGzplcRoUNFPBsL/gsr0YKuRc7Dks45YRcq8hO9lNKMTLl9SOv4"
+    "yvd+TLIT1WG+rEo5bSeS89DHCFDs4+SyeSwOmjRQ3/seZ4Dtl0XpQhf6fNDjuaL630OxteI8qRqGuYn4y2nHVL3xLj3U1"
+    "c4lP+h2BRTrCvHlrRWomMfxzj1jNHZveBE6XHSz/aM7bXpY31bJ6V18eXsV+fyEJopNNVsP9Wp+4SBwor2aeO/1eauZJK"
+    "mlT2Gbaq3NXfH+rfTm/lxPp2rtRCGHDhVSYgu8bDTMSnIxjW/AQXjL6oKJAZCBUoacM1EkGA1PHFoOetcGpnVMRcmWA5g"
+    "mxPHO1/PB68QXvESvBIJsoEQISBrBKaLbolXTS9msIcHVU33KbI+b17b6xHuXxbnAhKBRpfNAEk1gFXXQzOpvIAr5zAXj"
+    "7cpj3H3R9TSBXnNcYfpcM/EYrp52PaxmyiS0b8WhfWH1niDmuIe4ujBtjDuMUa9watyevDUaCt3pkXHTyxJPcmsWCB3Bq"
+    "l4iBjYr8qzmIHbALi9M4nQHko458ySDUt+g40Di+NWdsxx+0p7G4S0KwaBEgwRxwJzPWvB5wsFyt+iOLudTtqndJG1sV0"
+    "j0icPh2F53PWPH6/E8FghNb3ItqbVBgIiKi3emJhXbMU6KHGlE0N+rBqkdaQC5Bepox4lKSmuulEaiZY2OP1udr7K41gj"
+    "QqbBaTrcA1n7DTgGPwLCBQ+Zp9h/e1+YKX/zKzXy3YXB/AgiozE5pgfsr/VTgQyrYT9paNDM/QsVsSxqEkdbJNwGXAyPL"
+    "IgdiYRm+LJTg1NB7emUM0mFmDhsW7yZsC8QwcAscClBPXKh212KqZLChHasdHr0k6Tvjbwx4ql4QuqJXkZsaNij007yFw"
+    "hOduNq8IBtGZ2x1cdh/CJ8su+lNfJ60d1LVpEm0kXdpyFAwMrpQhAxpxZ7K+lj8BNuH21AkFSI4C4ogs3kaLB0G4QfiLA"
+    "lA3iPheZLPuNUymVdc9R3O31qE5ZT3+pLj/Ok8jFNi64h/xLc+SIcB0ubqM5Tl3ouMsVuroao/R2ngkiiYWMNI/UbV46L"
+    "M3ZqIttne9kuRbDlz9vX1uW9LiFDxysH7BidtJE7ziZueJNo0DRLWq9UxiFGgWs92MQ9Pv7mu0JQKgL9oAFzPH++Hot6w"
+    "B0IDJ2uJQZIWq0prNz6kxxn1uCWznG+H6WZD9CPMUjD+JPhcjgRJZk46FrS1wTrqde6sz9023CY2vPcI/3SArXmi+p3f0"
+    "VxayS1XuG3qUAMvxYSjT6HcOe9/Cr03hXzzIq46JKepTlXgWZXwR3B+eez0uf1hb+RkXnfGTJLQEwCBDlBuROYyYQPlCQ"
+    "EfCxffZBO2tsst2NplCTTk3UR13Bk9r9BlCaS2YEQvNWDFhD7unvOegdog6J+WxWpZWRL+hoYO3gp4hVDcWv",
+    "K2VSTxqjW3GJo+a8KtO8doZ6PiGd/ejnnMw8DAKiMdmqInMz1CD8Pygm9O24/M1btI5gYrxeTwPK0ZB+M30NhkxSfKQCV"
+    "81Uyi6ZaZOPlIa281PSdOMQcJgwLhNh6Ry824XpDUxui5ONeor2C+XPr0GlUdSeJ2LMoix/L/NXZt220byfb9fAWN46UB"
+    "TEiinNsa0BCX7TgzcSInsZVJMgyPBJGgiDEJMACoy0j891O7qrrRAOmsPNgCGw2gr9V13ZVpTb5oqva4ZGZuzS6aB233u"
+    "EVynul73PUB5sqEeLTFOJsrjvoCoZ0Z/oAmqzbcP3fptRONaKavYUnaHenyuHyKS5ya0WufPLfJzMeqmjMvyYXY560s2N"
+    "WeLNgTGWuRUzjnuTPbTayPjgP6s1nLpjNZNfbw/nKHZ5Z6cq7elV428/byM1z4jRzaenjvcDbcWvfo1wX9jR7rcl8O+aY"
+    "D2hLbfPs49t8/rb3eivhH/PXg4OCJ6QszSE0uAZxMUicYjSfReKfhcHlymuVwG3Rn0ig8Xtf7s+eNW5xpi4W0LFGbzTMf"
+    "bnE2nOLKYn6Lgj5D87MjSeiqCU5PBzbPrfJ7D6aJkedLHW9rUm1mWEBh08Co/bZtEOzNVOGOJKPGT5rsBesUTeJzQTIGA"
+    "gpTkgOW4Jzuo1ISdEgtkJrxJKTWmYQdPOUR2FsBOpdMq2CxWZ2buWU5G6Ob/LRGoYpmNrByk25CvCLYifNEVow4w1d4ZU"
+    "yx3aZIQKBG42D0zsftEI4aNjGBjQZsZRKXlddknQ/f+QXrmFppA05MWP6g27w/KpNLsqnPyl7NkoBJd950nIQZ0kYv+7F"
+    "U2JOt71v1qDNhXAD3tULLi+ej1BVhou9Tf7z3FCJJicWCNo+8KmabJSxMzo8G5v/o2e/Hx0D273v9wR3SLlYKggbCperh"
+    "ky9Z7/EJeW73rLswGtW91OdPhKhAtOy8yCYhum1IC6ef5Jj3PvtQujKUzeU7syQmSf1dnH5Z0s6OwxFDBOQfFZTFku0V/"
+    "L5D8r+U/SpqVCve9gC033Nz83zT8YnE6SyMv7JjwriInzmbCVqxzT3z23oiYB5EZDi097SuMW7oOlC5SM83GvEfePoQyi"
+    "kXwaeFoL8g76AW66ChN0GMgpkR7p7MiI9cSVYWS60sFugsmRaZs6w4HYzYj01Mp6/9Am5hYPosj6uM3k6GkR933IxAn+J"
+    "3SPyMJNEW3KYYIXq9iAZmH9MeH9C+lf08LF+kNtiyZuCy04ENoHIAlfCpoUABAxGqDBfxybG+Y2PfMdy4iE7zfjreaIra"
+    "ZwkcE4gk2Z/ncevum4Y6TZ9Nn50d+3fP7oKQ/jvmgnMxMb05XSgIyyJ+E87jO6OQj+fHU+vldUfdK19shmXTnPbXj++Hu"
+    "VDq+kU1Gi/7d2EWnoX3dLYuw4x+3YdnxKPc9eOzLWr4WT+mvXYY3weRv8R1jWsTcJo7QER1N5s89oDm24ZZxqRf9R/kMH"
+    "OIcmGmbcAgp5wwS3R8I7gAQJOH/FyFqmCv7qPablEOGeLM0bsPPT56tIOS62uYphL7AirG355VuXkOHgwniOXm4LB28ww"
+    "mUnxoW5szFJ50UcsO3/mcr9nUsWkMeYlpQko1Lai9xStIPIK5lzZK0yL1tMzFm8pjEzwY4mbA3+8xVfLuqMTZN3N8nNMx"
+    "ztzl0RSWNeIdJoKn9cOczqoaAg8w6YuKPuJ7Y5iFJ0j1IkF1nItnTvIWtwQdVZVkKaqqLTLeqrU3WZMoKGZlbGAvFH/rx"
+    "ELXolFZ2/8ewe9Zk1/1wUXMCK2bvLlu4Wr8vEag15hfiHxMnU7SNpmOpztdDfrlZPgExtr54yOV7mCb2jGpkyt2dwI2z7"
+    "z5NaAfCq/BHt/mQG+cD8aa4HQSbhoH0QVv/PA+Ht/4C7OGstRcH0M7dNf4aDfDSGuVZDVruN8gRmGgLmCXTx8WYqv/n6c"
+    "Pv9r3bi/bJlipw8E8966ONpwyCNP89PmAvVquvHCh6QNpLO95z54RXdVaX0otSU5zBut3+5S9E3/D8AGRQFF2XBnHQri8"
+    "R+Vxbn+Lr/vUqaEJBuZNJVrvC1l+HKc7Rucm0UKW3cHBXdfrkc47gMweJWu2G1/U/l24QPhwuHQw7XeiFzp8O8O+yKY+O"
+    "PCvEN4qZCXQHUtnHBeKMteU2iijOc/5yt90KMPKn7dLPoVyIkB5FXI+cUg9OF5q1MvmeTZYyI0NOJMNUzuSkaShRs9s+V"
+    "9dU4HsVOsxl+GXhBJ43URBhrucLpD7Q7xP0KjMxh7wXqBdBzeTkI0BCpqDT6zF7iEYQALsP1arjTZuYqr/AgM8rct5i6S"
+    "Lu0s85/e7puup34Q5X9UCULqJWzk1Hh9P0s+GTrwWAAvj07u/4s+PXCPdlo7PACFssSCvSc43E0GC/EUODqGlhkS8ZN6Z"
+    "7L6/sDBNNL69pJbcKQvcupZYwVqsETazL+1RC9GXG9wBGC6G5vB/R8vtDl3T4wbwyXQwzOkc34Qbzsvx+cmX0WdfPBenm"
+    "LROMvi/YOI3q1XCEB8vKzaLwc0nYK6yo2znD7C+w1qYGh37uMtaNs0hLnOya9pp7h/fT4hGG35Shos5SugLWWfW0QcFlv"
+    "HoeBFNgz3hElVj9ckixZRW2qY0TDSM7NpTMuBoEmC9tfCNfim60cPrZJrVxBQhHFikyYADhWtOgK5xwtgm88DMeAOZ28i"
+    "dkdSBo4+TBF2ZNslcxfuc86UQh30myUr9hOVr81sSmzu81Jkr2g6CJq4Gh2MyUYeMs/B8wjkUeezPlNs4h3k5evLkzOGH"
+    "iPqf6epSAkfP0qPnyg2d2ZMsXtod/BU2/DvfFHwF71z7GjqoebCUM7ODVBDztHQrRk2lYQkGKnMZKDr5lia/9VfbnnBRG"
+    "LFL7U2pvNN1md572wah4r2vCpRwEDrg2gMhyPOdD3lZ3uP6leHK5u030yE67z5j+U59ZHrYfaiyASV5G2ta8bczxIbNoy"
+    "IUPbeAP5hQEwS4TiW7Djyk8TMHebgqNmUFN+kGgfkwB1t9F1eH94fF4ebQypGb3Z7OSpKnS0aR+zs0uLkQAOnCptOBxe7"
+    "zTRvMQ4vOQ91RUvV1M1B3+sACTsC7T0A1YKrea1Uuo5r7B65inRVV1u5QP5zPRncm4/BbRkjHTjVbXN2DYSDrIF43QIMd"
+    "bqLBe6ZzJS1vsAnz+C1Hp7CUqgiBUycKQIVWLEA3pKAIq1C1VTaICi62tJPH3ppInAdHt7GaEsK8CZJnJdjJhOQXOeJBE"
+    "yXvoeEqs9V1x0dvLEERaJyJgJo2POONaWTAfOHSVjER4lQBMeLBxGEuSczKC8FTw/ZrqNtU8/IxKjzQLfXlL+LB4+PU+s"
+    "rztBKXnnShfecxsXaK6GW5YGntNuqBDZ5aNhi7k76tcTCSIkvvHieW9zQNSJC/CBD9Wv+quKPTiySX2IPbOXgmw13Og63"
+    "tETChJ9SnZZMMiJqXro68/tRtorZuzu0ablqNshqH+TFSJtmmzV8AFdN+dmN0XSQpYRGwaMgLDQGNODgXRVWbHSzLRKJZ"
+    "dKFsu2qkTNHLluk1gzXsLgRF/jKDztBpVgrQ7unw00gS3UNU1VQtJKo5CuV3oBWD8LtmSTlryuehbOO2YRSd",
+    "D5bj6QSPz+Hf6miGfnZTI7nbpgmnY53n6PLbulKYP2ibkCsc9kmOBZUwAOiwuK5VXYfW8qt0A8+U6dFlZCO6V5ihmTfyz"
+    "viiB2A/+cI6uabniBNNI/6UZGqks+pjinjW3hVtzd7tIs3xI0/TWWUxMKsCZWLhY4sy7ShpEwJaz4E9qMRK+Kasa29mbY"
+    "JjK3YYGFWdwam5bpktsifIVw7jFc/JFcgSdJh8xF6sy2IKnrmypgwiRxktHCi+6SIIr+hCJvkGIU5mmicu4mPgIGsOC6u"
+    "KU+UULeop8A5mPYwy+pIsaShu1dROs028swtIYbkc2mY3li3b9uKe/AYt4byEadrraxlzaNte+1OX/eZkPR2MLk1lc9hu"
+    "e3vPyN6lQLGCY7FnCwL34G508pwp5GHrJvHxfcXedkuhCHVPRbNb4dehI99EypnRwqKChsiuAa3J7284AfOCQ+U8OTLr2"
+    "kzsnvdKOb/FVuoTA6qaq8ue//QhcdUJAQ8DXmoOTF72s6Dd1i6J6oH3l+90nuPREKM4t5R2EuSt05P0780rq2S1XtIEsj"
+    "xl69CjyTXs2f6y79vUyozvmjtt5nnzjjzHJuL/Pgt6/igef3f2j/Mf30xG2ehVcHwdek9Pfr97OfAcovNHF7QCjQ8724y"
+    "ZNfTnYpHV1LDm9yrjjUS7UDNtX/sljdU4o51TAvanDCbIste5+ZrLl/xiFhj75uoiLcuiDA4tSJ4un/9UkOpEpsIgqyzZ"
+    "95dY5GGPKMtmjUgjrHZsHCjjeTKpEbY6kQvf9Q9CqD2IEuZUrVAM6y6uRKgM51euohlTWSxjj1jgZBrPofrI8bDkO8b2W"
+    "os0I4XG5KsmYRTRqs/+C+axpulzqiYldimfiXAywH11f2jfnBbre9wU/wO+24Bk8reupxflJq+4N0QqlgmJ/DNzw/zWFS"
+    "/G2XmZXMNBiePxXYil1g0Pqr9PPDMBHLEweT0sGa7rrqFj1OHuy6j2kAqFO5QANKS8lwGZIlw4Y7eDZsn+qwP9xRGXSXy"
+    "agIETlZS1SjVG1NwwkutlUTOTUOuBnYSIdHURNbqsWfb4mDDr85qXlkzzZaM4LduoE1iSTXJ10RCGnwXghhC0tGWoSRvZ"
+    "8/loPGjifE5P7PXhySQSS7OgAE3ajM/RVQIp5ZMMcSpQ0LU5tMwIca/pB/UrIe4X0Yco3162fF8ZpsFDeu/caCWSu6zig"
+    "SvMKyxLU48ThOO2+Zl/FntcFtjpQ9cMVn7l2i3YkCJ7CKIZfjJ+EFBljPVlbEtfnECPvCcX53NTA/Fk8j7E4VZxazRbpp"
+    "HiMAmYn3CwTqHARMYB4IfYGRHYU6OXvPELOiMHkZMRATBKStdpZYkvAVJvD0JUJZ56Xd97WFTJ1pAr9+n+CQ3h5cTqiWi"
+    "xs63a+NHRDsGwAQ/FCVJsjfTHZoSX2TyFig84LbEvSXJoCBGkAtAoIhd2UcmHpLrwcuoBO6YbLwZHgOfdQGN1Qat5BXXZ"
+    "Egd0vUjyHpX0VjB+o6pTEbXoSfTzpGfvD5w3oYbcH5gKuOrj9UV+zbGFKGDuVUvaxKDVddZ1hVVrCJKqvnCRj2egn3U2B"
+    "ZRQUiKIwENi3UPjIZo2kYMIF0wlYm3xGSAW2so3jZsVMpFK3gdY6fki0Cxw3/nXe3RnYFxI9EbaeAFEqTYrL1QJIAj5VD"
+    "b7ToBxvJD3U8hzzQAK7f6JPfoKjlOXYKsZYkbJa+9WHaxVRhBgel577G4r7O2Wq9lSrDoU4u/TB3H5h0KX9b5NPAmcEI4"
+    "ud8zcvzbCzJPGQtG1FLTw1ENLojEvgEEwmMNmu/1V4O7cCJus1RcVXoG9pQ5w/wKcctGPT56Hyf6I4+LUYnNvW5jZeQuW"
+    "OQkk5XM2/ei7UDRV/LDJWXJhFzOEYIjex6OmJ7KX1Y03qdRdgA75SZitgOqQ1fYxXjKg7DUzKclsBn1/j1/T0AV6knfrx"
+    "e2ChLYLVlTPPv1RZYurOlsue8ycTkLekURHb/HVanNVl4mJ/WAwqkR1iIytjUngnU+yHUeD0ffhT34xT7LlppQOpxIpIw"
+    "BGVM6fURdRui8RAB6vOX759QYzIC1U4e8mWWYzZu7MCkbsvO5UYuaKlftFXe32m0D6hbypq17lZOgIJiExP9ImtMRFFed"
+    "HZ9mMv0+MkzfZhn+k8cOsLCAVi0uhOzNcT0Ww0LazpLaRsAwpTmRoWjFEwG7p07Qof61C8z4JvxmrwCiTxWUh64LRd1Z9"
+    "qTScruv2R9C+t0U8lliuCwdUygsdh8xJ+LGOPw9/o5ppfPoTkxLAGyV6kZuLBbgrBHnSddEuPOHrBIWT8L1NHG55l4/1S"
+    "E5Yo0X/yOEARJAkcTcT8acPlr/5WAubfnQ5mUR1+HPtOD+lAXQwuODG1OryYIxaXohw04Coj8SMtFaNOiD8u2CvKFcfKl"
+    "K11Vu37rHtw7FwsSDeva8wCze7L93yRroMf+KvvkfDW1kiarA3RrfqLtyAcZA7h5Vx2nL8sXYrsdGmahltOo0yUakenwv"
+    "eS3sgwOuJjyZL/UNvZ8OA0tOs2MhBFpdrPR6haLCwRjxWOZAnipaNkJ2rANiqoxO5RwvJtxIq2ifZlb5E8/3t3hEK7c7G"
+    "M7Jt3d1sPAjBQJAgPGmZW3mFWwZh7DprVqLG1YedRI3NMMq90Tt/x8peIAxFFE8OZgk7TIv/zI65bMVBPu3C4Vs6SOE/X"
+    "Im+DlA/WlSbnDQ8d8vUNy7bTmeN3oGmMqf5CVuUueqxwtSsWH5tQGf1xFH8yhj8WRhBIBMGq4GVBFd22ZzqvT3NNZEHtA"
+    "JMpBPATcImJqDdAfNKWmaM/4aHGu3ln3TMNI+7Zs7q94Kb1jAkdbJHGhFMTtNVffSjUzTcGanUBqY0C2bdRNcWmmIa8Us"
+    "mII69NsXiMzCu0aZv26E4L7MbgJMw0Nw/OLBpBEUXHKpnVj9uZkGFhY5bsk3fJRACFfy3xC8szuViBP+sDuNWtcapaMDp"
+    "kK6hwae78lGACQVaUhWz9EZFfY/OGlAmCFacGgDizyjp409EWyQ4PRktAYGJ9GsFnrYuZr7xBKZ1AQ2p/gn6ua8wAnwm9"
+    "viC+Qa5p9HrHkKRe/av06c86cpHTrRRFdPSsElgnzCRbiKmHh+fiKkSnqzswu+s8O/3hghJ5BBWd6REtrZE9hJNA7bhtX"
+    "2pRmx4cHmqRt5Q4aotYZZMWQi4ElRQxoGsRpYu2+9JOc1fxfrACKRw0gxC0RoEhQDO7SKRySLhGpnaT/1kVPgJEHFGyAw"
+    "vK6+KOQrBxMtqAEAurQApjwrg6uRw9naUDmb5xrHQR9bVuB7m26C9bVvnZo5G5TuE0wQi5PaMLOKdWqz2d0KkzTvfxKdv"
+    "mlbl4qJ15b8RhwRkRPfh10qVHFeEjEorKUXbESwcljG3zY2QCKfxvxkJ0EliAMeAnRceliHnH52OvJ7v9ad0CvLULmKqm"
+    "KVN6pI3xwUw3lyb+HLkBAAAcBX5gM5iuDuewn8f9jbTyBGxqmz8Z1pLq2sB5WuUjca0hDSWgnZaE0qIGs3jE8RPnMdE9Z"
+    "1PIkPBaExb4MpfYtCEsKvTEW9VvRE4NJ5ee0+vm7+439Mk3CkfH9vTpSrvsXVGMFqQ1mOs5NPde05H6Zl5jl",
+    "HQwH8SXTx/fDwLzU7ibVnYk0acamj7od7BwZk15pyPBxOixWf0hxpBO5Mxg3hENn3hNLpoVg7VWXRTFHT9+QHORf+0nNV"
+    "Sf2AujGigsTlNwM04m0S7oSBIe3HocCgS28FbgTNiDAKGgcvhUFuPOKSHt0nrM0GEABS0AY9rlXE5eeb/ij+j58+effFZ"
+    "dMLMjexP2yr2axCDWciPRfp4eLWpm5Afw7YeHHguc8euywqkoi4SL0kqNUyOvrHaOh+kMcsk9rIzdI59znYTwTRQJiI7Y"
+    "3ZELQoc3yCOmsHTdsr1p2XpvLbcxxiBtXEkEqtGTvvpMPcz9n7QMka2bVpAEiT9z8mjnj4gv0f3tSPLK39qfljRQotV3g"
+    "R9LejUaBBJyPAqrRPzRKBAHpb9pwFjwlpYgyfSHiSAOypmcpZlu8ylJBLk4VA8/YR75+qJeReo/XtERyO/7lsgHsmhzGi"
+    "5e+VWHE60kQwkUpL8udi0z8pwGh99AWa0bpvcTvc5sRw7kTDaTLY+s4mCpaGlzUbrDMIlZMqnD2y92NsGmGTlNxFivAjs"
+    "6SWRl06jIF6VaRoy+TGB5+ssFUO3YRPUR0ejzdnmKyKNK9FkSdcBmMlAK4TPOA7Sbr1vR5zykrdBJj77eYu7AjtT4G/NS"
+    "M24olGi2+IyvWJ9zZQxuXa+NGqhDP5mF1oGIT2geXZ1aMbrbSR+G0le3aalmBaME0XGLo2OH4XidmWCCrAVj8dAAVZ2Wo"
+    "O2L2kJXTOFgaFJwr5E4nXUsOG3ViC11jvDj8GYlo84LKwKoXmj82ezpj0jgWIkcrlyoQyscXG1xYAeMfm2xjnRvhR44Or"
+    "isEhmvF6K2xzCdpKrDyBH11Ll4uDgMhGdF6vlbW4WiD0FGMaVwf8QsykI3eWauVLonJbFLZvUkOlRn2pV315+Co1x2JP+"
+    "N4FuYFx5BcgYdqA17EgaE6aqxzT/itxTq6doJTF5YmNCXPwClljoQo0m7aiHUEBoIpb0Wz7E+iNTwp4Qt+zywN62ZXFdJ"
+    "qseyV6V5rHEemscUWDC3bDCkiWH77+++PH9m+9/ePl1vMyuzEvXZbosEiBi8kbN2SzZE++ENZH8XnKdZDxXqnswDMVtUX"
+    "4Me5pJhrd4OrumqWR3FiQ+ugfgQdD2zF3ubGRQcd7HkkiQdi/ABAxZp/361gAo+ktm1gErJnSNfr+W3+zPtrTeAN6FF4q"
+    "XirMFYU6HgM2mCmgbxp5cgnOzxZMQgeB5WmKKL5Ia1TSLodRzb3JSHkDaGJ9y1NZkPOzW0NyRmnC1YSuxOHVYD3a5g+hJ"
+    "cIJA7KbBQsWzdPU960iv/NY9fR+07ULYHJO1PmOcNbDTDGj+TeuZ8NfWT3SdFY4XxKdeLZnlfXLCqX1UDYlgDdQCKjWfB"
+    "RdQmX+kHuw+ojBb7INnFO5AjeJZblXn0Mqcx0XudjTM9GBimRU6yOByHtojlkidczgjAVXuvum1j3ezM4mTtjL/C/kqJx"
+    "MXav/tDjOL+jdZehtliWo4qujXIpShju4KxtRHJozo+yIEBYq+LsL5EuzeVb4N/1uED8kVsQbRMtk6R926w0J/EDNRtYO"
+    "+KOjKw7q8f6iMDefJ22qcTmCzCbZTOOMSyXx45asFR4x3xANkQC7R0IxisxTF/1Xa48ymEWuv6DijBcoBocgKZN5/Yoy0"
+    "pkgkDifErUycrJXASIJyu/aR8yIE3kHsGxjAXxB214lhybdBx+SvZqeO93/tq5cW9effxFr1CuC2pj6S7tG9vikGRF7qH"
+    "30hxS/Z/MK40EzX31eSc1SjayTHRongGbDoTZ+mLT3C21wsri4n/pZDCz/4Xp4gZqeIIfAfHBB/mtRJlYLLuoHzkxrpYJ"
+    "Clzy3KdB55/+v1k6Nstg1btYl4ISdze9GtiSlg0yjkMY2mwKXAQStnkM8iyfUzz5Bykv63OYsB0UONpOoV0bPATusApWK"
+    "n7xTKIeCUnoR5K26GZM1Xue9qDROJ///gJ867hpVBbx+EX1iHDFrsCay/NuynQPtsYhQrktwGI09pWOSZfUWN2r8nLAop"
+    "1mIQpinDQGMgaLaLKdvcFKu2RWFrESnkJGD5/tqUCeGGzyT7l5iyT/ESvd/vXiHYPKTJBHAILTDfriZskGxOvdRZYfEKJ"
+    "YVP41FJWiM/YKt4x37cc96XBEMiwzRwK+DucepjOELBra6G1/NSjWKAjCDC+aH2WyWIglTa9oq96B9otnXP0xC6U5yGrV"
+    "tmTlMnye5vO1Sru3LEOnLe8BU0yLQPM2OTBQeBo0IYiiNPQuqYvOXx2w8/vIPVuoKcpJQtsdgLr1KfhM96a4xhqB2xOj2"
+    "xVGx79PSh2l42gBYA9cshNi7SVdLEgwKQWFmj4+feqPvqpKeThjWuS0cMceLDKV7DOacUj5jRlQ+ITFWwb+ng5LXXL/py"
+    "+TWNCjwKoWHeyqkmVWwjpJo2P5J0aVklyYsteE0w8qmpcP3Lg8g2ukruFYYqY0uhbT3xbSSTLtgQb/QOZoAaP8lOdLjO8"
+    "bA6OJhC4+q4PdWO50M7B1klGZfpm+/Zs2QI/EEwnJxVFQpdElc2yzq0cARY9LQQwK1znVdpA1VAfF7rwMIwH3Gybly9rM"
+    "5p1WKFNPwmY8ikvt325sI4P9hw1CB8XflOUibDcPxYWYzwGwYori2wWSsA2X4BNMiJchXUZV+ygITUtiG+M1yk/m2Wz4p"
+    "bycvEGZluah+GX/yWzEwoOAnYbg644Qf5jdPnNc6gbSiulNHPJkfTT+G6WEOilujPnT0fyu5aE9Op6OTrIymKx5o6EY4e"
+    "k9ASJ06rReRzLeQT44ksQxy7y68BdHzIPG/rrTuPy2eaNyhotvMSiTtPrXYbvrntQHdOKt0Off9bMsYp+n8xHaOTvwXDJ"
+    "wzEQqu7LnJcTety+V16j0sQbb00meMeHxE10J3KD0jdd92KO8U3PMZV5uhxmr0PiJjFIQo53SQoo0L0moieOsjYulLMxz"
+    "dic9FL7BrTHQ48QPTwHzUnlpFStmvRCdt8EjaRtP1NGVA7Zk+JiSg/DlO78GZsoXki79WyJefYg7FQW8jpG87SWUbyr08"
+    "DMifG4hDJdstDJmBp1MN7AqcL+m38gbpV9/uKab/OfvscOaLRXNHSb9032OkoXfBKaHMXX9Pab+jW0X8qaJlTJD0l6RYT"
+    "gEPjqPct0zfOXA3DJ2jxivgJ5KGDZHxdpCB1LDvT0bIiEkbUbVWpQkxJepY3VJw463dga3aPWE7AB0ch2PGH24Aq/T8DV"
+    "z8M</script>\n<script>(()=>{document.currentScript.remove();const n=document.getElementById("
+    "\"packed\"),t=document.createElement(\"script\"),o=Uint8Array.from(atob(n.textContent),e=>e.c"
+    "harCodeAt(0));new Response(new Blob([o]).stream().pipeThrough(new DecompressionStream(\"defla"
+    "te\"))).text().then(e=>{t.textContent=e,n.replaceWith(t)});})();</script>\n</body>\n</html>\n"};
 
 #endif /* >>page */
 
@@ -21826,7 +22902,7 @@ static MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
         mli_live_block of = mli_live_block_make(
             x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
         memlord_site_stat s;
-        mli_site_stat_fill(x->lord, i, &s);
+        (void)mli_site_stat_fill(x->lord, i, &s);
         x->sum[of.dev] += s.allocs;
         x->events[of.dev] += s.alloc_bytes;
         put(x, &of, s.allocs, s.alloc_bytes);
@@ -23615,7 +24691,7 @@ static void mli_words_lock(int take) {
     int i;
     for (i = 0; i < MLI_U64_LOCKS; i++)
         if (take)
-            while (mli_u32_exchange(&mli_u64_locks[i], 1)) mli_yield();
+            mli_u64_lock_take(&mli_u64_locks[i]);
         else
             mli_u32_store_release(&mli_u64_locks[i], 0);
 #else
@@ -23739,6 +24815,14 @@ static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
     }
 }
 
+/* Makes a thread of a forked child draw when it next allocs: else it would repeat what its parent
+   draws. A new draw has the distribution of what is left of an old one, so no estimate has a bias.
+   */
+static MLI_COLD void mli_stack_redraw(mli_thread *t) {
+    t->stack_random = 0;
+    t->stack_left = 0;
+}
+
 /* Makes the ledgers usable in a forked child. This thread keeps its records, under its new number.
    All other records become free, with their counts and shards, but the orphan record. */
 static MLI_COLD void mli_fork_child(void) {
@@ -23747,16 +24831,20 @@ static MLI_COLD void mli_fork_child(void) {
     mli_words_lock(0); /* first: the rest reads and writes words */
     uint64_t number = mli_self.number ? mli_thread_number() : 0; /* a new one */
     mli_self.is_helper = 0;
-    mli_process.pid = mli_pid();
+    mli_u64_store(&mli_process.pid, mli_pid());
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* fork handlers come last */
     mli_process.saving = NULL;
+    mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
         mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
     for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
         mli_thread *mine = mli_thread_own(lord);
         mli_row_locks_after_fork(lord);
         mli_ledger_after_fork(lord);
+        mli_stacks_seed(lord);
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
             mli_thread_fence(t);
+            mli_stack_redraw(t);
             if (t == mine || t == lord->threads.orphan) continue;
             mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
             mli_scope_stack_forget(t);
@@ -23772,18 +24860,29 @@ static MLI_COLD void mli_fork_child(void) {
 }
 #endif
 
-/* Installs the hooks of the process, once. Requires: the registry lock. Without an exit hook every
-   thread shares the orphan record, which is slower but just as exact. */
-static void mli_process_start(void) {
-    if (mli_u32_load(&mli_process.hooks_installed)) return;
-    mli_process.pid = mli_pid();
+/* Installs the hooks of the process. Without an exit hook every thread shares the orphan record,
+   which is slower but just as exact. */
+static MLI_COLD void mli_hooks_install(void) {
     mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
-    mli_process.exit_key_ready = mli_exit_key_make(&mli_process.exit_key, mli_on_exit) == 0;
+    if (!mli_exit_key_make(&mli_process.exit_key, mli_on_exit))
+        mli_u32_store_release(&mli_process.exit_key_ready, 1); /* pairs with mli_thread_ready */
 #if !MLI_WINDOWS
     (void)pthread_atfork(mli_fork_before, mli_fork_parent, mli_fork_child);
 #endif
-    mli_u32_store(&mli_process.hooks_installed, 1);
 }
+
+#if !MLI_WINDOWS
+/* Deletes the exit key, so that no thread that ends runs a hook of a library that was closed. glibc
+   removes the fork handlers itself. This runs after the library's other destructors, as 101 is the
+   first priority that a host may use. It also runs at the end of the process: threads may go on
+   there, and those without a hook share the orphan record from here on. The exchange and the add
+   are seq_cst: of this thread and one that sets its hook, one sees the other. */
+__attribute__((destructor(101))) static void mli_process_end(void) {
+    if (mli_u32_exchange(&mli_process.exit_key_ready, 0) &&
+        !mli_u32_add(&mli_process.exit_key_users, 0))
+        mli_exit_key_delete(mli_process.exit_key);
+}
+#endif
 
 /* ------------------------------------------------------------------- >>lifecycle --
    Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. Uses every
@@ -23913,7 +25012,6 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
    generation of its own. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
-    mli_process_start();
     lord->threads.generation = mli_u64_add(&mli_process.generation, 1) + 1;
     mli_thread_start(lord, lord->threads.orphan, 0);
     mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
@@ -24004,7 +25102,8 @@ static MLI_COLD void mli_log_leaks(memlord *lord) {
 static MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
-    if (mli_fence_is_running(lord)) mli_self.fence_lord = 0; /* this thread left one by longjmp */
+    if (mli_self.fence_lord == lord->threads.generation)
+        mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left one by longjmp */
     for (round = 0; round < 1000 && dropped; round++) {
         dropped = 0;
         f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
@@ -24069,20 +25168,35 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     mli_busy_end(generation);
 }
 
-/* Looks up the interposer, once: the search for a symbol that is not there calls malloc. */
+/* Looks up the interposer: memlord_interposer. */
 static MLI_COLD void mli_interposer_find(void) {
 #if defined(__linux__)
     const memlord_interposer *found;
-    uint64_t generation;
     char any[2];
-    if (mli_u32_exchange(&mli_process.has_sought, 1)) return;
     if (!mli_env_read("LD_PRELOAD", any, sizeof any)) return;
-    generation = mli_busy_begin();
     found = (const memlord_interposer *)mli_symbol("memlord_interposer");
-    mli_busy_end(generation);
-    if (found && found->size >= sizeof *found && found->version == 1)
+    if (found && found->size >= sizeof *found && found->version == 1 && found->tag_begin &&
+        found->tag_end && found->scope_begin && found->scope_end)
         mli_ptr_store_release(&mli_process.interposer, (void *)(uintptr_t)found);
 #endif
+}
+
+/* Does once what the first ledger of a process needs. The thread for which mli_process_claim
+   returns 1 calls mli_process_start. Other threads wait in mli_process_started. Requires: the
+   caller holds no lock, as pthread_atfork, and the search for a symbol that is not there, may call
+   a malloc that calls MemLord. Such a call finds the process claimed, and passes through. */
+static MLI_COLD int mli_process_claim(void) {
+    uint32_t seen = MLI_START_NONE;
+    if (mli_u32_load(&mli_process.started)) return 0;
+    mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
+    return mli_u32_cas(&mli_process.started, &seen, MLI_START_BUSY);
+}
+static MLI_COLD void mli_process_start(void) {
+    const uint64_t generation = mli_busy_begin();
+    mli_interposer_find();
+    mli_hooks_install();
+    mli_busy_end(generation);
+    mli_u32_store_release(&mli_process.started, MLI_START_DONE); /* see mli_process_started */
 }
 
 /* Tells the logger of a description why it is refused: there is no ledger to log. */
@@ -24102,9 +25216,8 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
     return MEMLORD_OK;
 }
 
-/* -- public -- */
-
-MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
+/* Makes a ledger, as memlord_create does. The caller starts the process. */
+static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
     memlord_desc plain;
     memlord_allocator allocator;
     memlord_result r;
@@ -24116,7 +25229,7 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     if (r) return r;
     allocator = desc->allocator;
     if (!allocator.alloc) memlord_os_allocator(&allocator);
-    mli_interposer_find();
+    if (MLI_WINDOWS) mli_stay_loaded(); /* it cannot take back the hooks of threads */
     *out = mli_ledger_alloc(desc, &allocator);
     if (!*out) return MEMLORD_E_NOMEM;
     mli_ledger_register(*out);
@@ -24124,6 +25237,14 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     if (r == MEMLORD_OK) return r;
     memlord_destroy(*out);
     *out = NULL;
+    return r;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
+    memlord_result r = mli_ledger_make(desc, out);
+    if (r == MEMLORD_OK && mli_process_claim()) mli_process_start();
     return r;
 }
 
@@ -24166,19 +25287,27 @@ MLI_API void memlord_destroy(memlord *lord) {
 }
 
 /* Makes the global ledger unless there is one: *made is 1, or 0. Returns it; NULL: r says why. One
-   is made in full before it is claimed, as its own calls may come back here from within malloc. */
+   is made in full before it is claimed, as its own calls may come back here from within malloc. It
+   is claimed before the process starts, so that calls from within that find it, and after the
+   process is claimed, so that other threads wait for that. */
 static MLI_COLD memlord *mli_global_make(const memlord_desc *desc, int *made, memlord_result *r) {
     mli_ptr *global = &mli_process.global;
     memlord *fresh, *lord;
+    int starts;
     *made = 0;
-    *r = memlord_create(desc, &fresh);
+    *r = mli_ledger_make(desc, &fresh);
     if (*r) return NULL;
+    starts = mli_process_claim();
     mli_lock_take(&mli_process.registry_lock);
     lord = (memlord *)mli_ptr_load(global);
     *made = !lord;
     if (!lord) mli_ptr_store_release(global, lord = fresh); /* pairs with the acquire loads */
     mli_lock_drop(&mli_process.registry_lock);
-    if (!*made) memlord_destroy(fresh);
+    if (starts) mli_process_start();
+    if (*made)
+        mli_stay_loaded();
+    else
+        memlord_destroy(fresh);
     return lord;
 }
 
@@ -24221,10 +25350,12 @@ MLI_API memlord_result memlord_global_setup(const memlord_desc *desc) {
 MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *logger) {
     const memlord_logger none = {NULL, NULL};
     const mli_log_calls *mine = &mli_self.log_calls;
-    const int calls = (mine->inside[0] | mine->inside[1]) != 0;
     uint32_t turn, own;
     unsigned spins = 0;
+    int calls;
     if (!lord) return MEMLORD_OK;
+    mli_log_calls_left(lord, MLI_STACK_ADDRESS());
+    calls = (mine->inside[0] | mine->inside[1]) != 0;
     if (calls && mine->generation != lord->threads.generation) return MEMLORD_E_STATE;
     while (mli_u32_exchange(&lord->log.setting, 1)) { /* that thread may wait for this one */
         if (calls) return MEMLORD_E_STATE;
@@ -24247,39 +25378,10 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ---------------------------------------------------------------------- >>saving --
    Owns the output of reports: to the host's function, to a file, at the end of the process, on
-   request. It also measures the cost of a call. Uses >>reports, >>formats and the snapshots.
+   request. Uses >>reports, >>formats and the snapshots.
    Invariants: a report file is complete when it gets its name; a failed one leaves no file behind;
    a request (memlord_request_save) is safe in a signal handler and is served by a later call.
    Locks: registry, to choose the ledger to save at exit; none while the host's function writes. */
-
-/* -- the cost of a call -- */
-
-#define MLI_COST_AGE 100000000u /* ns; the report of a younger process has no such measurement */
-
-/* Measures the time of an alloc and a free, once a ledger, on a temporary ledger. Takes 100 to
-   300 us. */
-static MLI_COLD void mli_cost_measure(memlord *lord) {
-    enum { PAIRS = 1000 };
-    const uint64_t storage = (uint64_t)1 << 40;
-    memlord_device cpu = memlord_device_cpu();
-    memlord_desc desc;
-    memlord *probe = NULL;
-    uint64_t began, i;
-    if (mli_u64_load(&lord->saving.alloc_free_ps) ||
-        mli_ledger_now(lord) - lord->lifecycle.started < MLI_COST_AGE)
-        return;
-    memset(&desc, 0, sizeof desc);
-    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_STRATEGY | MEMLORD_FLAG_NO_THREADS;
-    if (memlord_create(&desc, &probe) != MEMLORD_OK) return;
-    (void)memlord_alloc(probe, cpu, storage, 1 << 20, NULL); /* makes the tables first */
-    began = mli_now();
-    for (i = 1; i <= PAIRS; i++) {
-        (void)memlord_alloc(probe, cpu, storage + i * 64, 64, NULL);
-        (void)memlord_free(probe, cpu, storage + i * 64, NULL);
-    }
-    mli_u64_store(&lord->saving.alloc_free_ps, (mli_now() - began) * 1000 / PAIRS + 1);
-    memlord_destroy(probe);
-}
 
 /* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
    that shows snapshots (no format after TRACE does). That one belongs to the report and not to the
@@ -24295,16 +25397,12 @@ static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_
 }
 
 /* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
-MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
-                                     memlord_write_fn fn, void *user) {
+static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
+                                                memlord_write_fn fn, void *user) {
     mli_report *r;
     memlord_result result;
-    if (!lord) return MEMLORD_OK;
-    if (!fn) return MEMLORD_E_INVALID;
-    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
     r = (mli_report *)mli_own_alloc(lord, sizeof *r);
     if (!r) return MEMLORD_E_NOMEM;
-    mli_cost_measure(lord);
     mli_report_snapshots(lord, r, format);
     r->out.fn = fn;
     r->out.user = user;
@@ -24320,11 +25418,21 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
     mli_snapshots_free(lord, r->present);
     mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
     mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
+    mli_own_free(lord, r->leak_sum, mli_leak_sums(r) * sizeof *r->leak_sum);
     mli_own_free(lord, r->frame, (r->frames + 1) * sizeof *r->frame);
     mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
     mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
     mli_own_free(lord, r, sizeof *r);
     return result;
+}
+
+MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
+                                     memlord_write_fn fn, void *user) {
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    mli_capacities_refresh(lord, 0);
+    return mli_report_write(lord, format, fn, user);
 }
 
 /* -- files -- */
@@ -24388,7 +25496,7 @@ static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_form
     memlord_result r;
     if (mli_file_temp_create(p, &file)) return MEMLORD_E_IO;
     held = mli_signals_block();
-    r = memlord_write(lord, format, mli_write_file, &file);
+    r = mli_report_write(lord, format, mli_write_file, &file);
     if (mli_file_close(file) && r == MEMLORD_OK) r = MEMLORD_E_IO;
     mli_signals_restore(&held);
     if (r != MEMLORD_OK) mli_file_remove(p->beside);
@@ -24414,7 +25522,7 @@ static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format for
         return MEMLORD_E_UNSUPPORTED;
     }
     held = mli_signals_block();
-    r = memlord_write(lord, format, mli_write_file, &file);
+    r = mli_report_write(lord, format, mli_write_file, &file);
     mli_signals_restore(&held);
     return r;
 }
@@ -24431,6 +25539,7 @@ MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const 
     if (!path || !*path) return mli_save_refuse(lord, r, "path is NULL or empty");
     if (!mli_format_known(format))
         return mli_save_refuse(lord, MEMLORD_E_UNSUPPORTED, "format is none of those there are");
+    mli_capacities_refresh(lord, 0);
     if (!strcmp(path, "-")) return mli_save_stdout(lord, format);
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (!p) return MEMLORD_E_NOMEM;
@@ -24490,6 +25599,7 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
     mli_out o;
     memlord_result r = MEMLORD_E_NOMEM;
     if (end && !format && !asked) return;
+    mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
     if (!directory) directory = lord->saving.output_dir ? lord->saving.output_dir : ".";
     p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
     if (p)
@@ -24620,11 +25730,12 @@ MLI_API void memlord_request_save(memlord *lord) {
 }
 
 /* -------------------------------------------------------------------- >>redirect --
-   Owns nothing but the table of the host that is hooked: the functions behind the macros of >>shim,
+   Owns nothing but the tables of hosts that are hooked: the functions behind the macros of >>shim,
    and those that memlord_hooks_install puts into a table. Uses only the recording calls and the
    host's allocator. A block's key is its address. munmap ends a block only if its pages are that
-   whole block. Invariant: each keeps the result and the errno of the function that it replaces,
-   whether or not the ledger could record the call. Locks: none of its own. */
+   whole block. Invariants: each keeps the result and the errno of the function that it replaces,
+   whether or not the ledger could record the call; a function in a table calls those of one host
+   only. Locks: registry, while a table is hooked or unhooked. */
 
 #if !MLI_WINDOWS
 static memlord_device mli_device_mapped(void) {
@@ -24649,44 +25760,33 @@ static int mli_is_mapping(memlord *lord, uint64_t at, size_t size, memlord_devic
 
 /* Returns 1 if a block may be on the books. Where not every function records, those that are not
    are no anomaly. */
-static int mli_hooked_has(memlord *lord, const void *ptr) {
+static int mli_hooked_has(const mli_hooked *h, memlord *lord, const void *ptr) {
     memlord_block_info info;
-    return ptr && (mli_process.hooked.complete ||
+    return ptr && ((mli_u32_load(&h->which) & MLI_HOOK_COMPLETE) ||
                    !memlord_block_find(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), &info));
 }
-static void *mli_hooked_alloc(void *ptr, uint64_t bytes, uint32_t which, void *caller) {
-    memlord *lord = memlord_find(mli_process.hooked.generation);
-    if (ptr && lord && (mli_process.hooked.which & which))
+static void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
+                              void *caller) {
+    memlord *lord = memlord_find(mli_u64_load(&h->generation));
+    if (ptr && lord && (mli_u32_load(&h->which) & which))
         (void)memlord_alloc(lord, memlord_device_cpu(), MEMLORD_KEY(ptr), bytes,
                             memlord_site_at(lord, caller));
     return ptr;
 }
-static void *mli_hook_malloc(size_t size) {
-    return mli_hooked_alloc(mli_process.hooked.host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC,
-                            MLI_RETURN_ADDRESS());
-}
-static void *mli_hook_calloc(size_t n, size_t size) {
-    return mli_hooked_alloc(mli_process.hooked.host.calloc_fn(n, size), (uint64_t)n * size,
-                            MEMLORD_HOOK_CALLOC, MLI_RETURN_ADDRESS());
-}
-static void *mli_hook_aligned(size_t alignment, size_t size) {
-    return mli_hooked_alloc(mli_process.hooked.host.aligned_fn(alignment, size), size,
-                            MEMLORD_HOOK_ALIGNED, MLI_RETURN_ADDRESS());
-}
-static void mli_hook_free(void *ptr) {
-    memlord *lord = memlord_find(mli_process.hooked.generation);
-    if (lord && mli_hooked_has(lord, ptr))
+static void mli_hooked_free(const mli_hooked *h, void *ptr, void *caller) {
+    memlord *lord = memlord_find(mli_u64_load(&h->generation));
+    if (lord && mli_hooked_has(h, lord, ptr))
         (void)memlord_free(lord, memlord_device_cpu(), MEMLORD_KEY(ptr),
-                           memlord_site_at(lord, MLI_RETURN_ADDRESS()));
-    mli_process.hooked.host.free_fn(ptr);
+                           memlord_site_at(lord, caller));
+    h->host.free_fn(ptr);
 }
 /* Size 0 may free, and return NULL or a new block. */
-static void *mli_hook_realloc(void *ptr, size_t size) {
-    memlord *lord = memlord_find(mli_process.hooked.generation);
+static void *mli_hooked_realloc(const mli_hooked *h, void *ptr, size_t size, void *caller) {
+    memlord *lord = memlord_find(mli_u64_load(&h->generation));
     const memlord_device d = memlord_device_cpu();
-    const memlord_site *site = memlord_site_at(lord, MLI_RETURN_ADDRESS());
-    const int had = lord && mli_hooked_has(lord, ptr);
-    const int moves = had && size && (mli_process.hooked.which & MEMLORD_HOOK_REALLOC);
+    const memlord_site *site = memlord_site_at(lord, caller);
+    const int had = lord && mli_hooked_has(h, lord, ptr);
+    const int moves = had && size && (mli_u32_load(&h->which) & MEMLORD_HOOK_REALLOC);
     memlord_result r = MEMLORD_E_UNKNOWN;
     memlord_realloc_token token;
     void *p;
@@ -24694,23 +25794,59 @@ static void *mli_hook_realloc(void *ptr, size_t size) {
         (void)memlord_realloc_begin(lord, d, MEMLORD_KEY(ptr), &token);
     else if (had)
         r = memlord_free_begin(lord, d, MEMLORD_KEY(ptr), &token, site);
-    p = mli_process.hooked.host.realloc_fn(ptr, size);
+    p = h->host.realloc_fn(ptr, size);
     if (moves) {
         (void)memlord_realloc_end(lord, &token, MEMLORD_KEY(p), size, site);
         return p;
     }
     if (r == MEMLORD_OK) (void)memlord_free_end(lord, &token, !p && size, site);
-    return mli_hooked_alloc(p, size, MEMLORD_HOOK_REALLOC, MLI_RETURN_ADDRESS());
+    return mli_hooked_alloc(h, p, size, MEMLORD_HOOK_REALLOC, caller);
 }
 
+/* Defines the functions of a place. */
+#define MLI_HOOK_FUNCTIONS(n)                                                                      \
+    static void *mli_hook_malloc_##n(size_t size) {                                                \
+        const mli_hooked *h = &mli_process.hooked[n];                                              \
+        return mli_hooked_alloc(h, h->host.malloc_fn(size), size, MEMLORD_HOOK_MALLOC,             \
+                                MLI_RETURN_ADDRESS());                                             \
+    }                                                                                              \
+    static void *mli_hook_calloc_##n(size_t count, size_t size) {                                  \
+        const mli_hooked *h = &mli_process.hooked[n];                                              \
+        return mli_hooked_alloc(h, h->host.calloc_fn(count, size), (uint64_t)count * size,         \
+                                MEMLORD_HOOK_CALLOC, MLI_RETURN_ADDRESS());                        \
+    }                                                                                              \
+    static void *mli_hook_aligned_##n(size_t alignment, size_t size) {                             \
+        const mli_hooked *h = &mli_process.hooked[n];                                              \
+        return mli_hooked_alloc(h, h->host.aligned_fn(alignment, size), size,                      \
+                                MEMLORD_HOOK_ALIGNED, MLI_RETURN_ADDRESS());                       \
+    }                                                                                              \
+    static void *mli_hook_realloc_##n(void *ptr, size_t size) {                                    \
+        return mli_hooked_realloc(&mli_process.hooked[n], ptr, size, MLI_RETURN_ADDRESS());        \
+    }                                                                                              \
+    static void mli_hook_free_##n(void *ptr) {                                                     \
+        mli_hooked_free(&mli_process.hooked[n], ptr, MLI_RETURN_ADDRESS());                        \
+    }
+#define MLI_HOOK_TABLE(n)                                                                          \
+    {mli_hook_malloc_##n, mli_hook_calloc_##n, mli_hook_realloc_##n, mli_hook_aligned_##n,         \
+     mli_hook_free_##n}
+MLI_HOOK_FUNCTIONS(0)
+MLI_HOOK_FUNCTIONS(1)
+MLI_HOOK_FUNCTIONS(2)
+MLI_HOOK_FUNCTIONS(3)
+static const memlord_hooks mli_hook_tables[MLI_HOOKED] = {MLI_HOOK_TABLE(0), MLI_HOOK_TABLE(1),
+                                                          MLI_HOOK_TABLE(2), MLI_HOOK_TABLE(3)};
+#undef MLI_HOOK_TABLE
+#undef MLI_HOOK_FUNCTIONS
+
 /* Returns what a table has while it is hooked. */
-static memlord_hooks mli_hooks_over(const memlord_hooks *host, uint32_t which) {
-    memlord_hooks hooks = *host;
-    if (which & MEMLORD_HOOK_MALLOC) hooks.malloc_fn = mli_hook_malloc;
-    if (host->calloc_fn && (which & MEMLORD_HOOK_CALLOC)) hooks.calloc_fn = mli_hook_calloc;
-    if (host->realloc_fn) hooks.realloc_fn = mli_hook_realloc;
-    if (host->aligned_fn && (which & MEMLORD_HOOK_ALIGNED)) hooks.aligned_fn = mli_hook_aligned;
-    hooks.free_fn = mli_hook_free;
+static memlord_hooks mli_hooks_over(const mli_hooked *h, uint32_t which) {
+    const memlord_hooks *own = &mli_hook_tables[h - mli_process.hooked];
+    memlord_hooks hooks = h->host;
+    if (which & MEMLORD_HOOK_MALLOC) hooks.malloc_fn = own->malloc_fn;
+    if (hooks.calloc_fn && (which & MEMLORD_HOOK_CALLOC)) hooks.calloc_fn = own->calloc_fn;
+    if (hooks.realloc_fn) hooks.realloc_fn = own->realloc_fn;
+    if (hooks.aligned_fn && (which & MEMLORD_HOOK_ALIGNED)) hooks.aligned_fn = own->aligned_fn;
+    hooks.free_fn = own->free_fn;
     return hooks;
 }
 static int mli_hooks_equal(const memlord_hooks *a, const memlord_hooks *b) {
@@ -24718,37 +25854,84 @@ static int mli_hooks_equal(const memlord_hooks *a, const memlord_hooks *b) {
            a->realloc_fn == b->realloc_fn && a->aligned_fn == b->aligned_fn &&
            a->free_fn == b->free_fn;
 }
+/* Returns 1 if a table has a function of ours. */
+static int mli_hooks_own(const memlord_hooks *table) {
+    const memlord_hooks *own = mli_hook_tables;
+    for (; own < mli_hook_tables + MLI_HOOKED; own++)
+        if (table->malloc_fn == own->malloc_fn || table->calloc_fn == own->calloc_fn ||
+            table->realloc_fn == own->realloc_fn || table->aligned_fn == own->aligned_fn ||
+            table->free_fn == own->free_fn)
+            return 1;
+    return 0;
+}
+
+/* Returns the place where a table is hooked; NULL: nowhere. Requires: the registry lock, as do the
+   two functions below. */
+static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
+    mli_hooked *h = mli_process.hooked;
+    while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
+    return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
+}
+/* Returns the place for a host's functions: one that is theirs and has no table now, else the first
+   that was never used; NULL: none is left. */
+static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
+    mli_hooked *h = mli_process.hooked;
+    while (h < mli_process.hooked + MLI_HOOKED && h->host.free_fn &&
+           (h->table || !mli_hooks_equal(&h->host, host)))
+        h++;
+    return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
+}
+/* Puts the host's own pointers back, unless the host did so itself. */
+static memlord_result mli_unhook(mli_hooked *h) {
+    memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
+    if (!mli_hooks_equal(h->table, &hooks) && !mli_hooks_equal(h->table, &h->host))
+        return MEMLORD_E_STATE;
+    *h->table = h->host;
+    h->table = NULL;
+    mli_u64_store(&h->generation, 0);
+    return MEMLORD_OK;
+}
 
 /* -- public -- */
 
 MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table, uint32_t which) {
-    memlord_result r = MEMLORD_OK;
+    static const char owned[] = "[hooks] refused: the table has functions of MemLord, or was "
+                                "changed while it was hooked: put the host's own back first";
+    static const char full[] = "[hooks] refused: 4 tables can be hooked, and each different set of "
+                               "functions takes one of these places for good";
+    mli_hooked *h;
+    int own;
     if (!table || !table->malloc_fn || !table->free_fn || (which & ~(uint32_t)MEMLORD_HOOK_ALL))
         return MEMLORD_E_INVALID;
-    if (table != mli_process.hooked.table && table->free_fn == mli_hook_free)
-        return MEMLORD_E_STATE; /* its functions would call themselves */
-    if (mli_process.hooked.table) r = memlord_hooks_uninstall(mli_process.hooked.table);
-    if (r) return r;
-    mli_process.hooked.table = table;
-    mli_process.hooked.host = *table;
-    mli_process.hooked.generation = memlord_generation(lord);
-    mli_process.hooked.which = which;
-    mli_process.hooked.complete = (which & MEMLORD_HOOK_MALLOC) &&
-                                  (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
-                                  (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
-                                  (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED));
-    *table = mli_hooks_over(&mli_process.hooked.host, which);
-    return MEMLORD_OK;
+    if ((which & MEMLORD_HOOK_MALLOC) && (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
+        (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
+        (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED)))
+        which |= MLI_HOOK_COMPLETE;
+    mli_lock_take(&mli_process.registry_lock);
+    h = mli_hooked_of(table);
+    own = h ? mli_unhook(h) != MEMLORD_OK : mli_hooks_own(table);
+    h = own ? NULL : mli_hooked_place(table);
+    if (h) {
+        h->table = table;
+        if (!h->host.free_fn) h->host = *table;
+        mli_u32_store(&h->which, which);
+        mli_u64_store(&h->generation, memlord_generation(lord));
+        *table = mli_hooks_over(h, which);
+    }
+    mli_lock_drop(&mli_process.registry_lock);
+    if (h) return MEMLORD_OK;
+    if (lord) mli_log(lord, MEMLORD_LOG_ERROR, own ? owned : full);
+    return MEMLORD_E_STATE;
 }
 MLI_API memlord_result memlord_hooks_uninstall(memlord_hooks *table) {
-    memlord_hooks hooks;
-    if (!table || table != mli_process.hooked.table) return MEMLORD_E_STATE;
-    hooks = mli_hooks_over(&mli_process.hooked.host, mli_process.hooked.which);
-    if (!mli_hooks_equal(table, &hooks)) return MEMLORD_E_STATE;
-    *table = mli_process.hooked.host;
-    mli_process.hooked.table = NULL;
-    mli_process.hooked.generation = 0;
-    return MEMLORD_OK;
+    memlord_result r = MEMLORD_E_STATE;
+    mli_hooked *h;
+    if (!table) return r;
+    mli_lock_take(&mli_process.registry_lock);
+    h = mli_hooked_of(table);
+    if (h) r = mli_unhook(h);
+    mli_lock_drop(&mli_process.registry_lock);
+    return r;
 }
 
 MLI_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site) {
@@ -24806,7 +25989,7 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
     if (known == MEMLORD_OK) {
         (void)memlord_free_end(lord, &token, r, site);
     } else if (known == MEMLORD_E_UNKNOWN && !r) {
-        (void)mli_unknown_free(lord, d);
+        (void)mli_unknown_free(lord, d, key);
         if (mli_debug_on(lord)) mli_log_call(lord, 0, "[free] ", d, key, size, site);
     }
     errno = error;

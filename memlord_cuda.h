@@ -117,8 +117,10 @@
 
     Any thread may call any function at any time. Nothing here blocks but what the host calls, what
     it asks for (retries, and collections with MEMLORD_CUDA_FLAG_SYNC), a collection's trim, and
-    detach, which waits for samples and collections in progress. Detach before memlord_destroy, and
-    before a cudaDeviceReset that is not wrapped, which takes the events away.
+    detach, which waits for samples and collections in progress. A call that records an event on a
+    stream whose launch queue is full may block in the driver. Of the other calls only the end of
+    that stream and the reset of its device wait for it. Detach before memlord_destroy, and before
+    a cudaDeviceReset that is not wrapped, which takes the events away.
     Attach after fork: CUDA does not survive one. A child forked later has no driver: nothing is
     attached there, every function returns as without one, and what was pending is credited when it
     is polled (counted in fence_failures); the ledger itself goes on.
@@ -1546,12 +1548,17 @@ static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
    Owns fences made of events, and the events between uses: a bin per context, since an event
    serves the streams of its own alone. Fences come from pages that are kept; those with an event
    still to be recorded are in a list, so that the end of their stream finds them. Locks:
-   events_lock, never while the driver or the ledger is called; unrecorded_lock, while an event of
-   the list is recorded, so that no stream ends meanwhile. */
+   events_lock and unrecorded_lock, never while the driver or the ledger is called: the driver may
+   block a record until a host function of a stream has run, which may wait for these locks. A fence
+   is taken instead while its event is recorded; the end of its stream waits for that one. */
 
 enum { MLI_CUDA_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without */
 
 enum { MLI_CUDA_UNRECORDED, MLI_CUDA_RECORDED, MLI_CUDA_LOST };
+
+/* Whether a thread records, or ends, the event of a listed fence without the lock; DROPPED: it does,
+   and frees the fence then, as the ledger dropped it meanwhile. */
+enum { MLI_CUDA_IDLE, MLI_CUDA_BUSY, MLI_CUDA_DROPPED };
 
 typedef struct mli_cuda_fence {
     struct mli_cuda_fence *next, **slot; /* the pointer to it in its list; NULL: in none */
@@ -1562,9 +1569,11 @@ typedef struct mli_cuda_fence {
     void *context;     /* the stream's; NULL: not known yet */
     int device;        /* the block's: its context stands in for that of a default stream */
     unsigned char due;   /* to be recorded as soon as its stream allows, as its block is freed */
+    unsigned char taken; /* MLI_CUDA_BUSY, or DROPPED meanwhile; the fence stays listed */
     unsigned char timed; /* its event keeps the time */
     unsigned char fresh; /* recorded, and not asked since */
 } mli_cuda_fence;
+typedef char mli_cuda_check_fence[sizeof(mli_cuda_fence) <= 64 ? 1 : -1]; /* as >>costs says */
 
 /* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
 static int mli_cuda_is_default(cudaStream_t stream) { return (uintptr_t)stream <= 2; }
@@ -1656,6 +1665,7 @@ static mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int ti
     fence->device = device;
     fence->timed = (unsigned char)timed;
     fence->due = fence->fresh = 0;
+    fence->taken = MLI_CUDA_IDLE;
     mli_cuda_store(&fence->state, MLI_CUDA_UNRECORDED);
     return fence;
 }
@@ -1686,17 +1696,59 @@ static void mli_cuda_fence_unlist(mli_cuda_fence *fence) {
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, UINT64_MAX);
 }
 
+/* Takes a listed fence, so that its driver calls need no lock. Drops the lock of the lists. */
+static void mli_cuda_fence_take(mli_cuda_fence *fence) {
+    fence->taken = MLI_CUDA_BUSY;
+    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+}
+/* Publishes the state of a taken fence; an unrecorded one stays listed. Takes the lock of the
+   lists. Returns the next fence of its list. A fence that was dropped meanwhile is put before
+   *dropped, to be freed without the lock. */
+static mli_cuda_fence *mli_cuda_fence_publish(mli_cuda_fence *fence, uint64_t state,
+                                              mli_cuda_fence **dropped) {
+    mli_cuda_fence *next;
+    int gone;
+    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+    next = fence->next;
+    gone = fence->taken == MLI_CUDA_DROPPED;
+    fence->taken = MLI_CUDA_IDLE;
+    if (!gone && state == MLI_CUDA_UNRECORDED) return next;
+    mli_cuda_fence_unlist(fence);
+    if (gone) {
+        fence->next = *dropped;
+        *dropped = fence;
+    } else { /* from here on its owner may free it */
+        mli_cuda_store_release(&fence->state, state);
+    }
+    return next;
+}
+/* Gives other threads time to publish what they took. Under the lock, which it drops meanwhile.
+   Returns the first fence of a list. */
+static mli_cuda_fence *mli_cuda_fences_wait(int due) {
+    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+    mli_cuda_yield();
+    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+    return mli_cuda_unrecorded[due];
+}
+
 /* memlord_fence.drop, too. */
 static void mli_cuda_fence_free(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
-    void *context = fence->context;
     mli_cuda_event_bin *bin = NULL;
+    void *context;
     cudaEvent_t event;
     if (mli_cuda_load_acquire(&fence->state) != MLI_CUDA_RECORDED) {
+        int taken;
         mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-        mli_cuda_fence_unlist(fence);
+        taken = fence->taken;
+        if (taken)
+            fence->taken = MLI_CUDA_DROPPED;
+        else
+            mli_cuda_fence_unlist(fence);
         mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+        if (taken) return;
     }
+    context = fence->context;
     event = fence->event;
     mli_cuda_lock_take(&mli_cuda_events_lock);
     if (event) bin = mli_cuda_event_bin_of(context, fence->timed);
@@ -1713,17 +1765,27 @@ static void mli_cuda_fence_free(void *user) {
 
 /* Finds the context of a fence that had none: its stream's, of a default stream the primary one of
    its block's device. Returns the driver's error. */
-static int mli_cuda_fence_context(const mli_cuda_driver *d, mli_cuda_fence *fence) {
+static int mli_cuda_fence_find(const mli_cuda_driver *d, const mli_cuda_fence *fence,
+                               void **context) {
     unsigned flags;
     int active = 0, r;
-    if (!mli_cuda_is_default(fence->stream))
-        return d->stream_context(fence->stream, &fence->context);
+    if (!mli_cuda_is_default(fence->stream)) return d->stream_context(fence->stream, context);
     if (fence->device >= d->known) return MLI_CUDA_NO_CONTEXT;
     r = d->primary_state(d->handle[fence->device], &flags, &active);
     if (!r && !active) r = MLI_CUDA_NO_CONTEXT;
-    if (!r) r = d->primary_retain(&fence->context, d->handle[fence->device]);
+    if (!r) r = d->primary_retain(context, d->handle[fence->device]);
     if (!r) (void)d->primary_release(d->handle[fence->device]); /* others hold it: it was active */
     return r;
+}
+/* The same, and keeps it: under the lock, as a reset of a device looks for the fences of one. */
+static int mli_cuda_fence_context(const mli_cuda_driver *d, mli_cuda_fence *fence) {
+    void *context = NULL;
+    int r = mli_cuda_fence_find(d, fence, &context);
+    if (r) return r;
+    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+    fence->context = context;
+    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+    return 0;
 }
 
 /* Inside the fence's context. An event that was kept may be gone with a reset of the device: then
@@ -1787,14 +1849,30 @@ static void mli_cuda_fence_begin(mli_cuda_fence *fence, int now) {
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
 }
 
+/* Frees what mli_cuda_fence_publish put into the list. */
+static void mli_cuda_fences_free(mli_cuda_fence *dropped) {
+    while (dropped) {
+        mli_cuda_fence *next = dropped->next;
+        mli_cuda_fence_free(dropped);
+        dropped = next;
+    }
+}
+
+/* The state that a fence has after mli_cuda_fence_record. */
+static uint64_t mli_cuda_state_of(int recorded, int ends) {
+    if (recorded == 1) return MLI_CUDA_RECORDED;
+    return recorded == 0 && !ends ? MLI_CUDA_UNRECORDED : MLI_CUDA_LOST;
+}
+
 /* Records what is due on a stream of this thread's, or on any (NULL): before somebody waits for it,
    as an event that is recorded after the wait is rarely done at once, and once it is no longer
-   captured. When the stream ends, all that is not recorded; what it would not record is lost then.
+   captured. When the stream ends, all that is not recorded; what it would not record is lost then,
+   and what another thread is recording is waited for.
    `asked`: also if its stream is another thread's. */
 static void mli_cuda_fences_record(const cudaStream_t *stream, const mli_cuda_fence *asked,
                                    int ends) {
     uint64_t self = mli_cuda_thread_id();
-    mli_cuda_fence *fence, *next;
+    mli_cuda_fence *fence, *next, *dropped = NULL;
     int due, r;
     if (!ends && !mli_cuda_load(&mli_cuda_fences_due)) return;
     mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
@@ -1804,21 +1882,26 @@ static void mli_cuda_fences_record(const cudaStream_t *stream, const mli_cuda_fe
             if (stream && fence->stream != *stream) continue;
             if (fence->stream == cudaStreamPerThread && fence->thread != self && fence != asked)
                 continue;
+            if (fence->taken) {
+                if (ends) next = mli_cuda_fences_wait(due);
+                continue;
+            }
+            mli_cuda_fence_take(fence);
             r = mli_cuda_fence_record(fence);
-            if (r == 0 && !ends) continue;
-            mli_cuda_fence_unlist(fence); /* first: when the state is set, it may be given back */
-            mli_cuda_store_release(&fence->state, r == 1 ? MLI_CUDA_RECORDED : MLI_CUDA_LOST);
+            next = mli_cuda_fence_publish(fence, mli_cuda_state_of(r, ends), &dropped);
         }
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+    mli_cuda_fences_free(dropped);
 }
 
-/* 1: its event is recorded, now or before; 0: not yet; -1: it never will be. The ledger asks one
-   fence on one thread at a time; only the end of its stream comes between. */
+/* 1: its event is recorded, now or before; 0: not yet, or another thread records it now; -1: it
+   never will be. The ledger asks one fence on one thread at a time; the end of its stream, and
+   threads that ask for others of its stream, come between. */
 static int mli_cuda_fence_recorded(mli_cuda_fence *fence) {
     uint64_t state = mli_cuda_load_acquire(&fence->state);
     if (state == MLI_CUDA_UNRECORDED) {
         mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-        if (fence->slot && !fence->due) { /* a use: its block is freed now */
+        if (fence->slot && !fence->due && !fence->taken) { /* a use: its block is freed now */
             mli_cuda_fence_unlist(fence);
             fence->due = 1;
             mli_cuda_fence_list(fence);
@@ -1980,8 +2063,9 @@ static void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int l
    Owns what a forked child finds: no driver, nothing attached, no lock held. Handlers before a
    fork run in the order opposite to that they were registered in: these are registered after the
    driver is loaded, and so take the layer's locks before the driver's own handlers and mostly
-   before the ledger's. Calls do so, too: a lock may be held while an event is recorded, and
-   no lock of the ledger while one of these is taken, nor the other way. Not taken are the locks of
+   before the ledger's. Calls do so, too: a lock may be held while the driver is asked, and
+   no lock of the ledger while one of these is taken, nor the other way. A fork waits for no record:
+   the child gives back what other threads had taken. Not taken are the locks of
    loading: they are held while the driver or NVML loads, which may fork itself, and a child takes
    neither. */
 
@@ -2003,9 +2087,18 @@ static void mli_cuda_fork_before(void) {
 static void mli_cuda_fork_parent(void) {
     mli_cuda_locks_each(mli_cuda_lock_drop);
 }
-/* Callbacks of a ledger may hold a seat: without a driver they look no further. */
+/* Callbacks of a ledger may hold a seat: without a driver they look no further. Threads that had
+   taken a fence are not here. */
 static void mli_cuda_fork_child(void) {
+    mli_cuda_fence *fence, *next;
+    int due;
     memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
+    for (due = 0; due < 2; due++)
+        for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
+            next = fence->next;
+            if (fence->taken == MLI_CUDA_DROPPED) mli_cuda_fence_unlist(fence); /* nobody's now */
+            fence->taken = MLI_CUDA_IDLE;
+        }
     mli_cuda_fork_parent();
 }
 /* The parent may be loading: then its lock is held for good. */
@@ -2370,24 +2463,47 @@ static void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d, mli_cu
 }
 
 /* ---------------------------------------------------------------------- >>resets --
-   Owns what a reset of a device ends. Locks: unrecorded_lock, while fences are lost. */
+   Owns what a reset of a device ends. Locks: unrecorded_lock, to find the fences it loses. */
+
+/* Under the lock. Of a taken fence whose context is not known yet it may be this one. */
+static int mli_cuda_fence_is_in(const mli_cuda_fence *fence, const void *context) {
+    return fence->context == context || (fence->taken && !fence->context);
+}
+
+/* Waits until no other thread records an event in a context. */
+static void mli_cuda_fences_await(const void *context) {
+    mli_cuda_fence *fence, *next;
+    int due;
+    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+    for (due = 0; due < 2; due++)
+        for (fence = mli_cuda_unrecorded[due]; fence; fence = next)
+            next = fence->taken && mli_cuda_fence_is_in(fence, context)
+                       ? mli_cuda_fences_wait(due)
+                       : fence->next;
+    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+}
 
 /* Inside a context that is about to end: fences that were to be recorded on its streams are lost,
    and the events they keep for it. */
 static void mli_cuda_fences_lose(const mli_cuda_driver *d, void *context) {
-    mli_cuda_fence *fence, *next;
+    mli_cuda_fence *fence, *next, *dropped = NULL;
     int due;
     mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
     for (due = 0; due < 2; due++)
         for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
             next = fence->next;
-            if (fence->context != context) continue;
+            if (!mli_cuda_fence_is_in(fence, context)) continue;
+            if (fence->taken) {
+                next = mli_cuda_fences_wait(due);
+                continue;
+            }
+            mli_cuda_fence_take(fence);
             if (fence->event) (void)d->event_destroy(fence->event);
             fence->event = NULL;
-            mli_cuda_fence_unlist(fence);
-            mli_cuda_store_release(&fence->state, MLI_CUDA_LOST);
+            next = mli_cuda_fence_publish(fence, MLI_CUDA_LOST, &dropped);
         }
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+    mli_cuda_fences_free(dropped);
 }
 
 typedef struct mli_cuda_reset {
@@ -2426,6 +2542,7 @@ static void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int de
     reset.lord = lord, reset.device = device, reset.site = site;
     (void)d->context_current(&context);
     mli_cuda_fences_record(NULL, NULL, 0);
+    mli_cuda_fences_await(context); /* what is recorded can be waited for, now and not later */
     mli_cuda_asker = MLI_CUDA_WAITS;
     (void)memlord_blocks_each(lord, memlord_device_cuda(device), 0, mli_cuda_reset_block, &reset);
     (void)memlord_blocks_each(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, MEMLORD_ANY), 0,

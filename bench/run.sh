@@ -3,6 +3,7 @@
 #   sh bench/run.sh        builds what it needs into build/bench, runs, prints (`make bench`)
 #   sh bench/run.sh deps   the Debian packages of the peers, on one line; installs nothing
 #   sh bench/run.sh peers  the flags for those that are there, and their libraries, a line each
+#   sh bench/run.sh size   the size of the code alone
 # BASE=REVISION: the memlord.h of that git revision is measured beside the present one; exit 2 where
 # there is none. CC and CXX choose the compilers. MEMLORD_BENCH_QUICK=1: a minute instead of six,
 # fewer rounds and no row of millions. MEMLORD_BENCH_STRICT=1: exit 1 when a demand is missed or was
@@ -431,28 +432,50 @@ tables_of() {
     size -A "$1" | awk '$1 ~ /^\.eh_frame/ { sum += $2 } END { print sum + 0 }'
 }
 
-# Lets the linker keep what the public functions other than the reports reach.
-core_text() {
-    $cc -std=c99 -O2 -pthread -ffunction-sections -fdata-sections -c bench/lord.c -o $out/parts.o
-    roots=$(nm $out/parts.o | awk '$2 == "T" && $3 !~ /^memlord_(write|save.*|request_save)$/ {
-        print "-Wl,-u," $3 }')
-    # shellcheck disable=SC2086 # a list of flags
-    $cc -r -nostdlib -Wl,--gc-sections $roots $out/parts.o -o $out/core.o
-    text_of $out/core.o
+# parts OBJECT FLAGS...: the implementation, a section for each function
+parts() {
+    object=$1
+    shift
+    $cc -std=c99 -O2 -pthread -ffunction-sections -fdata-sections "$@" -c bench/lord.c -o "$object"
+}
+
+# The public functions of an object but those that write a report.
+core_calls() {
+    nm "$1" | awk '$2 == "T" && $3 !~ /^memlord_(write|save|save_at_exit|request_save|export_start)$/ { print $3 }'
+}
+# Those that a program of the twelve calls makes.
+twelve_calls() {
+    $cc -std=c99 -O2 -pthread -c bench/twelve.c -o $out/twelve.o
+    nm $out/twelve.o | awk '$1 == "U" && $2 ~ /^memlord_/ { print $2 }'
+}
+
+# kept_text OBJECT KEPT: lets the linker keep what the functions named on standard input reach.
+kept_text() {
+    # shellcheck disable=SC2046 # a list of flags
+    $cc -r -nostdlib -Wl,--gc-sections $(sed 's/^/-Wl,-u,/') "$1" -o "$2"
+    text_of "$2"
+}
+
+# demand_size WHAT LIMIT BYTES; the limit is in KiB, none: no demand
+demand_size() {
+    printf '%-44s %9s  %6s KiB\n' "$1" "$3" "$(awk "BEGIN { printf \"%.1f\", $3 / 1024 }")"
+    [ -z "$2" ] || demand "code: $1" '<=' "$2" "$(awk "BEGIN { printf \"%.1f\", $3 / 1024 }")" ' KiB'
 }
 
 bench_size() {
     echo
     echo "Bytes of code (gcc -O2: code and constants)"
-    all=$(text_of $out/lord.o)
-    printf '%-44s %9s\n' 'the implementation, reports and all' "$all"
-    kib=$(awk "BEGIN { printf \"%.1f\", $all / 1024 }")
-    demand 'size of the code, everything' '<=' 256 "$kib" ' KiB'
-    core=$(core_text)
-    printf '%-44s %9s\n' 'without what only memlord_write, _save* use' "$core"
-    printf '%-44s %9s\n' '  its unwind tables, not in these' "$(tables_of $out/core.o)"
-    kib=$(awk "BEGIN { printf \"%.1f\", $core / 1024 }")
-    demand '  the core without reports' '<=' 100 "$kib" ' KiB'
+    $cc -std=c99 -O2 -pthread -c bench/lord.c -o $out/whole.o
+    parts $out/parts.o
+    parts $out/few.o -DMEMLORD_NO_THREADS
+    demand_size 'everything' 276 "$(text_of $out/whole.o)"
+    demand_size 'all calls but reports' 148 \
+        "$(core_calls $out/parts.o | kept_text $out/parts.o $out/core.o)"
+    demand_size '  its unwind tables, not in these' '' "$(tables_of $out/core.o)"
+    demand_size 'the twelve calls but memlord_save' 112 \
+        "$(twelve_calls | kept_text $out/parts.o $out/twelve_kept.o)"
+    demand_size '  the same with MEMLORD_NO_THREADS' '' \
+        "$(twelve_calls | kept_text $out/few.o $out/twelve_kept.o)"
     $cc -std=c99 -O2 -DMEMLORD_DISABLE -c bench/lord.c -o $out/lord_off.o
     $cc -std=c99 -O2 -DMEMLORD_DISABLE -c bench/disabled.c -o $out/disabled.o
     $cc -std=c99 -O2 -DBENCH_WITHOUT -c bench/disabled.c -o $out/without.o
@@ -462,6 +485,11 @@ bench_size() {
 }
 
 : >$musts
+if [ "${1:-}" = size ]; then
+    bench_size
+    print_demands || :
+    exit 0
+fi
 [ -z "$base" ] || find_base
 head_lines
 find_peers

@@ -8,14 +8,21 @@
         ./diff --accept budget.json base.json  # writes the peaks as a budget
         ./diff --budget budget.json now.json   # status 1: a peak is over its budget
 
-    What changed most comes first: in live bytes or in peak, whichever is more. The status is 2 for
-    bad input.
+    What changed most comes first, by the column with the arrow: live bytes or, where the total of
+    these is the same, the peak or what was allocated. The status is 2 for bad input.
+
+    With several threads a peak may be low by its `peak_error`. A budget with a smaller tolerance is
+    bad input: two runs of one program could differ by more. Record with MEMLORD_FLAG_EXACT (under
+    the interposer MEMLORD_EXACT=1), which makes peaks exact, or use a larger --tolerance. Peaks of
+    scopes are exact, as each counts one thread.
 
     A place of code has the better of its two names where both profiles have it: the same module,
     build id and offset. So a profile that symbolize.c named and one without names compare. Without
-    a build id that holds for two files of the same run alone. A stack shows five frames, the
-    innermost first, without those of standard libraries; --json has all. Where stacks are samples,
-    the standard error of a change stands behind the name.
+    a build id that holds for two files of the same run alone. In another build an offset is another
+    place: then the places without a name in a module are one row, which is not compared. A stack
+    shows five frames, the innermost first, without those of standard libraries; --json has all.
+    Where stacks are samples, the standard error of a change stands behind the name: two runs have
+    two samples, so stacks change where the program did not.
 */
 #define MEMLORD_STATIC /* what is not called is not compiled */
 #define MEMLORD_IMPLEMENTATION
@@ -47,15 +54,17 @@ static const struct kind {
 typedef struct words {
     const char *name, *stem; /* stem: the name without its line number */
     int library;             /* of a standard library */
+    int strange;             /* stands for all places that cannot be compared */
 } words;
 
 typedef struct row {
-    int kind, sides;           /* sides: bit 0 in base, bit 1 in now */
+    int kind, sides, strange;  /* sides: bit 0 in base, bit 1 in now; strange: as of words */
     const char *name, *stem;   /* as of words */
     const words *const *frames; /* of a stack, the innermost first */
     size_t depth;              /* of them */
     double variance;           /* of the change in live bytes */
     double bytes[2][COLUMNS];  /* 0: not in that profile; NaN: not known */
+    double low[2];             /* the peaks may be so much higher; NaN: not known */
 } row;
 
 static struct profile {
@@ -69,9 +78,12 @@ static struct profile {
 
 /* A return address, and its name in one of the profiles. */
 typedef struct place {
-    int side, rank;        /* rank: the better name has more */
-    const char *key, *was; /* key: alike for one place in both; was: the name there */
-    words is;              /* the better name */
+    int side, rank;          /* rank: the better name has more */
+    const char *module, *id; /* id: of the build; without one, of the run */
+    double offset;           /* with module and id: alike for one place in both */
+    int build;               /* 1: it has a build id */
+    const char *was;         /* the name there */
+    words is;                /* the better name */
 } place;
 
 static place *places; /* in order of side and name */
@@ -79,6 +91,7 @@ static size_t place_count, place_room;
 
 static row *rows; /* first in order of name, shown in order of change */
 static size_t row_count, row_room;
+static int measure; /* the column whose changes give that order */
 
 static struct options {
     const char *paths[2], *budget, *accept;
@@ -118,12 +131,19 @@ static size_t index_of(const cJSON *number, size_t count) {
 
 /* -- the names of places -- */
 
+/* Returns the last part of a path. */
+static const char *file_name(const char *path) {
+    const char *at = path + strlen(path);
+    while (at > path && !strchr("/\\", at[-1])) at--;
+    return at;
+}
+
 /* at: with the offset; of: with the module and its build id. */
 static void place_add(int side, const cJSON *at, const cJSON *of) {
     const char *id = text_of(of, "build_id"), *module = text_of(of, "module");
     const cJSON *site = get(at, "site"), *library = get(at, "library");
     double offset = bytes_of(get(at, "offset"));
-    words own = {site_text(site, 1), site_text(site, 0), cJSON_IsTrue(library)};
+    words own = {site_text(site, 1), site_text(site, 0), cJSON_IsTrue(library), 0};
     int line = cJSON_GetNumberValue(get(site, "line")) > 0;
     const char *function = text_of(site, "function");
     place *p;
@@ -132,8 +152,10 @@ static void place_add(int side, const cJSON *at, const cJSON *of) {
     p = &places[place_count++];
     p->side = side;
     p->rank = 4 * line + 2 * (function && *function) + own.library;
-    p->key = joined("%s %s %.0f", id && *id ? id : profile_at(side)->run, module ? module : "",
-                    offset);
+    p->build = id && *id;
+    p->id = p->build ? id : profile_at(side)->run;
+    p->module = file_name(module ? module : "");
+    p->offset = offset;
     p->was = own.name;
     p->is = own;
 }
@@ -149,9 +171,15 @@ static void collect_places(int side) {
     free(modules);
 }
 
+static int by_build(const place *x, const place *y) {
+    int order = strcmp(x->module, y->module);
+    return order ? order : strcmp(x->id, y->id);
+}
+
 static int by_key(const void *a, const void *b) {
     const place *x = (const place *)a, *y = (const place *)b;
-    int order = strcmp(x->key, y->key);
+    int order = by_build(x, y);
+    if (!order) order = (x->offset > y->offset) - (x->offset < y->offset);
     if (!order) order = y->rank - x->rank;
     return order ? order : strcmp(x->was, y->was);
 }
@@ -161,28 +189,63 @@ static int by_was(const void *a, const void *b) {
     return x->side != y->side ? x->side - y->side : strcmp(x->was, y->was);
 }
 
-/* Gives every place its better name. A name that came to mean two places stays as it was. */
+/* Gives each place of a build without a name what stands for all of them. */
+static void estrange(place *first, const place *end) {
+    const char *all = joined(first->build
+                                 ? "(unnamed places of another build of %s: not compared)"
+                                 : "(unnamed places of %s, without a build id: not compared)",
+                             first->module);
+    for (; first < end; first++)
+        if (first->rank < 2 && strstr(first->is.name, "+0x"))
+            first->is.name = first->is.stem = all, first->is.strange = 1;
+}
+
+/* Finds the modules that both profiles have, and of these the builds that one has. Requires: places
+   are in order of their keys. */
+static void estrange_builds(void) {
+    for (size_t i = 0, k, next; i < place_count; i = next) {
+        int of_module = 0, sides;
+        for (next = i; next < place_count && !strcmp(places[next].module, places[i].module);)
+            of_module |= 1 << places[next++].side;
+        for (; i < next; i = k) {
+            for (k = i, sides = 0; k < next && !by_build(&places[k], &places[i]); k++)
+                sides |= 1 << places[k].side;
+            if (sides != of_module) estrange(&places[i], &places[k]);
+        }
+    }
+}
+
+/* Gives every place its better name. A name that came to mean two places stays as it was, unless
+   one of them cannot be compared. */
 static void settle_places(void) {
     size_t n = 0;
     if (!place_count) return;
     qsort(places, place_count, sizeof *places, by_key);
-    for (size_t i = 1; i < place_count; i++)
-        if (!strcmp(places[i].key, places[i - 1].key)) places[i].is = places[i - 1].is;
+    for (size_t i = 1; i < place_count; i++) {
+        place *p = &places[i];
+        if (by_build(p - 1, p) || p[-1].offset < p->offset) continue;
+        p->is = p[-1].is;
+        p->rank = p[-1].rank;
+    }
+    estrange_builds();
     qsort(places, place_count, sizeof *places, by_was);
     for (size_t i = 0, k; i < place_count; i = k) {
         int same = 1;
-        for (k = i + 1; k < place_count && !by_was(&places[i], &places[k]); k++)
+        const place *kept = &places[i];
+        for (k = i + 1; k < place_count && !by_was(&places[i], &places[k]); k++) {
             same &= !strcmp(places[i].is.name, places[k].is.name);
-        if (same) places[n++] = places[i];
+            if (places[k].is.strange) kept = &places[k];
+        }
+        if (same || kept->is.strange) places[n++] = *kept;
     }
     place_count = n;
 }
 
 static words words_of(int side, const cJSON *site) {
-    const place key = {side, 0, NULL, site_text(site, 1), {NULL, NULL, 0}};
+    const place key = {side, 0, NULL, NULL, 0, 0, site_text(site, 1), {NULL, NULL, 0, 0}};
     const place *p =
         place_count ? (const place *)bsearch(&key, places, place_count, sizeof key, by_was) : NULL;
-    return p ? p->is : (words){key.was, site_text(site, 0), 0};
+    return p ? p->is : (words){key.was, site_text(site, 0), 0, 0};
 }
 
 static void name_frames(int side) {
@@ -191,7 +254,7 @@ static void name_frames(int side) {
     p->frames = (words *)must_alloc((p->frame_count + 1) * sizeof *p->frames);
     for (size_t i = 0; i < p->frame_count; i++)
         p->frames[i] = words_of(side, get(frames[i], "site"));
-    p->frames[p->frame_count] = (words){unknown, unknown, 0};
+    p->frames[p->frame_count] = (words){unknown, unknown, 0, 0};
     free(frames);
 }
 
@@ -201,7 +264,7 @@ static row *row_add(int side, int kind, const char *name, const char *stem) {
     row *r;
     rows = (row *)grown(rows, row_count, &row_room, sizeof *rows);
     r = &rows[row_count++];
-    *r = (row){kind, 1 << side, name, stem, NULL, 0, 0, {{0}}};
+    *r = (row){kind, 1 << side, 0, name, stem, NULL, 0, 0, {{0}}, {0}};
     for (int c = 0; c < COLUMNS; c++)
         if (!kinds[kind].keys[c]) r->bytes[0][c] = r->bytes[1][c] = NAN;
     return r;
@@ -220,13 +283,18 @@ static const char *row_name(const cJSON *item, int kind, const char *site) {
                   scope ? " in " : "", scope ? scope : "", device);
 }
 
-/* Returns the frames of a stack, and behind them one that is not known. */
+/* Returns the frames of a stack, and behind them one that is not known. Of frames that cannot be
+   compared, those of one module that follow each other are one. */
 static const words *const *frames_of(int side, const cJSON *item, size_t *depth) {
     const struct profile *p = profile_at(side);
     const cJSON **numbers = items_of(get(item, "frames"), depth);
     const words **frames = (const words **)must_alloc((*depth + 1) * sizeof *frames);
-    for (size_t i = 0; i <= *depth; i++)
-        frames[i] = &p->frames[index_of(numbers[i], p->frame_count)];
+    size_t n = 0;
+    for (size_t i = 0; i <= *depth; i++) {
+        const words *frame = &p->frames[index_of(numbers[i], p->frame_count)];
+        if (!n || !frame->strange || strcmp(frame->name, frames[n - 1]->name)) frames[n++] = frame;
+    }
+    *depth = n - 1;
     free(numbers);
     return frames;
 }
@@ -245,16 +313,20 @@ static void load_row(const cJSON *item, int side, int kind, double *sum, size_t 
     words at = frames ? *frames[first < depth ? first : 0] : words_of(side, get(item, "site"));
     const char *name = row_name(item, kind, at.name);
     double error = bytes_of(get(item, "error_bytes"));
+    int sums = at.strange; /* the row is of several stacks or places: their peaks do not add up */
     row *r = name ? row_add(side, kind, name, row_name(item, kind, at.stem)) : NULL;
-    if (r) r->frames = frames, r->depth = depth, r->variance = error > 0 ? error * error : 0;
+    if (r) r->frames = frames, r->depth = depth, r->strange = at.strange;
+    if (r) r->variance = error > 0 ? error * error : 0;
+    for (size_t i = 0; i < depth; i++) sums |= frames[i]->strange;
     for (int c = 0; r && c < COLUMNS; c++) {
         const char *key = kinds[kind].keys[c];
         const cJSON *number = key ? get(numbers, key) : NULL;
         double bytes = cJSON_IsNumber(number) ? bytes_of(number) : NAN;
         sum[c] += bytes;
-        r->bytes[side][c] = bytes;
+        r->bytes[side][c] = c == PEAK && sums ? NAN : bytes;
         unusable[c] += key && isnan(bytes) && !cJSON_IsNull(number);
     }
+    if (r) r->low[side] = kind == SCOPE ? 0 : bytes_of(get(numbers, "peak_error"));
     unusable[COLUMNS] += !r;
 }
 
@@ -348,6 +420,7 @@ static void row_join(row *to, const row *from) {
     to->variance += from->variance;
     for (int i = 0; i < 2 * COLUMNS; i++)
         to->bytes[i / COLUMNS][i % COLUMNS] += from->bytes[i / COLUMNS][i % COLUMNS];
+    for (int i = 0; i < 2; i++) to->low[i] += from->low[i];
 }
 
 /* Makes one row of those with one name. */
@@ -391,17 +464,23 @@ static double change(const row *r, int column) {
     return isnan(by) ? 0 : fabs(by);
 }
 
-static double growth(const row *r) { return fmax(change(r, LIVE), change(r, PEAK)); }
-
 static int changed(const row *r) {
-    return r->sides != 3 || growth(r) > 0 || change(r, ALLOCATED) > 0;
+    return r->sides != 3 || r->strange || change(r, LIVE) > 0 || change(r, PEAK) > 0 ||
+           change(r, ALLOCATED) > 0;
+}
+
+/* Finds the column to sort by: the first whose total changed. */
+static void find_measure(void) {
+    for (size_t i = 0; i < row_count && rows[i].kind == TOTAL; i++)
+        while (measure < COLUMNS && !(change(&rows[i], measure) > 0)) measure++;
+    if (measure == COLUMNS) measure = LIVE;
 }
 
 static int by_change(const void *a, const void *b) {
     const row *x = (const row *)a, *y = (const row *)b;
     double more = changed(y) - changed(x);
-    if (!(fabs(more) > 0)) more = growth(y) - growth(x);
-    if (!(fabs(more) > 0)) more = change(y, ALLOCATED) - change(x, ALLOCATED);
+    if (!(fabs(more) > 0)) more = change(y, measure) - change(x, measure);
+    for (int c = 0; c < COLUMNS && !(fabs(more) > 0); c++) more = change(y, c) - change(x, c);
     return more > 0 ? 1 : more < 0 ? -1 : by_name(a, b);
 }
 
@@ -415,6 +494,18 @@ static void doubt_modules(void) {
                 !cJSON_Compare(id, get(was, "build_id"), 1))
                 note("%s is of another build: places in it without a name are not compared",
                      clean(path->valuestring));
+    }
+}
+
+static void doubt_leaks(void) {
+    const struct profile *const both[] = {&base, &now};
+    for (int i = 0; i < 2; i++) {
+        const cJSON *leaks = get(both[i]->root, "leaks"), *item;
+        double more = bytes_of(get(leaks, "count"));
+        cJSON_ArrayForEach(item, get(leaks, "by_site")) more -= bytes_of(get(item, "count"));
+        if (more > 0)
+            note("%s: leaks of %.0f blocks are not listed, and count as new or gone", both[i]->path,
+                 more);
     }
 }
 
@@ -437,6 +528,17 @@ static void doubt_stacks(void) {
     doubt_modules();
 }
 
+static void doubt_peaks(void) {
+    const struct profile *const both[] = {&base, &now};
+    char most[32];
+    for (int i = 0; i < 2; i++) {
+        double low = bytes_of(get(get(both[i]->root, "total"), "peak_error"));
+        if (!(low > 0)) continue;
+        (void)memlord_format_bytes((uint64_t)low, most, sizeof most);
+        note("%s: peaks are low by at most %s", both[i]->path, most);
+    }
+}
+
 /* Says what makes a comparison doubtful. */
 static void doubt(void) {
     int named[4] = {0};
@@ -450,6 +552,8 @@ static void doubt(void) {
         note("no tag, scope or site is in both: another program?");
     if (base.when && now.when && strcmp(base.when, now.when) > 0)
         note("%s is newer than %s: the wrong way round?", base.path, now.path);
+    doubt_peaks();
+    doubt_leaks();
     doubt_stacks();
 }
 
@@ -478,6 +582,7 @@ static void row_json(const row *r) {
         const double pair[] = {r->bytes[0][c], r->bytes[1][c]}; /* NaN becomes null */
         cJSON_AddItemToObject(out, columns[c], cJSON_CreateDoubleArray(pair, 2));
     }
+    cJSON_AddItemToObject(out, "peak_error", cJSON_CreateDoubleArray(r->low, 2));
     if (r->frames) {
         cJSON *frames = cJSON_AddArrayToObject(out, "frames");
         for (size_t i = 0; i < r->depth; i++)
@@ -513,7 +618,7 @@ static void row_print(const row *r) {
 
 /* Shows what changed most of one kind, and in text the others as one row. */
 static void show(int kind) {
-    row rest = {kind, 3, "", "", NULL, 0, 0, {{0}}};
+    row rest = {kind, 3, 0, "", "", NULL, 0, 0, {{0}}, {0}};
     size_t first = 0, end, shown = 0;
     while (first < row_count && rows[first].kind < kind) first++;
     for (end = first; end < row_count && rows[end].kind == kind; end++)
@@ -530,41 +635,74 @@ static void show(int kind) {
 }
 
 static void show_all(void) {
-    if (!o.json)
-        printf("%s -> %s\n"
-               "       live       change       peak       change  allocated       change\n",
-               base.path, now.path);
+    if (!o.json) printf("%s -> %s\n", base.path, now.path);
+    for (int c = 0; !o.json && c < COLUMNS; c++)
+        printf("%11s%s%s", columns[c], c == measure ? "      change\xe2\x86\x93" : "       change",
+               c + 1 < COLUMNS ? "" : "\n");
     for (int kind = 0; kind < KINDS; kind++)
         if (kind == TOTAL || !o.only || o.only == kind) show(kind);
 }
 
 /* -- the budget -- */
 
+enum { TOLERANCE_MOST = 1000 };
+
+/* Says that the peak of a row may be low by more than the tolerance of its budget. Returns 0: it is
+   not. */
+static int budget_finer(const row *r, double budget, double tolerance) {
+    const double low = r && r->sides & 2 ? r->low[1] : 0, room = budget * tolerance / 100;
+    const double enough = budget > 0 ? ceil(low * 100 / budget) : INFINITY;
+    char a[40], b[40], cure[40] = "";
+    if (!(low > room)) return 0;
+    if (enough <= TOLERANCE_MOST) sprintf(cure, ", or use --tolerance %.0f%%", enough);
+    note("%s %s: its peak may be low by %s, but the tolerance of %g %% is %s: record with "
+         "MEMLORD_FLAG_EXACT (the interposer: MEMLORD_EXACT=1)%s",
+         kinds[r->kind].name, r->name, amount(low, 0, a), tolerance, amount(room, 0, b), cure);
+    return 1;
+}
+
+/* A profile of 0.4.0 has no peak_error of tags. */
+static void budget_doubt(void) {
+    size_t unknown_errors = 0;
+    for (size_t i = 0; i < row_count; i++)
+        unknown_errors += rows[i].kind >= DEVICE && rows[i].kind <= SCOPE &&
+                          !isnan(rows[i].bytes[1][PEAK]) && isnan(rows[i].low[1]);
+    if (unknown_errors)
+        note("%s: %zu peaks without a 'peak_error': taken as exact", now.path, unknown_errors);
+}
+
 static void budget_write(const char *path) {
+    const double tolerance = o.tolerance < 0 ? 10 : o.tolerance;
     cJSON *root = cJSON_CreateObject();
     FILE *file;
+    size_t finer = 0;
     cJSON_AddStringToObject(root, "schema", "memlord-budget/1");
-    cJSON_AddNumberToObject(root, "tolerance", o.tolerance < 0 ? 10 : o.tolerance);
+    cJSON_AddNumberToObject(root, "tolerance", tolerance);
     for (int kind = DEVICE; kind <= SCOPE; kind++) {
         cJSON *list = cJSON_AddObjectToObject(root, kinds[kind].list);
         for (size_t i = 0; i < row_count; i++)
-            if (rows[i].kind == kind && rows[i].sides & 2 && !isnan(rows[i].bytes[1][PEAK]))
+            if (rows[i].kind == kind && rows[i].sides & 2 && !isnan(rows[i].bytes[1][PEAK])) {
+                finer += (size_t)budget_finer(&rows[i], rows[i].bytes[1][PEAK], tolerance);
                 cJSON_AddNumberToObject(list, rows[i].name, rows[i].bytes[1][PEAK]);
+            }
     }
+    if (finer) DIE("%s: not written: a tolerance is finer than its peak", clean(path));
     file = fopen(path, "w");
     if (!file || fprintf(file, "%s\n", cJSON_Print(root)) < 0 || fclose(file))
         DIE("%s: %s", clean(path), strerror(errno));
     cJSON_Delete(root);
 }
 
-/* Returns 1: the peak is over its budget; 2: it is not known. */
+/* Returns 1: the peak is over its budget; 2: it is not known; 3: not as well as the tolerance
+   demands. */
 static int budget_check(int kind, const char *name, double budget, double tolerance) {
-    const row key = {kind, 0, name, name, NULL, 0, 0, {{0}}};
+    const row key = {kind, 0, 0, name, name, NULL, 0, 0, {{0}}, {0}};
     const row *r = row_count ? bsearch(&key, rows, row_count, sizeof *rows, by_name) : NULL;
     double found = r && r->sides & 2 ? r->bytes[1][PEAK] : 0;
     char a[40], b[40], c[40];
     if (!r || !(r->sides & 2)) note("%s '%s' is in the budget alone", kinds[kind].name, name);
     if (isnan(found)) return note("%s '%s' has a budget and no peak", kinds[kind].name, name), 2;
+    if (budget_finer(r, budget, tolerance)) return 3;
     if (found <= budget * (1 + tolerance / 100)) return 0;
     printf("over budget: %s %s: budget %s, found %s, over by %s\n", kinds[kind].name, name,
            amount(budget, 0, a), amount(found, 0, b), amount(found - budget, 0, c));
@@ -577,10 +715,11 @@ static int budget_read(const char *path) {
     const cJSON *percent = get(root, "tolerance");
     double tolerance = cJSON_IsNumber(percent) ? percent->valuedouble : -1;
     const char *name = clean(path);
-    size_t count[3] = {0}, all;
+    size_t count[4] = {0}, all;
     expect_schema(root, name, "memlord-budget/1");
     if (o.tolerance >= 0) tolerance = o.tolerance;
-    if (!(tolerance >= 0 && tolerance <= 1000)) DIE("%s: no tolerance from 0 to 1000", name);
+    if (!(tolerance >= 0 && tolerance <= TOLERANCE_MOST))
+        DIE("%s: no tolerance from 0 to %d", name, TOLERANCE_MOST);
     cJSON_ArrayForEach(list, root) {
         int kind = DEVICE;
         if (!strcmp(list->string, "schema") || !strcmp(list->string, "tolerance")) continue;
@@ -594,11 +733,13 @@ static int budget_read(const char *path) {
             count[budget_check(kind, clean(entry->string), bytes, tolerance)]++;
         }
     }
-    all = count[0] + count[1] + count[2];
+    all = count[0] + count[1] + count[2] + count[3];
     if (!all) DIE("%s: no budget in it", name);
-    printf("%zu of %zu peaks over budget, tolerance %g %%\n", count[1], all, tolerance);
+    printf("%zu of %zu peaks over budget, tolerance %g %%", count[1], all, tolerance);
+    if (count[3]) printf("; %zu not checked: it is finer than the profile", count[3]);
+    putchar('\n');
     cJSON_Delete(root);
-    return count[1] ? 1 : count[2] ? 2 : 0;
+    return count[3] ? 2 : count[1] ? 1 : count[2] ? 2 : 0;
 }
 
 /* -- the command line -- */
@@ -630,7 +771,7 @@ static int parse(int argc, char **argv) {
     for (int kind = DEVICE; kind < KINDS; kind++)
         if (values[2] && !strcmp(values[2], kinds[kind].name)) o.only = kind;
     if ((values[2] && !o.only) || !number(values[3], 1, 1e9, &o.top)) return 0;
-    if (!number(values[4], 0, 1000, &o.tolerance) || !o.count) return 0;
+    if (!number(values[4], 0, TOLERANCE_MOST, &o.tolerance) || !o.count) return 0;
     if (!o.budget + !o.accept + !o.json < 2 || (o.count == 1 && !o.budget && !o.accept)) return 0;
     return o.count == 1 || strcmp(o.paths[0], "-") || strcmp(o.paths[1], "-");
 }
@@ -652,10 +793,12 @@ int main(int argc, char **argv) {
     if (o.count == 2) load(&base);
     load(&now);
     merge_names();
+    if (o.budget || o.accept) budget_doubt();
     if (o.budget) status = budget_read(o.budget);
     if (o.accept) budget_write(o.accept);
     if (o.count == 2) {
         merge_moved();
+        find_measure();
         doubt();
         show_all();
     }

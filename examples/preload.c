@@ -17,16 +17,21 @@
                                .heaptrack ...); %p is the process id, %% a percent sign; a
                                relative path is taken from where the program starts; "-" is
                                stderr
-        MEMLORD_SYMBOLS=n      1: name files, lines and inlined functions with symbolize, a
-                               program beside this library (examples/symbolize.c); 0: do not;
-                               unset: it is run where the process took longer than a second.
-                               A report as JSON can be named later, and elsewhere
+        MEMLORD_SYMBOLS=n      1: name files and lines with symbolize, a program beside this
+                               library (examples/symbolize.c); 0: do not; unset: it is run where
+                               the process took longer than a second. A return address has one
+                               name: the innermost function inlined there that is not of a
+                               standard library. A report as JSON can be named later, and
+                               elsewhere: then it has the whole chain of inlined functions
         MEMLORD_STACK_BYTES=n  take the stack of an allocation each n bytes in the mean, 524288;
-                               1 takes every one
+                               1 takes every one. Each run takes another sample
         MEMLORD_STACK_DEPTH=n  at most so many frames of each, 32; 0 takes no stacks
         MEMLORD_SKIP=a,b       leave the functions a and b out, which only wrap malloc: the site
                                is the place that called them, and stacks begin there; the names
                                are those that nm prints, of the modules that are there at the start
+        MEMLORD_EXACT=1        make peaks exact with several threads, too: the threads then share
+                               the counters. Without it a peak is low by at most the
+                               `peak_error` that the report has beside it
         MEMLORD_EVENTS=n       keep the last n allocations and frees: lifetimes, and a curve
         MEMLORD_SNAPSHOTS=ms   keep what is live so often, from a thread of its own
         MEMLORD_SIGNAL=n       on that signal (10 is SIGUSR1) write the report, and go on
@@ -287,6 +292,7 @@ static void open_ledger(void) {
     memset(&desc, 0, sizeof desc);
     memlord_os_allocator(&desc.allocator);
     desc.flags = MEMLORD_FLAG_SITES;
+    if (number_of("MEMLORD_EXACT")) desc.flags |= MEMLORD_FLAG_EXACT;
     desc.stack_depth = stack_depth();
     desc.stack_bytes = number_of("MEMLORD_STACK_BYTES");
     desc.unwinder.fn = take_stack;
@@ -1112,6 +1118,9 @@ static void name_unseen(void) {
     void *symbol = NULL; /* undefined: the entry of a table that leads to ours, in a program at a
                             fixed address that takes malloc's */
     size_t i;
+#if !defined(__GLIBC__) /* musl has no dladdr1 */
+#define dladdr1(address, info, entry, flags) dladdr(address, info)
+#endif
     if (dladdr1(dlsym(RTLD_DEFAULT, "malloc"), &found, &symbol, RTLD_DL_SYMENT) &&
         dladdr(notes, &ours) && found.dli_fbase != ours.dli_fbase &&
         !(symbol && ((const ElfW(Sym) *)symbol)->st_shndx == SHN_UNDEF))

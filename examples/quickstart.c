@@ -2,6 +2,9 @@
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 #include <stdlib.h>
+#if defined(_WIN32)
+#define setenv(name, value, overwrite) _putenv_s(name, value)
+#endif
 
 static int failed;
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|embed: looks for what a
-# target needs.
-# What is missing is installed with apt-get if that is allowed, else the command to type is printed
-# and the status is 1.
+# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|embed [look]: looks for what
+# a target needs.
+# What is missing is installed with apt-get by root, unless `look` is said. Else the command to type
+# is printed and the status is 1.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p build || exit 1
@@ -82,6 +82,7 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look libtcmalloc-minimal4 ldconfig_has libtcmalloc_minimal.so.4
     look libmimalloc2.0 ldconfig_has libmimalloc.so.2
     look musl-tools has musl-gcc
+    look gcc-mingw-w64-x86-64 has x86_64-w64-mingw32-gcc # for tests/systems.sh
     look libdevel-nytprof-perl test -e /usr/share/perl5/Devel/NYTProf/flamegraph.pl
     look jq has jq
     look cmake has cmake # for tests/install.sh
@@ -114,6 +115,8 @@ look_for_ports() {
     look libcmocka-dev:arm64 test -e /usr/lib/aarch64-linux-gnu/libcmocka.so
     look qemu-user has qemu-aarch64
     look gcc-mingw-w64-x86-64 has x86_64-w64-mingw32-gcc
+    look g++-mingw-w64-x86-64 has x86_64-w64-mingw32-g++
+    look wine has wine # for the reports of Windows
     look clang-16 has clang-16 # warns of what neither older nor newer ones do
     look "$(newest_clang)" has "$(newest_clang)"
 }
@@ -163,7 +166,7 @@ apt_install() {
 
 refuse() {
     echo "missing:$missing" >&2
-    echo "install with: sudo apt-get update && sudo apt-get install$missing" >&2
+    echo "install with: sudo apt-get update && sudo apt-get install$missing; or as root: make deps-$group" >&2
     return 1
 }
 
@@ -172,7 +175,7 @@ get() {
         missing=
         "look_for_$1"
         [ -n "$missing" ] || return 0
-        if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        if [ -n "$no_install" ] || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
             refuse
             return
         fi
@@ -186,7 +189,8 @@ get() {
     return 1
 }
 
-get "$1"
+group=$1 no_install=${2:-}
+get "$group"
 status=$?
-if [ "$1" = reports ] && has npm >/dev/null; then (fetch_reports) || status=1; fi
+if [ "$group" = reports ] && [ -z "$no_install" ] && has npm >/dev/null; then (fetch_reports) || status=1; fi
 exit $status

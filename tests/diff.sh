@@ -76,6 +76,28 @@ awk '/^[a-z]*$/ { kind = $0 } kind == "tag" && /on cpu/ { print $NF == "cpu" ? $
     [ "$(sed -n 2p "$out/order")" = kv ]
 verdict $? 'what changed most comes first' "$out/order"
 
+edit_tags() { # PROFILE OF PYTHON: an edit of the tags, by name
+    python3 -c "
+import json, sys
+p = json.load(open(sys.argv[1] + '/$2'))
+t = {t['tag']: t for t in p['tags']}
+$3
+json.dump(p, open(sys.argv[1] + '/$1', 'w'))" "$out"
+}
+edit_tags high.json base.json 't["kv"]["peak"] = 1 << 30; t["weights"]["allocated"] += 1000; p["total"]["allocated"] += 1000'
+ends 0 --by tag base.json high.json && says "$out/said" ' live      change↓ ' &&
+    [ "$(grep -n 'weights on cpu' "$out/said" | cut -d: -f1)" -lt "$(grep -n 'kv on cpu' "$out/said" | cut -d: -f1)" ]
+verdict $? 'the rows are in the order of the column with the arrow: the change in live bytes' "$out/said"
+
+edit_tags high.json base.json 't["kv"]["peak"] = 1 << 30; t["weights"]["peak"] += 1000; p["total"]["peak"] += 1'
+ends 0 --by tag base.json high.json && says "$out/said" ' peak      change↓ ' &&
+    [ "$(grep -n 'kv on cpu' "$out/said" | cut -d: -f1)" -lt "$(grep -n 'weights on cpu' "$out/said" | cut -d: -f1)" ]
+verdict $? 'or in the peak, where live bytes are the same' "$out/said"
+
+edit_tags cut.json base.json 'p["leaks"]["count"] += 7; p["leaks"].pop("more", None)' # as 0.4.0 had it
+ends 0 --by leak base.json cut.json && says "$out/said" 'cut.json: leaks of 7 blocks are not listed, and count as new or gone'
+verdict $? 'leaks that a profile leaves out are said' "$out/said"
+
 ends 0 --json base.json now.json && python3 - "$out" >"$out/why" 2>&1 <<'PY'
 import json, sys
 load = lambda name: json.load(open(sys.argv[1] + "/" + name))
@@ -199,21 +221,70 @@ json.dump(p, open(sys.argv[1] + '/$1', 'w'))" "$out"
 edit_stacks anew.json 'for m in s["modules"] + p["sites"]: m["build_id"] = format(int(m["build_id"][:2] or "0", 16) ^ 1, "02x") + m["build_id"][2:]' is
 ends 0 was.named.json anew.json &&
     says "$out/said" "diff: $out/calls is of another build: places in it without a name are not compared" \
-        'new  calls+0x' 'gone leaf [^ ]*calls.c'
+        'new  (unnamed places of another build of calls: not compared) on cpu$' 'gone leaf [^ ]*calls.c' &&
+    ! grep -q '\(new \|<\) calls+0x' "$out/said"
 verdict $? 'places of another build are not paired, and that is said' "$out/said"
+
+# Two builds of one program whose functions lie the other way round, without symbols.
+cat >"$out/swap.c" <<'C'
+#include <stdlib.h>
+void *volatile kept;
+#define MAKE(name) __attribute__((noinline, noclone)) static void name(size_t size) { kept = malloc(size); __asm__(""); }
+#ifdef SWAP
+MAKE(second)
+MAKE(first)
+#else
+MAKE(first)
+MAKE(second)
+#endif
+int main(void) {
+    first(400000 + GROWN);
+    second(1000);
+}
+C
+for dir in here there; do
+    mkdir -p "$out/$dir"
+    defines='-DGROWN=0'
+    [ $dir = here ] || defines='-DGROWN=5000 -DSWAP'
+    # shellcheck disable=SC2086
+    "${CC:-gcc}" -std=gnu99 -O1 $defines -Wl,--build-id "$out/swap.c" -o "$out/$dir/swap" && strip "$out/$dir/swap" &&
+        LD_PRELOAD=$PWD/build/libmemlord_preload.so MEMLORD_REPORT=$out/$dir.json MEMLORD_SYMBOLS=0 MEMLORD_STACK_BYTES=1 \
+            "$out/$dir/swap" || break
+    dir=
+done >"$out/why" 2>&1
+[ -z "$dir" ] && ends 0 --json here.json there.json && python3 - "$out" >"$out/why" 2>&1 <<'PY'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1] + "/said") if line[0] == "{"]
+unnamed = "(unnamed places of another build of swap: not compared) on cpu"
+of = {(r["kind"], r["name"]): r for r in rows}
+for kind in ("site", "leak"):
+    assert of[kind, unnamed]["live"] == [401000, 406000], of
+assert of["site", unnamed]["allocated"] == [401000, 406000] and of["site", unnamed]["peak"] == [None, None], of
+assert not [r for r in rows if "swap+0x" in r["name"] + str(r.get("frames"))], rows
+stacks = [r for r in rows if r["kind"] == "stack" and r["name"] == unnamed]
+assert [s["live"] for s in stacks] == [[401000, 406000]], stacks
+for kind in ("site", "stack", "leak"):
+    assert sum(r["live"][1] - r["live"][0] for r in rows if r["kind"] == kind) == 5000, kind
+PY
+verdict $? 'places without a name of two builds are one row of each list, and the sums still add up' "$out/why"
+
+ends 0 here.json here.json && ! grep -q 'not compared' "$out/said" && edit_stacks other.json 'p["metadata"]["pid"] += 1' here 2>>"$out/said" &&
+    ends 0 here.json other.json && ! grep -q 'not compared' "$out/said"
+verdict $? 'those of one build are compared' "$out/said"
 
 for name in was was.named is; do
     edit_stacks "noid.$name.json" 'for m in s["modules"] + p["sites"]: m["build_id"] = ""' "$name"
 done
 equal noid.was.named.json noid.was.json && ends 0 noid.was.named.json noid.is.json &&
-    says "$out/said" 'new  calls+0x' 'gone leaf [^ ]*calls.c'
+    says "$out/said" 'new  (unnamed places of calls, without a build id: not compared) on cpu$' 'gone leaf [^ ]*calls.c'
 verdict $? 'without a build id places are paired in two files of one run alone' "$out/said"
 
 edit_stacks two.json 'leaf = s["frames"][s["list"][0]["frames"][0]]
 s["modules"].append(dict(s["modules"][leaf["module"]], build_id="cd" * 20))
 s["frames"].append(dict(leaf, module=len(s["modules"]) - 1))
 s["list"].append(dict(s["list"][0], frames=[len(s["frames"]) - 1]))'
-ends 0 --by stack two.json was.named.json && says "$out/said" 'gone calls+0x' '  leaf [^ ]*calls.c'
+ends 0 --by stack two.json was.named.json && says "$out/said" '  leaf [^ ]*calls.c' \
+    'gone (unnamed places of another build of calls: not compared) on cpu$'
 verdict $? 'an address that is in two builds of a module has no name of the other' "$out/said"
 
 edit_stacks library.json 'for f in s["frames"]:
@@ -282,6 +353,63 @@ echo '{"schema": "memlord-budget/1", "tolerance": 0, "tags": {"weights on cpu": 
 ends 0 --budget hand.json base.json && ends 1 --budget hand.json now.json &&
     says "$out/said" 'budget 1.5 MiB, found 2 MiB, over by 512 KiB' '^1 of 1 peaks'
 verdict $? 'a budget written by hand has units' "$out/said"
+
+# -- peaks that are not exact --
+
+# Two threads hold 30 KiB each at one moment, with one tag. `exact`: its peaks are.
+cat >"$out/two.c" <<'C'
+#include "memlord.h"
+#include <pthread.h>
+static memlord *lord;
+static pthread_barrier_t both;
+static void *hold(void *key) {
+    MEMLORD_TAG(lord, "work") {
+        MEMLORD_ALLOC(lord, memlord_device_cpu(), key, 30 << 10);
+    }
+    pthread_barrier_wait(&both);
+    MEMLORD_FREE(lord, memlord_device_cpu(), key);
+    return NULL;
+}
+int main(int argc, char **argv) {
+    const memlord_desc desc = {.flags = argc > 2 ? MEMLORD_FLAG_EXACT : 0};
+    pthread_t thread;
+    static char keys[2];
+    if (memlord_create(&desc, &lord) != MEMLORD_OK || pthread_barrier_init(&both, NULL, 2)) return 1;
+    if (pthread_create(&thread, NULL, hold, &keys[0])) return 1;
+    hold(&keys[1]);
+    return pthread_join(thread, NULL) || memlord_save(lord, MEMLORD_FORMAT_JSON, argv[1]) != MEMLORD_OK;
+}
+C
+"${CC:-gcc}" -std=gnu99 -O1 -I. "$out/two.c" "$memlord" -o "$out/two" -pthread -ldl >"$out/said" 2>&1 &&
+    "$out/two" "$out/loose.json" && "$out/two" "$out/exact.json" exact
+verdict $? 'a program of two threads has profiles, with exact peaks and without' "$out/said"
+
+ends 2 --accept loose.budget loose.json && [ ! -e "$out/loose.budget" ] &&
+    says "$out/said" '^diff: tag work on cpu: its peak may be low by 128 KiB, but the tolerance of 10 % is [36] KiB: ' \
+        'record with MEMLORD_FLAG_EXACT (the interposer: MEMLORD_EXACT=1), or use --tolerance [24][0-9][0-9]%$'
+verdict $? 'no budget is written that is finer than the peaks are known' "$out/said"
+
+ends 0 --accept exact.budget exact.json && ends 0 --budget exact.budget exact.json &&
+    says "$out/said" '^0 of 2 peaks over budget, tolerance 10 %$' &&
+    ends 2 --budget exact.budget loose.json &&
+    says "$out/said" '^diff: device cpu: its peak may be low by 128 KiB, but the tolerance of 10 % is 6 KiB: .*--tolerance 214%$' \
+        '^0 of 2 peaks over budget, tolerance 10 %; 2 not checked: it is finer than the profile$' &&
+    ends 0 --budget exact.budget --tolerance 214 loose.json
+verdict $? 'a budget that is finer is refused, and the status is 2' "$out/said"
+
+ends 0 --json loose.json exact.json && says "$out/said" '"kind":"tag".*"peak_error":\[131072,0\]' &&
+    ends 0 loose.json exact.json && says "$out/said" '^diff: loose.json: peaks are low by at most 128 KiB$'
+verdict $? 'a comparison says by how much the peaks may be low' "$out/said"
+
+python3 - "$out" <<'PY'
+import json, sys
+p = json.load(open(sys.argv[1] + "/loose.json"))
+for row in p["tags"] + p["sites"] + [d["stats"] for d in p["devices"]]:
+    del row["peak_error"]
+json.dump(p, open(sys.argv[1] + "/silent.json", "w"))
+PY
+ends 0 --budget exact.budget silent.json && says "$out/said" "silent.json: 2 peaks without a 'peak_error': taken as exact"
+verdict $? 'an older profile without that is checked as it is, and that is said' "$out/said"
 
 # -- bad input --
 

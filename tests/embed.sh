@@ -33,7 +33,7 @@ python3 tests/embed/model.py write "$out" && recipe run.c
 verdict $? 'run.c is built with the shim by its commands'
 
 run() { # PROGRAM: with a report beside it
-    (cd "$out" && MEMLORD_REPORT="$1.json" timeout 60 "./$1" model.bin tokenizer.bin "$prompt") \
+    (cd "$out" && MEMLORD_APP_REPORT="$1.json" timeout 60 "./$1" model.bin tokenizer.bin "$prompt") \
         >"$out/$1.said" 2>"$why"
 }
 run run && python3 tests/embed/model.py check "$out/run.json" "$prompt" >"$why" 2>&1
@@ -92,7 +92,7 @@ done
 recipe containers.cpp && (cd "$out" && timeout 60 ./containers) >"$why" 2>&1
 verdict $? 'containers.cpp: containers, arenas and a pool count what the heap was asked for'
 
-recipe objects.cpp && (cd "$out" && MEMLORD_REPORT=objects.json timeout 60 ./objects) >"$why" 2>&1
+recipe objects.cpp && (cd "$out" && MEMLORD_APP_REPORT=objects.json timeout 60 ./objects) >"$why" 2>&1
 verdict $? 'objects.cpp: new counts what containers of several threads hold'
 
 says "$why" '^[1-9][0-9]* bytes in' && holds objects.json 'r["total"]["allocated"] == 0 and

@@ -53,6 +53,26 @@ grep -vxF -f "$out/standin.lines" "$out/patch.lines" >"$why"
 [ ! -s "$why" ] && [ "$(wc -l <"$out/patch.lines")" -ge 12 ]
 verdict $? 'ggml stand-in: has the lines of ggml.patch'
 
+# What the interposer reads is MEMLORD_REPORT: with it the engine's report would be overwritten.
+rm -f "$out/engine.json" "$out/malloc.json"
+MEMLORD_APP_REPORT="$out/engine.json" MEMLORD_REPORT="$out/malloc.json" MEMLORD_SYMBOLS=0 \
+    LD_PRELOAD="$PWD/build/libmemlord_preload.so" timeout 60 "$out/standin" >"$why" 2>&1 &&
+    python3 - "$out/engine.json" "$out/malloc.json" >"$why" 2>&1 <<'END_'
+import json, sys
+engine, malloc = (json.load(open(path)) for path in sys.argv[1:])
+live = lambda tag: sum(t["allocated"] for t in engine["tags"] if t["tag"] == tag)
+print(engine["tags"], engine["total"], malloc["devices"])
+assert live("weights") == 4544 << 10 and live("kv") == 1024 << 10
+assert engine["total"]["allocs"] == 20 and engine["total"]["allocated"] == 6348800
+assert {d["device"] for d in malloc["devices"]} == {"cpu"} and malloc["total"]["allocs"] > 20
+END_
+verdict $? 'ggml stand-in: its report and that of the interposer are two files'
+for file in examples/ggml/llama.patch examples/ggml/whisper.patch examples/ggml/standin.cpp; do
+    grep -o 'getenv("MEMLORD_[A-Z_]*")' $file || echo "$file names no report"
+done >"$why"
+[ "$(sort -u "$why")" = 'getenv("MEMLORD_APP_REPORT")' ]
+verdict $? 'ggml: each engine has one variable for its report, and not that of the interposer'
+
 for patch in ggml whisper llama; do
     [ "$(wc -l <$recipe/$patch.patch)" -lt 100 ] || echo "$patch.patch has 100 lines"
 done >"$why"
@@ -94,7 +114,7 @@ verdict $? "$host.cpp: the patched tree compiles without a warning of MemLord's"
 [ $host = whisper ] || { skip 'llama.cpp: a run' 'no model'; plan; exit; }
 
 whisper() { # NAME MODEL: writes NAME.json and NAME.log
-    MEMLORD_DEBUG=1 MEMLORD_REPORT="$out/$1.json" timeout 300 "$out/whisper/bin/whisper-cli" \
+    MEMLORD_DEBUG=1 MEMLORD_APP_REPORT="$out/$1.json" timeout 300 "$out/whisper/bin/whisper-cli" \
         -m "$2" -f "$source/samples/jfk.wav" -t 2 >"$out/$1.log" 2>&1
 }
 

@@ -9,6 +9,7 @@ list=$out/list
 . tests/tap.sh
 rm -rf "$out" && mkdir -p "$out/app" && : >"$list" || exit 1
 unset MAKEFLAGS MAKELEVEL MFLAGS PKG_CONFIG_SYSROOT_DIR DESTDIR PREFIX
+build_memlord
 why=$out/why
 version=$(sed -n 's/^#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 warn='-Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror'
@@ -57,8 +58,16 @@ verdict $? 'and they do not name DESTDIR'
 # By a path without spaces: LD_PRELOAD is a list.
 link=$(mktemp -d) && trap 'rm -rf "$link"' EXIT && ln -s "$root" "$link/root" &&
     MEMLORD_REPORT=- LD_PRELOAD=$link/root/lib/libmemlord_preload.so sort Makefile >/dev/null 2>"$why" &&
-    says "$why" '^MemLord ' && { [ ! -x build/diff ] || "$root/bin/memlord-diff" >"$why" 2>&1; [ $? = 2 ]; }
-verdict $? 'the installed interposer and tools run'
+    says "$why" '^MemLord '
+verdict $? 'the installed interposer runs'
+
+if [ -x build/diff ]; then
+    "$root/bin/memlord-diff" >"$why" 2>&1
+    [ $? = 2 ]
+    verdict $? 'the installed tools run'
+else
+    skip 'the installed tools run' 'no build/diff: make build/diff'
+fi
 
 # A system without stb_ds.h: its include directory without that of stb.
 mkdir -p "$out/system" && ln -s /usr/include/* "$out/system/" && rm -f "$out/system/stb" &&
@@ -93,13 +102,32 @@ verdict $? 'and nothing of ours, nor does it fail where nothing is installed'
 # By somebody who owns the tree, and nothing else.
 mine=$(mktemp -d) && as= &&
     cp -Rp Makefile memlord.h memlord_cuda.h packaging "$mine" && mkdir -p "$mine/tests" "$mine/examples" "$mine/build" &&
-    cp -p tests/deps.sh "$mine/tests" && cp -p examples/preload.c "$mine/examples" &&
+    cp -Rp tests/deps.sh tests/matrix "$mine/tests" && cp -p examples/preload.c examples/quickstart.c "$mine/examples" &&
     cp -p build/libmemlord_preload.so "$mine/build" && touch "$mine/build/libmemlord_preload.so" &&
     if [ "$(id -u)" = 0 ]; then
         chown -R 65534:65534 "$mine" && as='setpriv --reuid 65534 --regid 65534 --clear-groups'
     fi && $as make -C "$mine" install PREFIX="$mine/usr" >"$why" 2>&1 &&
     [ -r "$mine/usr/include/memlord.h" ] && $as make -C "$mine" uninstall PREFIX="$mine/usr" >>"$why" 2>&1
 verdict $? 'neither needs root'
+
+# With a compiler that finds no stb_ds.h, and an apt-get that only notes that it was called.
+printf '#!/bin/sh\necho "$@" >>"%s/called"\nexit 1\n' "$mine" >"$mine/apt-get"
+printf '#!/bin/sh\ncase " $* " in *" -E "*) exit 1 ;; esac\nexec %s "$@"\n' "${CC:-gcc}" >"$mine/cc"
+chmod +x "$mine/apt-get" "$mine/cc"
+without_stb() { (PATH=$mine:$PATH && export PATH && make -C "$mine" CC="$mine/cc" "$@"); }
+for goal in "vendor DIR=$mine/third_party" "install PREFIX=$mine/usr2" build/release/memlord.o build/quickstart; do
+    # shellcheck disable=SC2086 # a goal and its variables
+    ! without_stb $goal >"$why" 2>&1 && says "$why" 'missing: libstb-dev' 'install with: sudo apt-get' 'make deps-demo' &&
+        [ ! -e "$mine/called" ] && [ ! -e "$mine/third_party" ] && [ ! -e "$mine/usr2" ]
+    verdict $? "make ${goal%% *} says what is missing, and installs no package"
+done
+if [ "$(id -u)" = 0 ]; then
+    ! without_stb deps-demo >"$why" 2>&1 && says "$mine/called" 'install .*libstb-dev' &&
+        make -n demo >"$why" 2>&1 && says "$why" 'deps.sh demo *$'
+    verdict $? 'make deps-demo installs it, and make demo likewise'
+else
+    skip 'make deps-demo installs it, and make demo likewise' 'not root'
+fi
 rm -rf "$mine"
 
 grep -l "v$version, C99 and C++11" memlord.h memlord_cuda.h >"$why" && [ "$(grep -c . "$why")" = 2 ] &&

@@ -102,6 +102,31 @@ matches 'the interposer names no function whose symbol ends before the address' 
 said=$(MEMLORD_SYMBOLS=1 LD_PRELOAD=$PWD/$so "$out/victim" 2>&1)
 matches 'the interposer names a function by its line' 'nearest .*victim.c:3' 'unseen .*victim.c:4'
 
+# -- segments with gaps between them --
+cat >"$out/gaps.c" <<'END'
+#include "memlord.h"
+#include <stdio.h>
+int main(void) {
+    static const memlord_site planted = {"gaps.c", "main", 9};
+    const memlord_device cpu = memlord_device_cpu();
+    memlord_site_stat rows[4];
+    memlord *lord;
+    size_t n;
+    if (memlord_create(NULL, &lord) || memlord_sites_enable(lord, 1)) return 1;
+    (void)memlord_alloc(lord, cpu, 0x1000, 100, &planted);
+    (void)memlord_alloc(lord, cpu, 0x2000, 20, memlord_site_of(lord, "gaps.c", "main", 9));
+    n = memlord_sites_top(lord, cpu, MEMLORD_SITE_ORDER_LIVE_BYTES, rows, 4);
+    printf("%zu sites, %d bytes\n", n, (int)rows[0].live_bytes);
+    memlord_destroy(lord);
+    return 0;
+}
+END
+for kind in '' -no-pie; do
+    $cc $flags -Wl,-z,max-page-size=0x200000 $kind "$out/gaps.c" "$memlord" -o "$out/gaps$kind" -ldl
+    said=$("$out/gaps$kind")
+    matches "one place is one site in a program with gaps${kind:+ of $kind}" '^1 sites, 120 bytes$'
+done
+
 # -- no file --
 said=$("$out/host" jit jit)
 if [ "$(uname -m)" = x86_64 ]; then

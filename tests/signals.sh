@@ -179,7 +179,7 @@ until [ -s "$out/asked.out" ]; do sleep 0.01; done
 for count in 1 2; do
     kill -USR1 $pid
     i=0
-    until [ "$(grep -cE '^cpu .* 12\.' "$out/asked.err")" -eq $count ] ||
+    until [ "$(grep -cE '^cpu +12\.' "$out/asked.err")" -eq $count ] ||
             [ $((i += 1)) -gt 500 ]; do
         sleep 0.02
     done
@@ -187,7 +187,7 @@ done
 kill -KILL $pid
 wait $pid 2>/dev/null
 said=$(cat "$out/asked.err")
-[ "$(printf '%s\n' "$said" | grep -cE '^cpu .* 12\.')" -eq 2 ]
+[ "$(printf '%s\n' "$said" | grep -cE '^cpu +12\.')" -eq 2 ]
 verdict $? 'MEMLORD_SIGNAL: without a path the report goes to stderr'
 cat >"$out/every.py" <<'PY'
 import json, os, subprocess, sys, time
@@ -305,13 +305,24 @@ static void unknown(const char *name) { __builtin_trap(); (void)name; }
 static void unknown_end(void) { __builtin_trap(); }
 memlord_interposer table __asm__("memlord_interposer") = {
     SIZE, VERSION, 0, unknown, unknown_end, unknown, unknown_end};
+#ifdef WITHOUT
+__attribute__((constructor)) static void leave_out(void) { table.WITHOUT = 0; }
+#endif
 C
-for table in 'sizeof table - 1' 'sizeof table + 8'; do
-    version=$(case $table in *+*) echo 2 ;; *) echo 1 ;; esac)
-    "$cc" -I. -shared -fPIC "-DSIZE=$table" -DVERSION=$version "$out/newer.c" -o "$out/newer.so" &&
+left_alone() { # TEXT FLAG...
+    text=$1
+    shift
+    "$cc" -I. -shared -fPIC "$@" "$out/newer.c" -o "$out/newer.so" &&
         said=$(LD_PRELOAD=$out/newer.so "$out/books-c99" 2>&1) &&
         [ "$said" = "$("$out/books-c99")" ]
-    verdict $? "an interposer of version $version and size $table is left alone"
+    verdict $? "an interposer $text is left alone"
+}
+for table in 'sizeof table - 1' 'sizeof table + 8'; do
+    version=$(case $table in *+*) echo 2 ;; *) echo 1 ;; esac)
+    left_alone "of version $version and size $table" "-DSIZE=$table" -DVERSION=$version
+done
+for name in tag_begin tag_end scope_begin scope_end; do
+    left_alone "without $name" '-DSIZE=sizeof table' -DVERSION=1 -DWITHOUT="$name"
 done
 
 plan

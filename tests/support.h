@@ -50,6 +50,10 @@ extern "C" { /* not all versions of cmocka.h say so */
 #define TEST_ONE_THREAD() (void)0
 #endif
 
+/* Sets a locale whose decimal point is a comma, or skips the test. `make test` has one made. */
+#define TEST_COMMA()                                                                  \
+    if (!setlocale(LC_ALL, "de_DE.UTF-8") && !setlocale(LC_ALL, "de_DE")) skip()
+
 #define TEST_MAX_BYTES ((uint64_t)1 << 48)
 
 /* -- an allocator that fails, counts and checks sizes -- */

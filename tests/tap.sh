@@ -19,6 +19,9 @@ verdict() {
 skip() { n=$((n + 1)); echo "ok - $1 # SKIP $2"; } # NAME WHY
 plan() { echo "1..$n"; }
 
+# Builds the implementation for a script that is run alone: `make test` has built it before.
+build_memlord() { [ -e "$memlord" ] || make build/release/memlord.o >&2 || exit 1; }
+
 says() { # FILE PATTERN...: every pattern stands in the file
     file=$1
     shift

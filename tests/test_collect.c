@@ -1171,6 +1171,21 @@ static void a_callback_that_longjmps_out_holds_no_lock(void **state) {
         memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
 }
 
+static void a_collection_left_by_longjmp_failed_and_the_next_one_runs(void **state) {
+    test_case *t = (test_case *)*state;
+    const uint64_t before = stats_of(t->lord, cuda(0)).gc_runs;
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x5000, 1, NULL));
+    t->gc.act = leave_by_longjmp;
+    if (!setjmp(way_out)) {
+        (void)memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+        fail_msg("it came back");
+    }
+    t->gc.act = NULL;
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_int_equal(stats_of(t->lord, cuda(0)).gc_runs, before + 1);
+    assert_int_equal(stats_of(t->lord, cuda(0)).gc_failed, 1);
+}
+
 /* A callback that is inside a run of cuda:0 until the gate opens. */
 typedef struct slow {
     test_case *t;
@@ -1659,7 +1674,8 @@ static void everything_may_happen_at_once(void **state) {
     assert_int_equal(memlord_pending(t->lord, all()), 0);
     assert_ok(memlord_strategy_set(t->lord, all(), NULL, 0));
     for (i = 0; i < 4; i++) assert_ok(memlord_device_share(t->lord, cuda(i), cuda(i)));
-    memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CPU, NULL, NULL);
+    t->source.fail = 1; /* so that the limit alone counts */
+    memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CPU, test_source_ask, &t->source);
     memlord_capacity_source_set(t->lord, MEMLORD_DEVICE_CUDA, NULL, NULL);
     for (i = 0; i < 5; i++) {
         memlord_device device = i < 4 ? cuda(i) : cpu();
@@ -1743,6 +1759,7 @@ int main(void) {
         TEST_FAKES(one_that_ran_already_may_be_removed),
         TEST_FAKES(one_that_is_added_meanwhile_runs_from_the_next_on),
         TEST_FAKES(a_callback_that_longjmps_out_holds_no_lock),
+        TEST_FAKES(a_collection_left_by_longjmp_failed_and_the_next_one_runs),
         TEST_FAKES(a_blocked_callback_blocks_nobody_else),
         TEST_FAKES(remove_waits_for_a_run_on_another_thread),
         TEST_FAKES(remove_does_not_wait_for_others),

@@ -723,6 +723,216 @@ static void streams_may_end_while_others_poll(void **state) {
     assert_int_equal(fake.dead_asked, 0);
 }
 
+/* -- a full launch queue: cuEventRecord blocks until the device goes on -- */
+
+/* What another thread does while this one is inside cuEventRecord. */
+static struct {
+    memlord *lord;
+    void (*act)(void);
+    cudaStream_t stream; /* for `act` */
+    uint64_t key, credited;
+    int done, in_time; /* `act` returned; and it did while the record was still blocked */
+    int status;        /* of a child */
+    pthread_t thread;
+} meanwhile;
+
+static void *acts(void *user) {
+    meanwhile.act();
+    __atomic_store_n(&meanwhile.done, 1, __ATOMIC_RELEASE);
+    return user;
+}
+
+/* Blocks until `act` has returned, for at most two seconds: then the one waits for the other. */
+static void queue_is_full(void) {
+    int i;
+    (void)pthread_create(&meanwhile.thread, NULL, acts, NULL);
+    for (i = 0; i < 2000 && !__atomic_load_n(&meanwhile.done, __ATOMIC_ACQUIRE); i++) usleep(1000);
+    meanwhile.in_time = __atomic_load_n(&meanwhile.done, __ATOMIC_ACQUIRE);
+}
+
+static void during_the_next_record(memlord *lord, void (*act)(void)) {
+    memset(&meanwhile, 0, sizeof meanwhile);
+    meanwhile.lord = lord;
+    meanwhile.act = act;
+    fake.before_name = "cuEventRecord";
+    fake.before = queue_is_full;
+}
+
+/* Two frees on a stream whose capture has ended: the next poll records the events of both. */
+static cudaStream_t two_frees_after_a_capture(memlord *lord, void **first, void **second) {
+    cudaStream_t stream = stream_on(0);
+    cudaGraph_t graph;
+    *first = block(lord, 1000), *second = block(lord, 20);
+    assert_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    assert_ok(memlord_cuda_record_free(lord, *first, stream, NULL));
+    assert_ok(memlord_cuda_record_free(lord, *second, stream, NULL));
+    assert_cuda(cudaStreamEndCapture(stream, &graph));
+    assert_int_equal(fake_count("cuEventRecord"), 0);
+    return stream;
+}
+
+static void frees_in_a_host_function(void *user) {
+    (void)memlord_free(meanwhile.lord, cuda(0), meanwhile.key, NULL);
+    (void)user;
+}
+static void the_device_goes_on(void) { fake_stream_finish(meanwhile.stream); }
+
+static void a_host_function_frees_while_a_launch_queue_is_full(void **state) {
+    memlord *lord = test_lord(state);
+    cudaStream_t stream = stream_on(0), side = stream_on(0);
+    void *ptr = block(lord, 1000), *other = block(lord, 20);
+    assert_ok(memlord_cuda_record_use(lord, ptr, stream));
+    assert_ok(memlord_cuda_record_use(lord, other, side));
+    during_the_next_record(lord, the_device_goes_on);
+    meanwhile.stream = stream_on(0);
+    meanwhile.key = MEMLORD_KEY(other);
+    assert_cuda(cudaLaunchHostFunc(meanwhile.stream, frees_in_a_host_function, NULL));
+    assert_ok(memlord_free(lord, cuda(0), MEMLORD_KEY(ptr), NULL));
+    assert_cuda(pthread_join(meanwhile.thread, NULL));
+    assert_true(meanwhile.in_time);
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+static void polls_once(void) {
+    meanwhile.credited = memlord_retire(meanwhile.lord, all());
+}
+
+static void a_fence_that_another_thread_records_is_not_done_yet(void **state) {
+    memlord *lord = test_lord(state);
+    void *first, *second;
+    cudaStream_t stream = two_frees_after_a_capture(lord, &first, &second);
+    during_the_next_record(lord, polls_once); /* that of the second: the last comes first */
+    assert_cuda(memlord_cuda_stream_synchronize(lord, stream, NULL));
+    assert_cuda(pthread_join(meanwhile.thread, NULL));
+    assert_true(meanwhile.in_time);
+    assert_int_equal(meanwhile.credited, 1000);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(fake_count("cuEventRecord"), 2); /* each once */
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+static void allocates_there_again(void) {
+    (void)memlord_alloc(meanwhile.lord, cuda(0), meanwhile.key, 3, NULL);
+}
+
+static void a_fence_may_be_dropped_while_another_thread_records_it(void **state) {
+    memlord *lord = test_lord(state);
+    void *first, *second;
+    cudaStream_t stream = two_frees_after_a_capture(lord, &first, &second);
+    int made;
+    during_the_next_record(lord, allocates_there_again);
+    meanwhile.key = MEMLORD_KEY(second);
+    (void)memlord_retire(lord, all());
+    assert_cuda(pthread_join(meanwhile.thread, NULL));
+    assert_true(meanwhile.in_time);
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_allocated(lord, all()), 3);
+    made = fake.events_made; /* its event is kept, too, and of use again */
+    assert_ok(memlord_cuda_record_free(lord, block(lord, 8), stream, NULL));
+    assert_ok(memlord_cuda_record_free(lord, block(lord, 8), stream, NULL));
+    assert_int_equal(fake.events_made, made);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+static void destroys_the_stream(void) {
+    (void)memlord_cuda_stream_destroy(meanwhile.lord, meanwhile.stream, NULL);
+}
+static void resets_the_device(void) {
+    (void)cudaSetDevice(0);
+    (void)memlord_cuda_device_reset(meanwhile.lord, NULL);
+}
+/* `act` has time to go too far. */
+static void queue_is_full_for_a_while(void) {
+    (void)pthread_create(&meanwhile.thread, NULL, acts, NULL);
+    usleep(20000);
+    meanwhile.in_time = (int)(fake_count("cudaStreamDestroy") + fake_count("cudaDeviceReset"));
+}
+
+static void a_stream_ends_after_the_event_that_another_thread_records(void **state) {
+    memlord *lord = test_lord(state);
+    void *first, *second;
+    cudaStream_t stream = two_frees_after_a_capture(lord, &first, &second);
+    during_the_next_record(lord, destroys_the_stream);
+    meanwhile.stream = stream;
+    fake.before = queue_is_full_for_a_while;
+    (void)memlord_retire(lord, all());
+    assert_cuda(pthread_join(meanwhile.thread, NULL));
+    assert_int_equal(meanwhile.in_time, 0);
+    assert_int_equal(fake_count("cudaStreamDestroy"), 1);
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(fake.dead_asked, 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+static void a_device_is_reset_after_the_event_that_another_thread_records(void **state) {
+    memlord *lord = test_lord(state);
+    void *first, *second;
+    (void)two_frees_after_a_capture(lord, &first, &second);
+    during_the_next_record(lord, resets_the_device);
+    fake.before = queue_is_full_for_a_while;
+    (void)memlord_retire(lord, all());
+    assert_cuda(pthread_join(meanwhile.thread, NULL));
+    assert_int_equal(meanwhile.in_time, 0);
+    assert_int_equal(fake_count("cudaDeviceReset"), 1);
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0); /* no event is asked after that */
+}
+
+/* A use on the default stream of a thread that has no context: the record finds it first. */
+static void nor_is_it_reset_while_a_record_looks_for_its_context(void **state) {
+    memlord *lord = test_lord(state);
+    pthread_t thread;
+    void *args[3];
+    args[0] = lord;
+    args[1] = block(lord, 1000);
+    fake.fail_error = 800; /* not at the free, and not in the ledger's first question */
+    fake.fail_name = "cuDevicePrimaryCtxGetState";
+    fake.fail_times = 2;
+    assert_int_equal(pthread_create(&thread, NULL, free_from_elsewhere, args), 0);
+    pthread_join(thread, NULL);
+    during_the_next_record(lord, resets_the_device);
+    fake.before_name = "cuDevicePrimaryCtxGetState";
+    fake.before = queue_is_full_for_a_while;
+    (void)memlord_retire(lord, all());
+    assert_cuda(pthread_join(meanwhile.thread, NULL));
+    assert_int_equal(meanwhile.in_time, 0);
+    assert_int_equal(fake_count("cudaDeviceReset"), 1);
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
+static void forks(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        child_check(memlord_retire(meanwhile.lord, all()) == 1020);
+        child_check(memlord_cuda_stream_destroy(meanwhile.lord, meanwhile.stream, NULL) != 0);
+        child_check(memlord_allocated(meanwhile.lord, all()) == 0);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &meanwhile.status, 0) != child) meanwhile.status = -1;
+}
+
+static void a_fork_waits_for_no_record(void **state) {
+    memlord *lord = test_lord(state);
+    void *first, *second;
+    cudaStream_t stream = two_frees_after_a_capture(lord, &first, &second);
+    during_the_next_record(lord, forks);
+    meanwhile.stream = stream;
+    (void)memlord_retire(lord, all());
+    assert_cuda(pthread_join(meanwhile.thread, NULL));
+    assert_true(meanwhile.in_time);
+    assert_int_equal(meanwhile.status, 0);
+    (void)memlord_retire(lord, all());
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    assert_int_equal(stats_of(lord, all()).fence_failures, 0);
+}
+
 /* -- default streams of threads -- */
 
 static void *retire_elsewhere(void *user) {
@@ -1189,6 +1399,13 @@ int main(void) {
         TEST_CUDA(a_stream_that_ends_in_its_capture_is_not_asked_again),
         TEST_CUDA(a_stream_that_does_not_end_is_the_runtimes_to_answer),
         TEST_CUDA_WITH(streams_may_end_while_others_poll, cuda_setup_threads),
+        TEST_CUDA(a_host_function_frees_while_a_launch_queue_is_full),
+        TEST_CUDA(a_fence_that_another_thread_records_is_not_done_yet),
+        TEST_CUDA(a_fence_may_be_dropped_while_another_thread_records_it),
+        TEST_CUDA(a_stream_ends_after_the_event_that_another_thread_records),
+        TEST_CUDA(a_device_is_reset_after_the_event_that_another_thread_records),
+        TEST_CUDA(nor_is_it_reset_while_a_record_looks_for_its_context),
+        TEST_CUDA(a_fork_waits_for_no_record),
         TEST_CUDA(a_threads_own_stream_is_not_mistaken_for_the_pollers),
         TEST_CUDA(a_threads_own_stream_is_asked_by_itself_when_its_capture_ends),
         TEST_CUDA(frees_that_pend_cost_other_devices_no_call_of_the_driver),

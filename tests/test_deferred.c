@@ -1913,6 +1913,22 @@ static void a_done_left_by_longjmp_is_dropped_once_at_destroy(void **state) {
     assert_int_equal(other->dropped, 1);
 }
 
+static void a_done_left_by_longjmp_is_asked_again(void **state) {
+    memlord *lord = test_lord(state);
+    fake *left = pend(lord, cuda(0), 0x1000, 100, 1), *next = pend(lord, cuda(0), 0x2000, 7, 1),
+         *other = pend(lord, cuda(0), 0x3000, 5, 2);
+    left->in_done = leave_by_longjmp;
+    if (!setjmp(way_out)) (void)memlord_retire(lord, all());
+    left->inside = 0;
+    other->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 5);
+    left->answer = next->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 107);
+    assert_int_equal(memlord_pending(lord, cuda(0)), 0);
+    assert_int_equal(left->dropped, 1);
+    assert_int_equal(left->bad, 0);
+}
+
 static void a_drop_left_by_longjmp_is_not_called_again(void **state) {
     test_case *t = (test_case *)*state;
     memlord *lord = t->lord;
@@ -2502,6 +2518,7 @@ int main(void) {
         TEST(uses_of_an_open_token_are_dropped_once_at_destroy),
         TEST(uses_of_tokens_ended_in_any_order_stay_with_their_blocks),
         TEST(a_done_left_by_longjmp_is_dropped_once_at_destroy),
+        TEST(a_done_left_by_longjmp_is_asked_again),
         TEST(a_drop_left_by_longjmp_is_not_called_again),
         TEST(random_histories_agree_with_a_model),
         TEST(threads_lose_no_byte_and_no_fence),

@@ -88,6 +88,14 @@ static void it_says_how_many_bytes_the_capacity_is_short(void **state) {
     assert_non_null(strstr(explain(t->lord, cuda(0), 400), "250 B short"));
 }
 
+static void it_counts_what_was_recorded_since_the_sample(void **state) {
+    test_case *t = (test_case *)*state;
+    test_capacity(t, 100, 0);
+    grow(t, cuda(0), 99);
+    assert_non_null(strstr(explain(t->lord, cuda(0), 50),
+                           "50 B wanted, 49 B short: live 99 B, capacity 100 B with 99 % used"));
+}
+
 static void the_tighter_of_the_two_decides(void **state) {
     test_case *t = (test_case *)*state;
     assert_ok(memlord_limit_set(t->lord, cuda(0), 100));
@@ -126,7 +134,7 @@ static void it_names_the_other_processes(void **state) {
     assert_non_null(strstr(text, "; others: pid 18446744073709551615 holds 800 B, "
                                  "pid 18446744073709551614 holds 700 B, "));
     assert_null(strstr(text, " holds 400 B")); /* four are enough for a line */
-    assert_null(strstr(explain(t->lord, cuda(1), 400), "others"));
+    assert_null(strstr(explain(t->lord, cpu(), 400), "others"));
 }
 
 static void it_says_how_many_requests_failed(void **state) {
@@ -198,6 +206,94 @@ static void many_holders_are_cut_to_the_largest(void **state) {
     }
     assert_non_null(strstr(explain(lord, cuda(0), 1), "tag500"));
     assert_null(strstr(explain(lord, cuda(0), 1), "tag001"));
+}
+
+/* The text from the list of tags on. */
+static const char *by_tag(memlord *lord, memlord_device device) {
+    const char *at = strstr(explain(lord, device, 1), "; by tag: ");
+    return at ? at : "";
+}
+
+static void alloc_tagged(memlord *lord, memlord_device device, uint64_t key, uint64_t bytes,
+                         const char *tag) {
+    if (tag) assert_ok(memlord_tag_begin(lord, tag));
+    assert_ok(memlord_alloc(lord, device, key, bytes, NULL));
+    if (tag) assert_ok(memlord_tag_end(lord));
+}
+
+static void untagged_bytes_and_arenas_are_holders(void **state) {
+    memlord *lord = test_lord(state);
+    alloc_tagged(lord, cuda(0), 0x1000, (uint64_t)70 << 30, NULL);
+    alloc_tagged(lord, cuda(0), 0x2000, 1 << 30, "weights");
+    assert_ok(memlord_arena_add(lord, cuda(0), (uint64_t)5 << 30, NULL));
+    assert_string_equal(by_tag(lord, cuda(0)),
+                        "; by tag: untagged 70 GiB, arenas 5 GiB, weights 1 GiB");
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_string_equal(by_tag(lord, cuda(0)), "; by tag: arenas 5 GiB, weights 1 GiB");
+    assert_ok(memlord_arena_sub(lord, cuda(0), (uint64_t)5 << 30, NULL));
+    assert_string_equal(by_tag(lord, cuda(0)), "; by tag: weights 1 GiB");
+}
+
+static void without_tags_and_arenas_there_is_no_list(void **state) {
+    memlord *lord = test_lord(state);
+    alloc_tagged(lord, cuda(0), 0x1000, 100, NULL);
+    assert_string_equal(by_tag(lord, cuda(0)), "");
+    assert_ok(memlord_arena_add(lord, cuda(0), 30, NULL));
+    assert_string_equal(by_tag(lord, cuda(0)), "; by tag: untagged 100 B, arenas 30 B");
+}
+
+static void the_holders_are_those_of_all_devices_that_share_the_memory(void **state) {
+    memlord *lord = test_lord(state);
+    test_case *t = (test_case *)*state;
+    const memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    t->source.fail = 1; /* this machine's capacity has no part in it */
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CPU, test_source_ask, &t->source));
+    assert_ok(memlord_limit_set(lord, cpu(), (uint64_t)64 << 30));
+    alloc_tagged(lord, pinned, 0x1000, (uint64_t)60 << 30, "staging");
+    assert_string_equal(by_tag(lord, pinned), "; by tag: staging 60 GiB");
+    assert_string_equal(by_tag(lord, cpu()), "; by tag: pinned staging 60 GiB");
+    alloc_tagged(lord, cpu(), 0x1000, 1 << 30, "small");
+    assert_ok(memlord_arena_add(lord, cpu(), 2 << 20, NULL));
+    alloc_tagged(lord, cuda(0), 0x1000, 77, "elsewhere");
+    assert_non_null(strstr(explain(lord, cpu(), (uint64_t)10 << 30), " 7 GiB short"));
+    assert_string_equal(by_tag(lord, cpu()),
+                        "; by tag: pinned staging 60 GiB, cpu small 1 GiB, cpu arenas 2 MiB");
+    assert_non_null(strstr(by_tag(lord, pinned), ": pinned staging 60 GiB, cpu small 1 GiB, cpu"));
+}
+
+static void what_is_cut_is_told_with_its_bytes(void **state) {
+    memlord *lord = test_lord(state);
+    static memlord_site sites[6];
+    uint64_t i;
+    assert_ok(memlord_sites_enable(lord, 1));
+    for (i = 0; i < 6; i++) {
+        char tag[8];
+        snprintf(tag, sizeof tag, "tag%d", (int)i);
+        sites[i].file = "a.c";
+        sites[i].function = "f";
+        sites[i].line = (int)i + 1;
+        assert_ok(memlord_tag_begin(lord, tag));
+        assert_ok(memlord_alloc(lord, cuda(0), (i + 1) * 64, (i + 1) * 100, &sites[i]));
+        assert_ok(memlord_tag_end(lord));
+    }
+    assert_ok(memlord_sites_enable(lord, 0));
+    alloc_tagged(lord, cuda(0), 0x1000, 450, NULL);
+    assert_string_equal(by_tag(lord, cuda(0)),
+                        "; by tag: tag5 600 B, tag4 500 B, untagged 450 B, tag3 400 B, "
+                        "and 3 more with 600 B"
+                        "; by site: f a.c:6 600 B, f a.c:5 500 B, no site 450 B, f a.c:4 400 B, "
+                        "and 3 more with 600 B");
+}
+
+static void an_out_of_memory_log_names_who_holds_the_device(void **state) {
+    test_case *t = (test_case *)*state;
+    alloc_tagged(t->lord, cuda(0), 0x1000, 7168, NULL);
+    alloc_tagged(t->lord, cuda(0), 0x2000, 100, "weights");
+    assert_ok(memlord_arena_add(t->lord, cuda(0), 500, NULL));
+    test_log_clear(&t->log);
+    assert_ok(memlord_alloc_failed(t->lord, cuda(0), 1000, NULL));
+    assert_non_null(strstr(t->log.text, "[oom] cuda:0: 1000 B wanted"));
+    assert_non_null(strstr(t->log.text, "; by tag: untagged 7 KiB, arenas 500 B, weights 100 B\n"));
 }
 
 static void a_device_never_seen_is_named_and_not_made(void **state) {
@@ -419,6 +515,7 @@ int main(void) {
         TEST(it_says_how_many_bytes_the_limit_is_short),
         TEST(what_fits_is_not_short),
         TEST_FAKES(it_says_how_many_bytes_the_capacity_is_short),
+        TEST_FAKES(it_counts_what_was_recorded_since_the_sample),
         TEST_FAKES(the_tighter_of_the_two_decides),
         TEST(reservations_count),
         TEST(without_limit_and_capacity_nothing_is_called_short),
@@ -429,6 +526,12 @@ int main(void) {
         TEST(it_speaks_of_that_device_alone),
         TEST(what_was_freed_holds_nothing),
         TEST(many_holders_are_cut_to_the_largest),
+        TEST(untagged_bytes_and_arenas_are_holders),
+        TEST(without_tags_and_arenas_there_is_no_list),
+        TEST(the_holders_are_those_of_all_devices_that_share_the_memory),
+        cmocka_unit_test_setup_teardown(what_is_cut_is_told_with_its_bytes, test_setup,
+                                        test_teardown),
+        TEST_FAKES(an_out_of_memory_log_names_who_holds_the_device),
         TEST(a_device_never_seen_is_named_and_not_made),
         TEST(no_device_is_harmless),
         TEST(a_null_ledger_says_nothing),

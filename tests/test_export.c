@@ -56,6 +56,11 @@ static uint64_t live_in(const char *path) {
     free(text);
     return v;
 }
+static uint64_t metric_in(const char *text, const char *name) {
+    const char *at = strstr(text, name);
+    assert_non_null(at);
+    return strtoull(strstr(at, "} ") + 2, NULL, 10);
+}
 static void poll_after(test_case *t, uint64_t ns) {
     t->now += ns;
     assert_ok(memlord_gc_poll(t->lord, all()));
@@ -91,6 +96,30 @@ static void without_an_interval_it_is_every_fifteen_seconds(void **state) {
     assert_int_equal(live_in(path), UINT64_MAX - 1);
     poll_after(t, 1);
     assert_int_equal(live_in(path), 100);
+}
+
+/* With no poller, and no callback that would start one. */
+static void it_samples_the_capacity(void **state) {
+    test_case *t = (test_case *)*state;
+    const char *path = in_folder("a.prom");
+    char *text;
+    t->source.total = 1000;
+    t->source.used = 400;
+    t->source.fail = 0;
+    (void)grow(t, cuda(0), 100);
+    assert_ok(memlord_export_start(t->lord, path, 2000));
+    assert_int_equal(t->source.calls, 1);
+    text = file_text(path);
+    assert_int_equal(metric_in(text, "\nmemlord_capacity_bytes{device=\"cuda:0\""), 1000);
+    assert_int_equal(metric_in(text, "\nmemlord_capacity_used_bytes{device=\"cuda:0\""), 400);
+    free(text);
+    t->source.used = 500;
+    t->now += 2 * SECOND;
+    assert_ok(memlord_export_stop(t->lord));
+    text = file_text(path);
+    assert_int_equal(metric_in(text, "\nmemlord_capacity_used_bytes{device=\"cuda:0\""), 500);
+    free(text);
+    assert_int_equal(t->source.calls, 2);
 }
 
 static void a_stop_writes_a_last_time(void **state) {
@@ -401,6 +430,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         EXPORT(it_is_written_at_the_start_and_when_it_is_due),
         EXPORT(without_an_interval_it_is_every_fifteen_seconds),
+        EXPORT(it_samples_the_capacity),
         EXPORT(a_stop_writes_a_last_time),
         EXPORT(a_destroy_writes_a_last_time),
         EXPORT(a_later_start_replaces_the_first),

@@ -584,14 +584,19 @@ static void every_statistic_is_a_metric_of_its_device(void **state) {
 static void a_place_is_free_self_and_unaccounted(void **state) {
     test_case *t = (test_case *)*state;
     test_capacity(t, 10000, 4000);
-    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 5000, NULL)); /* more than is used */
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 5000, NULL));
     assert_ok(memlord_limit_set(t->lord, cuda(0), 9000));
     assert_true(contains(t->lord, MEMLORD_FORMAT_PROMETHEUS,
                          "\nmemlord_capacity_bytes{device=\"cuda:0\"} 10000\n"));
     assert_true(contains(t->lord, MEMLORD_FORMAT_PROMETHEUS,
-                         "\nmemlord_unaccounted_bytes{device=\"cuda:0\"} -1000\n"));
+                         "\nmemlord_capacity_used_bytes{device=\"cuda:0\"} 9000\n"));
+    assert_true(contains(t->lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_unaccounted_bytes{device=\"cuda:0\"} 4000\n"));
     assert_true(contains(t->lord, MEMLORD_FORMAT_PROMETHEUS,
                          "\nmemlord_limit_bytes{device=\"cuda:0\"} 9000\n"));
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x2000, 7000, NULL)); /* more than there is */
+    assert_true(contains(t->lord, MEMLORD_FORMAT_PROMETHEUS,
+                         "\nmemlord_unaccounted_bytes{device=\"cuda:0\"} -2000\n"));
     (void)read_of(t->lord, MEMLORD_FORMAT_PROMETHEUS);
 }
 
@@ -1253,7 +1258,7 @@ static void a_locale_with_a_comma_changes_nothing(void **state) {
     memlord *lord = test_lord(state);
     size_t i;
     fill(lord);
-    assert_true(setlocale(LC_ALL, "de_DE.UTF-8") || setlocale(LC_ALL, "de_DE"));
+    TEST_COMMA();
     read_all(lord);
     for (i = 0; i < FORMATS; i++)
         if (formats[i] != MEMLORD_FORMAT_TRACE && formats[i] != MEMLORD_FORMAT_CSV &&

@@ -43,6 +43,34 @@ static void a_free_that_failed_was_none(void **state) {
     assert_memory_equal(&was, &now, sizeof now);
 }
 
+static void a_realloc_does_not_end_what_a_free_began(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    assert_ok(memlord_alloc(lord, cuda(0), 64, 1000, NULL));
+    assert_ok(memlord_free_begin(lord, cuda(0), 64, &token, NULL));
+    assert_int_equal(memlord_realloc_end(lord, &token, 64, 9, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 1000);
+    assert_ok(memlord_free_end(lord, &token, 0, NULL)); /* it is as good as before */
+    assert_int_equal(memlord_free_end(lord, &token, 0, NULL), MEMLORD_E_STATE);
+    assert_ok(memlord_alloc(lord, cuda(0), 64, 1000, NULL));
+    assert_ok(memlord_realloc_begin(lord, cuda(0), 64, &token));
+    assert_ok(memlord_free_end(lord, &token, 0, NULL)); /* a realloc to 0 bytes */
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+    assert_ok(memlord_verify(lord));
+}
+
+static void a_begin_that_failed_needs_no_end(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    assert_int_equal(memlord_free_begin(lord, cuda(0), 64, &token, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_free_end(lord, &token, 0, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_realloc_begin(lord, cuda(0), 64, &token), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_realloc_end(lord, &token, 64, 7, NULL)); /* that one is good all the same */
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 7);
+    assert_ok(memlord_free_begin(lord, cuda(0), 0, &token, NULL)); /* free(NULL) */
+    assert_ok(memlord_free_end(lord, &token, 0, NULL));
+}
+
 static void another_may_have_the_address_meanwhile(void **state) {
     memlord *lord = test_lord(state);
     memlord_realloc_token token;
@@ -121,7 +149,6 @@ static void what_is_not_live_is_counted_and_what_does_not_match_refused(void **s
     memlord_realloc_token token;
     assert_int_equal(memlord_free_begin(lord, cuda(0), 64, &token, NULL), MEMLORD_E_UNKNOWN);
     assert_int_equal(stats_of(lord, all()).unknown_frees, 1);
-    assert_ok(memlord_free_end(lord, &token, 0, NULL)); /* nothing to end */
     assert_int_equal(memlord_free_end(lord, &token, 0, NULL), MEMLORD_E_STATE);
     assert_ok(memlord_free_begin(lord, cuda(0), 0, &token, NULL));
     assert_ok(memlord_free_end(lord, &token, 1, NULL));
@@ -188,6 +215,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_SITES(a_free_that_succeeded_is_a_free),
         TEST_SITES(a_free_that_failed_was_none),
+        TEST(a_realloc_does_not_end_what_a_free_began),
+        TEST(a_begin_that_failed_needs_no_end),
         TEST(another_may_have_the_address_meanwhile),
         TEST(a_shared_block_is_counted_when_it_is_gone),
         TEST(a_block_with_uses_pends_from_the_begin),

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "child.h"
+
 /* The host's allocator counts its calls, and its realloc fails when it is told to. */
 static struct {
     int mallocs, callocs, reallocs, aligneds, frees, fail;
@@ -79,20 +81,235 @@ static void an_uninstall_restores_the_exact_pointers(void **state) {
 
 static void a_second_install_replaces_the_first(void **state) {
     memlord *lord = test_lord(state), *other = NULL;
-    memlord_hooks a = of_host, b = of_host;
-    void *p;
+    memlord_hooks t = of_host;
+    void *p, *q;
     assert_ok(memlord_create(NULL, &other));
-    assert_ok(memlord_hooks_install(lord, &a, MEMLORD_HOOK_ALL));
-    assert_ok(memlord_hooks_install(other, &b, MEMLORD_HOOK_ALL));
-    assert_true(same(&a, &of_host));
-    assert_ok(memlord_hooks_install(lord, &b, MEMLORD_HOOK_ALL)); /* the same table, once more */
-    p = b.malloc_fn(10);
+    assert_ok(memlord_hooks_install(other, &t, MEMLORD_HOOK_ALL));
+    assert_ok(memlord_hooks_install(lord, &t, MEMLORD_HOOK_MALLOC)); /* the same table */
+    p = t.malloc_fn(10);
+    q = t.calloc_fn(1, 10);
     assert_int_equal(live(lord), 10);
     assert_int_equal(live(other), 0);
-    b.free_fn(p);
-    assert_ok(memlord_hooks_uninstall(&b));
-    assert_true(same(&b, &of_host));
+    t.free_fn(p);
+    t.free_fn(q);
+    assert_int_equal(anomalies(lord) + anomalies(other), 0);
+    assert_ok(memlord_hooks_uninstall(&t));
+    assert_true(same(&t, &of_host));
     memlord_destroy(other);
+}
+
+/* -- several hosts: each has a place for its functions as long as the process lives --
+   So each of these tests has a process of its own, and the suite begins with them. A host marks its
+   blocks, and counts those given to its free that are not its own. */
+
+#define HOSTS 5
+static struct {
+    int mallocs, frees, foreign;
+} pool[HOSTS];
+static void *pool_malloc(int n, size_t size) {
+    int *p = (int *)malloc(size + 64);
+    pool[n].mallocs++;
+    *p = 1000 + n;
+    return (char *)p + 64;
+}
+static void pool_free(int n, void *ptr) {
+    int *p = (int *)(void *)((char *)ptr - 64);
+    if (*p != 1000 + n) {
+        pool[n].foreign++;
+        return;
+    }
+    pool[n].frees++;
+    free(p);
+}
+#define POOL(n)                                                                \
+    static void *malloc_##n(size_t size) { return pool_malloc(n, size); }      \
+    static void free_##n(void *ptr) { pool_free(n, ptr); }
+POOL(0)
+POOL(1)
+POOL(2)
+POOL(3)
+POOL(4)
+static const memlord_hooks of_pool[HOSTS] = {{malloc_0, NULL, NULL, NULL, free_0},
+                                             {malloc_1, NULL, NULL, NULL, free_1},
+                                             {malloc_2, NULL, NULL, NULL, free_2},
+                                             {malloc_3, NULL, NULL, NULL, free_3},
+                                             {malloc_4, NULL, NULL, NULL, free_4}};
+static int foreign_blocks(void) {
+    int i, n = 0;
+    for (i = 0; i < HOSTS; i++) n += pool[i].foreign;
+    return n;
+}
+
+/* In a child: leaves the function with the line of the first thing that is not true. */
+#define WANT(truth)              \
+    do {                         \
+        if (!(truth)) return __LINE__; \
+    } while (0)
+static void in_a_process_of_its_own(int (*run)(memlord *lord, test_log *log)) {
+    int line = -1, pipes[2];
+    pid_t pid;
+    assert_int_equal(pipe(pipes), 0);
+    pid = fork();
+    if (!pid) {
+        static test_log log;
+        memlord_desc desc;
+        memlord *lord = NULL;
+        memset(&desc, 0, sizeof desc);
+        pthread_mutex_init(&log.lock, NULL);
+        desc.logger.fn = test_log_line;
+        desc.logger.user = &log;
+        line = memlord_create(&desc, &lord) ? __LINE__ : run(lord, &log);
+        _exit(write(pipes[1], &line, sizeof line) != (ssize_t)sizeof line);
+    }
+    close(pipes[1]);
+    assert_int_equal(child_status(pid), 0);
+    assert_int_equal(read(pipes[0], &line, sizeof line), sizeof line);
+    close(pipes[0]);
+    if (line) fail_msg("line %d", line);
+}
+
+static int two_hosts(memlord *lord, test_log *log) {
+    memlord_hooks a = of_pool[0], b = of_pool[1], copy_a, copy_b;
+    void *p, *q;
+    (void)log;
+    WANT(!memlord_hooks_install(lord, &a, MEMLORD_HOOK_ALL));
+    copy_a = a; /* what a host keeps that takes its functions by a call */
+    p = copy_a.malloc_fn(10);
+    WANT(!memlord_hooks_install(lord, &b, MEMLORD_HOOK_ALL));
+    copy_b = b;
+    q = copy_b.malloc_fn(100);
+    WANT(pool[0].mallocs == 1 && pool[1].mallocs == 1 && live(lord) == 110);
+    copy_a.free_fn(p);
+    WANT(pool[0].frees == 1 && live(lord) == 100);
+    p = a.malloc_fn(10);
+    WANT(!memlord_hooks_uninstall(&a) && same(&a, &of_pool[0])); /* before the later one */
+    WANT(same(&b, &copy_b));
+    copy_b.free_fn(q);
+    q = copy_b.malloc_fn(1);
+    WANT(live(lord) == 11);
+    WANT(!memlord_hooks_uninstall(&b) && same(&b, &of_pool[1]));
+    copy_a.free_fn(p);
+    copy_b.free_fn(q);
+    copy_a.free_fn(copy_a.malloc_fn(5));
+    copy_b.free_fn(copy_b.malloc_fn(5));
+    WANT(pool[0].mallocs == 3 && pool[0].frees == 3 && pool[1].mallocs == 3 && pool[1].frees == 3);
+    WANT(foreign_blocks() == 0 && stats_of(lord, all()).allocs == 4);
+    return 0;
+}
+static void each_host_keeps_its_own_functions(void **state) {
+    (void)state;
+    in_a_process_of_its_own(two_hosts);
+}
+
+/* The same functions, so that only the tables differ. */
+static int two_ledgers(memlord *lord, test_log *log) {
+    memlord_hooks a = of_host, b = of_host;
+    memlord *other = NULL;
+    void *p, *q;
+    (void)log;
+    WANT(!memlord_create(NULL, &other));
+    WANT(!memlord_hooks_install(lord, &a, MEMLORD_HOOK_ALL));
+    WANT(!memlord_hooks_install(other, &b, MEMLORD_HOOK_CALLOC));
+    p = a.malloc_fn(10);
+    q = b.calloc_fn(1, 100);
+    b.free_fn(b.malloc_fn(1000));
+    WANT(live(lord) == 10 && live(other) == 100);
+    a.free_fn(p);
+    memlord_destroy(other);
+    b.free_fn(q);
+    p = a.malloc_fn(7);
+    WANT(live(lord) == 7 && anomalies(lord) == 0);
+    WANT(!memlord_hooks_uninstall(&b) && same(&b, &of_host));
+    a.free_fn(p);
+    WANT(live(lord) == 0);
+    WANT(!memlord_hooks_uninstall(&a) && same(&a, &of_host));
+    return 0;
+}
+static void two_tables_record_in_two_ledgers(void **state) {
+    (void)state;
+    in_a_process_of_its_own(two_ledgers);
+}
+
+static int four_places(memlord *lord, test_log *log) {
+    memlord_hooks t[HOSTS], first;
+    int i, round;
+    for (round = 0; round < 3; round++) { /* a set takes its place again, in any order */
+        for (i = 0; i < 4; i++) {
+            int n = (i + round) % 4;
+            t[n] = of_pool[n];
+            WANT(!memlord_hooks_install(lord, &t[n], MEMLORD_HOOK_ALL));
+            t[n].free_fn(t[n].malloc_fn(10));
+            if (round) WANT(n != 0 || same(&t[0], &first));
+            if (n == 0) first = t[0];
+        }
+        t[4] = of_pool[4];
+        WANT(memlord_hooks_install(lord, &t[4], MEMLORD_HOOK_ALL) == MEMLORD_E_STATE);
+        WANT(same(&t[4], &of_pool[4]));
+        WANT(log->lines[MEMLORD_LOG_ERROR] == (uint64_t)(2 * round + 1));
+        WANT(strstr(log->text, "[hooks] refused: 4 tables") != NULL);
+        for (i = 3; i >= 0; i--) {
+            int n = (i + 2 * round) % 4;
+            WANT(!memlord_hooks_uninstall(&t[n]) && same(&t[n], &of_pool[n]));
+        }
+        WANT(memlord_hooks_install(lord, &t[4], MEMLORD_HOOK_ALL) == MEMLORD_E_STATE);
+    }
+    for (i = 0; i < 4; i++) WANT(pool[i].mallocs == 3 && pool[i].frees == 3);
+    WANT(pool[4].mallocs == 0 && foreign_blocks() == 0);
+    WANT(stats_of(lord, all()).allocs == 12 && live(lord) == 0);
+    return 0;
+}
+static void a_fifth_set_of_functions_is_refused_and_four_take_their_places_again(void **state) {
+    (void)state;
+    in_a_process_of_its_own(four_places);
+}
+
+/* A host keeps the functions of its first install while others hook and unhook tables. */
+static memlord_hooks kept;
+static void *rehook(void *user) {
+    memlord *lord = (memlord *)user;
+    memlord_hooks t = of_host, before;
+    long failed = 0;
+    int i;
+    t.malloc_fn = malloc; /* they count nothing: threads share them */
+    t.realloc_fn = NULL;
+    t.calloc_fn = NULL;
+    t.aligned_fn = NULL;
+    t.free_fn = free;
+    before = t;
+    for (i = 0; i < 300; i++) {
+        failed += memlord_hooks_install(lord, &t, MEMLORD_HOOK_ALL) != MEMLORD_OK;
+        t.free_fn(t.malloc_fn(10));
+        failed += memlord_hooks_uninstall(&t) != MEMLORD_OK || !same(&t, &before);
+    }
+    return (void *)failed;
+}
+static void *call_the_kept(void *user) {
+    int i;
+    for (i = 0; i < 1000; i++) kept.free_fn(kept.malloc_fn(10));
+    return user;
+}
+static int threads_and_tables(memlord *lord, test_log *log) {
+    memlord_hooks t = {malloc, NULL, NULL, NULL, free};
+    pthread_t threads[4];
+    void *failed;
+    int i;
+    (void)log;
+    WANT(!memlord_hooks_install(lord, &t, MEMLORD_HOOK_ALL));
+    kept = t;
+    WANT(!memlord_hooks_uninstall(&t));
+    for (i = 0; i < 4; i++)
+        WANT(!pthread_create(&threads[i], NULL, i ? rehook : call_the_kept, i ? lord : NULL));
+    for (i = 0; i < 4; i++) {
+        WANT(!pthread_join(threads[i], &failed));
+        WANT(!failed);
+    }
+    WANT(stats_of(lord, all()).allocs >= 900);
+    WANT(stats_of(lord, all()).allocs <= 1900);
+    return 0;
+}
+static void threads_hook_tables_while_copies_are_called(void **state) {
+    (void)state;
+    in_a_process_of_its_own(threads_and_tables);
 }
 
 static void each_function_is_switched_alone(void **state) {
@@ -204,11 +421,34 @@ static void a_table_that_is_not_as_it_should_be_is_refused(void **state) {
     before = copy = t; /* functions of ours that would call themselves */
     assert_int_equal(memlord_hooks_install(lord, &copy, MEMLORD_HOOK_ALL), MEMLORD_E_STATE);
     assert_true(same(&t, &before) && same(&copy, &before));
+    copy = of_host; /* a single one of them would do so, too */
+    copy.calloc_fn = t.calloc_fn;
+    assert_int_equal(memlord_hooks_install(lord, &copy, MEMLORD_HOOK_ALL), MEMLORD_E_STATE);
+    assert_ok(memlord_hooks_uninstall(&t));
+    copy = before; /* and after the uninstall */
+    assert_int_equal(memlord_hooks_install(lord, &copy, MEMLORD_HOOK_ALL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_hooks_uninstall(&copy), MEMLORD_E_STATE);
+    assert_ok(memlord_hooks_install(lord, &t, MEMLORD_HOOK_ALL));
+    assert_true(same(&t, &before)); /* the same functions again */
     t.malloc_fn = host_malloc; /* another library's, say */
     assert_int_equal(memlord_hooks_uninstall(&t), MEMLORD_E_STATE);
     t = before;
     assert_ok(memlord_hooks_uninstall(&t));
     assert_true(same(&t, &of_host));
+}
+
+static void a_host_may_put_its_functions_back_itself(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_hooks t = of_host;
+    assert_ok(memlord_hooks_install(lord, &t, MEMLORD_HOOK_ALL));
+    t = of_host;
+    assert_ok(memlord_hooks_install(lord, &t, MEMLORD_HOOK_ALL));
+    t.free_fn(t.malloc_fn(10));
+    assert_int_equal(stats_of(lord, cpu()).allocs, 1);
+    t = of_host;
+    assert_ok(memlord_hooks_uninstall(&t));
+    assert_true(same(&t, &of_host));
+    assert_int_equal(memlord_hooks_uninstall(&t), MEMLORD_E_STATE);
 }
 
 static void copies_of_the_functions_work_after_the_uninstall(void **state) {
@@ -288,6 +528,11 @@ static void threads_share_a_table(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        /* in children, while this process has hooked no table yet */
+        cmocka_unit_test(each_host_keeps_its_own_functions),
+        cmocka_unit_test(two_tables_record_in_two_ledgers),
+        cmocka_unit_test(a_fifth_set_of_functions_is_refused_and_four_take_their_places_again),
+        cmocka_unit_test(threads_hook_tables_while_copies_are_called),
         TEST(each_function_calls_the_hosts_and_records),
         TEST(an_uninstall_restores_the_exact_pointers),
         TEST(a_second_install_replaces_the_first),
@@ -298,6 +543,7 @@ int main(void) {
         TEST(what_the_host_lacks_stays_absent),
         TEST(a_foreign_block_counts_as_unknown),
         TEST(a_table_that_is_not_as_it_should_be_is_refused),
+        TEST(a_host_may_put_its_functions_back_itself),
         TEST(copies_of_the_functions_work_after_the_uninstall),
         TEST(the_functions_outlive_the_ledger),
         TEST_SITES(each_caller_is_a_site),

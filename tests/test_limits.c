@@ -292,16 +292,16 @@ static int try_at_once(void *user, uint64_t bytes, uint64_t *storage) {
     return 0;
 }
 
-static void alloc_retry_takes_nothing_from_an_open_reservation(void **state) {
+static void alloc_retry_draws_on_an_open_reservation(void **state) {
     test_case *t = (test_case *)*state;
     uint64_t storage, key = 0x900000;
     memlord_ticket ticket;
     limit(t->lord, 110);
     ticket = reserve(t->lord, cuda(0), 50);
     assert_ok(memlord_alloc_retry(t->lord, cuda(0), 60, try_at_once, &key, NULL, &storage, NULL));
-    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
-    assert_refused(t->lord, cuda(0), 1);
-    grow(t, cuda(0), 50);
+    assert_int_equal(memlord_headroom(t->lord, cuda(0)), 50);
+    assert_refused(t->lord, cuda(0), 51);
+    grow(t, cuda(0), 50); /* the ticket has nothing left for it */
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
     assert_ok(memlord_reserve_commit(t->lord, ticket));
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 0);
@@ -1231,7 +1231,7 @@ int main(void) {
         TEST_FAKES(what_one_reservation_has_left_keeps_nothing_of_the_next),
         TEST_FAKES(more_reservations_than_that_are_settled_by_their_commit),
         TEST_FAKES(a_reservation_of_0_bytes_is_good),
-        TEST_FAKES(alloc_retry_takes_nothing_from_an_open_reservation),
+        TEST_FAKES(alloc_retry_draws_on_an_open_reservation),
         TEST_FAKES(an_alloc_retry_inside_another_keeps_them_apart),
         TEST_FAKES(an_alloc_retry_of_0_bytes_leaves_the_next_reservation_alone),
         TEST_FAKES(a_ticket_is_good_once),

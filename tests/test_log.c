@@ -506,6 +506,33 @@ static void a_logger_left_by_longjmp_holds_no_lock(void **state) {
     memlord_destroy(lord);
 }
 
+static void *set_no_logger(void *lord) {
+    assert_ok(memlord_logger_set((memlord *)lord, NULL));
+    return NULL;
+}
+/* A logger that is left may not be waited for: its thread sees that at its next message. */
+static void another_thread_sets_a_logger_after_one_was_left_by_longjmp(void **state) {
+    logbook book;
+    memlord *lord = open_logged(&book), *other = open_logged(&book);
+    int calls = 0;
+    memlord_logger leaves;
+    pthread_t thread;
+    (void)state;
+    leaves.fn = leave_by_longjmp;
+    leaves.user = &calls;
+    assert_ok(memlord_logger_set(lord, &leaves));
+    if (!setjmp(way_out)) memlord_reset(lord);
+    memlord_reset(lord);
+    assert_int_equal(calls, 2);
+    assert_ok(memlord_logger_set(other, NULL)); /* this thread is in no logger */
+    assert_int_equal(pthread_create(&thread, NULL, set_no_logger, lord), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    memlord_reset(lord);
+    assert_int_equal(calls, 2);
+    memlord_destroy(other);
+    memlord_destroy(lord);
+}
+
 /* -- the stock logger -- */
 
 static void host_of_the_stock_logger(void) {
@@ -814,6 +841,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_clean_ledger_is_destroyed_without_a_word),
         cmocka_unit_test(a_logger_may_call_the_ledger),
         cmocka_unit_test(a_logger_left_by_longjmp_holds_no_lock),
+        cmocka_unit_test(another_thread_sets_a_logger_after_one_was_left_by_longjmp),
         cmocka_unit_test(the_stock_logger_tells_errors_and_warnings_alone),
         cmocka_unit_test(with_debug_the_stock_logger_tells_all_in_colour),
         cmocka_unit_test(without_its_logger_a_host_is_silent_or_prints_as_debug_says),

@@ -309,6 +309,61 @@ static void an_end_without_room_counts_the_block_as_dropped(void **state) {
     assert_int_equal(stats_of(t->lord, cuda(0)).unknown_frees, 0);
 }
 
+/* -- the frees of what was dropped -- */
+
+/* Returns a key for which the map has no room, when it finds no memory any more. */
+static uint64_t fill_map(test_case *t) {
+    uint64_t key = (uint64_t)1 << 40;
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    while (memlord_alloc(t->lord, cpu(), key, 1, NULL) == MEMLORD_OK) key += 1u << 21;
+    return key + (1u << 21);
+}
+
+static void the_free_of_a_dropped_storage_is_known_from_a_double_free(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block two[2] = {{cuda(0), 0x1000, 5000}, {cuda(0), 0, 7}};
+    memlord_stats s;
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 100, NULL));
+    two[1].storage = fill_map(t);
+    assert_int_equal(memlord_alloc_n(t->lord, two, 2, NULL), MEMLORD_E_NOMEM);
+    s = stats_of(t->lord, cuda(0));
+    assert_int_equal(s.allocated, 100); /* as before */
+    assert_int_equal(s.dropped_allocs, 2);
+    assert_int_equal(s.dropped_bytes, 5007);
+    assert_ok(memlord_free(t->lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(memlord_free(t->lord, cuda(0), 0x1000, NULL), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_free(t->lord, cuda(0), two[1].storage, NULL)); /* it was dropped */
+    assert_int_equal(memlord_free(t->lord, cuda(0), two[1].storage, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(stats_of(t->lord, cuda(0)).unknown_frees, 2);
+}
+
+/* A host may take the error for a refusal: it frees nothing, and tries again later. */
+static void an_alloc_that_is_recorded_after_all_is_freed_once(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block two[2] = {{cuda(0), 0x1000, 5000}, {cuda(0), 0, 7}};
+    two[1].storage = fill_map(t);
+    assert_int_equal(memlord_alloc_n(t->lord, two, 2, NULL), MEMLORD_E_NOMEM);
+    t->heap.fail_at = 0;
+    assert_ok(memlord_alloc_n(t->lord, two, 2, NULL));
+    assert_ok(memlord_free_n(t->lord, two, 2, NULL));
+    assert_int_equal(memlord_free(t->lord, cuda(0), 0x1000, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(memlord_free(t->lord, cuda(0), two[1].storage, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(stats_of(t->lord, cuda(0)).unknown_frees, 2);
+}
+
+static void more_drops_than_are_remembered_are_freed_as_often(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t key = fill_map(t), i, n = 0;
+    for (i = 0; i < 100; i++)
+        n += memlord_alloc(t->lord, cpu(), key + (i << 21), 1, NULL) == MEMLORD_E_NOMEM;
+    assert_true(n > 64);
+    for (i = 0; i < 100; i++) assert_ok(memlord_free(t->lord, cpu(), key + (i << 21), NULL));
+    assert_int_equal(stats_of(t->lord, cpu()).unknown_frees, 0);
+    assert_ok(memlord_free(t->lord, cpu(), key - (1u << 21), NULL)); /* fill_map's */
+    assert_int_equal(memlord_free(t->lord, cpu(), key, NULL), MEMLORD_E_UNKNOWN);
+}
+
 /* -- the count of resized storages -- */
 
 static void each_resize_counts_as_a_realloc(void **state) {
@@ -362,6 +417,9 @@ int main(void) {
         TEST(a_null_token_is_refused),
         TEST(many_tokens_can_be_open_at_once),
         TEST(an_end_without_room_counts_the_block_as_dropped),
+        TEST(the_free_of_a_dropped_storage_is_known_from_a_double_free),
+        TEST(an_alloc_that_is_recorded_after_all_is_freed_once),
+        TEST(more_drops_than_are_remembered_are_freed_as_often),
         TEST(each_resize_counts_as_a_realloc),
         TEST(what_resizes_nothing_is_no_realloc),
     };

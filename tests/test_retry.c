@@ -622,16 +622,198 @@ static void what_it_makes_is_charged_to_the_account_in_use(void **state) {
     assert_int_equal(stat.bytes, 0);
 }
 
-static void a_request_leaves_an_adopted_ticket_alone(void **state) {
-    stage *s = stage_of(state, "+");
+/* -- tickets of the thread -- */
+
+static uint64_t held(stage *s) { return stats_of(s->t->lord, cuda(0)).held; }
+
+/* A ticket of this thread under a limit of cuda:0. */
+static memlord_ticket reserved(stage *s, uint64_t limit, uint64_t bytes) {
     memlord_ticket ticket = 0;
-    assert_ok(memlord_limit_set(s->t->lord, cuda(0), 100));
-    assert_ok(memlord_reserve(s->t->lord, cuda(0), 40, &ticket));
-    assert_ok(memlord_reserve_adopt(s->t->lord, ticket));
-    assert_ok(request(s, 60, 1));
-    assert_int_equal(stats_of(s->t->lord, cuda(0)).held, 40);
+    assert_ok(memlord_limit_set(s->t->lord, cuda(0), limit));
+    assert_ok(memlord_reserve(s->t->lord, cuda(0), bytes, &ticket));
+    return ticket;
+}
+
+static void a_request_that_its_ticket_covers_needs_no_room(void **state) {
+    stage *s = stage_of(state, "+");
+    memlord_ticket ticket = reserved(s, 10 << 20, 10 << 20);
+    assert_ok(request(s, 5 << 20, 0));
+    assert_int_equal(held(s), 5 << 20);
+    assert_int_equal(memlord_allocated(s->t->lord, cuda(0)), 5 << 20);
+    assert_ok(memlord_limit_set(s->t->lord, cuda(0), 1)); /* what is admitted stays so */
+    s->storage = 0x6000;
+    assert_ok(request(s, 5 << 20, 0));
+    assert_int_equal(held(s), 0);
+    s->storage = 0x7000;
+    assert_int_equal(request(s, 1, 0), MEMLORD_E_LIMIT);
     assert_ok(memlord_reserve_commit(s->t->lord, ticket));
-    assert_int_equal(stats_of(s->t->lord, cuda(0)).held, 0);
+}
+
+static void a_request_comes_off_its_ticket(void **state) {
+    stage *s = stage_of(state, "+");
+    memlord_ticket ticket = reserved(s, 100, 60);
+    assert_ok(request(s, 40, 0));
+    assert_int_equal(held(s), 20);
+    assert_int_equal(memlord_headroom(s->t->lord, cuda(0)), 40);
+    s->storage = 0x6000;
+    assert_ok(request(s, 30, 0)); /* 20 of the ticket, 10 beyond it */
+    assert_int_equal(held(s), 0);
+    assert_int_equal(memlord_headroom(s->t->lord, cuda(0)), 30);
+    assert_ok(memlord_reserve_commit(s->t->lord, ticket));
+    assert_int_equal(memlord_headroom(s->t->lord, cuda(0)), 30);
+}
+
+static void a_request_comes_off_several_tickets(void **state) {
+    stage *s = stage_of(state, "+");
+    memlord_ticket first = reserved(s, 100, 30), second = reserved(s, 100, 30);
+    memlord_ticket elsewhere = 0;
+    assert_ok(memlord_reserve(s->t->lord, cuda(1), 70, &elsewhere));
+    assert_ok(request(s, 50, 0));
+    assert_int_equal(held(s), 10);
+    assert_int_equal(stats_of(s->t->lord, cuda(1)).held, 70);
+    assert_ok(memlord_reserve_commit(s->t->lord, first)); /* had nothing left */
+    assert_int_equal(held(s), 10);
+    assert_ok(memlord_reserve_commit(s->t->lord, second));
+    assert_int_equal(held(s), 0);
+    assert_ok(memlord_reserve_commit(s->t->lord, elsewhere));
+}
+
+static void only_what_exceeds_the_ticket_must_fit(void **state) {
+    stage *s = stage_of(state, "+");
+    memlord_ticket ticket = reserved(s, 100, 40);
+    assert_int_equal(request(s, 101, 0), MEMLORD_E_LIMIT);
+    assert_int_equal(s->calls, 0);
+    assert_int_equal(held(s), 40);
+    assert_int_equal(s->t->gc.last.reason, MEMLORD_REASON_LIMIT);
+    assert_int_equal(s->t->gc.last.needed, 61);
+    assert_int_equal(lines_with(s->t->log.text,
+                                "[limit] beyond its ticket, cuda:0: 61 B wanted, 1 B short"),
+                     1);
+    assert_ok(request(s, 100, 0));
+    assert_int_equal(held(s), 0);
+    assert_ok(memlord_reserve_commit(s->t->lord, ticket));
+    assert_int_equal(memlord_headroom(s->t->lord, cuda(0)), 0);
+}
+
+static void a_failed_request_is_not_short_of_what_its_ticket_holds(void **state) {
+    stage *s = stage_of(state, "-");
+    memlord_ticket ticket = reserved(s, 1000, 800);
+    assert_int_equal(request(s, 900, 0), MEMLORD_E_OOM);
+    assert_int_equal(held(s), 800);
+    assert_int_equal(lines_with(s->t->log.text,
+                                "[oom] cuda:0: 900 B wanted, 100 B to spare: limit 1000 B, live "
+                                "0 B, held 800 B of which 800 B for this request"),
+                     1);
+    assert_ok(memlord_reserve_commit(s->t->lord, ticket));
+}
+
+static void a_request_comes_off_an_adopted_ticket(void **state) {
+    stage *s = stage_of(state, "+");
+    pthread_t thread;
+    void *ticket = NULL;
+    assert_ok(memlord_limit_set(s->t->lord, cuda(0), 100));
+    assert_int_equal(pthread_create(&thread, NULL, reserve_half, s->t->lord), 0);
+    assert_int_equal(pthread_join(thread, &ticket), 0);
+    assert_non_null(ticket);
+    assert_ok(memlord_reserve_adopt(s->t->lord, *(memlord_ticket *)ticket));
+    assert_ok(request(s, 70, 1));
+    assert_int_equal(held(s), 0);
+    assert_int_equal(memlord_headroom(s->t->lord, cuda(0)), 30);
+    assert_ok(memlord_reserve_commit(s->t->lord, *(memlord_ticket *)ticket));
+    free(ticket);
+}
+
+typedef struct adopter {
+    memlord *lord;
+    memlord_ticket ticket;
+    memlord_result result;
+} adopter;
+
+static void *adopt(void *user) {
+    adopter *a = (adopter *)user;
+    a->result = memlord_reserve_adopt(a->lord, a->ticket);
+    return NULL;
+}
+
+static void a_ticket_that_another_thread_adopted_covers_nothing(void **state) {
+    stage *s = stage_of(state, "+");
+    pthread_t thread;
+    adopter a;
+    a.lord = s->t->lord;
+    a.ticket = reserved(s, 100, 60);
+    assert_int_equal(pthread_create(&thread, NULL, adopt, &a), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(a.result);
+    assert_int_equal(request(s, 41, 0), MEMLORD_E_LIMIT);
+    assert_ok(request(s, 40, 0));
+    assert_int_equal(held(s), 60);
+    assert_ok(memlord_reserve_commit(s->t->lord, a.ticket));
+}
+
+static void a_request_that_fails_leaves_its_ticket_as_it_was(void **state) {
+    stage *s = stage_of(state, "0");
+    memlord_ticket ticket = reserved(s, 100, 60);
+    assert_int_equal(request(s, 80, 2), MEMLORD_E_OOM);
+    assert_int_equal(held(s), 60);
+    assert_int_equal(memlord_headroom(s->t->lord, cuda(0)), 40);
+    assert_ok(memlord_alloc(s->t->lord, cuda(0), 0x1000, 60, NULL));
+    assert_int_equal(held(s), 0);
+    assert_ok(memlord_reserve_commit(s->t->lord, ticket));
+}
+
+static void a_collection_may_make_room_for_what_exceeds_the_ticket(void **state) {
+    stage *s = stage_of(state, "+");
+    memlord_ticket ticket;
+    assert_ok(memlord_strategy_set(s->t->lord, cuda(0), NULL, 0)); /* no band collects before */
+    assert_ok(memlord_alloc(s->t->lord, cuda(0), 0x1000, 50, NULL));
+    ticket = reserved(s, 100, 40);
+    s->free_in_gc = 0x1000;
+    assert_ok(request(s, 60, 0));
+    assert_int_equal(s->t->gc.last.needed, 20);
+    assert_int_equal(memlord_allocated(s->t->lord, cuda(0)), 60);
+    assert_int_equal(held(s), 0);
+    assert_ok(memlord_reserve_commit(s->t->lord, ticket));
+}
+
+/* An attempt that does to the thread's ticket what a host may do meanwhile. */
+typedef struct meddler {
+    memlord *lord;
+    memlord_ticket commit;
+    uint64_t record, storage, held;
+} meddler;
+
+static int meddle(void *user, uint64_t bytes, uint64_t *storage) {
+    meddler *m = (meddler *)user;
+    (void)bytes;
+    if (m->commit) (void)memlord_reserve_commit(m->lord, m->commit);
+    if (m->record) (void)memlord_alloc(m->lord, memlord_device_cuda(0), 0x9000, m->record, NULL);
+    m->held = stats_of(m->lord, memlord_device_cuda(0)).held;
+    *storage = m->storage;
+    return m->storage ? 0 : -1;
+}
+
+static void an_alloc_inside_an_attempt_does_not_draw_on_its_bytes(void **state) {
+    stage *s = stage_of(state, "+");
+    memlord_ticket ticket = reserved(s, 100, 60);
+    meddler m = {NULL, 0, 60, 0x5000, 0};
+    m.lord = s->t->lord;
+    assert_ok(memlord_alloc_retry(m.lord, cuda(0), 40, meddle, &m, NULL, &got, NULL));
+    assert_int_equal(m.held, 40); /* 20 of the ticket were free for it */
+    assert_int_equal(held(s), 0);
+    assert_int_equal(memlord_allocated(m.lord, cuda(0)), 100);
+    assert_ok(memlord_reserve_commit(m.lord, ticket));
+}
+
+static void a_ticket_that_closes_meanwhile_gets_nothing_back(void **state) {
+    stage *s = stage_of(state, "+");
+    meddler m = {NULL, 0, 0, 0, 0};
+    m.lord = s->t->lord;
+    m.commit = reserved(s, 100, 60);
+    assert_int_equal(memlord_alloc_retry(m.lord, cuda(0), 40, meddle, &m, NULL, &got, NULL),
+                     MEMLORD_E_OOM);
+    assert_int_equal(m.held, 40);
+    assert_int_equal(held(s), 0);
+    assert_int_equal(memlord_headroom(m.lord, cuda(0)), 100);
 }
 
 static void what_another_thread_reserved_is_not_there(void **state) {
@@ -645,6 +827,7 @@ static void what_another_thread_reserved_is_not_there(void **state) {
     assert_int_equal(request(s, 60, 1), MEMLORD_E_LIMIT);
     assert_int_equal(s->calls, 0);
     assert_ok(request(s, 50, 1));
+    assert_int_equal(held(s), 50);
     assert_ok(memlord_reserve_cancel(s->t->lord, *(memlord_ticket *)ticket));
     assert_int_equal(memlord_headroom(s->t->lord, cuda(0)), 50);
     free(ticket);
@@ -811,6 +994,23 @@ static void a_failed_alloc_is_an_attempt_and_a_failure(void **state) {
     assert_int_equal(n.allocated, 0);
     assert_int_equal(n.dropped_allocs, 0);
     assert_int_equal(t->gc.runs, 0);
+}
+
+static int leave_by_longjmp(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)bytes, (void)storage;
+    longjmp(*(jmp_buf *)user, 1);
+}
+static void a_failed_alloc_counts_after_an_attempt_left_by_longjmp(void **state) {
+    test_case *t = (test_case *)*state;
+    jmp_buf away;
+    uint64_t storage;
+    if (!setjmp(away)) {
+        (void)memlord_alloc_retry(t->lord, cuda(0), 100, leave_by_longjmp, &away, NULL, &storage,
+                                  NULL);
+        fail_msg("it came back");
+    }
+    assert_ok(memlord_alloc_failed(t->lord, cuda(0), 100, NULL));
+    assert_int_equal(stats_of(t->lord, cuda(0)).oom_failures, 1);
 }
 
 static void a_failed_alloc_is_the_last_failure_in_the_reports(void **state) {
@@ -1040,7 +1240,7 @@ static void the_flag_ignores_the_environment(void **state) {
 static void a_locale_with_a_comma_changes_nothing(void **state) {
     static test_case t;
     (void)state;
-    assert_true(setlocale(LC_ALL, "de_DE.UTF-8") || setlocale(LC_ALL, "de_DE"));
+    TEST_COMMA();
     assert_int_equal(open_with("max=1,initial_ms=0,multiplier=1.5", 0, &t), 0);
     setlocale(LC_ALL, "C");
     assert_int_equal(attempts_of(&t, "0"), 2);
@@ -1220,6 +1420,7 @@ static void a_null_policy_makes_six_attempts(void **state) {
 
 typedef struct racer {
     memlord *lord;
+    pthread_barrier_t *start;
     uint64_t *in_use; /* of all, as the device itself would count it */
     uint64_t id, made, bad;
 } racer;
@@ -1236,6 +1437,7 @@ static void *race_for_room(void *user) {
     memlord_retry policy = pauses(0, 1, 0);
     uint64_t storage, i, bytes = 10 + r->id;
     policy.max_retries = 0;
+    pthread_barrier_wait(r->start);
     for (i = 0; i < 2000; i++) {
         memlord_result result = memlord_alloc_retry(r->lord, memlord_device_cuda(0), bytes,
                                                     make_one, r, &policy, &storage, NULL);
@@ -1249,29 +1451,67 @@ static void *race_for_room(void *user) {
     return NULL;
 }
 
-static void threads_never_pass_the_limit(void **state) {
-    test_case *t = (test_case *)*state;
+/* Holds a ticket of 10 bytes. What it covers is never refused; what exceeds it may be. */
+static void *race_with_a_ticket(void *user) {
+    racer *r = (racer *)user;
+    const memlord_device device = memlord_device_cuda(0);
+    memlord_retry policy = pauses(0, 1, 0);
+    memlord_ticket ticket = 0;
+    uint64_t storage, i;
+    policy.max_retries = 0;
+    pthread_barrier_wait(r->start);
+    for (i = 0; i < 1000; i++) {
+        const uint64_t bytes = i % 2 ? 4 : 18;
+        memlord_result result;
+        if (!ticket && memlord_reserve(r->lord, device, 10, &ticket)) continue;
+        sched_yield(); /* others take the room that is left */
+        result = memlord_alloc_retry(r->lord, device, bytes, make_one, r, &policy, &storage, NULL);
+        r->bad += result != MEMLORD_OK && (bytes <= 10 || result != MEMLORD_E_LIMIT);
+        if (result == MEMLORD_OK) {
+            __atomic_sub_fetch(r->in_use, bytes, __ATOMIC_ACQ_REL);
+            r->bad += memlord_free(r->lord, device, storage, NULL) != MEMLORD_OK;
+            r->bad += memlord_reserve_commit(r->lord, ticket) != MEMLORD_OK;
+            ticket = 0;
+        }
+    }
+    if (ticket) r->bad += memlord_reserve_commit(r->lord, ticket) != MEMLORD_OK;
+    return NULL;
+}
+
+static void race(test_case *t, void *(*fn)(void *)) {
     racer racers[8];
     pthread_t threads[8];
+    pthread_barrier_t start;
     uint64_t i, in_use = 0, made = 0;
+    assert_int_equal(pthread_barrier_init(&start, NULL, 8), 0);
     assert_ok(memlord_gc_callback_remove(t->lord, any(MEMLORD_DEVICE_CUDA), test_gc_run, &t->gc));
     assert_ok(memlord_limit_set(t->lord, cuda(0), 1000));
     assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 940, NULL));
     memset(racers, 0, sizeof racers);
     for (i = 0; i < 8; i++) {
         racers[i].lord = t->lord;
+        racers[i].start = &start;
         racers[i].in_use = &in_use;
         racers[i].id = i + 1;
-        assert_int_equal(pthread_create(&threads[i], NULL, race_for_room, &racers[i]), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, fn, &racers[i]), 0);
     }
     for (i = 0; i < 8; i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
         assert_int_equal(racers[i].bad, 0);
         made += racers[i].made;
     }
+    pthread_barrier_destroy(&start);
     assert_true(made > 0);
     assert_int_equal(memlord_headroom(t->lord, cuda(0)), 60);
     assert_balanced(t->lord, cuda(0));
+}
+
+static void threads_never_pass_the_limit(void **state) {
+    race((test_case *)*state, race_for_room);
+}
+
+static void threads_with_tickets_never_pass_the_limit(void **state) {
+    race((test_case *)*state, race_with_a_ticket);
 }
 
 int main(void) {
@@ -1313,7 +1553,17 @@ int main(void) {
         TEST(what_just_fits_is_let_through_and_counted_once),
         TEST(a_failed_request_gives_its_room_back),
         TEST(what_it_makes_is_charged_to_the_account_in_use),
-        TEST(a_request_leaves_an_adopted_ticket_alone),
+        TEST(a_request_that_its_ticket_covers_needs_no_room),
+        TEST(a_request_comes_off_its_ticket),
+        TEST(a_request_comes_off_several_tickets),
+        TEST(only_what_exceeds_the_ticket_must_fit),
+        TEST(a_failed_request_is_not_short_of_what_its_ticket_holds),
+        TEST(a_request_comes_off_an_adopted_ticket),
+        TEST(a_ticket_that_another_thread_adopted_covers_nothing),
+        TEST(a_request_that_fails_leaves_its_ticket_as_it_was),
+        TEST(a_collection_may_make_room_for_what_exceeds_the_ticket),
+        TEST(an_alloc_inside_an_attempt_does_not_draw_on_its_bytes),
+        TEST(a_ticket_that_closes_meanwhile_gets_nothing_back),
         TEST(what_another_thread_reserved_is_not_there),
         TEST(the_host_never_loses_a_storage),
         TEST(a_null_ledger_makes_one_attempt),
@@ -1326,6 +1576,7 @@ int main(void) {
         TEST(failing_allocations_are_an_emergency),
         TEST(a_recovery_is_no_emergency),
         TEST(a_failed_alloc_is_an_attempt_and_a_failure),
+        TEST_FAKES(a_failed_alloc_counts_after_an_attempt_left_by_longjmp),
         TEST(a_failed_alloc_is_the_last_failure_in_the_reports),
         TEST(a_failed_alloc_is_an_emergency),
         TEST(a_failed_alloc_is_an_event),
@@ -1349,6 +1600,7 @@ int main(void) {
         TEST_CLOCK(a_null_policy_makes_six_attempts),
         TEST_CLOCK(a_thread_cancelled_in_its_pause_leaves_nobody_waiting),
         TEST(threads_never_pass_the_limit),
+        TEST(threads_with_tickets_never_pass_the_limit),
     };
     return cmocka_run_group_tests_name("retry", tests, NULL, NULL);
 }

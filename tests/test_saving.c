@@ -389,6 +389,41 @@ static void a_handler_asks_and_the_next_call_serves(void **state) {
     assert_int_equal(files().n, 1); /* once */
 }
 
+/* The only file tells the capacity of the cpu, which is the only one known. */
+static void assert_has_the_cpus_capacity(void) {
+    listing l = files();
+    char *text;
+    assert_int_equal(l.n, 1);
+    text = file_text(in_folder(l.name[0]));
+    assert_non_null(text);
+    assert_true(json_is(text, "capacity[0].device", "cpu"));
+    assert_in_range(json_u64(text, "capacity[0].total"), 1 << 20, (uint64_t)1 << 60);
+    assert_in_range(json_u64(text, "capacity[0].used"), 1 << 20, (uint64_t)1 << 60);
+    assert_int_equal(json_u64(text, "capacity[1].total"), UINT64_MAX);
+    free(text);
+    clear();
+}
+static void a_save_samples_the_capacity(void **state) {
+    test_case *t = (test_case *)*state;
+    assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 9, NULL));
+    assert_ok(memlord_save(t->lord, MEMLORD_FORMAT_JSON, in_folder("a.json")));
+    assert_has_the_cpus_capacity();
+}
+/* It may come in a call of the host's, under its locks, or when its objects are gone. */
+static void a_save_that_nobody_calls_asks_no_source_of_the_hosts(void **state) {
+    test_case *t = (test_case *)*state;
+    t->source.total = 1000;
+    t->source.fail = 0;
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    open_block(t->lord, 0x1000, 9);
+    memlord_request_save(t->lord);
+    assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 9, NULL));
+    assert_has_the_cpus_capacity();
+    assert_int_equal(t->source.calls, 0);
+    assert_ok(memlord_save(t->lord, MEMLORD_FORMAT_JSON, in_folder("a.json")));
+    assert_int_equal(t->source.calls, 1);
+}
+
 static void a_destroy_serves_what_nothing_did(void **state) {
     memlord_desc desc;
     memlord *lord;
@@ -939,6 +974,8 @@ int main(void) {
         SAVING(without_memory_the_log_says_so),
         SAVING(a_full_disk_leaves_nothing),
         SAVING(a_handler_asks_and_the_next_call_serves),
+        SAVING(a_save_samples_the_capacity),
+        SAVING(a_save_that_nobody_calls_asks_no_source_of_the_hosts),
         SAVING(a_destroy_serves_what_nothing_did),
         SAVING(an_exit_serves_what_nothing_did),
         SAVING(every_call_that_records_serves),

@@ -610,7 +610,8 @@ static void free_n_goes_on_past_one_device_too_many(void **state) {
     while (memlord_alloc(lord, memlord_device_make(MEMLORD_DEVICE_OTHER, n),
                          (uint64_t)(n + 1) * 64, 8, NULL) == MEMLORD_OK)
         n++;
-    assert_ok(memlord_free(lord, memlord_device_make(MEMLORD_DEVICE_OTHER, n), 0x7000000, NULL));
+    assert_ok(memlord_free(lord, memlord_device_make(MEMLORD_DEVICE_OTHER, n),
+                           (uint64_t)(n + 1) * 64, NULL)); /* the one that was dropped */
     fill(blocks, 2, 0);
     blocks[1].device = memlord_device_make(MEMLORD_DEVICE_OTHER, 0);
     blocks[1].storage = 64;

@@ -17,6 +17,7 @@ package() { # VERSION COMPILER...
     shift
     mkdir -p "$torch/lib" "$torch/include/c10" "$out/$version/nvidia/cuda_runtime" &&
         ln -s "$PWD/tests/torch/include/c10/cuda" "$torch/include/c10/cuda" &&
+        ln -s "$PWD/tests/torch/include/torch" "$torch/include/torch" &&
         ln -s "$PWD/tests/fake_cuda/include" "$out/$version/nvidia/cuda_runtime/include" &&
         "$@" $stand_in_flags $warn -DSTAND_IN=$version -I"$torch/include" -fPIC -shared \
             tests/torch/stand_in.cpp -o "$torch/lib/libc10_cuda.so" -Wl,-soname,libc10_cuda.so &&

@@ -9,7 +9,7 @@
         c++ -O2 -I. -c examples/new.cpp -o new.o
         c++ -O2 -I. examples/embed/objects.cpp new.o at_exit.o memlord.o \
             -o objects -pthread -rdynamic
-        MEMLORD_REPORT=report.html ./objects
+        MEMLORD_APP_REPORT=report.html ./objects
 
     Not seen: what the C++ library gets from malloc, namely exceptions that are thrown, the reserve
     for those (72 KiB from before main), and the buffers of C's stdio. ../preload.c and wrap.c see

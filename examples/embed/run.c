@@ -10,7 +10,7 @@
         cc -O2 -I. -c examples/embed/at_exit.c -o at_exit.o
         cc -O2 -I. -DMEMLORD_SHIM -include memlord.h -c examples/embed/run.c -o run.o
         cc run.o at_exit.o memlord.o -o run -lm -pthread
-        MEMLORD_REPORT=report.html ./run model.bin tokenizer.bin "once upon a time"
+        MEMLORD_APP_REPORT=report.html ./run model.bin tokenizer.bin "once upon a time"
 
     Or write two lines after the last #include of the program itself:
 

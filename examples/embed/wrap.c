@@ -9,7 +9,7 @@
         cc -O2 -I. -c examples/embed/wrap.c -o wrap.o
         cc -O2 -I. -c examples/embed/at_exit.c -o at_exit.o
         cc -g -static app.c at_exit.o wrap.o -o app -lm -pthread @examples/embed/wrap.ld
-        MEMLORD_REPORT=report.json ./app && build/symbolize report.json
+        MEMLORD_APP_REPORT=report.json ./app && build/symbolize report.json
 
     This file has MemLord's implementation: link no other. A site is a return address; a static
     program has no dynamic symbols to name it by, so compile with -g and run build/symbolize.
@@ -42,12 +42,8 @@ int __real_munmap(void *at, size_t size);
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 
-/* glibc takes memory before it can tell which module an address is in: that has no site. */
-static int started;
-__attribute__((constructor(101))) static void start(void) { started = 1; }
-
 #define LORD memlord_global()
-#define SITE (started ? MEMLORD_SITE_OF_CALLER() : NULL)
+#define SITE MEMLORD_SITE_OF_CALLER()
 
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t n, size_t size);

@@ -1,6 +1,6 @@
 /* A stand-in for ggml and an engine on it: the functions that ggml.patch and llama.patch change, in
    the same shapes and with the same lines of MemLord, on devices that only count. It compares every
-   device with what its driver holds, and exits with 1 if anything differs. MEMLORD_REPORT=x.html
+   device with what its driver holds, and exits with 1 if anything differs. MEMLORD_APP_REPORT=x.html
    saves a report before the buffers are freed.
 
        c++ -std=c++11 -I. examples/ggml/standin.cpp examples/ggml/ggml-memlord.cpp -pthread */
@@ -509,7 +509,7 @@ int main() {
     check_scope("prompt", 1, static_cast<int64_t>((512 + 100 + 32) * KiB));
     check_scope("decode", 5, 0);
 
-    const char *path = getenv("MEMLORD_REPORT");
+    const char *path = getenv("MEMLORD_APP_REPORT");
     if (path) memlord_save(memlord_global(), memlord_format_for(path), path);
 
     free_all(&e);

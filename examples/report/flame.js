@@ -72,12 +72,21 @@ function underDevice(tree, device) {
     return tree.split ? childOf(tree, tree.nodes[0], name, { name }) : tree.nodes[0];
 }
 
-function growStacks(tree, p, side) {
+/* A frame that the other profile cannot have, as what stands for all of its module. */
+const strangeFrame = (frame, strange) => {
+    const name = strangeName(frame.site, strange);
+    return name ? { key: name, name, site: frame.site, paint: frame.paint, strange: true } : frame;
+};
+
+/* Those of one module that follow each other are one. */
+const strangePath = (path, strange) => path.map(frame => strangeFrame(frame, strange)).filter((f, i, all) => !f.strange || !i || all[i - 1].key !== f.key);
+
+function growStacks(tree, p, side, strange) {
     const stacks = stacksOf(p.raw);
     if (!stacks) return;
     for (const row of stacks.list) {
         let node = underDevice(tree, row.device);
-        for (const frame of row.path) node = childOf(tree, node, frame.key, frame);
+        for (const frame of strangePath(row.path, strange)) node = childOf(tree, node, frame.key, frame);
         if (!row.path.length) node = childOf(tree, node, '\n', { name: '(no stack)' });
         addTo(tree, node, side, [row.live_bytes, row.peak_bytes, row.alloc_bytes].map(num));
         node.allocs += side ? zero(row.allocs) : 0;
@@ -106,7 +115,7 @@ function growScopes(tree, p, side) {
 const siteChoice = site => ({ kind: 'site', value: siteKey(site) });
 
 /* Which sites a tag's bytes are of is known of blocks that live and are born since the mark. */
-function growTags(tree, p, side) {
+function growTags(tree, p, side, strange) {
     const key = (tag, device) => JSON.stringify([tag, device]), sites = new Map(), tags = objs(p.raw.tags), free = new Map();
     for (const r of objs(obj(p.raw.leaks).by_site)) {
         const tag = key(typeof r.tag === 'string' ? r.tag : null, r.device);
@@ -118,10 +127,10 @@ function growTags(tree, p, side) {
             { name: tag === null ? '(untagged)' : text(tag) || '(no name)', pick: tag === null ? null : { kind: 'tag', value: text(tag) } });
         let rest = Math.max(live, 0);
         for (const r of sites.get(key(tag, device)) || []) {
-            const bytes = Math.min(Math.max(zero(r.bytes), 0), rest), frame = frameOf(obj(r.site), {}, 0);
+            const bytes = Math.min(Math.max(zero(r.bytes), 0), rest), frame = strangeFrame(frameOf(obj(r.site), {}, 0), strange);
             if (!bytes) continue;
             rest -= bytes;
-            addTo(tree, childOf(tree, node, frame.key, Object.assign(frame, { pick: siteChoice(r.site) })), side, [bytes, null, null]);
+            addTo(tree, childOf(tree, node, frame.key, frame.strange ? frame : Object.assign(frame, { pick: siteChoice(r.site) })), side, [bytes, null, null]);
         }
         addTo(tree, node, side, [rest, peak, null]);
     };
@@ -132,13 +141,13 @@ function growTags(tree, p, side) {
     if (tags.length) for (const [device, bytes] of free) if (bytes > 0) add(null, device, bytes, null);
 }
 
-function growSites(tree, p, side) {
+function growSites(tree, p, side, strange) {
     const sites = objs(p.raw.sites), rest = [p.total.allocated, null, p.total.total_allocated].map(num);
     for (const s of sites) {
-        const frame = frameOf(obj(s.site), {}, 0), line = frame.place.match(/:\d+$/);
+        const frame = strangeFrame(frameOf(obj(s.site), {}, 0), strange), line = !frame.strange && frame.place.match(/:\d+$/);
         const file = childOf(tree, underDevice(tree, s.device), frame.paint, { name: frame.paint });
         const name = frame.name + (line && frame.name !== frame.place ? line[0] : '');
-        const node = childOf(tree, file, frame.key + (line || ''), { name, place: frame.place, paint: frame.paint, pick: siteChoice(s.site) });
+        const node = childOf(tree, file, frame.key + (line || ''), { name, place: frame.place, paint: frame.paint, pick: frame.strange ? null : siteChoice(s.site) });
         const values = [s.live_bytes, s.peak_bytes, s.alloc_bytes].map(num);
         addTo(tree, node, side, values);
         node.allocs += side ? zero(s.allocs) : 0;
@@ -152,10 +161,11 @@ const GROW = { stacks: growStacks, scopes: growScopes, tags: growTags, sites: gr
 
 /* The trees of one profile, or of two: the base first. */
 function growTrees(profiles) {
+    const strange = profiles.length < 2 ? [] : strangers(profiles.map(p => p.raw));
     const devices = new Set([].concat(...profiles.map(p => objs(p.raw.devices).map(d => d.device))));
     return Object.keys(GROW).map(by => {
         const tree = Object.assign(newTree(), { by, split: devices.size > 1 });
-        profiles.forEach((p, i) => GROW[by](tree, p, profiles.length < 2 ? 1 : i));
+        profiles.forEach((p, i) => GROW[by](tree, p, profiles.length < 2 ? 1 : i, strange[i]));
         return tree;
     }).filter(tree => tree.nodes.length > 1);
 }

@@ -1227,13 +1227,17 @@ function cell(column, row, tops) {
 
 /* Columns: [title, kind, get(row), options]; add: it has a sum; pick, value(row): what its cell chooses.
    Options of the table: name, sort (a column's title), up: from the least, tree, inner(row): what a row
-   opens, keys(row): what the choice goes by. On a phone, bytes come first. */
+   opens, keys(row): what the choice goes by, of: how many rows there are with those that are not listed,
+   rest: what these hold: [name, { column's title: sum }]. On a phone, bytes come first. */
 function table(columns, rows, options) {
     columns = columns.map(([title, kind, get, more]) => Object.assign({ title, kind, get }, more))
         .filter(c => c.keep || rows.some(r => c.get(r) !== null && c.get(r) !== ''));
     const main = columns.findIndex(c => c.share && c.kind === 'bytes');
     if (innerWidth < 600 && main > 0) columns.unshift(...columns.splice(main, 1));
-    const state = { rows, limit: FIRST, sort: null, down: false, filter: '' };
+    const state = { rows, limit: FIRST, sort: null, down: false, filter: '' }, all = Math.max(zero(options.of), rows.length);
+    const [restName, rest] = options.rest || ['', {}], lacks = c => Math.max(zero(rest[c.title]), 0);
+    const sums = (c, title, n) => el('td', { class: c.add ? 'n' : null, title: c.add && SHOW[c.kind][1] ? SHOW[c.kind][1](n) : null }, c.add ? SHOW[c.kind][0](n) : title);
+    const footLine = (name, get, kind) => el(kind, ...columns.map((c, i) => sums(c, columns.findIndex(d => d.kind === 'text') === i ? name : '', c.add ? get(c) : 0)));
     const tops = new Map(columns.filter(c => c.share).map(c => [c, most(rows, c.get) || 1]));
     const body = el('tbody'), foot = el('tfoot'), shown = el('output'), heads = columns.map(c => el('th', { scope: 'col' },
         button(c.title, () => sortBy(c), { class: c.kind === 'text' ? null : 'n' })));
@@ -1247,13 +1251,12 @@ function table(columns, rows, options) {
         const c = options.keys && view.choice, found = state.rows.filter(r => (!state.filter || matches(r)) && (!c || belongs(options.keys(r))));
         const list = found.slice(0, state.limit).map(r => line(columns, r, tops, options)), n = found.length;
         const none = n ? '' : state.filter ? `, none match '${text(state.filter, 40)}'` : `, none of ${c.kind} ${text(c.value, 60)}`;
-        const words = `${count(n < rows.length ? n : Math.min(n, state.limit))} of ${count(rows.length)}${none}`;
+        const whole = n === rows.length, words = `${count(whole ? Math.min(n, state.limit) : n)} of ${count(all)}${none}`;
         fill(body, ...[].concat(...list), none && el('tr', el('td.soft', { colspan: columns.length }, words)));
-        shown.textContent = [(none || n < rows.length || rows.length > FIRST) && words, n > TALL && 'click the table to scroll it'].filter(Boolean).join(', ');
+        shown.textContent = [(none || n < all || rows.length > FIRST) && words, n > TALL && 'click the table to scroll it'].filter(Boolean).join(', ');
         more.parentElement.hidden = n <= state.limit;
-        if (columns.some(c => c.add)) fill(foot, el('tr', ...columns.map((c, i) =>
-            c.add ? el('td.n', { title: SHOW[c.kind][1] && SHOW[c.kind][1](sum(found, c.get)) }, SHOW[c.kind][0](sum(found, c.get)))
-                : el('td', c.kind === 'text' && columns.findIndex(d => d.kind === 'text') === i ? 'Total' : ''))));
+        if (columns.some(c => c.add)) fill(foot, whole && columns.some(c => lacks(c)) && footLine(restName, lacks, 'tr.rest'),
+            footLine('Total', c => sum(found, c.get) + (whole ? lacks(c) : 0), 'tr'));
     }
     function sortBy(c, down) {
         state.down = down === undefined ? state.sort === c ? !state.down : c.kind !== 'text' : down;
@@ -1302,6 +1305,12 @@ function showTable(rows, body, columns, options) {
     return true;
 }
 
+/* What a list lacks of the totals, by column: the key of both, or [that of the total, that of a row]. */
+const lacking = (p, rows, columns) => Object.fromEntries(Object.entries(columns).map(([title, keys]) => {
+    const [all, key] = [].concat(keys, keys);
+    return [title, zero(p.total[all]) - sum(rows, r => r[key])];
+}));
+
 const S = (title, kind, part, key, more) => [title, kind, s => num(s[part][key]), more];
 
 const TABLES = {
@@ -1317,7 +1326,7 @@ const TABLES = {
         TAG, T('Device', 'device'), B('Live', 'allocated', { share: true, add: true }), B('Peak', 'peak'), C('Blocks', 'blocks', { add: true }),
         ['Planned', 'bytes', t => num(t.expected) || null],
         ['Variance', 'signed', t => num(t.expected) ? num(t.variance) : null, { tone: true }],
-    ], { name: 'tags', sort: 'Live', keys: r => ({ tag: text(r.tag) }) }),
+    ], { name: 'tags', sort: 'Live', keys: r => ({ tag: text(r.tag) }), rest: ['Without a tag', lacking(p, objs(p.raw.tags), { Live: 'allocated', Blocks: ['live_blocks', 'blocks'] })] }),
 
     sites: (p, body) => showTable(groupSites(p), body, [
         ['Function', 'text', g => text(obj(g.site).function) || '(not known)', { pick: 'site', value: g => g.key }],
@@ -1325,8 +1334,9 @@ const TABLES = {
         ['Device', 'text', g => g.on.size > 1 ? g.on.size + ' devices' : text(g.of[0].device), { full: g => [...g.on].map(d => text(d)).join(', ') }],
         B('Live', 'live_bytes', { share: true, add: true }), ['Share', 'share', g => g.part], ['Cumulative', 'share', g => g.up],
         B('Peak', 'peak_bytes', { brief: g => (g.of.length > 1 ? '≤ ' : '') + bytes(g.peak_bytes) }),
-        C('Allocs', 'allocs', { add: true }), B('Allocated', 'alloc_bytes', { add: true }), C('Frees', 'frees', { add: true }), B('Freed', 'free_bytes', { add: true }),
-    ], { name: 'sites', sort: 'Live', keys: g => ({ site: g.key }), inner: siteDevices, inside: 'By device and call' }),
+        C('Allocs', 'allocs', { add: true }), B('Allocated', 'alloc_bytes', { add: true }), ...freedThere(p, { add: true }),
+    ], { name: 'sites', sort: 'Live', keys: g => ({ site: g.key }), inner: siteDevices, inside: 'By device and call', rest: ['Without a site', lacking(p, groupSites(p),
+        { Live: ['allocated', 'live_bytes'], Allocs: 'allocs', Allocated: ['total_allocated', 'alloc_bytes'], Frees: 'frees', Freed: ['total_freed', 'free_bytes'] })] }),
 
     blocks: (p, body) => showTable(objs(obj(p.raw.largest_blocks).blocks), body, [
         ['Name', 'text', r => text(r.name) || text(r.storage), { keep: true }], TAG, B('Bytes', 'bytes', share),
@@ -1334,20 +1344,22 @@ const TABLES = {
         ['Parts', 'count', r => num(obj(r.parts).count)], SCOPE, site, T('Storage', 'storage', mono),
         ['Flags', 'count', r => num(r.flags) || null], ['Since mark', 'count', r => num(r.born) || null],
         ['State', 'text', r => r.pending === true || zero(r.pending) ? 'freed, waits for its device' : ''],
-    ], { name: 'largest blocks', sort: 'Bytes', inner: parts, inside: 'Parts', keys: rowKeys }),
+    ], { name: 'largest blocks', sort: 'Bytes', of: num(obj(p.raw.largest_blocks).of), inner: parts, inside: 'Parts', keys: rowKeys }),
 
     leaks: (p, body) => {
         body.previousElementSibling.textContent = zero(obj(p.raw.leaks).since_mark) ? `Blocks that were allocated since mark ${zero(p.raw.leaks.since_mark)} ` +
             'and are not freed. What is freed and waits for its device is not among them.' : 'No mark was set, so these are all blocks that are not freed.';
-        return showTable(objs(obj(p.raw.leaks).by_site), body, [
+        const leaks = obj(p.raw.leaks), listed = objs(leaks.by_site);
+        return showTable(listed, body, [
             site, TAG, SCOPE, T('Device', 'device'), B('Bytes', 'bytes', { share: true, add: true }), C('Blocks', 'count', { add: true }),
-        ], { name: 'leaks since the mark', sort: 'Bytes', keys: rowKeys });
+        ], { name: 'leaks since the mark', sort: 'Bytes', keys: rowKeys, of: listed.length + zero(obj(leaks.more).groups),
+            rest: ['Not listed', lacking({ total: leaks }, listed, { Bytes: 'bytes', Blocks: 'count' })] });
     },
 
     accounts: (p, body) => showTable(objs(obj(p.raw.accounts).largest), body, [
         T('Account', 'name'), T('Device', 'device'), B('Held', 'bytes', share), B('Peak', 'peak'), B('Limit', 'limit'),
         C('Refused', 'refused'),
-    ], { name: 'accounts', sort: 'Held' }),
+    ], { name: 'accounts', sort: 'Held', of: num(obj(p.raw.accounts).open) }),
 
     moves: (p, body) => showTable(objs(p.raw.moves), body, [
         T('From', 'from'), T('To', 'to'), C('Moves', 'count'), B('Bytes', 'bytes', share),
@@ -1365,13 +1377,16 @@ const TABLES = {
     ], { name: 'threads', sort: 'Allocated' }),
 };
 
+/* The columns of what sites freed; none where blocks were freed and no free has a site, as under the interposer. */
+const freedThere = (p, options) => zero(p.total.frees) && !objs(p.raw.sites).some(r => zero(r.frees)) ? [] : [C('Frees', 'frees', options), B('Freed', 'free_bytes', options)];
+
 /* Sites over all devices and return addresses, the most live bytes first: the part of all that is live, alone and with those before. */
 function groupSites(p) {
     const groups = new Map(), sums = ['live_bytes', 'peak_bytes', 'allocs', 'alloc_bytes', 'frees', 'free_bytes'];
     const arenas = p.devices.filter(d => zero(d.source.arena) > 0).map(d => ({ site: { function: '(arena)' }, device: d.key, live_bytes: d.source.arena }));
     for (const r of [...objs(p.raw.sites), ...arenas]) {
         const key = siteKey(r.site);
-        if (!groups.has(key)) groups.set(key, { key, site: r.site, of: [], on: new Set() });
+        if (!groups.has(key)) groups.set(key, { key, site: r.site, of: [], on: new Set(), freed: freedThere(p) });
         groups.get(key).of.push(r);
         groups.get(key).on.add(r.device);
     }
@@ -1386,7 +1401,7 @@ function groupSites(p) {
 function siteDevices(g, ask) {
     if (ask || g.of.length < 2) return g.of.length > 1;
     return table([T('Device', 'device'), ['Call', 'text', r => text(r.module) && text(r.module).replace(/.*\//, '') + '+0x' + zero(r.offset).toString(16), mono], B('Live', 'live_bytes', share), B('Peak', 'peak_bytes'), C('Allocs', 'allocs'), B('Allocated', 'alloc_bytes'),
-        C('Frees', 'frees'), B('Freed', 'free_bytes')], g.of, { name: 'calls of ' + g.key, sort: 'Live' });
+        ...g.freed], g.of, { name: 'calls of ' + g.key, sort: 'Live' });
 }
 
 const place = (r, brief) => siteText(Object.assign({}, r.site, { function: '' }), brief);
@@ -1515,7 +1530,7 @@ function composition(d) {
     if (rest > arena) shown.push({ name: 'untagged', bytes: rest - arena, kind: 'grey' });
     if (total === null || used === null) return { shown, self, total: null };
     const context = zero(c.context), neighbours = zero(c.neighbours);
-    const unaccounted = used - self - context - neighbours, free = Math.max(total - used, 0);
+    const free = Math.max(total - used, 0), unaccounted = total - free - self - context - neighbours;
     if (context > 0) shown.push({ name: 'driver’s context', bytes: context, kind: 'grey' });
     if (neighbours > 0) shown.push({ name: 'neighbours', bytes: neighbours, kind: 'grey' });
     shown.push({ name: 'unaccounted', bytes: unaccounted, kind: 'hatch' });
@@ -1637,18 +1652,19 @@ function showDevices(p, body) {
 
 // -- overview --
 
-const ODD = { implicit_frees: ['alloc', 'at the address of a live block'], unknown_frees: ['free', 'of a block that was not live'],
+// The heaviest first, as in TEXT: what makes totals too low, mistakes of the host, lost detail.
+const MISTAKES = { unknown_frees: ['free', 'of a block that was not live'], implicit_frees: ['alloc', 'at the address of a live block'],
     freed_while_shared: ['free', 'of a block that others still used'], underflows: ['subtraction', 'from an arena of more than it held'],
-    fence_failures: ['fence', 'that failed'], oom_failures: ['request', 'that found no memory in the end'],
-    gc_failed: ['collection', 'that did not run'], dropped_allocs: ['alloc', 'not recorded, without room: totals are too low'],
-    dropped_bytes: ['byte', 'of those'], dropped_sites: ['record', 'of sites, tags or stacks not kept, without room'],
-    refused: ['call', 'with an argument that is not valid, or without one device'] };
+    fence_failures: ['fence', 'that failed'], refused: ['call', 'with an argument that is not valid, or without one device'],
+    oom_failures: ['request', 'that found no memory in the end'], gc_failed: ['collection', 'that did not run'] };
+const ODD = { dropped_allocs: ['alloc', 'not recorded, without room: totals are too low'], ...MISTAKES,
+    dropped_sites: ['record', 'of sites, tags or stacks not kept, without room'] };
 // Written over or thinned out: bounded, and no fault.
 const PASSED = ['scope_invocations', 'snapshots'];
 const FEW = 4; // devices that an answer names
 
 /* What a report has to say first, as TEXT begins: [how bad, ...words]. */
-const ANSWERS = [p => outOfMemory(p), p => overLimits(p), p => leaked(p), p => holders(p), p => oddities(p), p => fragments(p)];
+const ANSWERS = [p => outOfMemory(p), p => overLimits(p), p => leaked(p), p => oddities(p, true), p => holders(p), p => oddities(p, false), p => fragments(p)];
 
 const few = (p, list) => list.length > FEW ? [...list.slice(0, FEW), ['', `… and ${list.length - FEW} more.`]] : list;
 const siteLink = (site, section) => siteText(site) ? link(siteText(site, true), section || 'sites', 'site', siteKey(site)) : 'a site that is not known';
@@ -1674,36 +1690,61 @@ function overLimits(p) {
     return few(p, list);
 }
 
-function leaked(p) {
-    const leaks = obj(p.raw.leaks), first = objs(leaks.by_site)[0];
-    if (!zero(leaks.since_mark) || !zero(leaks.count)) return [];
-    return [['bad', link('Leaks since the mark', 'leaks'), ': ', sized(num(leaks.bytes)), ` in ${many(num(leaks.count), 'block')}`,
-        first ? '; ' + bytes(num(first.bytes)) + ' of them from ' : '', first ? siteLink(first.site, 'leaks') : '', first ? ` on ${text(first.device)}.` : '.']];
+/* The site that leaked most. A profile of 0.4.0 does not name it: then of what it lists. */
+function culprit(leaks) {
+    const sites = new Map();
+    if (leaks.largest) return obj(leaks.largest);
+    for (const r of objs(leaks.by_site)) {
+        const key = siteKey(r.site), of = sites.get(key) || { site: r.site, bytes: 0, device: r.device };
+        sites.set(key, of);
+        if (of.device !== r.device) of.device = null;
+        of.bytes += zero(r.bytes);
+    }
+    return [...sites.values()].reduce((a, b) => a && a.bytes >= b.bytes ? a : b, null);
 }
 
-/* The tag and the site may be of different blocks, so each has its own share. */
+/* " on cpu, tag kv, in 300 scopes": one by its name, several by their number. */
+function culpritWords(c) {
+    const name = key => typeof c[key] === 'string' ? text(c[key], 60) : '', n = key => zero(c[key + 's']);
+    const one = (key, before, some) => name(key) ? before + name(key) : n(key) > 1 ? some + many(n(key), key) : '';
+    return one('device', ' on ', ' on ') + one('tag', ', tag ', ', with ') + one('scope', ', in ', ', in ');
+}
+
+function leaked(p) {
+    const leaks = obj(p.raw.leaks), first = culprit(leaks);
+    if (!zero(leaks.since_mark) || !zero(leaks.count)) return [];
+    return [['bad', link('Leaks since the mark', 'leaks'), ': ', sized(num(leaks.bytes)), ` in ${many(num(leaks.count), 'block')}`,
+        first ? '; ' + bytes(num(first.bytes)) + ' of them from ' : '', first ? siteLink(first.site, 'leaks') : '', first ? culpritWords(first) + '.' : '.']];
+}
+
+/* The tag and the site may be of different blocks, so each has its own share. In place of the tag stand the untagged
+   blocks or the arenas, if these hold more; not the untagged blocks where nothing else could. */
 function holders(p) {
     const top = (list, get) => list.reduce((a, x) => zero(get(x)) > (a ? get(a) : 0) ? x : a, null);
     const groups = groupSites(p).map(g => ({ site: g.site, live: d => sum(g.of.filter(r => r.device === d.key), r => r.live_bytes) }));
     return few(p, byPeak(p).filter(d => zero(d.stats.allocated) > 0).map(d => {
-        const live = d.stats.allocated, tag = top(objs(p.raw.tags).filter(t => t.device === d.key && text(t.tag)), t => t.allocated);
-        const site = top(groups, g => g.live(d)), arena = zero(d.source.arena), used = usedOf(d);
-        const room = used ? ' (' + used + ')' : '', part = n => percent(Math.min(n / live, 1));
-        const by = arena >= zero(site && site.live(d)) && arena ? ['arenas hold ' + part(arena)] : site ? [siteLink(site.site), ' allocated ' + part(site.live(d))] : [];
-        if (!tag && !by.length) return null;
-        return ['', ...tag ? [link(text(tag.tag, 60), 'tags', 'tag', text(tag.tag)), ` holds ${part(tag.allocated)} of the `, sized(live), ` on ${d.name}`, by.length ? '; ' : '', ...by]
-            : [...by, ' of the ', sized(live), ` on ${d.name}`], room + '.'];
+        const live = d.stats.allocated, tags = objs(p.raw.tags).filter(t => t.device === d.key && text(t.tag)), tag = top(tags, t => t.allocated);
+        const site = top(groups, g => g.live(d)), arena = zero(d.source.arena), used = usedOf(d), rest = Math.max(live - sum(tags, t => t.allocated) - arena, 0);
+        const room = used ? ' (' + used + ')' : '', part = n => percent(Math.min(n / live, 1)), most = Math.max(tag ? tag.allocated : 0, rest, arena);
+        const inArena = arena && arena >= zero(site && site.live(d));
+        const by = inArena ? ['arenas hold ' + part(arena)] : site ? [siteLink(site.site), ' allocated ' + part(site.live(d))] : [];
+        const first = tag && tag.allocated === most ? [link(text(tag.tag, 60), 'tags', 'tag', text(tag.tag)), ' holds ' + part(most)]
+            : rest < most ? ['arenas hold ' + part(most)] : arena || objs(p.raw.tags).length ? ['untagged blocks hold ' + part(most)] : null;
+        if (!first && !by.length) return null;
+        return ['', ...first || by, ' of the ', sized(live), ` on ${d.name}`, ...first && by.length && first[0] !== by[0] ? ['; ', ...by] : [], room + '.'];
     }).filter(Boolean));
 }
 
-function oddities(p) {
-    const told = (stats, name, but) => {
-        const words = Object.keys(ODD).filter(key => zero(stats[key]) > 0 && key !== but).map(key => `${many(stats[key], ODD[key][0])} ${ODD[key][1]}`);
-        return words.length ? [['odd', link(name, 'devices'), ': ' + words.join(', ') + '.']] : [];
-    };
-    const rest = Object.assign({}, ...Object.keys(ODD).map(key => ({ [key]: Math.max(zero(p.total[key]) - sum(p.devices, d => d.stats[key]), 0) })));
-    const scopes = zero(obj(p.meta.dropped).scopes);
-    return [...few(p, [].concat(...byPeak(p).map(d => told(d.stats, d.name, d.source.last_oom && 'oom_failures')))), ...told(rest, 'All devices'),
+/* With `lost` of the devices that lost bytes, else of the others. */
+function oddities(p, lost) {
+    const rest = Object.assign({}, ...[...Object.keys(ODD), 'dropped_bytes'].map(key => ({ [key]: Math.max(zero(p.total[key]) - sum(p.devices, d => d.stats[key]), 0) })));
+    const weight = o => lost ? zero(o.stats.dropped_bytes) : sum(o.keys, key => o.stats[key] * (MISTAKES[key] ? 2 ** 53 : 1));
+    const odd = byPeak(p).map(d => ({ name: d.name, stats: d.stats, but: d.source.last_oom && 'oom_failures' })).concat({ name: 'All devices', stats: rest })
+        .map(o => ({ ...o, keys: Object.keys(ODD).filter(key => zero(o.stats[key]) > 0 && key !== o.but) }))
+        .filter(o => o.keys.length && o.keys.includes('dropped_allocs') === lost).sort((a, b) => weight(b) - weight(a));
+    const words = (o, key) => `${many(o.stats[key], ODD[key][0])}${key === 'dropped_allocs' ? ' of ' + bytes(zero(o.stats.dropped_bytes)) : ''} ${ODD[key][1]}`;
+    const scopes = lost ? 0 : zero(obj(p.meta.dropped).scopes);
+    return [...few(p, odd.map(o => [lost ? 'bad' : 'odd', link(o.name, 'devices'), ': ' + o.keys.map(key => words(o, key)).join(', ') + '.'])),
         ...scopes ? [['odd', many(scopes, 'scope') + ' not kept, without room.']] : []];
 }
 
@@ -1718,7 +1759,8 @@ function showOverview(p, body) {
         p.devices.length ? el('dl.figures',
             figure('Live', sized(num(t.allocated)), many(num(t.live_blocks), 'block')),
             figure(several ? 'Peaks, added up' : 'Peak', sized(several ? sum(p.devices, d => d.height) : p.devices[0].height),
-                several ? 'each device had its own at another time' + (together ? `; at one time at least ${bytes(together)}` : '') : null),
+                [several && 'each device had its own at another time', several && together && `at one time at least ${bytes(together)}`,
+                    zero(t.peak_error) > 0 && `peaks are low by at most ${bytes(t.peak_error)}`].filter(Boolean).join('; ')),
             figure('Allocated in all', sized(num(t.total_allocated)), many(num(t.allocs), 'alloc') + ', ' + many(num(t.frees), 'free')))
             : el('p', 'Nothing was recorded. Call memlord_alloc and memlord_free where the program gets and returns memory, or run it with ' +
                 'LD_PRELOAD=libmemlord_preload.so, then save the report again at the end of the work, before the ledger is destroyed.'));
@@ -1732,7 +1774,6 @@ function showAbout(p, body) {
         num(meta.uptime_ns) && ['after', duration(meta.uptime_ns)], num(meta.pid) && ['process', String(meta.pid)],
         p.raw.version && ['MemLord', text(p.raw.version)],
         num(meta.own_bytes) !== null && ['MemLord’s own memory', bytes(meta.own_bytes), exact(meta.own_bytes)],
-        num(meta.pair_ns) && ['recording an alloc and its free takes', duration(meta.pair_ns)],
         meta.sites_enabled === false && ['sites', 'off'], meta.operation_tracking_enabled === false && ['scopes', 'none used'],
         (meta.events_enabled === false || !e.n) && ['events', 'not recorded'],
         passed.length && ['older, not kept', passed.join(', ')],

@@ -46,6 +46,7 @@ _FUNCTIONS = {  # name: result, parameters
 
 _OBSERVER = {  # of the library that attach() takes
     "attach": (_int,),
+    "built_for": (_text,),
     "frames": (_int, _int, _text),
     "lost": (_u64,),
 }
@@ -55,9 +56,7 @@ class Error(RuntimeError):
     """What MemLord refused, and why."""
 
 
-def load(path, more={}):
-    """Loads the library; OSError if it is not there or not MemLord's."""
-    global _lib
+def _open(path, more={}):
     library = ctypes.CDLL(path)
     for name, (result, *parameters) in {**_FUNCTIONS, **more}.items():
         try:
@@ -65,7 +64,13 @@ def load(path, more={}):
         except AttributeError as missing:
             raise OSError(f"{path}: {missing}") from None
         function.restype, function.argtypes = result, parameters
-    _lib = library
+    return library
+
+
+def load(path):
+    """Loads the library; OSError if it is not there or not MemLord's."""
+    global _lib
+    _lib = _open(path)
 
 
 def _function(name):
@@ -107,9 +112,20 @@ def install(path):
 
 def attach(path):
     """Keeps the books of PyTorch's own allocator from now on, and of what it holds already."""
+    global _lib
     import torch
 
-    load(path, _OBSERVER)
+    here = str(torch.__version__)
+    cure = f"make torch-observer TORCH={os.path.dirname(torch.__file__)}"
+    try:  # another PyTorch may lack functions that it calls
+        library = _open(path, _OBSERVER)
+    except OSError as why:
+        raise OSError(f"{why}; for PyTorch {here}: {cure}") from None
+    # The third number does not count: PyTorch changes its C++ classes only with the second.
+    built = library.memlord_torch_built_for().decode()
+    if built.split(".")[:2] != here.split(".")[:2]:
+        raise Error(f"attach: {path} was built for PyTorch {built}, and this is {here}: {cure}")
+    _lib = library
     torch.cuda.init()
     _call("attach")
 

@@ -17,6 +17,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
+#include <torch/csrc/api/include/torch/version.h> // TORCH_VERSION
 
 #include <exception>
 #include <memory>
@@ -36,10 +37,14 @@ void sample(int device);
 
 #include "script.h"
 
-/* Begins to listen. Requires: PyTorch's allocator is ready (torch.cuda.init()).
+/* Begins to listen. Requires: PyTorch's allocator is ready (torch.cuda.init()), and is of the
+   version that this library was built for, as it calls virtual functions whose order differs
+   between versions (memlord_torch.py compares the two first).
    Returns E_STATE it is not, or this is a forked child; E_UNSUPPORTED another allocator, which has
    no trace, is in its place. */
 EXPORT int memlord_torch_attach(void);
+/* The version of PyTorch that this library was built for: "2.4.0". */
+EXPORT const char *memlord_torch_built_for(void);
 /* Makes the Python line that allocates the site of each block, and 0 ends that. Lines of files
    whose names begin with `passed_over` (the folder of torch; may be NULL) are passed over, if
    there is one outside of them. Costs about a microsecond an allocation.
@@ -452,3 +457,5 @@ void memlord_torch_empty_cache(void) {
 }
 
 uint64_t memlord_torch_lost(void) { return torch_observer.lost; }
+
+const char *memlord_torch_built_for(void) { return TORCH_VERSION; }

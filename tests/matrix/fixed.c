@@ -16,15 +16,24 @@
 #define GIB ((uint64_t)1 << 30)
 #define WEIGHTS UINT64_C(0x7f4000000000)
 
-/* -- in place of the C library's: reports name the date and the process -- */
+/* -- in place of the system's: reports name the date and the process -- */
 
+#if defined(_WIN32) /* where a program calls the system through these pointers */
+static unsigned long fixed_pid(void) { return 4242; }
+static void fixed_time(uint64_t *now) { /* from 1601, in units of 100 ns */
+    *now = (UINT64_C(11644473600) + 1800000000) * 10000000 + 1234567;
+}
+unsigned long (*__imp_GetCurrentProcessId)(void) = fixed_pid;
+void (*__imp_GetSystemTimeAsFileTime)(uint64_t *) = fixed_time;
+#else
 pid_t getpid(void) { return 4242; }
 int clock_gettime(clockid_t clock, struct timespec *now) {
     (void)clock;
     now->tv_sec = 1800000000;
-    now->tv_nsec = 123456789;
+    now->tv_nsec = 123456700;
     return 0;
 }
+#endif
 
 /* -- what a host brings -- */
 

@@ -157,7 +157,6 @@ class Run:
             "metadata": {"generated_at": iso(self.now), "pid": 4711, "uptime_ns": self.now, "own_bytes": 1890432,
                          "mark": 1, "labels": "host=a1,model=llama-8b", "num_snapshots": len(self.snaps),
                          "operation_tracking_enabled": True, "sites_enabled": True, "events_enabled": bool(events),
-                         "pair_ns": 61,
                          "dropped": {"scopes": 0, "scope_invocations": 0, "snapshots": 0, "events": len(self.events) - len(events)}},
             "summary": {"num_snapshots": len(self.snaps), "checkpoints": [s["checkpoint_name"] for s in named],
                         **both("peak_memory", total["peak"]),
@@ -167,11 +166,11 @@ class Run:
             "accounts": {"open": 3, "largest": [
                 {"name": "request %d" % i, "device": self.names[0], "bytes": (9 - i) << 24, "peak": (12 - i) << 24,
                  "limit": 1 << 28, "refused": i} for i in range(3)]},
-            "tags": [{"tag": t, "device": self.names[d], "allocated": v[0], "peak": v[1], "blocks": v[2] - v[3],
+            "tags": [{"tag": t, "device": self.names[d], "allocated": v[0], "peak": v[1], "peak_error": 0, "blocks": v[2] - v[3],
                       "expected": v[0] - 4096 * 977 if t == "kv_cache" else 0,
                       "variance": 4096 * 977 if t == "kv_cache" else 0} for (t, d), v in self.tags.items() if t],
             "sites": [{"site": site(s), "device": self.names[d], "alloc_bytes": v[4], "free_bytes": v[5], "allocs": v[2],
-                       "frees": v[3], "live_bytes": v[0], "peak_bytes": v[1]} for (s, d), v in self.sites.items()],
+                       "frees": v[3], "live_bytes": v[0], "peak_bytes": v[1], "peak_error": 0} for (s, d), v in self.sites.items()],
             "stacks": {"depth": 0, "bytes": 0, "cut": 0, "modules": [], "frames": [], "list": [],
                        "more": {"stacks": 0, "alloc_bytes": 0, "allocs": 0, "live_bytes": 0}},
             "peak_holders": [h for h in self.holders if h],
@@ -572,7 +571,7 @@ def early():
     p = small()
     for key in ("scopes", "snapshots", "events", "strings", "peak_holders", "summary", "threads", "moves"):
         p.pop(key)
-    for key in ("labels", "pair_ns", "dropped", "events_enabled"):
+    for key in ("labels", "dropped", "events_enabled"):
         p["metadata"].pop(key)
     return p
 
@@ -586,7 +585,7 @@ def shared():
     self = (4 << 30) + (1 << 28)
     cpu["stats"]["allocated"], pinned["stats"]["allocated"] = (1 << 30) + (1 << 28), 3 << 30
     p["devices"].append(mapped)
-    p["tags"] = [{"tag": t, "device": d, "allocated": n, "peak": n, "blocks": 1, "expected": 0, "variance": 0}
+    p["tags"] = [{"tag": t, "device": d, "allocated": n, "peak": n, "peak_error": 0, "blocks": 1, "expected": 0, "variance": 0}
                  for t, d, n in (("heap", "cpu", 1 << 29), ("heap", "pinned", 1 << 29), ("staging", "pinned", 5 << 29),
                                  ("files", "mapped", 5 << 30))]
     p["capacity"] = [{"device": "cpu", "total": 16 << 30, "used": 8 << 30, "free": 8 << 30, "self": self, "untagged": 3 << 28,
@@ -598,10 +597,11 @@ def shared():
 def rich():
     """Something to say of every kind: no memory in the end, passed limits, leaks since a mark, anomalies on two
     devices, a pool in pieces, arenas, 200 checkpoints, a report that was written long after the work, and tags,
-    sites and scopes in events as the library writes them."""
+    sites and scopes in events as the library writes them; and the time of a call, which 0.4.0 wrote."""
     p = small()
     cuda, pinned, cpu = p["devices"]
     p["metadata"]["uptime_ns"] *= 2
+    p["metadata"]["pair_ns"] = 61
     cuda["last_oom"] = {"bytes": 9 << 30, "live": cuda["stats"]["allocated"], "used": 15 << 30, "site": site("src/cache.c:7 grow")}
     cuda["stats"].update(oom_failures=2, reserved=16 << 30, cached=2 << 30, largest_free=1 << 29, limit=8 << 30, implicit_frees=3)
     cuda["fragmentation"] = 0.75
@@ -621,7 +621,7 @@ def rich():
     p["metadata"]["mark"] = p["leaks"]["since_mark"] = 2
     p["leaks"].update(count=306, bytes=45 << 20)
     for k in range(40):  # slivers of the bar
-        p["tags"].append({"tag": "small_%d" % k, "device": "cuda:0", "allocated": 1 << 20, "peak": 1 << 20, "blocks": 1,
+        p["tags"].append({"tag": "small_%d" % k, "device": "cuda:0", "allocated": 1 << 20, "peak": 1 << 20, "peak_error": 0, "blocks": 1,
                           "expected": None, "variance": None})
     p["sites"] += [dict(s, device="cpu", live_bytes=5 << 20, peak_bytes=6 << 20) for s in p["sites"][:3]]
     first = p["snapshots"][1]

@@ -23,6 +23,7 @@ for library in stand_in, holding:
 
 torch = types.ModuleType("torch")
 torch.__file__ = os.path.abspath("tests/torch/torch/__init__.py")
+torch.__version__ = "2.14.1+cu126"  # the headers' is 2.14.0
 torch.cuda = types.SimpleNamespace(init=lambda: stand_in.stand_in_init(1, 0))
 sys.modules["torch"] = torch
 
@@ -65,6 +66,36 @@ def the_numbers_are_those_of_the_allocator():
     m.attach(OBSERVER)  # once more: nothing happens
     m.empty_cache()
     assert m.reserved(0) == 2 << 20 and m.allocated() == 1024
+
+
+def an_observer_built_for_another_version_is_refused():
+    alloc(700)
+    for version in "2.2.0", "2.1.4", "3.14.0":
+        torch.__version__ = version
+        said = refused(m.attach, OBSERVER)
+        assert said == (f"attach: {OBSERVER} was built for PyTorch 2.14.0, and this is {version}: "
+                        f"make torch-observer TORCH={os.path.abspath('tests/torch/torch')}"), said
+    assert "load()" in refused(m.allocated)  # nothing is attached, nor loaded
+    torch.__version__ = "2.14.0"
+    m.attach(OBSERVER)
+    torch.__version__ = "2.2.0"
+    other = OBSERVER.replace("214", "22")
+    assert "built for PyTorch 2.14.0, and this is 2.2.0" in refused(m.attach, OBSERVER)
+    torch.__version__ = "2.14.0"
+    assert "built for PyTorch 2.2.0, and this is 2.14.0" in refused(m.attach, other)
+    assert m.allocated(0) == stand_in.stand_in_bytes(0, b"active") == 1024  # of the first, still
+
+
+def one_that_does_not_load_here_is_refused_with_the_same_cure():
+    cure = f"for PyTorch 2.14.1+cu126: make torch-observer TORCH={os.path.dirname(torch.__file__)}"
+    other = HERE + "torch/lib/libc10.so"  # a library that lacks a function, as 0.4.0's does
+    for path in other, HERE + "not_there.so":
+        try:
+            m.attach(path)
+        except OSError as e:
+            assert str(e).startswith(path) and str(e).endswith("; " + cure), e
+        else:
+            raise AssertionError(f"{path} was not refused")
 
 
 def a_tag_brings_the_line_of_its_with():
