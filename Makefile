@@ -56,8 +56,8 @@ scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/systems.sh tests
 	tests/install.sh tests/ci.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports embed)
-.PHONY: help demo demo-neighbours demo-fleet report pictures test test-all test-embed test-fleet test-gpu \
+needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports embed mutants)
+.PHONY: help demo demo-neighbours demo-fleet report pictures test test-all test-embed test-fleet test-mutants test-gpu \
 	bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \
 	try-reports try-programs try-ports try-embed try-fleet $(needs)
@@ -121,6 +121,10 @@ test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with 
 test-all: export MEMLORD_TEST_ALL = 1
 test-all: $(every) $(examples) try-reports try-programs try-ports try-embed try-fleet ## the same under more load, in every standard
 	@sh tests/run.sh $(scripts) tests/embed.sh tests/ggml.sh tests/fleet.sh $(every)
+
+test-mutants: | deps-mutants ## [N=300] [SEED=1]: one-line faults in memlord.h, and which the suites notice; an hour or so
+	@mkdir -p build/locale && { [ -e build/locale/de_DE.UTF-8 ] || localedef -i de_DE -f UTF-8 build/locale/de_DE.UTF-8 || :; }
+	@python3 tests/mutants.py $(or $(N),300) $(or $(SEED),1)
 
 test-fleet: build/llama try-fleet ## demo-fleet and the alert rules, on a real Prometheus and node_exporter
 	@sh tests/run.sh tests/fleet.sh

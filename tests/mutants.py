@@ -168,10 +168,10 @@ def reach(suite):
     here = os.path.abspath(f'{OUT}/{suite}.cov')
     shutil.rmtree(here, ignore_errors=True)
     os.makedirs(here)
-    must(link(suite, f'{OUT}/counted.o', f'{here}/it', '--coverage'))
+    must(link(suite, f'{OUT}/counted.o', f'{here}/{suite}', '--coverage'))
     env = dict(ENV, GCOV_PREFIX=here, GCOV_PREFIX_STRIP='99')
     began = time.time()
-    status = run([f'{here}/it'], 180, env=env)
+    status = run([f'{here}/{suite}'], 180, env=env)
     took = time.time() - began
     shutil.copy(f'{OUT}/counted.gcno', here)
     data = subprocess.run(['gcov', '-j', '-t', 'counted.gcda'], cwd=here, capture_output=True).stdout
