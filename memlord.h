@@ -4632,6 +4632,7 @@ typedef struct mli_phys {
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
     uintptr_t sampler_frame; /* the frame that asks: see mli_frame_runs; likewise */
+    int sampler_void;      /* 1: it replaces the source in the source: no sample; likewise */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
     uint64_t sampled;     /* the time of `sample` */
@@ -14803,6 +14804,7 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     if (mine) {
         phys->sampler = &mli_self;
         phys->sampler_frame = here;
+        phys->sampler_void = 0;
     }
     mli_lock_drop(&lord->bands.callbacks_lock);
     return mine;
@@ -14828,7 +14830,7 @@ static MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* 0: never sampled */
     mli_lock_take(&lord->bands.callbacks_lock);
-    if (r == MEMLORD_OK && !phys->sampler) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -14857,9 +14859,7 @@ static void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader
             mli_spin_wait(&spins);
             mli_lock_take(&lord->bands.callbacks_lock);
         }
-        if (phys->sampler && !mli_frame_runs(&phys->sampler_frame, MLI_STACK_ADDRESS()))
-            mli_u32_store_release(&phys->sampling, 0); /* this thread left the source by longjmp */
-        phys->sampler = NULL; /* voids the sample that this thread may be taking */
+        phys->sampler_void = 1; /* for the sample that this thread may be taking, or has left */
         mli_lock_drop(&lord->bands.callbacks_lock);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
