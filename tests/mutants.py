@@ -15,7 +15,6 @@ count as equivalent. The status is 1 if less than 95 % of the others are noticed
 10 % of all are equivalent; it is 2 if the tool cannot run.
 """
 import concurrent.futures
-import glob
 import hashlib
 import json
 import os
@@ -31,7 +30,8 @@ try:
 except ImportError: # Debian's package is for Debian's python3
     if sys.executable != '/usr/bin/python3' and os.path.exists('/usr/bin/python3'):
         os.execv('/usr/bin/python3', ['/usr/bin/python3'] + sys.argv)
-    sys.exit('mutants: no module clang.cindex: apt-get install python3-clang')
+    print('mutants: no module clang.cindex: apt-get install python3-clang', file=sys.stderr)
+    sys.exit(2)
 
 HEADER, OUT, LIMIT = 'memlord.h', 'build/mutants', 60
 FLAGS = ['-std=c99', '-w', '-pthread']
@@ -146,13 +146,14 @@ def run(command, limit=None, **how):
 
 def must(command):
     if run(command):
-        sys.exit(f'mutants: {" ".join(command)} fails')
+        print(f'mutants: {" ".join(command)} fails', file=sys.stderr)
+        os._exit(2)  # from a thread, too
 
 
 def suites():
     """The suites that take the implementation from an object, and so can have a faulty one."""
-    return sorted(os.path.basename(path)[:-2] for path in glob.glob('tests/test_*.c')
-                  if 'test_cuda' not in path and 'define MEMLORD_IMPLEMENTATION' not in open(path).read())
+    return sorted(name[:-2] for name in os.listdir('tests') if re.fullmatch(r'test_(?!cuda).*\.c', name)
+                  and 'define MEMLORD_IMPLEMENTATION' not in open(f'tests/{name}').read())
 
 
 def link(suite, implementation, program, *flags):
@@ -230,8 +231,7 @@ def attempt(number, text, fault, reached):
 
 def describe(text, names, fault):
     start, end, new, kind = fault
-    begin, stop = text.rfind('\n', 0, start) + 1, text.find('\n', end)
-    line = text.count('\n', 0, start)
+    begin, stop, line = text.rfind('\n', 0, start) + 1, text.find('\n', end), text.count('\n', 0, start)
     return (f'{names[line]} | {text[begin:stop].strip()} | '
             f'{(text[begin:start] + new + text[end:stop]).strip()}'), line + 1, kind
 
@@ -263,7 +263,7 @@ def main():
             if sys.argv[2] in (str(line), names[line - 1]):
                 print(f'{line}: {kind}: {what}')
         return 0
-    n, seed = int((sys.argv + ['300'])[1] or 300), int((sys.argv + ['', '1'])[2] or 1)
+    n, seed = (int(given) for given in (sys.argv[1:] + ['300', '1'][len(sys.argv) - 1:])[:2])
     same = {}
     if os.path.exists('tests/mutants.txt'):
         for row in open('tests/mutants.txt'):
