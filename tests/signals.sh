@@ -231,7 +231,10 @@ if __name__ == "__main__":
         with concurrent.futures.ProcessPoolExecutor(3) as pool:
             print(sum(pool.map(work, range(50))))
     else:
-        pool = multiprocessing.get_context(sys.argv[1]).Pool(3)
+        context = multiprocessing.get_context(sys.argv[1])
+        ready = context.SimpleQueue() # a worker may be terminated before it runs a line of its own
+        pool = context.Pool(3, ready.put, (1,))
+        for _ in range(3): ready.get()
         print(sum(pool.map(work, range(50))))
         pool.close() if sys.argv[2] == "close" else pool.terminate()
         pool.join()
