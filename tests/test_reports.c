@@ -1434,6 +1434,108 @@ static void the_json_report_has_the_keys_of_a_profile(void **state) {
     free(json);
 }
 
+/* -- values of the JSON report, computed by hand -- */
+
+/* What stands at each path, as it is written. */
+typedef struct json_line {
+    const char *path, *text;
+} json_line;
+static void assert_json_lines(memlord *lord, const json_line *lines, size_t n) {
+    char *json = report_of(lord, MEMLORD_FORMAT_JSON);
+    size_t i;
+    for (i = 0; i < n; i++) {
+        json_reader r;
+        size_t size = strlen(lines[i].text);
+        assert_true(json_read(&r, json, lines[i].path));
+        if (!r.found) fail_msg("no %s", lines[i].path);
+        if ((size_t)(r.found_end - r.found) != size || memcmp(r.found, lines[i].text, size))
+            fail_msg("%s is %.*s, not %s", lines[i].path, (int)(r.found_end - r.found),
+                     (const char *)r.found, lines[i].text);
+    }
+    free(json);
+}
+
+/* Runs "decode" three times. With 1 MiB live before: +6 MiB in 2 blocks and 5 ms, +1 MiB in
+   2 blocks and 1 ms, -4 MiB in 1 block and 3 ms. */
+static void decode_three_times(test_case *t) {
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x1000, 1 << 20, NULL));
+    t->now += 2000000;
+    assert_ok(memlord_scope_begin(t->lord, "decode"));
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x2000, 4 << 20, NULL));
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x3000, 2 << 20, NULL));
+    t->now += 5000000;
+    assert_ok(memlord_scope_end(t->lord));
+    assert_ok(memlord_scope_begin(t->lord, "decode"));
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x4000, 1 << 19, NULL));
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x5000, 1 << 19, NULL));
+    t->now += 1000000;
+    assert_ok(memlord_scope_end(t->lord));
+    assert_ok(memlord_scope_begin(t->lord, "decode"));
+    assert_ok(memlord_free(t->lord, cuda(0), 0x2000, NULL));
+    t->now += 3000000;
+    assert_ok(memlord_scope_end(t->lord));
+}
+
+static void json_tells_what_each_invocation_of_a_scope_changed(void **state) {
+    static const json_line lines[] = {
+        {"operation_allocations.decode[0].memory_delta_mb", "6.00"},
+        {"operation_allocations.decode[0].memory_delta_bytes", "6291456"},
+        {"operation_allocations.decode[0].tensor_delta", "2"},
+        {"operation_allocations.decode[0].pre_total_mb", "1.00"},
+        {"operation_allocations.decode[0].pre_total_bytes", "1048576"},
+        {"operation_allocations.decode[0].post_total_mb", "7.00"},
+        {"operation_allocations.decode[0].post_total_bytes", "7340032"},
+        {"operation_allocations.decode[1].memory_delta_bytes", "1048576"},
+        {"operation_allocations.decode[1].tensor_delta", "2"},
+        {"operation_allocations.decode[1].pre_total_bytes", "7340032"},
+        {"operation_allocations.decode[1].post_total_bytes", "8388608"},
+        {"operation_allocations.decode[2].memory_delta_mb", "-4.00"},
+        {"operation_allocations.decode[2].memory_delta_bytes", "-4194304"},
+        {"operation_allocations.decode[2].tensor_delta", "-1"},
+        {"operation_allocations.decode[2].pre_total_bytes", "8388608"},
+        {"operation_allocations.decode[2].post_total_bytes", "4194304"},
+        {"scopes[0].invocations[0][0]", "2000000"},
+        {"scopes[0].invocations[0][1]", "5000000"},
+        {"scopes[0].invocations[2][0]", "8000000"},
+        {"scopes[0].invocations[2][1]", "3000000"},
+        {"scopes[0].invocations[2][3]", "-4194304"},
+        {"scopes[0].invocations[2][4]", "-1"},
+        {"scopes[0].invocations[2][5]", "8388608"},
+        {"scopes[0].invocations[2][6]", "4194304"}};
+    test_case *t = (test_case *)*state;
+    decode_three_times(t);
+    assert_json_lines(t->lord, lines, sizeof lines / sizeof *lines);
+}
+
+/* Of the three: 3 MiB and 3 blocks more, at most 6 MiB and 2 blocks more, at least 4 MiB and 1 block
+   less; 9 ms. */
+static void json_sums_up_the_invocations_of_a_scope(void **state) {
+    static const json_line lines[] = {
+        {"operation_summary.decode.invocation_count", "3"},
+        {"operation_summary.decode.total_memory_delta_mb", "3.00"},
+        {"operation_summary.decode.total_memory_delta_bytes", "3145728"},
+        {"operation_summary.decode.avg_memory_delta_mb", "1.00"},
+        {"operation_summary.decode.avg_memory_delta_bytes", "1048576"},
+        {"operation_summary.decode.max_memory_delta_mb", "6.00"},
+        {"operation_summary.decode.max_memory_delta_bytes", "6291456"},
+        {"scopes[0].count", "3"},
+        {"scopes[0].delta_bytes.total", "3145728"},
+        {"scopes[0].delta_bytes.avg", "1048576"},
+        {"scopes[0].delta_bytes.min", "-4194304"},
+        {"scopes[0].delta_bytes.max", "6291456"},
+        {"scopes[0].delta_blocks.total", "3"},
+        {"scopes[0].delta_blocks.avg", "1"},
+        {"scopes[0].delta_blocks.min", "-1"},
+        {"scopes[0].delta_blocks.max", "2"},
+        {"scopes[0].time_ns.total", "9000000"},
+        {"scopes[0].time_ns.avg", "3000000"},
+        {"scopes[0].time_ns.min", "1000000"},
+        {"scopes[0].time_ns.max", "5000000"}};
+    test_case *t = (test_case *)*state;
+    decode_three_times(t);
+    assert_json_lines(t->lord, lines, sizeof lines / sizeof *lines);
+}
+
 /* -- files -- */
 
 static char folder[64];
@@ -1865,6 +1967,8 @@ int main(void) {
         TEST(bad_calls_are_refused),
         TEST(a_writer_may_call_the_ledger),
         TEST(the_json_report_has_the_keys_of_a_profile),
+        TEST_FAKES(json_tells_what_each_invocation_of_a_scope_changed),
+        TEST_FAKES(json_sums_up_the_invocations_of_a_scope),
         TEST(a_locale_with_a_comma_changes_nothing),
         FILES(a_report_is_saved_whole),
         FILES(p_is_the_process_and_two_percents_are_one),
