@@ -1032,6 +1032,43 @@ static void without_events_a_timeline_has_what_scopes_remember(void **state) {
     free(text.data);
 }
 
+/* Microseconds since the creation. "first" runs from 2 to 7 ms; "open" begins at 8 ms and runs on
+   when the report is written, at 10 ms. */
+static void a_timeline_tells_when_scopes_begin_and_end(void **state) {
+    test_case *t = (test_case *)*state;
+    test_text text;
+    assert_ok(memlord_events_start(t->lord, 64));
+    t->now += 2000000;
+    assert_ok(memlord_scope_begin(t->lord, "first"));
+    t->now += 5000000;
+    assert_ok(memlord_scope_end(t->lord));
+    t->now += 1000000;
+    assert_ok(memlord_scope_begin(t->lord, "open"));
+    t->now += 2000000;
+    text = written(t->lord, MEMLORD_FORMAT_TRACE);
+    assert_int_equal(count_of(&text, "{\"ph\":\"B\""), 2);
+    assert_int_equal(count_of(&text, "{\"ph\":\"E\""), 2);
+    assert_int_equal(count_of(&text, "\"ts\":2000.000,\"name\":\"first\""), 1);
+    assert_int_equal(count_of(&text, "\"ts\":7000.000,\"name\":"), 1);
+    assert_int_equal(count_of(&text, "\"ts\":8000.000,\"name\":\"open\""), 1);
+    assert_int_equal(count_of(&text, "\"ts\":10000.000,\"name\":"), 1);
+    free(text.data);
+    assert_ok(memlord_scope_end(t->lord));
+}
+
+static void a_timeline_without_events_tells_how_long_scopes_took(void **state) {
+    test_case *t = (test_case *)*state;
+    test_text text;
+    t->now += 2000000;
+    assert_ok(memlord_scope_begin(t->lord, "forward"));
+    t->now += 5000000;
+    assert_ok(memlord_scope_end(t->lord));
+    text = written(t->lord, MEMLORD_FORMAT_TRACE);
+    assert_int_equal(
+        count_of(&text, "\"ts\":2000.000,\"name\":\"forward\",\"dur\":5000.000,"), 1);
+    free(text.data);
+}
+
 static void numbers_of_32_bits_have_no_sign(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_alloc(lord, cuda(0), 0xfffffff0u, (uint64_t)3 << 30, NULL));
@@ -1444,6 +1481,8 @@ int main(void) {
         TEST_SITES(a_part_is_a_label_of_a_profile_and_no_frame),
         TEST_SITES(a_timeline_has_lives_scopes_levels_and_checkpoints),
         TEST_SITES(without_events_a_timeline_has_what_scopes_remember),
+        TEST_FAKES(a_timeline_tells_when_scopes_begin_and_end),
+        TEST_FAKES(a_timeline_without_events_tells_how_long_scopes_took),
         TEST_SITES(a_pending_block_is_one_a_viewer_shows_as_such),
         TEST_SITES(numbers_of_32_bits_have_no_sign),
         TEST_SITES(segments_are_of_the_moment_that_traces_end),

@@ -8,6 +8,7 @@
 
 #define RED "\x1b[31m"
 #define GREEN "\x1b[32m"
+#define YELLOW "\x1b[33m"
 #define MAGENTA "\x1b[35m"
 #define CYAN "\x1b[36m"
 
@@ -120,6 +121,29 @@ static void debug_prints_every_event_in_its_colour(void **state) {
     assert_non_null(strstr(text, MAGENTA));
     assert_non_null(strstr(text, CYAN));
     assert_non_null(strstr(text, "cuda:0"));
+    free(text);
+}
+
+static memlord_gc_result gives_5(void *user, memlord *lord, const memlord_gc_event *event) {
+    memlord_gc_result result = {1, 0, 5};
+    (void)user;
+    (void)lord;
+    (void)event;
+    return result;
+}
+static void host_that_collects(void) {
+    const memlord_device device = memlord_device_cuda(0);
+    memlord *lord = NULL;
+    if (memlord_create(NULL, &lord) != MEMLORD_OK) _exit(1);
+    if (memlord_gc_callback_add(lord, device, 0, gives_5, NULL) != MEMLORD_OK) _exit(2);
+    if (memlord_gc_run(lord, device, MEMLORD_REASON_BAND, NULL) != MEMLORD_OK) _exit(3);
+    memlord_destroy(lord);
+}
+static void debug_prints_a_collection_in_yellow(void **state) {
+    char *text = output_of(host_that_collects, "1");
+    (void)state;
+    assert_non_null(strstr(text, YELLOW "[gc] cuda:0 run 1 (1 in all): band, used unknown, "
+                                        "reclaimed 5 B\x1b[0m\n"));
     free(text);
 }
 
@@ -820,6 +844,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_default_it_is_silent),
         cmocka_unit_test(debug_prints_every_event_in_its_colour),
+        cmocka_unit_test(debug_prints_a_collection_in_yellow),
         cmocka_unit_test(debug_0_is_silent),
         cmocka_unit_test(an_empty_debug_is_silent),
         cmocka_unit_test(the_no_env_flag_ignores_debug),

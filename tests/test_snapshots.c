@@ -66,6 +66,25 @@ static void a_checkpoint_keeps_what_every_device_holds(void **state) {
     free(json);
 }
 
+/* cuda:0 held 5 MiB and holds 3; cuda:1 held 4 MiB and holds nothing. */
+static void a_checkpoint_keeps_peaks_above_what_is_live(void **state) {
+    test_case *t = (test_case *)*state;
+    char *json;
+    open_block(t->lord, 0x1000, 5 * MIB);
+    close_block(t->lord, 0x1000);
+    open_block(t->lord, 0x2000, 3 * MIB);
+    assert_ok(memlord_alloc(t->lord, cuda(1), 0x1000, 4 * MIB, NULL));
+    assert_ok(memlord_free(t->lord, cuda(1), 0x1000, NULL));
+    assert_ok(memlord_checkpoint(t->lord, "loaded"));
+    open_block(t->lord, 0x3000, 10 * MIB);
+    json = json_of(t->lord);
+    assert_int_equal(at(json, 0, "device_breakdown.cuda:0.total_bytes"), 3 * MIB);
+    assert_int_equal(at(json, 0, "device_breakdown.cuda:0.peak_bytes"), 5 * MIB);
+    assert_int_equal(at(json, 0, "device_breakdown.cuda:1.total_bytes"), 0);
+    assert_int_equal(at(json, 0, "device_breakdown.cuda:1.peak_bytes"), 4 * MIB);
+    free(json);
+}
+
 static void names_that_are_none_are_refused(void **state) {
     memlord *lord = test_lord(state);
     assert_int_equal(memlord_checkpoint(lord, NULL), MEMLORD_E_INVALID);
@@ -760,6 +779,7 @@ static void a_null_ledger_has_no_snapshots(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_FAKES(a_checkpoint_keeps_what_every_device_holds),
+        TEST_FAKES(a_checkpoint_keeps_peaks_above_what_is_live),
         TEST(names_that_are_none_are_refused),
         TEST(a_checkpoint_of_an_empty_ledger),
         TEST(hostile_names_are_harmless),
