@@ -122,9 +122,9 @@ test-all: export MEMLORD_TEST_ALL = 1
 test-all: $(every) $(examples) try-reports try-programs try-ports try-embed try-fleet ## the same under more load, in every standard
 	@sh tests/run.sh $(scripts) tests/embed.sh tests/ggml.sh tests/fleet.sh $(every)
 
-test-mutants: | deps-mutants ## [N=300] [SEED=1]: one-line faults in memlord.h, and which the suites notice; an hour or so
+test-mutants: | deps-mutants ## [N=300] [SEED=1] [SECTIONS=]: one-line faults in memlord.h, and which the suites notice; an hour or so
 	@mkdir -p build/locale && { [ -e build/locale/de_DE.UTF-8 ] || localedef -i de_DE -f UTF-8 build/locale/de_DE.UTF-8 || :; }
-	@python3 tests/mutants.py $(or $(N),300) $(or $(SEED),1)
+	@python3 tests/mutants.py $(or $(N),300) $(or $(SEED),1) $(SECTIONS)
 
 test-fleet: build/llama try-fleet ## demo-fleet and the alert rules, on a real Prometheus and node_exporter
 	@sh tests/run.sh tests/fleet.sh

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Puts one-line faults into memlord.h and counts those that the suites notice.
 
-    python3 tests/mutants.py [N] [SEED]     N faults (300), drawn with SEED (1)
+    python3 tests/mutants.py [N] [SEED] [SECTION...]
+                                            N faults (300), drawn with SEED (1), of all sections
     python3 tests/mutants.py show PLACE     the faults of a line, or of a section by its name
 
 A fault changes an operator or a number, drops a call, an assignment or a `!`, swaps two arguments
@@ -236,12 +237,13 @@ def describe(text, names, fault):
             f'{(text[begin:start] + new + text[end:stop]).strip()}'), line + 1, kind
 
 
-def draw(faults, names, text, n, seed):
+def draw(faults, names, text, n, seed, sections):
     """N faults, an equal share from each section, in an order that the seed decides."""
     rng, shares = random.Random(seed), {}
     for fault in faults:
         shares.setdefault(names[text.count('\n', 0, fault[0])], []).append(fault)
     shares.pop(None, None)
+    shares = {name: share for name, share in shares.items() if name in sections or not sections}
     for share in shares.values():
         rng.shuffle(share)
     drawn = []
@@ -263,7 +265,11 @@ def main():
             if sys.argv[2] in (str(line), names[line - 1]):
                 print(f'{line}: {kind}: {what}')
         return 0
-    n, seed = (int(given) for given in (sys.argv[1:] + ['300', '1'][len(sys.argv) - 1:])[:2])
+    n, seed = (int(given) for given in (sys.argv[1:3] + ['300', '1'][len(sys.argv[1:3]):]))
+    wrong = set(sys.argv[3:]) - set(names)
+    if wrong:
+        print(f'mutants: no such section: {" ".join(sorted(wrong))}', file=sys.stderr)
+        return 2
     same = {}
     if os.path.exists('tests/mutants.txt'):
         for row in open('tests/mutants.txt'):
@@ -276,7 +282,7 @@ def main():
         reached = coverage(text, pool)
         print(f'{len(faults)} faults, {len(reached)} suites; {n} drawn with seed {seed}', flush=True)
         jobs = {}
-        for number, fault in enumerate(draw(faults, names, text, n, seed)):
+        for number, fault in enumerate(draw(faults, names, text, n, seed, sys.argv[3:])):
             what, line, kind = describe(text, names, fault)
             if what in same:
                 count['equivalent'] += 1
