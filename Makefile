@@ -18,15 +18,17 @@ cc.debug := $(CC) -O0 -g3
 cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-DMEMLORD_CHECK_LOCKS
 cc.tsan := clang -O1 -g -fsanitize=thread
-# No function is copied into others, whose branches would count again. The linker takes exit.o, which
-# keeps the counts of a process that ends by _exit.
-cc.coverage := $(CC) -O0 -g --coverage -fprofile-update=atomic -Dalways_inline=unused -Wl,build/coverage/exit.o
+# The linker takes exit.o, which keeps the counts of a process that ends by _exit.
+cc.coverage := $(CC) -O0 -g --coverage -fprofile-update=atomic -Wl,build/coverage/exit.o
 $(foreach c,release debug asan coverage,$(eval cxx.$(c) := $(patsubst $(CC),$(CXX),$(cc.$(c)))))
 cxx.tsan := $(patsubst clang,clang++,$(cc.tsan))
 # The suites themselves, not what they test, are compiled faster than they run; so is what release
 # has optimised under the sanitizers, and the library for PyTorch as its tests load it.
 quick := $(if $(filter test-all,$(MAKECMDGOALS)),,-O0)
 %/test_snapshots: quick := # its model runs for seconds
+# What a suite does for itself may run faster, and one thread's count of it get lost.
+build/coverage/test_%: quick := -O1 -fno-inline -fprofile-update=single
+build/coverage/test_verify build/coverage/test_samples: quick := # which are the implementation, too
 configs := $(or $(config),release asan tsan)
 ifneq ($(filter-out release debug asan tsan,$(configs)),)
 $(error config=$(config) is none of release, debug, asan, tsan)
@@ -128,7 +130,7 @@ test-all: $(every) $(examples) try-reports try-programs try-ports try-embed try-
 counted := $(call programs,coverage,coverage)
 coverage: $(counted) ## the lines and branches of both headers that the suites reach, by section
 	@find build/coverage -name '*.gcda' -delete
-	@status=0; GCOV_ERROR_FILE=/dev/null sh tests/run.sh $(counted) || status=$$?; \
+	@status=0; sh tests/run.sh $(counted) || status=$$?; \
 		python3 tests/coverage.py build/coverage memlord.h memlord_cuda.h && exit $$status
 
 $(counted): | build/coverage/exit.o

@@ -5,8 +5,9 @@
 
 DIR holds the objects that gcc --coverage made and the counts of their runs. A header may be in
 several objects: a line is reached if it is reached in one of them, and so is a branch. Where two
-objects have different branches on a line, the larger number of them counts. Branches that only an
-exception takes are left out.
+objects have different branches on a line, the larger number of them counts. A function that is
+always inlined has its branches once for each place that calls it: gcov tells the copies apart.
+Branches that only an exception takes are left out.
 
 DIR/HEADER.missed lists every line that is not reached and every branch that is not taken, each
 with its section and its text. The status is 2 if there are no counts.
