@@ -906,7 +906,7 @@ class Ledger(Books, Storages, Descriptions, Phases, Capacity, Reclaim, Lists):
     def op_write(self, format, path):
         for physical in self.physicals():
             if self.on(physical):
-                self.refresh(physical)
+                self.refresh(physical, 3)
         return OK
 
     def total(self):

@@ -321,6 +321,21 @@ def states(s):
     s.free(CPU, 0x580000 + 64 * 3, STEP)
     s.sites_enable(0)
     s.alloc(CPU, 0x580140, 77_777, LOAD)
+    growth(s)
+
+
+def growth(s):
+    """What changes after a sample that is still young when the report is written."""
+    for where in (CPU, GPU, GPU1):
+        s.sample(where)
+    s.wait(100_000_000)
+    s.alloc(CPU, 0x590000, 60 * MIB, None)
+    s.free(CPU, 0x590000, None)
+    s.alloc(CPU, 0x590040, 2 * MIB + 1, None)
+    s.alloc(PINNED, 0x590080, 5 * MIB, None)
+    s.alloc(MAPPED, 0x5900c0, 7 * GIB, None)
+    s.alloc(GPU, 0x590100, 123_456_789, None)
+    s.free(GPU, 0x500100, None)
 
 
 def rich():

@@ -154,7 +154,7 @@ class Reclaim:
     def op_alloc_retry(self, device, bytes, site, retries, *outcomes):
         row = self.device(device)
         if self.reserve_request(row, bytes):
-            self.refresh(row.physical)
+            self.refresh(row.physical, 1)
             return E_LIMIT
         for attempt in range(retries + 1):
             row.count["retries"] += attempt > 0
@@ -178,6 +178,6 @@ class Reclaim:
     def op_alloc_failed(self, device, bytes, site):
         row = self.device(device)
         self.attempt_failed(row, bytes)
-        self.refresh(row.physical)
+        self.refresh(row.physical, 1)
         self.note_oom(row, bytes, site)
         return OK
