@@ -23,7 +23,7 @@ import json_report
 import operations
 import page_report
 import text_report
-from model import Ledger
+from model import Ledger, Program
 from script import FORMATS as NAMES
 
 FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report))
@@ -82,6 +82,16 @@ def play(player, script, directory):
                           check=True, cwd=directory).stdout.decode().splitlines()
 
 
+def program(player):
+    """What the tools of the compiler say of the player's file."""
+    def said(*command):
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    main = next(line.split()[0] for line in said("nm", player).splitlines()
+                if line.endswith(" T main"))
+    build_id = said("readelf", "-n", player).split("Build ID:")[1].split()[0]
+    return Program(player.encode(), build_id.encode(), int(main, 16))
+
+
 def check_results(ledger, lines, check):
     """Compares the result of every call."""
     results = [int(line.split()[0]) for line in lines]
@@ -130,6 +140,7 @@ def check_script(name, make, player, directory, tap):
     ledger = Ledger(script)
     ledger.version, ledger.directory = os.environ["MEMLORD_VERSION"], directory
     ledger.own = {NAMES[i]: int(line.split()[1]) for i, line in enumerate(lines[-len(NAMES):])}
+    ledger.program = program(player)
     ledger.resident, ledger.process_names = RESIDENT, {777: NEIGHBOUR}
     ledger.play()
     check = Check(("results",))

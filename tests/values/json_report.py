@@ -138,14 +138,26 @@ def tags(ledger):
             for row in ledger.tags]
 
 
+def place(site):
+    """Where the code of a return address is."""
+    if site.module is None:
+        return {}
+    return {"module": shown(site.module), "offset": site.offset, "build_id": shown(site.build_id)}
+
+
 def sites(ledger):
     return [{"site": site(row.subject), "device": row.device.name, "alloc_bytes": row.allocated,
              "free_bytes": row.freed_here, "allocs": row.allocs, "frees": row.frees_here,
-             "live_bytes": row.live, "peak_bytes": row.peak, "peak_error": 0}
+             "live_bytes": row.live, "peak_bytes": row.peak, "peak_error": 0,
+             **place(row.subject)}
             for row in ledger.sites_counted()]
 
 
 # -- stacks --
+
+def frame(where):
+    return {"site": site(where), "module": 0 if where.module else None, "offset": where.offset}
+
 
 def stacks(ledger):
     shown_stacks, leaks = ledger.stacks_shown(), ledger.stack_leaks()
@@ -154,10 +166,9 @@ def stacks(ledger):
     ledger.frame_numbers = numbers
     return {
         "depth": ledger.stack_depth, "bytes": ledger.stack_bytes, "cut": ledger.stacks_cut,
-        "modules": [],
-        # a frame is a return address; what is shown is its call, which ends there
-        "frames": [{"site": {"file": "0x%x" % (f - 1), "function": "", "line": 0},
-                    "module": None, "offset": f - 1} for f in numbers],
+        "modules": [{"module": shown(m.path), "build_id": shown(m.build_id)}
+                    for m in ledger.modules],
+        "frames": [frame(ledger.code_site(f)) for f in numbers],
         "list": [{"frames": [numbers[f] for f in row.frames], "device": row.device.name,
                   "alloc_bytes": row.allocated, "allocs": row.allocs, "live_bytes": row.live,
                   "peak_bytes": row.peak, "samples": row.allocs, "error_bytes": 0}

@@ -316,7 +316,7 @@ class Report:
             self.put("sites", line + (" on " + s.device.name if many else ""))
 
     def frames(self, row):
-        places = ["0x%x" % (frame - 1) for frame in row.frames[:FRAMES]]
+        places = [site_name(self.ledger.code_site(f)) for f in row.frames[:FRAMES]]
         return " < ".join(places + (["..."] if len(row.frames) > FRAMES else [])) or "(unknown)"
 
     def stacks(self):
@@ -631,6 +631,10 @@ class Report:
         blocks = ledger.largest_blocks(100)
         if len(blocks) > FIRST_BLOCKS or any(b.parts for b in ledger.blocks.values()):
             self.blocks(20, True)
+        if ledger.modules:
+            self.put("modules", "", padded("build id", 40) + "  module of return addresses")
+        for module in ledger.modules:
+            self.put("modules", "%-40s  %s" % (shown(module.build_id), name(module.path)))
 
     def compare(self, found, check, head=""):
         """Compares with the lines of a file."""
