@@ -55,17 +55,17 @@ programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 	$(foreach c,$(2),$(addprefix build/$(c)/,$(nobarrier)))
 examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
-scripts := tests/runner.sh tests/coverage.sh tests/mutants.sh tests/matrix.sh tests/ports.sh tests/systems.sh tests/examples.sh tests/diff.sh \
+scripts := tests/runner.sh tests/coverage.sh tests/mutants.sh tests/matrix.sh tests/systems.sh tests/examples.sh tests/diff.sh \
 	tests/cuda.sh tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/unload.sh \
 	tests/preload.sh tests/symbols.sh tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh \
 	tests/install.sh tests/ci.sh tests/values.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports embed)
-.PHONY: help demo demo-neighbours demo-fleet report pictures test test-all coverage test-embed test-fleet test-mutants test-gpu \
+needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports gates embed)
+.PHONY: help demo demo-neighbours demo-fleet report pictures test gates test-all coverage test-embed test-fleet test-mutants test-gpu \
 	bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \
-	try-reports try-programs try-ports try-embed try-fleet $(needs)
+	try-reports try-programs try-ports try-gates try-embed try-fleet $(needs)
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -123,9 +123,13 @@ every := $(call programs,release debug asan tsan,release debug asan tsan)
 test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with "N passed, N failed"
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
+# What make test's own system does not show: see tests/gates/.
+gates: try-gates ## Windows, macOS, musl, other processors, each knob, known faults; ends with "N passed, N failed"
+	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh $(wildcard tests/gates/*.sh)
+
 test-all: export MEMLORD_TEST_ALL = 1
 test-all: $(every) $(examples) try-reports try-programs try-ports try-embed try-fleet ## the same under more load, in every standard
-	@sh tests/run.sh $(scripts) tests/embed.sh tests/ggml.sh tests/fleet.sh $(every)
+	@sh tests/run.sh $(scripts) tests/ports.sh tests/embed.sh tests/ggml.sh tests/fleet.sh $(every)
 
 counted := $(call programs,coverage,coverage)
 coverage: $(counted) ## the lines and branches of both headers that the suites reach, by section
@@ -162,6 +166,10 @@ try-embed: | deps-symbols
 # Likewise the compilers and libraries of other targets.
 try-ports: | deps-test
 	@timeout 600 sh tests/deps.sh ports || echo 'some other targets are missing: make deps-ports'
+
+# Likewise those of the gates, with wine, qemu and zig.
+try-gates: | deps-test
+	@timeout 900 sh tests/deps.sh gates || echo 'something the gates need is missing: make deps-gates'
 
 # Likewise Prometheus and node_exporter.
 try-fleet: | deps-demo
@@ -365,7 +373,7 @@ uninstall: ## PREFIX= DESTDIR=: removes what this version or an earlier one inst
 deps: $(needs) ## installs all that any target needs; beside it only demo, test and bench install anything
 
 # What runs tests, demos and measurements installs what is missing; all else only says so.
-look := $(if $(filter demo% test% bench% deps%,$(MAKECMDGOALS)),,look)
+look := $(if $(filter demo% test% gates bench% deps%,$(MAKECMDGOALS)),,look)
 $(needs): deps-%:
 	@sh tests/deps.sh $* $(look)
 

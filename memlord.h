@@ -227,14 +227,16 @@
 
         tested by `make test`     Linux x86-64, glibc, gcc 12 and clang 14, C99 to C2x and
                                   C++11 to C++20, 64 and 32 bits
-        in part by `make test`    musl: a malloc that records; Windows x86-64: MinGW compiles
-                                  and links
-        tested by `make test-all` Linux i386, i486 and aarch64 (emulated); the reports of
-                                  Windows x86-64 (MinGW gcc 12, under wine)
+        tested by `make gates`    musl: a malloc that records, wrap.c, the interposer; the
+                                  reports of Linux i386, i486, aarch64 and s390x (emulated) and
+                                  of Windows x86-64 (MinGW gcc 12, under wine)
+        tested by `make test-all` Linux i386, i486 and aarch64 (emulated)
         tested by hand, 0.3.5     Linux armhf, riscv64, s390x, ppc64el, sparc64 (emulated),
                                   musl; Windows x86-64, whole
-        compiles, never run       Windows on ARM, 32-bit MinGW
-        written, never compiled   MSVC, macOS, FreeBSD
+        compiled by `make gates`, never run
+                                  Windows on ARM, macOS x86-64 and aarch64 (zig 0.11)
+        compiles, never run       32-bit MinGW
+        written, never compiled   MSVC, FreeBSD
 
     A function's name behind a return address (memlord_site_at) comes from the dynamic
     symbol table: link the program with -rdynamic to see functions of its own. Before glibc
