@@ -33,15 +33,16 @@ MOST = 12  # differences of a test that are shown
 
 
 class Check:
-    """The differences that a format found, by subject."""
+    """The differences that a format found in all scripts, by subject."""
 
     def __init__(self, subjects):
+        self.script = ""
         self.found = {subject: [] for subject in subjects}
         self.compared = dict.fromkeys(subjects, 0)
 
     def differs(self, subject, where, expected, found):
         self.found.setdefault(subject, []).append(
-            "%s: expected %r, found %r" % (where, expected, found))
+            "%s: %s: expected %r, found %r" % (self.script, where, expected, found))
 
     def same(self, subject, where, expected, found):
         self.compared[subject] = self.compared.get(subject, 0) + 1
@@ -106,7 +107,7 @@ def compare(module, ledger, path, check):
         with open(path, "rb") as file:
             module.compare(ledger, file.read(), check)
     except Exception:
-        check.found[module.SUBJECTS[0]] += traceback.format_exc().splitlines()[-MOST:]
+        check.found[module.SUBJECTS[0]] += [check.script + ":"] + traceback.format_exc().splitlines()[-MOST:]
 
 
 class Tap:
@@ -122,40 +123,41 @@ class Tap:
         if len(differences) > MOST:
             print("#   and %d more" % (len(differences) - MOST))
 
-    def verdicts(self, script, format, check):
+    def verdicts(self, format, check):
         for subject, differences in check.found.items():
             if not differences and not check.compared.get(subject):
                 differences = ["nothing was compared"]
-            self.verdict("%s: %s %s" % (script, format, subject), differences)
+            self.verdict("%s: %s" % (format, subject), differences)
 
 
-def check_script(name, make, player, directory, tap):
-    script = make()
-    try:
-        lines = play(player, script, directory)
-    except subprocess.SubprocessError as error:
-        tap.verdict("%s: the player ends well" % name,
-                    [str(error), (getattr(error, "stderr", b"") or b"").decode()])
-        return
+def check_script(name, script, player, directory, checks):
+    """Plays a script, and compares all that it gives with the model."""
+    for check in checks.values():
+        check.script = name
+    lines = play(player, script, directory)
     ledger = Ledger(script)
     ledger.version, ledger.directory = os.environ["MEMLORD_VERSION"], directory
     ledger.own = {NAMES[i]: int(line.split()[1]) for i, line in enumerate(lines[-len(NAMES):])}
     ledger.program = program(player)
     ledger.resident, ledger.process_names = RESIDENT, {777: NEIGHBOUR}
     ledger.play()
-    check = Check(("results",))
-    check_results(ledger, lines, check)
-    tap.verdicts(name, "calls", check)
+    check_results(ledger, lines, checks["calls"])
     for format, module in FORMATS:
-        check = Check(module.SUBJECTS)
-        compare(module, ledger, "%s/%s" % (directory, format), check)
-        tap.verdicts(name, format, check)
+        compare(module, ledger, "%s/%s" % (directory, format), checks[format])
 
 
 def main(player, directory):
-    tap = Tap()
+    tap, ends = Tap(), []
+    checks = {format: Check(module.SUBJECTS) for format, module in FORMATS}
+    checks["calls"] = Check(("results",))
     for name, make in operations.SCRIPTS:
-        check_script(name, make, player, "%s/%s" % (directory, name), tap)
+        try:
+            check_script(name, make(), player, "%s/%s" % (directory, name), checks)
+        except subprocess.SubprocessError as error:
+            ends += [name + ": " + str(error), str(getattr(error, "stderr", ""))]
+    tap.verdict("the player ends well", ends)
+    for format, check in checks.items():
+        tap.verdicts(format, check)
     print("1..%d" % tap.count)
     return tap.failed > 0
 

@@ -868,7 +868,8 @@ class Ledger(Books, Storages, Descriptions, Phases, Capacity, Reclaim, Lists):
             self.check_bands(device)
 
     def op_create(self, flags, depth, stack_bytes, events, batch, labels, root):
-        self.flags, self.stack_depth, self.stack_bytes = flags, depth, stack_bytes
+        self.flags, self.stack_depth = flags, depth
+        self.stack_bytes = stack_bytes if depth else 0
         self.sites_on, self.events_on = bool(flags & SITES), bool(events)
         self.event_capacity, self.labels, self.started = events, text(labels), self.now
         return OK
@@ -948,7 +949,7 @@ class Ledger(Books, Storages, Descriptions, Phases, Capacity, Reclaim, Lists):
         for name, value in self.lost.items():
             total[name] += value
         pieces = [d.largest_free for d in self.devices if d.largest_free is not UNKNOWN]
-        total["largest_free"] = max(pieces) if pieces else UNKNOWN
+        total["largest_free"] = max(pieces) if pieces else UNKNOWN if self.devices else 0
         physical = dict.fromkeys(d.physical for d in self.devices)
         for name in ("limit", "held"):  # of memory that several devices share, once
             total[name] = sum(getattr(p, name) for p in physical)
