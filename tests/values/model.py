@@ -322,6 +322,9 @@ class Storages:
         if not self.stack_depth:
             return None
         frames = t.stack[:self.stack_depth]
+        if not frames:  # then the stack is the address of the site, which must have one
+            self.stacks_cut += 1
+            frames = (next(a for a, s in self.code_sites.items() if s is site.subject),)
         for frame in frames:
             self.code_site(frame)
         for row in self.stacks:
