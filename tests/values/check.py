@@ -139,6 +139,7 @@ def check_script(name, script, player, directory, checks):
     ledger.version, ledger.directory = os.environ["MEMLORD_VERSION"], directory
     ledger.own = {NAMES[i]: int(line.split()[1]) for i, line in enumerate(lines[-len(NAMES):])}
     ledger.program = program(player)
+    ledger.said = [int(line.split()[0]) for line in lines]
     ledger.resident, ledger.process_names = RESIDENT, {777: NEIGHBOUR}
     ledger.play()
     check_results(ledger, lines, checks["calls"])

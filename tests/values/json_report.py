@@ -75,8 +75,8 @@ def metadata(ledger):
         "num_snapshots": len(ledger.snapshots_shown()),
         "operation_tracking_enabled": bool(ledger.scopes), "sites_enabled": ledger.sites_on,
         "events_enabled": ledger.events_on,
-        "dropped": {"scopes": 0, "scope_invocations": ledger.runs_lost(),
-                    "snapshots": ledger.lost_snapshots, "exports": 0,
+        "dropped": {"scopes": ledger.lost_scopes, "scope_invocations": ledger.runs_lost(),
+                    "snapshots": ledger.lost_snapshots, "exports": ledger.lost_exports,
                     "events": total["dropped_events"]}}
 
 

@@ -25,9 +25,10 @@ from fences import Fences
 from lists import Lists
 from phases import Phases
 from reclaim import Reclaim
-from script import (ANY, E_DEVICE, E_INVALID, E_STATE, E_UNKNOWN, OK, SITES, TYPES, Code, Device)
+from script import (ANY, E_DEVICE, E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK, SITES, TYPES, Code, Device)
 
 BYTES_MAX = 1 << 48
+MOST_DEVICES = 128  # MEMLORD_MAX_DEVICES
 UNKNOWN = None  # a number that is not known
 
 # The statistics of a device, in the order of reports.
@@ -317,10 +318,10 @@ class Storages:
             return E_DEVICE
         return OK
 
-    def stack_row(self, t, site, device):
+    def stack_row(self, t, site, device, bytes):
         """The row of the stack of an alloc, if the ledger keeps stacks."""
-        if not self.stack_depth:
-            return None
+        if not self.stack_depth or (self.stack_bytes > 1 and not bytes):
+            return None  # a sample has no block without bytes, and each that is large
         frames = t.stack[:self.stack_depth]
         if not frames:  # then the stack is the address of the site, which must have one
             self.stacks_cut += 1
@@ -369,7 +370,7 @@ class Storages:
         row = self.device(device)
         block = Block(row, storage, bytes)
         block.site = self.site_row(site, row)
-        block.stack = self.stack_row(t, block.site, row)
+        block.stack = self.stack_row(t, block.site, row, bytes)
         block.tag = self.tag_row(t.tag(), row)
         block.scope = t.frames[-1].scope if t.frames else None
         block.born, block.stream = self.mark_now, t.stream
@@ -387,9 +388,29 @@ class Storages:
         fault = self.fault(device, storage, bytes)
         if fault:
             return self.refuse(fault, device)
+        if self.no_room():
+            return self.drop(self.device(device).count, device, storage, bytes, E_NOMEM)
+        if not self.known(device) and len(self.devices) == MOST_DEVICES:
+            self.lost["refused"] += 1
+            return self.drop(self.lost, device, storage, bytes, E_DEVICE)
         self.open(device, storage, bytes, site)
         self.draw(device, bytes)
         return OK
+
+    def drop(self, count, device, storage, bytes, result):
+        count["dropped_allocs"] += 1
+        count["dropped_bytes"] += bytes
+        self.dropped.add((device.type, storage))
+        return result
+
+    def op_memory(self, on):
+        self.memory = bool(on)
+        return OK
+
+    def no_room(self):
+        """Whether the call had no memory. When a ledger that gets no more uses up what it has is
+        not for a model to know: the call itself says so."""
+        return not self.memory and self.said[len(self.results)] == E_NOMEM
 
     def op_track(self, device, storage, bytes, site):
         fault = self.fault(device, storage, bytes)
@@ -431,6 +452,9 @@ class Storages:
         if not storage:
             return OK
         block = self.blocks.get((device.type, storage))
+        if (device.type, storage) in self.dropped:
+            self.dropped.remove((device.type, storage))
+            return OK
         if not block or block.pending is not None:
             return self.unknown_free(device)
         if block.refs > 1 and last_only:
@@ -482,7 +506,7 @@ class Storages:
         self.stack_end(block)
         if site is not None and self.sites_on:
             block.site = self.site_row(site, device)
-        block.stack = self.stack_row(self.thread(), block.site, device)
+        block.stack = self.stack_row(self.thread(), block.site, device, bytes)
         self.replace(device.subject, storage)
         rows = [device, block.tag] + ([old] if old is block.site else [])
         for row in filter(None, rows):
@@ -778,6 +802,7 @@ class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, L
         self.lost = dict.fromkeys(COUNTED, 0)  # what no device counts
         self.tokens = {}
         self.epoch = 0
+        self.memory, self.dropped = True, set()  # whether the allocator gives any; keys
         self.mark_now = 0
         self.touched, self.held_back = [], []
         self.now, self.process_names, self.stacks_cut = 0, {}, 0

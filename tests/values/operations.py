@@ -19,11 +19,11 @@ PLACES = (("src/load.c", "load_tensors", 10), ("src/kv.cpp", "kv::grow<int>", 4_
            "ns::klass::method(int, char const*, std::vector<float> const&) const", 2_147_483_647))
 
 
-def begin(flags=FLAGS | SITES, depth=4, events=8192, labels="host=a1,model=x"):
+def begin(flags=FLAGS | SITES, depth=4, events=8192, labels="host=a1,model=x", stack_bytes=1):
     """A script whose ledger is made after a while, with its sites."""
     s = Script()
     s.wait(3_000_000_000)
-    s.create(flags, depth, 1, events, 0, labels, "root")
+    s.create(flags, depth, stack_bytes, events, 0, labels, "root")
     for type in range(len(TYPES)):
         s.source(type)
     for number, place in enumerate(PLACES):
@@ -496,5 +496,40 @@ def queues():
     return s
 
 
+def shortages():
+    """A ledger whose allocator refuses, and one device too many: what does not fit is dropped."""
+    s = begin(labels=None, depth=0)
+    s.alloc(GPU, 0x1000, 1000, STEP)
+    s.alloc(CPU, 0x1000, 2000, STEP)
+    s.memory(0)
+    for i in range(1, 150):
+        s.alloc(GPU if i % 3 else CPU, i << 36, 10 * i, STEP)
+    for i in range(40):
+        s.checkpoint("before")
+    s.memory(1)
+    for i in range(140, 150):
+        s.free(GPU if i % 3 else CPU, i << 36, STEP)
+    s.free(GPU, 148 << 36, STEP)
+    s.alloc(GPU, 0x2000, MIB, STEP)
+    s.alloc(CPU, 0x2000, MIB + 1, STEP)
+    for i in range(130):
+        s.alloc(device("sycl", i), 0x3000 + 64 * i, 100 + i, None)
+    return s
+
+
+def samples():
+    """Stacks of a sample: blocks so large that each is taken, and so small that none is."""
+    s = begin(labels=None, stack_bytes=KIB)
+    s.mark()
+    for i in range(8):
+        s.stack(0x401000 + i, 0x402000)
+        s.alloc(GPU, 0x1000 + 64 * i, MIB + 100_000 * i, STEP)
+        s.alloc(CPU, 0x1000 + 64 * i, 0, STEP)
+    s.free(GPU, 0x1000, STEP)
+    s.free(GPU, 0x1040, STEP)
+    s.realloc(GPU, 0x1080, 0x1080, 3 * MIB, KV)
+    return s
+
+
 SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs), ("many", many),
-           ("queues", queues))
+           ("queues", queues), ("shortages", shortages), ("samples", samples))
