@@ -25,7 +25,8 @@ from fences import Fences
 from lists import Lists
 from phases import Phases
 from reclaim import Reclaim
-from script import (ANY, E_DEVICE, E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK, SITES, TYPES, Code, Device)
+from script import (ANY, EXACT, E_DEVICE, E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK, SITES, TYPES,
+                    Code, Device)
 
 BYTES_MAX = 1 << 48
 MOST_DEVICES = 128  # MEMLORD_MAX_DEVICES
@@ -62,6 +63,24 @@ class Program:
         self.path, self.build_id, self.main = path, build_id, main
 
 
+class Between:
+    """A whole number of which only the range is known. There are three: a peak that several threads
+    publish late, how much it may be low by, and what was live when its holders were noted."""
+
+    def __init__(self, least, most):
+        self.least, self.most = least, most
+
+    def __add__(self, other):
+        if isinstance(other, Between):
+            return Between(self.least + other.least, self.most + other.most)
+        return Between(self.least + other, self.most + other)
+
+    __radd__ = __add__
+
+    def __repr__(self):
+        return "%d to %d" % (self.least, self.most)
+
+
 class Row:
     """What is counted of a device, of a tag on a device, or of a site on a device."""
 
@@ -72,6 +91,15 @@ class Row:
         self.freed_here = self.frees_here = 0  # by frees at this site, of any site's blocks
         self.expected = 0  # of a tag
         self.holders = None
+        self.late = 0          # bytes that its peak may be low by
+        self.threads = set()   # that counted on it
+
+    def late_peak(self):
+        """The peak as a report has it."""
+        return Between(self.peak - self.late, self.peak) if self.late else self.peak
+
+    def peak_error(self):
+        return Between(0, self.late) if self.late else 0
 
     def add(self, bytes, allocs=0):
         self.live += bytes
@@ -124,8 +152,8 @@ class DeviceRow(Row):
 
     def stats(self):
         s = dict(self.count)
-        s.update(allocated=self.live, pending=self.pending, freed=self.since_gc, peak=self.peak,
-                 peak_error=0, live_blocks=self.blocks, allocs=self.allocs, frees=self.frees,
+        s.update(allocated=self.live, pending=self.pending, freed=self.since_gc, peak=self.late_peak(),
+                 peak_error=self.peak_error(), live_blocks=self.blocks, allocs=self.allocs, frees=self.frees,
                  total_allocated=self.allocated, total_freed=self.freed, reserved=self.reserved,
                  reserved_peak=self.reserved_peak, cached=max(self.reserved - self.live, 0),
                  largest_free=self.largest_free, limit=self.physical.limit,
@@ -263,13 +291,21 @@ class Books:
         for frame in t.frames:
             frame.note(device, t.live[device])
 
+    def counts_late(self, row):
+        """Notes that this thread counts on a row: each may hold back a batch."""
+        row.threads.add(self.operating)
+        if len(row.threads) > 1 and not self.flags & EXACT:
+            row.late = len(row.threads) * self.batch
+
     def opened(self, block):
         for row in self.rows_of(block):
+            self.counts_late(row)
             row.add(block.bytes, 1)
         self.count(block.device, block.bytes, allocs=1)
 
     def closed(self, block, makes=False):
         for row in self.rows_of(block):
+            self.counts_late(row)
             row.take(block.bytes, 1 if row is not block.site else 0)
         if block.site:
             block.site.blocks -= 1
@@ -826,7 +862,7 @@ class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, L
             self.check_bands(device)
 
     def op_create(self, flags, depth, stack_bytes, events, batch, labels, root):
-        self.flags, self.stack_depth = flags, depth
+        self.flags, self.batch, self.stack_depth = flags, batch, depth
         self.stack_bytes = stack_bytes if depth else 0
         self.sites_on, self.events_on = bool(flags & SITES), bool(events)
         self.event_capacity, self.labels, self.started = events, text(labels), self.now

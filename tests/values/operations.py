@@ -19,11 +19,12 @@ PLACES = (("src/load.c", "load_tensors", 10), ("src/kv.cpp", "kv::grow<int>", 4_
            "ns::klass::method(int, char const*, std::vector<float> const&) const", 2_147_483_647))
 
 
-def begin(flags=FLAGS | SITES, depth=4, events=8192, labels="host=a1,model=x", stack_bytes=1):
+def begin(flags=FLAGS | SITES, depth=4, events=8192, labels="host=a1,model=x", stack_bytes=1,
+          batch=0):
     """A script whose ledger is made after a while, with its sites."""
     s = Script()
     s.wait(3_000_000_000)
-    s.create(flags, depth, stack_bytes, events, 0, labels, "root")
+    s.create(flags, depth, stack_bytes, events, batch, labels, "root")
     for type in range(len(TYPES)):
         s.source(type)
     for number, place in enumerate(PLACES):
@@ -531,5 +532,31 @@ def samples():
     return s
 
 
+def threads():
+    """Three threads that publish late: a peak is low by at most its error."""
+    s = begin(NO_ENV | NO_THREADS | NO_STRATEGY | SITES, labels=None, batch=8 * KIB)
+    random = 3
+    for i in range(400):
+        random = (random * 1103515245 + 12345) % (1 << 32)
+        s.thread = (random >> 16) % 3
+        s.tag_default("tag %d" % (i % 3))
+        s.stack(0x401000 + i % 2)
+        key = 0x10000 + (random >> 8) % 50 * 64
+        if random >> 30:
+            s.alloc(GPU if i % 2 else CPU, key, (random >> 12) % 5000, STEP if i % 5 else KV)
+        else:
+            s.free(GPU if i % 2 else CPU, key, STEP)
+        if i % 100 == 50:
+            s.thread = 0
+            s.checkpoint("checkpoint")
+    s.thread = 2
+    s.alloc(PINNED, 0x1000, 77_777, STEP)
+    s.free(PINNED, 0x1000, STEP)
+    return s
+
+
 SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs), ("many", many),
-           ("queues", queues), ("shortages", shortages), ("samples", samples))
+           ("queues", queues), ("shortages", shortages), ("samples", samples),
+           ("threads", threads))
+# The formats that are compared, where not all are: a text has no ranges.
+FORMATS = {"threads": ("JSON",)}

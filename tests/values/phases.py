@@ -93,7 +93,7 @@ class Usage:
 
     def __init__(self, device):
         self.device, self.live, self.pending = device, device.live, device.pending
-        self.reserved, self.peak, self.blocks = device.reserved, device.peak, device.blocks
+        self.reserved, self.peak, self.blocks = device.reserved, device.late_peak(), device.blocks
 
 
 class Kept:
