@@ -24,7 +24,8 @@ import json_report
 import operations
 import page_report
 import text_report
-from model import Between, Ledger, Program
+from books import Between
+from model import Ledger, Program
 from script import FORMATS as NAMES
 
 FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report))
@@ -111,7 +112,8 @@ def compare(module, ledger, path, check):
         with open(path, "rb") as file:
             module.compare(ledger, file.read(), check)
     except Exception:
-        check.found[module.SUBJECTS[0]] += [check.script + ":"] + traceback.format_exc().splitlines()[-MOST:]
+        check.found[module.SUBJECTS[0]] += ([check.script + ":"] +
+                                            traceback.format_exc().splitlines()[-MOST:])
 
 
 class Tap:

@@ -368,7 +368,7 @@ def empty():
 
 
 def plain():
-    """The default configuration, one thread: no sites, stacks, events, tags, scopes or snapshots."""
+    """The default configuration, one thread: nothing but blocks is recorded."""
     s = begin(NO_ENV | NO_THREADS, depth=0, events=0, labels=None)
     s.alloc(CPU, 0x1000, 3 * KIB // 2, LOAD)
     s.alloc(CPU, 0x2000, 100 * KIB, None)
@@ -490,6 +490,10 @@ def queues():
     s.fence_set(1, 1)
     s.retire(VULKAN)
     s.retire(GPU)
+    s.tag_begin("tag")
+    s.alloc(device("npu"), 0x1000, 5000, None)
+    s.arena_add(device("npu"), 300, None)
+    s.tag_end()
     s.fence_set(4, 1)
     s.fence_set(5, 1)
     s.fence_set(6, 1)
