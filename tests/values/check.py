@@ -24,8 +24,7 @@ import json_report
 import operations
 import page_report
 import text_report
-from books import Between
-from model import Ledger, Program
+from model import Between, Ledger, Program
 from script import FORMATS as NAMES
 
 FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report))

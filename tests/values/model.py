@@ -20,7 +20,7 @@ Names that formats use:
 Text is bytes, as the host gave it: notation.shown() says how reports show it.
 """
 
-from books import COUNTED, STATS, UNKNOWN, Books, Record
+from books import COUNTED, STATS, UNKNOWN, Between, Books, Record
 from capacity import Capacity
 from descriptions import Descriptions
 from fences import Fences
