@@ -470,6 +470,20 @@ def leak_much(s):
         s.tag_end()
 
 
+def calls():
+    """More stacks than a report lists; and more events than the ring holds, of three threads."""
+    s = begin(events=256, depth=2, labels=None)
+    for i in range(2100):
+        s.thread = i % 3
+        s.stack(0xa00000 + i, 0x801000)
+        s.alloc(CPU, 0x70000 + 64 * (i % 7), 10_000 + i, STEP)
+        if i % 7 == 3:
+            s.free(CPU, 0x70000 + 64 * 2, None)
+        if i % 300 == 7:
+            s.arena_add(GPU, 1000 + i, KV)
+    return s
+
+
 def queues():
     """Frees on queues: those of one are done in their order, whatever their fences say."""
     s = begin(labels=None)
@@ -560,6 +574,7 @@ def threads():
 
 
 SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs), ("many", many),
+           ("calls", calls),
            ("queues", queues), ("shortages", shortages), ("samples", samples),
            ("threads", threads))
 # The formats that are compared, where not all are: a text has no ranges.
