@@ -5,6 +5,7 @@
 # nothing else: the script compiles the player, links it with the object and ends in seconds.
 # The status is 0 only if every test passes.
 set -u
+[ "$#" -eq 0 ] || set -- "$(realpath "$1")"
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
 

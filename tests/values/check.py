@@ -15,6 +15,7 @@ table that the file has.
 """
 
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -23,7 +24,7 @@ import json_report
 import operations
 import page_report
 import text_report
-from model import Ledger, Program
+from model import Between, Ledger, Program
 from script import FORMATS as NAMES
 
 FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report))
@@ -33,15 +34,16 @@ MOST = 12  # differences of a test that are shown
 
 
 class Check:
-    """The differences that a format found, by subject."""
+    """The differences that a format found in all scripts, by subject."""
 
     def __init__(self, subjects):
+        self.script = ""
         self.found = {subject: [] for subject in subjects}
         self.compared = dict.fromkeys(subjects, 0)
 
     def differs(self, subject, where, expected, found):
         self.found.setdefault(subject, []).append(
-            "%s: expected %r, found %r" % (where, expected, found))
+            "%s: %s: expected %r, found %r" % (self.script, where, expected, found))
 
     def same(self, subject, where, expected, found):
         self.compared[subject] = self.compared.get(subject, 0) + 1
@@ -61,6 +63,9 @@ class Check:
                 self.differs(subject, "%s has %d entries, expected %d; the first that only one has"
                              % (where, len(found), len(expected)), expected[i:i + 1],
                              found[i:i + 1])
+        elif isinstance(expected, Between):
+            if type(found) is not int or not expected.least <= found <= expected.most:
+                self.differs(subject, where, expected, found)
         elif type(expected) is not type(found) or expected != found:
             self.differs(subject, where, expected, found)
 
@@ -106,15 +111,17 @@ def compare(module, ledger, path, check):
         with open(path, "rb") as file:
             module.compare(ledger, file.read(), check)
     except Exception:
-        check.found[module.SUBJECTS[0]] += traceback.format_exc().splitlines()[-MOST:]
+        check.found[module.SUBJECTS[0]] += ([check.script + ":"] +
+                                            traceback.format_exc().splitlines()[-MOST:])
 
 
 class Tap:
     def __init__(self):
-        self.count = self.failed = 0
+        self.count, self.failed, self.names = 0, 0, []
 
     def verdict(self, name, differences):
         self.count += 1
+        self.names.append(name)
         self.failed += bool(differences)
         print("%sok - %s" % ("not " if differences else "", name))
         for line in "\n".join(differences[:MOST]).splitlines():
@@ -122,40 +129,51 @@ class Tap:
         if len(differences) > MOST:
             print("#   and %d more" % (len(differences) - MOST))
 
-    def verdicts(self, script, format, check):
+    def verdicts(self, format, check):
         for subject, differences in check.found.items():
             if not differences and not check.compared.get(subject):
                 differences = ["nothing was compared"]
-            self.verdict("%s: %s %s" % (script, format, subject), differences)
+            self.verdict("%s: %s" % (format, subject), differences)
 
 
-def check_script(name, make, player, directory, tap):
-    script = make()
-    try:
-        lines = play(player, script, directory)
-    except subprocess.SubprocessError as error:
-        tap.verdict("%s: the player ends well" % name,
-                    [str(error), (getattr(error, "stderr", b"") or b"").decode()])
-        return
+def check_script(name, script, player, directory, checks):
+    """Plays a script, and compares all that it gives with the model."""
+    for check in checks.values():
+        check.script = name
+    lines = play(player, script, directory)
     ledger = Ledger(script)
     ledger.version, ledger.directory = os.environ["MEMLORD_VERSION"], directory
     ledger.own = {NAMES[i]: int(line.split()[1]) for i, line in enumerate(lines[-len(NAMES):])}
     ledger.program = program(player)
+    ledger.said = [int(line.split()[0]) for line in lines]
     ledger.resident, ledger.process_names = RESIDENT, {777: NEIGHBOUR}
     ledger.play()
-    check = Check(("results",))
-    check_results(ledger, lines, check)
-    tap.verdicts(name, "calls", check)
+    check_results(ledger, lines, checks["calls"])
     for format, module in FORMATS:
-        check = Check(module.SUBJECTS)
-        compare(module, ledger, "%s/%s" % (directory, format), check)
-        tap.verdicts(name, format, check)
+        if format in operations.FORMATS.get(name, NAMES):
+            compare(module, ledger, "%s/%s" % (directory, format), checks[format])
+
+
+def missing(names):
+    """The tests of this suite that tests/FEATURES.md names and that are not there."""
+    with open(os.path.join(os.path.dirname(__file__), "../FEATURES.md")) as file:
+        named = re.findall('`values.sh "([^"]+)"`', file.read())
+    return ["there is no " + name for name in named if name not in names]
 
 
 def main(player, directory):
-    tap = Tap()
+    tap, ends = Tap(), []
+    checks = {format: Check(module.SUBJECTS) for format, module in FORMATS}
+    checks["calls"] = Check(("results",))
     for name, make in operations.SCRIPTS:
-        check_script(name, make, player, "%s/%s" % (directory, name), tap)
+        try:
+            check_script(name, make(), player, "%s/%s" % (directory, name), checks)
+        except subprocess.SubprocessError as error:
+            ends += [name + ": " + str(error), str(getattr(error, "stderr", ""))]
+    tap.verdict("the player ends well", ends)
+    for format, check in checks.items():
+        tap.verdicts(format, check)
+    tap.verdict("tests/FEATURES.md names tests that are there", missing(tap.names))
     print("1..%d" % tap.count)
     return tap.failed > 0
 

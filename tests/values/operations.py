@@ -19,11 +19,12 @@ PLACES = (("src/load.c", "load_tensors", 10), ("src/kv.cpp", "kv::grow<int>", 4_
            "ns::klass::method(int, char const*, std::vector<float> const&) const", 2_147_483_647))
 
 
-def begin(flags=FLAGS | SITES, depth=4, events=8192, labels="host=a1,model=x"):
+def begin(flags=FLAGS | SITES, depth=4, events=8192, labels="host=a1,model=x", stack_bytes=1,
+          batch=0):
     """A script whose ledger is made after a while, with its sites."""
     s = Script()
     s.wait(3_000_000_000)
-    s.create(flags, depth, 1, events, 0, labels, "root")
+    s.create(flags, depth, stack_bytes, events, batch, labels, "root")
     for type in range(len(TYPES)):
         s.source(type)
     for number, place in enumerate(PLACES):
@@ -317,9 +318,13 @@ def states(s):
     for i, bytes in enumerate((900_001, 500_003, 300_007, 100, 0)):
         s.stack(0x700000 + i, Code(13 + i % 2), 0x701000, Code(21), 0x702000)
         s.alloc(CPU, 0x580000 + 64 * i, bytes, (LOAD, CALL, None, JIT, ODD)[i])
+    s.stack()
+    s.alloc(CPU, 0x581000, 4000, JIT)
+    s.alloc(CPU, 0x581040, 5000, CALL)
     s.wait(12_000_000_000)
     s.free(CPU, 0x580000 + 64 * 3, STEP)
     s.sites_enable(0)
+    s.stack(0x401000)
     s.alloc(CPU, 0x580140, 77_777, LOAD)
     growth(s)
 
@@ -357,4 +362,224 @@ def rich():
     return s
 
 
-SCRIPTS = (("rich", rich),)
+def empty():
+    """A ledger in which nothing is recorded."""
+    return begin(labels=None)
+
+
+def plain():
+    """The default configuration, one thread: nothing but blocks is recorded."""
+    s = begin(NO_ENV | NO_THREADS, depth=0, events=0, labels=None)
+    s.alloc(CPU, 0x1000, 3 * KIB // 2, LOAD)
+    s.alloc(CPU, 0x2000, 100 * KIB, None)
+    s.alloc(CPU, 0x3000, MIB, KV)
+    s.retain(CPU, 0x1000, None)
+    s.free(CPU, 0x3000, KV)
+    s.wait(3_600_000_000_000)
+    return s
+
+
+def epochs():
+    """A reset with blocks, scopes and pending frees from before; later a reset of peaks alone."""
+    s = begin()
+    s.fence_set(1, 0)
+    s.label(GPU, "A")
+    load_weights(s)
+    s.scope_begin("around")
+    s.stack(0x401000, 0x402000)
+    s.tag_begin("kv")
+    s.alloc(GPU, 0x1000, 50 * MIB, KV)
+    s.alloc(CPU, 0x1000, 60 * MIB, KV)
+    s.alloc(GPU, 0x2000, 7 * MIB, STEP)
+    s.free(GPU, 0x2000, STEP)
+    s.free_deferred(GPU, 0x1000, STEP, 1, 1)
+    s.copy(CPU, GPU, 10)
+    s.free(GPU, 0x9999, STEP)
+    s.pool_set(GPU1, 9 * GIB, 0)
+    s.pool_set(GPU1, 8 * GIB, 0)
+    s.alloc_failed(GPU, 5, KV)
+    s.checkpoint("before")
+    s.reset()
+    s.alloc(GPU, 0x2000, 3 * MIB, STEP)
+    s.move(GPU, 0x2000, GPU1, 0x2000, 4 * MIB, KV)
+    s.free(CPU, 0x1000, KV)
+    s.alloc(CPU, 0x3000, 5 * MIB, KV)
+    s.fence_set(1, 1)
+    s.retire(ALL)
+    s.tag_end()
+    s.scope_end()
+    s.scope_begin("around")
+    s.alloc(CPU, 0x4000, 30 * MIB, None)
+    s.free(CPU, 0x4000, None)
+    s.scope_end()
+    s.alloc(CPU, 0x5000, 5242, None)
+    s.scope_begin("down")
+    s.free(CPU, 0x5000, None)  # a byte more rounds to another hundredth of a MiB
+    s.scope_end()
+    s.free(MAPPED, 0x7000_0000, LOAD)
+    s.peak_reset(CPU)
+    s.alloc(CPU, 0x4000, MIB, None)
+    s.checkpoint("after")
+    return s
+
+
+def many():
+    """More of everything than a report lists: what is cut is counted."""
+    s = begin(events=1024, depth=3)
+    for i in range(320, 330):
+        s.wait(1_000_000 * (i % 3))
+        s.label(device("hip", i), "card %d" % i)
+    for i in range(70):
+        s.site(10 + i, "many.c", "f%d" % i, i + 1)
+        s.tag_begin("tag %d" % i)
+        s.scope_begin("scope %d" % i)
+        s.stack(0x800000 + i, 0x801000, 0x802000, 0x803000)
+        s.alloc(device("hip", 320 + i % 10), 0x10000 + 64 * i, 10_000 + 3 * i, 10 + i)
+        s.alloc(device("hip", 320 + i % 10), 0x20000 + 64 * i, 20_000 + 7 * i, 10 + i)
+        s.scope_end()
+        s.tag_end()
+    for i in range(75):
+        s.scope_begin("again")
+        s.alloc(CPU, 0x30000 + 64 * i, i * i, STEP)
+        s.scope_end()
+    for i in range(25):
+        s.account_open(CPU, "account %d" % i, 1000 - i, i + 1)
+        s.account_charge(i + 1, 900 - i)
+        s.checkpoint("checkpoint %d" % i)
+    s.alloc(CPU, 0x40000, MIB, None)
+    for i in range(1030):
+        s.part_add(CPU, 0x40000, 1000 * i, 999 - i % 7, None, None, None, 0)
+    s.mark()
+    leak_much(s)
+    for i in range(245):
+        s.wait(7_000_000 * (i % 5))
+        if i == 100:
+            s.alloc(CPU, 0x50000, 3 * MIB, None)
+        if i == 101:
+            s.free(CPU, 0x50000, None)
+        if i == 3:
+            s.snapshots_start(10)
+        s.wait(20_000_000)
+        s.gc_poll(ALL)
+    s.snapshots_stop()
+    return s
+
+
+def leak_much(s):
+    """More groups of leaks, and more stacks, than a report lists."""
+    for i in range(120):
+        s.tag_begin("leak %d" % i)
+        s.stack(0x900000 + i)
+        s.alloc(GPU, 0x60000 + 64 * i, 1000 + 11 * i, KV if i % 2 else None)
+        s.tag_end()
+
+
+def calls():
+    """More stacks than a report lists; and more events than the ring holds, of three threads."""
+    s = begin(events=256, depth=2, labels=None)
+    for i in range(2100):
+        s.thread = i % 3
+        s.stack(0xa00000 + i, 0x801000)
+        s.alloc(CPU, 0x70000 + 64 * (i % 7), 10_000 + i, STEP)
+        if i % 7 == 3:
+            s.free(CPU, 0x70000 + 64 * 2, None)
+        if i % 300 == 7:
+            s.arena_add(GPU, 1000 + i, KV)
+    return s
+
+
+def queues():
+    """Frees on queues: those of one are done in their order, whatever their fences say."""
+    s = begin(labels=None)
+    for number in range(1, 8):
+        s.fence_set(number, 0)
+    s.stack(0x401000)
+    for i in range(7):
+        s.alloc(GPU, 0x1000 * (i + 1), 1000 << i, STEP)
+    for i in range(4):
+        s.free_deferred(GPU, 0x1000 * (i + 1), KV, i + 1, 5)
+    s.fence_set(2, 1)
+    s.fence_set(3, -1)
+    s.retire(ALL)
+    s.block_use(GPU, 0x5000, 5, 5)
+    s.block_use(GPU, 0x5000, 6, 6)
+    s.block_use(GPU, 0x5000, 7, 6)
+    s.free(GPU, 0x5000, STEP)
+    s.fence_set(1, 1)
+    s.retire(VULKAN)
+    s.retire(GPU)
+    s.tag_begin("tag")
+    s.alloc(device("npu"), 0x1000, 5000, None)
+    s.arena_add(device("npu"), 300, None)
+    s.tag_end()
+    s.fence_set(4, 1)
+    s.fence_set(5, 1)
+    s.fence_set(6, 1)
+    s.retire(device("cuda", -1))
+    return s
+
+
+def shortages():
+    """A ledger whose allocator refuses, and one device too many: what does not fit is dropped."""
+    s = begin(labels=None, depth=0)
+    s.alloc(GPU, 0x1000, 1000, STEP)
+    s.alloc(CPU, 0x1000, 2000, STEP)
+    s.memory(0)
+    for i in range(1, 150):
+        s.alloc(GPU if i % 3 else CPU, i << 36, 10 * i, STEP)
+    for i in range(40):
+        s.checkpoint("before")
+    s.memory(1)
+    for i in range(140, 150):
+        s.free(GPU if i % 3 else CPU, i << 36, STEP)
+    s.free(GPU, 148 << 36, STEP)
+    s.alloc(GPU, 0x2000, MIB, STEP)
+    s.alloc(CPU, 0x2000, MIB + 1, STEP)
+    for i in range(130):
+        s.alloc(device("sycl", i), 0x3000 + 64 * i, 100 + i, None)
+    return s
+
+
+def samples():
+    """Stacks of a sample: blocks so large that each is taken, and so small that none is."""
+    s = begin(labels=None, stack_bytes=KIB)
+    s.mark()
+    for i in range(8):
+        s.stack(0x401000 + i, 0x402000)
+        s.alloc(GPU, 0x1000 + 64 * i, MIB + 100_000 * i, STEP)
+        s.alloc(CPU, 0x1000 + 64 * i, 0, STEP)
+    s.free(GPU, 0x1000, STEP)
+    s.free(GPU, 0x1040, STEP)
+    s.realloc(GPU, 0x1080, 0x1080, 3 * MIB, KV)
+    return s
+
+
+def threads():
+    """Three threads that publish late: a peak is low by at most its error."""
+    s = begin(NO_ENV | NO_THREADS | NO_STRATEGY | SITES, labels=None, batch=8 * KIB)
+    random = 3
+    for i in range(400):
+        random = (random * 1103515245 + 12345) % (1 << 32)
+        s.thread = (random >> 16) % 3
+        s.tag_default("tag %d" % (i % 3))
+        s.stack(0x401000 + i % 2)
+        key = 0x10000 + (random >> 8) % 50 * 64
+        if random >> 30:
+            s.alloc(GPU if i % 2 else CPU, key, (random >> 12) % 5000, STEP if i % 5 else KV)
+        else:
+            s.free(GPU if i % 2 else CPU, key, STEP)
+        if i % 100 == 50:
+            s.thread = 0
+            s.checkpoint("checkpoint")
+    s.thread = 2
+    s.alloc(PINNED, 0x1000, 77_777, STEP)
+    s.free(PINNED, 0x1000, STEP)
+    return s
+
+
+SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs), ("many", many),
+           ("calls", calls),
+           ("queues", queues), ("shortages", shortages), ("samples", samples),
+           ("threads", threads))
+# The formats that are compared, where not all are: a text has no ranges.
+FORMATS = {"threads": ("JSON",)}
