@@ -2,6 +2,10 @@
 wire type that is not the field's and a field that comes twice raise ValueError."""
 import collections
 
+from notation import shown
+from stacks import (KINDS, address_frame, allocs, anomaly_lines, groups, scope_frame, site_frame,
+                    text_frame)
+
 PROFILE = {  # number: name, kind; a list has one kind for each of its entries
     1: ("sample_type", [{1: ("type", "int"), 2: ("unit", "int")}]),
     2: ("sample", [{
@@ -134,3 +138,46 @@ def read(data):
         "time_nanos": raw["time_nanos"],
         "samples": dict(samples),
     }
+
+
+# -- what a ledger says --
+
+def expected(ledger):
+    live, parts = groups(ledger)
+    samples = {}
+
+    def add(device, tag, part, frames, values):
+        labels = (("device", device.name),) + ((("tag", shown(tag)),) if tag else ()) + \
+            ((("part", shown(part)),) if part else ())
+        key = tuple(full_frame(f) for f in frames), labels
+        samples[key] = tuple(a + b for a, b in zip(samples.get(key, (0, 0, 0, 0)), values))
+    for (device, frames), (n, bytes) in allocs(ledger).items():
+        add(device, None, None, frames, (n, bytes, 0, 0))
+    for group, (n, bytes) in live.items():
+        add(group.device, group.tag, None, group.frames + group.scopes, (0, 0, n, bytes))
+    for (group, part), bytes in parts.items():
+        add(group.device, group.tag, part, group.frames + group.scopes, (0, 0, 0, bytes))
+    return {
+        "sample types": [("alloc_objects", "count"), ("alloc_space", "bytes"),
+                         ("inuse_objects", "count"), ("inuse_space", "bytes")],
+        "period": (1, "space", "bytes"),
+        "default sample type": "inuse_space",
+        "comments": anomaly_lines(ledger),
+        "frames": sorted(full_frame(f) for f in all_frames(ledger)),
+        "modules": [],
+        "time_nanos": ledger.wall(),
+        "samples": samples,
+    }
+
+
+def full_frame(frame):
+    """A frame with its module and address: there are no modules in a script."""
+    address = int(frame[0], 16) if frame[0].startswith(b"0x") else 0
+    return text_frame(frame) + ("", address)
+
+
+def all_frames(ledger):
+    """The frames of all sites, of what is no site on each device, of scopes and of stacks."""
+    addresses = dict.fromkeys(a for row in ledger.stacks for a in row.frames)
+    return [site_frame(row.subject) for row in ledger.sites] + [*KINDS] * len(ledger.devices) + \
+        [scope_frame(s) for s in ledger.scopes] + [address_frame(a) for a in addresses]

@@ -1,0 +1,123 @@
+"""What the formats for other tools share: the frames of a block, the live blocks in groups, and the
+anomalies and drops. A frame is (function, file, line), text as bytes."""
+import collections
+
+from notation import bytes_text, shown
+
+Group = collections.namedtuple("Group", "device tag frames scopes")  # of live blocks
+
+ARENA, UNKNOWN = (b"(arena)", b"", 0), (b"(unknown)", b"", 0)
+KINDS = (UNKNOWN, ARENA, (b"(no longer live)", b"", 0))
+
+# The heaviest first: what makes totals too low, mistakes of the host, lost detail.
+ANOMALIES = ("dropped_allocs", "dropped_bytes", "unknown_frees", "implicit_frees", "freed_while_shared",
+             "underflows", "fence_failures", "refused", "dropped_sites", "dropped_scopes",
+             "dropped_exports", "dropped_scope_invocations", "dropped_snapshots", "dropped_events")
+RUNS_KEPT = 64  # invocations that a thread keeps of a scope
+
+
+def site_frame(site):
+    """The frame of a place; a place without a function goes by its file."""
+    if site is None or not (site.function or site.file):
+        return UNKNOWN
+    return site.function or site.file, site.file, site.line
+
+
+def address_frame(address):
+    """The frame of a return address in no module: the byte before it is in the call."""
+    return b"0x%x" % address, b"0x%x" % address, 0
+
+
+def scope_frame(scope):
+    return scope.name, b"", 0
+
+
+def scopes_of(scope):
+    """The scope and those around it, the innermost first."""
+    found = []
+    while scope:
+        found.append(scope)
+        scope = scope.parent
+    return found
+
+
+def frames_of(ledger, block):
+    """The frames of a block without its scopes, the innermost first: its stack, else its site."""
+    if block.stack and block.stack.frames:
+        return tuple(address_frame(a) for a in block.stack.frames)
+    return (site_frame(block.site and block.site.subject),)
+
+
+def whole(ledger, block):
+    """The frames of a block and its scopes, the innermost first."""
+    return frames_of(ledger, block) + tuple(scope_frame(s) for s in scopes_of(block.scope))
+
+
+def group_of(ledger, block):
+    return Group(block.device, block.tag and block.tag.subject, frames_of(ledger, block),
+                 tuple(scope_frame(s) for s in scopes_of(block.scope)))
+
+
+def groups(ledger):
+    """The live blocks and the arenas in groups of one device, tag and stack: [blocks, bytes that are
+    in no part], and the bytes of parts by their name."""
+    found, parts = collections.defaultdict(lambda: [0, 0]), collections.Counter()
+    for block in ledger.blocks.values():
+        key = group_of(ledger, block)
+        found[key][0] += 1
+        found[key][1] += block.bytes - sum(p.bytes for p in block.parts.values())
+        for part in block.parts.values():
+            parts[key, part.meta.name or b"(part)"] += part.bytes
+    for device in ledger.devices:
+        if device.arena:
+            found[Group(device, None, (ARENA,), ())] = [0, device.arena]
+    return found, parts
+
+
+def allocs(ledger):
+    """[allocs, bytes] since the last reset by (device, frames): of each site or, with stacks, of each
+    stack; then of each device those that are of none."""
+    found = collections.defaultdict(lambda: [0, 0])
+    for device in ledger.devices:
+        stats = device.stats()
+        rest = [stats["allocs"], stats["total_allocated"]]
+        for row in ledger.stacks if ledger.stack_depth else ledger.sites:
+            if row.device is device:
+                frames = tuple(address_frame(a) for a in row.frames) if ledger.stack_depth else \
+                    (site_frame(row.subject),)
+                found[device, frames][0] += row.allocs
+                found[device, frames][1] += row.allocated
+                rest = [rest[0] - row.allocs, rest[1] - row.allocated]
+        found[device, (UNKNOWN,)][0] += max(rest[0], 0)
+        found[device, (UNKNOWN,)][1] += max(rest[1], 0)
+    return {key: value for key, value in found.items() if any(value)}
+
+
+def losses(ledger):
+    """What the ledger itself lost, by name."""
+    kept = [len(part.runs) - min(len(part.runs), RUNS_KEPT) for s in ledger.scopes for part in s.threads]
+    return {"dropped_scopes": 0, "dropped_exports": 0, "dropped_scope_invocations": sum(kept),
+            "dropped_snapshots": ledger.lost_snapshots}
+
+
+def anomalies(ledger, device=None):
+    """The anomalies and drops that are not 0, of a device or of all, in the order of reports."""
+    counts = dict(device.stats() if device else ledger.total(), **({} if device else losses(ledger)))
+    return {name: counts[name] for name in ANOMALIES if counts.get(name)}
+
+
+def anomaly_lines(ledger):
+    """They as comments, a line for all and one for each device that has any."""
+    lines = []
+    for device in [None, *ledger.devices]:
+        found = anomalies(ledger, device)
+        words = ", ".join(f"{name} {bytes_text(n) if name == 'dropped_bytes' else n}"
+                          for name, n in found.items())
+        if found:
+            lines.append(f"anomalies and drops, {device.name if device else 'all'} {words}")
+    return lines
+
+
+def text_frame(frame):
+    name, file, line = frame
+    return shown(name), shown(file), line
