@@ -13,7 +13,6 @@ KINDS = (UNKNOWN, ARENA, (b"(no longer live)", b"", 0))
 ANOMALIES = ("dropped_allocs", "dropped_bytes", "unknown_frees", "implicit_frees", "freed_while_shared",
              "underflows", "fence_failures", "refused", "dropped_sites", "dropped_scopes",
              "dropped_exports", "dropped_scope_invocations", "dropped_snapshots", "dropped_events")
-RUNS_KEPT = 64  # invocations that a thread keeps of a scope
 
 
 def site_frame(site):
@@ -24,8 +23,8 @@ def site_frame(site):
 
 
 def address_frame(address):
-    """The frame of a return address in no module: the byte before it is in the call."""
-    return b"0x%x" % address, b"0x%x" % address, 0
+    """The frame of a return address in no module: its call, which ends there."""
+    return b"0x%x" % (address - 1), b"0x%x" % (address - 1), 0
 
 
 def scope_frame(scope):
@@ -95,9 +94,8 @@ def allocs(ledger):
 
 def losses(ledger):
     """What the ledger itself lost, by name."""
-    kept = [len(part.runs) - min(len(part.runs), RUNS_KEPT) for s in ledger.scopes for part in s.threads]
-    return {"dropped_scopes": 0, "dropped_exports": 0, "dropped_scope_invocations": sum(kept),
-            "dropped_snapshots": ledger.lost_snapshots}
+    return {"dropped_scopes": 0, "dropped_scope_invocations": ledger.runs_lost(),
+            "dropped_snapshots": ledger.lost_snapshots, "dropped_exports": 0}
 
 
 def anomalies(ledger, device=None):

@@ -2,10 +2,13 @@
 wire type that is not the field's and a field that comes twice raise ValueError."""
 import collections
 
+from json_report import WALL_AT_0
 from notation import shown
 from stacks import (KINDS, address_frame, allocs, anomaly_lines, groups, scope_frame, site_frame,
                     text_frame)
 
+SUBJECTS = ("sample types", "period", "default sample type", "comments", "frames", "modules",
+            "time_nanos", "samples")
 PROFILE = {  # number: name, kind; a list has one kind for each of its entries
     1: ("sample_type", [{1: ("type", "int"), 2: ("unit", "int")}]),
     2: ("sample", [{
@@ -121,13 +124,13 @@ def read(data):
         return (text[function["name"]], text[function["filename"]], line["line"],
                 text[module["filename"]] if module else "", place["address"])
 
-    samples = collections.defaultdict(lambda: (0, 0, 0, 0))
+    samples = collections.defaultdict(lambda: [0, 0, 0, 0])
     for s in raw["sample"]:
         labels = tuple((text[l["key"]], text[l["str"]]) for l in s["label"])
         key = tuple(frame(n) for n in s["location_id"]), labels
         if len(s["value"]) != 4:
             raise ValueError(f"a sample of {len(s['value'])} values")
-        samples[key] = tuple(a + b for a, b in zip(samples[key], s["value"]))
+        samples[key] = [a + b for a, b in zip(samples[key], s["value"])]
     return {
         "sample types": [type_of(t) for t in raw["sample_type"]],
         "period": (raw["period"],) + type_of(raw["period_type"]),
@@ -150,7 +153,7 @@ def expected(ledger):
         labels = (("device", device.name),) + ((("tag", shown(tag)),) if tag else ()) + \
             ((("part", shown(part)),) if part else ())
         key = tuple(full_frame(f) for f in frames), labels
-        samples[key] = tuple(a + b for a, b in zip(samples.get(key, (0, 0, 0, 0)), values))
+        samples[key] = [a + b for a, b in zip(samples.get(key, (0, 0, 0, 0)), values)]
     for (device, frames), (n, bytes) in allocs(ledger).items():
         add(device, None, None, frames, (n, bytes, 0, 0))
     for group, (n, bytes) in live.items():
@@ -165,7 +168,7 @@ def expected(ledger):
         "comments": anomaly_lines(ledger),
         "frames": sorted(full_frame(f) for f in all_frames(ledger)),
         "modules": [],
-        "time_nanos": ledger.wall(),
+        "time_nanos": WALL_AT_0 + ledger.now,
         "samples": samples,
     }
 
@@ -181,3 +184,9 @@ def all_frames(ledger):
     addresses = dict.fromkeys(a for row in ledger.stacks for a in row.frames)
     return [site_frame(row.subject) for row in ledger.sites] + [*KINDS] * len(ledger.devices) + \
         [scope_frame(s) for s in ledger.scopes] + [address_frame(a) for a in addresses]
+
+
+def compare(ledger, data, check):
+    wanted, found = expected(ledger), read(data)
+    for subject in SUBJECTS:
+        check.same(subject, subject, wanted[subject], found[subject])

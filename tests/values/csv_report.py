@@ -25,6 +25,9 @@ def line(block, bytes, refs, tag, meta, offset, part_bytes):
     return ",".join(str(f) for f in fields)
 
 
+SUBJECTS = ("names", "blocks")
+
+
 def expected(ledger):
     blocks = {}
     for block in ledger.blocks.values():
@@ -48,3 +51,9 @@ def read(data):
         blocks.setdefault(key, []).append(words)
         last = key
     return {"names": lines[0].split(","), "blocks": blocks}
+
+
+def compare(ledger, data, check):
+    wanted, found = expected(ledger), read(data)
+    for subject in SUBJECTS:
+        check.same(subject, subject, wanted[subject], found[subject])

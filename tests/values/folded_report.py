@@ -2,6 +2,8 @@
 from notation import shown
 from stacks import groups
 
+SUBJECTS = ("lines",)
+
 
 def word(text):
     return shown(text).replace(";", ":")
@@ -39,3 +41,7 @@ def read(data):
     if end:
         raise ValueError("the last line does not end")
     return lines
+
+
+def compare(ledger, data, check):
+    check.same("lines", "line", expected(ledger), read(data))
