@@ -21,13 +21,15 @@ import traceback
 
 import csv_report
 import folded_report
+import heaptrack_report
 import json_report
 import operations
 import pprof_report
 from model import Ledger
 from script import FORMATS as NAMES
 
-FORMATS = (("JSON", json_report), ("PPROF", pprof_report), ("FOLDED", folded_report),
+FORMATS = (("JSON", json_report), ("PPROF", pprof_report),
+           ("HEAPTRACK", heaptrack_report), ("FOLDED", folded_report),
            ("CSV", csv_report))
 MOST = 12  # differences of a test that are shown
 

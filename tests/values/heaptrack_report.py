@@ -1,6 +1,14 @@
 """HEAPTRACK: reads version 2 of its text format and plays it. A line of a mode that the writer does
-not write, a number that stands for nothing and a line with too many words raise ValueError."""
+not write, a number that stands for nothing and a line with too many words raise ValueError.
+
+Which allocation a file makes when is open, as the ledger has sums alone. So what is compared is how
+often each number of bytes comes to each stack and goes, and what that adds up to."""
 import collections
+
+from stacks import (KINDS, address_frame, allocs, anomaly_lines, frames_of, scope_frame, scopes_of,
+                    site_frame, text_frame)
+
+SUBJECTS = ("head", "comments", "times", "frames", "calls", "peak", "live", "temporary", "changes")
 
 
 def number(word):
@@ -69,6 +77,10 @@ class Reader:
         if self.live < 0:
             raise ValueError(f"{self.live} bytes live")
 
+    def named(self):
+        """(address, module, function, file, line) of each frame."""
+        return [(at, self.strings[module], *rest) for at, module, *rest in self.frames[1:]]
+
     def stack(self, trace):
         """Returns the frames of a trace, the innermost first."""
         frames = ()
@@ -84,8 +96,8 @@ MODES = {"v": (Reader.v, 2), "X": (Reader.X, None), "c": (Reader.c, 1), "s": (Re
 
 
 def read(data):
-    """Returns what a file says. An operation is (frames, the innermost first; bytes; + or -), with how
-    often it comes; those of allocation 0, which is of no bytes, are left out."""
+    """Returns what a file says. A change is (frames, the innermost first; bytes; comes or goes), with
+    how often there is such a one."""
     r = Reader()
     text = data.decode()
     if not text.endswith("\n"):
@@ -100,10 +112,114 @@ def read(data):
         if size and len(words) != size:
             raise ValueError(line)
         take(r, words)
-    operations = collections.Counter()
+    changes, calls = collections.Counter(), collections.Counter()
     for (info, sign), n in r.count.items():
         size, trace = r.infos[info]
-        if info:
-            operations[r.stack(trace), size, sign] += n
-    return {"head": r.head, "comments": r.comments, "times": r.times, "calls": r.calls,
-            "peak": r.peak, "live": r.live, "temporary": r.temporary, "operations": dict(operations)}
+        frames = r.stack(trace)
+        if info:  # number 0 is of no bytes
+            changes[frames, abs(size), "comes" if sign == "+" or size < 0 else "goes"] += n
+            calls[frames] += n if sign == "+" else 0
+    return {"head": r.head, "comments": r.comments, "times": r.times,
+            "frames": sorted(f[1:] for f in r.named()), "calls": +calls, "peak": r.peak,
+            "live": r.live, "temporary": r.temporary, "changes": dict(changes)}
+
+
+# -- what a ledger says --
+
+def placed(frame, module=""):
+    return text_frame(frame) + (module,)
+
+
+def trace_of(ledger, block):
+    """The frames that a block's allocations are counted by: its stack, or its site."""
+    frames = frames_of(ledger, block)
+    return tuple(placed(f, "" if block.stack else block.device.name) for f in frames)
+
+
+def callers(block):
+    """Without a stack the scopes are the callers of the site."""
+    return () if block.stack else tuple(placed(scope_frame(s)) for s in scopes_of(block.scope))
+
+
+class Sum:
+    """What was allocated by a trace, and what of it lives."""
+
+    def __init__(self):
+        self.allocs = self.bytes = 0
+        self.blocks = []
+
+    def older(self):
+        """Blocks that no call since the last reset has made."""
+        return max(len(self.blocks) - self.allocs, 0)
+
+    def freed(self):
+        return max(self.allocs - len(self.blocks), 0), \
+            max(self.bytes - sum(b.bytes for b in self.blocks), 0)
+
+
+def sums(ledger):
+    found = collections.defaultdict(Sum)
+    for (device, frames), (n, bytes) in allocs(ledger).items():
+        of_stack = ledger.stack_depth and frames != (KINDS[0],)
+        trace = found[tuple(placed(f, "" if of_stack else device.name) for f in frames)]
+        trace.allocs += n
+        trace.bytes += bytes
+    for block in ledger.blocks.values():
+        found[trace_of(ledger, block)].blocks.append(block)
+    return found
+
+
+def changes(ledger, peak, traces):
+    """How often each number of bytes comes to each stack and goes; and the calls of each stack."""
+    found, calls = collections.Counter(), collections.Counter()
+    for trace, of in traces.items():
+        n, bytes = of.freed()
+        for i in range(n):
+            size = min(bytes // n if i + 1 < n else bytes - bytes // n * (n - 1), peak)
+            found[trace, size, "comes"] += 1
+            found[trace, size, "goes"] += 1
+        for block in of.blocks:
+            found[trace + callers(block), block.bytes, "comes"] += 1
+            calls[trace + callers(block)] += 1
+        calls[trace] += n - of.older()
+    for device in ledger.devices:
+        if device.arena:
+            found[(placed(KINDS[1], device.name),), device.arena, "comes"] += 1
+    return found, calls
+
+
+def gone(ledger, peak, found):
+    """The bytes from the live ones up to the peak: which allocations they were is not known."""
+    left = peak - ledger.live_total()
+    for device in ledger.devices:
+        bytes = min(device.peak - device.live, left)
+        if device is ledger.devices[-1]:
+            bytes = left
+        if bytes:
+            found[(placed(KINDS[2], device.name),), bytes, "comes"] += 1
+            found[(placed(KINDS[2], device.name),), bytes, "goes"] += 1
+        left -= bytes
+
+
+def all_frames(ledger):
+    addresses = dict.fromkeys(a for row in ledger.stacks for a in row.frames)
+    return [(row.device.name,) + text_frame(site_frame(row.subject)) for row in ledger.sites] + \
+        [(d.name,) + text_frame(kind) for d in ledger.devices for kind in KINDS] + \
+        [("",) + text_frame(scope_frame(s)) for s in ledger.scopes] + \
+        [("",) + text_frame(address_frame(a)) for a in addresses]
+
+
+def expected(ledger):
+    peak = ledger.total()["peak"]
+    found, calls = changes(ledger, peak, sums(ledger))
+    gone(ledger, peak, found)
+    return {"head": [("v", 0x10400, 2), ("X", "memlord " + ledger.version)],
+            "comments": anomaly_lines(ledger), "times": [0, (ledger.now - ledger.started) // 10 ** 6],
+            "frames": sorted(all_frames(ledger)), "calls": +calls, "peak": peak,
+            "live": ledger.live_total(), "temporary": 0, "changes": dict(found)}
+
+
+def compare(ledger, data, check):
+    wanted, found = expected(ledger), read(data)
+    for subject in SUBJECTS:
+        check.same(subject, subject, wanted[subject], found[subject])
