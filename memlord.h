@@ -6111,6 +6111,9 @@ static int mli_alert_set(memlord *lord, uint32_t bit, int on) {
     return mli_u32_bits(&lord->threads.alert, bit, on);
 }
 
+/* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
+static uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
+
 /* Returns how many thread records the ledger has, the orphan record included. */
 static uint32_t mli_thread_count(memlord *lord) {
     return mli_u32_load(&lord->threads.next_id) - MLI_THREAD_ID_FIRST;
@@ -10154,7 +10157,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_u64_store(&b->generation, 0); /* before `count`, a release store as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
-        mli_u32_store_release(&b->thread, t->id - MLI_THREAD_ID_FIRST + 1);
+        mli_u32_store_release(&b->thread, mli_record_number(t->id));
         mli_u64_store_release(&b->generation, number + 1); /* see mli_subbuf_reader_begin */
         return t->subbuf = b;
     }
@@ -21192,7 +21195,7 @@ static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
     const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
     for (; s; s = s->next) {
         size_t i, n = mli_thread_scope_read(r->lord, s, r->run);
-        for (i = 0; i < n; i++) fn(r, &r->run[i], s->thread / 2 - 1);
+        for (i = 0; i < n; i++) fn(r, &r->run[i], mli_record_number(s->thread));
     }
 }
 
@@ -21442,7 +21445,7 @@ static void mli_json_threads(mli_report *r) {
             mli_jsonf(r->o,
                       ",{'id':%ju,'allocs':%ju,'frees':%ju,'bytes_allocated':%ju,"
                       "'bytes_freed':%ju}",
-                      (uint64_t)t->id - MLI_THREAD_ID_FIRST + 1, allocs, frees, in, out);
+                      (uint64_t)mli_record_number(t->id), allocs, frees, in, out);
     }
     mli_put_str(r->o, "]");
 }
@@ -23085,7 +23088,7 @@ static MLI_COLD void mli_trace_names(mli_export *x) {
     mli_trace_open(x, "M", 0, 0);
     mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
     for (; t; t = (const mli_thread *)mli_ptr_load(&t->next)) {
-        uint32_t number = t->id - MLI_THREAD_ID_FIRST + 1;
+        uint32_t number = mli_record_number(t->id);
         mli_trace_open(x, "M", 0, number);
         mli_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'}}", (uint64_t)number);
     }
@@ -23111,7 +23114,7 @@ static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_recor
     size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
     for (i = 0; i < n; i++) {
         const mli_scope_run *v = &x->r->run[i];
-        mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), s->thread / 2 - 1);
+        mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), mli_record_number(s->thread));
         mli_trace_text(x, scope->name);
         mli_jsonf(x->o, ",'dur':");
         mli_put_fixed(x->o, mli_span_ns(&x->r->scale, v->stamps), 3);
