@@ -26,11 +26,13 @@ import json_report
 import memory_viz_report
 import operations
 import pprof_report
+import prometheus_report
 import trace_report
 from model import Ledger
 from script import FORMATS as NAMES
 
-FORMATS = (("JSON", json_report), ("TRACE", trace_report), ("PPROF", pprof_report),
+FORMATS = (("JSON", json_report), ("TRACE", trace_report),
+           ("PROMETHEUS", prometheus_report), ("PPROF", pprof_report),
            ("HEAPTRACK", heaptrack_report), ("FOLDED", folded_report),
            ("MEMORY_VIZ", memory_viz_report), ("CSV", csv_report))
 MOST = 12  # differences of a test that are shown
