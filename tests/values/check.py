@@ -25,6 +25,7 @@ import heaptrack_report
 import json_report
 import memory_viz_report
 import operations
+import operations_formats
 import pprof_report
 import prometheus_report
 import trace_report
@@ -142,7 +143,7 @@ def check_script(name, make, player, directory, tap):
 
 def main(player, directory):
     tap = Tap()
-    for name, make in operations.SCRIPTS:
+    for name, make in operations.SCRIPTS + operations_formats.SCRIPTS:
         check_script(name, make, player, "%s/%s" % (directory, name), tap)
     print("1..%d" % tap.count)
     return tap.failed > 0

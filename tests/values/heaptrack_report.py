@@ -95,6 +95,12 @@ MODES = {"v": (Reader.v, 2), "X": (Reader.X, None), "c": (Reader.c, 1), "s": (Re
          "-": (Reader.minus, 1)}
 
 
+def counted(frames):
+    """What calls are counted by: a stack, or a site without the scopes that call it. Which of the
+    blocks of a site no call has made is open."""
+    return frames[:1] if frames and frames[0][3] else frames
+
+
 def read(data):
     """Returns what a file says. A change is (frames, the innermost first; bytes; comes or goes), with
     how often there is such a one."""
@@ -118,7 +124,7 @@ def read(data):
         frames = r.stack(trace)
         if info:  # number 0 is of no bytes
             changes[frames, abs(size), "comes" if sign == "+" or size < 0 else "goes"] += n
-            calls[frames] += n if sign == "+" else 0
+            calls[counted(frames)] += n if sign == "+" else 0
     return {"head": r.head, "comments": r.comments, "times": r.times,
             "frames": sorted(f[1:] for f in r.named()), "calls": +calls, "peak": r.peak,
             "live": r.live, "temporary": r.temporary, "changes": dict(changes)}
@@ -180,8 +186,7 @@ def changes(ledger, peak, traces):
             found[trace, size, "goes"] += 1
         for block in of.blocks:
             found[trace + callers(block), block.bytes, "comes"] += 1
-            calls[trace + callers(block)] += 1
-        calls[trace] += n - of.older()
+        calls[trace] += n + len(of.blocks) - of.older()
     for device in ledger.devices:
         if device.arena:
             found[(placed(KINDS[1], device.name),), device.arena, "comes"] += 1

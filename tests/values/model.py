@@ -855,7 +855,8 @@ class Ledger(Books, Storages, Descriptions, Phases, Capacity, Reclaim, Lists):
             self.check_bands(device)
 
     def op_create(self, flags, depth, stack_bytes, events, batch, labels, root):
-        self.flags, self.stack_depth, self.stack_bytes = flags, depth, stack_bytes
+        self.flags, self.stack_depth = flags, depth
+        self.stack_bytes = stack_bytes if depth else 0
         self.sites_on, self.events_on = bool(flags & SITES), bool(events)
         self.event_capacity, self.labels, self.started = events, text(labels), self.now
         return OK
