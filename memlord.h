@@ -5179,15 +5179,10 @@ static MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_digits(o, byte, 16, 2);
 }
 
-/* Writes a JSON string, or null. It also escapes characters that could end a script element, so
-   that an HTML page can contain the text. */
-static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
+/* Writes text as a part of a JSON string. It also escapes characters that could end a script
+   element, so that an HTML page can contain the text. */
+static MLI_COLD void mli_put_json_part(mli_out *o, const char *text) {
     const unsigned char *s = (const unsigned char *)text;
-    if (!text) {
-        mli_put_str(o, "null");
-        return;
-    }
-    mli_put_str(o, "\"");
     while (*s) {
         uint32_t code;
         size_t n = mli_utf8_decode(s, &code);
@@ -5202,6 +5197,15 @@ static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
         }
         s += n;
     }
+}
+/* Writes a JSON string, or null. */
+static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
+    if (!text) {
+        mli_put_str(o, "null");
+        return;
+    }
+    mli_put_str(o, "\"");
+    mli_put_json_part(o, text);
     mli_put_str(o, "\"");
 }
 
@@ -21453,17 +21457,23 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events. Sites and tags are indices into "strings": 0 is "", site rows come first, tag
       rows behind them -- */
 
+/* Writes a site as mli_put_site_escaped does, as a JSON string. */
+static void mli_json_site_string(mli_out *o, const memlord_site *site) {
+    mli_jsonf(o, ",\n'");
+    if (!site || (!site->function[0] && !site->file[0])) {
+        mli_put_str(o, "(unknown)\"");
+        return;
+    }
+    mli_put_json_part(o, site->function);
+    if (site->function[0] && site->file[0]) mli_put_str(o, " ");
+    mli_put_json_part(o, site->file);
+    if (site->line > 0) mli_jsonf(o, ":%ju", (uint64_t)site->line);
+    mli_put_str(o, "\"");
+}
 static void mli_json_strings(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
-    for (i = 1; i <= r->site_rows; i++) {
-        char text[512];
-        mli_out o;
-        mli_out_buffer(&o, text, sizeof text);
-        mli_put_site(&o, 0, mli_row_site(r->lord, i));
-        (void)mli_out_end(&o, sizeof text);
-        mli_jsonf(r->o, ",\n%s", text);
-    }
+    for (i = 1; i <= r->site_rows; i++) mli_json_site_string(r->o, mli_row_site(r->lord, i));
     for (i = 1; i <= r->tags; i++)
         mli_jsonf(r->o, ",\n%s", (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, i)->subject);
     mli_put_str(r->o, "]");
