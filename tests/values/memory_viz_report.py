@@ -93,11 +93,16 @@ def event(ledger, action, time, address=0, bytes=0, stream=0, found=(), **more):
             "frames": list(found), **more}
 
 
+def free_of(ledger, device):
+    """The free bytes of the memory that a device is in; 0 is not known."""
+    return next((line.free or 0 for line in ledger.capacity_lines() if line.physical is device.physical), 0)
+
+
 def of_event(ledger, e, requested):
     """The events of the viewer that one of the ring stands for."""
     key = e.device.type, e.storage
     if e.kind == "oom":
-        free = ledger.free_of(e.device) or 0
+        free = free_of(ledger, e.device)
         actions, address, more = ["oom"], free, {"device_free": free}
     elif not e.bytes:
         return []

@@ -1,9 +1,9 @@
 """Scripts for what the formats for other tools have of their own: reports without stacks and without
 events, and a device that runs full."""
 
-from operations import (CPU, FLAGS, GPU, GPU1, KIB, KV, LOAD, MIB, ODD, PINNED, SITES, STEP, VULKAN,
-                        WORK, begin, load_weights, moves, steps)
-from script import Word
+from operations import (CPU, GIB, GPU, GPU1, KIB, KV, LOAD, MIB, ODD, STEP, WORK, begin, load_weights, moves,
+                        steps)
+from script import ALL, Device, Word
 
 
 def sites():
@@ -29,4 +29,66 @@ def sites():
     return s
 
 
-SCRIPTS = (("sites", sites),)
+
+def full():
+    """A device that runs full, a pool, frees that wait for streams, and calls that are refused."""
+    s = begin(depth=3, events=4096, labels=None)
+    s.stack(0x900000, 0x901000)
+    s.capacity(GPU, 24 * GIB, 20 * GIB, 3 * GIB, 300 * MIB, 4_000_000_001, 9 * GIB)
+    s.capacity(GPU1, 24 * GIB, 5, 0, 0)
+    s.label(GPU, "the \"first\"; card")
+    s.checkpoint("begin")
+    s.scope_begin("serve; \\")
+    s.tag_begin("kv;cache")
+    s.alloc(GPU, 0xa0000, 2 * GIB, KV)
+    s.alloc(GPU1, 0xa0000, 3 * GIB, KV)
+    s.sample(GPU)
+    s.sample(GPU1)
+    s.limit(GPU, 8 * GIB)
+    s.wait(2_500_000_000)
+    waiting(s)
+    s.gc_callback(GPU, 0)
+    s.gc_answer(1, 1, 7 * MIB)
+    s.gc_run(GPU, 5)
+    s.gc_answer(0, 0, 0)
+    s.gc_run(GPU, 5)
+    s.gc_answer(1, 0, MIB)
+    s.alloc_retry(GPU, 40 * MIB, STEP, 3, Word("+"), Word("+"), Word("0xb0000"))
+    s.alloc_retry(GPU, 50 * MIB, ODD, 1, Word("+"), Word("+"))
+    s.alloc_retry(GPU1, 60 * MIB, None, 1, Word("-"))
+    s.pool_set(GPU, 6 * GIB, GIB)
+    s.pool_set(GPU1, 5 * GIB, (1 << 64) - 1)
+    s.pool_served(GPU, 100, 29)
+    s.reserve(GPU, 3 * MIB, 1)
+    s.account_open(GPU, "user;1", 0, 1)
+    s.account_charge(1, 4096)
+    s.alloc(Device(0, -1), 0xa1000, 5, None)
+    s.alloc(GPU1, 0, 5, None)
+    s.scope_begin("inner")
+    s.checkpoint("end \xff")
+    s.wait(1_000_000_000)
+    return s
+
+
+def waiting(s):
+    """Blocks that are freed and wait, and one that two streams use."""
+    s.stream(0x1_0000_0007)
+    for i in range(6):
+        s.alloc(GPU, 0xc0000 + 0x1000 * i, (i + 1) * MIB + 1, STEP)
+    s.stream(0)
+    s.part_add(GPU, 0xc0000, 0, MIB, "half", None, None, 0)
+    s.part_add(GPU, 0xc1000, 8, 9, "gone", None, None, 0)
+    s.free_deferred(GPU, 0xc0000, WORK, 1, 7)
+    s.free_deferred(GPU, 0xc1000, None, 2, 8)
+    s.block_use(GPU, 0xc2000, 3, 9)
+    s.block_use(GPU, 0xc2000, 4, 10)
+    s.free(GPU, 0xc2000, LOAD)
+    s.move(GPU, 0xc3000, GPU1, 0xc3000, 4 * MIB + 1, KV, 5, 7)
+    s.fence_set(2, 1)
+    s.fence_set(3, -1)
+    s.retire(ALL)
+    s.alloc(GPU, 0xc4000, 77 * KIB, LOAD)
+    s.arena_add(GPU1, 5 * KIB, WORK)
+
+
+SCRIPTS = (("sites", sites), ("full", full))
