@@ -141,11 +141,12 @@ class Capacity:
         self.apply_fraction(physical)
         return OK
 
-    def refresh(self, physical):
-        """Takes a sample if none is known, or if it is older than three poll intervals."""
+    def refresh(self, physical, intervals):
+        """Takes a sample if the last one is as old as so many poll intervals; one that failed is
+        tried again after one."""
         if physical.device.type not in self.with_source:
             return
-        age = POLL_NS if physical.sample is None else 3 * POLL_NS
+        age = POLL_NS * (intervals if physical.sample else 1)
         if physical.tried is None or self.now - physical.tried >= age:
             self.take_sample(physical)
 

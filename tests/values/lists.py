@@ -144,7 +144,7 @@ class Lists:
             line.process, line.rest = process, mine - line.self
         line.others = max(line.used - mine, 0)
         line.unaccounted = line.total - line.free - line.self - sample.context
-        line.fullness = int(sample.used * 100.0 / sample.total * 1e6) + 1
+        line.fullness = int(line.used * 100.0 / sample.total * 1e6) + 1
         line.processes = sample.others
         return line
 

@@ -403,6 +403,7 @@ class Storages:
         """Ends a live block, or lets it wait for its fences."""
         if block.uses:
             self.pend(block, site)
+            self.freed_at(site, block.device, block.bytes)
             return
         del self.blocks[block.device.type, block.storage]
         self.stack_end(block)
@@ -576,7 +577,8 @@ class Storages:
         if not block or block.pending is not None:
             return self.unknown_free(source)
         row = self.device(target)
-        fenced = fence is not None or block.uses
+        onto_itself = (source.type, old) == (target.type, new)
+        fenced = (fence is not None or block.uses) and not onto_itself
         moved = Block(row, new, bytes)
         moved.site, moved.tag = self.moved_rows(block, row, site)
         moved.refs, moved.scope, moved.born = block.refs, block.scope, block.born
@@ -681,7 +683,6 @@ class Storages:
             block.pending.append(self.fence(fence, queue))
         block.epoch = self.epoch
         block.device.pending += block.bytes
-        self.freed_at(site, block.device, block.bytes)
         self.event("pend", block.device, block.storage, block.bytes,
                    self.site_row(site, block.device), block.tag, block.stream)
 
@@ -697,6 +698,7 @@ class Storages:
         if block.refs > 1:
             block.device.count["freed_while_shared"] += 1
         self.pend(block, site, fence, queue)
+        self.freed_at(site, block.device, block.bytes)
         self.retire()
         return OK
 
@@ -905,7 +907,7 @@ class Ledger(Books, Storages, Descriptions, Phases, Capacity, Reclaim, Lists):
     def op_write(self, format, path):
         for physical in self.physicals():
             if self.on(physical):
-                self.refresh(physical)
+                self.refresh(physical, 3)
         return OK
 
     def total(self):

@@ -117,6 +117,7 @@ def moves(s):
     s.move(CPU, 0x200000, GPU, 0x200000, 11 * MIB, KV)
     s.alloc(CPU, 0x210000, 3 * MIB + 1, STEP)
     s.move(CPU, 0x210000, CPU, 0x220000, 3 * MIB + 1, None)
+    s.move(CPU, 0x220000, CPU, 0x220000, 3 * MIB + 2, STEP)
     s.move(CPU, 0x999999, GPU, 0x230000, 5, None)
     s.copy(CPU, GPU, 1_000_001)
     s.copy(GPU, GPU1, 77)
@@ -155,6 +156,188 @@ def mistakes(s):
     s.scope_end()
 
 
+def capacities(s):
+    """Sources that know much, little, nothing and nonsense; limits; tickets on two threads."""
+    s.capacity(GPU, 80 * GIB, 11 * GIB, 7 * GIB, 500 * MIB + 1, 777, 3 * GIB, 778, 1)
+    s.capacity(CPU, 64 * GIB, 20 * GIB, 0, 0)
+    s.capacity(GPU1, 40 * GIB, 2 * GIB, 3, 0)
+    s.capacity(VULKAN, 10, 11, 0, 0)
+    s.sample(GPU)
+    s.sample(CPU)
+    s.sample(VULKAN)
+    s.sample(device("npu"))
+    s.limit(GPU, 40 * GIB)
+    s.limit(VULKAN, GIB)
+    s.limit_fraction(GPU1, 0.25)
+    s.reserve(GPU, 3 * GIB, 1)
+    s.alloc(GPU, 0x500000, GIB + 1, KV)
+    s.thread = 1
+    s.alloc_reserved(GPU, 0x500040, 5000, STEP, 1)
+    s.alloc_reserved(CPU, 0x500080, 5000, STEP, 1)
+    s.adopt_ticket(1)
+    s.alloc(GPU, 0x5000c0, 777, STEP)
+    s.thread = 0
+    s.alloc(GPU, 0x500100, 778, STEP)
+    s.reserve(GPU, 2 * GIB, 2)
+    s.reserve(VULKAN, 2 * GIB, 3)
+    s.reserve(CPU, 123456, 4)
+    s.commit(4)
+    s.commit(4)
+    s.alloc(CPU, 0x500140, 50 * MIB, STEP)
+    s.free(CPU, 0x500140, STEP)
+    s.alloc(MAPPED, 0x500180, GIB, None)
+
+
+def accounts(s):
+    """Accounts that blocks are charged to, that the host charges, and one that is closed."""
+    s.account_open(GPU, b"request \xf0\x9f\x98\x80", 8 * GIB, 1)
+    s.account_open(CPU, "user <&>\n", 100, 2)
+    s.account_open(GPU, "closed", 0, 3)
+    s.account_open(GPU, None, 0, 4)
+    s.account_open(CPU, "x" * 60, 0, 5)
+    s.account_charge(1, 5_000_000_000)
+    s.account_charge(1, -1000)
+    s.account_charge(1, 4 * GIB)
+    s.account_charge(2, 99)
+    s.account_charge(2, 2)
+    s.account_charge(2, -100)
+    s.account_charge(3, 5)
+    s.account_charge(4, 1)
+    s.account_close(3)
+    s.account_charge(3, 5)
+    s.account_use(2)
+    s.alloc(CPU, 0x510000, 5000, STEP)
+    s.alloc(GPU, 0x510000, 6000, STEP)
+    s.realloc(CPU, 0x510000, 0x510040, 4000, STEP)
+    s.alloc(CPU, 0x510080, 70, STEP)
+    s.thread = 2
+    s.free(CPU, 0x510080, STEP)
+    s.thread = 0
+    s.move(GPU, 0x510000, CPU, 0x5100c0, 800, None)
+    s.account_use(None)
+    s.account_use(5)
+    s.alloc(CPU, 0x510100, 12, None)
+    s.account_use(None)
+
+
+def pools(s):
+    s.pool_set(POOL, 50 * MIB, 5 * MIB)
+    s.alloc(POOL, 0x520000, 20 * MIB + 3, KV)
+    s.pool_add(POOL, 10 * MIB)
+    s.pool_add(POOL, -15 * MIB)
+    s.pool_add(POOL, -GIB)
+    s.pool_served(POOL, 30, 11)
+    s.pool_set(GPU1, GIB, UNKNOWN)
+    s.pool_served(GPU1, 1, 0)
+
+
+def collections(s):
+    """Collections that the host asks for, one of a band, and one that cannot run."""
+    s.gc_answer(1, 0, 12345)
+    s.gc_run(GPU, 5)
+    s.gc_callback(device("cuda", -1), 0)
+    s.gc_run(GPU, 5)
+    s.gc_answer(0, 0, 99)
+    s.gc_run(GPU1, 4)
+    s.gc_answer(1, 1, 1000)
+    s.alloc(GPU1, 0x530000, 500, None)
+    s.free(GPU1, 0x530000, None)
+    s.alloc(GPU, 0x530040, 600, None)
+    s.free(GPU, 0x530040, None)
+    s.gc_run(GPU1, 4)
+    s.gc_callback(VULKAN, 0)
+    s.gc_answer(1, 0, 5)
+    s.strategy(VULKAN, 0, 101, 1, 30_000_000, 0, 0)
+    for i in range(5):
+        s.alloc(VULKAN, 0x540000, 9_000_000 + i, STEP)
+        s.free(VULKAN, 0x540000, STEP)
+
+
+def shortage(s):
+    """Requests that find no memory: one is saved, one gives up, one is over a limit."""
+    s.tag_begin("cache")
+    s.alloc_retry(GPU, 1_000_000, KV, 5, Word("+"), Word("+"), Word("0x550000"))
+    s.wait(200_000_000)  # what the pauses took
+    s.alloc_retry(GPU, 2_000_000, KV, 5, Word("0x550040"))
+    s.alloc_retry(GPU, 3_000_000, WORK, 1, Word("+"), Word("+"))
+    s.wait(200_000_000)
+    s.alloc_retry(GPU1, 4_000_000, None, 3, Word("-"))
+    s.alloc_retry(VULKAN, GIB, STEP, 3, Word("-"))
+    s.alloc_failed(CPU, 99_999, LONG)
+    s.tag_end()
+
+
+def fences(s):
+    """Frees that wait for their device: on two queues, by recorded uses, after moves."""
+    for number, state in ((1, 0), (2, 0), (3, 1), (4, -1), (5, 0)):
+        s.fence_set(number, state)
+    s.stream(0xdead_beef_cafe)
+    for i in range(8):
+        s.alloc(GPU, 0x560000 + 64 * i, 1_000_000 + i * 1000, KV)
+    s.stream(0)
+    s.free_deferred(GPU, 0x560000, STEP, 1, 7)
+    s.free_deferred(GPU, 0x560040, STEP, 3, 8)
+    s.free_deferred(GPU, 0x560080, None, 4, 9)
+    s.free_deferred(GPU, 0x560080, None, 4, 9)
+    s.block_use(GPU, 0x5600c0, 2, 10)
+    s.free(GPU, 0x5600c0, STEP)
+    s.free(GPU, 0x5600c0, STEP)
+    s.move(GPU, 0x560100, GPU1, 0x560800, 1_000_001, STEP, 5, 11)
+    s.free_deferred(GPU, 0x560140, STEP, 5, 12)
+    s.free_done(GPU, 0x560140)
+    s.alloc(GPU, 0x560000, 4321, STEP)
+    s.free_deferred(GPU, 0x560180, STEP, 2, 10)
+    s.fence_set(2, 1)
+    s.retire(ALL)
+    s.fence_set(1, 1)
+
+
+def states(s):
+    """Scopes of all kinds, snapshots, and what is open when the report is written."""
+    s.place(1, "planted", STEP)
+    s.scope_enter(1)
+    s.scope_begin(b"h\xffstile \"scope\"/<\n>")
+    s.alloc(PINNED, 0x570000, 1_234_567, STEP)
+    s.scope_shapes(b"k[1,8] \x01")
+    s.scope_end()
+    s.scope_end()
+    s.scope_enter(1)
+    s.free(PINNED, 0x570000, None)
+    s.scope_end()
+    s.device_time(1, 5_000_000_000)
+    s.device_time(99, 1)
+    s.snapshots_start(5000)
+    s.tag_begin(b"\xc3\xa9t\xfe <tag> \"&\" " + b"long" * 20)
+    s.alloc(PINNED, 0x570040, 7_654_321, LONG)
+    s.tag_end()
+    s.describe(PINNED, 0x570040, b"n\x00\x1b[31mred"[:1] + b"\x1b[31mred", "\u202ef32", None, 0, 0)
+    s.checkpoint(b"caf\xc3\xa9 \xff")
+    s.mark()
+    s.scope_begin("still open")
+    for i, bytes in enumerate((900_001, 500_003, 300_007, 100, 0)):
+        s.stack(0x700000 + i, 0x701000)
+        s.alloc(CPU, 0x580000 + 64 * i, bytes, (LOAD, KV, None, STEP, WORK)[i])
+    s.wait(12_000_000_000)
+    s.free(CPU, 0x580000 + 64 * 3, STEP)
+    s.sites_enable(0)
+    s.alloc(CPU, 0x580140, 77_777, LOAD)
+    growth(s)
+
+
+def growth(s):
+    """What changes after a sample that is still young when the report is written."""
+    for where in (CPU, GPU, GPU1):
+        s.sample(where)
+    s.wait(100_000_000)
+    s.alloc(CPU, 0x590000, 60 * MIB, None)
+    s.free(CPU, 0x590000, None)
+    s.alloc(CPU, 0x590040, 2 * MIB + 1, None)
+    s.alloc(PINNED, 0x590080, 5 * MIB, None)
+    s.alloc(MAPPED, 0x5900c0, 7 * GIB, None)
+    s.alloc(GPU, 0x590100, 123_456_789, None)
+    s.free(GPU, 0x500100, None)
+
+
 def rich():
     s = begin()
     s.label(GPU1, b"H200 \xc3\xa9\xfe")
@@ -162,6 +345,13 @@ def rich():
     steps(s)
     moves(s)
     mistakes(s)
+    capacities(s)
+    accounts(s)
+    pools(s)
+    collections(s)
+    shortage(s)
+    fences(s)
+    states(s)
     return s
 
 

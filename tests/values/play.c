@@ -25,6 +25,7 @@
 
 #define MOST      64 /* of each kind of thing with a number */
 #define ARGUMENTS 40
+#define PRINTED   INT64_MIN /* a result that is printed already */
 #define WALL_AT_0 UINT64_C(1800000000123456700) /* ns since 1970 when the clock is 0 */
 
 static uint64_t now;           /* the time of the operation */
@@ -179,7 +180,7 @@ static const memlord_site *site(size_t i) {
     return *argument(i) == '-' ? NULL : sites[slot(i)];
 }
 
-static int op_create(void) { /* flags, stack depth and bytes, events, batch, labels, proc root */
+static int64_t op_create(void) { /* flags, stack depth and bytes, events, batch, labels, proc root */
     memlord_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.allocator.alloc = own_alloc;
@@ -195,7 +196,7 @@ static int op_create(void) { /* flags, stack depth and bytes, events, batch, lab
     desc.proc_root = string(7);
     return (int)memlord_create(&desc, &lord);
 }
-static int op_site(void) {
+static int64_t op_site(void) {
     memlord_site *s = &planted[slot(1)];
     s->file = string(2);
     s->function = string(3);
@@ -203,42 +204,42 @@ static int op_site(void) {
     sites[slot(1)] = s;
     return 0;
 }
-static int op_site_at(void) {
+static int64_t op_site_at(void) {
     sites[slot(1)] = memlord_site_at(lord, (void *)(uintptr_t)number(2));
     return sites[slot(1)] == NULL;
 }
-static int op_place(void) {
+static int64_t op_place(void) {
     memlord_scope_site *p = &places[slot(1)];
     p->name = string(2);
     p->site = *site(3);
     return 0;
 }
-static int op_stack(void) {
+static int64_t op_stack(void) {
     for (depth = 0; depth + 1 < words; depth++)
         frames[depth] = (void *)(uintptr_t)number(depth + 1);
     return 0;
 }
 
-static int op_alloc(void) {
+static int64_t op_alloc(void) {
     return (int)memlord_alloc(lord, device(1), number(2), number(3), site(4));
 }
-static int op_free(void) { return (int)memlord_free(lord, device(1), number(2), site(3)); }
-static int op_realloc(void) {
+static int64_t op_free(void) { return (int)memlord_free(lord, device(1), number(2), site(3)); }
+static int64_t op_realloc(void) {
     return (int)memlord_realloc(lord, device(1), number(2), number(3), number(4), site(5));
 }
-static int op_realloc_begin(void) {
+static int64_t op_realloc_begin(void) {
     return (int)memlord_realloc_begin(lord, device(1), number(2), &reallocs[slot(3)]);
 }
-static int op_realloc_end(void) {
+static int64_t op_realloc_end(void) {
     return (int)memlord_realloc_end(lord, &reallocs[slot(1)], number(2), number(3), site(4));
 }
-static int op_free_begin(void) {
+static int64_t op_free_begin(void) {
     return (int)memlord_free_begin(lord, device(1), number(2), &reallocs[slot(3)], site(4));
 }
-static int op_free_end(void) {
+static int64_t op_free_end(void) {
     return (int)memlord_free_end(lord, &reallocs[slot(1)], (int)number(2), site(3));
 }
-static int op_many(void) { /* which call, its site, then a device, a storage and bytes each */
+static int64_t op_many(void) { /* which call, its site, then a device, a storage and bytes each */
     memlord_block blocks[ARGUMENTS / 3];
     size_t n = (words - 3) / 3, i;
     for (i = 0; i < n; i++) {
@@ -253,40 +254,40 @@ static int op_many(void) { /* which call, its site, then a device, a storage and
     die("no such call");
     return 0;
 }
-static int op_move(void) { /* from, to, bytes, site, then a fence or nothing */
+static int64_t op_move(void) { /* from, to, bytes, site, then a fence or nothing */
     memlord_fence f;
     if (words > 7) f = fence(7);
     return (int)memlord_move(lord, device(1), number(2), device(3), number(4), number(5),
                              words > 7 ? &f : NULL, site(6));
 }
-static int op_copy(void) { return (int)memlord_copy(lord, device(1), device(2), number(3)); }
-static int op_track(void) {
+static int64_t op_copy(void) { return (int)memlord_copy(lord, device(1), device(2), number(3)); }
+static int64_t op_track(void) {
     return (int)memlord_track(lord, device(1), number(2), number(3), site(4));
 }
-static int op_retain(void) { return (int)memlord_retain(lord, device(1), number(2), site(3)); }
-static int op_release(void) { return (int)memlord_release(lord, device(1), number(2), site(3)); }
-static int op_arena_add(void) { return (int)memlord_arena_add(lord, device(1), number(2), site(3)); }
-static int op_arena_sub(void) { return (int)memlord_arena_sub(lord, device(1), number(2), site(3)); }
+static int64_t op_retain(void) { return (int)memlord_retain(lord, device(1), number(2), site(3)); }
+static int64_t op_release(void) { return (int)memlord_release(lord, device(1), number(2), site(3)); }
+static int64_t op_arena_add(void) { return (int)memlord_arena_add(lord, device(1), number(2), site(3)); }
+static int64_t op_arena_sub(void) { return (int)memlord_arena_sub(lord, device(1), number(2), site(3)); }
 
-static int op_fence_set(void) {
+static int64_t op_fence_set(void) {
     fence_state[slot(1)] = (int)difference(2);
     return 0;
 }
-static int op_free_deferred(void) {
+static int64_t op_free_deferred(void) {
     return (int)memlord_free_deferred(lord, device(1), number(2), fence(4), site(3));
 }
-static int op_free_done(void) { return (int)memlord_free_done(lord, device(1), number(2)); }
-static int op_block_use(void) {
+static int64_t op_free_done(void) { return (int)memlord_free_done(lord, device(1), number(2)); }
+static int64_t op_block_use(void) {
     return (int)memlord_block_use(lord, device(1), number(2), fence(3));
 }
-static int op_retire(void) { return (int)memlord_retire(lord, device(1)); }
+static int64_t op_retire(void) { return (int64_t)memlord_retire(lord, device(1)); }
 
-static int op_sites_enable(void) { return (int)memlord_sites_enable(lord, (int)number(1)); }
-static int op_reset(void) {
+static int64_t op_sites_enable(void) { return (int)memlord_sites_enable(lord, (int)number(1)); }
+static int64_t op_reset(void) {
     memlord_reset(lord);
     return 0;
 }
-static int op_peak_reset(void) {
+static int64_t op_peak_reset(void) {
     memlord_peak_reset(lord, device(1));
     return 0;
 }
@@ -302,33 +303,33 @@ static memlord_meta meta(size_t i) { /* name, dtype, tag, flags, shape... */
     for (k = i + 4; k < words; k++) m.shape[m.rank++] = difference(k);
     return m;
 }
-static int op_describe(void) {
+static int64_t op_describe(void) {
     memlord_meta m = meta(3);
     return (int)memlord_block_describe(lord, device(1), number(2), &m);
 }
-static int op_retag(void) {
+static int64_t op_retag(void) {
     return (int)memlord_block_retag(lord, device(1), number(2), string(3));
 }
-static int op_part_add(void) {
+static int64_t op_part_add(void) {
     memlord_meta m = meta(5);
     return (int)memlord_part_add(lord, device(1), number(2), number(3), number(4), &m);
 }
-static int op_part_remove(void) {
+static int64_t op_part_remove(void) {
     return (int)memlord_part_remove(lord, device(1), number(2), number(3));
 }
-static int op_mark(void) { return (int)memlord_mark(lord); }
+static int64_t op_mark(void) { return (int64_t)memlord_mark(lord); }
 
-static int op_tag_begin(void) { return (int)memlord_tag_begin(lord, string(1)); }
-static int op_tag_end(void) { return (int)memlord_tag_end(lord); }
-static int op_tag_default(void) { return (int)memlord_tag_default_set(lord, string(1)); }
-static int op_stream(void) { return (int)memlord_stream_set(lord, number(1)); }
-static int op_expect(void) {
+static int64_t op_tag_begin(void) { return (int)memlord_tag_begin(lord, string(1)); }
+static int64_t op_tag_end(void) { return (int)memlord_tag_end(lord); }
+static int64_t op_tag_default(void) { return (int)memlord_tag_default_set(lord, string(1)); }
+static int64_t op_stream(void) { return (int64_t)memlord_stream_set(lord, number(1)); }
+static int64_t op_expect(void) {
     return (int)memlord_expect(lord, device(1), string(2), number(3));
 }
 
-static int op_label(void) { return (int)memlord_device_label_set(lord, device(1), string(2)); }
-static int op_share(void) { return (int)memlord_device_share(lord, device(1), device(2)); }
-static int op_capacity(void) { /* device, total, used, process, context, then a pid and bytes each */
+static int64_t op_label(void) { return (int)memlord_device_label_set(lord, device(1), string(2)); }
+static int64_t op_share(void) { return (int)memlord_device_share(lord, device(1), device(2)); }
+static int64_t op_capacity(void) { /* device, total, used, process, context, then a pid and bytes each */
     memlord_device d = device(1);
     memlord_capacity *c = &source[d.type][d.index & 3];
     size_t i;
@@ -343,48 +344,48 @@ static int op_capacity(void) { /* device, total, used, process, context, then a 
     }
     return 0;
 }
-static int op_source(void) {
+static int64_t op_source(void) {
     return (int)memlord_capacity_source_set(lord, (int)number(1), read_source, NULL);
 }
-static int op_sample(void) { return (int)memlord_capacity_sample(lord, device(1)); }
-static int op_limit(void) { return (int)memlord_limit_set(lord, device(1), number(2)); }
-static int op_limit_fraction(void) {
+static int64_t op_sample(void) { return (int)memlord_capacity_sample(lord, device(1)); }
+static int64_t op_limit(void) { return (int)memlord_limit_set(lord, device(1), number(2)); }
+static int64_t op_limit_fraction(void) {
     return (int)memlord_limit_set_fraction(lord, device(1), strtod(argument(2), NULL));
 }
-static int op_reserve(void) {
+static int64_t op_reserve(void) {
     return (int)memlord_reserve(lord, device(1), number(2), &tickets[slot(3)]);
 }
-static int op_commit(void) { return (int)memlord_reserve_commit(lord, tickets[slot(1)]); }
-static int op_adopt_ticket(void) { return (int)memlord_reserve_adopt(lord, tickets[slot(1)]); }
-static int op_alloc_reserved(void) {
+static int64_t op_commit(void) { return (int)memlord_reserve_commit(lord, tickets[slot(1)]); }
+static int64_t op_adopt_ticket(void) { return (int)memlord_reserve_adopt(lord, tickets[slot(1)]); }
+static int64_t op_alloc_reserved(void) {
     return (int)memlord_alloc_reserved(lord, tickets[slot(5)], device(1), number(2), number(3),
                                        site(4));
 }
-static int op_account_open(void) {
+static int64_t op_account_open(void) {
     return (int)memlord_account_open(lord, device(1), string(2), number(3), &accounts[slot(4)]);
 }
-static int op_account_charge(void) {
+static int64_t op_account_charge(void) {
     return (int)memlord_account_charge(lord, accounts[slot(1)], difference(2));
 }
-static int op_account_use(void) {
+static int64_t op_account_use(void) {
     return (int)memlord_account_use(lord, *argument(1) == '-' ? 0 : accounts[slot(1)]);
 }
-static int op_account_close(void) { return (int)memlord_account_close(lord, accounts[slot(1)]); }
+static int64_t op_account_close(void) { return (int)memlord_account_close(lord, accounts[slot(1)]); }
 
-static int op_gc_answer(void) { /* what collections answer from now on */
+static int64_t op_gc_answer(void) { /* what collections answer from now on */
     collected.ran = (int)number(1);
     collected.family = (int)number(2);
     collected.reclaimed = number(3);
     return 0;
 }
-static int op_gc_callback(void) {
+static int64_t op_gc_callback(void) {
     return (int)memlord_gc_callback_add(lord, device(1), (uint32_t)number(2), collect, NULL);
 }
-static int op_gc_run(void) {
+static int64_t op_gc_run(void) {
     return (int)memlord_gc_run(lord, device(1), (int)number(2), NULL);
 }
-static int op_gc_poll(void) { return (int)memlord_gc_poll(lord, device(1)); }
-static int op_strategy(void) { /* device, then lo, hi, metric, bytes, percent, combine each */
+static int64_t op_gc_poll(void) { return (int)memlord_gc_poll(lord, device(1)); }
+static int64_t op_strategy(void) { /* device, then lo, hi, metric, bytes, percent, combine each */
     memlord_band bands[6];
     size_t n = (words - 2) / 6, i;
     for (i = 0; i < n; i++) {
@@ -397,7 +398,7 @@ static int op_strategy(void) { /* device, then lo, hi, metric, bytes, percent, c
     }
     return (int)memlord_strategy_set(lord, device(1), bands, n);
 }
-static int op_alloc_retry(void) { /* device, bytes, site, retries, then what each try gives */
+static int64_t op_alloc_retry(void) { /* device, bytes, site, retries, then what each try gives */
     memlord_retry policy;
     uint64_t storage;
     memset(&policy, 0, sizeof policy);
@@ -410,45 +411,45 @@ static int op_alloc_retry(void) { /* device, bytes, site, retries, then what eac
     return (int)memlord_alloc_retry(lord, device(1), number(2), try_alloc, NULL, &policy, &storage,
                                     site(3));
 }
-static int op_alloc_failed(void) {
+static int64_t op_alloc_failed(void) {
     return (int)memlord_alloc_failed(lord, device(1), number(2), site(3));
 }
-static int op_pool_set(void) {
+static int64_t op_pool_set(void) {
     return (int)memlord_pool_set(lord, device(1), number(2), number(3));
 }
-static int op_pool_add(void) { return (int)memlord_pool_add(lord, device(1), difference(2)); }
-static int op_pool_served(void) {
+static int64_t op_pool_add(void) { return (int)memlord_pool_add(lord, device(1), difference(2)); }
+static int64_t op_pool_served(void) {
     return (int)memlord_pool_served(lord, device(1), number(2), number(3));
 }
 
-static int op_scope_begin(void) { return (int)memlord_scope_begin(lord, string(1)); }
-static int op_scope_enter(void) { return (int)memlord_scope_enter(lord, &places[slot(1)]); }
-static int op_scope_end(void) { return (int)memlord_scope_end(lord); }
-static int op_scope_shapes(void) { return (int)memlord_scope_shapes_set(lord, string(1)); }
-static int op_scope_export(void) { return (int)memlord_scope_export(lord, &tokens[slot(1)]); }
-static int op_scope_adopt(void) { return (int)memlord_scope_adopt(lord, &tokens[slot(1)]); }
-static int op_scope_return(void) { return (int)memlord_scope_return(lord, &tokens[slot(1)]); }
-static int op_device_time(void) {
+static int64_t op_scope_begin(void) { return (int)memlord_scope_begin(lord, string(1)); }
+static int64_t op_scope_enter(void) { return (int)memlord_scope_enter(lord, &places[slot(1)]); }
+static int64_t op_scope_end(void) { return (int)memlord_scope_end(lord); }
+static int64_t op_scope_shapes(void) { return (int)memlord_scope_shapes_set(lord, string(1)); }
+static int64_t op_scope_export(void) { return (int)memlord_scope_export(lord, &tokens[slot(1)]); }
+static int64_t op_scope_adopt(void) { return (int)memlord_scope_adopt(lord, &tokens[slot(1)]); }
+static int64_t op_scope_return(void) { return (int)memlord_scope_return(lord, &tokens[slot(1)]); }
+static int64_t op_device_time(void) {
     return (int)memlord_scope_device_time(lord, number(1), number(2));
 }
-static int op_checkpoint(void) { return (int)memlord_checkpoint(lord, string(1)); }
-static int op_snapshots_start(void) {
+static int64_t op_checkpoint(void) { return (int)memlord_checkpoint(lord, string(1)); }
+static int64_t op_snapshots_start(void) {
     return (int)memlord_snapshots_start(lord, (uint32_t)number(1));
 }
-static int op_snapshots_stop(void) { return (int)memlord_snapshots_stop(lord); }
-static int op_events_start(void) { return (int)memlord_events_start(lord, (size_t)number(1)); }
-static int op_events_stop(void) {
+static int64_t op_snapshots_stop(void) { return (int)memlord_snapshots_stop(lord); }
+static int64_t op_events_start(void) { return (int)memlord_events_start(lord, (size_t)number(1)); }
+static int64_t op_events_stop(void) {
     memlord_events_stop(lord);
     return 0;
 }
-static int op_labels(void) { return (int)memlord_labels_set(lord, string(1)); }
+static int64_t op_labels(void) { return (int)memlord_labels_set(lord, string(1)); }
 
 static uint64_t own; /* bytes given out when the report began; UINT64_MAX: it has not */
 static int put(void *user, const void *data, size_t size) {
     if (own == UINT64_MAX) own = given;
     return fwrite(data, 1, size, (FILE *)user) != size;
 }
-static int op_write(void) { /* the format, the file */
+static int64_t op_write(void) { /* the format, the file */
     FILE *file = fopen(string(2), "wb");
     int result;
     if (!file) die("cannot write");
@@ -456,7 +457,7 @@ static int op_write(void) { /* the format, the file */
     result = (int)memlord_write(lord, (memlord_format)number(1), put, file);
     if (fclose(file)) die("cannot write");
     printf("%d %llu\n", result, (unsigned long long)own);
-    return -1;
+    return PRINTED;
 }
 
 #define OPERATIONS(X)                                                                          \
@@ -475,21 +476,21 @@ static int op_write(void) { /* the format, the file */
 
 static const struct {
     const char *name;
-    int (*run)(void);
+    int64_t (*run)(void);
 } operations[] = {
 #define X(name) {#name, op_##name},
     OPERATIONS(X)
 #undef X
 };
 
-/* Makes the call of the operation in `word`. A result below 0 is printed already. */
+/* Makes the call of the operation in `word`, and prints its result. */
 static void play(void) {
     size_t i;
     for (i = 0; i < sizeof operations / sizeof *operations; i++) {
-        int result;
+        int64_t result;
         if (strcmp(operations[i].name, word[0]) != 0) continue;
         result = operations[i].run();
-        if (result >= 0) printf("%d\n", result);
+        if (result != PRINTED) printf("%lld\n", (long long)result);
         return;
     }
     die("no such operation");

@@ -14,10 +14,10 @@ class Oom:
 
 
 class Band:
-    """A band over all percentages, with a threshold in bytes."""
+    """A band with a threshold in bytes."""
 
-    def __init__(self, metric, bytes):
-        self.metric, self.bytes = metric, bytes
+    def __init__(self, lo, hi, metric, bytes):
+        self.lo, self.hi, self.metric, self.bytes = lo, hi, metric, bytes
         self.waits, self.at_end = False, None
 
 
@@ -92,9 +92,20 @@ class Reclaim:
         return OK
 
     def op_strategy(self, device, lo, hi, metric, bytes, percent, combine):
-        assert (lo, hi, percent) == (0, 101, 0), "the model knows bands in bytes alone"
-        self.bands[self.device(device)] = Band(metric, bytes)
+        assert not percent and bytes, "the model knows bands in bytes alone"
+        self.bands[self.device(device)] = Band(lo, hi, metric, bytes)
         return OK
+
+    def covers(self, band, physical):
+        """Whether a band has the used part of the capacity, or of the limit if only that is
+        known."""
+        if physical.sample:
+            used = physical.sample.used * 100.0 / physical.sample.total
+        elif physical.limit:
+            used = self.live_on(physical) * 100.0 / physical.limit
+        else:
+            return band.lo <= 0 and band.hi > 100
+        return band.lo <= used < band.hi
 
     def metric(self, device, band):
         if band.metric == ALLOCATED:
@@ -106,7 +117,8 @@ class Reclaim:
     def check_bands(self, device):
         """Collects where the band of a device is due."""
         band = self.bands.get(device)
-        if not band or not self.serving(device, REASON_BAND):
+        if not band or not self.serving(device, REASON_BAND) or \
+                not self.covers(band, device.physical):
             return
         value, eighth = self.metric(device, band), band.bytes // 8
         if band.waits and (value < band.bytes - eighth or value >= band.at_end + max(eighth, 1)):
@@ -142,7 +154,7 @@ class Reclaim:
     def op_alloc_retry(self, device, bytes, site, retries, *outcomes):
         row = self.device(device)
         if self.reserve_request(row, bytes):
-            self.refresh(row.physical)
+            self.refresh(row.physical, 1)
             return E_LIMIT
         for attempt in range(retries + 1):
             row.count["retries"] += attempt > 0
@@ -166,6 +178,6 @@ class Reclaim:
     def op_alloc_failed(self, device, bytes, site):
         row = self.device(device)
         self.attempt_failed(row, bytes)
-        self.refresh(row.physical)
+        self.refresh(row.physical, 1)
         self.note_oom(row, bytes, site)
         return OK
