@@ -72,7 +72,7 @@ def full():
 
 def waiting(s):
     """Blocks that are freed and wait, and one that two streams use."""
-    s.stream(0x1_0000_0007)
+    s.stream(0x1_0007)
     for i in range(6):
         s.alloc(GPU, 0xc0000 + 0x1000 * i, (i + 1) * MIB + 1, STEP)
     s.stream(0)
