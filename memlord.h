@@ -23434,8 +23434,6 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) {
         const char *name = mli_families[stat][0];
         uint64_t rest = *mli_stat_of(&x->r->total, stat);
-        int lost = stat == MLI_STAT_dropped_allocs || stat == MLI_STAT_dropped_bytes ||
-                   stat == MLI_STAT_dropped_events;
         if (!*name || !x->devices) continue;
         mli_prom_head(x->o, name, mli_families[stat][1]);
         for (i = 1; i <= x->devices; i++) {
@@ -23444,7 +23442,7 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
                 mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
-        if (lost && rest) /* losses of no device */
+        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* of no device */
             mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
