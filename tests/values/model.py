@@ -160,6 +160,7 @@ class Part:
 class Fence:
     def __init__(self, number, queue, order):
         self.number, self.queue, self.order = number, queue, order
+        self.failed = False
 
 
 class Record:
@@ -728,8 +729,10 @@ class Storages:
         credited = 0
         for block in [b for b in self.blocks.values() if b.pending is not None]:
             states = [self.fence_state.get(f.number, 0) for f in block.pending]
+            for fence, state in zip(block.pending, states):
+                block.device.count["fence_failures"] += state < 0 and not fence.failed
+                fence.failed = fence.failed or state < 0
             if all(states):
-                block.device.count["fence_failures"] += sum(s < 0 for s in states)
                 credited += block.bytes
                 self.credit(block)
         return credited
