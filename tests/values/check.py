@@ -28,14 +28,17 @@ import operations
 import operations_formats
 import pprof_report
 import prometheus_report
+import text_report
 import trace_report
 from model import Ledger
 from script import FORMATS as NAMES
 
-FORMATS = (("JSON", json_report), ("TRACE", trace_report),
+FORMATS = (("TEXT", text_report), ("JSON", json_report), ("TRACE", trace_report),
            ("PROMETHEUS", prometheus_report), ("PPROF", pprof_report),
            ("HEAPTRACK", heaptrack_report), ("FOLDED", folded_report),
            ("MEMORY_VIZ", memory_viz_report), ("CSV", csv_report))
+RESIDENT = 123_456 << 10  # what /proc says of the player
+NEIGHBOUR = "train.py"    # and of process 777
 MOST = 12  # differences of a test that are shown
 
 
@@ -73,13 +76,20 @@ class Check:
 
 
 def play(player, script, directory):
-    """Plays a script. Returns what the player printed, a line an operation."""
-    os.makedirs(directory, exist_ok=True)
+    """Plays a script, with files in place of those in /proc. Returns what the player printed, a
+    line an operation."""
+    os.makedirs(directory + "/root/proc/self/ns")
+    os.makedirs(directory + "/root/proc/777")
+    os.symlink("pid:[4026531836]", directory + "/root/proc/self/ns/pid")  # the first namespace
+    for path, text in (("self/status", "Name:\tx\nVmRSS:\t   %d kB\n" % (RESIDENT >> 10)),
+                       ("777/comm", NEIGHBOUR + "\n")):
+        with open("%s/root/proc/%s" % (directory, path), "w") as file:
+            file.write(text)
     script.step = 0
     for format, name in enumerate(NAMES):
-        script.write(format, "%s/%s" % (directory, name))
+        script.write(format, name)
     return subprocess.run([player], input=script.text().encode(), capture_output=True, timeout=60,
-                          check=True).stdout.decode().splitlines()
+                          check=True, cwd=directory).stdout.decode().splitlines()
 
 
 def check_results(ledger, lines, check):
@@ -114,10 +124,10 @@ class Tap:
             print("#   and %d more" % (len(differences) - MOST))
 
     def verdicts(self, script, format, check):
+        """One test a subject that the script has something of."""
         for subject, differences in check.found.items():
-            if not differences and not check.compared.get(subject):
-                differences = ["nothing was compared"]
-            self.verdict("%s: %s %s" % (script, format, subject), differences)
+            if differences or check.compared.get(subject):
+                self.verdict("%s: %s %s" % (script, format, subject), differences)
 
 
 def check_script(name, make, player, directory, tap):
@@ -131,6 +141,7 @@ def check_script(name, make, player, directory, tap):
     ledger = Ledger(script)
     ledger.version, ledger.directory = os.environ["MEMLORD_VERSION"], directory
     ledger.own = {NAMES[i]: int(line.split()[1]) for i, line in enumerate(lines[-len(NAMES):])}
+    ledger.resident, ledger.process_names = RESIDENT, {777: NEIGHBOUR}
     ledger.play()
     check = Check(("results",))
     check_results(ledger, lines, check)

@@ -89,16 +89,6 @@ def stats(values):
     return shown_values
 
 
-def sizes(ledger, device):
-    """The live blocks of a device by size: a class ends at twice its start."""
-    counts = {}
-    for block in ledger.blocks.values():
-        if block.device is device:
-            start = 1 << (block.bytes.bit_length() - 1) if block.bytes else 0
-            counts[start] = counts.get(start, 0) + 1
-    return [{"from": start, "blocks": counts[start]} for start in sorted(counts)]
-
-
 def last_oom(device):
     oom = device.oom
     return oom and {"bytes": oom.bytes, "live": oom.live, "used": oom.used, "site": site(oom.site)}
@@ -115,7 +105,7 @@ def one_device(ledger, device):
         "device": device.name, "label": shown(device.label), "arena": device.arena,
         "stats": stats(values),
         "cached_ratio": percent(free / device.reserved if device.reserved else 0),
-        "fragmentation": percent(fragmentation), "sizes": sizes(ledger, device),
+        "fragmentation": percent(fragmentation), "sizes": [{"from": start, "blocks": count} for start, count in ledger.sizes(device)],
         "lifetimes": classes and dict(zip(("under_100ms", "under_1s", "under_10s", "longer"),
                                           classes)),
         "last_oom": last_oom(device)}

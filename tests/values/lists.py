@@ -26,6 +26,29 @@ class StackLeak:
         self.row, self.count, self.bytes = row, 0, 0
 
 
+class TagLine:
+    """A tag in the table of tags, or the bytes of a device that have none."""
+
+    def __init__(self, row, device=None, untagged=0):
+        self.device, self.tagged = row.device if row else device, row is not None
+        self.name, self.live = (row.subject, row.live) if row else (b"(untagged)", untagged)
+        self.peak, self.blocks = (row.peak, row.blocks) if row else (None, None)
+        self.expected = row.expected or None if row else None
+        self.variance = row.live - row.expected if self.expected else None
+
+
+class SiteLine:
+    """A site in the table of sites, or the balance of an arena."""
+
+    def __init__(self, row, device=None):
+        self.arena, self.device = row is None, row.device if row else device
+        self.site = row.subject if row else None
+        self.live = row.live if row else device.arena
+        self.order_by_peak = row.peak if row else device.arena
+        self.peak, self.allocs = (row.peak, row.allocs) if row else (None, None)
+        self.allocated = row.allocated if row else None
+
+
 class CapacityLine:
     """What a report says of a physical device; None is not known."""
 
@@ -98,6 +121,43 @@ class Lists:
     def sites_counted(self):
         return [row for row in self.sites if row.allocated or row.freed_here or row.allocs or
                 row.frees_here or row.live]
+
+    def tag_lines(self):
+        """All tags, and the untagged bytes of each device, the largest first."""
+        lines = [TagLine(row) for row in self.tags]
+        for device in self.devices if self.tags else []:
+            untagged = device.live - sum(r.live for r in self.tags if r.device is device)
+            if untagged > 0:
+                lines.append(TagLine(None, device, untagged))
+        return sorted(lines, key=lambda line: -line.live)
+
+    def by_peak(self, total):
+        """Whether sites are listed by their peak: less than a quarter of the peak is live."""
+        return total["allocated"] < total["peak"] // 4
+
+    def site_lines(self, total):
+        """The sites and arenas of the table, the largest first."""
+        def key(line):
+            return line.order_by_peak if self.by_peak(total) else line.live
+        lines = [SiteLine(row) for row in self.sites]
+        lines += [SiteLine(None, device) for device in self.devices if device.arena]
+        return sorted([line for line in lines if key(line)], key=lambda line: -key(line))
+
+    def scope_lines(self):
+        """Each scope and the live bytes of its own blocks, the most bytes first."""
+        lines = [(scope, sum(b.bytes for b in self.blocks.values() if b.scope is scope))
+                 for scope in self.scopes]
+        return sorted(lines, key=lambda line: -line[1])
+
+    def sizes(self, device):
+        """(start of a size class, live blocks of it) of a device; a class ends at twice its
+        start."""
+        counts = {}
+        for block in self.blocks.values():
+            if block.device is device:
+                start = 1 << (block.bytes.bit_length() - 1) if block.bytes else 0
+                counts[start] = counts.get(start, 0) + 1
+        return sorted(counts.items())
 
     def largest_accounts(self):
         return sorted(self.accounts, key=lambda account: -account.bytes)[:20]

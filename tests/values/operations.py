@@ -23,7 +23,7 @@ def begin(flags=FLAGS | SITES, depth=4, events=8192, labels="host=a1,model=x"):
     """A script whose ledger is made after a while, with its sites."""
     s = Script()
     s.wait(3_000_000_000)
-    s.create(flags, depth, 1, events, 0, labels, None)
+    s.create(flags, depth, 1, events, 0, labels, "root")
     for type in range(len(TYPES)):
         s.source(type)
     for number, place in enumerate(PLACES):
