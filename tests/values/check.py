@@ -26,32 +26,33 @@ import json_report
 import memory_viz_report
 import operations
 import operations_formats
+import page_report
 import pprof_report
 import prometheus_report
 import text_report
 import trace_report
-from model import Ledger
+from model import Ledger, Program
 from script import FORMATS as NAMES
 
-FORMATS = (("TEXT", text_report), ("JSON", json_report), ("TRACE", trace_report),
-           ("PROMETHEUS", prometheus_report), ("PPROF", pprof_report),
-           ("HEAPTRACK", heaptrack_report), ("FOLDED", folded_report),
-           ("MEMORY_VIZ", memory_viz_report), ("CSV", csv_report))
+FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report), ("TRACE", trace_report),
+           ("PROMETHEUS", prometheus_report), ("PPROF", pprof_report), ("HEAPTRACK", heaptrack_report),
+           ("FOLDED", folded_report), ("MEMORY_VIZ", memory_viz_report), ("CSV", csv_report))
 RESIDENT = 123_456 << 10  # what /proc says of the player
 NEIGHBOUR = "train.py"    # and of process 777
 MOST = 12  # differences of a test that are shown
 
 
 class Check:
-    """The differences that a format found, by subject."""
+    """The differences that a format found in all scripts, by subject."""
 
     def __init__(self, subjects):
+        self.script = ""
         self.found = {subject: [] for subject in subjects}
         self.compared = dict.fromkeys(subjects, 0)
 
     def differs(self, subject, where, expected, found):
         self.found.setdefault(subject, []).append(
-            "%s: expected %r, found %r" % (where, expected, found))
+            "%s: %s: expected %r, found %r" % (self.script, where, expected, found))
 
     def same(self, subject, where, expected, found):
         self.compared[subject] = self.compared.get(subject, 0) + 1
@@ -92,6 +93,16 @@ def play(player, script, directory):
                           check=True, cwd=directory).stdout.decode().splitlines()
 
 
+def program(player):
+    """What the tools of the compiler say of the player's file."""
+    def said(*command):
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    main = next(line.split()[0] for line in said("nm", player).splitlines()
+                if line.endswith(" T main"))
+    build_id = said("readelf", "-n", player).split("Build ID:")[1].split()[0]
+    return Program(player.encode(), build_id.encode(), int(main, 16))
+
+
 def check_results(ledger, lines, check):
     """Compares the result of every call."""
     results = [int(line.split()[0]) for line in lines]
@@ -106,8 +117,7 @@ def compare(module, ledger, path, check):
         with open(path, "rb") as file:
             module.compare(ledger, file.read(), check)
     except Exception:
-        check.differs(module.SUBJECTS[0], "the file", "one that can be read",
-                      traceback.format_exc())
+        check.found[module.SUBJECTS[0]] += [check.script + ":"] + traceback.format_exc().splitlines()[-MOST:]
 
 
 class Tap:
@@ -123,39 +133,41 @@ class Tap:
         if len(differences) > MOST:
             print("#   and %d more" % (len(differences) - MOST))
 
-    def verdicts(self, script, format, check):
-        """One test a subject that the script has something of."""
+    def verdicts(self, format, check):
         for subject, differences in check.found.items():
-            if differences or check.compared.get(subject):
-                self.verdict("%s: %s %s" % (script, format, subject), differences)
+            if not differences and not check.compared.get(subject):
+                differences = ["nothing was compared"]
+            self.verdict("%s: %s" % (format, subject), differences)
 
 
-def check_script(name, make, player, directory, tap):
-    script = make()
-    try:
-        lines = play(player, script, directory)
-    except subprocess.SubprocessError as error:
-        tap.verdict("%s: the player ends well" % name,
-                    [str(error), (getattr(error, "stderr", b"") or b"").decode()])
-        return
+def check_script(name, script, player, directory, checks):
+    """Plays a script, and compares all that it gives with the model."""
+    for check in checks.values():
+        check.script = name
+    lines = play(player, script, directory)
     ledger = Ledger(script)
     ledger.version, ledger.directory = os.environ["MEMLORD_VERSION"], directory
     ledger.own = {NAMES[i]: int(line.split()[1]) for i, line in enumerate(lines[-len(NAMES):])}
+    ledger.program = program(player)
     ledger.resident, ledger.process_names = RESIDENT, {777: NEIGHBOUR}
     ledger.play()
-    check = Check(("results",))
-    check_results(ledger, lines, check)
-    tap.verdicts(name, "calls", check)
+    check_results(ledger, lines, checks["calls"])
     for format, module in FORMATS:
-        check = Check(module.SUBJECTS)
-        compare(module, ledger, "%s/%s" % (directory, format), check)
-        tap.verdicts(name, format, check)
+        compare(module, ledger, "%s/%s" % (directory, format), checks[format])
 
 
 def main(player, directory):
-    tap = Tap()
+    tap, ends = Tap(), []
+    checks = {format: Check(module.SUBJECTS) for format, module in FORMATS}
+    checks["calls"] = Check(("results",))
     for name, make in operations.SCRIPTS + operations_formats.SCRIPTS:
-        check_script(name, make, player, "%s/%s" % (directory, name), tap)
+        try:
+            check_script(name, make(), player, "%s/%s" % (directory, name), checks)
+        except subprocess.SubprocessError as error:
+            ends += [name + ": " + str(error), str(getattr(error, "stderr", ""))]
+    tap.verdict("the player ends well", ends)
+    for format, check in checks.items():
+        tap.verdicts(format, check)
     print("1..%d" % tap.count)
     return tap.failed > 0
 

@@ -10,7 +10,7 @@ from phases import KINDS
 SUBJECTS = ("schema", "version", "metadata", "total", "devices", "capacity", "accounts", "tags",
             "sites", "stacks", "summary", "peak_holders", "leaks", "moves", "threads", "snapshots",
             "scopes", "operation_allocations", "operation_summary", "strings", "events",
-            "largest_blocks")
+            "largest_blocks", "keys")
 PID = 4242                          # of play.c
 WALL_AT_0 = 1_800_000_000_123_456_700  # likewise: ns since 1970 when the clock is 0
 
@@ -138,14 +138,26 @@ def tags(ledger):
             for row in ledger.tags]
 
 
+def place(site):
+    """Where the code of a return address is."""
+    if site.module is None:
+        return {}
+    return {"module": shown(site.module), "offset": site.offset, "build_id": shown(site.build_id)}
+
+
 def sites(ledger):
     return [{"site": site(row.subject), "device": row.device.name, "alloc_bytes": row.allocated,
              "free_bytes": row.freed_here, "allocs": row.allocs, "frees": row.frees_here,
-             "live_bytes": row.live, "peak_bytes": row.peak, "peak_error": 0}
+             "live_bytes": row.live, "peak_bytes": row.peak, "peak_error": 0,
+             **place(row.subject)}
             for row in ledger.sites_counted()]
 
 
 # -- stacks --
+
+def frame(where):
+    return {"site": site(where), "module": 0 if where.module else None, "offset": where.offset}
+
 
 def stacks(ledger):
     shown_stacks, leaks = ledger.stacks_shown(), ledger.stack_leaks()
@@ -154,10 +166,9 @@ def stacks(ledger):
     ledger.frame_numbers = numbers
     return {
         "depth": ledger.stack_depth, "bytes": ledger.stack_bytes, "cut": ledger.stacks_cut,
-        "modules": [],
-        # a frame is a return address; what is shown is its call, which ends there
-        "frames": [{"site": {"file": "0x%x" % (f - 1), "function": "", "line": 0},
-                    "module": None, "offset": f - 1} for f in numbers],
+        "modules": [{"module": shown(m.path), "build_id": shown(m.build_id)}
+                    for m in ledger.modules],
+        "frames": [frame(ledger.code_site(f)) for f in numbers],
         "list": [{"frames": [numbers[f] for f in row.frames], "device": row.device.name,
                   "alloc_bytes": row.allocated, "allocs": row.allocs, "live_bytes": row.live,
                   "peak_bytes": row.peak, "samples": row.allocs, "error_bytes": 0}
@@ -372,6 +383,6 @@ def parsed(data):
 
 def compare(ledger, data, check):
     wanted, found = expected(ledger), parsed(data)
-    for key in SUBJECTS:
-        check.same(key, key, wanted.get(key), found.get(key))
+    for key in wanted:
+        check.same(key, key, wanted[key], found.get(key))
     check.same("keys", "", list(wanted), list(found))

@@ -24,7 +24,7 @@ from capacity import Capacity
 from lists import Lists
 from phases import Phases
 from reclaim import Reclaim
-from script import (ALL, ANY, E_DEVICE, E_INVALID, E_STATE, E_UNKNOWN, OK, SITES, TYPES, Device)
+from script import (ALL, ANY, E_DEVICE, E_INVALID, E_STATE, E_UNKNOWN, OK, SITES, TYPES, Code, Device)
 
 BYTES_MAX = 1 << 48
 UNKNOWN = None  # a number that is not known
@@ -48,8 +48,16 @@ COUNTED = ("moves", "moved_bytes", "cache_hits", "cache_misses", "gc_runs", "gc_
 class Site:
     """A place: two records with one file, function and line are one."""
 
-    def __init__(self, file, function, line, address=None):
-        self.file, self.function, self.line, self.address = file, function, max(line, 0), address
+    def __init__(self, file, function, line, module=None, offset=None, build_id=None):
+        self.file, self.function, self.line = file, function, max(line, 0)
+        self.module, self.offset, self.build_id = module, offset, build_id  # of a return address
+
+
+class Program:
+    """The program that plays: its file, its build id, and where its main is in it."""
+
+    def __init__(self, path, build_id, main):
+        self.path, self.build_id, self.main = path, build_id, main
 
 
 class Row:
@@ -315,6 +323,8 @@ class Storages:
         if not self.stack_depth:
             return None
         frames = t.stack[:self.stack_depth]
+        for frame in frames:
+            self.code_site(frame)
         for row in self.stacks:
             if (row.frames, row.site, row.device) == (frames, site, device):
                 return row
@@ -832,7 +842,8 @@ class Ledger(Books, Storages, Descriptions, Phases, Capacity, Reclaim, Lists):
         self.results = []  # of each operation, as play.c prints them
         self.devices, self.tags, self.sites, self.stacks = [], [], [], []
         self.blocks, self.routes, self.events = {}, [], []
-        self.site_of = {}  # by the script's number
+        self.site_of = {}     # by the script's number
+        self.code_sites, self.modules = {}, []  # by the address
         self.places = {}
         self.threads, self.records, self.frames = {}, [Record(1)], {}  # records: the newest first
         self.lost = dict.fromkeys(COUNTED, 0)  # what no device counts
@@ -870,6 +881,25 @@ class Ledger(Books, Storages, Descriptions, Phases, Capacity, Reclaim, Lists):
         found = [s for s in self.site_of.values()
                  if (s.file, s.function, s.line) == (text(file), text(function), max(line, 0))]
         self.site_of[number] = found[0] if found else Site(text(file), text(function), line)
+        return OK
+
+    def code_site(self, address):
+        """The site of a return address: that of the call, which ends there."""
+        if address in self.code_sites:
+            return self.code_sites[address]
+        if isinstance(address, Code):
+            self.modules = [self.program]
+            offset = self.program.main + address - 1
+            file = b"%s+0x%x" % (self.program.path.split(b"/")[-1], offset)
+            found = Site(file, b"main", 0, self.program.path, offset, self.program.build_id)
+        else:
+            found = Site(b"0x%x" % (address - 1), b"", 0, b"", address - 1, b"")
+        self.code_sites[address] = found
+        return found
+
+    def op_site_at(self, number, address):
+        self.thread()
+        self.site_of[number] = self.code_site(address)
         return OK
 
     def op_stack(self, *frames):
@@ -922,7 +952,7 @@ class Ledger(Books, Storages, Descriptions, Phases, Capacity, Reclaim, Lists):
         for name, value in self.lost.items():
             total[name] += value
         pieces = [d.largest_free for d in self.devices if d.largest_free is not UNKNOWN]
-        total["largest_free"] = max(pieces) if pieces else UNKNOWN
+        total["largest_free"] = max(pieces) if pieces else UNKNOWN if self.devices else 0
         physical = dict.fromkeys(d.physical for d in self.devices)
         for name in ("limit", "held"):  # of memory that several devices share, once
             total[name] = sum(getattr(p, name) for p in physical)

@@ -1,6 +1,6 @@
 """The scripts that the suite plays. SCRIPTS names each one and the function that makes it."""
 
-from script import (ALL, EXACT, NO_ENV, NO_STRATEGY, NO_THREADS, SITES, TYPES, Script, Word,
+from script import (ALL, EXACT, NO_ENV, NO_STRATEGY, NO_THREADS, SITES, TYPES, Code, Script, Word,
                     device)
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -10,8 +10,8 @@ FLAGS = NO_ENV | EXACT | NO_THREADS | NO_STRATEGY
 WEIGHTS = 0x7f40_0000_0000
 UNKNOWN = (1 << 64) - 1
 
-# Sites by number; the last three have names that no report may show as they are.
-LOAD, KV, STEP, WORK, ODD, LONG = range(6)
+# Sites by number: planted ones, then those of two return addresses.
+LOAD, KV, STEP, WORK, ODD, LONG, JIT, CALL = range(8)
 PLACES = (("src/load.c", "load_tensors", 10), ("src/kv.cpp", "kv::grow<int>", 4_000_000),
           ("src/step.c", "step", 3), (b"e\xff.c", b"h\x01\"<&>\\", 5),
           ("", "no file", 0),
@@ -315,8 +315,8 @@ def states(s):
     s.mark()
     s.scope_begin("still open")
     for i, bytes in enumerate((900_001, 500_003, 300_007, 100, 0)):
-        s.stack(0x700000 + i, 0x701000)
-        s.alloc(CPU, 0x580000 + 64 * i, bytes, (LOAD, KV, None, STEP, WORK)[i])
+        s.stack(0x700000 + i, Code(13 + i % 2), 0x701000, Code(21), 0x702000)
+        s.alloc(CPU, 0x580000 + 64 * i, bytes, (LOAD, CALL, None, JIT, ODD)[i])
     s.wait(12_000_000_000)
     s.free(CPU, 0x580000 + 64 * 3, STEP)
     s.sites_enable(0)
@@ -341,6 +341,8 @@ def growth(s):
 def rich():
     s = begin()
     s.label(GPU1, b"H200 \xc3\xa9\xfe")
+    s.site_at(JIT, 0x7000_1234)
+    s.site_at(CALL, Code(9))
     load_weights(s)
     steps(s)
     moves(s)
@@ -355,4 +357,61 @@ def rich():
     return s
 
 
-SCRIPTS = (("rich", rich),)
+def empty():
+    """A ledger in which nothing is recorded."""
+    return begin(labels=None)
+
+
+def plain():
+    """The default configuration, one thread: no sites, stacks, events, tags, scopes or snapshots."""
+    s = begin(NO_ENV | NO_THREADS, depth=0, events=0, labels=None)
+    s.alloc(CPU, 0x1000, 3 * KIB // 2, LOAD)
+    s.alloc(CPU, 0x2000, 100 * KIB, None)
+    s.alloc(CPU, 0x3000, MIB, KV)
+    s.retain(CPU, 0x1000, None)
+    s.free(CPU, 0x3000, KV)
+    s.wait(3_600_000_000_000)
+    return s
+
+
+def epochs():
+    """A reset with blocks, scopes and pending frees from before; later a reset of peaks alone."""
+    s = begin()
+    s.fence_set(1, 0)
+    s.label(GPU, "A")
+    load_weights(s)
+    s.scope_begin("around")
+    s.stack(0x401000, 0x402000)
+    s.tag_begin("kv")
+    s.alloc(GPU, 0x1000, 50 * MIB, KV)
+    s.alloc(CPU, 0x1000, 60 * MIB, KV)
+    s.alloc(GPU, 0x2000, 7 * MIB, STEP)
+    s.free(GPU, 0x2000, STEP)
+    s.free_deferred(GPU, 0x1000, STEP, 1, 1)
+    s.copy(CPU, GPU, 10)
+    s.free(GPU, 0x9999, STEP)
+    s.pool_set(GPU1, 9 * GIB, 0)
+    s.pool_set(GPU1, 8 * GIB, 0)
+    s.alloc_failed(GPU, 5, KV)
+    s.checkpoint("before")
+    s.reset()
+    s.alloc(GPU, 0x2000, 3 * MIB, STEP)
+    s.move(GPU, 0x2000, GPU1, 0x2000, 4 * MIB, KV)
+    s.free(CPU, 0x1000, KV)
+    s.alloc(CPU, 0x3000, 5 * MIB, KV)
+    s.fence_set(1, 1)
+    s.retire(ALL)
+    s.tag_end()
+    s.scope_end()
+    s.scope_begin("around")
+    s.alloc(CPU, 0x4000, 30 * MIB, None)
+    s.free(CPU, 0x4000, None)
+    s.scope_end()
+    s.free(MAPPED, 0x7000_0000, LOAD)
+    s.peak_reset(CPU)
+    s.alloc(CPU, 0x4000, MIB, None)
+    s.checkpoint("after")
+    return s
+
+
+SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs))

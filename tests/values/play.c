@@ -7,7 +7,8 @@
      THREAD TIME OPERATION ARGUMENT...
 
    Times are ns. Numbers are decimal, or hexadecimal after 0x. A device is TYPE.INDEX. A string is
-   `=` and its bytes, each that is no letter and no digit as %XX; `-` is NULL. Sites, tickets,
+   `=` and its bytes, each that is no letter and no digit as %XX; `-` is NULL. `@N` is the address N
+   bytes into main. Sites, tickets,
    accounts, tokens, fences and planted scopes have numbers that the script gives them. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -59,6 +60,11 @@ static uint64_t number(size_t i) {
     uint64_t value = strtoull(argument(i), &end, 0);
     if (*end || end == argument(i)) die("not a number");
     return value;
+}
+int main(void);
+static uint64_t code(size_t i) {
+    const char *text = argument(i);
+    return *text == '@' ? (uint64_t)(uintptr_t)main + strtoull(text + 1, NULL, 0) : number(i);
 }
 static int64_t difference(size_t i) { return (int64_t)strtoll(argument(i), NULL, 0); }
 static size_t slot(size_t i) {
@@ -205,7 +211,7 @@ static int64_t op_site(void) {
     return 0;
 }
 static int64_t op_site_at(void) {
-    sites[slot(1)] = memlord_site_at(lord, (void *)(uintptr_t)number(2));
+    sites[slot(1)] = memlord_site_at(lord, (void *)(uintptr_t)code(2));
     return sites[slot(1)] == NULL;
 }
 static int64_t op_place(void) {
@@ -216,7 +222,7 @@ static int64_t op_place(void) {
 }
 static int64_t op_stack(void) {
     for (depth = 0; depth + 1 < words; depth++)
-        frames[depth] = (void *)(uintptr_t)number(depth + 1);
+        frames[depth] = (void *)(uintptr_t)code(depth + 1);
     return 0;
 }
 

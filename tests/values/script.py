@@ -43,6 +43,8 @@ def encoded(argument):
     """An argument as play.c reads it."""
     if argument is None:
         return "-"
+    if isinstance(argument, Code):
+        return "@%d" % argument
     if isinstance(argument, Device):
         return "%d.%d" % argument
     if isinstance(argument, str):
@@ -55,6 +57,10 @@ def encoded(argument):
 
 class Word(str):
     """An argument that play.c reads as it is: the name of a call, what a try gives."""
+
+
+class Code(int):
+    """An address so many bytes into main of play.c."""
 
 
 class Script:

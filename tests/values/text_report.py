@@ -4,9 +4,8 @@ line belongs to a subject; a line that only one of the two has is a difference o
 
 import difflib
 
-from json_report import PID, average, mb
-from lists import in_order
-from notation import address, bytes_text, characters, fixed, ns_text, percent_text, shown
+from json_report import PID, average
+from notation import address, bytes_text, fixed, ns_text, percent_text, shown
 from script import ANY, TYPES, Device
 
 SUBJECTS = ("header", "out of memory", "limits", "leaks in a line", "holders", "anomalies",
@@ -28,6 +27,11 @@ ANOMALIES = LOSSES + MISTAKES + ("dropped_sites", "dropped_scopes", "dropped_exp
 
 def name(text):
     return shown(text, NAME)
+
+
+def on_page(text):
+    """Text as a page has it."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def site_name(place):
@@ -80,15 +84,15 @@ def subject(row):
 class Report:
     """The lines of a report, with the subject of each."""
 
-    def __init__(self, ledger):
-        self.ledger, self.lines = ledger, []
+    def __init__(self, ledger, page=False):
+        self.ledger, self.lines, self.page = ledger, [], page
         self.capacities = ledger.capacity_lines()
         self.by_peak = sorted(ledger.devices, key=lambda d: -d.peak)
         self.tag_lines = ledger.tag_lines()
         self.total = ledger.total()
 
     def put(self, subject, *lines):
-        self.lines += [(subject, line) for line in lines]
+        self.lines += [(subject, on_page(line) if self.page else line) for line in lines]
 
     def more(self, subject, have, shown_lines, what, left=None):
         if shown_lines < have:
@@ -214,6 +218,13 @@ class Report:
         return heaviest, sum(v for key, v in counts
                              if kind(key) == heaviest and key != "dropped_allocs")
 
+    def verdicts(self):
+        self.out_of_memory()
+        self.over_limits()
+        self.leak_line()
+        self.holders()
+        self.anomaly_line()
+
     # -- tables of the first screen --
 
     def device_line(self, where, stats):
@@ -228,7 +239,7 @@ class Report:
         for device in self.by_peak[:most]:
             line = self.device_line(device.name, device.stats())
             line += "  " + name(device.label) if device.label else ""
-            resident = TYPES[device.type] == "cpu" and ledger.resident
+            resident = TYPES[device.type] == "cpu" and not self.page and ledger.resident
             self.put("devices", line + ("  RSS " + bytes_text(resident) if resident else ""))
         self.more("devices", len(ledger.devices), most, "devices")
         if len(ledger.devices) == 1:
@@ -305,7 +316,7 @@ class Report:
             self.put("sites", line + (" on " + s.device.name if many else ""))
 
     def frames(self, row):
-        places = ["0x%x" % (frame - 1) for frame in row.frames[:FRAMES]]
+        places = [site_name(self.ledger.code_site(f)) for f in row.frames[:FRAMES]]
         return " < ".join(places + (["..."] if len(row.frames) > FRAMES else [])) or "(unknown)"
 
     def stacks(self):
@@ -574,11 +585,7 @@ class Report:
         up = (ledger.now - ledger.started) // 100_000_000
         self.put("header", "MemLord %s  pid %d  up %s s  its own memory %s" % (
             ledger.version, PID, fixed(up, 1), bytes_text(ledger.own["TEXT"])))
-        self.out_of_memory()
-        self.over_limits()
-        self.leak_line()
-        self.holders()
-        self.anomaly_line()
+        self.verdicts()
         if ledger.labels:
             self.put("labels", "labels: " + shown(ledger.labels))
         if not ledger.devices:
@@ -624,22 +631,28 @@ class Report:
         blocks = ledger.largest_blocks(100)
         if len(blocks) > FIRST_BLOCKS or any(b.parts for b in ledger.blocks.values()):
             self.blocks(20, True)
+        if ledger.modules:
+            self.put("modules", "", padded("build id", 40) + "  module of return addresses")
+        for module in ledger.modules:
+            self.put("modules", "%-40s  %s" % (shown(module.build_id), name(module.path)))
+
+    def compare(self, found, check, head=""):
+        """Compares with the lines of a file."""
+        for subject, _ in self.lines:
+            check.compared[head + subject] += 1
+        wanted = [line for _, line in self.lines]
+        matcher = difflib.SequenceMatcher(None, wanted, found, autojunk=False)
+        for kind, i, j, k, m in matcher.get_opcodes():
+            for n in range(max(j - i, m - k) if kind != "equal" else 0):
+                owner = self.lines[min(i + n, len(wanted) - 1)][0]
+                check.differs(head + owner, "line %d" % (k + n + 1),
+                              wanted[i + n] if i + n < j else "no such line",
+                              found[k + n] if k + n < m else "no such line")
 
 
 def compare(ledger, data, check):
     report = Report(ledger)
     report.first_screen()
-    wanted, found = [line for _, line in report.lines], data.decode().split("\n")
+    found = data.decode().split("\n")
     check.same("header", "the last line", "", found.pop())
-    for subject in SUBJECTS:
-        lines = [line for owner, line in report.lines if owner == subject]
-        check.compared[subject] = len(lines)
-    matcher = difflib.SequenceMatcher(None, wanted, found, autojunk=False)
-    for kind, i, j, k, m in matcher.get_opcodes():
-        if kind == "equal":
-            continue
-        for n in range(max(j - i, m - k)):
-            one = wanted[i + n] if i + n < j else None
-            other = found[k + n] if k + n < m else None
-            owner = report.lines[min(i + n, len(wanted) - 1)][0]
-            check.differs(owner, "line %d" % (k + n + 1), one, other)
+    report.compare(found, check)
