@@ -100,7 +100,9 @@ def program(player):
     main = next(line.split()[0] for line in said("nm", player).splitlines()
                 if line.endswith(" T main"))
     build_id = said("readelf", "-n", player).split("Build ID:")[1].split()[0]
-    return Program(player.encode(), build_id.encode(), int(main, 16))
+    offset, start, _, _, size = (int(word, 16) for line in said("readelf", "-lW", player).splitlines()
+                                 if " R E " in line for word in line.split()[1:6])
+    return Program(player.encode(), build_id.encode(), int(main, 16), (start, start + size, offset))
 
 
 def check_results(ledger, lines, check):

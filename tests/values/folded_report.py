@@ -11,7 +11,7 @@ def word(text):
 
 def frame_words(frame):
     """A place as `function file:line`; a scope, and what is no place, as its name."""
-    name, file, line = frame
+    name, file, line = frame[:3]
     if not file:
         return word(name)
     function = "" if name == file else word(name) + " "
@@ -28,7 +28,7 @@ def expected(ledger):
         sums[group, name] = bytes
     lines = {}
     for (group, part), bytes in sums.items():
-        outermost_first = tuple(reversed(group.frames + group.scopes))
+        outermost_first = tuple(f[:3] for f in reversed(group.frames + group.scopes))
         order = (group.device.name, group.tag or b"", outermost_first, part or b"")
         words = [group.device.name] + ([word(group.tag)] if group.tag else []) + \
             [frame_words(f) for f in outermost_first] + ([word(part)] if part else [])

@@ -5,8 +5,8 @@ Which allocation a file makes when is open, as the ledger has sums alone. So wha
 often each number of bytes comes to each stack and goes, and what that adds up to."""
 import collections
 
-from stacks import (KINDS, address_frame, allocs, anomaly_lines, frames_of, scope_frame, scopes_of,
-                    site_frame, text_frame)
+from stacks import (ARENA, GONE, KINDS, UNKNOWN, all_stack_frames, allocs, anomaly_lines, frames_of,
+                    scope_frame, scopes_of, site_frame, text_frame)
 
 SUBJECTS = ("head", "comments", "times", "frames", "calls", "peak", "live", "temporary", "changes")
 
@@ -96,9 +96,9 @@ MODES = {"v": (Reader.v, 2), "X": (Reader.X, None), "c": (Reader.c, 1), "s": (Re
 
 
 def counted(frames):
-    """What calls are counted by: a stack, or a site without the scopes that call it. Which of the
-    blocks of a site no call has made is open."""
-    return frames[:1] if frames and frames[0][3] else frames
+    """What calls are counted by: a stack, or a site without the scopes, which have neither a file nor
+    a module. Which of the blocks of a site no call has made is open."""
+    return tuple(f for f in frames if f[1] or f[3])
 
 
 def read(data):
@@ -132,14 +132,15 @@ def read(data):
 
 # -- what a ledger says --
 
-def placed(frame, module=""):
-    return text_frame(frame) + (module,)
+def placed(frame, device=None):
+    """A frame with its module: a site's is its device."""
+    return text_frame(frame) + (device.name if device else frame[3].decode(),)
 
 
 def trace_of(ledger, block):
     """The frames that a block's allocations are counted by: its stack, or its site."""
     frames = frames_of(ledger, block)
-    return tuple(placed(f, "" if block.stack else block.device.name) for f in frames)
+    return tuple(placed(f, None if block.stack else block.device) for f in frames)
 
 
 def callers(block):
@@ -166,8 +167,8 @@ class Sum:
 def sums(ledger):
     found = collections.defaultdict(Sum)
     for (device, frames), (n, bytes) in allocs(ledger).items():
-        of_stack = ledger.stack_depth and frames != (KINDS[0],)
-        trace = found[tuple(placed(f, "" if of_stack else device.name) for f in frames)]
+        of_stack = ledger.stack_depth and frames != (UNKNOWN,)
+        trace = found[tuple(placed(f, None if of_stack else device) for f in frames)]
         trace.allocs += n
         trace.bytes += bytes
     for block in ledger.blocks.values():
@@ -189,7 +190,7 @@ def changes(ledger, peak, traces):
         calls[trace] += n + len(of.blocks) - of.older()
     for device in ledger.devices:
         if device.arena:
-            found[(placed(KINDS[1], device.name),), device.arena, "comes"] += 1
+            found[(placed(ARENA, device),), device.arena, "comes"] += 1
     return found, calls
 
 
@@ -201,17 +202,16 @@ def gone(ledger, peak, found):
         if device is ledger.devices[-1]:
             bytes = left
         if bytes:
-            found[(placed(KINDS[2], device.name),), bytes, "comes"] += 1
-            found[(placed(KINDS[2], device.name),), bytes, "goes"] += 1
+            found[(placed(GONE, device),), bytes, "comes"] += 1
+            found[(placed(GONE, device),), bytes, "goes"] += 1
         left -= bytes
 
 
 def all_frames(ledger):
-    addresses = dict.fromkeys(a for row in ledger.stacks for a in row.frames)
     return [(row.device.name,) + text_frame(site_frame(row.subject)) for row in ledger.sites] + \
         [(d.name,) + text_frame(kind) for d in ledger.devices for kind in KINDS] + \
         [("",) + text_frame(scope_frame(s)) for s in ledger.scopes] + \
-        [("",) + text_frame(address_frame(a)) for a in addresses]
+        [(f[3].decode(),) + text_frame(f) for f in all_stack_frames(ledger)]
 
 
 def expected(ledger):

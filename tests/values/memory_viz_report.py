@@ -6,7 +6,7 @@ import pickletools
 
 from json_report import WALL_AT_0
 from notation import shown
-from stacks import address_frame, anomalies, scope_frame, scopes_of, site_frame, text_frame
+from stacks import anomalies, scope_frame, scopes_of, site_frame, stack_frames, text_frame
 
 SUBJECTS = ("memlord", "segments", "device_traces", "allocator_settings")
 OPCODES = set("PROTO MARK STOP BININT BININT1 LONG1 BINUNICODE EMPTY_DICT EMPTY_LIST APPEND APPENDS "
@@ -56,10 +56,10 @@ def words(frame, filename=None):
     return {"name": name, "filename": file if filename is None else filename, "line": line}
 
 
-def frames(site, stack, scope):
+def frames(ledger, site, stack, scope):
     """A stack, else a site, if it is known; then the scopes."""
     if stack and stack.frames:
-        found = [words(address_frame(a)) for a in stack.frames]
+        found = [words(f) for f in stack_frames(ledger, stack)]
     else:
         found = [words(site_frame(site.subject))] if site else []
     return found + [words(scope_frame(s), "scope") for s in scopes_of(scope)]
@@ -81,7 +81,7 @@ def segment(number, device, address, bytes, pending, stream, found, parts):
 
 def segments(ledger, number):
     found = [segment(number, b.device, b.storage, b.bytes, b.pending is not None, b.stream,
-                     frames(b.site, b.stack, b.scope), b.parts)
+                     frames(ledger, b.site, b.stack, b.scope), b.parts)
              for b in ledger.blocks.values() if b.bytes]
     return found + [segment(number, d, (1 << 62) + (d.number << 50), d.arena, False, 0, [], {})
                     for d in ledger.devices if d.arena]
@@ -121,7 +121,7 @@ def of_event(ledger, e, requested):
     if e.tag:
         more = {**more, "category": shown(e.tag.subject)}
     scope = ledger.scopes[e.scope - 1] if e.scope else None
-    found = frames(e.site, e.stack, scope)
+    found = frames(ledger, e.site, e.stack, scope)
     return [event(ledger, action, e.time, address, e.bytes, e.stream, found, **more) for action in actions]
 
 

@@ -4,7 +4,7 @@ import collections
 
 from json_report import WALL_AT_0
 from notation import shown
-from stacks import (KINDS, address_frame, allocs, anomaly_lines, groups, scope_frame, site_frame,
+from stacks import (KINDS, all_stack_frames, allocs, anomaly_lines, groups, scope_frame, site_frame,
                     text_frame)
 
 SUBJECTS = ("sample types", "period", "default sample type", "comments", "frames", "modules",
@@ -137,7 +137,8 @@ def read(data):
         "default sample type": text[raw["default_sample_type"]],
         "comments": [text[c] for c in raw["comment"]],
         "frames": sorted(frame(n) for n in locations),
-        "modules": sorted(text[m["filename"]] for m in raw["mapping"]),
+        "modules": sorted((text[m["filename"]], text[m["build_id"]], m["memory_start"], m["memory_limit"],
+                           m["file_offset"]) for m in raw["mapping"]),
         "time_nanos": raw["time_nanos"],
         "samples": dict(samples),
     }
@@ -167,23 +168,21 @@ def expected(ledger):
         "default sample type": "inuse_space",
         "comments": anomaly_lines(ledger),
         "frames": sorted(full_frame(f) for f in all_frames(ledger)),
-        "modules": [],
+        "modules": [(m.path.decode(), m.build_id.decode(), *m.segment) for m in ledger.modules],
         "time_nanos": WALL_AT_0 + ledger.now,
         "samples": samples,
     }
 
 
 def full_frame(frame):
-    """A frame with its module and address: there are no modules in a script."""
-    address = int(frame[0], 16) if frame[0].startswith(b"0x") else 0
-    return text_frame(frame) + ("", address)
+    """A frame with its module and its place there; those of no module have their address."""
+    return text_frame(frame) + (frame[3].decode(), frame[4])
 
 
 def all_frames(ledger):
     """The frames of all sites, of what is no site on each device, of scopes and of stacks."""
-    addresses = dict.fromkeys(a for row in ledger.stacks for a in row.frames)
     return [site_frame(row.subject) for row in ledger.sites] + [*KINDS] * len(ledger.devices) + \
-        [scope_frame(s) for s in ledger.scopes] + [address_frame(a) for a in addresses]
+        [scope_frame(s) for s in ledger.scopes] + all_stack_frames(ledger)
 
 
 def compare(ledger, data, check):

@@ -1,13 +1,13 @@
 """What the formats for other tools share: the frames of a block, the live blocks in groups, and the
-anomalies and drops. A frame is (function, file, line), text as bytes."""
+anomalies and drops. A frame is (function, file, line, module, offset in it), text as bytes."""
 import collections
 
 from notation import bytes_text, shown
 
 Group = collections.namedtuple("Group", "device tag frames scopes")  # of live blocks
 
-ARENA, UNKNOWN = (b"(arena)", b"", 0), (b"(unknown)", b"", 0)
-KINDS = (UNKNOWN, ARENA, (b"(no longer live)", b"", 0))
+UNKNOWN, ARENA, GONE = KINDS = tuple(
+    (name, b"", 0, b"", 0) for name in (b"(unknown)", b"(arena)", b"(no longer live)"))
 
 # The heaviest first: what makes totals too low, mistakes of the host, lost detail.
 ANOMALIES = ("dropped_allocs", "dropped_bytes", "unknown_frees", "implicit_frees", "freed_while_shared",
@@ -19,16 +19,20 @@ def site_frame(site):
     """The frame of a place; a place without a function goes by its file."""
     if site is None or not (site.function or site.file):
         return UNKNOWN
-    return site.function or site.file, site.file, site.line
+    return site.function or site.file, site.file, site.line, site.module or b"", site.offset or 0
 
 
-def address_frame(address):
-    """The frame of a return address in no module: its call, which ends there."""
-    return b"0x%x" % (address - 1), b"0x%x" % (address - 1), 0
+def stack_frames(ledger, row):
+    """The frames of a stack, the innermost first."""
+    return tuple(site_frame(ledger.code_site(address)) for address in row.frames)
+
+
+def all_stack_frames(ledger):
+    return [site_frame(ledger.code_site(address)) for address in ledger.frames_known()]
 
 
 def scope_frame(scope):
-    return scope.name, b"", 0
+    return scope.name, b"", 0, b"", 0
 
 
 def scopes_of(scope):
@@ -43,13 +47,8 @@ def scopes_of(scope):
 def frames_of(ledger, block):
     """The frames of a block without its scopes, the innermost first: its stack, else its site."""
     if block.stack and block.stack.frames:
-        return tuple(address_frame(a) for a in block.stack.frames)
+        return stack_frames(ledger, block.stack)
     return (site_frame(block.site and block.site.subject),)
-
-
-def whole(ledger, block):
-    """The frames of a block and its scopes, the innermost first."""
-    return frames_of(ledger, block) + tuple(scope_frame(s) for s in scopes_of(block.scope))
 
 
 def group_of(ledger, block):
@@ -82,8 +81,7 @@ def allocs(ledger):
         rest = [stats["allocs"], stats["total_allocated"]]
         for row in ledger.stacks if ledger.stack_depth else ledger.sites:
             if row.device is device:
-                frames = tuple(address_frame(a) for a in row.frames) if ledger.stack_depth else \
-                    (site_frame(row.subject),)
+                frames = stack_frames(ledger, row) if ledger.stack_depth else (site_frame(row.subject),)
                 found[device, frames][0] += row.allocs
                 found[device, frames][1] += row.allocated
                 rest = [rest[0] - row.allocs, rest[1] - row.allocated]
@@ -117,5 +115,5 @@ def anomaly_lines(ledger):
 
 
 def text_frame(frame):
-    name, file, line = frame
-    return shown(name), shown(file), line
+    """(function, file, line) as reports show them."""
+    return shown(frame[0]), shown(frame[1]), frame[2]
