@@ -1,4 +1,4 @@
-// figures.js PAGE.html: opens a report page in Chromium and prints as JSON the figures that it shows.
+// figures.js PAGE...: opens report pages in Chromium and prints as JSON the figures that each shows.
 'use strict';
 const path = require('path');
 const { chromium } = require('playwright-core');
@@ -36,17 +36,22 @@ function figures() {
         peak: shown('peak') ? [words(document.querySelector('#peak output')), table(document.querySelector('#peak table'))] : null,
         tables: Object.fromEntries(sections.map(id => [id, table(document.querySelector(`#${id} .body > div > .box > table`))])),
         inner: all(document, 'td.inner table', table), // parts of blocks, and sites by device
-        leaks: words(document.querySelector('#leaks .note')),
+        leaks: shown('leaks') ? words(document.querySelector('#leaks .note')) : null,
         about: facts(document.getElementById('about')),
     };
 }
 
 (async () => {
     const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: process.getuid() ? [] : ['--no-sandbox'] });
-    const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-    await page.goto('file://' + path.resolve(process.argv[2]));
-    await page.waitForFunction(() => performance.getEntriesByName('complete').length > 0);
-    console.log(JSON.stringify(await page.evaluate(figures)));
+    const found = [];
+    for (const name of process.argv.slice(2)) {
+        const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+        await page.goto('file://' + path.resolve(name));
+        await page.waitForFunction(() => performance.getEntriesByName('complete').length > 0);
+        found.push(await page.evaluate(figures));
+        await page.close();
+    }
+    console.log(JSON.stringify(found));
     await browser.close();
 })().catch(error => {
     console.error(error);

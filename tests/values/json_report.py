@@ -11,6 +11,7 @@ SUBJECTS = ("schema", "version", "metadata", "total", "devices", "capacity", "ac
             "sites", "stacks", "summary", "peak_holders", "leaks", "moves", "threads", "snapshots",
             "scopes", "operation_allocations", "operation_summary", "strings", "events",
             "largest_blocks", "keys")
+MOST_LEAKS, MOST_STACKS, MOST_PARTS, MOST_BLOCKS = 100, 2048, 1024, 100  # in a list
 PID = 4242                          # of play.c
 WALL_AT_0 = 1_800_000_000_123_456_700  # likewise: ns since 1970 when the clock is 0
 
@@ -160,7 +161,8 @@ def frame(where):
 
 
 def stacks(ledger):
-    shown_stacks, leaks = ledger.stacks_shown(), ledger.stack_leaks()
+    rows, leaks = ledger.stacks_shown(), ledger.stack_leaks()[:MOST_LEAKS]
+    shown_stacks, rest = rows[:MOST_STACKS], rows[MOST_STACKS:]
     used = {frame for row in shown_stacks + [leak.row for leak in leaks] for frame in row.frames}
     numbers = {frame: i for i, frame in enumerate(f for f in ledger.frames_known() if f in used)}
     ledger.frame_numbers = numbers
@@ -173,7 +175,9 @@ def stacks(ledger):
                   "alloc_bytes": row.allocated, "allocs": row.allocs, "live_bytes": row.live,
                   "peak_bytes": row.peak, "samples": row.allocs, "error_bytes": 0}
                  for row in shown_stacks],
-        "more": {"stacks": 0, "alloc_bytes": 0, "allocs": 0, "live_bytes": 0}}
+        "more": {"stacks": len(rest), "alloc_bytes": sum(row.allocated for row in rest),
+                 "allocs": sum(row.allocs for row in rest),
+                 "live_bytes": sum(row.live for row in rest)}}
 
 
 # -- snapshots and peaks --
@@ -228,16 +232,20 @@ def leaks(ledger):
         "since_mark": ledger.mark_now, "count": len(found), "bytes": sum(b.bytes for b in found),
         "by_site": [{"site": site(subject(g.site)), "tag": shown(subject(g.tag)),
                      "scope": shown(g.scope and g.scope.path), "device": g.device.name,
-                     "count": g.count, "bytes": g.bytes} for g in groups],
+                     "count": g.count, "bytes": g.bytes} for g in groups[:MOST_LEAKS]],
         "by_stack": [{"frames": [numbers[f] for f in leak.row.frames],
                       "device": leak.row.device.name, "count": leak.count, "bytes": leak.bytes,
-                      "samples": leak.count} for leak in stack_leaks],
+                      "samples": leak.count} for leak in stack_leaks[:MOST_LEAKS]],
         "largest": culprit and {
             "site": site(culprit.site), "count": culprit.count, "bytes": culprit.bytes,
             "devices": len(culprit.devices), "tags": len(culprit.tags - {None}),
             "scopes": len(culprit.scopes - {None}), "device": only(culprit.devices, str),
             "tag": only(culprit.tags, shown), "scope": only(culprit.scopes, shown)},
-        "more": {"groups": 0, "count": 0, "bytes": 0, "stacks": 0, "stack_bytes": 0}}
+        "more": {"groups": len(groups[MOST_LEAKS:]),
+                 "count": sum(g.count for g in groups[MOST_LEAKS:]),
+                 "bytes": sum(g.bytes for g in groups[MOST_LEAKS:]),
+                 "stacks": len(stack_leaks[MOST_LEAKS:]),
+                 "stack_bytes": sum(leak.bytes for leak in stack_leaks[MOST_LEAKS:])}}
 
 
 def only(values, text):
@@ -328,7 +336,7 @@ def parts(block):
     return {"count": len(listed), "bytes": sum(p.bytes for p in listed),
             "listed": [{"offset": p.offset, "bytes": p.bytes, "name": shown(p.meta.name),
                         "dtype": shown(p.meta.dtype), "shape": shape(p.meta),
-                        "tag": shown(p.tag)} for p in listed]}
+                        "tag": shown(p.tag)} for p in listed[:MOST_PARTS]]}
 
 
 def one_block(block):
@@ -346,7 +354,7 @@ def one_block(block):
 
 
 def largest_blocks(ledger):
-    shown_blocks = ledger.largest_blocks(100)
+    shown_blocks = ledger.largest_blocks(MOST_BLOCKS)
     return {"count": len(shown_blocks), "of": ledger.total()["live_blocks"],
             "bytes": sum(b.bytes for b in shown_blocks),
             "blocks": [one_block(b) for b in shown_blocks]}

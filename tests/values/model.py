@@ -21,10 +21,11 @@ Text is bytes, as the host gave it: notation.shown() says how reports show it.
 """
 
 from capacity import Capacity
+from fences import Fences
 from lists import Lists
 from phases import Phases
 from reclaim import Reclaim
-from script import (ALL, ANY, E_DEVICE, E_INVALID, E_STATE, E_UNKNOWN, OK, SITES, TYPES, Code, Device)
+from script import (ANY, E_DEVICE, E_INVALID, E_STATE, E_UNKNOWN, OK, SITES, TYPES, Code, Device)
 
 BYTES_MAX = 1 << 48
 UNKNOWN = None  # a number that is not known
@@ -166,12 +167,6 @@ class Part:
         self.offset, self.bytes, self.meta, self.tag = offset, bytes, meta, tag
 
 
-class Fence:
-    def __init__(self, number, queue, order):
-        self.number, self.queue, self.order = number, queue, order
-        self.failed = False
-
-
 class Record:
     """What a ledger counts for one thread; number 1 is that of no thread of its own."""
 
@@ -229,6 +224,10 @@ class Books:
         row = DeviceRow(device, len(self.devices) + 1, self.physical_of(device))
         self.devices.append(row)
         return row
+
+    def selects(self, selector, device):
+        return selector.type == ANY or (selector.type == device.type and
+                                        selector.index in (ANY, device.index))
 
     def known(self, device):
         return next((d for d in self.devices if d.subject == device), None)
@@ -324,6 +323,9 @@ class Storages:
         if not self.stack_depth:
             return None
         frames = t.stack[:self.stack_depth]
+        if not frames:  # then the stack is the address of the site, which must have one
+            self.stacks_cut += 1
+            frames = (next(a for a, s in self.code_sites.items() if s is site.subject),)
         for frame in frames:
             self.code_site(frame)
         for row in self.stacks:
@@ -678,79 +680,6 @@ class Storages:
             site.freed_here -= change
         self.touched.append(row)
 
-    # -- fences --
-
-    def op_fence_set(self, number, state):
-        self.fence_state[number] = state
-        return OK
-
-    def fence(self, number, queue):
-        self.fence_order += 1
-        return Fence(number, queue, self.fence_order)
-
-    def pend(self, block, site, fence=None, queue=0):
-        """Lets a block wait: it is dead to all calls, and still counted."""
-        block.pending, block.uses = block.uses, []
-        if fence is not None:
-            block.pending.append(self.fence(fence, queue))
-        block.epoch = self.epoch
-        block.device.pending += block.bytes
-        self.event("pend", block.device, block.storage, block.bytes,
-                   self.site_row(site, block.device), block.tag, block.stream)
-
-    def drop_fences(self, block):
-        block.pending, block.uses = None, []
-
-    def op_free_deferred(self, device, storage, site, fence, queue):
-        if not storage:
-            return OK
-        block = self.blocks.get((device.type, storage))
-        if not block or block.pending is not None:
-            return self.unknown_free(device)
-        if block.refs > 1:
-            block.device.count["freed_while_shared"] += 1
-        self.pend(block, site, fence, queue)
-        self.freed_at(site, block.device, block.bytes)
-        self.retire()
-        return OK
-
-    def op_block_use(self, device, storage, fence, queue):
-        block = self.blocks.get((device.type, storage))
-        if not block or block.pending is not None:
-            return E_UNKNOWN
-        block.uses = [f for f in block.uses if f.queue != queue] + [self.fence(fence, queue)]
-        return OK
-
-    def op_free_done(self, device, storage):
-        block = self.blocks.get((device.type, storage))
-        if not block or block.pending is None:
-            return E_UNKNOWN
-        self.credit(block)
-        return OK
-
-    def credit(self, block):
-        del self.blocks[block.device.type, block.storage]
-        self.stack_end(block)
-        self.closed(block)
-        self.event("free", block.device, block.storage, block.bytes, None, block.tag,
-                   block.stream)
-
-    def retire(self):
-        """Credits the pending blocks whose fences are done."""
-        credited = 0
-        for block in [b for b in self.blocks.values() if b.pending is not None]:
-            states = [self.fence_state.get(f.number, 0) for f in block.pending]
-            for fence, state in zip(block.pending, states):
-                block.device.count["fence_failures"] += state < 0 and not fence.failed
-                fence.failed = fence.failed or state < 0
-            if all(states):
-                credited += block.bytes
-                self.credit(block)
-        return credited
-
-    def op_retire(self, selector):
-        return self.retire()
-
 
 class Descriptions:
     """Tags, marks, and what the host says of blocks."""
@@ -837,22 +766,23 @@ class Descriptions:
         return OK
 
 
-class Ledger(Books, Storages, Descriptions, Phases, Capacity, Reclaim, Lists):
+class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, Lists):
     def __init__(self, script):
         self.script = script
         self.results = []  # of each operation, as play.c prints them
         self.devices, self.tags, self.sites, self.stacks = [], [], [], []
-        self.blocks, self.routes, self.events = {}, [], []
+        self.blocks, self.routes = {}, []
         self.site_of = {}     # by the script's number
         self.code_sites, self.modules = {}, []  # by the address
         self.places = {}
         self.threads, self.records, self.frames = {}, [Record(1)], {}  # records: the newest first
         self.lost = dict.fromkeys(COUNTED, 0)  # what no device counts
         self.tokens = {}
-        self.fence_state, self.fence_order, self.epoch = {}, 0, 0
+        self.epoch = 0
         self.mark_now = 0
         self.touched, self.held_back = [], []
         self.now, self.process_names, self.stacks_cut = 0, {}, 0
+        self.fences_begin()
         self.phases_begin()
         self.capacity_begin()
         self.reclaim_begin()
@@ -932,8 +862,7 @@ class Ledger(Books, Storages, Descriptions, Phases, Capacity, Reclaim, Lists):
     def op_peak_reset(self, selector):
         self.thread()
         for device in self.devices:
-            if selector == ALL or (selector.type == device.type and
-                                   selector.index in (ANY, device.index)):
+            if self.selects(selector, device):
                 device.peak = device.live
                 self.restart_holders(device)
         return OK

@@ -317,9 +317,13 @@ def states(s):
     for i, bytes in enumerate((900_001, 500_003, 300_007, 100, 0)):
         s.stack(0x700000 + i, Code(13 + i % 2), 0x701000, Code(21), 0x702000)
         s.alloc(CPU, 0x580000 + 64 * i, bytes, (LOAD, CALL, None, JIT, ODD)[i])
+    s.stack()
+    s.alloc(CPU, 0x581000, 4000, JIT)
+    s.alloc(CPU, 0x581040, 5000, CALL)
     s.wait(12_000_000_000)
     s.free(CPU, 0x580000 + 64 * 3, STEP)
     s.sites_enable(0)
+    s.stack(0x401000)
     s.alloc(CPU, 0x580140, 77_777, LOAD)
     growth(s)
 
@@ -414,4 +418,83 @@ def epochs():
     return s
 
 
-SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs))
+def many():
+    """More of everything than a report lists: what is cut is counted."""
+    s = begin(events=1024, depth=3)
+    for i in range(320, 330):
+        s.wait(1_000_000 * (i % 3))
+        s.label(device("hip", i), "card %d" % i)
+    for i in range(70):
+        s.site(10 + i, "many.c", "f%d" % i, i + 1)
+        s.tag_begin("tag %d" % i)
+        s.scope_begin("scope %d" % i)
+        s.stack(0x800000 + i, 0x801000, 0x802000, 0x803000)
+        s.alloc(device("hip", 320 + i % 10), 0x10000 + 64 * i, 10_000 + 3 * i, 10 + i)
+        s.alloc(device("hip", 320 + i % 10), 0x20000 + 64 * i, 20_000 + 7 * i, 10 + i)
+        s.scope_end()
+        s.tag_end()
+    for i in range(75):
+        s.scope_begin("again")
+        s.alloc(CPU, 0x30000 + 64 * i, i * i, STEP)
+        s.scope_end()
+    for i in range(25):
+        s.account_open(CPU, "account %d" % i, 1000 - i, i + 1)
+        s.account_charge(i + 1, 900 - i)
+        s.checkpoint("checkpoint %d" % i)
+    s.alloc(CPU, 0x40000, MIB, None)
+    for i in range(1030):
+        s.part_add(CPU, 0x40000, 1000 * i, 999 - i % 7, None, None, None, 0)
+    s.mark()
+    leak_much(s)
+    for i in range(245):
+        s.wait(7_000_000 * (i % 5))
+        if i == 100:
+            s.alloc(CPU, 0x50000, 3 * MIB, None)
+        if i == 101:
+            s.free(CPU, 0x50000, None)
+        if i == 3:
+            s.snapshots_start(10)
+        s.wait(20_000_000)
+        s.gc_poll(ALL)
+    s.snapshots_stop()
+    return s
+
+
+def leak_much(s):
+    """More groups of leaks, and more stacks, than a report lists."""
+    for i in range(120):
+        s.tag_begin("leak %d" % i)
+        s.stack(0x900000 + i)
+        s.alloc(GPU, 0x60000 + 64 * i, 1000 + 11 * i, KV if i % 2 else None)
+        s.tag_end()
+
+
+def queues():
+    """Frees on queues: those of one are done in their order, whatever their fences say."""
+    s = begin(labels=None)
+    for number in range(1, 8):
+        s.fence_set(number, 0)
+    s.stack(0x401000)
+    for i in range(7):
+        s.alloc(GPU, 0x1000 * (i + 1), 1000 << i, STEP)
+    for i in range(4):
+        s.free_deferred(GPU, 0x1000 * (i + 1), KV, i + 1, 5)
+    s.fence_set(2, 1)
+    s.fence_set(3, -1)
+    s.retire(ALL)
+    s.block_use(GPU, 0x5000, 5, 5)
+    s.block_use(GPU, 0x5000, 6, 6)
+    s.block_use(GPU, 0x5000, 7, 6)
+    s.free(GPU, 0x5000, STEP)
+    s.fence_set(1, 1)
+    s.retire(VULKAN)
+    s.retire(GPU)
+    s.fence_set(4, 1)
+    s.fence_set(5, 1)
+    s.fence_set(6, 1)
+    s.retire(device("cuda", -1))
+    return s
+
+
+SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs), ("many", many),
+           ("queues", queues))

@@ -54,7 +54,9 @@ def full():
     s.gc_run(GPU, 5)
     s.gc_answer(1, 0, MIB)
     s.alloc_retry(GPU, 40 * MIB, STEP, 3, Word("+"), Word("+"), Word("0xb0000"))
+    s.wait(200_000_000)  # what the pauses took
     s.alloc_retry(GPU, 50 * MIB, ODD, 1, Word("+"), Word("+"))
+    s.wait(200_000_000)
     s.alloc_retry(GPU1, 60 * MIB, None, 1, Word("-"))
     s.pool_set(GPU, 6 * GIB, GIB)
     s.pool_set(GPU1, 5 * GIB, (1 << 64) - 1)

@@ -1,7 +1,8 @@
 """The model of what a ledger keeps of time: scopes, events, snapshots, and who held a peak."""
 
-from script import ANY, E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK
+from script import E_INVALID, E_STATE, E_UNKNOWN, OK
 
+SNAPSHOTS = 255    # that are kept
 RUNS_KEPT = 64     # invocations that a thread keeps of a scope
 SCOPE_NAME = 200   # bytes of a name that are kept
 HOLDERS = 16       # tags, and sites, that are kept of a device at its peak
@@ -22,6 +23,13 @@ class Event:
         self.site, self.tag, self.stack = site, tag, stack  # rows
         self.scope, self.stream = scope, stream
         self.name = name  # of a checkpoint
+
+
+class Slot:
+    """A part of the ring of events."""
+
+    def __init__(self):
+        self.writer, self.number, self.events = None, 0, []
 
 
 class Run:
@@ -116,10 +124,12 @@ class Phases:
     def phases_begin(self):
         self.scopes, self.snapshots = [], []
         self.tokens_of_scopes, self.token_order = {}, 0
-        self.recording, self.started = False, 0
+        self.recording, self.due = 0, 0  # ns between two; when the next one is due
         self.lost_snapshots = 0
+        self.slots, self.next_slot = [], 0
 
     def phases_reset(self):
+        self.lost_snapshots = 0
         for scope in self.scopes:
             scope.device_ns = 0
             for part in scope.threads:
@@ -141,8 +151,38 @@ class Phases:
             return
         t = self.thread()
         scope = t.frames[-1].scope.id if t.frames else 0
-        self.events.append(Event(self.now - self.started, kind, t.number, device, storage, bytes,
-                                 site, tag, scope, stream, stack, name))
+        slot = self.slot_of(t, device)
+        if slot:
+            slot.events.append(Event(self.now - self.started, kind, t.number, device, storage,
+                                     bytes, site, tag, scope, stream, stack, name))
+
+    def slot_of(self, t, device):
+        """The part of the ring that a thread writes: a part has one writer until it is full."""
+        most = min(self.event_capacity // 16, 64) or 1
+        mine = next((slot for slot in self.slots if slot.writer is t), None)
+        if mine and len(mine.events) < most:
+            return mine
+        if mine:
+            mine.writer = None
+        self.slots = self.slots or [Slot() for _ in range(self.event_capacity // most)]
+        for _ in self.slots:
+            slot, self.next_slot = self.slots[self.next_slot % len(self.slots)], self.next_slot + 1
+            if slot.writer is None:
+                for lost in slot.events:
+                    self.count_loss("dropped_events", lost.device)
+                slot.writer, slot.number, slot.events = t, self.next_slot, []
+                return slot
+        self.count_loss("dropped_events", device)
+        return None
+
+    def count_loss(self, what, device):
+        (device.count if device else self.lost)[what] += 1
+
+    @property
+    def events(self):
+        """The events in the ring, the oldest first; of one moment, in the order of the parts."""
+        written = sorted((slot for slot in self.slots if slot.events), key=lambda s: s.number)
+        return sorted((e for slot in written for e in slot.events), key=lambda e: e.time)
 
     def op_events_start(self, capacity):
         self.event_capacity = capacity or 65536
@@ -270,23 +310,50 @@ class Phases:
         return Snapshot(self.now - self.started, name, self.devices,
                         self.largest_blocks(SNAPSHOT_TOP))
 
+    def take_snapshot(self, name):
+        self.snapshots.append(self.snapshot(name))
+        if len(self.snapshots) > SNAPSHOTS:
+            self.snapshots.remove(self.dispensable())
+            self.lost_snapshots += 1
+
+    def dispensable(self):
+        """The snapshot whose neighbours are closest in time, but for the first, the last, and those
+        in which a device, or all together, held most; a checkpoint only if there is no other."""
+        gaps = [(s.name is not None, self.snapshots[i + 2].time - self.snapshots[i].time, i, s)
+                for i, s in enumerate(self.snapshots[1:-1]) if not self.holds_most(s)]
+        return min(gaps, key=lambda gap: gap[:3])[3]
+
+    def holds_most(self, snapshot):
+        def levels(s):
+            return {None: s.live, **{u.device: u.live for u in s.usage}}
+        mine = levels(snapshot)
+        others = [levels(s) for s in self.snapshots if s is not snapshot]
+        return any(all(other.get(device, 0) < level for other in others)
+                   for device, level in mine.items())
+
     def op_checkpoint(self, name):
         if not name:
             return E_INVALID
-        self.snapshots.append(self.snapshot(text(name)))
+        self.take_snapshot(text(name))
         if self.events_on:
             self.event("checkpoint", None, 0, 0, name=text(name))
         return OK
 
     def op_snapshots_start(self, interval):
-        self.recording = True
-        self.snapshots.append(self.snapshot(None))
+        self.recording, self.due = interval * 1_000_000, self.now + interval * 1_000_000
+        self.take_snapshot(None)
         return OK
+
+    def snapshot_due(self):
+        """Takes the snapshot that is due: without threads, a poll does."""
+        if self.recording and self.now >= self.due:
+            self.due = self.now + self.recording
+            self.take_snapshot(None)
 
     def op_snapshots_stop(self):
         if self.recording:
-            self.snapshots.append(self.snapshot(None))
-        self.recording = False
+            self.take_snapshot(None)
+        self.recording = 0
         return OK
 
     def snapshots_shown(self):

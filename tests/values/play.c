@@ -24,7 +24,7 @@
 
 #include "memlord.h"
 
-#define MOST      64 /* of each kind of thing with a number */
+#define MOST      256 /* of each kind of thing with a number */
 #define ARGUMENTS 40
 #define PRINTED   INT64_MIN /* a result that is printed already */
 #define WALL_AT_0 UINT64_C(1800000000123456700) /* ns since 1970 when the clock is 0 */

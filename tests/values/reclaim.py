@@ -1,6 +1,6 @@
 """The model of pools, collections, bands, and requests that find no memory."""
 
-from script import (ANY, E_INVALID, E_LIMIT, E_OOM, E_STATE, E_UNKNOWN, OK)
+from script import (E_INVALID, E_LIMIT, E_OOM, E_STATE, E_UNKNOWN, OK)
 
 REASON_BAND, REASON_OOM, REASON_LIMIT = 0, 1, 2
 ALLOCATED, FREED, MAX, RESERVED, CACHED = range(5)  # metrics of bands
@@ -64,8 +64,7 @@ class Reclaim:
     def serving(self, device, reason):
         """The number of callbacks that serve a reason for a device."""
         return sum(1 for selector, reasons in self.callbacks
-                   if selector.type in (ANY, device.type) and
-                   selector.index in (ANY, device.index) and
+                   if self.selects(selector, device) and
                    (not reasons or reasons >> reason & 1))
 
     def collect(self, device, reason):
@@ -88,7 +87,12 @@ class Reclaim:
         return self.collect(row, reason) if row else E_UNKNOWN
 
     def op_gc_poll(self, selector):
-        self.retire()
+        self.snapshot_due()
+        self.retire(selector)
+        for device in self.devices:
+            if self.selects(selector, device):
+                self.refresh(device.physical, 1)
+                self.check_bands(device)
         return OK
 
     def op_strategy(self, device, lo, hi, metric, bytes, percent, combine):

@@ -146,7 +146,7 @@ class Report:
     def culprit(self, culprit):
         line = ", %s of them" % bytes_text(culprit.bytes)
         devices, tags, scopes = culprit.devices, culprit.tags - {None}, culprit.scopes - {None}
-        line += " %s" % str(next(iter(devices))) if len(devices) == 1 else " %d devices" % len(devices)
+        line += " " + str(*devices) if len(devices) == 1 else " %d devices" % len(devices)
         partly = " partly" if None in culprit.tags else ""
         if len(tags) == 1:
             line += "%s [%s]" % (partly, name(next(iter(tags))))

@@ -67,14 +67,19 @@ def duration(ns):
     return f"{count(s // 3600)} h {s % 3600 // 60} min"
 
 
+def cut(text, most=240):
+    """A name as the page has it."""
+    return text if len(text) <= most else text[:most] + "…"
+
+
 def site_text(site, brief=False):
     if not site:
         return ""
-    file = site["file"]
+    file, function = cut(site["file"]), cut(site["function"], 60 if brief else 240)
     if brief and len(file) > 40:
         cut = re.search(r"[\\/]", file[-40:])
         file = "…" + file[cut.start() - 40:] if cut else file
-    return "  ".join(filter(None, [site["function"], file + (f":{site['line']}" if site["line"] else "")]))
+    return "  ".join(filter(None, [function, file + (f":{site['line']}" if site["line"] else "")]))
 
 
 def site_key(site):
@@ -301,6 +306,12 @@ def leaks_table(report):
     ], leaks["by_site"], "Bytes", rest=("Not listed", lacks))
 
 
+def leaks_note(report):
+    mark = report["leaks"]["since_mark"]
+    return f"Blocks that were allocated since mark {mark} and are not freed. What is freed and waits for " \
+        "its device is not among them." if mark else "No mark was set, so these are all blocks that are not freed."
+
+
 def accounts_table(report):
     return table([
         Column("Account", "text", "name"), Column("Device", "text", "device"),
@@ -353,6 +364,7 @@ class Place:
         self.arena = sum(x["arena"] for x in report["devices"] if x["device"] in self.mates)
         self.total = self.capacity and self.capacity["total"]
         self.used = self.capacity and self.capacity["used"]
+        self.fragmentation = None if d["fragmentation"] is None else float(d["fragmentation"])
         self.limit = (self.capacity and self.capacity["limit"]) or self.stats["limit"]
 
     def split(self):
@@ -420,8 +432,8 @@ class Place:
                           ("arrived by copy", "copies"), ("collections", "gc_runs")):
             add(name, s[key])
         add("reclaimed", s["gc_reclaimed"], size, exact)
-        if self.source["fragmentation"] is not None:
-            found.append(["fragmentation", percent(self.source["fragmentation"]), ""])
+        if self.fragmentation is not None:
+            found.append(["fragmentation", percent(self.fragmentation), ""])
         asked = s["cache_hits"] + s["cache_misses"]
         if asked:
             found.append(["pool hits", percent(s["cache_hits"] / asked), ""])
@@ -496,7 +508,7 @@ def over_limits(report, places):
             lines.append(f"{d.name} holds {size(live)}, more than its limit of {size(d.limit)}.")
     for a in report["accounts"]["largest"]:
         if a["limit"] and a["bytes"] > a["limit"]:
-            lines.append(f"Account {a['name']} holds {size(a['bytes'])} on {a['device']}, "
+            lines.append(f"Account {cut(a['name'], 60)} holds {size(a['bytes'])} on {a['device']}, "
                          f"more than its limit of {size(a['limit'])}.")
     return few(lines)
 
@@ -506,7 +518,7 @@ def culprit_words(c):
     for key, before, some in (("device", " on ", " on "), ("tag", ", tag ", ", with "),
                               ("scope", ", in ", ", in ")):
         n = c[key + "s"] or 0
-        words += before + c[key] if c[key] else some + many(n, key) if n > 1 else ""
+        words += before + cut(c[key], 60) if c[key] else some + many(n, key) if n > 1 else ""
     return words
 
 
@@ -537,7 +549,7 @@ def holders(report, places):
         in_arena = arena and arena >= held
         by = f"arenas hold {part(arena)}" if in_arena else \
             f"{brief_site(site)} allocated {part(held)}" if held else None
-        first = f"{tag['tag']} holds {part(most)}" if tag and tag["allocated"] == most and most else \
+        first = f"{cut(tag['tag'], 60)} holds {part(most)}" if tag and tag["allocated"] == most and most else \
             f"arenas hold {part(most)}" if rest < most else \
             f"untagged blocks hold {part(most)}" if arena or report["tags"] else None
         if not first and not by:
@@ -565,13 +577,15 @@ def oddities(report, places, lost):
 
 
 def fragments(report, places):
-    return few([f"The pool of {d.name} is {percent(d.source['fragmentation'])} fragmented: of its "
+    return few([f"The pool of {d.name} is {percent(d.fragmentation)} fragmented: of its "
                 f"{size(d.stats['cached'])} free, the largest piece is {size(d.stats['largest_free'])}."
-                for d in places if (d.source["fragmentation"] or 0) >= 0.5 and
+                for d in places if (d.fragmentation or 0) >= 0.5 and
                 d.stats["cached"] >= d.stats["reserved"] / 16])
 
 
 def figures(report):
+    if not report["devices"]:
+        return []
     t, peaks = report["total"], sum(d["stats"]["peak"] for d in report["devices"])
     several = len(report["devices"]) > 1
     together = max((s["total_bytes"] for s in report["snapshots"]), default=0)
@@ -625,22 +639,22 @@ TABLES = {"scopes": (scopes_table, lambda r: r["scopes"]), "tags": (tags_table, 
           "threads": (threads_table, lambda r: r["threads"])}
 
 
+ANSWERS = (out_of_memory, over_limits, leaked, lambda r, p: oddities(r, p, True), holders,
+           lambda r, p: oddities(r, p, False), fragments)
+
+
 def expected(report):
     places = [Place(report, d) for d in by_peak(report)]
-    mark = report["leaks"]["since_mark"]
+    answers = [a for answer in ANSWERS for a in answer(report, places)]
     m = report["metadata"]
     return {
-        "title": " · ".join(filter(None, ["MemLord", m["labels"], f"pid {m['pid']}"])),
-        "answers": out_of_memory(report, places) + over_limits(report, places) + leaked(report, places) +
-        oddities(report, places, True) + holders(report, places) + oddities(report, places, False) +
-        fragments(report, places),
+        "title": " · ".join(filter(None, ["MemLord", m["labels"] and cut(m["labels"], 60), f"pid {m['pid']}"])),
+        "answers": answers,
         "figures": figures(report),
         "cards": [d.card() for d in places],
         "peak": peak(report),
         "tables": {name: make(report) for name, (make, rows) in TABLES.items() if rows(report)},
         "inner": site_tables(report) + part_tables(report),
-        "leaks": f"Blocks that were allocated since mark {mark} and are not freed. What is freed and waits "
-                 "for its device is not among them." if mark else
-                 "No mark was set, so these are all blocks that are not freed.",
+        "leaks": leaks_note(report) if report["leaks"]["by_site"] else None,
         "about": about(report),
     }
