@@ -39,6 +39,7 @@ FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report), 
            ("FOLDED", folded_report), ("MEMORY_VIZ", memory_viz_report), ("CSV", csv_report))
 RESIDENT = 123_456 << 10  # what /proc says of the player
 NEIGHBOUR = "train.py"    # and of process 777
+SCRIPTS = operations.SCRIPTS + operations_formats.SCRIPTS
 MOST = 12  # differences of a test that are shown
 
 
@@ -142,17 +143,23 @@ class Tap:
             self.verdict("%s: %s" % (format, subject), differences)
 
 
-def check_script(name, script, player, directory, checks):
-    """Plays a script, and compares all that it gives with the model."""
-    for check in checks.values():
-        check.script = name
+def played(script, player, directory):
+    """Plays a script, with the player and in the model. Returns the played ledger, and what the
+    player printed."""
     lines = play(player, script, directory)
     ledger = Ledger(script)
     ledger.version, ledger.directory = os.environ["MEMLORD_VERSION"], directory
     ledger.own = {NAMES[i]: int(line.split()[1]) for i, line in enumerate(lines[-len(NAMES):])}
     ledger.program = program(player)
     ledger.resident, ledger.process_names = RESIDENT, {777: NEIGHBOUR}
-    ledger.play()
+    return ledger.play(), lines
+
+
+def check_script(name, script, player, directory, checks):
+    """Plays a script, and compares all that it gives with the model."""
+    for check in checks.values():
+        check.script = name
+    ledger, lines = played(script, player, directory)
     check_results(ledger, lines, checks["calls"])
     for format, module in FORMATS:
         compare(module, ledger, "%s/%s" % (directory, format), checks[format])
@@ -162,7 +169,7 @@ def main(player, directory):
     tap, ends = Tap(), []
     checks = {format: Check(module.SUBJECTS) for format, module in FORMATS}
     checks["calls"] = Check(("results",))
-    for name, make in operations.SCRIPTS + operations_formats.SCRIPTS:
+    for name, make in SCRIPTS:
         try:
             check_script(name, make(), player, "%s/%s" % (directory, name), checks)
         except subprocess.SubprocessError as error:

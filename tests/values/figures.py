@@ -77,8 +77,8 @@ def site_text(site, brief=False):
         return ""
     file, function = cut(site["file"]), cut(site["function"], 60 if brief else 240)
     if brief and len(file) > 40:
-        cut = re.search(r"[\\/]", file[-40:])
-        file = "…" + file[cut.start() - 40:] if cut else file
+        slash = re.search(r"[\\/]", file[-40:])
+        file = "…" + file[slash.start() - 40:] if slash else file
     return "  ".join(filter(None, [function, file + (f":{site['line']}" if site["line"] else "")]))
 
 
