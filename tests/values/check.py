@@ -31,7 +31,7 @@ import pprof_report
 import prometheus_report
 import text_report
 import trace_report
-from model import Ledger, Program
+from model import Between, Ledger, Program
 from script import FORMATS as NAMES
 
 FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report), ("TRACE", trace_report),
@@ -73,6 +73,9 @@ class Check:
                 self.differs(subject, "%s has %d entries, expected %d; the first that only one has"
                              % (where, len(found), len(expected)), expected[i:i + 1],
                              found[i:i + 1])
+        elif isinstance(expected, Between):
+            if type(found) is not int or not expected.least <= found <= expected.most:
+                self.differs(subject, where, expected, found)
         elif type(expected) is not type(found) or expected != found:
             self.differs(subject, where, expected, found)
 
@@ -151,6 +154,7 @@ def played(script, player, directory):
     ledger.version, ledger.directory = os.environ["MEMLORD_VERSION"], directory
     ledger.own = {NAMES[i]: int(line.split()[1]) for i, line in enumerate(lines[-len(NAMES):])}
     ledger.program = program(player)
+    ledger.said = [int(line.split()[0]) for line in lines]
     ledger.resident, ledger.process_names = RESIDENT, {777: NEIGHBOUR}
     return ledger.play(), lines
 
@@ -162,7 +166,8 @@ def check_script(name, script, player, directory, checks):
     ledger, lines = played(script, player, directory)
     check_results(ledger, lines, checks["calls"])
     for format, module in FORMATS:
-        compare(module, ledger, "%s/%s" % (directory, format), checks[format])
+        if format in operations.FORMATS.get(name, NAMES):
+            compare(module, ledger, "%s/%s" % (directory, format), checks[format])
 
 
 def main(player, directory):

@@ -5,7 +5,7 @@ Which allocation a file makes when is open, as the ledger has sums alone. So wha
 often each number of bytes comes to each stack and goes, and what that adds up to."""
 import collections
 
-from stacks import (ARENA, GONE, KINDS, UNKNOWN, all_stack_frames, allocs, anomaly_lines, frames_of,
+from stacks import (ARENA, GONE, KINDS, all_stack_frames, allocs, comments, frames_of,
                     scope_frame, scopes_of, site_frame, text_frame)
 
 SUBJECTS = ("head", "comments", "times", "frames", "calls", "peak", "live", "temporary", "changes")
@@ -166,9 +166,8 @@ class Sum:
 
 def sums(ledger):
     found = collections.defaultdict(Sum)
-    for (device, frames), (n, bytes) in allocs(ledger).items():
-        of_stack = ledger.stack_depth and frames != (UNKNOWN,)
-        trace = found[tuple(placed(f, None if of_stack else device) for f in frames)]
+    for (device, frames, is_stack), (n, bytes) in allocs(ledger).items():
+        trace = found[tuple(placed(f, None if is_stack else device) for f in frames)]
         trace.allocs += n
         trace.bytes += bytes
     for block in ledger.blocks.values():
@@ -176,17 +175,33 @@ def sums(ledger):
     return found
 
 
+def divided(bytes, n):
+    """A number of bytes as n blocks of one size, the last with what remains."""
+    return [bytes // n] * (n - 1) + [bytes - bytes // n * (n - 1)] if n else []
+
+
+def live(ledger, trace, blocks):
+    """The live blocks of a trace, with their callers. Of samples those with the same site, tag and
+    scopes are a share, which has no blocks of its own."""
+    if ledger.stack_bytes <= 1:
+        return [(trace + callers(block), [block.bytes]) for block in blocks]
+    shares = collections.defaultdict(list)
+    for block in blocks:
+        shares[block.device, block.site, block.tag, block.scope].append(block)
+    return [(trace + callers(of[0]), divided(sum(b.bytes for b in of), len(of))) for of in shares.values()]
+
+
 def changes(ledger, peak, traces):
     """How often each number of bytes comes to each stack and goes; and the calls of each stack."""
     found, calls = collections.Counter(), collections.Counter()
     for trace, of in traces.items():
         n, bytes = of.freed()
-        for i in range(n):
-            size = min(bytes // n if i + 1 < n else bytes - bytes // n * (n - 1), peak)
-            found[trace, size, "comes"] += 1
-            found[trace, size, "goes"] += 1
-        for block in of.blocks:
-            found[trace + callers(block), block.bytes, "comes"] += 1
+        for size in divided(bytes, n):
+            found[trace, min(size, peak), "comes"] += 1
+            found[trace, min(size, peak), "goes"] += 1
+        for frames, sizes in live(ledger, trace, of.blocks):
+            for size in sizes:
+                found[frames, size, "comes"] += 1
         calls[trace] += n + len(of.blocks) - of.older()
     for device in ledger.devices:
         if device.arena:
@@ -219,7 +234,7 @@ def expected(ledger):
     found, calls = changes(ledger, peak, sums(ledger))
     gone(ledger, peak, found)
     return {"head": [("v", 0x10400, 2), ("X", "memlord " + ledger.version)],
-            "comments": anomaly_lines(ledger), "times": [0, (ledger.now - ledger.started) // 10 ** 6],
+            "comments": comments(ledger), "times": [0, (ledger.now - ledger.started) // 10 ** 6],
             "frames": sorted(all_frames(ledger)), "calls": +calls, "peak": peak,
             "live": ledger.live_total(), "temporary": 0, "changes": dict(found)}
 

@@ -69,6 +69,10 @@ def in_order(items, key):
 
 
 class Lists:
+    def is_late(self):
+        """Whether several threads may hold back a part of a peak."""
+        return any(row.late for row in self.devices + self.tags + self.sites)
+
     def leaks(self):
         """The live blocks born since the last mark; those that are pending are freed."""
         return [b for b in self.blocks.values() if b.born >= self.mark_now and b.pending is None]

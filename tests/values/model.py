@@ -25,9 +25,11 @@ from fences import Fences
 from lists import Lists
 from phases import Phases
 from reclaim import Reclaim
-from script import (ANY, E_DEVICE, E_INVALID, E_STATE, E_UNKNOWN, OK, SITES, TYPES, Code, Device)
+from script import (ANY, EXACT, E_DEVICE, E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK, SITES, TYPES,
+                    Code, Device)
 
 BYTES_MAX = 1 << 48
+MOST_DEVICES = 128  # MEMLORD_MAX_DEVICES
 UNKNOWN = None  # a number that is not known
 
 # The statistics of a device, in the order of reports.
@@ -62,6 +64,24 @@ class Program:
         self.path, self.build_id, self.main, self.segment = path, build_id, main, segment
 
 
+class Between:
+    """A whole number of which only the range is known. There are three: a peak that several threads
+    publish late, how much it may be low by, and what was live when its holders were noted."""
+
+    def __init__(self, least, most):
+        self.least, self.most = least, most
+
+    def __add__(self, other):
+        if isinstance(other, Between):
+            return Between(self.least + other.least, self.most + other.most)
+        return Between(self.least + other, self.most + other)
+
+    __radd__ = __add__
+
+    def __repr__(self):
+        return "%d to %d" % (self.least, self.most)
+
+
 class Row:
     """What is counted of a device, of a tag on a device, or of a site on a device."""
 
@@ -72,6 +92,15 @@ class Row:
         self.freed_here = self.frees_here = 0  # by frees at this site, of any site's blocks
         self.expected = 0  # of a tag
         self.holders = None
+        self.late = 0          # bytes that its peak may be low by
+        self.threads = set()   # that counted on it
+
+    def late_peak(self):
+        """The peak as a report has it."""
+        return Between(self.peak - self.late, self.peak) if self.late else self.peak
+
+    def peak_error(self):
+        return Between(0, self.late) if self.late else 0
 
     def add(self, bytes, allocs=0):
         self.live += bytes
@@ -124,8 +153,8 @@ class DeviceRow(Row):
 
     def stats(self):
         s = dict(self.count)
-        s.update(allocated=self.live, pending=self.pending, freed=self.since_gc, peak=self.peak,
-                 peak_error=0, live_blocks=self.blocks, allocs=self.allocs, frees=self.frees,
+        s.update(allocated=self.live, pending=self.pending, freed=self.since_gc, peak=self.late_peak(),
+                 peak_error=self.peak_error(), live_blocks=self.blocks, allocs=self.allocs, frees=self.frees,
                  total_allocated=self.allocated, total_freed=self.freed, reserved=self.reserved,
                  reserved_peak=self.reserved_peak, cached=max(self.reserved - self.live, 0),
                  largest_free=self.largest_free, limit=self.physical.limit,
@@ -263,13 +292,21 @@ class Books:
         for frame in t.frames:
             frame.note(device, t.live[device])
 
+    def counts_late(self, row):
+        """Notes that this thread counts on a row: each may hold back a batch."""
+        row.threads.add(self.operating)
+        if len(row.threads) > 1 and not self.flags & EXACT:
+            row.late = len(row.threads) * self.batch
+
     def opened(self, block):
         for row in self.rows_of(block):
+            self.counts_late(row)
             row.add(block.bytes, 1)
         self.count(block.device, block.bytes, allocs=1)
 
     def closed(self, block, makes=False):
         for row in self.rows_of(block):
+            self.counts_late(row)
             row.take(block.bytes, 1 if row is not block.site else 0)
         if block.site:
             block.site.blocks -= 1
@@ -318,10 +355,10 @@ class Storages:
             return E_DEVICE
         return OK
 
-    def stack_row(self, t, site, device):
+    def stack_row(self, t, site, device, bytes):
         """The row of the stack of an alloc, if the ledger keeps stacks."""
-        if not self.stack_depth:
-            return None
+        if not self.stack_depth or (self.stack_bytes > 1 and not bytes):
+            return None  # a sample has no block without bytes, and each that is large
         frames = t.stack[:self.stack_depth]
         if not frames:  # then the stack is the address of the site, which must have one
             self.stacks_cut += 1
@@ -370,7 +407,7 @@ class Storages:
         row = self.device(device)
         block = Block(row, storage, bytes)
         block.site = self.site_row(site, row)
-        block.stack = self.stack_row(t, block.site, row)
+        block.stack = self.stack_row(t, block.site, row, bytes)
         block.tag = self.tag_row(t.tag(), row)
         block.scope = t.frames[-1].scope if t.frames else None
         block.born, block.stream = self.mark_now, t.stream
@@ -388,9 +425,29 @@ class Storages:
         fault = self.fault(device, storage, bytes)
         if fault:
             return self.refuse(fault, device)
+        if self.no_room():
+            return self.drop(self.device(device).count, device, storage, bytes, E_NOMEM)
+        if not self.known(device) and len(self.devices) == MOST_DEVICES:
+            self.lost["refused"] += 1
+            return self.drop(self.lost, device, storage, bytes, E_DEVICE)
         self.open(device, storage, bytes, site)
         self.draw(device, bytes)
         return OK
+
+    def drop(self, count, device, storage, bytes, result):
+        count["dropped_allocs"] += 1
+        count["dropped_bytes"] += bytes
+        self.dropped.add((device.type, storage))
+        return result
+
+    def op_memory(self, on):
+        self.memory = bool(on)
+        return OK
+
+    def no_room(self):
+        """Whether the call had no memory. When a ledger that gets no more uses up what it has is
+        not for a model to know: the call itself says so."""
+        return not self.memory and self.said[len(self.results)] == E_NOMEM
 
     def op_track(self, device, storage, bytes, site):
         fault = self.fault(device, storage, bytes)
@@ -432,6 +489,9 @@ class Storages:
         if not storage:
             return OK
         block = self.blocks.get((device.type, storage))
+        if (device.type, storage) in self.dropped:
+            self.dropped.remove((device.type, storage))
+            return OK
         if not block or block.pending is not None:
             return self.unknown_free(device)
         if block.refs > 1 and last_only:
@@ -483,7 +543,7 @@ class Storages:
         self.stack_end(block)
         if site is not None and self.sites_on:
             block.site = self.site_row(site, device)
-        block.stack = self.stack_row(self.thread(), block.site, device)
+        block.stack = self.stack_row(self.thread(), block.site, device, bytes)
         self.replace(device.subject, storage)
         rows = [device, block.tag] + ([old] if old is block.site else [])
         for row in filter(None, rows):
@@ -779,6 +839,7 @@ class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, L
         self.lost = dict.fromkeys(COUNTED, 0)  # what no device counts
         self.tokens = {}
         self.epoch = 0
+        self.memory, self.dropped = True, set()  # whether the allocator gives any; keys
         self.mark_now = 0
         self.touched, self.held_back = [], []
         self.now, self.process_names, self.stacks_cut = 0, {}, 0
@@ -802,7 +863,7 @@ class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, L
             self.check_bands(device)
 
     def op_create(self, flags, depth, stack_bytes, events, batch, labels, root):
-        self.flags, self.stack_depth = flags, depth
+        self.flags, self.batch, self.stack_depth = flags, batch, depth
         self.stack_bytes = stack_bytes if depth else 0
         self.sites_on, self.events_on = bool(flags & SITES), bool(events)
         self.event_capacity, self.labels, self.started = events, text(labels), self.now

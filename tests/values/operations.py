@@ -19,11 +19,12 @@ PLACES = (("src/load.c", "load_tensors", 10), ("src/kv.cpp", "kv::grow<int>", 4_
            "ns::klass::method(int, char const*, std::vector<float> const&) const", 2_147_483_647))
 
 
-def begin(flags=FLAGS | SITES, depth=4, events=8192, labels="host=a1,model=x"):
+def begin(flags=FLAGS | SITES, depth=4, events=8192, labels="host=a1,model=x", stack_bytes=1,
+          batch=0):
     """A script whose ledger is made after a while, with its sites."""
     s = Script()
     s.wait(3_000_000_000)
-    s.create(flags, depth, 1, events, 0, labels, "root")
+    s.create(flags, depth, stack_bytes, events, batch, labels, "root")
     for type in range(len(TYPES)):
         s.source(type)
     for number, place in enumerate(PLACES):
@@ -496,5 +497,68 @@ def queues():
     return s
 
 
+def shortages():
+    """A ledger whose allocator refuses, and one device too many: what does not fit is dropped."""
+    s = begin(labels=None, depth=0)
+    s.alloc(GPU, 0x1000, 1000, STEP)
+    s.alloc(CPU, 0x1000, 2000, STEP)
+    s.memory(0)
+    for i in range(1, 150):
+        s.alloc(GPU if i % 3 else CPU, i << 36, 10 * i, STEP)
+    for i in range(40):
+        s.checkpoint("before")
+    s.memory(1)
+    for i in range(140, 150):
+        s.free(GPU if i % 3 else CPU, i << 36, STEP)
+    s.free(GPU, 148 << 36, STEP)
+    s.alloc(GPU, 0x2000, MIB, STEP)
+    s.alloc(CPU, 0x2000, MIB + 1, STEP)
+    for i in range(130):
+        s.alloc(device("sycl", i), 0x3000 + 64 * i, 100 + i, None)
+    return s
+
+
+def samples():
+    """Stacks of a sample: blocks so large that each is taken, and so small that none is."""
+    s = begin(labels=None, stack_bytes=KIB)
+    s.mark()
+    for i in range(8):
+        s.stack(0x401000 + i, 0x402000)
+        s.alloc(GPU, 0x1000 + 64 * i, MIB + 100_000 * i, STEP)
+        s.alloc(CPU, 0x1000 + 64 * i, 0, STEP)
+    s.free(GPU, 0x1000, STEP)
+    s.free(GPU, 0x1040, STEP)
+    s.realloc(GPU, 0x1080, 0x1080, 3 * MIB, KV)
+    return s
+
+
+def threads():
+    """Three threads that publish late: a peak is low by at most its error."""
+    s = begin(NO_ENV | NO_THREADS | NO_STRATEGY | SITES, labels=None, batch=8 * KIB)
+    random = 3
+    for i in range(400):
+        random = (random * 1103515245 + 12345) % (1 << 32)
+        s.thread = (random >> 16) % 3
+        s.tag_default("tag %d" % (i % 3))
+        s.stack(0x401000 + i % 2)
+        key = 0x10000 + (random >> 8) % 50 * 64
+        if random >> 30:
+            s.alloc(GPU if i % 2 else CPU, key, (random >> 12) % 5000, STEP if i % 5 else KV)
+        else:
+            s.free(GPU if i % 2 else CPU, key, STEP)
+        if i % 100 == 50:
+            s.thread = 0
+            s.checkpoint("checkpoint")
+    s.thread = 2
+    s.alloc(PINNED, 0x1000, 77_777, STEP)
+    s.free(PINNED, 0x1000, STEP)
+    return s
+
+
 SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs), ("many", many),
-           ("queues", queues))
+           ("queues", queues), ("shortages", shortages), ("samples", samples),
+           ("threads", threads))
+# The formats that are compared, where not all are: a text has no ranges, and how PPROF and HEAPTRACK
+# divide bytes that a realloc counted at two sites among their stacks is open.
+FORMATS = {"threads": ("JSON",), "samples": ("TEXT", "JSON", "HTML", "TRACE", "PROMETHEUS", "FOLDED",
+                                            "MEMORY_VIZ", "CSV")}

@@ -93,4 +93,23 @@ def waiting(s):
     s.arena_add(GPU1, 5 * KIB, WORK)
 
 
-SCRIPTS = (("sites", sites), ("full", full))
+
+def taken():
+    """Stacks of a sample: blocks so large that each is taken, beside those of no bytes, of which none
+    is. These stay with their sites."""
+    s = begin(labels=None, stack_bytes=KIB)
+    s.scope_begin("outer")
+    s.tag_begin("kv")
+    for i in range(9):
+        s.stack(0x401000 + i // 3, 0x402000)
+        s.alloc(GPU, 0x1000 + 64 * i, MIB + 100_000 * i, (STEP, KV)[i % 2])
+        s.alloc(CPU, 0x1000 + 64 * i, 0, STEP)
+        s.alloc(GPU, 0x2000 + 64 * i, 0, KV)
+    s.arena_add(GPU, 4096, None)
+    s.free(GPU, 0x1000, STEP)
+    s.free(GPU, 0x1040, STEP)
+    s.free(GPU, 0x2000, STEP)
+    return s
+
+
+SCRIPTS = (("sites", sites), ("full", full), ("taken", taken))

@@ -8,7 +8,8 @@ from phases import KINDS
 
 TEXT_SUBJECTS = ("text: out of memory", "text: limits", "text: leaks in a line", "text: holders",
                  "text: anomalies", "text: devices")
-SUBJECTS = TEXT_SUBJECTS + tuple(s for s in json_report.SUBJECTS if not s.startswith("operation_"))
+SUBJECTS = TEXT_SUBJECTS + tuple(s for s in json_report.SUBJECTS
+                                 if not s.startswith(("operation_", "late")))
 LOW_52 = (1 << 52) - 1
 
 

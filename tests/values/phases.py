@@ -1,6 +1,6 @@
 """The model of what a ledger keeps of time: scopes, events, snapshots, and who held a peak."""
 
-from script import E_INVALID, E_STATE, E_UNKNOWN, OK
+from script import E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK
 
 SNAPSHOTS = 255    # that are kept
 RUNS_KEPT = 64     # invocations that a thread keeps of a scope
@@ -93,7 +93,7 @@ class Usage:
 
     def __init__(self, device):
         self.device, self.live, self.pending = device, device.live, device.pending
-        self.reserved, self.peak, self.blocks = device.reserved, device.peak, device.blocks
+        self.reserved, self.peak, self.blocks = device.reserved, device.late_peak(), device.blocks
 
 
 class Kept:
@@ -125,11 +125,11 @@ class Phases:
         self.scopes, self.snapshots = [], []
         self.tokens_of_scopes, self.token_order = {}, 0
         self.recording, self.due = 0, 0  # ns between two; when the next one is due
-        self.lost_snapshots = 0
+        self.lost_snapshots = self.lost_scopes = self.lost_exports = 0
         self.slots, self.next_slot = [], 0
 
     def phases_reset(self):
-        self.lost_snapshots = 0
+        self.lost_snapshots = self.lost_scopes = 0
         for scope in self.scopes:
             scope.device_ns = 0
             for part in scope.threads:
@@ -334,6 +334,9 @@ class Phases:
     def op_checkpoint(self, name):
         if not name:
             return E_INVALID
+        if self.no_room():
+            self.lost_snapshots += 1
+            return E_NOMEM
         self.take_snapshot(text(name))
         if self.events_on:
             self.event("checkpoint", None, 0, 0, name=text(name))

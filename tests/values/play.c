@@ -100,8 +100,9 @@ static const char *string(size_t i) {
 
 /* -- what a host brings -- */
 
+static int refuses; /* 1: the allocator has no memory */
 static void *own_alloc(void *user, size_t size) {
-    void *memory = malloc(size);
+    void *memory = refuses ? NULL : malloc(size);
     (void)user;
     if (memory) given += size;
     return memory;
@@ -201,6 +202,10 @@ static int64_t op_create(void) { /* flags, stack depth and bytes, events, batch,
     desc.labels = string(6);
     desc.proc_root = string(7);
     return (int)memlord_create(&desc, &lord);
+}
+static int64_t op_memory(void) { /* 0: from now on the ledger's allocator has none */
+    refuses = !number(1);
+    return 0;
 }
 static int64_t op_site(void) {
     memlord_site *s = &planted[slot(1)];
@@ -467,7 +472,7 @@ static int64_t op_write(void) { /* the format, the file */
 }
 
 #define OPERATIONS(X)                                                                          \
-    X(create) X(site) X(site_at) X(place) X(stack) X(alloc) X(free) X(realloc)                  \
+    X(create) X(memory) X(site) X(site_at) X(place) X(stack) X(alloc) X(free) X(realloc)                  \
     X(realloc_begin) X(realloc_end) X(free_begin) X(free_end) X(many) X(move) X(copy) X(track)  \
     X(retain) X(release) X(arena_add) X(arena_sub) X(fence_set) X(free_deferred) X(free_done)   \
     X(block_use) X(retire) X(sites_enable) X(reset) X(peak_reset) X(describe) X(retag)          \

@@ -4,8 +4,7 @@ import collections
 
 from json_report import WALL_AT_0
 from notation import shown
-from stacks import (KINDS, all_stack_frames, allocs, anomaly_lines, groups, scope_frame, site_frame,
-                    text_frame)
+from stacks import (KINDS, all_stack_frames, allocs, comments, groups, scope_frame, site_frame, text_frame)
 
 SUBJECTS = ("sample types", "period", "default sample type", "comments", "frames", "modules",
             "time_nanos", "samples")
@@ -155,7 +154,7 @@ def expected(ledger):
             ((("part", shown(part)),) if part else ())
         key = tuple(full_frame(f) for f in frames), labels
         samples[key] = [a + b for a, b in zip(samples.get(key, (0, 0, 0, 0)), values)]
-    for (device, frames), (n, bytes) in allocs(ledger).items():
+    for (device, frames, _), (n, bytes) in allocs(ledger).items():
         add(device, None, None, frames, (n, bytes, 0, 0))
     for group, (n, bytes) in live.items():
         add(group.device, group.tag, None, group.frames + group.scopes, (0, 0, n, bytes))
@@ -166,7 +165,7 @@ def expected(ledger):
                          ("inuse_objects", "count"), ("inuse_space", "bytes")],
         "period": (1, "space", "bytes"),
         "default sample type": "inuse_space",
-        "comments": anomaly_lines(ledger),
+        "comments": comments(ledger),
         "frames": sorted(full_frame(f) for f in all_frames(ledger)),
         "modules": [(m.path.decode(), m.build_id.decode(), *m.segment) for m in ledger.modules],
         "time_nanos": WALL_AT_0 + ledger.now,

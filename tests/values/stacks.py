@@ -73,20 +73,27 @@ def groups(ledger):
 
 
 def allocs(ledger):
-    """[allocs, bytes] since the last reset by (device, frames): of each site or, with stacks, of each
-    stack; then of each device those that are of none."""
+    """[allocs, bytes] since the last reset by (device, frames, whether they are a stack): of each
+    stack; of each site those that are in no stack, or all without stacks; and of each device those
+    that are in neither. Where every alloc has its stack, a site has none left."""
     found = collections.defaultdict(lambda: [0, 0])
-    for device in ledger.devices:
-        stats = device.stats()
-        rest = [stats["allocs"], stats["total_allocated"]]
-        for row in ledger.stacks if ledger.stack_depth else ledger.sites:
-            if row.device is device:
-                frames = stack_frames(ledger, row) if ledger.stack_depth else (site_frame(row.subject),)
-                found[device, frames][0] += row.allocs
-                found[device, frames][1] += row.allocated
-                rest = [rest[0] - row.allocs, rest[1] - row.allocated]
-        found[device, (UNKNOWN,)][0] += max(rest[0], 0)
-        found[device, (UNKNOWN,)][1] += max(rest[1], 0)
+
+    def move(key, row, rest):
+        found[key][0] += row[0]
+        found[key][1] += row[1]
+        rest[0] -= row[0]
+        rest[1] -= row[1]
+    rests = {d: [d.stats()["allocs"], d.stats()["total_allocated"]] for d in ledger.devices}
+    in_stacks = collections.defaultdict(lambda: [0, 0])
+    for row in ledger.stacks:
+        move((row.device, stack_frames(ledger, row), True), (row.allocs, row.allocated), rests[row.device])
+        in_stacks[row.site][0] += row.allocs
+        in_stacks[row.site][1] += row.allocated
+    for row in ledger.sites if ledger.stack_bytes != 1 else ():
+        left = (row.allocs - in_stacks[row][0], row.allocated - in_stacks[row][1])
+        move((row.device, (site_frame(row.subject),), False), left, rests[row.device])
+    for device, rest in rests.items():
+        move((device, (UNKNOWN,), False), [max(n, 0) for n in rest], rest)
     return {key: value for key, value in found.items() if any(value)}
 
 
@@ -102,8 +109,8 @@ def anomalies(ledger, device=None):
     return {name: counts[name] for name in ANOMALIES if counts.get(name)}
 
 
-def anomaly_lines(ledger):
-    """They as comments, a line for all and one for each device that has any."""
+def comments(ledger):
+    """The lines for all, and for each device that has any; then whether numbers are estimates."""
     lines = []
     for device in [None, *ledger.devices]:
         found = anomalies(ledger, device)
@@ -111,6 +118,8 @@ def anomaly_lines(ledger):
                           for name, n in found.items())
         if found:
             lines.append(f"anomalies and drops, {device.name if device else 'all'} {words}")
+    if ledger.stack_bytes > 1:
+        lines.append(f"estimates: a sample each {bytes_text(ledger.stack_bytes)}")
     return lines
 
 

@@ -90,6 +90,7 @@ class Report:
         self.by_peak = sorted(ledger.devices, key=lambda d: -d.peak)
         self.tag_lines = ledger.tag_lines()
         self.total = ledger.total()
+        self.sampled = ledger.stack_bytes > 1
 
     def put(self, subject, *lines):
         self.lines += [(subject, on_page(line) if self.page else line) for line in lines]
@@ -146,7 +147,7 @@ class Report:
     def culprit(self, culprit):
         line = ", %s of them" % bytes_text(culprit.bytes)
         devices, tags, scopes = culprit.devices, culprit.tags - {None}, culprit.scopes - {None}
-        line += " " + str(*devices) if len(devices) == 1 else " %d devices" % len(devices)
+        line += " %s" % str(next(iter(devices))) if len(devices) == 1 else " %d devices" % len(devices)
         partly = " partly" if None in culprit.tags else ""
         if len(tags) == 1:
             line += "%s [%s]" % (partly, name(next(iter(tags))))
@@ -189,7 +190,8 @@ class Report:
     def counts(self, device):
         """The anomalies and drops of a device; None: of all, with those of the ledger."""
         counts = dict(device.count if device else self.total)
-        counts["dropped_scopes"] = counts["dropped_exports"] = 0
+        counts["dropped_scopes"] = 0 if device else self.ledger.lost_scopes
+        counts["dropped_exports"] = 0 if device else self.ledger.lost_exports
         counts["dropped_scope_invocations"] = 0 if device else self.ledger.runs_lost()
         counts["dropped_snapshots"] = 0 if device else self.ledger.lost_snapshots
         return [(key, counts[key]) for key in ANOMALIES if counts[key]]
@@ -319,15 +321,25 @@ class Report:
         places = [site_name(self.ledger.code_site(f)) for f in row.frames[:FRAMES]]
         return " < ".join(places + (["..."] if len(row.frames) > FRAMES else [])) or "(unknown)"
 
+    def estimates(self):
+        """How the numbers of stacks are known, if that is by samples."""
+        if not self.sampled:
+            return ""
+        return ", estimates: a sample each " + bytes_text(self.ledger.stack_bytes)
+
     def stacks(self):
         rows = self.ledger.stacks_shown()
         if not rows:
             return
-        self.put("stacks", "", "        live        peak      allocs   allocated  hottest stacks: "
-                 "%d of %d" % (min(len(rows), FIRST_STACKS), len(rows)))
+        self.put("stacks", "", "        live%s        peak      allocs   allocated  hottest stacks: "
+                 "%d of %d%s%s" % ("       error" if self.sampled else "",
+                                   min(len(rows), FIRST_STACKS), len(rows), self.estimates(),
+                                   "; error is the standard error of live, -: no sample lives"
+                                   if self.sampled else ""))
         for row in rows[:FIRST_STACKS]:
-            self.put("stacks", size(row.live, 12) + size(row.peak, 12) + number(row.allocs, 12) +
-                     size(row.allocated, 12) + "  " + self.frames(row))
+            error = size(0 if row.live else None, 12) if self.sampled else ""
+            self.put("stacks", size(row.live, 12) + error + size(row.peak, 12) +
+                     number(row.allocs, 12) + size(row.allocated, 12) + "  " + self.frames(row))
         self.more("stacks", len(rows), FIRST_STACKS, "stacks",
                   sum(row.live for row in rows[FIRST_STACKS:]))
         if self.ledger.stacks_cut:
@@ -551,7 +563,7 @@ class Report:
         stacks = ledger.stack_leaks()
         if not stacks:
             return
-        self.put("leaks", "", "       bytes     blocks  leaks by stack")
+        self.put("leaks", "", "       bytes     blocks  leaks by stack" + self.estimates())
         for leak in stacks[:FIRST_STACKS]:
             self.put("leaks", size(leak.bytes, 12) + number(leak.count, 11) + "  " +
                      self.frames(leak.row))
