@@ -8,8 +8,10 @@ import subprocess
 import sys
 
 import figures
+import operations
 import page_report
 from check import SCRIPTS, Check, Tap, played
+from script import FORMATS as NAMES
 
 SUBJECTS = ("title", "answers", "figures", "cards", "peak", "tables", "inner", "leaks", "about")
 
@@ -22,7 +24,8 @@ def shown(pages):
 
 
 def main(player, directory):
-    ledgers = {name: played(make(), player, "%s/%s" % (directory, name))[0] for name, make in SCRIPTS}
+    ledgers = {name: played(make(), player, "%s/%s" % (directory, name))[0] for name, make in SCRIPTS
+               if "HTML" in operations.FORMATS.get(name, NAMES)}
     pages = {name: "%s/%s.html" % (directory, name) for name in ledgers}
     for name, page in pages.items():
         os.rename("%s/%s/HTML" % (directory, name), page)

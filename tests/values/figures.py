@@ -93,7 +93,7 @@ SHOW = {"text": lambda x: x, "bytes": size, "signed": signed, "count": count, "t
 TITLE = {"text": lambda x: x if len(x) > 28 else "", "bytes": exact, "signed": exact,
          "count": lambda x: "", "time": lambda x: count(x) + " ns", "share": lambda x: ""}
 BLANK = (None, "")
-FIRST = 200  # rows that a table has until more are asked for
+FIRST, CARDS = 200, 12  # rows of a table, and devices, that are shown until more are asked for
 
 
 class Column:
@@ -651,7 +651,7 @@ def expected(report):
         "title": " · ".join(filter(None, ["MemLord", m["labels"] and cut(m["labels"], 60), f"pid {m['pid']}"])),
         "answers": answers,
         "figures": figures(report),
-        "cards": [d.card() for d in places],
+        "cards": [d.card() for d in places[:CARDS]],
         "peak": peak(report),
         "tables": {name: make(report) for name, (make, rows) in TABLES.items() if rows(report)},
         "inner": site_tables(report) + part_tables(report),
