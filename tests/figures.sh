@@ -4,6 +4,7 @@
 # where there is no browser (`make deps-reports` installs it). tests/values.sh is the faster part, and
 # says what OBJECT is.
 set -u
+object=${1:+$(realpath "$1")}
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
 
@@ -13,7 +14,6 @@ if [ -z "$browser" ] || ! command -v node >/dev/null || [ ! -d build/reports/nod
     plan
     exit
 fi
-object=${1:-$memlord}
-[ "$#" -gt 0 ] || build_memlord
+[ -n "$object" ] || { build_memlord && object=$memlord; }
 . tests/values/player.sh
 CHROMIUM=$browser NODE_PATH=$PWD/build/reports/node_modules python3 tests/values/browse.py "$directory/play" "$directory"

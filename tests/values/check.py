@@ -15,6 +15,7 @@ table that the file has.
 """
 
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -128,10 +129,11 @@ def compare(module, ledger, path, check):
 
 class Tap:
     def __init__(self):
-        self.count = self.failed = 0
+        self.count, self.failed, self.names = 0, 0, []
 
     def verdict(self, name, differences):
         self.count += 1
+        self.names.append(name)
         self.failed += bool(differences)
         print("%sok - %s" % ("not " if differences else "", name))
         for line in "\n".join(differences[:MOST]).splitlines():
@@ -170,6 +172,13 @@ def check_script(name, script, player, directory, checks):
             compare(module, ledger, "%s/%s" % (directory, format), checks[format])
 
 
+def missing(names):
+    """The tests of this suite that tests/FEATURES.md names and that are not there."""
+    with open(os.path.join(os.path.dirname(__file__), "../FEATURES.md")) as file:
+        named = re.findall('`values.sh "([^"]+)"`', file.read())
+    return ["there is no " + name for name in named if name not in names]
+
+
 def main(player, directory):
     tap, ends = Tap(), []
     checks = {format: Check(module.SUBJECTS) for format, module in FORMATS}
@@ -182,6 +191,7 @@ def main(player, directory):
     tap.verdict("the player ends well", ends)
     for format, check in checks.items():
         tap.verdicts(format, check)
+    tap.verdict("tests/FEATURES.md names tests that are there", missing(tap.names))
     print("1..%d" % tap.count)
     return tap.failed > 0
 
