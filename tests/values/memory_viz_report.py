@@ -6,7 +6,7 @@ import pickletools
 
 from json_report import WALL_AT_0
 from notation import shown
-from stacks import anomalies, scope_frame, scopes_of, site_frame, stack_frames, text_frame
+from stacks import scope_frame, scopes_of, site_frame, stack_frames, text_frame
 
 SUBJECTS = ("memlord", "segments", "device_traces", "allocator_settings")
 OPCODES = set("PROTO MARK STOP BININT BININT1 LONG1 BINUNICODE EMPTY_DICT EMPTY_LIST APPEND APPENDS "
@@ -140,8 +140,8 @@ def device_traces(ledger, number):
 def expected(ledger):
     number = numbers(ledger)
     return {"memlord": {"version": ledger.version, "devices": {d.name: n for d, n in number.items()},
-                        "anomalies_and_drops": {"all": anomalies(ledger), **{
-                            d.name: anomalies(ledger, d) for d in ledger.devices}}},
+                        "anomalies_and_drops": {"all": ledger.anomalies(), **{
+                            d.name: ledger.anomalies(d) for d in ledger.devices}}},
             "segments": segments(ledger, number), "device_traces": device_traces(ledger, number),
             "allocator_settings": {}}
 

@@ -4,7 +4,6 @@ import re
 
 from json_report import WALL_AT_0, rate, site_text
 from notation import fixed, shown
-from stacks import losses
 
 SUBJECTS = ("families", "devices", "rates", "out of memory", "capacity", "tags", "peak holders", "routes",
             "scopes", "ledger")
@@ -205,7 +204,7 @@ class Metrics:
         self.family("peak holders", "peak_holder_bytes", "bytes live by tag when the peak was last looked at", samples)
 
     def whole_ledger(self):
-        ledger, lost = self.ledger, losses(self.ledger)
+        ledger, lost = self.ledger, self.ledger.losses()
         for name, help in LOSSES:
             self.family("ledger", name + "_total", help, [([], lost[name])])
         self.family("ledger", "accounts_open", "accounts open now", [([], len(ledger.accounts))])

@@ -1,5 +1,5 @@
 """What the formats for other tools share: the frames of a block, the live blocks in groups, and the
-anomalies and drops. A frame is (function, file, line, module, offset in it), text as bytes."""
+comments on anomalies. A frame is (function, file, line, module, offset in it), text as bytes."""
 import collections
 
 from notation import bytes_text, shown
@@ -8,11 +8,6 @@ Group = collections.namedtuple("Group", "device tag frames scopes")  # of live b
 
 UNKNOWN, ARENA, GONE = KINDS = tuple(
     (name, b"", 0, b"", 0) for name in (b"(unknown)", b"(arena)", b"(no longer live)"))
-
-# The heaviest first: what makes totals too low, mistakes of the host, lost detail.
-ANOMALIES = ("dropped_allocs", "dropped_bytes", "unknown_frees", "implicit_frees", "freed_while_shared",
-             "underflows", "fence_failures", "refused", "dropped_sites", "dropped_scopes",
-             "dropped_exports", "dropped_scope_invocations", "dropped_snapshots", "dropped_events")
 
 
 def site_frame(site):
@@ -97,23 +92,11 @@ def allocs(ledger):
     return {key: value for key, value in found.items() if any(value)}
 
 
-def losses(ledger):
-    """What the ledger itself lost, by name."""
-    return {"dropped_scopes": 0, "dropped_scope_invocations": ledger.runs_lost(),
-            "dropped_snapshots": ledger.lost_snapshots, "dropped_exports": 0}
-
-
-def anomalies(ledger, device=None):
-    """The anomalies and drops that are not 0, of a device or of all, in the order of reports."""
-    counts = dict(device.stats() if device else ledger.total(), **({} if device else losses(ledger)))
-    return {name: counts[name] for name in ANOMALIES if counts.get(name)}
-
-
 def comments(ledger):
     """The lines for all, and for each device that has any; then whether numbers are estimates."""
     lines = []
     for device in [None, *ledger.devices]:
-        found = anomalies(ledger, device)
+        found = ledger.anomalies(device)
         words = ", ".join(f"{name} {bytes_text(n) if name == 'dropped_bytes' else n}"
                           for name, n in found.items())
         if found:

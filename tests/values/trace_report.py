@@ -3,7 +3,6 @@ are still live come in the order of a table, which is open."""
 from json_report import PID, parsed, parts
 from notation import Number, fixed, shown
 from script import TYPES
-from stacks import anomalies
 
 SUBJECTS = ("keys", "names", "snapshots", "scopes", "counters", "blocks", "other events", "order",
             "otherData")
@@ -204,5 +203,5 @@ def compare(ledger, data, check):
     wanted, events = split(Trace(ledger).whole()), split(found["traceEvents"])
     for subject in SUBJECTS[1:-1]:
         check.same(subject, subject, wanted.get(subject, []), events.get(subject, []))
-    check.same("otherData", "otherData", {"anomalies_and_drops": {"all": anomalies(ledger), **{
-        d.name: anomalies(ledger, d) for d in ledger.devices}}}, found["otherData"])
+    check.same("otherData", "otherData", {"anomalies_and_drops": {"all": ledger.anomalies(), **{
+        d.name: ledger.anomalies(d) for d in ledger.devices}}}, found["otherData"])
