@@ -1,10 +1,10 @@
 #!/bin/sh
-# tests/figures.sh [OBJECT]: the figures that the report page shows in a browser are those of the model of
-# tests/values/: the first screen, the devices and every table. Speaks TAP; all of it is skipped
-# where there is no browser (`make deps-reports` installs it). tests/values.sh is the faster part, and
-# says what OBJECT is.
+# tests/figures.sh [OBJECT]: the figures that the report page shows in a browser are those of the
+# model of tests/values/: the first screen, the devices and every table. Speaks TAP; all of it is
+# skipped where there is no browser (`make deps-reports` installs it). tests/values.sh is the faster
+# part, and says what OBJECT is.
 set -u
-object=${1:+$(realpath "$1")}
+[ "$#" -eq 0 ] || set -- "$(realpath "$1")"
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
 
@@ -14,6 +14,7 @@ if [ -z "$browser" ] || ! command -v node >/dev/null || [ ! -d build/reports/nod
     plan
     exit
 fi
-[ -n "$object" ] || { build_memlord && object=$memlord; }
+object=${1:-$memlord}
+[ "$#" -gt 0 ] || build_memlord
 . tests/values/player.sh
 CHROMIUM=$browser NODE_PATH=$PWD/build/reports/node_modules python3 tests/values/browse.py "$directory/play" "$directory"

@@ -5,10 +5,11 @@
 # nothing else: the script compiles the player, links it with the object and ends in seconds.
 # The status is 0 only if every test passes.
 set -u
-object=${1:+$(realpath "$1")}
+[ "$#" -eq 0 ] || set -- "$(realpath "$1")"
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
 
-[ -n "$object" ] || { build_memlord && object=$memlord; }
+object=${1:-$memlord}
+[ "$#" -gt 0 ] || build_memlord
 . tests/values/player.sh
 python3 tests/values/check.py "$directory/play" "$directory"

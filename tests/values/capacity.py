@@ -1,14 +1,10 @@
 """The model of physical devices: capacities, limits, tickets and accounts."""
 
 from script import (E_DEVICE, E_INVALID, E_LIMIT, E_UNKNOWN, E_UNSUPPORTED, HOST_TYPES, OK, TYPES,
-                    Device)
+                    Device, text)
 
 POLL_NS = 200_000_000
 ACCOUNT_NAME = 47  # bytes of a name that are kept
-
-
-def text(value):
-    return value.encode() if isinstance(value, str) else value
 
 
 class Sample:
@@ -276,9 +272,9 @@ class Capacity:
         had = block.charged if block.account is account else 0
         if block.account and block.account is not account:
             block.account.bytes -= block.charged
-        if account and bytes > had and account.limit and account.bytes + bytes - had > account.limit:
-            account.refused += 1
         if account:
+            over = account.limit and account.bytes + bytes - had > account.limit
+            account.refused += bool(bytes > had and over)
             account.bytes += bytes - had
             account.peak = max(account.peak, account.bytes)
         block.account, block.charged = account, bytes

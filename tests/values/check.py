@@ -124,7 +124,8 @@ def compare(module, ledger, path, check):
         with open(path, "rb") as file:
             module.compare(ledger, file.read(), check)
     except Exception:
-        check.found[module.SUBJECTS[0]] += [check.script + ":"] + traceback.format_exc().splitlines()[-MOST:]
+        check.found[module.SUBJECTS[0]] += ([check.script + ":"] +
+                                            traceback.format_exc().splitlines()[-MOST:])
 
 
 class Tap:

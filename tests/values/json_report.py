@@ -4,7 +4,7 @@ of the two has is a difference, and so is a number written with other digits."""
 import datetime
 import json
 
-from model import Between
+from books import Between
 from notation import Number, address, fixed, shown
 from phases import KINDS
 
@@ -109,7 +109,8 @@ def one_device(ledger, device):
         "device": device.name, "label": shown(device.label), "arena": device.arena,
         "stats": stats(values),
         "cached_ratio": percent(free / device.reserved if device.reserved else 0),
-        "fragmentation": percent(fragmentation), "sizes": [{"from": start, "blocks": count} for start, count in ledger.sizes(device)],
+        "fragmentation": percent(fragmentation),
+        "sizes": [{"from": start, "blocks": count} for start, count in ledger.sizes(device)],
         "lifetimes": classes and dict(zip(("under_100ms", "under_1s", "under_10s", "longer"),
                                           classes)),
         "last_oom": last_oom(device)}

@@ -368,7 +368,7 @@ def empty():
 
 
 def plain():
-    """The default configuration, one thread: no sites, stacks, events, tags, scopes or snapshots."""
+    """The default configuration, one thread: nothing but blocks is recorded."""
     s = begin(NO_ENV | NO_THREADS, depth=0, events=0, labels=None)
     s.alloc(CPU, 0x1000, 3 * KIB // 2, LOAD)
     s.alloc(CPU, 0x2000, 100 * KIB, None)
@@ -470,6 +470,20 @@ def leak_much(s):
         s.tag_end()
 
 
+def calls():
+    """More stacks than a report lists; and more events than the ring holds, of three threads."""
+    s = begin(events=256, depth=2, labels=None)
+    for i in range(2100):
+        s.thread = i % 3
+        s.stack(0xa00000 + i, 0x801000)
+        s.alloc(CPU, 0x70000 + 64 * (i % 7), 10_000 + i, STEP)
+        if i % 7 == 3:
+            s.free(CPU, 0x70000 + 64 * 2, None)
+        if i % 300 == 7:
+            s.arena_add(GPU, 1000 + i, KV)
+    return s
+
+
 def queues():
     """Frees on queues: those of one are done in their order, whatever their fences say."""
     s = begin(labels=None)
@@ -490,6 +504,10 @@ def queues():
     s.fence_set(1, 1)
     s.retire(VULKAN)
     s.retire(GPU)
+    s.tag_begin("tag")
+    s.alloc(device("npu"), 0x1000, 5000, None)
+    s.arena_add(device("npu"), 300, None)
+    s.tag_end()
     s.fence_set(4, 1)
     s.fence_set(5, 1)
     s.fence_set(6, 1)
@@ -556,6 +574,7 @@ def threads():
 
 
 SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs), ("many", many),
+           ("calls", calls),
            ("queues", queues), ("shortages", shortages), ("samples", samples),
            ("threads", threads))
 # The formats that are compared, where not all are: a text has no ranges, and how PPROF and HEAPTRACK

@@ -1,6 +1,6 @@
 """The model of what a ledger keeps of time: scopes, events, snapshots, and who held a peak."""
 
-from script import E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK
+from script import E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK, text
 
 SNAPSHOTS = 255    # that are kept
 RUNS_KEPT = 64     # invocations that a thread keeps of a scope
@@ -9,10 +9,6 @@ HOLDERS = 16       # tags, and sites, that are kept of a device at its peak
 SNAPSHOT_TOP = 10  # blocks that a snapshot keeps
 KINDS = ("alloc", "free", "pend", "move", "arena_add", "arena_sub", "gc", "oom", "scope_begin",
          "scope_end", "checkpoint")
-
-
-def text(value):
-    return value.encode() if isinstance(value, str) else value
 
 
 class Event:

@@ -15,7 +15,8 @@ ANY = -1
 NO_STRATEGY, SITES, EXACT, DEFER, NO_THREADS, NO_ENV = 1, 2, 4, 8, 16, 64
 
 # Results of calls
-(OK, E_INVALID, E_NOMEM, E_UNKNOWN, E_LIMIT, E_DEVICE, E_OOM, E_STATE, E_IO, E_UNSUPPORTED) = range(10)
+(OK, E_INVALID, E_NOMEM, E_UNKNOWN, E_LIMIT, E_DEVICE, E_OOM, E_STATE, E_IO,
+ E_UNSUPPORTED) = range(10)
 
 FORMATS = ("TEXT", "JSON", "HTML", "TRACE", "PROMETHEUS", "PPROF", "HEAPTRACK", "FOLDED",
            "MEMORY_VIZ", "CSV")
@@ -37,6 +38,11 @@ def device(name, index=0):
 
 
 ALL = Device(ANY, ANY)
+
+
+def text(value):
+    """A string as the bytes of it; None stays None."""
+    return value.encode() if isinstance(value, str) else value
 
 
 def encoded(argument):

@@ -14,7 +14,8 @@ SUBJECTS = ("header", "out of memory", "limits", "leaks in a line", "holders", "
             "balance", "peaks", "troubles", "pools", "rates", "ages", "snapshots", "scopes",
             "leaks", "routes", "accounts", "modules")
 NAME = 60  # characters of a name that are shown
-FIRST_DEVICES, FIRST_PHYSICAL, FIRST_TAGS, FIRST_SITES, FIRST_STACKS, FIRST_BLOCKS = 4, 2, 3, 3, 5, 2
+FIRST_DEVICES, FIRST_PHYSICAL, FIRST_TAGS, FIRST_SITES = 4, 2, 3, 3  # lines on the first screen
+FIRST_STACKS, FIRST_BLOCKS = 5, 2
 TOP_TAGS, TOP_SITES, LEAKS, FRAMES, COLUMNS = 64, 50, 20, 5, 60
 
 
@@ -319,8 +320,8 @@ class Report:
         rows = self.ledger.stacks_shown()
         if not rows:
             return
-        self.put("stacks", "", "        live%s        peak      allocs   allocated  hottest stacks: "
-                 "%d of %d%s%s" % ("       error" if self.sampled else "",
+        self.put("stacks", "", "        live%s        peak      allocs   allocated  hottest "
+                 "stacks: %d of %d%s%s" % ("       error" if self.sampled else "",
                                    min(len(rows), FIRST_STACKS), len(rows), self.estimates(),
                                    "; error is the standard error of live, -: no sample lives"
                                    if self.sampled else ""))
