@@ -28,7 +28,7 @@ class Reader:
     def __init__(self):
         self.strings, self.frames, self.traces, self.infos = [""], [None], [None], []
         self.live = self.peak = self.calls = self.temporary = 0
-        self.last = None
+        self.last, self.addresses = None, set()
         self.head, self.comments, self.times = [], [], []
         self.count = collections.Counter()
 
@@ -47,8 +47,9 @@ class Reader:
     def i(self, words):
         address, module, *at = (number(w) for w in words)
         function, file, line = at
-        if (address, module) in [f[:2] for f in self.frames[1:]]:
+        if address in self.addresses:
             raise ValueError(f"two frames at {address:x}")
+        self.addresses.add(address)
         self.frames.append((address, module, self.strings[function], self.strings[file], line))
 
     def t(self, words):
