@@ -1,6 +1,6 @@
 """browse.py PLAYER DIRECTORY: plays every script with PLAYER (play.c), opens the page of each in
-Chromium, and compares the figures that it shows with those of the model. Speaks TAP, one test a part
-of the page. The environment is that of figures.js: CHROMIUM and NODE_PATH."""
+Chromium, and compares the figures that it shows with those of the model. Speaks TAP, one test a
+part of the page. The environment is that of figures.js: CHROMIUM and NODE_PATH."""
 
 import json
 import os
@@ -24,8 +24,8 @@ def shown(pages):
 
 
 def main(player, directory):
-    ledgers = {name: played(make(), player, "%s/%s" % (directory, name))[0] for name, make in SCRIPTS
-               if "HTML" in operations.FORMATS.get(name, NAMES)}
+    ledgers = {name: played(make(), player, "%s/%s" % (directory, name))[0]
+               for name, make in SCRIPTS if "HTML" in operations.FORMATS.get(name, NAMES)}
     pages = {name: "%s/%s.html" % (directory, name) for name in ledgers}
     for name, page in pages.items():
         os.rename("%s/%s/HTML" % (directory, name), page)

@@ -35,9 +35,10 @@ import trace_report
 from model import Between, Ledger, Program
 from script import FORMATS as NAMES
 
-FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report), ("TRACE", trace_report),
-           ("PROMETHEUS", prometheus_report), ("PPROF", pprof_report), ("HEAPTRACK", heaptrack_report),
-           ("FOLDED", folded_report), ("MEMORY_VIZ", memory_viz_report), ("CSV", csv_report))
+FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report),
+           ("TRACE", trace_report), ("PROMETHEUS", prometheus_report), ("PPROF", pprof_report),
+           ("HEAPTRACK", heaptrack_report), ("FOLDED", folded_report),
+           ("MEMORY_VIZ", memory_viz_report), ("CSV", csv_report))
 RESIDENT = 123_456 << 10  # what /proc says of the player
 NEIGHBOUR = "train.py"    # and of process 777
 SCRIPTS = operations.SCRIPTS + operations_formats.SCRIPTS

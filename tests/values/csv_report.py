@@ -2,8 +2,8 @@
 order of the blocks is that of a map, and open."""
 from notation import shown
 
-NAMES = ("device storage bytes refs born pending tag scope name dtype shape flags file line function "
-         "part_offset part_bytes").split()
+NAMES = ("device storage bytes refs born pending tag scope name dtype shape flags file line "
+         "function part_offset part_bytes").split()
 
 
 def quoted(text):
@@ -17,8 +17,9 @@ def quoted(text):
 def line(block, bytes, refs, tag, meta, offset, part_bytes):
     site = block.site and block.site.subject
     shape = "[%s]" % ",".join(str(n) for n in meta.shape) if meta and meta.shape else ""
-    fields = [block.device.name, f"0x{block.storage:x}", bytes, refs, block.born, int(block.pending is not None),
-              quoted(tag), quoted(block.scope and block.scope.path), quoted(meta and meta.name),
+    fields = [block.device.name, f"0x{block.storage:x}", bytes, refs, block.born,
+              int(block.pending is not None), quoted(tag),
+              quoted(block.scope and block.scope.path), quoted(meta and meta.name),
               quoted(meta and meta.dtype), f'"{shape}"' if shape else "", meta.flags if meta else 0,
               quoted(site and site.file), site.line if site else 0, quoted(site and site.function),
               offset, part_bytes]

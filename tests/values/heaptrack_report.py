@@ -97,14 +97,14 @@ MODES = {"v": (Reader.v, 2), "X": (Reader.X, None), "c": (Reader.c, 1), "s": (Re
 
 
 def counted(frames):
-    """What calls are counted by: a stack, or a site without the scopes, which have neither a file nor
-    a module. Which of the blocks of a site no call has made is open."""
+    """What calls are counted by: a stack, or a site without the scopes, which have neither a file
+    nor a module. Which of the blocks of a site no call has made is open."""
     return tuple(f for f in frames if f[1] or f[3])
 
 
 def read(data):
-    """Returns what a file says. A change is (frames, the innermost first; bytes; comes or goes), with
-    how often there is such a one."""
+    """Returns what a file says. A change is (frames, the innermost first; bytes; comes or goes),
+    with how often there is such a one."""
     r = Reader()
     text = data.decode()
     if not text.endswith("\n"):
@@ -189,7 +189,8 @@ def live(ledger, trace, blocks):
     shares = collections.defaultdict(list)
     for block in blocks:
         shares[block.device, block.site, block.tag, block.scope].append(block)
-    return [(trace + callers(of[0]), divided(sum(b.bytes for b in of), len(of))) for of in shares.values()]
+    return [(trace + callers(of[0]), divided(sum(b.bytes for b in of), len(of)))
+            for of in shares.values()]
 
 
 def changes(ledger, peak, traces):

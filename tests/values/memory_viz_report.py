@@ -9,8 +9,8 @@ from notation import shown
 from stacks import scope_frame, scopes_of, site_frame, stack_frames, text_frame
 
 SUBJECTS = ("memlord", "segments", "device_traces", "allocator_settings")
-OPCODES = set("PROTO MARK STOP BININT BININT1 LONG1 BINUNICODE EMPTY_DICT EMPTY_LIST APPEND APPENDS "
-              "SETITEM SETITEMS TUPLE2 BINGET LONG_BINGET BINPUT LONG_BINPUT NEWFALSE".split())
+OPCODES = set("PROTO MARK STOP BININT BININT1 LONG1 BINUNICODE EMPTY_DICT EMPTY_LIST APPEND "
+              "APPENDS SETITEM SETITEMS TUPLE2 BINGET LONG_BINGET BINPUT LONG_BINPUT NEWFALSE".split())
 
 
 class Plain(pickle.Unpickler):
@@ -73,8 +73,8 @@ def segment(number, device, address, bytes, pending, stream, found, parts):
         block["parts"] = [{"name": shown(p.meta.name) or "", "offset": offset, "size": p.bytes}
                           for offset, p in sorted(parts.items())]
     return {"device": number[device], "address": address, "total_size": bytes,
-            "allocated_size": 0 if pending else bytes, "active_size": bytes, "requested_size": bytes,
-            "stream": stream, "segment_pool_id": (0, 0), "is_expandable": False,
+            "allocated_size": 0 if pending else bytes, "active_size": bytes,
+            "requested_size": bytes, "stream": stream, "segment_pool_id": (0, 0), "is_expandable": False,
             "segment_type": "large" if bytes >= 1 << 20 else "small", "frames": found,
             "blocks": [block]}
 
@@ -95,7 +95,8 @@ def event(ledger, action, time, address=0, bytes=0, stream=0, found=(), **more):
 
 def free_of(ledger, device):
     """The free bytes of the memory that a device is in; 0 is not known."""
-    return next((line.free or 0 for line in ledger.capacity_lines() if line.physical is device.physical), 0)
+    return next((line.free or 0 for line in ledger.capacity_lines()
+                 if line.physical is device.physical), 0)
 
 
 def of_event(ledger, e, requested):
@@ -122,7 +123,8 @@ def of_event(ledger, e, requested):
         more = {**more, "category": shown(e.tag.subject)}
     scope = ledger.scopes[e.scope - 1] if e.scope else None
     found = frames(ledger, e.site, e.stack, scope)
-    return [event(ledger, action, e.time, address, e.bytes, e.stream, found, **more) for action in actions]
+    return [event(ledger, action, e.time, address, e.bytes, e.stream, found, **more)
+            for action in actions]
 
 
 def device_traces(ledger, number):
@@ -139,7 +141,8 @@ def device_traces(ledger, number):
 
 def expected(ledger):
     number = numbers(ledger)
-    return {"memlord": {"version": ledger.version, "devices": {d.name: n for d, n in number.items()},
+    return {"memlord": {"version": ledger.version,
+                        "devices": {d.name: n for d, n in number.items()},
                         "anomalies_and_drops": {"all": ledger.anomalies(), **{
                             d.name: ledger.anomalies(d) for d in ledger.devices}}},
             "segments": segments(ledger, number), "device_traces": device_traces(ledger, number),

@@ -1,8 +1,8 @@
-"""Scripts for what the formats for other tools have of their own: reports without stacks and without
-events, and a device that runs full."""
+"""Scripts for what the formats for other tools have of their own: reports without stacks and
+without events, a device that runs full, and stacks that are samples."""
 
-from operations import (CPU, GIB, GPU, GPU1, KIB, KV, LOAD, MIB, ODD, STEP, WORK, begin, load_weights, moves,
-                        steps)
+from operations import (CPU, GIB, GPU, GPU1, KIB, KV, LOAD, MIB, ODD, STEP, WORK, begin,
+                        load_weights, moves, steps)
 from script import ALL, Device, Word
 
 
@@ -95,8 +95,8 @@ def waiting(s):
 
 
 def taken():
-    """Stacks of a sample: blocks so large that each is taken, beside those of no bytes, of which none
-    is. These stay with their sites."""
+    """Stacks of a sample: blocks so large that each is taken, beside those of no bytes, of which
+    none is. These stay with their sites."""
     s = begin(labels=None, stack_bytes=KIB)
     s.scope_begin("outer")
     s.tag_begin("kv")

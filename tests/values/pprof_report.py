@@ -4,7 +4,8 @@ import collections
 
 from json_report import WALL_AT_0
 from notation import shown
-from stacks import (KINDS, all_stack_frames, allocs, comments, groups, scope_frame, site_frame, text_frame)
+from stacks import (KINDS, all_stack_frames, allocs, comments, groups, scope_frame, site_frame,
+                    text_frame)
 
 SUBJECTS = ("sample types", "period", "default sample type", "comments", "frames", "modules",
             "time_nanos", "samples")
@@ -100,8 +101,8 @@ def by_id(entries, what):
 
 def read(data):
     """Returns what a profile says, its strings and ids replaced by what they stand for. A frame is
-    (function, file, line, module, address); a sample's key is (frames, the innermost first, labels),
-    and equal samples are added up."""
+    (function, file, line, module, address); a sample's key is (frames, the innermost first,
+    labels), and equal samples are added up."""
     raw = message(PROFILE, data)
     text = raw["string_table"]
     if text[0] != "":
@@ -136,8 +137,8 @@ def read(data):
         "default sample type": text[raw["default_sample_type"]],
         "comments": [text[c] for c in raw["comment"]],
         "frames": sorted(frame(n) for n in locations),
-        "modules": sorted((text[m["filename"]], text[m["build_id"]], m["memory_start"], m["memory_limit"],
-                           m["file_offset"]) for m in raw["mapping"]),
+        "modules": sorted((text[m["filename"]], text[m["build_id"]], m["memory_start"],
+                           m["memory_limit"], m["file_offset"]) for m in raw["mapping"]),
         "time_nanos": raw["time_nanos"],
         "samples": dict(samples),
     }

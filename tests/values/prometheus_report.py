@@ -1,12 +1,12 @@
-"""PROMETHEUS: the text exposition format 0.0.4. Compares every family, in its order, with its HELP and
-TYPE, and every sample of it with its labels; numbers as they are written."""
+"""PROMETHEUS: the text exposition format 0.0.4. Compares every family, in its order, with its HELP
+and TYPE, and every sample of it with its labels; numbers as they are written."""
 import re
 
 from json_report import WALL_AT_0, rate, site_text
 from notation import fixed, shown
 
-SUBJECTS = ("families", "devices", "rates", "out of memory", "capacity", "tags", "peak holders", "routes",
-            "scopes", "ledger")
+SUBJECTS = ("families", "devices", "rates", "out of memory", "capacity", "tags", "peak holders",
+            "routes", "scopes", "ledger")
 NAME = "[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"'
 SAMPLE = re.compile(rf"({NAME})(?:\{{({LABEL}(?:,{LABEL})*)\}})? (\S+)")

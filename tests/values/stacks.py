@@ -52,8 +52,8 @@ def group_of(ledger, block):
 
 
 def groups(ledger):
-    """The live blocks and the arenas in groups of one device, tag and stack: [blocks, bytes that are
-    in no part], and the bytes of parts by their name."""
+    """The live blocks and the arenas in groups of one device, tag and stack: [blocks, bytes that
+    are in no part], and the bytes of parts by their name."""
     found, parts = collections.defaultdict(lambda: [0, 0]), collections.Counter()
     for block in ledger.blocks.values():
         key = group_of(ledger, block)
@@ -81,7 +81,8 @@ def allocs(ledger):
     rests = {d: [d.stats()["allocs"], d.stats()["total_allocated"]] for d in ledger.devices}
     in_stacks = collections.defaultdict(lambda: [0, 0])
     for row in ledger.stacks:
-        move((row.device, stack_frames(ledger, row), True), (row.allocs, row.allocated), rests[row.device])
+        move((row.device, stack_frames(ledger, row), True), (row.allocs, row.allocated),
+             rests[row.device])
         in_stacks[row.site][0] += row.allocs
         in_stacks[row.site][1] += row.allocated
     for row in ledger.sites if ledger.stack_bytes != 1 else ():

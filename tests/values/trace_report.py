@@ -52,8 +52,8 @@ class Trace:
         for scope in self.ledger.scopes:
             for thread, run in scope.kept():
                 self.add("X", run.start, thread.number, name_of(scope.name), {
-                    "path": name_of(scope.path), "delta_bytes": run.bytes, "delta_blocks": run.blocks,
-                    "peak_bytes": run.peak, "shapes": name_of(run.shapes)},
+                    "path": name_of(scope.path), "delta_bytes": run.bytes,
+                    "delta_blocks": run.blocks, "peak_bytes": run.peak, "shapes": name_of(run.shapes)},
                     dur=Number(fixed(run.ns, 3)), cat="scope")
 
     # -- counters: the live bytes of a device by tag --
@@ -70,7 +70,8 @@ class Trace:
             self.last[d] = self.sum(d)
 
     def sum(self, device):
-        return self.level[device] + sum(self.level[row] for row in self.ledger.tags if row.device is device)
+        return self.level[device] + sum(self.level[row] for row in self.ledger.tags
+                                        if row.device is device)
 
     def counter(self, device, time):
         rows = [row for row in self.ledger.tags if row.device is device]
@@ -120,7 +121,8 @@ class Trace:
     def scope(self, e):
         scope = self.ledger.scopes[e.scope - 1]
         if e.kind == "scope_begin":
-            self.add("B", e.time, e.thread, name_of(scope.name), {"path": name_of(scope.path)}, cat="scope")
+            self.add("B", e.time, e.thread, name_of(scope.name), {"path": name_of(scope.path)},
+                     cat="scope")
         elif self.depth.get(e.thread):
             self.add("E", e.time, e.thread, name_of(scope.name), {}, cat="scope")
         else:
@@ -139,7 +141,8 @@ class Trace:
                 self.block(e)
             elif e.kind in ("gc", "oom"):
                 words = " gc" if e.kind == "gc" else " out of memory"
-                self.add("i", e.time, e.thread, e.device.name + words, {"bytes": e.bytes}, s="p", cat="memory")
+                self.add("i", e.time, e.thread, e.device.name + words, {"bytes": e.bytes},
+                         s="p", cat="memory")
 
     def end(self):
         for thread in sorted(self.depth):
@@ -177,7 +180,8 @@ def subject_of(e):
         return "names"
     if e["ph"] == "C":
         return "snapshots" if e["name"].endswith(" snapshots") else "counters"
-    return {"scope": "scopes", "block": "blocks", "checkpoint": "snapshots"}.get(e.get("cat"), "other events")
+    subjects = {"scope": "scopes", "block": "blocks", "checkpoint": "snapshots"}
+    return subjects.get(e.get("cat"), "other events")
 
 
 def is_last_end(e):
