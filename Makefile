@@ -58,7 +58,7 @@ examples := $(addprefix build/,quickstart llama bands oom server neighbours pool
 scripts := tests/runner.sh tests/coverage.sh tests/mutants.sh tests/matrix.sh tests/systems.sh tests/examples.sh tests/diff.sh \
 	tests/cuda.sh tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/unload.sh \
 	tests/preload.sh tests/symbols.sh tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh \
-	tests/install.sh tests/ci.sh tests/values.sh
+	tests/install.sh tests/ci.sh tests/values.sh tests/figures.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports gates embed)

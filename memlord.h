@@ -5261,6 +5261,20 @@ static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
     mli_put_str(o, ":");
     mli_put_u64(o, (uint64_t)site->line);
 }
+/* Writes a site likewise, with the escapes of `put`. */
+static MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
+                                     void (*put)(mli_out *o, const char *text)) {
+    if (!site || (!site->function[0] && !site->file[0])) {
+        mli_put_str(o, "(unknown)");
+        return;
+    }
+    put(o, site->function);
+    if (site->function[0] && site->file[0]) mli_put_str(o, " ");
+    put(o, site->file);
+    if (site->line <= 0) return;
+    mli_put_str(o, ":");
+    mli_put_u64(o, (uint64_t)site->line);
+}
 /* Writes the last part of a path. */
 static MLI_COLD void mli_put_file_name(mli_out *o, const char *path) {
     const char *name = path;
@@ -21459,23 +21473,14 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events. Sites and tags are indices into "strings": 0 is "", site rows come first, tag
       rows behind them -- */
 
-/* Writes a site as mli_put_site_escaped does, as a JSON string. */
-static void mli_json_site_string(mli_out *o, const memlord_site *site) {
-    mli_jsonf(o, ",\n'");
-    if (!site || (!site->function[0] && !site->file[0])) {
-        mli_put_str(o, "(unknown)\"");
-        return;
-    }
-    mli_put_json_part(o, site->function);
-    if (site->function[0] && site->file[0]) mli_put_str(o, " ");
-    mli_put_json_part(o, site->file);
-    if (site->line > 0) mli_jsonf(o, ":%ju", (uint64_t)site->line);
-    mli_put_str(o, "\"");
-}
 static void mli_json_strings(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
-    for (i = 1; i <= r->site_rows; i++) mli_json_site_string(r->o, mli_row_site(r->lord, i));
+    for (i = 1; i <= r->site_rows; i++) {
+        mli_jsonf(r->o, ",\n'");
+        mli_put_site_by(r->o, mli_row_site(r->lord, i), mli_put_json_part);
+        mli_put_str(r->o, "\"");
+    }
     for (i = 1; i <= r->tags; i++)
         mli_jsonf(r->o, ",\n%s", (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, i)->subject);
     mli_put_str(r->o, "]");
@@ -23378,6 +23383,8 @@ static MLI_COLD void mli_prom_labels(mli_export *x) {
         *to = to[-1] = 0;
     }
 }
+/* Writes text as a part of a label's value. */
+static void mli_prom_text(mli_out *o, const char *text) { mli_put_utf8(o, text, "\\\""); }
 /* Writes the labels of the ledger behind the first n labels of a sample, and a space. */
 static MLI_COLD void mli_prom_labels_put(mli_export *x, int n) {
     const char *at;
@@ -23386,7 +23393,7 @@ static MLI_COLD void mli_prom_labels_put(mli_export *x, int n) {
         mli_put_str(x->o, n++ ? "," : "{");
         mli_put(x->o, at, name);
         mli_put_str(x->o, "\"");
-        mli_put_utf8(x->o, at + name, "\\\"");
+        mli_prom_text(x->o, at + name);
         mli_put_str(x->o, "\"");
     }
     mli_put_str(x->o, n ? "} " : " ");
@@ -23402,7 +23409,7 @@ static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_de
     if (device) mli_putf(o, "{device=\"%i\"", mli_device_code(d));
     if (key) {
         mli_putf(o, device ? ",%s=\"" : "{%s=\"", key);
-        mli_put_utf8(o, label, "\\\"");
+        mli_prom_text(o, label);
         mli_put_str(o, "\"");
     }
     mli_prom_labels_put(x, device + (key != NULL));
@@ -23429,8 +23436,6 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) {
         const char *name = mli_families[stat][0];
         uint64_t rest = *mli_stat_of(&x->r->total, stat);
-        int lost = stat == MLI_STAT_dropped_allocs || stat == MLI_STAT_dropped_bytes ||
-                   stat == MLI_STAT_dropped_events;
         if (!*name || !x->devices) continue;
         mli_prom_head(x->o, name, mli_families[stat][1]);
         for (i = 1; i <= x->devices; i++) {
@@ -23439,7 +23444,7 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
                 mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
-        if (lost && rest) /* losses of no device */
+        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* of no device */
             mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
@@ -23586,17 +23591,18 @@ static MLI_COLD void mli_prom_ooms(mli_export *x) {
         uint32_t i, samples = 0;
         for (i = 1; i <= x->devices; i++) {
             const mli_oom oom = mli_oom_of(x->lord, i);
-            char site[512];
-            mli_out o;
             uint64_t v;
             memcpy(&v, (const char *)&oom + f->at, sizeof v);
             if (!oom.time || v == UINT64_MAX) continue;
-            mli_out_buffer(&o, site, sizeof site);
-            if (oom.site) mli_put_site(&o, 0, oom.site);
-            (void)mli_out_end(&o, sizeof site);
             if (!samples++) mli_prom_head(x->o, f->name, f->help);
-            mli_prom_sample(x, f->name, mli_export_device(x, i), oom.site ? "site" : NULL, site,
-                            'u', v);
+            mli_putf(x->o, "memlord_%s{device=\"%i\"", f->name, mli_report_device(x->r, i));
+            if (oom.site) {
+                mli_put_str(x->o, ",site=\"");
+                mli_put_site_by(x->o, oom.site, mli_prom_text);
+                mli_put_str(x->o, "\"");
+            }
+            mli_prom_labels_put(x, 1 + (oom.site != NULL));
+            mli_putf(x->o, "%ju\n", v);
         }
     }
 }

@@ -11,10 +11,5 @@ cd "$(dirname "$0")/.." || exit 1
 
 object=${1:-$memlord}
 [ "$#" -gt 0 ] || build_memlord
-directory=$(mktemp -d) || exit 1
-trap 'rm -rf "$directory"' EXIT
-
-${CC:-gcc} -std=c99 -O0 -Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror -I. \
-    tests/values/play.c "$object" -o "$directory/play" -pthread -rdynamic -Wl,--build-id || exit 1
-MEMLORD_VERSION=$(sed -n 's/^#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h) \
-    PYTHONDONTWRITEBYTECODE=1 python3 tests/values/check.py "$directory/play" "$directory"
+. tests/values/player.sh
+python3 tests/values/check.py "$directory/play" "$directory"

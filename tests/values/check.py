@@ -20,16 +20,28 @@ import subprocess
 import sys
 import traceback
 
+import csv_report
+import folded_report
+import heaptrack_report
 import json_report
+import memory_viz_report
 import operations
+import operations_formats
 import page_report
+import pprof_report
+import prometheus_report
 import text_report
+import trace_report
 from model import Between, Ledger, Program
 from script import FORMATS as NAMES
 
-FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report))
+FORMATS = (("TEXT", text_report), ("JSON", json_report), ("HTML", page_report),
+           ("TRACE", trace_report), ("PROMETHEUS", prometheus_report), ("PPROF", pprof_report),
+           ("HEAPTRACK", heaptrack_report), ("FOLDED", folded_report),
+           ("MEMORY_VIZ", memory_viz_report), ("CSV", csv_report))
 RESIDENT = 123_456 << 10  # what /proc says of the player
 NEIGHBOUR = "train.py"    # and of process 777
+SCRIPTS = operations.SCRIPTS + operations_formats.SCRIPTS
 MOST = 12  # differences of a test that are shown
 
 
@@ -94,7 +106,9 @@ def program(player):
     main = next(line.split()[0] for line in said("nm", player).splitlines()
                 if line.endswith(" T main"))
     build_id = said("readelf", "-n", player).split("Build ID:")[1].split()[0]
-    return Program(player.encode(), build_id.encode(), int(main, 16))
+    offset, start, _, _, size = (int(word, 16) for line in said("readelf", "-lW", player).splitlines()
+                                 if " R E " in line for word in line.split()[1:6])
+    return Program(player.encode(), build_id.encode(), int(main, 16), (start, start + size, offset))
 
 
 def check_results(ledger, lines, check):
@@ -136,10 +150,9 @@ class Tap:
             self.verdict("%s: %s" % (format, subject), differences)
 
 
-def check_script(name, script, player, directory, checks):
-    """Plays a script, and compares all that it gives with the model."""
-    for check in checks.values():
-        check.script = name
+def played(script, player, directory):
+    """Plays a script, with the player and in the model. Returns the played ledger, and what the
+    player printed."""
     lines = play(player, script, directory)
     ledger = Ledger(script)
     ledger.version, ledger.directory = os.environ["MEMLORD_VERSION"], directory
@@ -147,7 +160,14 @@ def check_script(name, script, player, directory, checks):
     ledger.program = program(player)
     ledger.said = [int(line.split()[0]) for line in lines]
     ledger.resident, ledger.process_names = RESIDENT, {777: NEIGHBOUR}
-    ledger.play()
+    return ledger.play(), lines
+
+
+def check_script(name, script, player, directory, checks):
+    """Plays a script, and compares all that it gives with the model."""
+    for check in checks.values():
+        check.script = name
+    ledger, lines = played(script, player, directory)
     check_results(ledger, lines, checks["calls"])
     for format, module in FORMATS:
         if format in operations.FORMATS.get(name, NAMES):
@@ -165,7 +185,7 @@ def main(player, directory):
     tap, ends = Tap(), []
     checks = {format: Check(module.SUBJECTS) for format, module in FORMATS}
     checks["calls"] = Check(("results",))
-    for name, make in operations.SCRIPTS:
+    for name, make in SCRIPTS:
         try:
             check_script(name, make(), player, "%s/%s" % (directory, name), checks)
         except subprocess.SubprocessError as error:

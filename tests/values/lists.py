@@ -3,6 +3,14 @@ that are cut after the largest."""
 
 from phases import RUNS_KEPT
 
+# What a ledger counts of losses and mistakes, the heaviest first; then lost detail.
+LOSSES = ("dropped_allocs", "dropped_bytes")
+MISTAKES = ("unknown_frees", "implicit_frees", "freed_while_shared", "underflows",
+            "fence_failures", "refused")
+ANOMALIES = LOSSES + MISTAKES + ("dropped_sites", "dropped_scopes", "dropped_exports",
+                                 "dropped_scope_invocations", "dropped_snapshots",
+                                 "dropped_events")
+
 
 class Group:
     """Leaked blocks of one site, tag, scope and device."""
@@ -170,6 +178,17 @@ class Lists:
         """Invocations of scopes that are no longer kept."""
         return sum(max(len(part.runs) - RUNS_KEPT, 0) for scope in self.scopes
                    for part in scope.threads)
+
+    def losses(self):
+        """What the ledger itself lost, by name."""
+        return {"dropped_scopes": self.lost_scopes, "dropped_exports": self.lost_exports,
+                "dropped_scope_invocations": self.runs_lost(),
+                "dropped_snapshots": self.lost_snapshots}
+
+    def anomalies(self, device=None):
+        """The anomalies and drops of a device that are not 0; or of all, with those of the ledger."""
+        counts = device.stats() if device else {**self.total(), **self.losses()}
+        return {name: counts[name] for name in ANOMALIES if counts.get(name)}
 
     def lifetimes(self, device):
         """How many blocks of the event ring lived up to 0.1 s, 1 s, 10 s, and longer."""

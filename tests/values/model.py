@@ -40,10 +40,11 @@ class Site:
 
 
 class Program:
-    """The program that plays: its file, its build id, and where its main is in it."""
+    """The program that plays: its file, its build id, where its main is in it, and its code: the
+    first address, the address behind the last, and the offset in the file."""
 
-    def __init__(self, path, build_id, main):
-        self.path, self.build_id, self.main = path, build_id, main
+    def __init__(self, path, build_id, main, segment):
+        self.path, self.build_id, self.main, self.segment = path, build_id, main, segment
 
 
 class Ledger(Books, Storages, Fences, Descriptions, Phases, Capacity, Reclaim, Lists):

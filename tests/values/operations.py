@@ -581,5 +581,7 @@ SCRIPTS = (("rich", rich), ("empty", empty), ("plain", plain), ("epochs", epochs
            ("calls", calls),
            ("queues", queues), ("shortages", shortages), ("samples", samples),
            ("threads", threads))
-# The formats that are compared, where not all are: a text has no ranges.
-FORMATS = {"threads": ("JSON",)}
+# The formats that are compared, where not all are: a text has no ranges, and how PPROF and HEAPTRACK
+# divide bytes that a realloc counted at two sites among their stacks is open.
+FORMATS = {"threads": ("JSON",), "samples": ("TEXT", "JSON", "HTML", "TRACE", "PROMETHEUS", "FOLDED",
+                                            "MEMORY_VIZ", "CSV")}

@@ -5,6 +5,7 @@ line belongs to a subject; a line that only one of the two has is a difference o
 import difflib
 
 from json_report import PID, average
+from lists import LOSSES, MISTAKES
 from notation import address, bytes_text, fixed, ns_text, percent_text, shown
 from script import ANY, TYPES, Device
 
@@ -16,14 +17,6 @@ NAME = 60  # characters of a name that are shown
 FIRST_DEVICES, FIRST_PHYSICAL, FIRST_TAGS, FIRST_SITES = 4, 2, 3, 3  # lines on the first screen
 FIRST_STACKS, FIRST_BLOCKS = 5, 2
 TOP_TAGS, TOP_SITES, LEAKS, FRAMES, COLUMNS = 64, 50, 20, 5, 60
-
-# What a ledger counts of mistakes and losses, the heaviest first.
-LOSSES = ("dropped_allocs", "dropped_bytes")
-MISTAKES = ("unknown_frees", "implicit_frees", "freed_while_shared", "underflows",
-            "fence_failures", "refused")
-ANOMALIES = LOSSES + MISTAKES + ("dropped_sites", "dropped_scopes", "dropped_exports",
-                                 "dropped_scope_invocations", "dropped_snapshots",
-                                 "dropped_events")
 
 
 def name(text):
@@ -190,12 +183,7 @@ class Report:
 
     def counts(self, device):
         """The anomalies and drops of a device; None: of all, with those of the ledger."""
-        counts = dict(device.count if device else self.total)
-        counts["dropped_scopes"] = 0 if device else self.ledger.lost_scopes
-        counts["dropped_exports"] = 0 if device else self.ledger.lost_exports
-        counts["dropped_scope_invocations"] = 0 if device else self.ledger.runs_lost()
-        counts["dropped_snapshots"] = 0 if device else self.ledger.lost_snapshots
-        return [(key, counts[key]) for key in ANOMALIES if counts[key]]
+        return list(self.ledger.anomalies(device).items())
 
     def listed(self, counts):
         return ", ".join("%s %s" % (key, bytes_text(v) if key == "dropped_bytes" else v)
