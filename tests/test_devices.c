@@ -326,8 +326,15 @@ static void a_label_of_null_takes_it_away(void **state) {
     assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 1, NULL));
     assert_ok(memlord_device_label_set(lord, cuda(1), "H100"));
     assert_ok(memlord_device_label_set(lord, cuda(1), NULL));
-    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    report = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_null(strstr(report, "H100"));
+    assert_non_null(strstr(report, "\"label\":null"));
+    free(report);
+    assert_ok(memlord_device_label_set(lord, cuda(1), "H100"));
+    assert_ok(memlord_device_label_set(lord, cuda(1), "")); /* likewise */
+    report = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_null(strstr(report, "H100"));
+    assert_non_null(strstr(report, "\"label\":null"));
     free(report);
     assert_int_equal(memlord_device_label_set(lord, cuda(MEMLORD_ANY), "x"), MEMLORD_E_DEVICE);
 }
