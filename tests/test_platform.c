@@ -2,8 +2,10 @@
    itself, and so can count them, hold them back and let them fail. */
 #include "support.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,6 +31,46 @@ static __thread struct watch {
 static uint64_t wall; /* the time of day in ns; 0: the real one */
 static test_gate *hold_huge; /* where another thread waits that requests huge pages */
 static uint64_t naps_until_open;
+
+/* What a thread's first call on a ledger meets. */
+static __thread struct {
+    int refuse_hook, forget_hook; /* the end of the thread cannot be noticed; is not, in silence */
+    int refuse_number;            /* a sandbox does not tell the thread's number */
+    long number;                  /* the kernel gave it before; 0: it did not */
+} meets;
+
+static long (*kernel)(long number, ...);
+__attribute__((constructor)) static void kernel_find(void) {
+    void *found = dlsym(RTLD_NEXT, "syscall");
+    memcpy(&kernel, &found, sizeof kernel);
+}
+long syscall(long number, ...) {
+    va_list args;
+    long a, b, c, d, e, f;
+    va_start(args, number);
+    a = va_arg(args, long), b = va_arg(args, long), c = va_arg(args, long);
+    d = va_arg(args, long), e = va_arg(args, long), f = va_arg(args, long);
+    va_end(args);
+    if (number == SYS_gettid && meets.refuse_number) {
+        errno = EPERM;
+        return -1;
+    }
+    if (number == SYS_gettid && meets.number) return meets.number;
+    if (number == SYS_tgkill && meets.number && b == meets.number) return 0; /* it lives */
+    if (!kernel) kernel_find();
+    return kernel(number, a, b, c, d, e, f);
+}
+int pthread_setspecific(pthread_key_t key, const void *value) {
+    static int (*real)(pthread_key_t, const void *);
+    void *found;
+    if (value && meets.refuse_hook) return ENOMEM;
+    if (value && meets.forget_hook) return 0;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "pthread_setspecific");
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(key, value);
+}
 
 static void watch_begin(void) {
     memset(&watch, 0, sizeof watch);
@@ -345,6 +387,138 @@ static void who_waits_for_a_lock_yields_16_times_and_then_sleeps_longer_and_long
     give(large, MIB);
 }
 
+/* -- threads -- */
+
+typedef struct visitor {
+    memlord *lord;
+    int refuse_hook, forget_hook, refuse_number, leave_open;
+    long number;
+    uint64_t key;
+    memlord_result alloc, begin, begin_later;
+    const char *tag_before, *tag; /* kept by the ledger */
+} visitor;
+
+/* Allocates 10 bytes under a tag "visit", on a thread that meets what the visitor says. */
+static void *visit(void *user) {
+    visitor *v = (visitor *)user;
+    meets.refuse_hook = v->refuse_hook;
+    meets.forget_hook = v->forget_hook;
+    meets.refuse_number = v->refuse_number;
+    meets.number = v->number;
+    v->tag_before = memlord_tag_current(v->lord);
+    v->begin = memlord_tag_begin(v->lord, "visit");
+    v->tag = memlord_tag_current(v->lord);
+    v->alloc = memlord_alloc(v->lord, cpu(), v->key, 10, NULL);
+    if (!v->leave_open) (void)memlord_tag_end(v->lord);
+    meets.refuse_hook = 0;
+    v->begin_later = memlord_tag_begin(v->lord, "later");
+    if (!v->leave_open) (void)memlord_tag_end(v->lord);
+    return NULL;
+}
+static void visit_by_thread(visitor *v) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, visit, v), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_ok(v->alloc);
+    assert_ok(v->begin_later);
+}
+static uint64_t tagged(memlord *lord) {
+    memlord_tag_stat tag;
+    return memlord_tag_get(lord, all(), "visit", &tag) ? 0 : tag.allocated;
+}
+
+static void a_thread_whose_end_cannot_be_noticed_shares_a_record_without_tags(void **state) {
+    memlord *lord = test_lord(state);
+    visitor v;
+    memset(&v, 0, sizeof v);
+    v.lord = lord;
+    v.key = 0x1000;
+    v.refuse_hook = 1;
+    visit_by_thread(&v);
+    assert_int_equal(v.begin, MEMLORD_E_NOMEM);
+    assert_null(v.tag);
+    assert_int_equal(memlord_allocated(lord, cpu()), 10);
+    assert_int_equal(tagged(lord), 0);
+    assert_int_equal(stats_of(lord, all()).dropped_sites, 1);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_int_equal(memlord_allocated(lord, cpu()), 0);
+    assert_int_equal(stats_of(lord, cpu()).frees, 1);
+}
+
+static void threads_whose_end_was_missed_are_found_by_their_number(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t then = 0;
+    visitor v;
+    int i;
+    memset(&v, 0, sizeof v);
+    v.lord = t->lord;
+    v.forget_hook = 1;
+    for (i = 1; i <= 200; i++) {
+        v.key = (uint64_t)i * 64;
+        visit_by_thread(&v);
+        if (i == 40) then = t->heap.bytes;
+    }
+    assert_int_equal(t->heap.bytes, then);
+    assert_int_equal(memlord_allocated(t->lord, cpu()), 2000);
+    assert_int_equal(tagged(t->lord), 2000);
+}
+
+/* The kernel gives numbers again. */
+static void a_thread_with_the_number_of_one_whose_end_was_missed_begins_anew(void **state) {
+    memlord *lord = test_lord(state), *other;
+    test_heap heap;
+    memlord_desc desc;
+    visitor v;
+    uint64_t taken;
+    int i;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, 0);
+    assert_ok(memlord_create(&desc, &other));
+    memset(&v, 0, sizeof v);
+    v.forget_hook = v.leave_open = 1;
+    v.number = 0x7ffffff0; /* no process has it */
+    for (i = 1; i <= 4; i++) {
+        v.lord = i % 2 ? lord : other;
+        v.key = (uint64_t)i * 64;
+        visit_by_thread(&v);
+        assert_null(v.tag_before); /* of the one before, who left two open */
+        assert_ok(v.begin);
+        assert_string_equal(v.tag, "visit");
+    }
+    assert_int_equal(tagged(lord), 20);
+    assert_int_equal(tagged(other), 20);
+    taken = heap.bytes;
+    for (; i <= 200; i++) {
+        v.lord = other;
+        v.key = (uint64_t)i * 64;
+        visit_by_thread(&v);
+        assert_null(v.tag_before);
+    }
+    assert_int_equal(tagged(other), 20 + 1960);
+    assert_in_range(heap.bytes, taken, taken + 100000);
+    memlord_destroy(other);
+    assert_int_equal(heap.bytes, 0);
+}
+
+static void a_thread_whose_number_is_not_told_has_a_record_all_the_same(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t then = 0;
+    visitor v;
+    int i;
+    memset(&v, 0, sizeof v);
+    v.lord = t->lord;
+    v.refuse_number = v.leave_open = 1;
+    for (i = 1; i <= 20; i++) {
+        v.key = (uint64_t)i * 64;
+        visit_by_thread(&v);
+        assert_null(v.tag_before);
+        assert_ok(v.begin);
+        if (i == 2) then = t->heap.bytes;
+    }
+    assert_int_equal(tagged(t->lord), 200);
+    assert_int_equal(t->heap.bytes, then);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_moment_is_written_as_its_date_and_time),
@@ -356,6 +530,10 @@ int main(void) {
         cmocka_unit_test(a_block_of_2_mib_requests_huge_pages_for_itself),
         cmocka_unit_test(without_pages_there_is_no_block_and_errno_stays),
         cmocka_unit_test(who_waits_for_a_lock_yields_16_times_and_then_sleeps_longer_and_longer),
+        TEST(a_thread_whose_end_cannot_be_noticed_shares_a_record_without_tags),
+        TEST(threads_whose_end_was_missed_are_found_by_their_number),
+        TEST(a_thread_with_the_number_of_one_whose_end_was_missed_begins_anew),
+        TEST(a_thread_whose_number_is_not_told_has_a_record_all_the_same),
     };
     return cmocka_run_group_tests_name("platform", tests, NULL, NULL);
 }
