@@ -5179,15 +5179,10 @@ static MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_digits(o, byte, 16, 2);
 }
 
-/* Writes a JSON string, or null. It also escapes characters that could end a script element, so
-   that an HTML page can contain the text. */
-static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
+/* Writes text as a part of a JSON string. It also escapes characters that could end a script
+   element, so that an HTML page can contain the text. */
+static MLI_COLD void mli_put_json_part(mli_out *o, const char *text) {
     const unsigned char *s = (const unsigned char *)text;
-    if (!text) {
-        mli_put_str(o, "null");
-        return;
-    }
-    mli_put_str(o, "\"");
     while (*s) {
         uint32_t code;
         size_t n = mli_utf8_decode(s, &code);
@@ -5202,6 +5197,15 @@ static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
         }
         s += n;
     }
+}
+/* Writes a JSON string, or null. */
+static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
+    if (!text) {
+        mli_put_str(o, "null");
+        return;
+    }
+    mli_put_str(o, "\"");
+    mli_put_json_part(o, text);
     mli_put_str(o, "\"");
 }
 
@@ -6110,6 +6114,9 @@ static mli_thread *mli_thread_own(const memlord *lord) {
 static int mli_alert_set(memlord *lord, uint32_t bit, int on) {
     return mli_u32_bits(&lord->threads.alert, bit, on);
 }
+
+/* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
+static uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
 
 /* Returns how many thread records the ledger has, the orphan record included. */
 static uint32_t mli_thread_count(memlord *lord) {
@@ -10154,7 +10161,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_u64_store(&b->generation, 0); /* before `count`, a release store as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
-        mli_u32_store_release(&b->thread, t->id - MLI_THREAD_ID_FIRST + 1);
+        mli_u32_store_release(&b->thread, mli_record_number(t->id));
         mli_u64_store_release(&b->generation, number + 1); /* see mli_subbuf_reader_begin */
         return t->subbuf = b;
     }
@@ -21192,7 +21199,7 @@ static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
     const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
     for (; s; s = s->next) {
         size_t i, n = mli_thread_scope_read(r->lord, s, r->run);
-        for (i = 0; i < n; i++) fn(r, &r->run[i], s->thread / 2 - 1);
+        for (i = 0; i < n; i++) fn(r, &r->run[i], mli_record_number(s->thread));
     }
 }
 
@@ -21442,7 +21449,7 @@ static void mli_json_threads(mli_report *r) {
             mli_jsonf(r->o,
                       ",{'id':%ju,'allocs':%ju,'frees':%ju,'bytes_allocated':%ju,"
                       "'bytes_freed':%ju}",
-                      (uint64_t)t->id - MLI_THREAD_ID_FIRST + 1, allocs, frees, in, out);
+                      (uint64_t)mli_record_number(t->id), allocs, frees, in, out);
     }
     mli_put_str(r->o, "]");
 }
@@ -21450,17 +21457,23 @@ static void mli_json_threads(mli_report *r) {
 /* -- JSON: events. Sites and tags are indices into "strings": 0 is "", site rows come first, tag
       rows behind them -- */
 
+/* Writes a site as mli_put_site_escaped does, as a JSON string. */
+static void mli_json_site_string(mli_out *o, const memlord_site *site) {
+    mli_jsonf(o, ",\n'");
+    if (!site || (!site->function[0] && !site->file[0])) {
+        mli_put_str(o, "(unknown)\"");
+        return;
+    }
+    mli_put_json_part(o, site->function);
+    if (site->function[0] && site->file[0]) mli_put_str(o, " ");
+    mli_put_json_part(o, site->file);
+    if (site->line > 0) mli_jsonf(o, ":%ju", (uint64_t)site->line);
+    mli_put_str(o, "\"");
+}
 static void mli_json_strings(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
-    for (i = 1; i <= r->site_rows; i++) {
-        char text[512];
-        mli_out o;
-        mli_out_buffer(&o, text, sizeof text);
-        mli_put_site(&o, 0, mli_row_site(r->lord, i));
-        (void)mli_out_end(&o, sizeof text);
-        mli_jsonf(r->o, ",\n%s", text);
-    }
+    for (i = 1; i <= r->site_rows; i++) mli_json_site_string(r->o, mli_row_site(r->lord, i));
     for (i = 1; i <= r->tags; i++)
         mli_jsonf(r->o, ",\n%s", (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, i)->subject);
     mli_put_str(r->o, "]");
@@ -23085,7 +23098,7 @@ static MLI_COLD void mli_trace_names(mli_export *x) {
     mli_trace_open(x, "M", 0, 0);
     mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
     for (; t; t = (const mli_thread *)mli_ptr_load(&t->next)) {
-        uint32_t number = t->id - MLI_THREAD_ID_FIRST + 1;
+        uint32_t number = mli_record_number(t->id);
         mli_trace_open(x, "M", 0, number);
         mli_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'}}", (uint64_t)number);
     }
@@ -23111,7 +23124,7 @@ static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_recor
     size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
     for (i = 0; i < n; i++) {
         const mli_scope_run *v = &x->r->run[i];
-        mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), s->thread / 2 - 1);
+        mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), mli_record_number(s->thread));
         mli_trace_text(x, scope->name);
         mli_jsonf(x->o, ",'dur':");
         mli_put_fixed(x->o, mli_span_ns(&x->r->scale, v->stamps), 3);
