@@ -289,6 +289,29 @@ static void a_trace_has_a_line_for_every_call(void **state) {
     memlord_destroy(lord);
 }
 
+static void a_trace_shows_what_is_known_of_a_site(void **state) {
+    static const struct {
+        memlord_site site;
+        const char *text;
+    } sites[] = {{{"a.c", "f", 3}, " f a.c:3"},   {{"a.c", "f", 0}, " f a.c"},
+                 {{"a.c", "f", -1}, " f a.c"},    {{"a.c", "f", 1}, " f a.c:1"},
+                 {{"", "f", 0}, " f"},            {{"a", "", 12}, " a:12"},
+                 {{"", "fgh", 0}, " fgh"},        {{"a.c", "", 0}, " a.c"},
+                 {{"", "", 5}, " (unknown)"}};
+    char wanted[64];
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof sites / sizeof *sites; i++) {
+        assert_ok(memlord_alloc(lord, cpu(), i + 1, 1, &sites[i].site));
+        snprintf(wanted, sizeof wanted, "[alloc] cpu 0x%08x 1 B%s\n", (unsigned)i + 1,
+                 sites[i].text);
+        said_is(&log, wanted);
+    }
+    memlord_destroy(lord);
+}
+
 static void a_trace_has_one_line_for_n_blocks(void **state) {
     const memlord_block blocks[3] = {{cuda(0), 1, 1024}, {cuda(0), 2, 2048}, {cuda(1), 3, 3072}};
     test_log log;
@@ -1028,6 +1051,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(without_debug_a_logger_gets_no_trace),
         cmocka_unit_test(a_trace_names_the_function_of_a_return_address),
         cmocka_unit_test(a_trace_has_a_line_for_every_call),
+        cmocka_unit_test(a_trace_shows_what_is_known_of_a_site),
         cmocka_unit_test(a_trace_has_one_line_for_n_blocks),
         cmocka_unit_test(a_trace_tells_of_deferred_and_retired_blocks),
         cmocka_unit_test(a_collection_of_the_host_names_no_band),

@@ -20,6 +20,7 @@
 static __thread struct watch {
     int on;
     int refuse_map;
+    size_t extent_at;             /* how far behind a multiple of 4 MiB the next two extents begin */
     uint64_t mapped;              /* bytes mapped less those unmapped */
     uint64_t yields, yields_first; /* of the processor; those before the first sleep */
     uint64_t naps, cancelable;     /* sleeps; those that pthread_cancel could have ended */
@@ -83,6 +84,13 @@ void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
         return MAP_FAILED;
     }
     if (watch.on) watch.mapped += size;
+    if (watch.on && size == 2 * EXTENT) { /* at a place that the test chooses */
+        char *from = (char *)syscall(SYS_mmap, NULL, size + 2 * EXTENT, prot, flags, fd, offset);
+        char *to = from + ((0 - (uintptr_t)from) & (EXTENT - 1)) + watch.extent_at;
+        (void)syscall(SYS_munmap, from, (size_t)(to - from));
+        (void)syscall(SYS_munmap, to + size, (size_t)(from + 2 * EXTENT - to));
+        return to;
+    }
     return (void *)syscall(SYS_mmap, at, size, prot, flags, fd, offset);
 }
 int munmap(void *at, size_t size) {
@@ -234,6 +242,24 @@ static void a_block_outside_8_kib_to_1_mib_has_a_mapping_of_its_own(void **state
         assert_int_equal(watch.mapped, EXTENT);
         assert_int_equal(in_extent(at), PAGE);
         give(at, together[i]);
+        assert_int_equal(watch.mapped, 0);
+    }
+    watch.on = 0;
+}
+
+static void an_extent_is_aligned_wherever_the_kernel_maps_it(void **state) {
+    static const size_t at[] = {0, PAGE, MIB, 2 * MIB, 3 * MIB + 5 * PAGE, EXTENT - PAGE};
+    size_t i;
+    (void)state;
+    watch_begin();
+    for (i = 0; i < sizeof at / sizeof *at; i++) {
+        char *block;
+        watch.extent_at = at[i];
+        block = (char *)take(MIB);
+        assert_int_equal(in_extent(block), PAGE);
+        assert_int_equal(watch.mapped, EXTENT);
+        memset(block - PAGE + EXTENT - 1, 1, 1); /* its last byte is there */
+        give(block, MIB);
         assert_int_equal(watch.mapped, 0);
     }
     watch.on = 0;
@@ -524,6 +550,7 @@ int main(void) {
         TEST(a_moment_is_written_as_its_date_and_time),
         cmocka_unit_test(blocks_of_the_os_are_zeroed_and_apart),
         cmocka_unit_test(a_block_outside_8_kib_to_1_mib_has_a_mapping_of_its_own),
+        cmocka_unit_test(an_extent_is_aligned_wherever_the_kernel_maps_it),
         cmocka_unit_test(an_extent_is_used_to_its_last_page),
         cmocka_unit_test(pages_given_back_are_used_again_where_they_fit),
         cmocka_unit_test(an_extent_requests_huge_pages_once_it_is_used_to_a_quarter),

@@ -230,6 +230,40 @@ static void what_exceeds_64_bits_is_refused_to_the_byte(void **state) {
     assert_refused("16 EiB");
 }
 
+/* -- durations -- */
+
+/* The moments of checkpoints, after the ledger began. */
+static void a_duration_is_written_in_the_unit_that_gives_1_to_1000(void **state) {
+    static const struct {
+        uint64_t ns;
+        const char *text;
+    } durations[] = {
+        {0, "0 ns"},          {1, "1 ns"},           {999, "999 ns"},
+        {1000, "1 us"},       {1049, "1 us"},        {1050, "1.1 us"},
+        {1500, "1.5 us"},     {10000, "10 us"},      {999949, "999.9 us"},
+        {999950, "1 ms"},     {1000000, "1 ms"},     {1234567, "1.2 ms"},
+        {250000000, "250 ms"}, {999949000, "999.9 ms"}, {999950000, "1 s"},
+        {1000000000, "1 s"},  {59960000000, "60 s"}, {59940000000 + 1000000000, "60.9 s"},
+        {3600000000000, "3600 s"}};
+    test_case *t = (test_case *)*state;
+    const uint64_t begin = t->now;
+    char point[16], wanted[64], *report;
+    size_t i, n = sizeof durations / sizeof *durations;
+    assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 5, NULL));
+    for (i = 0; i < n; i++) {
+        t->now = begin + durations[i].ns;
+        snprintf(point, sizeof point, "point-%02u-", (unsigned)i);
+        assert_ok(memlord_checkpoint(t->lord, point));
+    }
+    report = report_of(t->lord, MEMLORD_FORMAT_TEXT);
+    for (i = 0; i < n; i++) {
+        snprintf(wanted, sizeof wanted, "%12s%12s%11u blocks  point-%02u-\n", durations[i].text, "5 B",
+                 1u, (unsigned)i);
+        if (!strstr(report, wanted)) fail_msg("no \"%s\" in\n%s", wanted, report);
+    }
+    free(report);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_name_is_written_as_it_is_or_its_bytes_are_told),
@@ -240,6 +274,7 @@ int main(void) {
         cmocka_unit_test(spaces_may_stand_around_number_and_unit),
         cmocka_unit_test(nine_decimals_count_and_further_ones_are_dropped),
         cmocka_unit_test(what_exceeds_64_bits_is_refused_to_the_byte),
+        TEST_FAKES(a_duration_is_written_in_the_unit_that_gives_1_to_1000),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }
