@@ -55,6 +55,9 @@ static int open_stacks(void **state, uint32_t depth, uint64_t bytes, uint32_t fl
 }
 static int setup_every(void **state) { return open_stacks(state, 8, 1, 0); }
 static int setup_sampled(void **state) { return open_stacks(state, 8, 1024, 0); }
+static int setup_large_samples(void **state) {
+    return open_stacks(state, 8, (uint64_t)1 << 40, 0);
+}
 static int setup_mean(void **state) { return open_stacks(state, 8, 0, 0); }
 static int setup_sampled_sites(void **state) {
     return open_stacks(state, 8, 1024, MEMLORD_FLAG_SITES);
@@ -529,7 +532,7 @@ static long double stands_for(long double x) {
 }
 /* The n-th root of a sum of squares, without a library of mathematics. */
 static uint64_t root_of(long double v) {
-    long double low = 0, high = 1e12L;
+    long double low = 0, high = 1e16L;
     int i;
     for (i = 0; i < 200; i++) {
         long double middle = (low + high) / 2;
@@ -539,39 +542,49 @@ static uint64_t root_of(long double v) {
     return (uint64_t)(low + 0.5L);
 }
 static void is_about(uint64_t is, long double should) {
-    if ((long double)is < should - 1 || (long double)is > should + 1)
+    const long double error = 1 + should * 2e-12L;
+    if ((long double)is < should - error || (long double)is > should + error)
         fail_msg("%llu is not %Lf", (unsigned long long)is, should);
 }
-static void a_sample_stands_for_as_many_allocs_as_it_had_chances(void **state) {
-    static const uint64_t sizes[] = {1,   8,    16,   64,   100,  300,   512,   1000,  1024,
-                                     1500, 3000, 5000, 10000, 20000, 40000, 41000, 100000};
-    memlord *lord = test_lord(state);
-    size_t i;
-    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        const uint64_t bytes = sizes[i], calls = fake.calls;
-        const long double scale = stands_for((long double)bytes / 1024);
-        char letters[2] = {(char)('A' + i), 0};
-        memlord_stack_stat row;
-        uint64_t n;
-        at(letters);
-        for (n = 0; fake.calls == calls; n++) { /* until one is taken */
-            if (n) assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
-            assert_ok(memlord_alloc(lord, cpu(), 0x1000, bytes, NULL));
-        }
-        row = stack_of(lord, cpu(), letters);
-        assert_int_equal(row.samples, 1);
-        is_about(row.allocs, scale);
-        is_about(row.alloc_bytes, (long double)bytes * scale);
-        is_about(row.live_bytes, (long double)bytes * scale);
-        is_about(row.peak_bytes, (long double)bytes * scale);
-        is_about(row.error_bytes, (long double)root_of((long double)(bytes * bytes) * scale *
-                                                       (scale - 1)));
-        assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
-        row = stack_of(lord, cpu(), letters);
-        assert_int_equal(row.live_bytes, 0);
-        assert_int_equal(row.error_bytes, 0);
-        is_about(row.peak_bytes, (long double)bytes * scale);
+/* Allocates blocks of one size until one is taken, in a ledger with samples of that mean. */
+static void sample_one(memlord *lord, uint64_t mean, uint64_t bytes, const char *letters) {
+    const long double scale = stands_for((long double)bytes / (long double)mean);
+    const uint64_t calls = fake.calls;
+    memlord_stack_stat row;
+    uint64_t n;
+    at(letters);
+    for (n = 0; fake.calls == calls; n++) {
+        if (n) assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, bytes, NULL));
     }
+    row = stack_of(lord, cpu(), letters);
+    assert_int_equal(row.samples, 1);
+    is_about(row.allocs, scale);
+    is_about(row.alloc_bytes, (long double)bytes * scale);
+    is_about(row.live_bytes, (long double)bytes * scale);
+    is_about(row.peak_bytes, (long double)bytes * scale);
+    is_about(row.error_bytes,
+             (long double)root_of((long double)bytes * (long double)bytes * scale * (scale - 1)));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    row = stack_of(lord, cpu(), letters);
+    assert_int_equal(row.live_bytes, 0);
+    assert_int_equal(row.error_bytes, 0);
+    is_about(row.peak_bytes, (long double)bytes * scale);
+}
+static void a_sample_stands_for_as_many_allocs_as_it_had_chances(void **state) {
+    static const uint64_t sizes[] = {1,    8,    16,   64,    100,   300,   512,   1000, 1024,
+                                     1500, 3000, 5000, 10000, 20000, 40000, 41000, 100000};
+    char letters[2] = {'A', 0};
+    size_t i;
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++, letters[0]++)
+        sample_one(test_lord(state), 1024, sizes[i], letters);
+}
+static void and_so_it_does_to_12_digits(void **state) {
+    const uint64_t mean = (uint64_t)1 << 40;
+    char letters[2] = {'A', 0};
+    int sixteenths;
+    for (sixteenths = 1; sixteenths < 40; sixteenths += 3, letters[0]++)
+        sample_one(test_lord(state), mean, mean / 16 * (uint64_t)sixteenths, letters);
 }
 
 /* The bytes from one sample to the next are drawn from an exponential distribution of mean 1,024.
@@ -2142,6 +2155,7 @@ int main(void) {
         TEST_OF(setup_sampled, a_sample_takes_few_allocs),
         TEST_OF(setup_sampled, a_block_far_larger_than_the_mean_is_always_taken),
         TEST_OF(setup_sampled, a_sample_stands_for_as_many_allocs_as_it_had_chances),
+        TEST_OF(setup_large_samples, and_so_it_does_to_12_digits),
         TEST_OF(setup_sampled, the_way_from_sample_to_sample_is_exponential),
         TEST_OF(setup_every, each_of_two_thousand_stacks_is_one_row),
         TEST_OF(setup_sampled, ledgers_of_a_process_draw_differently),
