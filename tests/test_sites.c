@@ -273,6 +273,31 @@ static void an_address_in_no_module_shows_itself(void **state) {
     assert_string_equal(site->function, "");
 }
 
+/* The byte before a return address is in the call. */
+static void an_address_in_no_module_is_written_in_as_many_digits_as_it_has(void **state) {
+    static const struct {
+        uint64_t address;
+        const char *text;
+    } addresses[] = {{1, "0x0"},
+                     {2, "0x1"},
+                     {0x10, "0xf"},
+                     {0x11, "0x10"},
+                     {0x100, "0xff"},
+                     {0x101, "0x100"},
+                     {0x12346, "0x12345"},
+                     {0x123456, "0x123455"},
+                     {0xfedcba987654321, "0xfedcba987654320"},
+                     {0xfedcba9876543210, "0xfedcba987654320f"},
+                     {UINT64_MAX, "0xfffffffffffffffe"}};
+    memlord *lord = test_lord(state);
+    size_t i;
+    for (i = 0; i < sizeof addresses / sizeof *addresses; i++)
+        if (addresses[i].address <= UINTPTR_MAX)
+            assert_string_equal(
+                memlord_site_at(lord, (void *)(uintptr_t)addresses[i].address)->file,
+                addresses[i].text);
+}
+
 static void *see_addresses(void *user) {
     const char *base = (const char *)(uintptr_t)&memlord_create;
     size_t i;
@@ -687,6 +712,7 @@ int main(void) {
         TEST_SITES(a_return_address_becomes_a_site),
         TEST_SITES(a_return_address_has_a_place),
         TEST_SITES(an_address_in_no_module_shows_itself),
+        TEST(an_address_in_no_module_is_written_in_as_many_digits_as_it_has),
         TEST_SITES(threads_that_see_an_address_first_agree_on_its_site),
         TEST_SITES(a_planted_site_has_no_place),
         TEST_SITES(a_place_stays_when_its_site_is_renamed),
