@@ -1120,6 +1120,49 @@ static void a_strategy_of_another_device_re_arms_nothing(void **state) {
     assert_int_equal(t->gc.runs, 2);
 }
 
+/* Below the threshold by less than an eighth of it, where a band that waits would go on waiting. */
+static void a_run_for_another_reason_below_the_threshold_leaves_the_band_armed(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, MEMLORD_METRIC_ALLOCATED, 1000);
+    grow(t, cuda(0), 900);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_int_equal(t->gc.runs, 1);
+    grow(t, cuda(0), 99);
+    assert_int_equal(t->gc.runs, 1);
+    grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, 2);
+    assert_int_equal(t->gc.last.reason, MEMLORD_REASON_BAND);
+    assert_int_equal(t->gc.last.value, 1000);
+}
+
+static void a_run_for_another_reason_at_the_threshold_makes_the_band_wait(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, MEMLORD_METRIC_ALLOCATED, 1000);
+    t->gc.answer.ran = 0;
+    grow(t, cuda(0), 1000);
+    assert_int_equal(t->gc.runs, 1);
+    t->gc.answer.ran = 1;
+    memlord_reset(t->lord); /* armed again */
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    t->gc.runs = 0;
+    grow(t, cuda(0), 124);
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, cuda(0), 1); /* an eighth of the threshold more than at the end of the run */
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.value, 1125);
+}
+
+static void a_reset_arms_a_band_that_waits(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, MEMLORD_METRIC_ALLOCATED, 1000);
+    grow(t, cuda(0), 1000);
+    grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, 1);
+    memlord_reset(t->lord);
+    grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, 2);
+}
+
 static void selectors_that_name_nothing_are_refused(void **state) {
     test_case *t = (test_case *)*state;
     const memlord_device bad[] = {memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0), cuda(-2),
@@ -1469,6 +1512,9 @@ int main(void) {
         TEST_FAKES(a_strategy_of_one_type_leaves_the_default_to_the_others),
         TEST_FAKES(a_strategy_waits_for_the_devices_it_names),
         TEST_FAKES(a_strategy_of_another_device_re_arms_nothing),
+        TEST_FAKES(a_run_for_another_reason_below_the_threshold_leaves_the_band_armed),
+        TEST_FAKES(a_run_for_another_reason_at_the_threshold_makes_the_band_wait),
+        TEST_FAKES(a_reset_arms_a_band_that_waits),
         TEST_FAKES(selectors_that_name_nothing_are_refused),
         cmocka_unit_test(a_bad_band_is_found_by_its_index),
         TEST_FAKES(a_bad_strategy_keeps_the_old_one_and_names_the_band),

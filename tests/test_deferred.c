@@ -826,6 +826,54 @@ static void a_queue_that_is_not_done_is_left_alone_longer_and_longer(void **stat
     assert_in_range(f->asked, 10, 20);
 }
 
+/* The call after which a fence is asked again, counted from the last time. */
+static int calls_until_asked(memlord *lord, const fake *f, uint64_t *key) {
+    const int had = f->asked;
+    int calls = 0;
+    while (f->asked == had && calls < 1000) {
+        assert_ok(memlord_alloc(lord, cuda(1), *key += 64, 10, NULL));
+        calls++;
+    }
+    return calls;
+}
+
+static void the_calls_that_leave_a_queue_alone_double_up_to_256(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = pend(lord, cuda(0), 0x1000, 1, 1);
+    uint64_t key = 0x100000;
+    int calls;
+    assert_int_equal(f->asked, 1);
+    assert_int_equal(calls_until_asked(lord, f, &key), 1); /* the free itself was a call */
+    for (calls = 4; calls < 256; calls *= 2)
+        assert_int_equal(calls_until_asked(lord, f, &key), calls);
+    assert_int_equal(calls_until_asked(lord, f, &key), 256);
+    assert_int_equal(calls_until_asked(lord, f, &key), 256);
+}
+
+static void the_next_of_a_queue_is_asked_at_once_when_the_first_is_gone(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = pend(lord, cuda(0), 0x1000, 1, 1), *g = pend(lord, cuda(0), 0x2000, 1, 1);
+    uint64_t key = 0x100000;
+    while (calls_until_asked(lord, f, &key) < 256) {}
+    assert_int_equal(g->asked, 1);
+    assert_ok(memlord_free_done(lord, cuda(0), 0x1000));
+    assert_int_equal(f->dropped, 1);
+    assert_int_equal(g->asked, 2);
+    assert_int_equal(calls_until_asked(lord, g, &key), 2); /* its rests begin anew */
+    assert_int_equal(calls_until_asked(lord, g, &key), 4);
+}
+
+static void a_queue_of_another_device_of_the_type_has_its_own_rest(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = pend(lord, cuda(0), 0x1000, 1, 1), *g;
+    uint64_t key = 0x100000;
+    while (calls_until_asked(lord, f, &key) < 256) {}
+    g = pend(lord, cuda(2), 0x2000, 1, 1);
+    assert_int_equal(calls_until_asked(lord, g, &key), 1);
+    assert_int_equal(calls_until_asked(lord, g, &key), 4);
+    assert_int_equal(calls_until_asked(lord, g, &key), 8);
+}
+
 static void it_is_left_alone_for_10_ms_at_most(void **state) {
     test_case *t = (test_case *)*state;
     fake *f = pend(t->lord, cuda(0), 0x1000, 1, 1);
@@ -2456,6 +2504,9 @@ int main(void) {
         TEST_CLOCK(a_call_asks_one_queue_at_most),
         TEST_CLOCK(a_queue_that_is_not_done_is_left_alone_longer_and_longer),
         TEST_CLOCK(it_is_left_alone_for_10_ms_at_most),
+        TEST_CLOCK(the_calls_that_leave_a_queue_alone_double_up_to_256),
+        TEST_CLOCK(the_next_of_a_queue_is_asked_at_once_when_the_first_is_gone),
+        TEST_CLOCK(a_queue_of_another_device_of_the_type_has_its_own_rest),
         TEST_CLOCK(frees_of_its_type_ask_too),
         cmocka_unit_test_setup_teardown(the_poller_asks_for_a_host_that_calls_nothing,
                                         setup_poller, teardown),
