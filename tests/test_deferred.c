@@ -2328,6 +2328,39 @@ static void a_child_born_while_done_runs_can_retire(void **state) {
     memlord_destroy(lord);
 }
 
+/* Its `drop` was called: `done` is not called any more. */
+static void a_child_born_while_drop_runs_retires_without_asking_again(void **state) {
+    static const test_gate closed = TEST_GATE;
+    memlord_desc desc;
+    memlord *lord = NULL;
+    pthread_t thread;
+    fake *stuck;
+    pid_t pid;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    assert_ok(memlord_create(&desc, &lord));
+    stuck = pend(lord, cuda(0), 0x1000, 100, 1);
+    gate = closed;
+    stuck->answer = 1;
+    stuck->in_drop = wait_at_the_gate;
+    assert_int_equal(pthread_create(&thread, NULL, retire_elsewhere, lord), 0);
+    assert_true(test_gate_came(&gate, 1));
+    pid = fork();
+    if (pid == 0) {
+        alarm(30);
+        if (memlord_retire(lord, all()) != 100) _exit(1);
+        if (memlord_allocated(lord, all()) != 0) _exit(2);
+        if (stuck->asked != 2) _exit(3); /* once by the free, once by the parent */
+        _exit(stuck->dropped != 1);
+    }
+    expect_child(pid);
+    test_gate_open(&gate);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    memlord_destroy(lord);
+}
+
 /* Nor does it hold up its queue if its block was allocated again meanwhile. */
 static void a_child_retires_behind_a_fence_whose_block_is_gone(void **state) {
     memlord_desc desc;
@@ -2578,6 +2611,7 @@ int main(void) {
         TEST(an_alloc_over_a_block_whose_fence_is_running_drops_it_after),
         TEST(a_child_retires_what_was_pending),
         TEST(a_child_born_while_done_runs_can_retire),
+        cmocka_unit_test_setup(a_child_born_while_drop_runs_retires_without_asking_again, reset_fakes),
         TEST(a_child_retires_behind_a_fence_whose_block_is_gone),
         TEST(a_child_born_while_a_free_asks_its_fence_can_retire),
         TEST(a_fence_may_retire_another_ledger),
