@@ -1614,6 +1614,43 @@ static void room_block(room *m) {
     room_draw(m, d->phys, bytes);
     assert_ok(memlord_alloc(m->lord, d->device, key, bytes, NULL));
 }
+/* What the thread's tickets cover of a request. */
+static uint64_t room_covered(const room *m, int phys, uint64_t bytes) {
+    size_t i = m->open > ROOM_ATTACHED ? m->open - ROOM_ATTACHED : 0;
+    uint64_t covered = 0;
+    for (; i < m->open; i++)
+        if (m->tickets[i].phys == phys) covered += m->tickets[i].left;
+    return covered < bytes ? covered : bytes;
+}
+static int room_try(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)bytes;
+    *storage = *(uint64_t *)user;
+    return 0;
+}
+static void room_request(room *m) {
+    uint64_t i = room_random(m, ROOM_BLOCKS), key = (i + 1) * 64, bytes, covered, storage;
+    int device = (int)room_random(m, ROOM_DEVICES);
+    room_device *d = &m->devices[device];
+    room_phys *p = &m->phys[d->phys];
+    int64_t held, live;
+    memlord_result r;
+    if (m->block[i].live) return;
+    (void)room_used(m, d->phys, &held, &live);
+    bytes = room_random(m, 6000);
+    covered = room_covered(m, d->phys, bytes);
+    r = memlord_alloc_retry(m->lord, d->device, bytes, room_try, &key, NULL, &storage, NULL);
+    if (p->limit && covered < bytes && (uint64_t)live + p->reserved + bytes - covered > p->limit) {
+        assert_int_equal(r, MEMLORD_E_LIMIT);
+        return;
+    }
+    assert_ok(r);
+    m->block[i].device = device;
+    m->block[i].bytes = bytes;
+    m->block[i].live = 1;
+    d->live += bytes;
+    room_grew(d);
+    room_draw(m, d->phys, bytes);
+}
 static void room_reserve(room *m) {
     room_device *d = &m->devices[room_random(m, ROOM_DEVICES)];
     room_phys *p = &m->phys[d->phys];
@@ -1690,7 +1727,8 @@ static void room_step(room *m) {
     else if (what < 26) room_commit(m);
     else if (what < 28) room_pool(m);
     else if (what < 30) room_sample(m);
-    else room_limit(m);
+    else if (what < 31) room_limit(m);
+    else room_request(m);
 }
 
 /* Two devices share the memory of one of them; cpu, pinned and mapped that of the host. */
