@@ -1163,6 +1163,23 @@ static void a_reset_arms_a_band_that_waits(void **state) {
     assert_int_equal(t->gc.runs, 2);
 }
 
+/* The edge between two bands may lie at exactly the live bytes of a limit. */
+static void a_free_from_the_edge_of_a_band_falls_into_the_one_below(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_band bands[2] = {band_of(0, 50, FREED, 1, 0), band_of(50, 101, FREED, 100000, 0)};
+    uint64_t key;
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 1000));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
+    key = grow(t, cuda(0), 1);
+    grow(t, cuda(0), 499);
+    assert_int_equal(t->gc.runs, 0);
+    shrink(t, cuda(0), key);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.band, 0);
+    assert_int_equal(t->gc.last.value, 1);
+    assert_true(t->gc.last.used_percent == 49.9);
+}
+
 /* -- random histories, against a model of what the header says -- */
 
 enum { MODEL_BLOCKS = 64 };
@@ -1736,6 +1753,7 @@ int main(void) {
         TEST_FAKES(a_run_for_another_reason_below_the_threshold_leaves_the_band_armed),
         TEST_FAKES(a_run_for_another_reason_at_the_threshold_makes_the_band_wait),
         TEST_FAKES(a_reset_arms_a_band_that_waits),
+        TEST_FAKES(a_free_from_the_edge_of_a_band_falls_into_the_one_below),
         TEST_FAKES(random_histories_fire_as_documented),
         TEST_FAKES(selectors_that_name_nothing_are_refused),
         cmocka_unit_test(a_bad_band_is_found_by_its_index),

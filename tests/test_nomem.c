@@ -523,6 +523,39 @@ static void what_comes_and_goes_leaves_no_memory_behind(void **state) {
     }
 }
 
+static int no_part(void *user, const memlord_part_info *info) {
+    (void)user, (void)info;
+    return 0;
+}
+
+/* Whatever of the map has no room left for one more. */
+static void what_is_dead_is_looked_up_without_memory(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord *lord = t->lord;
+    memlord_meta meta;
+    memlord_fence fence;
+    memlord_block_info info;
+    uint64_t i, dropped = 0;
+    memset(&meta, 0, sizeof meta);
+    memset(&fence, 0, sizeof fence);
+    fence.done = is_done;
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    for (i = 1; dropped < 20000; i++)
+        dropped += memlord_alloc(lord, cuda(0), i << 20, 1, NULL) == MEMLORD_E_NOMEM;
+    for (; i < 40000; i++) {
+        assert_int_equal(memlord_retain(lord, cuda(0), i << 20, NULL), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_part_remove(lord, cuda(0), i << 20, 0), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_parts_each(lord, cuda(0), i << 20, no_part, NULL), 0);
+        assert_int_equal(memlord_block_describe(lord, cuda(0), i << 20, &meta), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_block_find(lord, cuda(0), i << 20, &info), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_free_done(lord, cuda(0), i << 20), MEMLORD_E_UNKNOWN);
+    }
+    t->heap.fail_at = 0;
+    assert_int_equal(stats_of(lord, cuda(0)).dropped_allocs, dropped);
+    assert_int_equal(stats_of(lord, cuda(0)).live_blocks, stats_of(lord, cuda(0)).allocs);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_script_alone_passes),
@@ -531,6 +564,7 @@ int main(void) {
         TEST(a_dropped_block_is_counted_with_its_bytes),
         TEST(every_report_with_a_place_for_them_shows_the_drops),
         TEST_SITES(what_comes_and_goes_leaves_no_memory_behind),
+        TEST(what_is_dead_is_looked_up_without_memory),
     };
     return cmocka_run_group_tests_name("nomem", tests, NULL, NULL);
 }
