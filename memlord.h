@@ -13728,7 +13728,6 @@ static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *p
         r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, path + at, path, &from, out);
     } while (mli_cold_leave(lord, &r));
     mli_own_free(lord, path, at + n + 1);
-    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->scopes.lost, 1);
     return r;
 }
 
@@ -13856,6 +13855,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
     if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
+    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->scopes.lost, 1);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
     return mli_call_end_uncounted(lord, r);

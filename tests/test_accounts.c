@@ -715,6 +715,49 @@ static void a_threads_use_ends_with_it_and_any_thread_credits(void **state) {
     assert_int_equal(account_of(u.lord, u.account).bytes, 0);
 }
 
+typedef struct gated_user {
+    user_thread u;
+    test_gate *gate;
+    memlord_result none; /* of the use of no account */
+} gated_user;
+
+static void *use_and_stay(void *user) {
+    gated_user *g = (gated_user *)user;
+    g->none = memlord_account_use(g->u.lord, 0);
+    g->u.result = memlord_account_use(g->u.lord, g->u.account);
+    test_gate_pass(g->gate);
+    return NULL;
+}
+/* Threads that find no memory for a record share one, in which none can use an account. */
+static void a_thread_without_a_record_uses_no_account(void **state) {
+    test_case *t = (test_case *)*state;
+    test_gate gate = TEST_GATE;
+    memlord_account account = open_account(t->lord, "a", 0);
+    gated_user g[64];
+    pthread_t thread[64];
+    uint64_t i, refused = 0;
+    t->heap.fail_at = 1;
+    t->heap.fail_from = 1;
+    for (i = 0; i < 64; i++) {
+        g[i].u.lord = t->lord;
+        g[i].u.account = account;
+        g[i].gate = &gate;
+        assert_int_equal(pthread_create(&thread[i], NULL, use_and_stay, &g[i]), 0);
+        assert_true(test_gate_came(&gate, i + 1));
+    }
+    test_gate_open(&gate);
+    for (i = 0; i < 64; i++) {
+        pthread_join(thread[i], NULL);
+        assert_ok(g[i].none);
+        if (refused) assert_int_equal(g[i].u.result, MEMLORD_E_NOMEM);
+        refused += g[i].u.result == MEMLORD_E_NOMEM;
+    }
+    t->heap.fail_at = 0;
+    assert_in_range(refused, 1, 63);
+    put(t->lord, cuda(0), 0x1000, 10);
+    assert_int_equal(account_of(t->lord, account).bytes, 0);
+}
+
 static void a_null_ledger_uses_none(void **state) {
     (void)state;
     assert_ok(memlord_account_use(NULL, 1));
@@ -938,6 +981,7 @@ int main(void) {
         TEST(a_credit_takes_no_more_than_is_left),
         TEST(a_charge_without_memory_drops_the_alloc),
         TEST(a_threads_use_ends_with_it_and_any_thread_credits),
+        TEST(a_thread_without_a_record_uses_no_account),
         cmocka_unit_test(a_null_ledger_uses_none),
         TEST(charges_of_8_threads_are_exact_and_never_over_the_limit),
         TEST(threads_fill_an_account_to_the_last_byte),

@@ -1120,6 +1120,287 @@ static void a_strategy_of_another_device_re_arms_nothing(void **state) {
     assert_int_equal(t->gc.runs, 2);
 }
 
+/* Below the threshold by less than an eighth of it, where a band that waits would go on waiting. */
+static void a_run_for_another_reason_below_the_threshold_leaves_the_band_armed(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, MEMLORD_METRIC_ALLOCATED, 1000);
+    grow(t, cuda(0), 900);
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    assert_int_equal(t->gc.runs, 1);
+    grow(t, cuda(0), 99);
+    assert_int_equal(t->gc.runs, 1);
+    grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, 2);
+    assert_int_equal(t->gc.last.reason, MEMLORD_REASON_BAND);
+    assert_int_equal(t->gc.last.value, 1000);
+}
+
+static void a_run_for_another_reason_at_the_threshold_makes_the_band_wait(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, MEMLORD_METRIC_ALLOCATED, 1000);
+    t->gc.answer.ran = 0;
+    grow(t, cuda(0), 1000);
+    assert_int_equal(t->gc.runs, 1);
+    t->gc.answer.ran = 1;
+    memlord_reset(t->lord); /* armed again */
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    t->gc.runs = 0;
+    grow(t, cuda(0), 124);
+    assert_int_equal(t->gc.runs, 0);
+    grow(t, cuda(0), 1); /* an eighth of the threshold more than at the end of the run */
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.value, 1125);
+}
+
+static void a_reset_arms_a_band_that_waits(void **state) {
+    test_case *t = (test_case *)*state;
+    test_threshold(t->lord, MEMLORD_METRIC_ALLOCATED, 1000);
+    grow(t, cuda(0), 1000);
+    grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, 1);
+    memlord_reset(t->lord);
+    grow(t, cuda(0), 1);
+    assert_int_equal(t->gc.runs, 2);
+}
+
+/* The edge between two bands may lie at exactly the live bytes of a limit. */
+static void a_free_from_the_edge_of_a_band_falls_into_the_one_below(void **state) {
+    test_case *t = (test_case *)*state;
+    const memlord_band bands[2] = {band_of(0, 50, FREED, 1, 0), band_of(50, 101, FREED, 100000, 0)};
+    uint64_t key;
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 1000));
+    assert_ok(memlord_strategy_set(t->lord, all(), bands, 2));
+    key = grow(t, cuda(0), 1);
+    grow(t, cuda(0), 499);
+    assert_int_equal(t->gc.runs, 0);
+    shrink(t, cuda(0), key);
+    assert_int_equal(t->gc.runs, 1);
+    assert_int_equal(t->gc.last.band, 0);
+    assert_int_equal(t->gc.last.value, 1);
+    assert_true(t->gc.last.used_percent == 49.9);
+}
+
+/* -- random histories, against a model of what the header says -- */
+
+enum { MODEL_BLOCKS = 64 };
+typedef struct model {
+    test_case *t;
+    uint64_t seed;
+    memlord_band bands[3];
+    size_t n;
+    uint64_t live, freed, reserved, limit, total, used; /* total 0: unknown */
+    uint64_t block[MODEL_BLOCKS], arena;                /* bytes and 1 more; 0: no block */
+    int waits;
+    uint64_t end_live, end_freed, end_reserved; /* at the end of the last run */
+    uint64_t runs, ran; /* of the callback; those that count on the device */
+    size_t band;
+    uint64_t threshold; /* 0: no band is in force */
+    double percent;
+} model;
+
+static uint64_t model_random(model *m, uint64_t below) { return test_random(&m->seed) % below; }
+
+static uint64_t model_metric(memlord_metric metric, uint64_t live, uint64_t freed,
+                             uint64_t reserved) {
+    if (metric == ALLOCATED) return live;
+    if (metric == FREED) return freed;
+    if (metric == MEMLORD_METRIC_RESERVED) return reserved;
+    if (metric == MEMLORD_METRIC_CACHED) return reserved > live ? reserved - live : 0;
+    return live > freed ? live : freed;
+}
+static uint64_t model_value(const model *m) {
+    return model_metric(m->bands[m->band].metric, m->live, m->freed, m->reserved);
+}
+
+/* Finds the band in force, and its threshold. */
+static void model_band(model *m) {
+    const memlord_band *b;
+    uint64_t whole = m->total, part;
+    const int known = m->total || m->limit;
+    m->percent = m->total ? (double)m->used * 100 / (double)m->total
+                 : known  ? (double)m->live * 100 / (double)m->limit
+                          : -1;
+    m->threshold = 0;
+    for (m->band = 0; m->band < m->n; m->band++) {
+        b = &m->bands[m->band];
+        if (known ? b->lo <= m->percent && m->percent < b->hi : b->lo <= 0 && b->hi >= 100) break;
+    }
+    if (m->band == m->n) return;
+    b = &m->bands[m->band];
+    if (m->limit && (!whole || m->limit < whole)) whole = m->limit;
+    if (b->metric == MEMLORD_METRIC_CACHED) whole = m->reserved;
+    part = (uint64_t)b->percent * whole / 100;
+    if (whole && b->percent > 0 && !part) part = 1;
+    m->threshold = !part      ? b->bytes
+                   : !b->bytes ? part
+                   : (b->combine == MEMLORD_COMBINE_MIN) == (part < b->bytes) ? part
+                                                                              : b->bytes;
+}
+
+/* Looks whether a band that waits may fire again. */
+static void model_rearm(model *m) {
+    uint64_t value, eighth, end;
+    model_band(m);
+    if (!m->threshold) return;
+    value = model_value(m);
+    eighth = m->threshold / 8;
+    end = model_metric(m->bands[m->band].metric, m->end_live, m->end_freed, m->end_reserved);
+    if (value < m->threshold - eighth || value >= end + (eighth ? eighth : 1)) m->waits = 0;
+}
+
+/* The end of a run. */
+static void model_ran(model *m, int waits) {
+    m->runs++;
+    m->ran++;
+    if (m->t->gc.answer.ran) m->freed = 0;
+    if (waits) {
+        m->waits = 1;
+        m->end_live = m->live;
+        m->end_freed = m->freed;
+        m->end_reserved = m->reserved;
+    }
+    model_rearm(m);
+}
+
+/* After a call that may fire: it did if the model does. */
+static void model_fires(model *m) {
+    const memlord_gc_event *e = &m->t->gc.last;
+    model_rearm(m);
+    if (m->threshold && !m->waits && model_value(m) >= m->threshold) {
+        assert_int_equal(m->t->gc.runs, m->runs + 1);
+        assert_int_equal(e->reason, MEMLORD_REASON_BAND);
+        assert_int_equal(e->band, m->band);
+        assert_int_equal(e->metric, m->bands[m->band].metric);
+        assert_int_equal(e->threshold, m->threshold);
+        assert_int_equal(e->value, model_value(m));
+        assert_int_equal(e->device_runs, m->ran + 1);
+        assert_int_equal(e->total_runs, m->ran + 1);
+        assert_true(m->percent >= 0 ? e->used_percent == m->percent : isnan(e->used_percent) != 0);
+        model_ran(m, 1);
+    }
+    assert_int_equal(m->t->gc.runs, m->runs);
+}
+
+/* Bytes that often reach the threshold, or just miss it. */
+static uint64_t model_bytes(model *m) {
+    uint64_t value = m->threshold ? model_value(m) : 0, most = m->live > 50000 ? 10 : 2000;
+    if (m->threshold > value && m->threshold - value < 5000 && model_random(m, 3) == 0)
+        return m->threshold - value - model_random(m, 2);
+    return model_random(m, most);
+}
+
+static void model_alloc(model *m, uint64_t i) {
+    uint64_t bytes = model_bytes(m);
+    m->live += bytes;
+    m->block[i] = bytes + 1;
+    assert_ok(memlord_alloc(m->t->lord, cuda(0), (i + 1) * 64, bytes, NULL));
+    model_fires(m);
+}
+static void model_free(model *m, uint64_t i) {
+    m->live -= m->block[i] - 1;
+    m->freed += m->block[i] - 1;
+    m->block[i] = 0;
+    assert_ok(memlord_free(m->t->lord, cuda(0), (i + 1) * 64, NULL));
+    model_fires(m);
+}
+static void model_arena(model *m) {
+    uint64_t bytes = model_bytes(m);
+    if (m->arena < 3000) {
+        m->arena += bytes;
+        m->live += bytes;
+        assert_ok(memlord_arena_add(m->t->lord, cuda(0), bytes, NULL));
+    } else {
+        m->live -= m->arena;
+        m->freed += m->arena;
+        assert_ok(memlord_arena_sub(m->t->lord, cuda(0), m->arena, NULL));
+        m->arena = 0;
+    }
+    model_fires(m);
+}
+static void model_pool(model *m) {
+    m->reserved = model_random(m, 3) ? m->live + model_random(m, 6000) : model_random(m, 60000);
+    assert_ok(memlord_pool_set(m->t->lord, cuda(0), m->reserved, 0));
+    model_fires(m);
+}
+
+/* What changes the bands lets none run: the next call does. */
+static void model_sample(model *m) {
+    m->total = model_random(m, 4) ? 20000 + model_random(m, 60000) : 0;
+    m->used = m->total ? model_random(m, m->total + 1) : 0;
+    m->t->source.total = m->total;
+    m->t->source.used = m->used;
+    m->t->source.fail = !m->total;
+    assert_int_equal(memlord_capacity_sample(m->t->lord, cuda(0)),
+                     m->total ? MEMLORD_OK : MEMLORD_E_UNKNOWN);
+    model_rearm(m);
+}
+static void model_limit(model *m) {
+    m->limit = model_random(m, 2) ? 10000 + model_random(m, 60000) : 0;
+    assert_ok(memlord_limit_set(m->t->lord, cuda(0), m->limit));
+    model_rearm(m);
+}
+static void model_strategy(model *m) {
+    size_t i;
+    double lo = 0;
+    m->n = 1 + (size_t)model_random(m, 3);
+    for (i = 0; i < m->n; i++) {
+        double hi = i + 1 < m->n ? lo + 20 + (double)model_random(m, 20) : 101;
+        uint64_t both = model_random(m, 3);
+        m->bands[i] = band_of(lo, hi, (memlord_metric)model_random(m, 5),
+                              both ? 1 + model_random(m, 20000) : 0,
+                              both == 1 ? 0 : (double)(1 + model_random(m, 60)));
+        m->bands[i].combine = (memlord_combine)model_random(m, 2);
+        lo = hi;
+    }
+    m->waits = 0;
+    assert_ok(memlord_strategy_set(m->t->lord, all(), m->bands, m->n));
+    model_rearm(m);
+}
+static void model_host_run(model *m) {
+    const int waits = m->threshold && model_value(m) >= m->threshold;
+    assert_int_equal(memlord_gc_run(m->t->lord, cuda(0), MEMLORD_REASON_HOST, NULL),
+                     m->t->gc.answer.ran ? MEMLORD_OK : MEMLORD_E_STATE);
+    assert_int_equal(m->t->gc.last.reason, MEMLORD_REASON_HOST);
+    assert_int_equal(m->t->gc.last.value, m->live);
+    assert_true(m->t->gc.last.band == SIZE_MAX);
+    model_ran(m, waits);
+    assert_int_equal(m->t->gc.runs, m->runs);
+}
+static void model_reset(model *m) {
+    memlord_reset(m->t->lord);
+    m->freed = m->ran = 0;
+    m->waits = 0;
+    model_rearm(m);
+}
+
+static void model_step(model *m) {
+    uint64_t i = model_random(m, MODEL_BLOCKS), what = model_random(m, 64);
+    m->t->gc.answer.ran = model_random(m, 4) != 0;
+    if (what < 48) (m->block[i] ? model_free : model_alloc)(m, i);
+    else if (what < 53) model_arena(m);
+    else if (what < 58) model_pool(m);
+    else if (what < 60) model_sample(m);
+    else if (what < 61) model_limit(m);
+    else if (what < 62) model_host_run(m);
+    else if (what < 63) model_strategy(m);
+    else if (model_random(m, 8) == 0) model_reset(m);
+}
+
+static void random_histories_fire_as_documented(void **state) {
+    static model m;
+    test_case *t = (test_case *)*state;
+    uint64_t seed = test_env("MEMLORD_TEST_SEED", 20261124), i;
+    memset(&m, 0, sizeof m);
+    m.t = t;
+    m.seed = seed;
+    model_strategy(&m);
+    print_message("# seed %llu\n", (unsigned long long)seed);
+    for (i = 0; i < 20000; i++) model_step(&m);
+    assert_true(m.runs > 1000);
+    assert_int_equal(memlord_allocated(t->lord, cuda(0)), m.live);
+    assert_int_equal(memlord_freed(t->lord, cuda(0)), m.freed);
+}
+
 static void selectors_that_name_nothing_are_refused(void **state) {
     test_case *t = (test_case *)*state;
     const memlord_device bad[] = {memlord_device_make(MEMLORD_DEVICE_TYPE_COUNT, 0), cuda(-2),
@@ -1469,6 +1750,11 @@ int main(void) {
         TEST_FAKES(a_strategy_of_one_type_leaves_the_default_to_the_others),
         TEST_FAKES(a_strategy_waits_for_the_devices_it_names),
         TEST_FAKES(a_strategy_of_another_device_re_arms_nothing),
+        TEST_FAKES(a_run_for_another_reason_below_the_threshold_leaves_the_band_armed),
+        TEST_FAKES(a_run_for_another_reason_at_the_threshold_makes_the_band_wait),
+        TEST_FAKES(a_reset_arms_a_band_that_waits),
+        TEST_FAKES(a_free_from_the_edge_of_a_band_falls_into_the_one_below),
+        TEST_FAKES(random_histories_fire_as_documented),
         TEST_FAKES(selectors_that_name_nothing_are_refused),
         cmocka_unit_test(a_bad_band_is_found_by_its_index),
         TEST_FAKES(a_bad_strategy_keeps_the_old_one_and_names_the_band),

@@ -1466,6 +1466,312 @@ static void other_processes_are_listed(void **state) {
     free(text);
 }
 
+/* -- random histories of devices, pools, limits and tickets, against a model -- */
+
+enum { ROOM_DEVICES = 6, ROOM_PHYS = 3, ROOM_BLOCKS = 64, ROOM_TICKETS = 12, ROOM_ATTACHED = 8 };
+
+typedef struct room_phys {
+    memlord_device device; /* that its source is asked about */
+    uint64_t total, used;  /* what the source says; total 0: it fails */
+    uint64_t limit, reserved;
+    double fraction;
+    memlord_capacity sample;
+} room_phys;
+typedef struct room_device {
+    memlord_device device;
+    int phys;
+    uint64_t live, pool, mark, highest; /* held at the sample; the most live since */
+} room_device;
+typedef struct room {
+    memlord *lord;
+    uint64_t seed;
+    room_phys phys[ROOM_PHYS];
+    room_device devices[ROOM_DEVICES];
+    struct {
+        int device, live;
+        uint64_t bytes;
+    } block[ROOM_BLOCKS];
+    struct {
+        memlord_ticket ticket;
+        int phys;
+        uint64_t left;
+    } tickets[ROOM_TICKETS]; /* the latest last; an alloc draws on the last 8 */
+    size_t open;
+} room;
+
+static uint64_t room_random(room *m, uint64_t below) { return test_random(&m->seed) % below; }
+
+static int room_ask(void *user, memlord_device device, memlord_capacity *out) {
+    const room *m = (const room *)user;
+    int i;
+    for (i = 0; i < ROOM_PHYS; i++)
+        if (m->phys[i].device.type == device.type && m->phys[i].device.index == device.index) {
+            out->total = m->phys[i].total;
+            out->used = m->phys[i].used;
+        }
+    return !out->total;
+}
+
+static uint64_t room_held(const room_device *d) { return d->pool > d->live ? d->pool : d->live; }
+
+/* What a device has, as far as it counts against its memory. Frees on the cpu give no room. */
+static uint64_t room_held_since(const room_device *d) {
+    uint64_t held = room_held(d);
+    if (d->device.type != MEMLORD_DEVICE_CPU) return held;
+    if (held == d->live) held = d->highest;
+    return held > d->mark ? held : d->mark;
+}
+
+/* The bytes in use at a memory; *held: of the ledger, *live: its live ones, mapped files too. */
+static int64_t room_used(const room *m, int phys, int64_t *held, int64_t *live) {
+    const room_phys *p = &m->phys[phys];
+    int64_t used = p->sample.known ? (int64_t)p->sample.used : 0;
+    int i;
+    *held = *live = 0;
+    for (i = 0; i < ROOM_DEVICES; i++) {
+        const room_device *d = &m->devices[i];
+        if (d->phys != phys) continue;
+        *live += (int64_t)d->live;
+        if (d->device.type == MEMLORD_DEVICE_MAPPED) continue;
+        *held += (int64_t)room_held(d);
+        used += (int64_t)room_held_since(d) - (int64_t)d->mark;
+    }
+    return used > *held ? used : *held;
+}
+
+static int room_level(int64_t used, int64_t total) {
+    return used * 100 >= total * 95 ? MEMLORD_PRESSURE_CRITICAL
+           : used * 100 >= total * 80 ? MEMLORD_PRESSURE_WARNING
+                                      : MEMLORD_PRESSURE_NORMAL;
+}
+
+/* All that is said of a memory, through any device of it. */
+static void room_check(room *m, const room_device *d) {
+    const room_phys *p = &m->phys[d->phys];
+    int64_t held, live, used = room_used(m, d->phys, &held, &live), left = INT64_MAX, by;
+    int level = MEMLORD_PRESSURE_UNKNOWN, other;
+    memlord_block plan;
+    if (p->limit) left = (int64_t)p->limit - live - (int64_t)p->reserved;
+    if (p->sample.known) {
+        by = (int64_t)p->sample.total - used - (int64_t)p->reserved;
+        if (by < left) left = by;
+        level = room_level(held + (int64_t)p->reserved > used ? held + (int64_t)p->reserved : used,
+                           (int64_t)p->sample.total);
+    }
+    if (p->limit) {
+        other = room_level(live + (int64_t)p->reserved, (int64_t)p->limit);
+        if (other > level) level = other;
+    }
+    assert_true(memlord_headroom(m->lord, d->device) == left);
+    assert_int_equal(memlord_pressure_level(m->lord, d->device), level);
+    assert_int_equal(stats_of(m->lord, d->device).held, p->reserved);
+    memset(&plan, 0, sizeof plan);
+    plan.device = d->device;
+    plan.bytes = left > 0 && left < INT64_MAX ? (uint64_t)left : 0;
+    if (left == INT64_MAX) {
+        assert_int_equal(memlord_would_fit(m->lord, d->device, 1), -1);
+        assert_int_equal(memlord_plan_fit(m->lord, &plan, 1, NULL), -1);
+        return;
+    }
+    assert_int_equal(memlord_would_fit(m->lord, d->device, plan.bytes), left >= 0);
+    assert_int_equal(memlord_would_fit(m->lord, d->device, plan.bytes + 1), 0);
+    assert_int_equal(memlord_plan_fit(m->lord, &plan, 1, &by), left >= 0);
+    assert_true(by == (int64_t)plan.bytes - left);
+}
+
+static void room_grew(room_device *d) {
+    if (d->live > d->highest) d->highest = d->live;
+}
+/* An alloc came off the tickets, the earliest first. */
+static void room_draw(room *m, int phys, uint64_t bytes) {
+    size_t i = m->open > ROOM_ATTACHED ? m->open - ROOM_ATTACHED : 0;
+    for (; i < m->open && bytes; i++) {
+        uint64_t part = m->tickets[i].left < bytes ? m->tickets[i].left : bytes;
+        if (m->tickets[i].phys != phys) continue;
+        m->tickets[i].left -= part;
+        m->phys[phys].reserved -= part;
+        bytes -= part;
+    }
+}
+static void room_block(room *m) {
+    uint64_t i = room_random(m, ROOM_BLOCKS), key = (i + 1) * 64;
+    int device = (int)room_random(m, ROOM_DEVICES);
+    uint64_t bytes = room_random(m, 3000);
+    room_device *d;
+    if (m->block[i].live) {
+        d = &m->devices[m->block[i].device];
+        d->live -= m->block[i].bytes;
+        m->block[i].live = 0;
+        assert_ok(memlord_free(m->lord, d->device, key, NULL));
+        return;
+    }
+    d = &m->devices[device];
+    m->block[i].device = device;
+    m->block[i].bytes = bytes;
+    m->block[i].live = 1;
+    d->live += bytes;
+    room_grew(d);
+    room_draw(m, d->phys, bytes);
+    assert_ok(memlord_alloc(m->lord, d->device, key, bytes, NULL));
+}
+/* What the thread's tickets cover of a request. */
+static uint64_t room_covered(const room *m, int phys, uint64_t bytes) {
+    size_t i = m->open > ROOM_ATTACHED ? m->open - ROOM_ATTACHED : 0;
+    uint64_t covered = 0;
+    for (; i < m->open; i++)
+        if (m->tickets[i].phys == phys) covered += m->tickets[i].left;
+    return covered < bytes ? covered : bytes;
+}
+static int room_try(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)bytes;
+    *storage = *(uint64_t *)user;
+    return 0;
+}
+static void room_request(room *m) {
+    uint64_t i = room_random(m, ROOM_BLOCKS), key = (i + 1) * 64, bytes, covered, storage;
+    int device = (int)room_random(m, ROOM_DEVICES);
+    room_device *d = &m->devices[device];
+    room_phys *p = &m->phys[d->phys];
+    int64_t held, live;
+    memlord_result r;
+    if (m->block[i].live) return;
+    (void)room_used(m, d->phys, &held, &live);
+    bytes = room_random(m, 6000);
+    covered = room_covered(m, d->phys, bytes);
+    r = memlord_alloc_retry(m->lord, d->device, bytes, room_try, &key, NULL, &storage, NULL);
+    if (p->limit && covered < bytes && (uint64_t)live + p->reserved + bytes - covered > p->limit) {
+        assert_int_equal(r, MEMLORD_E_LIMIT);
+        return;
+    }
+    assert_ok(r);
+    m->block[i].device = device;
+    m->block[i].bytes = bytes;
+    m->block[i].live = 1;
+    d->live += bytes;
+    room_grew(d);
+    room_draw(m, d->phys, bytes);
+}
+static void room_reserve(room *m) {
+    room_device *d = &m->devices[room_random(m, ROOM_DEVICES)];
+    room_phys *p = &m->phys[d->phys];
+    int64_t held, live;
+    uint64_t bytes = room_random(m, 4000);
+    memlord_ticket ticket;
+    memlord_result r;
+    if (m->open == ROOM_TICKETS) return;
+    (void)room_used(m, d->phys, &held, &live);
+    if (p->limit && room_random(m, 2)) /* to the byte */
+        bytes = p->limit > (uint64_t)live + p->reserved
+                    ? p->limit - (uint64_t)live - p->reserved + room_random(m, 2)
+                    : 1;
+    r = memlord_reserve(m->lord, d->device, bytes, &ticket);
+    if (p->limit && (uint64_t)live + p->reserved + bytes > p->limit) {
+        assert_int_equal(r, MEMLORD_E_LIMIT);
+        return;
+    }
+    assert_ok(r);
+    p->reserved += bytes;
+    m->tickets[m->open].ticket = ticket;
+    m->tickets[m->open].phys = d->phys;
+    m->tickets[m->open++].left = bytes;
+}
+static void room_commit(room *m) {
+    size_t i = m->open ? (size_t)room_random(m, m->open) : 0;
+    if (!m->open) return;
+    if (m->open > ROOM_ATTACHED) i = 0; /* which of more are attached goes by when they closed */
+    assert_ok(memlord_reserve_commit(m->lord, m->tickets[i].ticket));
+    assert_int_equal(memlord_reserve_cancel(m->lord, m->tickets[i].ticket), MEMLORD_E_UNKNOWN);
+    m->phys[m->tickets[i].phys].reserved -= m->tickets[i].left;
+    memmove(&m->tickets[i], &m->tickets[i + 1], (--m->open - i) * sizeof *m->tickets);
+}
+
+static void room_limit_follows(room_phys *p) {
+    if (p->fraction > 0 && p->sample.known) p->limit = (uint64_t)(p->fraction * (double)p->total);
+}
+static void room_sample(room *m) {
+    int phys = (int)room_random(m, ROOM_PHYS), i;
+    room_phys *p = &m->phys[phys];
+    p->total = room_random(m, 5) ? 40000 + room_random(m, 60000) : 0;
+    p->used = p->total ? room_random(m, p->total + 1) : 0;
+    assert_int_equal(memlord_capacity_sample(m->lord, p->device),
+                     p->total ? MEMLORD_OK : MEMLORD_E_UNKNOWN);
+    p->sample.known = p->total != 0;
+    p->sample.total = p->total;
+    p->sample.used = p->used;
+    for (i = 0; i < ROOM_DEVICES && p->total; i++) {
+        room_device *d = &m->devices[i];
+        if (d->phys != phys) continue;
+        d->mark = room_held(d);
+        d->highest = d->live;
+    }
+    room_limit_follows(p);
+}
+static void room_limit(room *m) {
+    room_phys *p = &m->phys[room_random(m, ROOM_PHYS)];
+    p->fraction = p->sample.known && room_random(m, 3) == 0 ? (double)(1 + room_random(m, 8)) / 8 : 0;
+    p->limit = room_random(m, 3) ? 10000 + room_random(m, 80000) : 0;
+    if (p->fraction > 0) assert_ok(memlord_limit_set_fraction(m->lord, p->device, p->fraction));
+    else assert_ok(memlord_limit_set(m->lord, p->device, p->limit));
+    room_limit_follows(p);
+}
+static void room_pool(room *m) {
+    room_device *d = &m->devices[room_random(m, ROOM_DEVICES)];
+    d->pool = room_random(m, 2) ? d->live + room_random(m, 4000) : 0;
+    assert_ok(memlord_pool_set(m->lord, d->device, d->pool, 0));
+}
+
+static void room_step(room *m) {
+    uint64_t what = room_random(m, 32);
+    if (what < 20) room_block(m);
+    else if (what < 23) room_reserve(m);
+    else if (what < 26) room_commit(m);
+    else if (what < 28) room_pool(m);
+    else if (what < 30) room_sample(m);
+    else if (what < 31) room_limit(m);
+    else room_request(m);
+}
+
+/* Two devices share the memory of one of them; cpu, pinned and mapped that of the host. */
+static void room_open(room *m) {
+    const memlord_device devices[ROOM_DEVICES] = {
+        cpu(), memlord_device_make(MEMLORD_DEVICE_PINNED, 0),
+        memlord_device_make(MEMLORD_DEVICE_MAPPED, 0), cuda(0), cuda(1), cuda(2)};
+    static const int phys[ROOM_DEVICES] = {0, 0, 0, 1, 1, 2};
+    int i;
+    for (i = 0; i < ROOM_DEVICES; i++) {
+        m->devices[i].device = devices[i];
+        m->devices[i].phys = phys[i];
+        assert_ok(memlord_arena_add(m->lord, devices[i], 0, NULL));
+    }
+    m->phys[0].device = cpu();
+    m->phys[1].device = cuda(0);
+    m->phys[2].device = cuda(2);
+    assert_ok(memlord_capacity_source_set(m->lord, MEMLORD_DEVICE_CPU, room_ask, m));
+    assert_ok(memlord_capacity_source_set(m->lord, MEMLORD_DEVICE_CUDA, room_ask, m));
+    assert_ok(memlord_device_share(m->lord, cuda(1), cuda(0)));
+    for (i = 0; i < ROOM_PHYS; i++)
+        assert_int_equal(memlord_capacity_sample(m->lord, m->phys[i].device), MEMLORD_E_UNKNOWN);
+}
+
+static void random_histories_leave_the_room_that_is_documented(void **state) {
+    static room m;
+    uint64_t seed = test_env("MEMLORD_TEST_SEED", 20261124), i;
+    memset(&m, 0, sizeof m);
+    m.lord = test_lord(state);
+    m.seed = seed;
+    print_message("# seed %llu\n", (unsigned long long)seed);
+    room_open(&m);
+    for (i = 0; i < 6000; i++) {
+        room_step(&m);
+        room_check(&m, &m.devices[room_random(&m, ROOM_DEVICES)]);
+    }
+}
+
+static int setup_room(void **state) {
+    return test_open_fakes(state, MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_EXACT |
+                                      MEMLORD_FLAG_NO_STRATEGY);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_FAKES(a_sample_is_read_as_it_was_said),
@@ -1555,6 +1861,8 @@ int main(void) {
         TEST_FAKES(an_unknown_context_is_not_shown),
         TEST_FAKES(a_context_over_what_is_used_does_not_wrap),
         TEST_FAKES(other_processes_are_listed),
+        cmocka_unit_test_setup_teardown(random_histories_leave_the_room_that_is_documented, setup_room,
+                                        test_teardown),
     };
     return cmocka_run_group_tests_name("capacity", tests, NULL, NULL);
 }

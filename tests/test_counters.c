@@ -241,6 +241,146 @@ static void a_peak_reset_sets_the_peak_to_what_lives(void **state) {
     assert_int_equal(memlord_peak(lord, cuda(1)), 3);
 }
 
+/* -- a reset of everything -- */
+
+static int give_up(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)user;
+    (void)bytes;
+    (void)storage;
+    return -1;
+}
+static int at_the_second_attempt(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)bytes;
+    *storage = 0xa000;
+    return !(*(int *)user)++;
+}
+static int failed(void *user) {
+    (void)user;
+    return -1;
+}
+
+/* Counts collections, attempts and retries on cuda:0. */
+static void count_requests(test_case *t) {
+    const memlord_retry policy = {1, 0, 0, 1, NULL, NULL};
+    uint64_t storage;
+    int tries = 0;
+    t->gc.answer.reclaimed = 5;
+    assert_ok(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL));
+    t->gc.answer.ran = 0;
+    assert_int_equal(memlord_gc_run(t->lord, cuda(0), MEMLORD_REASON_HOST, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_alloc_retry(t->lord, cuda(0), 7, give_up, NULL, &policy, &storage, NULL),
+                     MEMLORD_E_OOM);
+    assert_ok(memlord_alloc_retry(t->lord, cuda(0), 7, at_the_second_attempt, &tries, &policy,
+                                  &storage, NULL));
+}
+
+/* Counts every anomaly on cuda:0, but what is dropped. */
+static void count_anomalies(memlord *lord) {
+    memlord_fence fence;
+    memset(&fence, 0, sizeof fence);
+    fence.done = failed;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 10, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 20, NULL));
+    assert_ok(memlord_retain(lord, cuda(0), 0x1000, NULL));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(memlord_free(lord, cuda(0), 0x1000, NULL), MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_arena_sub(lord, cuda(0), 4, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 30, NULL));
+    assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence, NULL));
+    assert_int_equal(memlord_alloc(lord, cuda(0), 0, 1, NULL), MEMLORD_E_INVALID);
+}
+
+/* Drops an alloc, a site, a scope and a snapshot without memory, and events of a full ring. */
+static void count_drops(test_case *t) {
+    static memlord_site sites[2000];
+    size_t i;
+    assert_ok(memlord_events_start(t->lord, 16));
+    for (i = 0; i < 40; i++)
+        assert_ok(memlord_alloc(t->lord, cuda(0), 0x2000, 1, NULL));
+    memlord_events_stop(t->lord);
+    t->heap.fail_at = 1;
+    t->heap.fail_from = 1;
+    for (i = 0; i < 2000; i++) {
+        sites[i].file = "many.c";
+        sites[i].function = "f";
+        sites[i].line = (int)i;
+        (void)memlord_alloc(t->lord, cuda(0), 0x100000 + i * 0x1000, 1, &sites[i]);
+    }
+    for (i = 0; memlord_alloc(t->lord, cuda(0), 0x1000000 + i * 64, 1, NULL) == MEMLORD_OK;) i++;
+    assert_int_equal(memlord_scope_begin(t->lord, "no room"), MEMLORD_E_NOMEM);
+    assert_int_equal(memlord_checkpoint(t->lord, "no room"), MEMLORD_E_NOMEM);
+    t->heap.fail_at = 0;
+}
+
+static void report_has(memlord *lord, const char *line, int times) {
+    char *text = report_of(lord, MEMLORD_FORMAT_PROMETHEUS);
+    const char *at = text;
+    int n = 0;
+    for (; (at = strstr(at, line)) != NULL; at++) n++;
+    free(text);
+    if (n != times) fail_msg("%d times: %s", n, line);
+}
+
+/* What a ledger has counted by now, and a reset is to start over. */
+static void count_everything(test_case *t) {
+    memlord *lord = t->lord;
+    assert_ok(memlord_sites_enable(lord, 1));
+    assert_ok(memlord_arena_add(lord, cuda(0), 3, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x3000, 100, NULL));
+    assert_ok(memlord_move(lord, cpu(), 0x3000, cuda(0), 0x3000, 90, NULL, NULL));
+    assert_ok(memlord_copy(lord, cpu(), cuda(0), 11));
+    assert_ok(memlord_realloc(lord, cuda(0), 0x3000, 0x3000, 80, NULL));
+    assert_ok(memlord_pool_set(lord, cuda(0), 1 << 20, 2000));
+    assert_ok(memlord_pool_set(lord, cuda(0), 1 << 19, 1000));
+    assert_ok(memlord_pool_served(lord, cuda(0), 2, 3));
+    count_requests(t);
+    count_anomalies(lord);
+    count_drops(t);
+}
+
+static void a_reset_starts_every_count_over_and_keeps_every_level(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_stats before, after;
+    count_everything(t);
+    before = stats_of(t->lord, cuda(0));
+    memlord_reset(t->lord);
+    after = stats_of(t->lord, cuda(0));
+#define CHECK_LIVE(name) assert_int_equal(after.name, before.name);
+#define CHECK_PEAK(name)
+#define CHECK_COUNT(name) \
+    assert_int_not_equal(before.name, 0); \
+    assert_int_equal(after.name, 0);
+#define CHECK_ANOMALY(name) CHECK_COUNT(name)
+#define CHECK(name, kind, family, text) CHECK_##kind(name)
+    MLI_STATS(CHECK)
+#undef CHECK
+#undef CHECK_ANOMALY
+#undef CHECK_COUNT
+#undef CHECK_PEAK
+#undef CHECK_LIVE
+    assert_int_equal(after.peak, after.allocated);
+    assert_int_equal(after.reserved_peak, 1 << 19);
+    assert_int_equal(after.largest_free, 1000);
+}
+
+static void a_reset_starts_routes_losses_and_the_last_failure_over(void **state) {
+    test_case *t = (test_case *)*state;
+    int after;
+    count_everything(t);
+    for (after = 0; after < 2; after++) {
+        report_has(t->lord, "\nmemlord_pair_moves_total{from=\"cpu\",to=\"cuda:0\"} 1\n", !after);
+        report_has(t->lord, "\nmemlord_pair_moved_bytes_total{from=\"cpu\",to=\"cuda:0\"} 90\n",
+                   !after);
+        report_has(t->lord, "\nmemlord_pair_copies_total{from=\"cpu\",to=\"cuda:0\"} 1\n", !after);
+        report_has(t->lord, "\nmemlord_pair_copied_bytes_total{from=\"cpu\",to=\"cuda:0\"} 11\n",
+                   !after);
+        report_has(t->lord, "\nmemlord_dropped_scopes_total 0\n", after);
+        report_has(t->lord, "\nmemlord_dropped_snapshots_total 0\n", after);
+        report_has(t->lord, "\nmemlord_last_oom_bytes{device=\"cuda:0\"} 7\n", !after);
+        memlord_reset(t->lord);
+    }
+}
+
 static void what_nothing_has_set_reads_0_or_unknown(void **state) {
     memlord *lord = test_lord(state);
     memlord_stats s;
@@ -322,6 +462,8 @@ int main(void) {
         TEST(a_free_of_an_older_block_counts_in_the_new_epoch),
         TEST(a_reset_is_seen_by_every_thread),
         TEST(a_peak_reset_sets_the_peak_to_what_lives),
+        TEST_FAKES(a_reset_starts_every_count_over_and_keeps_every_level),
+        TEST_FAKES(a_reset_starts_routes_losses_and_the_last_failure_over),
         TEST(what_nothing_has_set_reads_0_or_unknown),
         TEST(a_summary_is_one_line_with_every_device),
         TEST(a_summary_is_cut_as_snprintf_cuts),

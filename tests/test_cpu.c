@@ -684,7 +684,15 @@ static void other_processes_have_their_names(void **state) {
 static void in_a_container_no_name_is_guessed(void **state) {
     fixture *f = (fixture *)*state;
     put(f, "proc/4711/comm", "stranger\n");
-    assert_null(strstr(explained(f, "pid:[4026532000]"), "stranger"));
+    assert_non_null(strstr(explained(f, "pid:[4026532000]"),
+                           "; others: pid 4711 holds 600 B, pid 4712 holds 100 B"));
+}
+
+static void a_long_name_of_a_process_is_cut(void **state) {
+    fixture *f = (fixture *)*state;
+    put(f, "proc/4711/comm", "0123456789012345678901234567890123456789");
+    assert_non_null(strstr(explained(f, "pid:[4026531836]"),
+                           "; others: pid 4711 (0123456789012345678901234567890) holds 600 B, "));
 }
 
 static void a_hostile_name_of_a_process_is_escaped(void **state) {
@@ -757,6 +765,7 @@ int main(void) {
         ROOTED(a_child_sees_its_own_size),
         ROOTED(other_processes_have_their_names),
         ROOTED(in_a_container_no_name_is_guessed),
+        ROOTED(a_long_name_of_a_process_is_cut),
         ROOTED(a_hostile_name_of_a_process_is_escaped),
         ROOTED(names_that_cannot_be_read_are_left_out),
     };

@@ -826,6 +826,54 @@ static void a_queue_that_is_not_done_is_left_alone_longer_and_longer(void **stat
     assert_in_range(f->asked, 10, 20);
 }
 
+/* The call after which a fence is asked again, counted from the last time. */
+static int calls_until_asked(memlord *lord, const fake *f, uint64_t *key) {
+    const int had = f->asked;
+    int calls = 0;
+    while (f->asked == had && calls < 1000) {
+        assert_ok(memlord_alloc(lord, cuda(1), *key += 64, 10, NULL));
+        calls++;
+    }
+    return calls;
+}
+
+static void the_calls_that_leave_a_queue_alone_double_up_to_256(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = pend(lord, cuda(0), 0x1000, 1, 1);
+    uint64_t key = 0x100000;
+    int calls;
+    assert_int_equal(f->asked, 1);
+    assert_int_equal(calls_until_asked(lord, f, &key), 1); /* the free itself was a call */
+    for (calls = 4; calls < 256; calls *= 2)
+        assert_int_equal(calls_until_asked(lord, f, &key), calls);
+    assert_int_equal(calls_until_asked(lord, f, &key), 256);
+    assert_int_equal(calls_until_asked(lord, f, &key), 256);
+}
+
+static void the_next_of_a_queue_is_asked_at_once_when_the_first_is_gone(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = pend(lord, cuda(0), 0x1000, 1, 1), *g = pend(lord, cuda(0), 0x2000, 1, 1);
+    uint64_t key = 0x100000;
+    while (calls_until_asked(lord, f, &key) < 256) {}
+    assert_int_equal(g->asked, 1);
+    assert_ok(memlord_free_done(lord, cuda(0), 0x1000));
+    assert_int_equal(f->dropped, 1);
+    assert_int_equal(g->asked, 2);
+    assert_int_equal(calls_until_asked(lord, g, &key), 2); /* its rests begin anew */
+    assert_int_equal(calls_until_asked(lord, g, &key), 4);
+}
+
+static void a_queue_of_another_device_of_the_type_has_its_own_rest(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = pend(lord, cuda(0), 0x1000, 1, 1), *g;
+    uint64_t key = 0x100000;
+    while (calls_until_asked(lord, f, &key) < 256) {}
+    g = pend(lord, cuda(2), 0x2000, 1, 1);
+    assert_int_equal(calls_until_asked(lord, g, &key), 1);
+    assert_int_equal(calls_until_asked(lord, g, &key), 4);
+    assert_int_equal(calls_until_asked(lord, g, &key), 8);
+}
+
 static void it_is_left_alone_for_10_ms_at_most(void **state) {
     test_case *t = (test_case *)*state;
     fake *f = pend(t->lord, cuda(0), 0x1000, 1, 1);
@@ -2280,6 +2328,39 @@ static void a_child_born_while_done_runs_can_retire(void **state) {
     memlord_destroy(lord);
 }
 
+/* Its `drop` was called: `done` is not called any more. */
+static void a_child_born_while_drop_runs_retires_without_asking_again(void **state) {
+    static const test_gate closed = TEST_GATE;
+    memlord_desc desc;
+    memlord *lord = NULL;
+    pthread_t thread;
+    fake *stuck;
+    pid_t pid;
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    assert_ok(memlord_create(&desc, &lord));
+    stuck = pend(lord, cuda(0), 0x1000, 100, 1);
+    gate = closed;
+    stuck->answer = 1;
+    stuck->in_drop = wait_at_the_gate;
+    assert_int_equal(pthread_create(&thread, NULL, retire_elsewhere, lord), 0);
+    assert_true(test_gate_came(&gate, 1));
+    pid = fork();
+    if (pid == 0) {
+        alarm(30);
+        if (memlord_retire(lord, all()) != 100) _exit(1);
+        if (memlord_allocated(lord, all()) != 0) _exit(2);
+        if (stuck->asked != 2) _exit(3); /* once by the free, once by the parent */
+        _exit(stuck->dropped != 1);
+    }
+    expect_child(pid);
+    test_gate_open(&gate);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+    memlord_destroy(lord);
+}
+
 /* Nor does it hold up its queue if its block was allocated again meanwhile. */
 static void a_child_retires_behind_a_fence_whose_block_is_gone(void **state) {
     memlord_desc desc;
@@ -2456,6 +2537,9 @@ int main(void) {
         TEST_CLOCK(a_call_asks_one_queue_at_most),
         TEST_CLOCK(a_queue_that_is_not_done_is_left_alone_longer_and_longer),
         TEST_CLOCK(it_is_left_alone_for_10_ms_at_most),
+        TEST_CLOCK(the_calls_that_leave_a_queue_alone_double_up_to_256),
+        TEST_CLOCK(the_next_of_a_queue_is_asked_at_once_when_the_first_is_gone),
+        TEST_CLOCK(a_queue_of_another_device_of_the_type_has_its_own_rest),
         TEST_CLOCK(frees_of_its_type_ask_too),
         cmocka_unit_test_setup_teardown(the_poller_asks_for_a_host_that_calls_nothing,
                                         setup_poller, teardown),
@@ -2527,6 +2611,7 @@ int main(void) {
         TEST(an_alloc_over_a_block_whose_fence_is_running_drops_it_after),
         TEST(a_child_retires_what_was_pending),
         TEST(a_child_born_while_done_runs_can_retire),
+        cmocka_unit_test_setup(a_child_born_while_drop_runs_retires_without_asking_again, reset_fakes),
         TEST(a_child_retires_behind_a_fence_whose_block_is_gone),
         TEST(a_child_born_while_a_free_asks_its_fence_can_retire),
         TEST(a_fence_may_retire_another_ledger),

@@ -2,6 +2,7 @@
    that says what it lost. */
 #include "support.h"
 
+#include "child.h"
 #include "json.h"
 
 #define MS ((uint64_t)1000000)
@@ -685,6 +686,103 @@ static void threads_that_exit_leave_their_events(void **state) {
     free(l.at);
 }
 
+/* -- a ring whose sub-buffers all have a writer -- */
+
+typedef struct holder {
+    memlord *lord;
+    uint64_t key;
+    test_gate *gate;
+} holder;
+
+/* Records one event, and stays. */
+static void *hold(void *user) {
+    holder *h = (holder *)user;
+    memlord_alloc(h->lord, memlord_device_cpu(), h->key, 1, NULL);
+    test_gate_pass(h->gate);
+    return NULL;
+}
+
+/* Threads that have a sub-buffer each, of which a ring of `capacity` up to 1000 has 16. */
+static void hold_sub_buffers(memlord *lord, size_t capacity, pthread_t *thread, holder *h,
+                             uint64_t n, test_gate *gate) {
+    uint64_t i;
+    assert_ok(memlord_events_start(lord, capacity));
+    for (i = 0; i < n; i++) {
+        h[i].lord = lord;
+        h[i].key = 0x10000 + i * 64;
+        h[i].gate = gate;
+        assert_int_equal(pthread_create(&thread[i], NULL, hold, &h[i]), 0);
+        assert_true(test_gate_came(gate, i + 1));
+    }
+}
+static void let_go(pthread_t *thread, uint64_t n, test_gate *gate) {
+    test_gate_open(gate);
+    while (n--) pthread_join(thread[n], NULL);
+}
+
+static void an_event_without_a_free_sub_buffer_is_lost_on_its_device(void **state) {
+    memlord *lord = test_lord(state);
+    test_gate gate = TEST_GATE;
+    pthread_t thread[16];
+    holder h[16];
+    hold_sub_buffers(lord, 32, thread, h, 16, &gate);
+    open_block(lord, 0x1000, 1);
+    assert_ok(memlord_scope_begin(lord, "s")); /* of no device */
+    assert_ok(memlord_scope_end(lord));
+    open_block(lord, 0x2000, 1);
+    close_block(lord, 0x2000);
+    assert_int_equal(stats_of(lord, cuda(0)).dropped_events, 3);
+    assert_int_equal(stats_of(lord, cpu()).dropped_events, 0);
+    assert_int_equal(stats_of(lord, all()).dropped_events, 5);
+    assert_int_equal(count_of(lord), 16);
+    let_go(thread, 16, &gate);
+    close_block(lord, 0x1000);
+    assert_int_equal(stats_of(lord, all()).dropped_events, 6); /* and the one that was there */
+    assert_int_equal(count_of(lord), 16);
+}
+
+/* In a child that fork made: 0 if it has the sub-buffers of the threads that are gone, and writes
+   on in its own. */
+static void *fill_the_ring(void *user) {
+    uint64_t i;
+    for (i = 0; i < 100; i++)
+        memlord_alloc((memlord *)user, memlord_device_cpu(), 0x100000 + i * 64, 7, NULL);
+    return NULL;
+}
+static int child_writes(memlord *lord) {
+    pthread_t thread;
+    uint64_t lost = stats_of(lord, all()).dropped_events, mine = 0, others = 0;
+    size_t i;
+    list l;
+    if (pthread_create(&thread, NULL, fill_the_ring, lord)) return 1;
+    pthread_join(thread, NULL);
+    open_block(lord, 0x2000, 1);
+    l = events_of(lord);
+    for (i = 0; i < l.n; i++) {
+        mine += l.at[i].storage == 0x1000 || l.at[i].storage == 0x2000;
+        others += l.at[i].bytes == 7;
+    }
+    if (mine != 2) return 2;
+    if (others != l.n - 2) return 3;
+    if (stats_of(lord, all()).dropped_events - lost != 15 + 100 - others) return 4;
+    return 0;
+}
+static void a_child_writes_into_what_the_threads_of_its_parent_held(void **state) {
+    memlord *lord = test_lord(state);
+    test_gate gate = TEST_GATE;
+    pthread_t thread[15];
+    holder h[15];
+    pid_t pid;
+    int status;
+    hold_sub_buffers(lord, 64, thread, h, 15, &gate);
+    open_block(lord, 0x1000, 1);
+    pid = fork();
+    if (pid == 0) _exit(child_writes(lord));
+    status = child_status(pid);
+    let_go(thread, 15, &gate);
+    assert_int_equal(status, 0);
+}
+
 /* -- a model: replaying the events gives what is live -- */
 
 enum { KEYS = 512 };
@@ -926,6 +1024,8 @@ int main(void) {
         TEST(more_threads_than_bursts_lose_nothing_uncounted),
         TEST(restarts_while_threads_write_and_read),
         TEST(threads_that_exit_leave_their_events),
+        TEST(an_event_without_a_free_sub_buffer_is_lost_on_its_device),
+        TEST(a_child_writes_into_what_the_threads_of_its_parent_held),
         TEST_FAKES(replaying_the_events_gives_what_is_live),
         TEST(without_memory_events_do_not_start),
         TEST_SITES(the_json_report_lists_events),

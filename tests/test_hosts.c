@@ -660,6 +660,79 @@ static void a_fenced_move_inside_the_allocator_passes_through(void **state) {
     memlord_destroy(lord);
 }
 
+/* What an allocator gets that asks more of the ledger than to record. */
+typedef struct asking {
+    memlord *lord; /* what the next allocation asks */
+    memlord_result verify, events, account, sample, checkpoint, snapshots;
+    int64_t headroom;
+    uint64_t collected; /* inside */
+    test_source source;
+    test_gc gc;
+} asking;
+
+static void *asking_alloc(void *user, size_t size) {
+    asking *a = (asking *)user;
+    memlord *lord = a->lord;
+    memlord_account account;
+    a->lord = NULL;
+    if (lord) {
+        a->verify = memlord_verify(lord);
+        a->events = memlord_events_start(lord, 16);
+        a->account = memlord_account_open(lord, cpu(), "inside", 0, &account);
+        a->sample = memlord_capacity_sample(lord, cuda(0));
+        a->checkpoint = memlord_checkpoint(lord, "inside");
+        a->snapshots = memlord_snapshots_start(lord, 100);
+        a->headroom = memlord_headroom(lord, cuda(0));
+        assert_ok(memlord_pool_set(lord, cuda(0), 5000, 0));
+        a->collected = a->gc.runs;
+    }
+    return malloc(size);
+}
+
+static void an_allocator_cannot_make_the_ledger_sample_collect_or_save(void **state) {
+    asking a;
+    memlord_desc desc;
+    memlord_band band = band_of(0, 101, MEMLORD_METRIC_RESERVED, 5000, 0);
+    memlord *lord;
+    char *json;
+    uint64_t i;
+    (void)state;
+    memset(&a, 0, sizeof a);
+    memset(&desc, 0, sizeof desc);
+    desc.allocator.alloc = asking_alloc;
+    desc.allocator.free = moving_free;
+    desc.allocator.user = &a;
+    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_THREADS;
+    a.source.total = 100000;
+    a.gc.answer.ran = 1;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &a.source));
+    assert_ok(memlord_gc_callback_add(lord, cuda(0), 0, test_gc_run, &a.gc));
+    assert_ok(memlord_strategy_set(lord, all(), &band, 1));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    a.lord = lord;
+    for (i = 0; i < 100000 && a.lord; i++)
+        assert_ok(memlord_alloc(lord, cuda(1), 0x40000000 + i * 64, 1, NULL));
+    assert_int_equal(a.verify, MEMLORD_E_STATE);
+    assert_int_equal(a.events, MEMLORD_E_STATE);
+    assert_int_equal(a.account, MEMLORD_E_STATE);
+    assert_int_equal(a.sample, MEMLORD_E_STATE);
+    assert_ok(a.checkpoint);
+    assert_int_equal(a.snapshots, MEMLORD_E_STATE);
+    assert_true(a.headroom == INT64_MAX);
+    assert_int_equal(a.source.calls, 0);
+    assert_int_equal(a.collected, 0);
+    assert_int_equal(stats_of(lord, cuda(0)).reserved, 5000);
+    assert_ok(memlord_pool_set(lord, cuda(0), 5001, 0));
+    assert_int_equal(a.gc.runs, 1);
+    assert_true(memlord_headroom(lord, cuda(0)) == 100000 - 5001);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_null(strstr(json, "inside"));
+    free(json);
+    assert_ok(memlord_verify(lord));
+    memlord_destroy(lord);
+}
+
 /* -- tiny stacks -- */
 
 static void *live_on_a_tiny_stack(void *user) {
@@ -831,6 +904,7 @@ int main(void) {
         cmocka_unit_test(a_thread_may_outlive_a_ledger_it_used),
         cmocka_unit_test(an_allocator_that_calls_the_ledger_passes_through),
         cmocka_unit_test(a_fenced_move_inside_the_allocator_passes_through),
+        cmocka_unit_test(an_allocator_cannot_make_the_ledger_sample_collect_or_save),
         TEST(a_stack_of_16_kilobytes_is_enough),
         cmocka_unit_test(an_exit_handler_may_use_the_global_ledger),
         TEST(unmapping_a_whole_mapping_ends_its_block),

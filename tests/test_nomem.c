@@ -350,6 +350,212 @@ static void every_report_with_a_place_for_them_shows_the_drops(void **state) {
     }
 }
 
+/* -- what comes and goes leaves no memory behind -- */
+
+enum { ROUNDS = 1000 }; /* a piece of 128 bytes that each leaves shows after 256 */
+#define PLACE 0x7000000
+
+static void a_block(memlord *lord) { assert_ok(memlord_alloc(lord, cuda(0), PLACE, 1000, NULL)); }
+static void no_block(memlord *lord) { assert_ok(memlord_free(lord, cuda(0), PLACE, NULL)); }
+static void with_parts(memlord *lord, uint64_t n) {
+    uint64_t i;
+    memlord_meta meta;
+    memset(&meta, 0, sizeof meta);
+    meta.name = "layer";
+    a_block(lord);
+    for (i = 0; i < n; i++)
+        assert_ok(memlord_part_add(lord, cuda(0), PLACE, i * 10, 10, i % 2 ? &meta : NULL));
+}
+
+static void parts_removed_one_by_one(memlord *lord) {
+    uint64_t i;
+    with_parts(lord, 20);
+    for (i = 0; i < 20; i++) assert_ok(memlord_part_remove(lord, cuda(0), PLACE, i * 10));
+    assert_int_equal(memlord_part_remove(lord, cuda(0), PLACE, 0), MEMLORD_E_UNKNOWN);
+    no_block(lord);
+}
+static void parts_that_go_with_their_block(memlord *lord) {
+    with_parts(lord, 9);
+    no_block(lord);
+}
+static void parts_refused(memlord *lord) {
+    with_parts(lord, 3);
+    assert_int_equal(memlord_part_add(lord, cuda(0), PLACE, 5, 1, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_part_add(lord, cuda(0), PLACE, 991, 10, NULL), MEMLORD_E_INVALID);
+    no_block(lord);
+    assert_int_equal(memlord_part_add(lord, cuda(0), PLACE, 0, 1, NULL), MEMLORD_E_UNKNOWN);
+}
+static void parts_cut_off_by_a_realloc(memlord *lord) {
+    with_parts(lord, 20);
+    assert_ok(memlord_realloc(lord, cuda(0), PLACE, PLACE, 95, NULL));
+    no_block(lord);
+}
+static void parts_moved(memlord *lord) {
+    with_parts(lord, 20);
+    assert_ok(memlord_move(lord, cuda(0), PLACE, cuda(1), PLACE, 95, NULL, NULL));
+    assert_ok(memlord_free(lord, cuda(1), PLACE, NULL));
+}
+static void views_that_need_a_record(memlord *lord) {
+    int i;
+    a_block(lord);
+    for (i = 0; i < 70; i++) assert_ok(memlord_retain(lord, cuda(0), PLACE, NULL));
+    for (i = 0; i < 71; i++) assert_ok(memlord_release(lord, cuda(0), PLACE, NULL));
+}
+static void descriptions(memlord *lord) {
+    memlord_meta meta;
+    memset(&meta, 0, sizeof meta);
+    meta.name = "layer";
+    a_block(lord);
+    assert_ok(memlord_block_describe(lord, cuda(0), PLACE, &meta));
+    assert_ok(memlord_alloc(lord, cuda(0), PLACE, 7, NULL)); /* over it */
+    no_block(lord);
+    assert_int_equal(memlord_block_describe(lord, cuda(0), PLACE, &meta), MEMLORD_E_UNKNOWN);
+}
+static int is_done(void *user) {
+    (void)user;
+    return 1;
+}
+static void fences(memlord *lord) {
+    memlord_fence fence;
+    memset(&fence, 0, sizeof fence);
+    fence.done = is_done;
+    a_block(lord);
+    assert_ok(memlord_block_use(lord, cuda(0), PLACE, fence));
+    fence.queue = 1;
+    assert_ok(memlord_block_use(lord, cuda(0), PLACE, fence));
+    assert_ok(memlord_free_deferred(lord, cuda(0), PLACE, fence, NULL));
+    a_block(lord);
+    assert_ok(memlord_move(lord, cuda(0), PLACE, cuda(1), PLACE, 95, &fence, NULL));
+    assert_ok(memlord_free_deferred(lord, cuda(1), PLACE, fence, NULL));
+    assert_int_equal(memlord_block_use(lord, cuda(1), PLACE, fence), MEMLORD_E_UNKNOWN);
+}
+static void accounts_and_tickets(memlord *lord) {
+    memlord_account account;
+    memlord_ticket ticket;
+    assert_ok(memlord_account_open(lord, cuda(0), "request", 0, &account));
+    assert_ok(memlord_account_use(lord, account));
+    assert_ok(memlord_reserve(lord, cuda(0), 2000, &ticket));
+    a_block(lord);
+    assert_ok(memlord_alloc_reserved(lord, ticket, cuda(0), PLACE + 64, 10, NULL));
+    assert_ok(memlord_account_use(lord, 0));
+    assert_ok(memlord_realloc(lord, cuda(0), PLACE, PLACE, 95, NULL));
+    assert_ok(memlord_free(lord, cuda(0), PLACE + 64, NULL));
+    no_block(lord);
+    assert_ok(memlord_reserve_commit(lord, ticket));
+    assert_ok(memlord_account_close(lord, account));
+}
+static void scopes_and_tags(memlord *lord) {
+    memlord_scope_stat stat;
+    assert_ok(memlord_scope_begin(lord, "outer"));
+    assert_ok(memlord_scope_begin(lord, "inner"));
+    assert_ok(memlord_tag_begin(lord, "tag"));
+    a_block(lord);
+    assert_ok(memlord_block_retag(lord, cuda(0), PLACE, "another"));
+    assert_ok(memlord_tag_end(lord));
+    assert_ok(memlord_scope_end(lord));
+    assert_ok(memlord_scope_end(lord));
+    assert_ok(memlord_scope_get(lord, "outer/inner", &stat));
+    no_block(lord);
+}
+static memlord_gc_result nothing_to_give(void *user, memlord *lord, const memlord_gc_event *event) {
+    const memlord_gc_result result = {1, 0, 0};
+    (void)user, (void)lord, (void)event;
+    return result;
+}
+static void strategies_and_callbacks(memlord *lord) {
+    const memlord_band bands[2] = {band_of(0, 50, MEMLORD_METRIC_FREED, 500, 0),
+                                   band_of(50, 101, MEMLORD_METRIC_ALLOCATED, 10, 5)};
+    assert_ok(memlord_gc_callback_add(lord, cuda(0), 0, nothing_to_give, NULL));
+    assert_ok(memlord_strategy_set(lord, cuda(0), bands, 2));
+    assert_ok(memlord_strategy_set(lord, cuda(0), bands, 1));
+    assert_ok(memlord_strategy_set(lord, all(), NULL, 0));
+    a_block(lord);
+    no_block(lord);
+    assert_ok(memlord_strategy_unset(lord, cuda(0)));
+    assert_ok(memlord_strategy_unset(lord, all()));
+    assert_ok(memlord_gc_callback_remove(lord, cuda(0), nothing_to_give, NULL));
+}
+static int stop_at_once(void *user, const memlord_block_info *info) {
+    (void)user, (void)info;
+    return 1;
+}
+static int go_on(void *user, const memlord_event *event) {
+    (void)user, (void)event;
+    return 0;
+}
+static void readers(memlord *lord) {
+    char text[500];
+    memlord_site_stat sites[4];
+    a_block(lord);
+    assert_ok(memlord_blocks_each(lord, all(), 0, stop_at_once, NULL));
+    assert_int_equal(memlord_leaks(lord, 0, stop_at_once, NULL), 1);
+    assert_ok(memlord_events_each(lord, go_on, NULL));
+    assert_true(memlord_summary(lord, text, sizeof text) > 0);
+    assert_true(memlord_explain(lord, cuda(0), 1, text, sizeof text) > 0);
+    (void)memlord_sites_top(lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, sites, 4);
+    assert_ok(memlord_verify(lord));
+    no_block(lord);
+}
+static void resets(memlord *lord) {
+    a_block(lord);
+    memlord_peak_reset(lord, all());
+    no_block(lord);
+    memlord_reset(lord);
+}
+
+static void what_comes_and_goes_leaves_no_memory_behind(void **state) {
+    static void (*const each[])(memlord *lord) = {
+        parts_removed_one_by_one, parts_that_go_with_their_block, parts_refused,
+        parts_cut_off_by_a_realloc, parts_moved, views_that_need_a_record, descriptions, fences,
+        accounts_and_tickets, scopes_and_tags, strategies_and_callbacks, readers, resets};
+    test_case *t = (test_case *)*state;
+    size_t i, k;
+    assert_ok(memlord_events_start(t->lord, 100));
+    for (i = 0; i < sizeof each / sizeof *each; i++) {
+        uint64_t bytes = 0;
+        for (k = 0; k < ROUNDS; k++) {
+            each[i](t->lord);
+            if (k == 20) bytes = t->heap.bytes;
+        }
+        if (t->heap.bytes > bytes)
+            fail_msg("number %d leaves %llu bytes behind", (int)i,
+                     (unsigned long long)(t->heap.bytes - bytes));
+    }
+}
+
+static int no_part(void *user, const memlord_part_info *info) {
+    (void)user, (void)info;
+    return 0;
+}
+
+/* Whatever of the map has no room left for one more. */
+static void what_is_dead_is_looked_up_without_memory(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord *lord = t->lord;
+    memlord_meta meta;
+    memlord_fence fence;
+    memlord_block_info info;
+    uint64_t i, dropped = 0;
+    memset(&meta, 0, sizeof meta);
+    memset(&fence, 0, sizeof fence);
+    fence.done = is_done;
+    t->heap.fail_at = t->heap.calls + 1;
+    t->heap.fail_from = 1;
+    for (i = 1; dropped < 20000; i++)
+        dropped += memlord_alloc(lord, cuda(0), i << 20, 1, NULL) == MEMLORD_E_NOMEM;
+    for (; i < 40000; i++) {
+        assert_int_equal(memlord_retain(lord, cuda(0), i << 20, NULL), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_part_remove(lord, cuda(0), i << 20, 0), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_parts_each(lord, cuda(0), i << 20, no_part, NULL), 0);
+        assert_int_equal(memlord_block_describe(lord, cuda(0), i << 20, &meta), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_block_find(lord, cuda(0), i << 20, &info), MEMLORD_E_UNKNOWN);
+        assert_int_equal(memlord_free_done(lord, cuda(0), i << 20), MEMLORD_E_UNKNOWN);
+    }
+    t->heap.fail_at = 0;
+    assert_int_equal(stats_of(lord, cuda(0)).dropped_allocs, dropped);
+    assert_int_equal(stats_of(lord, cuda(0)).live_blocks, stats_of(lord, cuda(0)).allocs);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_script_alone_passes),
@@ -357,6 +563,8 @@ int main(void) {
         cmocka_unit_test(all_from_any_one_on_may_fail),
         TEST(a_dropped_block_is_counted_with_its_bytes),
         TEST(every_report_with_a_place_for_them_shows_the_drops),
+        TEST_SITES(what_comes_and_goes_leaves_no_memory_behind),
+        TEST(what_is_dead_is_looked_up_without_memory),
     };
     return cmocka_run_group_tests_name("nomem", tests, NULL, NULL);
 }

@@ -127,6 +127,102 @@ static void frees_are_counted_at_their_sites(void **state) {
     assert_int_equal(best.frees, 1);
 }
 
+static int count_parts(void *user, const memlord_part_info *part) {
+    *(uint64_t *)user += part->bytes;
+    return 0;
+}
+static memlord_fence fence_of(int *done) {
+    memlord_fence fence;
+    memset(&fence, 0, sizeof fence);
+    fence.done = not_yet;
+    fence.user = done;
+    return fence;
+}
+static int give_a_block(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)user, (void)bytes;
+    *storage = 0x9000;
+    return 0;
+}
+
+/* The record has one lock: a call that kept it would let the next one wait for ever. */
+static void every_call_on_a_block_gives_the_record_back(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_block two[2];
+    memlord_block_info info;
+    memlord_meta meta;
+    uint64_t bytes = 0, storage;
+    int done = 1;
+    memset(&meta, 0, sizeof meta);
+    meta.name = "kv";
+    memset(two, 0, sizeof two);
+    two[0].device = two[1].device = cuda(0);
+    two[0].storage = 0x5000;
+    two[1].storage = 0x6000;
+    two[0].bytes = two[1].bytes = 5;
+    assert_ok(memlord_alloc_n(lord, two, 2, NULL));
+    assert_ok(memlord_track_n(lord, two, 2, NULL));
+    assert_ok(memlord_release_n(lord, two, 2, NULL));
+    assert_ok(memlord_free_n(lord, two, 2, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_part_add(lord, cuda(0), 0x1000, 0, 40, NULL));
+    assert_ok(memlord_part_add(lord, cuda(0), 0x1000, 50, 7, &meta));
+    assert_int_equal(memlord_parts_each(lord, cuda(0), 0x1000, count_parts, &bytes), 2);
+    assert_int_equal(bytes, 47);
+    assert_ok(memlord_part_remove(lord, cuda(0), 0x1000, 0));
+    assert_ok(memlord_block_describe(lord, cuda(0), 0x1000, &meta));
+    assert_ok(memlord_block_retag(lord, cuda(0), 0x1000, "tag"));
+    assert_ok(memlord_block_use(lord, cuda(0), 0x1000, fence_of(&done)));
+    assert_ok(memlord_block_find(lord, cuda(0), 0x1000, &info));
+    assert_string_equal(info.meta.name, "kv");
+    assert_string_equal(info.tag, "tag");
+    assert_ok(memlord_move(lord, cuda(0), 0x1000, cuda(1), 0x2000, 90, NULL, NULL));
+    done = 0;
+    assert_ok(memlord_free_deferred(lord, cuda(1), 0x2000, fence_of(&done), NULL));
+    assert_ok(memlord_free_done(lord, cuda(1), 0x2000));
+    assert_int_equal(memlord_retire(lord, all()), 0);
+    assert_ok(memlord_alloc_retry(lord, cuda(0), 9, give_a_block, NULL, NULL, &storage, NULL));
+    assert_ok(memlord_arena_add(lord, cuda(0), 3, NULL));
+    assert_ok(memlord_arena_sub(lord, cuda(0), 1, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 11);
+}
+
+static void every_other_call_gives_the_record_back(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_account account;
+    memlord_scope_token token;
+    memlord_ticket ticket;
+    memlord_guard guard;
+    assert_ok(memlord_events_start(lord, 100));
+    assert_ok(memlord_account_open(lord, cuda(0), "a", 0, &account));
+    assert_int_equal(memlord_account_use(lord, account), MEMLORD_E_NOMEM);
+    assert_ok(memlord_account_use(lord, 0));
+    assert_int_equal(memlord_scope_begin(lord, "s"), MEMLORD_E_NOMEM);
+    assert_int_equal(memlord_scope_end(lord), MEMLORD_E_STATE);
+    assert_int_equal(memlord_scope_shapes_set(lord, "[1]"), MEMLORD_E_STATE);
+    assert_int_equal(memlord_scope_export(lord, &token), MEMLORD_E_STATE);
+    assert_int_equal(memlord_scope_adopt(lord, &token), MEMLORD_E_NOMEM);
+    assert_int_equal(memlord_scope_return(lord, &token), MEMLORD_E_STATE);
+    assert_int_equal(memlord_scope_current(lord), 0);
+    guard = memlord_guard_scope(lord, "s", NULL);
+    memlord_guard_end(&guard);
+    assert_ok(memlord_reserve(lord, cuda(0), 10, &ticket));
+    assert_ok(memlord_reserve_adopt(lord, ticket));
+    assert_ok(memlord_alloc_reserved(lord, ticket, cuda(0), 0x1000, 4, NULL));
+    assert_int_equal(stats_of(lord, cuda(0)).held, 6);
+    assert_ok(memlord_reserve_commit(lord, ticket));
+    assert_ok(memlord_checkpoint(lord, "c"));
+    assert_ok(memlord_copy(lord, cpu(), cuda(0), 5));
+    assert_ok(memlord_alloc_failed(lord, cuda(0), 7, NULL));
+    assert_int_equal(stats_of(lord, cuda(0)).copied_bytes, 5);
+    memlord_reset(lord);
+    memlord_peak_reset(lord, all());
+    assert_int_equal(stats_of(lord, cuda(0)).copied_bytes, 0);
+    assert_int_equal(memlord_peak(lord, cuda(0)), 4);
+    assert_ok(memlord_verify(lord));
+    assert_ok(memlord_free(lord, cuda(0), 0x1000, NULL));
+    assert_int_equal(memlord_allocated(lord, all()), 0);
+}
+
 /* New tags and sites take the lock of names while the one record is held; so does a fork. */
 static int retagged; /* enough */
 static void *keep_retagging(void *user) {
@@ -256,6 +352,8 @@ int main(void) {
         TEST(deferred_frees_are_credited_once),
         TEST(reservations_count_twice_until_their_commit),
         TEST_SITES(frees_are_counted_at_their_sites),
+        TEST(every_call_on_a_block_gives_the_record_back),
+        TEST(every_other_call_gives_the_record_back),
         cmocka_unit_test(a_fork_waits_for_a_call_that_waits_for_a_name),
         cmocka_unit_test(the_allocator_may_wait_for_a_thread_that_calls),
     };

@@ -105,6 +105,22 @@ static void a_wide_selector_adds_them_up(void **state) {
                 (memlord_fragmentation(&s) >= 0 && memlord_fragmentation(&s) <= 1));
 }
 
+static void a_wide_largest_free_is_the_largest_known_one(void **state) {
+    memlord *lord = test_lord(state);
+    assert_ok(memlord_pool_set(lord, cuda(0), 100, UINT64_MAX));
+    assert_ok(memlord_pool_set(lord, cuda(1), 100, UINT64_MAX));
+    assert_true(stats_of(lord, all()).largest_free == UINT64_MAX);
+    assert_ok(memlord_pool_set(lord, cuda(2), 100, 30));
+    assert_int_equal(stats_of(lord, all()).largest_free, 30);
+    assert_ok(memlord_pool_set(lord, cuda(3), 100, 20));
+    assert_int_equal(stats_of(lord, all()).largest_free, 30);
+    assert_ok(memlord_pool_set(lord, cuda(4), 100, 40));
+    assert_int_equal(stats_of(lord, all()).largest_free, 40);
+    assert_ok(memlord_pool_set(lord, cuda(5), 100, UINT64_MAX));
+    assert_int_equal(stats_of(lord, all()).largest_free, 40);
+    assert_true(stats_of(lord, cuda(5)).largest_free == UINT64_MAX);
+}
+
 static void a_reset_keeps_the_level_and_drops_the_peak_to_it(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_pool_set(lord, cuda(0), 100, 30));
@@ -770,6 +786,7 @@ int main(void) {
         TEST(a_difference_that_is_too_much_is_refused_unchanged),
         TEST(cached_is_never_below_0),
         TEST(a_wide_selector_adds_them_up),
+        TEST(a_wide_largest_free_is_the_largest_known_one),
         TEST(a_reset_keeps_the_level_and_drops_the_peak_to_it),
         TEST(what_is_not_known_is_no_number_in_a_report),
         TEST(hits_and_misses_are_counted),

@@ -1742,6 +1742,28 @@ static void frail_script(frail *f) {
     assert_int_equal(memlord_allocated(f->lord, all()), live);
 }
 
+/* Whatever a scope lacks memory for: its frame, its path, its record or the thread's totals. */
+static void every_scope_that_lacks_memory_is_counted(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t n, lost = 0;
+    char name[32];
+    for (n = 1; n < 200; n++) {
+        char *json;
+        t->heap.fail_at = t->heap.calls + 1;
+        t->heap.fail_from = 1;
+        snprintf(name, sizeof name, "scope %d", (int)n);
+        if (memlord_scope_begin(t->lord, name) == MEMLORD_E_NOMEM)
+            lost++;
+        else if (n % 8)
+            assert_ok(memlord_scope_end(t->lord));
+        t->heap.fail_at = 0;
+        json = report_of(t->lord, MEMLORD_FORMAT_JSON);
+        assert_int_equal(json_u64(json, "metadata.dropped.scopes"), lost);
+        free(json);
+    }
+    assert_true(lost > 20 && lost < n);
+}
+
 static void an_allocator_that_fails_at_any_call(void **state) {
     uint64_t n;
     int from, done;
@@ -1898,6 +1920,7 @@ int main(void) {
         TEST(scopes_of_threads_that_a_fork_left_behind_do_not_run),
         TEST(a_fork_may_find_a_thread_in_the_middle_of_a_begin_or_end),
         TEST_FAKES(a_child_goes_on_in_what_it_adopted),
+        TEST(every_scope_that_lacks_memory_is_counted),
         cmocka_unit_test(an_allocator_that_fails_at_any_call),
         TEST(the_ring_of_invocations_keeps_the_last),
         TEST(invocations_that_are_forgotten_are_counted),

@@ -463,6 +463,47 @@ static void reports_leave_no_snapshots_behind(void **state) {
     free(text);
 }
 
+/* A writer that takes so many checkpoints that the list of the report is evicted. */
+typedef struct evicting {
+    test_text text;
+    memlord *lord;
+    int done;
+} evicting;
+static int write_and_evict(void *user, const void *data, size_t size) {
+    evicting *e = (evicting *)user;
+    int i;
+    for (i = 0; i < 300 && !e->done; i++) (void)memlord_checkpoint(e->lord, "later");
+    e->done = 1;
+    return test_text_write(&e->text, data, size);
+}
+
+static void a_report_keeps_what_is_evicted_while_it_is_written(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t bytes = 0;
+    unsigned i, round;
+    open_block(t->lord, 0x1000, 5);
+    for (round = 0; round < 6; round++) {
+        evicting e;
+        char name[48];
+        memset(&e, 0, sizeof e);
+        e.lord = t->lord;
+        for (i = 0; i < 300; i++) {
+            snprintf(name, sizeof name, "r%u c%u", round, i);
+            assert_ok(memlord_checkpoint(t->lord, name));
+        }
+        assert_ok(memlord_write(t->lord, MEMLORD_FORMAT_JSON, write_and_evict, &e));
+        assert_int_equal(json_u64(e.text.data, "summary.num_snapshots"), 255);
+        for (i = 46; i < 300; i++) { /* at one time: the oldest but the first went */
+            snprintf(name, sizeof name, "\"r%u c%u\"", round, i);
+            assert_non_null(strstr(e.text.data, name));
+        }
+        assert_null(strstr(e.text.data, round ? "\"r0 c46\"" : "later"));
+        free(e.text.data);
+        if (round == 2) bytes = t->heap.bytes;
+    }
+    assert_true(t->heap.bytes <= bytes);
+}
+
 /* -- the thread -- */
 
 /* 1: so many came within a minute. */
@@ -791,6 +832,7 @@ int main(void) {
         TEST_FAKES(the_checkpoint_with_most_is_kept),
         cmocka_unit_test(they_lie_in_order_of_time),
         TEST(on_many_threads_too),
+        TEST_FAKES(a_report_keeps_what_is_evicted_while_it_is_written),
         TEST_FAKES(without_threads_a_poll_takes_those_that_are_due),
         TEST_FAKES(a_run_shorter_than_the_interval_has_its_first_and_last),
         TEST_FAKES(hours_of_standing_still_bring_one_snapshot),
