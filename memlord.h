@@ -16977,12 +16977,13 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
             const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
             const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
             const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
+            const uint64_t entry = wanted + (wanted != UINT64_MAX); /* as 0 says that none asks */
             if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
             if (seen[s] - asked >= seen[s] - mine->answered[s]) continue;
             for (k = 0; k < MLI_SLOT_DEVICES; k++) {
                 if (mine->devices[k].id != id) continue;
                 if (wanted) waiting |= (uint64_t)1 << s;
-                if (needed[k] < wanted + 1) needed[k] = wanted + (wanted != UINT64_MAX);
+                if (needed[k] < entry) needed[k] = entry;
             }
         }
     }
