@@ -7,6 +7,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+/* A sanitizer's malloc returns NULL, too. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "allocator_may_return_null=1"; }
+
 #define HUGE_SIZE (SIZE_MAX / 4)
 
 static const memlord_site here = {"shim.c", "here", 10}, there = {"shim.c", "there", 20};
