@@ -1172,6 +1172,24 @@ static void a_move_that_waits_takes_the_views_along(void **state) {
     assert_int_equal(stats_of(lord, all()).freed_while_shared, 0);
 }
 
+static void a_move_that_waits_takes_any_number_of_views_along(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = fake_new(0);
+    memlord_fence fence = fence_of(f, 1);
+    memlord_block_info info;
+    int i;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    for (i = 1; i < 1000; i++) assert_ok(memlord_retain(lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(0), 0x2000, 128, &fence, NULL));
+    f->taken = 1;
+    assert_ok(memlord_block_find(lord, cuda(0), 0x2000, &info));
+    assert_int_equal(info.refs, 1000);
+    for (i = 1; i < 1000; i++) assert_ok(memlord_release(lord, cuda(0), 0x2000, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 128);
+    assert_ok(memlord_release(lord, cuda(0), 0x2000, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
+}
+
 static void a_move_with_a_fence_leaves_the_source_pending(void **state) {
     memlord *lord = test_lord(state);
     fake *f = fake_new(0);
@@ -2481,6 +2499,7 @@ int main(void) {
         TEST(a_deferred_free_of_a_used_shared_block_is_counted),
         TEST(a_move_with_a_fence_leaves_the_source_pending),
         TEST(a_move_that_waits_takes_the_views_along),
+        TEST(a_move_that_waits_takes_any_number_of_views_along),
         TEST(a_move_whose_fence_is_done_is_a_plain_one),
         TEST(what_moved_keeps_its_tag_and_references),
         TEST(a_move_that_fails_takes_no_fence),

@@ -767,6 +767,68 @@ static void every_refusal_is_counted_and_said(void **state) {
     memlord_destroy(lord);
 }
 
+static int done_never(void *user) { return user != NULL; }
+static memlord *alone;
+static memlord *open_alone(test_log *log) { return alone = open_traced(log, MEMLORD_FLAG_NO_ENV); }
+/* `call` is the text of the call that gave r. */
+static void said_alone(test_log *log, memlord_result r, const char *call, const char *fault) {
+    char line[256];
+    assert_true(r == MEMLORD_E_INVALID || r == MEMLORD_E_DEVICE);
+    snprintf(line, sizeof line, "memlord_%.*s: %s\n", (int)strcspn(call, "("), call, fault);
+    is_refused(log, alone, 1, line);
+    memlord_destroy(alone);
+}
+/* Each with a ledger of its own, as a ledger tells the first of a function alone. */
+static void a_refusal_tells_which_argument_is_at_fault(void **state) {
+    static const char size[] = "a size over 2^48", none[] = "a storage cannot be 0",
+                      ones[] = "a storage cannot be UINT64_MAX";
+    const uint64_t big = ((uint64_t)1 << 48) + 1, all1 = UINT64_MAX;
+    const memlord_block big2[2] = {{cpu(), 1, 1}, {cpu(), 2, big}};
+    const memlord_block key0[2] = {{cpu(), 1, 1}, {cpu(), 0, 1}};
+    const memlord_block key1[2] = {{cpu(), 1, 1}, {cpu(), all1, big}};
+    static const memlord_fence fence = {done_never, NULL, 1, NULL};
+    memlord_realloc_token token;
+    test_log log;
+    (void)state;
+#define SAID(call, fault) said_alone(&log, memlord_##call, #call, fault)
+#define LORD open_alone(&log)
+    SAID(alloc(LORD, cpu(), 1, big, NULL), size);
+    SAID(alloc(LORD, cpu(), all1, 1, NULL), ones);
+    SAID(alloc_n(LORD, big2, 2, NULL), size);
+    SAID(alloc_n(LORD, key0, 2, NULL), none);
+    SAID(alloc_n(LORD, key1, 2, NULL), ones);
+    SAID(track(LORD, cpu(), 1, big, NULL), size);
+    SAID(track(LORD, cpu(), 0, 1, NULL), none);
+    SAID(track(LORD, cpu(), all1, 1, NULL), ones);
+    SAID(track_n(LORD, key1, 2, NULL), ones);
+    SAID(retain(LORD, cpu(), all1, NULL), ones);
+    SAID(retain(LORD, cpu(), 0, NULL), none);
+    SAID(free(LORD, cpu(), all1, NULL), ones);
+    SAID(free_n(LORD, key1, 2, NULL), ones);
+    SAID(release(LORD, cpu(), all1, NULL), ones);
+    SAID(realloc(LORD, cpu(), 0, 1, big, NULL), size);
+    SAID(realloc(LORD, cpu(), 1, 2, big, NULL), size);
+    SAID(realloc(LORD, cpu(), 1, 0, 1, NULL), none);
+    SAID(realloc(LORD, cpu(), all1, 1, 1, NULL), ones);
+    SAID(realloc(LORD, cpu(), 1, all1, 1, NULL), ones);
+    SAID(realloc_begin(LORD, cpu(), all1, &token), ones);
+    SAID(free_begin(LORD, cpu(), all1, &token, NULL), ones);
+    SAID(move(LORD, cpu(), 0, cuda(0), 1, 1, NULL, NULL), none);
+    SAID(move(LORD, cpu(), all1, cuda(0), 1, big, NULL, NULL), ones);
+    SAID(move(LORD, cpu(), 1, cuda(0), 0, 1, NULL, NULL), none);
+    SAID(move(LORD, cpu(), 1, cuda(0), all1, 1, NULL, NULL), ones);
+    SAID(move(LORD, cpu(), 1, cuda(0), 2, big, NULL, NULL), size);
+    SAID(free_deferred(LORD, cpu(), all1, fence, NULL), ones);
+    SAID(block_use(LORD, cpu(), all1, fence), ones);
+    SAID(block_use(LORD, cpu(), 0, fence), none);
+    SAID(free_done(LORD, cpu(), all1), ones);
+    SAID(arena_add(LORD, cpu(), big, NULL), size);
+    SAID(copy(LORD, cpu(), cuda(0), big), size);
+    SAID(alloc_failed(LORD, cpu(), big, NULL), size);
+#undef LORD
+#undef SAID
+}
+
 static void a_refusal_is_said_once_a_function_and_result(void **state) {
     test_log log;
     memlord *lord = open_traced(&log, 0);
@@ -874,6 +936,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_line_is_one_write),
         cmocka_unit_test(summaries_are_cyan),
         cmocka_unit_test(every_refusal_is_counted_and_said),
+        cmocka_unit_test(a_refusal_tells_which_argument_is_at_fault),
         cmocka_unit_test(a_refusal_is_said_once_a_function_and_result),
         cmocka_unit_test(a_refusal_counts_on_its_device_or_in_the_sum),
         cmocka_unit_test(a_name_read_as_a_selector_is_refused_and_said),

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "child.h"
+#include "json.h"
 
 #define ALLOCATED MEMLORD_METRIC_ALLOCATED
 #define SCALE test_env("MEMLORD_TEST_SCALE", 4)
@@ -455,6 +456,30 @@ static void a_thread_that_cannot_be_had_leaves_it_to_the_caller(void **state) {
     assert_int_equal(t->source.calls, 1);
 }
 
+static void a_page_without_a_thread_is_served_by_polls(void **state) {
+    test_case *t = (test_case *)*state;
+    char path[64];
+    size_t before;
+    snprintf(path, sizeof path, "/tmp/memlord-pollers-%d", (int)getpid());
+    assert_ok(memlord_device_id_set(t->lord, cuda(0), "GPU-0"));
+    assert_ok(memlord_poller_stop(t->lord));
+    before = threads_now();
+    refuse_threads = 1;
+    assert_ok(memlord_pressure_open(t->lord, path));
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    refuse_threads = 0;
+    assert_int_equal(threads_now(), before);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_WARNING], 1);
+    assert_string_equal(t->log.text,
+                        "[neighbours] no thread: memlord_gc_poll answers instead\n");
+    assert_ok(memlord_pressure_close(t->lord));
+    assert_ok(memlord_pressure_open(t->lord, path)); /* now with one */
+    assert_int_equal(threads_now(), before + 1);
+    assert_ok(memlord_pressure_close(t->lord));
+    assert_int_equal(threads_left(before), before);
+    (void)unlink(path);
+}
+
 static void a_start_without_a_thread_says_so_and_the_next_tries_again(void **state) {
     test_case *t = (test_case *)*state;
     size_t before = threads_before();
@@ -750,6 +775,68 @@ static void a_child_has_no_poller_until_it_uses_the_ledger(void **state) {
     memlord_destroy(lord);
 }
 
+/* A child of a process whose ledger has one kind of thread: it has one again after a call, which
+   works until `done` says so. */
+static void a_child_goes_on(memlord *lord, int (*done)(memlord *lord)) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        const time_t until = time(NULL) + 10;
+        alarm(20);
+        if (threads_now() != 1) _exit(1);
+        if (memlord_alloc(lord, cuda(0), 0x2000, 10, NULL)) _exit(2);
+        if (threads_now() != 2) _exit(3);
+        while (!done(lord) && time(NULL) < until) usleep(1000);
+        if (!done(lord)) _exit(4);
+        memlord_destroy(lord);
+        _exit(0);
+    }
+    assert_int_equal(child_status(pid), 0);
+    memlord_destroy(lord);
+}
+static memlord *plain_ledger(uint32_t snapshot_ms) {
+    memlord_desc desc;
+    memlord *lord = NULL;
+    memset(&desc, 0, sizeof desc);
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    desc.snapshot_ms = snapshot_ms;
+    desc.poll_ms = 10;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    return lord;
+}
+
+static uint64_t snapshots_of(memlord *lord) {
+    char *text = report_of(lord, MEMLORD_FORMAT_JSON);
+    uint64_t n = json_u64(text, "summary.num_snapshots");
+    free(text);
+    return n;
+}
+static int snapshots_grow(memlord *lord) {
+    static uint64_t before;
+    if (!before) before = snapshots_of(lord);
+    return snapshots_of(lord) > before + 2;
+}
+static void a_childs_snapshots_go_on_after_a_call(void **state) {
+    (void)state;
+    if (threads_of_a_child() != 1) skip();
+    a_child_goes_on(plain_ledger(10), snapshots_grow);
+}
+
+static test_source sampled;
+static int is_sampled(memlord *lord) {
+    (void)lord;
+    return __atomic_load_n(&sampled.calls, __ATOMIC_RELAXED) > 1000;
+}
+static void a_childs_pollers_sample_again_after_a_call(void **state) {
+    memlord *lord = plain_ledger(0);
+    (void)state;
+    if (threads_of_a_child() != 1) skip();
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, test_source_ask, &sampled));
+    assert_ok(memlord_poller_start(lord, 10)); /* neither a strategy nor a callback wants it */
+    __atomic_store_n(&sampled.calls, 999, __ATOMIC_RELAXED);
+    a_child_goes_on(lord, is_sampled);
+}
+
 static void a_child_may_stop_what_it_does_not_have(void **state) {
     memlord *lord;
     pid_t pid;
@@ -872,6 +959,7 @@ int main(void) {
         TEST_FAKES(nonsense_in_the_environment_is_ignored),
 #if !TEST_SANITIZED
         TEST_THREADS(a_thread_that_cannot_be_had_leaves_it_to_the_caller),
+        TEST_THREADS(a_page_without_a_thread_is_served_by_polls),
         TEST_THREADS(a_start_without_a_thread_says_so_and_the_next_tries_again),
 #endif
         TEST_THREADS(a_blocked_source_delays_no_other_device),
@@ -886,6 +974,8 @@ int main(void) {
         TEST_THREADS(a_poller_that_destroys_another_ledger_waits_for_its_pollers),
 #if !TEST_SANITIZED
         cmocka_unit_test(a_child_has_no_poller_until_it_uses_the_ledger),
+        cmocka_unit_test(a_childs_snapshots_go_on_after_a_call),
+        cmocka_unit_test(a_childs_pollers_sample_again_after_a_call),
         cmocka_unit_test(a_child_may_stop_what_it_does_not_have),
         cmocka_unit_test(a_child_may_destroy_at_once),
         cmocka_unit_test(children_born_while_pollers_work_never_hang),

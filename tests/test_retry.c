@@ -405,6 +405,28 @@ static void an_attempt_that_lies_about_its_storage_is_not_recorded(void **state)
     assert_int_equal(stats_of(s->t->lord, all()).live_blocks, 0);
 }
 
+/* Says that it has the memory, first at no address, then at one that no ledger records. */
+static int attempt_that_lies_twice(void *user, uint64_t bytes, uint64_t *storage) {
+    static const uint64_t made[] = {0, UINT64_MAX, 0x5000};
+    int *calls = (int *)user;
+    (void)bytes;
+    *storage = made[(*calls)++];
+    return 0;
+}
+static void after_a_lie_it_tries_again(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_retry policy = policy_of(&the_stage, 2);
+    int calls = 0;
+    assert_ok(memlord_alloc_retry(lord, cuda(0), 100, attempt_that_lies_twice, &calls, &policy,
+                                  &got, NULL));
+    assert_int_equal(calls, 3);
+    assert_int_equal(got, 0x5000);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 100);
+    assert_int_equal(stats_of(lord, cuda(0)).oom_attempts, 2);
+    assert_int_equal(stats_of(lord, cuda(0)).retries, 2);
+    assert_int_equal(stats_of(lord, cuda(0)).recoveries, 1);
+}
+
 /* -- what is done between two attempts -- */
 
 static void each_round_retires_collects_and_pauses_in_this_order(void **state) {
@@ -914,6 +936,28 @@ static void a_refusal_by_the_limit_logs_who_holds_the_device(void **state) {
     assert_int_equal(lines_with(s->t->log.text, "weights"), 1);
 }
 
+static void a_refusal_by_the_limit_samples_what_is_old(void **state) {
+    stage *s = stage_of(state, "+");
+    test_case *t = s->t;
+    const uint64_t interval = 200000000u;
+    memlord_capacity c;
+    uint64_t calls;
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 100));
+    test_capacity(t, 1000, 10);
+    calls = t->source.calls;
+    assert_int_equal(request(s, 101, 1), MEMLORD_E_LIMIT);
+    assert_int_equal(t->source.calls, calls);
+    t->now += interval;
+    t->source.used = 777;
+    assert_int_equal(request(s, 101, 1), MEMLORD_E_LIMIT);
+    assert_int_equal(t->source.calls, calls + 1);
+    assert_ok(memlord_capacity_get(t->lord, cuda(0), &c));
+    assert_int_equal(c.used, 777);
+    t->now += interval - 1;
+    assert_int_equal(request(s, 101, 1), MEMLORD_E_LIMIT);
+    assert_int_equal(t->source.calls, calls + 1);
+}
+
 static void a_recovery_logs_no_failure(void **state) {
     stage *s = stage_of(state, "00+");
     hold(s->t);
@@ -1101,6 +1145,25 @@ static void inside_an_attempt_another_ledger_counts_a_failed_alloc(void **state)
                      MEMLORD_E_OOM);
     assert_int_equal(stats_of(told, cuda(0)).oom_failures, 1);
     memlord_destroy(told);
+}
+
+/* Has a request of its own, which ends, and then finds no memory. */
+static int attempt_after_another(void *user, uint64_t bytes, uint64_t *storage) {
+    stage *s = (stage *)user;
+    uint64_t inner = 0;
+    (void)storage;
+    assert_ok(memlord_alloc_retry(s->t->lord, cuda(1), 8, attempt, s, NULL, &inner, NULL));
+    assert_ok(memlord_alloc_failed(s->t->lord, cuda(0), bytes, NULL));
+    return -1;
+}
+static void an_attempt_goes_on_after_a_request_within_it(void **state) {
+    stage *s = stage_of(state, "+");
+    assert_int_equal(memlord_alloc_retry(s->t->lord, cuda(0), 8, attempt_after_another, s, NULL,
+                                         &got, NULL),
+                     MEMLORD_E_OOM);
+    assert_int_equal(stats_of(s->t->lord, cuda(0)).oom_attempts, 1);
+    assert_int_equal(stats_of(s->t->lord, cuda(0)).oom_failures, 1);
+    assert_int_equal(memlord_allocated(s->t->lord, cuda(1)), 8);
 }
 
 static void a_failed_alloc_refuses_selectors_and_too_many_bytes(void **state) {
@@ -1535,6 +1598,7 @@ int main(void) {
         TEST(bad_arguments_reach_no_attempt),
         TEST(sizes_of_0_and_of_the_most_are_legal),
         TEST(an_attempt_that_lies_about_its_storage_is_not_recorded),
+        TEST(after_a_lie_it_tries_again),
         TEST(each_round_retires_collects_and_pauses_in_this_order),
         TEST(a_deferred_free_is_retired_before_the_retry),
         TEST(the_collection_is_told_why_and_how_much),
@@ -1570,6 +1634,7 @@ int main(void) {
         TEST(the_last_failure_logs_who_holds_the_device),
         TEST(the_last_failure_samples_the_device_first),
         TEST(a_refusal_by_the_limit_logs_who_holds_the_device),
+        TEST(a_refusal_by_the_limit_samples_what_is_old),
         TEST(a_recovery_logs_no_failure),
         TEST(the_last_failure_is_in_the_reports),
         TEST(without_a_failure_the_reports_show_none),
@@ -1583,6 +1648,7 @@ int main(void) {
         TEST(failed_allocs_log_who_holds_the_device_once_a_second),
         TEST(inside_an_attempt_a_failed_alloc_is_not_counted_twice),
         TEST(inside_an_attempt_another_ledger_counts_a_failed_alloc),
+        TEST(an_attempt_goes_on_after_a_request_within_it),
         TEST(a_failed_alloc_refuses_selectors_and_too_many_bytes),
         TEST(the_environment_sets_the_policy),
         TEST(a_policy_given_to_the_call_wins_over_the_environment),

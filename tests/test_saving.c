@@ -266,6 +266,30 @@ static void a_directory_that_is_missing_is_an_error_in_the_log(void **state) {
     assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
 }
 
+static void a_directory_of_too_long_a_name_is_an_error_in_the_log(void **state) {
+    static test_log log;
+    char path[4000];
+    memlord_desc desc;
+    memlord *lord;
+    (void)state;
+    pthread_mutex_init(&log.lock, NULL);
+    memset(path, '/', sizeof path);
+    memcpy(path, folder, strlen(folder));
+    path[sizeof path - 30] = 0; /* fits, but for the name of the file */
+    memset(&desc, 0, sizeof desc);
+    desc.logger.fn = test_log_line;
+    desc.logger.user = &log;
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    desc.output_dir = path;
+    assert_ok(memlord_create(&desc, &lord));
+    memlord_request_save(lord);
+    assert_ok(memlord_gc_poll(lord, all()));
+    assert_int_equal(log.lines[MEMLORD_LOG_ERROR], 1);
+    assert_non_null(strstr(log.text, "[save] no report in /tmp/"));
+    assert_int_equal(files().n, 0);
+    memlord_destroy(lord);
+}
+
 static void never_over_a_file_that_is_there(void **state) {
     test_case *t = (test_case *)*state;
     listing l;
@@ -968,6 +992,7 @@ int main(void) {
         SAVING(an_exit_while_threads_run_saves_a_whole_report),
         SAVING(a_destroy_saves_and_says_so),
         SAVING(a_directory_that_is_missing_is_an_error_in_the_log),
+        cmocka_unit_test(a_directory_of_too_long_a_name_is_an_error_in_the_log),
         SAVING(never_over_a_file_that_is_there),
         SAVING(links_and_the_like_under_the_name_stay),
         SAVING(what_cannot_be_is_refused),
