@@ -18422,9 +18422,9 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
     if (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE) return r;
     if (!blocks)
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given");
-    while (i < n && !mli_block_check(&blocks[i], opens) &&
-           (r == MEMLORD_E_INVALID || mli_dev_known(lord, blocks[i].device)))
-        i++;
+    while (i < n && !mli_block_check(&blocks[i], opens)) i++;
+    if (i == n && r == MEMLORD_E_DEVICE) /* one device too many */
+        for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n) return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows");
     return mli_refuse(lord, refuser, r, blocks[i].device,
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0));

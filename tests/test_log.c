@@ -829,6 +829,17 @@ static void a_refusal_tells_which_argument_is_at_fault(void **state) {
 #undef SAID
 }
 
+/* The cpu of the first is not known yet, and would be. */
+static void a_refusal_of_n_blocks_names_the_device_at_fault(void **state) {
+    const memlord_block blocks[2] = {{cpu(), 1, 1}, {cuda(MEMLORD_ANY), 2, 1}};
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    (void)state;
+    assert_int_equal(memlord_alloc_n(lord, blocks, 2, NULL), MEMLORD_E_DEVICE);
+    is_refused(&log, lord, 1, "memlord_alloc_n: cuda is a selector: a device is needed\n");
+    memlord_destroy(lord);
+}
+
 static void a_refusal_is_said_once_a_function_and_result(void **state) {
     test_log log;
     memlord *lord = open_traced(&log, 0);
@@ -937,6 +948,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(summaries_are_cyan),
         cmocka_unit_test(every_refusal_is_counted_and_said),
         cmocka_unit_test(a_refusal_tells_which_argument_is_at_fault),
+        cmocka_unit_test(a_refusal_of_n_blocks_names_the_device_at_fault),
         cmocka_unit_test(a_refusal_is_said_once_a_function_and_result),
         cmocka_unit_test(a_refusal_counts_on_its_device_or_in_the_sum),
         cmocka_unit_test(a_name_read_as_a_selector_is_refused_and_said),
