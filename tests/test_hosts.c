@@ -270,6 +270,43 @@ static void *allocate_and_end(void *user) {
     return NULL;
 }
 
+static memlord_gc_result collect_at_the_gate(void *user, memlord *lord,
+                                             const memlord_gc_event *event) {
+    const memlord_gc_result ran = {1, 0, 7};
+    (void)lord;
+    (void)event;
+    test_gate_pass((test_gate *)user);
+    return ran;
+}
+static void *collect_there(void *user) {
+    uint64_t reclaimed;
+    return (void *)(uintptr_t)memlord_gc_run((memlord *)user, memlord_device_cuda(0),
+                                             MEMLORD_REASON_HOST, &reclaimed);
+}
+static void a_child_born_while_a_callback_runs_can_collect(void **state) {
+    memlord *lord = test_lord(state);
+    test_gate gate = TEST_GATE;
+    pthread_t thread;
+    pid_t pid;
+    assert_ok(memlord_gc_callback_add(lord, cuda(0), 0, collect_at_the_gate, &gate));
+    assert_int_equal(pthread_create(&thread, NULL, collect_there, lord), 0);
+    assert_true(test_gate_came(&gate, 1));
+    pid = fork();
+    if (pid == 0) {
+        const test_gate open = TEST_GATE;
+        uint64_t reclaimed = 0;
+        alarm(30);
+        gate = open; /* the thread that waits there is gone */
+        gate.open = 1;
+        if (memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed)) _exit(1);
+        if (reclaimed != 7 || gate.came != 1) _exit(2);
+        _exit(memlord_gc_callback_remove(lord, cuda(0), collect_at_the_gate, &gate) ? 3 : 0);
+    }
+    expect_child(pid);
+    test_gate_open(&gate);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 static void the_counts_of_an_ended_thread_stay(void **state) {
     memlord *lord = test_lord(state);
     pthread_t thread;
@@ -823,6 +860,7 @@ int main(void) {
         TEST(a_grandchild_does_too),
         cmocka_unit_test(a_child_is_born_while_a_device_changes_places),
         TEST(a_child_ends_the_report_it_was_born_in),
+        TEST(a_child_born_while_a_callback_runs_can_collect),
         TEST(the_counts_of_an_ended_thread_stay),
         TEST(a_free_in_a_late_thread_local_destructor_counts),
         TEST(threads_that_end_without_the_hook_are_found),

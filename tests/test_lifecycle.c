@@ -579,6 +579,37 @@ static void a_forked_child_waits_for_no_logger(void **state) {
     assert_ok(memlord_logger_set(lord, NULL));
 }
 
+/* The logger itself forks; in the child it sets the next, and the call that it is in goes on. */
+static void fork_in_a_logger(void *user, int level, const char *text) {
+    log_host *h = (log_host *)user;
+    (void)level;
+    (void)text;
+    h->lines++;
+    if (h->lines > 1) return;
+    h->begun = (uint64_t)fork();
+    if (h->begun) return;
+    alarm(30);
+    if (memlord_logger_set(h->lord, &h->next)) _exit(2);
+}
+static void a_child_born_in_a_logger_may_set_the_next(void **state) {
+    memlord *lord = test_lord(state);
+    log_host a = log_host_of(lord), b = log_host_of(lord);
+    memlord_logger of_a = {fork_in_a_logger, &a};
+    int status = -1;
+    a.next = logger_of(&b);
+    assert_ok(memlord_logger_set(lord, &of_a));
+    memlord_reset(lord);
+    if (!a.begun) { /* the child */
+        memlord_reset(lord);
+        _exit(a.lines == 1 && lines_of(&b) == 1 && !memlord_logger_set(lord, NULL) ? 0 : 3);
+    }
+    assert_int_equal(waitpid((pid_t)a.begun, &status, 0), (pid_t)a.begun);
+    assert_int_equal(status, 0);
+    memlord_reset(lord);
+    assert_int_equal(a.lines, 2);
+    assert_ok(memlord_logger_set(lord, NULL));
+}
+
 static void the_os_allocator_gives_memory(void **state) {
     memlord_allocator os;
     size_t sizes[5] = {1, 100, 4096, 100000, 5 << 20}, i;
@@ -776,6 +807,7 @@ int main(void) {
         TEST(the_logger_of_another_ledger_may_not_set_one),
         TEST(loggers_change_under_many_threads),
         TEST(a_forked_child_waits_for_no_logger),
+        TEST(a_child_born_in_a_logger_may_set_the_next),
         cmocka_unit_test(the_os_allocator_gives_memory),
         cmocka_unit_test(no_thread_is_started),
 #if !TEST_SANITIZED && defined(__GLIBC__)

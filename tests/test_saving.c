@@ -728,6 +728,45 @@ static void a_writer_may_fail_at_any_byte(void **state) {
     }
 }
 
+/* The heap of the test compares the size of each free with that of its alloc. */
+static void a_report_gives_all_its_memory_back(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord;
+    uint64_t before;
+    int f, i;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_THREADS);
+    desc.stack_depth = 16;
+    desc.stack_bytes = 1;
+    desc.event_capacity = 64;
+    assert_ok(memlord_create(&desc, &lord));
+    for (i = 0; i < 3; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "name %d", i);
+        assert_ok(memlord_scope_begin(lord, name));
+        assert_ok(memlord_tag_begin(lord, name));
+        assert_ok(memlord_alloc(lord, cuda(i), 0x1000 + (uint64_t)i, 5, MEMLORD_SITE()));
+        assert_ok(memlord_tag_end(lord));
+    }
+    for (i = 0; i < 3; i++) assert_ok(memlord_scope_end(lord));
+    assert_ok(memlord_checkpoint(lord, "point"));
+    free(report_of(lord, MEMLORD_FORMAT_JSON)); /* whatever is made once */
+    for (f = 0; f < MEMLORD_FORMAT_COUNT; f++) {
+        test_text text;
+        memset(&text, 0, sizeof text);
+        before = heap.blocks;
+        assert_ok(memlord_write(lord, (memlord_format)f, test_text_write, &text));
+        free(text.data);
+        if (heap.blocks != before || heap.bad_frees)
+            fail_msg("format %d: %d blocks are left, %d frees of a wrong size", f,
+                     (int)(heap.blocks - before), (int)heap.bad_frees);
+    }
+    memlord_destroy(lord);
+    assert_int_equal(heap.blocks + heap.bad_frees, 0);
+}
+
 static void the_allocator_may_fail_at_any_call_of_a_report(void **state) {
     test_case *t = (test_case *)*state;
     int f;
@@ -1013,6 +1052,7 @@ int main(void) {
         SAVING(without_a_format_it_is_json_in_output_dir),
         SAVING(signals_in_the_middle_of_calls),
         SAVING(a_writer_may_fail_at_any_byte),
+        cmocka_unit_test(a_report_gives_all_its_memory_back),
         SAVING(the_allocator_may_fail_at_any_call_of_a_report),
         SAVING(a_dash_is_standard_output),
         SAVING(a_closed_standard_output_is_an_error),
