@@ -453,6 +453,7 @@ static void a_forked_child_that_cannot_join_works_alone(void **state) {
         if (memlord_pressure_raise(p->a, cuda(0), MIB) != MEMLORD_E_STATE) _exit(3);
         if (stats_of(p->a, cuda(0)).neighbours) _exit(4);
         if (memlord_free(p->a, cuda(0), 0x1000, NULL)) _exit(5);
+        if (memlord_pressure_open(p->a, "other") != MEMLORD_E_STATE) _exit(8);
         if (memlord_pressure_close(p->a)) _exit(6);
         if (memlord_pressure_raise(p->a, cuda(0), MIB) != MEMLORD_E_STATE) _exit(7);
         memlord_destroy(p->a);
