@@ -1707,6 +1707,27 @@ static void destroy_drops_what_a_drop_deferred(void **state) {
     assert_int_equal(drops, 2);
 }
 
+/* Drops that each defer another free would never end: destroy gives up, and frees what is left. */
+static void defer_one_more(fake *f) {
+    fake *next = fake_new(0);
+    next->lord = f->lord;
+    next->in_drop = defer_one_more;
+    next->bytes = f->bytes + 64;
+    if (memlord_alloc(f->lord, memlord_device_cuda(0), next->bytes, 1, NULL)) f->bad++;
+    (void)defer(f->lord, memlord_device_cuda(0), next->bytes, next, 1);
+}
+static void destroy_drops_a_thousand_rounds_at_most(void **state) {
+    test_case *t = (test_case *)*state;
+    fake *f = pend(t->lord, cuda(0), 0x1000, 0x1000, 1);
+    f->lord = t->lord;
+    f->in_drop = defer_one_more;
+    memlord_destroy(t->lord);
+    t->lord = NULL;
+    assert_int_equal(drops, 1000);
+    assert_int_equal(fakes[1000].taken, 1); /* the last, which is not dropped */
+    fakes[1000].taken = 0;
+}
+
 static memlord *open_with_log(test_heap *heap, test_log *log) {
     memlord_desc desc;
     memlord *lord = NULL;
@@ -2529,6 +2550,7 @@ int main(void) {
         TEST(a_done_that_allocates_the_address_it_frees_credits_once),
         TEST(destroy_lets_a_drop_call_the_ledger),
         TEST(destroy_drops_what_a_drop_deferred),
+        TEST(destroy_drops_a_thousand_rounds_at_most),
         TEST(destroy_drops_all_and_logs_what_was_pending),
         TEST(destroy_says_nothing_of_pending_when_there_is_none),
         TEST(any_allocation_may_fail),

@@ -786,7 +786,7 @@ static void a_refusal_tells_which_argument_is_at_fault(void **state) {
     const memlord_block big2[2] = {{cpu(), 1, 1}, {cpu(), 2, big}};
     const memlord_block key0[2] = {{cpu(), 1, 1}, {cpu(), 0, 1}};
     const memlord_block key1[2] = {{cpu(), 1, 1}, {cpu(), all1, big}};
-    static const memlord_fence fence = {done_never, NULL, 1, NULL};
+    static const memlord_fence fence = {done_never, NULL, 1, NULL}, nothing = {NULL, NULL, 1, NULL};
     memlord_realloc_token token;
     test_log log;
     (void)state;
@@ -818,6 +818,8 @@ static void a_refusal_tells_which_argument_is_at_fault(void **state) {
     SAID(move(LORD, cpu(), 1, cuda(0), 0, 1, NULL, NULL), none);
     SAID(move(LORD, cpu(), 1, cuda(0), all1, 1, NULL, NULL), ones);
     SAID(move(LORD, cpu(), 1, cuda(0), 2, big, NULL, NULL), size);
+    SAID(move(LORD, cpu(), 1, cuda(0), 2, big, &fence, NULL), size);
+    SAID(move(LORD, cpu(), 1, cuda(0), 2, 1, &nothing, NULL), "a fence without `done`");
     SAID(free_deferred(LORD, cpu(), all1, fence, NULL), ones);
     SAID(block_use(LORD, cpu(), all1, fence), ones);
     SAID(block_use(LORD, cpu(), 0, fence), none);
@@ -827,6 +829,28 @@ static void a_refusal_tells_which_argument_is_at_fault(void **state) {
     SAID(alloc_failed(LORD, cpu(), big, NULL), size);
 #undef LORD
 #undef SAID
+}
+
+static void a_refused_move_or_copy_counts_where_the_fault_is(void **state) {
+    const uint64_t big = ((uint64_t)1 << 48) + 1;
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    (void)state;
+    assert_ok(memlord_alloc(lord, cpu(), 1, 1, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 1, 1, NULL));
+    assert_int_equal(memlord_move(lord, cpu(), 0, cuda(0), 2, 1, NULL, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(refused_on(lord, cpu()), 1);
+    assert_int_equal(memlord_move(lord, cpu(), 1, cuda(0), 2, big, NULL, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_move(lord, cpu(), 1, cuda(0), 0, 1, NULL, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(refused_on(lord, cuda(0)), 2);
+    assert_int_equal(memlord_copy(lord, cpu(), cuda(0), big), MEMLORD_E_INVALID);
+    assert_int_equal(refused_on(lord, cuda(0)), 3);
+    assert_int_equal(memlord_copy(lord, cpu(), cuda(MEMLORD_ANY), 1), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_copy(lord, cuda(MEMLORD_ANY), cpu(), 1), MEMLORD_E_DEVICE);
+    assert_int_equal(refused_on(lord, cpu()), 1);
+    assert_int_equal(refused_on(lord, cuda(0)), 3);
+    assert_int_equal(refused_on(lord, all()), 6);
+    memlord_destroy(lord);
 }
 
 /* The cpu of the first is not known yet, and would be. */
@@ -949,6 +973,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(every_refusal_is_counted_and_said),
         cmocka_unit_test(a_refusal_tells_which_argument_is_at_fault),
         cmocka_unit_test(a_refusal_of_n_blocks_names_the_device_at_fault),
+        cmocka_unit_test(a_refused_move_or_copy_counts_where_the_fault_is),
         cmocka_unit_test(a_refusal_is_said_once_a_function_and_result),
         cmocka_unit_test(a_refusal_counts_on_its_device_or_in_the_sum),
         cmocka_unit_test(a_name_read_as_a_selector_is_refused_and_said),

@@ -312,6 +312,123 @@ static void never_over_a_file_that_is_there(void **state) {
     assert_int_equal(sum, 20 * 21 / 2); /* each its own */
 }
 
+/* In each second the names are one without a number, one with the process id, and then _2, _3... */
+static void names_of_one_second_count_on(void **state) {
+    test_case *t = (test_case *)*state;
+    char second[32] = "", expected[96];
+    unsigned i, n = 0, left = 12;
+    listing l;
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    for (i = 0; i < left; i++) {
+        memlord_request_save(t->lord);
+        open_block(t->lord, 0x1000 + i * 64, 1);
+    }
+    l = files();
+    assert_int_equal(l.n, left);
+    for (i = 0; i < l.n; i++) { /* its second, if it is the first of it */
+        if (l.name[i][30] != '.') continue;
+        snprintf(second, sizeof second, "%.30s", l.name[i]);
+        for (n = 0; left; n++, left--) {
+            unsigned k;
+            if (n == 0)
+                snprintf(expected, sizeof expected, "%s.json", second);
+            else if (n == 1)
+                snprintf(expected, sizeof expected, "%s_%d.json", second, (int)getpid());
+            else
+                snprintf(expected, sizeof expected, "%s_%d_%u.json", second, (int)getpid(), n);
+            for (k = 0; k < l.n && strcmp(l.name[k], expected); k++) continue;
+            if (k == l.n) break;
+        }
+    }
+    assert_int_equal(left, 0);
+}
+
+/* Makes n files with the names of those that a save writes first. */
+static void take_names(int n) {
+    char name[64];
+    int i;
+    for (i = 0; i < n; i++) {
+        FILE *file;
+        snprintf(name, sizeof name, ".memlord-%d-%d.tmp", (int)getpid(), i);
+        file = fopen(in_folder(name), "w");
+        assert_non_null(file);
+        assert_int_equal(fclose(file), 0);
+    }
+}
+static void a_thousand_names_are_tried_for_the_file_before_it_has_its_own(void **state) {
+    memlord *lord = test_lord(state);
+    char name[64];
+    open_block(lord, 0x1000, 5);
+    take_names(999);
+    assert_ok(memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("a.json")));
+    assert_whole("a.json", 5);
+    assert_int_equal(files().n, 1000);
+    take_names(1000);
+    assert_int_equal(memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("b.json")), MEMLORD_E_IO);
+    assert_int_equal(files().n, 1001);
+    while (files().n) clear();
+    snprintf(name, sizeof name, ".memlord-%d-0.tmp", (int)getpid());
+    assert_int_equal(access(in_folder(name), F_OK), -1);
+}
+
+static void a_directory_of_3900_bytes_is_the_longest(void **state) {
+    memlord *lord = test_lord(state);
+    char path[4000];
+    memset(path, '/', sizeof path);
+    memcpy(path, folder, strlen(folder));
+    path[3901] = 0;
+    assert_int_equal(memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, path), MEMLORD_E_INVALID);
+    path[3900] = 0;
+    assert_ok(memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, path));
+    memlord_request_save(lord);
+    open_block(lord, 0x1000, 5);
+    assert_one_whole(5);
+}
+
+static void a_path_of_3999_bytes_is_the_longest(void **state) {
+    test_case *t = (test_case *)*state;
+    char path[5000];
+    memset(path, '/', sizeof path);
+    memcpy(path, folder, strlen(folder));
+    open_block(t->lord, 0x1000, 5);
+    strcpy(path + 4000 - 6, "a.json");
+    assert_int_equal(strlen(path), 4000);
+    assert_int_equal(memlord_save(t->lord, MEMLORD_FORMAT_JSON, path), MEMLORD_E_INVALID);
+    assert_string_equal(t->log.text, "[save] path is too long\n");
+    strcpy(path + 3999 - 6, "a.json");
+    assert_ok(memlord_save(t->lord, MEMLORD_FORMAT_JSON, path));
+    assert_whole("a.json", 5);
+}
+
+static void percent_p_is_the_process_and_other_percents_stay(void **state) {
+    memlord *lord = test_lord(state);
+    char name[64];
+    snprintf(name, sizeof name, "%d-%%p-%%x-%%.txt", (int)getpid());
+    assert_ok(memlord_save(lord, MEMLORD_FORMAT_TEXT, in_folder("%p-%%p-%x-%.txt")));
+    assert_int_equal(files().n, 1);
+    assert_string_equal(files().name[0], name);
+}
+
+static void the_end_of_a_name_tells_its_format(void **state) {
+    static const struct {
+        const char *path;
+        memlord_format format;
+    } known[] = {{"a.txt", MEMLORD_FORMAT_TEXT},          {"a.json", MEMLORD_FORMAT_JSON},
+                 {"a.html", MEMLORD_FORMAT_HTML},         {"a.trace.json", MEMLORD_FORMAT_TRACE},
+                 {"/b/a.prom", MEMLORD_FORMAT_PROMETHEUS}, {"a.b.pb", MEMLORD_FORMAT_PPROF},
+                 {"a.heaptrack", MEMLORD_FORMAT_HEAPTRACK}, {"a.folded", MEMLORD_FORMAT_FOLDED},
+                 {"a.pickle", MEMLORD_FORMAT_MEMORY_VIZ}, {"a.csv", MEMLORD_FORMAT_CSV},
+                 {".csv", MEMLORD_FORMAT_CSV},            {"trace.json", MEMLORD_FORMAT_JSON},
+                 {"a.xtrace.json", MEMLORD_FORMAT_JSON},  {"csv", MEMLORD_FORMAT_TEXT},
+                 {"acsv", MEMLORD_FORMAT_TEXT},           {"a.csv.gz", MEMLORD_FORMAT_TEXT},
+                 {"a.CSV", MEMLORD_FORMAT_TEXT},          {"", MEMLORD_FORMAT_TEXT},
+                 {"-", MEMLORD_FORMAT_TEXT},              {NULL, MEMLORD_FORMAT_TEXT}};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof known / sizeof *known; i++)
+        assert_int_equal(memlord_format_for(known[i].path), known[i].format);
+}
+
 static void links_and_the_like_under_the_name_stay(void **state) {
     test_case *t = (test_case *)*state;
     listing l;
@@ -432,6 +549,19 @@ static void a_save_samples_the_capacity(void **state) {
     assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 9, NULL));
     assert_ok(memlord_save(t->lord, MEMLORD_FORMAT_JSON, in_folder("a.json")));
     assert_has_the_cpus_capacity();
+}
+static void a_write_asks_the_sources_of_the_host(void **state) {
+    test_case *t = (test_case *)*state;
+    char *text;
+    t->source.total = 1000;
+    t->source.used = 77;
+    t->source.fail = 0;
+    open_block(t->lord, 0x1000, 9);
+    text = report_of(t->lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(t->source.calls, 1);
+    assert_int_equal(json_u64(text, "capacity[0].total"), 1000);
+    assert_int_equal(json_u64(text, "capacity[0].used"), 77);
+    free(text);
 }
 /* It may come in a call of the host's, under its locks, or when its objects are gone. */
 static void a_save_that_nobody_calls_asks_no_source_of_the_hosts(void **state) {
@@ -1033,12 +1163,19 @@ int main(void) {
         SAVING(a_directory_that_is_missing_is_an_error_in_the_log),
         cmocka_unit_test(a_directory_of_too_long_a_name_is_an_error_in_the_log),
         SAVING(never_over_a_file_that_is_there),
+        SAVING(names_of_one_second_count_on),
+        SAVING(a_thousand_names_are_tried_for_the_file_before_it_has_its_own),
+        SAVING(a_directory_of_3900_bytes_is_the_longest),
+        SAVING(a_path_of_3999_bytes_is_the_longest),
+        SAVING(percent_p_is_the_process_and_other_percents_stay),
+        cmocka_unit_test(the_end_of_a_name_tells_its_format),
         SAVING(links_and_the_like_under_the_name_stay),
         SAVING(what_cannot_be_is_refused),
         SAVING(without_memory_the_log_says_so),
         SAVING(a_full_disk_leaves_nothing),
         SAVING(a_handler_asks_and_the_next_call_serves),
         SAVING(a_save_samples_the_capacity),
+        SAVING(a_write_asks_the_sources_of_the_host),
         SAVING(a_save_that_nobody_calls_asks_no_source_of_the_hosts),
         SAVING(a_destroy_serves_what_nothing_did),
         SAVING(an_exit_serves_what_nothing_did),

@@ -1,6 +1,9 @@
 /* Storages: opened once, closed once, counted to the byte. */
 #include "support.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 static void an_alloc_adds_its_bytes(void **state) {
     memlord *lord = test_lord(state);
     memlord_stats s;
@@ -341,6 +344,29 @@ static void sizes_whose_sum_overflows_are_refused(void **state) {
     free(blocks);
 }
 
+/* It lies at the end of a page, and nothing can be read after it. */
+static void the_block_after_the_last_is_not_read(void **state) {
+    memlord *lord = test_lord(state);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = (char *)mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                               -1, 0);
+    memlord_block *blocks;
+    int64_t short_by;
+    assert_true(pages != (char *)MAP_FAILED);
+    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+    blocks = (memlord_block *)(void *)(pages + page) - 3;
+    fill(blocks, 3, 10);
+    (void)memlord_plan_fit(lord, blocks, 3, &short_by);
+    assert_ok(memlord_alloc_n(lord, blocks, 3, NULL));
+    assert_ok(memlord_track_n(lord, blocks, 3, NULL));
+    assert_ok(memlord_release_n(lord, blocks, 3, NULL));
+    assert_int_equal(stats_of(lord, all()).live_blocks, 3);
+    assert_ok(memlord_free_n(lord, blocks, 3, NULL));
+    assert_int_equal(memlord_free_n(lord, blocks, 3, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 3);
+    assert_int_equal(munmap(pages, 2 * page), 0);
+}
+
 static void no_blocks_at_all_are_fine(void **state) {
     memlord *lord = test_lord(state);
     assert_ok(memlord_alloc_n(lord, NULL, 0, NULL));
@@ -647,6 +673,7 @@ int main(void) {
         TEST(free_n_closes_every_block_and_ignores_bytes),
         TEST(one_bad_block_and_alloc_n_records_none),
         TEST(sizes_whose_sum_overflows_are_refused),
+        TEST(the_block_after_the_last_is_not_read),
         TEST(no_blocks_at_all_are_fine),
         TEST(blocks_that_are_null_are_refused),
         TEST(free_n_counts_the_dead_and_frees_the_rest),
