@@ -822,6 +822,34 @@ static void a_childs_snapshots_go_on_after_a_call(void **state) {
     a_child_goes_on(plain_ledger(10), snapshots_grow);
 }
 
+/* The source forks on the poller's thread: in the child that thread is the host's. */
+static pid_t born;
+static int fork_once(void *user, memlord_device device, memlord_capacity *out) {
+    memlord *lord = (memlord *)user;
+    static int forked;
+    pid_t pid;
+    (void)device, (void)out;
+    if (forked++) return -1;
+    pid = fork();
+    if (!pid) {
+        alarm(20);
+        if (memlord_poller_stop(lord)) _exit(1);
+        _exit(memlord_alloc(lord, cuda(0), 0x3000, 1, NULL) ? 2 : 0);
+    }
+    __atomic_store_n(&born, pid, __ATOMIC_RELEASE);
+    return -1;
+}
+static void a_child_born_on_a_poller_is_none(void **state) {
+    memlord *lord = plain_ledger(0);
+    const time_t until = time(NULL) + 20;
+    (void)state;
+    assert_ok(memlord_capacity_source_set(lord, MEMLORD_DEVICE_CUDA, fork_once, lord));
+    assert_ok(memlord_poller_start(lord, 10));
+    while (!__atomic_load_n(&born, __ATOMIC_ACQUIRE) && time(NULL) < until) usleep(1000);
+    assert_int_equal(child_status(born), 0);
+    memlord_destroy(lord);
+}
+
 static test_source sampled;
 static int is_sampled(memlord *lord) {
     (void)lord;
@@ -976,6 +1004,7 @@ int main(void) {
         cmocka_unit_test(a_child_has_no_poller_until_it_uses_the_ledger),
         cmocka_unit_test(a_childs_snapshots_go_on_after_a_call),
         cmocka_unit_test(a_childs_pollers_sample_again_after_a_call),
+        cmocka_unit_test(a_child_born_on_a_poller_is_none),
         cmocka_unit_test(a_child_may_stop_what_it_does_not_have),
         cmocka_unit_test(a_child_may_destroy_at_once),
         cmocka_unit_test(children_born_while_pollers_work_never_hang),

@@ -1227,6 +1227,36 @@ static void the_environment_sets_the_policy(void **state) {
     }
 }
 
+static void the_environment_sets_the_pauses(void **state) {
+    static test_case t;
+    struct timespec from, to;
+    double ms;
+    (void)state;
+    assert_int_equal(open_with("max=3,initial_ms=20,multiplier=2.5,max_ms=60", 0, &t), 0);
+    (void)clock_gettime(CLOCK_MONOTONIC, &from);
+    assert_int_equal(attempts_of(&t, "0"), 4);
+    (void)clock_gettime(CLOCK_MONOTONIC, &to);
+    close_env(&t);
+    ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6;
+    assert_true(ms >= 20 + 50 + 60);
+    assert_true(ms < 1500);
+}
+
+static void a_policy_of_127_characters_is_the_longest(void **state) {
+    static test_case t;
+    char value[256] = "";
+    (void)state;
+    while (strlen(value) < 114) strcat(value, "max=7,");
+    strcat(value, "initial_ms=00");
+    assert_int_equal(strlen(value), 127);
+    assert_int_equal(open_with(value, 0, &t), 0);
+    assert_int_equal(attempts_of(&t, "0"), 8);
+    close_env(&t);
+    strcat(value, "0");
+    assert_int_equal(open_with(value, 0, &t), 1);
+    close_env(&t);
+}
+
 static void a_policy_given_to_the_call_wins_over_the_environment(void **state) {
     static test_case t;
     void *other = &t;
@@ -1651,6 +1681,8 @@ int main(void) {
         TEST(an_attempt_goes_on_after_a_request_within_it),
         TEST(a_failed_alloc_refuses_selectors_and_too_many_bytes),
         TEST(the_environment_sets_the_policy),
+        TEST(the_environment_sets_the_pauses),
+        TEST(a_policy_of_127_characters_is_the_longest),
         TEST(a_policy_given_to_the_call_wins_over_the_environment),
         TEST(junk_in_the_environment_is_warned_of),
         TEST(a_refused_policy_is_told_which_numbers_are_allowed),
