@@ -519,6 +519,7 @@ static void a_table_that_is_not_as_it_should_be_is_refused(void **state) {
     assert_ok(memlord_hooks_install(lord, &t, MEMLORD_HOOK_ALL));
     before = copy = t; /* functions of ours that would call themselves */
     assert_int_equal(memlord_hooks_install(lord, &copy, MEMLORD_HOOK_ALL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_hooks_install(NULL, &copy, MEMLORD_HOOK_ALL), MEMLORD_E_STATE);
     assert_true(same(&t, &before) && same(&copy, &before));
     copy = of_host; /* a single one of them would do so, too */
     copy.calloc_fn = t.calloc_fn;

@@ -96,6 +96,63 @@ static void an_allocator_that_refuses_makes_no_half_ledger(void **state) {
     assert_true(heap.failed > 0);
 }
 
+/* Each allocation of a create with all there is in a description fails once. */
+static void a_create_may_fail_at_any_allocation(void **state) {
+    uint64_t n, failed = 0;
+    (void)state;
+    for (n = 1; n < 100; n++) {
+        test_heap heap;
+        memlord_desc desc;
+        memlord *lord = (memlord *)&heap;
+        memlord_result r;
+        memset(&heap, 0, sizeof heap);
+        heap.fail_at = n;
+        desc = test_desc(&heap, MEMLORD_FLAG_NO_THREADS);
+        desc.output_dir = "/tmp";
+        desc.proc_root = "/nonexistent";
+        desc.labels = "job=a";
+        desc.event_capacity = 1 << 16;
+        desc.snapshot_ms = 10;
+        desc.stack_depth = 8;
+        r = memlord_create(&desc, &lord);
+        if (r) {
+            assert_int_equal(r, MEMLORD_E_NOMEM);
+            assert_null(lord);
+        }
+        memlord_destroy(lord);
+        assert_int_equal(heap.blocks + heap.bad_frees, 0);
+        if (!heap.failed) break;
+        failed += r != MEMLORD_OK;
+    }
+    assert_in_range(failed, 2, 50); /* the ledger, and what it has beside */
+}
+
+static void *allocate_once(void *user) {
+    assert_ok(memlord_alloc((memlord *)user, cpu(), 0x2000, 1, NULL));
+    return NULL;
+}
+static void a_batch_in_the_description_bounds_what_threads_hold_back(void **state) {
+    static const uint64_t batches[] = {1000, 0, (uint64_t)1 << 50};
+    static const uint64_t expected[] = {1000, 65536, (uint64_t)1 << 48};
+    size_t i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        memlord_desc desc;
+        memlord *lord;
+        pthread_t thread;
+        memset(&desc, 0, sizeof desc);
+        desc.flags = MEMLORD_FLAG_NO_ENV;
+        desc.counter_batch = batches[i];
+        assert_ok(memlord_create(&desc, &lord));
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+        assert_int_equal(stats_of(lord, cpu()).peak_error, 0);
+        assert_int_equal(pthread_create(&thread, NULL, allocate_once, lord), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(stats_of(lord, cpu()).peak_error, 2 * expected[i]);
+        memlord_destroy(lord);
+    }
+}
+
 static void the_desc_is_copied(void **state) {
     test_heap heap;
     memlord_desc desc;
@@ -273,6 +330,16 @@ static void set_up_a_global(void) {
     CHILD(late.size == 0);
     CHILD(memlord_snapshots_stop(memlord_global()) == MEMLORD_OK);
 }
+static void the_global_ledger_is_never_destroyed(void **state) {
+    memlord *lord = memlord_global();
+    (void)state;
+    memlord_destroy(lord);
+    assert_ptr_equal(memlord_global(), lord);
+    assert_ok(memlord_alloc(lord, cuda(5), 0x77000, 9, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(5)), 9);
+    assert_ok(memlord_free(lord, cuda(5), 0x77000, NULL));
+}
+
 static void a_global_ledger_can_be_set_up_once(void **state) {
     (void)state;
     in_child(set_up_a_global);
@@ -787,6 +854,8 @@ int main(void) {
         cmocka_unit_test(half_an_allocator_is_refused),
         cmocka_unit_test(a_refused_field_is_named_to_the_logger),
         cmocka_unit_test(an_allocator_that_refuses_makes_no_half_ledger),
+        cmocka_unit_test(a_create_may_fail_at_any_allocation),
+        cmocka_unit_test(a_batch_in_the_description_bounds_what_threads_hold_back),
         cmocka_unit_test(the_desc_is_copied),
         cmocka_unit_test(destroying_null_is_fine),
         cmocka_unit_test(destroy_returns_everything),
@@ -799,6 +868,7 @@ int main(void) {
         cmocka_unit_test(of_two_threads_that_set_it_up_one_wins),
         cmocka_unit_test(a_ledger_that_another_thread_ended_is_not_found),
         cmocka_unit_test(the_global_ledger_is_one), /* from here on this process has one */
+        cmocka_unit_test(the_global_ledger_is_never_destroyed),
         cmocka_unit_test(a_generation_finds_its_ledger_as_long_as_that_lives),
         TEST(a_logger_can_be_set_and_taken_off),
         TEST(a_logger_may_set_the_next),

@@ -1216,7 +1216,9 @@ static void the_environment_sets_the_policy(void **state) {
                 {"max_ms=0,multiplier=1,initial_ms=0,max=7", 8},
                 {"initial_ms=0,max_ms=0", 6},
                 {"max=1,initial_ms=0", 2},
-                {"max=2,multiplier=1.25,initial_ms=0", 3}};
+                {"max=2,multiplier=1.25,initial_ms=0", 3},
+                {"max=2,multiplier=1.00000000000000,initial_ms=0", 3},
+                {"max=2,multiplier=3.,initial_ms=0", 3}};
     static test_case t;
     size_t i;
     (void)state;
@@ -1274,7 +1276,7 @@ static void junk_in_the_environment_is_warned_of(void **state) {
         "junk", "max", "max=", "=3", "max=-1", "max=5x", "max= ", "max=99999999999999999999",
         "max=4294967296", "initial_ms=100,max_ms=50", "initial_ms=3000", "multiplier=nan",
         "multiplier=inf", "multiplier=0.5", "multiplier=-2", "multiplier=1e999", "multiplier=x",
-        "multiplier=1,5", "retries=3", "max=1,,", "max=1,max", "max=1;initial_ms=0", "MAX=1x",
+        "multiplier=1,5", "retries=3", "max=1,,", "max=1,", "multiplier=1.000000000000000", "multiplier=.", "max=1,max", "max=1;initial_ms=0", "MAX=1x",
         "max=0x", "max=1,initial_ms=0,multiplier=2,max_ms=0,%n%s", "\xff\xfe"};
     static test_case t;
     size_t i;
