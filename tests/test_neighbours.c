@@ -338,6 +338,27 @@ static void a_listener_may_destroy_another_ledger(void **state) {
     assert_null(p->b);
 }
 
+static memlord_gc_result close_inside(void *user, memlord *lord, const memlord_gc_event *event) {
+    const memlord_gc_result result = {1, 0, 0};
+    (void)event;
+    __atomic_store_n((int *)user, (int)memlord_pressure_close(lord) + 1, __ATOMIC_RELEASE);
+    return result;
+}
+static void a_listener_cannot_close_its_page(void **state) {
+    pair *p = joined(state);
+    int answer = 0, spins = 0;
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 1, NULL));
+    assert_ok(memlord_gc_callback_add(p->a, cuda(0), 1u << MEMLORD_REASON_NEIGHBOUR, close_inside,
+                                      &answer));
+    usleep(60000); /* the listener publishes the device: no poll on this thread may answer */
+    while (!__atomic_load_n(&answer, __ATOMIC_ACQUIRE) && spins++ < 200) {
+        assert_ok(memlord_pressure_raise(p->b, cuda(0), 0));
+        usleep(10000);
+    }
+    assert_int_equal(answer, MEMLORD_E_STATE + 1);
+    assert_int_equal(memlord_pressure_raise(p->a, cuda(0), 0), MEMLORD_OK);
+}
+
 /* -- processes -- */
 
 static void a_killed_process_is_gone_within_one_interval(void **state) {
@@ -685,6 +706,7 @@ int main(void) {
         PAIR(wrong_raises_are_refused),
         PAIR(out_of_memory_asks_the_neighbours_and_goes_on_at_once),
         PAIR(a_listener_may_destroy_another_ledger),
+        PAIR(a_listener_cannot_close_its_page),
         PAIR(an_emergency_of_one_is_one_of_all),
         PAIR(the_level_is_that_of_all_bytes),
         PAIR(reports_have_neighbours_in_a_part_of_their_own),

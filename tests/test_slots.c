@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -719,6 +720,41 @@ static void a_device_of_no_identity_is_not_asked_for(void **state) {
     assert_int_equal(memlord_pressure_raise(f->lord, cuda(1), 1), MEMLORD_E_UNKNOWN);
 }
 
+/* A retry whose pause is the host's function asks for its bytes before it, and no longer after it. */
+typedef struct sleeper {
+    fixture *f;
+    uint64_t wanted;
+    int sleeps;
+} sleeper;
+static void look_while_it_sleeps(void *user, uint32_t ms) {
+    sleeper *s = (sleeper *)user;
+    const device_words *d = device_in(&s->f->page->slots[OWN], "GPU-0");
+    (void)ms;
+    s->sleeps++;
+    s->wanted = d->asked == request_of(s->f) ? d->wanted : 0;
+}
+static int no_memory(void *user, uint64_t bytes, uint64_t *storage) {
+    (void)user, (void)bytes, (void)storage;
+    return 1;
+}
+static void a_retry_that_sleeps_by_a_function_asks_before(void **state) {
+    fixture *f = joined(state);
+    sleeper s = {f, 0, 0};
+    memlord_retry policy = {1, 10, 10, 1, look_while_it_sleeps, NULL};
+    uint64_t storage;
+    slot_words *other = played(f, 40);
+    policy.user = &s;
+    assert_ok(memlord_alloc(f->lord, cuda(0), 0x1000, MIB, NULL));
+    other->devices[0].id = identity("GPU-0");
+    assert_int_equal(memlord_alloc_retry(f->lord, cuda(0), 3 * MIB, no_memory, NULL, &policy,
+                                         &storage, NULL),
+                     MEMLORD_E_OOM);
+    assert_int_equal(s.sleeps, 1);
+    assert_int_equal(s.wanted, 3 * MIB);
+    assert_int_equal(f->page->bells[40].rings, 1);
+    assert_ok(memlord_pressure_close(f->lord)); /* no request is left that it would wake */
+}
+
 /* -- whose memory the host's is -- */
 
 static uint64_t host_identity(fixture *f, const char *root) {
@@ -958,6 +994,102 @@ static void a_page_of_another_user_is_refused(void **state) {
     assert_non_null(strstr(f->log.text, ": it belongs to another user\n"));
 }
 
+static void a_page_that_this_process_may_not_open_is_refused(void **state) {
+    fixture *f = (fixture *)*state;
+    const uid_t user = geteuid();
+    memlord_result r;
+    if (user) skip(); /* root alone can be another user for a while */
+    map_page(f);
+    test_log_clear(&f->log);
+    assert_int_equal(seteuid(65534), 0);
+    r = memlord_pressure_open(f->lord, f->path);
+    assert_int_equal(seteuid(user), 0);
+    assert_int_equal(r, MEMLORD_E_STATE);
+    assert_non_null(strstr(f->log.text, ": this process may not open it\n"));
+}
+
+/* -- calls of the system that fail: fcntl(2), open(2) and mmap(2), for the files of a page -- */
+
+static struct {
+    int locks; /* refuses locks */
+    int maps;  /* refuses to map a file */
+    const char *replace, *by; /* puts `by` in the place of `replace` at its second open */
+    int opens;
+} refuse;
+
+#if !TEST_SANITIZED
+int fcntl(int fd, int cmd, ...) {
+    va_list rest;
+    void *arg;
+    va_start(rest, cmd);
+    arg = va_arg(rest, void *);
+    va_end(rest);
+    if (refuse.locks && cmd == F_OFD_SETLK) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_fcntl, fd, cmd, arg);
+}
+int open(const char *path, int flags, ...) {
+    va_list rest;
+    mode_t mode = 0;
+    if (flags & O_CREAT) {
+        va_start(rest, flags);
+        mode = va_arg(rest, mode_t);
+        va_end(rest);
+    }
+    if (refuse.replace && !strcmp(path, refuse.replace) && ++refuse.opens == 2)
+        assert_int_equal(rename(refuse.by, path), 0);
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
+    if (refuse.maps && fd >= 0) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return (void *)syscall(SYS_mmap, at, size, prot, flags, fd, offset);
+}
+
+/* What is refused leaves nothing open, and what the log says is `why`. */
+static void refused_by_the_system(fixture *f, memlord_result r, const char *why) {
+    const int descriptors = count_descriptors(), mappings = count_mappings(f->path);
+    char line[256];
+    test_log_clear(&f->log);
+    snprintf(line, sizeof line, "[neighbours] %s: %s\n", f->path, why);
+    assert_int_equal(memlord_pressure_open(f->lord, f->path), r);
+    memset(&refuse, 0, sizeof refuse);
+    assert_string_equal(f->log.text, line);
+    assert_int_equal(count_descriptors(), descriptors);
+    assert_int_equal(count_mappings(f->path), mappings);
+    assert_ok(memlord_pressure_open(f->lord, f->path));
+}
+
+static void a_file_system_without_locks_is_refused(void **state) {
+    fixture *f = (fixture *)*state;
+    map_page(f);
+    refuse.locks = 1;
+    refused_by_the_system(f, MEMLORD_E_UNSUPPORTED, "its file system or a sandbox refuses locks");
+}
+static void a_page_that_cannot_be_mapped_is_refused(void **state) {
+    fixture *f = (fixture *)*state;
+    map_page(f);
+    refuse.maps = 1;
+    refused_by_the_system(f, MEMLORD_E_IO, "it cannot be mapped");
+}
+static void a_page_replaced_while_it_is_opened_is_refused(void **state) {
+    fixture *f = (fixture *)*state;
+    char other[80];
+    memlord *maker = ledger(f, f->root);
+    snprintf(other, sizeof other, "%s-other", f->path);
+    assert_ok(memlord_pressure_open(maker, other));
+    memlord_destroy(maker);
+    map_page(f);
+    refuse.replace = f->path;
+    refuse.by = other;
+    refused_by_the_system(f, MEMLORD_E_IO, "it was replaced meanwhile");
+}
+#endif
+
 static void a_full_disk_makes_no_page(void **state) {
     fixture *f = (fixture *)*state;
     struct rlimit before, little;
@@ -1003,6 +1135,7 @@ int main(void) {
         PAGE(a_neighbour_that_ends_has_released_what_it_held),
         PAGE(a_close_during_a_raise_ends_it),
         PAGE(a_device_of_no_identity_is_not_asked_for),
+        PAGE(a_retry_that_sleeps_by_a_function_asks_before),
         PAGE(the_machine_is_known_by_its_boot),
         PAGE(a_group_with_a_limit_is_a_memory_of_its_own),
         PAGE(the_trigger_is_that_of_the_machine_or_of_the_group),
@@ -1013,7 +1146,13 @@ int main(void) {
         PAGE(a_path_of_399_bytes_is_the_longest),
         PAGE(a_refusal_leaves_nothing_open),
         PAGE(a_page_of_another_user_is_refused),
+        PAGE(a_page_that_this_process_may_not_open_is_refused),
         PAGE(a_full_disk_makes_no_page),
+#if !TEST_SANITIZED
+        PAGE(a_file_system_without_locks_is_refused),
+        PAGE(a_page_that_cannot_be_mapped_is_refused),
+        PAGE(a_page_replaced_while_it_is_opened_is_refused),
+#endif
     };
     return cmocka_run_group_tests_name("slots", tests, NULL, NULL);
 }
