@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -338,6 +339,35 @@ static memlord_gc_result gives_3(void *user, memlord *lord, const memlord_gc_eve
     (void)lord;
     assert_true(event->band == SIZE_MAX);
     return result;
+}
+
+static int done_now(void *user) { return *(int *)user; }
+static void a_trace_tells_of_frees_that_a_host_ends_itself(void **state) {
+    static int done;
+    static const memlord_fence fence = {done_now, &done, 1, NULL};
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    memlord_realloc_token token;
+    void *page;
+    char line[128];
+    (void)state;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 50, NULL));
+    assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence, NULL));
+    test_log_clear(&log);
+    assert_ok(memlord_free_done(lord, cuda(0), 0x1000));
+    said_is(&log, "[free retired] cuda:0 0x00001000 50 B\n");
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 60, NULL));
+    assert_ok(memlord_block_use(lord, cuda(0), 0x2000, fence));
+    assert_ok(memlord_free_begin(lord, cuda(0), 0x2000, &token, NULL));
+    test_log_clear(&log);
+    assert_ok(memlord_free_end(lord, &token, 1, NULL)); /* it failed: the block is there again */
+    said_is(&log, "[alloc] cuda:0 0x00002000 60 B\n");
+    page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_int_equal(memlord_shim_munmap(lord, page, 4096, NULL), 0);
+    snprintf(line, sizeof line, "[free] cpu 0x%08llx 0 B, unknown frees 1\n",
+             (unsigned long long)(uintptr_t)page);
+    assert_string_equal(log.text, line);
+    memlord_destroy(lord);
 }
 
 static void a_collection_of_the_host_names_no_band(void **state) {
@@ -952,6 +982,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_trace_has_a_line_for_every_call),
         cmocka_unit_test(a_trace_has_one_line_for_n_blocks),
         cmocka_unit_test(a_trace_tells_of_deferred_and_retired_blocks),
+        cmocka_unit_test(a_trace_tells_of_frees_that_a_host_ends_itself),
         cmocka_unit_test(a_collection_of_the_host_names_no_band),
         cmocka_unit_test(a_refused_strategy_names_band_and_reason),
         cmocka_unit_test(the_first_dropped_alloc_is_said),

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -858,6 +859,111 @@ static void a_writer_may_fail_at_any_byte(void **state) {
     }
 }
 
+/* -- calls of the system that fail -- */
+
+static struct {
+    int rename, atexit;
+} refuse;
+int rename(const char *from, const char *to) {
+    if (!refuse.rename) return (int)syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
+    errno = EACCES;
+    return -1;
+}
+int link(const char *from, const char *to) {
+    if (!refuse.rename) return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
+    errno = EPERM;
+    return -1;
+}
+int __cxa_atexit(void (*fn)(void *), void *user, void *library);
+static void (*last_handler)(void);
+static void run_last_handler(void *user) {
+    (void)user;
+    last_handler();
+}
+int atexit(void (*fn)(void)) {
+    if (refuse.atexit) return -1;
+    last_handler = fn; /* in a process one is enough */
+    return __cxa_atexit(run_last_handler, NULL, NULL);
+}
+
+static void a_file_that_cannot_be_renamed_is_removed(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_result r;
+    open_block(t->lord, 0x1000, 5);
+    refuse.rename = 1;
+    r = memlord_save(t->lord, MEMLORD_FORMAT_JSON, in_folder("a.json"));
+    assert_int_equal(r, MEMLORD_E_IO);
+    assert_int_equal(files().n, 0);
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    test_log_clear(&t->log);
+    memlord_request_save(t->lord);
+    open_block(t->lord, 0x2000, 5); /* neither by a link nor by a rename */
+    refuse.rename = 0;
+    assert_int_equal(files().n, 0);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 1);
+    assert_non_null(strstr(t->log.text, "[save] no report in /tmp/"));
+    memlord_request_save(t->lord);
+    open_block(t->lord, 0x3000, 5);
+    assert_one_whole(15);
+}
+
+static void without_an_exit_handler_there_is_no_saving_at_exit(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord;
+    pid_t child;
+    int status = -1;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, MEMLORD_FLAG_NO_THREADS);
+    child = fork(); /* where no test before has set the handler */
+    if (!child) {
+        if (memlord_create(&desc, &lord)) _exit(1);
+        refuse.atexit = 1;
+        if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, folder) != MEMLORD_E_NOMEM) _exit(2);
+        refuse.atexit = 0;
+        memlord_destroy(lord);
+        if (files().n) _exit(3);
+        if (memlord_create(&desc, &lord)) _exit(4);
+        if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, folder)) _exit(5); /* tries again */
+        exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_one_whole(0);
+    clear();
+}
+
+static void without_a_directory_it_is_the_current_one(void **state) {
+    test_case *t = (test_case *)*state;
+    char before[512];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0);
+    memlord_request_save(t->lord);
+    open_block(t->lord, 0x1000, 5);
+    assert_int_equal(chdir(before), 0);
+    assert_one_whole(5);
+    assert_non_null(strstr(t->log.text, "[save] ./memory_profile_"));
+}
+
+static void a_save_without_memory_leaves_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t n;
+    open_block(t->lord, 0x1000, 5);
+    for (n = 1; n < 200; n++) {
+        memlord_result r;
+        t->heap.failed = 0;
+        t->heap.fail_at = t->heap.calls + n;
+        r = memlord_save(t->lord, MEMLORD_FORMAT_JSON, in_folder("a.json"));
+        t->heap.fail_at = 0;
+        if (!t->heap.failed) break;
+        assert_true(r == MEMLORD_OK || r == MEMLORD_E_NOMEM);
+        assert_int_equal(files().n, r == MEMLORD_OK);
+        clear();
+    }
+    assert_true(n > 1 && n < 200);
+}
+
 /* Every stack is new, so that the tables of a report are so large that each has memory of its own:
    the heap of the test compares the size of its free with that of its alloc. */
 static size_t unwind_to_a_new_place(void *user, void **frames, size_t cap) {
@@ -1160,6 +1266,7 @@ static void a_directory_of_that_name_is_a_directory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_an_exit_handler_there_is_no_saving_at_exit),
         SAVING(a_process_that_exits_saves),
         SAVING(a_thread_may_destroy_what_is_being_saved_at_exit),
         SAVING(the_last_call_counts),
@@ -1199,6 +1306,9 @@ int main(void) {
         SAVING(signals_in_the_middle_of_calls),
         SAVING(a_writer_may_fail_at_any_byte),
         cmocka_unit_test(a_report_gives_all_its_memory_back),
+        SAVING(a_file_that_cannot_be_renamed_is_removed),
+        SAVING(without_a_directory_it_is_the_current_one),
+        SAVING(a_save_without_memory_leaves_nothing),
         SAVING(the_allocator_may_fail_at_any_call_of_a_report),
         SAVING(a_dash_is_standard_output),
         SAVING(a_closed_standard_output_is_an_error),
