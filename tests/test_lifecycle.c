@@ -127,6 +127,70 @@ static void a_create_may_fail_at_any_allocation(void **state) {
     assert_in_range(failed, 2, 50); /* the ledger, and what it has beside */
 }
 
+static void *refuse_large(void *user, size_t size) {
+    return size > (size_t)16 << 20 ? NULL : test_heap_alloc(user, size);
+}
+static void the_largest_numbers_of_a_description_are_legal(void **state) {
+    test_heap heap;
+    memlord_desc desc, plain;
+    memlord *lord;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    plain = test_desc(&heap, MEMLORD_FLAG_NO_THREADS);
+    plain.allocator.alloc = refuse_large;
+    desc = plain;
+    desc.stack_depth = 128;
+    desc.snapshot_ms = 10;
+    assert_ok(memlord_create(&desc, &lord));
+    memlord_destroy(lord);
+    desc = plain;
+    desc.event_capacity = (size_t)1 << 26;
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_NOMEM); /* not E_INVALID */
+    desc.event_capacity++;
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
+    desc = plain;
+    desc.stack_depth = 129;
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
+    desc = plain;
+    desc.snapshot_ms = 9;
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
+    assert_int_equal(heap.blocks + heap.bad_frees, 0);
+}
+
+/* The allocations of a destroy: those of a verification, if there is one. */
+static uint64_t allocations_of_a_destroy(const char *debug) {
+    static test_log log;
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord;
+    uint64_t i, before;
+    memset(&heap, 0, sizeof heap);
+    pthread_mutex_init(&log.lock, NULL);
+    desc = test_desc(&heap, 0);
+    desc.flags = MEMLORD_FLAG_NO_THREADS;
+    desc.logger.fn = test_log_line;
+    desc.logger.user = &log;
+    assert_int_equal(setenv("MEMLORD_DEBUG", debug, 1), 0);
+    assert_ok(memlord_create(&desc, &lord));
+    unsetenv("MEMLORD_DEBUG");
+    for (i = 0; i < 2000; i++) { /* so many rows that no free piece has room for their sums */
+        char tag[16];
+        snprintf(tag, sizeof tag, "t%d", (int)i);
+        assert_ok(memlord_expect(lord, cuda(0), tag, 1));
+    }
+    before = heap.calls;
+    memlord_destroy(lord);
+    assert_int_equal(heap.blocks + heap.bad_frees, 0);
+    return heap.calls - before;
+}
+static void a_destroy_verifies_if_debug_is_2(void **state) {
+    const uint64_t plain = allocations_of_a_destroy("1");
+    (void)state;
+    assert_int_equal(allocations_of_a_destroy("0"), plain);
+    assert_int_equal(allocations_of_a_destroy("22"), plain);
+    assert_true(allocations_of_a_destroy("2") > plain);
+}
+
 static void *allocate_once(void *user) {
     assert_ok(memlord_alloc((memlord *)user, cpu(), 0x2000, 1, NULL));
     return NULL;
@@ -856,6 +920,8 @@ int main(void) {
         cmocka_unit_test(an_allocator_that_refuses_makes_no_half_ledger),
         cmocka_unit_test(a_create_may_fail_at_any_allocation),
         cmocka_unit_test(a_batch_in_the_description_bounds_what_threads_hold_back),
+        cmocka_unit_test(the_largest_numbers_of_a_description_are_legal),
+        cmocka_unit_test(a_destroy_verifies_if_debug_is_2),
         cmocka_unit_test(the_desc_is_copied),
         cmocka_unit_test(destroying_null_is_fine),
         cmocka_unit_test(destroy_returns_everything),

@@ -1218,7 +1218,8 @@ static void the_environment_sets_the_policy(void **state) {
                 {"max=1,initial_ms=0", 2},
                 {"max=2,multiplier=1.25,initial_ms=0", 3},
                 {"max=2,multiplier=1.00000000000000,initial_ms=0", 3},
-                {"max=2,multiplier=3.,initial_ms=0", 3}};
+                {"max=2,multiplier=3.,initial_ms=0", 3},
+                {"max=1,initial_ms=0,max_ms=4294967295", 2}};
     static test_case t;
     size_t i;
     (void)state;

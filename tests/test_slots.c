@@ -568,6 +568,26 @@ static void devices_of_one_memory_are_collected_until_it_is_enough(void **state)
     assert_int_equal(second.last.needed, 0);
 }
 
+static void poll_inside(test_gc *gc, memlord *lord, const memlord_gc_event *event) {
+    (void)gc, (void)event;
+    assert_ok(memlord_gc_poll(lord, all()));
+}
+static void a_poll_within_an_answer_does_not_answer_again(void **state) {
+    fixture *f = joined(state);
+    slot_words *other = played(f, 40);
+    serves(f, cuda(0), &f->gc);
+    f->gc.answer.reclaimed = 2 * MIB;
+    f->gc.act = poll_inside;
+    asks(other, 0, "GPU-0", MIB, 7001);
+    poll_all(f);
+    assert_int_equal(test_gc_runs(&f->gc), 1);
+    assert_int_equal(device_in(&f->page->slots[OWN], "GPU-0")->released, 2 * MIB);
+    assert_int_equal(f->page->slots[OWN].answered[40], 7001);
+    asks(other, 0, "GPU-0", MIB, 7002);
+    poll_all(f);
+    assert_int_equal(test_gc_runs(&f->gc), 2);
+}
+
 static void what_is_pending_is_retired_for_a_request(void **state) {
     fixture *f = joined(state);
     slot_words *other = played(f, 40);
@@ -1129,6 +1149,7 @@ int main(void) {
         PAGE(a_request_for_all_there_is_is_answered_like_any),
         PAGE(requests_from_before_the_open_are_not_answered),
         PAGE(devices_of_one_memory_are_collected_until_it_is_enough),
+        PAGE(a_poll_within_an_answer_does_not_answer_again),
         PAGE(what_is_pending_is_retired_for_a_request),
         PAGE(a_raise_writes_its_request_and_rings),
         PAGE(what_the_neighbours_release_is_summed),
