@@ -840,6 +840,34 @@ static void it_is_left_alone_for_10_ms_at_most(void **state) {
     assert_int_equal(f->asked, had + 1);
 }
 
+/* A queue that is left alone costs the calls no more than a count: one in eight reads the clock. */
+static uint64_t clock_reads;
+static uint64_t count_and_stand_still(void *user) {
+    (void)user;
+    clock_reads++;
+    return 1000000000u;
+}
+static void calls_that_leave_it_alone_seldom_read_the_clock(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord;
+    fake *f;
+    int asked;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, MEMLORD_FLAG_NO_THREADS);
+    desc.clock.fn = count_and_stand_still;
+    assert_ok(memlord_create(&desc, &lord));
+    f = pend(lord, cuda(0), 0x1000, 100, 1);
+    churn(lord, cuda(0), 1000); /* now it is left alone for 256 calls */
+    asked = f->asked;
+    clock_reads = 0;
+    churn(lord, cuda(0), 1000);
+    assert_in_range(f->asked - asked, 7, 9);
+    assert_in_range(clock_reads, 2000 / 8 - 10, 2000 / 8 + 40);
+    memlord_destroy(lord);
+}
+
 static void frees_of_its_type_ask_too(void **state) {
     memlord *lord = test_lord(state);
     fake *f, *g;
@@ -2495,6 +2523,7 @@ int main(void) {
         TEST_CLOCK(a_call_asks_one_queue_at_most),
         TEST_CLOCK(a_queue_that_is_not_done_is_left_alone_longer_and_longer),
         TEST_CLOCK(it_is_left_alone_for_10_ms_at_most),
+        TEST(calls_that_leave_it_alone_seldom_read_the_clock),
         TEST_CLOCK(frees_of_its_type_ask_too),
         cmocka_unit_test_setup_teardown(the_poller_asks_for_a_host_that_calls_nothing,
                                         setup_poller, teardown),

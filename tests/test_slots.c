@@ -789,10 +789,20 @@ static uint64_t host_identity(fixture *f, const char *root) {
 }
 static void the_machine_is_known_by_its_boot(void **state) {
     fixture *f = (fixture *)*state;
+    char text[80], root[400];
+    memset(text, 'x', sizeof text);
+    text[70] = 0;
+    strcpy(root, f->root);
     map_page(f);
     assert_int_equal(host_identity(f, f->root), identity("11112222"));
     put(f, "/proc/sys/kernel/random/boot_id", "22221111\n");
     assert_int_equal(host_identity(f, f->root), identity("22221111"));
+    put(f, "/proc/sys/kernel/random/boot_id", text);
+    text[63] = 0; /* so many characters are read */
+    assert_int_equal(host_identity(f, f->root), identity(text));
+    while (strlen(root) + strlen("/proc/sys/kernel/random/boot_id") < 299) strcat(root, "/");
+    assert_int_equal(host_identity(f, root), identity(text));
+    assert_int_equal(host_identity(f, strcat(root, "/")), identity("")); /* the path is too long */
     drop(f, "/proc/sys/kernel/random/boot_id");
     assert_int_equal(host_identity(f, f->root), identity(""));
 }
