@@ -37,7 +37,7 @@ typedef struct page_words {
 } page_words;
 
 #define PAGE_BYTES (128 << 10)
-#define OWN 0 /* the slot of the ledger: the first */
+#define OWN 1 /* the slot of the ledger, as a neighbour has the first */
 
 typedef struct fixture {
     test_heap heap;
@@ -169,6 +169,7 @@ static void map_page(fixture *f) {
     f->page = (page_words *)mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     (void)close(fd);
     assert_true(f->page != MAP_FAILED);
+    memset(f->page->bells, 0, sizeof f->page->bells);
 }
 /* The slot of a neighbour that the test plays from now on. */
 static slot_words *played(fixture *f, int slot) {
@@ -181,6 +182,7 @@ static slot_words *played(fixture *f, int slot) {
 static fixture *joined(void **state) {
     fixture *f = (fixture *)*state;
     map_page(f);
+    (void)played(f, 0);
     assert_ok(memlord_device_id_set(f->lord, cuda(0), "GPU-0"));
     assert_ok(memlord_pressure_open(f->lord, f->path));
     return f;
@@ -350,7 +352,7 @@ static void a_claim_clears_what_a_dead_process_left(void **state) {
     slot_words *own;
     size_t i;
     map_page(f);
-    own = &f->page->slots[OWN];
+    own = &f->page->slots[0];
     memset(own, 0x77, sizeof *own);
     f->page->slots[5].request = 55;
     assert_ok(memlord_pressure_open(f->lord, f->path));
@@ -364,8 +366,11 @@ static void the_slot_of_a_dead_process_is_freed_and_no_other(void **state) {
     fixture *f = joined(state);
     slot_words *alive = played(f, 20), *dead = &f->page->slots[21];
     dead->owner = 1000u << 10 | 22;
+    f->page->slots[63].owner = 1000u << 10 | 64;
     poll_all(f);
     assert_int_equal(dead->owner, 0);
+    assert_int_equal(f->page->slots[63].owner, 0);
+    assert_int_equal(f->page->slots[0].owner, 1000u << 10 | 1);
     assert_false(slot_is_locked(f, 21));
     assert_int_equal(alive->owner, 1000u << 10 | 21);
     (void)close(f->fds[20]);
@@ -379,7 +384,7 @@ static void the_slot_of_a_dead_process_is_freed_and_no_other(void **state) {
 
 static void the_bytes_of_all_neighbours_at_the_identity_are_summed(void **state) {
     fixture *f = joined(state);
-    slot_words *one = played(f, 20), *two = played(f, 63);
+    slot_words *one = &f->page->slots[0], *two = played(f, 63);
     assert_ok(memlord_alloc(f->lord, cuda(0), 0x1000, MIB, NULL));
     one->devices[0].id = one->devices[16].id = two->devices[3].id = identity("GPU-0");
     one->devices[1].id = identity("GPU-1");
@@ -397,6 +402,27 @@ static void the_bytes_of_all_neighbours_at_the_identity_are_summed(void **state)
     two->devices[3].id = 0;
     assert_int_equal(neighbours(f, cuda(0)), 50000);
     assert_int_equal(neighbours(f, cpu()), 0);
+}
+
+/* A slot after the last, and words of a slot that look like a device after its last. */
+static void what_lies_behind_the_slots_and_devices_is_not_read(void **state) {
+    fixture *f = joined(state);
+    slot_words *other = played(f, 40), *behind = (slot_words *)(void *)(f->page + 1);
+    const device_words device = {identity("GPU-0"), 5000, 0, 1, MIB, 7001, 0};
+    const uint64_t start = now_ns(CLOCK_MONOTONIC);
+    serves(f, cuda(0), &f->gc);
+    memcpy(other->answered, &device, sizeof device);
+    other->request = 7001;
+    behind->devices[0] = device;
+    behind->request = 7001;
+    behind->owner = 1000u << 10 | 65;
+    assert_int_equal(neighbours(f, cuda(0)), 0);
+    assert_int_equal(test_gc_runs(&f->gc), 0);
+    assert_int_equal(memlord_pressure_level(f->lord, cuda(0)), MEMLORD_PRESSURE_UNKNOWN);
+    assert_int_equal(memlord_pressure_raise(f->lord, cuda(0), 1), MEMLORD_E_OOM);
+    assert_true(now_ns(CLOCK_MONOTONIC) - start < 1500000000u); /* there is nobody to wait for */
+    assert_int_equal(behind->owner, 1000u << 10 | 65);
+    assert_int_equal(f->page->slots[OWN].request, device_in(&f->page->slots[OWN], "GPU-0")->asked);
 }
 
 static void the_failure_of_a_neighbour_is_an_emergency_of_its_device(void **state) {
@@ -498,7 +524,7 @@ static void a_request_is_for_the_devices_it_was_made_for(void **state) {
 
 static void of_several_requests_the_largest_counts_and_all_are_answered(void **state) {
     fixture *f = joined(state);
-    slot_words *one = played(f, 40), *two = played(f, 50), *three = played(f, 63);
+    slot_words *one = &f->page->slots[0], *two = played(f, 50), *three = played(f, 63);
     serves(f, cuda(0), &f->gc);
     asks(one, 0, "GPU-0", 2 * MIB, 7001);
     asks(two, 0, "GPU-0", 5 * MIB, 33);
@@ -506,10 +532,10 @@ static void of_several_requests_the_largest_counts_and_all_are_answered(void **s
     poll_all(f);
     assert_int_equal(test_gc_runs(&f->gc), 1);
     assert_int_equal(f->gc.last.needed, 5 * MIB);
-    assert_int_equal(f->page->slots[OWN].answered[40], 7001);
+    assert_int_equal(f->page->slots[OWN].answered[0], 7001);
     assert_int_equal(f->page->slots[OWN].answered[50], 33);
     assert_int_equal(f->page->slots[OWN].answered[63], 44);
-    assert_int_equal(f->page->bells[40].rings + f->page->bells[50].rings +
+    assert_int_equal(f->page->bells[0].rings + f->page->bells[50].rings +
                          f->page->bells[63].rings,
                      3);
 }
@@ -527,18 +553,25 @@ static void a_request_for_all_there_is_is_answered_like_any(void **state) {
 
 static void requests_from_before_the_open_are_not_answered(void **state) {
     fixture *f = (fixture *)*state;
-    slot_words *other;
+    slot_words *first, *last, *own;
     map_page(f);
-    other = played(f, 40);
-    asks(other, 0, "GPU-0", MIB, 7001);
+    first = played(f, 0);
+    last = played(f, 63);
+    own = &f->page->slots[1];
+    asks(first, 0, "GPU-0", MIB, 7001);
+    asks(last, 0, "GPU-0", MIB, 8001);
     assert_ok(memlord_device_id_set(f->lord, cuda(0), "GPU-0"));
     assert_ok(memlord_pressure_open(f->lord, f->path));
     serves(f, cuda(0), &f->gc);
     assert_int_equal(test_gc_runs(&f->gc), 0);
-    assert_int_equal(f->page->slots[OWN].answered[40], 7001);
-    asks(other, 0, "GPU-0", MIB, 7002);
+    assert_int_equal(own->answered[0], 7001);
+    assert_int_equal(own->answered[63], 8001);
+    asks(first, 0, "GPU-0", MIB, 7002);
     poll_all(f);
     assert_int_equal(test_gc_runs(&f->gc), 1);
+    asks(last, 0, "GPU-0", MIB, 8002);
+    poll_all(f);
+    assert_int_equal(test_gc_runs(&f->gc), 2);
 }
 
 static void devices_of_one_memory_are_collected_until_it_is_enough(void **state) {
@@ -642,11 +675,11 @@ static void is_waiting(const raiser *r) {
 }
 static void set(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
 
-/* With two neighbours: that in slot 40 holds 5 MiB in two devices, that in 41 holds 1 MiB. */
+/* With two neighbours: that in slot 0 holds 5 MiB in two devices, that in 41 holds 1 MiB. */
 static fixture *with_two(void **state, slot_words **one, slot_words **two) {
     fixture *f = joined(state);
     assert_ok(memlord_alloc(f->lord, cuda(0), 0x1000, MIB, NULL));
-    *one = played(f, 40);
+    *one = &f->page->slots[0];
     *two = played(f, 41);
     (*one)->devices[0].id = (*one)->devices[5].id = (*two)->devices[0].id = identity("GPU-0");
     (*one)->devices[0].held = 2 * MIB;
@@ -671,7 +704,7 @@ static void a_raise_writes_its_request_and_rings(void **state) {
     assert_int_equal(d->asked, number);
     assert_in_range(number, start, now_ns(CLOCK_MONOTONIC));
     is_waiting(&r);
-    assert_int_equal(f->page->bells[40].rings, 1);
+    assert_int_equal(f->page->bells[0].rings, 1);
     assert_int_equal(f->page->bells[41].rings, 1);
     assert_int_equal(f->page->bells[42].rings, 0); /* another device */
     assert_int_equal(f->page->bells[43].rings, 0); /* nobody */
@@ -782,8 +815,8 @@ static uint64_t host_identity(fixture *f, const char *root) {
     uint64_t id;
     assert_ok(memlord_alloc(other, cpu(), 0x1000, 77, NULL));
     assert_ok(memlord_pressure_open(other, f->path));
-    assert_int_equal(f->page->slots[OWN].devices[0].held, 77);
-    id = f->page->slots[OWN].devices[0].id;
+    assert_int_equal(f->page->slots[0].devices[0].held, 77);
+    id = f->page->slots[0].devices[0].id;
     memlord_destroy(other);
     return id;
 }
@@ -1040,6 +1073,7 @@ static void a_page_that_this_process_may_not_open_is_refused(void **state) {
 
 /* -- calls of the system that fail: fcntl(2), open(2) and mmap(2), for the files of a page -- */
 
+#if !TEST_SANITIZED
 static struct {
     int locks; /* refuses locks */
     int maps;  /* refuses to map a file */
@@ -1047,7 +1081,6 @@ static struct {
     int opens;
 } refuse;
 
-#if !TEST_SANITIZED
 int fcntl(int fd, int cmd, ...) {
     va_list rest;
     void *arg;
@@ -1151,6 +1184,7 @@ int main(void) {
         PAGE(a_claim_clears_what_a_dead_process_left),
         PAGE(the_slot_of_a_dead_process_is_freed_and_no_other),
         PAGE(the_bytes_of_all_neighbours_at_the_identity_are_summed),
+        PAGE(what_lies_behind_the_slots_and_devices_is_not_read),
         PAGE(the_failure_of_a_neighbour_is_an_emergency_of_its_device),
         PAGE(a_request_is_answered_once_with_what_was_reclaimed),
         PAGE(a_request_of_nothing_in_particular_waits_for_no_answer),
