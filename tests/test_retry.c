@@ -1277,7 +1277,9 @@ static void junk_in_the_environment_is_warned_of(void **state) {
         "junk", "max", "max=", "=3", "max=-1", "max=5x", "max= ", "max=99999999999999999999",
         "max=4294967296", "initial_ms=100,max_ms=50", "initial_ms=3000", "multiplier=nan",
         "multiplier=inf", "multiplier=0.5", "multiplier=-2", "multiplier=1e999", "multiplier=x",
-        "multiplier=1,5", "retries=3", "max=1,,", "max=1,", "multiplier=1.000000000000000", "multiplier=.", "max=1,max", "max=1;initial_ms=0", "MAX=1x",
+        "multiplier=1,5", "retries=3", "max=1,,", "max=1,",
+        "multiplier=1.000000000000000", "multiplier=.",
+        "max=1,max", "max=1;initial_ms=0", "MAX=1x",
         "max=0x", "max=1,initial_ms=0,multiplier=2,max_ms=0,%n%s", "\xff\xfe"};
     static test_case t;
     size_t i;

@@ -667,7 +667,7 @@ static void a_site_at_any_address_is_not_taken_for_a_device(void **state) {
     munmap(page, 4096);
 }
 
-/* The device has had more before: its level is no new high when those of the site and the tag are. */
+/* The device has had more before: its level is no new high where that of the site or the tag is. */
 static void a_site_and_a_tag_have_peaks_of_their_own(void **state) {
     static const memlord_site large = {"peaks.c", "f", 1}, small = {"peaks.c", "g", 2};
     memlord *lord = test_lord(state);
@@ -683,7 +683,8 @@ static void a_site_and_a_tag_have_peaks_of_their_own(void **state) {
             assert_ok(memlord_alloc(lord, cuda(0), i << 12, 5000, &small));
         assert_ok(memlord_tag_end(lord));
         for (i = 1; i <= blocks; i++) assert_ok(memlord_free(lord, cuda(0), i << 12, &small));
-        assert_int_equal(memlord_sites_top(lord, cuda(0), MEMLORD_SITE_ORDER_PEAK_BYTES, top, 4), 2);
+        assert_int_equal(memlord_sites_top(lord, cuda(0), MEMLORD_SITE_ORDER_PEAK_BYTES, top, 4),
+                         2);
         assert_int_equal(top[0].site->line, 1);
         assert_int_equal(top[0].peak_bytes, 200 * 8192);
         assert_int_equal(top[1].site->line, 2);

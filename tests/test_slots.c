@@ -773,7 +773,7 @@ static void a_device_of_no_identity_is_not_asked_for(void **state) {
     assert_int_equal(memlord_pressure_raise(f->lord, cuda(1), 1), MEMLORD_E_UNKNOWN);
 }
 
-/* A retry whose pause is the host's function asks for its bytes before it, and no longer after it. */
+/* A retry whose pause is the host's function asks for its bytes before it, and not after it. */
 typedef struct sleeper {
     fixture *f;
     uint64_t wanted;
