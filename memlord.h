@@ -17000,12 +17000,13 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
             const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
             const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
             const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
+            const uint64_t entry = wanted + (wanted != UINT64_MAX); /* as 0 says that none asks */
             if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
             if (seen[s] - asked >= seen[s] - mine->answered[s]) continue;
             for (k = 0; k < MLI_SLOT_DEVICES; k++) {
                 if (mine->devices[k].id != id) continue;
                 if (wanted) waiting |= (uint64_t)1 << s;
-                if (needed[k] < wanted + 1) needed[k] = wanted + (wanted != UINT64_MAX);
+                if (needed[k] < entry) needed[k] = entry;
             }
         }
     }
@@ -18444,9 +18445,9 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
     if (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE) return r;
     if (!blocks)
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given");
-    while (i < n && !mli_block_check(&blocks[i], opens) &&
-           (r == MEMLORD_E_INVALID || mli_dev_known(lord, blocks[i].device)))
-        i++;
+    while (i < n && !mli_block_check(&blocks[i], opens)) i++;
+    if (i == n && r == MEMLORD_E_DEVICE) /* one device too many */
+        for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n) return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows");
     return mli_refuse(lord, refuser, r, blocks[i].device,
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0));

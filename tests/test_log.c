@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -361,6 +362,35 @@ static memlord_gc_result gives_3(void *user, memlord *lord, const memlord_gc_eve
     (void)lord;
     assert_true(event->band == SIZE_MAX);
     return result;
+}
+
+static int done_now(void *user) { return *(int *)user; }
+static void a_trace_tells_of_frees_that_a_host_ends_itself(void **state) {
+    static int done;
+    static const memlord_fence fence = {done_now, &done, 1, NULL};
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    memlord_realloc_token token;
+    void *page;
+    char line[128];
+    (void)state;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 50, NULL));
+    assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence, NULL));
+    test_log_clear(&log);
+    assert_ok(memlord_free_done(lord, cuda(0), 0x1000));
+    said_is(&log, "[free retired] cuda:0 0x00001000 50 B\n");
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 60, NULL));
+    assert_ok(memlord_block_use(lord, cuda(0), 0x2000, fence));
+    assert_ok(memlord_free_begin(lord, cuda(0), 0x2000, &token, NULL));
+    test_log_clear(&log);
+    assert_ok(memlord_free_end(lord, &token, 1, NULL)); /* it failed: the block is there again */
+    said_is(&log, "[alloc] cuda:0 0x00002000 60 B\n");
+    page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_int_equal(memlord_shim_munmap(lord, page, 4096, NULL), 0);
+    snprintf(line, sizeof line, "[free] cpu 0x%08llx 0 B, unknown frees 1\n",
+             (unsigned long long)(uintptr_t)page);
+    assert_string_equal(log.text, line);
+    memlord_destroy(lord);
 }
 
 static void a_collection_of_the_host_names_no_band(void **state) {
@@ -965,6 +995,103 @@ static void every_refusal_is_counted_and_said(void **state) {
     memlord_destroy(lord);
 }
 
+static int done_never(void *user) { return user != NULL; }
+static memlord *alone;
+static memlord *open_alone(test_log *log) { return alone = open_traced(log, MEMLORD_FLAG_NO_ENV); }
+/* `call` is the text of the call that gave r. */
+static void said_alone(test_log *log, memlord_result r, const char *call, const char *fault) {
+    char line[256];
+    assert_true(r == MEMLORD_E_INVALID || r == MEMLORD_E_DEVICE);
+    snprintf(line, sizeof line, "memlord_%.*s: %s\n", (int)strcspn(call, "("), call, fault);
+    is_refused(log, alone, 1, line);
+    memlord_destroy(alone);
+}
+/* Each with a ledger of its own, as a ledger tells the first of a function alone. */
+static void a_refusal_tells_which_argument_is_at_fault(void **state) {
+    static const char size[] = "a size over 2^48", none[] = "a storage cannot be 0",
+                      ones[] = "a storage cannot be UINT64_MAX";
+    const uint64_t big = ((uint64_t)1 << 48) + 1, all1 = UINT64_MAX;
+    const memlord_block big2[2] = {{cpu(), 1, 1}, {cpu(), 2, big}};
+    const memlord_block key0[2] = {{cpu(), 1, 1}, {cpu(), 0, 1}};
+    const memlord_block key1[2] = {{cpu(), 1, 1}, {cpu(), all1, big}};
+    static const memlord_fence fence = {done_never, NULL, 1, NULL}, nothing = {NULL, NULL, 1, NULL};
+    memlord_realloc_token token;
+    test_log log;
+    (void)state;
+#define SAID(call, fault) said_alone(&log, memlord_##call, #call, fault)
+#define LORD open_alone(&log)
+    SAID(alloc(LORD, cpu(), 1, big, NULL), size);
+    SAID(alloc(LORD, cpu(), all1, 1, NULL), ones);
+    SAID(alloc_n(LORD, big2, 2, NULL), size);
+    SAID(alloc_n(LORD, key0, 2, NULL), none);
+    SAID(alloc_n(LORD, key1, 2, NULL), ones);
+    SAID(track(LORD, cpu(), 1, big, NULL), size);
+    SAID(track(LORD, cpu(), 0, 1, NULL), none);
+    SAID(track(LORD, cpu(), all1, 1, NULL), ones);
+    SAID(track_n(LORD, key1, 2, NULL), ones);
+    SAID(retain(LORD, cpu(), all1, NULL), ones);
+    SAID(retain(LORD, cpu(), 0, NULL), none);
+    SAID(free(LORD, cpu(), all1, NULL), ones);
+    SAID(free_n(LORD, key1, 2, NULL), ones);
+    SAID(release(LORD, cpu(), all1, NULL), ones);
+    SAID(realloc(LORD, cpu(), 0, 1, big, NULL), size);
+    SAID(realloc(LORD, cpu(), 1, 2, big, NULL), size);
+    SAID(realloc(LORD, cpu(), 1, 0, 1, NULL), none);
+    SAID(realloc(LORD, cpu(), all1, 1, 1, NULL), ones);
+    SAID(realloc(LORD, cpu(), 1, all1, 1, NULL), ones);
+    SAID(realloc_begin(LORD, cpu(), all1, &token), ones);
+    SAID(free_begin(LORD, cpu(), all1, &token, NULL), ones);
+    SAID(move(LORD, cpu(), 0, cuda(0), 1, 1, NULL, NULL), none);
+    SAID(move(LORD, cpu(), all1, cuda(0), 1, big, NULL, NULL), ones);
+    SAID(move(LORD, cpu(), 1, cuda(0), 0, 1, NULL, NULL), none);
+    SAID(move(LORD, cpu(), 1, cuda(0), all1, 1, NULL, NULL), ones);
+    SAID(move(LORD, cpu(), 1, cuda(0), 2, big, NULL, NULL), size);
+    SAID(move(LORD, cpu(), 1, cuda(0), 2, big, &fence, NULL), size);
+    SAID(move(LORD, cpu(), 1, cuda(0), 2, 1, &nothing, NULL), "a fence without `done`");
+    SAID(free_deferred(LORD, cpu(), all1, fence, NULL), ones);
+    SAID(block_use(LORD, cpu(), all1, fence), ones);
+    SAID(block_use(LORD, cpu(), 0, fence), none);
+    SAID(free_done(LORD, cpu(), all1), ones);
+    SAID(arena_add(LORD, cpu(), big, NULL), size);
+    SAID(copy(LORD, cpu(), cuda(0), big), size);
+    SAID(alloc_failed(LORD, cpu(), big, NULL), size);
+#undef LORD
+#undef SAID
+}
+
+static void a_refused_move_or_copy_counts_where_the_fault_is(void **state) {
+    const uint64_t big = ((uint64_t)1 << 48) + 1;
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    (void)state;
+    assert_ok(memlord_alloc(lord, cpu(), 1, 1, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 1, 1, NULL));
+    assert_int_equal(memlord_move(lord, cpu(), 0, cuda(0), 2, 1, NULL, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(refused_on(lord, cpu()), 1);
+    assert_int_equal(memlord_move(lord, cpu(), 1, cuda(0), 2, big, NULL, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_move(lord, cpu(), 1, cuda(0), 0, 1, NULL, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(refused_on(lord, cuda(0)), 2);
+    assert_int_equal(memlord_copy(lord, cpu(), cuda(0), big), MEMLORD_E_INVALID);
+    assert_int_equal(refused_on(lord, cuda(0)), 3);
+    assert_int_equal(memlord_copy(lord, cpu(), cuda(MEMLORD_ANY), 1), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_copy(lord, cuda(MEMLORD_ANY), cpu(), 1), MEMLORD_E_DEVICE);
+    assert_int_equal(refused_on(lord, cpu()), 1);
+    assert_int_equal(refused_on(lord, cuda(0)), 3);
+    assert_int_equal(refused_on(lord, all()), 6);
+    memlord_destroy(lord);
+}
+
+/* The cpu of the first is not known yet, and would be. */
+static void a_refusal_of_n_blocks_names_the_device_at_fault(void **state) {
+    const memlord_block blocks[2] = {{cpu(), 1, 1}, {cuda(MEMLORD_ANY), 2, 1}};
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    (void)state;
+    assert_int_equal(memlord_alloc_n(lord, blocks, 2, NULL), MEMLORD_E_DEVICE);
+    is_refused(&log, lord, 1, "memlord_alloc_n: cuda is a selector: a device is needed\n");
+    memlord_destroy(lord);
+}
+
 static void a_refusal_is_said_once_a_function_and_result(void **state) {
     test_log log;
     memlord *lord = open_traced(&log, 0);
@@ -1054,6 +1181,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_trace_shows_what_is_known_of_a_site),
         cmocka_unit_test(a_trace_has_one_line_for_n_blocks),
         cmocka_unit_test(a_trace_tells_of_deferred_and_retired_blocks),
+        cmocka_unit_test(a_trace_tells_of_frees_that_a_host_ends_itself),
         cmocka_unit_test(a_collection_of_the_host_names_no_band),
         cmocka_unit_test(a_refused_strategy_names_band_and_reason),
         cmocka_unit_test(the_first_dropped_alloc_is_said),
@@ -1078,6 +1206,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_line_of_debug_is_cut_at_640_bytes_and_keeps_its_end),
         cmocka_unit_test(a_message_is_cut_at_255_bytes),
         cmocka_unit_test(every_refusal_is_counted_and_said),
+        cmocka_unit_test(a_refusal_tells_which_argument_is_at_fault),
+        cmocka_unit_test(a_refusal_of_n_blocks_names_the_device_at_fault),
+        cmocka_unit_test(a_refused_move_or_copy_counts_where_the_fault_is),
         cmocka_unit_test(a_refusal_is_said_once_a_function_and_result),
         cmocka_unit_test(a_refusal_counts_on_its_device_or_in_the_sum),
         cmocka_unit_test(a_name_read_as_a_selector_is_refused_and_said),

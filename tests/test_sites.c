@@ -692,11 +692,41 @@ static void a_site_at_any_address_is_not_taken_for_a_device(void **state) {
     munmap(page, 4096);
 }
 
+/* The device has had more before: its level is no new high where that of the site or the tag is. */
+static void a_site_and_a_tag_have_peaks_of_their_own(void **state) {
+    static const memlord_site large = {"peaks.c", "f", 1}, small = {"peaks.c", "g", 2};
+    memlord *lord = test_lord(state);
+    memlord_site_stat top[4];
+    memlord_tag_stat tag;
+    uint64_t i, round;
+    for (round = 0; round < 2; round++) { /* the second with the rows cached */
+        const uint64_t blocks = 20 + 30 * round;
+        for (i = 1; i <= 200; i++) assert_ok(memlord_alloc(lord, cuda(0), i << 12, 8192, &large));
+        for (i = 1; i <= 200; i++) assert_ok(memlord_free(lord, cuda(0), i << 12, &large));
+        assert_ok(memlord_tag_begin(lord, "small"));
+        for (i = 1; i <= blocks; i++)
+            assert_ok(memlord_alloc(lord, cuda(0), i << 12, 5000, &small));
+        assert_ok(memlord_tag_end(lord));
+        for (i = 1; i <= blocks; i++) assert_ok(memlord_free(lord, cuda(0), i << 12, &small));
+        assert_int_equal(memlord_sites_top(lord, cuda(0), MEMLORD_SITE_ORDER_PEAK_BYTES, top, 4),
+                         2);
+        assert_int_equal(top[0].site->line, 1);
+        assert_int_equal(top[0].peak_bytes, 200 * 8192);
+        assert_int_equal(top[1].site->line, 2);
+        assert_int_equal(top[1].peak_bytes, blocks * 5000);
+        assert_int_equal(top[1].live_bytes, 0);
+        assert_ok(memlord_tag_get(lord, cuda(0), "small", &tag));
+        assert_int_equal(tag.peak, blocks * 5000);
+        assert_int_equal(memlord_peak(lord, cuda(0)), 200 * 8192);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(they_are_off_until_enabled),
         TEST(switching_on_invents_no_history),
         TEST_SITES(switching_off_keeps_what_was_counted),
+        TEST_SITES(a_site_and_a_tag_have_peaks_of_their_own),
         TEST_SITES(an_alloc_counts_at_its_site),
         TEST_SITES(a_free_counts_where_it_is_and_debits_where_it_was_born),
         TEST_SITES(a_free_without_a_site_still_debits_the_birth_site),
