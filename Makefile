@@ -55,13 +55,13 @@ programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 	$(foreach c,$(2),$(addprefix build/$(c)/,$(nobarrier)))
 examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
-scripts := tests/runner.sh tests/coverage.sh tests/matrix.sh tests/ports.sh tests/systems.sh tests/examples.sh tests/diff.sh \
+scripts := tests/runner.sh tests/coverage.sh tests/mutants.sh tests/matrix.sh tests/ports.sh tests/systems.sh tests/examples.sh tests/diff.sh \
 	tests/cuda.sh tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/unload.sh \
 	tests/preload.sh tests/symbols.sh tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh \
 	tests/install.sh tests/ci.sh tests/values.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports embed mutants)
+needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports embed)
 .PHONY: help demo demo-neighbours demo-fleet report pictures test test-all coverage test-embed test-fleet test-mutants test-gpu \
 	bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \
@@ -138,7 +138,7 @@ build/coverage/exit.o: tests/coverage/exit.c | deps-test
 	@mkdir -p build/coverage && echo '  $@'
 	$(q)$(CC) -std=c99 -O1 $(warn) -c $< -o $@
 
-test-mutants: | deps-mutants ## [N=300] [SEED=1] [SECTIONS=]: one-line faults in memlord.h, and which the suites notice; an hour or so
+test-mutants: | deps-test ## [N=300] [SEED=1] [SECTIONS=]: one-line faults in memlord.h, and which the suites notice; an hour or so
 	@mkdir -p build/locale && { [ -e build/locale/de_DE.UTF-8 ] || localedef -i de_DE -f UTF-8 build/locale/de_DE.UTF-8 || :; }
 	@python3 tests/mutants.py $(or $(N),300) $(or $(SEED),1) $(SECTIONS)
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|embed|mutants [look]: looks
+# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|embed [look]: looks
 # for what a target needs.
 # What is missing is installed with apt-get by root, unless `look` is said. Else the command to type
 # is printed and the status is 1.
@@ -67,6 +67,7 @@ look_for_test() {
     look binutils has objdump
     look pkg-config has pkg-config
     look python3 python3 -c 'import json, threading, subprocess'
+    look python3-clang eval "python3 -c 'import clang.cindex' || /usr/bin/python3 -c 'import clang.cindex'" # for tests/mutants.py
     look sqlite3 has sqlite3
     look nodejs has node
     look locales eval 'command -v localedef && test -e /usr/share/i18n/locales/de_DE'
@@ -123,11 +124,6 @@ look_for_ports() {
 
 newest_clang() {
     apt-cache search --names-only '^clang-[0-9]+$' | cut -d ' ' -f 1 | sort -V | tail -n 1
-}
-
-look_for_mutants() { # for tests/mutants.py
-    look_for_test
-    look python3-clang eval "python3 -c 'import clang.cindex' || /usr/bin/python3 -c 'import clang.cindex'"
 }
 
 look_for_bench() {
