@@ -40,6 +40,8 @@ static uint64_t wall; /* the time of day in ns; 0: the real one */
 static test_gate *hold_huge; /* where another thread waits that requests huge pages */
 static uint64_t naps_until_open;
 
+static uint64_t barriers, barriers_done; /* asked of the kernel for all threads; those it made */
+
 /* What a thread's first call on a ledger meets. */
 static __thread struct {
     int refuse_hook, forget_hook; /* the end of the thread cannot be noticed; is not, in silence */
@@ -66,6 +68,12 @@ IN_PLACE long syscall(long number, ...) {
     if (number == SYS_gettid && meets.number) return meets.number;
     if (number == SYS_tgkill && meets.number && b == meets.number) return 0; /* it lives */
     if (!kernel) kernel_find();
+    if (number == SYS_membarrier && a == 8) { /* PRIVATE_EXPEDITED */
+        const long r = kernel(number, a, b, c, d, e, f);
+        __atomic_add_fetch(&barriers, 1, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&barriers_done, r == 0, __ATOMIC_RELAXED);
+        return r;
+    }
     return kernel(number, a, b, c, d, e, f);
 }
 static pthread_key_t exit_key; /* of MemLord; other libraries have keys, too */
@@ -484,6 +492,25 @@ static uint64_t tagged(memlord *lord) {
     return memlord_tag_get(lord, all(), "visit", &tag) ? 0 : tag.allocated;
 }
 
+/* The other thread's shard is stopped for that, by one barrier and without a wait. */
+static void a_free_of_another_threads_block_takes_one_barrier(void **state) {
+    memlord *lord = test_lord(state);
+    visitor v;
+    memset(&v, 0, sizeof v);
+    v.lord = lord;
+    v.key = 0x7f0000001000u;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL)); /* or it would inherit the shard */
+    visit_by_thread(&v);
+    barriers = barriers_done = 0;
+    assert_ok(memlord_free(lord, cpu(), v.key, NULL));
+    if (syscall(SYS_membarrier, 0L, 0L, 0L, 0L, 0L, 0L) <= 0) skip(); /* a kernel without it */
+    assert_int_equal(barriers, 1);
+    assert_int_equal(barriers_done, 1);
+    assert_ok(memlord_alloc(lord, cpu(), v.key, 10, NULL)); /* it is shared from then on */
+    assert_ok(memlord_free(lord, cpu(), v.key, NULL));
+    assert_int_equal(barriers, 1);
+}
+
 static void a_thread_whose_end_cannot_be_noticed_shares_a_record_without_tags(void **state) {
     memlord *lord = test_lord(state);
     visitor v;
@@ -588,6 +615,7 @@ int main(void) {
         cmocka_unit_test(a_block_of_2_mib_requests_huge_pages_for_itself),
         cmocka_unit_test(without_pages_there_is_no_block_and_errno_stays),
         cmocka_unit_test(who_waits_for_a_lock_yields_16_times_and_then_sleeps_longer_and_longer),
+        TEST(a_free_of_another_threads_block_takes_one_barrier),
         TEST(a_thread_whose_end_cannot_be_noticed_shares_a_record_without_tags),
         TEST(threads_whose_end_was_missed_are_found_by_their_number),
         TEST(a_thread_with_the_number_of_one_whose_end_was_missed_begins_anew),
