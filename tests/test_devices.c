@@ -280,8 +280,11 @@ static void an_unknown_free_without_an_index_counts_on_the_first_of_its_type(voi
     assert_int_equal(memlord_free(lord, memlord_device_make(MEMLORD_DEVICE_NPU, 1), 0x3000, NULL),
                      MEMLORD_E_UNKNOWN);
     assert_int_equal(unknown_on(lord, memlord_device_make(MEMLORD_DEVICE_NPU, 1)), 1);
-    assert_int_equal(unknown_on(lord, all()), 4);
-    assert_int_equal(memlord_devices(lord, seen, 4), 4);
+    assert_int_equal(memlord_free(lord, memlord_device_make(MEMLORD_DEVICE_NPU, 0), 0x3000, NULL),
+                     MEMLORD_E_UNKNOWN); /* 0 is an index as any other */
+    assert_int_equal(unknown_on(lord, memlord_device_make(MEMLORD_DEVICE_NPU, 0)), 1);
+    assert_int_equal(unknown_on(lord, all()), 5);
+    assert_int_equal(memlord_devices(lord, seen, 4), 5);
     assert_int_equal(seen[0].type, MEMLORD_DEVICE_CUDA);
     assert_int_equal(seen[1].type, MEMLORD_DEVICE_CPU);
     assert_int_equal(seen[2].index, 3);

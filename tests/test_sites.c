@@ -291,11 +291,13 @@ static void an_address_in_no_module_is_written_in_as_many_digits_as_it_has(void 
                      {UINT64_MAX, "0xfffffffffffffffe"}};
     memlord *lord = test_lord(state);
     size_t i;
-    for (i = 0; i < sizeof addresses / sizeof *addresses; i++)
-        if (addresses[i].address <= UINTPTR_MAX)
-            assert_string_equal(
-                memlord_site_at(lord, (void *)(uintptr_t)addresses[i].address)->file,
-                addresses[i].text);
+    for (i = 0; i < sizeof addresses / sizeof *addresses; i++) {
+        void *address = (void *)(uintptr_t)addresses[i].address;
+        const memlord_site *site = memlord_site_at(lord, address);
+        if (addresses[i].address > UINTPTR_MAX) continue;
+        assert_string_equal(site->file, addresses[i].text);
+        assert_ptr_equal(memlord_site_at(lord, address), site);
+    }
 }
 
 static void *see_addresses(void *user) {
