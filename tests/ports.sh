@@ -46,7 +46,7 @@ prepare() { # NAME COMPILER EMULATOR FLAGS...
 # Says why a suite cannot run on a target; nothing if it can.
 unfit() { # NAME SUITE RUNNER
     case "$1 $2 $3" in
-    'i486 test_neighbours '*) echo 'pressure pages need 64-bit atomics' ;;
+    'i486 test_neighbours '* | 'i486 test_slots '*) echo 'pressure pages need 64-bit atomics' ;;
     'aarch64 test_neighbours qemu-'*) echo 'qemu 7.2 asserts where a process with threads forks' ;;
     esac
 }

@@ -321,6 +321,10 @@ static void each_function_is_switched_alone(void **state) {
         void *p[4];
         int k;
         assert_ok(memlord_hooks_install(lord, &t, (uint32_t)1 << i));
+        assert_int_equal(t.malloc_fn != of_host.malloc_fn, i == 0);
+        assert_int_equal(t.calloc_fn != of_host.calloc_fn, i == 1);
+        assert_int_equal(t.aligned_fn != of_host.aligned_fn, i == 3);
+        assert_true(t.realloc_fn != of_host.realloc_fn && t.free_fn != of_host.free_fn);
         p[0] = t.malloc_fn(1);
         p[1] = t.calloc_fn(1, 2);
         p[2] = t.realloc_fn(NULL, 4);

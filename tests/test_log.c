@@ -1059,6 +1059,20 @@ static void a_refusal_tells_which_argument_is_at_fault(void **state) {
 #undef SAID
 }
 
+static void blocks_whose_sum_overflows_are_not_traced_as_recorded(void **state) {
+    const uint64_t most = (uint64_t)1 << 48;
+    const memlord_block blocks[2] = {{cpu(), 1, most}, {cpu(), 2, most}};
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    int i;
+    (void)state;
+    for (i = 0; i < 16383; i++) assert_ok(memlord_arena_add(lord, cpu(), most, NULL));
+    test_log_clear(&log);
+    assert_int_equal(memlord_alloc_n(lord, blocks, 2, NULL), MEMLORD_E_INVALID);
+    is_refused(&log, lord, 1, "memlord_alloc_n: sizes whose sum overflows\n");
+    memlord_destroy(lord);
+}
+
 static void a_refused_move_or_copy_counts_where_the_fault_is(void **state) {
     const uint64_t big = ((uint64_t)1 << 48) + 1;
     test_log log;
@@ -1209,6 +1223,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_refusal_tells_which_argument_is_at_fault),
         cmocka_unit_test(a_refusal_of_n_blocks_names_the_device_at_fault),
         cmocka_unit_test(a_refused_move_or_copy_counts_where_the_fault_is),
+        cmocka_unit_test(blocks_whose_sum_overflows_are_not_traced_as_recorded),
         cmocka_unit_test(a_refusal_is_said_once_a_function_and_result),
         cmocka_unit_test(a_refusal_counts_on_its_device_or_in_the_sum),
         cmocka_unit_test(a_name_read_as_a_selector_is_refused_and_said),

@@ -187,6 +187,27 @@ static void a_raise_runs_the_callbacks_of_the_others(void **state) {
     assert_int_equal(own.runs, 0);
 }
 
+/* With an interval longer than any raise waits, only the bells wake the two listeners. */
+static void bells_wake_who_is_asked_and_who_asked(void **state) {
+    pair *p = (pair *)*state;
+    giver g = {{{0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0}, MIB, 0};
+    double start;
+    int i;
+    assert_int_equal(memlord_poller_start(p->a, 60000) | memlord_poller_start(p->b, 60000), 0);
+    (void)joined(state);
+    serves(p->b, cuda(0), &g);
+    publish(p->b);
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 1, NULL));
+    publish(p->a);
+    usleep(50000); /* the first rounds of the listeners are over */
+    start = seconds();
+    for (i = 0; i < 3; i++) assert_ok(memlord_pressure_raise(p->a, cuda(0), MIB));
+    assert_int_equal(__atomic_load_n(&g.runs, __ATOMIC_ACQUIRE), 3);
+    for (i = 0; i < 3; i++)
+        assert_int_equal(memlord_pressure_raise(p->a, cuda(0), 2 * MIB), MEMLORD_E_OOM);
+    assert_true(seconds() - start < 1.9);
+}
+
 static void a_raise_ends_when_all_have_answered_with_less(void **state) {
     pair *p = joined(state);
     giver g = {{{0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0}, MIB, 0};
@@ -700,6 +721,7 @@ int main(void) {
         PAIR(what_a_pool_keeps_counts),
         PAIR(a_ledger_that_leaves_is_no_longer_counted),
         PAIR(a_raise_runs_the_callbacks_of_the_others),
+        PAIR(bells_wake_who_is_asked_and_who_asked),
         PAIR(a_raise_ends_when_all_have_answered_with_less),
         PAIR(a_raise_without_neighbours_does_not_wait),
         PAIR(a_raise_of_nothing_asks_and_does_not_wait),

@@ -564,6 +564,28 @@ static void a_write_asks_the_sources_of_the_host(void **state) {
     assert_int_equal(json_u64(text, "capacity[0].used"), 77);
     free(text);
 }
+/* While snapshots are taken a report has one more, of the moment, which is not kept. */
+static uint64_t snapshots_in_a_report(memlord *lord) {
+    char *text = report_of(lord, MEMLORD_FORMAT_JSON);
+    uint64_t n = json_u64(text, "summary.num_snapshots");
+    free(text);
+    return n;
+}
+static void a_report_has_a_snapshot_of_the_moment(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t kept;
+    open_block(t->lord, 0x1000, 9);
+    assert_int_equal(snapshots_in_a_report(t->lord), 0);
+    assert_ok(memlord_checkpoint(t->lord, "one"));
+    assert_int_equal(snapshots_in_a_report(t->lord), 1);
+    assert_ok(memlord_snapshots_start(t->lord, 1000));
+    kept = snapshots_in_a_report(t->lord) - 1;
+    assert_in_range(kept, 1, 2);
+    assert_int_equal(snapshots_in_a_report(t->lord), kept + 1);
+    t->now += 1000000000u;
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(snapshots_in_a_report(t->lord), kept + 2);
+}
 /* It may come in a call of the host's, under its locks, or when its objects are gone. */
 static void a_save_that_nobody_calls_asks_no_source_of_the_hosts(void **state) {
     test_case *t = (test_case *)*state;
@@ -1292,6 +1314,7 @@ int main(void) {
         SAVING(a_handler_asks_and_the_next_call_serves),
         SAVING(a_save_samples_the_capacity),
         SAVING(a_write_asks_the_sources_of_the_host),
+        SAVING(a_report_has_a_snapshot_of_the_moment),
         SAVING(a_save_that_nobody_calls_asks_no_source_of_the_hosts),
         SAVING(a_destroy_serves_what_nothing_did),
         SAVING(an_exit_serves_what_nothing_did),
