@@ -412,6 +412,10 @@ def epochs():
     s.alloc(CPU, 0x4000, 30 * MIB, None)
     s.free(CPU, 0x4000, None)
     s.scope_end()
+    s.alloc(CPU, 0x5000, 5242, None)
+    s.scope_begin("down")
+    s.free(CPU, 0x5000, None)  # a byte more rounds to another hundredth of a MiB
+    s.scope_end()
     s.free(MAPPED, 0x7000_0000, LOAD)
     s.peak_reset(CPU)
     s.alloc(CPU, 0x4000, MIB, None)
