@@ -124,6 +124,6 @@ sh tests/deps.sh $(group.$(PART)) || echo 'some of what $(PART) needs is missing
 for tool in $(firstword $(cc.$(PART))) $(firstword $(emulator.$(PART))); do command -v $$tool >/dev/null || { \
 	echo "skipped: no $$tool"; echo '0 passed, 0 failed'; exit 1; }; done; \
 $(MAKE) -k $(filter build/%,$(runs.$(PART))) $(built.$(PART)); \
-$(if $(filter $(PART),$(ports)),,MEMLORD_TEST_ALL=1) MEMLORD_TEST_LOGS=build/logs/$(PART) \
+$(if $(filter $(PART),$(ports)),,MEMLORD_TEST_ALL=1) MEMLORD_TEST_LIMIT=1800 MEMLORD_TEST_LOGS=build/logs/$(PART) \
 	sh tests/run.sh $(runs.$(PART))
 endef

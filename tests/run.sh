@@ -2,7 +2,8 @@
 # tests/run.sh SUITE...: runs programs and scripts that speak TAP, shows what failed and why what
 # was skipped was, and ends with one line, "N passed, N failed". No test run is a failure, and so
 # is a suite that ended badly or ran fewer tests than it planned. MEMLORD_TEST_JOBS suites run at
-# a time; if it is not set, one more than there are processors: some wait.
+# a time; if it is not set, one more than there are processors: some wait. A suite may take
+# MEMLORD_TEST_LIMIT seconds, a script five times that.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 logs=${MEMLORD_TEST_LOGS:-build/logs}
@@ -23,7 +24,7 @@ load() {
 # Sanitizers slow down a program by five to twenty times; the thread sanitizer of some
 # compilers also needs addresses that are not random.
 run() {
-    wrap= limit=180
+    wrap= limit=${MEMLORD_TEST_LIMIT:-180}
     case $1 in
     build/asan/*) load 1 10000 ;;
     build/tsan/*)
@@ -35,10 +36,8 @@ run() {
         if [ -n "$wrap" ]; then load 1 5000; else load 4 50000; fi
         ;;
     esac
-    if [ -n "$wrap" ] && [ "$wrap" != 'setarch -R' ]; then
-        limit=1800
-    elif [ -n "${MEMLORD_TEST_ALL:-}" ]; then
-        MEMLORD_TEST_SCALE=$((MEMLORD_TEST_SCALE * 4)) limit=1800
+    if [ -n "${MEMLORD_TEST_ALL:-}" ]; then
+        MEMLORD_TEST_SCALE=$((MEMLORD_TEST_SCALE * 4))
     fi
     case $1 in
     *.sh) timeout $((limit * 5)) sh "$1" ;;
