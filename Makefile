@@ -57,7 +57,7 @@ scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/systems.sh tests
 include tests/parts.mk
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports embed mutants)
+needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports embed fuzz mutants)
 .PHONY: help demo demo-neighbours demo-fleet report pictures test test-all test-parts test-embed test-fleet test-mutants test-gpu \
 	bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \

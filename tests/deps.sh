@@ -1,6 +1,6 @@
 #!/bin/sh
-# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|embed|mutants [look]: looks
-# for what a target needs.
+# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|embed|fuzz|mutants [look]:
+# looks for what a target needs.
 # What is missing is installed with apt-get by root, unless `look` is said. Else the command to type
 # is printed and the status is 1.
 set -u
@@ -125,6 +125,13 @@ look_for_ports() {
 
 newest_clang() {
     apt-cache search --names-only '^clang-[0-9]+$' | cut -d ' ' -f 1 | sort -V | tail -n 1
+}
+
+look_for_fuzz() { # for tests/fuzz.sh
+    look_for_symbols
+    look clang builds clang
+    look "libclang-rt-$(clang_version)-dev" builds clang -fsanitize=address
+    look afl++ has afl-fuzz
 }
 
 look_for_mutants() { # for tests/mutants.py

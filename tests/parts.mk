@@ -100,7 +100,7 @@ $(call row,kills,60,test,tests/neighbours.sh tests/signals.sh,10$(comma)000 kill
 $(call row,embed,10,embed,tests/embed.sh tests/ggml.sh,the recipes of examples/embed and examples/ggml)
 $(call row,fleet,5,fleet,tests/fleet.sh,a real Prometheus)
 $(call row,programs,10,programs,tests/programs.sh,databases$(comma) servers and tools under the interposer)
-$(call row,fuzz,10,test,tests/fuzz.sh,what parses input$(comma) and random calls: libFuzzer with sanitizers)
+$(call row,fuzz,10,fuzz,tests/fuzz.sh,what parses input$(comma) and random calls: libFuzzer with sanitizers)
 
 # Scripts with a part of their own.
 own_part := tests/matrix.sh tests/systems.sh tests/ports.sh tests/neighbours.sh tests/signals.sh tests/programs.sh
@@ -109,6 +109,7 @@ built.standards := build/release/memlord.o
 built.scripts = build/release/memlord.o $(examples)
 built.kills := build/release/memlord.o
 built.embed := build/release/memlord.o build/symbolize build/libmemlord_preload.so
+built.fuzz := build/libmemlord_preload.so
 built.fleet := build/llama
 built.programs = $(built.scripts)
 
