@@ -24,8 +24,8 @@ $(foreach c,release debug asan coverage,$(eval cxx.$(c) := $(patsubst $(CC),$(CX
 cxx.tsan := $(patsubst clang,clang++,$(cc.tsan))
 # The suites themselves, not what they test, are compiled faster than they run; so is what release
 # has optimised under the sanitizers, and the library for PyTorch as its tests load it.
-quick := $(if $(filter test-all,$(MAKECMDGOALS)),,-O0)
-%/test_snapshots: quick := # its model runs for seconds
+quick := -O0
+%/test_snapshots %/test_snapshots.exe: quick := # its model runs for seconds
 # What a suite does for itself may run faster, and one thread's count of it get lost.
 build/coverage/test_%: quick := -O1 -fno-inline -fprofile-update=single
 build/coverage/test_verify build/coverage/test_samples: quick := # which are the implementation, too
@@ -59,13 +59,14 @@ scripts := tests/runner.sh tests/coverage.sh tests/mutants.sh tests/matrix.sh te
 	tests/cuda.sh tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/unload.sh \
 	tests/preload.sh tests/symbols.sh tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh \
 	tests/install.sh tests/ci.sh tests/values.sh tests/figures.sh
+include tests/parts.mk
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports gates embed)
-.PHONY: help demo demo-neighbours demo-fleet report pictures test gates test-all coverage test-embed test-fleet test-mutants test-gpu \
+needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports gates embed fuzz)
+.PHONY: help demo demo-neighbours demo-fleet report pictures test gates test-all test-parts coverage test-embed test-fleet test-mutants test-gpu \
 	bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \
-	try-reports try-programs try-ports try-gates try-embed try-fleet $(needs)
+	try-reports try-gates try-embed try-fleet $(needs)
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -116,10 +117,9 @@ pictures: build/llama build/libmemlord_preload.so | deps-reports ## examples/rep
 # -- tests --
 
 # Without membarrier(2) only in the first build, and in test-all in every build: it must end within
-# ten minutes on two processors.
+# ten minutes on two processors. tests/parts.mk has the parts of test-all.
 once = $(filter-out $(slow),$(call programs,$(configs),$(firstword $(configs))))
 slow := $(if $(config),,build/tsan/test_formats) # nearly a minute, and one test of it has threads
-every := $(call programs,release debug asan tsan,release debug asan tsan)
 test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with "N passed, N failed"
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
@@ -127,9 +127,12 @@ test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with 
 gates: try-gates ## Windows, macOS, musl, other processors, each knob, known faults; ends with "N passed, N failed"
 	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh $(wildcard tests/gates/*.sh)
 
-test-all: export MEMLORD_TEST_ALL = 1
-test-all: $(every) $(examples) try-reports try-programs try-ports try-embed try-fleet ## the same under more load, in every standard
-	@sh tests/run.sh $(scripts) tests/ports.sh tests/embed.sh tests/ggml.sh tests/fleet.sh $(every)
+test-all: ## [PART=] [LONG=1]: one part of make test-parts, or all in turn; those over ten minutes with LONG=1
+	+@$(if $(PART),$(run_part),sh tests/all.sh $(foreach p,$(parts),$(if $(LONG),$p,$(call short,$p))))
+
+test-parts: ## the parts of test-all, with their minutes on two processors
+	@$(foreach p,$(parts),printf '%-14s %3s min  %s%s\n' '$p' '$(minutes.$p)' '$(what.$p)' \
+		'$(if $(call short,$p),,; LONG=1)';)
 
 counted := $(call programs,coverage,coverage)
 coverage: $(counted) ## the lines and branches of both headers that the suites reach, by section
@@ -153,21 +156,13 @@ test-fleet: build/llama try-fleet ## demo-fleet and the alert rules, on a real P
 try-reports: | deps-test
 	@timeout 300 sh tests/deps.sh reports || echo 'some readers of reports are missing: make deps-reports'
 
-# Likewise the programs that the interposer runs under.
-try-programs: | deps-test
-	@timeout 300 sh tests/deps.sh programs || echo 'some programs are missing: make deps-programs'
-
 # The recipes of examples/embed and examples/ggml. GGML=DIR is a checkout of whisper.cpp or llama.cpp.
 test-embed: build/release/memlord.o build/symbolize build/libmemlord_preload.so try-embed ## the recipes: LibTorch, ggml [GGML=DIR], pmr, operator new, --wrap, shim
 	@GGML='$(GGML)' sh tests/run.sh tests/embed.sh tests/ggml.sh
 try-embed: | deps-symbols
 	@timeout 600 sh tests/deps.sh embed || echo 'LibTorch is missing: make deps-embed'
 
-# Likewise the compilers and libraries of other targets.
-try-ports: | deps-test
-	@timeout 600 sh tests/deps.sh ports || echo 'some other targets are missing: make deps-ports'
-
-# Likewise those of the gates, with wine, qemu and zig.
+# Likewise the compilers of the gates, with wine, qemu and zig.
 try-gates: | deps-test
 	@timeout 900 sh tests/deps.sh gates || echo 'something the gates need is missing: make deps-gates'
 
@@ -175,17 +170,23 @@ try-gates: | deps-test
 try-fleet: | deps-demo
 	@timeout 300 sh tests/deps.sh fleet || echo 'no Prometheus, or no node_exporter: make deps-fleet'
 
+needs.release := deps-demo
 define suite_rules
-build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | $(if $(filter release,$(1)),deps-demo,deps-test)
+build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | $$(or $$(needs.$(1)),deps-test)
 	@mkdir -p build/$(1)
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread -I. -c tests/matrix/impl.c -o $$@
 
-build/$(1)/test_%: tests/test_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o
+build/$(1)/test_%$(exe.$(1)): tests/test_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'
-	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) -pthread -I. $$< build/$(1)/memlord.o -o $$@ -lcmocka -ldl
-build/$(1)/test_pool: examples/pool.h
+	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) -pthread -I. $$< build/$(1)/memlord.o -o $$@ \
+		$$(or $$(libs.$(1)),-lcmocka -ldl)
+build/$(1)/test_pool$(exe.$(1)): examples/pool.h
 
+endef
+$(foreach c,release debug asan tsan coverage $(ports),$(eval $(call suite_rules,$(c))))
+
+define more_suite_rules
 build/$(1)/test_cpp: tests/test_cpp.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'
 	$$(q)$$(cxx.$(1)) -std=c++17 $$(warn) -pthread $$(filter %.cpp %.o,$$^) -o $$@ -lcmocka -ldl
@@ -207,7 +208,7 @@ build/$(1)/portable_test_map: tests/test_map.c tests/matrix/impl.c memlord.h $$(
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) $(if $(filter release,$(1)),,$$(quick)) -std=c99 $$(warn) -U__SSE2__ -pthread -I. $$(filter %.c,$$^) -o $$@ -lcmocka -ldl
 endef
-$(foreach c,release debug asan tsan coverage,$(eval $(call suite_rules,$(c))))
+$(foreach c,release debug asan tsan coverage,$(eval $(call more_suite_rules,$(c))))
 
 # The CUDA layer runs on a fake runtime, in place of -lcudart; the fake's driver and NVML are
 # libraries beside it. Twice: with the legacy default stream, and with the per-thread one.

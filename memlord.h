@@ -3680,7 +3680,9 @@ static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *exe
     out->start = loaded.start;
     out->loaded = out->path = loaded.name; /* all that is known of a module of dlmopen */
     out->bias = loaded.bias;
-    if (mli_dl_each(mli_image_visit, &search) && !out->path[0]) {
+    /* The program has no name; in a static one musl gives the name of a link. */
+    if (mli_dl_each(mli_image_visit, &search) &&
+        (!out->path[0] || !strcmp(out->path, "/proc/self/exe"))) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|gates|embed [look]:
+# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|gates|embed|fuzz [look]:
 # looks for what a target needs.
 # What is missing is installed with apt-get by root, unless `look` is said. Else the command to type
 # is printed and the status is 1.
@@ -106,16 +106,20 @@ look_for_programs() { # what tests/programs.sh runs
     look postgresql eval 'ls /usr/lib/postgresql/*/bin/initdb'
 }
 
-# Compilers, and what runs and tests what they make, for tests/ports.sh and tests/matrix.sh.
+# Compilers, and what runs what they make, for tests/parts.mk and tests/matrix.sh.
 look_for_ports() {
     look_for_test
     look 'gcc-i686-linux-gnu libc6-dev-i386-cross' builds i686-linux-gnu-gcc
     look 'gcc-aarch64-linux-gnu libc6-dev-arm64-cross' builds aarch64-linux-gnu-gcc
-    look libcmocka-dev:i386 test -e /usr/lib/i386-linux-gnu/libcmocka.so
-    look libcmocka-dev:arm64 test -e /usr/lib/aarch64-linux-gnu/libcmocka.so
+    look 'gcc-arm-linux-gnueabihf libc6-dev-armhf-cross' builds arm-linux-gnueabihf-gcc
+    look 'gcc-riscv64-linux-gnu libc6-dev-riscv64-cross' builds riscv64-linux-gnu-gcc
+    look 'gcc-powerpc64le-linux-gnu libc6-dev-ppc64el-cross' builds powerpc64le-linux-gnu-gcc
+    look 'gcc-s390x-linux-gnu libc6-dev-s390x-cross' builds s390x-linux-gnu-gcc
     look qemu-user has qemu-aarch64
     look clang-16 has clang-16 # warns of what neither older nor newer ones do
     look "$(newest_clang)" has "$(newest_clang)"
+    look gcc-mingw-w64-x86-64 has x86_64-w64-mingw32-gcc
+    look wine has wine
 }
 
 look_for_gates() { # for tests/gates/
@@ -133,6 +137,13 @@ look_for_gates() { # for tests/gates/
 
 newest_clang() {
     apt-cache search --names-only '^clang-[0-9]+$' | cut -d ' ' -f 1 | sort -V | tail -n 1
+}
+
+look_for_fuzz() { # for tests/fuzz.sh
+    look_for_symbols
+    look clang builds clang
+    look "libclang-rt-$(clang_version)-dev" builds clang -fsanitize=address
+    look afl++ has afl-fuzz
 }
 
 look_for_bench() {
@@ -160,9 +171,6 @@ apt_install() {
         trap 'exit 1' INT TERM HUP
         printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy
     fi
-    for arch in $(echo "$missing" | tr ' ' '\n' | sed -n 's/.*://p'); do
-        dpkg --add-architecture "$arch"
-    done
     # shellcheck disable=SC2086 # a list of packages
     apt-get install -y -q --no-remove --no-install-recommends $missing && return
     apt-get update -q &&

@@ -25,6 +25,10 @@ extern "C" { /* not all versions of cmocka.h say so */
 }
 #endif
 
+#if defined(_WIN32)
+#include <posix.h> /* of tests/windows */
+#endif
+
 #include "../memlord.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -53,6 +57,21 @@ extern "C" { /* not all versions of cmocka.h say so */
 /* Sets a locale whose decimal point is a comma, or skips the test. `make test` has one made. */
 #define TEST_COMMA()                                                                  \
     if (!setlocale(LC_ALL, "de_DE.UTF-8") && !setlocale(LC_ALL, "de_DE")) skip()
+
+/* Begins a test of what Windows does otherwise: fork, a file that is replaced while it is open. */
+#if defined(_WIN32)
+#define TEST_POSIX() skip()
+#else
+#define TEST_POSIX() (void)0
+#endif
+
+/* Begins a test that wants the name of a function of libc, or two modules: a static program has no
+   symbols to read and is one module, and Windows keeps names elsewhere. */
+#if defined(_WIN32) || defined(TEST_STATIC)
+#define TEST_SYMBOLS() skip()
+#else
+#define TEST_SYMBOLS() (void)0
+#endif
 
 #define TEST_MAX_BYTES ((uint64_t)1 << 48)
 

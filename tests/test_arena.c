@@ -129,6 +129,7 @@ static void a_fork_may_find_a_thread_in_the_middle_of_a_change(void **state) {
     changing c = {NULL, 0};
     pthread_t thread;
     int i;
+    TEST_POSIX();
     c.lord = test_lord(state);
     assert_ok(memlord_arena_add(c.lord, cuda(0), 7, NULL));
     assert_int_equal(pthread_create(&thread, NULL, add_and_take, &c), 0);

@@ -2373,6 +2373,7 @@ static void a_child_born_while_done_runs_can_retire(void **state) {
     pthread_t thread;
     fake *stuck, *behind;
     pid_t pid;
+    TEST_POSIX();
     (void)state;
     memset(&desc, 0, sizeof desc);
     desc.flags = MEMLORD_FLAG_NO_ENV;
@@ -2435,6 +2436,7 @@ static void a_child_retires_behind_a_fence_whose_block_is_gone(void **state) {
     pthread_t thread;
     fake *stuck, *behind;
     pid_t pid;
+    TEST_POSIX();
     (void)state;
     memset(&desc, 0, sizeof desc);
     desc.flags = MEMLORD_FLAG_NO_ENV;
@@ -2465,6 +2467,7 @@ static void *free_at_the_gate(void *user) {
 }
 
 static void a_child_born_while_a_free_asks_its_fence_can_retire(void **state) {
+    TEST_POSIX();
     static const test_gate closed = TEST_GATE;
     memlord_desc desc;
     memlord *lord = NULL;

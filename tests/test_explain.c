@@ -343,6 +343,7 @@ static void every_cap_cuts_the_same_text(void **state) {
 static void a_return_address_shows_its_module(void **state) {
     memlord *lord = test_lord(state);
     void *volatile in_libc = (void *)(uintptr_t)&strtol; /* not an address of this program */
+    TEST_SYMBOLS();
     assert_ok(memlord_sites_enable(lord, 1));
     assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 400,
                             memlord_site_at(lord, (char *)in_libc + 1)));

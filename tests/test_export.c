@@ -174,6 +174,7 @@ static void the_thread_writes_a_file_that_is_always_whole(void **state) {
     const time_t until = time(NULL) + 60;
     unsigned changes = 0;
     uint64_t last = 0;
+    TEST_POSIX();
     assert_ok(memlord_export_start(t->lord, path, 10));
     while (changes < 5 && time(NULL) < until) {
         char *text = file_text(path), *time_at;
@@ -209,6 +210,7 @@ static void starts_and_stops_on_many_threads(void **state) {
     memlord *lord = test_lord(state);
     pthread_t thread[4];
     int i;
+    TEST_POSIX();
     strcpy(shared_path, in_folder("a.prom"));
     for (i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, start_and_stop, lord), 0);

@@ -268,7 +268,7 @@ static memlord_hooks kept;
 static void *rehook(void *user) {
     memlord *lord = (memlord *)user;
     memlord_hooks t = of_host, before;
-    long failed = 0;
+    intptr_t failed = 0;
     int i;
     t.malloc_fn = malloc; /* they count nothing: threads share them */
     t.realloc_fn = NULL;

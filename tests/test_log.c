@@ -243,6 +243,7 @@ static void a_trace_names_the_function_of_a_return_address(void **state) {
     const memlord_site *site = memlord_site_at(lord, (char *)in_libc + 1);
     const memlord_block block = {cuda(0), 2, 50};
     (void)state;
+    TEST_SYMBOLS();
     assert_ok(memlord_alloc(lord, cuda(0), 1, 100, site));
     assert_non_null(strstr(log.text, "[alloc] cuda:0 0x00000001 100 B "));
     assert_non_null(strstr(log.text, "strtol"));

@@ -51,7 +51,8 @@ static void first_draws_are_exponential(void **state) {
     for (i = 0; i < n; i++) {
         t->id = (uint32_t)(i % ids);
         lord->stacks.seed = (uint64_t)(i / ids);
-        mli_stack_redraw(t);
+        t->stack_random = 0; /* as a new thread begins */
+        t->stack_left = 0;
         mli_stack_draw(lord, t);
         sum += (double)t->stack_left;
         for (k = 0; k < 3; k++) larger[k] += t->stack_left > MEAN * (k + 1);
@@ -78,7 +79,10 @@ typedef struct trial {
 static void new_run(trial *run) {
     mli_thread *t;
     run->lord->stacks.seed = test_random(&run->random);
-    for (t = mli_thread_first(run->lord); t; t = mli_thread_next(t)) mli_stack_redraw(t);
+    for (t = mli_thread_first(run->lord); t; t = mli_thread_next(t)) {
+        t->stack_random = 0;
+        t->stack_left = 0;
+    }
 }
 /* Opens blocks of `bytes` together: most of 1 to `most` bytes, one in 16 of up to 16 times that. */
 static void open_blocks(trial *run, uint64_t bytes, uint64_t most) {

@@ -476,6 +476,7 @@ static void one_place_in_two_modules_is_two_sites(void **state) {
     memlord *lord = test_lord(state);
     memlord_site_stat rows[8];
     memlord_site in_none[2];
+    TEST_SYMBOLS();
     in_none[0] = in_none[1] = line_in_b; /* the stack is in no module: these two are one */
     assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, &line_in_b));
     assert_ok(memlord_alloc(lord, cpu(), 0x2000, 20, &in_none[0]));

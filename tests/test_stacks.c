@@ -1827,6 +1827,9 @@ static void the_stack_of_a_fibre_ends_with_it(void **state) {
     memlord_stack_stat row;
     (void)state;
     if (TEST_SANITIZED) skip(); /* the sanitizers do not know fibres */
+#if defined(__i386__)
+    skip(); /* glibc tells an unwinder of i386 nothing of the end: makecontext has no code before it */
+#endif
     row = stack_on_a_fibre();
     assert_true(has_frame_in(&row, (uintptr_t)alloc_here));
     assert_false(has_frame_in(&row, (uintptr_t)the_stack_of_a_fibre_ends_with_it));
