@@ -102,7 +102,7 @@ verdict $? 'and nothing of ours, nor does it fail where nothing is installed'
 # By somebody who owns the tree, and nothing else.
 mine=$(mktemp -d) && as= &&
     cp -Rp Makefile memlord.h memlord_cuda.h packaging "$mine" && mkdir -p "$mine/tests" "$mine/examples" "$mine/build" &&
-    cp -Rp tests/deps.sh tests/matrix "$mine/tests" && cp -p examples/preload.c examples/quickstart.c "$mine/examples" &&
+    cp -Rp tests/deps.sh tests/parts.mk tests/matrix "$mine/tests" && cp -p examples/preload.c examples/quickstart.c "$mine/examples" &&
     cp -p build/libmemlord_preload.so "$mine/build" && touch "$mine/build/libmemlord_preload.so" &&
     if [ "$(id -u)" = 0 ]; then
         chown -R 65534:65534 "$mine" && as='setpriv --reuid 65534 --regid 65534 --clear-groups'
