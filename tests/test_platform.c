@@ -503,6 +503,34 @@ static void who_waits_for_a_lock_yields_16_times_and_then_sleeps_longer_and_long
     give(large, MIB);
 }
 
+/* -- threads of the ledger -- */
+
+static int refuse_conditions;
+int pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr) {
+    static int (*real)(pthread_cond_t *, const pthread_condattr_t *);
+    void *found;
+    if (refuse_conditions) return EAGAIN;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "pthread_cond_init");
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(cond, attr);
+}
+
+static int setup_threads(void **state) { return test_open_fakes(state, 0); }
+
+static void a_poller_that_cannot_wait_is_not_started_and_the_next_tries_again(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_poller_stop(t->lord);
+    grow(t, cuda(0), 100);
+    refuse_conditions = 1;
+    assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
+    assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
+    refuse_conditions = 0;
+    assert_ok(memlord_poller_start(t->lord, 0));
+    memlord_poller_stop(t->lord);
+}
+
 /* -- threads -- */
 
 typedef struct visitor {
@@ -667,6 +695,9 @@ int main(void) {
         cmocka_unit_test(a_block_of_2_mib_requests_huge_pages_for_itself),
         cmocka_unit_test(without_pages_there_is_no_block_and_errno_stays),
         cmocka_unit_test(who_waits_for_a_lock_yields_16_times_and_then_sleeps_longer_and_longer),
+        cmocka_unit_test_setup_teardown(
+            a_poller_that_cannot_wait_is_not_started_and_the_next_tries_again, setup_threads,
+            test_teardown),
         TEST(a_free_of_another_threads_block_takes_one_barrier),
         TEST(a_thread_whose_end_cannot_be_noticed_shares_a_record_without_tags),
         TEST(threads_whose_end_was_missed_are_found_by_their_number),
