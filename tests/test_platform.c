@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -224,6 +225,56 @@ static void a_moment_is_written_as_its_date_and_time(void **state) {
         assert_string_equal(
             moment_of(test_lord(state), moments[i].seconds * 1000000000u + moments[i].ns),
             moments[i].text);
+}
+
+/* -- files -- */
+
+static int refuse_links;
+int link(const char *from, const char *to) {
+    if (refuse_links) {
+        errno = EPERM; /* as file systems without hard links answer */
+        return -1;
+    }
+    return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+static int there(const char *directory, const char *name) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return unlink(path) == 0;
+}
+
+/* Saves twice in one second: the second file gets another name, and the first stays. */
+static void save_twice(memlord *lord, const char *directory) {
+    char second[100];
+    int i;
+    wall = 1785576645u * (uint64_t)1000000000u;
+    assert_ok(memlord_save_at_exit(lord, MEMLORD_FORMAT_TEXT, directory));
+    for (i = 0; i < 2; i++) {
+        memlord_request_save(lord);
+        assert_ok(memlord_gc_poll(lord, all()));
+    }
+    wall = 0;
+    snprintf(second, sizeof second, "memory_profile_20260801_093045_%ld.txt", (long)getpid());
+    assert_true(there(directory, "memory_profile_20260801_093045.txt"));
+    assert_true(there(directory, second));
+}
+static void a_dated_file_is_written_beside_the_one_of_that_second(void **state) {
+    char directory[] = "/tmp/memlord-platform-XXXXXX", at_exit[] = "/tmp/memlord-platform-XXXXXX";
+    memlord *lord = test_lord(state);
+    assert_non_null(mkdtemp(directory));
+    save_twice(lord, directory);
+    refuse_links = 1;
+    save_twice(lord, directory);
+    refuse_links = 0;
+    assert_int_equal(rmdir(directory), 0); /* nothing else is left there */
+    assert_non_null(mkdtemp(at_exit));
+    assert_ok(memlord_save_at_exit(lord, MEMLORD_FORMAT_TEXT, at_exit));
+    wall = 1000000000u;
+    memlord_destroy(lord);
+    wall = 0;
+    ((test_case *)*state)->lord = NULL;
+    assert_true(there(at_exit, "memory_profile_19700101_000001.txt"));
+    assert_int_equal(rmdir(at_exit), 0);
 }
 
 /* -- the allocator of the operating system -- */
@@ -452,6 +503,34 @@ static void who_waits_for_a_lock_yields_16_times_and_then_sleeps_longer_and_long
     give(large, MIB);
 }
 
+/* -- threads of the ledger -- */
+
+static int refuse_conditions;
+int pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr) {
+    static int (*real)(pthread_cond_t *, const pthread_condattr_t *);
+    void *found;
+    if (refuse_conditions) return EAGAIN;
+    if (!real) {
+        found = dlsym(RTLD_NEXT, "pthread_cond_init");
+        memcpy(&real, &found, sizeof real);
+    }
+    return real(cond, attr);
+}
+
+static int setup_threads(void **state) { return test_open_fakes(state, 0); }
+
+static void a_poller_that_cannot_wait_is_not_started_and_the_next_tries_again(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_poller_stop(t->lord);
+    grow(t, cuda(0), 100);
+    refuse_conditions = 1;
+    assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
+    assert_int_equal(memlord_poller_start(t->lord, 0), MEMLORD_E_NOMEM);
+    refuse_conditions = 0;
+    assert_ok(memlord_poller_start(t->lord, 0));
+    memlord_poller_stop(t->lord);
+}
+
 /* -- threads -- */
 
 typedef struct visitor {
@@ -606,6 +685,7 @@ static void a_thread_whose_number_is_not_told_has_a_record_all_the_same(void **s
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_moment_is_written_as_its_date_and_time),
+        TEST(a_dated_file_is_written_beside_the_one_of_that_second),
         cmocka_unit_test(blocks_of_the_os_are_zeroed_and_apart),
         cmocka_unit_test(a_block_outside_8_kib_to_1_mib_has_a_mapping_of_its_own),
         cmocka_unit_test(an_extent_is_aligned_wherever_the_kernel_maps_it),
@@ -615,6 +695,9 @@ int main(void) {
         cmocka_unit_test(a_block_of_2_mib_requests_huge_pages_for_itself),
         cmocka_unit_test(without_pages_there_is_no_block_and_errno_stays),
         cmocka_unit_test(who_waits_for_a_lock_yields_16_times_and_then_sleeps_longer_and_longer),
+        cmocka_unit_test_setup_teardown(
+            a_poller_that_cannot_wait_is_not_started_and_the_next_tries_again, setup_threads,
+            test_teardown),
         TEST(a_free_of_another_threads_block_takes_one_barrier),
         TEST(a_thread_whose_end_cannot_be_noticed_shares_a_record_without_tags),
         TEST(threads_whose_end_was_missed_are_found_by_their_number),
