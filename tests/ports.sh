@@ -1,8 +1,7 @@
 #!/bin/sh
-# tests/ports.sh: MemLord on other targets, speaking TAP: every report has the same bytes there,
-# and with MEMLORD_TEST_ALL=1 the suites run, emulated where this processor cannot run them. A
-# target without its compiler, its cmocka or its emulator is skipped, suite by suite
-# (tests/deps.sh ports installs them).
+# tests/ports.sh: the suites on other targets, those of tests/targets, speaking TAP; emulated where
+# this processor cannot run them. A target without its compiler, its cmocka or its emulator is
+# skipped, suite by suite (tests/deps.sh ports installs them). `make gates` compares the reports.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
@@ -10,13 +9,6 @@ out=build/ports
 warn="-Wall -Wextra -pedantic -Wconversion -Wshadow -Wundef -Werror"
 here="-I. -pthread -idirafter /usr/include" # stb_ds.h and cmocka.h are the same for all
 suites=$(ls tests/test_*.c | grep -v '/test_cuda_' | sed 's|tests/\(.*\)\.c|\1|')
-
-# NAME COMPILER EMULATOR FLAGS OF THE IMPLEMENTATION. i486 has no 64-bit atomics.
-targets='clang clang - -O0 -funsigned-char -U__SSE2__'
-[ -z "${MEMLORD_TEST_ALL:-}" ] || targets="$targets
-i386 i686-linux-gnu-gcc qemu-i386 -O2
-i486 i686-linux-gnu-gcc qemu-i386 -O2 -march=i486
-aarch64 aarch64-linux-gnu-gcc qemu-aarch64 -O2"
 
 silent() { # NAME: passes when what `said` holds is nothing
     [ -z "$said" ]
@@ -36,27 +28,7 @@ int main(void) { print_message("%s", ""); return 0; }' >"$dir/probe.c"
     "$2" "$dir/probe" >/dev/null 2>&1 && echo "$2"
 }
 
-# Blanks in a file what a target decides. A pattern that the file does not have is an error: the
-# reports have changed, and the filter has to.
-blank() { # FILE PATTERN REPLACEMENT
-    grep -qE "$2" "$1" || { echo "$1 has no '$2'"; return 1; }
-    sed -i -E "s/$2/$3/g" "$1"
-}
-
-# The reports of the fixed calls, without what a target decides: the memory that the ledger and the
-# process take.
-reports() { # DIRECTORY COMMAND...
-    into=$1
-    shift
-    rm -rf "$into" && mkdir -p "$into" && timeout 120 "$@" "$into" &&
-        blank "$into"/?.txt 'its own memory [0-9.]+ [KMG]?i?B' 'its own memory' &&
-        blank "$into"/?.txt '  RSS [0-9.]+ [KMG]?i?B$' '' &&
-        blank "$into"/?.json '"own_bytes":[0-9]+' '"own_bytes":0' &&
-        blank "$into"/?.html '"own_bytes":[0-9]+' '"own_bytes":0' &&
-        blank "$into"/?.prom '^(memlord_own_bytes\{.*\}) [0-9]+$' '\1 0'
-}
-
-# The implementation, the reports, the work of one target before its suites.
+# The implementation of one target.
 prepare() { # NAME COMPILER EMULATOR FLAGS...
     name=$1 compiler=$2 emulator=$3 dir=$out/$1
     shift 3
@@ -64,39 +36,17 @@ prepare() { # NAME COMPILER EMULATOR FLAGS...
     runs=$(runner $compiler "$emulator") || runs=
     echo "$runs" >"$dir/runs"
     if [ -z "$runs" ]; then
-        skip "$name: the same reports" "no $compiler, its cmocka or $emulator"
+        skip "$name: the implementation" "no $compiler, its cmocka or $emulator"
         return
     fi
     said=$($compiler -std=c99 "$@" $warn $here -c tests/matrix/impl.c -o "$dir/memlord.o" 2>&1)
     silent "$name: the implementation compiles"
-    said=$(nm -u "$dir/memlord.o" 2>&1 | grep -i atomic)
-    silent "$name: it needs no library for atomics"
-    said=$($compiler -std=c99 -O1 $warn $here tests/matrix/fixed.c "$dir/memlord.o" -o "$dir/fixed" 2>&1
-        reports "$dir/reports" "$runs" "$dir/fixed" 2>&1 || echo "status $?"
-        diff -rq $out/native/reports "$dir/reports" 2>&1)
-    silent "$name: the same reports"
-}
-
-# Windows has no cmocka, so the suites do not run there. What wine says of itself is dropped.
-windows() {
-    dir=$out/windows cc=x86_64-w64-mingw32-gcc
-    rm -rf "$dir" && mkdir -p "$dir"
-    if ! command -v $cc >/dev/null || ! command -v wine >/dev/null; then
-        skip 'windows: the same reports' "no $cc or no wine"
-        return
-    fi
-    cp "$(gcc -M -I. tests/matrix/impl.c | grep -o '[^ ]*stb_ds\.h')" "$dir"
-    said=$($cc -std=c99 -O1 $warn -I. -isystem "$dir" tests/matrix/fixed.c tests/matrix/impl.c \
-        -o "$dir/fixed.exe" 2>&1
-        WINEDEBUG=-all WINEPREFIX=$PWD/$dir/wine reports "$dir/reports" wine "$dir/fixed.exe" 2>/dev/null || echo "status $?"
-        diff -rq $out/native/reports "$dir/reports" 2>&1)
-    silent 'windows: the same reports'
 }
 
 # Says why a suite cannot run on a target; nothing if it can.
 unfit() { # NAME SUITE RUNNER
     case "$1 $2 $3" in
-    'i486 test_neighbours '*) echo 'pressure pages need 64-bit atomics' ;;
+    'i486 test_neighbours '* | 'i486 test_slots '*) echo 'pressure pages need 64-bit atomics' ;;
     'aarch64 test_neighbours qemu-'*) echo 'qemu 7.2 asserts where a process with threads forks' ;;
     esac
 }
@@ -132,23 +82,16 @@ suite() { # NAME COMPILER SUITE
 }
 
 main() {
-    mkdir -p $out/native
-    echo "$targets" >$out/targets
-    said=$({ gcc -std=c99 -O1 $warn $here tests/matrix/fixed.c tests/matrix/impl.c -o $out/native/fixed &&
-        reports $out/native/reports $out/native/fixed; } 2>&1 || echo "status $?")
+    rm -rf $out && mkdir -p $out
+    grep -vE '^#| - ' tests/targets >$out/targets # what runs here as it is is no port
     {
-        silent 'here: the reports that the others are compared with'
         while read -r name compiler emulator flags; do
-            dir=$out/$name
             prepare "$name" "$compiler" "$emulator" $flags
         done <$out/targets
-        if [ -n "${MEMLORD_TEST_ALL:-}" ]; then
-            windows
-            sed 1d $out/targets | while read -r name compiler rest; do
-                for suite in $suites; do echo "$name $compiler $suite"; done
-            done | xargs -P "$(nproc)" -n 3 sh "$0" suite
-            cat $out/*/*.ours
-        fi
+        while read -r name compiler rest; do
+            for suite in $suites; do echo "$name $compiler $suite"; done
+        done <$out/targets | xargs -P "$(nproc)" -n 3 sh "$0" suite
+        cat $out/*/*.ours
     } | tee $out/tap
     echo "1..$(grep -cE '^(not )?ok ' $out/tap)"
 }

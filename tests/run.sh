@@ -29,6 +29,7 @@ run() {
         load 1 5000
         setarch -R true 2>/dev/null && wrap='setarch -R'
         ;;
+    build/coverage/*) load 1 10000 && limit=600 ;;
     build/*) load 4 50000 ;;
     esac
     if [ -n "${MEMLORD_TEST_ALL:-}" ]; then

@@ -22,6 +22,17 @@ plan() { echo "1..$n"; }
 # Builds the implementation for a script that is run alone: `make test` has built it before.
 build_memlord() { [ -e "$memlord" ] || make build/release/memlord.o >&2 || exit 1; }
 
+# DIRECTORY: a copy of stb_ds.h alone, for compilers whose include path does not have it.
+stb_copy() { mkdir -p "$1" && cp "$(gcc -M -I. tests/matrix/impl.c | grep -o '[^ ]*stb_ds\.h')" "$1"; }
+
+# SECONDS COMMAND...: succeeds in that time. What it says, and how it failed, is in the file `why`.
+succeeds() {
+    timeout "$@" >"$why" 2>&1
+    status=$?
+    [ $status = 0 ] || echo "status $status" >>"$why"
+    return $status
+}
+
 says() { # FILE PATTERN...: every pattern stands in the file
     file=$1
     shift

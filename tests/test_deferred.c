@@ -888,6 +888,34 @@ static void it_is_left_alone_for_10_ms_at_most(void **state) {
     assert_int_equal(f->asked, had + 1);
 }
 
+/* A queue that is left alone costs the calls no more than a count: one in eight reads the clock. */
+static uint64_t clock_reads;
+static uint64_t count_and_stand_still(void *user) {
+    (void)user;
+    clock_reads++;
+    return 1000000000u;
+}
+static void calls_that_leave_it_alone_seldom_read_the_clock(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord;
+    fake *f;
+    int asked;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, MEMLORD_FLAG_NO_THREADS);
+    desc.clock.fn = count_and_stand_still;
+    assert_ok(memlord_create(&desc, &lord));
+    f = pend(lord, cuda(0), 0x1000, 100, 1);
+    churn(lord, cuda(0), 1000); /* now it is left alone for 256 calls */
+    asked = f->asked;
+    clock_reads = 0;
+    churn(lord, cuda(0), 1000);
+    assert_in_range(f->asked - asked, 7, 9);
+    assert_in_range(clock_reads, 2000 / 8 - 10, 2000 / 8 + 40);
+    memlord_destroy(lord);
+}
+
 static void frees_of_its_type_ask_too(void **state) {
     memlord *lord = test_lord(state);
     fake *f, *g;
@@ -1218,6 +1246,24 @@ static void a_move_that_waits_takes_the_views_along(void **state) {
     assert_int_equal(info.refs, 2);
     assert_int_equal(memlord_pending(lord, all()), 228);
     assert_int_equal(stats_of(lord, all()).freed_while_shared, 0);
+}
+
+static void a_move_that_waits_takes_any_number_of_views_along(void **state) {
+    memlord *lord = test_lord(state);
+    fake *f = fake_new(0);
+    memlord_fence fence = fence_of(f, 1);
+    memlord_block_info info;
+    int i;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    for (i = 1; i < 1000; i++) assert_ok(memlord_retain(lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_move(lord, cpu(), 0x1000, cuda(0), 0x2000, 128, &fence, NULL));
+    f->taken = 1;
+    assert_ok(memlord_block_find(lord, cuda(0), 0x2000, &info));
+    assert_int_equal(info.refs, 1000);
+    for (i = 1; i < 1000; i++) assert_ok(memlord_release(lord, cuda(0), 0x2000, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 128);
+    assert_ok(memlord_release(lord, cuda(0), 0x2000, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 0);
 }
 
 static void a_move_with_a_fence_leaves_the_source_pending(void **state) {
@@ -1735,6 +1781,27 @@ static void destroy_drops_what_a_drop_deferred(void **state) {
     memlord_destroy(t->lord);
     t->lord = NULL;
     assert_int_equal(drops, 2);
+}
+
+/* Drops that each defer another free would never end: destroy gives up, and frees what is left. */
+static void defer_one_more(fake *f) {
+    fake *next = fake_new(0);
+    next->lord = f->lord;
+    next->in_drop = defer_one_more;
+    next->bytes = f->bytes + 64;
+    if (memlord_alloc(f->lord, memlord_device_cuda(0), next->bytes, 1, NULL)) f->bad++;
+    (void)defer(f->lord, memlord_device_cuda(0), next->bytes, next, 1);
+}
+static void destroy_drops_a_thousand_rounds_at_most(void **state) {
+    test_case *t = (test_case *)*state;
+    fake *f = pend(t->lord, cuda(0), 0x1000, 0x1000, 1);
+    f->lord = t->lord;
+    f->in_drop = defer_one_more;
+    memlord_destroy(t->lord);
+    t->lord = NULL;
+    assert_int_equal(drops, 1000);
+    assert_int_equal(fakes[1000].taken, 1); /* the last, which is not dropped */
+    fakes[1000].taken = 0;
 }
 
 static memlord *open_with_log(test_heap *heap, test_log *log) {
@@ -2582,6 +2649,7 @@ int main(void) {
         TEST_CLOCK(the_calls_that_leave_a_queue_alone_double_up_to_256),
         TEST_CLOCK(the_next_of_a_queue_is_asked_at_once_when_the_first_is_gone),
         TEST_CLOCK(a_queue_of_another_device_of_the_type_has_its_own_rest),
+        TEST(calls_that_leave_it_alone_seldom_read_the_clock),
         TEST_CLOCK(frees_of_its_type_ask_too),
         cmocka_unit_test_setup_teardown(the_poller_asks_for_a_host_that_calls_nothing,
                                         setup_poller, teardown),
@@ -2607,6 +2675,7 @@ int main(void) {
         TEST(a_deferred_free_of_a_used_shared_block_is_counted),
         TEST(a_move_with_a_fence_leaves_the_source_pending),
         TEST(a_move_that_waits_takes_the_views_along),
+        TEST(a_move_that_waits_takes_any_number_of_views_along),
         TEST(a_move_whose_fence_is_done_is_a_plain_one),
         TEST(what_moved_keeps_its_tag_and_references),
         TEST(a_move_that_fails_takes_no_fence),
@@ -2636,6 +2705,7 @@ int main(void) {
         TEST(a_done_that_allocates_the_address_it_frees_credits_once),
         TEST(destroy_lets_a_drop_call_the_ledger),
         TEST(destroy_drops_what_a_drop_deferred),
+        TEST(destroy_drops_a_thousand_rounds_at_most),
         TEST(destroy_drops_all_and_logs_what_was_pending),
         TEST(destroy_says_nothing_of_pending_when_there_is_none),
         TEST(any_allocation_may_fail),

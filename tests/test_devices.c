@@ -261,6 +261,52 @@ static void a_call_that_is_refused_makes_no_device_known(void **state) {
     assert_int_equal(stats_of(lord, cpu()).unknown_frees, 1);
 }
 
+static uint64_t unknown_on(memlord *lord, memlord_device device) {
+    return stats_of(lord, device).unknown_frees;
+}
+static void an_unknown_free_without_an_index_counts_on_the_first_of_its_type(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_device any_cpu = any(MEMLORD_DEVICE_CPU), any_cuda = any(MEMLORD_DEVICE_CUDA);
+    memlord_device seen[4];
+    assert_int_equal(memlord_free(lord, any_cuda, 0x1000, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(unknown_on(lord, cuda(0)), 1); /* there is none: index 0 */
+    assert_int_equal(memlord_free(lord, any_cpu, 0x1000, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(unknown_on(lord, cpu()), 1);
+    assert_ok(memlord_alloc(lord, memlord_device_make(MEMLORD_DEVICE_NPU, 3), 0x1000, 1, NULL));
+    assert_ok(memlord_alloc(lord, memlord_device_make(MEMLORD_DEVICE_NPU, 1), 0x2000, 1, NULL));
+    assert_int_equal(memlord_free(lord, any(MEMLORD_DEVICE_NPU), 0x3000, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(unknown_on(lord, memlord_device_make(MEMLORD_DEVICE_NPU, 3)), 1);
+    assert_int_equal(memlord_free(lord, memlord_device_make(MEMLORD_DEVICE_NPU, 1), 0x3000, NULL),
+                     MEMLORD_E_UNKNOWN);
+    assert_int_equal(unknown_on(lord, memlord_device_make(MEMLORD_DEVICE_NPU, 1)), 1);
+    assert_int_equal(memlord_free(lord, memlord_device_make(MEMLORD_DEVICE_NPU, 0), 0x3000, NULL),
+                     MEMLORD_E_UNKNOWN); /* 0 is an index as any other */
+    assert_int_equal(unknown_on(lord, memlord_device_make(MEMLORD_DEVICE_NPU, 0)), 1);
+    assert_int_equal(unknown_on(lord, all()), 5);
+    assert_int_equal(memlord_devices(lord, seen, 4), 5);
+    assert_int_equal(seen[0].type, MEMLORD_DEVICE_CUDA);
+    assert_int_equal(seen[1].type, MEMLORD_DEVICE_CPU);
+    assert_int_equal(seen[2].index, 3);
+    assert_int_equal(seen[3].index, 1);
+}
+
+static void a_selector_of_no_type_is_refused(void **state) {
+    memlord *lord = test_lord(state);
+    const memlord_device bad[] = {{-2, MEMLORD_ANY}, {99, MEMLORD_ANY}, {MEMLORD_ANY, 3},
+                                  {MEMLORD_DEVICE_TYPE_COUNT, MEMLORD_ANY},
+                                  {MEMLORD_DEVICE_CUDA, -2}};
+    memlord_stats s;
+    size_t i;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 8, NULL));
+    for (i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(memlord_stats_get(lord, bad[i], &s), MEMLORD_E_DEVICE);
+        assert_int_equal(memlord_allocated(lord, bad[i]), 0);
+    }
+    assert_ok(memlord_stats_get(lord, any(MEMLORD_DEVICE_CUDA), &s));
+    assert_ok(memlord_stats_get(lord, cuda(0), &s));
+}
+
 static void a_label_shows_in_the_reports_people_read(void **state) {
     static const memlord_format formats[] = {MEMLORD_FORMAT_TEXT, MEMLORD_FORMAT_JSON};
     memlord *lord = test_lord(state);
@@ -283,8 +329,15 @@ static void a_label_of_null_takes_it_away(void **state) {
     assert_ok(memlord_alloc(lord, cuda(1), 0x1000, 1, NULL));
     assert_ok(memlord_device_label_set(lord, cuda(1), "H100"));
     assert_ok(memlord_device_label_set(lord, cuda(1), NULL));
-    report = report_of(lord, MEMLORD_FORMAT_TEXT);
+    report = report_of(lord, MEMLORD_FORMAT_JSON);
     assert_null(strstr(report, "H100"));
+    assert_non_null(strstr(report, "\"label\":null"));
+    free(report);
+    assert_ok(memlord_device_label_set(lord, cuda(1), "H100"));
+    assert_ok(memlord_device_label_set(lord, cuda(1), "")); /* likewise */
+    report = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_null(strstr(report, "H100"));
+    assert_non_null(strstr(report, "\"label\":null"));
     free(report);
     assert_int_equal(memlord_device_label_set(lord, cuda(MEMLORD_ANY), "x"), MEMLORD_E_DEVICE);
 }
@@ -316,6 +369,8 @@ int main(void) {
         TEST(every_device_seen_is_listed_once),
         TEST(one_more_than_the_maximum_is_refused_and_counted),
         TEST(a_call_that_is_refused_makes_no_device_known),
+        TEST(an_unknown_free_without_an_index_counts_on_the_first_of_its_type),
+        TEST(a_selector_of_no_type_is_refused),
         TEST(a_label_shows_in_the_reports_people_read),
         TEST(a_label_of_null_takes_it_away),
         TEST(a_label_taken_away_makes_no_device_known),

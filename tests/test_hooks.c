@@ -321,6 +321,10 @@ static void each_function_is_switched_alone(void **state) {
         void *p[4];
         int k;
         assert_ok(memlord_hooks_install(lord, &t, (uint32_t)1 << i));
+        assert_int_equal(t.malloc_fn != of_host.malloc_fn, i == 0);
+        assert_int_equal(t.calloc_fn != of_host.calloc_fn, i == 1);
+        assert_int_equal(t.aligned_fn != of_host.aligned_fn, i == 3);
+        assert_true(t.realloc_fn != of_host.realloc_fn && t.free_fn != of_host.free_fn);
         p[0] = t.malloc_fn(1);
         p[1] = t.calloc_fn(1, 2);
         p[2] = t.realloc_fn(NULL, 4);
@@ -332,6 +336,105 @@ static void each_function_is_switched_alone(void **state) {
         assert_true(same(&t, &of_host));
     }
     assert_int_equal(anomalies(lord), 0); /* what is not recorded is no unknown free */
+}
+
+/* The functions of a table, to name them by number. */
+#define FIELDS 5
+static void *other_malloc(size_t size) { return host_malloc(size); }
+static void *other_calloc(size_t n, size_t size) { return host_calloc(n, size); }
+static void *other_realloc(void *ptr, size_t size) { return host_realloc(ptr, size); }
+static void *other_aligned(size_t alignment, size_t size) { return host_aligned(alignment, size); }
+static void other_free(void *ptr) { host_free(ptr); }
+static const memlord_hooks of_others = {other_malloc, other_calloc, other_realloc, other_aligned,
+                                        other_free};
+static void field_copy(memlord_hooks *to, const memlord_hooks *from, int field) {
+    if (field == 0) to->malloc_fn = from->malloc_fn;
+    if (field == 1) to->calloc_fn = from->calloc_fn;
+    if (field == 2) to->realloc_fn = from->realloc_fn;
+    if (field == 3) to->aligned_fn = from->aligned_fn;
+    if (field == 4) to->free_fn = from->free_fn;
+}
+
+/* Frees a block of the host in every choice of functions. It is unknown if all that the table has
+   are recorded: a block that the ledger does not know may else be of one that is not. */
+static int unknown_where_all_is_recorded(memlord *lord, const memlord_hooks *table) {
+    uint32_t which;
+    uint64_t unknown = stats_of(lord, all()).unknown_frees;
+    for (which = 0; which <= MEMLORD_HOOK_ALL; which++) {
+        memlord_hooks t = *table;
+        const int complete = (which & MEMLORD_HOOK_MALLOC) &&
+                             (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
+                             (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
+                             (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED));
+        WANT(!memlord_hooks_install(lord, &t, which));
+        t.free_fn(table->malloc_fn(10));
+        WANT(!memlord_hooks_uninstall(&t));
+        unknown += (uint64_t)complete;
+        if (stats_of(lord, all()).unknown_frees != unknown) return 1000 + (int)which;
+    }
+    return 0;
+}
+static int all_and_two(memlord *lord, test_log *log) {
+    memlord_hooks two = of_host;
+    int line = unknown_where_all_is_recorded(lord, &of_host);
+    (void)log;
+    if (line) return line;
+    two.calloc_fn = NULL;
+    two.realloc_fn = NULL;
+    two.aligned_fn = NULL;
+    return unknown_where_all_is_recorded(lord, &two);
+}
+static int all_but_one(memlord *lord, test_log *log) {
+    const memlord_hooks none = {NULL, NULL, NULL, NULL, NULL};
+    int field;
+    (void)log;
+    for (field = 1; field <= 3; field++) {
+        memlord_hooks t = of_host;
+        int line;
+        field_copy(&t, &none, field);
+        line = unknown_where_all_is_recorded(lord, &t);
+        if (line) return 1000 * field + line;
+    }
+    return 0;
+}
+static void a_foreign_block_is_unknown_where_all_blocks_are_recorded(void **state) {
+    (void)state;
+    in_a_process_of_its_own(all_and_two);
+    in_a_process_of_its_own(all_but_one);
+}
+
+static int each_place_and_function(memlord *lord, test_log *log) {
+    memlord_hooks hooked[4], t;
+    int place, field;
+    (void)log;
+    for (place = 0; place < 4; place++) {
+        hooked[place] = of_host;
+        if (place) field_copy(&hooked[place], &of_others, place);
+        WANT(!memlord_hooks_install(lord, &hooked[place], MEMLORD_HOOK_ALL));
+        WANT(!place || !same(&hooked[place], &hooked[place - 1]));
+    }
+    for (place = 0; place < 4; place++)
+        for (field = 0; field < FIELDS; field++) {
+            t = of_host;
+            field_copy(&t, &hooked[place], field); /* it would call itself */
+            WANT(memlord_hooks_install(lord, &t, MEMLORD_HOOK_ALL) == MEMLORD_E_STATE);
+            t = hooked[place];
+            field_copy(&hooked[place], &of_others, field); /* neither ours nor the host's */
+            if (place != field)
+                WANT(memlord_hooks_uninstall(&hooked[place]) == MEMLORD_E_STATE);
+            hooked[place] = t;
+        }
+    for (place = 0; place < 4; place++) {
+        t = of_host;
+        if (place) field_copy(&t, &of_others, place);
+        WANT(!memlord_hooks_uninstall(&hooked[place]));
+        WANT(same(&hooked[place], &t));
+    }
+    return 0;
+}
+static void one_function_of_ours_or_of_a_stranger_is_enough_to_refuse(void **state) {
+    (void)state;
+    in_a_process_of_its_own(each_place_and_function);
 }
 
 static void a_realloc_that_records_nothing_ends_a_block(void **state) {
@@ -420,6 +523,7 @@ static void a_table_that_is_not_as_it_should_be_is_refused(void **state) {
     assert_ok(memlord_hooks_install(lord, &t, MEMLORD_HOOK_ALL));
     before = copy = t; /* functions of ours that would call themselves */
     assert_int_equal(memlord_hooks_install(lord, &copy, MEMLORD_HOOK_ALL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_hooks_install(NULL, &copy, MEMLORD_HOOK_ALL), MEMLORD_E_STATE);
     assert_true(same(&t, &before) && same(&copy, &before));
     copy = of_host; /* a single one of them would do so, too */
     copy.calloc_fn = t.calloc_fn;
@@ -533,6 +637,8 @@ int main(void) {
         cmocka_unit_test(two_tables_record_in_two_ledgers),
         cmocka_unit_test(a_fifth_set_of_functions_is_refused_and_four_take_their_places_again),
         cmocka_unit_test(threads_hook_tables_while_copies_are_called),
+        cmocka_unit_test(a_foreign_block_is_unknown_where_all_blocks_are_recorded),
+        cmocka_unit_test(one_function_of_ours_or_of_a_stranger_is_enough_to_refuse),
         TEST(each_function_calls_the_hosts_and_records),
         TEST(an_uninstall_restores_the_exact_pointers),
         TEST(a_second_install_replaces_the_first),

@@ -270,6 +270,43 @@ static void *allocate_and_end(void *user) {
     return NULL;
 }
 
+static memlord_gc_result collect_at_the_gate(void *user, memlord *lord,
+                                             const memlord_gc_event *event) {
+    const memlord_gc_result ran = {1, 0, 7};
+    (void)lord;
+    (void)event;
+    test_gate_pass((test_gate *)user);
+    return ran;
+}
+static void *collect_there(void *user) {
+    uint64_t reclaimed;
+    return (void *)(uintptr_t)memlord_gc_run((memlord *)user, memlord_device_cuda(0),
+                                             MEMLORD_REASON_HOST, &reclaimed);
+}
+static void a_child_born_while_a_callback_runs_can_collect(void **state) {
+    memlord *lord = test_lord(state);
+    test_gate gate = TEST_GATE;
+    pthread_t thread;
+    pid_t pid;
+    assert_ok(memlord_gc_callback_add(lord, cuda(0), 0, collect_at_the_gate, &gate));
+    assert_int_equal(pthread_create(&thread, NULL, collect_there, lord), 0);
+    assert_true(test_gate_came(&gate, 1));
+    pid = fork();
+    if (pid == 0) {
+        const test_gate open = TEST_GATE;
+        uint64_t reclaimed = 0;
+        alarm(30);
+        gate = open; /* the thread that waits there is gone */
+        gate.open = 1;
+        if (memlord_gc_run(lord, cuda(0), MEMLORD_REASON_HOST, &reclaimed)) _exit(1);
+        if (reclaimed != 7 || gate.came != 1) _exit(2);
+        _exit(memlord_gc_callback_remove(lord, cuda(0), collect_at_the_gate, &gate) ? 3 : 0);
+    }
+    expect_child(pid);
+    test_gate_open(&gate);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 static void the_counts_of_an_ended_thread_stay(void **state) {
     memlord *lord = test_lord(state);
     pthread_t thread;
@@ -571,6 +608,124 @@ static void *allocate_with_tags(void *user) {
     }
     for (i = 1; i <= 5000; i++) memlord_free(lord, memlord_device_cuda(0), base + i * 64, &site);
     return NULL;
+}
+
+/* An allocator that makes every other call, too: what records is passed through, and what would run
+   host code or wait is refused. It stops at the first answer that it does not expect. */
+typedef struct meddler {
+    memlord *lord;
+    int at, wrong; /* the call that is made next; the first that was answered otherwise */
+    int asked, collected, tried;
+} meddler;
+static int meddler_done(void *user) {
+    ((meddler *)user)->asked++;
+    return 0;
+}
+static memlord_gc_result meddler_collect(void *user, memlord *lord, const memlord_gc_event *event) {
+    const memlord_gc_result ran = {1, 0, 0};
+    (void)lord;
+    (void)event;
+    ((meddler *)user)->collected++;
+    return ran;
+}
+static int meddler_try(void *user, uint64_t bytes, uint64_t *storage) {
+    ((meddler *)user)->tried++;
+    *storage = bytes;
+    return 0;
+}
+static memlord_result meddle_once(meddler *m, int call, memlord_result *wanted) {
+    memlord *lord = m->lord;
+    const memlord_device d = memlord_device_cuda(0);
+    const memlord_block block = {d, 0x7000, 8};
+    memlord_realloc_token token;
+    memlord_retry policy;
+    uint64_t got = 0, reclaimed;
+    memset(&policy, 0, sizeof policy);
+    policy.multiplier = 1;
+    *wanted = MEMLORD_OK;
+    switch (call) {
+    case 0: return memlord_alloc(lord, d, 0x7000, 8, NULL);
+    case 1: return memlord_free(lord, d, 0x7000, NULL);
+    case 2: return memlord_track(lord, d, 0x7000, 8, NULL);
+    case 3: return memlord_retain(lord, d, 0x7000, NULL);
+    case 4: return memlord_release(lord, d, 0x7000, NULL);
+    case 5: return memlord_realloc(lord, d, 0x7000, 0x7100, 8, NULL);
+    case 6: return memlord_alloc_n(lord, &block, 1, NULL);
+    case 7: return memlord_free_n(lord, &block, 1, NULL);
+    case 8: return memlord_arena_add(lord, d, 8, NULL);
+    case 9: return memlord_move(lord, d, 0x7000, d, 0x7100, 8, NULL, NULL);
+    case 10: return memlord_copy(lord, d, d, 8);
+    case 11: return memlord_alloc_failed(lord, d, 8, NULL);
+    case 12: return memlord_alloc_retry(lord, d, 8, meddler_try, m, &policy, &got, NULL);
+    case 13: return memlord_gc_poll(lord, memlord_device_all());
+    case 14: return memlord_retire(lord, memlord_device_all()) ? MEMLORD_E_INVALID : MEMLORD_OK;
+    case 15: return memlord_realloc_begin(lord, d, 0x7000, &token) ||
+                    memlord_realloc_end(lord, &token, 0x7100, 8, NULL);
+    case 16: return memlord_free_begin(lord, d, 0x7000, &token, NULL) ||
+                    memlord_free_end(lord, &token, 0, NULL);
+    case 17: return memlord_free_done(lord, d, 0x1000);
+    }
+    *wanted = MEMLORD_E_STATE;
+    switch (call) {
+    case 18: return memlord_gc_run(lord, d, MEMLORD_REASON_HOST, &reclaimed);
+    case 19: return memlord_pressure_open(lord, "/tmp/memlord-never");
+    case 20: return memlord_pressure_raise(lord, d, 1);
+    case 21: return memlord_export_start(lord, "/tmp/memlord-never.prom", 0);
+    case 22: return memlord_export_stop(lord);
+    default: return MEMLORD_E_UNKNOWN; /* no further call */
+    }
+}
+#define MEDDLES 23
+static void *meddling_alloc(void *user, size_t size) {
+    meddler *m = (meddler *)user;
+    memlord_result wanted;
+    if (m->lord && m->at < MEDDLES && !m->wrong) {
+        const int call = m->at++;
+        if (meddle_once(m, call, &wanted) != wanted) m->wrong = call + 1;
+    }
+    return malloc(size);
+}
+static void meddling_free(void *user, void *ptr, size_t size) {
+    (void)user;
+    (void)size;
+    free(ptr);
+}
+static void an_allocator_that_makes_any_call_passes_through_or_is_refused(void **state) {
+    meddler m;
+    memlord_desc desc;
+    memlord *lord;
+    memlord_fence fence = {meddler_done, NULL, 1, NULL};
+    uint64_t key;
+    memlord_stats before, after;
+    (void)state;
+    memset(&m, 0, sizeof m);
+    memset(&desc, 0, sizeof desc);
+    desc.allocator.alloc = meddling_alloc;
+    desc.allocator.free = meddling_free;
+    desc.allocator.user = &m;
+    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_THREADS;
+    fence.user = &m;
+    assert_ok(memlord_create(&desc, &lord));
+    assert_ok(memlord_gc_callback_add(lord, cuda(0), 0, meddler_collect, &m));
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 100, NULL));
+    assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence, NULL));
+    m.asked = 0;
+    before = stats_of(lord, cuda(0));
+    m.lord = lord;
+    alarm(60);
+    for (key = 1; m.at < MEDDLES && !m.wrong && key < 1000000; key++) /* the map grows */
+        assert_ok(memlord_alloc(lord, cpu(), key << 21, 1, NULL));
+    alarm(0);
+    m.lord = NULL;
+    if (m.wrong) fail_msg("call %d", m.wrong - 1);
+    assert_int_equal(m.at, MEDDLES);
+    assert_int_equal(m.tried, 1);
+    assert_int_equal(m.asked + m.collected, 0);
+    after = stats_of(lord, cuda(0));
+    assert_memory_equal(&before, &after, sizeof after); /* not even a refusal is counted */
+    assert_int_equal(access("/tmp/memlord-never", F_OK) + access("/tmp/memlord-never.prom", F_OK),
+                     -2);
+    memlord_destroy(lord);
 }
 
 static void an_allocator_that_calls_the_ledger_passes_through(void **state) {
@@ -896,12 +1051,14 @@ int main(void) {
         TEST(a_grandchild_does_too),
         cmocka_unit_test(a_child_is_born_while_a_device_changes_places),
         TEST(a_child_ends_the_report_it_was_born_in),
+        TEST(a_child_born_while_a_callback_runs_can_collect),
         TEST(the_counts_of_an_ended_thread_stay),
         TEST(a_free_in_a_late_thread_local_destructor_counts),
         TEST(threads_that_end_without_the_hook_are_found),
         cmocka_unit_test(a_fork_beside_threads_past_their_hook_never_hangs),
         TEST(a_process_in_our_memory_takes_no_record),
         cmocka_unit_test(a_thread_may_outlive_a_ledger_it_used),
+        cmocka_unit_test(an_allocator_that_makes_any_call_passes_through_or_is_refused),
         cmocka_unit_test(an_allocator_that_calls_the_ledger_passes_through),
         cmocka_unit_test(a_fenced_move_inside_the_allocator_passes_through),
         cmocka_unit_test(an_allocator_cannot_make_the_ledger_sample_collect_or_save),

@@ -96,6 +96,127 @@ static void an_allocator_that_refuses_makes_no_half_ledger(void **state) {
     assert_true(heap.failed > 0);
 }
 
+/* Each allocation of a create with all there is in a description fails once. */
+static void a_create_may_fail_at_any_allocation(void **state) {
+    uint64_t n, failed = 0;
+    (void)state;
+    for (n = 1; n < 100; n++) {
+        test_heap heap;
+        memlord_desc desc;
+        memlord *lord = (memlord *)&heap;
+        memlord_result r;
+        memset(&heap, 0, sizeof heap);
+        heap.fail_at = n;
+        desc = test_desc(&heap, MEMLORD_FLAG_NO_THREADS);
+        desc.output_dir = "/tmp";
+        desc.proc_root = "/nonexistent";
+        desc.labels = "job=a";
+        desc.event_capacity = 1 << 16;
+        desc.snapshot_ms = 10;
+        desc.stack_depth = 8;
+        r = memlord_create(&desc, &lord);
+        if (r) {
+            assert_int_equal(r, MEMLORD_E_NOMEM);
+            assert_null(lord);
+        }
+        memlord_destroy(lord);
+        assert_int_equal(heap.blocks + heap.bad_frees, 0);
+        if (!heap.failed) break;
+        failed += r != MEMLORD_OK;
+    }
+    assert_in_range(failed, 2, 50); /* the ledger, and what it has beside */
+}
+
+static void *refuse_large(void *user, size_t size) {
+    return size > (size_t)16 << 20 ? NULL : test_heap_alloc(user, size);
+}
+static void the_largest_numbers_of_a_description_are_legal(void **state) {
+    test_heap heap;
+    memlord_desc desc, plain;
+    memlord *lord;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    plain = test_desc(&heap, MEMLORD_FLAG_NO_THREADS);
+    plain.allocator.alloc = refuse_large;
+    desc = plain;
+    desc.stack_depth = 128;
+    desc.snapshot_ms = 10;
+    assert_ok(memlord_create(&desc, &lord));
+    memlord_destroy(lord);
+    desc = plain;
+    desc.event_capacity = (size_t)1 << 26;
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_NOMEM); /* not E_INVALID */
+    desc.event_capacity++;
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
+    desc = plain;
+    desc.stack_depth = 129;
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
+    desc = plain;
+    desc.snapshot_ms = 9;
+    assert_int_equal(memlord_create(&desc, &lord), MEMLORD_E_INVALID);
+    assert_int_equal(heap.blocks + heap.bad_frees, 0);
+}
+
+/* The allocations of a destroy: those of a verification, if there is one. */
+static uint64_t allocations_of_a_destroy(const char *debug) {
+    static test_log log;
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord;
+    uint64_t i, before;
+    memset(&heap, 0, sizeof heap);
+    pthread_mutex_init(&log.lock, NULL);
+    desc = test_desc(&heap, 0);
+    desc.flags = MEMLORD_FLAG_NO_THREADS;
+    desc.logger.fn = test_log_line;
+    desc.logger.user = &log;
+    assert_int_equal(setenv("MEMLORD_DEBUG", debug, 1), 0);
+    assert_ok(memlord_create(&desc, &lord));
+    unsetenv("MEMLORD_DEBUG");
+    for (i = 0; i < 2000; i++) { /* so many rows that no free piece has room for their sums */
+        char tag[16];
+        snprintf(tag, sizeof tag, "t%d", (int)i);
+        assert_ok(memlord_expect(lord, cuda(0), tag, 1));
+    }
+    before = heap.calls;
+    memlord_destroy(lord);
+    assert_int_equal(heap.blocks + heap.bad_frees, 0);
+    return heap.calls - before;
+}
+static void a_destroy_verifies_if_debug_is_2(void **state) {
+    const uint64_t plain = allocations_of_a_destroy("1");
+    (void)state;
+    assert_int_equal(allocations_of_a_destroy("0"), plain);
+    assert_int_equal(allocations_of_a_destroy("22"), plain);
+    assert_true(allocations_of_a_destroy("2") > plain);
+}
+
+static void *allocate_once(void *user) {
+    assert_ok(memlord_alloc((memlord *)user, cpu(), 0x2000, 1, NULL));
+    return NULL;
+}
+static void a_batch_in_the_description_bounds_what_threads_hold_back(void **state) {
+    static const uint64_t batches[] = {1000, 0, (uint64_t)1 << 50};
+    static const uint64_t expected[] = {1000, 65536, (uint64_t)1 << 48};
+    size_t i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        memlord_desc desc;
+        memlord *lord;
+        pthread_t thread;
+        memset(&desc, 0, sizeof desc);
+        desc.flags = MEMLORD_FLAG_NO_ENV;
+        desc.counter_batch = batches[i];
+        assert_ok(memlord_create(&desc, &lord));
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 1, NULL));
+        assert_int_equal(stats_of(lord, cpu()).peak_error, 0);
+        assert_int_equal(pthread_create(&thread, NULL, allocate_once, lord), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(stats_of(lord, cpu()).peak_error, 2 * expected[i]);
+        memlord_destroy(lord);
+    }
+}
+
 static void the_desc_is_copied(void **state) {
     test_heap heap;
     memlord_desc desc;
@@ -273,6 +394,16 @@ static void set_up_a_global(void) {
     CHILD(late.size == 0);
     CHILD(memlord_snapshots_stop(memlord_global()) == MEMLORD_OK);
 }
+static void the_global_ledger_is_never_destroyed(void **state) {
+    memlord *lord = memlord_global();
+    (void)state;
+    memlord_destroy(lord);
+    assert_ptr_equal(memlord_global(), lord);
+    assert_ok(memlord_alloc(lord, cuda(5), 0x77000, 9, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(5)), 9);
+    assert_ok(memlord_free(lord, cuda(5), 0x77000, NULL));
+}
+
 static void a_global_ledger_can_be_set_up_once(void **state) {
     (void)state;
     in_child(set_up_a_global);
@@ -579,6 +710,37 @@ static void a_forked_child_waits_for_no_logger(void **state) {
     assert_ok(memlord_logger_set(lord, NULL));
 }
 
+/* The logger itself forks; in the child it sets the next, and the call that it is in goes on. */
+static void fork_in_a_logger(void *user, int level, const char *text) {
+    log_host *h = (log_host *)user;
+    (void)level;
+    (void)text;
+    h->lines++;
+    if (h->lines > 1) return;
+    h->begun = (uint64_t)fork();
+    if (h->begun) return;
+    alarm(30);
+    if (memlord_logger_set(h->lord, &h->next)) _exit(2);
+}
+static void a_child_born_in_a_logger_may_set_the_next(void **state) {
+    memlord *lord = test_lord(state);
+    log_host a = log_host_of(lord), b = log_host_of(lord);
+    memlord_logger of_a = {fork_in_a_logger, &a};
+    int status = -1;
+    a.next = logger_of(&b);
+    assert_ok(memlord_logger_set(lord, &of_a));
+    memlord_reset(lord);
+    if (!a.begun) { /* the child */
+        memlord_reset(lord);
+        _exit(a.lines == 1 && lines_of(&b) == 1 && !memlord_logger_set(lord, NULL) ? 0 : 3);
+    }
+    assert_int_equal(waitpid((pid_t)a.begun, &status, 0), (pid_t)a.begun);
+    assert_int_equal(status, 0);
+    memlord_reset(lord);
+    assert_int_equal(a.lines, 2);
+    assert_ok(memlord_logger_set(lord, NULL));
+}
+
 static void the_os_allocator_gives_memory(void **state) {
     memlord_allocator os;
     size_t sizes[5] = {1, 100, 4096, 100000, 5 << 20}, i;
@@ -756,6 +918,10 @@ int main(void) {
         cmocka_unit_test(half_an_allocator_is_refused),
         cmocka_unit_test(a_refused_field_is_named_to_the_logger),
         cmocka_unit_test(an_allocator_that_refuses_makes_no_half_ledger),
+        cmocka_unit_test(a_create_may_fail_at_any_allocation),
+        cmocka_unit_test(a_batch_in_the_description_bounds_what_threads_hold_back),
+        cmocka_unit_test(the_largest_numbers_of_a_description_are_legal),
+        cmocka_unit_test(a_destroy_verifies_if_debug_is_2),
         cmocka_unit_test(the_desc_is_copied),
         cmocka_unit_test(destroying_null_is_fine),
         cmocka_unit_test(destroy_returns_everything),
@@ -768,6 +934,7 @@ int main(void) {
         cmocka_unit_test(of_two_threads_that_set_it_up_one_wins),
         cmocka_unit_test(a_ledger_that_another_thread_ended_is_not_found),
         cmocka_unit_test(the_global_ledger_is_one), /* from here on this process has one */
+        cmocka_unit_test(the_global_ledger_is_never_destroyed),
         cmocka_unit_test(a_generation_finds_its_ledger_as_long_as_that_lives),
         TEST(a_logger_can_be_set_and_taken_off),
         TEST(a_logger_may_set_the_next),
@@ -776,6 +943,7 @@ int main(void) {
         TEST(the_logger_of_another_ledger_may_not_set_one),
         TEST(loggers_change_under_many_threads),
         TEST(a_forked_child_waits_for_no_logger),
+        TEST(a_child_born_in_a_logger_may_set_the_next),
         cmocka_unit_test(the_os_allocator_gives_memory),
         cmocka_unit_test(no_thread_is_started),
 #if !TEST_SANITIZED && defined(__GLIBC__)

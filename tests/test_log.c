@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -289,6 +290,29 @@ static void a_trace_has_a_line_for_every_call(void **state) {
     memlord_destroy(lord);
 }
 
+static void a_trace_shows_what_is_known_of_a_site(void **state) {
+    static const struct {
+        memlord_site site;
+        const char *text;
+    } sites[] = {{{"a.c", "f", 3}, " f a.c:3"},   {{"a.c", "f", 0}, " f a.c"},
+                 {{"a.c", "f", -1}, " f a.c"},    {{"a.c", "f", 1}, " f a.c:1"},
+                 {{"", "f", 0}, " f"},            {{"a", "", 12}, " a:12"},
+                 {{"", "fgh", 0}, " fgh"},        {{"a.c", "", 0}, " a.c"},
+                 {{"", "", 5}, " (unknown)"}};
+    char wanted[64];
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof sites / sizeof *sites; i++) {
+        assert_ok(memlord_alloc(lord, cpu(), i + 1, 1, &sites[i].site));
+        snprintf(wanted, sizeof wanted, "[alloc] cpu 0x%08x 1 B%s\n", (unsigned)i + 1,
+                 sites[i].text);
+        said_is(&log, wanted);
+    }
+    memlord_destroy(lord);
+}
+
 static void a_trace_has_one_line_for_n_blocks(void **state) {
     const memlord_block blocks[3] = {{cuda(0), 1, 1024}, {cuda(0), 2, 2048}, {cuda(1), 3, 3072}};
     test_log log;
@@ -338,6 +362,35 @@ static memlord_gc_result gives_3(void *user, memlord *lord, const memlord_gc_eve
     (void)lord;
     assert_true(event->band == SIZE_MAX);
     return result;
+}
+
+static int done_now(void *user) { return *(int *)user; }
+static void a_trace_tells_of_frees_that_a_host_ends_itself(void **state) {
+    static int done;
+    static const memlord_fence fence = {done_now, &done, 1, NULL};
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    memlord_realloc_token token;
+    void *page;
+    char line[128];
+    (void)state;
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 50, NULL));
+    assert_ok(memlord_free_deferred(lord, cuda(0), 0x1000, fence, NULL));
+    test_log_clear(&log);
+    assert_ok(memlord_free_done(lord, cuda(0), 0x1000));
+    said_is(&log, "[free retired] cuda:0 0x00001000 50 B\n");
+    assert_ok(memlord_alloc(lord, cuda(0), 0x2000, 60, NULL));
+    assert_ok(memlord_block_use(lord, cuda(0), 0x2000, fence));
+    assert_ok(memlord_free_begin(lord, cuda(0), 0x2000, &token, NULL));
+    test_log_clear(&log);
+    assert_ok(memlord_free_end(lord, &token, 1, NULL)); /* it failed: the block is there again */
+    said_is(&log, "[alloc] cuda:0 0x00002000 60 B\n");
+    page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_int_equal(memlord_shim_munmap(lord, page, 4096, NULL), 0);
+    snprintf(line, sizeof line, "[free] cpu 0x%08llx 0 B, unknown frees 1\n",
+             (unsigned long long)(uintptr_t)page);
+    assert_string_equal(log.text, line);
+    memlord_destroy(lord);
 }
 
 static void a_collection_of_the_host_names_no_band(void **state) {
@@ -557,6 +610,73 @@ static void another_thread_sets_a_logger_after_one_was_left_by_longjmp(void **st
     memlord_destroy(lord);
 }
 
+/* Logs to a ledger from its logger, once. */
+typedef struct logs_on {
+    memlord *to;
+    uint64_t lines;
+} logs_on;
+static void log_on(void *user, int level, const char *text) {
+    logs_on *l = (logs_on *)user;
+    memlord *to = l->to;
+    (void)level;
+    (void)text;
+    l->lines++;
+    l->to = NULL;
+    memlord_reset(to);
+}
+/* 1: another thread set the logger of a ledger within a minute. */
+static int others_can_set(memlord *lord) {
+    struct timespec until;
+    pthread_t thread;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    if (pthread_create(&thread, NULL, set_no_logger, lord)) return 0;
+    return pthread_timedjoin_np(thread, NULL, &until) == 0;
+}
+
+static void a_logger_that_logs_to_its_own_ledger_is_left_when_it_returns(void **state) {
+    logbook book;
+    memlord *lord = open_logged(&book);
+    logs_on own = {NULL, 0};
+    memlord_logger logger = {log_on, NULL};
+    (void)state;
+    logger.user = &own;
+    assert_ok(memlord_logger_set(lord, &logger));
+    own.to = lord;
+    memlord_reset(lord);
+    assert_int_equal(own.lines, 2);
+    own.to = lord;
+    memlord_reset(lord);
+    assert_int_equal(own.lines, 4);
+    assert_true(others_can_set(lord));
+    memlord_reset(lord);
+    assert_int_equal(own.lines, 4);
+    memlord_destroy(lord);
+}
+
+static void a_logger_that_logs_to_another_ledger_is_left_when_it_returns(void **state) {
+    logbook book;
+    memlord *from = open_logged(&book), *to = open_logged(&book);
+    logs_on other = {NULL, 0};
+    memlord_logger logger = {log_on, NULL}, keeps = {keep, NULL};
+    int round;
+    (void)state;
+    logger.user = &other;
+    keeps.user = &book;
+    for (round = 1; round <= 2; round++) {
+        assert_ok(memlord_logger_set(from, &logger));
+        assert_ok(memlord_logger_set(to, &keeps));
+        other.to = to;
+        memlord_reset(from);
+        assert_int_equal(other.lines, round);
+        assert_int_equal(book.lines[MEMLORD_LOG_INFO], round);
+        assert_true(others_can_set(to));
+        assert_true(others_can_set(from));
+    }
+    memlord_destroy(to);
+    memlord_destroy(from);
+}
+
 /* -- the stock logger -- */
 
 static void host_of_the_stock_logger(void) {
@@ -637,8 +757,8 @@ static void the_stock_logger_writes_lines(void **state) {
     (void)state;
     cut = strstr(text, "memlord: xxx");
     assert_non_null(cut);
-    assert_string_equal(cut + strlen(cut) - 2, "x\n"); /* cut, and a line all the same */
-    assert_true(strlen(cut) > 1000);
+    assert_int_equal(strlen(cut), 1023);
+    assert_string_equal(cut + 1021, "x\n"); /* cut, and a line all the same */
     *cut = 0;
     assert_string_equal(text, "memlord: one\nmemlord: two\nmemlord: \n");
     free(text);
@@ -662,6 +782,114 @@ static void a_line_is_one_write(void **state) {
     assert_true(recv(ends[0], piece, sizeof piece, MSG_DONTWAIT) < 0);
     close(ends[0]);
     close(ends[1]);
+}
+
+/* -- lines of this process -- */
+
+/* A ledger that logs to file 2 as MEMLORD_DEBUG says, and file 2 goes to a file meanwhile. */
+typedef struct to_stderr {
+    memlord *lord;
+    char path[64];
+    int before;
+} to_stderr;
+static to_stderr stderr_begin(const char *debug) {
+    to_stderr e = {NULL, "/tmp/memlord-log-XXXXXX", -1};
+    int fd = mkstemp(e.path);
+    assert_true(fd >= 0);
+    fflush(stderr);
+    e.before = dup(2);
+    assert_true(e.before >= 0);
+    dup2(fd, 2);
+    close(fd);
+    if (debug) setenv("MEMLORD_DEBUG", debug, 1);
+    (void)memlord_create(NULL, &e.lord);
+    unsetenv("MEMLORD_DEBUG");
+    return e;
+}
+/* Returns what was written; the caller frees it. */
+static char *stderr_end(to_stderr *e) {
+    char *text;
+    memlord_destroy(e->lord);
+    dup2(e->before, 2);
+    close(e->before);
+    text = file_text(e->path);
+    unlink(e->path);
+    assert_non_null(text);
+    return text;
+}
+
+static void each_line_of_debug_is_in_the_colour_of_its_kind(void **state) {
+    const memlord_block blocks[2] = {{cuda(1), 0x10, 1}, {cuda(1), 0x20, 2}};
+    to_stderr e = stderr_begin("1");
+    char *text;
+    (void)state;
+    (void)memlord_gc_callback_add(e.lord, cuda(0), 0, gives_5, NULL);
+    (void)memlord_alloc(e.lord, cuda(0), 0x1000, 100, &here);
+    (void)memlord_alloc_n(e.lord, blocks, 2, NULL);
+    (void)memlord_realloc(e.lord, cuda(0), 0x1000, 0x2000, 50, NULL);
+    (void)memlord_free(e.lord, cuda(0), 0x2000, NULL);
+    (void)memlord_free_n(e.lord, blocks, 2, NULL);
+    (void)memlord_gc_run(e.lord, cuda(0), MEMLORD_REASON_HOST, NULL);
+    (void)memlord_tag_begin(e.lord, ""); /* a warning */
+    memlord_reset(e.lord);
+    text = stderr_end(&e);
+    assert_string_equal(
+        text, RED "[alloc] cuda:0 0x00001000 100 B f a.c:3\x1b[0m\n" CYAN
+                  "[alloc_n] cuda:1 3 B in 2 blocks\x1b[0m\n" RED
+                  "[alloc realloc] cuda:0 0x00002000 50 B, from cuda:0 0x00001000\x1b[0m\n" GREEN
+                  "[free] cuda:0 0x00002000 50 B\x1b[0m\n" CYAN
+                  "[free_n] cuda:1 3 B in 2 blocks\x1b[0m\n" YELLOW
+                  "[gc] cuda:0 run 1 (1 in all): host, used unknown, reclaimed 5 B\x1b[0m\n" CYAN
+                  "memlord_tag_begin: a tag has a name\x1b[0m\n" MAGENTA
+                  "[reset] a new epoch: totals 0, peaks at what is live\x1b[0m\n");
+    free(text);
+}
+
+/* A refusal of a reservation names the tags that hold most, however long they are. */
+static void a_line_of_debug_is_cut_at_640_bytes_and_keeps_its_end(void **state) {
+    to_stderr e = stderr_begin("1");
+    char tag[601], *text, *line;
+    memlord_ticket ticket;
+    (void)state;
+    memset(tag, 'x', 600);
+    tag[600] = 0;
+    (void)memlord_limit_set(e.lord, cuda(0), 1000);
+    (void)memlord_tag_begin(e.lord, tag);
+    (void)memlord_alloc(e.lord, cuda(0), 0x1000, 900, NULL);
+    (void)memlord_tag_end(e.lord);
+    (void)memlord_reserve(e.lord, cuda(0), 200, &ticket);
+    text = stderr_end(&e);
+    line = strstr(text, CYAN "[limit] cuda:0: 200 B wanted, 100 B short");
+    assert_non_null(line);
+    assert_non_null(strchr(line, '\n'));
+    assert_int_equal(strchr(line, '\n') + 1 - line, 631 + 5);
+    assert_memory_equal(line + 630, "x\x1b[0m\n", 6);
+    free(text);
+}
+
+static void a_message_is_cut_at_255_bytes(void **state) {
+    test_log log;
+    memlord_logger logger;
+    memlord *lord;
+    memlord_desc desc;
+    char path[400];
+    (void)state;
+    memset(&desc, 0, sizeof desc);
+    memset(&log, 0, sizeof log);
+    pthread_mutex_init(&log.lock, NULL);
+    desc.flags = MEMLORD_FLAG_NO_ENV | MEMLORD_FLAG_NO_THREADS;
+    logger.fn = test_log_line;
+    logger.user = &log;
+    desc.logger = logger;
+    assert_ok(memlord_create(&desc, &lord));
+    memset(path, 'd', sizeof path);
+    memcpy(path, "/tmp/", 5);
+    memcpy(path + sizeof path - 3, "/p", 3);
+    test_log_clear(&log);
+    assert_true(memlord_pressure_open(lord, path) != MEMLORD_OK);
+    assert_int_equal(log.size, 255 + 1);
+    assert_memory_equal(log.text, "[neighbours] /tmp/ddd", 21);
+    memlord_destroy(lord);
 }
 
 static void host_of_summaries(void) {
@@ -767,6 +995,117 @@ static void every_refusal_is_counted_and_said(void **state) {
     memlord_destroy(lord);
 }
 
+static int done_never(void *user) { return user != NULL; }
+static memlord *alone;
+static memlord *open_alone(test_log *log) { return alone = open_traced(log, MEMLORD_FLAG_NO_ENV); }
+/* `call` is the text of the call that gave r. */
+static void said_alone(test_log *log, memlord_result r, const char *call, const char *fault) {
+    char line[256];
+    assert_true(r == MEMLORD_E_INVALID || r == MEMLORD_E_DEVICE);
+    snprintf(line, sizeof line, "memlord_%.*s: %s\n", (int)strcspn(call, "("), call, fault);
+    is_refused(log, alone, 1, line);
+    memlord_destroy(alone);
+}
+/* Each with a ledger of its own, as a ledger tells the first of a function alone. */
+static void a_refusal_tells_which_argument_is_at_fault(void **state) {
+    static const char size[] = "a size over 2^48", none[] = "a storage cannot be 0",
+                      ones[] = "a storage cannot be UINT64_MAX";
+    const uint64_t big = ((uint64_t)1 << 48) + 1, all1 = UINT64_MAX;
+    const memlord_block big2[2] = {{cpu(), 1, 1}, {cpu(), 2, big}};
+    const memlord_block key0[2] = {{cpu(), 1, 1}, {cpu(), 0, 1}};
+    const memlord_block key1[2] = {{cpu(), 1, 1}, {cpu(), all1, big}};
+    static const memlord_fence fence = {done_never, NULL, 1, NULL}, nothing = {NULL, NULL, 1, NULL};
+    memlord_realloc_token token;
+    test_log log;
+    (void)state;
+#define SAID(call, fault) said_alone(&log, memlord_##call, #call, fault)
+#define LORD open_alone(&log)
+    SAID(alloc(LORD, cpu(), 1, big, NULL), size);
+    SAID(alloc(LORD, cpu(), all1, 1, NULL), ones);
+    SAID(alloc_n(LORD, big2, 2, NULL), size);
+    SAID(alloc_n(LORD, key0, 2, NULL), none);
+    SAID(alloc_n(LORD, key1, 2, NULL), ones);
+    SAID(track(LORD, cpu(), 1, big, NULL), size);
+    SAID(track(LORD, cpu(), 0, 1, NULL), none);
+    SAID(track(LORD, cpu(), all1, 1, NULL), ones);
+    SAID(track_n(LORD, key1, 2, NULL), ones);
+    SAID(retain(LORD, cpu(), all1, NULL), ones);
+    SAID(retain(LORD, cpu(), 0, NULL), none);
+    SAID(free(LORD, cpu(), all1, NULL), ones);
+    SAID(free_n(LORD, key1, 2, NULL), ones);
+    SAID(release(LORD, cpu(), all1, NULL), ones);
+    SAID(realloc(LORD, cpu(), 0, 1, big, NULL), size);
+    SAID(realloc(LORD, cpu(), 1, 2, big, NULL), size);
+    SAID(realloc(LORD, cpu(), 1, 0, 1, NULL), none);
+    SAID(realloc(LORD, cpu(), all1, 1, 1, NULL), ones);
+    SAID(realloc(LORD, cpu(), 1, all1, 1, NULL), ones);
+    SAID(realloc_begin(LORD, cpu(), all1, &token), ones);
+    SAID(free_begin(LORD, cpu(), all1, &token, NULL), ones);
+    SAID(move(LORD, cpu(), 0, cuda(0), 1, 1, NULL, NULL), none);
+    SAID(move(LORD, cpu(), all1, cuda(0), 1, big, NULL, NULL), ones);
+    SAID(move(LORD, cpu(), 1, cuda(0), 0, 1, NULL, NULL), none);
+    SAID(move(LORD, cpu(), 1, cuda(0), all1, 1, NULL, NULL), ones);
+    SAID(move(LORD, cpu(), 1, cuda(0), 2, big, NULL, NULL), size);
+    SAID(move(LORD, cpu(), 1, cuda(0), 2, big, &fence, NULL), size);
+    SAID(move(LORD, cpu(), 1, cuda(0), 2, 1, &nothing, NULL), "a fence without `done`");
+    SAID(free_deferred(LORD, cpu(), all1, fence, NULL), ones);
+    SAID(block_use(LORD, cpu(), all1, fence), ones);
+    SAID(block_use(LORD, cpu(), 0, fence), none);
+    SAID(free_done(LORD, cpu(), all1), ones);
+    SAID(arena_add(LORD, cpu(), big, NULL), size);
+    SAID(copy(LORD, cpu(), cuda(0), big), size);
+    SAID(alloc_failed(LORD, cpu(), big, NULL), size);
+#undef LORD
+#undef SAID
+}
+
+static void blocks_whose_sum_overflows_are_not_traced_as_recorded(void **state) {
+    const uint64_t most = (uint64_t)1 << 48;
+    const memlord_block blocks[2] = {{cpu(), 1, most}, {cpu(), 2, most}};
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    int i;
+    (void)state;
+    for (i = 0; i < 16383; i++) assert_ok(memlord_arena_add(lord, cpu(), most, NULL));
+    test_log_clear(&log);
+    assert_int_equal(memlord_alloc_n(lord, blocks, 2, NULL), MEMLORD_E_INVALID);
+    is_refused(&log, lord, 1, "memlord_alloc_n: sizes whose sum overflows\n");
+    memlord_destroy(lord);
+}
+
+static void a_refused_move_or_copy_counts_where_the_fault_is(void **state) {
+    const uint64_t big = ((uint64_t)1 << 48) + 1;
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    (void)state;
+    assert_ok(memlord_alloc(lord, cpu(), 1, 1, NULL));
+    assert_ok(memlord_alloc(lord, cuda(0), 1, 1, NULL));
+    assert_int_equal(memlord_move(lord, cpu(), 0, cuda(0), 2, 1, NULL, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(refused_on(lord, cpu()), 1);
+    assert_int_equal(memlord_move(lord, cpu(), 1, cuda(0), 2, big, NULL, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_move(lord, cpu(), 1, cuda(0), 0, 1, NULL, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(refused_on(lord, cuda(0)), 2);
+    assert_int_equal(memlord_copy(lord, cpu(), cuda(0), big), MEMLORD_E_INVALID);
+    assert_int_equal(refused_on(lord, cuda(0)), 3);
+    assert_int_equal(memlord_copy(lord, cpu(), cuda(MEMLORD_ANY), 1), MEMLORD_E_DEVICE);
+    assert_int_equal(memlord_copy(lord, cuda(MEMLORD_ANY), cpu(), 1), MEMLORD_E_DEVICE);
+    assert_int_equal(refused_on(lord, cpu()), 1);
+    assert_int_equal(refused_on(lord, cuda(0)), 3);
+    assert_int_equal(refused_on(lord, all()), 6);
+    memlord_destroy(lord);
+}
+
+/* The cpu of the first is not known yet, and would be. */
+static void a_refusal_of_n_blocks_names_the_device_at_fault(void **state) {
+    const memlord_block blocks[2] = {{cpu(), 1, 1}, {cuda(MEMLORD_ANY), 2, 1}};
+    test_log log;
+    memlord *lord = open_traced(&log, 0);
+    (void)state;
+    assert_int_equal(memlord_alloc_n(lord, blocks, 2, NULL), MEMLORD_E_DEVICE);
+    is_refused(&log, lord, 1, "memlord_alloc_n: cuda is a selector: a device is needed\n");
+    memlord_destroy(lord);
+}
+
 static void a_refusal_is_said_once_a_function_and_result(void **state) {
     test_log log;
     memlord *lord = open_traced(&log, 0);
@@ -853,8 +1192,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(without_debug_a_logger_gets_no_trace),
         cmocka_unit_test(a_trace_names_the_function_of_a_return_address),
         cmocka_unit_test(a_trace_has_a_line_for_every_call),
+        cmocka_unit_test(a_trace_shows_what_is_known_of_a_site),
         cmocka_unit_test(a_trace_has_one_line_for_n_blocks),
         cmocka_unit_test(a_trace_tells_of_deferred_and_retired_blocks),
+        cmocka_unit_test(a_trace_tells_of_frees_that_a_host_ends_itself),
         cmocka_unit_test(a_collection_of_the_host_names_no_band),
         cmocka_unit_test(a_refused_strategy_names_band_and_reason),
         cmocka_unit_test(the_first_dropped_alloc_is_said),
@@ -867,13 +1208,22 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_logger_may_call_the_ledger),
         cmocka_unit_test(a_logger_left_by_longjmp_holds_no_lock),
         cmocka_unit_test(another_thread_sets_a_logger_after_one_was_left_by_longjmp),
+        cmocka_unit_test(a_logger_that_logs_to_its_own_ledger_is_left_when_it_returns),
+        cmocka_unit_test(a_logger_that_logs_to_another_ledger_is_left_when_it_returns),
         cmocka_unit_test(the_stock_logger_tells_errors_and_warnings_alone),
         cmocka_unit_test(with_debug_the_stock_logger_tells_all_in_colour),
         cmocka_unit_test(without_its_logger_a_host_is_silent_or_prints_as_debug_says),
         cmocka_unit_test(the_stock_logger_writes_lines),
         cmocka_unit_test(a_line_is_one_write),
         cmocka_unit_test(summaries_are_cyan),
+        cmocka_unit_test(each_line_of_debug_is_in_the_colour_of_its_kind),
+        cmocka_unit_test(a_line_of_debug_is_cut_at_640_bytes_and_keeps_its_end),
+        cmocka_unit_test(a_message_is_cut_at_255_bytes),
         cmocka_unit_test(every_refusal_is_counted_and_said),
+        cmocka_unit_test(a_refusal_tells_which_argument_is_at_fault),
+        cmocka_unit_test(a_refusal_of_n_blocks_names_the_device_at_fault),
+        cmocka_unit_test(a_refused_move_or_copy_counts_where_the_fault_is),
+        cmocka_unit_test(blocks_whose_sum_overflows_are_not_traced_as_recorded),
         cmocka_unit_test(a_refusal_is_said_once_a_function_and_result),
         cmocka_unit_test(a_refusal_counts_on_its_device_or_in_the_sum),
         cmocka_unit_test(a_name_read_as_a_selector_is_refused_and_said),

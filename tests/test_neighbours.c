@@ -187,6 +187,27 @@ static void a_raise_runs_the_callbacks_of_the_others(void **state) {
     assert_int_equal(own.runs, 0);
 }
 
+/* With an interval longer than any raise waits, only the bells wake the two listeners. */
+static void bells_wake_who_is_asked_and_who_asked(void **state) {
+    pair *p = (pair *)*state;
+    giver g = {{{0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0}, MIB, 0};
+    double start;
+    int i;
+    assert_int_equal(memlord_poller_start(p->a, 60000) | memlord_poller_start(p->b, 60000), 0);
+    (void)joined(state);
+    serves(p->b, cuda(0), &g);
+    publish(p->b);
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 1, NULL));
+    publish(p->a);
+    usleep(50000); /* the first rounds of the listeners are over */
+    start = seconds();
+    for (i = 0; i < 3; i++) assert_ok(memlord_pressure_raise(p->a, cuda(0), MIB));
+    assert_int_equal(__atomic_load_n(&g.runs, __ATOMIC_ACQUIRE), 3);
+    for (i = 0; i < 3; i++)
+        assert_int_equal(memlord_pressure_raise(p->a, cuda(0), 2 * MIB), MEMLORD_E_OOM);
+    assert_true(seconds() - start < 1.9);
+}
+
 static void a_raise_ends_when_all_have_answered_with_less(void **state) {
     pair *p = joined(state);
     giver g = {{{0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0}, MIB, 0};
@@ -338,6 +359,27 @@ static void a_listener_may_destroy_another_ledger(void **state) {
     assert_null(p->b);
 }
 
+static memlord_gc_result close_inside(void *user, memlord *lord, const memlord_gc_event *event) {
+    const memlord_gc_result result = {1, 0, 0};
+    (void)event;
+    __atomic_store_n((int *)user, (int)memlord_pressure_close(lord) + 1, __ATOMIC_RELEASE);
+    return result;
+}
+static void a_listener_cannot_close_its_page(void **state) {
+    pair *p = joined(state);
+    int answer = 0, spins = 0;
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 1, NULL));
+    assert_ok(memlord_gc_callback_add(p->a, cuda(0), 1u << MEMLORD_REASON_NEIGHBOUR, close_inside,
+                                      &answer));
+    usleep(60000); /* the listener publishes the device: no poll on this thread may answer */
+    while (!__atomic_load_n(&answer, __ATOMIC_ACQUIRE) && spins++ < 200) {
+        assert_ok(memlord_pressure_raise(p->b, cuda(0), 0));
+        usleep(10000);
+    }
+    assert_int_equal(answer, MEMLORD_E_STATE + 1);
+    assert_int_equal(memlord_pressure_raise(p->a, cuda(0), 0), MEMLORD_OK);
+}
+
 /* -- processes -- */
 
 static void a_killed_process_is_gone_within_one_interval(void **state) {
@@ -404,6 +446,64 @@ static void a_forked_child_may_raise_first(void **state) {
     if (!child) _exit(memlord_pressure_raise(p->a, cuda(0), MIB) != MEMLORD_OK);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
+}
+
+/* Nothing in the child polls: its listener joins the page, publishes and answers. */
+static void a_forked_child_answers_by_itself(void **state) {
+    pair *p = joined(state);
+    giver g = {{{0, 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0}, MIB, 0};
+    int pipes[2], status = 0;
+    char byte;
+    pid_t child;
+    if (NO_FORKS) skip();
+    serves(p->a, cuda(0), &g);
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 2 * MIB, NULL));
+    publish(p->a);
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    if (!child) {
+        int spins = 0;
+        if (memlord_alloc(p->a, cuda(0), 0x2000, 3 * MIB, NULL)) _exit(1);
+        while (stats_of(p->a, cuda(0)).neighbours != 2 * MIB && spins++ < 10000) usleep(1000);
+        if (write(pipes[1], "x", 1) != 1) _exit(2);
+        while (!__atomic_load_n(&g.runs, __ATOMIC_ACQUIRE) && spins++ < 20000) usleep(1000);
+        _exit(g.runs == 1 && g.event.needed == 2 * MIB ? 0 : 3);
+    }
+    assert_int_equal(read(pipes[0], &byte, 1), 1);
+    assert_int_equal(neighbours(p->b, cuda(0)), 7 * MIB);
+    assert_ok(memlord_pressure_raise(p->b, cuda(0), 2 * MIB)); /* each gives one */
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    (void)close(pipes[0]);
+    (void)close(pipes[1]);
+}
+
+static void a_forked_child_that_cannot_join_works_alone(void **state) {
+    pair *p = joined(state);
+    int status = 0;
+    pid_t child;
+    if (NO_FORKS) skip();
+    assert_ok(memlord_alloc(p->a, cuda(0), 0x1000, 2 * MIB, NULL));
+    publish(p->a);
+    assert_int_equal(unlink(p->path), 0);
+    assert_int_equal(symlink("/nonexistent", p->path), 0);
+    child = fork();
+    if (!child) {
+        if (memlord_gc_poll(p->a, all())) _exit(1);
+        if (!strstr(p->log.text, "[neighbours] the child works alone: it is a symbolic link\n"))
+            _exit(2);
+        if (memlord_pressure_raise(p->a, cuda(0), MIB) != MEMLORD_E_STATE) _exit(3);
+        if (stats_of(p->a, cuda(0)).neighbours) _exit(4);
+        if (memlord_free(p->a, cuda(0), 0x1000, NULL)) _exit(5);
+        if (memlord_pressure_open(p->a, "other") != MEMLORD_E_STATE) _exit(8);
+        if (memlord_pressure_close(p->a)) _exit(6);
+        if (memlord_pressure_raise(p->a, cuda(0), MIB) != MEMLORD_E_STATE) _exit(7);
+        memlord_destroy(p->a);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(neighbours(p->b, cuda(0)), 2 * MIB); /* the parent's slot is its own */
 }
 
 static int blocks(void *user, memlord_device device, memlord_capacity *out) {
@@ -621,18 +721,22 @@ int main(void) {
         PAIR(what_a_pool_keeps_counts),
         PAIR(a_ledger_that_leaves_is_no_longer_counted),
         PAIR(a_raise_runs_the_callbacks_of_the_others),
+        PAIR(bells_wake_who_is_asked_and_who_asked),
         PAIR(a_raise_ends_when_all_have_answered_with_less),
         PAIR(a_raise_without_neighbours_does_not_wait),
         PAIR(a_raise_of_nothing_asks_and_does_not_wait),
         PAIR(wrong_raises_are_refused),
         PAIR(out_of_memory_asks_the_neighbours_and_goes_on_at_once),
         PAIR(a_listener_may_destroy_another_ledger),
+        PAIR(a_listener_cannot_close_its_page),
         PAIR(an_emergency_of_one_is_one_of_all),
         PAIR(the_level_is_that_of_all_bytes),
         PAIR(reports_have_neighbours_in_a_part_of_their_own),
         PAIR(a_killed_process_is_gone_within_one_interval),
         PAIR(a_forked_child_has_a_slot_of_its_own),
         PAIR(a_forked_child_may_raise_first),
+        PAIR(a_forked_child_answers_by_itself),
+        PAIR(a_forked_child_that_cannot_join_works_alone),
         PAIR(a_source_that_blocks_delays_answers_once_at_most),
         PAIR(a_listener_without_futexes_does_not_spin),
         PAIR(a_fork_without_a_page_closes_nothing),

@@ -255,6 +255,29 @@ static void a_null_token_is_refused(void **state) {
     assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
 }
 
+/* The token looks as if it held a block. */
+static void a_begin_that_is_refused_makes_no_token(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 100, NULL));
+    assert_ok(memlord_realloc_begin(lord, cpu(), 0x1000, &token));
+    assert_ok(memlord_realloc_end(lord, &token, 0x1000, 100, NULL));
+    token.state = 2; /* live */
+    assert_int_equal(memlord_realloc_begin(lord, cpu(), UINT64_MAX, &token), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_realloc_end(lord, &token, 0x2000, 7, NULL), MEMLORD_E_STATE);
+    assert_int_equal(memlord_allocated(lord, all()), 100);
+    assert_int_equal(stats_of(lord, all()).live_blocks, 1);
+}
+
+static void a_begin_of_the_unknown_on_any_device_opens_on_the_first(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    assert_int_equal(memlord_realloc_begin(lord, cuda(MEMLORD_ANY), 0x1000, &token),
+                     MEMLORD_E_UNKNOWN);
+    assert_ok(memlord_realloc_end(lord, &token, 0x2000, 70, NULL));
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 70);
+}
+
 static void many_tokens_can_be_open_at_once(void **state) {
     memlord *lord = test_lord(state);
     memlord_realloc_token tokens[200];
@@ -415,6 +438,8 @@ int main(void) {
         TEST(a_failed_realloc_of_the_unknown_opens_nothing),
         TEST(a_begin_of_0_is_an_alloc_at_its_end),
         TEST(a_null_token_is_refused),
+        TEST(a_begin_that_is_refused_makes_no_token),
+        TEST(a_begin_of_the_unknown_on_any_device_opens_on_the_first),
         TEST(many_tokens_can_be_open_at_once),
         TEST(an_end_without_room_counts_the_block_as_dropped),
         TEST(the_free_of_a_dropped_storage_is_known_from_a_double_free),

@@ -1249,6 +1249,17 @@ static void hostile_names_leave_json_valid(void **state) {
     free(json);
 }
 
+/* The byte is U+FFFD and its two digits there, as it is wherever a report shows the site. */
+static void json_strings_escape_the_name_of_a_site_once(void **state) {
+    static const memlord_site site = {"x\xff.c", "f<int>", 7};
+    memlord *lord = test_lord(state);
+    char *json;
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, 10, &site));
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_true(json_is(json, "strings[1]", "f\\u003cint\\u003e x\xef\xbf\xbd" "ff.c:7"));
+    free(json);
+}
+
 static void hostile_names_leave_text_printable(void **state) {
     memlord *lord = test_lord(state);
     memlord_site sites[HOSTILE];
@@ -1978,6 +1989,7 @@ int main(void) {
         TEST(json_tells_what_statistics_tell),
         TEST(the_largest_numbers_are_written_in_full),
         TEST_SITES(hostile_names_leave_json_valid),
+        TEST_SITES(json_strings_escape_the_name_of_a_site_once),
         TEST_SITES(hostile_names_leave_text_printable),
         TEST(a_name_of_100_kilobytes_is_survived),
         TEST(pieces_are_small),

@@ -405,6 +405,28 @@ static void an_attempt_that_lies_about_its_storage_is_not_recorded(void **state)
     assert_int_equal(stats_of(s->t->lord, all()).live_blocks, 0);
 }
 
+/* Says that it has the memory, first at no address, then at one that no ledger records. */
+static int attempt_that_lies_twice(void *user, uint64_t bytes, uint64_t *storage) {
+    static const uint64_t made[] = {0, UINT64_MAX, 0x5000};
+    int *calls = (int *)user;
+    (void)bytes;
+    *storage = made[(*calls)++];
+    return 0;
+}
+static void after_a_lie_it_tries_again(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_retry policy = policy_of(&the_stage, 2);
+    int calls = 0;
+    assert_ok(memlord_alloc_retry(lord, cuda(0), 100, attempt_that_lies_twice, &calls, &policy,
+                                  &got, NULL));
+    assert_int_equal(calls, 3);
+    assert_int_equal(got, 0x5000);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 100);
+    assert_int_equal(stats_of(lord, cuda(0)).oom_attempts, 2);
+    assert_int_equal(stats_of(lord, cuda(0)).retries, 2);
+    assert_int_equal(stats_of(lord, cuda(0)).recoveries, 1);
+}
+
 /* -- what is done between two attempts -- */
 
 static void each_round_retires_collects_and_pauses_in_this_order(void **state) {
@@ -914,6 +936,28 @@ static void a_refusal_by_the_limit_logs_who_holds_the_device(void **state) {
     assert_int_equal(lines_with(s->t->log.text, "weights"), 1);
 }
 
+static void a_refusal_by_the_limit_samples_what_is_old(void **state) {
+    stage *s = stage_of(state, "+");
+    test_case *t = s->t;
+    const uint64_t interval = 200000000u;
+    memlord_capacity c;
+    uint64_t calls;
+    assert_ok(memlord_limit_set(t->lord, cuda(0), 100));
+    test_capacity(t, 1000, 10);
+    calls = t->source.calls;
+    assert_int_equal(request(s, 101, 1), MEMLORD_E_LIMIT);
+    assert_int_equal(t->source.calls, calls);
+    t->now += interval;
+    t->source.used = 777;
+    assert_int_equal(request(s, 101, 1), MEMLORD_E_LIMIT);
+    assert_int_equal(t->source.calls, calls + 1);
+    assert_ok(memlord_capacity_get(t->lord, cuda(0), &c));
+    assert_int_equal(c.used, 777);
+    t->now += interval - 1;
+    assert_int_equal(request(s, 101, 1), MEMLORD_E_LIMIT);
+    assert_int_equal(t->source.calls, calls + 1);
+}
+
 static void a_recovery_logs_no_failure(void **state) {
     stage *s = stage_of(state, "00+");
     hold(s->t);
@@ -1103,6 +1147,25 @@ static void inside_an_attempt_another_ledger_counts_a_failed_alloc(void **state)
     memlord_destroy(told);
 }
 
+/* Has a request of its own, which ends, and then finds no memory. */
+static int attempt_after_another(void *user, uint64_t bytes, uint64_t *storage) {
+    stage *s = (stage *)user;
+    uint64_t inner = 0;
+    (void)storage;
+    assert_ok(memlord_alloc_retry(s->t->lord, cuda(1), 8, attempt, s, NULL, &inner, NULL));
+    assert_ok(memlord_alloc_failed(s->t->lord, cuda(0), bytes, NULL));
+    return -1;
+}
+static void an_attempt_goes_on_after_a_request_within_it(void **state) {
+    stage *s = stage_of(state, "+");
+    assert_int_equal(memlord_alloc_retry(s->t->lord, cuda(0), 8, attempt_after_another, s, NULL,
+                                         &got, NULL),
+                     MEMLORD_E_OOM);
+    assert_int_equal(stats_of(s->t->lord, cuda(0)).oom_attempts, 1);
+    assert_int_equal(stats_of(s->t->lord, cuda(0)).oom_failures, 1);
+    assert_int_equal(memlord_allocated(s->t->lord, cuda(1)), 8);
+}
+
 static void a_failed_alloc_refuses_selectors_and_too_many_bytes(void **state) {
     memlord *lord = test_lord(state);
     assert_int_equal(memlord_alloc_failed(lord, all(), 1, NULL), MEMLORD_E_DEVICE);
@@ -1153,7 +1216,10 @@ static void the_environment_sets_the_policy(void **state) {
                 {"max_ms=0,multiplier=1,initial_ms=0,max=7", 8},
                 {"initial_ms=0,max_ms=0", 6},
                 {"max=1,initial_ms=0", 2},
-                {"max=2,multiplier=1.25,initial_ms=0", 3}};
+                {"max=2,multiplier=1.25,initial_ms=0", 3},
+                {"max=2,multiplier=1.00000000000000,initial_ms=0", 3},
+                {"max=2,multiplier=3.,initial_ms=0", 3},
+                {"max=1,initial_ms=0,max_ms=4294967295", 2}};
     static test_case t;
     size_t i;
     (void)state;
@@ -1162,6 +1228,36 @@ static void the_environment_sets_the_policy(void **state) {
         assert_int_equal(attempts_of(&t, "0"), good[i].attempts);
         close_env(&t);
     }
+}
+
+static void the_environment_sets_the_pauses(void **state) {
+    static test_case t;
+    struct timespec from, to;
+    double ms;
+    (void)state;
+    assert_int_equal(open_with("max=3,initial_ms=20,multiplier=2.5,max_ms=60", 0, &t), 0);
+    (void)clock_gettime(CLOCK_MONOTONIC, &from);
+    assert_int_equal(attempts_of(&t, "0"), 4);
+    (void)clock_gettime(CLOCK_MONOTONIC, &to);
+    close_env(&t);
+    ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6;
+    assert_true(ms >= 20 + 50 + 60);
+    assert_true(ms < 1500);
+}
+
+static void a_policy_of_127_characters_is_the_longest(void **state) {
+    static test_case t;
+    char value[256] = "";
+    (void)state;
+    while (strlen(value) < 114) strcat(value, "max=7,");
+    strcat(value, "initial_ms=00");
+    assert_int_equal(strlen(value), 127);
+    assert_int_equal(open_with(value, 0, &t), 0);
+    assert_int_equal(attempts_of(&t, "0"), 8);
+    close_env(&t);
+    strcat(value, "0");
+    assert_int_equal(open_with(value, 0, &t), 1);
+    close_env(&t);
 }
 
 static void a_policy_given_to_the_call_wins_over_the_environment(void **state) {
@@ -1181,7 +1277,9 @@ static void junk_in_the_environment_is_warned_of(void **state) {
         "junk", "max", "max=", "=3", "max=-1", "max=5x", "max= ", "max=99999999999999999999",
         "max=4294967296", "initial_ms=100,max_ms=50", "initial_ms=3000", "multiplier=nan",
         "multiplier=inf", "multiplier=0.5", "multiplier=-2", "multiplier=1e999", "multiplier=x",
-        "multiplier=1,5", "retries=3", "max=1,,", "max=1,max", "max=1;initial_ms=0", "MAX=1x",
+        "multiplier=1,5", "retries=3", "max=1,,", "max=1,",
+        "multiplier=1.000000000000000", "multiplier=.",
+        "max=1,max", "max=1;initial_ms=0", "MAX=1x",
         "max=0x", "max=1,initial_ms=0,multiplier=2,max_ms=0,%n%s", "\xff\xfe"};
     static test_case t;
     size_t i;
@@ -1535,6 +1633,7 @@ int main(void) {
         TEST(bad_arguments_reach_no_attempt),
         TEST(sizes_of_0_and_of_the_most_are_legal),
         TEST(an_attempt_that_lies_about_its_storage_is_not_recorded),
+        TEST(after_a_lie_it_tries_again),
         TEST(each_round_retires_collects_and_pauses_in_this_order),
         TEST(a_deferred_free_is_retired_before_the_retry),
         TEST(the_collection_is_told_why_and_how_much),
@@ -1570,6 +1669,7 @@ int main(void) {
         TEST(the_last_failure_logs_who_holds_the_device),
         TEST(the_last_failure_samples_the_device_first),
         TEST(a_refusal_by_the_limit_logs_who_holds_the_device),
+        TEST(a_refusal_by_the_limit_samples_what_is_old),
         TEST(a_recovery_logs_no_failure),
         TEST(the_last_failure_is_in_the_reports),
         TEST(without_a_failure_the_reports_show_none),
@@ -1583,8 +1683,11 @@ int main(void) {
         TEST(failed_allocs_log_who_holds_the_device_once_a_second),
         TEST(inside_an_attempt_a_failed_alloc_is_not_counted_twice),
         TEST(inside_an_attempt_another_ledger_counts_a_failed_alloc),
+        TEST(an_attempt_goes_on_after_a_request_within_it),
         TEST(a_failed_alloc_refuses_selectors_and_too_many_bytes),
         TEST(the_environment_sets_the_policy),
+        TEST(the_environment_sets_the_pauses),
+        TEST(a_policy_of_127_characters_is_the_longest),
         TEST(a_policy_given_to_the_call_wins_over_the_environment),
         TEST(junk_in_the_environment_is_warned_of),
         TEST(a_refused_policy_is_told_which_numbers_are_allowed),

@@ -9,7 +9,7 @@
 #endif
 #define MEMLORD_STATIC
 #define MEMLORD_IMPLEMENTATION
-#include "../memlord.h"
+#include "memlord.h"
 
 #include "support.h"
 

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -266,6 +267,30 @@ static void a_directory_that_is_missing_is_an_error_in_the_log(void **state) {
     assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
 }
 
+static void a_directory_of_too_long_a_name_is_an_error_in_the_log(void **state) {
+    static test_log log;
+    char path[4000];
+    memlord_desc desc;
+    memlord *lord;
+    (void)state;
+    pthread_mutex_init(&log.lock, NULL);
+    memset(path, '/', sizeof path);
+    memcpy(path, folder, strlen(folder));
+    path[sizeof path - 30] = 0; /* fits, but for the name of the file */
+    memset(&desc, 0, sizeof desc);
+    desc.logger.fn = test_log_line;
+    desc.logger.user = &log;
+    desc.flags = MEMLORD_FLAG_NO_ENV;
+    desc.output_dir = path;
+    assert_ok(memlord_create(&desc, &lord));
+    memlord_request_save(lord);
+    assert_ok(memlord_gc_poll(lord, all()));
+    assert_int_equal(log.lines[MEMLORD_LOG_ERROR], 1);
+    assert_non_null(strstr(log.text, "[save] no report in /tmp/"));
+    assert_int_equal(files().n, 0);
+    memlord_destroy(lord);
+}
+
 static void never_over_a_file_that_is_there(void **state) {
     test_case *t = (test_case *)*state;
     listing l;
@@ -286,6 +311,123 @@ static void never_over_a_file_that_is_there(void **state) {
         free(text);
     }
     assert_int_equal(sum, 20 * 21 / 2); /* each its own */
+}
+
+/* In each second the names are one without a number, one with the process id, and then _2, _3... */
+static void names_of_one_second_count_on(void **state) {
+    test_case *t = (test_case *)*state;
+    char second[32] = "", expected[96];
+    unsigned i, n = 0, left = 12;
+    listing l;
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    for (i = 0; i < left; i++) {
+        memlord_request_save(t->lord);
+        open_block(t->lord, 0x1000 + i * 64, 1);
+    }
+    l = files();
+    assert_int_equal(l.n, left);
+    for (i = 0; i < l.n; i++) { /* its second, if it is the first of it */
+        if (l.name[i][30] != '.') continue;
+        snprintf(second, sizeof second, "%.30s", l.name[i]);
+        for (n = 0; left; n++, left--) {
+            unsigned k;
+            if (n == 0)
+                snprintf(expected, sizeof expected, "%s.json", second);
+            else if (n == 1)
+                snprintf(expected, sizeof expected, "%s_%d.json", second, (int)getpid());
+            else
+                snprintf(expected, sizeof expected, "%s_%d_%u.json", second, (int)getpid(), n);
+            for (k = 0; k < l.n && strcmp(l.name[k], expected); k++) continue;
+            if (k == l.n) break;
+        }
+    }
+    assert_int_equal(left, 0);
+}
+
+/* Makes n files with the names of those that a save writes first. */
+static void take_names(int n) {
+    char name[64];
+    int i;
+    for (i = 0; i < n; i++) {
+        FILE *file;
+        snprintf(name, sizeof name, ".memlord-%d-%d.tmp", (int)getpid(), i);
+        file = fopen(in_folder(name), "w");
+        assert_non_null(file);
+        assert_int_equal(fclose(file), 0);
+    }
+}
+static void a_thousand_names_are_tried_for_the_file_before_it_has_its_own(void **state) {
+    memlord *lord = test_lord(state);
+    char name[64];
+    open_block(lord, 0x1000, 5);
+    take_names(999);
+    assert_ok(memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("a.json")));
+    assert_whole("a.json", 5);
+    assert_int_equal(files().n, 1000);
+    take_names(1000);
+    assert_int_equal(memlord_save(lord, MEMLORD_FORMAT_JSON, in_folder("b.json")), MEMLORD_E_IO);
+    assert_int_equal(files().n, 1001);
+    while (files().n) clear();
+    snprintf(name, sizeof name, ".memlord-%d-0.tmp", (int)getpid());
+    assert_int_equal(access(in_folder(name), F_OK), -1);
+}
+
+static void a_directory_of_3900_bytes_is_the_longest(void **state) {
+    memlord *lord = test_lord(state);
+    char path[4000];
+    memset(path, '/', sizeof path);
+    memcpy(path, folder, strlen(folder));
+    path[3901] = 0;
+    assert_int_equal(memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, path), MEMLORD_E_INVALID);
+    path[3900] = 0;
+    assert_ok(memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, path));
+    memlord_request_save(lord);
+    open_block(lord, 0x1000, 5);
+    assert_one_whole(5);
+}
+
+static void a_path_of_3999_bytes_is_the_longest(void **state) {
+    test_case *t = (test_case *)*state;
+    char path[5000];
+    memset(path, '/', sizeof path);
+    memcpy(path, folder, strlen(folder));
+    open_block(t->lord, 0x1000, 5);
+    strcpy(path + 4000 - 6, "a.json");
+    assert_int_equal(strlen(path), 4000);
+    assert_int_equal(memlord_save(t->lord, MEMLORD_FORMAT_JSON, path), MEMLORD_E_INVALID);
+    assert_string_equal(t->log.text, "[save] path is too long\n");
+    strcpy(path + 3999 - 6, "a.json");
+    assert_ok(memlord_save(t->lord, MEMLORD_FORMAT_JSON, path));
+    assert_whole("a.json", 5);
+}
+
+static void percent_p_is_the_process_and_other_percents_stay(void **state) {
+    memlord *lord = test_lord(state);
+    char name[64];
+    snprintf(name, sizeof name, "%d-%%p-%%x-%%.txt", (int)getpid());
+    assert_ok(memlord_save(lord, MEMLORD_FORMAT_TEXT, in_folder("%p-%%p-%x-%.txt")));
+    assert_int_equal(files().n, 1);
+    assert_string_equal(files().name[0], name);
+}
+
+static void the_end_of_a_name_tells_its_format(void **state) {
+    static const struct {
+        const char *path;
+        memlord_format format;
+    } known[] = {{"a.txt", MEMLORD_FORMAT_TEXT},          {"a.json", MEMLORD_FORMAT_JSON},
+                 {"a.html", MEMLORD_FORMAT_HTML},         {"a.trace.json", MEMLORD_FORMAT_TRACE},
+                 {"/b/a.prom", MEMLORD_FORMAT_PROMETHEUS}, {"a.b.pb", MEMLORD_FORMAT_PPROF},
+                 {"a.heaptrack", MEMLORD_FORMAT_HEAPTRACK}, {"a.folded", MEMLORD_FORMAT_FOLDED},
+                 {"a.pickle", MEMLORD_FORMAT_MEMORY_VIZ}, {"a.csv", MEMLORD_FORMAT_CSV},
+                 {".csv", MEMLORD_FORMAT_CSV},            {"trace.json", MEMLORD_FORMAT_JSON},
+                 {"a.xtrace.json", MEMLORD_FORMAT_JSON},  {"csv", MEMLORD_FORMAT_TEXT},
+                 {"acsv", MEMLORD_FORMAT_TEXT},           {"a.csv.gz", MEMLORD_FORMAT_TEXT},
+                 {"a.CSV", MEMLORD_FORMAT_TEXT},          {"", MEMLORD_FORMAT_TEXT},
+                 {"-", MEMLORD_FORMAT_TEXT},              {NULL, MEMLORD_FORMAT_TEXT}};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof known / sizeof *known; i++)
+        assert_int_equal(memlord_format_for(known[i].path), known[i].format);
 }
 
 static void links_and_the_like_under_the_name_stay(void **state) {
@@ -408,6 +550,41 @@ static void a_save_samples_the_capacity(void **state) {
     assert_ok(memlord_alloc(t->lord, cpu(), 0x1000, 9, NULL));
     assert_ok(memlord_save(t->lord, MEMLORD_FORMAT_JSON, in_folder("a.json")));
     assert_has_the_cpus_capacity();
+}
+static void a_write_asks_the_sources_of_the_host(void **state) {
+    test_case *t = (test_case *)*state;
+    char *text;
+    t->source.total = 1000;
+    t->source.used = 77;
+    t->source.fail = 0;
+    open_block(t->lord, 0x1000, 9);
+    text = report_of(t->lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(t->source.calls, 1);
+    assert_int_equal(json_u64(text, "capacity[0].total"), 1000);
+    assert_int_equal(json_u64(text, "capacity[0].used"), 77);
+    free(text);
+}
+/* While snapshots are taken a report has one more, of the moment, which is not kept. */
+static uint64_t snapshots_in_a_report(memlord *lord) {
+    char *text = report_of(lord, MEMLORD_FORMAT_JSON);
+    uint64_t n = json_u64(text, "summary.num_snapshots");
+    free(text);
+    return n;
+}
+static void a_report_has_a_snapshot_of_the_moment(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t kept;
+    open_block(t->lord, 0x1000, 9);
+    assert_int_equal(snapshots_in_a_report(t->lord), 0);
+    assert_ok(memlord_checkpoint(t->lord, "one"));
+    assert_int_equal(snapshots_in_a_report(t->lord), 1);
+    assert_ok(memlord_snapshots_start(t->lord, 1000));
+    kept = snapshots_in_a_report(t->lord) - 1;
+    assert_in_range(kept, 1, 2);
+    assert_int_equal(snapshots_in_a_report(t->lord), kept + 1);
+    t->now += 1000000000u;
+    assert_ok(memlord_gc_poll(t->lord, all()));
+    assert_int_equal(snapshots_in_a_report(t->lord), kept + 2);
 }
 /* It may come in a call of the host's, under its locks, or when its objects are gone. */
 static void a_save_that_nobody_calls_asks_no_source_of_the_hosts(void **state) {
@@ -704,6 +881,159 @@ static void a_writer_may_fail_at_any_byte(void **state) {
     }
 }
 
+/* -- calls of the system that fail -- */
+
+static struct {
+    int rename, atexit;
+} refuse;
+int rename(const char *from, const char *to) {
+    if (!refuse.rename) return (int)syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
+    errno = EACCES;
+    return -1;
+}
+int link(const char *from, const char *to) {
+    if (!refuse.rename) return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
+    errno = EPERM;
+    return -1;
+}
+int __cxa_atexit(void (*fn)(void *), void *user, void *library);
+static void (*last_handler)(void);
+static void run_last_handler(void *user) {
+    (void)user;
+    last_handler();
+}
+int atexit(void (*fn)(void)) {
+    if (refuse.atexit) return -1;
+    last_handler = fn; /* in a process one is enough */
+    return __cxa_atexit(run_last_handler, NULL, NULL);
+}
+
+static void a_file_that_cannot_be_renamed_is_removed(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_result r;
+    open_block(t->lord, 0x1000, 5);
+    refuse.rename = 1;
+    r = memlord_save(t->lord, MEMLORD_FORMAT_JSON, in_folder("a.json"));
+    assert_int_equal(r, MEMLORD_E_IO);
+    assert_int_equal(files().n, 0);
+    assert_ok(memlord_save_at_exit(t->lord, MEMLORD_FORMAT_JSON, folder));
+    test_log_clear(&t->log);
+    memlord_request_save(t->lord);
+    open_block(t->lord, 0x2000, 5); /* neither by a link nor by a rename */
+    refuse.rename = 0;
+    assert_int_equal(files().n, 0);
+    assert_int_equal(t->log.lines[MEMLORD_LOG_ERROR], 1);
+    assert_non_null(strstr(t->log.text, "[save] no report in /tmp/"));
+    memlord_request_save(t->lord);
+    open_block(t->lord, 0x3000, 5);
+    assert_one_whole(15);
+}
+
+static void without_an_exit_handler_there_is_no_saving_at_exit(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord;
+    pid_t child;
+    int status = -1;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, MEMLORD_FLAG_NO_THREADS);
+    child = fork(); /* where no test before has set the handler */
+    if (!child) {
+        if (memlord_create(&desc, &lord)) _exit(1);
+        refuse.atexit = 1;
+        if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, folder) != MEMLORD_E_NOMEM) _exit(2);
+        refuse.atexit = 0;
+        memlord_destroy(lord);
+        if (files().n) _exit(3);
+        if (memlord_create(&desc, &lord)) _exit(4);
+        if (memlord_save_at_exit(lord, MEMLORD_FORMAT_JSON, folder)) _exit(5); /* tries again */
+        exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_one_whole(0);
+    clear();
+}
+
+static void without_a_directory_it_is_the_current_one(void **state) {
+    test_case *t = (test_case *)*state;
+    char before[512];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0);
+    memlord_request_save(t->lord);
+    open_block(t->lord, 0x1000, 5);
+    assert_int_equal(chdir(before), 0);
+    assert_one_whole(5);
+    assert_non_null(strstr(t->log.text, "[save] ./memory_profile_"));
+}
+
+static void a_save_without_memory_leaves_nothing(void **state) {
+    test_case *t = (test_case *)*state;
+    uint64_t n;
+    open_block(t->lord, 0x1000, 5);
+    for (n = 1; n < 200; n++) {
+        memlord_result r;
+        t->heap.failed = 0;
+        t->heap.fail_at = t->heap.calls + n;
+        r = memlord_save(t->lord, MEMLORD_FORMAT_JSON, in_folder("a.json"));
+        t->heap.fail_at = 0;
+        if (!t->heap.failed) break;
+        assert_true(r == MEMLORD_OK || r == MEMLORD_E_NOMEM);
+        assert_int_equal(files().n, r == MEMLORD_OK);
+        clear();
+    }
+    assert_true(n > 1 && n < 200);
+}
+
+/* Every stack is new, so that the tables of a report are so large that each has memory of its own:
+   the heap of the test compares the size of its free with that of its alloc. */
+static size_t unwind_to_a_new_place(void *user, void **frames, size_t cap) {
+    uint64_t *place = (uint64_t *)user;
+    size_t i;
+    for (i = 0; i < cap && i < 2; i++) frames[i] = (void *)(uintptr_t)(*place += 64);
+    return i;
+}
+static void a_report_gives_all_its_memory_back(void **state) {
+    test_heap heap;
+    memlord_desc desc;
+    memlord *lord;
+    uint64_t before, place = 1 << 20;
+    int f, i;
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    desc = test_desc(&heap, MEMLORD_FLAG_SITES | MEMLORD_FLAG_NO_THREADS);
+    desc.stack_depth = 16;
+    desc.stack_bytes = 1;
+    desc.event_capacity = 64;
+    desc.unwinder.fn = unwind_to_a_new_place;
+    desc.unwinder.user = &place;
+    assert_ok(memlord_create(&desc, &lord));
+    for (i = 0; i < 3000; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "name %d", i % 300);
+        if (i < 300) assert_ok(memlord_scope_begin(lord, name));
+        assert_ok(memlord_tag_begin(lord, name));
+        assert_ok(memlord_alloc(lord, cuda(i % 3), 0x1000 + (uint64_t)i, 5, NULL));
+        assert_ok(memlord_tag_end(lord));
+        if (i < 300) assert_ok(memlord_scope_end(lord));
+    }
+    assert_ok(memlord_checkpoint(lord, "point"));
+    free(report_of(lord, MEMLORD_FORMAT_JSON)); /* whatever is made once */
+    for (f = 0; f < MEMLORD_FORMAT_COUNT; f++) {
+        test_text text;
+        memset(&text, 0, sizeof text);
+        before = heap.bytes;
+        assert_ok(memlord_write(lord, (memlord_format)f, test_text_write, &text));
+        free(text.data);
+        if (heap.bytes != before || heap.bad_frees)
+            fail_msg("format %d: %d bytes are left, %d frees of a wrong size", f,
+                     (int)(heap.bytes - before), (int)heap.bad_frees);
+    }
+    memlord_destroy(lord);
+    assert_int_equal(heap.blocks + heap.bad_frees, 0);
+}
+
 static void the_allocator_may_fail_at_any_call_of_a_report(void **state) {
     test_case *t = (test_case *)*state;
     int f;
@@ -958,6 +1288,7 @@ static void a_directory_of_that_name_is_a_directory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_an_exit_handler_there_is_no_saving_at_exit),
         SAVING(a_process_that_exits_saves),
         SAVING(a_thread_may_destroy_what_is_being_saved_at_exit),
         SAVING(the_last_call_counts),
@@ -968,13 +1299,22 @@ int main(void) {
         SAVING(an_exit_while_threads_run_saves_a_whole_report),
         SAVING(a_destroy_saves_and_says_so),
         SAVING(a_directory_that_is_missing_is_an_error_in_the_log),
+        cmocka_unit_test(a_directory_of_too_long_a_name_is_an_error_in_the_log),
         SAVING(never_over_a_file_that_is_there),
+        SAVING(names_of_one_second_count_on),
+        SAVING(a_thousand_names_are_tried_for_the_file_before_it_has_its_own),
+        SAVING(a_directory_of_3900_bytes_is_the_longest),
+        SAVING(a_path_of_3999_bytes_is_the_longest),
+        SAVING(percent_p_is_the_process_and_other_percents_stay),
+        cmocka_unit_test(the_end_of_a_name_tells_its_format),
         SAVING(links_and_the_like_under_the_name_stay),
         SAVING(what_cannot_be_is_refused),
         SAVING(without_memory_the_log_says_so),
         SAVING(a_full_disk_leaves_nothing),
         SAVING(a_handler_asks_and_the_next_call_serves),
         SAVING(a_save_samples_the_capacity),
+        SAVING(a_write_asks_the_sources_of_the_host),
+        SAVING(a_report_has_a_snapshot_of_the_moment),
         SAVING(a_save_that_nobody_calls_asks_no_source_of_the_hosts),
         SAVING(a_destroy_serves_what_nothing_did),
         SAVING(an_exit_serves_what_nothing_did),
@@ -988,6 +1328,10 @@ int main(void) {
         SAVING(without_a_format_it_is_json_in_output_dir),
         SAVING(signals_in_the_middle_of_calls),
         SAVING(a_writer_may_fail_at_any_byte),
+        cmocka_unit_test(a_report_gives_all_its_memory_back),
+        SAVING(a_file_that_cannot_be_renamed_is_removed),
+        SAVING(without_a_directory_it_is_the_current_one),
+        SAVING(a_save_without_memory_leaves_nothing),
         SAVING(the_allocator_may_fail_at_any_call_of_a_report),
         SAVING(a_dash_is_standard_output),
         SAVING(a_closed_standard_output_is_an_error),

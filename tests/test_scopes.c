@@ -1135,6 +1135,45 @@ static void a_helper_may_be_in_the_scope_after_its_owner(void **state) {
     assert_int_equal(scope_of(t->lord, "s").ns.max, 3 + 7);
 }
 
+/* Lets a helper into a scope "s" of this thread, and ends it. */
+static void share_a_scope(memlord *lord) {
+    helper h;
+    memset(&h, 0, sizeof h);
+    assert_ok(memlord_scope_begin(lord, "s"));
+    assert_ok(memlord_scope_export(lord, &h.token));
+    run_helper(&h, lord, 0x1000, 1000, RETURN);
+    assert_ok(memlord_scope_end(lord));
+}
+/* The ledger numbers its threads in the order of their first calls; 1 is no thread's. */
+static void an_invocation_has_the_number_of_its_thread(void **state) {
+    memlord *lord = test_lord(state);
+    char *json;
+    assert_ok(memlord_events_start(lord, 64));
+    share_a_scope(lord);
+    json = report_of(lord, MEMLORD_FORMAT_JSON);
+    assert_int_equal(json_u64(json, "scopes[0].invocations[0][2]"), 3); /* the newest first */
+    assert_int_equal(json_u64(json, "scopes[0].invocations[1][2]"), 2);
+    assert_int_equal(json_u64(json, "events.list[0][2]"), 2);
+    assert_int_equal(json_u64(json, "events.list[1][2]"), 3);
+    assert_int_equal(json_u64(json, "threads[0].id"), 3);
+    free(json);
+}
+/* Is there an invocation of a scope on this track of a timeline? */
+static int slice_is_on(const char *trace, int track) {
+    char start[64];
+    snprintf(start, sizeof start, "{\"ph\":\"X\",\"pid\":%ld,\"tid\":%d,", (long)getpid(), track);
+    return strstr(trace, start) != NULL;
+}
+static void a_timeline_has_the_scopes_of_each_thread_on_its_track(void **state) {
+    memlord *lord = test_lord(state);
+    char *trace;
+    share_a_scope(lord);
+    trace = report_of(lord, MEMLORD_FORMAT_TRACE);
+    assert_true(slice_is_on(trace, 2));
+    assert_true(slice_is_on(trace, 3));
+    free(trace);
+}
+
 static void *hand_on(void *user) {
     helper *h = (helper *)user, next = *h;
     assert_ok(memlord_scope_adopt(h->lord, &h->token));
@@ -1864,6 +1903,8 @@ int main(void) {
         TEST(what_others_did_is_an_invocation_of_its_own),
         TEST(a_thread_that_only_frees_has_a_delta_too),
         TEST_FAKES(a_helper_may_be_in_the_scope_after_its_owner),
+        TEST(an_invocation_has_the_number_of_its_thread),
+        TEST(a_timeline_has_the_scopes_of_each_thread_on_its_track),
         TEST(a_helper_may_hand_the_scope_on),
         TEST(a_token_of_a_scope_that_is_over_is_unknown),
         TEST(a_token_of_another_ledger_is_unknown),

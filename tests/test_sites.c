@@ -273,6 +273,33 @@ static void an_address_in_no_module_shows_itself(void **state) {
     assert_string_equal(site->function, "");
 }
 
+/* The byte before a return address is in the call. */
+static void an_address_in_no_module_is_written_in_as_many_digits_as_it_has(void **state) {
+    static const struct {
+        uint64_t address;
+        const char *text;
+    } addresses[] = {{1, "0x0"},
+                     {2, "0x1"},
+                     {0x10, "0xf"},
+                     {0x11, "0x10"},
+                     {0x100, "0xff"},
+                     {0x101, "0x100"},
+                     {0x12346, "0x12345"},
+                     {0x123456, "0x123455"},
+                     {0xfedcba987654321, "0xfedcba987654320"},
+                     {0xfedcba9876543210, "0xfedcba987654320f"},
+                     {UINT64_MAX, "0xfffffffffffffffe"}};
+    memlord *lord = test_lord(state);
+    size_t i;
+    for (i = 0; i < sizeof addresses / sizeof *addresses; i++) {
+        void *address = (void *)(uintptr_t)addresses[i].address;
+        const memlord_site *site = memlord_site_at(lord, address);
+        if (addresses[i].address > UINTPTR_MAX) continue;
+        assert_string_equal(site->file, addresses[i].text);
+        assert_ptr_equal(memlord_site_at(lord, address), site);
+    }
+}
+
 static void *see_addresses(void *user) {
     const char *base = (const char *)(uintptr_t)&memlord_create;
     size_t i;
@@ -667,11 +694,41 @@ static void a_site_at_any_address_is_not_taken_for_a_device(void **state) {
     munmap(page, 4096);
 }
 
+/* The device has had more before: its level is no new high where that of the site or the tag is. */
+static void a_site_and_a_tag_have_peaks_of_their_own(void **state) {
+    static const memlord_site large = {"peaks.c", "f", 1}, small = {"peaks.c", "g", 2};
+    memlord *lord = test_lord(state);
+    memlord_site_stat top[4];
+    memlord_tag_stat tag;
+    uint64_t i, round;
+    for (round = 0; round < 2; round++) { /* the second with the rows cached */
+        const uint64_t blocks = 20 + 30 * round;
+        for (i = 1; i <= 200; i++) assert_ok(memlord_alloc(lord, cuda(0), i << 12, 8192, &large));
+        for (i = 1; i <= 200; i++) assert_ok(memlord_free(lord, cuda(0), i << 12, &large));
+        assert_ok(memlord_tag_begin(lord, "small"));
+        for (i = 1; i <= blocks; i++)
+            assert_ok(memlord_alloc(lord, cuda(0), i << 12, 5000, &small));
+        assert_ok(memlord_tag_end(lord));
+        for (i = 1; i <= blocks; i++) assert_ok(memlord_free(lord, cuda(0), i << 12, &small));
+        assert_int_equal(memlord_sites_top(lord, cuda(0), MEMLORD_SITE_ORDER_PEAK_BYTES, top, 4),
+                         2);
+        assert_int_equal(top[0].site->line, 1);
+        assert_int_equal(top[0].peak_bytes, 200 * 8192);
+        assert_int_equal(top[1].site->line, 2);
+        assert_int_equal(top[1].peak_bytes, blocks * 5000);
+        assert_int_equal(top[1].live_bytes, 0);
+        assert_ok(memlord_tag_get(lord, cuda(0), "small", &tag));
+        assert_int_equal(tag.peak, blocks * 5000);
+        assert_int_equal(memlord_peak(lord, cuda(0)), 200 * 8192);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(they_are_off_until_enabled),
         TEST(switching_on_invents_no_history),
         TEST_SITES(switching_off_keeps_what_was_counted),
+        TEST_SITES(a_site_and_a_tag_have_peaks_of_their_own),
         TEST_SITES(an_alloc_counts_at_its_site),
         TEST_SITES(a_free_counts_where_it_is_and_debits_where_it_was_born),
         TEST_SITES(a_free_without_a_site_still_debits_the_birth_site),
@@ -687,6 +744,7 @@ int main(void) {
         TEST_SITES(a_return_address_becomes_a_site),
         TEST_SITES(a_return_address_has_a_place),
         TEST_SITES(an_address_in_no_module_shows_itself),
+        TEST(an_address_in_no_module_is_written_in_as_many_digits_as_it_has),
         TEST_SITES(threads_that_see_an_address_first_agree_on_its_site),
         TEST_SITES(a_planted_site_has_no_place),
         TEST_SITES(a_place_stays_when_its_site_is_renamed),

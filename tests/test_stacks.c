@@ -55,6 +55,9 @@ static int open_stacks(void **state, uint32_t depth, uint64_t bytes, uint32_t fl
 }
 static int setup_every(void **state) { return open_stacks(state, 8, 1, 0); }
 static int setup_sampled(void **state) { return open_stacks(state, 8, 1024, 0); }
+static int setup_large_samples(void **state) {
+    return open_stacks(state, 8, (uint64_t)1 << 40, 0);
+}
 static int setup_mean(void **state) { return open_stacks(state, 8, 0, 0); }
 static int setup_sampled_sites(void **state) {
     return open_stacks(state, 8, 1024, MEMLORD_FLAG_SITES);
@@ -517,6 +520,132 @@ static void a_block_far_larger_than_the_mean_is_always_taken(void **state) {
     assert_int_equal(row.live_bytes, 1 << 20);
     assert_int_equal(row.allocs, 1);
     assert_int_equal(row.error_bytes, 0);
+}
+
+/* 1 / (1 - exp(-x)): how many allocs a taken one stands for, if it had x means of bytes. */
+static long double stands_for(long double x) {
+    const long double y = x / 4096;
+    long double power = 1 - y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5))));
+    int i;
+    for (i = 0; i < 12; i++) power *= power;
+    return 1 / (1 - power);
+}
+/* The n-th root of a sum of squares, without a library of mathematics. */
+static uint64_t root_of(long double v) {
+    long double low = 0, high = 1e16L;
+    int i;
+    for (i = 0; i < 200; i++) {
+        long double middle = (low + high) / 2;
+        if (middle * middle < v) low = middle;
+        else high = middle;
+    }
+    return (uint64_t)(low + 0.5L);
+}
+static void is_about(uint64_t is, long double should) {
+    const long double error = 1 + should * 2e-12L;
+    if ((long double)is < should - error || (long double)is > should + error)
+        fail_msg("%llu is not %Lf", (unsigned long long)is, should);
+}
+/* Allocates blocks of one size until one is taken, in a ledger with samples of that mean. */
+static void sample_one(memlord *lord, uint64_t mean, uint64_t bytes, const char *letters) {
+    const long double scale = stands_for((long double)bytes / (long double)mean);
+    const uint64_t calls = fake.calls;
+    memlord_stack_stat row;
+    uint64_t n;
+    at(letters);
+    for (n = 0; fake.calls == calls; n++) {
+        if (n) assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, bytes, NULL));
+    }
+    row = stack_of(lord, cpu(), letters);
+    assert_int_equal(row.samples, 1);
+    is_about(row.allocs, scale);
+    is_about(row.alloc_bytes, (long double)bytes * scale);
+    is_about(row.live_bytes, (long double)bytes * scale);
+    is_about(row.peak_bytes, (long double)bytes * scale);
+    is_about(row.error_bytes,
+             (long double)root_of((long double)bytes * (long double)bytes * scale * (scale - 1)));
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    row = stack_of(lord, cpu(), letters);
+    assert_int_equal(row.live_bytes, 0);
+    assert_int_equal(row.error_bytes, 0);
+    is_about(row.peak_bytes, (long double)bytes * scale);
+}
+static void a_sample_stands_for_as_many_allocs_as_it_had_chances(void **state) {
+    static const uint64_t sizes[] = {1,    8,    16,   64,    100,   300,   512,   1000, 1024,
+                                     1500, 3000, 5000, 10000, 20000, 40000, 41000, 100000};
+    char letters[2] = {'A', 0};
+    size_t i;
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++, letters[0]++)
+        sample_one(test_lord(state), 1024, sizes[i], letters);
+}
+static void and_so_it_does_to_12_digits(void **state) {
+    const uint64_t mean = (uint64_t)1 << 40;
+    char letters[2] = {'A', 0};
+    int sixteenths;
+    for (sixteenths = 1; sixteenths < 40; sixteenths += 3, letters[0]++)
+        sample_one(test_lord(state), mean, mean / 16 * (uint64_t)sixteenths, letters);
+}
+
+/* The bytes from one sample to the next are drawn from an exponential distribution of mean 1,024.
+   Bounds are of six standard errors. */
+static void the_way_from_sample_to_sample_is_exponential(void **state) {
+    enum { DRAWN = 4000 };
+    static const struct {
+        double bytes, share; /* of the ways that are longer */
+    } quantiles[] = {{128, 0.8825}, {512, 0.6065}, {1024, 0.3679}, {2048, 0.1353}, {4096, 0.0183}};
+    enum { QUANTILES = sizeof quantiles / sizeof *quantiles };
+    memlord *lord = test_lord(state);
+    uint64_t longer[QUANTILES] = {0}, sum = 0, n = 0, way = 0, calls;
+    size_t i;
+    at("ab");
+    for (calls = fake.calls; n < DRAWN; sum += 8) {
+        assert_ok(memlord_alloc(lord, cpu(), 0x1000, 8, NULL));
+        assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+        way += 8;
+        if (fake.calls == calls) continue;
+        calls = fake.calls;
+        for (i = 0; i < QUANTILES; i++) longer[i] += (double)way > quantiles[i].bytes;
+        n++;
+        way = 0;
+    }
+    assert_in_range(sum / DRAWN, 1024 - 97, 1024 + 8 + 97); /* a way ends with the block it is in */
+    for (i = 0; i < QUANTILES; i++) {
+        const double share = (double)longer[i] / DRAWN, off = share - quantiles[i].share;
+        if (off < -0.05 || off > 0.05)
+            fail_msg("%f of the ways are longer than %f", share, quantiles[i].bytes);
+    }
+}
+
+/* More than there are chains without two in one. */
+static void each_of_two_thousand_stacks_is_one_row(void **state) {
+    enum { STACKS = 2000 };
+    static memlord_stack_stat rows[STACKS + 1];
+    memlord *lord = test_lord(state);
+    uint64_t i, round, sum = 0;
+    size_t n;
+    fake.depth = 3;
+    for (round = 1; round <= 3; round++)
+        for (i = 0; i < STACKS; i++) {
+            fake.frames[0] = (void *)(uintptr_t)(0x1000 + i % 50);
+            fake.frames[1] = (void *)(uintptr_t)(0x2000 + i / 50);
+            fake.frames[2] = (void *)(uintptr_t)(0x3000 + i % 7);
+            assert_ok(memlord_alloc(lord, cuda((int)(i % 3)), (round * STACKS + i) * 64, i + 1,
+                                    NULL));
+        }
+    n = memlord_stacks_top(lord, all(), MEMLORD_SITE_ORDER_LIVE_BYTES, rows, STACKS + 1);
+    assert_int_equal(n, STACKS);
+    for (i = 0; i < n; i++) {
+        assert_int_equal(rows[i].allocs, 3);
+        assert_int_equal(rows[i].live_bytes, 3 * (STACKS - i)); /* the largest first */
+        assert_int_equal(rows[i].depth, 3);
+        sum += rows[i].alloc_bytes;
+    }
+    assert_int_equal(sum, 3 * STACKS * (STACKS + 1) / 2);
+    for (round = 1; round <= 3; round++)
+        for (i = 0; i < STACKS; i++)
+            assert_ok(memlord_free(lord, cuda((int)(i % 3)), (round * STACKS + i) * 64, NULL));
+    assert_int_equal(live_in_all(lord), 0);
 }
 
 /* What a sample took of 4,000 allocs of 16 bytes. */
@@ -2025,6 +2154,10 @@ int main(void) {
         TEST_OF(setup_every, ten_thousand_blocks_come_and_go),
         TEST_OF(setup_sampled, a_sample_takes_few_allocs),
         TEST_OF(setup_sampled, a_block_far_larger_than_the_mean_is_always_taken),
+        TEST_OF(setup_sampled, a_sample_stands_for_as_many_allocs_as_it_had_chances),
+        TEST_OF(setup_large_samples, and_so_it_does_to_12_digits),
+        TEST_OF(setup_sampled, the_way_from_sample_to_sample_is_exponential),
+        TEST_OF(setup_every, each_of_two_thousand_stacks_is_one_row),
         TEST_OF(setup_sampled, ledgers_of_a_process_draw_differently),
         TEST_OF(setup_sampled, processes_draw_differently),
         TEST_OF(setup_sampled, forked_children_and_their_parent_draw_differently),

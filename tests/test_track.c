@@ -1,6 +1,9 @@
 /* Storages: opened once, closed once, counted to the byte. */
 #include "support.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 static void an_alloc_adds_its_bytes(void **state) {
     memlord *lord = test_lord(state);
     memlord_stats s;
@@ -277,6 +280,38 @@ static void live_bytes_never_wrap(void **state) {
     assert_balanced(lord, cpu());
 }
 
+/* All calls that record refuse what would pass 2^62 bytes on a device, and change nothing. */
+static void no_call_passes_2_to_the_62_bytes(void **state) {
+    memlord *lord = test_lord(state);
+    memlord_realloc_token token;
+    memlord_stats before, after;
+    uint64_t i;
+    for (i = 0; i < 16383; i++) assert_ok(memlord_arena_add(lord, cpu(), TEST_MAX_BYTES, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, (uint64_t)1 << 33, NULL)); /* over a batch */
+    assert_ok(memlord_alloc(lord, cuda(0), 0x1000, 1, NULL));
+    before = stats_of(lord, cpu());
+    assert_int_equal(before.allocated, ((uint64_t)16383 << 48) + ((uint64_t)1 << 33));
+    assert_int_equal(memlord_alloc(lord, cpu(), 0x2000, TEST_MAX_BYTES, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_track(lord, cpu(), 0x2000, TEST_MAX_BYTES, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_arena_add(lord, cpu(), TEST_MAX_BYTES, NULL), MEMLORD_E_INVALID);
+    assert_int_equal(memlord_realloc(lord, cpu(), 0x1000, 0x2000, TEST_MAX_BYTES, NULL),
+                     MEMLORD_E_INVALID);
+    assert_int_equal(memlord_move(lord, cuda(0), 0x1000, cpu(), 0x2000, TEST_MAX_BYTES, NULL,
+                                  NULL),
+                     MEMLORD_E_INVALID);
+    after = stats_of(lord, cpu());
+    assert_same_books(&before, &after);
+    assert_int_equal(memlord_allocated(lord, cuda(0)), 1);
+    assert_ok(memlord_realloc_begin(lord, cpu(), 0x1000, &token));
+    assert_int_equal(memlord_realloc_end(lord, &token, 0x2000, TEST_MAX_BYTES, NULL),
+                     MEMLORD_E_INVALID);
+    assert_ok(memlord_realloc_end(lord, &token, 0, 0, NULL)); /* the token still has the block */
+    after = stats_of(lord, cpu());
+    assert_same_books(&before, &after);
+    assert_ok(memlord_free(lord, cpu(), 0x1000, NULL));
+    assert_ok(memlord_alloc(lord, cpu(), 0x1000, TEST_MAX_BYTES, NULL)); /* 2^62 itself is legal */
+}
+
 /* -- n at once -- */
 
 static void fill(memlord_block *blocks, size_t n, uint64_t bytes) {
@@ -339,6 +374,29 @@ static void sizes_whose_sum_overflows_are_refused(void **state) {
     assert_int_equal(stats_of(lord, all()).live_blocks, 0);
     assert_int_equal(memlord_allocated(lord, all()), 0);
     free(blocks);
+}
+
+/* It lies at the end of a page, and nothing can be read after it. */
+static void the_block_after_the_last_is_not_read(void **state) {
+    memlord *lord = test_lord(state);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = (char *)mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                               -1, 0);
+    memlord_block *blocks;
+    int64_t short_by;
+    assert_true(pages != (char *)MAP_FAILED);
+    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+    blocks = (memlord_block *)(void *)(pages + page) - 3;
+    fill(blocks, 3, 10);
+    (void)memlord_plan_fit(lord, blocks, 3, &short_by);
+    assert_ok(memlord_alloc_n(lord, blocks, 3, NULL));
+    assert_ok(memlord_track_n(lord, blocks, 3, NULL));
+    assert_ok(memlord_release_n(lord, blocks, 3, NULL));
+    assert_int_equal(stats_of(lord, all()).live_blocks, 3);
+    assert_ok(memlord_free_n(lord, blocks, 3, NULL));
+    assert_int_equal(memlord_free_n(lord, blocks, 3, NULL), MEMLORD_E_UNKNOWN);
+    assert_int_equal(stats_of(lord, all()).unknown_frees, 3);
+    assert_int_equal(munmap(pages, 2 * page), 0);
 }
 
 static void no_blocks_at_all_are_fine(void **state) {
@@ -503,6 +561,28 @@ static void track_n_without_room_gives_its_views_back(void **state) {
                      MEMLORD_E_UNKNOWN);
 }
 
+/* The view is taken before the memory of the next block is not there. */
+static void track_n_gives_back_a_view_that_it_has_taken(void **state) {
+    test_case *t = (test_case *)*state;
+    memlord_block blocks[3];
+    memlord_block_info info;
+    memlord_stats before, after;
+    uint64_t none;
+    assert_ok(memlord_alloc(t->lord, cuda(0), 0x7f0000001000, 100, NULL));
+    none = fill_up(t);
+    two_blocks(blocks + 1, 0x7f0000002000, none);
+    blocks[0].device = cuda(0);
+    blocks[0].storage = 0x7f0000001000;
+    blocks[0].bytes = 100;
+    before = stats_of(t->lord, all());
+    assert_int_equal(memlord_track_n(t->lord, blocks, 3, NULL), MEMLORD_E_NOMEM);
+    after = stats_of(t->lord, all());
+    assert_same_books(&before, &after);
+    assert_ok(memlord_block_find(t->lord, cuda(0), 0x7f0000001000, &info));
+    assert_int_equal(info.refs, 1);
+    assert_int_equal(info.bytes, 100);
+}
+
 static int never_done(void *user) {
     ++*(int *)user;
     return 0;
@@ -643,10 +723,12 @@ int main(void) {
         TEST(two_ledgers_know_nothing_of_each_other),
         TEST(many_blocks_are_all_found_again),
         TEST(live_bytes_never_wrap),
+        TEST(no_call_passes_2_to_the_62_bytes),
         TEST(alloc_n_opens_every_block),
         TEST(free_n_closes_every_block_and_ignores_bytes),
         TEST(one_bad_block_and_alloc_n_records_none),
         TEST(sizes_whose_sum_overflows_are_refused),
+        TEST(the_block_after_the_last_is_not_read),
         TEST(no_blocks_at_all_are_fine),
         TEST(blocks_that_are_null_are_refused),
         TEST(free_n_counts_the_dead_and_frees_the_rest),
@@ -657,6 +739,7 @@ int main(void) {
         TEST_EXACT(alloc_n_without_room_leaves_the_peak),
         TEST_EXACT(an_alloc_without_room_leaves_the_peak),
         TEST_EXACT(track_n_without_room_gives_its_views_back),
+        TEST_EXACT(track_n_gives_back_a_view_that_it_has_taken),
         TEST_EXACT(without_room_what_is_pending_stays_so),
         TEST_EXACT(alloc_n_has_the_peak_of_one_by_one),
         TEST(more_tracks_than_an_entry_can_count_are_all_views),

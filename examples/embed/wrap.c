@@ -13,7 +13,7 @@
 
     This file has MemLord's implementation: link no other. A site is a return address; a static
     program has no dynamic symbols to name it by, so compile with -g and run build/symbolize.
-    Not seen: calls inside one object file of an archive, such as realloc's own use of malloc. What
+    Not seen: calls in_real one object file of an archive, such as realloc's own use of malloc. What
     glibc keeps until the end (the buffer of stdout, a few blocks from before main) stays live.
 */
 #define _GNU_SOURCE
@@ -32,17 +32,26 @@ void __real_free(void *ptr);
 void *__real_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
 int __real_munmap(void *at, size_t size);
 
+/* More than 0 while this thread is in a real function. musl makes calloc, realloc and aligned_alloc of
+   malloc and free, which the linker wraps, too: those calls are part of one that counts. */
+static __thread int in_real;
+static void *leave(void *p) { return in_real--, p; }
+static void *real_malloc(size_t size) { return in_real++, leave(__real_malloc(size)); }
+static void *real_calloc(size_t n, size_t size) { return in_real++, leave(__real_calloc(n, size)); }
+static void *real_realloc(void *p, size_t size) { return in_real++, leave(__real_realloc(p, size)); }
+static void real_free(void *p) { in_real++, __real_free(p), in_real--; }
+
 /* MemLord itself calls the real ones: else its shim would call itself, and its pages be counted. */
-#define malloc __real_malloc
-#define calloc __real_calloc
-#define realloc __real_realloc
-#define free __real_free
+#define malloc real_malloc
+#define calloc real_calloc
+#define realloc real_realloc
+#define free real_free
 #define mmap __real_mmap
 #define munmap __real_munmap
 #define MEMLORD_IMPLEMENTATION
 #include "memlord.h"
 
-#define LORD memlord_global()
+#define LORD (in_real ? NULL : memlord_global()) /* with NULL the shim only calls on */
 #define SITE MEMLORD_SITE_OF_CALLER()
 
 void *__wrap_malloc(size_t size);
@@ -70,13 +79,16 @@ static void *record(void *p, size_t size, const memlord_site *site) {
     return p;
 }
 void *__wrap_aligned_alloc(size_t alignment, size_t size) {
-    return record(__real_aligned_alloc(alignment, size), size, SITE);
+    return in_real++, record(leave(__real_aligned_alloc(alignment, size)), size, SITE);
 }
 void *__wrap_memalign(size_t alignment, size_t size) {
-    return record(__real_memalign(alignment, size), size, SITE);
+    return in_real++, record(leave(__real_memalign(alignment, size)), size, SITE);
 }
 int __wrap_posix_memalign(void **out, size_t alignment, size_t size) {
-    const int error = __real_posix_memalign(out, alignment, size);
+    int error;
+    in_real++;
+    error = __real_posix_memalign(out, alignment, size);
+    in_real--;
     if (!error) (void)record(*out, size, SITE);
     return error;
 }

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-extern void *__libc_malloc(size_t size); /* glibc's malloc, past the wrapper */
+extern void *__real_malloc(size_t size); /* the C library's malloc, past the wrapper */
 
 static int wrong;
 static memlord_stats now(void) {
@@ -81,7 +81,7 @@ static void failures_record_nothing_and_keep_errno(void) {
 
 static void foreign_pointers_are_counted_and_freed(void) {
     const memlord_stats before = now();
-    void *p = __libc_malloc(100), *q = __libc_malloc(100);
+    void *p = __real_malloc(100), *q = __real_malloc(100);
     free(p);
     CHECK(now().unknown_frees - before.unknown_frees == 1);
     CHECK(now().allocated == before.allocated);

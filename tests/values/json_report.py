@@ -1,0 +1,421 @@
+"""JSON: the whole document is built from the model and compared leaf by leaf. A key that only one
+of the two has is a difference, and so is a number written with other digits."""
+
+import datetime
+import json
+
+from books import Between
+from notation import Number, address, fixed, shown
+from phases import KINDS
+
+SUBJECTS = ("schema", "version", "metadata", "total", "devices", "capacity", "accounts", "tags",
+            "sites", "stacks", "summary", "peak_holders", "leaks", "moves", "threads", "snapshots",
+            "scopes", "operation_allocations", "operation_summary", "strings", "events",
+            "largest_blocks", "keys", "late peaks")
+MOST_LEAKS, MOST_STACKS, MOST_PARTS, MOST_BLOCKS = 100, 2048, 1024, 100  # in a list
+PID = 4242                          # of play.c
+WALL_AT_0 = 1_800_000_000_123_456_700  # likewise: ns since 1970 when the clock is 0
+
+
+def moment(ledger, ns):
+    """A moment, in ns since the ledger began, as a report dates it."""
+    ns += WALL_AT_0 + ledger.started
+    date = datetime.datetime.fromtimestamp(ns // 10 ** 9, datetime.timezone.utc)
+    return "%s.%03dZ" % (date.strftime("%Y-%m-%dT%H:%M:%S"), ns // 10 ** 6 % 1000)
+
+
+def rate(part, rest):
+    return Number(fixed(int(part / (part + rest) * 1e9 + 0.5), 9)) if part + rest else None
+
+
+def percent(value):
+    return None if value is None else Number(fixed(int(value * 1000 + 0.5), 3))
+
+
+def site(place):
+    if place is None:
+        return None
+    return {"file": shown(place.file), "function": shown(place.function), "line": place.line}
+
+
+def site_text(place):
+    """A site in one string."""
+    name = " ".join(filter(None, (shown(place.function), shown(place.file)))) or "(unknown)"
+    return "%s:%d" % (name, place.line) if place.line else name
+
+
+def subject(row):
+    return row.subject if row else None
+
+
+def mb(name, count):
+    """A size in MiB, for people, and in bytes."""
+    if isinstance(count, Between):
+        return {name + "_mb": None, name + "_bytes": count}
+    hundredths = (abs(count) >> 20) * 100 + (((abs(count) & 0xfffff) * 100 + 0x80000) >> 20)
+    return {name + "_mb": Number(("-" if count < 0 else "") + fixed(hundredths, 2)),
+            name + "_bytes": count}
+
+
+def average(total, count):
+    """Rounded towards 0."""
+    return int(abs(total) // count) * (1 if total >= 0 else -1) if count else 0
+
+
+def four(values):
+    return {"total": sum(values), "avg": average(sum(values), len(values)),
+            "min": min(values, default=0), "max": max(values, default=0)}
+
+
+# -- the ledger as a whole, and its devices --
+
+def metadata(ledger):
+    total = ledger.total()
+    return {
+        "generated_at": moment(ledger, ledger.now - ledger.started), "pid": PID,
+        "labels": shown(ledger.labels), "uptime_ns": ledger.now - ledger.started,
+        "own_bytes": ledger.own["JSON"], "mark": ledger.mark_now,
+        "num_snapshots": len(ledger.snapshots_shown()),
+        "operation_tracking_enabled": bool(ledger.scopes), "sites_enabled": ledger.sites_on,
+        "events_enabled": ledger.events_on,
+        "dropped": {"scopes": ledger.lost_scopes, "scope_invocations": ledger.runs_lost(),
+                    "snapshots": ledger.lost_snapshots, "exports": ledger.lost_exports,
+                    "events": total["dropped_events"]}}
+
+
+def stats(values):
+    shown_values = dict(values)
+    shown_values["hit_rate"] = rate(values["cache_hits"], values["cache_misses"])
+    shown_values["recovery_rate"] = rate(values["recoveries"], values["oom_failures"])
+    shown_values["success_rate"] = rate(values["allocs"], values["oom_failures"])
+    shown_values["mean_bytes"] = (values["total_allocated"] // values["allocs"]
+                                  if values["allocs"] else None)
+    return shown_values
+
+
+def last_oom(device):
+    oom = device.oom
+    return oom and {"bytes": oom.bytes, "live": oom.live, "used": oom.used, "site": site(oom.site)}
+
+
+def one_device(ledger, device):
+    values = device.stats()
+    free = max(device.reserved - device.live, 0)
+    fragmentation = None
+    if device.largest_free is not None:
+        fragmentation = min(max(1 - device.largest_free / free, 0), 1) if free else 0
+    classes = ledger.lifetimes(device)
+    return {
+        "device": device.name, "label": shown(device.label), "arena": device.arena,
+        "stats": stats(values),
+        "cached_ratio": percent(free / device.reserved if device.reserved else 0),
+        "fragmentation": percent(fragmentation),
+        "sizes": [{"from": start, "blocks": count} for start, count in ledger.sizes(device)],
+        "lifetimes": classes and dict(zip(("under_100ms", "under_1s", "under_10s", "longer"),
+                                          classes)),
+        "last_oom": last_oom(device)}
+
+
+def capacity(ledger):
+    return [{"device": str(line.physical.device), "total": line.total, "used": line.used,
+             "free": line.free, "self": line.self, "untagged": line.untagged,
+             "context": line.context, "neighbours": None, "unaccounted": line.unaccounted,
+             "process": line.process, "others": line.others, "age_ns": line.age,
+             "limit": line.physical.limit or None, "held": line.physical.held,
+             "devices": [d.name for d in ledger.on(line.physical)],
+             "other_processes": [{"pid": pid, "bytes": count, "name": ledger.process_name(pid)}
+                                 for pid, count in line.processes]}
+            for line in ledger.capacity_lines()]
+
+
+def accounts(ledger):
+    return {"open": len(ledger.accounts),
+            "largest": [{"name": shown(a.name), "device": a.device.name, "bytes": a.bytes,
+                         "peak": a.peak, "limit": a.limit or None, "refused": a.refused}
+                        for a in ledger.largest_accounts()]}
+
+
+def tags(ledger):
+    return [{"tag": shown(row.subject), "device": row.device.name, "allocated": row.live,
+             "peak": row.late_peak(), "peak_error": row.peak_error(), "blocks": row.blocks,
+             "expected": row.expected or None,
+             "variance": row.live - row.expected if row.expected else None}
+            for row in ledger.tags]
+
+
+def place(site):
+    """Where the code of a return address is."""
+    if site.module is None:
+        return {}
+    return {"module": shown(site.module), "offset": site.offset, "build_id": shown(site.build_id)}
+
+
+def sites(ledger):
+    return [{"site": site(row.subject), "device": row.device.name, "alloc_bytes": row.allocated,
+             "free_bytes": row.freed_here, "allocs": row.allocs, "frees": row.frees_here,
+             "live_bytes": row.live, "peak_bytes": row.late_peak(),
+             "peak_error": row.peak_error(),
+             **place(row.subject)}
+            for row in ledger.sites_counted()]
+
+
+# -- stacks --
+
+def frame(where):
+    return {"site": site(where), "module": 0 if where.module else None, "offset": where.offset}
+
+
+def stacks(ledger):
+    rows, leaks = ledger.stacks_shown(), ledger.stack_leaks()[:MOST_LEAKS]
+    shown_stacks, rest = rows[:MOST_STACKS], rows[MOST_STACKS:]
+    used = {frame for row in shown_stacks + [leak.row for leak in leaks] for frame in row.frames}
+    numbers = {frame: i for i, frame in enumerate(f for f in ledger.frames_known() if f in used)}
+    ledger.frame_numbers = numbers
+    return {
+        "depth": ledger.stack_depth, "bytes": ledger.stack_bytes, "cut": ledger.stacks_cut,
+        "modules": [{"module": shown(m.path), "build_id": shown(m.build_id)}
+                    for m in ledger.modules],
+        "frames": [frame(ledger.code_site(f)) for f in numbers],
+        "list": [{"frames": [numbers[f] for f in row.frames], "device": row.device.name,
+                  "alloc_bytes": row.allocated, "allocs": row.allocs, "live_bytes": row.live,
+                  "peak_bytes": row.peak, "samples": row.allocs, "error_bytes": 0}
+                 for row in shown_stacks],
+        "more": {"stacks": len(rest), "alloc_bytes": sum(row.allocated for row in rest),
+                 "allocs": sum(row.allocs for row in rest),
+                 "live_bytes": sum(row.live for row in rest)}}
+
+
+# -- snapshots and peaks --
+
+def summary(ledger):
+    named = [s for s in ledger.snapshots_shown() if s.name]
+    total = ledger.total()
+    most = max(named, key=lambda s: s.live, default=None)
+    return {"num_snapshots": len(ledger.snapshots_shown()),
+            "checkpoints": [shown(s.name) for s in named], **mb("peak_memory", total["peak"]),
+            "peak_memory_checkpoint": most and shown(most.name),
+            **mb("final_memory", total["allocated"])}
+
+
+def peak_holders(ledger):
+    return [{"device": d.name, "bytes": d.holders.bytes, "time_ns": d.holders.time,
+             "tags": [{"tag": shown(tag), "bytes": count} for tag, count in d.holders.tags],
+             "sites": [{"site": site(place), "bytes": count} for place, count in d.holders.sites]}
+            for d in ledger.devices if d.holders]
+
+
+def shape(meta):
+    return list(meta.shape) if meta else []
+
+
+def tensor(kept):
+    return {**mb("size", kept.bytes), "shape": shape(kept.meta),
+            "dtype": kept.meta and shown(kept.meta.dtype), "device": kept.device.name,
+            "name": kept.meta and shown(kept.meta.name), "tag": shown(subject(kept.tag)),
+            "operation": shown(kept.scope and kept.scope.path), "requires_grad": None}
+
+
+def snapshot(ledger, one):
+    return {
+        "timestamp": moment(ledger, one.time), "time_ns": one.time,
+        "checkpoint_name": shown(one.name), **mb("total", one.live), "tensor_count": one.count,
+        "device_breakdown": {
+            u.device.name: {**mb("total", u.live), "pending_bytes": u.pending,
+                            "reserved_bytes": u.reserved, "peak_bytes": u.peak, "count": u.blocks,
+                            "tensors": [tensor(kept) for kept in one.blocks
+                                        if kept.device is u.device]}
+            for u in one.usage}}
+
+
+# -- leaks, moves, threads --
+
+def leaks(ledger):
+    groups, stack_leaks, found = ledger.leak_groups(), ledger.stack_leaks(), ledger.leaks()
+    numbers = ledger.frame_numbers
+    culprit = ledger.culprit()
+    return {
+        "since_mark": ledger.mark_now, "count": len(found), "bytes": sum(b.bytes for b in found),
+        "by_site": [{"site": site(subject(g.site)), "tag": shown(subject(g.tag)),
+                     "scope": shown(g.scope and g.scope.path), "device": g.device.name,
+                     "count": g.count, "bytes": g.bytes} for g in groups[:MOST_LEAKS]],
+        "by_stack": [{"frames": [numbers[f] for f in leak.row.frames],
+                      "device": leak.row.device.name, "count": leak.count, "bytes": leak.bytes,
+                      "samples": leak.count} for leak in stack_leaks[:MOST_LEAKS]],
+        "largest": culprit and {
+            "site": site(culprit.site), "count": culprit.count, "bytes": culprit.bytes,
+            "devices": len(culprit.devices), "tags": len(culprit.tags - {None}),
+            "scopes": len(culprit.scopes - {None}), "device": only(culprit.devices, str),
+            "tag": only(culprit.tags, shown), "scope": only(culprit.scopes, shown)},
+        "more": {"groups": len(groups[MOST_LEAKS:]),
+                 "count": sum(g.count for g in groups[MOST_LEAKS:]),
+                 "bytes": sum(g.bytes for g in groups[MOST_LEAKS:]),
+                 "stacks": len(stack_leaks[MOST_LEAKS:]),
+                 "stack_bytes": sum(leak.bytes for leak in stack_leaks[MOST_LEAKS:])}}
+
+
+def only(values, text):
+    """The one value of a set; None if there are several, or some blocks have none."""
+    return text(next(iter(values))) if len(values) == 1 and None not in values else None
+
+
+def moves(ledger):
+    return [{"from": r.source.name, "to": r.target.name, "count": r.moves, "bytes": r.moved_bytes,
+             "copies": r.copies, "copied_bytes": r.copied_bytes}
+            for r in ledger.routes if r.moves or r.copies]
+
+
+def threads(ledger):
+    return [{"id": r.number, "allocs": r.allocs, "frees": r.frees, "bytes_allocated": r.allocated,
+             "bytes_freed": r.freed}
+            for r in ledger.records if r.allocs or r.frees or r.allocated or r.freed]
+
+
+# -- scopes --
+
+def invocation(thread, run):
+    return [run.start, run.ns, thread.number, run.bytes, run.blocks, run.before, run.after,
+            run.peak, shown(run.shapes)]
+
+
+def scope(ledger, one):
+    runs = one.runs()
+    live = [b for b in ledger.blocks.values() if b.scope is one]
+    return {
+        "id": one.id, "parent": one.parent.id if one.parent else 0, "name": shown(one.name),
+        "path": shown(one.path), "site": site(one.site), "count": len(runs),
+        "delta_bytes": four([r.bytes for r in runs]),
+        "delta_blocks": four([r.blocks for r in runs]),
+        "peak_bytes": max((r.peak for r in runs), default=0),
+        "time_ns": four([r.ns for r in runs]), "device_time_ns": one.device_ns,
+        "live_bytes": sum(b.bytes for b in live), "live_blocks": len(live),
+        "running": one.running(),
+        "devices": {d.name: delta for d in ledger.devices
+                    for delta in [one.deltas().get(d, 0)] if delta},
+        "invocations": [invocation(thread, run) for thread, run in one.kept()]}
+
+
+def operations(ledger):
+    return {shown(one.path): [
+        {**mb("memory_delta", run.bytes), "tensor_delta": run.blocks,
+         **mb("pre_total", run.before), **mb("post_total", run.after),
+         "timestamp": moment(ledger, run.start)} for _, run in one.kept()]
+        for one in ledger.scopes}
+
+
+def operation_summary(ledger):
+    summaries = {}
+    for one in ledger.scopes:
+        deltas = [run.bytes for run in one.runs()]
+        summaries[shown(one.path)] = {
+            "invocation_count": len(deltas), **mb("total_memory_delta", sum(deltas)),
+            **mb("avg_memory_delta", average(sum(deltas), len(deltas))),
+            **mb("max_memory_delta", max(deltas, default=0))}
+    return summaries
+
+
+# -- events and blocks --
+
+def strings(ledger):
+    return ([""] + [site_text(row.subject) for row in ledger.sites] +
+            [shown(row.subject) for row in ledger.tags])
+
+
+def event(ledger, e):
+    tag = len(ledger.sites) + e.tag.number if e.tag else 0
+    line = [e.time, KINDS.index(e.kind), e.thread, e.device.number - 1 if e.device else -1,
+            address(e.storage) if e.storage else 0, e.bytes, e.site.number if e.site else 0,
+            shown(e.name) if e.name else tag, e.scope]
+    return line + ([address(e.stream)] if e.stream else [])
+
+
+def events(ledger):
+    return {"capacity": ledger.event_capacity, "lost": ledger.total()["dropped_events"],
+            "kinds": list(KINDS), "list": [event(ledger, e) for e in ledger.events],
+            "recorded": len(ledger.events)}
+
+
+def parts(block):
+    if not block.parts:
+        return None
+    listed = [block.parts[offset] for offset in sorted(block.parts)]
+    return {"count": len(listed), "bytes": sum(p.bytes for p in listed),
+            "listed": [{"offset": p.offset, "bytes": p.bytes, "name": shown(p.meta.name),
+                        "dtype": shown(p.meta.dtype), "shape": shape(p.meta),
+                        "tag": shown(p.tag)} for p in listed[:MOST_PARTS]]}
+
+
+def one_block(block):
+    meta = block.meta
+    line = {
+        "device": block.device.name, "storage": address(block.storage), "bytes": block.bytes,
+        "refs": block.refs, "born": block.born, "tag": shown(subject(block.tag)),
+        "scope": shown(block.scope and block.scope.path), "site": site(subject(block.site)),
+        "name": meta and shown(meta.name), "dtype": meta and shown(meta.dtype),
+        "shape": shape(meta), "flags": meta.flags if meta else 0,
+        "pending": int(block.pending is not None), "parts": parts(block)}
+    if block.stream:
+        line["stream"] = address(block.stream)
+    return line
+
+
+def largest_blocks(ledger):
+    shown_blocks = ledger.largest_blocks(MOST_BLOCKS)
+    return {"count": len(shown_blocks), "of": ledger.total()["live_blocks"],
+            "bytes": sum(b.bytes for b in shown_blocks),
+            "blocks": [one_block(b) for b in shown_blocks]}
+
+
+def expected(ledger):
+    """The whole document."""
+    return {
+        "schema": "memlord/2", "version": ledger.version, "metadata": metadata(ledger),
+        "total": stats(ledger.total()),
+        "devices": [one_device(ledger, device) for device in ledger.devices],
+        "capacity": capacity(ledger), "accounts": accounts(ledger), "tags": tags(ledger),
+        "sites": sites(ledger), "stacks": stacks(ledger), "summary": summary(ledger),
+        "peak_holders": peak_holders(ledger), "leaks": leaks(ledger), "moves": moves(ledger),
+        "threads": threads(ledger),
+        "snapshots": [snapshot(ledger, one) for one in ledger.snapshots_shown()],
+        "scopes": [scope(ledger, one) for one in ledger.scopes],
+        "operation_allocations": operations(ledger),
+        "operation_summary": operation_summary(ledger), "strings": strings(ledger),
+        "events": events(ledger), "largest_blocks": largest_blocks(ledger)}
+
+
+def unique(pairs):
+    """The pairs of an object; a key that comes twice is an error."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key comes twice in %s" % [key for key, _ in pairs])
+    return found
+
+
+def parsed(data):
+    return json.loads(data.decode(), parse_float=Number, object_pairs_hook=unique)
+
+
+def compare_late(ledger, wanted, found, check):
+    """Compares what depends on peaks that threads publish late. Takes it out of both documents."""
+    for rows, listed, peak in ((ledger.devices, [d["stats"] for d in found["devices"]], "peak"),
+                               (ledger.tags, found["tags"], "peak"),
+                               (ledger.sites_counted(), found["sites"], "peak_bytes")):
+        for row, line in zip(rows, listed):
+            check.same("late peaks", "the highest that %r tells" % line, True,
+                       line[peak] + line["peak_error"] >= row.peak)
+    for device, holders in zip(ledger.devices, found.pop("peak_holders")):
+        check.same("late peaks", "the holders of %s" % device.name,
+                   Between(device.peak * 15 // 16 - device.late, device.peak), holders["bytes"])
+    shown_peak = found["summary"].pop("peak_memory_mb")
+    check.same("late peaks", "summary.peak_memory_mb",
+               mb("peak_memory", found["summary"]["peak_memory_bytes"])["peak_memory_mb"],
+               shown_peak)
+    del wanted["peak_holders"], wanted["summary"]["peak_memory_mb"]
+
+
+def compare(ledger, data, check):
+    wanted, found = expected(ledger), parsed(data)
+    if ledger.is_late():
+        compare_late(ledger, wanted, found, check)
+    for key in wanted:
+        check.same(key, key, wanted[key], found.get(key))
+    check.same("keys", "", list(wanted), list(found))

@@ -1,0 +1,65 @@
+"""HTML: the JSON that the page carries is built from the model and compared leaf by leaf, and so is
+the text that it shows where no script runs. The figures that the page computes from that JSON are
+compared in the browser."""
+
+import json_report
+import text_report
+from phases import KINDS
+
+TEXT_SUBJECTS = ("text: out of memory", "text: limits", "text: leaks in a line", "text: holders",
+                 "text: anomalies", "text: devices")
+SUBJECTS = TEXT_SUBJECTS + tuple(s for s in json_report.SUBJECTS
+                                 if not s.startswith(("operation_", "late")))
+LOW_52 = (1 << 52) - 1
+
+
+def between(data, start, end):
+    """What is between two strings, each of which the page has once."""
+    if data.count(start) != 1:
+        raise ValueError("%r comes %d times" % (start, data.count(start)))
+    rest = data.split(start)[1]
+    return rest[:rest.index(end)]
+
+
+def events(ledger):
+    """The events as a page has them: times and storages are differences to the event before, and
+    that of a scope has only its kind, thread and scope."""
+    found, time, storage = [], 0, 0
+    for line, e in zip(json_report.events(ledger)["list"], ledger.events):
+        short = [e.time - time] + line[1:9]
+        time = e.time
+        if e.kind in ("scope_begin", "scope_end"):
+            short = short[:3] + [e.scope]
+        elif e.storage:
+            short[4] = (e.storage & LOW_52) - storage
+            storage = e.storage & LOW_52
+        found.append(short)
+    return {"capacity": ledger.event_capacity, "lost": ledger.total()["dropped_events"],
+            "brief": True, "kinds": list(KINDS), "list": found, "recorded": len(found)}
+
+
+def expected(ledger):
+    document = json_report.expected(ledger)
+    document["metadata"]["own_bytes"] = ledger.own["HTML"]
+    document["events"] = events(ledger)
+    del document["operation_allocations"], document["operation_summary"]
+    return document
+
+
+def compare_text(ledger, text, check):
+    report = text_report.Report(ledger, page=True)
+    report.verdicts()
+    report.devices(len(ledger.devices))
+    found = text.split("\n")
+    check.same("text: devices", "the last line", "", found.pop())
+    report.compare(found, check, "text: ")
+
+
+def compare(ledger, data, check):
+    page = data.decode()
+    compare_text(ledger, between(page, "<pre>", "</pre>"), check)
+    text = between(page, '<script type="application/json" id="profile">', "</script>")
+    wanted, found = expected(ledger), json_report.parsed(text.encode())
+    for key in wanted:
+        check.same(key, key, wanted[key], found.get(key))
+    check.same("keys", "", list(wanted), list(found))

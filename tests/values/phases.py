@@ -1,0 +1,384 @@
+"""The model of what a ledger keeps of time: scopes, events, snapshots, and who held a peak."""
+
+from script import E_INVALID, E_NOMEM, E_STATE, E_UNKNOWN, OK, text
+
+SNAPSHOTS = 255    # that are kept
+RUNS_KEPT = 64     # invocations that a thread keeps of a scope
+SCOPE_NAME = 200   # bytes of a name that are kept
+HOLDERS = 16       # tags, and sites, that are kept of a device at its peak
+SNAPSHOT_TOP = 10  # blocks that a snapshot keeps
+KINDS = ("alloc", "free", "pend", "move", "arena_add", "arena_sub", "gc", "oom", "scope_begin",
+         "scope_end", "checkpoint")
+
+
+class Event:
+    def __init__(self, time, kind, thread, device, storage, bytes, site, tag, scope, stream,
+                 stack, name):
+        self.time, self.kind, self.thread = time, kind, thread
+        self.device, self.storage, self.bytes = device, storage, bytes
+        self.site, self.tag, self.stack = site, tag, stack  # rows
+        self.scope, self.stream = scope, stream
+        self.name = name  # of a checkpoint
+
+
+class Slot:
+    """A part of the ring of events."""
+
+    def __init__(self):
+        self.writer, self.number, self.events = None, 0, []
+
+
+class Run:
+    """One invocation of a scope on one thread."""
+
+    def __init__(self, start, before, shapes):
+        self.start, self.before, self.shapes = start, before, shapes
+        self.ns = self.bytes = self.blocks = self.after = self.peak = 0
+
+
+class ScopeThread:
+    """What one thread did in a scope."""
+
+    def __init__(self, thread):
+        self.thread, self.running, self.runs, self.deltas = thread, 0, [], {}
+        self.token = None
+
+
+class Scope:
+    def __init__(self, id, parent, name, path, site):
+        self.id, self.parent, self.name, self.path, self.site = id, parent, name, path, site
+        self.threads = []  # ScopeThread, the newest first
+        self.device_ns = 0
+
+    def runs(self):
+        """All invocations that are over, with those that are no longer kept."""
+        return [run for part in self.threads for run in part.runs]
+
+    def running(self):
+        return sum(part.running for part in self.threads)
+
+    def kept(self):
+        """(thread, invocation) of those that are kept, in the order of reports."""
+        return [(part.thread, run) for part in self.threads for run in part.runs[-RUNS_KEPT:]]
+
+    def deltas(self):
+        """The sum of the deltas on each device."""
+        sums = {}
+        for part in self.threads:
+            for device, delta in part.deltas.items():
+                sums[device] = sums.get(device, 0) + delta
+        return sums
+
+
+class Frame:
+    """A scope that a thread is in."""
+
+    def __init__(self, scope, part, thread, token, run):
+        self.scope, self.part, self.adopted, self.run = scope, part, token, run
+        self.start = dict(thread.live)
+        self.high = dict(thread.live)
+        self.blocks = thread.live_blocks
+        self.exported = None
+
+    def note(self, device, level):
+        self.high[device] = max(self.high.get(device, 0), level)
+
+
+class Usage:
+    """A device at one moment."""
+
+    def __init__(self, device):
+        self.device, self.live, self.pending = device, device.live, device.pending
+        self.reserved, self.peak, self.blocks = device.reserved, device.late_peak(), device.blocks
+
+
+class Kept:
+    """A block as a snapshot keeps it."""
+
+    def __init__(self, block):
+        self.device, self.storage, self.bytes = block.device, block.storage, block.bytes
+        self.meta, self.tag, self.scope = block.meta, block.tag, block.scope
+
+
+class Snapshot:
+    def __init__(self, time, name, devices, blocks):
+        self.time, self.name = time, name
+        self.usage = [Usage(device) for device in devices]
+        self.live = sum(u.live for u in self.usage)
+        self.count = sum(u.blocks for u in self.usage)
+        self.blocks = [Kept(block) for block in blocks]
+
+
+class Holders:
+    """Who held a device at its peak: tags and sites with their bytes, None for untagged bytes."""
+
+    def __init__(self, time, bytes, tags, sites):
+        self.time, self.bytes, self.tags, self.sites = time, bytes, tags, sites
+
+
+class Phases:
+    def phases_begin(self):
+        self.scopes, self.snapshots = [], []
+        self.tokens_of_scopes, self.token_order = {}, 0
+        self.recording, self.due = 0, 0  # ns between two; when the next one is due
+        self.lost_snapshots = self.lost_scopes = self.lost_exports = 0
+        self.slots, self.next_slot = [], 0
+
+    def phases_reset(self):
+        self.lost_snapshots = self.lost_scopes = 0
+        for scope in self.scopes:
+            scope.device_ns = 0
+            for part in scope.threads:
+                part.runs, part.deltas = [], {}
+
+    def live_total(self):
+        return sum(device.live for device in self.devices)
+
+    def largest_blocks(self, most, device=None):
+        """The largest blocks, pending ones too; of equal ones that of the lower storage first."""
+        blocks = [b for b in self.blocks.values() if device in (None, b.device)]
+        return sorted(blocks, key=lambda b: (-b.bytes, b.storage))[:most]
+
+    # -- events --
+
+    def event(self, kind, device, storage, bytes, site=None, tag=None, stream=0, stack=None,
+              name=None):
+        if not self.events_on:
+            return
+        t = self.thread()
+        scope = t.frames[-1].scope.id if t.frames else 0
+        slot = self.slot_of(t, device)
+        if slot:
+            slot.events.append(Event(self.now - self.started, kind, t.number, device, storage,
+                                     bytes, site, tag, scope, stream, stack, name))
+
+    def slot_of(self, t, device):
+        """The part of the ring that a thread writes: a part has one writer until it is full."""
+        most = min(self.event_capacity // 16, 64) or 1
+        mine = next((slot for slot in self.slots if slot.writer is t), None)
+        if mine and len(mine.events) < most:
+            return mine
+        if mine:
+            mine.writer = None
+        self.slots = self.slots or [Slot() for _ in range(self.event_capacity // most)]
+        for _ in self.slots:
+            slot, self.next_slot = self.slots[self.next_slot % len(self.slots)], self.next_slot + 1
+            if slot.writer is None:
+                for lost in slot.events:
+                    self.count_loss("dropped_events", lost.device)
+                slot.writer, slot.number, slot.events = t, self.next_slot, []
+                return slot
+        self.count_loss("dropped_events", device)
+        return None
+
+    def count_loss(self, what, device):
+        (device.count if device else self.lost)[what] += 1
+
+    @property
+    def events(self):
+        """The events in the ring, the oldest first; of one moment, in the order of the parts."""
+        written = sorted((slot for slot in self.slots if slot.events), key=lambda s: s.number)
+        return sorted((e for slot in written for e in slot.events), key=lambda e: e.time)
+
+    def op_events_start(self, capacity):
+        self.event_capacity = capacity or 65536
+        self.events_on = True
+        return OK
+
+    def op_events_stop(self):
+        self.events_on = False
+        return OK
+
+    # -- scopes --
+
+    def scope_of(self, parent, name, site):
+        """The scope of a path, made when it is first begun."""
+        name = text(name)[:SCOPE_NAME]
+        path = parent.path + b"/" + name if parent else name
+        for scope in self.scopes:
+            if scope.path == path:
+                return scope
+        scope = Scope(len(self.scopes) + 1, parent, name, path, site)
+        self.scopes.append(scope)
+        return scope
+
+    def frame_open(self, scope, token=None):
+        t = self.thread()
+        part = next((p for p in scope.threads if p.thread is t), None)
+        if not part:
+            part = ScopeThread(t)
+            scope.threads.insert(0, part)
+        part.running += 1
+        run = Run(self.now - self.started, self.live_total(), None)
+        t.frames.append(Frame(scope, part, t, token, run))
+        self.event("scope_begin", None, 0, 0)
+
+    def frame_close(self):
+        t = self.thread()
+        self.event("scope_end", None, 0, 0)
+        frame = t.frames.pop()
+        run, part = frame.run, frame.part
+        run.ns = self.now - self.started - run.start
+        run.after = self.live_total()
+        run.blocks = t.live_blocks - frame.blocks
+        for device in self.devices:
+            start = frame.start.get(device, 0)
+            delta = t.live.get(device, 0) - start
+            run.bytes += delta
+            run.peak += frame.high.get(device, 0) - start
+            part.deltas[device] = part.deltas.get(device, 0) + delta
+        part.runs.append(run)
+        part.running -= 1
+        if frame.exported is not None:
+            self.tokens_of_scopes.pop(frame.exported)
+
+    def op_place(self, number, name, site):
+        self.places[number] = (text(name), self.site_of[site])
+        return OK
+
+    def op_scope_begin(self, name):
+        if not name:
+            return E_INVALID
+        t = self.thread()
+        self.frame_open(self.scope_of(t.frames[-1].scope if t.frames else None, name, None))
+        return OK
+
+    def op_scope_enter(self, place):
+        t = self.thread()
+        name, site = self.places[place]
+        self.frame_open(self.scope_of(t.frames[-1].scope if t.frames else None, name, site))
+        return OK
+
+    def op_scope_end(self):
+        t = self.thread()
+        if not t.frames or t.frames[-1].adopted is not None:
+            return E_STATE
+        self.frame_close()
+        return OK
+
+    def op_scope_shapes(self, shapes):
+        t = self.thread()
+        if not t.frames:
+            return E_STATE
+        t.frames[-1].run.shapes = text(shapes)
+        return OK
+
+    def op_scope_export(self, token):
+        t = self.thread()
+        if not t.frames:
+            return E_STATE
+        frame = t.frames[-1]
+        if frame.exported is None:
+            self.token_order += 1
+            frame.exported = self.token_order
+            self.tokens_of_scopes[frame.exported] = (frame.scope, t)
+        self.tokens["scope", token] = frame.exported
+        return OK
+
+    def op_scope_adopt(self, token):
+        t = self.thread()
+        key = self.tokens.get(("scope", token))
+        if key not in self.tokens_of_scopes:
+            return E_UNKNOWN
+        scope, owner = self.tokens_of_scopes[key]
+        if owner is t or any(f.adopted == key for f in t.frames):
+            return E_STATE
+        self.frame_open(scope, key)
+        return OK
+
+    def op_scope_return(self, token):
+        t = self.thread()
+        if not t.frames or t.frames[-1].adopted is None or \
+                t.frames[-1].adopted != self.tokens.get(("scope", token)):
+            return E_STATE
+        self.frame_close()
+        return OK
+
+    def op_device_time(self, scope, ns):
+        if not 0 < scope <= len(self.scopes):
+            return E_UNKNOWN
+        self.scopes[scope - 1].device_ns += ns
+        return OK
+
+    # -- snapshots --
+
+    def snapshot(self, name):
+        return Snapshot(self.now - self.started, name, self.devices,
+                        self.largest_blocks(SNAPSHOT_TOP))
+
+    def take_snapshot(self, name):
+        self.snapshots.append(self.snapshot(name))
+        if len(self.snapshots) > SNAPSHOTS:
+            self.snapshots.remove(self.dispensable())
+            self.lost_snapshots += 1
+
+    def dispensable(self):
+        """The snapshot whose neighbours are closest in time, but for the first, the last, and those
+        in which a device, or all together, held most; a checkpoint only if there is no other."""
+        gaps = [(s.name is not None, self.snapshots[i + 2].time - self.snapshots[i].time, i, s)
+                for i, s in enumerate(self.snapshots[1:-1]) if not self.holds_most(s)]
+        return min(gaps, key=lambda gap: gap[:3])[3]
+
+    def holds_most(self, snapshot):
+        def levels(s):
+            return {None: s.live, **{u.device: u.live for u in s.usage}}
+        mine = levels(snapshot)
+        others = [levels(s) for s in self.snapshots if s is not snapshot]
+        return any(all(other.get(device, 0) < level for other in others)
+                   for device, level in mine.items())
+
+    def op_checkpoint(self, name):
+        if not name:
+            return E_INVALID
+        if self.no_room():
+            self.lost_snapshots += 1
+            return E_NOMEM
+        self.take_snapshot(text(name))
+        if self.events_on:
+            self.event("checkpoint", None, 0, 0, name=text(name))
+        return OK
+
+    def op_snapshots_start(self, interval):
+        self.recording, self.due = interval * 1_000_000, self.now + interval * 1_000_000
+        self.take_snapshot(None)
+        return OK
+
+    def snapshot_due(self):
+        """Takes the snapshot that is due: without threads, a poll does."""
+        if self.recording and self.now >= self.due:
+            self.due = self.now + self.recording
+            self.take_snapshot(None)
+
+    def op_snapshots_stop(self):
+        if self.recording:
+            self.take_snapshot(None)
+        self.recording = 0
+        return OK
+
+    def snapshots_shown(self):
+        """Those that a report shows: while snapshots are taken it ends with one of its own."""
+        return self.snapshots + ([self.snapshot(None)] if self.recording else [])
+
+    # -- who held a device at its peak --
+
+    def note_holders(self, device):
+        """Notes the holders of a device that holds a sixteenth more than at the last time."""
+        live = device.live
+        if not live or live < device.next_holders:
+            return
+        tags = [(row.subject, row.live) for row in self.top(self.tags, device)[:HOLDERS - 1]]
+        untagged = live - sum(row.live for row in self.tags if row.device is device)
+        if untagged > 0:
+            tags.append((None, untagged))
+        sites = [(row.subject, row.live) for row in self.top(self.sites, device)[:HOLDERS]]
+        device.holders = Holders(self.now - self.started, live, tags, sites)
+        device.next_holders = live + live // 16 + 1
+
+    def top(self, rows, device):
+        """The rows of a device that hold bytes, the largest first, equal ones in their order."""
+        rows = [row for row in rows if row.device is device and row.live]
+        return sorted(rows, key=lambda row: -row.live)
+
+    def restart_holders(self, device):
+        device.holders, device.next_holders = None, 0
+        self.note_holders(device)

@@ -1,0 +1,112 @@
+"""What the formats for other tools share: the frames of a block, the live blocks in groups, and the
+comments on anomalies. A frame is (function, file, line, module, offset in it), text as bytes."""
+import collections
+
+from notation import bytes_text, shown
+
+Group = collections.namedtuple("Group", "device tag frames scopes")  # of live blocks
+
+UNKNOWN, ARENA, GONE = KINDS = tuple(
+    (name, b"", 0, b"", 0) for name in (b"(unknown)", b"(arena)", b"(no longer live)"))
+
+
+def site_frame(site):
+    """The frame of a place; a place without a function goes by its file."""
+    if site is None or not (site.function or site.file):
+        return UNKNOWN
+    return site.function or site.file, site.file, site.line, site.module or b"", site.offset or 0
+
+
+def stack_frames(ledger, row):
+    """The frames of a stack, the innermost first."""
+    return tuple(site_frame(ledger.code_site(address)) for address in row.frames)
+
+
+def all_stack_frames(ledger):
+    return [site_frame(ledger.code_site(address)) for address in ledger.frames_known()]
+
+
+def scope_frame(scope):
+    return scope.name, b"", 0, b"", 0
+
+
+def scopes_of(scope):
+    """The scope and those around it, the innermost first."""
+    found = []
+    while scope:
+        found.append(scope)
+        scope = scope.parent
+    return found
+
+
+def frames_of(ledger, block):
+    """The frames of a block without its scopes, the innermost first: its stack, else its site."""
+    if block.stack and block.stack.frames:
+        return stack_frames(ledger, block.stack)
+    return (site_frame(block.site and block.site.subject),)
+
+
+def group_of(ledger, block):
+    return Group(block.device, block.tag and block.tag.subject, frames_of(ledger, block),
+                 tuple(scope_frame(s) for s in scopes_of(block.scope)))
+
+
+def groups(ledger):
+    """The live blocks and the arenas in groups of one device, tag and stack: [blocks, bytes that
+    are in no part], and the bytes of parts by their name."""
+    found, parts = collections.defaultdict(lambda: [0, 0]), collections.Counter()
+    for block in ledger.blocks.values():
+        key = group_of(ledger, block)
+        found[key][0] += 1
+        found[key][1] += block.bytes - sum(p.bytes for p in block.parts.values())
+        for part in block.parts.values():
+            parts[key, part.meta.name or b"(part)"] += part.bytes
+    for device in ledger.devices:
+        if device.arena:
+            found[Group(device, None, (ARENA,), ())] = [0, device.arena]
+    return found, parts
+
+
+def allocs(ledger):
+    """[allocs, bytes] since the last reset by (device, frames, whether they are a stack): of each
+    stack; of each site those that are in no stack, or all without stacks; and of each device those
+    that are in neither. Where every alloc has its stack, a site has none left."""
+    found = collections.defaultdict(lambda: [0, 0])
+
+    def move(key, row, rest):
+        found[key][0] += row[0]
+        found[key][1] += row[1]
+        rest[0] -= row[0]
+        rest[1] -= row[1]
+    rests = {d: [d.stats()["allocs"], d.stats()["total_allocated"]] for d in ledger.devices}
+    in_stacks = collections.defaultdict(lambda: [0, 0])
+    for row in ledger.stacks:
+        move((row.device, stack_frames(ledger, row), True), (row.allocs, row.allocated),
+             rests[row.device])
+        in_stacks[row.site][0] += row.allocs
+        in_stacks[row.site][1] += row.allocated
+    for row in ledger.sites if ledger.stack_bytes != 1 else ():
+        left = (row.allocs - in_stacks[row][0], row.allocated - in_stacks[row][1])
+        move((row.device, (site_frame(row.subject),), False), left, rests[row.device])
+    for device, rest in rests.items():
+        move((device, (UNKNOWN,), False), [max(n, 0) for n in rest], rest)
+    return {key: value for key, value in found.items() if any(value)}
+
+
+def comments(ledger):
+    """The lines for all, and for each device that has any; then whether numbers are estimates."""
+    lines = []
+    for device in [None, *ledger.devices]:
+        found = ledger.anomalies(device)
+        words = ", ".join(f"{name} {bytes_text(n) if name == 'dropped_bytes' else n}"
+                          for name, n in found.items())
+        if found:
+            lines.append(f"anomalies and drops, {device.name if device else 'all'} {words}")
+    if ledger.stack_bytes > 1:
+        lines.append(f"estimates: a sample each {bytes_text(ledger.stack_bytes)}")
+    return lines
+
+
+def text_frame(frame):
+    """(function, file, line) as reports show them."""
+    return shown(frame[0]), shown(frame[1]), frame[2]

@@ -1,0 +1,659 @@
+"""TEXT: the whole report is built from the model, line by line, and compared with the file. Each
+line belongs to a subject; a line that only one of the two has is a difference of the subject there.
+"""
+
+import difflib
+
+from json_report import PID, average
+from lists import LOSSES, MISTAKES
+from notation import address, bytes_text, fixed, ns_text, percent_text, shown
+from script import ANY, TYPES, Device
+
+SUBJECTS = ("header", "out of memory", "limits", "leaks in a line", "holders", "anomalies",
+            "labels", "devices", "bar", "capacity", "tags", "sites", "stacks", "blocks",
+            "balance", "peaks", "troubles", "pools", "rates", "ages", "snapshots", "scopes",
+            "leaks", "routes", "accounts", "modules")
+NAME = 60  # characters of a name that are shown
+FIRST_DEVICES, FIRST_PHYSICAL, FIRST_TAGS, FIRST_SITES = 4, 2, 3, 3  # lines on the first screen
+FIRST_STACKS, FIRST_BLOCKS = 5, 2
+TOP_TAGS, TOP_SITES, LEAKS, FRAMES, COLUMNS = 64, 50, 20, 5, 60
+
+
+def name(text):
+    return shown(text, NAME)
+
+
+def on_page(text):
+    """Text as a page has it."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def site_name(place):
+    """A site in a line. Of a long path the end is shown."""
+    if place is None or not (place.function or place.file):
+        return "(unknown)"
+    file = place.file
+    if len(file) > NAME:
+        file = file[-NAME:]
+        while file and file[0] & 0xc0 == 0x80:
+            file = file[1:]
+    shown_file = ("..." if len(place.file) > NAME else "") + name(file)
+    text = name(place.function) + (" " if place.function and place.file else "") + shown_file
+    return "%s:%d" % (text, place.line) if place.line else text
+
+
+def padded(text, width):
+    """Text in a column: a character of two bytes takes one place, a longer one two."""
+    taken = sum(1 if len(c.encode()) < 3 else 2 for c in text)
+    return text + " " * max(width - taken, 0)
+
+
+def size(value, width=0):
+    """Bytes in a column; None is not known."""
+    return ("-" if value is None else bytes_text(value)).rjust(width)
+
+
+def number(value, width=0):
+    return ("-" if value is None else str(value)).rjust(width)
+
+
+def difference(value, width=0):
+    if value is None:
+        return "-".rjust(width)
+    return (("-" if value < 0 else "+") + bytes_text(abs(value))).rjust(width)
+
+
+def amount(count, blocks):
+    return "%s in %d block%s" % (bytes_text(count), blocks, "" if blocks == 1 else "s")
+
+
+def share(part, whole):
+    return percent_text(part * 100 / whole if part < whole else 100)
+
+
+def subject(row):
+    return row.subject if row else None
+
+
+class Report:
+    """The lines of a report, with the subject of each."""
+
+    def __init__(self, ledger, page=False):
+        self.ledger, self.lines, self.page = ledger, [], page
+        self.capacities = ledger.capacity_lines()
+        self.by_peak = sorted(ledger.devices, key=lambda d: -d.peak)
+        self.tag_lines = ledger.tag_lines()
+        self.total = ledger.total()
+        self.sampled = ledger.stack_bytes > 1
+
+    def put(self, subject, *lines):
+        self.lines += [(subject, on_page(line) if self.page else line) for line in lines]
+
+    def more(self, subject, have, shown_lines, what, left=None):
+        if shown_lines < have:
+            self.put(subject, "... and %d more %s%s" % (
+                have - shown_lines, what, "" if left is None else ", " + bytes_text(left)))
+
+    # -- the verdicts --
+
+    def verdict(self, subject, head, parts):
+        """One line for up to four devices: "head, cpu: this; cuda:0: that; and 2 more"."""
+        if not parts:
+            return
+        shown_parts = ["%s: %s" % part for part in parts[:FIRST_DEVICES]]
+        if len(parts) > FIRST_DEVICES:
+            shown_parts.append("and %d more" % (len(parts) - FIRST_DEVICES))
+        self.put(subject, "%s, %s" % (head, "; ".join(shown_parts)))
+
+    def out_of_memory(self):
+        parts = []
+        for device in self.by_peak:
+            oom = device.oom
+            if not oom or not device.count["oom_failures"]:
+                continue
+            at = " at " + site_name(oom.site) if oom.site else ""
+            parts.append((device.name, "%s wanted with %s live%s, %d failed" % (
+                bytes_text(oom.bytes), bytes_text(oom.live), at, device.count["oom_failures"])))
+        self.verdict("out of memory", "out of memory", parts)
+
+    def over_limits(self):
+        parts = []
+        for line in self.capacities:
+            live = self.ledger.live_on(line.physical)
+            if line.physical.limit and live > line.physical.limit:
+                parts.append((str(line.physical.device), "%s of %s" % (
+                    bytes_text(live), bytes_text(line.physical.limit))))
+        for account in self.ledger.largest_accounts():
+            if account.limit and account.bytes > account.limit:
+                parts.append((account.device.name, "account %s %s of %s" % (
+                    name(account.name), bytes_text(account.bytes), bytes_text(account.limit))))
+        self.verdict("limits", "over a limit", parts)
+
+    def leak_line(self):
+        found = self.ledger.leaks()
+        if not self.ledger.mark_now or not found:
+            return
+        line = "leaks since mark %d: %s" % (self.ledger.mark_now,
+                                            amount(sum(b.bytes for b in found), len(found)))
+        culprit = self.ledger.culprit()
+        self.put("leaks in a line", line + (self.culprit(culprit) if culprit else ""))
+
+    def culprit(self, culprit):
+        line = ", %s of them" % bytes_text(culprit.bytes)
+        devices, tags, scopes = culprit.devices, culprit.tags - {None}, culprit.scopes - {None}
+        line += " %s" % str(next(iter(devices))) if len(devices) == 1 else " %d devices" % len(devices)
+        partly = " partly" if None in culprit.tags else ""
+        if len(tags) == 1:
+            line += "%s [%s]" % (partly, name(next(iter(tags))))
+        elif tags:
+            line += " with %d tags" % len(tags)
+        partly = " partly" if None in culprit.scopes else ""
+        if len(scopes) == 1:
+            line += "%s in %s" % (partly, name(next(iter(scopes))))
+        elif scopes:
+            line += " in %d scopes" % len(scopes)
+        return line + "  " + site_name(culprit.site)
+
+    def holders(self):
+        parts = []
+        for device in self.by_peak:
+            text = self.holders_of(device)
+            if text:
+                parts.append((device.name, text + " of " + bytes_text(device.live)))
+        self.verdict("holders", "biggest holder", parts)
+
+    def holders_of(self, device):
+        ledger, live = self.ledger, device.live
+        by_tag = [("tag " + name(r.subject), r.live) for r in ledger.tags if r.device is device]
+        by_tag.append(("untagged", live - device.arena - sum(count for _, count in by_tag)))
+        by_tag = sorted([h for h in by_tag + [("arenas", device.arena)] if h[1] > 0],
+                        key=lambda holder: -holder[1])
+        site = (ledger.top(ledger.sites, device) or [None])[0]
+        largest, held = (site.subject, site.live) if site else (None, 0)
+        where = site_name(largest)
+        if device.arena > held:
+            where, held = "(arena)", device.arena
+        parts = []
+        arena = by_tag and by_tag[0][0] == "arenas"
+        if len(by_tag) > 1 or arena or (by_tag and ledger.tags):
+            parts.append("%s %s" % (by_tag[0][0], share(by_tag[0][1], live)))
+        if held and not (arena and where == "(arena)"):
+            parts.append("site %s %s" % (where, share(held, live)))
+        return ", ".join(parts) if live else ""
+
+    def counts(self, device):
+        """The anomalies and drops of a device; None: of all, with those of the ledger."""
+        return list(self.ledger.anomalies(device).items())
+
+    def listed(self, counts):
+        return ", ".join("%s %s" % (key, bytes_text(v) if key == "dropped_bytes" else v)
+                         for key, v in counts)
+
+    def anomaly_line(self):
+        """The four devices with the heaviest anomalies; under "all" what no device counted."""
+        own = []
+        for key, value in self.counts(None):
+            value -= sum(d.count.get(key, 0) for d in self.ledger.devices)
+            own += [(key, value)] if value > 0 else []
+        found = [(d.name, self.counts(d)) for d in self.by_peak] + [("all", own)]
+        found = [(where, counts) for where, counts in found if counts]
+        found = sorted(found, key=lambda part: self.weight(part[1]), reverse=True)
+        self.verdict("anomalies", "anomalies and drops",
+                     [(where, self.listed(counts)) for where, counts in found])
+
+    def weight(self, counts):
+        """The heaviest kind of anomaly, then how many there are of it."""
+        def kind(key):
+            return 3 if key in LOSSES else 2 if key in MISTAKES else 1
+        heaviest = max(kind(key) for key, _ in counts)
+        return heaviest, sum(v for key, v in counts
+                             if kind(key) == heaviest and key != "dropped_allocs")
+
+    def verdicts(self):
+        self.out_of_memory()
+        self.over_limits()
+        self.leak_line()
+        self.holders()
+        self.anomaly_line()
+
+    # -- tables of the first screen --
+
+    def device_line(self, where, stats):
+        return (padded(str(where), 16) + size(stats["allocated"], 12) + size(stats["peak"], 12) +
+                number(stats["live_blocks"], 11) + number(stats["allocs"], 12) +
+                number(stats["frees"], 12) + size(stats["total_allocated"], 14))
+
+    def devices(self, most):
+        ledger = self.ledger
+        self.put("devices", "", "device                  live        peak     blocks      allocs"
+                 "       frees  allocated in all")
+        for device in self.by_peak[:most]:
+            line = self.device_line(device.name, device.stats())
+            line += "  " + name(device.label) if device.label else ""
+            resident = TYPES[device.type] == "cpu" and not self.page and ledger.resident
+            self.put("devices", line + ("  RSS " + bytes_text(resident) if resident else ""))
+        self.more("devices", len(ledger.devices), most, "devices")
+        if len(ledger.devices) == 1:
+            return
+        for type in range(len(TYPES)):
+            of_type = [d.stats() for d in ledger.devices if d.type == type]
+            if len(of_type) > 1:
+                sums = {key: sum(s[key] or 0 for s in of_type) for key in of_type[0]}
+                self.put("devices", self.device_line(Device(type, ANY), sums))
+        self.put("devices", self.device_line("all", self.total) +
+                 "  (peak: a sum, not of one moment)")
+
+    def bar(self):
+        """A line of blocks: the live bytes of the snapshots, over the time between the first and
+        the last."""
+        snapshots = self.ledger.snapshots_shown()
+        if not snapshots:
+            return
+        first, last = snapshots[0].time, snapshots[-1].time
+        span, most = last - first + 1, max(s.live for s in snapshots)
+        steps, level, left = "", 0, list(snapshots)
+        for column in range(COLUMNS):
+            end = first + span // COLUMNS * (column + 1) + span % COLUMNS * (column + 1) // COLUMNS
+            here = []
+            while left and left[0].time < end:
+                here.append(left.pop(0).live)
+            level = max(here) if here else level
+            steps += chr(0x2581 + (int(level * 7 / most + 0.5) if most else 0))
+            level = here[-1] if here else level  # the last one counts for empty columns
+        self.put("bar", "", "live %s at most %s, from %s to %s" % (
+            steps, bytes_text(most), ns_text(first), ns_text(last)))
+
+    def capacity(self, most):
+        if not self.capacities:
+            return
+        self.put("capacity", "", "capacity               total        used        free        self"
+                 "   this process      others       limit        held")
+        for line in self.capacities[:most]:
+            text = padded(str(line.physical.device), 16)
+            text += "".join(size(v, 12) for v in (line.total, line.used, line.free, line.self))
+            text += size(line.rest, 15) + size(line.others, 12)
+            text += size(line.physical.limit or None, 12) + size(line.physical.held, 12)
+            if line.age is not None and line.age > 10 ** 9:
+                text += "  sampled %s ago" % ns_text(line.age)
+            self.put("capacity", text)
+        self.more("capacity", len(self.capacities), most, "physical devices")
+
+    def tags(self, most):
+        if not self.tag_lines:
+            return
+        self.put("tags", "", "tag                     live        peak     blocks    expected"
+                 "    variance  device")
+        for tag in self.tag_lines[:most]:
+            self.put("tags", padded(name(tag.name), 16) + size(tag.live, 12) + size(tag.peak, 12) +
+                     number(tag.blocks, 11) + size(tag.expected, 12) +
+                     difference(tag.variance, 12) + "  " + tag.device.name)
+        self.more("tags", len(self.tag_lines), most, "tags",
+                  sum(tag.live for tag in self.tag_lines[most:]))
+
+    def sites(self, most):
+        shown_sites = self.ledger.site_lines(self.total)[:TOP_SITES]
+        if not shown_sites:
+            return
+        shown_sites = shown_sites[:most]
+        self.put("sites", "", "        live        peak      allocs   allocated  hotspots by %s: "
+                 "%d of %d sites, %s live" % (
+                     "peak" if self.ledger.by_peak(self.total) else "live", len(shown_sites),
+                     len(self.ledger.sites) + sum(bool(d.arena) for d in self.ledger.devices),
+                     bytes_text(sum(s.live for s in shown_sites))))
+        for s in shown_sites:
+            line = size(s.live, 12) + size(s.peak, 12) + number(s.allocs, 12) + \
+                size(s.allocated, 12) + "  " + ("(arena)" if s.arena else site_name(s.site))
+            many = len(self.ledger.devices) > 1
+            self.put("sites", line + (" on " + s.device.name if many else ""))
+
+    def frames(self, row):
+        places = [site_name(self.ledger.code_site(f)) for f in row.frames[:FRAMES]]
+        return " < ".join(places + (["..."] if len(row.frames) > FRAMES else [])) or "(unknown)"
+
+    def estimates(self):
+        """How the numbers of stacks are known, if that is by samples."""
+        if not self.sampled:
+            return ""
+        return ", estimates: a sample each " + bytes_text(self.ledger.stack_bytes)
+
+    def stacks(self):
+        rows = self.ledger.stacks_shown()
+        if not rows:
+            return
+        self.put("stacks", "", "        live%s        peak      allocs   allocated  hottest "
+                 "stacks: %d of %d%s%s" % ("       error" if self.sampled else "",
+                                   min(len(rows), FIRST_STACKS), len(rows), self.estimates(),
+                                   "; error is the standard error of live, -: no sample lives"
+                                   if self.sampled else ""))
+        for row in rows[:FIRST_STACKS]:
+            error = size(0 if row.live else None, 12) if self.sampled else ""
+            self.put("stacks", size(row.live, 12) + error + size(row.peak, 12) +
+                     number(row.allocs, 12) + size(row.allocated, 12) + "  " + self.frames(row))
+        self.more("stacks", len(rows), FIRST_STACKS, "stacks",
+                  sum(row.live for row in rows[FIRST_STACKS:]))
+        if self.ledger.stacks_cut:
+            self.put("stacks", "%d stacks could not be taken: they are one return address, or none"
+                     % self.ledger.stacks_cut)
+
+    def meta(self, meta):
+        text = " " + name(meta.name) if meta and meta.name is not None else ""
+        if meta and (meta.dtype is not None or meta.shape):
+            text += " " + (name(meta.dtype) if meta.dtype is not None else "")
+            text += "[%s]" % "x".join(map(str, meta.shape)) if meta.shape else ""
+        return text
+
+    def blocks(self, most, parts):
+        shown_blocks = self.ledger.largest_blocks(100)[:most]
+        if not shown_blocks:
+            return
+        self.put("blocks", "", "       bytes    refs  largest blocks: %d of %d, %s" % (
+            len(shown_blocks), self.total["live_blocks"],
+            bytes_text(sum(b.bytes for b in shown_blocks))))
+        for block in shown_blocks:
+            self.put("blocks", self.block(block))
+            if parts:
+                self.parts(block)
+
+    def block(self, block):
+        line = "%s%s  %s %s" % (size(block.bytes, 12), number(block.refs, 8), block.device.name,
+                                address(block.storage))
+        line += " [%s]" % name(block.tag.subject) if block.tag else ""
+        line += self.meta(block.meta)
+        line += " in " + name(block.scope.path) if block.scope else ""
+        line += " on stream " + address(block.stream) if block.stream else ""
+        line += "  " + site_name(block.site.subject) if block.site else ""
+        return line + (" (pending)" if block.pending is not None else "")
+
+    def parts(self, block):
+        listed = [block.parts[offset] for offset in sorted(block.parts)]
+        for part in listed[:8]:
+            tag = " [%s]" % name(part.tag) if part.tag else ""
+            self.put("blocks", "%s at %d%s%s" % (size(part.bytes, 22), part.offset, tag,
+                                                 self.meta(part.meta)))
+        if len(listed) > 8:
+            self.put("blocks", "          ... and %d more parts, %s in all" % (
+                len(listed) - 8, bytes_text(sum(p.bytes for p in listed))))
+
+    # -- in full --
+
+    def balance(self, line):
+        if line.total is None:
+            return
+        text = "%s: total %s = free %s + self %s%s" % (
+            line.physical.device, bytes_text(line.total), bytes_text(line.free),
+            bytes_text(line.self), self.balance_tags(line))
+        text += " + context " + bytes_text(line.context) if line.context is not None else ""
+        if line.unaccounted < 0:
+            text += " - unaccounted %s (less is in use than these hold)" % bytes_text(
+                -line.unaccounted)
+        else:
+            text += " + unaccounted " + bytes_text(line.unaccounted)
+        self.put("balance", text)
+        if line.processes:
+            held = []
+            for pid, count in line.processes:
+                process = self.ledger.process_name(pid)
+                held.append("pid %d%s holds %s" % (pid, " (%s)" % process if process else "",
+                                                   bytes_text(count)))
+            self.put("balance", "%s: others: %s" % (line.physical.device, ", ".join(held)))
+
+    def balance_tags(self, line):
+        left = line.self - line.untagged
+        if not left:
+            return ""
+        on = self.ledger.on(line.physical)
+        rows = [t for t in self.tag_lines[:TOP_TAGS]
+                if t.tagged and t.device in on and t.live][:6]
+        parts = ["%s %s" % (name(t.name), bytes_text(t.live)) for t in rows]
+        left -= sum(t.live for t in rows)
+        parts += ["other tags " + bytes_text(left)] if left else []
+        parts += ["untagged " + bytes_text(line.untagged)] if line.untagged else []
+        return " (%s)" % ", ".join(parts)
+
+    def peak(self, device):
+        held = device.holders
+        if not held:
+            return
+        tags = [] if [tag for tag, _ in held.tags] == [None] else held.tags
+        if not tags and not held.sites:
+            return
+        text = "at the peak of %s, " % device.name
+        text += "with " + bytes_text(held.bytes) if held.bytes >= device.peak else \
+            "noted at %s of %s" % (bytes_text(held.bytes), bytes_text(device.peak))
+        if tags:
+            text += "; by tag: " + ", ".join(
+                "%s %s" % ("(untagged)" if tag is None else name(tag), bytes_text(count))
+                for tag, count in tags[:6])
+        if held.sites:
+            text += "; by site: " + ", ".join("%s %s" % (site_name(place), bytes_text(count))
+                                              for place, count in held.sites[:4])
+        self.put("peaks", text)
+
+    def troubles(self, device):
+        stats, oom = device.stats(), device.oom
+        if stats["pending"]:
+            self.put("troubles", "pending, %s: %s of what is live are freed, and wait for the "
+                     "device" % (device.name, bytes_text(stats["pending"])))
+        if stats["gc_runs"] or stats["gc_failed"]:
+            self.put("troubles", "collections, %s: %d ran, %d could not, reclaimed %s" % (
+                device.name, stats["gc_runs"], stats["gc_failed"],
+                bytes_text(stats["gc_reclaimed"])))
+        if not stats["oom_attempts"]:
+            return
+        text = "out of memory, %s: %d attempts found none, %d requests saved, %d failed" % (
+            device.name, stats["oom_attempts"], stats["recoveries"], stats["oom_failures"])
+        if oom:
+            text += "; the last of %s with live %s" % (bytes_text(oom.bytes), bytes_text(oom.live))
+            text += ", used " + bytes_text(oom.used) if oom.used is not None else ""
+            text += " at " + site_name(oom.site) if oom.site else ""
+        self.put("troubles", text)
+
+    def pool(self, device):
+        stats = device.stats()
+        served = stats["cache_hits"] + stats["cache_misses"]
+        if not stats["reserved_peak"] and not served:
+            return
+        parts = []
+        if stats["reserved_peak"]:
+            free = stats["cached"]
+            ratio = free / stats["reserved"] if stats["reserved"] else 0
+            pieces = None
+            if stats["largest_free"] is not None:
+                pieces = min(max(1 - stats["largest_free"] / free, 0), 1) * 100 if free else 0
+            parts.append("reserved %s (peak %s), cached %s or %s, fragmentation %s" % (
+                bytes_text(stats["reserved"]), bytes_text(stats["reserved_peak"]),
+                bytes_text(free), percent_text(ratio * 100), percent_text(pieces)))
+        if served:
+            parts.append("hit_rate %s: hits %d, misses %d" % (
+                percent_text(stats["cache_hits"] / served * 100), stats["cache_hits"],
+                stats["cache_misses"]))
+        if stats["refused"]:
+            parts.append("calls refused %d" % stats["refused"])
+        self.put("pools", "pool, %s: %s" % (device.name, ", ".join(parts)))
+
+    def rates(self, device):
+        s, parts = device.stats(), []
+        for rate, part, rest in (("recovery_rate", s["recoveries"], s["oom_failures"]),
+                                 ("success_rate", s["allocs"], s["oom_failures"])):
+            if part + rest:
+                parts.append("%s %s" % (rate, percent_text(part / (part + rest) * 100)))
+        if s["allocs"]:
+            parts.append("%s an alloc" % bytes_text(s["total_allocated"] // s["allocs"]))
+        if parts:
+            self.put("rates", "rates, %s: %s" % (device.name, ", ".join(parts)))
+
+    def ages(self, device):
+        sizes, lifetimes = self.ledger.sizes(device), self.ledger.lifetimes(device)
+        if sizes:
+            self.put("ages", "sizes of live blocks, %s: %s" % (device.name, ", ".join(
+                "%d from %s" % (count, bytes_text(start)) for start, count in sizes)))
+        if lifetimes is not None:
+            self.put("ages", "lifetimes, %s: %d under 0.1 s, %d under 1 s, %d under 10 s, "
+                     "%d longer" % (device.name, *lifetimes))
+
+    def anomalies(self, where, counts):
+        if counts:
+            self.put("anomalies", "anomalies and drops, %s %s" % (where, self.listed(counts)))
+
+    def snapshots(self):
+        snapshots = self.ledger.snapshots_shown()
+        named = [s for s in snapshots if s.name]
+        if not snapshots:
+            return
+        line = "snapshots: %d, checkpoints %d" % (len(snapshots), len(named))
+        if named:
+            line += ", most at " + name(max(named, key=lambda s: s.live).name)
+        self.put("snapshots", "", line)
+        for s in named if len(named) <= 20 else []:
+            self.put("snapshots", "%s%s%s blocks  %s" % (
+                ns_text(s.time).rjust(12), size(s.live, 12), number(s.count, 11), name(s.name)))
+
+    def scopes(self):
+        lines = self.ledger.scope_lines()
+        if not lines:
+            return
+        self.put("scopes", "", "   count  delta in all   delta avg  peak inside        live"
+                 "   time in all    time avg  scope; live is exclusive: without inner scopes")
+        for scope, live in lines[:TOP_SITES]:
+            self.put("scopes", self.scope(scope, live))
+        self.more("scopes", len(lines), TOP_SITES, "scopes",
+                  sum(live for _, live in lines[TOP_SITES:]))
+
+    def scope(self, scope, live):
+        runs = scope.runs()
+        delta, time, n = sum(r.bytes for r in runs), sum(r.ns for r in runs), len(runs)
+
+        def signed(value, width):
+            text = ("-" if value < 0 else "+" if value else "") + bytes_text(abs(value))
+            return text.rjust(width)
+        text = number(n, 8) + signed(delta, 14) + signed(average(delta, n), 12)
+        text += size(max((r.peak for r in runs), default=0), 13) + size(live, 12)
+        text += ns_text(time).rjust(14) + ns_text(average(time, n)).rjust(12)
+        text += "  " + name(scope.path)
+        text += ", on its device " + ns_text(scope.device_ns) if scope.device_ns else ""
+        return text + (" (running)" if scope.running() else "")
+
+    def leaks(self):
+        ledger, found = self.ledger, self.ledger.leaks()
+        if not ledger.mark_now or not found:
+            return
+        self.put("leaks", "", "       bytes     blocks  leaks since mark %d: %s" % (
+            ledger.mark_now, amount(sum(b.bytes for b in found), len(found))))
+        groups = ledger.leak_groups()
+        for group in groups[:LEAKS]:
+            line = size(group.bytes, 12) + number(group.count, 11) + "  " + group.device.name
+            line += " [%s]" % name(group.tag.subject) if group.tag else ""
+            line += " in " + name(group.scope.path) if group.scope else ""
+            self.put("leaks", line + "  " + site_name(subject(group.site)))
+        if len(groups) > LEAKS:
+            self.put("leaks", "... and %d more, %s" % (
+                len(groups) - LEAKS, amount(sum(g.bytes for g in groups[LEAKS:]),
+                                            sum(g.count for g in groups[LEAKS:]))))
+        stacks = ledger.stack_leaks()
+        if not stacks:
+            return
+        self.put("leaks", "", "       bytes     blocks  leaks by stack" + self.estimates())
+        for leak in stacks[:FIRST_STACKS]:
+            self.put("leaks", size(leak.bytes, 12) + number(leak.count, 11) + "  " +
+                     self.frames(leak.row))
+        self.more("leaks", len(stacks), FIRST_STACKS, "stacks",
+                  sum(leak.bytes for leak in stacks[FIRST_STACKS:]))
+
+    def routes(self):
+        used = [r for r in self.ledger.routes if r.moves or r.copies]
+        if used:
+            self.put("routes", "",
+                     "       moves       bytes      copies       bytes  from, to")
+        for r in used:
+            self.put("routes", number(r.moves, 12) + size(r.moved_bytes, 12) +
+                     number(r.copies, 12) + size(r.copied_bytes, 12) +
+                     "  %s, %s" % (r.source.name, r.target.name))
+
+    def accounts(self):
+        ledger, lines = self.ledger, self.ledger.largest_accounts()
+        if not lines:
+            return
+        self.put("accounts", "", "       bytes        peak       limit     refused  accounts: "
+                 "%d of %d" % (len(lines), len(ledger.accounts)))
+        for a in lines:
+            self.put("accounts", size(a.bytes, 12) + size(a.peak, 12) + size(a.limit or None, 12) +
+                     number(a.refused, 12) + "  %s on %s" % (name(a.name), a.device.name))
+
+    # -- the whole --
+
+    def first_screen(self):
+        ledger = self.ledger
+        up = (ledger.now - ledger.started) // 100_000_000
+        self.put("header", "MemLord %s  pid %d  up %s s  its own memory %s" % (
+            ledger.version, PID, fixed(up, 1), bytes_text(ledger.own["TEXT"])))
+        self.verdicts()
+        if ledger.labels:
+            self.put("labels", "labels: " + shown(ledger.labels))
+        if not ledger.devices:
+            self.put("header", "nothing recorded")
+            return
+        self.devices(FIRST_DEVICES)
+        self.bar()
+        self.capacity(FIRST_PHYSICAL)
+        self.tags(FIRST_TAGS)
+        self.sites(FIRST_SITES)
+        self.stacks()
+        self.blocks(FIRST_BLOCKS, False)
+        self.in_full()
+
+    def in_full(self):
+        ledger = self.ledger
+        self.put("header", "", "---- in full ----")
+        if len(ledger.devices) > FIRST_DEVICES:
+            self.devices(len(ledger.devices))
+        if len(self.capacities) > FIRST_PHYSICAL:
+            self.capacity(len(self.capacities))
+        self.put("balance", "")
+        for line in self.capacities:
+            self.balance(line)
+        for device in ledger.devices:
+            self.peak(device)
+            self.troubles(device)
+            self.pool(device)
+            self.rates(device)
+            self.ages(device)
+            if len(ledger.devices) > 1:
+                self.anomalies(device.name, self.counts(device))
+        self.anomalies("all", self.counts(None))
+        self.snapshots()
+        self.scopes()
+        self.leaks()
+        self.routes()
+        self.accounts()
+        if len(self.tag_lines) > FIRST_TAGS:
+            self.tags(TOP_TAGS)
+        if len(self.ledger.site_lines(self.total)) > FIRST_SITES:
+            self.sites(TOP_SITES)
+        blocks = ledger.largest_blocks(100)
+        if len(blocks) > FIRST_BLOCKS or any(b.parts for b in ledger.blocks.values()):
+            self.blocks(20, True)
+        if ledger.modules:
+            self.put("modules", "", padded("build id", 40) + "  module of return addresses")
+        for module in ledger.modules:
+            self.put("modules", "%-40s  %s" % (shown(module.build_id), name(module.path)))
+
+    def compare(self, found, check, head=""):
+        """Compares with the lines of a file."""
+        for subject, _ in self.lines:
+            check.compared[head + subject] += 1
+        wanted = [line for _, line in self.lines]
+        matcher = difflib.SequenceMatcher(None, wanted, found, autojunk=False)
+        for kind, i, j, k, m in matcher.get_opcodes():
+            for n in range(max(j - i, m - k) if kind != "equal" else 0):
+                owner = self.lines[min(i + n, len(wanted) - 1)][0]
+                check.differs(head + owner, "line %d" % (k + n + 1),
+                              wanted[i + n] if i + n < j else "no such line",
+                              found[k + n] if k + n < m else "no such line")
+
+
+def compare(ledger, data, check):
+    report = Report(ledger)
+    report.first_screen()
+    found = data.decode().split("\n")
+    check.same("header", "the last line", "", found.pop())
+    report.compare(found, check)
