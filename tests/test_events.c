@@ -980,6 +980,7 @@ static void without_memory_events_do_not_start(void **state) {
     t->heap.fail_at = t->heap.calls + 1;
     assert_ok(memlord_events_start(t->lord, 1 << 16)); /* needs none */
     open_block(t->lord, 0x3000, 1);
+    assert_int_equal(memlord_events_each(t->lord, keep, NULL), MEMLORD_E_NOMEM);
     t->heap.fail_at = 0;
     assert_events(t->lord, E(ALLOC), E(ALLOC));
 }
