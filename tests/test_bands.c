@@ -1180,6 +1180,12 @@ static void a_free_from_the_edge_of_a_band_falls_into_the_one_below(void **state
     assert_true(t->gc.last.used_percent == 49.9);
 }
 
+static int setup_fakes_exact(void **state) {
+    return test_open_fakes(state, MEMLORD_FLAG_NO_THREADS | MEMLORD_FLAG_EXACT);
+}
+#define TEST_FAKES_EXACT(name)                                                                \
+    cmocka_unit_test_setup_teardown(name, setup_fakes_exact, test_teardown)
+
 /* -- random histories, against a model of what the header says -- */
 
 enum { MODEL_BLOCKS = 64 };
@@ -1754,7 +1760,9 @@ int main(void) {
         TEST_FAKES(a_run_for_another_reason_at_the_threshold_makes_the_band_wait),
         TEST_FAKES(a_reset_arms_a_band_that_waits),
         TEST_FAKES(a_free_from_the_edge_of_a_band_falls_into_the_one_below),
+        TEST_FAKES_EXACT(a_free_from_the_edge_of_a_band_falls_into_the_one_below),
         TEST_FAKES(random_histories_fire_as_documented),
+        TEST_FAKES_EXACT(random_histories_fire_as_documented),
         TEST_FAKES(selectors_that_name_nothing_are_refused),
         cmocka_unit_test(a_bad_band_is_found_by_its_index),
         TEST_FAKES(a_bad_strategy_keeps_the_old_one_and_names_the_band),

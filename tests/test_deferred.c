@@ -2532,6 +2532,48 @@ static void a_fence_may_retire_another_ledger(void **state) {
     assert_int_equal(heap.blocks, 0);
 }
 
+/* A `done` that retires another ledger is still the one that its own thread is in. */
+static void retire_the_other_then_here(fake *f) {
+    f->in_done = NULL;
+    retired_there = memlord_retire(the_other, memlord_device_all());
+    if (memlord_retire(f->lord, memlord_device_all())) f->bad++;
+}
+static void retire_the_other_then_leave(fake *f) {
+    f->in_done = NULL;
+    retired_there = memlord_retire(the_other, memlord_device_all());
+    leave_by_longjmp(f);
+}
+static void a_fence_that_has_retired_another_ledger_is_still_running(void **state) {
+    memlord *lord = test_lord(state);
+    fake *here = pend(lord, cuda(0), 0x1000, 100, 1), *next = pend(lord, cuda(0), 0x2000, 5, 2),
+         *there;
+    assert_ok(memlord_create(NULL, &the_other));
+    there = pend(the_other, cuda(0), 0x1000, 7, 1);
+    here->lord = lord;
+    here->asked = next->asked = 0;
+    here->in_done = retire_the_other_then_here;
+    here->answer = next->answer = there->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 105);
+    assert_int_equal(retired_there, 7);
+    assert_int_equal(here->asked, 1);
+    assert_int_equal(next->asked, 1);
+    memlord_destroy(the_other);
+}
+static void a_done_left_after_it_retired_another_ledger_is_asked_again(void **state) {
+    memlord *lord = test_lord(state);
+    fake *here = pend(lord, cuda(0), 0x1000, 100, 1), *there;
+    assert_ok(memlord_create(NULL, &the_other));
+    there = pend(the_other, cuda(0), 0x1000, 7, 1);
+    there->answer = 1;
+    here->in_done = retire_the_other_then_leave;
+    if (!setjmp(way_out)) (void)memlord_retire(lord, all());
+    here->inside = 0;
+    here->answer = 1;
+    assert_int_equal(memlord_retire(lord, all()), 100);
+    assert_int_equal(here->dropped, 1);
+    memlord_destroy(the_other);
+}
+
 static void a_fence_may_destroy_another_ledger(void **state) {
     memlord *lord = test_lord(state);
     test_heap heap;
@@ -2688,6 +2730,8 @@ int main(void) {
         TEST(a_child_retires_behind_a_fence_whose_block_is_gone),
         TEST(a_child_born_while_a_free_asks_its_fence_can_retire),
         TEST(a_fence_may_retire_another_ledger),
+        TEST(a_fence_that_has_retired_another_ledger_is_still_running),
+        TEST(a_done_left_after_it_retired_another_ledger_is_asked_again),
         TEST(a_fence_may_destroy_another_ledger),
     };
     return cmocka_run_group_tests_name("deferred", tests, NULL, NULL);

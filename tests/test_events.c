@@ -118,6 +118,29 @@ static void an_event_says_what_happened(void **state) {
     free(l.at);
 }
 
+static void the_events_of_a_scope_are_of_no_storage_and_no_device(void **state) {
+    memlord *lord = test_lord(state);
+    size_t i;
+    list l;
+    assert_ok(memlord_events_start(lord, 100));
+    open_block(lord, 0x1000, 100);
+    assert_ok(memlord_scope_begin(lord, "s"));
+    assert_ok(memlord_scope_end(lord));
+    l = events_of(lord);
+    assert_int_equal(l.n, 3);
+    for (i = 1; i < 3; i++) {
+        assert_int_equal(l.at[i].kind, i == 1 ? E(SCOPE_BEGIN) : E(SCOPE_END));
+        assert_int_equal(l.at[i].device.type, MEMLORD_ANY);
+        assert_int_equal(l.at[i].storage, 0);
+        assert_int_equal(l.at[i].bytes, 0);
+        assert_int_equal(l.at[i].stream, 0);
+        assert_int_equal(l.at[i].scope, 1);
+        assert_null(l.at[i].site);
+        assert_null(l.at[i].tag);
+    }
+    free(l.at);
+}
+
 static void a_free_tells_the_tag_of_its_block_outside_the_tag_too(void **state) {
     memlord *lord = ((test_case *)*state)->lord;
     const uint64_t address = 0x7f0000000000u;
@@ -957,6 +980,7 @@ static void without_memory_events_do_not_start(void **state) {
     t->heap.fail_at = t->heap.calls + 1;
     assert_ok(memlord_events_start(t->lord, 1 << 16)); /* needs none */
     open_block(t->lord, 0x3000, 1);
+    assert_int_equal(memlord_events_each(t->lord, keep, NULL), MEMLORD_E_NOMEM);
     t->heap.fail_at = 0;
     assert_events(t->lord, E(ALLOC), E(ALLOC));
 }
@@ -1045,6 +1069,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(off_records_nothing),
         TEST_FAKES(an_event_says_what_happened),
+        TEST(the_events_of_a_scope_are_of_no_storage_and_no_device),
         TEST(a_free_tells_the_tag_of_its_block_outside_the_tag_too),
         TEST_SITES(sites_are_those_of_the_call),
         TEST(allocs_and_frees_of_every_kind),
