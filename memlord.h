@@ -3625,6 +3625,7 @@ typedef struct mli_image_search {
     mli_image *image;
     int dynamic; /* 1: the modules from here on are not those of the start */
     int modules; /* 1: there are any */
+    int program; /* 1: the address is in the executable */
 } mli_image_search;
 
 /* Returns the segment in memory that has `size` bytes at an address of the file; NULL: none. */
@@ -3665,13 +3666,14 @@ static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *use
     if (segment) {
         mli_image_fill(search->image, module, segment);
         search->image->stays |= !search->dynamic;
+        search->program = (uintptr_t)module->at == (uintptr_t)getauxval(AT_PHDR);
         return 1;
     }
     if (!loader || module->bias == loader) search->dynamic = 1;
     return 0;
 }
 static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
-    mli_image_search search = {address, out, 0, 0};
+    mli_image_search search = {address, out, 0, 0, 0};
     mli_loaded loaded = {NULL, NULL, 0};
     int saved = errno;
     ssize_t n;
@@ -3680,9 +3682,8 @@ static MLI_COLD void mli_image_at(const void *address, mli_image *out, char *exe
     out->start = loaded.start;
     out->loaded = out->path = loaded.name; /* all that is known of a module of dlmopen */
     out->bias = loaded.bias;
-    /* The program has no name; in a static one musl gives the name of a link. */
-    if (mli_dl_each(mli_image_visit, &search) &&
-        (!out->path[0] || !strcmp(out->path, "/proc/self/exe"))) {
+    /* glibc gives the program no name, musl the one it was started by or that of a link. */
+    if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
         n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
         executable[n > 0 ? n : 0] = 0;
         out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);

@@ -97,6 +97,7 @@ if [ "$1" = --one ]; then
 fi
 rm -rf "$logs" && mkdir -p "$logs" || exit 1
 printf '%s\n' "$@" | xargs -P "$jobs" -I '{}' sh tests/run.sh --one '{}'
+case " $* " in *' build/windows/'*) wineserver -k ;; esac # make would wait for it
 cat "$logs"/*.count | awk -v suites=$# '
     { passed += $1; failed += $2; skipped += $3 }
     END {
