@@ -55,7 +55,7 @@ programs = $(foreach c,$(1),$(addprefix build/$(c)/,$(suites))) \
 	$(foreach c,$(2),$(addprefix build/$(c)/,$(nobarrier)))
 examples := $(addprefix build/,quickstart llama bands oom server neighbours pool diff symbolize \
 	cuda_inference libmemlord_preload.so)
-scripts := tests/runner.sh tests/coverage.sh tests/mutants.sh tests/matrix.sh tests/systems.sh tests/examples.sh tests/diff.sh \
+scripts := tests/runner.sh tests/coverage.sh tests/matrix.sh tests/systems.sh tests/examples.sh tests/diff.sh \
 	tests/cuda.sh tests/torch.sh tests/consumers.sh tests/page.sh tests/places.sh tests/unload.sh \
 	tests/preload.sh tests/symbols.sh tests/signals.sh tests/neighbours.sh tests/programs.sh tests/readme.sh \
 	tests/install.sh tests/ci.sh tests/values.sh tests/figures.sh
@@ -125,7 +125,7 @@ test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with 
 
 # What make test's own system does not show: see tests/gates/.
 gates: try-gates ## Windows, macOS, musl, other processors, each knob, known faults; ends with "N passed, N failed"
-	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh $(wildcard tests/gates/*.sh)
+	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh tests/mutants.sh $(wildcard tests/gates/*.sh)
 
 test-all: ## [PART=] [LONG=1]: one part of make test-parts, or all in turn; those over ten minutes with LONG=1
 	+@$(if $(PART),$(run_part),sh tests/all.sh $(foreach p,$(parts),$(if $(LONG),$p,$(call short,$p))))

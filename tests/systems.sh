@@ -45,7 +45,7 @@ gcc -std=c99 -O0 $warn -U__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8 -I. -pthread -c test
     -o $out/locks.o >$why 2>&1 && nm $out/locks.o | grep -q mli_u64_locks &&
     gcc -std=c99 -O0 $warn -I. tests/test_barrier.c $out/locks.o -o $out/barrier -lcmocka -pthread -ldl \
         >$why 2>&1 &&
-    CMOCKA_MESSAGE_OUTPUT=TAP timeout 60 $out/barrier >$why 2>&1
+    CMOCKA_MESSAGE_OUTPUT=TAP timeout 180 $out/barrier >$why 2>&1
 status=$?
 if grep -q '# SKIP.*real_time' $why; then
     skip "$name" 'no real-time threads allowed here'
