@@ -54,7 +54,7 @@ broken() { # SUITE
     wrap=$(emulator "$1")
     [ -n "$wrap" ] || return
     name=${wrap%%[ -]*}
-    version=$(${wrap%% *} --version 2>&1 | sed -n 's/^[^0-9]*\([0-9]*\.[0-9]*\).*/\1/p' | head -n 1)
+    version=$(${wrap%% *} --version 2>&1 | sed -nE "s/.*[ -]([0-9]+\.[0-9]+).*/\1/p" | head -n 1)
     suite=$(basename "$1" .exe)
     sed -n "s/^$name $version $suite /$name $version /p" tests/emulators
 }
