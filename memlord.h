@@ -3788,7 +3788,7 @@ static const char *mli_symbol_at(const void *address) {
 static MLI_COLD int mli_module_keep(void) {
     const ElfW(Dyn) *d = mli_dynamic;
     mli_image own;
-    mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0, 0};
+    mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0, 0, 0};
     void *(*reopen)(const char *, int);
     int saved = errno, i;
     if (!d || !&mli_loader) return 1; /* a static program */
