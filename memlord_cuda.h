@@ -1752,7 +1752,7 @@ static void mli_cuda_fence_free(void *user) {
     event = fence->event;
     mli_cuda_lock_take(&mli_cuda_events_lock);
     if (event) bin = mli_cuda_event_bin_of(context, fence->timed);
-    if (bin && bin->n < MEMLORD_CUDA_MAX_EVENTS) {
+    if (bin && (int)bin->n < MEMLORD_CUDA_MAX_EVENTS) {
         event = NULL;
     } else {
         fence->event = NULL;
