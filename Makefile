@@ -1,6 +1,7 @@
 # MemLord's one entry point. `make` lists what it can do.
 #
-#   config=release|debug|asan|tsan   which builds of the suites `make test` runs; without it
+#   config=release|debug|asan|tsan|modules
+#                                    which builds of the suites `make test` runs; without it
 #                                    release, asan and tsan, the compile matrix and the examples
 #   CC=, CXX=                        gcc and g++; tsan builds always use clang
 #   V=1                              shows the commands
@@ -17,10 +18,11 @@ cc.release := $(CC) -O2
 cc.debug := $(CC) -O0 -g3
 cc.asan := $(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-DMEMLORD_CHECK_LOCKS
+cc.modules := $(CC) -O2
 cc.tsan := clang -O1 -g -fsanitize=thread
 # The linker takes exit.o, which keeps the counts of a process that ends by _exit.
 cc.coverage := $(CC) -O0 -g --coverage -fprofile-update=atomic -Wl,build/coverage/exit.o
-$(foreach c,release debug asan coverage,$(eval cxx.$(c) := $(patsubst $(CC),$(CXX),$(cc.$(c)))))
+$(foreach c,release debug asan coverage modules,$(eval cxx.$(c) := $(patsubst $(CC),$(CXX),$(cc.$(c)))))
 cxx.tsan := $(patsubst clang,clang++,$(cc.tsan))
 # The suites themselves, not what they test, are compiled faster than they run; so is what release
 # has optimised under the sanitizers, and the library for PyTorch as its tests load it.
@@ -30,8 +32,8 @@ quick := -O0
 build/coverage/test_%: quick := -O1 -fno-inline -fprofile-update=single
 build/coverage/test_verify build/coverage/test_samples: quick := # which are the implementation, too
 configs := $(or $(config),release asan tsan)
-ifneq ($(filter-out release debug asan tsan,$(configs)),)
-$(error config=$(config) is none of release, debug, asan, tsan)
+ifneq ($(filter-out release debug asan tsan modules,$(configs)),)
+$(error config=$(config) is none of release, debug, asan, tsan, modules)
 endif
 
 q := $(if $(V),,@)
@@ -63,7 +65,7 @@ include tests/parts.mk
 version = $(shell sed -n 's/^\#define MEMLORD_VERSION "\(.*\)"/\1/p' memlord.h)
 
 needs := $(addprefix deps-,demo fleet json symbols test bench reports programs ports gates embed fuzz)
-.PHONY: help demo demo-neighbours demo-fleet report pictures test gates test-all test-parts coverage test-embed test-fleet test-mutants test-gpu \
+.PHONY: help demo demo-neighbours demo-fleet report pictures headers page modules test gates test-all test-parts coverage test-embed test-fleet test-mutants test-gpu \
 	bench bench-gpu torch-observer vendor \
 	install uninstall deps clean \
 	try-reports try-gates try-embed try-fleet $(needs)
@@ -107,12 +109,25 @@ demo-fleet: build/llama | deps-fleet ## three processes on a real Prometheus: it
 
 report: ## JSON=profile.json [BASE=]: build/report.html, a saved profile as a page, or two of them
 	@test -n '$(JSON)' || { echo 'usage: make report JSON=profile.json [BASE=older.json]' >&2; exit 2; }
-	@mkdir -p build && python3 examples/report/assemble.py profile '$(JSON)' $(if $(BASE),'$(BASE)') >build/report.html.tmp || \
+	@mkdir -p build && python3 src/reports/page/assemble.py profile '$(JSON)' $(if $(BASE),'$(BASE)') >build/report.html.tmp || \
 		{ rm -f build/report.html.tmp; exit 1; }
 	@mv build/report.html.tmp build/report.html && echo 'open build/report.html'
 
 pictures: build/llama build/libmemlord_preload.so | deps-reports ## examples/report/pictures/: README's pictures of the report page, and a sample page
 	@sh tests/page/pictures.sh
+
+# -- the two headers --
+
+# Merges keep ours of what is made: joining again puts both sides into it.
+headers: ## joins src/ into memlord.h and memlord_cuda.h
+	@python3 src/join.py
+	@! git rev-parse --git-dir >/dev/null 2>&1 || git config merge.ours.driver true
+
+page: ## packs src/reports/page into the header that carries it, and joins; needs esbuild
+	@python3 src/reports/page/assemble.py header && python3 src/join.py
+
+modules: ## the modules of src/: lines, lines of the header, what each includes
+	@python3 src/join.py modules
 
 # -- tests --
 
@@ -124,8 +139,8 @@ test: $(once) $(if $(config),,$(examples) try-reports) ## all suites; ends with 
 	@sh tests/run.sh $(if $(config),,$(scripts)) $(once)
 
 # What make test's own system does not show: see tests/gates/.
-gates: try-gates ## Windows, macOS, musl, other processors, each knob, known faults; ends with "N passed, N failed"
-	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh tests/mutants.sh $(wildcard tests/gates/*.sh)
+gates: try-gates $(call programs,modules) ## src/, Windows, macOS, musl, other processors, each knob, known faults; ends with "N passed, N failed"
+	@MEMLORD_TEST_LOGS=build/gates/logs sh tests/run.sh tests/mutants.sh $(wildcard tests/gates/*.sh) $(call programs,modules)
 
 test-all: ## [PART=] [LONG=1]: one part of make test-parts, or all in turn; those over ten minutes with LONG=1
 	+@$(if $(PART),$(run_part),sh tests/all.sh $(foreach p,$(parts),$(if $(LONG),$p,$(call short,$p))))
@@ -171,12 +186,25 @@ try-fleet: | deps-demo
 	@timeout 300 sh tests/deps.sh fleet || echo 'no Prometheus, or no node_exporter: make deps-fleet'
 
 needs.release := deps-demo
-define suite_rules
+define product_rules
 build/$(1)/memlord.o: tests/matrix/impl.c memlord.h | $$(or $$(needs.$(1)),deps-test)
 	@mkdir -p build/$(1)
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) -std=c99 $$(warn) -pthread -I. -c tests/matrix/impl.c -o $$@
+endef
+$(foreach c,release debug asan tsan coverage $(ports),$(eval $(call product_rules,$(c))))
 
+# The modules in place of memlord.h, each an object of its own: the linker finds what is private and
+# used from outside.
+modules := $(patsubst src/%.c,build/modules/%.o,$(filter-out src/cuda/% src/tools/%,$(wildcard src/*/*.c)))
+build/modules/%.o: src/%.c $(wildcard src/*/*.h) | deps-test
+	@mkdir -p $(@D) && echo '  $@'
+	$(q)$(cc.modules) -std=c99 $(warn) -D_DEFAULT_SOURCE -DMLI_MODULES -fvisibility=hidden -pthread -Isrc -c $< -o $@
+build/modules/memlord.o: $(modules)
+	@echo '  $@'
+	$(q)ld -r -o $@ $^
+
+define suite_rules
 build/$(1)/test_%$(exe.$(1)): tests/test_%.c $$(wildcard tests/*.h) build/$(1)/memlord.o
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) $$(quick) -std=c99 $$(warn) -pthread -I. $$< build/$(1)/memlord.o -o $$@ \
@@ -184,7 +212,7 @@ build/$(1)/test_%$(exe.$(1)): tests/test_%.c $$(wildcard tests/*.h) build/$(1)/m
 build/$(1)/test_pool$(exe.$(1)): examples/pool.h
 
 endef
-$(foreach c,release debug asan tsan coverage $(ports),$(eval $(call suite_rules,$(c))))
+$(foreach c,release debug asan tsan coverage modules $(ports),$(eval $(call suite_rules,$(c))))
 
 define more_suite_rules
 build/$(1)/test_cpp: tests/test_cpp.cpp $$(wildcard tests/*.h) build/$(1)/memlord.o
@@ -208,7 +236,7 @@ build/$(1)/portable_test_map: tests/test_map.c tests/matrix/impl.c memlord.h $$(
 	@echo '  $$@'
 	$$(q)$$(cc.$(1)) $(if $(filter release,$(1)),,$$(quick)) -std=c99 $$(warn) -U__SSE2__ -pthread -I. $$(filter %.c,$$^) -o $$@ -lcmocka -ldl
 endef
-$(foreach c,release debug asan tsan coverage,$(eval $(call more_suite_rules,$(c))))
+$(foreach c,release debug asan tsan coverage modules,$(eval $(call more_suite_rules,$(c))))
 
 # The CUDA layer runs on a fake runtime, in place of -lcudart; the fake's driver and NVML are
 # libraries beside it. Twice: with the legacy default stream, and with the per-thread one.
@@ -231,8 +259,8 @@ build/$(1)/$(2)test_cuda_%: tests/test_cuda_%.c $$(wildcard tests/*.h) build/$(1
 endef
 fakes := $(addprefix build/fake/,libcuda.so.1 libnvml-v1.so libnvml-v2.so)
 torches := $(addprefix build/fake/,libmemlord_torch.so libtorch.so libcudart.so)
-$(foreach c,release debug asan tsan coverage,$(eval $(call cuda_rules,$(c),,)))
-$(foreach c,release debug asan tsan coverage,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz))))
+$(foreach c,release debug asan tsan coverage modules,$(eval $(call cuda_rules,$(c),,)))
+$(foreach c,release debug asan tsan coverage modules,$(eval $(call cuda_rules,$(c),ptsz_,-D$(ptsz))))
 
 # The example, on the runtime of the program that loads it; the caller that PyTorch is; and the fake
 # as a library, for programs in other languages.
@@ -265,7 +293,10 @@ once_compiled := build/quickstart build/llama build/bands build/oom build/server
 $(once_compiled): build/release/memlord.o
 $(once_compiled): private warn += -DMLI_EMITTED
 
-build/diff build/symbolize: examples/profile.h
+# The tools: products, as the interposer is.
+build/diff build/symbolize: build/%: src/tools/%.c src/tools/profile.h memlord.h | deps-demo
+	@mkdir -p build && echo '  $@'
+	$(q)$(CC) -std=c99 -O2 $(warn) -I. $< -o $@ $(libs) -lm -pthread
 build/diff: libs := -lcjson
 build/diff: | deps-json
 build/symbolize: libs := -lcjson -ldw -lelf -liberty
@@ -303,7 +334,7 @@ torch-observer: | deps-demo ## TORCH= [OBSERVER=]: the observer of PyTorch's all
 		-D_GLIBCXX_USE_CXX11_ABI=$(torch_abi) -I. -isystem '$(TORCH)/include' -isystem '$(torch_cuda)' \
 		examples/torch/observer.cpp -o '$(OBSERVER)' -L'$(TORCH)/lib' -lc10_cuda -lc10 -Wl,-z,nodelete -pthread
 
-build/libmemlord_preload.so: examples/preload.c memlord.h | deps-demo
+build/libmemlord_preload.so: src/tools/preload.c memlord.h | deps-demo
 	@mkdir -p build && echo '  $@'
 	$(q)$(CC) -std=c99 -O2 $(warn) -fPIC -shared -fvisibility=hidden -fexceptions -static-libgcc -I. $< -o $@ \
 		-Wl,-z,now -ldl -pthread
@@ -346,10 +377,10 @@ vendor: deps-demo ## DIR= [ONE=1]: memlord.h and stb_ds.h for your own tree, or 
 
 # All that an install may hold. That of an earlier version has its memlord.pc in lib/pkgconfig.
 root = '$(DESTDIR)$(PREFIX)'
-cmake_files := $(addprefix packaging/memlord-config,.cmake -version.cmake)
+cmake_files := $(addprefix src/packaging/memlord-config,.cmake -version.cmake)
 installed = $(addprefix $(root)/,include/memlord.h include/memlord_cuda.h include/memlord/stb_ds.h \
 	lib/libmemlord_preload.so bin/memlord-symbolize bin/memlord-diff lib/pkgconfig/memlord.pc \
-	share/pkgconfig/memlord.pc $(cmake_files:packaging/%=share/cmake/memlord/%))
+	share/pkgconfig/memlord.pc $(cmake_files:src/packaging/%=share/cmake/memlord/%))
 define remove
 @case '$(PREFIX)' in /*) ;; *) echo 'PREFIX must begin with a /' >&2; exit 2 ;; esac
 @rm -f $(installed) && rmdir $(root)/include/memlord $(root)/share/cmake/memlord 2>/dev/null || :
@@ -358,7 +389,7 @@ endef
 install: build/libmemlord_preload.so ## PREFIX= DESTDIR=: headers, interposer, the tools that are built, files for pkg-config and CMake
 	$(remove)
 	@sed 's|@CMAKE_INSTALL_PREFIX@|$(PREFIX)|;s|@PROJECT_VERSION@|$(version)|' \
-		packaging/memlord.pc.in >build/memlord.pc
+		src/packaging/memlord.pc.in >build/memlord.pc
 	install -d $(addprefix $(root)/,include/memlord lib share/pkgconfig share/cmake/memlord)
 	install -m 644 memlord.h memlord_cuda.h $(root)/include
 	@$(find_stb) && install -m 644 "$$stb" $(root)/include/memlord

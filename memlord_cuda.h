@@ -1,6 +1,7 @@
 /*
     memlord_cuda.h - MemLord for programs that hold their memory on NVIDIA GPUs
                      v0.4.1, C99 and C++11, CUDA 11.2 to 13, SPDX-License-Identifier: MIT
+                     Made from src/. Edit there.
 
     Capacity and collection for cuda devices, the runtime's allocation functions with the books
     kept, and frees in the order of a stream. No byte of the program behaves otherwise.
@@ -25,9 +26,8 @@
         >>costs          what a call costs; what is not counted
         >>wrapping       three ways to get at the calls: by name, by macro, by linker
         >>api            types and functions
-        >>implementation then >>platform, >>driver, >>nvml, >>seats, >>pools, >>capacity,
-                         >>collection, >>events, >>scopes, >>forks, >>requests, >>frees,
-                         >>virtual, >>resets, >>public, >>wrap; last >>shim
+        >>implementation the modules: each under a banner with its path in src/, where it is made
+        >>shim           what MEMLORD_CUDA_SHIM redirects
 
     ---------------------------------------------------------------- >>example ---
 
@@ -288,7 +288,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
 /* ---------------------------------------------------------------------- >>api -- */
 
 /* -- attach -- */
@@ -649,10 +648,14 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 
 /* ------------------------- stop here if you only want the API ---------------------------- */
 
-/* --------------------------------------------------------------- >>implementation -- */
 #if defined(MEMLORD_CUDA_IMPLEMENTATION) && !defined(MEMLORD_DISABLE) &&                      \
     !defined(MLI_CUDA_EMITTED)
 #define MLI_CUDA_EMITTED
+
+/* -------------------------------------------------------------------------- src/cuda/knobs.h -- */
+
+/* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
+   module. Locks: none. */
 
 #ifndef MEMLORD_CUDA_MAX_LEDGERS
 #define MEMLORD_CUDA_MAX_LEDGERS 16
@@ -686,12 +689,25 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 
 #include <stdio.h> /* snprintf */
 
-/* --------------------------------------------------------------------- >>platform --
-   Owns what differs between systems: shared libraries, a lock, the process id, atomics. The order
+/* As in memlord.h: private functions, tables and variables that several modules use. */
+#if defined(MLI_MODULES)
+#define MLI_CUDA_PRIVATE
+#define MLI_CUDA_TABLE(...) extern __VA_ARGS__;
+#define MLI_CUDA_VARIABLE(...) extern __VA_ARGS__;
+#define MLI_CUDA_VARIABLE_HERE(...) __VA_ARGS__;
+#else
+#define MLI_CUDA_PRIVATE static
+#define MLI_CUDA_TABLE(...)
+#define MLI_CUDA_VARIABLE(...) static __VA_ARGS__;
+#define MLI_CUDA_VARIABLE_HERE(...)
+#endif
+
+/* ------------------------------------------------------------------------- src/cuda/system.h -- */
+
+/* Owns what differs between systems: shared libraries, a lock, the process id, atomics. The order
    of an atomic is in its name. Locks: none. */
 
 #if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 #ifndef MEMLORD_CUDA_DRIVER
 #define MEMLORD_CUDA_DRIVER "nvcuda.dll"
@@ -699,18 +715,13 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 #define MLI_CUDA_NVML "nvml.dll"
 typedef SRWLOCK mli_cuda_lock;
 #define MLI_CUDA_LOCK SRWLOCK_INIT
-static void mli_cuda_lock_take(mli_cuda_lock *l) { AcquireSRWLockExclusive(l); }
-static void mli_cuda_lock_drop(mli_cuda_lock *l) { ReleaseSRWLockExclusive(l); }
-static void *mli_cuda_library_open(const char *name) {
-    return (void *)LoadLibraryExA(name, NULL, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
-}
-static void mli_cuda_library_close(void *library) { FreeLibrary((HMODULE)library); }
-static void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size) {
-    FARPROC found = GetProcAddress((HMODULE)library, name);
-    memcpy(fn, &found, size);
-}
-static void mli_cuda_yield(void) { (void)SwitchToThread(); }
-static uint64_t mli_cuda_process_id(void) { return GetCurrentProcessId(); }
+MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l);
+MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l);
+MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name);
+MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
+MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size);
+MLI_CUDA_PRIVATE void mli_cuda_yield(void);
+MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 #else
 #include <dlfcn.h>
 #include <pthread.h>
@@ -722,19 +733,14 @@ static uint64_t mli_cuda_process_id(void) { return GetCurrentProcessId(); }
 #define MLI_CUDA_NVML "libnvidia-ml.so.1"
 typedef pthread_mutex_t mli_cuda_lock;
 #define MLI_CUDA_LOCK PTHREAD_MUTEX_INITIALIZER
-static void mli_cuda_lock_take(mli_cuda_lock *l) { (void)pthread_mutex_lock(l); }
-static void mli_cuda_lock_drop(mli_cuda_lock *l) { (void)pthread_mutex_unlock(l); }
-static void *mli_cuda_library_open(const char *name) {
-    return dlopen(name, RTLD_NOW | RTLD_LOCAL);
-}
-static void mli_cuda_library_close(void *library) { (void)dlclose(library); }
+MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l);
+MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l);
+MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name);
+MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
 /* Copies the address: ISO C has no way from an object's to a function's. */
-static void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size) {
-    void *found = dlsym(library, name);
-    memcpy(fn, &found, size);
-}
-static void mli_cuda_yield(void) { (void)sched_yield(); }
-static uint64_t mli_cuda_process_id(void) { return (uint64_t)getpid(); }
+MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size);
+MLI_CUDA_PRIVATE void mli_cuda_yield(void);
+MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 #endif
 
 typedef struct mli_cuda_u64 {
@@ -742,34 +748,89 @@ typedef struct mli_cuda_u64 {
 } mli_cuda_u64;
 
 #if defined(__GNUC__)
-static uint64_t mli_cuda_load(mli_cuda_u64 *a) {
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a);
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a);
+MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v);
+MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
+#elif defined(_MSC_VER) && defined(_WIN64)
+#include <intrin.h>
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a);
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a);
+MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v);
+MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
+#else
+#endif
+#if defined(MEMLORD_CUDA_WRAP)
+#define MLI_CUDA_PASTE(prefix, name) prefix##name
+#define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)
+#define MLI_CUDA_WRAP(name) MLI_CUDA_PASTE(__wrap_, name)
+#else
+#define MLI_CUDA_REAL(name) name
+#endif
+
+/* ------------------------------------------------------------------------- src/cuda/system.c -- */
+
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l) { AcquireSRWLockExclusive(l); }
+MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l) { ReleaseSRWLockExclusive(l); }
+MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
+    return (void *)LoadLibraryExA(name, NULL, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
+}
+MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library) { FreeLibrary((HMODULE)library); }
+MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn,
+                                            size_t size) {
+    FARPROC found = GetProcAddress((HMODULE)library, name);
+    memcpy(fn, &found, size);
+}
+MLI_CUDA_PRIVATE void mli_cuda_yield(void) { (void)SwitchToThread(); }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void) { return GetCurrentProcessId(); }
+#else
+MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l) { (void)pthread_mutex_lock(l); }
+MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l) { (void)pthread_mutex_unlock(l); }
+MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
+    return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library) { (void)dlclose(library); }
+MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn,
+                                            size_t size) {
+    void *found = dlsym(library, name);
+    memcpy(fn, &found, size);
+}
+MLI_CUDA_PRIVATE void mli_cuda_yield(void) { (void)sched_yield(); }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void) { return (uint64_t)getpid(); }
+#endif
+
+#if defined(__GNUC__)
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a) {
     return __atomic_load_n(&a->v, __ATOMIC_RELAXED);
 }
-static uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a) {
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a) {
     return __atomic_load_n(&a->v, __ATOMIC_ACQUIRE);
 }
-static void mli_cuda_store(mli_cuda_u64 *a, uint64_t v) {
+MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v) {
     __atomic_store_n(&a->v, v, __ATOMIC_RELAXED);
 }
-static void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
+MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
     __atomic_store_n(&a->v, v, __ATOMIC_RELEASE);
 }
-static uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
     return __atomic_fetch_add(&a->v, v, __ATOMIC_RELAXED);
 }
 #elif defined(_MSC_VER) && defined(_WIN64)
-#include <intrin.h>
-static uint64_t mli_cuda_load(mli_cuda_u64 *a) { return *(volatile uint64_t *)&a->v; }
-static uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a) {
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a) { return *(volatile uint64_t *)&a->v; }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a) {
     return (uint64_t)_InterlockedOr64((volatile __int64 *)&a->v, 0);
 }
-static void mli_cuda_store(mli_cuda_u64 *a, uint64_t v) {
+MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v) {
     *(volatile uint64_t *)&a->v = v;
 }
-static void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
+MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
     (void)_InterlockedExchange64((volatile __int64 *)&a->v, (__int64)v);
 }
-static uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
     return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)&a->v, (__int64)v);
 }
 #else
@@ -779,9 +840,6 @@ static uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
 /* Under --wrap the plain names of this file, too, are the wrappers. Two steps, so that the names
    the per-thread default stream gives them are those that are pasted. */
 #if defined(MEMLORD_CUDA_WRAP)
-#define MLI_CUDA_PASTE(prefix, name) prefix##name
-#define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)
-#define MLI_CUDA_WRAP(name) MLI_CUDA_PASTE(__wrap_, name)
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -794,11 +852,11 @@ MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
 }
 #endif
 #else
-#define MLI_CUDA_REAL(name) name
 #endif
 
-/* ----------------------------------------------------------------------- >>driver --
-   Owns the table of driver functions, and enters devices. Written out here, so that neither cuda.h
+/* ------------------------------------------------------------------------- src/cuda/driver.h -- */
+
+/* Owns the table of driver functions, and enters devices. Written out here, so that neither cuda.h
    nor -lcuda is needed. Locks: its own, while it loads. */
 
 /* field, symbol, 1: nothing goes without it, parameters; virtual memory has its own table.
@@ -873,13 +931,50 @@ typedef struct mli_cuda_driver {
 } mli_cuda_driver;
 
 enum { MLI_CUDA_UNTRIED, MLI_CUDA_READY, MLI_CUDA_ABSENT };
-
-static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
-static struct {
+typedef struct mli_cuda_loaded_state {
     mli_cuda_u64 state; /* READY is stored with release after the table is filled */
     mli_cuda_driver table;
     char why[128]; /* as memlord_cuda_why says; stored before the state */
-} mli_cuda_loaded;
+} mli_cuda_loaded_state;
+MLI_CUDA_VARIABLE(mli_cuda_loaded_state mli_cuda_loaded)
+
+/* NULL: memlord_cuda_why says why. Loads it once a process. */
+MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void);
+
+/* The runtime's number of a driver's device; they are the same wherever anybody has looked. */
+MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle);
+
+MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device);
+
+/* 1: an error that says "not now": the work is not done, a stream is captured, or the thread is in
+   a host function of a stream. */
+MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error);
+
+/* Relaxes the thread's capture mode, so that the next calls end no capture, and keeps the mode
+   before in *mode, to be given back by capture_mode. Returns the driver's error; then nothing has
+   changed. */
+MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode);
+
+/* Makes a context current and the thread's capture mode relaxed, until leave. Returns the driver's
+   error; then nothing has changed. */
+MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode);
+
+MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode);
+
+/* Threads inside each device, and RESETTING for each that resets it: then no other enters, as a
+   reset destroys the context. */
+#define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
+MLI_CUDA_VARIABLE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
+
+/* The same with the primary context of an active device. Retaining it keeps it while we are in. */
+MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode);
+
+MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode);
+
+/* ------------------------------------------------------------------------- src/cuda/driver.c -- */
+
+static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
+MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
 
 /* Keeps why there is no driver, as printf does. 0. */
 #define MLI_CUDA_WHY(...)                                                                     \
@@ -917,11 +1012,11 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
     return 1;
 }
 
-static void mli_cuda_fork_first(void);
-static void mli_cuda_fork_locks(void);
+/* Register what a fork needs; cuda/forks, which uses this module, defines both. */
+MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
+MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 
-/* NULL: memlord_cuda_why says why. Loads it once a process. */
-static const mli_cuda_driver *mli_cuda_driver_get(void) {
+MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void) {
     uint64_t state = mli_cuda_load_acquire(&mli_cuda_loaded.state);
     if (state == MLI_CUDA_UNTRIED) {
         mli_cuda_lock_take(&mli_cuda_loaded_lock);
@@ -937,56 +1032,43 @@ static const mli_cuda_driver *mli_cuda_driver_get(void) {
     return state == MLI_CUDA_READY ? &mli_cuda_loaded.table : NULL;
 }
 
-/* The runtime's number of a driver's device; they are the same wherever anybody has looked. */
-static int mli_cuda_ordinal(const mli_cuda_driver *d, int handle) {
+MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle) {
     int i = 0;
     while (i < d->known && d->handle[i] != handle) i++;
     return i < d->known ? i : handle;
 }
 
-static int mli_cuda_active(const mli_cuda_driver *d, int device) {
+MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device) {
     unsigned flags;
     int active = 0;
     return device >= 0 && device < d->known &&
            d->primary_state(d->handle[device], &flags, &active) == 0 && active;
 }
 
-/* 1: an error that says "not now": the work is not done, a stream is captured, or the thread is in
-   a host function of a stream. */
-static int mli_cuda_is_not_yet(int error) {
+MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error) {
     return error == MLI_CUDA_NOT_READY || error == MLI_CUDA_NOT_PERMITTED ||
            (error >= MLI_CUDA_CAPTURE_FIRST && error <= MLI_CUDA_CAPTURE_LAST);
 }
 
-/* Relaxes the thread's capture mode, so that the next calls end no capture, and keeps the mode
-   before in *mode, to be given back by capture_mode. Returns the driver's error; then nothing has
-   changed. */
-static int mli_cuda_relax(const mli_cuda_driver *d, int *mode) {
+MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode) {
     *mode = MLI_CUDA_MODE_RELAXED;
     return d->capture_mode(mode);
 }
 
-/* Makes a context current and the thread's capture mode relaxed, until leave. Returns the driver's
-   error; then nothing has changed. */
-static int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode) {
+MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode) {
     int r = d->context_push(context);
     if (!r && (r = mli_cuda_relax(d, mode)) != 0) (void)d->context_pop(&context);
     return r;
 }
 
-static void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode) {
+MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode) {
     void *context;
     (void)d->capture_mode(mode);
     (void)d->context_pop(&context);
 }
+MLI_CUDA_VARIABLE_HERE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
 
-/* Threads inside each device, and RESETTING for each that resets it: then no other enters, as a
-   reset destroys the context. */
-#define MLI_CUDA_RESETTING (UINT64_C(1) << 32)
-static mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES];
-
-/* The same with the primary context of an active device. Retaining it keeps it while we are in. */
-static int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
+MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
     void *context = NULL;
     if (device < 0 || device >= d->known) return 0;
     if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
@@ -998,17 +1080,38 @@ static int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode
     return 0;
 }
 
-static void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode) {
+MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode) {
     mli_cuda_leave_context(d, mode);
     (void)d->primary_release(d->handle[device]);
     (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
 }
 
-/* ------------------------------------------------------------------------- >>nvml --
-   Owns the table of NVML's functions and a handle per device. Found by PCI id, as NVML counts all
+/* --------------------------------------------------------------------------- src/cuda/nvml.h -- */
+
+/* Owns the table of NVML's functions and a handle per device. Found by PCI id, as NVML counts all
    devices of the machine, in another order. Loaded with the first seat that wants it, let go with
    the last: between, nothing of it changes. Locks: nvml_lock, while it comes or goes; holders_lock,
    while it lists processes. */
+
+/* A device's processes: ours, and the largest others. NVML takes locks of the driver to list them,
+   so only one sample in HOLDERS_EVERY does. In a container it knows us by another number: then the
+   samples stop asking, and name no others, as we would be among them. */
+typedef struct mli_cuda_holders {
+    unsigned samples, misses;
+    uint64_t ours;
+    memlord_other others[MEMLORD_OTHERS];
+} mli_cuda_holders;
+MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_holders_lock)
+
+MLI_CUDA_PRIVATE void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name);
+MLI_CUDA_PRIVATE void mli_cuda_nvml_release(void);
+
+/* Used is what is not free: versions of NVML disagree about what else it means. */
+MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used);
+
+MLI_CUDA_PRIVATE mli_cuda_holders mli_cuda_holders_get(int i, int active);
+
+/* --------------------------------------------------------------------------- src/cuda/nvml.c -- */
 
 #define MLI_CUDA_NVML_FUNCTIONS(X)                                                            \
     X(init, "nvmlInit_v2", 1, (void))                                                         \
@@ -1021,13 +1124,14 @@ static void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mod
 
 static mli_cuda_lock mli_cuda_nvml_lock = MLI_CUDA_LOCK;
 static int mli_cuda_nvml_users;
-static struct {
+typedef struct mli_cuda_nvml_state {
 #define MLI_CUDA_X(field, symbol, needed, params) int (*field) params;
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
     void *library;                          /* NULL: not there */
     void *device[MEMLORD_CUDA_MAX_DEVICES]; /* NULL: not found, or cut up (MIG) */
-} mli_cuda_nvml;
+} mli_cuda_nvml_state;
+static mli_cuda_nvml_state mli_cuda_nvml;
 
 /* All instances of a MIG device have its PCI id, and NVML's figures are those of all of them. */
 static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
@@ -1041,16 +1145,7 @@ static void *mli_cuda_nvml_find(const mli_cuda_driver *d, int i) {
 }
 
 enum { MLI_CUDA_HOLDERS_EVERY = 16, MLI_CUDA_HOLDERS_MISSES = 8 };
-
-/* A device's processes: ours, and the largest others. NVML takes locks of the driver to list them,
-   so only one sample in HOLDERS_EVERY does. In a container it knows us by another number: then the
-   samples stop asking, and name no others, as we would be among them. */
-typedef struct mli_cuda_holders {
-    unsigned samples, misses;
-    uint64_t ours;
-    memlord_other others[MEMLORD_OTHERS];
-} mli_cuda_holders;
-static mli_cuda_lock mli_cuda_holders_lock = MLI_CUDA_LOCK;
+MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_holders_lock = MLI_CUDA_LOCK;
 static mli_cuda_holders mli_cuda_holders_of[MEMLORD_CUDA_MAX_DEVICES];
 
 static void mli_cuda_nvml_load(const mli_cuda_driver *d, const char *name) {
@@ -1070,12 +1165,12 @@ static void mli_cuda_nvml_load(const mli_cuda_driver *d, const char *name) {
     for (i = 0; i < d->known; i++) mli_cuda_nvml.device[i] = mli_cuda_nvml_find(d, i);
 }
 
-static void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name) {
+MLI_CUDA_PRIVATE void mli_cuda_nvml_acquire(const mli_cuda_driver *d, const char *name) {
     mli_cuda_lock_take(&mli_cuda_nvml_lock);
     if (!mli_cuda_nvml_users++) mli_cuda_nvml_load(d, name ? name : MLI_CUDA_NVML);
     mli_cuda_lock_drop(&mli_cuda_nvml_lock);
 }
-static void mli_cuda_nvml_release(void) {
+MLI_CUDA_PRIVATE void mli_cuda_nvml_release(void) {
     mli_cuda_lock_take(&mli_cuda_nvml_lock);
     if (!--mli_cuda_nvml_users) {
         if (mli_cuda_nvml.library) {
@@ -1088,8 +1183,7 @@ static void mli_cuda_nvml_release(void) {
     mli_cuda_lock_drop(&mli_cuda_nvml_lock);
 }
 
-/* Used is what is not free: versions of NVML disagree about what else it means. */
-static int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used) {
+MLI_CUDA_PRIVATE int mli_cuda_nvml_query(int i, uint64_t *total, uint64_t *used) {
     unsigned long long info[3] = {0, 0, 0}; /* total, free, used */
     void *device = mli_cuda_nvml.device[i];
     if (!device || mli_cuda_nvml.memory(device, info) || !info[0]) return 0;
@@ -1134,7 +1228,7 @@ static void mli_cuda_holders_ask(int i, int active, mli_cuda_holders *h) {
     if (h->misses) memset(h->others, 0, sizeof h->others);
 }
 
-static mli_cuda_holders mli_cuda_holders_get(int i, int active) {
+MLI_CUDA_PRIVATE mli_cuda_holders mli_cuda_holders_get(int i, int active) {
     mli_cuda_holders *h = &mli_cuda_holders_of[i], copy;
     mli_cuda_lock_take(&mli_cuda_holders_lock);
     if (h->misses < MLI_CUDA_HOLDERS_MISSES && h->samples++ % MLI_CUDA_HOLDERS_EVERY == 0)
@@ -1144,109 +1238,38 @@ static mli_cuda_holders mli_cuda_holders_get(int i, int active) {
     return copy;
 }
 
-/* ------------------------------------------------------------------------ >>seats --
-   Owns which ledgers are attached, and how. Seats are never freed, so callbacks may hold one.
-   Locks: seats_lock, never while the ledger is called. */
+/* -------------------------------------------------------------------------- src/cuda/pools.h -- */
 
-enum { MLI_CUDA_EMPTY, MLI_CUDA_CHANGING, MLI_CUDA_TAKEN };
-
-typedef struct mli_cuda_attachment {
-    int state;
-    memlord *lord;
-    mli_cuda_u64 key;    /* the ledger's address, for those that look without the lock; the
-                            flags are stored before it, released by it */
-    mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
-    mli_cuda_u64 keep_bytes;
-    memlord_retry retry; /* and whether there is one: under the lock */
-    int has_retry;
-    int has_nvml; /* is one of its users; for the thread that changes the seat alone */
-    unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
-    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];  /* 1: the layer sets `reserved` */
-    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];  /* used when there was no context yet, */
-    mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES]; /* and by that; 0: not known */
-    mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the ledger has its identity */
-    mli_cuda_u64 calls; /* stream-ordered ones, where those have to look at the pool */
-} mli_cuda_attachment;
-
-static mli_cuda_lock mli_cuda_process_lock = MLI_CUDA_LOCK;
-static struct {
-    mli_cuda_attachment seats[MEMLORD_CUDA_MAX_LEDGERS];
-    mli_cuda_u64 taken; /* so many; changed under the lock */
-} mli_cuda_process;
-
-/* The seat of a ledger that is attached, without the lock; NULL: it is not. */
-static mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord) {
-    int i;
-    if (!lord || !mli_cuda_load(&mli_cuda_process.taken)) return NULL;
-    for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++)
-        if (mli_cuda_load_acquire(&mli_cuda_process.seats[i].key) == (uint64_t)(uintptr_t)lord)
-            return &mli_cuda_process.seats[i];
-    return NULL;
-}
-
-/* Takes a ledger's seat, or else an empty one, to change it; *seen is its state before. NULL: there
-   is none, or another thread changes it. */
-static mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, int *seen) {
-    mli_cuda_attachment *probe = NULL;
-    int i;
-    mli_cuda_lock_take(&mli_cuda_process_lock);
-    for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++) {
-        mli_cuda_attachment *seat = &mli_cuda_process.seats[i];
-        if (seat->state == MLI_CUDA_EMPTY ? !probe : seat->lord == lord) probe = seat;
-    }
-    if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
-    if (probe) {
-        *seen = probe->state;
-        if (*seen == MLI_CUDA_EMPTY) probe->lord = lord; /* else callbacks may be reading it */
-        probe->state = MLI_CUDA_CHANGING;
-    }
-    mli_cuda_lock_drop(&mli_cuda_process_lock);
-    return probe;
-}
-
-static void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state) {
-    mli_cuda_lock_take(&mli_cuda_process_lock);
-    probe->state = state;
-    mli_cuda_lock_drop(&mli_cuda_process_lock);
-}
-
-/* Gives a claimed seat, of which nothing is hooked, its description; NULL takes it off. NVML loads
-   outside the lock: it takes its time. 1: no seat is taken any more. */
-static int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen, const mli_cuda_driver *d,
-                                    const memlord_cuda_desc *desc) {
-    int alone;
-    if (probe->has_nvml) mli_cuda_nvml_release();
-    probe->has_nvml = desc && !(desc->flags & MEMLORD_CUDA_FLAG_NO_NVML);
-    if (probe->has_nvml) mli_cuda_nvml_acquire(d, desc->nvml);
-    mli_cuda_lock_take(&mli_cuda_process_lock);
-    if (seen == MLI_CUDA_TAKEN) mli_cuda_add(&mli_cuda_process.taken, UINT64_MAX);
-    alone = mli_cuda_load(&mli_cuda_process.taken) == 0;
-    if (desc) mli_cuda_add(&mli_cuda_process.taken, 1);
-    mli_cuda_store(&probe->flags, desc ? desc->flags : 0);
-    mli_cuda_store(&probe->keep_bytes, desc ? desc->keep_bytes : 0);
-    probe->has_retry = desc && desc->retry;
-    if (probe->has_retry) probe->retry = *desc->retry;
-    /* pairs with the acquire in attachment_of */
-    mli_cuda_store_release(&probe->key, desc ? (uint64_t)(uintptr_t)probe->lord : 0);
-    mli_cuda_lock_drop(&mli_cuda_process_lock);
-    return alone && !desc;
-}
-
-/* ----------------------------------------------------------------------- >>pools --
-   Owns the list of memory pools that wrapped calls have seen. Locks: pools_lock, while the driver
+/* Owns the list of memory pools that wrapped calls have seen. Locks: pools_lock, while the driver
    is asked about pools: one that is to be destroyed is taken off the list before. */
 
 enum { MLI_CUDA_POOLS = 64 };
 
-static mli_cuda_lock mli_cuda_pools_lock = MLI_CUDA_LOCK;
-static struct {
+MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_pools_lock)
+
+/* The place of a pool, or of room for one (NULL). */
+MLI_CUDA_PRIVATE int mli_cuda_pool_find(cudaMemPool_t pool);
+
+MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
+
+/* 1: it was there, on *device. */
+MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
+
+/* The same of all pools of the device, the current one first, and of its graphs. */
+MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
+                                        memlord_cuda_pool *out);
+
+/* -------------------------------------------------------------------------- src/cuda/pools.c -- */
+
+MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_pools_lock = MLI_CUDA_LOCK;
+typedef struct mli_cuda_pools_state {
     mli_cuda_u64 pool[MLI_CUDA_POOLS]; /* 0: room for one; changed under the lock */
     int device[MLI_CUDA_POOLS];        /* -1: the host's memory */
     uint64_t dropped;
-} mli_cuda_pools;
+} mli_cuda_pools_state;
+static mli_cuda_pools_state mli_cuda_pools;
 
-/* The place of a pool, or of room for one (NULL). */
-static int mli_cuda_pool_find(cudaMemPool_t pool) {
+MLI_CUDA_PRIVATE int mli_cuda_pool_find(cudaMemPool_t pool) {
     int i = 0;
     while (i < MLI_CUDA_POOLS &&
            mli_cuda_load(&mli_cuda_pools.pool[i]) != (uint64_t)(uintptr_t)pool)
@@ -1254,7 +1277,7 @@ static int mli_cuda_pool_find(cudaMemPool_t pool) {
     return i;
 }
 
-static void mli_cuda_pool_add(cudaMemPool_t pool, int device) {
+MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device) {
     int i;
     mli_cuda_lock_take(&mli_cuda_pools_lock);
     i = mli_cuda_pool_find(pool);
@@ -1268,8 +1291,7 @@ static void mli_cuda_pool_add(cudaMemPool_t pool, int device) {
     mli_cuda_lock_drop(&mli_cuda_pools_lock);
 }
 
-/* 1: it was there, on *device. */
-static int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
+MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device) {
     int i;
     mli_cuda_lock_take(&mli_cuda_pools_lock);
     i = pool ? mli_cuda_pool_find(pool) : MLI_CUDA_POOLS;
@@ -1297,9 +1319,8 @@ static int mli_cuda_pool_ask(const mli_cuda_driver *d, cudaMemPool_t pool, uint6
     return 1;
 }
 
-/* The same of all pools of the device, the current one first, and of its graphs. */
-static int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
-                              memlord_cuda_pool *out) {
+MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
+                                        memlord_cuda_pool *out) {
     uint64_t graph[4] = {0, 0, 0, 0};
     cudaMemPool_t current = NULL, pool;
     int i, k, good;
@@ -1323,21 +1344,147 @@ static int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *ke
     return good;
 }
 
-/* -------------------------------------------------------------------- >>capacity --
-   Owns what a ledger is told of a device: capacity, this process's share, what its pools hold.
+/* -------------------------------------------------------------------------- src/cuda/seats.h -- */
+
+/* Owns which ledgers are attached, and how. Seats are never freed, so callbacks may hold one.
+   Locks: seats_lock, never while the ledger is called. */
+
+enum { MLI_CUDA_EMPTY, MLI_CUDA_CHANGING, MLI_CUDA_TAKEN };
+
+typedef struct mli_cuda_attachment {
+    int state;
+    memlord *lord;
+    mli_cuda_u64 key;    /* the ledger's address, for those that look without the lock; the
+                            flags are stored before it, released by it */
+    mli_cuda_u64 flags;  /* MEMLORD_CUDA_FLAG_... */
+    mli_cuda_u64 keep_bytes;
+    memlord_retry retry; /* and whether there is one: under the lock */
+    int has_retry;
+    int has_nvml; /* is one of its users; for the thread that changes the seat alone */
+    unsigned char shared[MEMLORD_CUDA_MAX_DEVICES]; /* devices we put into the cpu's memory */
+    mli_cuda_u64 pooled[MEMLORD_CUDA_MAX_DEVICES];  /* 1: the layer sets `reserved` */
+    mli_cuda_u64 before[MEMLORD_CUDA_MAX_DEVICES];  /* used when there was no context yet, */
+    mli_cuda_u64 context[MEMLORD_CUDA_MAX_DEVICES]; /* and by that; 0: not known */
+    mli_cuda_u64 identified[MEMLORD_CUDA_MAX_DEVICES]; /* 1: the ledger has its identity */
+    mli_cuda_u64 calls; /* stream-ordered ones, where those have to look at the pool */
+} mli_cuda_attachment;
+
+MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_process_lock)
+typedef struct mli_cuda_process_state {
+    mli_cuda_attachment seats[MEMLORD_CUDA_MAX_LEDGERS];
+    mli_cuda_u64 taken; /* so many; changed under the lock */
+} mli_cuda_process_state;
+MLI_CUDA_VARIABLE(mli_cuda_process_state mli_cuda_process)
+
+/* The seat of a ledger that is attached, without the lock; NULL: it is not. */
+MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord);
+
+/* Takes a ledger's seat, or else an empty one, to change it; *seen is its state before. NULL: there
+   is none, or another thread changes it. */
+MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, int *seen);
+
+MLI_CUDA_PRIVATE void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state);
+
+/* Gives a claimed seat, of which nothing is hooked, its description; NULL takes it off. NVML loads
+   outside the lock: it takes its time. 1: no seat is taken any more. */
+MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen,
+                                              const mli_cuda_driver *d,
+                                              const memlord_cuda_desc *desc);
+
+/* -------------------------------------------------------------------------- src/cuda/seats.c -- */
+
+MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_process_lock = MLI_CUDA_LOCK;
+MLI_CUDA_VARIABLE_HERE(mli_cuda_process_state mli_cuda_process)
+
+MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_of(memlord *lord) {
+    int i;
+    if (!lord || !mli_cuda_load(&mli_cuda_process.taken)) return NULL;
+    for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++)
+        if (mli_cuda_load_acquire(&mli_cuda_process.seats[i].key) == (uint64_t)(uintptr_t)lord)
+            return &mli_cuda_process.seats[i];
+    return NULL;
+}
+
+MLI_CUDA_PRIVATE mli_cuda_attachment *mli_cuda_attachment_claim(memlord *lord, int *seen) {
+    mli_cuda_attachment *probe = NULL;
+    int i;
+    mli_cuda_lock_take(&mli_cuda_process_lock);
+    for (i = 0; i < MEMLORD_CUDA_MAX_LEDGERS; i++) {
+        mli_cuda_attachment *seat = &mli_cuda_process.seats[i];
+        if (seat->state == MLI_CUDA_EMPTY ? !probe : seat->lord == lord) probe = seat;
+    }
+    if (probe && probe->state == MLI_CUDA_CHANGING) probe = NULL;
+    if (probe) {
+        *seen = probe->state;
+        if (*seen == MLI_CUDA_EMPTY) probe->lord = lord; /* else callbacks may be reading it */
+        probe->state = MLI_CUDA_CHANGING;
+    }
+    mli_cuda_lock_drop(&mli_cuda_process_lock);
+    return probe;
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_attachment_set_state(mli_cuda_attachment *probe, int state) {
+    mli_cuda_lock_take(&mli_cuda_process_lock);
+    probe->state = state;
+    mli_cuda_lock_drop(&mli_cuda_process_lock);
+}
+
+MLI_CUDA_PRIVATE int mli_cuda_attachment_fill(mli_cuda_attachment *probe, int seen,
+                                              const mli_cuda_driver *d,
+                                              const memlord_cuda_desc *desc) {
+    int alone;
+    if (probe->has_nvml) mli_cuda_nvml_release();
+    probe->has_nvml = desc && !(desc->flags & MEMLORD_CUDA_FLAG_NO_NVML);
+    if (probe->has_nvml) mli_cuda_nvml_acquire(d, desc->nvml);
+    mli_cuda_lock_take(&mli_cuda_process_lock);
+    if (seen == MLI_CUDA_TAKEN) mli_cuda_add(&mli_cuda_process.taken, UINT64_MAX);
+    alone = mli_cuda_load(&mli_cuda_process.taken) == 0;
+    if (desc) mli_cuda_add(&mli_cuda_process.taken, 1);
+    mli_cuda_store(&probe->flags, desc ? desc->flags : 0);
+    mli_cuda_store(&probe->keep_bytes, desc ? desc->keep_bytes : 0);
+    probe->has_retry = desc && desc->retry;
+    if (probe->has_retry) probe->retry = *desc->retry;
+    /* pairs with the acquire in attachment_of */
+    mli_cuda_store_release(&probe->key, desc ? (uint64_t)(uintptr_t)probe->lord : 0);
+    mli_cuda_lock_drop(&mli_cuda_process_lock);
+    return alone && !desc;
+}
+
+/* ----------------------------------------------------------------------- src/cuda/capacity.h -- */
+
+/* Owns what a ledger is told of a device: capacity, this process's share, what its pools hold.
    Runs on pollers and on threads that ask for a sample. Locks: none. */
 
-static uint64_t mli_cuda_pool_reserved(memlord *lord, int device, const memlord_cuda_pool *pool) {
+MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
+                                                 const memlord_cuda_pool *pool);
+
+/* Inside the device. Not before a pool held a byte: the host may have one of its own, and report
+   that itself. */
+MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
+                                           memlord *lord, int device);
+
+/* Bytes came to a device, or went, that are of no pool. A cudaFree of what was one's is taken for
+   such: the next sample puts that right. */
+MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta);
+
+/* Integrated GPUs have no samples of their own, the cpu being asked for both: the calls that fill
+   and empty a pool look at it, `now` or one of 64 times. */
+MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now);
+
+MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out);
+
+/* ----------------------------------------------------------------------- src/cuda/capacity.c -- */
+
+MLI_CUDA_PRIVATE uint64_t mli_cuda_pool_reserved(memlord *lord, int device,
+                                                 const memlord_cuda_pool *pool) {
     uint64_t live = memlord_allocated(lord, memlord_device_cuda(device));
     uint64_t inside = memlord_pending(lord, memlord_device_cuda(device));
     inside += pool->used + pool->graph_used;
     return pool->reserved + pool->graph_reserved + (live > inside ? live - inside : 0);
 }
 
-/* Inside the device. Not before a pool held a byte: the host may have one of its own, and report
-   that itself. */
-static void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
-                                 memlord *lord, int device) {
+MLI_CUDA_PRIVATE void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *probe,
+                                           memlord *lord, int device) {
     memlord_cuda_pool pool;
     if (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_NO_RESERVED) return;
     if (!d->pools[device] || !mli_cuda_pools_ask(d, device, NULL, &pool)) return;
@@ -1349,9 +1496,7 @@ static void mli_cuda_pool_report(const mli_cuda_driver *d, mli_cuda_attachment *
                            mli_cuda_pool_reserved(lord, device, &pool), UINT64_MAX);
 }
 
-/* Bytes came to a device, or went, that are of no pool. A cudaFree of what was one's is taken for
-   such: the next sample puts that right. */
-static void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta) {
+MLI_CUDA_PRIVATE void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t delta) {
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     memlord_stats s;
     if (!probe || !delta || device.type != MEMLORD_DEVICE_CUDA ||
@@ -1363,9 +1508,7 @@ static void mli_cuda_pool_beside(memlord *lord, memlord_device device, int64_t d
         (void)memlord_pool_add(lord, device, delta);
 }
 
-/* Integrated GPUs have no samples of their own, the cpu being asked for both: the calls that fill
-   and empty a pool look at it, `now` or one of 64 times. */
-static void mli_cuda_pool_check(memlord *lord, int now) {
+MLI_CUDA_PRIVATE void mli_cuda_pool_check(memlord *lord, int now) {
     const mli_cuda_driver *d;
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     int i, mode;
@@ -1425,7 +1568,7 @@ static void mli_cuda_identify(mli_cuda_attachment *probe, const mli_cuda_driver 
         mli_cuda_store(&probe->identified[i], 1);
 }
 
-static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out) {
+MLI_CUDA_PRIVATE int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity *out) {
     mli_cuda_attachment *probe = (mli_cuda_attachment *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int no_nvml = (mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_NO_NVML) != 0;
@@ -1460,8 +1603,33 @@ static int mli_cuda_capacity(void *user, memlord_device device, memlord_capacity
     return 0;
 }
 
-/* ------------------------------------------------------------------ >>collection --
-   Owns the trim of a device's pools and graphs. Locks: none. */
+/* --------------------------------------------------------------------- src/cuda/collection.h -- */
+
+/* Owns the trim of a device's pools and graphs. Locks: none. */
+
+#if defined(MEMLORD_CUDA_NVTX)
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes);
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what);
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void);
+#else
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes);
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what);
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void);
+#endif
+
+/* Why this thread asks fences: in a poll; in a collection with FLAG_SYNC, which waits for their
+   events; in a free, which does not ask the driver for an event that it has just recorded; in a
+   free that records its events after the real one. */
+enum { MLI_CUDA_ASKS, MLI_CUDA_WAITS, MLI_CUDA_FREES, MLI_CUDA_FREES_FIRST };
+MLI_CUDA_VARIABLE(MEMLORD_THREAD_LOCAL int mli_cuda_asker)
+
+/* A number of this thread: no other has it while both live. */
+MLI_CUDA_PRIVATE uint64_t mli_cuda_thread_id(void);
+
+MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
+                                                    const memlord_gc_event *event);
+
+/* --------------------------------------------------------------------- src/cuda/collection.c -- */
 
 #if defined(MEMLORD_CUDA_NVTX)
 static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
@@ -1470,7 +1638,7 @@ static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
     (void)snprintf(text, sizeof text, "%s %s", what, name);
     (void)nvtxRangePushA(text);
 }
-static void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) {
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) {
     nvtxEventAttributes_t event;
     memset(&event, 0, sizeof event);
     event.version = NVTX_VERSION;
@@ -1481,25 +1649,19 @@ static void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) {
     event.message.ascii = what;
     nvtxMarkEx(&event);
 }
-static void mli_cuda_nvtx_push(const char *what) { (void)nvtxRangePushA(what); }
-static void mli_cuda_nvtx_end(void) { (void)nvtxRangePop(); }
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what) { (void)nvtxRangePushA(what); }
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) { (void)nvtxRangePop(); }
 #else
 static void mli_cuda_nvtx_begin(const char *what, memlord_device device) {
     (void)what, (void)device;
 }
-static void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) { (void)what, (void)bytes; }
-static void mli_cuda_nvtx_push(const char *what) { (void)what; }
-static void mli_cuda_nvtx_end(void) {}
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_mark(const char *what, uint64_t bytes) { (void)what, (void)bytes; }
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_push(const char *what) { (void)what; }
+MLI_CUDA_PRIVATE void mli_cuda_nvtx_end(void) {}
 #endif
+MLI_CUDA_VARIABLE_HERE(MEMLORD_THREAD_LOCAL int mli_cuda_asker)
 
-/* Why this thread asks fences: in a poll; in a collection with FLAG_SYNC, which waits for their
-   events; in a free, which does not ask the driver for an event that it has just recorded; in a
-   free that records its events after the real one. */
-enum { MLI_CUDA_ASKS, MLI_CUDA_WAITS, MLI_CUDA_FREES, MLI_CUDA_FREES_FIRST };
-static MEMLORD_THREAD_LOCAL int mli_cuda_asker;
-
-/* A number of this thread: no other has it while both live. */
-static uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda_asker; }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_thread_id(void) { return (uint64_t)(uintptr_t)&mli_cuda_asker; }
 
 /* Inside the device: trims its pools and graphs. A trim that a band asks for keeps what was used at
    most since the last one: what was freed since may have been used all at once, and no more than
@@ -1526,8 +1688,8 @@ static void mli_cuda_trim(const mli_cuda_driver *d, mli_cuda_attachment *probe, 
     if (result->ran && had > has) result->reclaimed = had - has;
 }
 
-static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
-                                          const memlord_gc_event *event) {
+MLI_CUDA_PRIVATE memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
+                                                    const memlord_gc_event *event) {
     mli_cuda_attachment *probe = (mli_cuda_attachment *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
     memlord_gc_result result = {0, 0, 0};
@@ -1544,8 +1706,9 @@ static memlord_gc_result mli_cuda_collect(void *user, memlord *lord,
     return result;
 }
 
-/* ---------------------------------------------------------------------- >>events --
-   Owns fences made of events, and the events between uses: a bin per context, since an event
+/* ------------------------------------------------------------------------- src/cuda/events.h -- */
+
+/* Owns fences made of events, and the events between uses: a bin per context, since an event
    serves the streams of its own alone. Fences come from pages that are kept; those with an event
    still to be recorded are in a list, so that the end of their stream finds them. Locks:
    events_lock and unrecorded_lock, never while the driver or the ledger is called: the driver may
@@ -1556,8 +1719,8 @@ enum { MLI_CUDA_BINS = MEMLORD_CUDA_MAX_DEVICES * 2 }; /* with time and without 
 
 enum { MLI_CUDA_UNRECORDED, MLI_CUDA_RECORDED, MLI_CUDA_LOST };
 
-/* Whether a thread records, or ends, the event of a listed fence without the lock; DROPPED: it does,
-   and frees the fence then, as the ledger dropped it meanwhile. */
+/* Whether a thread records, or ends, the event of a listed fence without the lock; DROPPED: it
+   does, and frees the fence then, as the ledger dropped it meanwhile. */
 enum { MLI_CUDA_IDLE, MLI_CUDA_BUSY, MLI_CUDA_DROPPED };
 
 typedef struct mli_cuda_fence {
@@ -1573,21 +1736,14 @@ typedef struct mli_cuda_fence {
     unsigned char timed; /* its event keeps the time */
     unsigned char fresh; /* recorded, and not asked since */
 } mli_cuda_fence;
-typedef char mli_cuda_check_fence[sizeof(mli_cuda_fence) <= 64 ? 1 : -1]; /* as >>costs says */
 
 /* 0, and the handles 1 and 2, are streams that every context, or thread, has one of. */
-static int mli_cuda_is_default(cudaStream_t stream) { return (uintptr_t)stream <= 2; }
+MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t stream);
 
-static cudaStream_t mli_cuda_stream(cudaStream_t stream) {
-#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
-    if (!stream) return cudaStreamPerThread;
-#endif
-    return stream;
-}
+MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream(cudaStream_t stream);
 
-static mli_cuda_lock mli_cuda_unrecorded_lock = MLI_CUDA_LOCK;
-static mli_cuda_fence *mli_cuda_unrecorded[2]; /* a list of those that are due, and of the others */
-static mli_cuda_u64 mli_cuda_fences_due;       /* so many are; at 0 the lists are not looked at */
+MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_unrecorded_lock)
+MLI_CUDA_VARIABLE(mli_cuda_fence *mli_cuda_unrecorded[2])
 
 typedef struct mli_cuda_event_bin {
     void *context; /* NULL: the bin has none yet, nor have those after it */
@@ -1596,8 +1752,76 @@ typedef struct mli_cuda_event_bin {
     unsigned n;
 } mli_cuda_event_bin;
 
-static mli_cuda_lock mli_cuda_events_lock = MLI_CUDA_LOCK;
-static mli_cuda_event_bin mli_cuda_events[MLI_CUDA_BINS], mli_cuda_spare; /* that one without */
+MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_events_lock)
+MLI_CUDA_VARIABLE(mli_cuda_event_bin mli_cuda_events[MLI_CUDA_BINS], mli_cuda_spare)
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_pop(mli_cuda_event_bin *bin);
+
+/* A fence on a stream, with an event of its context, if one is kept. Default streams are of the
+   context that is current: a thread that never called the runtime has none. NULL: no memory. */
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int timed);
+
+MLI_CUDA_PRIVATE void mli_cuda_event_end(void *context, cudaEvent_t event);
+MLI_CUDA_PRIVATE void mli_cuda_fence_unlist(mli_cuda_fence *fence);
+
+/* Takes a listed fence, so that its driver calls need no lock. Drops the lock of the lists. */
+MLI_CUDA_PRIVATE void mli_cuda_fence_take(mli_cuda_fence *fence);
+/* Publishes the state of a taken fence; an unrecorded one stays listed. Takes the lock of the
+   lists. Returns the next fence of its list. A fence that was dropped meanwhile is put before
+   *dropped, to be freed without the lock. */
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_publish(mli_cuda_fence *fence, uint64_t state,
+                                                        mli_cuda_fence **dropped);
+/* Gives other threads time to publish what they took. Under the lock, which it drops meanwhile.
+   Returns the first fence of a list. */
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fences_wait(int due);
+
+/* memlord_fence.drop, too. */
+MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user);
+
+/* 1: recorded; 0: not while the stream is captured, or here; -1: it cannot be. The default stream
+   of another thread cannot be named: the legacy one, which waits for all of those, stands for
+   it. */
+MLI_CUDA_PRIVATE int mli_cuda_fence_record(mli_cuda_fence *fence);
+
+/* The same of a fence that is this thread's alone yet; what is not recorded is listed. */
+MLI_CUDA_PRIVATE void mli_cuda_fence_begin(mli_cuda_fence *fence, int now);
+
+/* Frees what mli_cuda_fence_publish put into the list. */
+MLI_CUDA_PRIVATE void mli_cuda_fences_free(mli_cuda_fence *dropped);
+
+/* Records what is due on a stream of this thread's, or on any (NULL): before somebody waits for it,
+   as an event that is recorded after the wait is rarely done at once, and once it is no longer
+   captured. When the stream ends, all that is not recorded; what it would not record is lost then,
+   and what another thread is recording is waited for.
+   `asked`: also if its stream is another thread's. */
+MLI_CUDA_PRIVATE void mli_cuda_fences_record(const cudaStream_t *stream,
+                                             const mli_cuda_fence *asked, int ends);
+
+/* memlord_fence.done. Recording disturbs no capture, asking might. */
+MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user);
+
+/* A number of the stream: default streams share a handle, and differ by their context, and
+   per-thread ones by the thread, too. */
+MLI_CUDA_PRIVATE uint64_t mli_cuda_fence_queue(const mli_cuda_fence *fence);
+
+/* ------------------------------------------------------------------------- src/cuda/events.c -- */
+
+typedef char mli_cuda_check_fence[sizeof(mli_cuda_fence) <= 64 ? 1 : -1]; /* as >>costs says */
+
+MLI_CUDA_PRIVATE int mli_cuda_is_default(cudaStream_t stream) { return (uintptr_t)stream <= 2; }
+
+MLI_CUDA_PRIVATE cudaStream_t mli_cuda_stream(cudaStream_t stream) {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+    if (!stream) return cudaStreamPerThread;
+#endif
+    return stream;
+}
+
+MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_unrecorded_lock = MLI_CUDA_LOCK;
+MLI_CUDA_VARIABLE_HERE(mli_cuda_fence *mli_cuda_unrecorded[2])
+static mli_cuda_u64 mli_cuda_fences_due;       /* so many are; at 0 the lists are not looked at */
+
+MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_events_lock = MLI_CUDA_LOCK;
+MLI_CUDA_VARIABLE_HERE(mli_cuda_event_bin mli_cuda_events[MLI_CUDA_BINS], mli_cuda_spare)
 
 /* The bin of a context; NULL: there are too many. Under the lock. */
 static mli_cuda_event_bin *mli_cuda_event_bin_of(void *context, int timed) {
@@ -1619,7 +1843,7 @@ static void mli_cuda_fence_push(mli_cuda_event_bin *bin, mli_cuda_fence *fence) 
     bin->first = fence;
     bin->n++;
 }
-static mli_cuda_fence *mli_cuda_fence_pop(mli_cuda_event_bin *bin) {
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_pop(mli_cuda_event_bin *bin) {
     mli_cuda_fence *fence = bin->first;
     if (!fence) return NULL;
     bin->first = fence->next;
@@ -1641,9 +1865,7 @@ static void mli_cuda_fences_make(void) {
     for (i = 0; i < n; i++) mli_cuda_fence_push(&mli_cuda_spare, &made[i]);
 }
 
-/* A fence on a stream, with an event of its context, if one is kept. Default streams are of the
-   context that is current: a thread that never called the runtime has none. NULL: no memory. */
-static mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int timed) {
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int timed) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_fence *fence = NULL;
     mli_cuda_event_bin *bin;
@@ -1670,7 +1892,7 @@ static mli_cuda_fence *mli_cuda_fence_on(cudaStream_t stream, int device, int ti
     return fence;
 }
 
-static void mli_cuda_event_end(void *context, cudaEvent_t event) {
+MLI_CUDA_PRIVATE void mli_cuda_event_end(void *context, cudaEvent_t event) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int mode;
     if (!d || !event || mli_cuda_enter_context(d, context, &mode)) return;
@@ -1688,7 +1910,7 @@ static void mli_cuda_fence_list(mli_cuda_fence *fence) {
     *first = fence;
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, 1);
 }
-static void mli_cuda_fence_unlist(mli_cuda_fence *fence) {
+MLI_CUDA_PRIVATE void mli_cuda_fence_unlist(mli_cuda_fence *fence) {
     if (!fence->slot) return;
     *fence->slot = fence->next;
     if (fence->next) fence->next->slot = fence->slot;
@@ -1696,16 +1918,12 @@ static void mli_cuda_fence_unlist(mli_cuda_fence *fence) {
     if (fence->due) mli_cuda_add(&mli_cuda_fences_due, UINT64_MAX);
 }
 
-/* Takes a listed fence, so that its driver calls need no lock. Drops the lock of the lists. */
-static void mli_cuda_fence_take(mli_cuda_fence *fence) {
+MLI_CUDA_PRIVATE void mli_cuda_fence_take(mli_cuda_fence *fence) {
     fence->taken = MLI_CUDA_BUSY;
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
 }
-/* Publishes the state of a taken fence; an unrecorded one stays listed. Takes the lock of the
-   lists. Returns the next fence of its list. A fence that was dropped meanwhile is put before
-   *dropped, to be freed without the lock. */
-static mli_cuda_fence *mli_cuda_fence_publish(mli_cuda_fence *fence, uint64_t state,
-                                              mli_cuda_fence **dropped) {
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fence_publish(mli_cuda_fence *fence, uint64_t state,
+                                                        mli_cuda_fence **dropped) {
     mli_cuda_fence *next;
     int gone;
     mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
@@ -1722,17 +1940,14 @@ static mli_cuda_fence *mli_cuda_fence_publish(mli_cuda_fence *fence, uint64_t st
     }
     return next;
 }
-/* Gives other threads time to publish what they took. Under the lock, which it drops meanwhile.
-   Returns the first fence of a list. */
-static mli_cuda_fence *mli_cuda_fences_wait(int due) {
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_fences_wait(int due) {
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
     mli_cuda_yield();
     mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
     return mli_cuda_unrecorded[due];
 }
 
-/* memlord_fence.drop, too. */
-static void mli_cuda_fence_free(void *user) {
+MLI_CUDA_PRIVATE void mli_cuda_fence_free(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     mli_cuda_event_bin *bin = NULL;
     void *context;
@@ -1811,10 +2026,7 @@ static int mli_cuda_event_record(const mli_cuda_driver *d,
     return d->event_record(fence->event, stream);
 }
 
-/* 1: recorded; 0: not while the stream is captured, or here; -1: it cannot be. The default stream
-   of another thread cannot be named: the legacy one, which waits for all of those, stands for
-   it. */
-static int mli_cuda_fence_record(mli_cuda_fence *fence) {
+MLI_CUDA_PRIVATE int mli_cuda_fence_record(mli_cuda_fence *fence) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     cudaStream_t stream = fence->stream;
     void *current = NULL;
@@ -1836,8 +2048,7 @@ static int mli_cuda_fence_record(mli_cuda_fence *fence) {
     return !status;
 }
 
-/* The same of a fence that is this thread's alone yet; what is not recorded is listed. */
-static void mli_cuda_fence_begin(mli_cuda_fence *fence, int now) {
+MLI_CUDA_PRIVATE void mli_cuda_fence_begin(mli_cuda_fence *fence, int now) {
     if (now) fence->due = 1;
     if (now && mli_cuda_fence_record(fence) == 1) {
         mli_cuda_store(&fence->state, MLI_CUDA_RECORDED);
@@ -1849,8 +2060,7 @@ static void mli_cuda_fence_begin(mli_cuda_fence *fence, int now) {
     mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
 }
 
-/* Frees what mli_cuda_fence_publish put into the list. */
-static void mli_cuda_fences_free(mli_cuda_fence *dropped) {
+MLI_CUDA_PRIVATE void mli_cuda_fences_free(mli_cuda_fence *dropped) {
     while (dropped) {
         mli_cuda_fence *next = dropped->next;
         mli_cuda_fence_free(dropped);
@@ -1864,13 +2074,8 @@ static uint64_t mli_cuda_state_of(int recorded, int ends) {
     return recorded == 0 && !ends ? MLI_CUDA_UNRECORDED : MLI_CUDA_LOST;
 }
 
-/* Records what is due on a stream of this thread's, or on any (NULL): before somebody waits for it,
-   as an event that is recorded after the wait is rarely done at once, and once it is no longer
-   captured. When the stream ends, all that is not recorded; what it would not record is lost then,
-   and what another thread is recording is waited for.
-   `asked`: also if its stream is another thread's. */
-static void mli_cuda_fences_record(const cudaStream_t *stream, const mli_cuda_fence *asked,
-                                   int ends) {
+MLI_CUDA_PRIVATE void mli_cuda_fences_record(const cudaStream_t *stream,
+                                             const mli_cuda_fence *asked, int ends) {
     uint64_t self = mli_cuda_thread_id();
     mli_cuda_fence *fence, *next, *dropped = NULL;
     int due, r;
@@ -1931,8 +2136,7 @@ static int mli_cuda_event_ask(const mli_cuda_driver *d, const mli_cuda_fence *fe
     return r;
 }
 
-/* memlord_fence.done. Recording disturbs no capture, asking might. */
-static int mli_cuda_fence_done(void *user) {
+MLI_CUDA_PRIVATE int mli_cuda_fence_done(void *user) {
     mli_cuda_fence *fence = (mli_cuda_fence *)user;
     const mli_cuda_driver *d = mli_cuda_driver_get();
     int fresh, r;
@@ -1951,9 +2155,7 @@ static int mli_cuda_fence_done(void *user) {
     return mli_cuda_is_not_yet(r) ? 0 : -1;
 }
 
-/* A number of the stream: default streams share a handle, and differ by their context, and
-   per-thread ones by the thread, too. */
-static uint64_t mli_cuda_fence_queue(const mli_cuda_fence *fence) {
+MLI_CUDA_PRIVATE uint64_t mli_cuda_fence_queue(const mli_cuda_fence *fence) {
     const uint64_t golden = 0x9e3779b97f4a7c15u;
     uint64_t queue = (uint64_t)(uintptr_t)fence->stream;
     if (!mli_cuda_is_default(fence->stream)) return queue;
@@ -1961,11 +2163,10 @@ static uint64_t mli_cuda_fence_queue(const mli_cuda_fence *fence) {
     return queue + (uint64_t)(uintptr_t)fence->context * golden;
 }
 
-/* ---------------------------------------------------------------------- >>scopes --
-   Owns the pairs of events that measure scopes, from the end of one to the reading of its time.
-   Locks: times_lock, also while their events are asked. */
+/* ------------------------------------------------------------------------- src/cuda/scopes.h -- */
 
-enum { MLI_CUDA_TIMES = 4096 };
+/* Owns the pairs of events that measure scopes, from the end of one to the reading of its time.
+   Locks: times_lock, also while their events are asked. */
 
 typedef struct mli_cuda_time {
     memlord *lord;
@@ -1973,14 +2174,33 @@ typedef struct mli_cuda_time {
     mli_cuda_fence *start, *stop;
 } mli_cuda_time;
 
-static mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
-static struct {
-    mli_cuda_u64 n; /* in use; at 0 no lock is taken: no entry of this thread is missed */
-    mli_cuda_time list[MLI_CUDA_TIMES]; /* in the order they ended */
-} mli_cuda_times;
+MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_times_lock)
 
 /* An event on a stream, now; NULL: it cannot be, or not while the stream is captured. */
-static mli_cuda_fence *mli_cuda_time_mark(cudaStream_t stream) {
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_time_mark(cudaStream_t stream);
+
+/* Keeps it, if there is room and the ledger is attached, or ends it. Detaching takes the key off
+   the seat and then everything off the list, so what it has missed finds no key here. */
+MLI_CUDA_PRIVATE void mli_cuda_time_push(const mli_cuda_time *time);
+
+/* Reads those of a ledger that are done, on one stream or on all (NULL): the events of a stream are
+   done in their order, so the first that is not ends it for that stream. Streams are told apart by
+   64 marks; of two with one mark the second may have to wait for the next call. With `last`, all
+   of the ledger's end unread. */
+MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int last);
+
+/* ------------------------------------------------------------------------- src/cuda/scopes.c -- */
+
+enum { MLI_CUDA_TIMES = 4096 };
+
+MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_times_lock = MLI_CUDA_LOCK;
+typedef struct mli_cuda_times_state {
+    mli_cuda_u64 n; /* in use; at 0 no lock is taken: no entry of this thread is missed */
+    mli_cuda_time list[MLI_CUDA_TIMES]; /* in the order they ended */
+} mli_cuda_times_state;
+static mli_cuda_times_state mli_cuda_times;
+
+MLI_CUDA_PRIVATE mli_cuda_fence *mli_cuda_time_mark(cudaStream_t stream) {
     const mli_cuda_driver *d = mli_cuda_driver_get();
     mli_cuda_fence *fence = d && d->event_elapsed ? mli_cuda_fence_on(stream, 0, 1) : NULL;
     if (fence && mli_cuda_fence_record(fence) == 1) {
@@ -1996,9 +2216,7 @@ static void mli_cuda_time_end(const mli_cuda_time *time) {
     mli_cuda_fence_free(time->stop);
 }
 
-/* Keeps it, if there is room and the ledger is attached, or ends it. Detaching takes the key off
-   the seat and then everything off the list, so what it has missed finds no key here. */
-static void mli_cuda_time_push(const mli_cuda_time *time) {
+MLI_CUDA_PRIVATE void mli_cuda_time_push(const mli_cuda_time *time) {
     uint64_t n;
     int kept;
     mli_cuda_lock_take(&mli_cuda_times_lock);
@@ -2028,11 +2246,7 @@ static int mli_cuda_time_read(const mli_cuda_driver *d, const mli_cuda_time *tim
     return 1;
 }
 
-/* Reads those of a ledger that are done, on one stream or on all (NULL): the events of a stream are
-   done in their order, so the first that is not ends it for that stream. Streams are told apart by
-   64 marks; of two with one mark the second may have to wait for the next call. With `last`, all
-   of the ledger's end unread. */
-static void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int last) {
+MLI_CUDA_PRIVATE void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int last) {
     mli_cuda_time *list = mli_cuda_times.list;
     const mli_cuda_driver *d;
     uint64_t n, i, kept = 0, waits = 0, mark;
@@ -2059,8 +2273,9 @@ static void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int l
     mli_cuda_lock_drop(&mli_cuda_times_lock);
 }
 
-/* ----------------------------------------------------------------------- >>forks --
-   Owns what a forked child finds: no driver, nothing attached, no lock held. Handlers before a
+/* -------------------------------------------------------------------------- src/cuda/forks.h -- */
+
+/* Owns what a forked child finds: no driver, nothing attached, no lock held. Handlers before a
    fork run in the order opposite to that they were registered in: these are registered after the
    driver is loaded, and so take the layer's locks before the driver's own handlers and mostly
    before the ledger's. Calls do so, too: a lock may be held while the driver is asked, and
@@ -2069,9 +2284,11 @@ static void mli_cuda_times_read(memlord *lord, const cudaStream_t *stream, int l
    loading: they are held while the driver or NVML loads, which may fork itself, and a child takes
    neither. */
 
+/* -------------------------------------------------------------------------- src/cuda/forks.c -- */
+
 #if defined(_WIN32)
-static void mli_cuda_fork_first(void) {}
-static void mli_cuda_fork_locks(void) {}
+MLI_CUDA_PRIVATE void mli_cuda_fork_first(void) {}
+MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void) {}
 #else
 static void mli_cuda_locks_each(void (*change)(mli_cuda_lock *)) {
     change(&mli_cuda_process_lock);
@@ -2108,16 +2325,62 @@ static void mli_cuda_fork_absent(void) {
         memcpy(mli_cuda_loaded.why, forked, sizeof forked);
     mli_cuda_store(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
 }
-static void mli_cuda_fork_first(void) {
+MLI_CUDA_PRIVATE void mli_cuda_fork_first(void) {
     (void)pthread_atfork(NULL, NULL, mli_cuda_fork_absent);
 }
-static void mli_cuda_fork_locks(void) {
+MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void) {
     (void)pthread_atfork(mli_cuda_fork_before, mli_cuda_fork_parent, mli_cuda_fork_child);
 }
 #endif
 
-/* -------------------------------------------------------------------- >>requests --
-   Owns the way of an allocation: the real call, its device, its record, and the retry.
+/* -------------------------------------------------------------------------- src/cuda/frees.h -- */
+
+/* Owns the way of a free: off the map before the real one, as another thread may get the address
+   while that runs; credited when it succeeded, back as it was when it failed. Locks: none. */
+
+typedef struct mli_cuda_ending {
+    memlord_realloc_token token;
+    int begun;
+    memlord_device device; /* where `reserved` has so many bytes of it */
+    uint64_t bytes;
+} mli_cuda_ending;
+
+/* `beside`: it is of no pool. */
+MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
+                                          mli_cuda_ending *end, const memlord_site *site);
+
+/* `reserved` gives it up before the bytes are credited: they are never counted as cached. */
+MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
+                                               cudaError_t answer, const memlord_site *site);
+
+/* -------------------------------------------------------------------------- src/cuda/frees.c -- */
+
+MLI_CUDA_PRIVATE void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
+                                          mli_cuda_ending *end, const memlord_site *site) {
+    memlord_device device = memlord_device_make(type, 0);
+    memlord_block_info block;
+    int before = mli_cuda_asker;
+    memset(end, 0, sizeof *end);
+    if (!lord || !ptr) return;
+    if (beside && mli_cuda_attachment_of(lord) &&
+        memlord_block_find(lord, device, MEMLORD_KEY(ptr), &block) == MEMLORD_OK)
+        end->device = block.device, end->bytes = block.bytes;
+    if (before != MLI_CUDA_FREES_FIRST) mli_cuda_asker = MLI_CUDA_FREES;
+    end->begun =
+        memlord_free_begin(lord, device, MEMLORD_KEY(ptr), &end->token, site) == MEMLORD_OK;
+    mli_cuda_asker = before;
+}
+
+MLI_CUDA_PRIVATE cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
+                                               cudaError_t answer, const memlord_site *site) {
+    if (answer == cudaSuccess) mli_cuda_pool_beside(lord, end->device, -(int64_t)end->bytes);
+    if (end->begun) (void)memlord_free_end(lord, &end->token, answer != cudaSuccess, site);
+    return answer;
+}
+
+/* ----------------------------------------------------------------------- src/cuda/requests.h -- */
+
+/* Owns the way of an allocation: the real call, its device, its record, and the retry.
    Locks: seats_lock, to read a policy. */
 
 enum {
@@ -2150,6 +2413,25 @@ typedef struct mli_cuda_request {
     int clean; /* the runtime had no last error before */
     cudaError_t answer;
 } mli_cuda_request;
+
+/* Returns the current device. The runtime is asked: until CUDA 12 cudaSetDevice only says what its
+   next call is to work on, and the driver may still have the device before. */
+MLI_CUDA_PRIVATE int mli_cuda_device_current(void);
+
+MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
+                                                  const memlord_retry *policy,
+                                                  const memlord_site *site);
+
+MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
+                                            const memlord_site *site);
+
+MLI_CUDA_PRIVATE mli_cuda_request mli_cuda_request_for(int kind,
+        cudaError_t (*call)(const mli_cuda_request *));
+
+/* Finds a block of a device, or page-locked memory. 0: it is not on the books. */
+MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_block_info *block);
+
+/* ----------------------------------------------------------------------- src/cuda/requests.c -- */
 
 /* The pointer or handle that a call made. */
 static void *mli_cuda_request_result(const mli_cuda_request *q) {
@@ -2206,9 +2488,7 @@ static uint64_t mli_cuda_size(const mli_cuda_request *q) {
     return mli_cuda_asked(q);
 }
 
-/* Returns the current device. The runtime is asked: until CUDA 12 cudaSetDevice only says what its
-   next call is to work on, and the driver may still have the device before. */
-static int mli_cuda_device_current(void) {
+MLI_CUDA_PRIVATE int mli_cuda_device_current(void) {
     int clean = cudaPeekAtLastError() == cudaSuccess, device = 0;
     if (cudaGetDevice(&device) == cudaSuccess) return device;
     if (clean) (void)cudaGetLastError();
@@ -2319,8 +2599,9 @@ static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, me
     mli_cuda_recorded(lord, q, where);
 }
 
-static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
-                                        const memlord_retry *policy, const memlord_site *site) {
+MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
+                                                  const memlord_retry *policy,
+                                                  const memlord_site *site) {
     memlord_device device = mli_cuda_where(q, NULL);
     uint64_t storage = 0, asked = mli_cuda_asked(q), before = 0;
     memlord_result r;
@@ -2342,7 +2623,8 @@ static cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
                               : mli_cuda_alloc_once(lord, q, site);
 }
 
-static cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q, const memlord_site *site) {
+MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
+                                            const memlord_site *site) {
     mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
     memlord_retry policy;
     int has_retry;
@@ -2356,8 +2638,8 @@ static cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q, const meml
     return mli_cuda_alloc_retry(lord, q, has_retry ? &policy : NULL, site);
 }
 
-static mli_cuda_request mli_cuda_request_for(int kind,
-                                             cudaError_t (*call)(const mli_cuda_request *)) {
+MLI_CUDA_PRIVATE mli_cuda_request mli_cuda_request_for(int kind,
+        cudaError_t (*call)(const mli_cuda_request *)) {
     mli_cuda_request q;
     memset(&q, 0, sizeof q);
     q.kind = kind;
@@ -2365,62 +2647,41 @@ static mli_cuda_request mli_cuda_request_for(int kind,
     return q;
 }
 
-/* Finds a block of a device, or page-locked memory. 0: it is not on the books. */
-static int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_block_info *block) {
+MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_block_info *block) {
     const memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
     if (!lord) return 0;
     return memlord_block_find(lord, memlord_device_cuda(0), key, block) == MEMLORD_OK ||
            memlord_block_find(lord, pinned, key, block) == MEMLORD_OK;
 }
 
-/* ----------------------------------------------------------------------- >>frees --
-   Owns the way of a free: off the map before the real one, as another thread may get the address
-   while that runs; credited when it succeeded, back as it was when it failed. Locks: none. */
+/* ------------------------------------------------------------------------ src/cuda/virtual.h -- */
 
-typedef struct mli_cuda_ending {
-    memlord_realloc_token token;
-    int begun;
-    memlord_device device; /* where `reserved` has so many bytes of it */
-    uint64_t bytes;
-} mli_cuda_ending;
-
-/* `beside`: it is of no pool. */
-static void mli_cuda_free_begin(memlord *lord, int type, const void *ptr, int beside,
-                                mli_cuda_ending *end, const memlord_site *site) {
-    memlord_device device = memlord_device_make(type, 0);
-    memlord_block_info block;
-    int before = mli_cuda_asker;
-    memset(end, 0, sizeof *end);
-    if (!lord || !ptr) return;
-    if (beside && mli_cuda_attachment_of(lord) &&
-        memlord_block_find(lord, device, MEMLORD_KEY(ptr), &block) == MEMLORD_OK)
-        end->device = block.device, end->bytes = block.bytes;
-    if (before != MLI_CUDA_FREES_FIRST) mli_cuda_asker = MLI_CUDA_FREES;
-    end->begun =
-        memlord_free_begin(lord, device, MEMLORD_KEY(ptr), &end->token, site) == MEMLORD_OK;
-    mli_cuda_asker = before;
-}
-
-/* `reserved` gives it up before the bytes are credited: they are never counted as cached. */
-static cudaError_t mli_cuda_free_end(memlord *lord, mli_cuda_ending *end,
-                                     cudaError_t answer, const memlord_site *site) {
-    if (answer == cudaSuccess) mli_cuda_pool_beside(lord, end->device, -(int64_t)end->bytes);
-    if (end->begun) (void)memlord_free_end(lord, &end->token, answer != cudaSuccess, site);
-    return answer;
-}
-
-/* --------------------------------------------------------------------- >>virtual --
-   Owns the books of physical memory: a storage by its handle, with a reference for each handle and
+/* Owns the books of physical memory: a storage by its handle, with a reference for each handle and
    each mapping, and a part for each mapping, in which its address stands. The driver says of which
    handle an address is. Locks: none. */
 
-static const char mli_cuda_physical[] = "cuMemCreate", mli_cuda_part[] = "mapped";
+MLI_CUDA_TABLE(const char mli_cuda_physical[])
+MLI_CUDA_TABLE(const char mli_cuda_part[])
 
 typedef struct mli_cuda_mapping {
     unsigned long long handle;
     memlord_device device;
     uint64_t address, offset, bytes;
 } mli_cuda_mapping;
+
+/* Finds the mapping that begins at an address, and holds its memory until the end: the handle is
+   not given to another before the books are right. Returns 0 if nothing is mapped there. What is
+   not on the books has no bytes, and is not held. */
+MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
+                                            uint64_t address, mli_cuda_mapping *m);
+
+MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d,
+                                           mli_cuda_mapping *m, int gone, const memlord_site *site);
+
+/* ------------------------------------------------------------------------ src/cuda/virtual.c -- */
+
+MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
+MLI_CUDA_PRIVATE const char mli_cuda_part[] = "mapped";
 
 /* memlord_part_fn: the one that is mapped at an address. */
 static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
@@ -2433,11 +2694,8 @@ static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
     return 1;
 }
 
-/* Finds the mapping that begins at an address, and holds its memory until the end: the handle is
-   not given to another before the books are right. Returns 0 if nothing is mapped there. What is
-   not on the books has no bytes, and is not held. */
-static int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d, uint64_t address,
-                                  mli_cuda_mapping *m) {
+MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
+                                            uint64_t address, mli_cuda_mapping *m) {
     memlord_block_info block;
     m->address = address;
     m->bytes = 0;
@@ -2450,8 +2708,9 @@ static int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d, uint6
     return 1;
 }
 
-static void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d, mli_cuda_mapping *m,
-                                 int gone, const memlord_site *site) {
+MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d,
+                                           mli_cuda_mapping *m, int gone,
+                                           const memlord_site *site) {
     memlord_block_info block;
     if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
         (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
@@ -2462,8 +2721,16 @@ static void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d, mli_cu
     (void)d->mem_release(m->handle);
 }
 
-/* ---------------------------------------------------------------------- >>resets --
-   Owns what a reset of a device ends. Locks: unrecorded_lock, to find the fences it loses. */
+/* ------------------------------------------------------------------------- src/cuda/resets.h -- */
+
+/* Owns what a reset of a device ends. Locks: unrecorded_lock, to find the fences it loses. */
+
+/* Ends a device on the books while its streams and events can yet be asked: frees that are pending
+   are waited for, as by the reset itself. */
+MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
+                                           const memlord_site *site);
+
+/* ------------------------------------------------------------------------- src/cuda/resets.c -- */
 
 /* Under the lock. Of a taken fence whose context is not known yet it may be this one. */
 static int mli_cuda_fence_is_in(const mli_cuda_fence *fence, const void *context) {
@@ -2531,10 +2798,8 @@ static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {
     return 0;
 }
 
-/* Ends a device on the books while its streams and events can yet be asked: frees that are pending
-   are waited for, as by the reset itself. */
-static void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
-                                 const memlord_site *site) {
+MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
+                                           const memlord_site *site) {
     mli_cuda_reset reset;
     void *context = NULL;
     int mode, before = mli_cuda_asker;
@@ -2554,7 +2819,14 @@ static void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int de
     mli_cuda_leave_device(d, device, &mode);
 }
 
-/* ---------------------------------------------------------------------- >>public --
+/* ------------------------------------------------------------------------- src/cuda/public.h -- */
+
+/* Has the functions of the API. Owns no state. Uses all modules of the layer. Locks: none held at
+   the return. */
+
+/* ------------------------------------------------------------------------- src/cuda/public.c -- */
+
+/* ---------------------------------------------------------------------- cuda/public --
    The functions of the API. */
 
 #ifdef __cplusplus
@@ -3100,9 +3372,24 @@ MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *na
     return r;
 }
 
-/* ------------------------------------------------------------------------ >>wrap --
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+/* --------------------------------------------------------------------------- src/cuda/wrap.h -- */
+
+/* Emits what the linker's --wrap redirects to. Their names are the linker's. Sites are the return
+   addresses of the callers. Locks: none. */
+
+/* --------------------------------------------------------------------------- src/cuda/wrap.c -- */
+
+/* ------------------------------------------------------------------------ cuda/wrap --
    Emits what --wrap redirects to. Their names are the linker's. Sites are the callers' return
    addresses. */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 #if defined(MEMLORD_CUDA_WRAP)
 #define MLI_CUDA_HERE                                                                         \

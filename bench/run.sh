@@ -460,9 +460,9 @@ bench_short() {
 
 bench_tools() {
     preload=build/libmemlord_preload.so
-    if [ ! -e $preload ] || [ -n "$(find memlord.h examples/preload.c -newer $preload)" ]; then
+    if [ ! -e $preload ] || [ -n "$(find memlord.h src/tools/preload.c -newer $preload)" ]; then
         $cc -std=c99 -O2 -fPIC -shared -fvisibility=hidden -fexceptions -static-libgcc \
-            -pthread -I. examples/preload.c -o $preload -Wl,-z,now -ldl
+            -pthread -I. src/tools/preload.c -o $preload -Wl,-z,now -ldl
     fi
     $cc -std=c99 -O2 -pthread bench/churn.c -o $out/churn
     $cxx -std=c++17 -O2 bench/objects.cpp -o $out/objects

@@ -6,7 +6,7 @@
 
    memlord.o is the file with MEMLORD_IMPLEMENTATION. Link with -rdynamic, or name the places of a
    saved profile with build/symbolize. What a library allocates with new is recorded, too, unless it
-   was linked with -Bsymbolic. What it gets from malloc is not: see examples/preload.c.
+   was linked with -Bsymbolic. What it gets from malloc is not: see src/tools/preload.c.
    Requires: nothing else records these blocks in that ledger, such as mlord::allocator. */
 #include "memlord.h"
 

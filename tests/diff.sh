@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/diff.sh: examples/diff.c compares saved profiles, keeps budgets, and takes any input. Speaks
+# tests/diff.sh: src/tools/diff.c compares saved profiles, keeps budgets, and takes any input. Speaks
 # TAP.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -547,7 +547,7 @@ rm -f "$out/big.json"
 
 # -- damaged profiles, under the sanitizers --
 
-"${CC:-gcc}" -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. examples/diff.c \
+"${CC:-gcc}" -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. src/tools/diff.c \
     -o "$out/asan" -lcjson -lm -pthread >"$out/why" 2>&1 &&
     ASAN_OPTIONS=detect_leaks=0 python3 - "$out" >"$out/why" 2>&1 <<'PY'
 import random, subprocess, sys, time

@@ -101,8 +101,9 @@ verdict $? 'and nothing of ours, nor does it fail where nothing is installed'
 
 # By somebody who owns the tree, and nothing else.
 mine=$(mktemp -d) && as= &&
-    cp -Rp Makefile memlord.h memlord_cuda.h packaging "$mine" && mkdir -p "$mine/tests" "$mine/examples" "$mine/build" &&
-    cp -Rp tests/deps.sh tests/parts.mk tests/matrix "$mine/tests" && cp -p examples/preload.c examples/quickstart.c "$mine/examples" &&
+    cp -Rp Makefile memlord.h memlord_cuda.h "$mine" && mkdir -p "$mine/tests" "$mine/examples" "$mine/src" "$mine/build" &&
+    cp -Rp src/packaging src/tools "$mine/src" &&
+    cp -Rp tests/deps.sh tests/parts.mk tests/matrix "$mine/tests" && cp -p examples/quickstart.c "$mine/examples" &&
     cp -p build/libmemlord_preload.so "$mine/build" && touch "$mine/build/libmemlord_preload.so" &&
     if [ "$(id -u)" = 0 ]; then
         chown -R 65534:65534 "$mine" && as='setpriv --reuid 65534 --regid 65534 --clear-groups'
@@ -131,7 +132,7 @@ fi
 rm -rf "$mine"
 
 grep -l "v$version, C99 and C++11" memlord.h memlord_cuda.h >"$why" && [ "$(grep -c . "$why")" = 2 ] &&
-    ! grep -rn '[0-9]\.[0-9]*\.[0-9]' packaging >>"$why" && ! grep -n "$version" CMakeLists.txt Makefile >>"$why"
+    ! grep -rn '[0-9]\.[0-9]*\.[0-9]' src/packaging >>"$why" && ! grep -n "$version" CMakeLists.txt Makefile >>"$why"
 verdict $? 'the version is that of memlord.h, which both headers begin with, and no other file has it'
 
 # -- pkg-config --

@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
 out=$PWD/build/page
-assemble=examples/report/assemble.py
+assemble=src/reports/page/assemble.py
 mkdir -p "$out"
 
 # -- the assembler --
@@ -16,15 +16,15 @@ status=$?
 case $status in
 77)
     small=
-    skip 'memlord.h carries the page of examples/report' "$(cat "$out/why"): make deps-reports"
+    skip 'src/reports/page.h is the page of src/reports/page' "$(cat "$out/why"): make deps-reports"
     ;;
-*) verdict $status 'memlord.h carries the page of examples/report' "$out/why" ;;
+*) verdict $status 'src/reports/page.h is the page of src/reports/page' "$out/why" ;;
 esac
 
 # The literals as a strict C99 compiler reads them, with the data between them.
 {
     echo '#include <stdio.h>'
-    sed -n '/ >>page --$/,/^#endif .* >>page /p' memlord.h
+    cat src/reports/page.h
     cat <<'C'
 int main(void) {
     size_t i;

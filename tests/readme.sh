@@ -69,7 +69,7 @@ in_cpp() { # FILE: a fragment of C++
 # A copy in which commands may write; what is built is there already, and make finds nothing to do.
 sandbox() {
     mkdir -p "$out/tree/build" &&
-        for name in memlord.h memlord_cuda.h Makefile README.md examples packaging tests bench; do
+        for name in memlord.h memlord_cuda.h Makefile README.md examples src tests bench; do
             ln -sf "$PWD/$name" "$out/tree/$name"
         done && ln -sf "$PWD/build/libmemlord_preload.so" "$PWD/build/diff" "$out/tree/build/" &&
         cp "$out"/01.c.app "$out/tree/app.c" && seq 2000 -1 1 >"$out/tree/big.txt" &&
@@ -136,7 +136,7 @@ done
 
 guide=$out/guide
 mkdir -p "$guide/build" "$guide/cuda" &&
-    for name in memlord.h memlord_cuda.h Makefile tests examples; do ln -s "$PWD/$name" "$guide"; done &&
+    for name in memlord.h memlord_cuda.h Makefile tests examples src; do ln -s "$PWD/$name" "$guide"; done &&
     ln -s "$PWD/build/libmemlord_preload.so" "$guide/build" &&
     ln -s "$PWD/tests/fake_cuda/include" "$guide/cuda" && ln -s "$PWD/build/fake" "$guide/cuda/lib64" || exit 1
 awk -v out="$guide" '

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/symbols.sh: examples/symbolize.c names the return addresses of profiles, never wrongly, and
+# tests/symbols.sh: src/tools/symbolize.c names the return addresses of profiles, never wrongly, and
 # takes any input; the interposer asks it. Speaks TAP.
 set -u
 cd "$(dirname "$0")/.." || exit 1

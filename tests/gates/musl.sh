@@ -52,7 +52,7 @@ assert books == {"allocated": 6, "peak": 1006, "allocs": 2, "frees": 1, "total_a
 assert sorted(s["alloc_bytes"] for s in sites) == [6, 1000], sites
 assert [s["site"]["function"] for s in sites if s["alloc_bytes"] == 6] == ["strdup"], sites'
     $zig cc -target x86_64-linux-musl -std=c99 -O1 $warn $here -fPIC -shared -fvisibility=hidden -fexceptions \
-        examples/preload.c -o "$out/libmemlord_preload.so" -Wl,-z,now -ldl -lunwind >"$why" 2>&1
+        src/tools/preload.c -o "$out/libmemlord_preload.so" -Wl,-z,now -ldl -lunwind >"$why" 2>&1
     verdict $? 'musl: the interposer is built'
     musl-gcc -O0 -g "$out/app.c" -o "$out/app" >"$why" 2>&1 &&
         succeeds 20 env MEMLORD_REPORT="$out/app.json" MEMLORD_STACK_BYTES=1 \
@@ -68,7 +68,7 @@ if ! command -v musl-gcc >/dev/null; then
 fi
 $musl -std=c99 -O1 $warn -I. -c tests/matrix/impl.c -o "$out/musl.o" >"$why" 2>&1
 verdict $? 'musl: the implementation compiles'
-$musl -std=c99 -O1 $warn -I. -c examples/preload.c -o "$out/preload.o" >"$why" 2>&1
+$musl -std=c99 -O1 $warn -I. -c src/tools/preload.c -o "$out/preload.o" >"$why" 2>&1
 verdict $? 'musl: the interposer compiles'
 $musl -std=c99 -O1 $warn -I. -c examples/embed/wrap.c -o "$out/wrap.o" >"$why" 2>&1
 verdict $? 'musl: wrap.c compiles'

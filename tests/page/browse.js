@@ -1143,7 +1143,7 @@ tests['where live bytes are the same, the comparison says what else changed'] = 
     await page.close();
 };
 
-tests['the page and examples/diff.c find the same changes'] = async () => {
+tests['the page and src/tools/diff.c find the same changes'] = async () => {
     if (!fs.existsSync('build/diff')) return console.log('# build/diff is not there');
     const run = spawnSync('build/diff', ['--json', path.join(dir, 'older.json'), path.join(dir, 'stacked.json')], { encoding: 'utf8', maxBuffer: 1e8 });
     const all = run.stdout.trim().split('\n').map(l => JSON.parse(l)), want = all.filter(r => r.kind !== 'total' && r.kind !== 'stack');
@@ -1204,7 +1204,7 @@ function rebuilt(p, builds, [swapped, same, none]) {
     return p;
 }
 
-tests['places without a name of another build are not compared, on the page and by examples/diff.c'] = async () => {
+tests['places without a name of another build are not compared, on the page and by src/tools/diff.c'] = async () => {
     const pair = [rebuilt(JSON.parse(text('stacked')), 'aa'.repeat(20), [[1000, 4000000], 5000, 60]), rebuilt(JSON.parse(text('stacked')), 'bb'.repeat(20), [[4000000, 3000], 6000, 80])];
     const page = await open('plain_versus'), all = '(unnamed places of another build of app: not compared)', bare = '(unnamed places of bare.so, without a build id: not compared)';
     const [rows, flames, said] = await page.evaluate(([base, now]) => {

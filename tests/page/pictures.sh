@@ -18,7 +18,7 @@ profile() { # ROWS FILE: every alloc with its stack
 build/llama -r "$to/sample.html" >"$out/llama.txt" 2>&1
 profile 1500 "$out/base.json"
 profile 2500 "$out/now.json"
-python3 examples/report/assemble.py profile "$out/now.json" "$out/base.json" >"$out/python.html"
+python3 src/reports/page/assemble.py profile "$out/now.json" "$out/base.json" >"$out/python.html"
 
 CHROMIUM=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
     { echo 'no browser: make deps-reports' >&2; exit 1; }

@@ -1,0 +1,439 @@
+/*
+    memlord.h - memory accounting for programs with more than one kind of memory
+                v0.4.1, C99 and C++11, SPDX-License-Identifier: MIT
+                Made from src/. Edit there.
+
+    MemLord keeps the books beside your own allocator: how many bytes live on each
+    device (cpu, pinned, mapped, cuda:0, ...), which code put them there, the peak and
+    its holders, and what is still alive. It never allocates your memory and never
+    aborts your program.
+
+    Do this in *one* C or C++ file:
+
+        #define MEMLORD_IMPLEMENTATION
+        #include "memlord.h"
+
+    Include memlord.h without the define in every other file that calls it. The file with
+    the implementation also needs stb_ds.h (public domain; Debian: libstb-dev). Link with
+    -pthread. `make vendor DIR=...` copies both headers, or makes one file of them; `make
+    install` installs both, with memlord.pc for pkg-config and memlord::memlord for CMake.
+
+    Contents: search for a tag to jump there
+        >>index          the twelve calls you need, then every group in one line
+        >>example        a complete program
+        >>concepts       what the words and the numbers mean
+        >>platforms      where MemLord was tested
+        >>knobs          what can be configured, and where
+        >>threading      what may run at the same time
+        >>errors         what happens when something goes wrong
+        >>costs          what a call costs; what is not counted
+        >>api            types and functions, group by group
+        >>cpp            for C++: guards, handles, an allocator, a memory resource
+        >>prefix         the names of the public functions, for MEMLORD_PREFIX
+        >>implementation the modules: each under a banner with its path in src/, where it is made
+        >>shim           what MEMLORD_SHIM redirects
+
+    ------------------------------------------------------------------ >>index ---
+
+    The twelve calls that most programs need:
+
+        memlord_global             the process's own ledger, made on first use
+        memlord_logger_set         where warnings go: memlord_log_stderr, or yours
+        MEMLORD_ALLOC              records an allocation, after the real one
+        MEMLORD_FREE               records a free, before the real one
+        memlord_realloc_begin/_end around a realloc that may move
+        MEMLORD_TRACK, _RELEASE    one more owner of a storage; one less
+        MEMLORD_TAGGED             names what the rest of the block allocates
+        MEMLORD_SCOPED             the same for a phase: its bytes, peak and time
+        memlord_allocated          live bytes of a device, or of all
+        memlord_gc_callback_add    your function that gives memory back
+        memlord_alloc_retry        takes an allocation through out of memory
+        memlord_save               a report: "-" is standard output, "x.html" a page
+
+    All groups, in the order of the API:
+
+        results      memlord_result, memlord_result_text
+        devices      memlord_device_make, _cpu, _cuda, _all, _parse, _name, _label_set, _share;
+                     memlord_devices
+        lifecycle    memlord_create, _destroy, _global, _global_setup, _logger_set, _verify,
+                     _generation, _find
+        storages     memlord_alloc, _free, _realloc, _realloc_begin, _realloc_end, _alloc_n,
+                     _free_n, _free_begin, _free_end, _move, _copy
+        views        memlord_track, _retain, _release, _track_n, _release_n
+        arenas       memlord_arena_add, _arena_sub
+        fences       memlord_free_deferred, _free_done, _block_use, _retire
+        sites        memlord_sites_enable, _site_at, _site_of, _site_place, _sites_top, ...;
+                     MEMLORD_SITE
+        stacks       memlord_stacks_top, _unwind_frame_pointers; memlord_desc.stack_depth,
+                     .stack_bytes, .unwinder
+        statistics   memlord_allocated, _freed, _pending, _peak, _stats_get, _summary, _reset;
+                     memlord_hit_rate, _recovery_rate, _success_rate, _mean_bytes
+        blocks       memlord_blocks_each, _blocks_top, _block_find, _mark, _leaks
+        parts        memlord_part_add, _part_remove, _parts_each
+        tags         memlord_tag_begin, _end, _current, _default_set, _get; memlord_expect;
+                     memlord_stream_set
+        capacity     memlord_capacity_source_set, _get, _sample; memlord_poller_start, _stop
+        limits       memlord_limit_set, _headroom, _would_fit, _plan_fit, _explain
+        reservations memlord_reserve, _reserve_commit, _cancel, _adopt; memlord_alloc_reserved
+        accounts     memlord_account_open, _charge, _use, _get, _close
+        bands        memlord_strategy_set, _unset, _check, _default
+        collection   memlord_gc_callback_add, _remove; memlord_gc_run, _gc_poll
+        out of memory memlord_alloc_retry, _retry_check, _retry_backoff, _alloc_failed
+        pools        memlord_pool_set, _add, _served; memlord_cached_ratio, ...
+        neighbours   memlord_pressure_open, _close, _raise, _level; memlord_device_id_set
+        scopes       memlord_scope_begin, _end, _shapes_set, _export, _adopt, _return, _get
+        snapshots    memlord_checkpoint; memlord_snapshots_start, _stop
+        events       memlord_events_start, _stop, _each
+        reports      memlord_write, _save, _save_at_exit, _request_save, _format_for, _labels_set;
+                     memlord_export_start, _stop: a file for Prometheus, kept fresh
+        guards       memlord_guard_tag, _scope, _end: MEMLORD_TAGGED and its kin call them
+        C++          mlord::tag, ::scope, ::tagged, ::here, ::handle, ::allocator, ::resource
+        interposers  memlord_interposer: tags and scopes reach a preloaded library, too
+        shim         memlord_shim_malloc, ...: MEMLORD_SHIM calls them for you
+        hooks        memlord_hooks_install, _uninstall: hosts with a table of malloc, free, ...
+
+    ---------------------------------------------------------------- >>example ---
+
+        #define MEMLORD_IMPLEMENTATION
+        #include "memlord.h"
+        #include <stdlib.h>
+
+        int main(void) {
+            const memlord_logger logger = {memlord_log_stderr, NULL};
+            memlord_device cpu = memlord_device_cpu();
+            memlord *lord = memlord_global();
+            memlord_logger_set(lord, &logger);
+            memlord_sites_enable(lord, 1);
+
+            void *cache = malloc(1 << 20);
+            MEMLORD_TAG(lord, "kv_cache") {
+                MEMLORD_ALLOC(lord, cpu, cache, 1 << 20);    // after the malloc
+            }
+            memlord_save(lord, MEMLORD_FORMAT_TEXT, "-");    // to standard output
+            MEMLORD_FREE(lord, cpu, cache);                  // before the free
+            free(cache);
+        }
+
+    --------------------------------------------------------------- >>concepts ---
+
+    Ledger    `memlord *lord`, one independent account book. Every function that works on
+              one takes it first. A NULL ledger is MemLord switched off: every call is
+              one branch, calls that record return MEMLORD_OK, readers return 0,
+              memlord_headroom returns INT64_MAX, memlord_would_fit and _plan_fit -1.
+              memlord_alloc_retry still calls the host's function, once, and a fence that
+              is passed is dropped at once. The same holds with MEMLORD_DISABLE.
+    Device    where bytes live: a type and an index, {MEMLORD_DEVICE_CUDA, 1}. In a
+              selector (parameters named `sel`) the index MEMLORD_ANY means every index
+              of the type, and memlord_device_all() means every device.
+    Storage   the base address, or handle, of one real allocation: any 64-bit number
+              but 0 and UINT64_MAX. The key is (device type, storage): a free needs the
+              type but not the index, and equal handles of two types never collide.
+              Where handles repeat across the devices of one type (Vulkan offsets), use
+              the address of your own buffer object.
+    View      one more reference to a live storage. Bytes count once, however many.
+    Arena     bytes without an identity of their own: one balance per device. They have no
+              tag, no site and no stack. Scopes count them.
+    Site      a place in your source, planted by a macro: file, function and line. Off
+              until memlord_sites_enable.
+    Stack     the return addresses of an alloc, if memlord_desc.stack_depth asks for them:
+              of every alloc, or of a sample whose totals are estimates without bias, with
+              a standard error. Each run, process and ledger takes another sample. A block
+              keeps its stack until it ends; a realloc draws again, a move keeps it. TEXT
+              has the largest; JSON (the 2048 largest), PPROF, FOLDED, HEAPTRACK and
+              MEMORY_VIZ have whole stacks. Of samples TEXT and JSON show these estimates.
+              PPROF, FOLDED and HEAPTRACK divide the exact numbers of each site over its
+              stacks, in proportion to the samples, so that they add up to the ledger. A
+              stack gets at most 4 times what its samples stand for; the other blocks of
+              its site have the site alone as their stack, as those of a site without a
+              sample. MEMORY_VIZ has the blocks that were taken, and the events of their
+              allocs, with their stack, and all others with their site.
+    Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
+              A block keeps its tag until it ends or is retagged, whichever thread frees
+              it. Arenas have no tag.
+    Physical device  memory that several devices share: cpu, pinned and mapped are one,
+              and memlord_device_share adds an integrated GPU. Capacity, limit and
+              headroom are of a physical device.
+    Limit     the most that memlord_reserve and memlord_alloc_retry let a physical device
+              hold. An alloc that has happened is recorded whatever the limit.
+    Ticket    bytes of the limit that memlord_reserve keeps for allocs to come.
+    Account   bytes charged to a request or a user. They are counted elsewhere, too.
+    Pool      device memory that your own allocator has reserved, and serves requests
+              from. A pool is a device of its own: type OTHER, or its real type with an
+              index of its own, and memlord_device_share with the device it lives in.
+              Record what the pool hands out, and set what it holds: memlord_pool_set.
+              Record its segments nowhere, neither on its own device nor on the one it
+              shares: what it hands out would count twice.
+    Band      a range of used % with a threshold at which a collection is due.
+    Collection  a run of the host's callbacks for a device, to give memory back.
+    Fence     tells when a device is done with a block. A block freed before that is
+              pending: still live until its fences are done.
+    Stream    a queue of a device's work. A block remembers the one it was allocated on, if the
+              host says it: memlord_stream_set.
+    Part      a named piece of a live storage (a tensor in a weights buffer). Parts
+              subdivide; they never add.
+    Scope     a stretch of a thread's work with a name ("decode"): the bytes it allocated
+              less those it freed, its peak, its time. Scopes nest, and other threads can
+              adopt one. A block remembers the scope it was allocated in.
+    Snapshot  the totals of every device at one moment. A checkpoint is one with a name.
+    Event     one change (alloc, free, move, collection ...), in a ring, if asked for.
+    Mark      a number that memlord_mark raises. A block remembers the mark it was born
+              under: memlord_leaks lists the live blocks of a mark and later ones.
+
+    All sizes are bytes in uint64_t. Differences are int64_t and may be negative. Percent
+    is of the capacity, or of the limit where one is set and smaller. Of one device:
+
+        allocated        live storages + the arena balance, now
+        pending          the part of allocated that is freed and waits for its device
+        peak             highest `allocated` since create, reset or peak_reset; low by at
+                         most peak_error, never high. peak_error is 0 if
+                         MEMLORD_FLAG_EXACT is set, or if only one thread records; else at
+                         most counter_batch for each thread that records. A report raises
+                         the peak, within peak_error, to the live bytes that its own
+                         snapshots and holders show. The same peak_error holds for tags and
+                         sites: JSON has that of each. The peak of a scope is exact, as it
+                         counts what one thread did
+        freed            credited since the last collection or reset. It is what the host
+                         freed: the allocator, or the driver, may still hold the memory
+        gc_reclaimed     what collections gave back, as their callbacks say
+        total_allocated  everything recorded in this epoch, growth included; lifetime
+                         totals count modulo 2^64, live values never wrap
+        total_freed      everything credited in this epoch, shrinkage included
+        reserved         what the host's pool holds of the device; `cached` is the part
+                         of it that is not allocated. memlord_pool_set says it
+        limit, held      of its physical device: the limit, and what tickets keep of it
+
+    In a report's table of capacity, of a physical device:
+
+        used             what the source says, plus what was recorded since its sample, less
+                         what was freed since: see memlord_capacity_source_set
+        self             live bytes of all devices that share it, without mapped files
+        this process     the rest of what the source says this process holds, `context`
+                         included: pools' free memory, and what was not recorded
+        others           what is left of `used`. Where the source does not know this
+                         process's share, all that is not self or context
+        neighbours       what other ledgers of the pressure page say they hold there, as of the
+                         last poll (memlord_pressure_open)
+        unaccounted      used - self - context - neighbours, where used is at most the total.
+                         So the free memory of your own pools is in it
+
+    Order: record an allocation after the real one, and a free before the real one: once a
+    block is really free, another thread may get its address and record it. A realloc that
+    may move goes through memlord_realloc_begin before and memlord_realloc_end after the
+    real call, for the same reason.
+
+    -------------------------------------------------------------- >>platforms ---
+
+        tested by `make test`     Linux x86-64, glibc, gcc 12 and clang 14, C99 to C2x and
+                                  C++11 to C++20, 64 and 32 bits
+        tested by `make gates`    musl: a malloc that records, wrap.c, the interposer; the
+                                  reports of Linux i386, i486, aarch64 and s390x (emulated) and
+                                  of Windows x86-64 (MinGW gcc 12, under wine)
+        tested by `make test-all` Linux i386, i486 and aarch64 (emulated)
+        tested by hand, 0.3.5     Linux armhf, riscv64, s390x, ppc64el, sparc64 (emulated),
+                                  musl; Windows x86-64, whole
+        compiled by `make gates`, never run
+                                  Windows on ARM, macOS x86-64 and aarch64 (zig 0.11)
+        compiles, never run       32-bit MinGW
+        written, never compiled   MSVC, FreeBSD
+
+    A function's name behind a return address (memlord_site_at) comes from the dynamic
+    symbol table: link the program with -rdynamic to see functions of its own. Before glibc
+    2.35 and outside Linux an address keeps its first place: a library that another one
+    replaces at the same addresses has its name. Build ids are known on Linux.
+
+    ------------------------------------------------------------------ >>knobs ---
+
+    Define before including. "All files" means alike in every file that includes
+    memlord.h; "one file" means only where MEMLORD_IMPLEMENTATION is.
+
+        MEMLORD_DISABLE        every call becomes an inline no-op that still type
+                               checks; no code is left                    (all files)
+        MEMLORD_STATIC         all functions are static: a file that defines it and
+                               MEMLORD_IMPLEMENTATION has a library of its own
+                                                                          (that file)
+        MEMLORD_PREFIX         p: every symbol becomes p_memlord_...: two libraries in
+                               a process may each carry a MemLord         (all files)
+        MEMLORD_API            linkage of public functions, default extern (all files)
+        MEMLORD_SHIM           redirects malloc, calloc, realloc, free, mmap and munmap
+                               of this C file to MEMLORD_SHIM_LORD (default
+                               memlord_global()). Include memlord.h last. A block that
+                               other code allocates (strdup, getline) and this file
+                               frees counts in unknown_frees, and so does a munmap of
+                               anything but one whole mapping             (that file)
+        MEMLORD_PMR            declares mlord::resource, a std::pmr::memory_resource, in C++17
+                               and later; <memory_resource> takes a compiler half a second
+                                                                           (that file)
+        MEMLORD_STB_DS_H       where stb_ds.h is, if none of <stb/stb_ds.h>,
+                               "memlord/stb_ds.h" and "stb_ds.h"           (one file)
+        MEMLORD_MAX_DEVICES    devices a ledger can know, default 128, at most 250
+                                                                           (one file)
+        MEMLORD_MAX_SCOPES     paths of scopes a ledger can know, default 4096 (one file)
+        MEMLORD_MAX_STRINGS    bytes of names kept per ledger, default 64 MiB
+                                                                           (one file)
+        MEMLORD_MAX_STACK_NODES
+                               return addresses in the tree of stacks, 24 bytes each,
+                               default 2^20                                (one file)
+        MEMLORD_THREAD_LOCAL   how a thread-local is spelled; an interposer wants
+                               __thread with the initial-exec model        (one file)
+        MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old, and takes
+                               the snapshots and exports that are due
+                                                                           (one file)
+        MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
+        MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
+                               against the lock order, with MEMLORD_ASSERT (one file)
+        MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
+                               for example abort; default nothing         (one file)
+
+    Environment. memlord_create reads it once. Set-uid programs and ledgers with
+    MEMLORD_FLAG_NO_ENV ignore it. An empty variable counts as unset. A value that cannot
+    be read is logged and changes nothing:
+
+        MEMLORD_DEBUG=1        logs every change of a storage and every collection, to
+                               stderr in colour or to your logger; anything but 0 does.
+                               memlord_log_stderr then is in colour. 2 also runs
+                               memlord_verify at destroy
+        MEMLORD_POLL_INTERVAL_MS=200
+                               how often pollers sample, at least 10; overrides poll_ms
+                               and memlord_poller_start
+        MEMLORD_RETRY=max=5,initial_ms=50,multiplier=1.5,max_ms=2000
+                               the default policy of memlord_alloc_retry: in any order,
+                               without blanks; what is left out is as shown here, and
+                               initial_ms may not exceed max_ms
+
+    -------------------------------------------------------------- >>threading ---
+
+    Every function may be called from any thread at any time, except
+        memlord_destroy        no other call on that ledger may be in flight or follow
+        memlord_verify         reports what calls in flight are changing as wrong
+    Callbacks (write, block, logger, capacity, collection, fence, try) run with no lock
+    held and may call any function of the ledger but memlord_destroy. Write, block and
+    try run on the calling thread. Collections run on the thread whose call crossed the
+    threshold. Fences run on threads that allocate, free or retire, and on pollers. Both
+    run inside the host's own call, under whatever locks it holds there. A host with an
+    allocator lock creates the ledger with MEMLORD_FLAG_DEFER: then collections run only in
+    memlord_gc_poll, memlord_gc_run, memlord_alloc_retry and on pollers, and fences there and
+    in memlord_retire. With MEMLORD_FLAG_NO_THREADS, too, there are no pollers, and all of
+    them run where the host asks for them.
+    No callback may throw: an exception that leaves one has the effect of longjmp. The ledger
+    takes a callback that was left so for one that still runs, until the thread that left it makes
+    such a call again: from the same frame of its stack, or from one further out. (On a thread that
+    changes between stacks, as fibres do, the ledger may see that early or late.) Until then, and
+    for good if the thread ends,
+        a collection       keeps others of its device from running, and memlord_gc_callback_remove
+                           on other threads waits for it. Afterwards it counts as failed
+        a capacity source  is not asked about its device, and memlord_capacity_source_set on other
+                           threads waits for it
+        a logger           memlord_logger_set on other threads waits for it, and on its own thread
+                           returns E_STATE for other ledgers; no reader of the capacity samples
+                           there
+        a fence's done     holds up its queue, and the thread polls this ledger's fences no more.
+                           Afterwards MemLord calls it again
+        an unwinder        the thread takes no stacks: its blocks have one return address
+        a memlord_try_fn   memlord_alloc_failed counts nothing on that thread, and no reader of the
+                           capacity samples there
+    Some things stay so until destroy. A fence's drop that is left holds up its queue. A
+    memlord_try_fn that is left keeps its bytes reserved. The memory of a report whose write
+    function is left is never given back, not even by destroy. An alloc whose unwinder is left is
+    not recorded. Nothing else is harmed. Do not leave the ledger's allocator or clock: a thread
+    that left the allocator records nothing more.
+    Threads of MemLord's own: one poller for each physical device, from the first call that
+    touches a device with a capacity source, a collection callback and a strategy. None
+    otherwise, and none with MEMLORD_FLAG_NO_THREADS. They take no signals. With
+    MEMLORD_FLAG_DEFER the poller of the cpu starts when a callback is added. It starts the
+    others when it sees that their devices were touched. One more takes snapshots, after
+    memlord_snapshots_start, one writes a file, after memlord_export_start, and one, the
+    listener, answers the neighbours, after memlord_pressure_open: it runs collection callbacks
+    even with MEMLORD_FLAG_DEFER, as pollers do.
+    A ledger's allocator is called with no storage locked. It may be your own malloc even if
+    that calls MemLord: a call that the ledger's own allocation makes passes through
+    uncounted. So does a call from a malloc that pthread_atfork calls in the process's first
+    memlord_create or memlord_global. Meanwhile another thread's first call waits, but no
+    longer than 0.1 s: that malloc may wait for a lock which the other thread holds.
+    MemLord works before main, in a malloc that libc calls while libc is set up, and in a
+    static program. Do not call it in the resolver of an IFUNC: there are no thread-locals
+    yet.
+    A ledger survives fork: the child's copy goes on with the state of that moment, and its
+    pollers start again when it is used. On a pressure page it gets a slot of its own then. It
+    does not export: the file is its parent's. Do not call fork in a signal handler: it waits
+    for calls in progress, and the code that the signal interrupted may be one. POSIX no
+    longer lists fork as async-signal-safe. _Fork, vfork and posix_spawn run no fork handlers,
+    and may be called there with an exec next.
+    A shared library that carries MemLord may be closed (dlclose) after its ledgers are
+    destroyed, when no thread that used it is starting, in a call or ending, and no host has
+    functions of memlord_hooks_install any more. With glibc it stays loaded in spite of
+    dlclose once it has made memlord_global or a thread of MemLord's, and on Windows once it
+    has made a ledger. The call that makes one of these waits for a dlopen in progress. Link
+    the library with -Wl,-z,nodelete if it is closed at any other time, or if that wait may
+    last for ever: if its constructor waits for a thread that makes one of these, or if the
+    host makes one under a lock that its malloc takes. With -z,nodelete the call waits for
+    nothing. musl unloads no library. On other systems, link it so if it uses memlord_global
+    or a thread of MemLord's.
+    Functions are not async-signal-safe, except memlord_request_save.
+    Except for that wait for a dlopen, a call waits only for other calls in progress. It spins,
+    then yields, then sleeps for 50 us to 1 ms at a time. Because it sleeps, a real-time thread
+    (SCHED_FIFO) does not block the thread it waits for, even if that has a lower priority on the
+    same processor. There is no priority inheritance: such a wait can take several milliseconds.
+    On Linux the first call of a thread on storages that another thread has used alone goes
+    through membarrier(2). A sandbox may refuse it, from the start or later: then every call
+    takes two atomic operations more. After a late refusal each such first call also sleeps
+    for 1 ms, until all threads that have used the ledger have made another call or have
+    ended. Enter the sandbox before the first ledger is created, and no call sleeps.
+
+    ----------------------------------------------------------------- >>errors ---
+
+    Every memlord_result function returns MEMLORD_OK (0), or an error and then has changed
+    nothing but the counters of anomalies, drops and refusals. Results may be ignored.
+    MemLord never prints (unless MEMLORD_DEBUG or memlord_log_stderr is set), asserts, aborts
+    or exits.
+
+    Mistakes of the host are anomalies: counted per device and shown in every report but
+    FOLDED and CSV, which have no comments.
+        unknown_frees          a free, release or realloc of a storage that is not live; if
+                               the ledger knows no more devices, only the sum of all has it
+        implicit_frees         an alloc over a live storage: the old one was closed
+        freed_while_shared     a free of a storage that still had views
+        underflows             arena_sub of more than the balance: now 0
+        fence_failures         fences that failed: counted as done
+        refused                calls that record, tag or set a pool and returned E_INVALID
+                               or E_DEVICE: a selector where a device is needed, a storage
+                               of 0. If the device is not known, only the sum of all has
+                               it. Each function logs each such result once
+    What did not fit is counted, too, and never silently lost:
+        dropped_allocs/_bytes  the map could not grow: raise the allocator's limit; or one
+                               device too many (E_DEVICE): raise MEMLORD_MAX_DEVICES
+        dropped_sites          more sites, tags or stacks than fit, or more bytes of names
+                               than MEMLORD_MAX_STRINGS: blocks are recorded without
+                               them; or a guard that ended on another thread than it began
+        dropped_events         overwritten in the ring, or no room there
+    The ledger also counts the scopes, invocations and snapshots that it dropped, and the exports
+    that failed, and reports say how many. The first dropped alloc and the first dropped tag are
+    logged.
+
+    ------------------------------------------------------------------ >>costs ---
+
+    alloc, free, retain, release, track, realloc: from about 10 ns up to the cost of a cache
+    miss (bench/README.md has the measured tables). No system call, no lock shared by threads
+    that work on their own blocks, and nothing proportional to devices, threads or blocks,
+    except when a table grows (one of 1024 shards at a time) or a thread first meets storages
+    of another.
+    Memory: about 40 to 60 bytes a live block, up to 500 of the first one or two thousand,
+    and 100 KiB or so to begin with; 5 KiB a thread, and 5 KiB more for each path of scopes
+    it was in; 500 to 800 bytes a site when sites are counted; 360 KiB or so more while a
+    report is written, with stacks 180 KiB and 40 bytes a stack more, FOLDED up to 5 MiB; with
+    samples 300 bytes more for each site, and each stack at it, and these again by tag and scope.
+    Reports show it all as MemLord's own.
+    Readers (allocated, stats, peak) cost a few nanoseconds a thread. Functions that
+    walk every block say so under Cost. Bands far from their thresholds cost a branch or two
+    a call; within counter_batch bytes per thread of a threshold each call adds up the counts
+    of all threads. A collection costs what its callbacks do. A scope costs some tens of
+    nanoseconds. A stack costs what its unwinder does (some us for the platform's) and a few
+    hundred ns, under one lock; a sample each 512 KiB is hardly seen. Stacks take 320 KiB,
+    250 to 400 bytes a return address, 24 each time one has another caller, 100 a stack and
+    up to 64 a block that has one. Events cost one branch a call when off, and a time stamp
+    and 40 bytes when on.
+
+    Not counted: memory that no call records (other libraries, the driver, the C library's
+    own overhead, stacks, code), the rounding of your allocator, and whether the operating
+    system has backed the bytes with pages. MemLord's own memory is not in the totals;
+    reports show it beside them.
+*/

@@ -1,0 +1,230 @@
+/* Owns the words that threads share, the locks and the lock order. Uses os/.
+   A word is a struct, so that a plain access does not compile. The name of a load or store ends
+   in its memory order. No suffix means relaxed: other threads read the value and conclude nothing
+   else from it. Read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
+   Layout and code are the same in C and C++. i386 aligns a uint64_t to 4 bytes; one across two
+   cache lines would be read in halves, so mli_u64 is aligned to 8. Locks: see MLI_RANK_... */
+#ifndef MLI_BASE_ATOMICS_H
+#define MLI_BASE_ATOMICS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+
+#if defined(__GNUC__)
+#define MLI_ALIGNED8 __attribute__((aligned(8)))
+#else
+#define MLI_ALIGNED8
+#endif
+typedef struct mli_u32 { uint32_t v; } mli_u32;
+typedef struct MLI_ALIGNED8 mli_u64 { uint64_t v; } mli_u64;
+typedef struct mli_ptr { void *v; } mli_ptr;
+
+#if defined(__GNUC__) /* the bodies of the loads and stores */
+#define MLI_LOAD(type, order) { return __atomic_load_n(&w->v, __ATOMIC_##order); }
+#define MLI_STORE(type, order) { __atomic_store_n(&w->v, v, __ATOMIC_##order); }
+#else
+#if defined(_M_ARM64)
+#define MLI_FENCE __dmb(_ARM64_BARRIER_ISH)
+#else
+#define MLI_FENCE _ReadWriteBarrier()
+#endif
+#define MLI_LOAD(type, order) { type v = *(type const volatile *)&w->v; MLI_FENCE; return v; }
+#define MLI_STORE(type, order) { MLI_FENCE; *(type volatile *)&w->v = v; }
+#endif
+#define MLI_ATOMIC(kind, type)                                                                   \
+    static MLI_HOT type mli_##kind##_load(const mli_##kind *w) MLI_LOAD(type, RELAXED)           \
+    static MLI_HOT type mli_##kind##_load_acquire(const mli_##kind *w) MLI_LOAD(type, ACQUIRE)   \
+    static MLI_HOT void mli_##kind##_store(mli_##kind *w, type v) MLI_STORE(type, RELAXED)       \
+    static MLI_HOT void mli_##kind##_store_release(mli_##kind *w, type v) MLI_STORE(type, RELEASE)
+MLI_ATOMIC(u32, uint32_t)
+MLI_ATOMIC(ptr, void *)
+static MLI_HOT uint32_t mli_u32_load_seqcst(const mli_u32 *w) MLI_LOAD(uint32_t, SEQ_CST)
+static MLI_HOT void *mli_ptr_load_seqcst(const mli_ptr *w) MLI_LOAD(void *, SEQ_CST)
+#if defined(_MSC_VER) || defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_8)
+MLI_ATOMIC(u64, uint64_t)
+#else
+#define MLI_U64_LOCKS 16 /* locks guard the words: see mli_u64_lock */
+#endif
+
+#if defined(__GNUC__)
+static MLI_HOT void *mli_ptr_exchange(mli_ptr *w, void *v) {
+    return __atomic_exchange_n(&w->v, v, __ATOMIC_SEQ_CST);
+}
+static MLI_HOT uint32_t mli_u32_exchange(mli_u32 *w, uint32_t v) {
+    return __atomic_exchange_n(&w->v, v, __ATOMIC_SEQ_CST);
+}
+static MLI_HOT uint32_t mli_u32_add(mli_u32 *w, uint32_t v) {
+    return __atomic_fetch_add(&w->v, v, __ATOMIC_SEQ_CST);
+}
+static MLI_HOT int mli_u32_cas(mli_u32 *w, uint32_t *expected, uint32_t v) {
+    return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+#if !defined(MLI_U64_LOCKS)
+static MLI_HOT uint64_t mli_u64_or(mli_u64 *w, uint64_t v) {
+    return __atomic_fetch_or(&w->v, v, __ATOMIC_SEQ_CST);
+}
+static MLI_HOT uint64_t mli_u64_add(mli_u64 *w, uint64_t v) {
+    return __atomic_fetch_add(&w->v, v, __ATOMIC_SEQ_CST);
+}
+static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
+    return __atomic_compare_exchange_n(&w->v, expected, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+#else
+/* For processors without 64-bit atomics (32-bit PowerPC and MIPS, i486): a lock guards each word.
+   libatomic's locks are no replacement: one that another thread holds at a fork stays locked in
+   the child. The lock's exchange pairs with the release store that drops it. */
+MLI_VARIABLE(mli_u32 mli_u64_locks[MLI_U64_LOCKS])
+MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
+MLI_PRIVATE void mli_u64_lock_take(mli_u32 *lock);
+MLI_PRIVATE uint64_t mli_u64_add(mli_u64 *w, uint64_t v);
+MLI_PRIVATE uint64_t mli_u64_or(mli_u64 *w, uint64_t v);
+MLI_PRIVATE void mli_u64_store(mli_u64 *w, uint64_t v);
+MLI_PRIVATE void mli_u64_store_release(mli_u64 *w, uint64_t v);
+MLI_PRIVATE uint64_t mli_u64_load(const mli_u64 *w);
+MLI_PRIVATE uint64_t mli_u64_load_acquire(const mli_u64 *w);
+MLI_PRIVATE int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v);
+#endif
+static MLI_HOT void mli_compiler_barrier(void) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+static MLI_HOT void mli_cpu_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+#else
+static MLI_HOT void *mli_ptr_exchange(mli_ptr *w, void *v) {
+    return InterlockedExchangePointer(&w->v, v);
+}
+static MLI_HOT uint32_t mli_u32_exchange(mli_u32 *w, uint32_t v) {
+    return (uint32_t)InterlockedExchange((long volatile *)&w->v, (long)v);
+}
+static MLI_HOT uint64_t mli_u64_or(mli_u64 *w, uint64_t v) {
+    return (uint64_t)InterlockedOr64((__int64 volatile *)&w->v, (__int64)v);
+}
+static MLI_HOT uint64_t mli_u64_add(mli_u64 *w, uint64_t v) {
+    return (uint64_t)InterlockedExchangeAdd64((__int64 volatile *)&w->v, (__int64)v);
+}
+static MLI_HOT uint32_t mli_u32_add(mli_u32 *w, uint32_t v) {
+    return (uint32_t)InterlockedExchangeAdd((long volatile *)&w->v, (long)v);
+}
+static MLI_HOT int mli_u32_cas(mli_u32 *w, uint32_t *expected, uint32_t v) {
+    const uint32_t wanted = *expected;
+    *expected = (uint32_t)InterlockedCompareExchange((long volatile *)&w->v, (long)v, (long)wanted);
+    return *expected == wanted;
+}
+static MLI_HOT int mli_u64_cas(mli_u64 *w, uint64_t *expected, uint64_t v) {
+    const uint64_t wanted = *expected;
+    *expected = (uint64_t)InterlockedCompareExchange64((__int64 volatile *)&w->v, (__int64)v,
+                                                       (__int64)wanted);
+    return *expected == wanted;
+}
+static MLI_HOT void mli_compiler_barrier(void) { _ReadWriteBarrier(); }
+static MLI_HOT void mli_cpu_pause(void) { YieldProcessor(); }
+#endif
+
+/* Loads a word that only the calling thread writes. The access is plain: compilers fold it into
+   an operand, which they do not do with an atomic load. */
+static MLI_HOT uint64_t mli_u64_load_own(const mli_u64 *w) { return w->v; }
+static MLI_HOT void *mli_ptr_load_own(const mli_ptr *w) { return w->v; }
+
+/* Adds to a word with a load and a store. Requires: the caller is the only writer, as its owner
+   or by holding its lock. Other threads may read the word. */
+static MLI_HOT void mli_u64_add_own(mli_u64 *w, uint64_t v) {
+    mli_u64_store(w, mli_u64_load(w) + v);
+}
+static MLI_HOT void mli_u32_add_own(mli_u32 *w, uint32_t v) {
+    mli_u32_store(w, mli_u32_load(w) + v);
+}
+/* Copies n words of an object to words that other threads read, each by a release: a reader that
+   sees one of them also sees what the caller stored before. Pairs with mli_words_load. */
+static MLI_HOT void mli_words_store(mli_u64 *to, const void *from, size_t n) {
+    uint64_t word;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        memcpy(&word, (const char *)from + i * sizeof word, sizeof word);
+        mli_u64_store_release(&to[i], word);
+    }
+}
+/* Copies n words to an object, each by an acquire. */
+static MLI_HOT void mli_words_load(void *to, const mli_u64 *from, size_t n) {
+    uint64_t word;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        word = mli_u64_load_acquire(&from[i]);
+        memcpy((char *)to + i * sizeof word, &word, sizeof word);
+    }
+}
+/* Sets or clears bits of a word. Returns 1 if that changes the word. */
+MLI_PRIVATE int mli_u32_bits(mli_u32 *w, uint32_t bits, int on);
+/* Raises a shared word to at least v; both are compared as signed. */
+MLI_PRIVATE void mli_u64_max(mli_u64 *w, int64_t v);
+
+/* The lock order, innermost first. A thread that takes a lock holds only locks later in this list.
+   This holds in every call, in fork and past the exit hook. No function of the host runs while
+   one of them is held, except its clock. */
+enum {
+    MLI_RANK_PAGES,     /* one for the process: the extents of the os allocator */
+    MLI_RANK_ROW,       /* one a row: its published balance */
+    MLI_RANK_COUNT,     /* the cells of the orphan record */
+    MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
+    MLI_RANK_STACKS,    /* the table of taken blocks, and the totals of stacks */
+    MLI_RANK_LOG,       /* the logger, and the threads in it */
+    MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
+    MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
+    MLI_RANK_CALLBACKS, /* collection callbacks and their runners; capacity sources */
+    MLI_RANK_NEIGHBOURS, /* the pressure page */
+    MLI_RANK_FENCES,    /* fences, their queues, fences to drop */
+    MLI_RANK_INSIDE,    /* no lock: the thread is inside a shard, and others wait for it; locks
+                           of buckets are taken there and have no check */
+    MLI_RANK_SHARD,     /* one a shard: its state and its table; several are taken by address */
+    MLI_RANK_COLD,      /* one for the process: stb_ds, names, devices, sites, tags, the
+                           index */
+    MLI_RANK_ORPHAN,    /* the orphan record */
+    MLI_RANK_REGISTRY,  /* ledgers, owners of thread records; a fork locks all ledgers under it */
+    MLI_RANKS
+};
+
+/* A spin lock for short work. The exchange that takes it pairs with the release store that
+   drops it. */
+typedef struct mli_lock {
+    mli_u32 locked;
+#if defined(MEMLORD_CHECK_LOCKS)
+    uint32_t rank;
+#endif
+} mli_lock;
+
+#if defined(MEMLORD_CHECK_LOCKS)
+/* Checks the lock order before the thread waits for a lock. A thread may hold two locks of one
+   rank in three cases: shards, taken by rising address; physical devices, under the cold lock;
+   and locks of several ledgers in a fork, under the registry lock. */
+MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
+MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
+/* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
+MLI_PRIVATE void mli_rank_inside(uint32_t inside);
+/* Checks that the thread holds no lock before it calls a function of the host. */
+MLI_PRIVATE void mli_rank_none(void);
+/* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
+MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
+#else
+static MLI_HOT void mli_rank_take(const mli_lock *lock) { (void)lock; }
+static MLI_HOT void mli_rank_drop(const mli_lock *lock) { (void)lock; }
+static MLI_HOT void mli_rank_inside(uint32_t inside) { (void)inside; }
+static MLI_HOT void mli_rank_none(void) {}
+static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (void)rank; }
+#endif
+
+#define MLI_SPIN_LOOKS 200 /* spins before each yield or sleep */
+#define MLI_SPIN_TURNS 16  /* yields before the first sleep */
+/* Waits once in a spin loop; *n counts the calls. It spins, later yields, and then sleeps for 50 us
+   to 1 ms. Yielding is not enough: a real-time thread that yields lets no thread of lower priority
+   run, and such a thread may hold the lock. */
+MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
+/* Takes a lock. Requires: the thread holds only locks of later ranks. */
+MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
+MLI_PRIVATE int mli_lock_try(mli_lock *lock);
+MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
+
+#endif

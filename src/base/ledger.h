@@ -1,0 +1,441 @@
+/* Owns the layout of a ledger, of the process state and of the thread-local state. A module owns
+   the members that are named after it. Invariants: a row is never removed, so its number and
+   address are valid as long as the ledger. A thread record is reused, never freed, so its counts
+   are never merged into another.
+
+   Locks: MLI_RANK_... lists them in their order. */
+#ifndef MLI_BASE_LEDGER_H
+#define MLI_BASE_LEDGER_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "os/system.h"
+#include "os/machine.h"
+#include "os/unwind.h"
+#include "base/atomics.h"
+
+#define MLI_SHARD_BITS 10 /* 1024 shards */
+#define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
+#define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
+#define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
+
+enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
+
+enum {
+#define MLI_X(name, kind, family, text) MLI_STAT_##name,
+    MLI_STATS(MLI_X)
+#undef MLI_X
+    MLI_STAT_COUNT
+};
+
+/* The public functions that count and log their refusals: see mli_refuse. */
+#define MLI_REFUSERS(X)                                                                       \
+    X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
+    X(alloc_n) X(free_n) X(move) X(copy) X(track) X(retain) X(release) X(track_n)             \
+    X(release_n) X(alloc_reserved) X(alloc_failed) X(arena_add) X(arena_sub) X(free_deferred) \
+    X(free_done) X(block_use) X(tag_begin) X(tag_default_set) X(block_retag) X(expect)        \
+    X(pool_set) X(pool_add) X(pool_served)
+enum {
+#define MLI_X(name) MLI_REFUSER_##name,
+    MLI_REFUSERS(MLI_X)
+#undef MLI_X
+    MLI_REFUSER_COUNT
+};
+
+typedef mli_ptr mli_book; /* mli_chunk_array * */
+
+/* The fence queues of a device type. Under the fences lock, except for the atomic words. */
+typedef struct mli_pending_queues {
+    struct mli_queue *first;
+    mli_u32 calls;    /* calls on the type while it had queues; some may be lost */
+    mli_u32 due;      /* from this call number on a call looks for a queue to ask */
+    mli_u64 late;     /* from this time on any call looks for one */
+} mli_pending_queues;
+
+typedef struct mli_shard {
+    mli_u32 state;     /* NEW, SHARED, STOPPED, or the id of its owner: see books/map */
+    mli_u32 displaced; /* entries outside their home bucket */
+    char *table;
+    uint32_t size;          /* buckets */
+    mli_lock lock;          /* held to change the state or to replace the table */
+    uint32_t stopped_state; /* the state before it was stopped; resume restores it */
+} mli_shard;
+
+/* A thread that the ledger starts. */
+typedef struct mli_helper {
+    mli_u32 state; /* MLI_HELPER_... */
+    mli_u32 stop;  /* 1: it ends, and is joined */
+    mli_os_event wake;
+    mli_os_thread worker;
+    mli_job job;
+} mli_helper;
+
+/* A physical device. The devices cpu, pinned and mapped share one. */
+typedef struct mli_phys {
+    mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
+    mli_u32 sampling;      /* 1: a thread asks the source */
+    void *sampler;         /* &mli_self of that thread; under the callbacks lock */
+    uintptr_t sampler_frame; /* the frame that asks: see mli_frame_runs; likewise */
+    int sampler_void;      /* 1: it replaces the source in the source: no sample; likewise */
+    memlord_device device; /* the source is asked about this device */
+    memlord_capacity sample;
+    uint64_t sampled;     /* the time of `sample` */
+    uint64_t limit;       /* 0: none */
+    double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
+    uint64_t reserved;    /* bytes that open tickets have left */
+    uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
+    struct mli_handle *closed_tickets;
+    int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
+    mli_u64 id;           /* a hash of the identity set by the host; 0: none */
+    uint64_t neighbours;  /* bytes that other ledgers of the page hold there, as last read */
+    int neighbour_failing; /* 1: allocations of one of them fail */
+    uint64_t stalled;      /* when tasks were last seen to wait for the host's memory; 0: never */
+    mli_helper poller;
+    struct memlord *lord;
+} mli_phys;
+
+/* The slots of the pressure page: see services/neighbours. Words of 64 bits, so that programs of 32
+   and of 64 bits share a page. */
+#define MLI_PAGE_SLOTS 64
+#define MLI_SLOT_DEVICES 17                         /* with the host's memory */
+#define MLI_PAGE_PATH 400                           /* bytes of its path, with the 0 */
+enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one at its first use */
+typedef struct mli_page_device {
+    uint64_t id;       /* a hash of its identity; 0: none */
+    uint64_t held;     /* bytes live there, or reserved by pools */
+    uint64_t spare;    /* bytes of these that are idle in pools, or pending */
+    uint64_t failing;  /* 1: allocations fail */
+    uint64_t wanted;   /* bytes asked of the others */
+    uint64_t asked;    /* the request that asked for them */
+    uint64_t released; /* bytes given back in answers, ever */
+} mli_page_device;
+typedef struct mli_page_slot {
+    uint64_t pid, started; /* started: the ledger's start, in ns of the wall clock */
+    mli_page_device devices[MLI_SLOT_DEVICES];
+    uint64_t answered[MLI_PAGE_SLOTS]; /* the last request of each slot that is answered */
+    uint64_t request;                  /* the last request; stored after the devices */
+    uint64_t owner;                    /* unique to this claim; 0: the slot is free */
+} mli_page_slot;
+enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
+
+#define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
+
+typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
+    mli_u32 interval; /* ms; 0: it was not started, or was stopped */
+    mli_u64 due;      /* the next time, by the ledger's clock */
+    mli_ptr saver;    /* const mli_saver *; set before the interval */
+    mli_helper helper;
+    struct memlord *lord;
+} mli_recorder;
+
+typedef struct mli_capacity_reader {
+    memlord_capacity_fn fn;
+    void *user;
+} mli_capacity_reader;
+
+typedef struct mli_dict {
+    size_t item; /* bytes of an item */
+    void *items; /* a map of stb_ds; NULL: empty */
+    struct mli_dict_block *blocks;
+    size_t left; /* unused bytes at the end of the first block */
+} mli_dict;
+
+/* The memory that a cold call lacked; it tries again with it: see books/names. */
+typedef struct mli_spare_block {
+    void *block;
+    size_t size, wanted; /* of the block; of the allocation that failed last */
+} mli_spare_block;
+
+/* The ledger's own memory, in grains of 128 bytes: see base/memory. */
+#define MLI_GRAIN_BITS 7
+#define MLI_REGION_BITS 15
+#define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
+
+struct memlord {
+    /* The shards are first: a call finds one without adding an offset. */
+    struct {
+        mli_shard shards[1u << MLI_SHARD_BITS];
+        mli_u32 buckets; /* in all tables */
+    } map;
+    struct {
+        struct memlord *next, **back; /* live ledgers, under the registry lock */
+        uint64_t started, started_stamp, started_wall;
+        int verifies; /* 1: MEMLORD_DEBUG=2: destroy runs memlord_verify */
+    } lifecycle;
+    /* Every call reads these members; few write them. */
+    struct {
+        uint64_t generation; /* unique in the process */
+        mli_u32 hooks;     /* MLI_HOOK_... */
+        mli_u32 alert;     /* MLI_ALERT_... */
+        uint32_t flags;    /* MEMLORD_FLAG_... */
+        mli_u32 next_id;   /* of the next thread record */
+        uint32_t sweep_at; /* from this many records on a sweep looks for dead owners */
+        mli_ptr all;       /* mli_thread *: the first record of the list */
+        struct mli_thread *orphan;
+        mli_lock orphan_lock;
+        /* Ends a call that found an alert: mli_call_end_slow, set before the first call. */
+        void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
+    } threads;
+    struct {
+        uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
+        uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is taken */
+        uint64_t seed;  /* of the samples of all threads */
+        memlord_unwinder unwinder;
+        mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
+        mli_book frames, nodes, rows;     /* numbered from 1 */
+        mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
+        mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
+        mli_lock lock;                    /* all below, and the totals of rows */
+        struct mli_taken *taken;          /* the table of taken blocks */
+        size_t taken_cap, taken_count, taken_reserved;
+    } stacks;
+    struct {
+        mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
+        mli_u64 birth_mark;   /* the current mark, shifted into place */
+        mli_book births;      /* numbered from 1 */
+        uint32_t birth_count; /* under the cold lock */
+        mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
+        mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
+    } sites;
+    struct {
+        uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
+        mli_book rows[MLI_BOOKS];
+        mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
+        mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
+        mli_lock count_lock;          /* the cells of the orphan record */
+    } counters;
+    struct {
+        mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
+        uint16_t dev_type[256];                /* by dev; written before the dev is published */
+        uint32_t dev_alerts[256];             /* likewise: alerts that concern calls on the dev */
+        mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
+    } devices;
+    struct {
+        mli_ptr index;
+        mli_dict strings;            /* of mli_stb_string: every string once */
+        uint64_t bytes;
+    } names;
+    struct {
+        memlord_allocator allocator;
+        mli_u64 own_bytes;
+        mli_lock lock;
+        struct mli_piece *pieces[MLI_SIZE_CLASSES]; /* free; by log2 of their grains */
+        struct mli_region *regions;
+    } memory;
+    struct {
+        mli_u32 level;      /* messages up to this level have a receiver; 0: none have */
+        mli_lock lock;      /* all below but setting */
+        memlord_logger logger;
+        uint32_t turn;      /* 0 or 1: changes with the logger */
+        uint32_t inside[2]; /* calls of a logger in progress, by the turn they began in */
+        mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
+        mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
+    } log;
+    struct {
+        memlord_clock clock;
+        mli_ptr ring;              /* mli_ring * */
+        uint32_t stamps_are_ticks; /* 1: stamps are mli_ticks; 0: times of the clock */
+    } events;
+    struct {
+        mli_u64 dropped_keys[MLI_DROPPED_KEYS]; /* dropped allocs without a free yet: see
+                                                   mli_drop_print; 0: vacant */
+        mli_u32 dropped_kept;                   /* how many of these are not vacant, or more */
+        mli_u64 dropped[MEMLORD_DEVICE_TYPE_COUNT]; /* those that found none vacant */
+        mli_u32 warned_alloc;                       /* 1: the first dropped alloc was logged */
+        mli_ptr routes; /* mli_route *; push only, under the cold lock */
+    } blocks;
+    struct {
+        mli_phys host_phys; /* cpu, pinned and mapped */
+    } capacity;
+    struct {
+        mli_book reservations, accounts;
+        mli_u32 reservation_count, account_count; /* and 1 more; under the cold lock */
+        struct mli_handle *closed_accounts;       /* under the cold lock */
+        mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
+    } limits;
+    struct {
+        mli_book all; /* of mli_ptr, numbered from 1 */
+        mli_u32 count;
+        mli_u64 lost;
+    } scopes;
+    struct {
+        mli_lock lock;
+        struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
+        uint32_t count;
+        struct mli_snapshot_reader *readers;
+        mli_u64 lost;
+        mli_recorder recorder;
+    } snapshots;
+    struct {
+        mli_lock lock;
+        mli_ptr all;                      /* mli_fence_record *: every record; push only */
+        struct mli_fence_record *unused;  /* records that hold no fence */
+        struct mli_fence_record *to_drop; /* detached: their blocks have ended */
+        struct mli_queue *spare_queues;   /* every record brings one: a free allocates none */
+        mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
+        mli_u64 serial, epoch;            /* the last number used; resets */
+    } fences;
+    struct {
+        mli_lock callbacks_lock;
+        struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
+        struct mli_strategy *strategies;
+        mli_u32 watched_types;    /* a bit a device type: a strategy can be in force there */
+        mli_u32 thread_allowance; /* the margins of bands allow for this many threads */
+    } bands;
+    struct {
+        mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
+        mli_cpu cpu;
+    } room;
+    struct {
+        mli_lock lock;         /* all below but open and listener */
+        struct mli_page *page; /* NULL: none is mapped */
+        int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
+        uint64_t host_id;      /* the identity of the host's memory */
+        int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
+        mli_page_slot mine;    /* the slot as it is to be */
+        const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
+        struct mli_raise *raises;
+        uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
+        int answers;      /* 1: a thread answers requests */
+        char path[MLI_PAGE_PATH];
+    int unfit;    /* 1: a device has no room in the slot; 2: it was logged */
+        mli_u32 open; /* 1: the host has opened a page */
+        mli_helper listener;
+    } neighbours;
+    struct {
+        struct mli_waiter *waiters;
+        mli_u32 poll_ms;
+        uint32_t poll_ms_by_env; /* 1: the environment has set poll_ms */
+        mli_u32 polling;         /* MLI_POLLING_... */
+    } pollers;
+    struct {
+        memlord_retry policy; /* the default policy */
+        mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
+    } retry;
+    struct {
+        mli_ptr saver;                   /* const mli_saver *; set by the first request */
+        mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
+        mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
+        mli_ptr labels;                  /* const char *, interned */
+        mli_recorder exporter;
+        mli_ptr export_path;             /* const char *, interned; NULL: never exported */
+        mli_u32 export_failed;           /* 1: the last export failed, and was logged */
+        mli_u64 exports_lost;            /* exports that failed */
+        const char *output_dir;          /* interned */
+    } saving;
+};
+
+/* A host's table of functions that is or was hooked. Each has functions of its own, which have no
+   argument to find it by. Tables are hooked under the registry lock. */
+typedef struct mli_hooked {
+    memlord_hooks *table; /* NULL: none is hooked now */
+    memlord_hooks host;   /* set once, for copies of our functions; free_fn NULL: not yet */
+    mli_u64 generation;   /* of the ledger; 0: nothing is recorded */
+    mli_u32 which;        /* MEMLORD_HOOK_..., and MLI_HOOK_COMPLETE */
+} mli_hooked;
+#define MLI_HOOKED 4
+#define MLI_HOOK_COMPLETE 16u /* `which` has every function of the table */
+
+enum { /* mli_process.started */
+    MLI_START_NONE, /* no ledger was made yet */
+    MLI_START_BUSY, /* a thread is in mli_process_start, perhaps in a malloc that calls MemLord */
+    MLI_START_DONE  /* the exit key, the fork handlers and the interposer are known */
+};
+
+/* The only state of the process. All zeros is its valid initial state. */
+typedef struct mli_process_state {
+    mli_lock registry_lock; /* ledgers and owners of thread records */
+    mli_lock cold_lock;     /* names, devices, sites, tags and stb_ds of all ledgers */
+    mli_lock pages_lock;    /* innermost: the extents of the os allocator */
+    struct mli_extent *extents;
+    memlord *ledgers;
+    mli_dict *growing; /* the table that stb_ds changes now; under the cold lock */
+    mli_ptr global;    /* memlord * */
+    mli_u64 generation;
+    mli_u64 ended;     /* ledgers that were destroyed */
+    mli_u32 started;   /* MLI_START_... */
+    mli_ptr interposer;      /* const memlord_interposer *; NULL: there is none */
+    mli_u32 at_exit;         /* 1: the exit handler of memlord_save_at_exit is installed */
+    memlord *saving;         /* that handler saves it: destroy waits; under the registry lock */
+    mli_u32 has_barrier;     /* 1: mli_barrier_all works; 0 for good once it is refused */
+    mli_u32 stays_loaded;    /* 1: mli_module_keep did its work, or does it now */
+    mli_hooked hooked[MLI_HOOKED];
+    mli_u64 pid;             /* differs from getpid in a child that ran no fork handler */
+    mli_u32 exit_key_ready;  /* 1: exit_key is valid; read only once `started` is DONE */
+    mli_u32 exit_key_users;  /* threads that set their hook now */
+    mli_exit_key exit_key;
+} mli_process_state;
+MLI_VARIABLE(mli_process_state mli_process)
+
+/* Extra facts for the debug line (MEMLORD_DEBUG) of the call in progress. */
+typedef struct mli_debug_note {
+    uint64_t blocks, bytes; /* that a call with n storages opened or closed */
+    uint64_t implicit, implicit_bytes; /* blocks that ended because a new block opened at their
+                                          address, and their bytes */
+    uint64_t unknown;   /* frees of storages that the map does not have */
+    memlord_device from_device;
+    uint64_t from; /* the storage before a move; 0: none */
+} mli_debug_note;
+
+/* The calls of a ledger's logger that the thread is in, by turn: see base/log. */
+typedef struct mli_log_calls {
+    uint64_t generation; /* of the ledger */
+    uintptr_t frame;     /* the frame of the outermost: see mli_frame_runs */
+    uint32_t inside[2];
+} mli_log_calls;
+
+/* The record of the thread in one ledger. Generations are unique, so the generation of a destroyed
+   ledger never matches again. */
+typedef struct mli_used {
+    uint64_t generation;
+    struct mli_thread *thread;
+} mli_used;
+#define MLI_USED 8
+
+/* The state of the current thread. Only the thread itself reads and writes it. Other threads may
+   compare its address and never follow it: the system may free it before the last call of the
+   thread, and that call then finds a new one of zeros. Generation 0 matches no ledger. */
+typedef struct mli_self_state {
+    uint64_t generation; /* of the ledger that `thread` belongs to: the one used last */
+    struct mli_thread *thread;
+    mli_used used[MLI_USED]; /* recently used ledgers, by generation modulo MLI_USED */
+    uint64_t number;         /* mli_thread_number; 0: unknown yet */
+    uint64_t found_generation; /* of memlord_find's last call; 0: there was none */
+    uint64_t found_ended;      /* mli_process.ended at that time */
+    memlord *found;
+    uint32_t hooked;         /* 1: its exit hook is set */
+    memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
+    uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
+    uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
+    uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
+    uintptr_t fence_frame, try_frame; /* the frames that called them: see mli_frame_runs */
+    void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
+    uint32_t exited;         /* 1: its exit hook has run */
+    uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
+    void *caller;            /* the return address of its call on the general path; NULL: unknown */
+    void *frame;             /* likewise: the frame that begins there */
+    void *entered;           /* the return address of memlord_alloc; NULL: not noted */
+    double taken_scale;      /* of the block that its call opens: see mli_taken */
+    uint32_t taken_row;      /* likewise; 0: the block is not taken */
+    uint32_t taken_again;    /* likewise; 1: it is no new alloc, and had `taken_had` bytes */
+    uint64_t taken_had;
+    uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
+    uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
+    mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
+    mli_spare_block spare;   /* of the cold call in progress */
+    mli_log_calls log_calls; /* zero: it is in no logger */
+} mli_self_state;
+MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
+
+#define MLI_API MEMLORD_API MLI_COLD /* for public functions off the hot path */
+
+/* Notes in mli_self where a call on the general path came from. */
+#define MLI_NOTE_CALLER() \
+    (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
+/* The same, in a function that memlord_alloc calls once it has set mli_self.entered. */
+#define MLI_NOTE_ENTERED()                                                                    \
+    (MLI_NOTE_CALLER(),                                                                       \
+     (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
+            (mli_self.caller = mli_self.entered)))
+
+#endif

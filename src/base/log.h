@@ -1,0 +1,37 @@
+/* Owns the messages to the host. Uses os/ and base/text. Invariants: a debug line is formatted
+   only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
+   the count of the calls in it, by which a change of the logger waits for them. */
+#ifndef MLI_BASE_LOG_H
+#define MLI_BASE_LOG_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+#include "base/text.h"
+
+/* The logger of MEMLORD_DEBUG. It writes a line with one write; the start of the line chooses its
+   colour. */
+MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text);
+
+/* 1: messages of this level have a receiver. */
+MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level);
+/* Ends the calls of this ledger's logger that the thread left by longjmp. Requires: the caller
+   holds no lock. */
+MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here);
+
+/* Passes a line to the logger. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text);
+
+/* Terminates the line in a buffer and logs it. */
+MLI_PRIVATE MLI_COLD void mli_log_end(memlord *lord, int level, mli_out *o);
+
+MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, const char *form,
+                                     ...);
+
+/* Logs a warning once; `said` is 1 from then on. A thread without a record does not warn: it may
+   hold the orphan lock, and no lock may be held here. */
+MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text);
+
+MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t blocks);
+
+#endif

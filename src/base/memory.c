@@ -1,0 +1,304 @@
+#include "base/memory.h"
+#include "os/system.h"
+#include "base/atomics.h"
+
+#define MLI_REGION_BYTES (sizeof(mli_region) + 128 + ((size_t)1 << MLI_REGION_BITS))
+
+MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void) {
+    uint64_t generation = mli_self.generation;
+    mli_self.generation = 0;
+    if (!mli_self.in_host_alloc++ && mli_self.orphaned)
+        mli_lock_drop(&mli_self.orphaned->threads.orphan_lock);
+    mli_rank_none();
+    return generation;
+}
+MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
+    if (!--mli_self.in_host_alloc && mli_self.orphaned)
+        mli_lock_take(&mli_self.orphaned->threads.orphan_lock);
+    mli_self.generation = generation;
+}
+
+/* Call the host's allocator and count the bytes that the ledger holds. Require: no lock held. */
+static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
+    uint64_t generation = mli_busy_begin();
+    void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
+    mli_busy_end(generation);
+    if (p) (void)mli_u64_add(&lord->memory.own_bytes, size);
+    return p;
+}
+static MLI_COLD void mli_host_free(memlord *lord, void *ptr, size_t size) {
+    uint64_t generation = mli_busy_begin();
+    lord->memory.allocator.free(lord->memory.allocator.user, ptr, size);
+    mli_busy_end(generation);
+    (void)mli_u64_add(&lord->memory.own_bytes, (uint64_t)0 - size);
+}
+
+/* -- the operating system's allocator --
+   It gives whole pages. On Linux, blocks of 8 KiB to 1 MiB, the size of the map's tables, share
+   extents of 4 MiB. In a mapping of its own each table would lie on small pages, and every call of
+   a large ledger would miss the TLB. An extent requests huge pages once more than a quarter is in
+   use. */
+
+#if defined(MADV_HUGEPAGE)
+
+static int mli_os_from_extent(size_t size) { return size >= (8u << 10) && size <= (1u << 20); }
+
+/* The request may be ignored, so there is no result. */
+static void mli_huge_pages_request(void *ptr, size_t size) {
+    int saved = errno;
+    (void)madvise(ptr, size, MADV_HUGEPAGE);
+    (void)madvise(ptr, size, 25); /* MADV_COLLAPSE, since Linux 6.1: for pages present now */
+    errno = saved;
+}
+
+/* Maps an extent, aligned to its size: maps twice as much and unmaps the rest. */
+static mli_extent *mli_extent_map(void) {
+    char *p = (char *)mli_pages_map(2 * MLI_EXTENT);
+    size_t before = (size_t)((0 - (uintptr_t)p) & (MLI_EXTENT - 1));
+    mli_extent *e = (mli_extent *)(void *)(p + before);
+    if (!p) return NULL;
+    if (before) mli_pages_unmap(p, before);
+    mli_pages_unmap(p + before + MLI_EXTENT, MLI_EXTENT - before);
+    e->taken[0] = 1;
+    e->used = 1;
+    return e;
+}
+
+/* Returns a run of free pages of an extent, or NULL. Requires: the pages lock, if the extent is on
+   the list. */
+static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
+    uint32_t i, run = 0;
+    if (e->used + pages > MLI_EXTENT_PAGES) return NULL;
+    for (i = 0; i < MLI_EXTENT_PAGES && run < pages; i++) run = e->taken[i] ? 0 : run + 1;
+    if (run < pages) return NULL;
+    memset(e->taken + i - pages, 1, pages);
+    e->used += pages;
+    if (!e->huge && e->used > MLI_EXTENT_PAGES / 4) {
+        e->huge = 1;
+        mli_huge_pages_request(e, MLI_EXTENT);
+    }
+    return (char *)e + (size_t)(i - pages) * MLI_PAGE;
+}
+
+static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
+    uint32_t pages = (uint32_t)((size + MLI_PAGE - 1) / MLI_PAGE);
+    mli_extent *e;
+    void *p = NULL;
+    (void)user;
+    if (!mli_os_from_extent(size)) {
+        p = mli_pages_map(size);
+        if (p && size >= (size_t)1 << 21) mli_huge_pages_request(p, size);
+        return p;
+    }
+    mli_lock_take(&mli_process.pages_lock);
+    for (e = mli_process.extents; e && !p; e = e->next) p = mli_extent_alloc(e, pages);
+    mli_lock_drop(&mli_process.pages_lock);
+    if (p) return p;
+    e = mli_extent_map();
+    if (!e) return NULL;
+    p = mli_extent_alloc(e, pages);
+    mli_lock_take(&mli_process.pages_lock);
+    e->next = mli_process.extents;
+    mli_process.extents = e;
+    mli_lock_drop(&mli_process.pages_lock);
+    return p;
+}
+static MLI_COLD void mli_os_free(void *user, void *ptr, size_t size) {
+    mli_extent *e = (mli_extent *)((uintptr_t)ptr & ~(uintptr_t)(MLI_EXTENT - 1));
+    mli_extent **at = &mli_process.extents;
+    uint32_t pages = (uint32_t)((size + MLI_PAGE - 1) / MLI_PAGE);
+    (void)user;
+    if (!mli_os_from_extent(size)) {
+        mli_pages_unmap(ptr, size);
+        return;
+    }
+    mli_lock_take(&mli_process.pages_lock);
+    memset(e->taken + (size_t)((char *)ptr - (char *)e) / MLI_PAGE, 0, pages);
+    e->used -= pages;
+    if (e->used == 1) {
+        while (*at != e) at = &(*at)->next;
+        *at = e->next;
+    } else {
+        e = NULL;
+    }
+    mli_lock_drop(&mli_process.pages_lock);
+    if (e) mli_pages_unmap(e, MLI_EXTENT);
+}
+#else
+static MLI_COLD void *mli_os_alloc(void *user, size_t size) {
+    (void)user;
+    return mli_pages_map(size);
+}
+static MLI_COLD void mli_os_free(void *user, void *ptr, size_t size) {
+    (void)user;
+    mli_pages_unmap(ptr, size);
+}
+#endif
+
+static uint32_t mli_grain_count(size_t size) {
+    return (uint32_t)((size + ((size_t)1 << MLI_GRAIN_BITS) - 1) >> MLI_GRAIN_BITS);
+}
+static uint32_t mli_size_class(uint32_t grains) {
+    uint32_t log = 0;
+    while (grains >>= 1) log++;
+    return log;
+}
+
+static mli_piece *mli_piece_at(mli_region *r, uint32_t at) {
+    return (mli_piece *)(void *)(r->data + ((size_t)at << MLI_GRAIN_BITS));
+}
+
+static void mli_piece_push(memlord *lord, mli_region *r, uint32_t at, uint32_t grains) {
+    mli_piece **head = &lord->memory.pieces[mli_size_class(grains)];
+    mli_piece *piece = mli_piece_at(r, at);
+    r->run[at] = r->run[at + grains - 1] = (uint16_t)grains;
+    piece->region = r;
+    piece->first_grain = at;
+    piece->grains = grains;
+    piece->next = *head;
+    piece->back = head;
+    if (*head) (*head)->back = &piece->next;
+    *head = piece;
+}
+static void mli_piece_unlink(mli_piece *piece) {
+    piece->region->run[piece->first_grain] = 0;
+    piece->region->run[piece->first_grain + piece->grains - 1] = 0;
+    *piece->back = piece->next;
+    if (piece->next) piece->next->back = piece->back;
+}
+/* Returns the link to the region of a piece. It walks the list: a table that grows pays for it. */
+static mli_region **mli_region_link(memlord *lord, const void *at) {
+    mli_region **link = &lord->memory.regions;
+    while (((uintptr_t)at - (uintptr_t)(*link)->data) >> MLI_REGION_BITS) link = &(*link)->next;
+    return link;
+}
+
+/* Rounds an address up to a grain: 128 bytes. */
+static void *mli_align_to_grain(void *at) {
+    return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
+}
+
+/* Gets one more region from the allocator. Returns 0; -1: no memory. Requires: no lock held. */
+static MLI_COLD int mli_region_add(memlord *lord) {
+    mli_region *r = (mli_region *)mli_host_alloc(lord, MLI_REGION_BYTES);
+    if (!r) return -1;
+    memset(r->run, 0, sizeof r->run);
+    r->data = (char *)mli_align_to_grain(r + 1);
+    mli_lock_take(&lord->memory.lock);
+    r->next = lord->memory.regions;
+    lord->memory.regions = r;
+    mli_piece_push(lord, r, 0, MLI_REGION_GRAINS);
+    mli_lock_drop(&lord->memory.lock);
+    return 0;
+}
+
+/* Returns the smallest free piece that is large enough, of up to 16 in the first class that has
+   one; NULL: there is none. Requires: the memory lock. */
+static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
+    mli_piece *best = NULL, *piece;
+    uint32_t have;
+    for (have = mli_size_class(grains); have < MLI_SIZE_CLASSES && !best; have++) {
+        unsigned looked = 0;
+        for (piece = lord->memory.pieces[have]; piece && (!best || looked < 16);
+             piece = piece->next, looked++)
+            if (piece->grains >= grains && (!best || piece->grains < best->grains)) best = piece;
+    }
+    return best;
+}
+
+MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size) {
+    uint32_t grains = mli_grain_count(size);
+    mli_piece *fit;
+    mli_lock_take(&lord->memory.lock);
+    fit = mli_piece_find(lord, grains);
+    if (fit) {
+        mli_piece_unlink(fit);
+        if (fit->grains > grains)
+            mli_piece_push(lord, fit->region, fit->first_grain + grains, fit->grains - grains);
+    }
+    mli_lock_drop(&lord->memory.lock);
+    return fit ? memset(fit, 0, (size_t)grains << MLI_GRAIN_BITS) : NULL;
+}
+
+/* Returns the bytes that a large block takes besides its own, for its alignment and the pointer to
+   its real start. The os allocator aligns to pages, so its blocks need neither. */
+static size_t mli_large_overhead(const memlord *lord) {
+    return lord->memory.allocator.alloc == mli_os_alloc ? 0 : 256;
+}
+
+MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
+    size_t overhead = mli_large_overhead(lord);
+    void *p, **at;
+    if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
+        do p = mli_piece_new(lord, size);
+        while (!p && !mli_region_add(lord));
+        return p;
+    }
+    if (size > SIZE_MAX - overhead) return NULL;
+    p = mli_host_alloc(lord, size + overhead);
+    if (!p) return NULL;
+    if (overhead) {
+        at = (void **)mli_align_to_grain((void **)p + 1);
+        at[-1] = p; /* mli_own_free reads it */
+        p = at;
+    }
+    return memset(p, 0, size);
+}
+
+/* Frees a piece. Returns its region if nothing in it is in use any more: the caller gives it back
+   to the allocator, without the lock. Else returns NULL. The last region of a ledger stays. */
+static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size) {
+    uint32_t grains = mli_grain_count(size), at;
+    mli_region **link, *r;
+    mli_lock_take(&lord->memory.lock);
+    link = mli_region_link(lord, ptr);
+    r = *link;
+    at = (uint32_t)((size_t)((char *)ptr - r->data) >> MLI_GRAIN_BITS);
+    if (at + grains < MLI_REGION_GRAINS && r->run[at + grains]) {
+        mli_piece *after = mli_piece_at(r, at + grains);
+        mli_piece_unlink(after);
+        grains += after->grains;
+    }
+    if (at && r->run[at - 1]) {
+        mli_piece *before = mli_piece_at(r, at - r->run[at - 1]);
+        mli_piece_unlink(before);
+        at -= before->grains;
+        grains += before->grains;
+    }
+    if (grains == MLI_REGION_GRAINS && lord->memory.regions->next) {
+        *link = r->next;
+    } else {
+        mli_piece_push(lord, r, at, grains);
+        r = NULL;
+    }
+    mli_lock_drop(&lord->memory.lock);
+    return r;
+}
+
+MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
+    size_t overhead = mli_large_overhead(lord);
+    if (!ptr) return;
+    if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
+        mli_region *idle = mli_piece_free(lord, ptr, size);
+        if (idle) mli_host_free(lord, idle, MLI_REGION_BYTES);
+    } else {
+        mli_host_free(lord, overhead ? ((void **)ptr)[-1] : ptr, size + overhead);
+    }
+}
+
+MLI_PRIVATE MLI_COLD void mli_regions_free(memlord *lord) {
+    while (lord->memory.regions) {
+        mli_region *r = lord->memory.regions;
+        lord->memory.regions = r->next;
+        mli_host_free(lord, r, MLI_REGION_BYTES);
+    }
+}
+
+/* -- public -- */
+
+MLI_API void memlord_os_allocator(memlord_allocator *out) {
+    if (!out) return;
+    out->alloc = mli_os_alloc;
+    out->free = mli_os_free;
+    out->user = NULL;
+}

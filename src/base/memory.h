@@ -1,0 +1,66 @@
+/* Owns the ledger's own memory. Uses os/ and base/atomics.
+   The allocator gives regions of 32 KiB: old tables leave holes, and a small region is soon free
+   as a whole. A region is cut into pieces of whole grains of 128 bytes. Blocks above 16 KiB come
+   from the allocator directly and go back to it. A free piece merges with free neighbours of any
+   size: all shards of a ledger grow from one size to the next at about the same time, and the
+   old tables must make room for the new ones. Pieces are zeroed and aligned to 128 bytes.
+   Invariant: while the allocator runs, the thread holds no lock and is marked busy, so that
+   calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
+   allocator. */
+#ifndef MLI_BASE_MEMORY_H
+#define MLI_BASE_MEMORY_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/ledger.h"
+
+#define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS: a region can hold one */
+#define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
+
+typedef struct mli_region { /* one block of the allocator: this header, then data */
+    struct mli_region *next;
+    char *data; /* aligned to a grain */
+    uint16_t run[MLI_REGION_GRAINS]; /* at the first and last grain of a free piece: its grains;
+                                        else 0 */
+} mli_region;
+typedef struct mli_piece { /* a free piece; the record lies in it */
+    struct mli_piece *next, **back;
+    mli_region *region;
+    uint32_t first_grain, grains;
+} mli_piece;
+
+/* Surround each call of the host's allocator, and of functions of the system that may call a
+   malloc which the host has hooked. They mark the thread busy: its generation is 0
+   meanwhile, so a call into a ledger takes the slow path and passes through there. A thread
+   without a record drops the orphan lock: the allocator may wait for a lock of the host, and the
+   thread that holds that lock may call MemLord, too. No call keeps state in the orphan record
+   over an allocation. */
+MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void);
+MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation);
+
+#if defined(MADV_HUGEPAGE)
+#define MLI_PAGE 4096u
+#define MLI_EXTENT ((size_t)4 << 20)
+#define MLI_EXTENT_PAGES (MLI_EXTENT / MLI_PAGE)
+typedef struct mli_extent { /* lies in the first page of its extent */
+    struct mli_extent *next;
+    uint32_t used, huge;                   /* pages in use; 1: huge pages were requested */
+    unsigned char taken[MLI_EXTENT_PAGES]; /* 1: the page is in use */
+} mli_extent;
+#else
+#endif
+
+/* Returns a zeroed piece; NULL if no region has a free one that is large enough. Never calls the
+   allocator. */
+MLI_PRIVATE void *mli_piece_new(memlord *lord, size_t size);
+
+/* Returns zeroed memory of at least `size` bytes, or NULL. Requires: no lock held but the orphan
+   lock, which mli_busy_begin drops. */
+MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size);
+
+/* Frees memory of mli_own_alloc. Requires: `size` is the size it was allocated with. */
+MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size);
+
+MLI_PRIVATE MLI_COLD void mli_regions_free(memlord *lord);
+
+#endif

@@ -1,0 +1,98 @@
+/* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation; uses os/
+   alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to it;
+   without one it cuts the text and counts the rest, like snprintf. */
+#ifndef MLI_BASE_TEXT_H
+#define MLI_BASE_TEXT_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+
+#include <stdarg.h> /* mli_putf, mli_jsonf */
+
+MLI_TABLE(const char *const mli_type_names[])
+
+typedef struct mli_out {
+    memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
+    void *user;
+    char *buf;
+    size_t cap, used;
+    size_t total; /* bytes put so far, with those that were cut */
+    size_t name_max; /* characters of a name that mli_put_escaped writes; 0: all */
+    int html;        /* 1: mli_put_escaped writes < and & as HTML does */
+    int failed;   /* 1: `fn` has failed and is not called again */
+} mli_out;
+
+MLI_PRIVATE MLI_COLD void mli_flush(mli_out *o);
+MLI_PRIVATE void mli_put(mli_out *o, const char *text, size_t n);
+MLI_PRIVATE void mli_put_str(mli_out *o, const char *text);
+
+/* Starts an mli_out without a function. mli_out_end terminates the text with a 0 and returns its
+   full length, also if it was cut. */
+MLI_PRIVATE void mli_out_buffer(mli_out *o, char *buf, size_t cap);
+MLI_PRIVATE MLI_COLD size_t mli_out_end(mli_out *o, size_t cap);
+
+/* Reads decimal digits, perhaps none. Returns the rest of the text; NULL: UINT64_MAX exceeded. */
+MLI_PRIVATE const char *mli_read_u64(const char *text, uint64_t *value);
+
+/* Writes the lowest n digits of v, in base 10 or 16. */
+MLI_PRIVATE MLI_COLD void mli_put_digits(mli_out *o, uint64_t v, unsigned base, unsigned n);
+MLI_PRIVATE void mli_put_u64(mli_out *o, uint64_t v);
+MLI_PRIVATE void mli_put_i64(mli_out *o, int64_t v);
+
+MLI_PRIVATE void mli_put_hex_short(mli_out *o, uint64_t v);
+
+/* Writes v / 10^digits with all decimals. */
+MLI_PRIVATE MLI_COLD void mli_put_fixed(mli_out *o, uint64_t v, unsigned digits);
+
+/* Writes nanoseconds since 1970 as 2026-11-21T08:05:00.250Z, or, with `name`, as
+   20261121_080500 for the name of a file. Days become a date by civil_from_days of Howard
+   Hinnant's chrono-compatible algorithms. */
+MLI_PRIVATE MLI_COLD void mli_put_time(mli_out *o, uint64_t ns, int name);
+
+MLI_PRIVATE MLI_COLD void mli_put_device(mli_out *o, memlord_device d);
+
+/* Decodes the UTF-8 sequence at s. Returns its length; 0: a report does not contain it as it is.
+   It is not well-formed (RFC 3629; surrogates are not), or a control. Or it is U+FFFD:
+   mli_put_invalid_byte gives that a meaning. */
+MLI_PRIVATE size_t mli_utf8_decode(const unsigned char *s, uint32_t *code);
+
+/* Writes a byte of what mli_utf8_decode refuses, as U+FFFD and two hexadecimal digits. Every format
+   does the same, and two different names never become equal. */
+MLI_PRIVATE MLI_COLD void mli_put_invalid_byte(mli_out *o, unsigned char byte);
+
+/* Writes text as a part of a JSON string. It also escapes characters that could end a script
+   element, so that an HTML page can contain the text. */
+MLI_PRIVATE MLI_COLD void mli_put_json_part(mli_out *o, const char *text);
+/* Writes a JSON string, or null. */
+MLI_PRIVATE MLI_COLD void mli_put_json(mli_out *o, const char *text);
+
+/* Writes a string into a line of text, cut after o->name_max characters. Replaces the character
+   `other`, if it is not 0, by `instead`. */
+MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char other,
+                                          const char *instead);
+/* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
+MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
+                                               const char *instead);
+/* Writes a site likewise, with the escapes of `put`. */
+MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
+                                          void (*put)(mli_out *o, const char *text));
+/* Writes the last part of a path. */
+MLI_PRIVATE MLI_COLD void mli_put_file_name(mli_out *o, const char *path);
+MLI_PRIVATE uint64_t mli_site_line(const memlord_site *site);
+
+#if defined(__linux__)
+#define MLI_PRINTF_LIKE(at) __attribute__((format(printf, at, at + 1)))
+#else
+#define MLI_PRINTF_LIKE(at) /* no check: uintmax_t may be another type than uint64_t */
+#endif
+
+MLI_PRIVATE int mli_device_code(memlord_device d);
+MLI_PRIVATE MLI_COLD void mli_put_format(mli_out *o, int json, const char *form, va_list *args);
+MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *form, ...);
+/* Writes JSON and drops a leading comma after a [ or {. Requires: something was written before.
+   Its last byte is still in the buffer: a full buffer is flushed only when more text comes. */
+MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...);
+
+MLI_PRIVATE int mli_ascii_lower(int c);
+
+#endif

@@ -1,0 +1,212 @@
+#include "books/accounts.h"
+#include "base/text.h"
+#include "books/map.h"
+#include "books/counters.h"
+#include "books/names.h"
+#include "books/devices.h"
+
+MLI_PRIVATE void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
+    mli_handle *h = (mli_handle *)mli_book_at(book, (uint32_t)(id >> 32), size);
+    return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+                                                   size_t size, mli_handle **list, mli_lock *lock) {
+    mli_handle *h;
+    memlord_result r;
+    do {
+        uint32_t n;
+        mli_cold_enter();
+        n = mli_u32_load(count);
+        h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
+        if (h) {
+            h->number = n;
+            mli_u32_store(&h->generation, (uint32_t)lord->threads.generation * 0x9e3779b2u);
+            mli_u32_store(count, n + 1);
+        }
+        r = h ? MEMLORD_OK : MLI_AGAIN;
+    } while (mli_cold_leave(lord, &r));
+    if (r) return r;
+    mli_lock_take(lock);
+    h->next = *list;
+    *list = h;
+    mli_lock_drop(lock);
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
+    mli_handle *h = *list;
+    uint32_t generation = mli_u32_load(&h->generation) + 1;
+    *list = h->next;
+    mli_u32_store_release(&h->generation, generation); /* pairs with mli_handle_find */
+    return (uint64_t)h->number << 32 | generation;
+}
+
+MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
+    mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
+    h->next = *list;
+    *list = h;
+}
+
+/* -- accounts -- */
+
+static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
+    return (mli_account_record *)mli_handle_find(&lord->limits.accounts,
+                                                 sizeof(mli_account_record), account);
+}
+MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
+    return word >> 49 == (account & 0x7fff);
+}
+
+/* Adds bytes to an account, or takes them off. `any`: whatever its limit, up to 2^48. */
+static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes,
+                                         int any) {
+    mli_account_record *b = mli_account_find(lord, account);
+    uint64_t by = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, word, now, limit;
+    if (!b) return MEMLORD_E_UNKNOWN;
+    limit = any ? 0 : mli_u64_load(&b->limit);
+    if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
+    word = mli_u64_load(&b->word);
+    do {
+        now = MLI_BYTES(word);
+        if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
+        if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
+        if (bytes > 0 && (now > limit || by > limit - now)) {
+            if (!any) (void)mli_u64_add(&b->refused, 1);
+            return MEMLORD_E_LIMIT;
+        }
+        now += (uint64_t)bytes; /* modulo 2^64 */
+    } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
+    if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
+        mli_u64_max(&b->peak, (int64_t)now);
+    return MEMLORD_OK;
+}
+
+/* -- the charges of blocks -- */
+
+MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev) {
+    if (!(mli_u32_load(&t->special) & MLI_SPECIAL_ACCOUNT)) return 0;
+    if (!mli_account_find(lord, t->account)) {
+        mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
+        return 0;
+    }
+    return mli_selects(t->account_device, mli_device_record_at(lord, dev)->device) ? t->account : 0;
+}
+
+MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes) {
+    memlord_result r = mli_account_charge(lord, account, (int64_t)bytes, 0);
+    if (r == MEMLORD_E_LIMIT) r = mli_account_charge(lord, account, (int64_t)bytes, 1);
+    return r == MEMLORD_OK;
+}
+
+MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes) {
+    mli_account_record *b = mli_account_find(lord, account);
+    uint64_t word, had;
+    if (!b) return;
+    word = mli_u64_load(&b->word);
+    do {
+        had = MLI_BYTES(word);
+        if (!mli_account_word_is(word, account)) return;
+    } while (!mli_u64_cas(&b->word, &word, word - (bytes < had ? bytes : had)));
+}
+
+/* -- reading -- */
+
+MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
+                                                 memlord_account_stat *out) {
+    memset(out, 0, sizeof *out);
+    if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
+    memcpy(out->name, b->name, strlen(b->name));
+    out->device = b->device;
+    out->bytes = MLI_BYTES(mli_u64_load(&b->word));
+    out->peak = mli_u64_load(&b->peak);
+    out->limit = mli_u64_load(&b->limit);
+    out->refused = mli_u64_load(&b->refused);
+    return 1;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device, const char *name,
+                                            uint64_t limit, memlord_account *out) {
+    mli_account_record *b;
+    mli_out text;
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    *out = 0;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_device_valid(device)) return MEMLORD_E_DEVICE;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    for (;;) {
+        mli_lock_take(&mli_process.cold_lock);
+        b = (mli_account_record *)(void *)lord->limits.closed_accounts;
+        if (b) break;
+        mli_lock_drop(&mli_process.cold_lock);
+        r = mli_handle_new(lord, &lord->limits.accounts, &lord->limits.account_count, sizeof *b,
+                           &lord->limits.closed_accounts, &mli_process.cold_lock);
+        if (r) return r;
+    }
+    mli_out_buffer(&text, b->name, sizeof b->name);
+    mli_put_str(&text, name ? name : "");
+    (void)mli_out_end(&text, sizeof b->name);
+    b->device = device;
+    mli_u64_store(&b->limit, limit);
+    mli_u64_store(&b->peak, 0);
+    mli_u64_store(&b->refused, 0);
+    mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
+    *out = mli_handle_open(&lord->limits.closed_accounts);
+    mli_lock_drop(&mli_process.cold_lock);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_account_charge(memlord *lord, memlord_account account,
+                                              int64_t bytes) {
+    if (!lord) return MEMLORD_OK;
+    return mli_call_end_uncounted(lord, mli_account_charge(lord, account, bytes, 0));
+}
+
+MLI_API memlord_result memlord_account_get(memlord *lord, memlord_account account,
+                                           memlord_account_stat *out) {
+    int open;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    mli_lock_take(&mli_process.cold_lock);
+    open = mli_account_read_locked(mli_account_find(lord, account), out);
+    mli_lock_drop(&mli_process.cold_lock);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account account) {
+    mli_thread *t;
+    memlord_account_stat stat;
+    memlord_result r = MEMLORD_OK;
+    if (!lord) return MEMLORD_OK;
+    memset(&stat, 0, sizeof stat);
+    if (account) r = memlord_account_get(lord, account, &stat);
+    if (r) return r;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t == lord->threads.orphan) { /* several threads share it, so it uses no account */
+        r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
+    } else {
+        t->account = account;
+        t->account_device = stat.device;
+        mli_special_set(t, MLI_SPECIAL_ACCOUNT, account != 0);
+    }
+    mli_thread_put(lord, t);
+    return r;
+}
+
+MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account account) {
+    mli_account_record *b;
+    if (!lord) return MEMLORD_OK;
+    mli_lock_take(&mli_process.cold_lock);
+    b = mli_account_find(lord, account);
+    if (b) {
+        mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
+        mli_handle_close(&lord->limits.closed_accounts, &b->handle);
+    }
+    mli_lock_drop(&mli_process.cold_lock);
+    return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}

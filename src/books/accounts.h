@@ -1,0 +1,66 @@
+/* Owns the accounts and the charges of blocks; and the handles of accounts and tickets. Uses
+   books/names, books/devices and books/threads. books/parts notes in a block's side record the
+   account and the bytes it was charged. Invariants: a charge or a credit is one compare-and-swap;
+   that of a closed account does nothing, as its generation differs. Locks: cold, for names and new
+   records. */
+#ifndef MLI_BOOKS_ACCOUNTS_H
+#define MLI_BOOKS_ACCOUNTS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+
+/* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
+   handle. A closed one is in a list, and is opened again under the next generation. The first
+   generation differs between ledgers: a ticket of another ledger is unknown. */
+typedef struct mli_handle {
+    mli_u32 generation; /* odd: open */
+    uint32_t number;
+    struct mli_handle *next; /* in the list of closed records */
+} mli_handle;
+
+/* An account's record. A charge is one compare-and-swap of `word`: the low 15 bits of the
+   generation, and 49 bits of bytes. */
+typedef struct mli_account_record {
+    mli_handle handle; /* as name and device: under the cold lock */
+    mli_u64 word, peak, refused, limit;
+    memlord_device device;
+    char name[48];
+} mli_account_record;
+
+/* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
+   pairs with the release in mli_handle_open. Records that were never added are zero. */
+MLI_PRIVATE void *mli_handle_find(const mli_book *book, size_t size, uint64_t id);
+
+/* Adds a closed record to a book, and to a list under its lock. */
+MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+                                                   size_t size, mli_handle **list, mli_lock *lock);
+
+/* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
+   the lock of the list and has filled the record. */
+MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list);
+
+/* Closes a record, and puts it in a list. Requires: the lock of the list. */
+MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h);
+/* Returns 1 if a word read from a record belongs to this account. */
+MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account);
+
+/* Returns the account that a thread charges its blocks on a device to; 0: none. A thread stops
+   using a closed account here. */
+MLI_PRIVATE memlord_account mli_account_used(memlord *lord, mli_thread *t, uint32_t dev);
+
+/* Charges the bytes of a block, which is there whatever the limit allows. 0: it did not: the
+   account is closed or has 2^48. */
+MLI_PRIVATE int mli_account_charge_block(memlord *lord, memlord_account account, uint64_t bytes);
+
+/* Takes the bytes of a block off the account it was charged to, unless that is closed. The host may
+   have taken some off by memlord_account_charge: then at most what is left. */
+MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account, uint64_t bytes);
+
+/* Copies the statistics of an account. Returns 0 if it is closed. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
+                                                 memlord_account_stat *out);
+
+#endif

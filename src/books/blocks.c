@@ -1,0 +1,596 @@
+#include "books/blocks.h"
+#include "base/text.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "books/devices.h"
+#include "books/sites.h"
+#include "books/tags.h"
+#include "books/events.h"
+#include "books/accounts.h"
+#include "books/parts.h"
+
+#define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
+
+/* Returns the first fence of a block; NULL: it has none. */
+static mli_fence_record *mli_fences_of(uint64_t word2) {
+    return word2 & 1 ? mli_side_record_of(word2)->fences : NULL;
+}
+
+MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
+    if (!(word2 & 1)) return;
+    if (mli_side_record_of(word2)->parts)
+        mli_parts_free(lord, mli_side_record_of(word2)->parts);
+    mli_fences_detach(lord, mli_side_record_of(word2)->fences);
+    mli_account_credit_block(lord, mli_side_record_of(word2)->account,
+                             mli_side_record_of(word2)->charged);
+    mli_own_free(lord, mli_side_record_of(word2), sizeof(mli_side_record));
+}
+MLI_PRIVATE uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
+    return bytes | (uint64_t)(dev | refs << 8) << 49;
+}
+
+MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
+    const mli_row_delta d = {dev, word2, bytes, 0, /* allocs */ 1, 0, 0, 0, 0, 0};
+    return d;
+}
+MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes) {
+    const mli_row_delta d = {dev, word2, 0, bytes, 0, /* frees */ 1, 0, 0, 0, 0};
+    return d;
+}
+
+/* Counts the end of a block. If it was pending, its bytes leave `pending`; if it was freed before
+   the last reset, they do not count as freed since then. Requires: the caller is inside. */
+static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
+    const uint32_t dev = MLI_DEV(word1);
+    const mli_row_delta d = mli_delta_close(dev, mli_word2_rows(word2), MLI_BYTES(word1));
+    t->other_dev = dev;
+    if (mli_is_pending(word2)) {
+        mli_stat_add(lord, dev, MLI_STAT_pending, (uint64_t)0 - d.out);
+        if (mli_side_record_of(word2)->epoch != mli_u64_load(&lord->fences.epoch))
+            mli_row_freed_exclude(lord, dev, d.out);
+    }
+    mli_count(lord, t, &d, 1);
+}
+
+MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
+    if (t == lord->threads.orphan) return;
+    for (; n--; d++) {
+        uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
+        if (d->dev)
+            (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, d->dev, mli_own_alloc);
+        if (site) (void)mli_cell_make(lord, t, MLI_BOOK_SITE, site, mli_own_alloc);
+        if (tag) (void)mli_cell_make(lord, t, MLI_BOOK_TAG, tag, mli_own_alloc);
+    }
+}
+
+MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
+                                     const memlord_site *site, uint64_t bytes) {
+    mli_row_delta d;
+    if (!site || !(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES)) return;
+    memset(&d, 0, sizeof d);
+    d.word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
+    d.freed_here = bytes;
+    d.frees_here = 1;
+    mli_count(lord, t, &d, 1);
+}
+MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage) {
+    if (!mli_debug_on(lord)) return;
+    mli_self.note.from_device = d;
+    mli_self.note.from = storage;
+}
+
+/* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts
+   that it finds before are kept in mli_self.note until then. This function adds them, as in
+   ", from cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note.
+   Requires: as mli_site_display. */
+static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
+    mli_debug_note odd = mli_self.note;
+    memlord_site named;
+    memset(&mli_self.note, 0, sizeof odd);
+    if (odd.from) mli_putf(o, ", from %i %jx", mli_device_code(odd.from_device), odd.from);
+    if (odd.implicit) mli_putf(o, ", implicit free of %jo", odd.implicit_bytes);
+    if (odd.unknown) mli_putf(o, ", unknown frees %ju", odd.unknown);
+    if (site) mli_putf(o, " %p", (const void *)mli_site_named(lord, site, &named));
+    mli_log_end(lord, MEMLORD_LOG_TRACE, o);
+}
+
+MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
+                                       uint64_t storage, uint64_t bytes, const memlord_site *site) {
+    char line[512];
+    mli_out o;
+    if (!did && !mli_self.note.implicit && !mli_self.note.unknown) return;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "%s%i %jx %jo", verb, mli_device_code(d), storage, did ? bytes : 0);
+    mli_log_call_end(lord, &o, site);
+}
+
+MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
+                                         const memlord_block *blocks, size_t n,
+                                         const mli_debug_note *note, const memlord_site *site) {
+    char line[512];
+    mli_out o;
+    memlord_device d = blocks[0].device;
+    while (n--) {
+        if (blocks[n].device.type != d.type) d.type = MEMLORD_ANY;
+        if (blocks[n].device.index != d.index) d.index = MEMLORD_ANY;
+    }
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "%s%i ", verb, mli_device_code(d));
+    mli_put_amount(&o, note->bytes, note->blocks);
+    mli_self.note.unknown += note->unknown;
+    mli_log_call_end(lord, &o, site);
+}
+
+/* The expected frees. An alloc that was dropped leaves its key: that tells its free from a double
+   free of another storage. There are few places for keys, and no memory for more. Drops that find
+   no place are counted by type. */
+static uint64_t mli_drop_print(int type, uint64_t key) {
+    const uint64_t print = mli_hash(key) + (uint64_t)type * 0x9e3779b97f4a7c15u;
+    return print ? print : 1;
+}
+static MLI_COLD void mli_drop_expect(memlord *lord, int type, uint64_t key) {
+    mli_u64 *at = lord->blocks.dropped_keys;
+    int i;
+    (void)mli_u32_add(&lord->blocks.dropped_kept, 1);
+    for (i = 0; i < MLI_DROPPED_KEYS; i++) {
+        uint64_t vacant = 0;
+        if (mli_u64_cas(&at[i], &vacant, mli_drop_print(type, key))) return;
+    }
+    (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
+    (void)mli_u64_add(&lord->blocks.dropped[type], 1);
+}
+/* Forgets the key of a dropped storage. Returns 0 if it is not kept. */
+static MLI_COLD int mli_drop_forget(memlord *lord, int type, uint64_t key) {
+    mli_u64 *at = lord->blocks.dropped_keys;
+    int i;
+    for (i = 0; i < MLI_DROPPED_KEYS && mli_u32_load(&lord->blocks.dropped_kept); i++) {
+        uint64_t print = mli_drop_print(type, key);
+        if (mli_u64_load(&at[i]) != print || !mli_u64_cas(&at[i], &print, 0)) continue;
+        (void)mli_u32_add(&lord->blocks.dropped_kept, (uint32_t)-1);
+        return 1;
+    }
+    return 0;
+}
+MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key) {
+    uint64_t left = mli_u64_load(&lord->blocks.dropped[type]);
+    if (mli_drop_forget(lord, type, key)) return 1;
+    while (left)
+        if (mli_u64_cas(&lord->blocks.dropped[type], &left, left - 1)) return 1;
+    return 0;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
+                                                   memlord_device d, uint64_t key, uint64_t bytes) {
+    uint32_t dev;
+    if (r != MEMLORD_E_NOMEM && (r != MEMLORD_E_DEVICE || !mli_device_valid(d))) return r;
+    dev = mli_dev_known(lord, d);
+    mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
+    mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
+    mli_drop_expect(lord, d.type, key);
+    if (r == MEMLORD_E_NOMEM) /* the other one is logged as a refusal */
+        mli_drop_warn(lord, &lord->blocks.warned_alloc,
+                      "[drop] no room to record an alloc: give the ledger's allocator more; "
+                      "dropped_allocs has how many");
+    return r;
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d,
+                                                     uint64_t key) {
+    uint32_t dev;
+    if (mli_drop_match(lord, d.type, key)) return MEMLORD_OK;
+    if (mli_dev_named(lord, d, &dev)) dev = 0;
+    mli_stat_add(lord, dev, MLI_STAT_unknown_frees, 1);
+    if (mli_debug_on(lord)) mli_self.note.unknown++;
+    return MEMLORD_E_UNKNOWN;
+}
+
+MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
+                                       mli_entry *e) {
+    mli_probe probe;
+    int state = MLI_KEY_DEAD;
+    (void)mli_probe_find(lord, t, (uint32_t)d.type, key, 0, &probe);
+    if (probe.entry) {
+        *e = *probe.entry;
+        state = mli_is_pending(e->word2) ? MLI_KEY_PENDING
+                : mli_fences_of(e->word2) ? MLI_KEY_USED
+                                          : MLI_KEY_LIVE;
+        e->word2 = mli_word2_rows(e->word2);
+    }
+    mli_probe_leave(t, &probe);
+    return state;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
+                                                 uint64_t key, int ends) {
+    mli_entry e;
+    if (mli_key_state(lord, t, d, key, &e) >= MLI_KEY_LIVE) return MEMLORD_E_NOMEM;
+    if (ends) (void)mli_unknown_free(lord, d, key);
+    return MEMLORD_E_UNKNOWN;
+}
+
+MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
+                                         mli_thread **t) {
+    *t = NULL;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_key_valid(key)) return MEMLORD_E_INVALID;
+    if (!mli_type_valid(d)) return MEMLORD_E_DEVICE;
+    *t = mli_thread_get(lord);
+    return MEMLORD_OK;
+}
+
+/* -- references -- */
+
+/* Removes a reference. Requires: the block has more than one. */
+static void mli_ref_down(mli_entry *e) {
+    if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
+        --mli_side_record_of(e->word2)->refs >= MLI_REFS_MANY)
+        return;
+    e->word1 -= MLI_REFS_ONE;
+}
+
+/* Adds a reference. 0: the count needs a side record first. */
+static int mli_ref_up(mli_entry *e) {
+    const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
+    if (refs >= MLI_REFS_MANY && !(e->word2 & 1)) return 0;
+    if (refs <= MLI_REFS_MANY) e->word1 += MLI_REFS_ONE;
+    if (refs >= MLI_REFS_MANY) mli_side_record_of(e->word2)->refs = refs;
+    return 1;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
+                                                     uint64_t key) {
+    mli_probe probe;
+    memlord_result r = mli_probe_add_side_record(lord, t, type, key, 1, &probe);
+    if (r) return r;
+    (void)mli_ref_up(probe.entry);
+    mli_probe_leave(t, &probe);
+    return MEMLORD_OK;
+}
+
+/* Adds a reference to the probe's live block, and leaves the shard. */
+static memlord_result mli_probe_retain(memlord *lord, mli_thread *t, uint32_t type,
+                                       mli_probe *probe) {
+    const int up = mli_ref_up(probe->entry);
+    mli_probe_leave(t, probe);
+    return up ? MEMLORD_OK : mli_block_retain(lord, t, type, probe->key);
+}
+
+/* -- open -- */
+
+/* Puts an entry in the probe's slot, counts n deltas, and leaves the shard. A block that has the
+   slot already ends; if it was live, its free was never recorded. */
+static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *probe,
+                                   const mli_entry *e, const mli_row_delta *d, unsigned n) {
+    const uint32_t size = probe->shard->size;
+    const int replaces = probe->entry != NULL;
+    mli_entry stale = *e;
+    int crowded = 0;
+    if (replaces) {
+        stale = *probe->entry;
+        mli_taken_end(lord, &stale, 0);
+        *probe->entry = *e;
+        probe->entry->word1 |= mli_taken_put(lord, e);
+    } else {
+        mli_probe_insert(probe, e->word1 | mli_taken_put(lord, e), e->word2);
+        crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
+    }
+    mli_probe_unlock(probe);
+    if (replaces) mli_count_close(lord, t, stale.word1, stale.word2);
+    mli_count(lord, t, d, n);
+    mli_probe_leave(t, probe);
+    if (crowded) /* without memory the table stays: slower, but exact */
+        (void)mli_shard_grow(lord, t, probe->shard, size);
+    if (!replaces) return;
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, stale.key, stale.word1,
+                         mli_word2_rows(stale.word2), NULL);
+    if (!mli_is_pending(stale.word2)) {
+        mli_stat_add(lord, MLI_DEV(stale.word1), MLI_STAT_implicit_frees, 1);
+        if (mli_debug_on(lord)) {
+            mli_self.note.implicit++;
+            mli_self.note.implicit_bytes += MLI_BYTES(stale.word1);
+        }
+    }
+    mli_side_record_free(lord, stale.word2);
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
+                                                  const mli_row_delta *d, unsigned n, int how,
+                                                  int *did) {
+    const uint32_t type = lord->devices.dev_type[MLI_DEV(e->word1)];
+    mli_probe probe;
+    memlord_result r;
+    *did = MLI_DID_NOTHING;
+    mli_cells_make(lord, t, d, n);
+    for (;;) {
+        if (mli_probe_find(lord, t, type, e->key, 1, &probe)) return MEMLORD_E_NOMEM;
+        if (!probe.entry) break;
+        if (!(how & MLI_PUT_TRACK) || mli_is_pending(probe.entry->word2)) {
+            if (!(how & MLI_PUT_HOLD)) break;
+            mli_probe_leave(t, &probe);
+            return MEMLORD_OK;
+        }
+        r = mli_probe_retain(lord, t, type, &probe);
+        if (r == MEMLORD_OK) *did = MLI_DID_VIEW;
+        if (r != MEMLORD_E_UNKNOWN) return r; /* else another thread ended it between the two */
+    }
+    *did = MLI_DID_OPEN;
+    mli_probe_put(lord, t, &probe, e, d, n);
+    return MEMLORD_OK;
+}
+
+/* Charges the entry of a new block to the account that its thread uses. 0: there is no memory for
+   the side record. */
+static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e) {
+    const memlord_account account = mli_account_used(lord, t, MLI_DEV(e->word1));
+    mli_side_record *side;
+    if (!account) return 1;
+    side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
+    if (!side) return 0;
+    side->word2 = e->word2;
+    mli_side_charge(lord, side, account, MLI_BYTES(e->word1));
+    e->word2 = (uint64_t)(uintptr_t)side | 1;
+    return 1;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
+                                                   uint64_t key, uint64_t bytes, uint64_t rows,
+                                                   int how, int *did) {
+    const mli_row_delta d = mli_delta_open(dev, rows, bytes);
+    mli_entry e = {key, mli_word1_of(bytes, dev, 1), rows};
+    memlord_result r;
+    *did = MLI_DID_NOTHING;
+    if (mli_would_overflow(lord, dev, bytes)) return MEMLORD_E_INVALID;
+    if (!mli_entry_charge(lord, t, &e)) return MEMLORD_E_NOMEM;
+    r = mli_entry_put(lord, t, &e, &d, 1, how, did);
+    if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
+    if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks.dropped_kept))
+        (void)mli_drop_forget(lord, lord->devices.dev_type[dev], key);
+    return r;
+}
+
+/* -- close -- */
+
+MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo) {
+    const mli_entry gone = *probe->entry;
+    mli_row_delta d =
+        mli_delta_open(MLI_DEV(gone.word1), mli_word2_rows(gone.word2), MLI_BYTES(gone.word1));
+    d.undo = 1;
+    mli_taken_end(lord, &gone, undo);
+    mli_probe_erase(probe);
+    if (undo)
+        mli_count(lord, t, &d, 1);
+    else
+        mli_count_close(lord, t, gone.word1, gone.word2);
+    mli_probe_leave(t, probe);
+    mli_side_record_free(lord, gone.word2);
+}
+
+MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
+                                           uint64_t bytes) {
+    mli_probe probe;
+    (void)mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 0, &probe);
+    if (probe.entry && MLI_BYTES(probe.entry->word1) == bytes)
+        mli_probe_end_block(lord, t, &probe, 1);
+    else
+        mli_probe_leave(t, &probe);
+}
+
+MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
+    mli_side_record *side = mli_side_record_of(e->word2);
+    mli_fence_record *f;
+    side->serial = mli_u64_add(&lord->fences.serial, 1) + 1;
+    side->epoch = mli_u64_load(&lord->fences.epoch);
+    mli_stat_add(lord, MLI_DEV(e->word1), MLI_STAT_pending, MLI_BYTES(e->word1));
+    mli_lock_take(&lord->fences.lock);
+    for (f = side->fences; f; f = f->sibling) {
+        f->key = e->key;
+        f->serial = side->serial;
+        f->dev = MLI_DEV(e->word1);
+        f->asker = &mli_self;
+        mli_queue_insert(lord, f);
+    }
+    mli_lock_drop(&lord->fences.lock);
+    return side->fences;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
+                                                    uint64_t key, int how, mli_entry *gone,
+                                                    mli_fence_record **chain) {
+    mli_probe probe;
+    uint64_t refs, word2;
+    gone->key = 0;
+    *chain = NULL;
+    if (!mli_probe_live(lord, t, (uint32_t)d.type, key, &probe)) {
+        mli_probe_leave(t, &probe);
+        return mli_unknown_free(lord, d, key);
+    }
+    refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
+    if (how == MLI_END_RELEASE && refs > 1) {
+        mli_ref_down(probe.entry);
+        mli_probe_leave(t, &probe);
+        return MEMLORD_OK;
+    }
+    *gone = *probe.entry;
+    word2 = gone->word2;
+    gone->word2 = mli_word2_rows(word2);
+    if (mli_fences_of(word2)) {
+        *chain = mli_block_pend(lord, probe.entry);
+        mli_probe_leave(t, &probe);
+    } else {
+        mli_probe_end_block(lord, t, &probe, 0);
+    }
+    if (refs > 1)
+        mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
+    return MEMLORD_OK;
+}
+
+/* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
+
+MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
+                                            uint64_t key, mli_entry *out, mli_taken *taken) {
+    mli_probe probe;
+    int found = mli_probe_live(lord, t, type, key, &probe) != NULL;
+    if (found) {
+        *out = *probe.entry;
+        *taken = mli_taken_out(lord, out);
+        out->word1 &= ~MLI_TAKEN;
+        mli_probe_erase(&probe);
+        mli_detached_count(t, 1, MLI_BYTES(out->word1));
+    }
+    mli_probe_leave(t, &probe);
+    return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
+                                              uint32_t dev, const memlord_site *site,
+                                              int same_device) {
+    uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
+    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+        site_row = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
+    else if (site_row && !same_device)
+        site_row = mli_row_of(
+            lord, MLI_BOOK_SITE,
+            mli_ptr_load(
+                &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site_row)->subject)->display),
+            dev);
+    if (tag_row && !same_device)
+        tag_row = mli_row_of(lord, MLI_BOOK_TAG,
+                             mli_row_at(lord, MLI_BOOK_TAG, tag_row)->subject, dev);
+    return (word2 & ~MLI_ROWS_MASK) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
+}
+
+MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) {
+    mli_row_delta d = mli_delta_close(
+        MLI_DEV(e->word1), mli_word2_rows(e->word2), MLI_BYTES(e->word1));
+    d.attaches = MLI_BYTES(e->word1) + 1;
+    mli_cells_make(lord, t, &d, 1);
+    mli_shard_enter_to_count(lord, t);
+    mli_count(lord, t, &d, 1);
+    mli_shard_leave(t);
+    mli_side_record_free(lord, e->word2);
+}
+
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
+    if (e->word2 & 1)
+        mli_side_record_of(e->word2)->word2 = plain;
+    else
+        e->word2 = plain;
+}
+
+MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
+                                            uint64_t key, uint32_t dev, uint64_t bytes,
+                                            const memlord_site *site, int moves, uint64_t *rows) {
+    const uint32_t from = MLI_DEV(e->word1);
+    const uint64_t had = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
+    const uint64_t now = *rows = mli_word2_moved(lord, t, plain, dev, site, from == dev);
+    mli_row_delta d[3];
+    mli_entry put;
+    unsigned n = 1;
+    int did;
+    memlord_result r;
+    memset(d, 0, sizeof d);
+    d[0].dev = dev;
+    d[0].word2 = now;
+    d[0].in = bytes > had ? bytes - had : 0;
+    d[0].out = had > bytes ? had - bytes : 0;
+    if (moves) {
+        d[0] = mli_delta_close(from, plain, had);
+        d[1] = mli_delta_open(dev, now, bytes);
+        n = 2;
+    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(plain)) {
+        /* the old site loses all its bytes, and the new one gets all; it is no alloc there */
+        d[0].word2 = now & ~MLI_SITE_BITS;
+        d[1].word2 = plain & MLI_SITE_BITS;
+        d[1].out = had;
+        d[2].word2 = now & MLI_SITE_BITS;
+        d[2].in = bytes;
+        n = 3;
+    }
+    d[0].attaches = had + 1;
+    if (e->word2 & 1) {
+        mli_side_record *side = mli_side_record_of(e->word2);
+        mli_parts_trim(lord, side->parts, bytes);
+        mli_side_charge(lord, side,
+                        from == dev ? side->account : mli_account_used(lord, t, dev), bytes);
+    }
+    mli_entry_set_rows(e, now);
+    put.key = key;
+    put.word1 = mli_word1_of(bytes, dev, MLI_REFS(e->word1));
+    put.word2 = e->word2;
+    r = mli_entry_put(lord, t, &put, d, n, MLI_PUT_ALLOC, &did);
+    if (r == MEMLORD_OK) return r;
+    mli_entry_set_rows(e, plain);
+    mli_entry_abandon(lord, t, e);
+    return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
+}
+
+MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
+    mli_route *route, *fresh = NULL;
+    for (;;) {
+        route = (mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
+        while (route && (route->from != from || route->to != to)) route = route->next;
+        if (route || fresh) break;
+        fresh = (mli_route *)mli_own_alloc(lord, sizeof *fresh);
+        if (!fresh) return NULL;
+        mli_lock_take(&mli_process.cold_lock); /* and search again under it */
+    }
+    if (!route) {
+        route = fresh;
+        route->from = from;
+        route->to = to;
+        route->next = (mli_route *)mli_ptr_load(&lord->blocks.routes);
+        mli_ptr_store_release(&lord->blocks.routes, route); /* pairs with the walks' loads */
+    }
+    if (fresh) mli_lock_drop(&mli_process.cold_lock);
+    if (fresh && fresh != route) mli_own_free(lord, fresh, sizeof *fresh);
+    return route;
+}
+MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to,
+                                         uint64_t bytes) {
+    mli_route *route = mli_route_of(lord, from, to);
+    mli_stat_add(lord, to, MLI_STAT_moves, 1);
+    mli_stat_add(lord, to, MLI_STAT_moved_bytes, bytes);
+    if (!route) return;
+    (void)mli_u64_add(&route->moves, 1);
+    (void)mli_u64_add(&route->moved_bytes, bytes);
+}
+
+MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
+                                           uint64_t key) {
+    mli_probe probe;
+    if (mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 1, &probe))
+        return MEMLORD_E_NOMEM;
+    mli_probe_leave(t, &probe);
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
+                                                   memlord_device from, uint64_t from_key,
+                                                   uint32_t dev, uint64_t key, uint64_t bytes,
+                                                   const memlord_site *site) {
+    mli_entry e;
+    mli_taken taken;
+    uint64_t rows;
+    uint32_t stack;
+    mli_probe probe;
+    memlord_result r = mli_map_reserve(lord, t, dev, key);
+    if (r == MEMLORD_OK && mli_account_used(lord, t, dev)) {
+        r = mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
+        if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
+    }
+    if (r) return mli_short_of(lord, t, from, from_key, 1);
+    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &taken))
+        return mli_unknown_free(lord, from, from_key);
+    t->other_dev = MLI_DEV(e.word1);
+    mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
+    rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
+    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.taken_row;
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
+                         site);
+    r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);
+    mli_stack_forget(lord);
+    if (r) return r;
+    mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
+    mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
+    return MEMLORD_OK;
+}

@@ -1,0 +1,195 @@
+/* Owns the operations on a block: to open, reference, close, resize, move, describe and list it;
+   and the routes of moves and copies, and the counts of dropped allocs. Uses the map, the
+   counters, the sites, the side records, the parts, the fences and the events.
+   Invariant: a call that opens a block makes its rows and cells first, as nothing may be allocated
+   inside; then it changes the map, counts, and only then leaves the shard. So fork finds no block
+   that is half counted. A free makes no cells first: the orphan's cell counts for a row where the
+   thread has none. Locks: those of the map; fences inside a shard; cold for a new route. */
+#ifndef MLI_BOOKS_BLOCKS_H
+#define MLI_BOOKS_BLOCKS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+#include "books/map.h"
+#include "books/counters.h"
+#include "books/stacks.h"
+#include "books/fences.h"
+
+/* The moves and the copies from one device to another. */
+typedef struct mli_route {
+    struct mli_route *next;
+    uint32_t from, to;
+    mli_u64 moves, moved_bytes, copies, copied_bytes;
+} mli_route;
+
+/* 1: a storage may have this key. 0 and UINT64_MAX are none. */
+static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
+
+/* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
+   account that the block was charged to. */
+MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
+MLI_PRIVATE uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs);
+
+/* Return the delta of a block that opens, and of one that closes. */
+MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
+MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t bytes);
+
+/* Makes the cells that n deltas count on. Requires: not inside, where nothing may be allocated. */
+MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
+
+/* Counts a free at the site that made it, wherever the block was allocated. Requires: not
+   inside. */
+MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
+                                     const memlord_site *site, uint64_t bytes);
+
+/* 1: with `bytes` more the device's total could leave int64. Only blocks of more than 2^32 bytes
+   are checked: smaller ones would need 2^30 live blocks to get there. */
+static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t bytes) {
+    if (MLI_LIKELY(bytes <= (uint64_t)1 << 32 || !dev)) return 0;
+    return (int64_t)(mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published) + bytes) >
+           (int64_t)1 << 62;
+}
+
+/* 1: MEMLORD_DEBUG wants a line from each call that changed something or found an anomaly. */
+static MLI_HOT int mli_debug_on(memlord *lord) {
+    return MLI_UNLIKELY(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE) ? 1 : 0;
+}
+/* Notes for the debug line of this call where the block was before. */
+MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage);
+
+/* Logs "[alloc] cpu 0x55... 1.5 KiB main file.c:12". Logs nothing for a call that recorded nothing
+   (`did` is 0) and has no implicit or unknown free in its note. */
+MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb, memlord_device d,
+                                       uint64_t storage, uint64_t bytes, const memlord_site *site);
+
+/* Logs "[alloc_n] cuda 12 KiB in 3 blocks main file.c:12". The device shows the type and index that
+   all n blocks have in common. Requires: n > 0. */
+MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
+                                         const memlord_block *blocks, size_t n,
+                                         const mli_debug_note *note, const memlord_site *site);
+/* Returns 1 if an unknown storage is taken for one of the dropped allocs of its type. The free of
+   that one is then no longer expected. */
+MLI_PRIVATE int mli_drop_match(memlord *lord, int type, uint64_t key);
+
+/* Counts an alloc that found no memory to be recorded in, on the ledger as a whole if its device
+   could not be added: no memory, or too many devices. Its free is then expected, and no unknown
+   one: see mli_drop_match. Returns r; other errors are not counted. */
+MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result r,
+                                                   memlord_device d, uint64_t key, uint64_t bytes);
+/* Counts the end of an unknown storage, on the ledger as a whole if its device cannot be added.
+   Returns E_UNKNOWN; or OK, uncounted, if it matches a dropped alloc. */
+MLI_PRIVATE MLI_COLD memlord_result mli_unknown_free(memlord *lord, memlord_device d, uint64_t key);
+
+/* What a key is to a call that ends its block. */
+enum { MLI_KEY_DEAD, MLI_KEY_PENDING, MLI_KEY_LIVE, MLI_KEY_USED }; /* USED: live, with fences */
+
+/* Returns MLI_KEY_...; a key that is not dead has its entry in *e, with its word2 without a side
+   record. */
+MLI_PRIVATE MLI_COLD int mli_key_state(memlord *lord, mli_thread *t, memlord_device d, uint64_t key,
+                                       mli_entry *e);
+
+/* Returns the error of a call that found no memory: E_NOMEM if its storage is live, else
+   E_UNKNOWN, which needs none. `ends`: the call ends the storage, so an unknown one is counted. */
+MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, memlord_device d,
+                                                 uint64_t key, int ends);
+
+/* Begins a call on a block that is on the map: checks the device and the storage, and gets the
+   thread record. *t NULL: the caller returns the result; it is OK on no ledger, and from within the
+   ledger's own allocator call. */
+MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
+                                         mli_thread **t);
+
+/* Adds a reference to a live block, and the side record that the count may need. */
+MLI_PRIVATE MLI_COLD memlord_result mli_block_retain(memlord *lord, mli_thread *t, uint32_t type,
+                                                     uint64_t key);
+
+enum { /* how mli_entry_put treats the block that has the key already */
+    MLI_PUT_ALLOC = 0, /* it ends: it is stale, or pending and the host has the storage again */
+    MLI_PUT_TRACK = 1, /* a live one gets a reference, a pending one ends */
+    MLI_PUT_HOLD = 2   /* a bit beside either: what would end stays, and nothing is put */
+};
+enum { MLI_DID_NOTHING, MLI_DID_OPEN, MLI_DID_VIEW }; /* VIEW: added a reference */
+
+/* Puts an entry on the map under its key and counts n deltas. *did: MLI_DID_... Requires: not
+   inside. */
+MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
+                                                  const mli_row_delta *d, unsigned n, int how,
+                                                  int *did);
+
+/* Opens a block of one reference. */
+MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t, uint32_t dev,
+                                                   uint64_t key, uint64_t bytes, uint64_t rows,
+                                                   int how, int *did);
+
+/* Ends the probe's block: erases the entry, counts, leaves the shard and frees the side record.
+   `undo`: its open is taken back. */
+MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *probe, int undo);
+
+/* Undoes an open of `bytes` by this thread, unless another thread has ended the block or replaced
+   it by one of another size. */
+MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
+                                           uint64_t bytes);
+
+enum { MLI_END_FREE, MLI_END_RELEASE };
+
+/* Makes a live block pending: queues its fences, with this thread as the asker of all. Returns the
+   first of them; the others are its siblings. Requires: the caller is inside, and the block has a
+   side record. */
+MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e);
+
+/* Frees or releases a block, on the general path. *gone is the entry that ended, with the word2 it
+   would have without a side record; its key is 0 if none did. A block with recorded uses becomes
+   pending, and the caller asks *chain, its fences, once it has left. */
+MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t, memlord_device d,
+                                                    uint64_t key, int how, mli_entry *gone,
+                                                    mli_fence_record **chain);
+
+/* Erases the entry of a live block without counting, and copies it to *out. *taken is its stack,
+   which has its bytes until mli_taken_off. */
+MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
+                                            uint64_t key, mli_entry *out, mli_taken *taken);
+
+/* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
+   site becomes `site`, if sites are counted and there is one. Both words are without a side record.
+   On another device the rows are those of that device. Requires: not inside. */
+MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
+                                              uint32_t dev, const memlord_site *site,
+                                              int same_device);
+
+/* Counts a detached entry as closed and frees its side record: it is not attached again. */
+MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e);
+
+/* Sets the rows and the birth of an entry, in its side record if it has one. Requires: the entry is
+   detached, or the caller holds it. */
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain);
+
+/* Attaches a detached block under a key, with a device and a size, and counts the change: `moves`
+   as the end of one block and the open of another, else the difference. *rows is the word2 that it
+   then has without a side record: another thread may free that once the block is on the map.
+   Without room the block is closed as it was before, and counts as a dropped alloc. */
+MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
+                                            uint64_t key, uint32_t dev, uint64_t bytes,
+                                            const memlord_site *site, int moves, uint64_t *rows);
+
+/* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
+   inside. */
+MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
+/* Counts a move on the device it went to and on its route; without memory for a new route, on the
+   device alone. Requires: not inside. */
+MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
+
+/* Makes room for a key: an insert that follows fails only if another thread takes the room. */
+MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
+                                           uint64_t key);
+
+/* Moves a block to a device, a key and a size, and counts that. Its side record goes along; one
+   that will be charged gets one first. */
+MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
+                                                   memlord_device from, uint64_t from_key,
+                                                   uint32_t dev, uint64_t key, uint64_t bytes,
+                                                   const memlord_site *site);
+
+#endif

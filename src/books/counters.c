@@ -1,0 +1,398 @@
+#include "books/counters.h"
+#include "base/memory.h"
+#include "books/map.h"
+
+typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
+typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
+
+/* Returns the array of a book, grown until it has room for `chunk`; NULL: no memory. Requires: the
+   caller is the only writer of the book. */
+static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book, uint32_t chunk,
+                                                  mli_alloc_fn grab) {
+    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(book), *more;
+    uint64_t cap = have ? have->cap * 2 : 6, i;
+    if (have && chunk < have->cap) return have;
+    while (cap <= chunk) cap *= 2;
+    more = (mli_chunk_array *)grab(lord, sizeof *more + (size_t)cap * sizeof(mli_ptr));
+    if (!more) return NULL;
+    more->cap = cap;
+    more->older = have;
+    for (i = 0; have && i < have->cap; i++)
+        mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
+    mli_ptr_store_release(book, more); /* pairs with mli_book_at's load_acquire */
+    return more;
+}
+
+MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
+                                        mli_alloc_fn grab) {
+    uint32_t i = number >> MLI_CHUNK_BITS;
+    mli_chunk_array *chunks = mli_book_reserve(lord, book, i, grab);
+    void *chunk;
+    if (!chunks) return NULL;
+    if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
+        chunk = grab(lord, MLI_CHUNK_ROWS * size);
+        if (!chunk) return NULL;
+        mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
+    }
+    return mli_book_at(book, number, size);
+}
+
+MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(book), *older;
+    uint64_t i;
+    for (i = 0; chunks && i < chunks->cap; i++)
+        mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
+    for (; chunks; chunks = older) {
+        older = chunks->older;
+        mli_own_free(lord, chunks, sizeof *chunks + (size_t)chunks->cap * sizeof(mli_ptr));
+    }
+}
+
+MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
+    return (mli_row *)mli_book_at(&lord->counters.rows[book], number, sizeof(mli_row));
+}
+
+MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
+    mli_shard *s = &lord->map.shards[0];
+    while (mli_shard_enter(t, s, 0) == MLI_SHARD_STOPPED) {
+        mli_shard_leave(t);
+        mli_lock_take(&s->lock);
+        mli_lock_drop(&s->lock);
+    }
+}
+
+/* Starts a thread's cell for a device. It starts with a whole batch held back (base = -batch), so
+   that its first alloc publishes: a device near a threshold gets its first band check then. The
+   caller is inside meanwhile: fork finds the row and the thread's cell both unchanged, or both
+   changed. */
+static void mli_cell_begin(memlord *lord, mli_thread *t, uint32_t dev, mli_cell *cell) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_shard_enter_to_count(lord, t);
+    if (lord->counters.batch) { /* without a batch threads add to published without the lock */
+        mli_lock_take(&row->lock);
+        mli_u64_add_own(&row->published, (uint64_t)0 - lord->counters.batch);
+        mli_u64_store(&cell->base, (uint64_t)0 - lord->counters.batch);
+        mli_lock_drop(&row->lock);
+    }
+    mli_ptr_store_release(&t->devices[dev], cell); /* pairs with mli_cell_at */
+    mli_shard_leave(t);
+}
+
+/* Starts a chunk of a thread's cells for sites or tags: sets publish_seen of each to its row's
+   publish_count. Otherwise their highs would not count before their first publication. */
+static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int book,
+                                     uint32_t number) {
+    uint32_t n = mli_u32_load_acquire(&lord->counters.row_count[book]);
+    uint32_t i = number & ~(MLI_CHUNK_ROWS - 1), end = i + MLI_CHUNK_ROWS;
+    for (i += !i; i < end && i < n; i++) {
+        mli_row *row = mli_row_at(lord, book, i);
+        mli_lock_take(&row->lock);
+        mli_u64_store(&mli_cell_at(t, book, i)->publish_seen, mli_u64_load(&row->publish_count));
+        mli_lock_drop(&row->lock);
+    }
+}
+
+MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
+                                             uint32_t number, mli_alloc_fn grab) {
+    const int orphan = t == lord->threads.orphan;
+    mli_cell *cell = mli_cell_at(t, book, number);
+    mli_chunk_array *chunks;
+    if (cell) return cell;
+    if (book == MLI_BOOK_DEVICE)
+        cell = (mli_cell *)grab(lord, sizeof *cell);
+    else
+        cell = (mli_cell *)mli_book_add(lord, &t->books[book], number, sizeof *cell, grab);
+    if (!cell) return NULL;
+    if (book == MLI_BOOK_DEVICE) {
+        if (orphan)
+            mli_ptr_store_release(&t->devices[number], cell); /* pairs with mli_cell_at */
+        else
+            mli_cell_begin(lord, t, number, cell);
+        return cell;
+    }
+    if (!orphan) mli_cells_begin(lord, t, book, number);
+    chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]); /* the book may have grown */
+    t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
+    t->own_chunks[book].cap = (size_t)chunks->cap;
+    return cell;
+}
+
+MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
+    if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
+        (void)mli_u32_add(&lord->threads.alert, MLI_ALERT_BANDS);
+}
+MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row) {
+    int64_t published = (int64_t)mli_u64_load(&row->published);
+    return published >= (int64_t)mli_u64_load(&w->check_above) ||
+           published < (int64_t)mli_u64_load(&w->check_below);
+}
+/* Requests a band check after a publication, if a bound was reached or the peak is high enough that
+   the device's holders are to be noted. */
+static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row) {
+    const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    if (mli_u64_load(&row->peak) >= mli_u64_load(&w->next_holders_peak) || mli_mark_passed(w, row))
+        mli_check_request(lord, dev);
+}
+
+/* -- frames: the innermost frame of a thread records how high the thread's level was -- */
+
+MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev) {
+    while (f->devices < dev) {
+        f->devices++;
+        f->peaks[f->devices].from = f->peaks[f->devices].high = 0;
+    }
+    return &f->peaks[dev];
+}
+MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
+    mli_frame_peak *at = mli_frame_peak_at(f, dev);
+    if ((int64_t)(level - at->high) > 0) at->high = level;
+}
+/* Raises the caller's innermost frame to a cell's high, before that high is reset. Does nothing if
+   the thread is in no scope. */
+static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
+    const mli_thread *t = mli_self.thread;
+    if (mli_self.generation != lord->threads.generation || !t->frame) return;
+    if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
+    mli_frame_raise(t->frame, dev, mli_u64_load(&cell->high));
+}
+
+/* Returns how far a level may rise before it is published again: half a batch. For a device it is
+   at most a 32nd of the peak: the holders of a device are noted when a publication finds its peak
+   risen by a 16th, and a small device must publish often enough for that. */
+static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) {
+    int64_t peak = (int64_t)mli_u64_load(&row->peak);
+    uint64_t most = lord->counters.batch / 2, part = peak > 0 ? (uint64_t)peak >> 5 : 0;
+    return book == MLI_BOOK_DEVICE && part < most ? part : most;
+}
+
+MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
+    if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
+        mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
+                                          mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
+}
+
+/* Publishes a cell: brings its row up to the level less `hold`, which may also lower it, and raises
+   the row's peak. Called when level - base has left 0..batch. Afterwards `hold` bytes are held
+   back, so that the level can rise by the margin, or fall by `hold`, before the next publication.
+   Locks the row about once in half a batch of growth or shrinkage. With batch 0 every call
+   publishes, by a shared add and no lock. */
+static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, mli_cell *cell) {
+    mli_row *row = mli_row_at(lord, book, number);
+    uint64_t level = mli_u64_load(&cell->level);
+    uint64_t base = mli_u64_load(&cell->base), hold, published;
+    if (book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (!lord->counters.batch) {
+        published = mli_u64_add(&row->published, level - base) + (level - base);
+        mli_u64_max(&row->peak, (int64_t)published);
+        mli_u64_store(&cell->base, level);
+        mli_u64_store(&cell->high, level);
+    } else {
+        mli_lock_take(&row->lock);
+        published = mli_u64_load(&row->published);
+        mli_row_raise_peak(row, cell);
+        mli_u64_max(&row->peak, (int64_t)(published + level - base));
+        hold = lord->counters.batch - mli_publish_margin(lord, book, row);
+        published += level - base - hold;
+        mli_u64_store(&row->published, published);
+        mli_u64_add_own(&row->publish_count, 1);
+        mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+        mli_u64_store(&cell->base, level - hold);
+        mli_u64_store(&cell->high, level);
+        mli_lock_drop(&row->lock);
+    }
+    if (book != MLI_BOOK_DEVICE) return;
+    mli_u64_max(&row->sampled_peak, (int64_t)published);
+    mli_check_thresholds(lord, number, row);
+}
+MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
+                                               mli_cell *cell) {
+    uint64_t level;
+    int64_t held;
+    if (!number || !cell) return;
+    level = mli_u64_load_own(&cell->level);
+    held = (int64_t)(level - mli_u64_load_own(&cell->base));
+    if ((int64_t)(level - mli_u64_load_own(&cell->high)) > 0) mli_u64_store(&cell->high, level);
+    if (held < 0 || held > (int64_t)lord->counters.batch)
+        mli_cell_publish(lord, book, number, cell);
+    if (book == MLI_BOOK_DEVICE && MLI_UNLIKELY(mli_cell_tripped(cell) < 0))
+        mli_check_request(lord, number);
+}
+
+/* -- the fast path: the cell changes by plain loads and stores. A negative result says that the
+      caller must call mli_cell_publish_due before it leaves the shard -- */
+/* -- the general path: deltas, applied to all rows of a block -- */
+
+/* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
+   of `out` and `level` is that of mli_cell_count_free. */
+static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *cell,
+                           const mli_row_delta *d) {
+    const uint64_t sign = d->undo ? UINT64_MAX : 1;
+    mli_u64_add_own(&cell->allocs, d->allocs * sign);
+    mli_u64_add_own(&cell->frees, book == MLI_BOOK_SITE ? d->frees_here : d->frees);
+    mli_u64_add_own(&cell->out, d->out);
+    if (d->freed_here) mli_u64_add_own(&cell->freed_here, d->freed_here);
+    mli_u64_store_release(&cell->level, mli_u64_load_own(&cell->level) + d->in * sign - d->out);
+    if (d->undo)
+        mli_cell_publish(lord, book, number, cell);
+    else
+        mli_cell_publish_due(lord, book, number, cell);
+}
+
+/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own: a
+   rise lowers the level at which each frame began. */
+static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
+    const mli_cell *cell = mli_cell_own_device(t, d->dev);
+    uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
+    mli_frame *f = t->frame;
+    for (; f; f = f->around) {
+        mli_frame_peak *at = mli_frame_peak_at(f, d->dev);
+        at->from -= rise;
+        at->high -= rise;
+        mli_frame_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
+        f->blocks -= (d->allocs - d->frees) * sign;
+    }
+}
+
+/* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
+   every row has from its start. Requires: the caller is inside. It takes only the locks count and
+   row, which may be taken there. */
+static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
+                          const mli_row_delta *d) {
+    mli_cell *cell = mli_cell_at(t, book, number);
+    if (MLI_LIKELY(cell && t != lord->threads.orphan)) {
+        mli_cell_apply(lord, book, number, cell, d);
+        return;
+    }
+    mli_lock_take(&lord->counters.count_lock);
+    mli_cell_apply(lord, book, number, mli_cell_at(lord->threads.orphan, book, number), d);
+    mli_lock_drop(&lord->counters.count_lock);
+    if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
+}
+MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
+    mli_u64_add_own(&t->detached, (uint64_t)(int64_t)by);
+    mli_u64_add_own(&t->detached_bytes, by < 0 ? (uint64_t)0 - bytes : bytes);
+}
+MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
+                                        unsigned n) {
+    for (; n--; d++) {
+        uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
+        if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
+        if (d->dev) mli_count_row(lord, t, MLI_BOOK_DEVICE, d->dev, d);
+        if (site) mli_count_row(lord, t, MLI_BOOK_SITE, site, d);
+        if (tag) mli_count_row(lord, t, MLI_BOOK_TAG, tag, d);
+    }
+}
+
+/* -- reading -- */
+
+MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
+    return b - a < (uint64_t)1 << 56 ? 0 : a - b;
+}
+
+MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+
+MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
+                                      mli_row_totals *sum) {
+    mli_row *row = mli_row_at(lord, book, number);
+    mli_thread *t;
+    uint64_t allocs = 0, frees = 0, cells = 0;
+    int blind = 0; /* 1: a cell's high does not count: another thread has published since */
+    int64_t peak, published;
+    memset(sum, 0, sizeof *sum);
+    mli_lock_take(&row->lock);
+    published = (int64_t)mli_u64_load(&row->published);
+    peak = (int64_t)mli_u64_load(&row->peak);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, book, number);
+        uint64_t in, out, level;
+        if (!cell) continue;
+        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
+        out = mli_u64_load(&cell->out);
+        in = level + out;
+        sum->in += in;
+        sum->out += out;
+        allocs += mli_u64_load(&cell->allocs);
+        frees += mli_u64_load(&cell->frees);
+        sum->freed_here += mli_u64_load(&cell->freed_here);
+        cells += (in | out | mli_u64_load(&cell->base)) != 0;
+        if (!peaks || !lord->counters.batch) continue;
+        if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
+            level = mli_u64_load(&cell->high);
+        else
+            blind |= (in | out) != 0; /* an untouched cell publishes with its first bytes */
+        level -= mli_u64_load(&cell->base);
+        if (published + (int64_t)level > peak) peak = published + (int64_t)level;
+    }
+    sum->live = mli_since(sum->in, sum->out);
+    sum->total_in = mli_since(sum->in, row->base.in);
+    sum->total_out = mli_since(sum->out, row->base.out);
+    sum->freed = mli_since(sum->out, row->base.freed);
+    sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
+    sum->allocs = allocs - row->base.allocs;
+    sum->frees = frees - row->base.frees;
+    sum->freed_here -= row->base.freed_here;
+    mli_lock_drop(&row->lock);
+    sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
+    sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
+}
+
+MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number) {
+    mli_thread *t = mli_thread_first(lord);
+    uint64_t live = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, book, number);
+        if (cell) live += mli_u64_load(&cell->level);
+    }
+    return (int64_t)live > 0 ? live : 0;
+}
+
+MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
+    mli_row_totals sum;
+    mli_levels out;
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 0, &sum);
+    out.live = sum.live;
+    out.freed = sum.freed;
+    out.reserved = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_reserved]);
+    return out;
+}
+
+MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
+                                             uint32_t number) {
+    mli_row *row = mli_row_at(lord, book, number);
+    mli_cell *cell = t == lord->threads.orphan ? NULL : mli_cell_at(t, book, number);
+    if (cell && book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    mli_lock_take(&row->lock);
+    mli_u64_store(&row->peak, mli_row_live(lord, book, number));
+    mli_u64_add_own(&row->publish_count, 1);
+    if (cell) {
+        mli_u64_store(&cell->high, mli_u64_load(&cell->level));
+        mli_u64_store(&cell->publish_seen, mli_u64_load(&row->publish_count));
+    }
+    mli_lock_drop(&row->lock);
+}
+
+MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
+    mli_row *row = mli_row_at(lord, book, number);
+    mli_row_totals sum;
+    mli_row_sum(lord, book, number, 0, &sum);
+    mli_lock_take(&row->lock);
+    row->base.in = sum.in;
+    row->base.out = row->base.freed = sum.out;
+    row->base.allocs += sum.allocs;
+    row->base.frees += sum.frees;
+    row->base.freed_here += sum.freed_here;
+    mli_lock_drop(&row->lock);
+    mli_row_peak_reset(lord, t, book, number);
+}
+
+MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_lock_take(&row->lock);
+    row->base.freed += bytes;
+    mli_lock_drop(&row->lock);
+}
+MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
+    mli_row_totals sum;
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 0, &sum);
+    mli_row_freed_exclude(lord, dev, sum.freed);
+}

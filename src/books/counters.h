@@ -1,0 +1,316 @@
+/* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them.
+   Owns the record of a device, and the peaks in the frames of scopes. Uses base/memory,
+   books/threads, and books/map only to enter shard 0.
+
+   One alloc adds its bytes to `level` and 1 to `allocs` in the thread's cells for the device, the
+   site and the tag. One free subtracts its bytes from `level` and adds them to `out`, on the same
+   rows; it adds 1 to `frees` for the device, the tag and the site that called free. The fast path
+   does that in mli_cell_count_alloc and mli_cell_count_free with plain stores; when a result is
+   negative it calls mli_cell_publish_due. The general path describes the call by a mli_row_delta:
+   mli_count finds the rows, mli_count_row the cell of each, and mli_cell_apply changes the cell.
+   Both paths publish a cell when level - base leaves 0..batch: mli_cell_publish brings the row up
+   to the level less a reserve, raises the row's peak, and may request a band check. A thread that
+   frees another's block counts in its own cell, so a level may be negative. A peak that is read
+   also takes in the highs that are not yet published (mli_row_sum).
+
+   Invariants: a row's published bytes are at most the live bytes, and at least the live bytes less
+   a batch for each thread: a cell holds back up to a batch, right after a publication at least half
+   of one. Peaks are computed from published bytes, so none is too high. A call counts before it
+   leaves the map, so fork finds no half-counted call; only a free at its own site is counted
+   afterwards. Sums of levels are exact modulo 2^64. Locks: count, then row. */
+#ifndef MLI_BOOKS_COUNTERS_H
+#define MLI_BOOKS_COUNTERS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+
+/* What one thread adds to one row. Only that thread counts in it (in the orphan's any thread does,
+   under the count lock); all threads read it. The part that is not yet published, level - base, is
+   in 0..batch whenever the thread is not inside: so the row's published bytes never exceed the live
+   bytes, and its peak is never too high. */
+typedef struct mli_cell {
+    mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
+    mli_u64 allocs, frees; /* in a site's cell: frees at this site, from any site's blocks */
+    mli_u64 base;          /* the part of the level that is published */
+    mli_u64 high;          /* the highest level since the last publication */
+    mli_u64 freed_here;    /* site: bytes freed at it; device: see mli_cell_next_check */
+    mli_u64 publish_seen;  /* the row's publish_count at the last publication */
+} mli_cell;
+
+/* Returns the word of a device's cell that holds its next band check: the thread requests one when
+   its `out` exceeds this value. 0 requests one at the next free. A device has no "freed at this
+   site", so its cell has freed_here to spare. */
+static inline mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
+
+typedef struct mli_row {
+    mli_lock lock;         /* guards base; with a batch also published and publish_count */
+    uint32_t dev;          /* the device */
+    void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
+    mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
+    mli_u64 peak;          /* signed */
+    mli_u64 sampled_peak;  /* device: signed; the most published since its phys was sampled */
+    mli_u64 publish_count; /* publications and peak resets so far */
+    mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
+    struct {               /* sums at the last reset; freed: at the last reset or collection */
+        uint64_t in, out, freed, allocs, frees, freed_here;
+    } base;
+} mli_row;
+
+/* The sums of a row over all threads. All but in, out, live and blocks are since the last reset. */
+typedef struct mli_row_totals {
+    uint64_t in, out; /* bytes since create, modulo 2^64 */
+    uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
+} mli_row_totals;
+
+/* A book stores rows or cells in chunks of 16, which never move. The array of pointers to its
+   chunks is replaced when it grows; older arrays stay readable until the ledger ends. */
+#define MLI_CHUNK_BITS 4
+#define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
+typedef struct mli_chunk_array {
+    struct mli_chunk_array *older;
+    uint64_t cap; /* pointers in the array that follows; each points to cell[16] or row[16] */
+} mli_chunk_array;
+static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
+    return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
+}
+
+#define MLI_SCOPE_DEPTH_MAX 64
+
+/* A frame's view of a device: the thread's level when the frame began, and the highest since. */
+typedef struct mli_frame_peak {
+    uint64_t from, high;
+} mli_frame_peak;
+
+/* A frame: one scope that a thread is in. */
+typedef struct mli_frame {
+    struct mli_frame *around; /* the frame of the scope around; NULL: none */
+    struct mli_frame *inner;  /* the frame for a scope inside; NULL: not made yet */
+    uint32_t depth;           /* 1 for the outermost frame */
+    struct mli_scope_record *scope;
+    struct mli_thread_scope *stats;
+    uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
+    int exported;     /* 1: stats->token is of this frame */
+    uint32_t devices; /* how many of `peaks` are set, from 1 */
+    uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
+    const char *shapes;
+    mli_frame_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
+} mli_frame;
+
+/* The last request that found no memory. */
+typedef struct mli_oom {
+    uint64_t bytes, live, used; /* used UINT64_MAX: not known */
+    const memlord_site *site;
+    uint64_t time; /* 0: there was none */
+} mli_oom;
+
+/* The bytes of a device that metrics are made of. */
+typedef struct mli_levels {
+    uint64_t live, freed, reserved;
+} mli_levels;
+
+/* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread,
+   gc_frame and gc_serial. */
+typedef struct mli_watch {
+    mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Changes under callbacks and phys */
+    mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
+    mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
+    mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
+    mli_u64 next_holders_peak;        /* the peak from which on its holders are noted again */
+    mli_u64 checks;                   /* band checks so far; the addition orders them */
+    uint64_t free_interval;     /* bytes a thread frees until it requests a check; 0: never */
+    int waiting_rearm;          /* 1: a collection ran, and the metric has not moved since */
+    mli_levels gc_end;          /* when the last collection ended */
+    mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
+    void *gc_thread;            /* the thread that runs it; under the callbacks lock */
+    uintptr_t gc_frame;         /* the frame that does: see mli_frame_runs; likewise */
+    uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
+} mli_watch;
+
+/* What belongs to the latest sample of a device's phys. All 0: the device came after it. */
+typedef struct mli_sample_mark {
+    uint64_t held; /* the bytes that the device held, at the least */
+    uint64_t in;   /* the bytes ever allocated, before the source ran */
+} mli_sample_mark;
+
+typedef struct mli_device_record {
+    memlord_device device;
+    mli_ptr label;                 /* const char * */
+    mli_u64 arena;                 /* arena bytes on the device now */
+    mli_u64 count[MLI_STAT_COUNT]; /* statistics that no cell counts */
+    mli_ptr phys;                  /* mli_phys *: the physical device that has its bytes */
+    mli_watch watch;
+    mli_oom oom;                 /* under the lock of its phys */
+    mli_sample_mark mark, before; /* before: while a source runs; under the lock of its phys */
+    struct mli_holders *holders; /* at its peak; under the snapshots lock */
+    mli_u64 peak_since;          /* ns since create: snapshots from then on are of this peak */
+    mli_phys own_phys;
+} mli_device_record;
+
+/* Returns the record of a dev; NULL: it was not made yet. */
+static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t dev) {
+    return (mli_device_record *)mli_ptr_load(&lord->devices.at[dev]);
+}
+
+typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
+
+/* Returns the address of a number's row or cell in a book; NULL: it was not made yet. */
+static MLI_HOT void *mli_book_at(const mli_book *book, uint32_t number, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(book);
+    char *chunk;
+    if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
+    chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
+    return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
+}
+
+/* Makes the chunk of a number, and returns as mli_book_at; NULL: no memory. The release pairs with
+   the acquire in mli_book_at. */
+MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
+                                        mli_alloc_fn grab);
+
+/* Frees the chunks and all arrays of a book. Requires: no thread uses it any more. */
+MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size);
+
+/* Returns a row by its number. */
+MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
+
+/* Returns a thread's cell for a row; NULL: it has none. Any thread may call it. */
+static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
+    if (book == MLI_BOOK_DEVICE)
+        return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
+    return (mli_cell *)mli_book_at(&t->books[book], number, sizeof(mli_cell));
+}
+
+/* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
+   cell itself, so it needs no acquire. */
+static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_t number) {
+    uint32_t i = number >> MLI_CHUNK_BITS;
+    char *chunk;
+    if (MLI_UNLIKELY(i >= t->own_chunks[book].cap)) return NULL;
+    chunk = (char *)mli_ptr_load_own(&t->own_chunks[book].at[i]);
+    if (MLI_UNLIKELY(!chunk)) return NULL;
+    return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
+}
+/* Returns the calling thread's cell for a device; NULL: it has none. */
+static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
+    return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
+}
+
+/* Enters shard 0 only to count, so that fork waits for the caller; it does not use the table. While
+   the shard is stopped it waits for the shard's lock. */
+MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
+
+/* Returns a thread's cell for a row, and makes it if there is none; NULL: no memory. Requires: the
+   caller is not inside. */
+MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
+                                             uint32_t number, mli_alloc_fn grab);
+
+/* Requests a band check of a device at the end of this call, or of the next one on the device. Safe
+   inside a shard. */
+MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
+/* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
+MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
+
+/* Returns a frame's peak on a device. A device that was first seen after the frame began starts at
+   level 0. */
+MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev);
+/* Raises a frame's highest level on a device to `level`: levels count modulo 2^64. */
+MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level);
+
+/* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
+   Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
+   the row's lock. */
+MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
+
+/* Returns a negative value if the bytes this thread freed on the device have passed the next band
+   check of the cell. */
+static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
+    return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
+}
+/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
+   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
+   inside. */
+MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
+                                               mli_cell *cell);
+
+/* Counts an alloc. Negative: the level rose above the cell's high. That is never more than a batch
+   above base, so a level up to it needs no publication. */
+static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
+    uint64_t level = mli_u64_load_own(&cell->level) + bytes;
+    mli_u64_add_own(&cell->allocs, 1);
+    mli_u64_store(&cell->level, level);
+    return (int64_t)(mli_u64_load_own(&cell->high) - level);
+}
+/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
+   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
+   freed than allocated. */
+static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
+    uint64_t level = mli_u64_load_own(&cell->level) - bytes;
+    mli_u64_add_own(&cell->out, bytes);
+    mli_u64_store_release(&cell->level, level);
+    return (int64_t)(level - mli_u64_load_own(&cell->base));
+}
+
+/* What a call adds to the rows of a block: those of its device, its site and its tag. A free counts
+   on the rows that the block has. At the site that called free, it counts freed_here and
+   frees_here. */
+typedef struct mli_row_delta {
+    uint32_t dev;                    /* the device; 0: no device's row changes */
+    uint64_t word2;                  /* the rows of the site and the tag */
+    uint64_t in, out;                /* bytes */
+    uint64_t allocs, frees;          /* 0 or 1 */
+    uint64_t freed_here, frees_here; /* bytes and frees at the site, of any site's blocks */
+    int undo;                        /* 1: take back an `in` and `allocs` counted before */
+    uint64_t attaches; /* the bytes and 1 more of a detached block that the call puts back on the
+                          map, or ends; 0: none */
+} mli_row_delta;
+/* Counts a block that is detached (by = 1), or put back or ended (by = -1): taken off the map while
+   its bytes stay counted. Requires: the caller is inside, so that a fork finds both or neither. */
+MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes);
+/* Counts n deltas, each on up to three rows. Requires: the caller is inside, so that fork finds a
+   block and its counts both or neither. Only mli_count_site_free counts outside: its rows may need
+   memory, and fork may come between the block and that count. */
+MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
+                                        unsigned n);
+
+/* Returns a - b, both modulo 2^64. A small negative difference is 0: it comes from calls that were
+   half seen, and those never sum up to 2^56 bytes. */
+MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
+
+/* Returns a + b, at most UINT64_MAX. */
+MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
+
+/* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
+   one cell's level - base never exceeds the live bytes, and row->base does not change. The peak is
+   computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak is
+   exact by itself. */
+MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
+                                      mli_row_totals *sum);
+
+/* Returns the live bytes of a row, without a lock: this is the cost of memlord_allocated. It adds
+   the level of every thread's cell, published or not. A sum below 0 is returned as 0: this thread
+   has seen a free of another, but not yet the alloc that came before it. */
+MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
+
+/* Returns the live bytes of a device, those freed since the last reset or collection, and those
+   that its pool holds. */
+MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
+
+/* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
+   threads no longer count. The caller's own cell stays exact; the orphan's is not its own. */
+MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
+                                             uint32_t number);
+
+/* Starts an epoch for a row: its sums so far become the base, and the peak is reset. Requires: the
+   caller holds the cold lock, so that resets run one at a time. */
+MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number);
+
+/* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
+MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
+/* Restarts `freed` at 0, as a collection does. It adds to the base, so that what another thread has
+   added to the base meanwhile stays. */
+MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
+
+#endif

@@ -1,0 +1,205 @@
+#include "books/devices.h"
+#include "base/atomics.h"
+#include "base/text.h"
+#include "base/log.h"
+#include "books/map.h"
+#include "books/counters.h"
+#include "books/names.h"
+
+MLI_PRIVATE const unsigned char mli_type_host[] = {
+#define MLI_X(name, text, host) host,
+    MLI_DEVICE_TYPES(MLI_X)
+#undef MLI_X
+};
+MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
+    return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
+}
+
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d) {
+    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+    if (MLI_LIKELY(dev != 0)) return dev;
+    return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
+}
+
+/* Gets the dev of a device, and makes its record and row on first use. MEMLORD_E_DEVICE: there are
+   already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
+static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
+                                                     uint32_t *dev) {
+    uint32_t n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]);
+    mli_device_record *device;
+    memlord_result r;
+    *dev = mli_dev_known(lord, d);
+    if (*dev) return MEMLORD_OK;
+    if (n > MEMLORD_MAX_DEVICES) return MEMLORD_E_DEVICE;
+    device = mli_device_record_at(lord, n);
+    if (!device) {
+        device = (mli_device_record *)mli_cold_alloc(lord, sizeof *device);
+        if (!device) return MLI_AGAIN;
+        mli_ptr_store(&lord->devices.at[n], device);
+    }
+    device->device = d;
+    mli_lock_rank(&device->own_phys.lock, MLI_RANK_PHYS);
+    device->own_phys.lord = lord;
+    device->own_phys.device = d;
+    mli_ptr_store_release(&device->phys,
+                          mli_type_host[d.type] ? &lord->capacity.host_phys : &device->own_phys);
+    lord->devices.dev_type[n] = (uint16_t)d.type;
+    lord->devices.dev_alerts[n] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS
+                                                                        << d.type;
+    r = mli_row_add_locked(lord, MLI_BOOK_DEVICE, n, device, mli_device_key(d), dev);
+    if (r == MEMLORD_OK && mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL)
+        mli_alert_set(lord, MLI_ALERT_POLLER, 1);
+    if (r == MEMLORD_OK && (mli_u32_load(&lord->bands.watched_types) >> d.type & 1))
+        mli_check_request(lord, n);
+    if (r == MEMLORD_OK && mli_device_direct_index(d) < MLI_DIRECT_DEVICES)
+        mli_u32_store_release(&lord->devices.dev_of[mli_device_direct_index(d)], n);
+    return r;
+}
+
+MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev) {
+    memlord_result r;
+    *dev = mli_dev_known(lord, d);
+    if (MLI_LIKELY(*dev != 0)) return MEMLORD_OK;
+    if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    do {
+        mli_cold_enter();
+        r = mli_device_add_locked(lord, d, dev);
+    } while (mli_cold_leave(lord, &r));
+    return r;
+}
+
+MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
+    return mli_u32_load_acquire(&lord->counters.row_count[book]);
+}
+MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
+    mli_u64 *count = dev ? mli_device_record_at(lord, dev)->count : lord->counters.lost;
+    (void)mli_u64_add(&count[stat], by);
+}
+
+MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes) {
+    if (!storage) return "a storage cannot be 0";
+    if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
+    return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
+                                               memlord_device d, const char *fault) {
+    static const char *const names[] = {
+#define MLI_X(name) "memlord_" #name,
+        MLI_REFUSERS(MLI_X)
+#undef MLI_X
+    };
+    if (!lord || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE)) return r;
+    mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
+    if (mli_u32_exchange(&lord->log.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
+    if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
+        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %i is %s", names[refuser], mli_device_code(d),
+                 !mli_device_valid(d) ? "a selector: a device is needed"
+                 : refuser == MLI_REFUSER_alloc_reserved
+                     ? "not on the physical device of the ticket"
+                     : "one device too many: raise MEMLORD_MAX_DEVICES");
+    else
+        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %s", names[refuser],
+                 r == MEMLORD_E_DEVICE ? "that is no device"
+                 : fault               ? fault
+                                       : memlord_result_text(r));
+    return r;
+}
+
+MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 1; d.index < 0 && i < n; i++)
+        if (lord->devices.dev_type[i] == d.type) d = mli_device_record_at(lord, i)->device;
+    if (d.index < 0) d.index = 0;
+    return mli_dev(lord, d, dev);
+}
+
+/* What engines call a device type. */
+static const struct {
+    const char *name;
+    int type;
+} mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before cuda, of which it is more */
+                        {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
+                        {"mps", MEMLORD_DEVICE_METAL},
+                        {"xpu", MEMLORD_DEVICE_SYCL},
+                        {"rocm", MEMLORD_DEVICE_HIP}};
+enum { MLI_TYPE_ALIASES = sizeof mli_type_aliases / sizeof mli_type_aliases[0] };
+
+/* Returns the rest of a text after a word in lower case; NULL: the text does not begin with the
+   word. The case of the text does not matter. */
+static const char *mli_skip_word(const char *text, const char *word) {
+    while (*word && mli_ascii_lower(*text) == *word) text++, word++;
+    return *word ? NULL : text;
+}
+/* Returns the rest of a text after the name of a device type; NULL: it begins with none. */
+static const char *mli_skip_type(const char *text, int *type) {
+    const char *rest;
+    int i;
+    for (i = 0; i < MLI_TYPE_ALIASES + MLI_TYPE_COUNT; i++) {
+        const int plain = i - MLI_TYPE_ALIASES;
+        *type = plain < 0 ? mli_type_aliases[i].type : plain;
+        rest = mli_skip_word(text, plain < 0 ? mli_type_aliases[i].name : mli_type_names[plain]);
+        if (rest) return rest;
+    }
+    return NULL;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_device_parse(const char *text, memlord_device *out) {
+    const char *rest;
+    uint64_t index;
+    int type;
+    if (!text || !out) return MEMLORD_E_INVALID;
+    rest = mli_skip_word(text, "all");
+    if (rest && !*rest) {
+        *out = memlord_device_all();
+        return MEMLORD_OK;
+    }
+    rest = mli_skip_type(text, &type);
+    if (!rest) return MEMLORD_E_INVALID;
+    if (!*rest) {
+        *out = memlord_device_make(type, type <= MEMLORD_DEVICE_MAPPED ? 0 : MEMLORD_ANY);
+        return MEMLORD_OK;
+    }
+    if (*rest == ':') rest++;
+    if (!*rest) return MEMLORD_E_INVALID;
+    rest = mli_read_u64(rest, &index);
+    if (!rest || *rest || index > INT16_MAX) return MEMLORD_E_INVALID;
+    *out = memlord_device_make(type, (int)index);
+    return MEMLORD_OK;
+}
+
+MLI_API size_t memlord_device_name(memlord_device device, char *buf, size_t cap) {
+    mli_out o;
+    mli_out_buffer(&o, buf, cap);
+    mli_put_device(&o, device);
+    return mli_out_end(&o, cap);
+}
+
+MLI_API memlord_result memlord_device_label_set(memlord *lord, memlord_device device,
+                                                const char *text) {
+    uint32_t dev;
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!text || !*text) { /* removing a label does not add the device */
+        dev = mli_dev_known(lord, device);
+        if (!dev) return mli_device_valid(device) ? MEMLORD_OK : MEMLORD_E_DEVICE;
+        text = NULL;
+    }
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    r = mli_name(lord, text, &kept);
+    if (r) return r;
+    mli_ptr_store_release(&mli_device_record_at(lord, dev)->label, (void *)(uintptr_t)kept);
+    return MEMLORD_OK;
+}
+
+MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
+    uint32_t i, n;
+    if (!lord) return 0;
+    n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    for (i = 0; i < n && i < cap && out; i++) out[i] = mli_device_record_at(lord, i + 1)->device;
+    return n;
+}

@@ -1,0 +1,86 @@
+/* Owns the devs: small numbers from 1 for the devices seen, in the order they were first seen. Uses
+   books/names and books/counters. Invariants: a dev is never removed or reused. It is published
+   last (by the row count, the index and dev_of), when all of its data can be read. Lock: cold. */
+#ifndef MLI_BOOKS_DEVICES_H
+#define MLI_BOOKS_DEVICES_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+
+enum {                   /* memlord.pollers.polling */
+    MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
+    MLI_POLLING_ALL,  /* for all devices: memlord_poller_start */
+    MLI_POLLING_OFF   /* for none: memlord_poller_stop */
+};
+
+#define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
+
+/* 1 for the device types whose bytes are in host memory: they share one phys. */
+MLI_TABLE(const unsigned char mli_type_host[])
+
+/* mli_device_valid returns 1 for one device; mli_type_valid also for a type without an index;
+   mli_selector_valid also for all devices. mli_selects returns 1 if a selector includes a
+   device. */
+static MLI_HOT int mli_device_valid(memlord_device d) {
+    return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
+}
+static MLI_HOT int mli_type_valid(memlord_device d) {
+    return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= MEMLORD_ANY;
+}
+static MLI_HOT int mli_selector_valid(memlord_device d) {
+    return mli_type_valid(d) || (d.type == MEMLORD_ANY && d.index == MEMLORD_ANY);
+}
+static MLI_HOT int mli_selects(memlord_device sel, memlord_device d) {
+    return sel.type == MEMLORD_ANY ||
+           (sel.type == d.type && (sel.index == MEMLORD_ANY || sel.index == d.index));
+}
+
+/* Returns a device as one word. Compilers extract its two halves by more instructions. */
+static MLI_HOT uint32_t mli_device_word(memlord_device d) {
+    uint32_t word;
+    memcpy(&word, &d, sizeof word);
+    return word;
+}
+/* Returns the index key of a device: no address has bit 55. */
+MLI_PRIVATE uint64_t mli_device_key(memlord_device d);
+/* Returns the index of a device in dev_of: 4 bits of type and 7 bits of index. Any other device
+   gets the last element, which is always 0. */
+static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
+    uint32_t word = mli_device_word(d);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = word << 16 | word >> 16;
+#endif
+    if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
+    return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
+}
+
+/* Returns the dev of a device; 0: it was not seen yet. The acquire pairs with the release in
+   mli_device_add_locked. */
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
+
+/* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
+   caller is inside the ledger's own call of the host's allocator. */
+MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
+
+/* Returns one more than the last row number of a book. The acquire pairs with the release in
+   mli_row_add_locked: rows below it can be read. */
+MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
+/* Adds to a statistic that no cell counts: to that of a device or, if dev is 0, to that of the
+   ledger as a whole. */
+MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
+
+/* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
+MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
+/* Counts a call that is refused, MEMLORD_E_INVALID or MEMLORD_E_DEVICE, and logs the first of its
+   function with that result; `fault`: what is wrong with an argument, NULL if that is not known.
+   Returns r, also any other. Requires: the caller holds no lock. */
+MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
+                                               memlord_device d, const char *fault);
+
+/* Gets the dev on which the free of an unknown storage is counted: the device that was named. A
+   device without an index gets the first dev of its type, or index 0 if there is none. */
+MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev);
+
+#endif

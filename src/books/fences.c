@@ -1,0 +1,206 @@
+#include "books/fences.h"
+#include "os/unwind.h"
+#include "base/atomics.h"
+#include "base/memory.h"
+#include "books/threads.h"
+
+MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
+    mli_fence_record *f;
+    mli_lock_take(&lord->fences.lock);
+    f = lord->fences.unused;
+    if (f) lord->fences.unused = f->next;
+    mli_lock_drop(&lord->fences.lock);
+    if (!f) {
+        f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
+        if (!f) return NULL;
+        mli_lock_take(&lord->fences.lock);
+        f->older = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+        mli_ptr_store(&lord->fences.all, f);
+        f->spare.next = lord->fences.spare_queues;
+        lord->fences.spare_queues = &f->spare;
+        mli_lock_drop(&lord->fences.lock);
+    }
+    f->fence = *fence;
+    return f;
+}
+MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
+    mli_lock_take(&lord->fences.lock);
+    f->sibling = NULL;
+    f->serial = 0;
+    f->detached = f->owes_drop = 0;
+    f->early_answer = 0;
+    f->next = lord->fences.unused;
+    lord->fences.unused = f;
+    mli_lock_drop(&lord->fences.lock);
+}
+
+MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f) {
+    f->next = lord->fences.to_drop;
+    lord->fences.to_drop = f;
+    mli_alert_set(lord, MLI_ALERT_DROPS, 1);
+}
+
+/* -- queues. Requires, in all of them: the fences lock -- */
+
+static mli_pending_queues *mli_pends_of(memlord *lord, uint32_t dev) {
+    return &lord->fences.pends[lord->devices.dev_type[dev]];
+}
+
+MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
+    mli_queue *q = p->first;
+    while (q && (q->dev != dev || q->id != id)) q = q->next;
+    return q;
+}
+
+/* Adds the queue of a fence, in the memory of a spare one. */
+static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
+    mli_pending_queues *p = mli_pends_of(lord, f->dev);
+    mli_queue *q = lord->fences.spare_queues;
+    lord->fences.spare_queues = q->next;
+    memset(q, 0, sizeof *q);
+    q->id = f->fence.queue;
+    q->dev = f->dev;
+    q->due = mli_u32_load(&p->calls);
+    q->next = p->first;
+    p->first = q;
+    mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[q->dev], 1);
+    return q;
+}
+
+MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
+    mli_pending_queues *p = mli_pends_of(lord, q->dev);
+    q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
+    q->due = mli_u32_load(&p->calls) + q->rest;
+    q->late = rest ? now + MLI_REST_NS : 0;
+    if ((int32_t)(q->due - mli_u32_load(&p->due)) < 0) mli_u32_store(&p->due, q->due);
+    if (q->late < mli_u64_load(&p->late)) mli_u64_store(&p->late, q->late);
+}
+
+MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
+    mli_queue *q = mli_queue_find(mli_pends_of(lord, f->dev), f->dev, f->fence.queue);
+    if (!q) q = mli_queue_add(lord, f);
+    f->queue = q;
+    f->next = NULL;
+    f->previous = q->last;
+    if (q->last)
+        q->last->next = f;
+    else
+        q->first = f;
+    q->last = f;
+    if (!q->unasked && (lord->threads.flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
+}
+
+MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
+    mli_queue *q = f->queue, **at = &mli_pends_of(lord, f->dev)->first;
+    mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
+    mli_fence_record **after = f->next ? &f->next->previous : &q->last;
+    f->queue = NULL;
+    if (q->unasked == f) q->unasked = f->next;
+    *before = f->next;
+    *after = f->previous;
+    if (f->previous) return;
+    if (q->first) { /* this one was not yet asked as the first */
+        q->round = 0;
+        mli_queue_back_off(lord, q, 0, 0);
+        return;
+    }
+    while (*at != q) at = &(*at)->next;
+    *at = q->next;
+    q->next = lord->fences.spare_queues;
+    lord->fences.spare_queues = q;
+    if (!mli_pends_of(lord, f->dev)->first)
+        mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[f->dev], 0);
+}
+
+MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
+    mli_fence_record *sibling;
+    if (!f) return;
+    mli_lock_take(&lord->fences.lock);
+    for (; f; f = sibling) {
+        sibling = f->sibling;
+        if (f->asker) {
+            f->detached = 1;
+            continue;
+        }
+        if (f->queue) mli_queue_remove(lord, f);
+        mli_drops_put(lord, f);
+    }
+    mli_lock_drop(&lord->fences.lock);
+}
+
+/* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
+
+MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here) {
+    return mli_self.fence_lord == lord->threads.generation &&
+           mli_frame_runs(&mli_self.fence_frame, here);
+}
+MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
+    const uint64_t outer = mli_self.fence_lord;
+    const uintptr_t frame = mli_self.fence_frame;
+    void *asked = mli_self.fence_asked;
+    int answer = f->owes_drop ? f->early_answer : 1;
+    if (answer) return answer;
+    mli_rank_none();
+    mli_self.fence_lord = lord->threads.generation;
+    mli_self.fence_frame = MLI_STACK_ADDRESS();
+    mli_self.fence_asked = f;
+    answer = f->fence.done(f->fence.user);
+    mli_self.fence_lord = outer;
+    mli_self.fence_frame = frame;
+    mli_self.fence_asked = asked;
+    return answer;
+}
+/* Calls `drop`. Requires: no lock is held. `lord` NULL: no ledger has taken the fence. */
+static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
+    const uint64_t outer = mli_self.fence_lord;
+    const uintptr_t frame = mli_self.fence_frame;
+    void *asked = mli_self.fence_asked;
+    if (!fence->drop) return;
+    mli_rank_none();
+    if (lord) {
+        mli_self.fence_lord = lord->threads.generation;
+        mli_self.fence_frame = MLI_STACK_ADDRESS();
+        mli_self.fence_asked = NULL;
+    }
+    fence->drop(fence->user);
+    mli_self.fence_lord = outer;
+    mli_self.fence_frame = frame;
+    mli_self.fence_asked = asked;
+}
+MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
+    if (!f->owes_drop) return 0;
+    f->owes_drop = 0;
+    mli_fence_drop_host(lord, &f->fence);
+    return 1;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
+    mli_fence_record *f;
+    if (!fence) return MEMLORD_OK;
+    if (!lord || !(lord->threads.flags & MEMLORD_FLAG_DEFER)) {
+        mli_fence_drop_host(lord, fence);
+        return MEMLORD_OK;
+    }
+    f = mli_fence_new(lord, fence);
+    if (!f) return MEMLORD_E_NOMEM;
+    mli_lock_take(&lord->fences.lock);
+    f->owes_drop = 1;
+    mli_drops_put(lord, f);
+    mli_lock_drop(&lord->fences.lock);
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
+    if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
+    for (;;) {
+        mli_fence_record *f;
+        mli_lock_take(&lord->fences.lock);
+        f = lord->fences.to_drop;
+        if (f) lord->fences.to_drop = f->next;
+        if (!f) mli_alert_set(lord, MLI_ALERT_DROPS, 0);
+        mli_lock_drop(&lord->fences.lock);
+        if (!f) break;
+        (void)mli_fence_drop(lord, f);
+        mli_fence_free(lord, f);
+    }
+}

@@ -1,0 +1,93 @@
+/* Owns the fences that the host passed in: those recorded on live blocks; those that pending blocks
+   wait for, in one queue for each device and `queue`; those to be dropped because their block has
+   ended. Uses memory, devices and the alert of threads.
+   Invariants: `done` and `drop` of a fence are called by one thread at a time, its asker, with no
+   lock held. If a block ends while its fence has an asker, the fence is detached and the asker
+   frees it; else the holder of the block has it dropped. Every pending fence is in a queue until
+   it is settled. Lock: fences. It may be taken inside a shard, and no shard is entered under it. */
+#ifndef MLI_BOOKS_FENCES_H
+#define MLI_BOOKS_FENCES_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/ledger.h"
+
+/* The pending fences of one device and `queue`, in the order of the frees. */
+typedef struct mli_queue {
+    struct mli_queue *next; /* of its device type, or the next spare one */
+    struct mli_fence_record *first, *last;
+    struct mli_fence_record *unasked; /* it and all after it were never asked; NULL: all were */
+    uint64_t id;              /* memlord_fence.queue */
+    uint64_t round;           /* the last poll that asked its first fence; 0: none yet */
+    uint64_t late;            /* from this time (ns) on, any call asks again */
+    uint32_t dev, rest, due;  /* its device; calls it is left alone; the call that asks again */
+} mli_queue;
+
+/* A fence taken from the host. `sibling` and `serial` belong to the thread that holds the block's
+   side record; the rest is under the fences lock. Records are used again, never freed, so that a
+   fork and the end of the ledger find every fence in one list. */
+typedef struct mli_fence_record {
+    memlord_fence fence;
+    struct mli_fence_record *older;           /* the record made before it */
+    struct mli_fence_record *sibling;         /* the next fence of the block; one for each queue */
+    struct mli_fence_record *next, *previous; /* in its queue; next: in `to_drop` and `unused` */
+    mli_queue *queue;                         /* NULL: it is in none */
+    void *asker;          /* mli_self of the thread that runs its functions or soon will; or NULL */
+    uint64_t key, serial; /* of the pending block; serial 0: it is on no pending block */
+    uint32_t dev;
+    uint32_t detached;    /* 1: its block has ended, and the asker drops it */
+    uint32_t owes_drop;   /* 1: the ledger accepted it, and has not called `drop` */
+    int early_answer;     /* the last answer of `done` while earlier fences were pending; 0: none */
+    mli_queue spare;      /* memory for a queue, this fence's or another's: see spare_queues */
+} mli_fence_record;
+
+/* Returns a record for a fence, which the ledger has not accepted yet; NULL without memory. */
+MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence);
+/* Gives a record back, cleared for its next fence. */
+MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f);
+
+/* Queues a fence to be dropped at the end of a call. Requires: the fences lock. */
+MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f);
+
+#define MLI_REST_LEAST 2      /* calls that leave a queue alone after its first "not done" */
+#define MLI_REST_MOST 256     /* and at most, as each further one doubles them */
+#define MLI_REST_NS 10000000u /* after this time any call asks again */
+#define MLI_REST_LOOK 8       /* one call in 8 reads the clock for that */
+
+/* Returns the queue of a device and `queue`; NULL: there is none. */
+MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
+
+/* Schedules the next poll of a queue: after `rest` calls on its device type, or by time. 0: at the
+   next call. */
+MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now);
+
+/* Appends a fence to its queue. Under MEMLORD_FLAG_DEFER a free asks no fence, so it is unasked. */
+MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f);
+
+/* Removes a fence from its queue. A queue that is empty then becomes a spare one. */
+MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f);
+
+/* Detaches fences from a block that has ended or has replaced them; the end of a call drops them.
+   A fence that has an asker is left to it. Safe inside a shard. */
+MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f);
+
+/* 1: this thread is running a function of one of the ledger's fences. */
+MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here);
+/* Returns whether a fence is done: 0 not yet, > 0 done, < 0 failed. `done` is not called again
+   once it has returned one of the latter two. Requires: the caller is its asker and
+   holds no lock. */
+MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f);
+/* Drops a fence that the ledger has accepted, once. Returns 1 if it did so now. Requires: as
+   mli_fence_ask, or the caller alone has the fence. */
+MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
+
+/* Accepts a fence that no block waits for, or none (NULL). It is dropped here, or under
+   MEMLORD_FLAG_DEFER at the end of a call. `lord` NULL: the call has no ledger, and the fence is
+   dropped here. */
+MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
+
+/* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
+   not inside. */
+MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
+
+#endif

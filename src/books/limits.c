@@ -1,0 +1,427 @@
+#include "books/limits.h"
+#include "books/devices.h"
+#include "books/sites.h"
+
+/* -- physical devices -- */
+
+MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
+    return i ? &mli_device_record_at(lord, i)->own_phys : &lord->capacity.host_phys;
+}
+MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
+    return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
+}
+MLI_PRIVATE mli_phys *mli_phys_lock(memlord *lord, uint32_t dev) {
+    for (;;) {
+        mli_phys *phys = mli_phys_at(lord, dev);
+        mli_lock_take(&phys->lock);
+        if (MLI_LIKELY(phys == mli_phys_at(lord, dev))) return phys;
+        mli_lock_drop(&phys->lock);
+    }
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device d, int make,
+                                                  mli_phys **out) {
+    uint32_t dev = mli_dev_known(lord, d);
+    memlord_result r;
+    *out = NULL;
+    if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
+    if (mli_type_host[d.type]) {
+        *out = &lord->capacity.host_phys;
+        return MEMLORD_OK;
+    }
+    r = make ? mli_dev(lord, d, &dev) : dev ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+    if (r == MEMLORD_OK) *out = mli_phys_at(lord, dev);
+    return r;
+}
+
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_phys_next_dev(memlord *lord, const mli_phys *phys,
+                                                    uint32_t dev) {
+    uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    while (++dev < n)
+        if (!phys || mli_phys_at(lord, dev) == phys) return dev;
+    return 0;
+}
+
+MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
+    uint32_t i = 0;
+    uint64_t live = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        live = mli_add_saturated(live, mli_row_live(lord, MLI_BOOK_DEVICE, i));
+    return live;
+}
+
+/* -- the bytes in use: one figure for all who read a capacity --
+   It is `used` of the latest sample, and what the ledger's devices grew by since. So one thread
+   that asks before each alloc gets no more than was free at the sample. */
+
+MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
+    return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
+}
+
+MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
+    uint64_t pool = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_reserved]);
+    return pool > live ? pool : live;
+}
+
+/* Returns the most that a device can have held since the sample of its phys. Only the cpu's frees
+   since then do not lower it: the allocator below may keep their bytes, and serve later allocs from
+   them. So the bytes allocated since are one bound, and the highest live bytes since another: a
+   batch a thread above what was published. A pool keeps its own count. */
+static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) {
+    const mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    const mli_sample_mark *mark = &mli_device_record_at(lord, dev)->mark;
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t live = 0, in = 0, bound;
+    int64_t most = (int64_t)mli_u64_load(&row->sampled_peak);
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        uint64_t level;
+        if (!cell) continue;
+        level = mli_u64_load_acquire(&cell->level); /* pairs with mli_cell_count_free */
+        live += level;
+        in += level + mli_u64_load(&cell->out);
+        most += (int64_t)lord->counters.batch;
+    }
+    if ((int64_t)live < 0) live = 0;
+    *held = mli_dev_held(lord, dev, live);
+    if (lord->devices.dev_type[dev] != MEMLORD_DEVICE_CPU) return *held;
+    if (*held > live) return *held > mark->held ? *held : mark->held;
+    bound = mli_add_saturated(mark->held, mli_since(in, mark->in));
+    if (most < (int64_t)bound) bound = most > 0 ? (uint64_t)most : 0;
+    if (bound < live) bound = live;
+    return bound > mark->held ? bound : mark->held;
+}
+
+MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
+    uint32_t i = 0;
+    *held = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        uint64_t was = mli_device_record_at(lord, i)->mark.held, is;
+        if (!mli_dev_uses_capacity(lord, i)) continue;
+        is = mli_dev_held_since(lord, i, &own);
+        *held = mli_add_saturated(*held, own);
+        if (is > was) used = mli_add_saturated(used, is - was);
+        if (is < was) shrunk = mli_add_saturated(shrunk, was - is);
+    }
+    used -= shrunk < used ? shrunk : used;
+    return used > *held ? used : *held;
+}
+
+MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
+    mli_lock_take(&phys->lock);
+    sum->limit = mli_add_saturated(sum->limit, phys->limit);
+    sum->held = mli_add_saturated(sum->held, phys->reserved);
+    sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
+    mli_lock_drop(&phys->lock);
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to) {
+    mli_device_record *d = mli_device_record_at(lord, dev);
+    mli_phys *from;
+    uint32_t guest = 0;
+    int busy;
+    mli_lock_take(&mli_process.cold_lock);
+    do guest = mli_phys_next_dev(lord, &d->own_phys, guest);
+    while (guest == dev);
+    busy = guest && to != &d->own_phys;
+    from = mli_phys_at(lord, dev);
+    if (from != to && !busy) {
+        mli_lock_take(&from->lock);
+        mli_lock_take(&to->lock);
+        busy = from->reserved != 0;
+        if (!busy) {
+            mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
+            memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
+            memset(&d->before, 0, sizeof d->before);
+        }
+        mli_lock_drop(&from->lock);
+        mli_lock_drop(&to->lock);
+    }
+    mli_lock_drop(&mli_process.cold_lock);
+    return busy ? MEMLORD_E_STATE : MEMLORD_OK;
+}
+MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev) {
+    mli_phys *phys = mli_phys_lock(lord, dev);
+    mli_oom oom = mli_device_record_at(lord, dev)->oom;
+    mli_lock_drop(&phys->lock);
+    oom.site = mli_site_display_of(lord, oom.site);
+    return oom;
+}
+
+MLI_PRIVATE mli_phys *mli_phys_in_use(memlord *lord, uint32_t i) {
+    mli_phys *phys = mli_phys_storage(lord, i);
+    return i && mli_phys_at(lord, i) != phys ? NULL : phys;
+}
+
+MLI_PRIVATE double mli_nan(void) {
+    const uint64_t bits = (uint64_t)0x7ff8 << 48;
+    double d;
+    memcpy(&d, &bits, sizeof d);
+    return d;
+}
+MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
+    if (!c->known) return mli_nan();
+    return (double)c->used * 100.0 / (double)c->total;
+}
+
+/* ---------------------------------------------------------------------- books/limits -- Owns
+   admission: limits and reservations (tickets). Uses books/limits, books/counters and
+   books/accounts. Invariants: live + reserved bytes of a phys are compared with its limit, and
+   reserved is raised, under one hold of its lock, so the bytes admitted never exceed the limit.
+   `reserved` is the sum of what the open tickets have left. An alloc comes off them after it was
+   recorded: meanwhile its bytes count twice and are in flight, and a request that they would refuse
+   tries again. Locks: cold, for new records; phys, for the rest. */
+
+/* -- limits -- */
+
+MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
+    const uint64_t most = (uint64_t)1 << 62;
+    return (int64_t)(bytes < most ? bytes : most);
+}
+
+MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
+    int64_t reserved = mli_bytes_signed(phys->reserved), unused;
+    uint64_t held;
+    *left = INT64_MAX;
+    if (phys->limit)
+        *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
+                reserved;
+    if (phys->sample.known) {
+        unused = mli_bytes_signed(phys->sample.total) -
+                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - reserved;
+        if (unused < *left) *left = unused;
+    }
+    return phys->limit || phys->sample.known;
+}
+
+MLI_PRIVATE uint64_t mli_dev_sum(memlord *lord, uint32_t dev, int allocated, int high) {
+    const mli_thread *t = mli_thread_first(lord);
+    uint64_t sum = 0;
+    for (; t; t = mli_thread_next(t)) {
+        const mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        uint64_t level = 0, out;
+        if (!cell) continue;
+        if (allocated && high) level = mli_u64_load_acquire(&cell->level);
+        out = mli_u64_load_acquire(&cell->out);
+        if (allocated && !high) level = mli_u64_load_acquire(&cell->level);
+        sum += level + out;
+    }
+    return sum;
+}
+/* Sums those of all devices at a phys. */
+static uint64_t mli_phys_sum(memlord *lord, const mli_phys *phys, int allocated, int high) {
+    uint32_t i = 0;
+    uint64_t sum = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0)
+        sum += mli_dev_sum(lord, i, allocated, high);
+    return sum;
+}
+/* Returns a bound on the live bytes of a phys: at no moment of the sum were they above it (`high`)
+   or below it (not `high`). The upper bound reads allocated bytes after freed ones, the lower
+   bound before them. */
+static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int high) {
+    uint64_t first = mli_phys_sum(lord, phys, !high, high);
+    uint64_t last = mli_phys_sum(lord, phys, high, high);
+    int64_t live = (int64_t)(high ? last - first : first - last);
+    return live > 0 ? (uint64_t)live : 0;
+}
+
+#define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* some 50 ms, most of them asleep */
+/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or
+   a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
+   Requires: the caller holds the phys lock. */
+static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
+    uint64_t want = phys->reserved + bytes;
+    if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
+    if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
+        phys->reserved += bytes;
+        return 1;
+    }
+    want -= want < phys->in_flight ? want : phys->in_flight;
+    return again && mli_phys_live_bound(lord, phys, 0) + want <= phys->limit ? -1 : 0;
+}
+
+/* -- tickets -- */
+
+MLI_PRIVATE mli_reservation *mli_ticket_find(memlord *lord, memlord_ticket ticket) {
+    return (mli_reservation *)mli_handle_find(&lord->limits.reservations, sizeof(mli_reservation),
+                                              ticket);
+}
+
+/* Finds an open ticket that belongs to a thread record; NULL: it was closed, or adopted. */
+static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlord_ticket ticket) {
+    mli_reservation *v = mli_ticket_find(lord, ticket);
+    return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
+}
+
+/* Computes which tickets of this thread cover a request at a phys. Requires: the phys lock. */
+static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
+                                    uint64_t bytes, mli_cover *cover) {
+    uint32_t i;
+    memset(cover, 0, sizeof *cover);
+    for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
+        const mli_reservation *v = mli_ticket_own(lord, t, t->tickets[i]);
+        uint64_t left = bytes - cover->bytes, part;
+        if (!v || v->phys != phys) continue;
+        part = v->remaining < left ? v->remaining : left;
+        cover->ticket[cover->count] = t->tickets[i];
+        cover->part[cover->count++] = part;
+        cover->bytes += part;
+    }
+}
+/* Takes what was planned off the tickets. Requires: the phys lock, held since the plan. */
+static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+    uint32_t i;
+    for (i = 0; i < cover->count; i++)
+        mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
+}
+MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
+                                           memlord_ticket request) {
+    mli_reservation *from;
+    uint32_t i;
+    cover->bytes = 0;
+    mli_lock_take(&phys->lock);
+    from = mli_ticket_find(lord, request);
+    for (i = 0; from && i < cover->count; i++) {
+        mli_reservation *to = mli_ticket_find(lord, cover->ticket[i]);
+        uint64_t part = from->remaining < cover->part[i] ? from->remaining : cover->part[i];
+        if (!to) continue;
+        from->remaining -= part;
+        to->remaining += part;
+        cover->bytes += part;
+    }
+    mli_lock_drop(&phys->lock);
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
+                                                         mli_thread *t, uint64_t bytes,
+                                                         mli_cover *cover, memlord_ticket *out) {
+    mli_reservation *v;
+    uint64_t covered = 0;
+    uint32_t tries = 0;
+    unsigned spins = 0;
+    for (;;) {
+        int fits = -1;
+        mli_lock_take(&phys->lock);
+        v = (mli_reservation *)(void *)phys->closed_tickets;
+        if (cover) {
+            mli_cover_plan(lord, t, phys, bytes, cover);
+            covered = cover->bytes;
+        }
+        if (v && covered && covered == bytes)
+            fits = 1;
+        else if (v)
+            fits = mli_phys_try_reserve(lord, phys, bytes - covered,
+                                        tries++ < MLI_RESERVE_RETRIES);
+        if (fits > 0) break;
+        mli_lock_drop(&phys->lock);
+        if (!fits) return MEMLORD_E_LIMIT;
+        if (v)
+            mli_spin_wait(&spins);
+        else if (mli_handle_new(lord, &lord->limits.reservations, &lord->limits.reservation_count,
+                                sizeof *v, &phys->closed_tickets, &phys->lock))
+            return MEMLORD_E_NOMEM;
+    }
+    if (!v->phys) v->phys = phys; /* written once: a stale ticket's call may read it now */
+    if (cover) mli_cover_take(lord, cover);
+    mli_ptr_store(&v->owner, cover ? NULL : t);
+    v->remaining = bytes;
+    *out = mli_handle_open(&phys->closed_tickets);
+    mli_lock_drop(&phys->lock);
+    return MEMLORD_OK;
+}
+
+/* Detaches the tickets that a thread lost: any thread may close or adopt them. */
+static void mli_tickets_prune(memlord *lord, mli_thread *t) {
+    uint32_t i, kept = 0;
+    for (i = 0; i < t->open_tickets; i++)
+        if (mli_ticket_own(lord, t, t->tickets[i])) t->tickets[kept++] = t->tickets[i];
+    t->open_tickets = kept;
+}
+
+MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
+    uint32_t i;
+    if (t == lord->threads.orphan) return;
+    mli_tickets_prune(lord, t);
+    for (i = 0; i < t->open_tickets; i++)
+        if (t->tickets[i] == ticket) return;
+    if (i == MLI_TICKETS_MAX) memmove(t->tickets, t->tickets + 1, --i * sizeof *t->tickets);
+    t->tickets[i] = ticket;
+    t->open_tickets = i + 1;
+    mli_special_set(t, MLI_SPECIAL_TICKET, 1); /* until an alloc finds none open */
+}
+MLI_PRIVATE const mli_ticket_draw mli_draw_none = {NULL, 0, 0};
+
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, uint32_t dev,
+                                                uint64_t bytes, mli_ticket_draw *draw) {
+    if (!draw->named) {
+        mli_tickets_prune(lord, t);
+        if (!t->open_tickets) {
+            mli_special_set(t, MLI_SPECIAL_TICKET, 0);
+            return;
+        }
+    }
+    draw->phys = mli_phys_lock(lord, dev);
+    draw->bytes = bytes < draw->phys->reserved ? bytes : draw->phys->reserved;
+    draw->phys->in_flight += draw->bytes;
+    mli_lock_drop(&draw->phys->lock);
+}
+
+MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
+                                              const mli_ticket_draw *draw, int recorded) {
+    uint32_t i, n = draw->named ? 1 : t->open_tickets;
+    uint64_t left = recorded ? draw->bytes : 0;
+    mli_lock_take(&draw->phys->lock);
+    draw->phys->in_flight -= draw->bytes;
+    for (i = 0; i < n && left; i++) {
+        mli_reservation *v = draw->named ? mli_ticket_find(lord, draw->named)
+                                         : mli_ticket_own(lord, t, t->tickets[i]);
+        uint64_t part;
+        if (!v || v->phys != draw->phys) continue;
+        part = v->remaining < left ? v->remaining : left;
+        v->remaining -= part;
+        draw->phys->reserved -= part;
+        left -= part;
+    }
+    mli_lock_drop(&draw->phys->lock);
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket ticket) {
+    mli_reservation *v;
+    int open;
+    if (!lord) return MEMLORD_OK;
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    mli_lock_take(&v->phys->lock);
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
+    if (open) {
+        v->phys->reserved -= v->remaining;
+        mli_handle_close(&v->phys->closed_tickets, &v->handle);
+    }
+    mli_lock_drop(&v->phys->lock);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+/* Both release what no alloc has drawn. The names say why the host does so. */
+MLI_API memlord_result memlord_reserve_cancel(memlord *lord, memlord_ticket ticket) {
+    return memlord_reserve_commit(lord, ticket);
+}
+
+MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticket) {
+    mli_thread *t;
+    mli_reservation *v;
+    int open;
+    if (!lord) return MEMLORD_OK;
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_E_STATE;
+    mli_lock_take(&v->phys->lock);
+    open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
+    if (open) mli_ptr_store(&v->owner, t);
+    mli_lock_drop(&v->phys->lock);
+    if (open) mli_ticket_attach(lord, t, ticket);
+    mli_thread_put(lord, t);
+    return open ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}

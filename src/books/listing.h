@@ -1,0 +1,57 @@
+/* Finds and lists blocks and parts: walks of the map, the k largest, descriptions. Owns no state.
+   Uses books/map and books/blocks. Invariant: host code runs on copies, with no shard held. Locks:
+   those of the map. */
+#ifndef MLI_BOOKS_LISTING_H
+#define MLI_BOOKS_LISTING_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "books/map.h"
+
+/* Copies a block for the host. Requires: the caller is inside, or has paused the shard. The site is
+   copied in its present form: a return address may have no names yet. */
+MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
+                                             memlord_block_info *out);
+/* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
+typedef int (*mli_visit_fn)(memlord *lord, const mli_entry *e, void *user);
+
+/* Selects the blocks that a walk over the map visits. */
+typedef struct mli_walk_query {
+    memlord_device sel;
+    uint64_t min_bytes, min_born;
+    uint64_t address;   /* with `containing`: only the storages that it lies in */
+    int containing;     /* 1: `address` is used, and min_born is not */
+    size_t part, parts; /* a shard is walked `parts` times, once for each part; 0: once for all */
+    memlord *lord;      /* this and the next two: set by mli_shard_visit */
+    mli_visit_fn fn;
+    void *user;
+} mli_walk_query;
+MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel);
+
+/* Calls fn for each block of the map that matches a query, as mli_shard_visit, one shard after the
+   other. */
+MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_visit_fn fn,
+                                        void *user);
+
+/* Copies of blocks: items of `size` bytes, each filled from an entry while its shard is paused. */
+typedef void (*mli_fill_fn)(void *user, const mli_entry *e, void *item);
+typedef int (*mli_item_fn)(void *user, void *item); /* non-zero stops */
+
+/* Calls fn for copies of the blocks that match a query, shard by shard, while none is paused: fn
+   may call the host. */
+MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_query *q, size_t size,
+                                                    mli_fill_fn fill, mli_item_fn fn, void *user);
+MLI_PRIVATE MLI_COLD memlord_result mli_map_each(memlord *lord, mli_walk_query *q,
+                                                 memlord_block_fn fn, void *user, size_t *seen);
+
+/* The heap: `count` of the k = `cap` blocks; it is in order from the k-th on. */
+typedef struct mli_largest {
+    memlord_block_info *at;
+    size_t count, cap;
+} mli_largest;
+/* Keeps a block if it is one of the k largest so far. */
+MLI_PRIVATE MLI_COLD int mli_visit_top(memlord *lord, const mli_entry *e, void *user);
+/* Sorts the heap in place, the largest first, and resolves the sites. Returns the count. */
+MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top);
+
+#endif

@@ -1,0 +1,376 @@
+#include "books/map.h"
+#include "os/system.h"
+#include "base/memory.h"
+
+typedef char mli_check_entry[sizeof(mli_entry) == 24 ? 1 : -1];
+#define MLI_SPARE_BUCKETS 640 /* below it a ledger is small: 1,500 blocks or so */
+typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
+/* One handle may be a key of every type: the home and one overflow count must admit them all. */
+typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
+
+/* Keys below 1 << MLI_HANDLE_BITS are handles. They are spread over shards by 1 KiB instead of
+   2 MiB. The fast path (plain = 1) skips that test: it inserts no handle, and it probes for one
+   where an address would be, misses, and takes the general path. The bound is 4 MiB on 64 bits: a
+   program that is not position independent begins there, and its heap soon after. */
+
+/* Returns the bucket after b. After the last, which lies before `end`, comes the first. */
+static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
+                                           const mli_bucket *end) {
+    return b + 1 == end ? (mli_bucket *)(void *)s->table : b + 1;
+}
+static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
+    return (mli_bucket *)(void *)s->table + s->size;
+}
+
+/* -- entering a shard -- */
+
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_enter_fenced(mli_thread *t, mli_shard *s) {
+    mli_u32_store_release(&t->fenced, 1);
+    (void)mli_ptr_exchange(&t->inside, s);
+    return mli_u32_load_seqcst(&s->state);
+}
+
+#define MLI_DRAIN_NS 1000000u
+/* Waits until every store that a processor has executed by now is visible to all threads. A
+   processor drains its store buffer by itself within microseconds, and before it runs another
+   thread. */
+static MLI_COLD void mli_stores_drain(void) {
+    const uint64_t begin = mli_now();
+    unsigned tries = 0; /* a sandbox may refuse to sleep, and the clock may stand still */
+    do {
+        mli_nap(MLI_DRAIN_NS);
+    } while (mli_now() - begin < MLI_DRAIN_NS && ++tries < 1000);
+}
+MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
+    mli_thread *t;
+    int drain = 0;
+    if (mli_u32_load_seqcst(&mli_process.has_barrier)) {
+        if (mli_barrier_all()) return;
+        (void)mli_u32_exchange(&mli_process.has_barrier, 0);
+    }
+    (void)mli_u32_add(&lord->threads.alert, 0);
+    t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
+    for (; t; t = mli_thread_next(t)) {
+        if (mli_u32_load_seqcst(&t->fenced)) continue;
+        mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
+        drain = 1;
+    }
+    if (drain) mli_stores_drain();
+}
+
+/* Waits until no thread is inside s (NULL: inside any shard). Requires: the state is STOPPED, and
+   all threads have passed a barrier since. The load of the list is seq_cst and pairs with the
+   exchange in mli_thread_start: a thread that is not on the list yet sees STOPPED. */
+static void mli_shard_wait(memlord *lord, const mli_shard *s) {
+    mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
+    for (; t; t = mli_thread_next(t)) {
+        unsigned n = 0;
+        for (;;) {
+            const void *inside = mli_ptr_load_seqcst(&t->inside);
+            if (!inside || (s && inside != s)) break;
+            mli_spin_wait(&n);
+        }
+    }
+}
+
+/* Stops a shard in any state: keeps threads out, and waits until all inside have left. Requires:
+   the caller holds the shard's lock and is not inside. */
+static void mli_shard_stop(memlord *lord, mli_shard *s) {
+    (void)mli_u32_exchange(&s->state, MLI_SHARD_STOPPED);
+    mli_barrier_threads(lord);
+    mli_shard_wait(lord, s);
+}
+
+MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s) {
+    mli_lock_take(&s->lock);
+    s->stopped_state = mli_u32_load(&s->state);
+    if (s->stopped_state == MLI_SHARD_NEW) {
+        mli_lock_drop(&s->lock);
+        return 0;
+    }
+    mli_shard_stop(lord, s);
+    return 1;
+}
+MLI_PRIVATE void mli_shard_resume(mli_shard *s) {
+    mli_u32_store_release(&s->state, s->stopped_state);
+    mli_lock_drop(&s->lock);
+}
+
+MLI_PRIVATE void mli_map_freeze(memlord *lord) {
+    uint32_t i;
+    for (i = 0; i < MLI_SHARDS; i++) {
+        mli_shard *s = &lord->map.shards[i];
+        mli_lock_take(&s->lock);
+        s->stopped_state = mli_u32_load(&s->state);
+        (void)mli_u32_exchange(&s->state, MLI_SHARD_STOPPED);
+    }
+    mli_barrier_threads(lord);
+    mli_shard_wait(lord, NULL);
+}
+MLI_PRIVATE void mli_map_thaw(memlord *lord) {
+    uint32_t i;
+    for (i = 0; i < MLI_SHARDS; i++) mli_shard_resume(&lord->map.shards[i]);
+}
+
+/* -- tables -- */
+
+/* Returns the next size of a table: 1, 2, ... 5, 6, 8, 10, 12, 16 ... From 8 on it doubles in
+   three steps. */
+static uint32_t mli_buckets_next(uint32_t n) {
+    uint32_t step = 1;
+    while (step * 8 <= n) step *= 2;
+    return n + (n == step * 6 ? 2 * step : step);
+}
+
+/* A table outside a shard: one that is being filled, or one that was replaced. */
+typedef struct mli_table {
+    char *data;
+    uint32_t size, displaced, count;
+} mli_table;
+
+/* Inserts an entry into a table that no other thread sees. -1: no bucket of its window has room, or
+   an overflow count on the way is full. */
+static int mli_table_insert(mli_table *table, const mli_entry *entry) {
+    uint64_t hash = mli_hash(entry->key);
+    uint64_t home = ((hash >> 32) * table->size) >> 32, at = home;
+    uint32_t passed;
+    for (passed = 0; passed < MLI_PROBE_MAX && passed < table->size; passed++) {
+        mli_bucket *b = (mli_bucket *)(void *)table->data + at;
+        uint64_t header = mli_u64_load(&b->header), vacant = mli_vacant_slots(header);
+        if (vacant) {
+            unsigned i = mli_lowest_bit(vacant) / 8;
+            b->slots[i] = *entry;
+            mli_u64_store(&b->header, header | MLI_HASH_PRINT(hash) << (8 * i));
+            table->displaced += at != home;
+            table->count++;
+            return 0;
+        }
+        if (mli_overflow_count(header, MLI_HASH_OVERFLOW(hash)) == MLI_OVERFLOW_MAX) return -1;
+        mli_u64_store(&b->header, header + ((uint64_t)1 << MLI_HASH_OVERFLOW(hash)));
+        if (++at == table->size) at = 0;
+    }
+    return -1;
+}
+MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user) {
+    uint32_t i, j;
+    int stop = 0;
+    for (i = 0; i < s->size && !stop; i++) {
+        const mli_bucket *b = (const mli_bucket *)(const void *)s->table + i;
+        for (j = 0; j < MLI_BUCKET_SLOTS && !stop; j++)
+            if ((mli_u64_load(&b->header) >> (8 * j)) & 255) stop = fn(&b->slots[j], user);
+    }
+    return stop;
+}
+static int mli_table_insert_visited(const mli_entry *entry, void *user) {
+    return mli_table_insert((mli_table *)user, entry);
+}
+
+/* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
+   entries do not fit in `next`. -1: they will fit in no table, since the old one is almost empty
+   and yet too small: the keys were made to collide. The first table also gives the shard its owner,
+   or makes it shared if the record is the orphan's. Requires: the caller holds the shard's lock. */
+static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
+                                         mli_shard *s, mli_table *next) {
+    uint32_t state = mli_u32_load(&s->state);
+    mli_table old;
+    int failed;
+    if (state != MLI_SHARD_NEW && state != t->id) mli_shard_stop(lord, s);
+    memset(&old, 0, sizeof old);
+    old.data = s->table;
+    old.size = s->size;
+    failed = mli_shard_each(s, mli_table_insert_visited, next) != 0;
+    if (!failed && next->count < old.size / 32) failed = -1; /* keys made to collide */
+    if (!failed) {
+        s->table = next->data;
+        s->size = next->size;
+        mli_u32_store(&s->displaced, next->displaced);
+        *next = old;
+        if (state == MLI_SHARD_NEW)
+            state = t == lord->threads.orphan ? (uint32_t)MLI_SHARD_SHARED : t->id;
+    }
+    mli_u32_store_release(&s->state, state);
+    return failed;
+}
+
+MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size) {
+    mli_table next;
+    uint32_t larger = size;
+    unsigned i;
+    for (i = 0; i < 18; i++) { /* more steps would mean keys made to collide */
+        int failed = 0, same;
+        memset(&next, 0, sizeof next);
+        next.size = larger = mli_buckets_next(larger);
+        next.data = (char *)mli_own_alloc(lord, (size_t)next.size * MLI_BUCKET_BYTES);
+        if (!next.data) return -1;
+        mli_lock_take(&s->lock);
+        same = s->size == size;
+        if (same) failed = mli_shard_swap_table(lord, t, s, &next);
+        mli_lock_drop(&s->lock);
+        if (same && !failed) (void)mli_u32_add(&lord->map.buckets, larger - next.size);
+        mli_own_free(lord, next.data, (size_t)next.size * MLI_BUCKET_BYTES);
+        if (failed <= 0) return failed;
+    }
+    return -1;
+}
+
+MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
+    uint32_t most = 14 + 8 * (uint32_t)((s - lord->map.shards) & 3);
+    if (mli_u32_load(&lord->map.buckets) < MLI_SPARE_BUCKETS) most = 2;
+    return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
+}
+
+/* Makes a shard of another thread shared for good: stops it first. Requires: the caller is not
+   inside. */
+static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
+    uint32_t state;
+    mli_lock_take(&s->lock);
+    state = mli_u32_load(&s->state);
+    if (state >= MLI_SHARD_OWNED && state != t->id) {
+        mli_shard_stop(lord, s);
+        mli_u32_store_release(&s->state, MLI_SHARD_SHARED);
+    }
+    mli_lock_drop(&s->lock);
+}
+
+/* -- buckets of a shared shard; the acquire of taking the lock pairs with the release of the header
+      that drops it -- */
+static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
+    unsigned n = 0;
+    while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
+}
+
+/* -- probing. Requires, for all of it: the caller is inside the shard. Probing changes no entry: it
+      keeps the slot and the header to store; mli_probe_insert or mli_probe_erase then stores it.
+      In a shared shard it locks each bucket it probes. The fast path uses the home bucket in
+      line, in registers (mli_home); mli_probe_scan probes the whole window for all others -- */
+
+MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
+    probe->shard = s;
+    probe->key = key;
+    probe->hash = mli_hash(key);
+    probe->home = mli_home_bucket(s, probe->hash);
+    probe->bucket = 0;
+    probe->held = 1;
+    probe->shared = shared;
+    probe->inside = 1;
+}
+
+/* Looks for the key of a probe in a bucket. 1: found and noted. */
+static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bucket *b,
+                                   uint64_t header, uint32_t type) {
+    const uint64_t print = MLI_HASH_PRINT(probe->hash);
+    uint64_t match = mli_print_match(header, print);
+    for (; match; match &= match - 1) {
+        const unsigned bit = mli_print_match_bit(match);
+        mli_entry *e = mli_slot_entry(b, bit);
+        if (e->key != probe->key || lord->devices.dev_type[MLI_DEV(e->word1)] != type) continue;
+        probe->entry = e;
+        probe->bucket = probe->held - 1;
+        probe->header = header ^ print << bit;
+        return 1;
+    }
+    return 0;
+}
+MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
+                                            int want_room) {
+    const mli_shard *s = probe->shard;
+    const mli_bucket *end = mli_buckets_end(s);
+    mli_bucket *b = probe->home;
+    probe->entry = probe->room = NULL;
+    for (;;) {
+        const uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
+        const unsigned overflow = mli_overflow_count(header, MLI_HASH_OVERFLOW(probe->hash));
+        if (mli_probe_match(lord, probe, b, header, type)) return 0;
+        if (want_room && mli_vacant_slots(header)) {
+            const unsigned bit = mli_lowest_bit(mli_vacant_slots(header));
+            probe->room = mli_slot_entry(b, bit);
+            probe->bucket = probe->held - 1;
+            probe->header = header | MLI_HASH_PRINT(probe->hash) << bit;
+            want_room = 0;
+        }
+        if (!overflow && !want_room) return 0;
+        want_room &= overflow != MLI_OVERFLOW_MAX;
+        if (probe->held == MLI_PROBE_MAX || probe->held == s->size) return 0;
+        b = mli_bucket_next(s, b, end);
+        if (probe->shared && !mli_bucket_try(b)) return -1;
+        probe->held++;
+    }
+}
+
+/* Stores the header of a probe that found its slot, or with by = 0 none; adds `by` to the overflow
+   counts of the buckets before it, and to `displaced`; and unlocks all buckets of a shared shard.
+   The release pairs with the acquire of mli_bucket_try. */
+static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
+    const mli_bucket *end = mli_buckets_end(probe->shard);
+    const uint64_t passed = (uint64_t)(int64_t)by << MLI_HASH_OVERFLOW(probe->hash);
+    mli_bucket *b = probe->home;
+    unsigned k;
+    for (k = 0; k < probe->held; k++) {
+        uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
+        if (k < probe->bucket) header += passed;
+        if (k == probe->bucket && by) header = probe->header;
+        mli_u64_store_release(&b->header, header);
+        b = mli_bucket_next(probe->shard, b, end);
+    }
+    probe->held = 0;
+    if (!probe->bucket || !by) return;
+    if (probe->shared)
+        (void)mli_u32_add(&probe->shard->displaced, (uint32_t)by);
+    else
+        mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
+}
+MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
+    probe->room->key = probe->key;
+    probe->room->word1 = word1;
+    probe->room->word2 = word2;
+    mli_probe_settle(probe, 1);
+}
+MLI_PRIVATE void mli_probe_erase(mli_probe *probe) { mli_probe_settle(probe, -1); }
+
+MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
+    if (probe->shared) mli_probe_settle(probe, 0);
+}
+MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
+    mli_probe_unlock(probe);
+    if (probe->inside) mli_shard_leave(t);
+    probe->inside = 0;
+}
+
+/* -- the fast path -- */
+MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
+    mli_probe_begin(probe, mli_shard_of(lord, key, 1), key, 0);
+    probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
+}
+
+/* -- the general path -- */
+
+MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
+                                            uint64_t key, int want_room, mli_probe *probe) {
+    mli_shard *s = mli_shard_of(lord, key, 0);
+    unsigned n = 0;
+    memset(probe, 0, sizeof *probe);
+    probe->shard = s;
+    for (;;) {
+        const uint32_t state = mli_shard_enter(t, s, 0);
+        uint32_t size = 0;
+        int again = 0;
+        probe->inside = 1;
+        probe->shared = state == MLI_SHARD_SHARED;
+        if (probe->shared || state == t->id) {
+            size = s->size;
+            mli_probe_begin(probe, s, key, probe->shared);
+            while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
+            again = mli_probe_scan(lord, probe, type, want_room);
+            if (!again && (probe->entry || probe->room || !want_room)) return 0;
+        }
+        mli_probe_leave(t, probe);
+        if (again)
+            mli_spin_wait(&n);
+        else if (!probe->shared && state != t->id && state != MLI_SHARD_NEW)
+            mli_shard_make_shared(lord, t, s); /* in state STOPPED: waits for its lock */
+        else if (!want_room)
+            return 0;
+        else if (mli_shard_grow(lord, t, s, size))
+            return -1;
+    }
+}

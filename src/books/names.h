@@ -1,0 +1,91 @@
+/* Owns cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
+   index from addresses to rows and records. Uses base/memory and books/counters. Invariants: stb_ds
+   neither checks its allocations nor passes a context, so a table gets all memory that a put can
+   need before that put, and frees it when the table ends. Arrays that stb_ds has outgrown stay
+   until then: they take less than the present ones. A function named _locked runs under the cold
+   lock and allocates nothing from the host there. When it needs memory it returns MLI_AGAIN (or
+   NULL), and mli_cold_leave drops the lock, allocates, and lets the caller try again. Lock:
+   cold. */
+#ifndef MLI_BOOKS_NAMES_H
+#define MLI_BOOKS_NAMES_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/ledger.h"
+
+/* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
+   item begins with its key, a char *. Items move when the table grows; none is removed. */
+typedef struct mli_dict_block {
+    struct mli_dict_block *next;
+    size_t size;
+} mli_dict_block;
+
+typedef struct mli_stb_string { /* an item of memlord.names.strings */
+    char *key;
+    struct mli_scope_record *scope; /* the scope with this path; NULL: none */
+} mli_stb_string;
+
+#define MLI_AGAIN MEMLORD_RESULT_COUNT /* internal: allocate, then try again */
+
+/* Allocates under the cold lock: from the ledger's free pieces, or the block that mli_cold_leave
+   has allocated for this size. NULL: neither has it, and the size is noted for mli_cold_leave. It
+   never calls the host's allocator. */
+MLI_PRIVATE MLI_COLD void *mli_cold_alloc(memlord *lord, size_t size);
+
+/* Begins a cold call: takes the cold lock. */
+MLI_PRIVATE MLI_COLD void mli_cold_enter(void);
+
+/* Ends a cold call: drops the lock. 1: *result was MLI_AGAIN, the wanted memory was allocated, and
+   the caller must try again. 0: *result is final; it is MEMLORD_E_NOMEM if the allocator failed. */
+MLI_PRIVATE MLI_COLD int mli_cold_leave(memlord *lord, memlord_result *result);
+
+/* Frees the memory of a table. */
+MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict);
+
+/* Returns the item of a kept string; NULL: it is not kept. It is valid until the next put. */
+MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text);
+
+/* Gets the ledger's copy of a string, and makes it on first use: the same text always gives the
+   same pointer. NULL gives NULL. MEMLORD_E_NOMEM: the strings would exceed MEMLORD_MAX_STRINGS. */
+MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
+                                                    const char **kept);
+
+/* Gets the ledger's copy of a string, as mli_name_locked, and allocates if it must. */
+MLI_PRIVATE MLI_COLD memlord_result mli_name(memlord *lord, const char *text, const char **kept);
+
+/* Gets the ledger's copy of a string that may differ in every call. Such strings may use only half
+   of MEMLORD_MAX_STRINGS: the rest is left for tags and sites. */
+MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *text,
+                                                     const char **kept);
+
+/* Returns them; NULL: there are none. */
+MLI_PRIVATE const char *mli_labels(const memlord *lord);
+
+#define MLI_INDEX_SUBJECT 255u /* in place of a dev: the key of the address's own record */
+#define MLI_INDEX_BIRTH 252u   /* over a hash: the number of the birth with that content */
+#define MLI_INDEX_MODULE 253u  /* of a module, by its start */
+#define MLI_INDEX_CONTENT 254u /* over a hash: the key of the site with that content */
+
+/* Returns the index key of an address on a device: the dev is in the top 8 bits. */
+static MLI_HOT uint64_t mli_index_key(const void *address, uint32_t dev) {
+    return (uint64_t)(uintptr_t)address ^ ((uint64_t)dev << 56);
+}
+/* Returns the value of a key; 0: there is none. Needs no lock. The acquires pair with the releases
+   in mli_index_add_locked and mli_index_reserve_locked. */
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key);
+
+/* Reserves room in the index for `more` entries. MLI_AGAIN: memory is wanted. */
+MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more);
+/* Adds a key. Requires: mli_index_reserve_locked has reserved its room, and the key is not in the
+   index. The release makes the value visible with the key. */
+MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value);
+
+MLI_PRIVATE MLI_COLD void mli_index_free(memlord *lord);
+
+/* Adds a row with an index key, and the orphan's cell for it. Numbers start at 1: row 0 means none.
+   The row is published last, by the release of the row count. */
+MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
+                                                       void *subject, uint64_t key,
+                                                       uint32_t *number);
+
+#endif

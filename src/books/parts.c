@@ -1,0 +1,249 @@
+#include "books/parts.h"
+#include "base/ledger.h"
+#include "base/memory.h"
+#include "books/names.h"
+#include "books/accounts.h"
+
+MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2) {
+    return word2 & 1 ? (mli_side_record *)(uintptr_t)(word2 & ~(uint64_t)1) : NULL;
+}
+MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2) {
+    return word2 & 1 ? mli_side_record_of(word2)->word2 : word2;
+}
+MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
+    uint64_t refs = MLI_REFS(word1);
+    return refs == MLI_REFS_MANY ? mli_side_record_of(word2)->refs : refs;
+}
+
+MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
+                                 uint64_t bytes) {
+    if (side->account != account) {
+        mli_account_credit_block(lord, side->account, side->charged);
+        side->account = account;
+        side->charged = 0;
+    }
+    if (bytes < side->charged)
+        mli_account_credit_block(lord, account, side->charged - bytes);
+    else if (!mli_account_charge_block(lord, account, bytes - side->charged))
+        return;
+    side->charged = bytes;
+}
+
+MLI_PRIVATE int mli_is_pending(uint64_t word2) {
+    return (word2 & 1) && mli_side_record_of(word2)->serial;
+}
+
+MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
+                                                            uint32_t type, uint64_t key,
+                                                            mli_probe *probe) {
+    (void)mli_probe_find(lord, t, type, key, 0, probe);
+    return probe->entry ? mli_side_record_of(probe->entry->word2) : NULL;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
+                                                              uint32_t type, uint64_t key,
+                                                              int for_ref, mli_probe *probe) {
+    mli_side_record *spare = NULL;
+    mli_entry *e;
+    while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
+        int needed = !(e->word2 & 1) && (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        if (needed && spare) {
+            spare->word2 = e->word2;
+            e->word2 = (uint64_t)(uintptr_t)spare | 1;
+        }
+        if (needed == (spare != NULL)) return MEMLORD_OK;
+        mli_probe_leave(t, probe);
+        mli_own_free(lord, spare, sizeof *spare); /* another thread has made the record */
+        spare = needed ? (mli_side_record *)mli_own_alloc(lord, sizeof *spare) : NULL;
+        if (needed && !spare) return MEMLORD_E_NOMEM;
+    }
+    mli_probe_leave(t, probe);
+    mli_own_free(lord, spare, sizeof *spare);
+    return MEMLORD_E_UNKNOWN;
+}
+
+/* ------------------------------------------------------------------------ books/parts --
+   Owns the parts of blocks: for a block with parts, an array of pointers to them in order of
+   offset. The side record points to it, and it changes only inside the block's shard. Uses the
+   side records, the map and memory. Invariants: parts lie in their storage and do not overlap; no
+   total counts them; memory is allocated before the shard is entered. Locks: those of the map. */
+static size_t mli_parts_size(uint32_t room) {
+    return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
+}
+
+/* Returns the index of the first part at an offset or after it; `count` if there is none. */
+static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
+    uint32_t low = 0, high = parts ? parts->count : 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (parts->at[middle]->offset < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
+   *spare replaces the array, it returns the old one in *spare. Requires: the caller is inside. */
+static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
+    mli_parts *parts = *of;
+    uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
+    if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
+        return MEMLORD_E_STATE;
+    if (i < n && part->offset + part->bytes > parts->at[i]->offset) return MEMLORD_E_STATE;
+    if (!parts || n == parts->room) {
+        parts = *spare;
+        if (!parts || parts->room <= n) return MLI_AGAIN;
+        if (*of) memcpy(parts->at, (*of)->at, n * sizeof *parts->at);
+        parts->bytes = *of ? (*of)->bytes : 0;
+        *spare = *of;
+        *of = parts;
+    }
+    memmove(parts->at + i + 1, parts->at + i, (n - i) * sizeof *parts->at);
+    parts->at[i] = part;
+    parts->count = n + 1;
+    parts->bytes += part->bytes;
+    return MEMLORD_OK;
+}
+
+/* Frees an array of parts, but not the parts. */
+static void mli_parts_drop(memlord *lord, mli_parts *parts) {
+    if (parts) mli_own_free(lord, parts, mli_parts_size(parts->room));
+}
+
+/* Tries once to insert a part. On MLI_AGAIN *room is the room that *spare must have for the next
+   try. Enters the shard and leaves it. */
+static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
+                                          memlord_part_info *part, mli_parts **spare,
+                                          uint32_t *room) {
+    mli_probe probe;
+    mli_side_record *side;
+    memlord_result r = mli_probe_add_side_record(lord, t, type, key, 0, &probe);
+    if (r) return r;
+    side = mli_side_record_of(probe.entry->word2);
+    *room = side->parts ? side->parts->room * 2 : 8;
+    if (part->offset + part->bytes > MLI_BYTES(probe.entry->word1))
+        r = MEMLORD_E_INVALID;
+    else
+        r = mli_part_insert(&side->parts, part, spare);
+    mli_probe_leave(t, &probe);
+    return r;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
+                                                       uint64_t key,
+                                                       const memlord_part_info *part) {
+    memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
+    mli_parts *spare = NULL;
+    uint32_t room = 0;
+    memlord_result r;
+    if (!copy) return MEMLORD_E_NOMEM;
+    *copy = *part;
+    while ((r = mli_part_insert_try(lord, t, type, key, copy, &spare, &room)) == MLI_AGAIN) {
+        mli_parts_drop(lord, spare);
+        spare = (mli_parts *)mli_own_alloc(lord, mli_parts_size(room));
+        if (!spare) break;
+        spare->room = room;
+    }
+    mli_parts_drop(lord, spare);
+    if (r) mli_own_free(lord, copy, sizeof *copy);
+    return r == MLI_AGAIN ? MEMLORD_E_NOMEM : r;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t,
+                                                          uint32_t type, uint64_t key,
+                                                          uint64_t offset) {
+    mli_probe probe;
+    mli_side_record *side = mli_probe_side_record(lord, t, type, key, &probe);
+    mli_parts *parts = side && !side->serial ? side->parts : NULL, *empty = NULL;
+    memlord_part_info *part = NULL;
+    uint32_t i = mli_parts_find(parts, offset);
+    if (parts && i < parts->count && parts->at[i]->offset == offset) {
+        part = parts->at[i];
+        parts->bytes -= part->bytes;
+        parts->count--;
+        memmove(parts->at + i, parts->at + i + 1, (parts->count - i) * sizeof *parts->at);
+        if (!parts->count) {
+            empty = parts;
+            side->parts = NULL;
+        }
+    }
+    mli_probe_leave(t, &probe);
+    mli_parts_drop(lord, empty);
+    mli_own_free(lord, part, sizeof *part);
+    return part ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes) {
+    while (parts && parts->count) {
+        memlord_part_info *last = parts->at[parts->count - 1];
+        if (last->offset + last->bytes <= bytes) return;
+        parts->bytes -= last->bytes;
+        parts->count--;
+        mli_own_free(lord, last, sizeof *last);
+    }
+}
+
+MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
+    mli_parts_trim(lord, parts, 0);
+    mli_parts_drop(lord, parts);
+}
+
+/* Frees the array of parts of one block as the ledger ends: an array larger than a piece does not
+   lie in the ledger's regions, and is not freed with them. */
+static int mli_parts_visit(const mli_entry *e, void *lord) {
+    if (e->word2 & 1) mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
+    return 0;
+}
+MLI_PRIVATE void mli_parts_end(memlord *lord) {
+    uint32_t i;
+    for (i = 0; i < MLI_SHARDS; i++)
+        (void)mli_shard_each(&lord->map.shards[i], mli_parts_visit, lord);
+}
+
+MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
+                                         uint64_t from_key, uint32_t type, uint64_t key,
+                                         uint64_t bytes) {
+    mli_parts *parts = NULL;
+    mli_probe probe;
+    mli_side_record *side = mli_probe_side_record(lord, t, from_type, from_key, &probe);
+    if (side) {
+        parts = side->parts;
+        side->parts = NULL;
+    }
+    mli_probe_leave(t, &probe);
+    if (!parts) return;
+    mli_parts_trim(lord, parts, bytes);
+    side = mli_probe_side_record(lord, t, type, key, &probe);
+    if (side && !side->parts) {
+        side->parts = parts;
+        parts = NULL;
+    }
+    mli_probe_leave(t, &probe);
+    mli_parts_free(lord, parts); /* not NULL: the key's block has ended, or has parts already */
+}
+
+MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
+                                           uint64_t offset, memlord_part_info *out, size_t cap,
+                                           uint64_t *count, uint64_t *bytes) {
+    mli_thread *t = mli_thread_get(lord);
+    const mli_parts *parts;
+    const mli_side_record *side;
+    mli_probe probe;
+    uint32_t i;
+    size_t n = 0;
+    *count = *bytes = 0;
+    if (!t) return 0;
+    side = mli_probe_side_record(lord, t, type, key, &probe);
+    parts = side ? side->parts : NULL;
+    if (parts) {
+        *count = parts->count;
+        *bytes = parts->bytes;
+        for (i = mli_parts_find(parts, offset); i < parts->count && n < cap; i++)
+            out[n++] = *parts->at[i];
+    }
+    mli_probe_leave(t, &probe);
+    mli_thread_put(lord, t);
+    return n;
+}

@@ -1,0 +1,98 @@
+/* Owns the side record of a block: the data that few blocks have (parts, fences, a description,
+   an account, many references). The entry's word2 points to it. Uses the map, memory and accounts.
+   Invariant: a side record belongs to the thread that holds its entry, inside an owned shard or
+   with the buckets of the probe locked. Locks: those of the map; it has none of its own. */
+#ifndef MLI_BOOKS_PARTS_H
+#define MLI_BOOKS_PARTS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "books/threads.h"
+#include "books/map.h"
+#include "books/fences.h"
+
+/* The side record of a block: a description, more references than fit, fences to wait for. */
+typedef struct mli_side_record {
+    uint64_t word2;                  /* the rows and the birth, as in an entry without one */
+    uint64_t refs;                   /* references, if the entry has MLI_REFS_MANY (63) */
+    struct mli_fence_record *fences; /* recorded uses; of a pending block those not yet done */
+    uint64_t serial;                 /* not 0: the block is pending; each pending one has its own */
+    uint64_t epoch;                  /* in which it was freed */
+    memlord_account account;         /* that it is charged to; 0: none */
+    uint64_t charged;                /* bytes */
+    struct mli_parts *parts;         /* NULL: none */
+    memlord_meta meta;
+} mli_side_record;
+
+/* Returns the side record that a word2 points to; NULL: none. */
+MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
+/* Returns the plain word2 of an entry, from its side record if there is one: rows and birth. */
+MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
+/* Returns the references of a block, wherever they are counted. */
+MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
+
+/* Charges a block of `bytes` to an account, or to none if it is 0, in place of what it was charged
+   before. Requires: the caller holds the entry, or no other thread knows the record. */
+MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_account account,
+                                 uint64_t bytes);
+
+/* 1: the block was freed and waits for its fences. */
+MLI_PRIVATE int mli_is_pending(uint64_t word2);
+
+/* Finds a key and returns its entry; NULL: it is dead or pending. In either case the caller leaves
+   the probe. */
+static MLI_HOT mli_entry *mli_probe_live(memlord *lord, mli_thread *t, uint32_t type, uint64_t key,
+                                         mli_probe *probe) {
+    (void)mli_probe_find(lord, t, type, key, 0, probe);
+    return probe->entry && !mli_is_pending(probe->entry->word2) ? probe->entry : NULL;
+}
+
+/* Finds a key and returns its side record; NULL: it is dead or has none. The block may be pending.
+   In either case the caller leaves the probe. */
+MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
+                                                            uint32_t type, uint64_t key,
+                                                            mli_probe *probe);
+
+/* Finds a live key and makes its side record if it has none; with `for_ref` only if one more
+   reference needs it. E_UNKNOWN, E_NOMEM: the shard is left already. The record is allocated
+   between two probes, as nothing may be allocated inside. */
+MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli_thread *t,
+                                                              uint32_t type, uint64_t key,
+                                                              int for_ref, mli_probe *probe);
+
+typedef struct mli_parts {
+    uint64_t bytes;           /* of all parts */
+    uint32_t count, room;     /* parts; parts that the array has room for */
+    memlord_part_info *at[1]; /* `room` pointers; the first `count` in order of offset */
+} mli_parts;
+
+/* Adds a copy of a part to a live block. Requires: not inside, as it allocates between tries. */
+MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
+                                                       uint64_t key, const memlord_part_info *part);
+
+/* Removes the part at an offset; an array that is empty then is freed. */
+MLI_PRIVATE MLI_COLD memlord_result mli_block_part_remove(memlord *lord, mli_thread *t,
+                                                          uint32_t type, uint64_t key,
+                                                          uint64_t offset);
+
+/* Frees the parts that do not lie in the first `bytes` of their block, which has shrunk. Requires:
+   no other thread can reach the array, as the block is off the map or the array off the block. */
+MLI_PRIVATE MLI_COLD void mli_parts_trim(memlord *lord, mli_parts *parts, uint64_t bytes);
+
+/* Frees all parts of a block. Requires: as mli_parts_trim. */
+MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts);
+MLI_PRIVATE void mli_parts_end(memlord *lord);
+
+/* Moves the parts of a block that is now pending to the block it was moved to, of `bytes`. Frees
+   the parts that do not lie in those. */
+MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
+                                         uint64_t from_key, uint32_t type, uint64_t key,
+                                         uint64_t bytes);
+
+/* Copies up to `cap` parts from an offset on, and returns how many. *count and *bytes are those of
+   all parts of the block. */
+MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_t key,
+                                           uint64_t offset, memlord_part_info *out, size_t cap,
+                                           uint64_t *count, uint64_t *bytes);
+
+#endif

@@ -1,0 +1,364 @@
+#include "books/sites.h"
+#include "os/modules.h"
+#include "base/ledger.h"
+#include "base/text.h"
+#include "books/map.h"
+#include "books/names.h"
+#include "books/devices.h"
+
+MLI_PRIVATE const memlord_site mli_no_site = {"", "", 0};
+
+/* Copies a site, its strings kept. MLI_AGAIN: memory is wanted. */
+static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
+                                                    memlord_site *out) {
+    memlord_result r = mli_name_locked(lord, from->file ? from->file : "", &out->file);
+    if (r == MEMLORD_OK)
+        r = mli_name_locked(lord, from->function ? from->function : "", &out->function);
+    out->line = from->line;
+    return r;
+}
+
+MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity) {
+    return (mli_site_record *)(uintptr_t)mli_index_get(
+        lord, mli_index_key(identity, MLI_INDEX_SUBJECT));
+}
+
+/* Finds the site of a struct with kept strings in a module. NULL: there is none, and *key is free
+   for it in the index. */
+static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site *kept,
+                                               const void *module, uint64_t *key) {
+    uint64_t hash = (uint64_t)(uintptr_t)kept->file * 0x9e3779b97f4a7c15u;
+    hash = ((hash ^ hash >> 32) + (uint64_t)(uintptr_t)kept->function) * 0x9e3779b97f4a7c15u;
+    hash = ((hash ^ hash >> 32) + (uint64_t)(uintptr_t)module) * 0x9e3779b97f4a7c15u;
+    hash = ((hash ^ hash >> 32) + (uint32_t)kept->line) * 0x9e3779b97f4a7c15u;
+    for (;; hash += 256) {
+        mli_site_record *site;
+        *key = hash >> 8 ^ (uint64_t)MLI_INDEX_CONTENT << 56;
+        site = (mli_site_record *)(uintptr_t)mli_index_get(lord, *key);
+        if (!site || (site->original.file == kept->file &&
+                      site->original.function == kept->function &&
+                      site->original.line == kept->line && site->module == module))
+            return site;
+    }
+}
+
+/* Makes the record of a site, displayed as `kept`. NULL: memory is wanted. */
+static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
+    mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
+    if (!site) return NULL;
+    site->original = *kept;
+    mli_ptr_store(&site->display, &site->original);
+    return site;
+}
+/* Adds a site to the index under its content and its struct: the index has it under every struct
+   that it was ever displayed as. Requires: room for both is reserved. */
+static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, uint64_t content) {
+    mli_index_add_locked(lord, mli_index_key(&site->original, MLI_INDEX_SUBJECT),
+                         (uint64_t)(uintptr_t)site);
+    mli_index_add_locked(lord, content, (uint64_t)(uintptr_t)site);
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
+                                                            const mli_site_origin *from,
+                                                            mli_site_record **out) {
+    uint64_t content = 0;
+    memlord_site kept;
+    memlord_result r = mli_index_reserve_locked(lord, 3);
+    if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, from->planted, &kept);
+    if (r) return r;
+    *out = mli_site_same(lord, &kept, from->module, &content);
+    if (!*out) {
+        *out = mli_site_make_locked(lord, &kept);
+        if (!*out) return MLI_AGAIN;
+        (*out)->module = from->module;
+        mli_site_add_locked(lord, *out, content);
+    }
+    return MEMLORD_OK;
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
+                                                         mli_site_record **out) {
+    memlord_result r;
+    *out = mli_site_record_of(lord, from->planted);
+    if (*out) return MEMLORD_OK;
+    r = mli_site_content_locked(lord, from, out);
+    if (r) return r;
+    mli_index_add_locked(lord, mli_index_key(from->planted, MLI_INDEX_SUBJECT),
+                         (uint64_t)(uintptr_t)*out);
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
+                                                        const memlord_site *planted) {
+    mli_site_origin from = {planted, NULL};
+    if (planted && !mli_site_record_of(lord, planted)) from.module = mli_module_of(planted);
+    return from;
+}
+
+MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted) {
+    mli_site_origin from = mli_site_origin_of(lord, planted);
+    mli_site_record *site;
+    memlord_result r;
+    if (mli_self.in_host_alloc) return NULL;
+    do {
+        mli_cold_enter();
+        r = mli_site_find_locked(lord, &from, &site);
+    } while (mli_cold_leave(lord, &r));
+    return r == MEMLORD_OK ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : NULL;
+}
+
+/* -- return addresses: modules and the places in them -- */
+
+/* Returns 0 if the build id in memory is not that of a known module. It is read only from the page
+   where the module starts, which every module has. */
+static int mli_module_has_id(const mli_module *module) {
+    const mli_image *image = &module->image;
+    uintptr_t at = (uintptr_t)image->id - (uintptr_t)image->start;
+    if (!image->id_size || at > 4096 - image->id_size) return 1; /* the name alone tells */
+    return !memcmp(image->id, module->id, image->id_size);
+}
+/* Finds the module that is at an address now. Returns 1 if *out is it, NULL for no module, and 0 if
+   the ledger does not know it, or the system cannot tell without a lock. */
+static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli_module **out) {
+    mli_loaded now;
+    int in = mli_loaded_at(address, &now);
+    *out = NULL;
+    if (in <= 0) return !in;
+    *out = (mli_module *)(uintptr_t)mli_index_get(lord,
+                                                  mli_index_key(now.start, MLI_INDEX_MODULE));
+    while (*out && (strcmp((*out)->image.loaded, now.name) || !mli_module_has_id(*out)))
+        *out = (mli_module *)mli_ptr_load_acquire(&(*out)->same);
+    return *out != NULL;
+}
+
+/* Finds or makes the record of a module. */
+static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_image *image,
+                                                      mli_module **out) {
+    const uint64_t key = mli_index_key(image->start, MLI_INDEX_MODULE);
+    mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *module;
+    char hex[2 * MLI_BUILD_ID_MAX + 1];
+    const char *path, *loaded, *build_id;
+    memlord_result r;
+    mli_out o;
+    size_t i;
+    mli_out_buffer(&o, hex, sizeof hex);
+    for (i = 0; i < image->id_size; i++)
+        mli_put_digits(&o, ((const unsigned char *)image->id)[i], 16, 2);
+    (void)mli_out_end(&o, sizeof hex);
+    r = mli_name_locked(lord, hex, &build_id);
+    if (r == MEMLORD_OK) r = mli_name_locked(lord, image->path, &path);
+    if (r == MEMLORD_OK) r = mli_name_locked(lord, image->loaded, &loaded);
+    if (r) return r;
+    for (module = first; module; module = (mli_module *)mli_ptr_load(&module->same))
+        if (module->image.path == path && module->build_id == build_id) break;
+    *out = module;
+    if (module) return MEMLORD_OK;
+    *out = module = (mli_module *)mli_cold_alloc(lord, sizeof *module);
+    if (!module) return MLI_AGAIN;
+    module->image = *image;
+    module->image.path = path;
+    module->image.loaded = loaded;
+    module->build_id = build_id;
+    if (image->id_size) memcpy(module->id, image->id, image->id_size);
+    module->next = (mli_module *)mli_ptr_load(&lord->sites.modules);
+    module->number = module->next ? module->next->number + 1 : 1;
+    mli_ptr_store_release(&lord->sites.modules, module); /* pairs with the readers of it */
+    if (!first) {
+        mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)module);
+    } else { /* the release pairs with the acquire in mli_module_now */
+        mli_ptr_store(&module->same, mli_ptr_load(&first->same));
+        mli_ptr_store_release(&first->same, module);
+    }
+    return MEMLORD_OK;
+}
+
+static uint64_t mli_place_offset(const mli_image *image, const void *address) {
+    return (uintptr_t)address - 1 - (image ? (uintptr_t)image->bias : 0);
+}
+/* Finds the site of a place. NULL: there is none, and *key is free for it in the index. The same
+   module at another address has the same sites. */
+static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module *module,
+                                                uint64_t offset, uint64_t *key) {
+    uint64_t hash = offset * 0x9e3779b97f4a7c15u;
+    if (module) {
+        hash = (hash ^ hash >> 32) + (uint64_t)(uintptr_t)module->image.path;
+        hash = hash * 0x9e3779b97f4a7c15u + (uint64_t)(uintptr_t)module->build_id;
+        hash *= 0x9e3779b97f4a7c15u;
+    }
+    for (;; hash += 256) {
+        const mli_module *where;
+        mli_site_record *site;
+        *key = hash >> 8 ^ (uint64_t)MLI_INDEX_CONTENT << 56;
+        site = (mli_site_record *)(uintptr_t)mli_index_get(lord, *key);
+        if (!site) return NULL;
+        where = site->where;
+        if (site->address && site->offset == offset &&
+            (where == module || (where && module && where->image.path == module->image.path &&
+                                 where->build_id == module->build_id)))
+            return site;
+    }
+}
+
+/* Finds or makes the site of a return address. The index has the address, too, if its module
+   stays. */
+static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
+                                                     const mli_image *image,
+                                                     mli_site_record **out) {
+    const uint64_t key = mli_index_key(address, MLI_INDEX_SUBJECT);
+    uint64_t offset = mli_place_offset(image->path ? image : NULL, address), content;
+    memlord_site kept = mli_no_site;
+    mli_module *module = NULL;
+    char text[300]; /* a file name, and the offset */
+    mli_out o;
+    memlord_result r = mli_index_reserve_locked(lord, 4);
+    if (r == MEMLORD_OK && image->path) r = mli_module_find_locked(lord, image, &module);
+    if (r) return r;
+    *out = mli_place_find(lord, module, offset, &content);
+    if (!*out) {
+        mli_out_buffer(&o, text, sizeof text);
+        if (module) mli_put_file_name(&o, module->image.path);
+        mli_put_str(&o, module ? "+0x" : "0x");
+        mli_put_hex_short(&o, offset);
+        (void)mli_out_end(&o, sizeof text);
+        r = mli_name_locked(lord, text, &kept.file);
+        if (r == MEMLORD_OK) r = mli_name_locked(lord, "", &kept.function);
+        if (r) return r;
+        *out = mli_site_make_locked(lord, &kept);
+        if (!*out) return MLI_AGAIN;
+        (*out)->address = address;
+        (*out)->where = module;
+        (*out)->offset = offset;
+        mli_site_add_locked(lord, *out, content);
+    }
+    if (image->stays && !mli_index_get(lord, key))
+        mli_index_add_locked(lord, key, (uint64_t)(uintptr_t)*out);
+    return MEMLORD_OK;
+}
+
+/* Makes the site of a return address. `module`: where it is; NULL: the system must be asked. */
+static MLI_COLD mli_site_record *mli_place_make(memlord *lord, const void *address,
+                                                const mli_module *module) {
+    char executable[MLI_PATH_MAX];
+    mli_site_record *site = NULL;
+    mli_image image;
+    memlord_result r;
+    if (mli_self.in_host_alloc) return NULL;
+    if (module)
+        image = module->image;
+    else
+        mli_image_at(address, &image, executable);
+    do {
+        mli_cold_enter();
+        r = mli_place_find_locked(lord, address, &image, &site);
+    } while (mli_cold_leave(lord, &r));
+    return r == MEMLORD_OK ? site : NULL;
+}
+MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address) {
+    mli_site_record *site = NULL;
+    const mli_module *module;
+    uint64_t key;
+    if (mli_module_now(lord, address, &module))
+        site = mli_place_find(
+            lord, module, mli_place_offset(module ? &module->image : NULL, address), &key);
+    return site ? site : mli_place_make(lord, address, module);
+}
+/* Returns the function of a site of a return address; NULL: its symbol is not known, or its module
+   is not there now. Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
+static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
+    const mli_module *now = site->where;
+    if (!now || (!now->image.stays &&
+                 (!mli_module_now(lord, site->address, &now) || now != site->where)))
+        return NULL;
+    return mli_symbol_at((const char *)site->address - 1);
+}
+/* Displays a site as `from`, whose copy the index then has, too: the host may pass any struct that
+   it was given. MLI_AGAIN: memory is wanted. */
+static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
+                                                       const memlord_site *from) {
+    memlord_site fresh, *shown;
+    memlord_result r = mli_index_reserve_locked(lord, 1);
+    if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, from, &fresh);
+    if (r) return r;
+    shown = (memlord_site *)mli_cold_alloc(lord, sizeof *shown);
+    if (!shown) return MLI_AGAIN;
+    *shown = fresh;
+    mli_index_add_locked(lord, mli_index_key(shown, MLI_INDEX_SUBJECT), (uint64_t)(uintptr_t)site);
+    mli_ptr_store_release(&site->display, shown); /* pairs with mli_site_display */
+    return MEMLORD_OK;
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
+                                                         const memlord_site *from) {
+    memlord_result r;
+    do {
+        mli_cold_enter();
+        r = mli_site_display_locked(lord, site, from);
+    } while (mli_cold_leave(lord, &r));
+    return r;
+}
+
+MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
+    const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
+    memlord_site named = *shown;
+    if (!site->address || shown->function[0]) return shown;
+    if (mli_u32_exchange(&site->resolved, 1)) return shown;
+    named.function = mli_place_function(lord, site);
+    if (!named.function) return shown;
+    (void)mli_site_set_display(lord, site, &named);
+    return (const memlord_site *)mli_ptr_load_acquire(&site->display);
+}
+
+MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
+    mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    return record ? mli_site_display(lord, record) : site;
+}
+MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
+                                               memlord_site *named) {
+    const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    if (!record || !record->address || site->function[0]) return site;
+    *named = *site;
+    named->function = mli_place_function(lord, record);
+    return named->function ? named : site;
+}
+
+/* Finds or adds the row of a site or a tag on a device. `from`: of a site; NULL: the row is of a
+   tag. The host knows a site by several addresses, but it has one row on a device: the index has
+   that under the site's record. */
+static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
+                                                   const char *tag, uint32_t dev,
+                                                   uint32_t *number) {
+    const int book = from ? MLI_BOOK_SITE : MLI_BOOK_TAG;
+    uint32_t most = from ? MLI_SITE_ROWS_MAX : MLI_TAG_ROWS_MAX;
+    void *subject = (void *)(uintptr_t)tag;
+    mli_site_record *site;
+    memlord_result r;
+    if (from) {
+        r = mli_site_find_locked(lord, from, &site);
+        if (r) return r;
+        subject = site;
+    }
+    *number = (uint32_t)mli_index_get(lord, mli_index_key(subject, dev));
+    if (*number) return MEMLORD_OK;
+    if (mli_row_count(lord, book) > most) return MEMLORD_E_NOMEM;
+    return mli_row_add_locked(lord, book, dev, subject, mli_index_key(subject, dev), number);
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
+                                                 uint32_t dev, uint32_t *number) {
+    mli_site_origin from = {NULL, NULL};
+    memlord_result r;
+    if (book == MLI_BOOK_SITE) from = mli_site_origin_of(lord, (const memlord_site *)identity);
+    do {
+        mli_cold_enter();
+        r = mli_row_find_locked(lord, from.planted ? &from : NULL, (const char *)identity, dev,
+                                number);
+    } while (mli_cold_leave(lord, &r));
+    return r;
+}
+
+MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
+                                         uint32_t dev) {
+    const void *subject = book == MLI_BOOK_SITE ? mli_site_record_of(lord, identity) : identity;
+    uint32_t row = subject ? (uint32_t)mli_index_get(lord, mli_index_key(subject, dev)) : 0;
+    if (row || mli_row_find(lord, book, identity, dev, &row) == MEMLORD_OK) return row;
+    mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
+    return 0;
+}

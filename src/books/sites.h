@@ -1,0 +1,110 @@
+/* Owns the records of sites, the tags of threads, marks and births (the mark, scope and stream of
+   a block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
+   the devices. A site's record is made, and its strings are copied, when the site is first seen;
+   it gets one row on each device where it is used. Each thread caches the rows it used last. A
+   struct of the host that is new is compared by its content and module: it may be a known site.
+   A return address is a site by its module, its offset there and the module's build id, all found
+   when it is first seen. The index has an address only where the module stays: of another module
+   each call asks which one is there now, for dlclose tells nobody.
+   Invariants: a site's record is never freed before the ledger ends; nothing here allocates or
+   takes a lock inside a shard. Lock: cold; memlord_sites_enable takes registry alone. */
+#ifndef MLI_BOOKS_SITES_H
+#define MLI_BOOKS_SITES_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+
+typedef struct mli_scope_record {
+    uint32_t id;
+    struct mli_scope_record *parent;
+    const char *name, *path;      /* kept */
+    struct mli_site_record *site; /* NULL: the scope was begun by name */
+    mli_ptr threads;              /* mli_thread_scope *; push only */
+    mli_u64 device_ns;
+    mli_u64 birth; /* the last birth in this scope on no stream: mark:26 | number:26; 0: none yet */
+} mli_scope_record;
+
+#define MLI_CACHE_MAX 8192 /* homes at most, in memory of the cache's own */
+
+/* The mark, the scope and the stream that blocks have in common. */
+typedef struct mli_birth {
+    uint64_t stream; /* 0: none */
+    uint32_t mark, scope; /* scope 0: none */
+} mli_birth;
+
+/* What a site is made from: the site of its file, function and line in the module that has it. A
+   line of a header that several files include is one site, but in each library another. */
+typedef struct mli_site_origin {
+    const memlord_site *planted;
+    const void *module; /* by mli_module_of; NULL: not known */
+} mli_site_origin;
+
+/* A module that had a return address. It is kept to the end: its sites outlive it. */
+typedef struct mli_module {
+    uint32_t number;         /* from 1, in the order they are seen */
+    struct mli_module *next; /* of all modules: the one before it */
+    mli_ptr same;            /* mli_module *: another that was loaded at the same start */
+    mli_image image;         /* its strings kept; read `id` only as mli_module_has_id does */
+    const char *build_id;    /* kept; in hexadecimal; "": it has none */
+    unsigned char id[MLI_BUILD_ID_MAX];
+} mli_module;
+
+typedef struct mli_site_record {
+    memlord_site original;   /* displayed until the site is renamed or resolved */
+    mli_ptr display;         /* const memlord_site *; a rename replaces the whole struct */
+    const void *address;     /* the first return address; NULL: the site is a struct of the host */
+    const void *module;      /* of a struct of the host: see mli_site_origin */
+    const mli_module *where; /* of a return address; NULL: it was in no module */
+    uint64_t offset;         /* of the byte before it, which is inside the call, in its file */
+    mli_u32 resolved;        /* 1: the symbol of `address` was looked up */
+    uint32_t frame;          /* its number among the frames of stacks; 0: it is in no stack */
+} mli_site_record;
+
+MLI_TABLE(const memlord_site mli_no_site)
+
+MLI_PRIVATE MLI_NOINLINE mli_site_record *mli_site_record_of(memlord *lord, const void *identity);
+
+/* Finds or makes the site of a place, and leaves room for one more key in the index. */
+MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
+                                                            const mli_site_origin *from,
+                                                            mli_site_record **out);
+/* Finds or makes the site of a struct of the host. The index has it under each pointer, too. */
+MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
+                                                         mli_site_record **out);
+
+/* Returns the origin of a struct of the host. Requires: no lock of the ledger is held. */
+MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
+
+/* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_site_kept(memlord *lord, const memlord_site *planted);
+/* Returns the site of a return address that the index does not have; NULL without memory. */
+MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *address);
+/* Returns the site of a return address; NULL without memory. */
+static MLI_HOT mli_site_record *mli_place_at(memlord *lord, const void *address) {
+    mli_site_record *site = mli_site_record_of(lord, address);
+    return MLI_LIKELY(site != NULL) ? site : mli_place_of(lord, address);
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site_record *site,
+                                                         const memlord_site *from);
+
+/* Returns a site as reports display it. A return address gets its symbol when it is first
+   displayed: dladdr walks a module's symbols, which is too slow for a recording call. Requires: as
+   mli_place_function. */
+MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site);
+
+/* Returns the record to show a listed site by now. Requires: as mli_site_display. */
+MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site);
+/* The same without an allocation: what is looked up goes to *named, and is not kept. */
+MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site *site,
+                                               memlord_site *named);
+
+MLI_PRIVATE MLI_COLD memlord_result mli_row_find(memlord *lord, int book, const void *identity,
+                                                 uint32_t dev, uint32_t *number);
+
+/* Returns the row of a site or a tag on a device, and adds it on first use. Returns 0 without room
+   for it, and counts that in dropped_sites. */
+MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *identity,
+                                         uint32_t dev);
+
+#endif

@@ -1,0 +1,671 @@
+#include "books/stacks.h"
+#include "os/system.h"
+#include "os/unwind.h"
+#include "base/ledger.h"
+#include "base/memory.h"
+#include "books/counters.h"
+#include "books/names.h"
+#include "books/devices.h"
+#include "books/tags.h"
+
+#define MLI_STACK_HEADS 65536u     /* chains of nodes */
+#define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
+#define MLI_STACK_OWN 16           /* frames of our own that an unwinder may begin with */
+#define MLI_STACK_BYTES ((uint64_t)512 << 10)
+#define MLI_TAKEN_MIN 256
+typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
+
+typedef struct mli_stack_heads {
+    mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* 0: an empty chain */
+} mli_stack_heads;
+MLI_PRIVATE const mli_taken mli_taken_none = {0, 0, 0, 0};
+
+/* -- samples -- */
+
+/* Returns the natural logarithm of n / 2^53, for n from 1 to 2^53, to 12 digits: with
+   z = (m - 1) / (m + 1) it is 2 (z + z^3/3 + z^5/5 ...). */
+static MLI_COLD double mli_log_of(uint64_t n) {
+    double m = (double)n, e = -53, z, z2, sum = 0;
+    int i;
+    while (m >= 1.5) {
+        m /= 2;
+        e++;
+    }
+    z = (m - 1) / (m + 1);
+    z2 = z * z;
+    for (i = 17; i > 0; i -= 2) sum = sum * z2 + 1.0 / i;
+    return 2 * z * sum + e * 0.693147180559945309;
+}
+
+/* Returns 1 / (1 - exp(-x)), for x > 0. A series gives q = 1 - exp(-y) for a small y; doubling y
+   makes it q (2 - q). */
+static MLI_COLD double mli_sample_scale(double x) {
+    double q, y = x;
+    int doublings = 0;
+    if (x > 40) return 1;
+    for (; y > 1.0 / 16; y /= 2) doublings++;
+    q = y * (1 - y / 2 * (1 - y / 3 * (1 - y / 4 * (1 - y / 5 * (1 - y / 6 * (1 - y / 7))))));
+    while (doublings--) q *= 2 - q;
+    return 1 / q;
+}
+
+/* Returns a number whose bits all depend on all of n: the finalizer of splitmix64. */
+static MLI_COLD uint64_t mli_mixed(uint64_t n) {
+    n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
+    n = (n ^ n >> 27) * 0x94d049bb133111ebu;
+    return n ^ n >> 31;
+}
+MLI_PRIVATE MLI_COLD void mli_stacks_seed(memlord *lord) {
+    uint64_t seed = lord->stacks.seed;
+    seed = mli_mixed(seed ^ mli_pid());
+    seed = mli_mixed(seed ^ mli_wall_now());
+    seed = mli_mixed(seed ^ mli_now());
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord);  /* which the system places at random */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* likewise */
+    seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
+    lord->stacks.seed = seed;
+}
+/* Draws the bytes until a thread's next sample: exponential, with the mean stack_bytes. The numbers
+   are those of splitmix64. They begin at a place of their own in each ledger and thread record. */
+static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
+    const uint64_t step = 0x9e3779b97f4a7c15u;
+    uint64_t r;
+    if (!t->stack_random) t->stack_random = mli_mixed(lord->stacks.seed + t->id * step);
+    t->stack_random += step;
+    r = (mli_mixed(t->stack_random) >> 11) + 1;
+    t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
+}
+
+/* Counts the bytes of an alloc on the general path. 1: it is taken. */
+static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
+    if (lord->stacks.bytes == 1) return 1;
+    if (!t->stack_random) mli_stack_draw(lord, t);
+    t->stack_left -= (int64_t)bytes;
+    if (t->stack_left > 0) return 0;
+    mli_stack_draw(lord, t);
+    return 1;
+}
+
+/* -- the tree and the rows -- */
+
+MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
+    return (mli_stack_node *)mli_book_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
+}
+MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
+    return (mli_stack_row *)mli_book_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
+}
+MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord) {
+    return mli_u32_load_acquire(&lord->stacks.row_count);
+}
+MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number) {
+    return (mli_site_record *)mli_ptr_load(
+        (mli_ptr *)mli_book_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
+}
+MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord) {
+    return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
+}
+static mli_stack_heads *mli_stack_heads_of(const memlord *lord) {
+    return (mli_stack_heads *)mli_ptr_load_acquire(&lord->stacks.heads);
+}
+static mli_u32 *mli_stack_head(const memlord *lord, uint32_t parent, const void *address) {
+    const uint64_t at = (uint64_t)(uintptr_t)address ^ (uint64_t)parent << 40;
+    return &mli_stack_heads_of(lord)->nodes[at * 0x9e3779b97f4a7c15u >> 48];
+}
+static mli_u32 *mli_stack_row_head(const memlord *lord, uint32_t node, uint32_t dev,
+                                   uint32_t site) {
+    const uint32_t hash = ((node ^ site << 12) * 251 + dev) * 0x9e3779b9u;
+    return &mli_stack_heads_of(lord)->rows[hash >> 18];
+}
+
+/* Returns the node of a site under its caller's or, without a site, that of a return address in a
+   module that stays; 0: there is none. Needs no lock: the acquires pair with the releases of those
+   who add. */
+static MLI_HOT uint32_t mli_stack_child(const memlord *lord, uint32_t parent, const void *address,
+                                        const mli_site_record *site) {
+    uint32_t n = mli_u32_load_acquire(mli_stack_head(lord, parent, address));
+    const mli_stack_node *node;
+    for (; n; n = node->next) {
+        node = mli_stack_node_at(lord, n);
+        if (node->parent == parent &&
+            (site ? node->site == site : node->stays == (uint64_t)(uintptr_t)address))
+            break;
+    }
+    return n;
+}
+static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t dev,
+                                   uint32_t site) {
+    uint32_t n = mli_u32_load_acquire(mli_stack_row_head(lord, leaf, dev, site));
+    const mli_stack_row *row;
+    for (; n; n = row->next) {
+        row = mli_stack_row_at(lord, n);
+        if (row->node == leaf && row->dev == dev && row->site == site) break;
+    }
+    return n;
+}
+
+/* Gives a site its number among the frames of stacks. MLI_AGAIN: memory is wanted. */
+static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
+    const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
+    mli_ptr *at;
+    if (site->frame) return MEMLORD_OK;
+    at = (mli_ptr *)mli_book_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
+    if (!at) return MLI_AGAIN;
+    mli_ptr_store(at, site);
+    site->frame = n;
+    mli_u32_store_release(&lord->stacks.frame_count, n + 1); /* pairs with mli_stack_frame_count */
+    return MEMLORD_OK;
+}
+/* Finds or adds the node of a site. E_NOMEM: the tree is full. MLI_AGAIN: memory is wanted. The
+   chain is that of the site's address, at which the module need not be any more. */
+static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
+                                                           mli_site_record *site, int stays,
+                                                           uint32_t *number) {
+    const uint32_t n = mli_u32_load(&lord->stacks.node_count);
+    mli_u32 *head = mli_stack_head(lord, parent, site->address);
+    mli_stack_node *node;
+    *number = mli_stack_child(lord, parent, site->address, site);
+    if (*number) return MEMLORD_OK;
+    if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
+    node = (mli_stack_node *)mli_book_add(lord, &lord->stacks.nodes, n, sizeof *node,
+                                          mli_cold_alloc);
+    if (!node || mli_stack_frame_add_locked(lord, site)) return MLI_AGAIN;
+    node->stays = stays ? (uint64_t)(uintptr_t)site->address : 0;
+    node->site = site;
+    node->parent = parent;
+    node->next = mli_u32_load(head);
+    mli_u32_store_release(&lord->stacks.node_count, n + 1); /* pairs with mli_export_stacks */
+    mli_u32_store_release(head, n);                         /* pairs with mli_stack_child */
+    *number = n;
+    return MEMLORD_OK;
+}
+/* Returns the node of a return address, which is new or may be of another module by now: the site
+   tells. Adds it on first use; 0: no room for it. */
+static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, const void *address) {
+    mli_site_record *site = mli_place_at(lord, address);
+    uint32_t n = site ? mli_stack_child(lord, parent, site->address, site) : 0;
+    memlord_result r;
+    int stays;
+    if (n || !site) return n;
+    stays = site->address == address && mli_site_record_of(lord, address) == site;
+    do {
+        mli_cold_enter();
+        r = mli_stack_child_find_locked(lord, parent, site, stays, &n);
+    } while (mli_cold_leave(lord, &r));
+    return r == MEMLORD_OK ? n : 0;
+}
+
+/* Finds or adds the row of a stack on a device at a row of the sites. */
+static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
+                                                         uint32_t site, uint32_t *number) {
+    const uint32_t n = mli_u32_load(&lord->stacks.row_count);
+    mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
+    mli_stack_row *row;
+    *number = mli_stack_row_find(lord, leaf, dev, site);
+    if (*number) return MEMLORD_OK;
+    if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
+    row = (mli_stack_row *)mli_book_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
+    if (!row) return MLI_AGAIN;
+    row->node = leaf;
+    row->dev = dev;
+    row->site = site;
+    row->next = mli_u32_load(head);
+    mli_u32_store_release(&lord->stacks.row_count, n + 1); /* pairs with mli_stack_rows */
+    mli_u32_store_release(head, n);                        /* pairs with mli_stack_row_find */
+    *number = n;
+    return MEMLORD_OK;
+}
+
+/* Returns the row of a stack, and adds it on first use; 0: no room for it. */
+static MLI_COLD uint32_t mli_stack_row_of_node(memlord *lord, uint32_t leaf, uint32_t dev,
+                                               uint32_t site) {
+    uint32_t row = mli_stack_row_find(lord, leaf, dev, site);
+    memlord_result r = MEMLORD_OK;
+    if (row) return row;
+    do {
+        mli_cold_enter();
+        r = mli_stack_row_find_locked(lord, leaf, dev, site, &row);
+    } while (mli_cold_leave(lord, &r));
+    return r == MEMLORD_OK ? row : 0;
+}
+/* Returns the row of return addresses, the innermost first; 0: no room for it. */
+static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, size_t depth,
+                                          uint32_t dev, uint32_t site) {
+    uint32_t node = 0, next;
+    for (; depth--; node = next) {
+        next = mli_stack_child(lord, node, frames[depth], NULL);
+        if (!next) next = mli_stack_child_of(lord, node, frames[depth]);
+        if (!next) return 0;
+    }
+    return mli_stack_row_of_node(lord, node, dev, site);
+}
+
+/* -- the table of taken blocks -- */
+
+static size_t mli_taken_home(uint64_t key, size_t cap) {
+    return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
+}
+/* Returns the entry of a key in a table that has it, or where it goes. Requires: the stacks lock;
+   the table has a vacant entry. */
+static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, uint64_t key) {
+    size_t at = mli_taken_home(key, cap);
+    while (table[at].row && (table[at].key != key || table[at].type != type))
+        at = (at + 1) & (cap - 1);
+    return &table[at];
+}
+/* Returns the entry of a taken block. */
+static mli_taken *mli_taken_of_locked(memlord *lord, const mli_entry *e) {
+    return mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
+                           lord->devices.dev_type[MLI_DEV(e->word1)], e->key);
+}
+/* Removes an entry, and moves those after it that it displaced. Requires: the stacks lock. */
+static void mli_taken_remove(memlord *lord, mli_taken *gone) {
+    mli_taken *table = lord->stacks.taken;
+    const size_t mask = lord->stacks.taken_cap - 1;
+    size_t hole = (size_t)(gone - table), at = hole;
+    for (;;) {
+        at = (at + 1) & mask;
+        if (!table[at].row) break;
+        if (((at - mli_taken_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
+            continue;
+        table[hole] = table[at];
+        hole = at;
+    }
+    table[hole].row = 0;
+    lord->stacks.taken_count--;
+}
+
+/* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
+   then those to free. Requires: the stacks lock. */
+static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *cap) {
+    mli_taken *old = lord->stacks.taken;
+    const size_t had = lord->stacks.taken_cap;
+    size_t i;
+    if (had >= *cap) return;
+    for (i = 0; i < had; i++)
+        if (old[i].row) *mli_taken_entry(*table, *cap, old[i].type, old[i].key) = old[i];
+    lord->stacks.taken = *table;
+    lord->stacks.taken_cap = *cap;
+    *table = old;
+    *cap = had;
+}
+/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory.
+   Requires: not inside, no lock held. */
+static MLI_COLD int mli_taken_reserve(memlord *lord) {
+    mli_taken *table = NULL;
+    size_t cap = 0, more;
+    int fits;
+    for (;;) {
+        mli_lock_take(&lord->stacks.lock);
+        if (table) mli_taken_swap(lord, &table, &cap);
+        fits = (lord->stacks.taken_count + lord->stacks.taken_reserved + 1) * 4 <=
+               lord->stacks.taken_cap * 3;
+        if (fits) lord->stacks.taken_reserved++;
+        more = lord->stacks.taken_cap ? lord->stacks.taken_cap * 2 : MLI_TAKEN_MIN;
+        mli_lock_drop(&lord->stacks.lock);
+        mli_own_free(lord, table, cap * sizeof *table);
+        if (fits) return 1;
+        cap = more;
+        table = (mli_taken *)mli_own_alloc(lord, cap * sizeof *table);
+        if (!table) return 0;
+    }
+}
+
+MLI_PRIVATE uint64_t mli_taken_weight(const mli_taken *taken, uint64_t bytes) {
+    return (uint64_t)((double)bytes * taken->scale + 0.5);
+}
+static double mli_taken_variance(const mli_taken *taken, uint64_t bytes) {
+    return (double)bytes * (double)bytes * taken->scale * (taken->scale - 1);
+}
+
+/* Takes a block off its row; `undo`: as if it had not been allocated. Requires: the stacks lock. */
+static void mli_stack_credit(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+    mli_stack_row *row = mli_stack_row_at(lord, taken->row);
+    const uint64_t weight = mli_taken_weight(taken, bytes);
+    row->live -= weight;
+    row->variance -= mli_taken_variance(taken, bytes);
+    if (!--row->blocks || row->variance < 0) row->variance = 0;
+    if (!undo || row->alloc_bytes < weight || !row->samples) return; /* a reset came between */
+    row->alloc_bytes -= weight;
+    row->taken_bytes -= bytes < row->taken_bytes ? bytes : row->taken_bytes;
+    row->allocs -= row->samples-- == 1 ? row->allocs : taken->scale;
+}
+
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e) {
+    mli_taken taken;
+    mli_stack_row *row;
+    const uint64_t bytes = MLI_BYTES(e->word1);
+    if (MLI_LIKELY(!mli_self.taken_row)) return 0;
+    taken.key = e->key;
+    taken.type = lord->devices.dev_type[MLI_DEV(e->word1)];
+    taken.row = mli_self.taken_row;
+    taken.scale = mli_self.taken_scale;
+    mli_self.taken_row = 0;
+    mli_lock_take(&lord->stacks.lock);
+    lord->stacks.taken_reserved--;
+    lord->stacks.taken_count++;
+    *mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap, taken.type, taken.key) = taken;
+    row = mli_stack_row_at(lord, taken.row);
+    row->live += mli_taken_weight(&taken, bytes);
+    if (row->live > row->peak) row->peak = row->live;
+    row->variance += mli_taken_variance(&taken, bytes);
+    row->blocks++;
+    if (!mli_self.taken_again) {
+        row->allocs += taken.scale;
+        row->samples++;
+    }
+    if (bytes > mli_self.taken_had) { /* as the totals count the growth of a block */
+        row->alloc_bytes += mli_taken_weight(&taken, bytes - mli_self.taken_had);
+        row->taken_bytes += bytes - mli_self.taken_had;
+    }
+    mli_lock_drop(&lord->stacks.lock);
+    return MLI_TAKEN;
+}
+
+MLI_PRIVATE MLI_COLD mli_taken mli_taken_of(memlord *lord, const mli_entry *e) {
+    mli_taken taken = mli_taken_none;
+    if (!(e->word1 & MLI_TAKEN)) return taken;
+    mli_lock_take(&lord->stacks.lock);
+    taken = *mli_taken_of_locked(lord, e);
+    mli_lock_drop(&lord->stacks.lock);
+    return taken;
+}
+MLI_PRIVATE MLI_COLD mli_taken mli_taken_out(memlord *lord, const mli_entry *e) {
+    const mli_taken taken = mli_taken_of(lord, e);
+    if (!taken.row) return taken;
+    mli_lock_take(&lord->stacks.lock);
+    mli_taken_remove(lord, mli_taken_of_locked(lord, e));
+    mli_lock_drop(&lord->stacks.lock);
+    return taken;
+}
+MLI_PRIVATE MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int undo) {
+    mli_taken *taken;
+    if (MLI_LIKELY(!(e->word1 & MLI_TAKEN))) return;
+    mli_lock_take(&lord->stacks.lock);
+    taken = mli_taken_of_locked(lord, e);
+    mli_stack_credit(lord, taken, MLI_BYTES(e->word1), undo);
+    mli_taken_remove(lord, taken);
+    mli_lock_drop(&lord->stacks.lock);
+}
+MLI_PRIVATE void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes) {
+    if (!taken->row) return;
+    mli_lock_take(&lord->stacks.lock);
+    mli_stack_credit(lord, taken, bytes, 0);
+    mli_lock_drop(&lord->stacks.lock);
+}
+
+/* -- frame pointers -- */
+
+#if MLI_FRAME_POINTERS
+#ifdef __cplusplus
+extern "C" {
+#endif
+int mli_attr_of_thread(pthread_t thread, pthread_attr_t *attr)
+    __asm__("pthread_getattr_np") __attribute__((weak));
+int mli_attr_stack(const pthread_attr_t *attr, void **stack, size_t *size)
+    __asm__("pthread_attr_getstack") __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+static MLI_COLD void mli_stack_bounds_find(void) {
+    pthread_attr_t attr;
+    void *from;
+    size_t size;
+    mli_self.stack_to = 1; /* which no frame lies below */
+    if (!mli_attr_of_thread || !mli_attr_stack || mli_attr_of_thread(pthread_self(), &attr)) return;
+    if (!mli_attr_stack(&attr, &from, &size)) {
+        mli_self.stack_from = (uintptr_t)from;
+        mli_self.stack_to = (uintptr_t)from + size;
+    }
+    (void)pthread_attr_destroy(&attr);
+}
+/* Removes the signature that aarch64 may have put into a return address. */
+static void *mli_return_address_plain(uintptr_t address) {
+#if defined(__aarch64__)
+    __asm__("mov x30, %0\n\thint #7\n\tmov %0, x30" : "+r"(address) : : "x30"); /* xpaclri */
+#endif
+    return (void *)address;
+}
+/* Begins with the frame of the call in progress: our own code need not keep frame pointers. Each
+   frame must lie behind the one before, as those of callers do, so a cycle ends. */
+MLI_API MLI_NOINLINE __attribute__((no_sanitize("address"))) size_t
+memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
+    void *own = MLI_FRAME_ADDRESS();
+    uintptr_t at = (uintptr_t)(mli_self.unwinding ? mli_self.frame : own), from = (uintptr_t)own;
+    const size_t size = 2 * sizeof at;
+    size_t n = 0;
+    (void)user;
+    if (!mli_self.stack_to) mli_stack_bounds_find();
+    if (from < mli_self.stack_from || from >= mli_self.stack_to) return 0;
+    while (n < cap && at >= from && at <= mli_self.stack_to - size && at % sizeof at == 0) {
+        const uintptr_t *frame = (const uintptr_t *)at;
+        if (!frame[1]) break;
+        frames[n++] = mli_return_address_plain(frame[1]);
+        from = at + size;
+        at = frame[0];
+    }
+    return n;
+}
+#else
+MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t cap) {
+    (void)user, (void)frames, (void)cap;
+    return 0;
+}
+#endif
+
+/* -- the stack of an alloc -- */
+
+/* Makes a row the one of the block that this call opens; 0, or without memory for it: counts the
+   stack as dropped. Ends with mli_stack_forget. Requires: not inside. */
+static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
+    mli_self.taken_row = row && mli_taken_reserve(lord) ? row : 0;
+    mli_self.taken_scale = scale;
+    mli_self.taken_again = 0;
+    mli_self.taken_had = 0;
+    if (!mli_self.taken_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
+}
+MLI_PRIVATE void mli_stack_forget(memlord *lord) {
+    if (MLI_LIKELY(!mli_self.taken_row)) return;
+    mli_self.taken_row = 0;
+    mli_lock_take(&lord->stacks.lock);
+    lord->stacks.taken_reserved--;
+    mli_lock_drop(&lord->stacks.lock);
+}
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev,
+                                         uint32_t site) {
+    uint32_t row;
+    if (!taken->row) return;
+    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, taken->row)->node, dev, site);
+    mli_stack_set(lord, row, dev, taken->scale);
+}
+
+MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
+    mli_self.taken_again = 1;
+    mli_self.taken_had = bytes;
+}
+
+/* Returns how many of `n` frames are our own: those inside the address that the site names, else
+   inside the caller's. */
+static size_t mli_stack_own(void *const *frames, size_t n, const void *site, const void *caller) {
+    const void *wanted = site ? site : caller;
+    size_t i = 0;
+    while (i < n && frames[i] != wanted) i++;
+    if (i == n && wanted != caller) return mli_stack_own(frames, n, NULL, caller);
+    if (i == n) i = 0;
+    while (i < n && mli_is_own(frames[i])) i++;
+    return i;
+}
+
+/* Returns 0 if the call may not unwind: past the thread's exit hook, in an unwinder, or in a child
+   of vfork, whose locks and thread-locals are its parent's. To ask for the process takes a system
+   call, which only samples can afford: every alloc of such a child is unwound. */
+static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
+                                         uintptr_t here) {
+    if (t == lord->threads.orphan || mli_frame_runs(&mli_self.unwinding, here)) return 0;
+    return lord->stacks.bytes == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
+}
+/* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
+   end of the stack. The top byte of a key of the index is its own. */
+static size_t mli_stack_sound(void *const *frames, size_t n) {
+    size_t i = 0;
+    while (i < n && frames[i] && !((uint64_t)(uintptr_t)frames[i] >> 56)) i++;
+    return i;
+}
+
+/* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
+   frames, and moves *from to its first one. Returns its depth. Where nothing may be unwound, or
+   nothing was, it is the one return address that is known, or none. */
+static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
+                                        const memlord_site *site, size_t *from) {
+    const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
+    void *caller = mli_self.caller;
+    void *known = record ? (void *)(uintptr_t)record->address : NULL;
+    size_t n = 0;
+    *from = 0;
+    if (may_unwind) {
+        mli_self.unwinding = MLI_STACK_ADDRESS();
+        mli_rank_none();
+        n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
+        mli_self.unwinding = 0;
+        n = mli_stack_sound(frames, n < cap ? n : cap);
+        *from = mli_stack_own(frames, n, known, caller);
+    }
+    if (n > *from) return n - *from < lord->stacks.depth ? n - *from : lord->stacks.depth;
+    (void)mli_u64_add(&lord->stacks.cut, 1);
+    *from = 0;
+    frames[0] = known ? known : mli_is_own(caller) ? NULL : caller;
+    return mli_stack_sound(frames, 1);
+}
+
+/* Makes the chains of nodes and rows before the first stack: a short process may need none, and
+   they take a while to clear. 0: no memory. Requires: not inside, no lock held. */
+static MLI_COLD int mli_stacks_ready(memlord *lord) {
+    mli_stack_heads *fresh;
+    if (mli_stack_heads_of(lord)) return 1;
+    fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
+    if (!fresh) return 0;
+    mli_lock_take(&lord->stacks.lock);
+    if (!mli_stack_heads_of(lord)) { /* the release pairs with the acquire in there */
+        mli_ptr_store_release(&lord->stacks.heads, fresh);
+        fresh = NULL;
+    }
+    mli_lock_drop(&lord->stacks.lock);
+    mli_own_free(lord, fresh, sizeof *fresh);
+    return 1;
+}
+
+MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
+                                          uint64_t bytes, const memlord_site *site) {
+    void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
+    const double mean = (double)lord->stacks.bytes;
+    const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
+    size_t depth, from;
+    uint32_t row = 0, at = 0;
+    int may;
+    if (!mli_stack_due(lord, t, bytes)) return;
+    may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
+    depth = mli_stack_unwind(lord, may, frames, cap, site, &from);
+    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+        at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
+    if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
+    mli_stack_set(lord, row, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
+}
+
+/* -- reading -- */
+
+MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_stack_row *row) {
+    uint32_t n = row->node, depth = 0;
+    for (; n; n = mli_stack_node_at(lord, n)->parent) depth++;
+    return depth;
+}
+static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
+
+MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
+    void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
+    uint32_t i, n = row->node;
+    if (frames) return frames;
+    fresh = (void **)mli_own_alloc(lord, mli_stack_frames_size(depth));
+    if (!fresh) return NULL;
+    for (i = 0; i < depth; i++, n = mli_stack_node_at(lord, n)->parent) {
+        mli_site_record *site = mli_stack_node_at(lord, n)->site;
+        fresh[i] = (void *)(uintptr_t)site->address;
+        ((const memlord_site **)(void *)fresh)[depth + i] = mli_site_display(lord, site);
+    }
+    mli_lock_take(&lord->stacks.lock);
+    frames = (void **)mli_ptr_load(&row->frames);
+    if (!frames) mli_ptr_store_release(&row->frames, fresh); /* pairs with the acquire above */
+    mli_lock_drop(&lord->stacks.lock);
+    if (!frames) return fresh;
+    mli_own_free(lord, fresh, mli_stack_frames_size(depth));
+    return frames;
+}
+
+static MLI_COLD uint64_t mli_square_root(double v) {
+    double root = v < 1 ? 1 : v;
+    int i;
+    for (i = 0; i < 80; i++) root = (root + v / root) / 2; /* Newton: halves it, then converges */
+    return v > 0 ? (uint64_t)(root + 0.5) : 0;
+}
+
+MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
+                                              memlord_stack_stat *out) {
+    const mli_stack_row *row = mli_stack_row_at(lord, number);
+    double variance;
+    memset(out, 0, sizeof *out);
+    out->device = mli_device_record_at(lord, row->dev)->device;
+    mli_lock_take(&lord->stacks.lock);
+    out->alloc_bytes = row->alloc_bytes;
+    out->allocs = (uint64_t)(row->allocs + 0.5);
+    out->live_bytes = row->live;
+    out->peak_bytes = row->peak;
+    out->samples = row->samples;
+    variance = row->variance;
+    mli_lock_drop(&lord->stacks.lock);
+    out->error_bytes = mli_square_root(variance);
+}
+
+/* -- life -- */
+
+MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
+    void *frames[1];
+    uint64_t generation;
+    if (!desc->stack_depth) return;
+    lord->stacks.depth = desc->stack_depth;
+    lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
+    if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
+    lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
+    lord->threads.hooks.v |= MLI_HOOK_STACKS;
+    lord->stacks.unwinder = desc->unwinder;
+    mli_stacks_seed(lord);
+    if (desc->unwinder.fn) return;
+    lord->stacks.unwinder.fn = mli_unwind;
+    generation = mli_busy_begin();
+    (void)mli_unwind(NULL, frames, 1);
+    mli_busy_end(generation);
+}
+
+MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord) {
+    uint32_t i, rows = mli_stack_rows(lord);
+    for (i = 1; i < rows; i++) {
+        mli_stack_row *row = mli_stack_row_at(lord, i);
+        mli_own_free(lord, mli_ptr_load(&row->frames),
+                     mli_stack_frames_size(mli_stack_depth(lord, row)));
+    }
+    mli_book_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
+    mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
+    mli_book_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
+    mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
+    mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
+}
+
+MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
+    uint32_t i, rows = mli_stack_rows(lord);
+    mli_lock_take(&lord->stacks.lock);
+    for (i = 1; i < rows; i++) {
+        mli_stack_row *row = mli_stack_row_at(lord, i);
+        row->peak = row->live;
+        row->alloc_bytes = row->taken_bytes = row->samples = 0;
+        row->allocs = 0;
+    }
+    mli_u64_store(&lord->stacks.cut, 0);
+    mli_lock_drop(&lord->stacks.lock);
+}

@@ -1,0 +1,471 @@
+#include "books/tags.h"
+#include "os/modules.h"
+#include "base/atomics.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "books/map.h"
+#include "books/counters.h"
+#include "books/names.h"
+#include "books/devices.h"
+
+MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t) {
+    if (t->cache && t->cache != t->cache_inline)
+        mli_own_free(lord, t->cache, (t->cache_mask + 1 + MLI_CACHE_PATH) * sizeof *t->cache);
+}
+/* Makes room for one more entry: empties the cache, twice as large if it can be. What was cached is
+   looked up again. */
+static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
+    const size_t homes = t->cache_mask + 1;
+    mli_cache_entry *more = NULL;
+    if (homes < MLI_CACHE_MAX)
+        more = (mli_cache_entry *)mli_own_alloc(lord, (2 * homes + MLI_CACHE_PATH) * sizeof *more);
+    t->cache_count = 0;
+    if (!more) {
+        memset(t->cache, 0, (homes + MLI_CACHE_PATH) * sizeof *t->cache);
+        return;
+    }
+    mli_cache_free(lord, t);
+    t->cache = more;
+    t->cache_mask = (uint32_t)(2 * homes - 1);
+}
+MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
+                                        uint32_t salt, void *value, uint64_t bits) {
+    mli_cache_entry *memo;
+    uint32_t k = 0;
+    if (t == lord->threads.orphan) return;
+    if (t->cache_count >= (t->cache_mask + 1) * 3 / 8) mli_cache_grow(lord, t);
+    memo = mli_cache_home(t, key, salt);
+    while (k < MLI_CACHE_PATH && memo[k].key && (memo[k].key != key || memo[k].salt != salt)) k++;
+    if (k < MLI_CACHE_PATH) memo += k;
+    t->cache_count += !memo->key;
+    memo->key = key;
+    memo->salt = salt;
+    memo->value = value;
+    memo->bits = bits;
+}
+
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
+                                                 const void *identity, uint32_t dev) {
+    const uint32_t salt = mli_cache_salt(book, dev);
+    const mli_cache_entry *memo = mli_cache_find(t, identity, salt);
+    mli_cell *cell;
+    uint64_t bits;
+    uint32_t row;
+    if (MLI_LIKELY(memo != NULL)) return memo->bits;
+    row = mli_row_of(lord, book, identity, dev);
+    if (!row) return 0;
+    bits = (uint64_t)row << (book == MLI_BOOK_SITE ? 1 : 21);
+    cell = mli_cell_make(lord, t, book, row, mli_own_alloc);
+    if (cell) mli_cache_set(lord, t, identity, salt, cell, bits);
+    return bits;
+}
+
+MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
+MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->frame->depth : 0; }
+
+/* -- births: the mark, the scope and the stream of a block -- */
+
+/* Returns the number of a birth; 0: there is none, and *key is free for it in the index. */
+static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t *key) {
+    uint64_t hash = birth->stream * 0x9e3779b97f4a7c15u;
+    hash = ((hash ^ hash >> 32) + birth->mark) * 0x9e3779b97f4a7c15u;
+    hash = ((hash ^ hash >> 32) + birth->scope) * 0x9e3779b97f4a7c15u;
+    for (;; hash += 256) {
+        const mli_birth *seen;
+        uint32_t number;
+        *key = hash >> 8 ^ (uint64_t)MLI_INDEX_BIRTH << 56;
+        number = (uint32_t)mli_index_get(lord, *key);
+        if (!number) return 0;
+        seen = (const mli_birth *)mli_book_at(&lord->sites.births, number, sizeof *seen);
+        if (seen->stream == birth->stream && seen->mark == birth->mark &&
+            seen->scope == birth->scope)
+            return number;
+    }
+}
+
+/* Finds or adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
+static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
+                                                     uint32_t *number) {
+    mli_birth *added;
+    uint64_t key;
+    memlord_result r = mli_index_reserve_locked(lord, 1);
+    *number = mli_birth_number(lord, birth, &key);
+    if (*number) return MEMLORD_OK;
+    if (r) return r;
+    if (lord->sites.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
+    added = (mli_birth *)mli_book_add(lord, &lord->sites.births, lord->sites.birth_count + 1,
+                                      sizeof *added, mli_cold_alloc);
+    if (!added) return MLI_AGAIN;
+    *added = *birth;
+    *number = ++lord->sites.birth_count;
+    mli_index_add_locked(lord, key, *number);
+    return MEMLORD_OK;
+}
+
+/* Finds or adds a birth, and returns its number. 0: there is no room for it, and scopes.lost counts
+   that. */
+static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
+                                        uint32_t scope) {
+    memlord_result r;
+    mli_birth birth;
+    uint64_t key;
+    uint32_t number;
+    birth.stream = stream;
+    birth.mark = mark;
+    birth.scope = scope;
+    number = mli_birth_number(lord, &birth, &key);
+    if (number) return number;
+    do {
+        mli_cold_enter();
+        r = mli_birth_find_locked(lord, &birth, &number);
+    } while (mli_cold_leave(lord, &r));
+    if (r) (void)mli_u64_add(&lord->scopes.lost, 1);
+    return number;
+}
+
+/* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
+   and the scope. Without room for a birth the block is recorded without either. Requires: not
+   inside. */
+static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
+    mli_scope_record *scope = t->frame && !t->stream ? t->frame->scope : NULL;
+    const uint64_t mark = MLI_BIRTH(born);
+    const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
+    uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
+    if (!number || last >> (MLI_BIRTH_BITS - 1) != mark) {
+        number = mli_birth_find(lord, t->stream, (uint32_t)mark, mli_scope_id(t));
+        if (scope && number) /* pairs with the acquire above */
+            mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
+    }
+    t->birth_mark = born;
+    t->birth_bits = number ? (MLI_BIRTH_NUMBERED | number) << 37 : born;
+    return t->birth_bits;
+}
+static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
+    uint64_t born = mli_u64_load(&lord->sites.birth_mark);
+    if (MLI_LIKELY(!t->frame && !t->stream)) return born;
+    return t->birth_bits && t->birth_mark == born ? t->birth_bits
+                                                  : mli_birth_bits_new(lord, t, born);
+}
+
+/* Returns the birth of a block. Its scope and its stream are 0 if it has none, or they were
+   lost. */
+static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
+    const uint64_t bits = MLI_BIRTH(word2);
+    mli_birth birth = {0, 0, 0};
+    if (bits & MLI_BIRTH_NUMBERED)
+        return *(const mli_birth *)mli_book_at(&lord->sites.births,
+                                               (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
+    birth.mark = (uint32_t)bits;
+    return birth;
+}
+MLI_PRIVATE uint64_t mli_mark_of(memlord *lord, uint64_t word2) {
+    return mli_birth_of(lord, word2).mark;
+}
+MLI_PRIVATE uint32_t mli_scope_of(memlord *lord, uint64_t word2) {
+    return mli_birth_of(lord, word2).scope;
+}
+MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2) {
+    return mli_birth_of(lord, word2).stream;
+}
+
+MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
+    mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes.all, id, sizeof *at);
+    return (mli_scope_record *)mli_ptr_load(at);
+}
+
+MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
+                                     const memlord_site *site) {
+    uint64_t rows = 0;
+    if (!t->frame && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+        mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
+    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+        rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
+    if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
+    return mli_birth_bits(lord, t) | rows;
+}
+
+/* Counts a tag that found no room, and warns of the first. */
+static MLI_COLD void mli_tag_drop(memlord *lord) {
+    mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
+    mli_drop_warn(lord, &lord->sites.warned_tag,
+                  "[drop] no room for a tag: raise MEMLORD_MAX_STRINGS, or give the ledger's "
+                  "allocator more; dropped_sites has how many");
+}
+
+MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
+    mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
+    mli_drop_warn(lord, &lord->sites.warned_guard,
+                  "[drop] a tag or a scope ended on another thread than it began: there it stays "
+                  "open");
+}
+
+/* Gets the ledger's copy of a tag. The thread's cache has it under the host's pointer; the text
+   there may change, so a hit compares it. */
+static memlord_result mli_tag_kept(memlord *lord, mli_thread *t, const char *tag,
+                                   const char **kept) {
+    const uint32_t salt = mli_cache_salt(MLI_CACHE_NAME, 0);
+    const mli_cache_entry *memo = mli_cache_find(t, tag, salt);
+    memlord_result r;
+    *kept = memo ? (const char *)memo->value : NULL;
+    if (*kept && !strcmp(*kept, tag)) return MEMLORD_OK;
+    r = mli_name(lord, tag, kept);
+    if (r == MEMLORD_OK) mli_cache_set(lord, t, tag, salt, (void *)(uintptr_t)*kept, 0);
+    return r;
+}
+
+/* Finds or makes the site of a place that is known by value; NULL without memory. The thread's
+   cache has it under the host's pointer to the file; the text there may change, so a hit compares
+   it. */
+static const mli_site_record *mli_site_by_value(memlord *lord, mli_thread *t,
+                                                const memlord_site *place) {
+    const uint32_t salt = mli_cache_salt(MLI_CACHE_PLACE, (uint32_t)place->line & 0xfffffff);
+    const mli_cache_entry *memo = mli_cache_find(t, place->file, salt);
+    mli_site_record *site = memo ? (mli_site_record *)memo->value : NULL;
+    mli_site_origin from;
+    memlord_result r;
+    if (site && site->original.line == place->line && !strcmp(site->original.file, place->file) &&
+        !strcmp(site->original.function, place->function))
+        return site;
+    from.planted = place;
+    from.module = mli_module_of(place->file);
+    do {
+        mli_cold_enter();
+        r = mli_site_content_locked(lord, &from, &site);
+    } while (mli_cold_leave(lord, &r));
+    if (r) return NULL;
+    mli_cache_set(lord, t, place->file, salt, site, 0);
+    return site;
+}
+
+/* Sets the tag that the thread's allocs get. */
+static void mli_tag_set(mli_thread *t, const char *kept) {
+    if (!kept != !t->tag) mli_special_set(t, MLI_SPECIAL_TAG, kept != NULL);
+    t->tag = kept;
+}
+
+MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth) {
+    t->tag_depth = depth;
+    mli_tag_set(t, t->tags[depth]);
+}
+
+MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
+                                int scope) {
+    guard->lord = lord;
+    guard->thread = t->id;
+    guard->scope = scope;
+    guard->depth = scope ? mli_scope_depth(t) : t->tag_depth;
+}
+
+MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
+    const memlord_interposer *to =
+        (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
+    if (MLI_LIKELY(!to) || to->lord == lord) return;
+    (scope ? to->scope_begin : to->tag_begin)(name);
+}
+MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
+    const memlord_interposer *to =
+        (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
+    if (MLI_LIKELY(!to) || to->lord == lord) return;
+    while (count--) (scope ? to->scope_end : to->tag_end)();
+}
+
+/* Begins a tag; `guard` NULL: without one. The stack of tags has the default tag at its bottom. */
+static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guard *guard) {
+    mli_thread *t;
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!tag || !*tag)
+        return mli_refuse(lord, MLI_REFUSER_tag_begin, MEMLORD_E_INVALID, memlord_device_all(),
+                          "a tag has a name");
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t == lord->threads.orphan) /* several threads share it, so it has no tag stack */
+        r = MEMLORD_E_NOMEM;
+    else if (t->tag_depth == MLI_TAG_DEPTH_MAX)
+        r = MEMLORD_E_STATE;
+    else
+        r = mli_tag_kept(lord, t, tag, &kept);
+    if (r == MEMLORD_OK) {
+        if (guard) mli_guard_note(guard, lord, t, 0);
+        t->tags[t->tag_depth++] = t->tag;
+        mli_tag_set(t, kept);
+    }
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) mli_tag_drop(lord);
+    if (r == MEMLORD_OK) mli_interposer_begin(lord, 0, tag);
+    return r;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
+    mli_thread *t;
+    uint32_t hooks;
+    if (!lord) return MEMLORD_OK;
+    mli_lock_take(&mli_process.registry_lock); /* no thread registers meanwhile */
+    hooks = mli_u32_load(&lord->threads.hooks) & ~(uint32_t)MLI_HOOK_SITES;
+    if (on) hooks |= MLI_HOOK_SITES;
+    mli_u32_store(&lord->threads.hooks, hooks);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t))
+        mli_special_set(t, MLI_SPECIAL_SITES, on);
+    mli_lock_drop(&mli_process.registry_lock);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API const memlord_site *memlord_site_at(memlord *lord, void *return_address) {
+    const mli_site_record *site;
+    if (!lord || !return_address) return &mli_no_site;
+    site = mli_place_at(lord, return_address);
+    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
+}
+
+MLI_API const memlord_site *memlord_site_of(memlord *lord, const char *file, const char *function,
+                                            int line) {
+    const mli_site_record *site;
+    memlord_site place;
+    mli_thread *t;
+    if (!lord) return &mli_no_site;
+    t = mli_thread_get(lord);
+    if (!t) return &mli_no_site;
+    mli_thread_put(lord, t); /* here already: the orphan record caches nothing */
+    place.file = file ? file : "";
+    place.function = function ? function : "";
+    place.line = line;
+    site = mli_site_by_value(lord, t, &place);
+    return site ? (const memlord_site *)mli_ptr_load_acquire(&site->display) : &mli_no_site;
+}
+
+MLI_API memlord_result memlord_site_place(memlord *lord, const memlord_site *site,
+                                          memlord_place *out) {
+    const mli_site_record *record;
+    if (!lord) return MEMLORD_E_UNKNOWN;
+    if (!site || !out) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record || !record->address) return MEMLORD_E_UNKNOWN;
+    out->module = record->where ? record->where->image.path : "";
+    out->build_id = record->where ? record->where->build_id : "";
+    out->offset = record->offset;
+    return MEMLORD_OK;
+}
+
+MLI_API void *memlord_site_address(memlord *lord, const memlord_site *site) {
+    mli_site_record *record = lord && site ? mli_site_record_of(lord, site) : NULL;
+    return record ? (void *)(uintptr_t)record->address : NULL;
+}
+
+MLI_API memlord_result memlord_site_rename(memlord *lord, const memlord_site *site,
+                                           const char *file, const char *function, int line) {
+    mli_site_record *record;
+    memlord_site shown;
+    if (!lord) return MEMLORD_OK;
+    if (!site) return MEMLORD_E_INVALID;
+    record = mli_site_record_of(lord, site);
+    if (!record) return MEMLORD_E_UNKNOWN;
+    shown = *mli_site_display(lord, record);
+    if (file) shown.file = file;
+    if (function) shown.function = function;
+    if (line) shown.line = line;
+    return mli_site_set_display(lord, record, &shown);
+}
+
+MLI_API uint64_t memlord_mark(memlord *lord) {
+    uint64_t born;
+    if (!lord) return 0;
+    (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
+    born = mli_u64_load(&lord->sites.birth_mark);
+    while (MLI_BIRTH(born) < MLI_MARK_MAX)
+        if (mli_u64_cas(&lord->sites.birth_mark, &born, born + ((uint64_t)1 << 37)))
+            return MLI_BIRTH(born) + 1;
+    return MLI_MARK_MAX;
+}
+
+MEMLORD_API memlord_result memlord_tag_begin(memlord *lord, const char *tag) {
+    return mli_tag_begin(lord, tag, NULL);
+}
+MEMLORD_API memlord_guard memlord_guard_tag(memlord *lord, const char *tag) {
+    memlord_guard guard = {NULL, 0, 0, 0};
+    (void)mli_tag_begin(lord, tag, &guard);
+    return guard;
+}
+
+MEMLORD_API memlord_result memlord_tag_end(memlord *lord) {
+    mli_thread *t;
+    memlord_result r = MEMLORD_E_STATE;
+    if (!lord) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t->tag_depth) {
+        mli_tags_cut(t, t->tag_depth - 1);
+        r = MEMLORD_OK;
+    }
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_OK) mli_interposer_end(lord, 0, 1);
+    return r;
+}
+
+MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    uint64_t before = t ? t->stream : 0;
+    if (!t || before == stream) {
+        if (t) mli_thread_put(lord, t);
+        return before;
+    }
+    if (t == lord->threads.orphan) { /* several threads share it, so it has no stream */
+        mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
+    } else {
+        t->stream = stream;
+        t->birth_bits = 0;
+        if (stream) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
+    }
+    mli_thread_put(lord, t);
+    return before;
+}
+
+MLI_API const char *memlord_tag_current(memlord *lord) {
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    const char *tag = t ? t->tag : NULL;
+    if (t) mli_thread_put(lord, t);
+    return tag;
+}
+
+MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
+    mli_thread *t;
+    const char *kept = NULL;
+    memlord_result r = MEMLORD_OK;
+    if (!lord) return MEMLORD_OK;
+    if (tag && !*tag)
+        return mli_refuse(lord, MLI_REFUSER_tag_default_set, MEMLORD_E_INVALID,
+                          memlord_device_all(), "a tag has a name");
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t == lord->threads.orphan)
+        r = MEMLORD_E_NOMEM; /* as in mli_tag_begin */
+    else if (tag)
+        r = mli_tag_kept(lord, t, tag, &kept);
+    if (r == MEMLORD_OK && t->tag_depth)
+        t->tags[0] = kept;
+    else if (r == MEMLORD_OK)
+        mli_tag_set(t, kept);
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_E_NOMEM) mli_tag_drop(lord);
+    return r;
+}
+
+MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, const char *tag,
+                                      uint64_t bytes) {
+    uint32_t dev, number;
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = !tag || !*tag || bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
+    if (r)
+        return mli_refuse(lord, MLI_REFUSER_expect, r, device,
+                          tag && *tag ? mli_block_fault(1, bytes) : "a tag has a name");
+    r = mli_name(lord, tag, &kept);
+    if (r) return r;
+    r = mli_row_find(lord, MLI_BOOK_TAG, kept, dev, &number);
+    if (r) return r;
+    mli_u64_store(&mli_row_at(lord, MLI_BOOK_TAG, number)->expected, bytes);
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
+}

@@ -1,0 +1,80 @@
+/* Owns a thread's cache of rows, names and scopes; births (the mark, scope and stream of a block);
+   and the open tags of a thread. Uses books/sites and books/names. Invariant: only the thread
+   itself reads and writes its cache and its tags. Lock: cold, for new names and births. */
+#ifndef MLI_BOOKS_TAGS_H
+#define MLI_BOOKS_TAGS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+#include "books/sites.h"
+
+enum {                              /* mli_cache_entry.salt >> 28: value; rest of the salt */
+    MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a row; the device */
+    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a row; the device */
+    MLI_CACHE_NAME,                 /* the kept copy of a host's tag; 0 */
+    MLI_CACHE_PLACE,                /* the site of a place, by its file; the line */
+    MLI_CACHE_SCOPE,                /* a thread scope, by its name; the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* a thread scope, by a static record; the parent scope */
+};
+static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
+    return (uint32_t)kind << 28 | rest;
+}
+static MLI_HOT mli_cache_entry *mli_cache_home(const mli_thread *t,
+                                               const void *key, uint32_t salt) {
+    uintptr_t hash = ((uintptr_t)key + salt) * 0x61c88647u; /* 2^32 / the golden ratio, negated */
+    return &t->cache[hash >> 20 & t->cache_mask];
+}
+/* Returns the entry of a key; NULL: it is not cached. The last entry of the cache is always vacant
+   and ends the probe. */
+static MLI_HOT const mli_cache_entry *mli_cache_find(const mli_thread *t,
+                                                     const void *key, uint32_t salt) {
+    const mli_cache_entry *memo = mli_cache_home(t, key, salt);
+    for (; memo->key; memo++)
+        if (MLI_LIKELY(memo->key == key && memo->salt == salt)) return memo;
+    return NULL;
+}
+MLI_PRIVATE void mli_cache_free(memlord *lord, mli_thread *t);
+/* Caches a look-up, in place of the entry of its key. If all probes find other keys, it evicts the
+   first. Requires: not inside, as the cache may grow. The orphan record caches nothing: its cells
+   are used under a lock. */
+MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
+                                        uint32_t salt, void *value, uint64_t bits);
+
+/* Returns the bits of word2 for the row of a site or a tag on a device; 0: no room for the row.
+   Makes the row, and the thread's cell for it. Requires: not inside. */
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
+                                                 const void *identity, uint32_t dev);
+
+/* Returns the id of the innermost scope of a thread; 0: it is in none. */
+MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t);
+MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t);
+MLI_PRIVATE uint64_t mli_mark_of(memlord *lord, uint64_t word2);
+MLI_PRIVATE uint32_t mli_scope_of(memlord *lord, uint64_t word2);
+MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
+
+MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
+
+/* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
+   thread's cells for its rows. Requires: not inside. */
+MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
+                                     const memlord_site *site);
+
+/* Counts a guard that ended on another thread than it began, and warns of the first. */
+MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord);
+
+/* Ends the innermost tags of a thread, down to a depth. Requires: it is deeper. */
+MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth);
+
+/* Notes what the end of a guard restores. */
+MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_thread *t,
+                                int scope);
+
+/* Begins a tag, or a scope, in the books of an interposer, too. Requires: no lock is held, here and
+   in mli_interposer_end. The acquire pairs with the release in mli_interposer_find. */
+MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name);
+/* Ends the innermost tags, or scopes, there. */
+MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count);
+
+#endif

@@ -1,0 +1,239 @@
+#include "books/threads.h"
+#include "os/system.h"
+#include "os/modules.h"
+#include "base/memory.h"
+
+MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
+    (void)mli_u32_bits(&t->special, bit, on);
+}
+
+MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t) {
+    (void)mli_u32_exchange(&t->fenced, 0);
+    if (t != t->lord->threads.orphan && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
+    mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
+    mli_u32_store_release(&t->fenced, 1);
+}
+
+MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
+    mli_thread *t = mli_thread_first(lord);
+    while (t && mli_u64_load(&t->owner) != number) t = mli_thread_next(t);
+    return t;
+}
+MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord) {
+    return mli_self.number ? mli_thread_of(lord, mli_self.number) : NULL;
+}
+
+MLI_PRIVATE int mli_alert_set(memlord *lord, uint32_t bit, int on) {
+    return mli_u32_bits(&lord->threads.alert, bit, on);
+}
+
+MLI_PRIVATE uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
+
+MLI_PRIVATE uint32_t mli_thread_count(memlord *lord) {
+    return mli_u32_load(&lord->threads.next_id) - MLI_THREAD_ID_FIRST;
+}
+
+MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
+    t->id = mli_u32_add(&lord->threads.next_id, 1);
+    mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
+    t->lord = lord;
+    t->cache = t->cache_inline;
+    t->cache_mask = MLI_CACHE_MIN - 1;
+    if (mli_thread_count(lord) >
+        mli_u32_load(&lord->bands.thread_allowance)) /* before the thread counts anything */
+        mli_alert_set(lord, MLI_ALERT_THREADS, 1);
+    mli_u64_store(&t->owner, owner);
+    mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
+    /* pairs with the acquire in mli_thread_first; seq_cst: see mli_barrier_threads and
+       mli_shard_wait */
+    (void)mli_ptr_exchange(&lord->threads.all, t);
+    mli_thread_fence(t);
+}
+
+/* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
+   mli_thread_release: the counts and shards of the record are visible then. */
+static mli_thread *mli_thread_spare(memlord *lord) {
+    mli_thread *t = mli_thread_first(lord);
+    while (t && (t == lord->threads.orphan || mli_u64_load_acquire(&t->owner)))
+        t = mli_thread_next(t);
+    return t;
+}
+
+/* Gives the calling thread a record: a free one, else a new one. NULL: no memory. It raises the
+   alert when so many records are in use that dead owners should be swept. */
+static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
+    mli_thread *t, *fresh = NULL;
+    for (;;) {
+        mli_lock_take(&mli_process.registry_lock);
+        t = fresh ? fresh : mli_thread_spare(lord);
+        if (fresh) {
+            mli_thread_start(lord, fresh, mli_self.number);
+        } else if (t) {
+            mli_u64_store(&t->owner, mli_self.number);
+            mli_thread_fence(t);
+        }
+        if (t && mli_thread_count(lord) >= lord->threads.sweep_at && !mli_thread_spare(lord))
+            mli_alert_set(lord, MLI_ALERT_THREADS, 1);
+        mli_lock_drop(&mli_process.registry_lock);
+        if (t) return t;
+        fresh = (mli_thread *)mli_own_alloc(lord, sizeof *fresh);
+        if (!fresh) return NULL;
+    }
+}
+
+/* Disowns the records of a thread number in all ledgers. Their owner is a thread that has ended, or
+   the calling thread before its thread-local storage was freed. The next sweep frees them. */
+static MLI_COLD void mli_threads_disown(uint64_t number) {
+    memlord *lord;
+    mli_lock_take(&mli_process.registry_lock);
+    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
+        mli_thread *t = mli_thread_of(lord, number);
+        if (!t) continue;
+        mli_u64_store(&t->owner, MLI_NOBODY);
+        lord->threads.sweep_at = 0;
+        mli_alert_set(lord, MLI_ALERT_THREADS, 1);
+    }
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
+MLI_PRIVATE void mli_thread_hook(uint64_t number) {
+    void *value = (void *)(uintptr_t)number;
+    (void)mli_u32_add(&mli_process.exit_key_users, 1);
+    mli_self.hooked = mli_u32_load_seqcst(&mli_process.exit_key_ready) &&
+                      mli_exit_key_set(mli_process.exit_key, value) == 0;
+    (void)mli_u32_add(&mli_process.exit_key_users, (uint32_t)-1);
+}
+/* Returns 1 once the process has started. Waits 0.1 s at most for the thread that starts it: that
+   thread may be in a malloc of the host, and wait there for a lock that the calling thread holds.
+   The acquire pairs with the release stores of DONE. */
+static MLI_COLD int mli_process_started(void) {
+    const unsigned most = MLI_SPIN_LOOKS * (MLI_SPIN_TURNS + 110);
+    unsigned n = 0;
+    while (mli_u32_load_acquire(&mli_process.started) == MLI_START_BUSY && n < most)
+        mli_spin_wait(&n);
+    return mli_u32_load_acquire(&mli_process.started) == MLI_START_DONE;
+}
+/* Gets the calling thread's number and sets its exit hook, once. 0: the thread gets no record. Then
+   its exit hook has run, or no hook can be set (yet), or it belongs to another process: a child of
+   vfork shares this memory and this thread-local storage, and its kernel reports all threads here
+   as ended. */
+static MLI_COLD int mli_thread_ready(void) {
+    if (mli_self.exited || mli_pid() != mli_u64_load(&mli_process.pid) || !mli_process_started() ||
+        !mli_u32_load_acquire(&mli_process.exit_key_ready))
+        return 0;
+    if (!mli_self.number) {
+        uint64_t number = mli_thread_number();
+        mli_threads_disown(number);
+        mli_self.number = number;
+    }
+    if (!mli_self.hooked) {
+        mli_self.in_host_alloc = 1; /* pthread_setspecific may call malloc */
+        mli_thread_hook(mli_self.number);
+        mli_self.in_host_alloc = 0;
+    }
+    return mli_self.hooked != 0;
+}
+
+/* Returns the calling thread's record when the thread-local one is of another ledger, or this is
+   the thread's first call. Returns NULL inside the ledger's own call of the host's allocator: the
+   call must pass through. Returns the orphan record, locked, past the thread's exit hook or without
+   memory for a record. */
+static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
+    mli_used *used = &mli_self.used[lord->threads.generation % MLI_USED];
+    mli_thread *t = NULL;
+    if (mli_self.in_host_alloc) return NULL;
+    if (!mli_self.exited)
+        t = used->generation == lord->threads.generation ? used->thread : mli_thread_own(lord);
+    if (!t && mli_thread_ready()) t = mli_thread_claim(lord);
+    if (t) {
+        mli_self.generation = used->generation = lord->threads.generation;
+        mli_self.thread = used->thread = t;
+        return t;
+    }
+    mli_lock_take(&lord->threads.orphan_lock);
+    mli_self.orphaned = lord;
+    return lord->threads.orphan;
+}
+
+MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
+    if (MLI_LIKELY(mli_self.generation == lord->threads.generation))
+        return mli_self.thread;
+    return mli_thread_get_slow(lord);
+}
+
+MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord) {
+    const mli_saver *saver;
+    if (mli_self.in_host_alloc || !mli_alert_set(lord, MLI_ALERT_SAVE, 0)) return;
+    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
+    saver->save(lord, 0);
+}
+
+MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
+    if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE) &&
+        !(lord->threads.flags & MEMLORD_FLAG_DEFER))
+        mli_save_serve(lord);
+    return r;
+}
+
+/* -- helpers -- */
+
+MLI_PRIVATE MLI_COLD void mli_stay_loaded(void) {
+    uint64_t generation;
+    if (mli_u32_load(&mli_process.stays_loaded)) return;
+    if (mli_u32_exchange(&mli_process.stays_loaded, 1)) return;
+    generation = mli_busy_begin();
+    if (!mli_module_keep()) mli_u32_store(&mli_process.stays_loaded, 0);
+    mli_busy_end(generation);
+}
+
+MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none,
+                                          uint32_t failed, void (*run)(void *), void *user) {
+    uint32_t seen = MLI_HELPER_NONE;
+    uint64_t generation;
+    int bad = 1;
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* first: a thread that stops a busy helper waits */
+    if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
+        return seen == MLI_HELPER_FAILED ? -1 : 0;
+    /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */
+    if (mli_u32_add(wish, 0) == none) {
+        mli_u32_store_release(&h->state, MLI_HELPER_NONE);
+        return 0;
+    }
+    h->job.run = run;
+    h->job.user = user;
+    mli_u32_store(&h->stop, 0);
+    generation = mli_busy_begin(); /* a thread's stack may come from a hooked malloc */
+    if (!MLI_THREADLESS && mli_os_event_open(&h->wake) == 0) {
+        bad = mli_os_thread_start(&h->worker, &h->job);
+        if (bad) mli_os_event_close(&h->wake);
+    }
+    mli_busy_end(generation);
+    if (!bad) failed = MLI_HELPER_RUNS;
+    mli_u32_store_release(&h->state, failed);
+    return bad != 0;
+}
+
+MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h) {
+    unsigned spins = 0;
+    uint32_t seen = MLI_HELPER_RUNS;
+    while (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY)) {
+        if (seen == MLI_HELPER_FAILED) mli_u32_store(&h->state, MLI_HELPER_NONE);
+        if (seen == MLI_HELPER_NONE || seen == MLI_HELPER_FAILED) return;
+        mli_spin_wait(&spins);
+        seen = MLI_HELPER_RUNS;
+    }
+    mli_u32_store_release(&h->stop, 1); /* pairs with the acquires of mli_helper_wait */
+    mli_os_event_set(&h->wake);
+    mli_os_thread_join(h->worker);
+    mli_os_event_close(&h->wake);
+    mli_u32_store_release(&h->state, MLI_HELPER_NONE);
+}
+
+MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms) {
+    if (!mli_u32_load_acquire(&h->stop)) mli_os_event_wait(&h->wake, ms);
+    return !mli_u32_load_acquire(&h->stop);
+}
+
+MLI_PRIVATE int mli_polling_enabled(memlord *lord) {
+    return !MLI_THREADLESS && !(lord->threads.flags & MEMLORD_FLAG_NO_THREADS);
+}

@@ -1,0 +1,205 @@
+/* Owns the thread records, the alert mask that a call reads at its end, and the ledger's own
+   threads (helpers). A call on the general path begins with mli_thread_get, which finds the record
+   of its thread, and gives it back with mli_thread_put. Uses base/memory and os/. Invariants: a
+   record in use belongs to one thread. A free record keeps its counts and its shards for the next
+   thread. One thread at a time starts or stops a helper: its state says so. No helper waits for
+   another to end. embed/exit handles the end of a thread and a fork. Locks: registry; orphan, for
+   the orphan record. */
+#ifndef MLI_BOOKS_THREADS_H
+#define MLI_BOOKS_THREADS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+
+#define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
+#define MLI_THREAD_ID_FIRST 3    /* smaller states of a shard name no thread */
+#define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
+#define MLI_TAG_DEPTH_MAX 64
+
+enum { /* mli_thread.special: what the thread's calls have to do besides. The fast path serves the
+          bits of MLI_SPECIAL_ROWS; any other bit sends a call to the general path. */
+    MLI_SPECIAL_TAG = 1,         /* it has a tag */
+    MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
+    MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
+    MLI_SPECIAL_TRACE = 8,       /* the ledger logs every call */
+    MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
+                                    never cleared */
+    MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
+    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
+    MLI_SPECIAL_SCOPE = 64,      /* it is in a scope or on a stream, or was: an alloc outside
+                                    clears it */
+    MLI_SPECIAL_STACKS = 256,    /* its allocs have stacks: see mli_stack_passes */
+    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
+                       MLI_SPECIAL_SCOPE
+};
+
+/* One entry of a thread's cache: the result of a look-up by a pointer. See books/sites. */
+typedef struct mli_cache_entry {
+    const void *key; /* NULL: vacant */
+    void *value;     /* a cell, a kept name or a thread scope */
+    uint64_t bits;   /* for a row: its bits in word2 */
+    uint32_t salt;   /* the kind of entry, and the rest of the key */
+} mli_cache_entry;
+#define MLI_CACHE_MIN 32   /* homes of the first cache, which lies in the thread record */
+#define MLI_CACHE_PATH 8   /* entries probed before one is evicted */
+
+/* The record of a thread in one ledger. */
+typedef struct mli_thread {
+    mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
+    uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
+    mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
+    mli_u32 fenced;         /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
+    const char *tag;        /* the innermost tag, a kept name; NULL: none */
+    mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
+    uint32_t cache_mask;    /* homes of the cache less 1 */
+    uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
+    uint32_t tag_depth;
+    mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
+    mli_book books[MLI_BOOKS];                /* cells of sites and tags */
+    struct {
+        mli_ptr *at;
+        size_t cap;
+    } own_chunks[MLI_BOOKS];         /* the same for the thread itself: no acquire, no header */
+    mli_ptr next;                    /* all records of the ledger; push only */
+    mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
+    struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
+    struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
+    struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
+    uint64_t stream;                 /* of its allocs; 0: none */
+    uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope and
+                                        stream for it; birth_bits 0: not looked up */
+    struct memlord *lord;
+    mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
+                                         back; their bytes; modulo 2^64. See mli_detached_count */
+    uint32_t other_dev;      /* a device that this call or an earlier one took bytes from, until
+                                mli_call_end has looked at it; 0: none */
+    memlord_account account;       /* that its blocks are charged to; 0: none */
+    memlord_device account_device; /* of that account */
+    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is taken */
+    uint64_t stack_random;   /* 0: stack_left is not drawn yet */
+    uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
+    memlord_ticket tickets[MLI_TICKETS_MAX];
+    const char *tags[MLI_TAG_DEPTH_MAX]; /* the tags around the innermost */
+    mli_cache_entry cache_inline[MLI_CACHE_MIN + MLI_CACHE_PATH];
+} mli_thread;
+
+enum { /* mli_helper.state */
+    MLI_HELPER_NONE,  /* it has no thread */
+    MLI_HELPER_BUSY,  /* another thread starts, wakes or joins it */
+    MLI_HELPER_RUNS,  /* its thread runs */
+    MLI_HELPER_FAILED /* no thread could be started: memlord_gc_poll samples instead */
+};
+
+/* The function that writes a requested report, or what a recorder saves; `end` 1: at the end of the
+   ledger, or at the recorder's stop. It is reached by a pointer, so that a program without reports
+   need not link them. */
+typedef struct mli_saver {
+    void (*save)(struct memlord *lord, int end);
+} mli_saver;
+
+enum {                        /* memlord.threads.alert: work for the end of a call */
+    MLI_ALERT_THREADS = 1, /* more threads than the margins allow for, or records to sweep */
+    MLI_ALERT_DROPS = 2,   /* there are fences to drop */
+    MLI_ALERT_WAITER = 4,  /* a thread waits for a free */
+    MLI_ALERT_POLLER = 8,  /* a device is new, and all devices are to have pollers */
+    MLI_ALERT_EVENTS = 16, /* the ledger records events; the end of a call need not do more */
+    MLI_ALERT_SAVE = 32,   /* a report was requested */
+    MLI_ALERT_PENDS = 64,  /* shifted by a device type: fences of that type are queued */
+    MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* a count, not a bit: one for each
+                                                         near_threshold and check_requested */
+};
+
+enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
+    MLI_HOOK_SITES = MLI_SPECIAL_SITES,
+    MLI_HOOK_STACKS = MLI_SPECIAL_STACKS,
+    MLI_HOOK_TRACE = MLI_SPECIAL_TRACE
+};
+
+/* mli_thread_first and mli_thread_next walk all thread records of a ledger. The acquire pairs with
+   the exchange in mli_thread_start. */
+static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
+    return (mli_thread *)mli_ptr_load_acquire(&lord->threads.all);
+}
+static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
+    return (mli_thread *)mli_ptr_load(&t->next);
+}
+
+/* Sets or clears a bit of a thread's `special` mask. Its own thread, threads that lack a barrier
+   and memlord_sites_enable may do so at the same time. */
+MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
+
+/* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
+   on the orphan record always do: several threads share it, so what one has seen holds for no
+   other. Requires: the caller owns the record, or no thread does. The exchange and the load are
+   seq_cst: see mli_barrier_threads. */
+MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t);
+
+/* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
+   a call on the ledger is in progress, or the caller holds the registry lock. The load is relaxed
+   and pairs with nothing: a thread looks for the number that it stored itself, and others clear it
+   only after its end. */
+MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number);
+/* Returns the record of the calling thread; NULL: it has none. */
+MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
+
+/* Sets or clears a bit of the alert mask, which the end of every call reads. Returns 1 if that
+   changes the mask. Seq_cst: see mli_call_end_slow. */
+MLI_PRIVATE int mli_alert_set(memlord *lord, uint32_t bit, int on);
+
+/* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
+MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
+
+/* Returns how many thread records the ledger has, the orphan record included. */
+MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
+
+/* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
+   registry lock. */
+MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner);
+
+/* Sets the exit hook of the calling thread, with its number as the argument. Once the key is
+   deleted its number may be that of another library's key. The add and the load are seq_cst: see
+   mli_process_end. */
+MLI_PRIVATE void mli_thread_hook(uint64_t number);
+
+/* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
+   ends with mli_thread_put. */
+MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
+/* Ends a call that mli_thread_get began. */
+static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
+    if (MLI_LIKELY(t != lord->threads.orphan)) return;
+    mli_self.orphaned = NULL;
+    mli_lock_drop(&lord->threads.orphan_lock);
+}
+
+/* Writes a requested report, unless another thread does or the caller is inside the host's
+   allocator. The request, which may come from a signal, is a bit; the thread that clears it serves
+   it. The acquire pairs with the release that set the saver. */
+MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord);
+
+/* Ends a call that records something but counts no bytes, and returns `r`. Requires: the caller
+   holds no lock and is not inside. */
+MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r);
+
+/* Keeps the library of this code loaded from now on: a thread is to run it, or a ledger was made
+   that is never destroyed. Requires: no lock held. */
+MLI_PRIVATE MLI_COLD void mli_stay_loaded(void);
+
+/* Starts a helper that has no thread, unless *wish says `none` by now: it is not wanted any more.
+   0: it runs, another thread starts or stops it, or it is not wanted. 1: no thread could be
+   started, and its state is now `failed`. -1: its state was MLI_HELPER_FAILED before. */
+MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t none,
+                                          uint32_t failed, void (*run)(void *), void *user);
+
+/* Stops a helper and joins its thread. Requires: the caller is not that thread. */
+MLI_PRIVATE MLI_COLD void mli_helper_stop(mli_helper *h);
+
+/* Waits for `ms`, or until the helper is woken. 1: go on; 0: the helper must end. The time counts
+   from now: after a SIGSTOP the helper does not catch up on missed rounds. */
+MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms);
+
+/* Returns 1 if the ledger may start threads of its own. */
+MLI_PRIVATE int mli_polling_enabled(memlord *lord);
+
+#endif

@@ -1,0 +1,804 @@
+#include "calls/calls.h"
+#include "os/compiler.h"
+#include "os/unwind.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "base/memory.h"
+#include "books/threads.h"
+#include "books/map.h"
+#include "books/counters.h"
+#include "books/devices.h"
+#include "books/tags.h"
+#include "books/stacks.h"
+#include "books/events.h"
+#include "books/fences.h"
+#include "books/parts.h"
+#include "books/blocks.h"
+#include "books/limits.h"
+#include "calls/deferred.h"
+#include "calls/record.h"
+
+enum { /* memlord_realloc_token.state */
+    MLI_TOKEN_USED,   /* also a token of zeros: to end it is an error */
+    MLI_TOKEN_NEW,    /* there was no old storage, or no live one */
+    MLI_TOKEN_LIVE,   /* the token holds the entry of the block */
+    MLI_TOKEN_PASSED, /* begun within the ledger's own allocator call */
+    MLI_TOKEN_FREED,  /* free_begin freed the block, as it had recorded uses */
+    MLI_TOKEN_OF_FREE = 8 /* a bit beside these: free_begin made the token */
+};
+
+/* Keep the stack of a detached block in its token, and read it there. */
+static void mli_token_stack_set(memlord_realloc_token *token, const mli_taken *taken) {
+    memcpy(&token->word[3], &taken->scale, sizeof taken->scale);
+    token->word[4] = taken->row;
+}
+static mli_taken mli_token_stack(const memlord_realloc_token *token) {
+    mli_taken taken = mli_taken_none;
+    memcpy(&taken.scale, &token->word[3], sizeof taken.scale);
+    taken.row = (uint32_t)token->word[4];
+    return taken;
+}
+
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
+   word1, word[1] is word2, word[2] the generation of the ledger; word[3] and word[4] are its stack.
+   `verb`: of the line of
+   MEMLORD_DEBUG; NULL: the end logs both storages. */
+static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
+                                               uint64_t storage, memlord_realloc_token *token,
+                                               const char *verb, const memlord_site *site) {
+    mli_thread *t;
+    mli_entry e;
+    mli_taken taken;
+    memlord_result r;
+    if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(token, 0, sizeof *token);
+    r = mli_key_begin(lord, device, storage ? storage : 1, &t);
+    if (!lord || r) return r;
+    token->device = device;
+    token->storage = storage;
+    token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
+    token->word[2] = lord->threads.generation;
+    if (!t) return MEMLORD_OK;
+    if (storage &&
+        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &taken) == MEMLORD_OK) {
+        token->state = MLI_TOKEN_LIVE;
+        token->word[0] = e.word1;
+        token->word[1] = e.word2;
+        mli_token_stack_set(token, &taken);
+        mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
+                             mli_word2_rows(e.word2), site);
+    } else if (storage) {
+        r = mli_unknown_free(lord, device, storage);
+    }
+    mli_thread_put(lord, t);
+    if (verb && mli_debug_on(lord))
+        mli_log_call(lord, token->state == MLI_TOKEN_LIVE, verb, device, storage,
+                     MLI_BYTES(token->word[0]), site);
+    return r;
+}
+
+/* Records the new storage on the device of the old one. Storage 0 means that the real call failed:
+   records the old storage again, unchanged. */
+static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
+                                                  uint64_t storage, uint64_t bytes,
+                                                  const memlord_site *site) {
+    const mli_taken taken = mli_token_stack(token);
+    mli_call call;
+    mli_entry e;
+    memlord_block block;
+    uint64_t rows = 0, had = MLI_BYTES(token->word[0]);
+    uint32_t stack = 0;
+    memlord_result r;
+    call.t = mli_thread_get(lord);
+    if (!call.t) return MEMLORD_OK;
+    call.draw = mli_draw_none;
+    e.key = token->storage;
+    e.word1 = token->word[0];
+    e.word2 = token->word[1];
+    call.dev = MLI_DEV(e.word1);
+    block.device = token->device;
+    block.storage = storage ? storage : e.key;
+    block.bytes = storage ? bytes : had;
+    if (storage && mli_would_overflow(lord, call.dev, bytes)) {
+        token->state = MLI_TOKEN_LIVE;
+        r = MEMLORD_E_INVALID;
+    } else {
+        mli_taken_off(lord, &taken, had);
+        if (storage)
+            mli_stack_take(lord, call.t, call.dev, bytes, site);
+        else
+            mli_stack_keep(lord, &taken, call.dev, MLI_SITE_ROW(mli_word2_rows(e.word2)));
+        mli_stack_again(had);
+        stack = mli_self.taken_row;
+        if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
+        r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
+                             storage ? site : NULL, 0, &rows);
+        mli_stack_forget(lord);
+    }
+    if (r == MEMLORD_OK) {
+        mli_event_record_begin(lord, call.t, MEMLORD_EVENT_ALLOC, call.dev, block.storage,
+                               block.bytes, rows, stack);
+        if (storage) mli_stat_add(lord, call.dev, MLI_STAT_reallocs, 1);
+    }
+    mli_debug_note_from(lord, token->device, token->storage);
+    return mli_call_finish(lord, &call, r, r == MEMLORD_OK, "[alloc realloc] ", &block, site);
+}
+
+/* -- n blocks in one call -- */
+
+/* Checks the arguments of one block, or of n; `opens`: the call records it. */
+static memlord_result mli_block_check(const memlord_block *b, int opens) {
+    if (b->storage == UINT64_MAX || (opens && (!b->storage || b->bytes > MLI_BYTES_MAX)))
+        return MEMLORD_E_INVALID;
+    return (opens ? mli_device_valid(b->device) : mli_type_valid(b->device)) ? MEMLORD_OK
+                                                                             : MEMLORD_E_DEVICE;
+}
+static MLI_COLD memlord_result mli_block_check_n(const memlord_block *blocks, size_t n,
+                                                 int opens) {
+    memlord_result r = n && !blocks ? MEMLORD_E_INVALID : MEMLORD_OK;
+    for (; n-- && r == MEMLORD_OK; blocks++) r = mli_block_check(blocks, opens);
+    return r;
+}
+
+/* Counts and logs the refusal of n blocks, for the first that is at fault. */
+static MLI_COLD memlord_result mli_refuse_n(memlord *lord, int refuser, memlord_result r,
+                                            const memlord_block *blocks, size_t n, int opens) {
+    size_t i = 0;
+    if (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE) return r;
+    if (!blocks)
+        return mli_refuse(lord, refuser, r, memlord_device_all(), "n blocks, and none are given");
+    while (i < n && !mli_block_check(&blocks[i], opens)) i++;
+    if (i == n && r == MEMLORD_E_DEVICE) /* one device too many */
+        for (i = 0; i < n && mli_dev_known(lord, blocks[i].device);) i++;
+    if (i == n) return mli_refuse(lord, refuser, r, blocks->device, "sizes whose sum overflows");
+    return mli_refuse(lord, refuser, r, blocks[i].device,
+                      mli_block_fault(blocks[i].storage, opens ? blocks[i].bytes : 0));
+}
+
+/* The memory held for one of n blocks before any of them is recorded: a placeholder of 0 bytes
+   under its key (MLI_DID_OPEN); its reference (MLI_DID_VIEW), as a track of a live key records no
+   more; or none, as the block that has its key is replaced. */
+typedef struct mli_hold {
+    uint64_t rows; /* its word2 */
+    int did;
+} mli_hold;
+
+/* Takes all the memory that recording n blocks needs, and makes their devices known. *held: the
+   blocks that hold some. */
+static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
+                                          const memlord_block *blocks, size_t n, int how,
+                                          const memlord_site *site, mli_hold *hold, size_t *held) {
+    uint64_t sum = 0;
+    uint32_t dev;
+    size_t i;
+    *held = 0;
+    for (i = 0; i < n; i++) {
+        memlord_result r = mli_dev(lord, blocks[i].device, &dev);
+        if (r) return r;
+        sum += blocks[i].bytes;
+        if (mli_would_overflow(lord, dev, sum)) return MEMLORD_E_INVALID;
+    }
+    for (; *held < n; ++*held, hold++, blocks++) {
+        memlord_result r;
+        (void)mli_dev(lord, blocks->device, &dev);
+        hold->rows = mli_alloc_word2(lord, t, dev, site);
+        r = mli_block_open(lord, t, dev, blocks->storage, 0, hold->rows, how | MLI_PUT_HOLD,
+                           &hold->did);
+        if (r) return r;
+    }
+    return MEMLORD_OK;
+}
+
+/* Gives back what n blocks hold, the last first. Requires: not inside, orphan lock not held. A
+   reference may be the last one by now, and then its end runs the host's fences. */
+static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
+                                  const mli_hold *hold, size_t n) {
+    while (n--) {
+        const memlord_block *b = &blocks[n];
+        if (hold[n].did == MLI_DID_VIEW)
+            (void)mli_free_general(lord, b->device, b->storage, MLI_END_RELEASE, NULL, NULL);
+        if (hold[n].did == MLI_DID_OPEN) {
+            mli_thread *t = mli_thread_get(lord);
+            mli_block_unopen(lord, t, mli_dev_known(lord, b->device), b->storage, 0);
+            mli_thread_put(lord, t);
+        }
+    }
+}
+
+/* Gives a placeholder its bytes. 0: another thread has ended or replaced it meanwhile. */
+static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
+                             uint64_t key, uint64_t bytes) {
+    mli_row_delta d;
+    mli_probe probe;
+    mli_entry *e = mli_probe_live(lord, t, lord->devices.dev_type[dev], key, &probe);
+    int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
+    if (held) {
+        d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
+        d.allocs = 0; /* the placeholder counted it */
+        e->word1 |= bytes;
+        e->word1 |= mli_taken_put(lord, e);
+        if (e->word2 & 1)
+            mli_side_charge(lord, mli_side_record_of(e->word2),
+                            mli_side_record_of(e->word2)->account, bytes);
+        mli_probe_unlock(&probe);
+        mli_count(lord, t, &d, 1);
+    }
+    mli_probe_leave(t, &probe);
+    return held;
+}
+
+/* Records one of n blocks. It needs memory only for a block that replaces another: if it is charged
+   to an account, or if another thread has ended that one since mli_hold_n. Without that memory it
+   counts as dropped. */
+static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_block *b, int how,
+                                  const mli_hold *hold, const memlord_site *site,
+                                  mli_debug_note *note) {
+    mli_call call;
+    uint32_t stack;
+    int did;
+    memlord_result r = MEMLORD_OK;
+    if (hold->did == MLI_DID_VIEW) return;
+    call.t = t;
+    call.dev = mli_dev_known(lord, b->device);
+    call.draw = mli_draw_none;
+    mli_stack_take(lord, t, call.dev, b->bytes, site);
+    stack = mli_self.taken_row;
+    mli_call_draw(lord, &call, b->bytes);
+    if (hold->did == MLI_DID_OPEN)
+        did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
+    else
+        r = mli_block_open(lord, t, call.dev, b->storage, b->bytes, hold->rows, how, &did);
+    mli_stack_forget(lord);
+    (void)mli_drop_count(lord, r, b->device, b->storage, b->bytes);
+    if (did == MLI_DID_OPEN) {
+        mli_event_record_begin(lord, t, MEMLORD_EVENT_ALLOC, call.dev, b->storage, b->bytes,
+                               hold->rows, stack);
+        note->blocks++;
+        note->bytes += b->bytes;
+    }
+    if (call.draw.phys) mli_ticket_draw_end(lord, t, &call.draw, did == MLI_DID_OPEN);
+}
+
+/* Counts all n blocks as dropped. If a key is live all the same, its free will find that block: one
+   expected free of a dropped alloc is then taken off again. */
+static MLI_COLD void mli_drop_n(memlord *lord, const memlord_block *blocks, size_t n, int how,
+                                memlord_result r) {
+    memlord_block_info live;
+    uint32_t dev;
+    for (; n--; blocks++) {
+        (void)mli_dev(lord, blocks->device, &dev);
+        (void)mli_drop_count(lord, r, blocks->device, blocks->storage, blocks->bytes);
+        if (how == MLI_PUT_ALLOC &&
+            memlord_block_find(lord, blocks->device, blocks->storage, &live) == MEMLORD_OK &&
+            !live.pending)
+            (void)mli_drop_match(lord, blocks->device.type, blocks->storage);
+    }
+}
+
+/* Records n blocks or none: takes all memory first, then records one block after the other. */
+static MLI_COLD memlord_result mli_open_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                          int how, const memlord_site *site) {
+    mli_thread *t = NULL;
+    mli_debug_note note;
+    mli_hold *hold;
+    size_t i, held = 0;
+    memlord_result r = lord ? mli_block_check_n(blocks, n, 1) : MEMLORD_OK;
+    if (lord && n && r == MEMLORD_OK) t = mli_thread_get(lord);
+    if (!t) return r;
+    memset(&note, 0, sizeof note);
+    hold = (mli_hold *)mli_own_alloc(lord, n * sizeof *hold);
+    r = hold ? mli_hold_n(lord, t, blocks, n, how, site, hold, &held) : MEMLORD_E_NOMEM;
+    for (i = 0; i < n && r == MEMLORD_OK; i++)
+        mli_open_one(lord, t, &blocks[i], how, &hold[i], site, &note);
+    mli_thread_put(lord, t);
+    if (r) mli_unhold_n(lord, blocks, hold, held);
+    if (r && r != MEMLORD_E_INVALID) mli_drop_n(lord, blocks, n, how, r);
+    mli_own_free(lord, hold, n * sizeof *hold);
+    if (mli_debug_on(lord) && r == MEMLORD_OK)
+        mli_log_call_n(lord, "[alloc_n] ", blocks, n, &note, site);
+    for (i = 0; i < n; i++) {
+        uint32_t dev = mli_dev_known(lord, blocks[i].device);
+        if (dev) mli_call_end(lord, t, dev, 1);
+    }
+    return r;
+}
+
+/* -- moves -- */
+
+/* Records a move of a live block. With a fence, or recorded uses, the source becomes pending until
+   they are done: *chain are the fences to ask. A block that moves onto itself is replaced. */
+static MLI_COLD memlord_result mli_move_record(memlord *lord, mli_call *call, memlord_device from,
+                                               uint64_t from_storage, const memlord_block *to,
+                                               const memlord_fence *fence, int used,
+                                               const memlord_site *site,
+                                               mli_fence_record **chain) {
+    const int away = from.type != to->device.type || from_storage != to->storage;
+    mli_fence_record *f;
+    memlord_result r = mli_dev(lord, to->device, &call->dev);
+    if (r) return r;
+    if (mli_would_overflow(lord, call->dev, to->bytes)) return MEMLORD_E_INVALID;
+    f = fence && away ? mli_fence_new(lord, fence) : NULL;
+    if (fence && away && !f) return mli_short_of(lord, call->t, from, from_storage, 1);
+    mli_call_draw(lord, call, to->bytes);
+    if (f || (used && away))
+        r = mli_move_fenced(lord, call->t, from, from_storage, call->dev, to->storage, to->bytes,
+                            f, site, chain);
+    else
+        r = mli_block_move(lord, call->t, from, from_storage, call->dev, to->storage, to->bytes,
+                           site);
+    if (f && (r || !*chain)) mli_fence_free(lord, f);
+    return r;
+}
+
+/* -- bytes without identity -- */
+
+/* Changes the arena balance of a device and counts the change, which is no alloc and no free.
+   Returns the bytes changed. The site counts them as both in and out: an arena byte does not
+   remember the site it came from, so no later call can take it off there. Does both inside a shard,
+   so that no fork or report sees one without the other. */
+static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t dev, uint64_t in,
+                                          uint64_t out, const memlord_site *site) {
+    mli_u64 *arena = &mli_device_record_at(lord, dev)->arena;
+    uint64_t had = mli_u64_load(arena), add, take;
+    mli_row_delta d[2];
+    memset(d, 0, sizeof d);
+    d[0].dev = dev;
+    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+        d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
+    mli_cells_make(lord, t, d, 2);
+    mli_shard_enter_to_count(lord, t);
+    do {
+        add = had + in > (uint64_t)1 << 62 ? 0 : in;
+        take = had < out ? had : out;
+    } while (!mli_u64_cas(arena, &had, had + add - take));
+    d[0].in = d[1].in = d[1].out = add;
+    d[0].out = d[1].freed_here = take;
+    mli_count(lord, t, d, 2);
+    mli_shard_leave(t);
+    return add + take;
+}
+
+/* Adds bytes without identity to a device, or takes them off: then at most those it has, and more
+   count as an underflow. The device and the bytes are checked as for an alloc; 1 stands for a valid
+   storage. */
+static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device device, uint64_t bytes,
+                                              int adds, const memlord_site *site) {
+    const int refuser = adds ? MLI_REFUSER_arena_add : MLI_REFUSER_arena_sub;
+    mli_call call;
+    memlord_block block = {device, 0, 0};
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_call_begin(lord, device, 1, bytes, &call);
+    if (!call.t) return mli_refuse(lord, refuser, r, device, mli_block_fault(1, bytes));
+    if (!adds) {
+        block.bytes = mli_arena_change(lord, call.t, call.dev, 0, bytes, site);
+        if (block.bytes < bytes) mli_stat_add(lord, call.dev, MLI_STAT_underflows, 1);
+    } else if (!mli_would_overflow(lord, call.dev, bytes)) {
+        mli_call_draw(lord, &call, bytes);
+        block.bytes = mli_arena_change(lord, call.t, call.dev, bytes, 0, site);
+    }
+    if (adds && block.bytes < bytes) r = MEMLORD_E_INVALID;
+    if (block.bytes)
+        mli_event_record(lord, call.t, adds ? MEMLORD_EVENT_ARENA_ADD : MEMLORD_EVENT_ARENA_SUB,
+                         call.dev, 0, block.bytes, 0);
+    r = mli_call_finish(lord, &call, r, r == MEMLORD_OK,
+                        adds ? "[alloc arena] " : "[free arena] ", &block, site);
+    return mli_refuse(lord, refuser, r, device, "a balance that overflows");
+}
+
+/* -- deferred frees -- */
+
+/* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
+static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
+                                               uint64_t storage, const memlord_fence *fence,
+                                               int how, const memlord_site *site) {
+    mli_thread *t;
+    mli_fence_record *f, *chain;
+    mli_entry gone;
+    memlord_result r = MEMLORD_E_INVALID;
+    if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
+        return mli_fence_discard(lord, fence);
+    if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
+    if (r)
+        return mli_refuse(lord, how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred
+                                                       : MLI_REFUSER_block_use,
+                          r, device,
+                          fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+    if (!t) return mli_fence_discard(NULL, fence);
+    f = mli_fence_new(lord, fence);
+    gone.key = gone.word1 = 0;
+    r = f ? mli_fence_attach(lord, t, device, storage, f, how, &gone, &chain)
+          : mli_short_of(lord, t, device, storage, how == MLI_ATTACH_FREE);
+    if (gone.key) {
+        mli_count_site_free(lord, t, MLI_DEV(gone.word1), site, MLI_BYTES(gone.word1));
+        mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, storage, gone.word1, gone.word2, site);
+    }
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord))
+        mli_log_call(lord, gone.key != 0, "[free deferred] ", device, storage,
+                     MLI_BYTES(gone.word1), site);
+    if (r) {
+        if (f) mli_fence_free(lord, f);
+        return r;
+    }
+    mli_fences_ask_new(lord, chain);
+    if (!(lord->threads.flags & MEMLORD_FLAG_DEFER))
+        mli_fences_poll_due(lord, (uint32_t)device.type, how == MLI_ATTACH_FREE);
+    return MEMLORD_OK;
+}
+
+/* -- public -- */
+
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
+                                        const memlord_site *site) {
+    return lord ? mli_free_fast(lord, device, storage, MLI_END_FREE, site, 1) : MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
+                                           const memlord_site *site) {
+    return lord ? mli_free_fast(lord, device, storage, MLI_END_RELEASE, site, 1) : MEMLORD_OK;
+}
+
+/* Frees or releases n blocks. A bad argument ends none. Any other error stops no further block; the
+   last one is returned. With MEMLORD_DEBUG logs one line for all. */
+static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
+                                         size_t n, int how, const memlord_site *site) {
+    mli_debug_note note;
+    memlord_result r = lord ? mli_block_check_n(blocks, n, 0) : MEMLORD_OK, one;
+    const int tells = lord && n && mli_debug_on(lord);
+    size_t i;
+    if (!lord || r) return r;
+    memset(&note, 0, sizeof note);
+    for (i = 0; i < n; i++) {
+        const memlord_block *b = &blocks[i];
+        mli_entry gone;
+        gone.key = 0;
+        if (tells)
+            one = mli_free_general(lord, b->device, b->storage, how, site, &gone);
+        else if (how == MLI_END_FREE)
+            one = memlord_free(lord, b->device, b->storage, site);
+        else
+            one = memlord_release(lord, b->device, b->storage, site);
+        if (one) r = one;
+        if (gone.key) {
+            note.blocks++;
+            note.bytes += MLI_BYTES(gone.word1);
+        } else if (one == MEMLORD_E_UNKNOWN) {
+            note.unknown++;
+            mli_self.note.unknown = 0; /* the line of another call must not count it */
+        }
+    }
+    if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
+    return r;
+}
+
+MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
+                                                       uint64_t storage, uint64_t bytes,
+                                                       const memlord_site *site) {
+    return lord ? mli_alloc_fast(lord, device, storage, bytes, site, 1) : MEMLORD_OK;
+}
+
+/* The ticket may close after the checks: then the bytes count in full. */
+MLI_API memlord_result memlord_alloc_reserved(memlord *lord, memlord_ticket ticket,
+                                              memlord_device device, uint64_t storage,
+                                              uint64_t bytes, const memlord_site *site) {
+    const mli_reservation *v;
+    memlord_result r = MEMLORD_E_DEVICE;
+    mli_phys *phys;
+    if (!lord) return MEMLORD_OK;
+    MLI_NOTE_CALLER();
+    v = mli_ticket_find(lord, ticket);
+    if (!v) return MEMLORD_E_UNKNOWN;
+    if (!mli_phys_find(lord, device, 0, &phys) && phys == v->phys)
+        r = mli_alloc_off_ticket(lord, ticket, device, storage, bytes, site, MLI_PUT_ALLOC);
+    return mli_refuse(lord, MLI_REFUSER_alloc_reserved, r, device, mli_block_fault(storage, bytes));
+}
+
+MEMLORD_API MLI_NOINLINE memlord_result memlord_track(memlord *lord, memlord_device device,
+                                                      uint64_t storage, uint64_t bytes,
+                                                      const memlord_site *site) {
+    memlord_result r = MEMLORD_OK;
+    MLI_NOTE_CALLER();
+    if (lord) r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_TRACK);
+    return r ? mli_refuse(lord, MLI_REFUSER_track, r, device, mli_block_fault(storage, bytes)) : r;
+}
+MEMLORD_API memlord_result memlord_retain(memlord *lord, memlord_device device, uint64_t storage,
+                                          const memlord_site *site) {
+    mli_thread *t;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    (void)site;
+    if (!t) return mli_refuse(lord, MLI_REFUSER_retain, r, device, mli_block_fault(storage, 0));
+    r = mli_block_retain(lord, t, (uint32_t)device.type, storage);
+    mli_thread_put(lord, t);
+    return r;
+}
+
+MLI_API memlord_result memlord_alloc_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                       const memlord_site *site) {
+    memlord_result r;
+    MLI_NOTE_CALLER();
+    r = mli_open_n(lord, blocks, n, MLI_PUT_ALLOC, site);
+    return mli_refuse_n(lord, MLI_REFUSER_alloc_n, r, blocks, n, 1);
+}
+MLI_API memlord_result memlord_track_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                       const memlord_site *site) {
+    memlord_result r;
+    MLI_NOTE_CALLER();
+    r = mli_open_n(lord, blocks, n, MLI_PUT_TRACK, site);
+    return mli_refuse_n(lord, MLI_REFUSER_track_n, r, blocks, n, 1);
+}
+MLI_API memlord_result memlord_free_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                      const memlord_site *site) {
+    memlord_result r = mli_end_n(lord, blocks, n, MLI_END_FREE, site);
+    return mli_refuse_n(lord, MLI_REFUSER_free_n, r, blocks, n, 0);
+}
+MLI_API memlord_result memlord_release_n(memlord *lord, const memlord_block *blocks, size_t n,
+                                         const memlord_site *site) {
+    memlord_result r = mli_end_n(lord, blocks, n, MLI_END_RELEASE, site);
+    return mli_refuse_n(lord, MLI_REFUSER_release_n, r, blocks, n, 0);
+}
+
+/* Ends a realloc. */
+static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_token *token,
+                                             uint64_t new_storage, uint64_t bytes,
+                                             const memlord_site *site) {
+    uint32_t state;
+    if (!lord) return MEMLORD_OK;
+    if (!token || new_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
+    state = token->state;
+    if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
+        token->word[2] != lord->threads.generation)
+        return MEMLORD_E_STATE;
+    token->state = MLI_TOKEN_USED;
+    if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
+    if (state != MLI_TOKEN_NEW || !new_storage) return MEMLORD_OK;
+    if (token->device.index < 0) token->device.index = 0;
+    return mli_alloc_off_ticket(lord, 0, token->device, new_storage, bytes, site, MLI_PUT_ALLOC);
+}
+
+/* Records a realloc after the fact. Takes the memory for the new entry first, so that the old one
+   is not lost for want of it. */
+static MLI_COLD memlord_result mli_realloc_whole(memlord *lord, memlord_device device,
+                                                 uint64_t old_storage, uint64_t new_storage,
+                                                 uint64_t bytes, const memlord_site *site) {
+    memlord_realloc_token token;
+    mli_call call;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (old_storage == UINT64_MAX) return MEMLORD_E_INVALID;
+    if (!old_storage)
+        return mli_alloc_off_ticket(lord, 0, device, new_storage, bytes, site, MLI_PUT_ALLOC);
+    r = mli_call_begin(lord, device, new_storage, bytes, &call);
+    if (!call.t) return r;
+    if (mli_would_overflow(lord, call.dev, bytes))
+        r = MEMLORD_E_INVALID;
+    else
+        r = mli_map_reserve(lord, call.t, call.dev, new_storage);
+    mli_thread_put(lord, call.t);
+    if (r) return r;
+    (void)mli_token_begin(lord, device, old_storage, &token, NULL, NULL);
+    return mli_token_end(lord, &token, new_storage, bytes, site);
+}
+MLI_API memlord_result memlord_realloc(memlord *lord, memlord_device device,
+                                       uint64_t old_storage, uint64_t new_storage,
+                                       uint64_t bytes, const memlord_site *site) {
+    memlord_result r;
+    MLI_NOTE_CALLER();
+    r = mli_realloc_whole(lord, device, old_storage, new_storage, bytes, site);
+    return mli_refuse(lord, MLI_REFUSER_realloc, r, device,
+                      mli_block_fault(old_storage == UINT64_MAX ? old_storage : new_storage,
+                                      bytes));
+}
+MLI_API memlord_result memlord_realloc_begin(memlord *lord, memlord_device device,
+                                             uint64_t old_storage, memlord_realloc_token *token) {
+    memlord_result r = mli_token_begin(lord, device, old_storage, token, "[free realloc] ", NULL);
+    return mli_refuse(lord, MLI_REFUSER_realloc_begin, r, device,
+                      token ? mli_block_fault(old_storage ? old_storage : 1, 0) : "no token");
+}
+MLI_API memlord_result memlord_realloc_end(memlord *lord, memlord_realloc_token *token,
+                                           uint64_t new_storage, uint64_t bytes,
+                                           const memlord_site *site) {
+    memlord_result r;
+    MLI_NOTE_CALLER();
+    r = mli_token_end(lord, token, new_storage, bytes, site);
+    return mli_refuse(lord, MLI_REFUSER_realloc_end, r,
+                      token ? token->device : memlord_device_all(),
+                      token ? mli_block_fault(new_storage ? new_storage : 1, bytes) : "no token");
+}
+
+/* Detaches a block, as memlord_realloc_begin does. A block with recorded uses is freed at once, so
+   that its fences hold it back from here on. */
+static MLI_COLD memlord_result mli_free_detach(memlord *lord, memlord_device device,
+                                               uint64_t storage, memlord_realloc_token *token,
+                                               const memlord_site *site) {
+    mli_thread *t;
+    mli_entry e;
+    int state = MLI_KEY_DEAD;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (t) {
+        state = mli_key_state(lord, t, device, storage, &e);
+        mli_thread_put(lord, t);
+    }
+    if (!token || (state != MLI_KEY_PENDING && state != MLI_KEY_USED))
+        return mli_token_begin(lord, device, storage, token, "[free] ", site);
+    if (state == MLI_KEY_PENDING) return MEMLORD_E_STATE;
+    (void)mli_token_begin(lord, device, 0, token, NULL, NULL); /* a token with nothing to end */
+    r = mli_free_general(lord, device, storage, MLI_END_FREE, site, NULL);
+    if (r) return r;
+    token->storage = storage;
+    token->state = MLI_TOKEN_FREED;
+    token->word[0] = e.word1;
+    token->word[1] = e.word2;
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_free_begin(memlord *lord, memlord_device device, uint64_t storage,
+                                          memlord_realloc_token *token, const memlord_site *site) {
+    memlord_result r = mli_free_detach(lord, device, storage, token, site);
+    if (token) token->state = r ? (uint32_t)MLI_TOKEN_USED : token->state | MLI_TOKEN_OF_FREE;
+    return mli_refuse(lord, MLI_REFUSER_free_begin, r, device,
+                      token ? mli_block_fault(storage ? storage : 1, 0) : "no token");
+}
+
+/* Takes the bytes of a detached block off the counts. With `failed` records the block again: the
+   detached one as it was. A storage with uses, which begin has freed, is opened again. */
+MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *token,
+                                        int failed, const memlord_site *site) {
+    mli_thread *t;
+    mli_entry e;
+    mli_taken taken;
+    uint64_t refs;
+    uint32_t dev;
+    int did = MLI_DID_NOTHING;
+    memlord_result r = MEMLORD_OK;
+    if (lord && !token)
+        return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
+                          "no token");
+    if (!lord) return MEMLORD_OK;
+    if (token->word[2] != lord->threads.generation) return MEMLORD_E_STATE;
+    token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
+    if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
+        return mli_token_end(lord, token, 0, 0, NULL);
+    token->state = MLI_TOKEN_USED;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    e.key = token->storage;
+    e.word1 = token->word[0];
+    e.word2 = token->word[1];
+    dev = MLI_DEV(e.word1);
+    if (failed) {
+        r = mli_block_open(lord, t, dev, e.key, MLI_BYTES(e.word1), e.word2, MLI_PUT_ALLOC, &did);
+        (void)mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, e.key,
+                             MLI_BYTES(e.word1));
+    } else {
+        refs = mli_refs_of(e.word1, e.word2);
+        taken = mli_token_stack(token);
+        mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
+        mli_entry_abandon(lord, t, &e);
+        mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
+        if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
+    }
+    if (did)
+        mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, e.key, MLI_BYTES(e.word1), e.word2);
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord)) /* free_begin logged the free */
+        mli_log_call(lord, did, "[alloc] ", token->device, e.key, MLI_BYTES(e.word1), NULL);
+    mli_call_end(lord, t, dev, 1);
+    return r;
+}
+
+/* Moves a block to another device or storage. A source that is not live makes no device known. A
+   fence is discarded if no source waits for it: there is none, or the block moves onto itself and
+   so is replaced, as by an alloc of a pending storage. */
+static MLI_COLD memlord_result mli_move(memlord *lord, memlord_device from, uint64_t from_storage,
+                                        memlord_device to, uint64_t to_storage, uint64_t bytes,
+                                        const memlord_fence *fence, const memlord_site *site) {
+    const memlord_block block = {to, to_storage, bytes};
+    mli_call call;
+    mli_entry e;
+    mli_fence_record *chain = NULL;
+    int state;
+    memlord_result r;
+    if (!lord) return mli_fence_discard(NULL, fence);
+    r = fence && !fence->done ? MEMLORD_E_INVALID : mli_block_check(&block, 1);
+    if (r == MEMLORD_OK) r = mli_key_begin(lord, from, from_storage, &call.t);
+    if (r) return r;
+    if (!call.t) return mli_fence_discard(NULL, fence);
+    call.draw = mli_draw_none;
+    call.dev = 0;
+    state = mli_key_state(lord, call.t, from, from_storage, &e);
+    if (state < MLI_KEY_LIVE)
+        r = mli_unknown_free(lord, from, from_storage);
+    else
+        r = mli_move_record(lord, &call, from, from_storage, &block, fence, state == MLI_KEY_USED,
+                            site, &chain);
+    mli_debug_note_from(lord, from, from_storage);
+    (void)mli_call_finish(lord, &call, r, call.dev && !r, "[alloc move] ", &block, site);
+    mli_fences_ask_new(lord, chain);
+    return r || chain ? r : mli_fence_discard(lord, fence); /* no block waits for it */
+}
+/* Counts a copy on its route and its destination. */
+static MLI_COLD memlord_result mli_copy(memlord *lord, memlord_device from, memlord_device to,
+                                        uint64_t bytes) {
+    uint32_t from_dev, to_dev;
+    mli_route *route;
+    memlord_result r;
+    if (!lord || mli_self.in_host_alloc) return MEMLORD_OK;
+    if (bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
+    if (!mli_device_valid(from) || !mli_device_valid(to)) return MEMLORD_E_DEVICE;
+    r = mli_dev(lord, from, &from_dev);
+    if (r == MEMLORD_OK) r = mli_dev(lord, to, &to_dev);
+    if (r) return r;
+    route = mli_route_of(lord, from_dev, to_dev);
+    if (!route) return MEMLORD_E_NOMEM;
+    (void)mli_u64_add(&route->copies, 1);
+    (void)mli_u64_add(&route->copied_bytes, bytes);
+    mli_stat_add(lord, to_dev, MLI_STAT_copies, 1);
+    mli_stat_add(lord, to_dev, MLI_STAT_copied_bytes, bytes);
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
+}
+MLI_API memlord_result memlord_move(memlord *lord, memlord_device from, uint64_t from_storage,
+                                    memlord_device to, uint64_t to_storage, uint64_t bytes,
+                                    const memlord_fence *fence, const memlord_site *site) {
+    const int source = !mli_key_valid(from_storage) || !mli_type_valid(from); /* is at fault */
+    memlord_result r = mli_move(lord, from, from_storage, to, to_storage, bytes, fence, site);
+    return mli_refuse(lord, MLI_REFUSER_move, r, source ? from : to,
+                      fence && !fence->done ? "a fence without `done`"
+                      : source              ? mli_block_fault(from_storage, 0)
+                                            : mli_block_fault(to_storage, bytes));
+}
+
+MLI_API memlord_result memlord_copy(memlord *lord, memlord_device from, memlord_device to,
+                                    uint64_t bytes) {
+    return mli_refuse(lord, MLI_REFUSER_copy, mli_copy(lord, from, to, bytes),
+                      mli_device_valid(from) ? to : from, mli_block_fault(1, bytes));
+}
+
+MLI_API memlord_result memlord_arena_add(memlord *lord, memlord_device device, uint64_t bytes,
+                                         const memlord_site *site) {
+    return mli_arena_call(lord, device, bytes, 1, site);
+}
+MLI_API memlord_result memlord_arena_sub(memlord *lord, memlord_device device, uint64_t bytes,
+                                         const memlord_site *site) {
+    return mli_arena_call(lord, device, bytes, 0, site);
+}
+
+MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device device, uint64_t storage,
+                                             memlord_fence fence, const memlord_site *site) {
+    return mli_call_fenced(lord, device, storage, &fence, MLI_ATTACH_FREE, site);
+}
+
+MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, uint64_t storage) {
+    mli_thread *t;
+    mli_probe probe;
+    uint64_t word1, plain;
+    memlord_result r = mli_key_begin(lord, device, storage, &t);
+    if (!t) return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0));
+    if (!mli_probe_side_record(lord, t, (uint32_t)device.type, storage, &probe) ||
+        !mli_is_pending(probe.entry->word2)) {
+        mli_probe_leave(t, &probe);
+        mli_thread_put(lord, t);
+        return MEMLORD_E_UNKNOWN;
+    }
+    word1 = probe.entry->word1;
+    plain = mli_word2_rows(probe.entry->word2);
+    mli_probe_end_block(lord, t, &probe, 0);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, plain, NULL);
+    mli_thread_put(lord, t);
+    if (mli_debug_on(lord))
+        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, MLI_DEV(word1))->device,
+                     storage, MLI_BYTES(word1), NULL);
+    mli_call_end(lord, t, MLI_DEV(word1), 1);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
+                                         uint64_t storage, memlord_fence fence) {
+    return mli_call_fenced(lord, device, storage, &fence, MLI_ATTACH_USE, NULL);
+}
+
+MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
+    if (!lord || !mli_selector_valid(sel)) return 0;
+    if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE))
+        mli_save_serve(lord);
+    return mli_fences_retire(lord, sel);
+}

@@ -1,0 +1,306 @@
+#include "calls/deferred.h"
+#include "os/unwind.h"
+#include "base/memory.h"
+#include "books/counters.h"
+#include "books/devices.h"
+#include "books/stacks.h"
+#include "books/events.h"
+#include "books/accounts.h"
+#include "books/parts.h"
+#include "books/blocks.h"
+
+MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlord_device d,
+                                            uint64_t key, mli_fence_record *f, int why,
+                                            mli_entry *gone, mli_fence_record **chain) {
+    mli_probe probe;
+    mli_side_record *side;
+    mli_fence_record **at, *old = NULL;
+    uint64_t refs;
+    memlord_result r = mli_probe_add_side_record(lord, t, (uint32_t)d.type, key, 0, &probe);
+    gone->key = 0;
+    *chain = NULL;
+    if (r == MEMLORD_E_UNKNOWN && why) (void)mli_unknown_free(lord, d, key);
+    if (r) return r;
+    side = mli_side_record_of(probe.entry->word2);
+    refs = mli_refs_of(probe.entry->word1, probe.entry->word2);
+    if (f) {
+        at = &side->fences;
+        while (*at && (*at)->fence.queue != f->fence.queue) at = &(*at)->sibling;
+        old = *at;
+        f->sibling = old ? old->sibling : NULL;
+        if (old) old->sibling = NULL;
+        *at = f;
+        f->owes_drop = 1;
+    }
+    if (why) {
+        *gone = *probe.entry;
+        gone->word2 = side->word2;
+        gone->key = key;
+        *chain = mli_block_pend(lord, probe.entry);
+    }
+    mli_probe_leave(t, &probe);
+    mli_fences_detach(lord, old);
+    if (why == MLI_ATTACH_FREE && refs > 1) /* a move takes the references along */
+        mli_stat_add(lord, MLI_DEV(gone->word1), MLI_STAT_freed_while_shared, 1);
+    return MEMLORD_OK;
+}
+
+/* Takes a fence off its pending block, if it still has one, and ends the block with its last fence.
+   Returns 1 if it ended the block; *credited is then its bytes. */
+static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, uint64_t *credited) {
+    mli_probe probe;
+    mli_side_record *side =
+        mli_probe_side_record(lord, t, lord->devices.dev_type[f->dev], f->key, &probe);
+    mli_fence_record **at;
+    uint64_t word1, plain;
+    int pends = side && f->serial && side->serial == f->serial;
+    if (pends) {
+        for (at = &side->fences; *at != f;) at = &(*at)->sibling;
+        *at = f->sibling;
+        f->serial = 0;
+    }
+    if (!pends || side->fences) {
+        mli_probe_leave(t, &probe);
+        return 0;
+    }
+    word1 = probe.entry->word1;
+    plain = side->word2;
+    mli_probe_end_block(lord, t, &probe, 0);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
+    *credited = MLI_BYTES(word1);
+    return 1;
+}
+
+/* Ends a fence that this thread has asked: done (answer > 0) or failed (answer < 0). Drops it, and
+   ends its block if it was the last. Returns the bytes credited. */
+static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer) {
+    mli_thread *t;
+    uint64_t credited = 0, key = f->key;
+    uint32_t dev = f->dev;
+    int mine, last;
+    if (answer < 0) mli_stat_add(lord, dev, MLI_STAT_fence_failures, 1);
+    (void)mli_fence_drop(lord, f);
+    t = mli_thread_get(lord);
+    last = mli_fence_credit(lord, t, f, &credited);
+    mli_thread_put(lord, t);
+    mli_lock_take(&lord->fences.lock);
+    mli_queue_remove(lord, f);
+    mine = f->detached || !f->serial;
+    f->asker = NULL; /* a block that still has the fence frees it */
+    mli_lock_drop(&lord->fences.lock);
+    if (mine) mli_fence_free(lord, f);
+    if (!last) return 0;
+    if (mli_debug_on(lord))
+        mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, dev)->device, key,
+                     credited, NULL);
+    mli_call_end(lord, t, dev, 0);
+    return credited;
+}
+
+/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. A fence
+   that is done before the first of its queue keeps its answer and waits for its turn. */
+static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
+    uint64_t now = answer ? 0 : mli_ledger_now(lord);
+    int settles;
+    mli_lock_take(&lord->fences.lock);
+    settles = f->detached || (answer && !f->previous);
+    if (!settles) {
+        f->asker = NULL;
+        f->early_answer = answer;
+        if (!f->previous)
+            mli_queue_back_off(lord, f->queue,
+                               f->queue->rest ? f->queue->rest * 2 : MLI_REST_LEAST, now);
+    }
+    mli_lock_drop(&lord->fences.lock);
+    return settles ? mli_fence_finish(lord, f, answer) : 0;
+}
+
+/* Returns 1 while this thread runs a function of one of the ledger's fences: the outer call asks
+   the others. 0: none runs. If the thread left a `done` by longjmp, that fence is not done yet. */
+static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
+    mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
+    if (mli_self.fence_lord != lord->threads.generation) return 0;
+    if (mli_fence_is_running(lord, here)) return 1;
+    mli_self.fence_lord = 0;
+    mli_self.fence_asked = NULL;
+    if (left) (void)mli_fence_take_answer(lord, left, 0);
+    return 0;
+}
+
+MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *chain) {
+    mli_fence_record *next;
+    for (; chain; chain = next) {
+        int answer = 0;
+        next = chain->sibling;
+        if (!(lord->threads.flags & MEMLORD_FLAG_DEFER)) answer = mli_fence_ask(lord, chain);
+        (void)mli_fence_take_answer(lord, chain, answer);
+    }
+}
+
+/* Makes this thread the asker of a fence. Requires: the fences lock. */
+static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
+    f->asker = &mli_self;
+    if (f->queue->unasked == f) f->queue->unasked = f->next;
+    return f;
+}
+
+/* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
+   event when first asked, or the first of a queue that this poll (`round`) has not asked. NULL:
+   there is none left. Requires: the fences lock. */
+static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
+                                       uint64_t round) {
+    mli_queue *q;
+    for (q = p->first; q; q = q->next) {
+        mli_fence_record *f = q->unasked;
+        if (!f || f->asker) f = q->round < round ? q->first : NULL;
+        if (!f || f->asker) continue;
+        if (!mli_selects(sel, mli_device_record_at(lord, q->dev)->device)) continue;
+        if (f == q->first) q->round = round;
+        return mli_fence_claim(f);
+    }
+    return NULL;
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device sel) {
+    const uint32_t any = MLI_ALERT_DROPS | MLI_ALERT_PENDS_ALL;
+    uint64_t round, credited = 0;
+    uint32_t type;
+    mli_fence_record *f;
+    if (!(mli_u32_load(&lord->threads.alert) & any) || mli_self.in_host_alloc) return 0;
+    if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return 0;
+    round = mli_u64_add(&lord->fences.serial, 1) + 1;
+    mli_lock_take(&lord->fences.lock);
+    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
+        while ((f = mli_poll_next(lord, &lord->fences.pends[type], sel, round)) != NULL) {
+            mli_lock_drop(&lord->fences.lock);
+            credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f));
+            mli_lock_take(&lord->fences.lock);
+        }
+    mli_lock_drop(&lord->fences.lock);
+    mli_fences_drain(lord);
+    return credited;
+}
+
+/* Returns the queue of a type that is due for the longest time. NULL: none is due, and p->due and
+   p->late are set to when the next one will be. Requires: the fences lock. */
+static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
+    uint32_t due = call + MLI_REST_MOST;
+    uint64_t late = now + MLI_REST_NS;
+    mli_queue *q, *found = NULL;
+    for (q = p->first; q; q = q->next) {
+        if (q->first->asker) continue;
+        if ((int32_t)(q->due - due) < 0) due = q->due;
+        if (q->late < late) late = q->late;
+        if (((int32_t)(call - q->due) >= 0 || now >= q->late) &&
+            (!found || (int32_t)(q->due - found->due) < 0))
+            found = q;
+    }
+    mli_u32_store(&p->due, found ? call + 1 : due); /* another queue may be due as well */
+    mli_u64_store(&p->late, late);
+    return found;
+}
+
+#define MLI_FENCES_PER_ALLOC 4 /* the most fences that one call asks */
+
+/* Asks fences of a device type at the end of an alloc or a free: a few of one queue that is due.
+   Most calls only count themselves: the queue is looked for when p->due or, once in MLI_REST_LOOK
+   calls, p->late has come. Only tries the lock, so that no call waits for another that asks. */
+static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
+    mli_pending_queues *p = &lord->fences.pends[type];
+    uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
+    mli_queue *q;
+    uint64_t now;
+    mli_u32_store(&p->calls, call);
+    if ((int32_t)(call - mli_u32_load(&p->due)) < 0 &&
+        (call % MLI_REST_LOOK || mli_ledger_now(lord) < mli_u64_load(&p->late)))
+        return;
+    if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return;
+    now = mli_ledger_now(lord);
+    if (!mli_lock_try(&lord->fences.lock)) return;
+    q = mli_queue_due(p, call, now);
+    while (q && !q->first->asker && most--) {
+        uint32_t dev = q->dev;
+        uint64_t id = q->id;
+        mli_fence_record *f = mli_fence_claim(q->first);
+        int answer;
+        mli_lock_drop(&lord->fences.lock);
+        answer = mli_fence_ask(lord, f);
+        (void)mli_fence_take_answer(lord, f, answer);
+        mli_lock_take(&lord->fences.lock);
+        q = answer ? mli_queue_find(p, dev, id) : NULL;
+    }
+    mli_lock_drop(&lord->fences.lock);
+}
+
+MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks) {
+    if (asks && (mli_u32_load(&lord->threads.alert) & (uint32_t)MLI_ALERT_PENDS << type))
+        mli_queue_turn(lord, type);
+    if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
+}
+
+/* Copies the source of a move, after it has a side record: all memory is taken before anything
+   changes. */
+static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
+                                    uint64_t from_key, mli_entry *e, mli_side_record *side,
+                                    memlord_account *account, mli_taken *taken) {
+    mli_probe probe;
+    memlord_result r =
+        mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
+    if (r) return r;
+    *e = *probe.entry;
+    side->word2 = mli_word2_rows(e->word2);
+    side->refs = mli_refs_of(e->word1, e->word2);
+    side->meta = mli_side_record_of(e->word2)->meta;
+    *account = mli_side_record_of(e->word2)->account;
+    *taken = mli_taken_of(lord, e);
+    mli_probe_leave(t, &probe);
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord_device from,
+                                           uint64_t from_key, uint32_t dev, uint64_t key,
+                                           uint64_t bytes, mli_fence_record *f,
+                                           const memlord_site *site, mli_fence_record **chain) {
+    mli_row_delta d;
+    mli_entry e, copy;
+    mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
+    memlord_account account = 0;
+    mli_taken taken = mli_taken_none;
+    uint64_t rows;
+    uint32_t stack;
+    int did;
+    memlord_result r;
+    if (!side) return mli_short_of(lord, t, from, from_key, 1);
+    r = mli_move_copy(lord, t, from, from_key, &e, side, &account, &taken);
+    if (r == MEMLORD_OK) r = mli_map_reserve(lord, t, dev, key);
+    if (r) {
+        mli_own_free(lord, side, sizeof *side);
+        return r == MEMLORD_E_UNKNOWN ? mli_unknown_free(lord, from, from_key) : r;
+    }
+    rows = mli_word2_moved(lord, t, side->word2, dev, site, MLI_DEV(e.word1) == dev);
+    side->word2 = rows;
+    mli_side_charge(lord, side,
+                    MLI_DEV(e.word1) == dev ? account : mli_account_used(lord, t, dev), bytes);
+    d = mli_delta_open(dev, rows, bytes);
+    copy.key = key;
+    copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
+    copy.word2 = (uint64_t)(uintptr_t)side | 1;
+    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.taken_row;
+    r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
+    mli_stack_forget(lord);
+    if (r) {
+        mli_side_record_free(lord, copy.word2);
+        return r;
+    }
+    r = mli_fence_attach(lord, t, from, from_key, f, MLI_ATTACH_MOVE, &e, chain);
+    if (r) { /* another thread ended the source meanwhile */
+        mli_block_unopen(lord, t, dev, key, bytes);
+        return r;
+    }
+    mli_parts_move(lord, t, (uint32_t)from.type, from_key, lord->devices.dev_type[dev], key, bytes);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
+    mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
+    mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
+    return MEMLORD_OK;
+}

@@ -1,0 +1,114 @@
+#include "cuda/driver.h"
+
+static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
+MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
+
+/* Keeps why there is no driver, as printf does. 0. */
+#define MLI_CUDA_WHY(...)                                                                     \
+    (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
+
+static int mli_cuda_driver_load(mli_cuda_driver *d) {
+    void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
+    const char *missing = NULL;
+    int i;
+    if (!library) return MLI_CUDA_WHY("%s was not found", MEMLORD_CUDA_DRIVER);
+#define MLI_CUDA_X(field, symbol, needed, params)                                             \
+    mli_cuda_library_find(library, symbol, (void *)&d->field, sizeof d->field);               \
+    if (needed && !d->field) missing = symbol;
+    MLI_CUDA_FUNCTIONS(MLI_CUDA_X)
+#undef MLI_CUDA_X
+    if (missing) {
+        mli_cuda_library_close(library);
+        return MLI_CUDA_WHY("%s has no %s", MEMLORD_CUDA_DRIVER, missing);
+    }
+    /* from cuInit on it stays, whatever that says: it may have threads and handlers by then */
+    if ((i = d->init(0)) != 0) return MLI_CUDA_WHY("cuInit answered %d", i);
+    if ((i = d->device_count(&d->devices)) != 0)
+        return MLI_CUDA_WHY("cuDeviceGetCount answered %d", i);
+    if (d->devices < 1) return MLI_CUDA_WHY("there is no device");
+    for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
+        if (d->device_get(&d->handle[i], i)) break;
+        if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
+            d->integrated[i] = 0;
+        d->any_integrated |= d->integrated[i];
+        if (!d->pool_current || !d->pool_attribute || !d->pool_trim ||
+            d->device_attribute(&d->pools[i], MLI_CUDA_ATTRIBUTE_POOLS, d->handle[i]))
+            d->pools[i] = 0;
+    }
+    d->known = i;
+    return 1;
+}
+
+/* Register what a fork needs; cuda/forks, which uses this module, defines both. */
+MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
+MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
+
+MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void) {
+    uint64_t state = mli_cuda_load_acquire(&mli_cuda_loaded.state);
+    if (state == MLI_CUDA_UNTRIED) {
+        mli_cuda_lock_take(&mli_cuda_loaded_lock);
+        state = mli_cuda_load(&mli_cuda_loaded.state);
+        if (state == MLI_CUDA_UNTRIED) {
+            mli_cuda_fork_first();
+            state = mli_cuda_driver_load(&mli_cuda_loaded.table) ? MLI_CUDA_READY : MLI_CUDA_ABSENT;
+            mli_cuda_fork_locks();
+            mli_cuda_store_release(&mli_cuda_loaded.state, state);
+        }
+        mli_cuda_lock_drop(&mli_cuda_loaded_lock);
+    }
+    return state == MLI_CUDA_READY ? &mli_cuda_loaded.table : NULL;
+}
+
+MLI_CUDA_PRIVATE int mli_cuda_ordinal(const mli_cuda_driver *d, int handle) {
+    int i = 0;
+    while (i < d->known && d->handle[i] != handle) i++;
+    return i < d->known ? i : handle;
+}
+
+MLI_CUDA_PRIVATE int mli_cuda_active(const mli_cuda_driver *d, int device) {
+    unsigned flags;
+    int active = 0;
+    return device >= 0 && device < d->known &&
+           d->primary_state(d->handle[device], &flags, &active) == 0 && active;
+}
+
+MLI_CUDA_PRIVATE int mli_cuda_is_not_yet(int error) {
+    return error == MLI_CUDA_NOT_READY || error == MLI_CUDA_NOT_PERMITTED ||
+           (error >= MLI_CUDA_CAPTURE_FIRST && error <= MLI_CUDA_CAPTURE_LAST);
+}
+
+MLI_CUDA_PRIVATE int mli_cuda_relax(const mli_cuda_driver *d, int *mode) {
+    *mode = MLI_CUDA_MODE_RELAXED;
+    return d->capture_mode(mode);
+}
+
+MLI_CUDA_PRIVATE int mli_cuda_enter_context(const mli_cuda_driver *d, void *context, int *mode) {
+    int r = d->context_push(context);
+    if (!r && (r = mli_cuda_relax(d, mode)) != 0) (void)d->context_pop(&context);
+    return r;
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_leave_context(const mli_cuda_driver *d, int *mode) {
+    void *context;
+    (void)d->capture_mode(mode);
+    (void)d->context_pop(&context);
+}
+MLI_CUDA_VARIABLE_HERE(mli_cuda_u64 mli_cuda_inside[MEMLORD_CUDA_MAX_DEVICES])
+
+MLI_CUDA_PRIVATE int mli_cuda_enter_device(const mli_cuda_driver *d, int device, int *mode) {
+    void *context = NULL;
+    if (device < 0 || device >= d->known) return 0;
+    if (mli_cuda_add(&mli_cuda_inside[device], 1) < MLI_CUDA_RESETTING &&
+        mli_cuda_active(d, device) && d->primary_retain(&context, d->handle[device]) == 0) {
+        if (mli_cuda_enter_context(d, context, mode) == 0) return 1;
+        (void)d->primary_release(d->handle[device]);
+    }
+    (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
+    return 0;
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_leave_device(const mli_cuda_driver *d, int device, int *mode) {
+    mli_cuda_leave_context(d, mode);
+    (void)d->primary_release(d->handle[device]);
+    (void)mli_cuda_add(&mli_cuda_inside[device], UINT64_MAX);
+}

@@ -1,0 +1,55 @@
+#include "cuda/forks.h"
+#include "cuda/system.h"
+#include "cuda/driver.h"
+#include "cuda/nvml.h"
+#include "cuda/seats.h"
+#include "cuda/pools.h"
+#include "cuda/events.h"
+#include "cuda/scopes.h"
+
+#if defined(_WIN32)
+MLI_CUDA_PRIVATE void mli_cuda_fork_first(void) {}
+MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void) {}
+#else
+static void mli_cuda_locks_each(void (*change)(mli_cuda_lock *)) {
+    change(&mli_cuda_process_lock);
+    change(&mli_cuda_holders_lock);
+    change(&mli_cuda_pools_lock);
+    change(&mli_cuda_times_lock);
+    change(&mli_cuda_unrecorded_lock);
+    change(&mli_cuda_events_lock);
+}
+static void mli_cuda_fork_before(void) {
+    mli_cuda_locks_each(mli_cuda_lock_take);
+}
+static void mli_cuda_fork_parent(void) {
+    mli_cuda_locks_each(mli_cuda_lock_drop);
+}
+/* Callbacks of a ledger may hold a seat: without a driver they look no further. Threads that had
+   taken a fence are not here. */
+static void mli_cuda_fork_child(void) {
+    mli_cuda_fence *fence, *next;
+    int due;
+    memset(&mli_cuda_process, 0, sizeof mli_cuda_process);
+    for (due = 0; due < 2; due++)
+        for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
+            next = fence->next;
+            if (fence->taken == MLI_CUDA_DROPPED) mli_cuda_fence_unlist(fence); /* nobody's now */
+            fence->taken = MLI_CUDA_IDLE;
+        }
+    mli_cuda_fork_parent();
+}
+/* The parent may be loading: then its lock is held for good. */
+static void mli_cuda_fork_absent(void) {
+    static const char forked[] = "forked from the process that loaded the driver";
+    if (mli_cuda_load(&mli_cuda_loaded.state) != MLI_CUDA_ABSENT)
+        memcpy(mli_cuda_loaded.why, forked, sizeof forked);
+    mli_cuda_store(&mli_cuda_loaded.state, MLI_CUDA_ABSENT);
+}
+MLI_CUDA_PRIVATE void mli_cuda_fork_first(void) {
+    (void)pthread_atfork(NULL, NULL, mli_cuda_fork_absent);
+}
+MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void) {
+    (void)pthread_atfork(mli_cuda_fork_before, mli_cuda_fork_parent, mli_cuda_fork_child);
+}
+#endif

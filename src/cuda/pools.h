@@ -1,0 +1,26 @@
+/* Owns the list of memory pools that wrapped calls have seen. Locks: pools_lock, while the driver
+   is asked about pools: one that is to be destroyed is taken off the list before. */
+#ifndef MLI_CUDA_POOLS_H
+#define MLI_CUDA_POOLS_H
+#include "cuda/api/api.h"
+#include "cuda/knobs.h"
+#include "cuda/system.h"
+#include "cuda/driver.h"
+
+enum { MLI_CUDA_POOLS = 64 };
+
+MLI_CUDA_TABLE(mli_cuda_lock mli_cuda_pools_lock)
+
+/* The place of a pool, or of room for one (NULL). */
+MLI_CUDA_PRIVATE int mli_cuda_pool_find(cudaMemPool_t pool);
+
+MLI_CUDA_PRIVATE void mli_cuda_pool_add(cudaMemPool_t pool, int device);
+
+/* 1: it was there, on *device. */
+MLI_CUDA_PRIVATE int mli_cuda_pool_remove(cudaMemPool_t pool, int *device);
+
+/* The same of all pools of the device, the current one first, and of its graphs. */
+MLI_CUDA_PRIVATE int mli_cuda_pools_ask(const mli_cuda_driver *d, int device, uint64_t *keep,
+                                        memlord_cuda_pool *out);
+
+#endif

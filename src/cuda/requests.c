@@ -1,0 +1,228 @@
+#include "cuda/requests.h"
+#include "cuda/system.h"
+#include "cuda/driver.h"
+#include "cuda/seats.h"
+#include "cuda/pools.h"
+#include "cuda/capacity.h"
+#include "cuda/events.h"
+
+/* The pointer or handle that a call made. */
+static void *mli_cuda_request_result(const mli_cuda_request *q) {
+    if (q->pitched) return q->pitched->ptr;
+    if (q->array) return *q->array;
+    if (q->mipmapped) return *q->mipmapped;
+    if (q->handle) return (void *)(uintptr_t)*q->handle;
+    return q->ptr ? *q->ptr : NULL;
+}
+
+/* The least a texel takes: in block-compressed formats half a byte or one, in NV12 one and a half.
+   By the numbers of CUDA: its older headers have no names for them. */
+static uint64_t mli_cuda_texel_bits(const struct cudaChannelFormatDesc *desc) {
+    int kind = (int)desc->f;
+    if (kind >= 17 && kind <= 30) return kind <= 18 || kind == 23 || kind == 24 ? 4 : 8;
+    return kind == 4 ? 12 : (uint64_t)(desc->x + desc->y + desc->z + desc->w);
+}
+
+/* Texels of all levels; a dimension of 0 is not there, and layers do not get fewer. Sparse arrays
+   and those with deferred mapping have no memory of their own. */
+static uint64_t mli_cuda_array_bytes(const mli_cuda_request *q) {
+    const int layered = (q->flags & 5) != 0;
+    const unsigned levels = q->mipmapped ? q->levels : 1;
+    uint64_t texels = 0;
+    unsigned k;
+    if (!q->desc || q->flags & 0xc0) return 0;
+    for (k = 0; k < levels && k < 32; k++) {
+        uint64_t w = (q->width | q->extent.width) >> k, h = (q->height | q->extent.height) >> k;
+        uint64_t depth = layered ? q->extent.depth : q->extent.depth >> k;
+        texels += (w ? w : 1) * (h ? h : 1) * (depth ? depth : 1);
+    }
+    return texels * mli_cuda_texel_bits(q->desc) / 8;
+}
+
+/* The product, or 2^48, which is the most that the ledger takes. */
+static uint64_t mli_cuda_product(uint64_t a, uint64_t b) {
+    const uint64_t most = (uint64_t)1 << 48;
+    return b && a > most / b ? most : a * b;
+}
+
+static uint64_t mli_cuda_asked(const mli_cuda_request *q) {
+    const struct cudaExtent *e = &q->extent;
+    if (q->kind == MLI_CUDA_PITCH) return mli_cuda_product(q->width, q->height);
+    if (q->kind == MLI_CUDA_3D)
+        return mli_cuda_product(mli_cuda_product(e->width, e->height), e->depth);
+    return q->kind == MLI_CUDA_ARRAY ? mli_cuda_array_bytes(q) : mli_cuda_product(q->bytes, 1);
+}
+
+/* Rows get longer by the pitch, which is known only afterwards. */
+static uint64_t mli_cuda_size(const mli_cuda_request *q) {
+    if (q->kind == MLI_CUDA_PITCH) return (uint64_t)*q->pitch * q->height;
+    if (q->kind == MLI_CUDA_3D)
+        return (uint64_t)q->pitched->pitch * q->extent.height * q->extent.depth;
+    return mli_cuda_asked(q);
+}
+
+MLI_CUDA_PRIVATE int mli_cuda_device_current(void) {
+    int clean = cudaPeekAtLastError() == cudaSuccess, device = 0;
+    if (cudaGetDevice(&device) == cudaSuccess) return device;
+    if (clean) (void)cudaGetLastError();
+    return 0;
+}
+
+static int mli_cuda_device_stream(const mli_cuda_driver *d, cudaStream_t stream) {
+    void *context = NULL;
+    int handle, r;
+    if (mli_cuda_is_default(stream) || d->stream_context(stream, &context) ||
+        d->context_push(context))
+        return mli_cuda_device_current();
+    r = d->context_device(&handle);
+    (void)d->context_pop(&context);
+    return r ? mli_cuda_device_current() : mli_cuda_ordinal(d, handle);
+}
+
+/* Where a request is, or was, served. The driver knows the device of what came out of a pool, which
+   may be another's than its stream. A pool of the host's memory is no device's, and counted as its
+   stream's, since a free does not say which it is. */
+static memlord_device mli_cuda_where(const mli_cuda_request *q, const void *made) {
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    int ordinal = -1;
+    if (q->kind == MLI_CUDA_PHYSICAL) return q->location;
+    if (q->kind == MLI_CUDA_HOST) return memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    if (d && d->devices == 1) return memlord_device_cuda(0);
+    if (!d || q->kind != MLI_CUDA_ASYNC) return memlord_device_cuda(mli_cuda_device_current());
+    if (made && d->pointer_attribute(&ordinal, MLI_CUDA_POINTER_DEVICE, MEMLORD_KEY(made)))
+        ordinal = -1;
+    return memlord_device_cuda(ordinal >= 0 ? ordinal : mli_cuda_device_stream(d, q->stream));
+}
+
+/* Sets the stream of a stream-ordered allocation, a default one as 0. Returns the one before. */
+static uint64_t mli_cuda_stream_say(memlord *lord, const mli_cuda_request *q) {
+    return memlord_stream_set(lord, mli_cuda_is_default(q->stream) ? 0 : MEMLORD_KEY(q->stream));
+}
+
+/* Adds an allocation to `reserved`, if it is in no pool, and a pool that is new, and a device's, to
+   the list. While the call is captured there is no memory yet. */
+static void mli_cuda_recorded(memlord *lord, const mli_cuda_request *q, memlord_device device) {
+    const mli_cuda_driver *d = q->pool ? mli_cuda_driver_get() : NULL;
+    uint64_t made = MEMLORD_KEY(mli_cuda_request_result(q));
+    int home;
+    if (d && mli_cuda_pool_find(q->pool) == MLI_CUDA_POOLS &&
+        !d->pointer_attribute(&home, MLI_CUDA_POINTER_DEVICE, made))
+        mli_cuda_pool_add(q->pool, home);
+    if (q->kind == MLI_CUDA_ASYNC)
+        mli_cuda_pool_check(lord, 0);
+    else
+        mli_cuda_pool_beside(lord, device, (int64_t)mli_cuda_size(q));
+}
+
+static cudaError_t mli_cuda_alloc_plain(memlord *lord, mli_cuda_request *q,
+                                        const memlord_site *site) {
+    cudaError_t r = q->call(q);
+    void *made = r == cudaSuccess ? mli_cuda_request_result(q) : NULL;
+    memlord_device device;
+    uint64_t before = 0;
+    if (!made) return r;
+    device = mli_cuda_where(q, made);
+    if (q->kind == MLI_CUDA_ASYNC) before = mli_cuda_stream_say(lord, q);
+    (void)memlord_alloc(lord, device, MEMLORD_KEY(made), mli_cuda_size(q), site);
+    if (q->kind == MLI_CUDA_ASYNC) (void)memlord_stream_set(lord, before);
+    mli_cuda_recorded(lord, q, device);
+    return r;
+}
+
+/* Allocates once, for a request that is not tried again: one that finds no memory is counted. */
+static cudaError_t mli_cuda_alloc_once(memlord *lord, mli_cuda_request *q,
+                                       const memlord_site *site) {
+    cudaError_t r = mli_cuda_alloc_plain(lord, q, site);
+    if (r == cudaErrorMemoryAllocation)
+        (void)memlord_alloc_failed(lord, mli_cuda_where(q, NULL), mli_cuda_asked(q), site);
+    return r;
+}
+
+/* memlord_try_fn. Out of memory is no sticky error: it is taken out of the slot, if that was clean,
+   so that neither the callbacks of a collection nor the host, after a success, see it. */
+static int mli_cuda_request_attempt(void *user, uint64_t bytes, uint64_t *storage) {
+    mli_cuda_request *q = (mli_cuda_request *)user;
+    (void)bytes;
+    q->answer = q->call(q);
+    if (q->answer == cudaSuccess) *storage = MEMLORD_KEY(mli_cuda_request_result(q));
+    if (q->answer == cudaErrorMemoryAllocation && q->clean) (void)cudaGetLastError();
+    return q->answer == cudaSuccess ? 0 : q->answer == cudaErrorMemoryAllocation ? 1 : -1;
+}
+
+/* A limit refused: no attempt was made, and the runtime's last error stays. To set it takes a call
+   that fails for want of memory, which may trim pools, wait, or return an earlier error. */
+static void mli_cuda_request_refuse(const mli_cuda_request *q) {
+    if (q->pitched) q->pitched->ptr = NULL;
+    if (q->array) *q->array = NULL;
+    if (q->mipmapped) *q->mipmapped = NULL;
+    if (q->ptr) *q->ptr = NULL;
+}
+
+/* The pitch, and the device of a pool, are known only afterwards. */
+static void mli_cuda_request_finish(memlord *lord, const mli_cuda_request *q, memlord_device device,
+                                    uint64_t asked, uint64_t storage, const memlord_site *site) {
+    memlord_device where = mli_cuda_where(q, mli_cuda_request_result(q));
+    uint64_t bytes = mli_cuda_size(q);
+    if (where.index != device.index) {
+        (void)memlord_free(lord, device, storage, site);
+        (void)memlord_alloc(lord, where, storage, bytes, site);
+    } else if (bytes != asked) {
+        (void)memlord_realloc(lord, device, storage, storage, bytes, site);
+    }
+    mli_cuda_recorded(lord, q, where);
+}
+
+MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc_retry(memlord *lord, mli_cuda_request *q,
+                                                  const memlord_retry *policy,
+                                                  const memlord_site *site) {
+    memlord_device device = mli_cuda_where(q, NULL);
+    uint64_t storage = 0, asked = mli_cuda_asked(q), before = 0;
+    memlord_result r;
+    /* for nothing, or for more than there is address space, one call decides */
+    if (!asked || asked >> 48) return mli_cuda_alloc_once(lord, q, site);
+    q->clean = cudaPeekAtLastError() == cudaSuccess;
+    q->answer = cudaErrorMemoryAllocation;
+    if (q->kind == MLI_CUDA_ASYNC) before = mli_cuda_stream_say(lord, q);
+    r = memlord_alloc_retry(lord, device, asked, mli_cuda_request_attempt, q, policy, &storage,
+                            site);
+    if (r == MEMLORD_OK) mli_cuda_request_finish(lord, q, device, asked, storage, site);
+    if (q->kind == MLI_CUDA_ASYNC) (void)memlord_stream_set(lord, before);
+    if (r == MEMLORD_E_LIMIT) mli_cuda_request_refuse(q);
+    if (r == MEMLORD_OK || r == MEMLORD_E_LIMIT) return q->answer;
+    if (r == MEMLORD_E_OOM && q->answer != cudaErrorMemoryAllocation) return q->answer;
+    /* once more, for the result and the last error the host expects: that failure is counted; and
+       where the ledger has no room for a request, as if nothing had been asked of it */
+    return r == MEMLORD_E_OOM ? mli_cuda_alloc_plain(lord, q, site)
+                              : mli_cuda_alloc_once(lord, q, site);
+}
+
+MLI_CUDA_PRIVATE cudaError_t mli_cuda_alloc(memlord *lord, mli_cuda_request *q,
+                                            const memlord_site *site) {
+    mli_cuda_attachment *probe = mli_cuda_attachment_of(lord);
+    memlord_retry policy;
+    int has_retry;
+    if (!lord) return q->call(q);
+    if (!probe || !(mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_RETRY))
+        return mli_cuda_alloc_once(lord, q, site);
+    mli_cuda_lock_take(&mli_cuda_process_lock);
+    has_retry = probe->has_retry;
+    policy = probe->retry;
+    mli_cuda_lock_drop(&mli_cuda_process_lock);
+    return mli_cuda_alloc_retry(lord, q, has_retry ? &policy : NULL, site);
+}
+
+MLI_CUDA_PRIVATE mli_cuda_request mli_cuda_request_for(int kind,
+        cudaError_t (*call)(const mli_cuda_request *)) {
+    mli_cuda_request q;
+    memset(&q, 0, sizeof q);
+    q.kind = kind;
+    q.call = call;
+    return q;
+}
+
+MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_block_info *block) {
+    const memlord_device pinned = memlord_device_make(MEMLORD_DEVICE_PINNED, 0);
+    if (!lord) return 0;
+    return memlord_block_find(lord, memlord_device_cuda(0), key, block) == MEMLORD_OK ||
+           memlord_block_find(lord, pinned, key, block) == MEMLORD_OK;
+}

@@ -1,0 +1,83 @@
+#include "cuda/system.h"
+
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l) { AcquireSRWLockExclusive(l); }
+MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l) { ReleaseSRWLockExclusive(l); }
+MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
+    return (void *)LoadLibraryExA(name, NULL, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
+}
+MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library) { FreeLibrary((HMODULE)library); }
+MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn,
+                                            size_t size) {
+    FARPROC found = GetProcAddress((HMODULE)library, name);
+    memcpy(fn, &found, size);
+}
+MLI_CUDA_PRIVATE void mli_cuda_yield(void) { (void)SwitchToThread(); }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void) { return GetCurrentProcessId(); }
+#else
+MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l) { (void)pthread_mutex_lock(l); }
+MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l) { (void)pthread_mutex_unlock(l); }
+MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
+    return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library) { (void)dlclose(library); }
+MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn,
+                                            size_t size) {
+    void *found = dlsym(library, name);
+    memcpy(fn, &found, size);
+}
+MLI_CUDA_PRIVATE void mli_cuda_yield(void) { (void)sched_yield(); }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void) { return (uint64_t)getpid(); }
+#endif
+
+#if defined(__GNUC__)
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a) {
+    return __atomic_load_n(&a->v, __ATOMIC_RELAXED);
+}
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a) {
+    return __atomic_load_n(&a->v, __ATOMIC_ACQUIRE);
+}
+MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v) {
+    __atomic_store_n(&a->v, v, __ATOMIC_RELAXED);
+}
+MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
+    __atomic_store_n(&a->v, v, __ATOMIC_RELEASE);
+}
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
+    return __atomic_fetch_add(&a->v, v, __ATOMIC_RELAXED);
+}
+#elif defined(_MSC_VER) && defined(_WIN64)
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a) { return *(volatile uint64_t *)&a->v; }
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a) {
+    return (uint64_t)_InterlockedOr64((volatile __int64 *)&a->v, 0);
+}
+MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v) {
+    *(volatile uint64_t *)&a->v = v;
+}
+MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v) {
+    (void)_InterlockedExchange64((volatile __int64 *)&a->v, (__int64)v);
+}
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v) {
+    return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)&a->v, (__int64)v);
+}
+#else
+#error "memlord_cuda.h needs 64-bit atomics: GNU C, clang, or MSVC for x64 or arm64"
+#endif
+
+/* Under --wrap the plain names of this file, too, are the wrappers. Two steps, so that the names
+   the per-thread default stream gives them are those that are pasted. */
+#if defined(MEMLORD_CUDA_WRAP)
+#ifdef __cplusplus
+extern "C" {
+#endif
+#define MLI_CUDA_X0(real, ours) __typeof__(real) MLI_CUDA_REAL(real), MLI_CUDA_WRAP(real);
+#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_X0(real, ours)
+MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_X0
+#ifdef __cplusplus
+}
+#endif
+#else
+#endif

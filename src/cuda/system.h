@@ -1,0 +1,71 @@
+/* Owns what differs between systems: shared libraries, a lock, the process id, atomics. The order
+   of an atomic is in its name. Locks: none. */
+#ifndef MLI_CUDA_SYSTEM_H
+#define MLI_CUDA_SYSTEM_H
+#include "cuda/api/api.h"
+#include "cuda/knobs.h"
+
+#if defined(_WIN32)
+#include <windows.h>
+#ifndef MEMLORD_CUDA_DRIVER
+#define MEMLORD_CUDA_DRIVER "nvcuda.dll"
+#endif
+#define MLI_CUDA_NVML "nvml.dll"
+typedef SRWLOCK mli_cuda_lock;
+#define MLI_CUDA_LOCK SRWLOCK_INIT
+MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l);
+MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l);
+MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name);
+MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
+MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size);
+MLI_CUDA_PRIVATE void mli_cuda_yield(void);
+MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
+#else
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h> /* getpid */
+#ifndef MEMLORD_CUDA_DRIVER
+#define MEMLORD_CUDA_DRIVER "libcuda.so.1"
+#endif
+#define MLI_CUDA_NVML "libnvidia-ml.so.1"
+typedef pthread_mutex_t mli_cuda_lock;
+#define MLI_CUDA_LOCK PTHREAD_MUTEX_INITIALIZER
+MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l);
+MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l);
+MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name);
+MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
+/* Copies the address: ISO C has no way from an object's to a function's. */
+MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size);
+MLI_CUDA_PRIVATE void mli_cuda_yield(void);
+MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
+#endif
+
+typedef struct mli_cuda_u64 {
+    uint64_t v;
+} mli_cuda_u64;
+
+#if defined(__GNUC__)
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a);
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a);
+MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v);
+MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
+#elif defined(_MSC_VER) && defined(_WIN64)
+#include <intrin.h>
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a);
+MLI_CUDA_PRIVATE uint64_t mli_cuda_load_acquire(mli_cuda_u64 *a);
+MLI_CUDA_PRIVATE void mli_cuda_store(mli_cuda_u64 *a, uint64_t v);
+MLI_CUDA_PRIVATE void mli_cuda_store_release(mli_cuda_u64 *a, uint64_t v);
+MLI_CUDA_PRIVATE uint64_t mli_cuda_add(mli_cuda_u64 *a, uint64_t v);
+#else
+#endif
+#if defined(MEMLORD_CUDA_WRAP)
+#define MLI_CUDA_PASTE(prefix, name) prefix##name
+#define MLI_CUDA_REAL(name) MLI_CUDA_PASTE(__real_, name)
+#define MLI_CUDA_WRAP(name) MLI_CUDA_PASTE(__wrap_, name)
+#else
+#define MLI_CUDA_REAL(name) name
+#endif
+
+#endif

@@ -1,0 +1,62 @@
+#include "cuda/wrap.h"
+#include "cuda/knobs.h"
+#include "cuda/system.h"
+
+/* ------------------------------------------------------------------------ cuda/wrap --
+   Emits what --wrap redirects to. Their names are the linker's. Sites are the callers' return
+   addresses. */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(MEMLORD_CUDA_WRAP)
+#define MLI_CUDA_HERE                                                                         \
+    memlord_site_at(MEMLORD_CUDA_SHIM_LORD, __builtin_return_address(0))
+#define MLI_CUDA_X(real, ours, params, args)                                                  \
+    cudaError_t MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params) {                                  \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_ITEMS args,               \
+                                   MLI_CUDA_HERE);                                            \
+    }
+#define MLI_CUDA_X0(real, ours)                                                               \
+    cudaError_t MLI_CUDA_WRAP(real)(void) {                                                   \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_HERE);                    \
+    }
+MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_X0
+#define MLI_CUDA_X(real, ours, params, args)                                                  \
+    mli_cuda_result MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params);                               \
+    mli_cuda_result MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params) {                              \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_ITEMS args,               \
+                                   MLI_CUDA_HERE);                                            \
+    }
+MLI_CUDA_VIRTUAL(MLI_CUDA_X)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_HERE
+#endif
+
+/* Read through volatile pointers: compilers take two names for two functions. */
+MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
+    int missing = 0;
+    const char *name = NULL;
+#if defined(MEMLORD_CUDA_WRAP)
+#define MLI_CUDA_X0(real, ours)                                                               \
+    {                                                                                         \
+        __typeof__(real) *volatile plain = real, *volatile wrapped = MLI_CUDA_WRAP(real);     \
+        if (plain != wrapped && !missing++) name = #real;                                     \
+    }
+#else
+#define MLI_CUDA_X0(real, ours) if (!missing++) name = #real;
+#endif
+#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_X0(real, ours)
+    MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_X0
+    if (first) *first = name;
+    return missing;
+}
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif

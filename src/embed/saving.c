@@ -1,0 +1,360 @@
+#include "embed/saving.h"
+#include "os/compiler.h"
+#include "os/system.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "base/text.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "books/threads.h"
+#include "books/names.h"
+#include "services/room.h"
+#include "services/snapshots.h"
+#include "reports/capture.h"
+#include "reports/formats.h"
+
+/* Pins the ledger's snapshots for a report. While the recorder runs, takes one more for a report
+   that shows snapshots (no format after TRACE does). That one belongs to the report and not to the
+   list, so that frequent reports evict no snapshot. */
+static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
+    r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
+    if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->snapshots.recorder.interval)) return;
+    r->present = mli_snapshot_new(lord, NULL);
+    if (r->present)
+        r->snapshot[r->snapshots++] = r->present;
+    else
+        (void)mli_u64_add(&lord->snapshots.lost, 1);
+}
+
+/* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
+static MLI_COLD memlord_result mli_report_write(memlord *lord, memlord_format format,
+                                                memlord_write_fn fn, void *user) {
+    mli_report *r;
+    memlord_result result;
+    r = (mli_report *)mli_own_alloc(lord, sizeof *r);
+    if (!r) return MEMLORD_E_NOMEM;
+    mli_report_snapshots(lord, r, format);
+    r->out.fn = fn;
+    r->out.user = user;
+    r->out.buf = r->buf;
+    r->out.cap = sizeof r->buf;
+    r->o = &r->out;
+    r->whole = format <= MEMLORD_FORMAT_HTML; /* a frequent scrape of metrics costs no walk */
+    mli_report_capture(lord, r);
+    mli_format_write(r, format);
+    mli_flush(r->o);
+    result = r->out.failed ? MEMLORD_E_IO : r->result;
+    mli_snapshots_unpin(lord, &r->reader);
+    mli_snapshots_free(lord, r->present);
+    mli_own_free(lord, r->stack, MLI_TOP_STACKS * sizeof *r->stack);
+    mli_own_free(lord, r->stack_leak, r->row_count * sizeof *r->stack_leak);
+    mli_own_free(lord, r->leak_sum, mli_leak_sums(r) * sizeof *r->leak_sum);
+    mli_own_free(lord, r->frame, (r->frames + 1) * sizeof *r->frame);
+    mli_own_free(lord, r->scope, (r->scopes + 1) * sizeof *r->scope);
+    mli_own_free(lord, r->tag, (r->tags + r->devices + 1) * sizeof *r->tag);
+    mli_own_free(lord, r, sizeof *r);
+    return result;
+}
+
+MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
+                                     memlord_write_fn fn, void *user) {
+    if (!lord) return MEMLORD_OK;
+    if (!fn) return MEMLORD_E_INVALID;
+    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    mli_capacities_refresh(lord, 0);
+    return mli_report_write(lord, format, fn, user);
+}
+
+/* -- files -- */
+
+static const char *const mli_format_suffixes[] = {
+#define MLI_X(name, suffix, text) suffix,
+    MLI_FORMATS(MLI_X)
+#undef MLI_X
+};
+
+#define MLI_SAVE_PATH_MAX 4000
+
+typedef struct mli_save_paths { /* allocated: a stack may have only 16 KiB */
+    char target[MLI_SAVE_PATH_MAX], beside[MLI_SAVE_PATH_MAX + 64];
+} mli_save_paths;
+
+/* Sets p->target to `path` with the process id for %p and % for %%. Returns 0 if it fits, else
+   -1. */
+static int mli_save_path_expand(const char *path, mli_save_paths *p) {
+    mli_out o;
+    mli_out_buffer(&o, p->target, sizeof p->target);
+    for (; *path; path++) {
+        int escape = *path == '%' && (path[1] == 'p' || path[1] == '%');
+        path += escape;
+        if (escape && *path == 'p')
+            mli_put_u64(&o, mli_pid());
+        else
+            mli_put(&o, path, 1);
+    }
+    return mli_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
+}
+
+static MLI_COLD int mli_write_file(void *user, const void *data, size_t size) {
+    return mli_file_write(*(mli_file *)user, (const char *)data, size);
+}
+
+/* Creates p->beside, a new file .memlord-pid-n.tmp in the target's directory, so that a rename can
+   replace the target. Returns 0, or not 0 if it cannot. */
+static int mli_file_temp_create(mli_save_paths *p, mli_file *file) {
+    size_t n, directory = strlen(p->target);
+    int r = 1;
+    while (directory && !strchr(MLI_WINDOWS ? "/\\" : "/", p->target[directory - 1]))
+        directory--;
+    for (n = 0; r > 0 && n < 1000; n++) {
+        mli_out o;
+        mli_out_buffer(&o, p->beside, sizeof p->beside);
+        mli_put(&o, p->target, directory);
+        mli_putf(&o, ".memlord-%ju-%ju.tmp", mli_pid(), (uint64_t)n);
+        (void)mli_out_end(&o, sizeof p->beside);
+        r = mli_file_create(p->beside, file);
+    }
+    return r;
+}
+
+/* Writes a report to p->beside, a new file in the directory of p->target. Removes the file if that
+   fails. */
+static MLI_COLD memlord_result mli_file_write_report(memlord *lord, memlord_format format,
+                                                     mli_save_paths *p) {
+    mli_file file;
+    mli_signals held;
+    memlord_result r;
+    if (mli_file_temp_create(p, &file)) return MEMLORD_E_IO;
+    held = mli_signals_block();
+    r = mli_report_write(lord, format, mli_write_file, &file);
+    if (mli_file_close(file) && r == MEMLORD_OK) r = MEMLORD_E_IO;
+    mli_signals_restore(&held);
+    if (r != MEMLORD_OK) mli_file_remove(p->beside);
+    return r;
+}
+/* Ends the saving of a file. `failed`: the file could not be renamed to p->target. */
+static memlord_result mli_file_renamed(const mli_save_paths *p, int failed) {
+    if (!failed) return MEMLORD_OK;
+    mli_file_remove(p->beside);
+    return MEMLORD_E_IO;
+}
+
+/* Writes a report to standard output. It takes the descriptor and no stdio, which may be locked. */
+static MLI_COLD memlord_result mli_save_stdout(memlord *lord, memlord_format format) {
+    mli_file file = mli_file_stdout();
+    mli_signals held;
+    memlord_result r;
+    if ((format == MEMLORD_FORMAT_PPROF || format == MEMLORD_FORMAT_MEMORY_VIZ) &&
+        mli_file_is_terminal(file)) {
+        mli_logf(lord, MEMLORD_LOG_ERROR,
+                 "[save] .%s is binary: redirect standard output from the terminal, or name a file",
+                 mli_format_suffixes[format]);
+        return MEMLORD_E_UNSUPPORTED;
+    }
+    held = mli_signals_block();
+    r = mli_report_write(lord, format, mli_write_file, &file);
+    mli_signals_restore(&held);
+    return r;
+}
+
+static MLI_COLD memlord_result mli_save_refuse(memlord *lord, memlord_result r, const char *why) {
+    mli_logf(lord, MEMLORD_LOG_ERROR, "[save] %s", why);
+    return r;
+}
+
+MLI_API memlord_result memlord_save(memlord *lord, memlord_format format, const char *path) {
+    mli_save_paths *p;
+    memlord_result r = MEMLORD_E_INVALID;
+    if (!lord) return MEMLORD_OK;
+    if (!path || !*path) return mli_save_refuse(lord, r, "path is NULL or empty");
+    if (!mli_format_known(format))
+        return mli_save_refuse(lord, MEMLORD_E_UNSUPPORTED, "format is none of those there are");
+    mli_capacities_refresh(lord, 0);
+    if (!strcmp(path, "-")) return mli_save_stdout(lord, format);
+    p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
+    if (!p) return MEMLORD_E_NOMEM;
+    if (mli_save_path_expand(path, p))
+        (void)mli_save_refuse(lord, r, "path is too long");
+    else
+        r = mli_file_is_special(p->target) ? MEMLORD_E_IO : mli_file_write_report(lord, format, p);
+    if (r == MEMLORD_OK) r = mli_file_renamed(p, mli_file_rename(p->beside, p->target, 1));
+    mli_own_free(lord, p, sizeof *p);
+    return r;
+}
+
+/* -- saving at exit and on request, under a dated name -- */
+
+/* Sets p->target to directory/memory_profile_20261121_080500.json. For n > 0 adds the process id,
+   for n > 1 also n, for a name that is still free. Returns 0 if it fits, else -1. */
+static int mli_dated_path(const char *directory, uint64_t wall, memlord_format format,
+                          unsigned n, mli_save_paths *p) {
+    mli_out o;
+    mli_out_buffer(&o, p->target, sizeof p->target);
+    mli_put_str(&o, directory);
+    mli_put_str(&o, "/memory_profile_");
+    mli_put_time(&o, wall, 1);
+    if (n) mli_putf(&o, "_%ju", mli_pid());
+    if (n > 1) mli_putf(&o, "_%ju", (uint64_t)n);
+    mli_put_str(&o, ".");
+    mli_put_str(&o, mli_format_suffixes[format]);
+    return mli_out_end(&o, sizeof p->target) < sizeof p->target ? 0 : -1;
+}
+
+static memlord_result mli_dated_save(memlord *lord, memlord_format format,
+                                     const char *directory, mli_save_paths *p) {
+    uint64_t wall = mli_wall_now();
+    unsigned n;
+    int there = 1;
+    memlord_result r;
+    if (mli_dated_path(directory, wall, format, 0, p)) return MEMLORD_E_INVALID;
+    r = mli_file_write_report(lord, format, p);
+    for (n = 0; r == MEMLORD_OK && there > 0 && n < 1000; n++)
+        there = mli_dated_path(directory, wall, format, n, p)
+                    ? -1
+                    : mli_file_rename(p->beside, p->target, 0);
+    return r == MEMLORD_OK ? mli_file_renamed(p, there) : r;
+}
+
+/* Saves to the directory of memlord_save_at_exit (default: output_dir, then "."), and logs the
+   result. At the end of a ledger or of the process it saves only if that was wanted, once: the
+   exchange of exit_format lets only one caller save. It then serves a request, too, that no call
+   has served yet. exit_format: a memlord_format + 1; 0: JSON. */
+static MLI_COLD void mli_save_dated(memlord *lord, int end) {
+    uint32_t format = end ? mli_u32_exchange(&lord->saving.exit_format, 0)
+                          : mli_u32_load(&lord->saving.exit_format);
+    const char *directory = (const char *)mli_ptr_load_acquire(&lord->saving.exit_directory);
+    int asked = end && mli_alert_set(lord, MLI_ALERT_SAVE, 0);
+    mli_save_paths *p;
+    char line[320];
+    mli_out o;
+    memlord_result r = MEMLORD_E_NOMEM;
+    if (end && !format && !asked) return;
+    mli_capacities_refresh(lord, 1); /* the host may be in its allocator, or at its end */
+    if (!directory) directory = lord->saving.output_dir ? lord->saving.output_dir : ".";
+    p = (mli_save_paths *)mli_own_alloc(lord, sizeof *p);
+    if (p)
+        r = mli_dated_save(lord, format ? (memlord_format)(format - 1) : MEMLORD_FORMAT_JSON,
+                           directory, p);
+    mli_out_buffer(&o, line, sizeof line);
+    if (r)
+        mli_putf(&o, "[save] no report in %s: %s", directory, memlord_result_text(r));
+    else
+        mli_putf(&o, "[save] %s", p->target);
+    (void)mli_out_end(&o, sizeof line);
+    mli_log(lord, r ? MEMLORD_LOG_ERROR : MEMLORD_LOG_INFO, line);
+    mli_own_free(lord, p, sizeof *p);
+}
+
+static const mli_saver mli_dated_saver = {mli_save_dated};
+/* Makes saving possible. Release: pairs with the acquire in mli_save_serve and memlord_destroy. */
+static void mli_saver_set(memlord *lord) {
+    mli_ptr_store_release(&lord->saving.saver, (void *)(uintptr_t)&mli_dated_saver);
+}
+
+/* Saves every ledger that wants a report at exit. It chooses one under the registry lock, saves it
+   without, and starts over: the list may have changed. */
+static MLI_COLD void mli_at_exit(void) {
+    memlord *lord;
+    do {
+        mli_lock_take(&mli_process.registry_lock);
+        for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
+            if (mli_u32_load(&lord->saving.exit_format) ||
+                (mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE))
+                break;
+        mli_process.saving = lord; /* a destroy on another thread waits for this */
+        mli_lock_drop(&mli_process.registry_lock);
+        if (lord) mli_save_dated(lord, 1);
+    } while (lord);
+}
+static MLI_COLD memlord_result mli_at_exit_once(void) {
+    int bad = 0;
+    const uint64_t generation = mli_busy_begin(); /* atexit may call a malloc that records */
+    if (!mli_u32_exchange(&mli_process.at_exit, 1))
+        bad = atexit(mli_at_exit);
+    mli_busy_end(generation);
+    if (bad) mli_u32_store(&mli_process.at_exit, 0);
+    return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
+}
+
+/* -- the export: PROMETHEUS at an interval -- */
+
+#define MLI_EXPORT_MS_DEFAULT 15000 /* as often as the prometheus.yml of Prometheus scrapes */
+
+/* Writes the export. Of failures in a row it logs the first. */
+static MLI_COLD void mli_export_save(memlord *lord, int end) {
+    const char *path = (const char *)mli_ptr_load_acquire(&lord->saving.export_path);
+    memlord_result r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, path);
+    const uint32_t before = mli_u32_exchange(&lord->saving.export_failed, r != MEMLORD_OK);
+    (void)end;
+    if (!r) return;
+    (void)mli_u64_add(&lord->saving.exports_lost, 1);
+    if (!before)
+        mli_logf(lord, MEMLORD_LOG_ERROR, "[export] no %s: %s", path, memlord_result_text(r));
+}
+static const mli_saver mli_export_saver = {mli_export_save};
+
+/* -- public -- */
+
+MLI_API memlord_format memlord_format_for(const char *path) {
+    size_t n = path ? strlen(path) : 0, best = 0;
+    int i, found = MEMLORD_FORMAT_TEXT;
+    for (i = 0; i < MEMLORD_FORMAT_COUNT; i++) { /* the longest match: .trace.json is not .json */
+        const char *suffix = mli_format_suffixes[i];
+        size_t length = strlen(suffix);
+        if (length <= best || n <= length || path[n - length - 1] != '.') continue;
+        if (strcmp(path + n - length, suffix)) continue;
+        best = length;
+        found = i;
+    }
+    return (memlord_format)found;
+}
+
+MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format,
+                                            const char *directory) {
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_format_known(format)) return MEMLORD_E_UNSUPPORTED;
+    if (directory && strlen(directory) > MLI_SAVE_PATH_MAX - 100) return MEMLORD_E_INVALID;
+    r = mli_name(lord, directory && *directory ? directory : NULL, &kept);
+    if (r == MEMLORD_OK) r = mli_at_exit_once();
+    if (r) return r;
+    mli_saver_set(lord);
+    mli_ptr_store_release(&lord->saving.exit_directory, (void *)(uintptr_t)kept);
+    (void)mli_u32_exchange(&lord->saving.exit_format, (uint32_t)format + 1);
+    return MEMLORD_OK;
+}
+/* The path is set before the first export, which looks at it: see mli_prom_labels. */
+MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
+                                            uint32_t interval_ms) {
+    const char *kept, *before;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!path || !*path || !strcmp(path, "-") || strlen(path) >= MLI_SAVE_PATH_MAX ||
+        (interval_ms && interval_ms < MLI_RECORDER_MS_MIN))
+        return MEMLORD_E_INVALID;
+    if (!mli_format_known(MEMLORD_FORMAT_PROMETHEUS)) return MEMLORD_E_UNSUPPORTED;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    r = mli_name_limited(lord, path, &kept);
+    if (r) return r;
+    before = (const char *)mli_ptr_exchange(&lord->saving.export_path, (void *)(uintptr_t)kept);
+    r = memlord_save(lord, MEMLORD_FORMAT_PROMETHEUS, kept);
+    if (r) {
+        mli_ptr_store_release(&lord->saving.export_path, (void *)(uintptr_t)before);
+        return r;
+    }
+    mli_recorder_start(&lord->saving.exporter, &mli_export_saver,
+                       interval_ms ? interval_ms : MLI_EXPORT_MS_DEFAULT);
+    return MEMLORD_OK;
+}
+MLI_API memlord_result memlord_export_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    mli_recorder_stop(&lord->saving.exporter);
+    return MEMLORD_OK;
+}
+MLI_API void memlord_request_save(memlord *lord) {
+    if (!lord) return;
+    mli_saver_set(lord);
+    mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* no lock: safe in a signal handler */
+}

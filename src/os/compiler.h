@@ -1,0 +1,127 @@
+/* Owns the macros for what compilers differ in, and includes the headers of the system. Uses no
+   other module. Locks: none. */
+#ifndef MLI_OS_COMPILER_H
+#define MLI_OS_COMPILER_H
+#include "api/api.h"
+
+/* --------------------------------------------------------------------- os/ --
+   Owns all code that differs between compilers and systems: pages, clocks, threads, files and
+   the memory of the machine. Uses no other section. Each family defines the same functions for
+   Windows and for POSIX. Requires, for all functions: out pointers are not NULL and
+   sizes are not 0. Returns 0 for success unless a comment says otherwise. Locks: none. */
+
+#if defined(_WIN32)
+#define MLI_WINDOWS 1
+#else
+#define MLI_WINDOWS 0 /* else the system is POSIX */
+#endif
+
+#if defined(__GNUC__)
+#define MLI_LIKELY(x) __builtin_expect(!!(x), 1)
+#define MLI_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define MLI_COLD __attribute__((noinline, cold))
+#define MLI_NOINLINE __attribute__((noinline))
+#define MLI_HOT inline __attribute__((always_inline))
+#elif defined(_MSC_VER)
+#define MLI_LIKELY(x) (x)
+#define MLI_UNLIKELY(x) (x)
+#define MLI_COLD __declspec(noinline)
+#define MLI_NOINLINE __declspec(noinline)
+#define MLI_HOT __forceinline
+#else
+#error "memlord.h knows gcc, clang and MSVC: add the macros above for this compiler"
+#endif
+
+/* Begins to load the cache line of an address that is about to be written. */
+static MLI_HOT void mli_prefetch(const void *p) {
+#if defined(__GNUC__)
+    __builtin_prefetch(p, 1);
+#else
+    (void)p;
+#endif
+}
+
+#if defined(MEMLORD_NO_THREADS)
+#define MLI_THREADLESS 1
+#else
+#define MLI_THREADLESS 0
+#endif
+
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+#include <cpuid.h> /* for the invariant TSC bit */
+#elif defined(_MSC_VER)
+#include <intrin.h> /* atomics */
+#endif
+#if (defined(__x86_64__) && defined(__SSE2__)) || (defined(_M_X64) && !defined(_M_ARM64EC))
+#include <emmintrin.h> /* for probes of the map */
+#define MLI_SSE2 1
+#else
+#define MLI_SSE2 0
+#endif
+#if MLI_WINDOWS
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN
+#endif
+#include <stdlib.h>  /* malloc, for the shim */
+#include <windows.h> /* pages, fibre-local storage, files */
+#include <psapi.h>   /* the working set */
+#else
+#include <errno.h>    /* EINTR, EEXIST */
+#include <fcntl.h>    /* open */
+#include <poll.h>     /* stalls for memory */
+#include <pthread.h>  /* thread exit, fork handlers, signal mask */
+#include <sched.h>    /* sched_yield */
+#include <signal.h>   /* SIGXFSZ, SIGPIPE */
+#include <stdio.h>    /* rename */
+#include <stdlib.h>   /* getenv; malloc, for the shim */
+#include <sys/mman.h> /* mmap */
+#include <sys/stat.h> /* lstat */
+#include <time.h>     /* clock_gettime */
+#include <unistd.h>   /* write */
+#if !defined(MAP_ANONYMOUS) || !defined(CLOCK_MONOTONIC)
+#error "a strict C mode hides mmap: include memlord.h first, or compile with -D_DEFAULT_SOURCE"
+#endif
+#if defined(__linux__)
+#include <link.h>        /* ElfW, link_map */
+#include <sys/auxv.h>    /* getauxval */
+#include <sys/syscall.h> /* gettid, membarrier, tgkill */
+#elif defined(__APPLE__)
+#include <dlfcn.h>         /* dladdr */
+#include <mach-o/dyld.h>   /* _NSGetExecutablePath */
+#include <mach-o/loader.h> /* MH_EXECUTE */
+#include <mach/mach.h>     /* host_statistics64, task_info */
+#include <sys/sysctl.h>    /* hw.memsize */
+#endif
+#endif
+
+#define MLI_PATH_MAX 1024
+#define MLI_BUILD_ID_MAX 32 /* bytes; of a longer one these are kept */
+
+/* A module (the executable, a library) as the system has loaded it. */
+typedef struct mli_image {
+    const char *loaded; /* the loader's name for it; "": the executable */
+    const char *path;   /* by the system; NULL: the address is in no module */
+    const void *start;  /* the lowest address */
+    uint64_t bias;      /* an address in memory less that in the file */
+    /* The segment that has the address; `end` 0: not known. */
+    struct {
+        uint64_t start, end, offset; /* two addresses in the file; where it begins in the file */
+    } segment;
+    const void *id; /* the build id, in the memory of the module */
+    size_t id_size; /* 0: it has none */
+    int stays;      /* 1: it is never unloaded, or mli_loaded_at cannot see that it was */
+} mli_image;
+
+/* Which module is at an address now: enough to compare it with a known one. */
+typedef struct mli_loaded {
+    const void *start;
+    const char *name; /* as mli_image.loaded */
+    uint64_t bias;
+} mli_loaded;
+
+typedef struct mli_job { /* must outlive the thread that runs it */
+    void (*run)(void *);
+    void *user;
+} mli_job;
+
+#endif

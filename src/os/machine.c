@@ -1,0 +1,293 @@
+#include "os/machine.h"
+#include "os/system.h"
+
+#if defined(__linux__)
+
+/* Writes `more` to cpu->path at byte `end`. Returns the new length. Once a path is too long, it is
+   sizeof cpu->path, whatever else is added. */
+static size_t mli_cpu_path(mli_cpu *cpu, size_t end, const char *more) {
+    size_t n = strlen(more);
+    if (n >= sizeof cpu->path - end) return sizeof cpu->path;
+    memcpy(cpu->path + end, more, n + 1);
+    return end + n;
+}
+
+/* Reads the file `name` into cpu->text as a string. Its directory is the first `end` bytes of
+   cpu->path. Returns 0; -1: unknown. A missing file reads as "max": a missing limit is none. */
+static MLI_COLD int mli_cpu_read(mli_cpu *cpu, size_t end, const char *name) {
+    size_t n = 0;
+    ssize_t got = 1;
+    int fd;
+    if (mli_cpu_path(cpu, end, name) == sizeof cpu->path) return -1;
+    fd = open(cpu->path, O_RDONLY | O_CLOEXEC);
+    memcpy(cpu->text, "max", sizeof "max");
+    if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
+    while (got && n < sizeof cpu->text) {
+        got = read(fd, cpu->text + n, sizeof cpu->text - n);
+        if (got < 0 && errno != EINTR) break;
+        if (got > 0) n += (size_t)got;
+    }
+    (void)close(fd);
+    if (got) return -1; /* the read failed, or the file is too long */
+    cpu->text[n] = 0;
+    return 0;
+}
+
+/* Parses a number, and after it `unit` ("" or " kB") and the end of the line. Returns 0; -1:
+   malformed, or over 64 bits. */
+static int mli_cpu_number(const char *at, const char *unit, uint64_t *out) {
+    char *end;
+    if (*at < '0' || *at > '9') return -1; /* strtoull takes blanks and signs, too */
+    errno = 0;
+    *out = strtoull(at, &end, 10);
+    if (errno || strncmp(end, unit, strlen(unit))) return -1;
+    end += strlen(unit);
+    if (*unit) {
+        if (*out > UINT64_MAX >> 10) return -1;
+        *out <<= 10;
+    }
+    return *end == '\n' || !*end ? 0 : -1;
+}
+
+/* Parses the number in the line of cpu->text that begins with `name`; leaves *out if there is no
+   such line. Returns 0; -1: malformed. */
+static int mli_cpu_field(const mli_cpu *cpu, const char *name, const char *unit, uint64_t *out) {
+    size_t n = strlen(name);
+    const char *p = cpu->text;
+    while (strncmp(p, name, n) || (p[n] != ' ' && p[n] != '\t')) {
+        p = strchr(p, '\n');
+        if (!p) return 0;
+        p++;
+    }
+    return mli_cpu_number(p + n + strspn(p + n, " \t"), unit, out);
+}
+
+/* Reads a file that holds one number, or "max": UINT64_MAX. Returns 0; -1: unknown. */
+static int mli_cpu_value(mli_cpu *cpu, size_t end, const char *name, uint64_t *out) {
+    const char *p = cpu->text;
+    if (mli_cpu_read(cpu, end, name)) return -1;
+    *out = UINT64_MAX;
+    if (strncmp(p, "max", 3)) return mli_cpu_number(p, "", out);
+    return p[3] == '\n' || !p[3] ? 0 : -1;
+}
+
+/* Returns the path of the memory cgroup of this process, or NULL. `text` is /proc/self/cgroup,
+   with lines number:controllers:path; the path is cut out in place. The memory controller belongs
+   to one version at a time. If no line names it, it is in version 2: the line without
+   controllers. */
+static char *mli_cpu_parse_cgroup(char *text, int *v1) {
+    char *found = NULL, *line, *next;
+    *v1 = 0;
+    for (line = text; line && !*v1; line = next) {
+        char *names = strchr(line, ':'), *path, *word;
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        path = strstr(line, ":/");
+        if (!path) continue;
+        *names = *path = ','; /* so that a comma is on both sides of each controller */
+        word = strstr(names, ",memory,");
+        *v1 = word && word < path;
+        if (*v1 || path == names + 1) found = path + 1;
+    }
+    return found;
+}
+
+/* Reads the bytes in use in the cgroup in a directory. Page cache, active or inactive, does not
+   count: the kernel drops it before it refuses memory, and MemAvailable counts it as available,
+   too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
+   and count as used, as does cache that the file does not list. */
+static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
+    static const char *const caches[2][2] = {{"inactive_file", "active_file"},
+                                             {"total_inactive_file", "total_active_file"}};
+    int i;
+    if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.usage_in_bytes" : "/memory.current", used) ||
+        *used == UINT64_MAX || mli_cpu_read(cpu, end, "/memory.stat"))
+        return -1;
+    for (i = 0; i < 2; i++) {
+        uint64_t cache = 0;
+        if (mli_cpu_field(cpu, caches[cpu->v1][i], "", &cache)) return -1;
+        *used -= cache < *used ? cache : *used;
+    }
+    return 0;
+}
+
+/* Applies the limit of the cgroup in a directory: lowers *total to the limit, and *left to the
+   bytes that the limit leaves. A cgroup without a limit has nothing to apply: the root, or one
+   where the controller is off. Above memory.high the kernel slows the processes down. Version 1 has
+   no such file. Returns 0; -1: unknown. */
+static int mli_cpu_level(mli_cpu *cpu, size_t end, uint64_t machine, uint64_t *total,
+                         uint64_t *left) {
+    uint64_t limit, high, used;
+    if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.limit_in_bytes" : "/memory.max", &limit) ||
+        mli_cpu_value(cpu, end, "/memory.high", &high))
+        return -1;
+    if (high < limit) limit = high;
+    if (!limit) return -1;
+    if (limit > machine) return 0;
+    if (mli_cpu_usage(cpu, end, &used)) return -1;
+    if (used > limit) used = limit;
+    if (limit < *total) {
+        struct stat st;
+        *total = limit;
+        cpu->path[end] = 0;
+        if (!stat(cpu->path, &st)) /* unique on the machine, in containers too */
+            cpu->home = ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino) | (uint64_t)1 << 63;
+        memcpy(cpu->home_path, cpu->path, end + 1);
+    }
+    if (limit - used < *left) *left = limit - used;
+    return 0;
+}
+
+/* Returns the memory of the process in *total and *left, from the machine, the cgroup of the
+   process and all cgroups above it. *total is the lowest limit; *left is the least that any of
+   them leaves. `root` is the length of the root in cpu->path. Returns 0; -1: unknown. */
+static int mli_cpu_query(mli_cpu *cpu, size_t root, uint64_t *total, uint64_t *left) {
+    uint64_t machine = 0;
+    size_t top, end;
+    const char *p;
+    *left = UINT64_MAX;
+    cpu->home = 0;
+    if (mli_cpu_read(cpu, root, "/proc/meminfo") ||
+        mli_cpu_field(cpu, "MemTotal:", " kB", &machine) || !machine ||
+        mli_cpu_field(cpu, "MemAvailable:", " kB", left) || *left > machine ||
+        mli_cpu_read(cpu, root, "/proc/self/cgroup"))
+        return -1;
+    *total = machine;
+    p = mli_cpu_parse_cgroup(cpu->text, &cpu->v1);
+    if (!p) return 0; /* the kernel has no cgroups */
+    top = mli_cpu_path(cpu, root, cpu->v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
+    end = mli_cpu_path(cpu, top, p[1] ? p : "");
+    while (!mli_cpu_level(cpu, end, machine, total, left)) {
+        if (end == top) return 0;
+        while (end > top && cpu->path[--end] != '/') {}
+    }
+    return -1;
+}
+
+/* Returns the bytes of this process in memory (RSS); 0: unknown. `root` is the length of the root
+   in cpu->path. */
+static uint64_t mli_cpu_process(mli_cpu *cpu, size_t root) {
+    uint64_t bytes = 0;
+    if (mli_cpu_read(cpu, root, "/proc/self/status") ||
+        mli_cpu_field(cpu, "VmRSS:", " kB", &bytes))
+        return 0;
+    return bytes;
+}
+
+MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
+                                        uint64_t *process) {
+    int saved = errno, cancel = mli_cancel_disable();
+    size_t root = mli_cpu_path(cpu, 0, cpu->root ? cpu->root : "");
+    uint64_t all, left;
+    int r = mli_cpu_query(cpu, root, &all, &left);
+    if (!r) {
+        *total = all;
+        *used = all - left;
+        *process = mli_cpu_process(cpu, root);
+    }
+    mli_cancel_restore(cancel);
+    errno = saved;
+    return r;
+}
+MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
+MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
+MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
+    int saved = errno, cancel = mli_cancel_disable();
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, line, cap - 1);
+    if (fd >= 0) (void)close(fd);
+    line[got > 0 ? got : 0] = 0;
+    line[strcspn(line, "\n")] = 0;
+    mli_cancel_restore(cancel);
+    errno = saved;
+}
+MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text) {
+    int saved = errno;
+    char link[64];
+    ssize_t got = readlink(path, link, sizeof link);
+    errno = saved;
+    return got == (ssize_t)strlen(text) && !memcmp(link, text, (size_t)got);
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
+    int saved = errno, cancel = mli_cancel_disable();
+    uint64_t bytes = mli_cpu_process(cpu, mli_cpu_path(cpu, 0, cpu->root ? cpu->root : ""));
+    mli_cancel_restore(cancel);
+    errno = saved;
+    return bytes;
+}
+#else
+
+#if MLI_WINDOWS
+/* Declared here, as its name in the header depends on the SDK and its settings. */
+#ifdef __cplusplus
+extern "C"
+#endif
+    BOOL WINAPI K32GetProcessMemoryInfo(HANDLE, PROCESS_MEMORY_COUNTERS *, DWORD);
+MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
+    MEMORYSTATUSEX machine;
+    PROCESS_MEMORY_COUNTERS self;
+    (void)cpu;
+    machine.dwLength = sizeof machine;
+    if (!GlobalMemoryStatusEx(&machine) || machine.ullAvailPhys > machine.ullTotalPhys) return -1;
+    *total = machine.ullTotalPhys;
+    *used = machine.ullTotalPhys - machine.ullAvailPhys;
+    *process = 0;
+    if (K32GetProcessMemoryInfo(GetCurrentProcess(), &self, sizeof self))
+        *process = self.WorkingSetSize;
+    return 0;
+}
+#elif defined(__APPLE__)
+MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
+    mach_port_t host = mach_host_self();
+    vm_statistics64_data_t vm;
+    mach_task_basic_info_data_t self;
+    mach_msg_type_number_t n = HOST_VM_INFO64_COUNT;
+    uint64_t machine = 0, pages;
+    size_t size = sizeof machine;
+    kern_return_t r = host_statistics64(host, HOST_VM_INFO64, (host_info64_t)&vm, &n);
+    (void)cpu;
+    (void)mach_port_deallocate(mach_task_self(), host);
+    if (r != KERN_SUCCESS) return -1;
+    if (sysctlbyname("hw.memsize", &machine, &size, NULL, 0) || !machine) return -1;
+    pages = (uint64_t)vm.internal_page_count + vm.wire_count + vm.compressor_page_count;
+    pages = pages > vm.purgeable_count ? pages - vm.purgeable_count : 0;
+    *total = machine;
+    *used = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (*used > machine) *used = machine;
+    n = MACH_TASK_BASIC_INFO_COUNT;
+    r = task_info(mach_task_self(), MACH_TASK_BASIC_INFO, (task_info_t)&self, &n);
+    *process = r == KERN_SUCCESS ? self.resident_size : 0;
+    return 0;
+}
+#else /* no portable call returns free memory; the host can set a capacity source */
+MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process) {
+    (void)cpu;
+    (void)total;
+    (void)used;
+    (void)process;
+    return -1;
+}
+#endif
+MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu) {
+    (void)cpu;
+    return 0;
+}
+MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu) {
+    (void)cpu;
+    return "";
+}
+MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap) {
+    (void)path;
+    (void)cap;
+    *line = 0;
+}
+MLI_PRIVATE int mli_link_is(const char *path, const char *text) {
+    (void)path;
+    (void)text;
+    return 0;
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
+    uint64_t total = 0, used = 0, process = 0;
+    return mli_cpu_sample(cpu, &total, &used, &process) ? 0 : process;
+}
+#endif

@@ -1,0 +1,57 @@
+/* Owns the capacity of the cpu: the memory that the machine and its cgroup have for this process.
+   Uses os/system.
+
+   mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
+   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno.
+   An mli_cpu of zeros is valid; only `root` is set from outside. A doubtful number counts as
+   unknown, because a wrong number is worse than none. */
+#ifndef MLI_OS_MACHINE_H
+#define MLI_OS_MACHINE_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+
+#if defined(__linux__)
+
+typedef struct mli_cpu {
+    const char *root; /* a prefix of every path, for tests; NULL: none */
+    int v1;           /* 1: cgroup version 1; 0: version 2 */
+    uint64_t home;    /* of the last sample: identifies the cgroup with the lowest limit; 0: none */
+    char home_path[1024]; /* the directory of that cgroup */
+    char path[1024];  /* of the file being read */
+    char text[8192];  /* its text; too large for the 16 KiB stacks that some hosts use */
+} mli_cpu;
+
+MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
+                                        uint64_t *process);
+MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu);
+MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu);
+/* Reads the first line of a file, cut to fit; "" if it cannot be read. Keeps errno. */
+MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
+/* Returns 1 if a symbolic link has this text. Keeps errno. */
+MLI_PRIVATE MLI_COLD int mli_link_is(const char *path, const char *text);
+/* Returns the bytes of this process in memory without the rest of a sample; 0: unknown. */
+MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
+#else
+
+typedef struct mli_cpu {
+    const char *root; /* has no effect on this system */
+} mli_cpu;
+
+#if MLI_WINDOWS
+MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
+#elif defined(__APPLE__)
+/* Counts pages that cannot be dropped as used: anonymous, wired and compressed pages, as Activity
+   Monitor does. Free and file-backed pages count as left. */
+MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
+#else /* no portable call returns free memory; the host can set a capacity source */
+MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
+#endif
+MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu);
+MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu);
+MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap);
+MLI_PRIVATE int mli_link_is(const char *path, const char *text);
+MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
+#endif
+
+#endif

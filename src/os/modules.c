@@ -1,0 +1,295 @@
+#include "os/modules.h"
+#include "os/system.h"
+
+#if defined(__linux__)
+/* Declares functions of dlfcn.h and link.h, which declare them only under _GNU_SOURCE: a host that
+   compiles as C99 does not define it. A weak symbol is not in every system: before glibc 2.34
+   dladdr is in libdl, which the program may not link; _dl_find_object came with glibc 2.35. */
+typedef struct mli_dl_info {
+    const char *file;
+    void *base;
+    const char *name;
+    void *address;
+} mli_dl_info;
+typedef struct mli_dl_found {
+    unsigned long long flags;
+    void *start, *end;
+    struct link_map *map;
+    void *rest[14]; /* more than the system writes */
+} mli_dl_found;
+typedef struct mli_dl_phdrs {
+    ElfW(Addr) bias;
+    const char *name;
+    const ElfW(Phdr) * at;
+    ElfW(Half) count;
+} mli_dl_phdrs;
+#ifdef __cplusplus
+extern "C" {
+#endif
+int mli_dladdr(const void *address, mli_dl_info *out) __asm__("dladdr") __attribute__((weak));
+void *mli_dlsym(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
+extern ElfW(Dyn) mli_dynamic[] __asm__("_DYNAMIC")
+    __attribute__((weak, visibility("hidden"))); /* of the module that has this code */
+extern struct r_debug mli_loader __asm__("_r_debug") __attribute__((weak));
+int mli_dl_find_object(void *address, mli_dl_found *out)
+    __asm__("_dl_find_object") __attribute__((weak));
+int mli_dl_each(int (*fn)(mli_dl_phdrs *module, size_t size, void *user), void *user)
+    __asm__("dl_iterate_phdr");
+#ifdef __cplusplus
+}
+#endif
+
+MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name) {
+    return mli_dlsym ? mli_dlsym(NULL, name) : NULL;
+}
+
+/* Returns 1 if _dl_find_object can be called. In a static program it crashes until libc is set up,
+   and a malloc that records is called before. A dynamic program may be run by a loader that the
+   kernel knows nothing of (ld.so ./program): then its own headers tell. */
+static int mli_dl_finds(void) {
+    const ElfW(Phdr) *p, *end;
+    if (!mli_dl_find_object) return 0;
+    if (getauxval(AT_BASE)) return 1;
+    p = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    end = p + getauxval(AT_PHNUM);
+    while (p < end && p->p_type != PT_INTERP) p++;
+    return p < end;
+}
+MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
+    mli_dl_found found;
+    if (mli_dl_finds()) {
+        if (mli_dl_find_object((void *)(uintptr_t)address, &found)) return NULL;
+        return found.map->l_addr ? (const void *)(uintptr_t)found.map->l_addr : found.map;
+    }
+#if !defined(__GLIBC__)
+    {
+        mli_dl_info info; /* of musl: that of glibc waits for dlopen */
+        if (mli_dladdr && mli_dladdr(address, &info)) return info.base;
+    }
+#endif
+    return NULL;
+}
+MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
+    mli_dl_found found;
+    if (!mli_dl_finds()) return -1;
+    if (mli_dl_find_object((void *)(uintptr_t)address, &found)) return 0;
+    out->start = found.start;
+    out->name = found.map->l_name;
+    out->bias = found.map->l_addr;
+    return 1;
+}
+
+/* Finds the build id in the notes of a module. NULL: there is none. */
+static MLI_COLD const void *mli_notes_id(const char *at, size_t size, size_t align,
+                                         size_t *id_size) {
+    ElfW(Nhdr) note;
+    while (size >= sizeof note) {
+        size_t name, rest;
+        memcpy(&note, at, sizeof note);
+        at += sizeof note;
+        size -= sizeof note;
+        name = (note.n_namesz + align - 1) & ~(align - 1);
+        if (name < note.n_namesz || name > size || note.n_descsz > size - name) return NULL;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && !memcmp(at, "GNU", 4)) {
+            *id_size = note.n_descsz < MLI_BUILD_ID_MAX ? note.n_descsz : MLI_BUILD_ID_MAX;
+            return at + name;
+        }
+        rest = (note.n_descsz + align - 1) & ~(align - 1);
+        if (rest > size - name) return NULL;
+        at += name + rest;
+        size -= name + rest;
+    }
+    return NULL;
+}
+
+typedef struct mli_image_search {
+    const void *address;
+    mli_image *image;
+    int dynamic; /* 1: the modules from here on are not those of the start */
+    int modules; /* 1: there are any */
+    int program; /* 1: the address is in the executable */
+} mli_image_search;
+
+/* Returns the segment in memory that has `size` bytes at an address of the file; NULL: none. */
+static const ElfW(Phdr) * mli_segment_of(const mli_dl_phdrs *module, uint64_t at, uint64_t size) {
+    const ElfW(Phdr) *p = module->at, *end = p + module->count;
+    for (; p < end; p++)
+        if (p->p_type == PT_LOAD && at >= p->p_vaddr && size <= p->p_memsz &&
+            at - p->p_vaddr <= p->p_memsz - size)
+            return p;
+    return NULL;
+}
+static MLI_COLD void mli_image_fill(mli_image *image, const mli_dl_phdrs *module,
+                                    const ElfW(Phdr) * segment) {
+    const uint64_t page = 4096; /* the smallest: offset and address are alike in it */
+    const ElfW(Phdr) *p = module->at, *end = p + module->count;
+    image->loaded = image->path = module->name;
+    while (p->p_type != PT_LOAD) p++;
+    if (!image->start) image->start = (const void *)((uintptr_t)module->bias + p->p_vaddr);
+    p = module->at;
+    image->bias = module->bias;
+    image->segment.start = segment->p_vaddr & ~(page - 1);
+    image->segment.end = (uint64_t)segment->p_vaddr + segment->p_memsz;
+    image->segment.offset = segment->p_offset & ~(page - 1);
+    for (; p < end && !image->id; p++)
+        if (p->p_type == PT_NOTE && mli_segment_of(module, p->p_vaddr, p->p_memsz))
+            image->id = mli_notes_id((const char *)((uintptr_t)module->bias + p->p_vaddr),
+                                     p->p_memsz, p->p_align == 8 ? 8 : 4, &image->id_size);
+}
+/* The list begins with the executable and the libraries that were loaded with it, up to the loader
+   or beyond; dlopen adds to its end. */
+static MLI_COLD int mli_image_visit(mli_dl_phdrs *module, size_t size, void *user) {
+    mli_image_search *search = (mli_image_search *)user;
+    uint64_t at = (uintptr_t)search->address - (uintptr_t)module->bias;
+    const ElfW(Phdr) *segment = mli_segment_of(module, at, 1);
+    unsigned long loader = getauxval(AT_BASE);
+    (void)size;
+    search->modules |= module->count > 0;
+    if (segment) {
+        mli_image_fill(search->image, module, segment);
+        search->image->stays |= !search->dynamic;
+        search->program = (uintptr_t)module->at == (uintptr_t)getauxval(AT_PHDR);
+        return 1;
+    }
+    if (!loader || module->bias == loader) search->dynamic = 1;
+    return 0;
+}
+MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
+    mli_image_search search = {address, out, 0, 0, 0};
+    mli_loaded loaded = {NULL, NULL, 0};
+    int saved = errno;
+    ssize_t n;
+    memset(out, 0, sizeof *out);
+    out->stays = mli_loaded_at(address, &loaded) < 0;
+    out->start = loaded.start;
+    out->loaded = out->path = loaded.name; /* all that is known of a module of dlmopen */
+    out->bias = loaded.bias;
+    /* glibc gives the program no name, musl the one it was started by or that of a link. */
+    if (mli_dl_each(mli_image_visit, &search) && (!out->path[0] || search.program)) {
+        n = readlink("/proc/self/exe", executable, MLI_PATH_MAX - 1);
+        executable[n > 0 ? n : 0] = 0;
+        out->path = n > 0 ? executable : (const char *)getauxval(AT_EXECFN);
+        if (!out->path) out->path = "";
+    }
+    if (!search.modules) out->stays = 0; /* a static program knows none until libc is set up */
+    errno = saved;
+}
+MLI_PRIVATE const char *mli_symbol_at(const void *address) {
+    mli_dl_info info;
+    return mli_dladdr && mli_dladdr(address, &info) ? info.name : NULL;
+}
+#elif defined(__APPLE__)
+MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
+    Dl_info info;
+    return dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
+    (void)address;
+    (void)out;
+    return -1;
+}
+MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
+    const struct mach_header *header;
+    uint32_t size = MLI_PATH_MAX;
+    Dl_info info;
+    memset(out, 0, sizeof *out);
+    out->stays = 1;
+    if (!dladdr(address, &info) || !info.dli_fname) return;
+    header = (const struct mach_header *)info.dli_fbase;
+    out->loaded = out->path = info.dli_fname;
+    out->start = info.dli_fbase;
+    out->bias = (uint64_t)(uintptr_t)info.dli_fbase;
+    if (header->filetype == MH_EXECUTE && !_NSGetExecutablePath(executable, &size))
+        out->path = executable;
+}
+MLI_PRIVATE const char *mli_symbol_at(const void *address) {
+    (void)address;
+    return NULL;
+}
+#elif MLI_WINDOWS
+MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
+    MEMORY_BASIC_INFORMATION info;
+    if (!VirtualQuery(address, &info, sizeof info)) return NULL;
+    return info.Type == MEM_IMAGE ? info.AllocationBase : NULL;
+}
+MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
+    (void)address;
+    (void)out;
+    return -1;
+}
+MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
+    wchar_t wide[MAX_PATH];
+    DWORD n;
+    memset(out, 0, sizeof *out);
+    out->stays = 1;
+    out->start = mli_module_of(address);
+    if (!out->start) return;
+    out->loaded = out->path = executable;
+    out->bias = (uint64_t)(uintptr_t)out->start;
+    n = GetModuleFileNameW((HMODULE)(uintptr_t)out->start, wide, MAX_PATH);
+    if (n >= MAX_PATH) n = 0; /* the path is longer */
+    if (n)
+        n = (DWORD)WideCharToMultiByte(CP_UTF8, 0, wide, (int)n, executable, MLI_PATH_MAX - 1,
+                                       NULL, NULL);
+    executable[n] = 0;
+}
+MLI_PRIVATE const char *mli_symbol_at(const void *address) {
+    (void)address;
+    return NULL;
+}
+#else
+MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address) {
+    (void)address;
+    return NULL;
+}
+MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out) {
+    (void)address;
+    (void)out;
+    return -1;
+}
+MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable) {
+    (void)address;
+    (void)executable;
+    memset(out, 0, sizeof *out);
+    out->stays = 1;
+}
+MLI_PRIVATE const char *mli_symbol_at(const void *address) {
+    (void)address;
+    return NULL;
+}
+#endif
+
+/* Keeps the module that has this code loaded until the process ends, if it could be closed and the
+   system can keep it. Returns 0 if that is to be tried again. It may wait for dlopen, and call
+   malloc. */
+#if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
+MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
+    const ElfW(Dyn) *d = mli_dynamic;
+    mli_image own;
+    mli_image_search search = {(const void *)(uintptr_t)mli_module_keep, &own, 0, 0, 0};
+    void *(*reopen)(const char *, int);
+    int saved = errno, i;
+    if (!d || !&mli_loader) return 1; /* a static program */
+    for (; d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_FLAGS_1 && (d->d_un.d_val & DF_1_NODELETE)) return 1;
+    memset(&own, 0, sizeof own);
+    if (!mli_dl_each(mli_image_visit, &search) || own.stays) return 1;
+    for (i = 0; ((const volatile struct r_debug *)&mli_loader)->r_state; i++) { /* it is changing */
+        if (i == 20) return 0; /* by this thread, it seems */
+        mli_nap(1000000);
+    }
+    reopen = (void *(*)(const char *, int))(uintptr_t)mli_symbol("dlopen"); /* see mli_dladdr */
+    if (reopen) (void)reopen(own.loaded, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    errno = saved;
+    return 1;
+}
+#elif MLI_WINDOWS
+MLI_PRIVATE MLI_COLD int mli_module_keep(void) {
+    const DWORD flags = GET_MODULE_HANDLE_EX_FLAG_PIN | GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS;
+    HMODULE own;
+    (void)GetModuleHandleExA(flags, (LPCSTR)(uintptr_t)mli_module_keep, &own);
+    return 1;
+}
+#else
+MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which closes nothing */
+#endif

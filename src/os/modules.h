@@ -1,0 +1,60 @@
+/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded.
+   Uses os/system. Locks: none.
+
+   The modules of the process. Each system defines:
+     mli_module_of  Returns an address that stands for the module that an address is in; NULL: in
+                    none, or it is not known. Recording calls ask this under locks of the host,
+                    so it must not wait for dlopen, which runs constructors of the host.
+     mli_loaded_at  Returns 1 if an address is in a module, 0 if it is in none, -1 if only
+                    mli_image_at can tell. It takes no lock.
+     mli_image_at   Describes the module of an address, for a recording call that sees the address
+                    for the first time. It allocates nothing and does not wait for dlopen either.
+                    The path of the executable goes to `executable`, of MLI_PATH_MAX bytes.
+     mli_symbol_at  Returns the name of the function whose symbol contains an address; NULL: none
+                    does. It may wait for dlopen. */
+#ifndef MLI_OS_MODULES_H
+#define MLI_OS_MODULES_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+
+#if defined(__linux__)
+
+/* Returns the first symbol of a name in the program and the libraries it began with, or NULL. Takes
+   the loader's lock, and calls malloc if there is none. */
+MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
+/* `start` is that of the segment where a program has gaps between its segments. The load address is
+   the same for all of them; it is 0 for a program at fixed addresses. */
+MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
+MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
+MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
+MLI_PRIVATE const char *mli_symbol_at(const void *address);
+#elif defined(__APPLE__)
+MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
+MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
+MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
+/* A symbol of this system has no size: the nearest one below need not contain the address. */
+MLI_PRIVATE const char *mli_symbol_at(const void *address);
+#elif MLI_WINDOWS
+MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
+MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
+MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
+/* Windows keeps function names in separate files that need dbghelp. */
+MLI_PRIVATE const char *mli_symbol_at(const void *address);
+#else
+MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
+MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
+MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
+MLI_PRIVATE const char *mli_symbol_at(const void *address);
+#endif
+#if defined(__GLIBC__) && defined(__PIC__) && !defined(__PIE__)
+/* A module of the start is never closed, nor is one linked with -z nodelete: they wait for nothing.
+   glibc aborts a dlopen from the malloc of another one, while that changes the list of modules. */
+MLI_PRIVATE MLI_COLD int mli_module_keep(void);
+#elif MLI_WINDOWS
+MLI_PRIVATE MLI_COLD int mli_module_keep(void);
+#else
+MLI_PRIVATE int mli_module_keep(void);
+#endif
+
+#endif

@@ -1,0 +1,94 @@
+#include "os/unwind.h"
+
+/* An address in the frame of the function around it. Stacks grow downwards. */
+MLI_PRIVATE int mli_frame_runs(uintptr_t *mark, uintptr_t here) {
+    if (here >= *mark) *mark = 0;
+    return *mark != 0;
+}
+
+/* The functions between a call of the host and MLI_NOTE_CALLER. Below -O2 they keep their frames,
+   and stacks leave those out: mli_is_own returns 1 if a return address is in one of them. They lie
+   together, and the linker tells where. A copy that was inlined into the host's function is
+   elsewhere, and is the host's. */
+#if defined(__GNUC__) && defined(__ELF__)
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern const char mli_own_from[] __asm__("__start_mli_own_frames")
+    __attribute__((weak, visibility("hidden")));
+extern const char mli_own_to[] __asm__("__stop_mli_own_frames")
+    __attribute__((weak, visibility("hidden")));
+#ifdef __cplusplus
+}
+#endif
+MLI_PRIVATE int mli_is_own(const void *address) {
+    const uintptr_t from = (uintptr_t)mli_own_from;
+    return (uintptr_t)address - 1 - from < (uintptr_t)mli_own_to - from;
+}
+#else
+MLI_PRIVATE int mli_is_own(const void *address) {
+    (void)address;
+    return 0;
+}
+#endif
+
+/* mli_unwind writes the return addresses of the thread, the innermost first, and returns how many;
+   0: the system has no unwinder. */
+#if MLI_WINDOWS
+MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
+    (void)user;
+    return CaptureStackBackTrace(0, (DWORD)cap, frames, NULL);
+}
+#elif defined(__GNUC__) && !defined(__arm__) && !defined(__APPLE__)
+/* The unwinder of libgcc_s or libunwind, if the program has it, and else backtrace of the C
+   library, which loads it: both are weak, so that no program must link them. */
+typedef struct mli_unwinding {
+    void **frames;
+    size_t count, cap;
+} mli_unwinding;
+#ifdef __cplusplus
+extern "C" {
+#endif
+int mli_unwind_backtrace(int (*fn)(void *, void *), void *user)
+    __asm__("_Unwind_Backtrace") __attribute__((weak));
+uintptr_t mli_unwind_ip(void *context) __asm__("_Unwind_GetIP") __attribute__((weak));
+int mli_backtrace(void **frames, int cap) __asm__("backtrace") __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+static int mli_unwind_frame(void *context, void *user) {
+    mli_unwinding *u = (mli_unwinding *)user;
+    void *address = (void *)mli_unwind_ip(context);
+    if (u->count == u->cap || !address) return 5; /* _URC_END_OF_STACK */
+    u->frames[u->count++] = address;
+    return 0;
+}
+MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
+    mli_unwinding u;
+    int n = 0;
+    (void)user;
+    u.frames = frames;
+    u.count = 0;
+    u.cap = cap;
+    if (mli_unwind_backtrace && mli_unwind_ip)
+        (void)mli_unwind_backtrace(mli_unwind_frame, &u);
+    else if (mli_backtrace && (n = mli_backtrace(frames, (int)cap)) > 0)
+        u.count = (size_t)n;
+    return u.count;
+}
+#elif defined(__APPLE__)
+#ifdef __cplusplus
+extern "C"
+#endif
+    int backtrace(void **frames, int cap); /* execinfo.h */
+MLI_PRIVATE MLI_NOINLINE size_t mli_unwind(void *user, void **frames, size_t cap) {
+    int n = backtrace(frames, (int)cap);
+    (void)user;
+    return n > 0 ? (size_t)n : 0;
+}
+#else
+MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
+    (void)user, (void)frames, (void)cap;
+    return 0;
+}
+#endif

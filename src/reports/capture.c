@@ -1,0 +1,565 @@
+#include "reports/capture.h"
+#include "base/atomics.h"
+#include "base/memory.h"
+#include "books/counters.h"
+#include "books/names.h"
+#include "books/devices.h"
+#include "books/sites.h"
+#include "books/tags.h"
+#include "books/stacks.h"
+#include "books/accounts.h"
+#include "books/parts.h"
+#include "books/limits.h"
+#include "services/stats.h"
+
+/* -- the capture -- */
+#define MLI_LEAKS_TRIED 32  /* groups that one insert probes: see mli_leak_add */
+#define MLI_LEAKS_SHOWN 100
+
+/* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
+
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t plain,
+                                       uint32_t dev, uint64_t bytes) {
+    uint64_t scope = mli_scope_of(lord, plain);
+    uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
+    uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
+    mli_leak_group *leak = NULL, *tried;
+    size_t i;
+    leaks->bytes += bytes;
+    leaks->blocks++;
+    for (i = 0; i < MLI_LEAKS_TRIED; i++) {
+        int mine;
+        tried = &leaks->at[(at + i) % MLI_LEAKS];
+        mine = !tried->blocks || tried->key == key;
+        if (!leak || mine || tried->bytes < leak->bytes) leak = tried;
+        if (mine) break;
+    }
+    if (leak->blocks && leak->key != key) {
+        leaks->lost = 1;
+        if (leak->bytes >= bytes) return;
+        leak->bytes = leak->blocks = 0;
+    }
+    leak->key = key;
+    leak->of.word1 = (uint64_t)dev << 49;
+    leak->of.word2 = plain;
+    leak->blocks++;
+    leak->bytes += bytes;
+}
+MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most) {
+    size_t i;
+    leaks->groups = leaks->count = 0;
+    for (i = 0; i < MLI_LEAKS; i++) {
+        mli_leak_group leak = leaks->at[i];
+        if (!leak.blocks) continue;
+        leaks->groups++;
+        leaks->count = mli_top_insert(leaks->at, leaks->count, most, &leak, sizeof leak,
+                                      offsetof(mli_leak_group, bytes));
+    }
+}
+MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown) {
+    mli_leak_sum rest = {leaks->bytes, leaks->blocks};
+    while (shown--) {
+        rest.bytes -= leaks->at[shown].bytes;
+        rest.blocks -= leaks->at[shown].blocks;
+    }
+    return rest;
+}
+
+/* -- the culprit: the site with the most leaked bytes, over all its groups. Each row of a site has
+      a sum of its own, so the sums are right with any number of groups. The groups tell which tags,
+      scopes and devices its blocks have; if some blocks are in no group, that is not known. Blocks
+      without a site count by their tag -- */
+
+MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
+static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t plain, uint64_t bytes) {
+    const uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+    mli_leak_sum *sum;
+    if (!r->leak_sum || site > r->site_rows || tag > r->tags) return; /* added since */
+    sum = &r->leak_sum[site ? site : r->site_rows + 1 + tag];
+    sum->bytes += bytes;
+    sum->blocks++;
+}
+/* Returns the row of a site or a tag on the first device that has it; 0: none has. */
+static MLI_COLD uint32_t mli_report_first_row(const mli_report *r, const void *subject) {
+    uint32_t dev, row = 0;
+    for (dev = 1; dev <= r->devices && !row && subject; dev++)
+        row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
+    return row;
+}
+/* Returns the sums of a site over all devices. `first`: 0, or behind the sums of sites. */
+static MLI_COLD mli_leak_sum mli_leak_sum_all(const mli_report *r, size_t first, size_t rows,
+                                              const void *subject) {
+    mli_leak_sum all = {0, 0};
+    uint32_t dev;
+    for (dev = 1; dev <= r->devices; dev++) {
+        const uint32_t row = (uint32_t)mli_index_get(r->lord, mli_index_key(subject, dev));
+        if (!row || row > rows) continue;
+        all.bytes += r->leak_sum[first + row].bytes;
+        all.blocks += r->leak_sum[first + row].blocks;
+    }
+    return all;
+}
+/* Finds the largest site, or tag of blocks without a site. Skips the rows that have no
+   more than the found bytes divided by the number of devices: a subject with more bytes than were
+   found has a row with more than that. */
+static MLI_COLD void mli_culprit_find(mli_report *r, int book) {
+    const int is_site = book == MLI_BOOK_SITE;
+    const size_t rows = is_site ? r->site_rows : r->tags;
+    const size_t first = is_site ? 0 : r->site_rows + 1;
+    mli_culprit *c = &r->culprit;
+    uint32_t row;
+    for (row = is_site ? 1 : 0; row <= rows; row++) {
+        mli_leak_sum sum = r->leak_sum[first + row];
+        const void *subject = NULL;
+        if (sum.bytes <= c->sum.bytes / r->devices) continue;
+        if (row) {
+            subject = mli_row_at(r->lord, book, row)->subject;
+            sum = mli_leak_sum_all(r, first, rows, subject);
+        }
+        if (sum.bytes <= c->sum.bytes) continue;
+        c->subject = subject;
+        c->is_site = is_site;
+        c->sum = sum;
+    }
+}
+/* Notes the device, the tag and the scope of a group, if it is of the culprit. */
+static MLI_COLD void mli_culprit_note(mli_report *r, unsigned char *seen,
+                                      const mli_leak_group *leak) {
+    const uint32_t site = MLI_SITE_ROW(leak->of.word2), tag = MLI_TAG_ROW(leak->of.word2);
+    const uint32_t dev = MLI_DEV(leak->of.word1), scope = mli_scope_of(r->lord, leak->of.word2);
+    const void *name = tag ? mli_row_at(r->lord, MLI_BOOK_TAG, tag)->subject : NULL;
+    const uint32_t first = mli_report_first_row(r, name);
+    mli_culprit *c = &r->culprit;
+    if (c->is_site != (site != 0) || first > r->tags || scope > r->scopes) return;
+    if ((site ? mli_row_at(r->lord, MLI_BOOK_SITE, site)->subject : name) != c->subject) return;
+    c->dev = dev;
+    if (!seen[dev]) c->devices++;
+    if (first && !r->tag[first].leaked) c->tags++, c->tag = (const char *)name;
+    if (scope && !r->scope[scope].leaked)
+        c->scopes++, c->scope = mli_scope_record_at(r->lord, scope)->path;
+    seen[dev] = 1;
+    r->tag[first].leaked = r->scope[scope].leaked = 1;
+}
+/* Requires: the walk over all blocks has run, and the groups are not in order yet. */
+static MLI_COLD void mli_report_culprit(mli_report *r) {
+    unsigned char seen[MEMLORD_MAX_DEVICES + 1];
+    size_t i;
+    if (!r->leak_sum || !r->tag || !r->scope || !r->leaks.bytes) return;
+    if (!r->devices) return; /* the first was added since */
+    mli_culprit_find(r, MLI_BOOK_SITE);
+    mli_culprit_find(r, MLI_BOOK_TAG);
+    memset(seen, 0, sizeof seen);
+    for (i = 0; i < MLI_LEAKS && !r->leaks.lost; i++)
+        if (r->leaks.at[i].blocks) mli_culprit_note(r, seen, &r->leaks.at[i]);
+    if (!r->culprit.is_site && r->culprit.subject) {
+        r->culprit.tag = (const char *)r->culprit.subject;
+        r->culprit.tags = 1;
+    }
+}
+/* Adds a live block to the leaks of its stack, if it has one. */
+static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
+    const mli_taken taken = mli_taken_of(r->lord, e);
+    mli_stack_leak *leak;
+    if (!r->stack_leak || !taken.row || taken.row >= r->row_count) return; /* added since */
+    leak = &r->stack_leak[taken.row];
+    leak->row = taken.row;
+    leak->bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
+    leak->blocks += taken.scale;
+    leak->samples++;
+}
+/* Moves the largest leaks of stacks to the start of their table, the largest first. */
+static MLI_COLD void mli_stack_leaks_sort(mli_report *r) {
+    uint32_t i;
+    for (i = 1; i < r->row_count; i++) {
+        const mli_stack_leak leak = r->stack_leak[i];
+        if (!leak.samples) continue;
+        r->stack_leak_rows++;
+        r->stack_leak_bytes += leak.bytes;
+        r->stack_leaks = mli_top_insert(r->stack_leak, r->stack_leaks, MLI_LEAKS_SHOWN, &leak,
+                                        sizeof leak, offsetof(mli_stack_leak, bytes));
+    }
+}
+MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row) {
+    if (!row) return NULL;
+    return mli_site_display(lord, (mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, row)->subject);
+}
+MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak) {
+    memlord_block_info info;
+    mli_block_copy_out(lord, &leak->of, &info);
+    info.site = mli_site_display_of(lord, info.site);
+    return info;
+}
+MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak) {
+    const memlord_block_info of = mli_leak_info(lord, leak);
+    mli_put_device(o, of.device);
+    if (of.tag) mli_putf(o, " [%s]", of.tag);
+    if (of.scope) mli_putf(o, " in %s", of.scope);
+    mli_putf(o, "  %p", (const void *)of.site);
+}
+
+/* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
+   counts by size, the groups of leaks, and the live bytes of each scope. */
+static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
+    mli_report *r = (mli_report *)user;
+    uint64_t bytes = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
+    uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, plain), size = 0;
+    const mli_side_record *side = mli_side_record_of(e->word2);
+    for (; bytes >> size; size++) {}
+    if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
+    if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) { /* pending is freed */
+        mli_leak_add(lord, &r->leaks, plain, dev, bytes);
+        mli_leak_sum_add(r, plain, bytes);
+        mli_stack_leak_add(r, e);
+    }
+    if (scope && scope <= r->scopes) {
+        r->scope[scope].live_bytes += bytes;
+        r->scope[scope].live_blocks++;
+    }
+    if (side && side->parts) r->has_parts = 1;
+    return mli_visit_top(lord, e, &r->top);
+}
+
+/* -- lifetimes: of blocks that begin and end in the event ring -- */
+
+typedef struct mli_lifetime_span { /* open addressing; key 0: free; stamp 0: the block ended */
+    uint64_t key, stamp;
+} mli_lifetime_span;
+
+static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t mask,
+                               const mli_event_copy *e) {
+    uint32_t kind = mli_event_kind(e->what), dev = mli_event_dev(e->what);
+    int begins = kind == MEMLORD_EVENT_ALLOC || kind == MEMLORD_EVENT_MOVE;
+    uint64_t key = e->storage, at;
+    if (!dev || !(begins || kind == MEMLORD_EVENT_FREE)) return;
+    key ^= (uint64_t)(r->lord->devices.dev_type[dev] + 1u) << 57;
+    for (at = (key * 0x9e3779b97f4a7c15u) >> 20 & mask; spans[at].key; at = (at + 1) & mask)
+        if (spans[at].key == key) break;
+    if (begins) {
+        spans[at].key = key;
+        spans[at].stamp = e->stamp ? e->stamp : 1;
+    } else if (spans[at].key && spans[at].stamp && dev <= r->devices) {
+        uint64_t ms = mli_span_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
+        r->lifetime[dev - 1][(ms >= 100) + (ms >= 1000) + (ms >= 10000)]++;
+        spans[at].stamp = 0;
+    }
+}
+
+/* Counts lifetimes by class, from the ring. Leaves them unknown if the ring is off or there is no
+   memory. */
+static MLI_COLD void mli_report_lifetimes(mli_report *r) {
+    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&r->lord->events.ring);
+    uint64_t size = 64;
+    mli_ring_reader reading;
+    mli_event_copy e;
+    mli_lifetime_span *spans;
+    if (!ring) return;
+    while (size < ring->capacity + ring->capacity / 4) size *= 2; /* at most 80% full */
+    spans = (mli_lifetime_span *)mli_own_alloc(r->lord, (size_t)size * sizeof *spans);
+    if (!spans) return;
+    if (mli_ring_reader_begin(r->lord, &reading)) {
+        r->lifetimes = 1;
+        while (mli_ring_reader_next(&reading, &e))
+            mli_lifetime_event(r, spans, size - 1, &e);
+        mli_ring_reader_end(&reading);
+    }
+    mli_own_free(r->lord, spans, (size_t)size * sizeof *spans);
+}
+
+MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r) {
+    const mli_snapshot *best = NULL;
+    uint32_t i;
+    for (i = 0; i < r->snapshots; i++)
+        if (r->snapshot[i]->name && (!best || r->snapshot[i]->live > best->live))
+            best = r->snapshot[i];
+    return best ? best->name : NULL;
+}
+
+MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
+    memlord_capacity sample;
+    mli_lock_take(&phys->lock);
+    sample = phys->sample;
+    mli_lock_drop(&phys->lock);
+    return sample;
+}
+
+/* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
+   and the others'. What the ledger's devices grew by since the sample is this process's. */
+static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
+    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours, held;
+    memlord_capacity sample;
+    int64_t process;
+    uint32_t i;
+    memset(line, 0xff, sizeof *line);
+    mli_lock_take(&phys->lock);
+    sample = phys->sample;
+    sample.used = mli_phys_used(r->lord, phys, &held);
+    process = (int64_t)(sample.process + sample.used - phys->sample.used);
+    if (sample.process) sample.process = process > 0 ? (uint64_t)process : 0;
+    sampled = phys->sampled;
+    line->of.device = phys->device;
+    line->of.name = NULL;
+    line->held = phys->reserved;
+    if (phys->limit) line->limit = phys->limit;
+    neighbours = phys->neighbours;
+    mli_lock_drop(&phys->lock);
+    line->phys = phys;
+    line->unaccounted = INT64_MIN;
+    line->self = line->fullness = 0;
+    for (i = 1; i <= r->devices; i++)
+        if (mli_phys_at(r->lord, i) == phys && mli_dev_uses_capacity(r->lord, i))
+            line->self = mli_add_saturated(line->self, r->stat[i - 1].allocated);
+    line->untagged = line->self;
+    if (neighbours) line->neighbours = neighbours;
+    if (!sample.known) return;
+    mine = mli_add_saturated(line->self, sample.context);
+    if (sample.process > mine) mine = sample.process;
+    line->total = sample.total;
+    line->used = sample.used;
+    line->free = sample.total > sample.used ? sample.total - sample.used : 0;
+    line->age = now > sampled ? now - sampled : 0;
+    if (sample.process) {
+        line->process = sample.process;
+        line->rest = mine - line->self;
+    }
+    line->others = sample.used > mine ? sample.used - mine : 0;
+    if (sample.context) line->context = sample.context;
+    line->unaccounted = (int64_t)(sample.total - line->free - line->self - sample.context -
+                                  neighbours);
+    line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
+}
+/* Captures each physical device with a known capacity or a limit, the fullest first; those of an
+   unknown capacity come last. */
+static void mli_report_phys_all(mli_report *r) {
+    uint32_t i;
+    for (i = 0; i <= r->devices; i++) {
+        mli_phys *phys = mli_phys_in_use(r->lord, i);
+        mli_phys_line line;
+        if (!phys) continue;
+        mli_phys_line_fill(r, phys, &line);
+        if (line.total != UINT64_MAX || line.limit != UINT64_MAX)
+            r->phys_count = mli_top_insert(r->phys, r->phys_count, MEMLORD_MAX_DEVICES + 1, &line,
+                                           sizeof line, offsetof(mli_phys_line, fullness));
+    }
+}
+MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev) {
+    const mli_phys *phys = mli_phys_at(r->lord, dev);
+    size_t i;
+    for (i = 0; i < r->phys_count; i++)
+        if (r->phys[i].phys == phys) return &r->phys[i];
+    return NULL;
+}
+
+static void mli_report_tag_list(mli_report *r, const mli_tag_line *line) {
+    r->tag_rows++;
+    r->tag_bytes += line->stat.allocated;
+    r->tag_lines = mli_top_insert(r->top_tag, r->tag_lines, MLI_TOP_TAGS, line, sizeof *line,
+                                  offsetof(mli_tag_line, stat.allocated));
+}
+/* Captures every tag's row once, for all lists of tags, and the largest MLI_TOP_TAGS in order.
+   Requires: mli_report_phys_all has run. */
+static void mli_report_tags(mli_report *r) {
+    uint32_t i;
+    for (i = 1; i <= r->devices && r->tag; i++) {
+        mli_tag_line *rest = &r->tag[r->tags + i];
+        memset(rest, 0xff, sizeof *rest);
+        rest->stat.allocated = r->stat[i - 1].allocated;
+        rest->stat.variance = INT64_MIN;
+        rest->of.device = mli_device_record_at(r->lord, i)->device;
+        rest->of.name = "";
+    }
+    for (i = 1; i <= r->tags; i++) {
+        mli_tag_line *line = &r->tag[i];
+        line->dev = mli_row_at(r->lord, MLI_BOOK_TAG, i)->dev;
+        line->of.device = mli_device_record_at(r->lord, line->dev)->device;
+        line->phys = mli_report_phys(r, line->dev);
+        line->peak_error = mli_tag_stat_fill(r->lord, i, &line->stat);
+        line->of.name = line->stat.tag;
+        if (!line->stat.expected) {
+            line->stat.expected = UINT64_MAX;
+            line->stat.variance = INT64_MIN;
+        }
+        mli_take_off(&r->tag[r->tags + line->dev].stat.allocated, line->stat.allocated);
+        if (line->phys && mli_dev_uses_capacity(r->lord, line->dev))
+            mli_take_off(&line->phys->untagged, line->stat.allocated);
+        mli_report_tag_list(r, line);
+    }
+    for (i = 1; i <= r->devices && r->tags; i++) {
+        mli_tag_line rest = r->tag[r->tags + i];
+        rest.stat.tag = "(untagged)";
+        if (rest.stat.allocated) mli_report_tag_list(r, &rest);
+    }
+}
+
+/* Captures every scope once, without its live bytes. */
+static void mli_report_scopes(mli_report *r) {
+    uint32_t id;
+    for (id = 1; id <= r->scopes; id++) {
+        mli_scope_line *line = &r->scope[id];
+        mli_scope_sum(r->lord, mli_scope_record_at(r->lord, id), &r->scale, &line->stat, NULL);
+        line->of.device = memlord_device_all();
+        line->of.name = line->stat.path;
+    }
+}
+MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count) {
+    return count ? total / (int64_t)count : 0;
+}
+
+/* Captures the largest MLI_TOP_ACCOUNTS open accounts, the largest first, and counts all. */
+static void mli_report_accounts(mli_report *r) {
+    memlord *lord = r->lord;
+    uint32_t i;
+    mli_lock_take(&mli_process.cold_lock);
+    for (i = 1; i < mli_u32_load(&lord->limits.account_count); i++) {
+        const mli_account_record *b =
+            (const mli_account_record *)mli_book_at(&lord->limits.accounts, i, sizeof *b);
+        memlord_account_stat s;
+        if (!mli_account_read_locked(b, &s)) continue;
+        r->accounts++;
+        if (!s.limit) s.limit = UINT64_MAX;
+        r->account_lines = mli_top_insert(r->account, r->account_lines, MLI_TOP_ACCOUNTS, &s,
+                                          sizeof s, offsetof(memlord_account_stat, bytes));
+    }
+    mli_lock_drop(&mli_process.cold_lock);
+}
+
+MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
+MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
+    return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
+}
+/* Captures the largest sites, with the balance of each arena as one more. */
+static void mli_report_sites(mli_report *r) {
+    uint32_t i;
+    r->site_total = r->site_rows;
+    /* With less than a quarter of the peak alive, sites say more by their peak. */
+    r->by_peak = r->total.allocated < r->total.peak / 4;
+    r->sites = mli_sites_top(
+        r->lord, memlord_device_all(),
+        r->by_peak ? MEMLORD_SITE_ORDER_PEAK_BYTES : MEMLORD_SITE_ORDER_LIVE_BYTES, r->site,
+        MLI_TOP_SITES, 1);
+    for (i = 1; i <= r->devices; i++) {
+        memlord_site_stat arena;
+        memset(&arena, 0xff, sizeof arena);
+        arena.site = &mli_arena_site;
+        arena.device = mli_device_record_at(r->lord, i)->device;
+        arena.live_bytes = arena.peak_bytes = mli_report_arena(r, i);
+        if (!arena.live_bytes) continue;
+        r->site_total++;
+        r->sites = mli_top_insert(r->site, r->sites, MLI_TOP_SITES, &arena, sizeof arena,
+                                  r->by_peak ? offsetof(memlord_site_stat, peak_bytes)
+                                             : offsetof(memlord_site_stat, live_bytes));
+    }
+}
+
+/* Captures the largest stacks: those with the most live bytes, then those that allocated most. */
+static void mli_report_stacks(mli_report *r) {
+    memlord_stack_stat *rest = &r->stack_rest;
+    uint32_t i, rows = mli_stack_rows(r->lord);
+    if (!r->lord->stacks.depth) return;
+    r->frames = mli_stack_frame_count(r->lord);
+    r->frame = (uint32_t *)mli_own_alloc(r->lord, (r->frames + 1) * sizeof *r->frame);
+    r->stack = (mli_stack_line *)mli_own_alloc(r->lord, MLI_TOP_STACKS * sizeof *r->stack);
+    r->stack_leak = (mli_stack_leak *)mli_own_alloc(r->lord, rows * sizeof *r->stack_leak);
+    r->row_count = rows;
+    if (!r->stack || !r->frame || !r->stack_leak) {
+        r->result = MEMLORD_E_NOMEM;
+        rows = 0;
+    }
+    for (i = 1; i < rows; i++) {
+        mli_stack_line line;
+        mli_stack_stat_fill(r->lord, i, &line.stat);
+        if (!(line.stat.live_bytes | line.stat.alloc_bytes | line.stat.samples))
+            continue; /* a reset came since */
+        line.node = mli_stack_row_at(r->lord, i)->node;
+        line.key = line.stat.live_bytes ? line.stat.live_bytes | (uint64_t)1 << 63
+                                        : line.stat.alloc_bytes;
+        rest->live_bytes += line.stat.live_bytes;
+        rest->alloc_bytes += line.stat.alloc_bytes;
+        rest->allocs += line.stat.allocs;
+        r->stack_rows++;
+        r->stacks = mli_top_insert(r->stack, r->stacks, MLI_TOP_STACKS, &line, sizeof line,
+                                   offsetof(mli_stack_line, key));
+    }
+    for (i = 0; i < r->stacks; i++) {
+        rest->live_bytes -= r->stack[i].stat.live_bytes;
+        rest->alloc_bytes -= r->stack[i].stat.alloc_bytes;
+        rest->allocs -= r->stack[i].stat.allocs;
+    }
+}
+
+/* Lists the scopes with the most live bytes. Requires: the walk over all blocks has run. */
+static void mli_report_scopes_sort(mli_report *r) {
+    uint64_t line[2];
+    for (line[1] = 1; line[1] <= r->scopes; line[1]++) {
+        line[0] = r->scope[line[1]].live_bytes;
+        r->scope_lines = (uint32_t)mli_top_insert(r->top_scope, r->scope_lines, MLI_TOP_SITES,
+                                                  line, sizeof line, 0);
+    }
+}
+
+/* Raises the peak of a device to the live bytes that its holders or a snapshot since the last reset
+   show, within peak_error: threads publish a peak late. So a report does not contradict itself. */
+static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
+    const mli_device_record *device = mli_device_record_at(r->lord, dev);
+    memlord_stats *s = &r->stat[dev - 1];
+    uint64_t since = mli_u64_load(&device->peak_since), most = s->peak;
+    uint32_t i;
+    for (i = 0; i < r->snapshots; i++) {
+        uint64_t level = mli_snapshot_level(r->snapshot[i], dev);
+        if (r->snapshot[i]->time >= since && level > most) most = level;
+    }
+    mli_lock_take(&r->lord->snapshots.lock);
+    if (device->holders && device->holders->bytes > most) most = device->holders->bytes;
+    mli_lock_drop(&r->lord->snapshots.lock);
+    most -= s->peak;
+    if (most > s->peak_error) most = s->peak_error;
+    s->peak += most;
+    s->peak_error -= most;
+}
+
+MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
+    mli_walk_query all = mli_walk_query_of(memlord_device_all());
+    uint32_t i;
+    r->lord = lord;
+    r->uptime = mli_ledger_now(lord) - lord->lifecycle.started;
+    r->scale = mli_stamp_scale_now(lord);
+    r->scopes = mli_scope_count(lord) - 1;
+    r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
+    r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
+    r->mark = MLI_BIRTH(mli_u64_load(&lord->sites.birth_mark));
+    r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
+    r->devices = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);
+    if (!r->tag || !r->scope) r->result = MEMLORD_E_NOMEM;
+    if (!r->tag) r->tags = 0;
+    if (!r->scope) r->scopes = 0;
+    for (i = 0; i < r->devices; i++) {
+        uint64_t line[2];
+        mli_stats_fill(lord, i + 1, &r->stat[i]);
+        mli_report_peak_raise(r, i + 1);
+        if (!i) r->total.largest_free = UINT64_MAX;
+        mli_stats_sum(&r->total, &r->stat[i]);
+        line[0] = r->stat[i].peak;
+        line[1] = i + 1;
+        (void)mli_top_insert(r->top_device, i, MEMLORD_MAX_DEVICES, line, sizeof line, 0);
+    }
+    mli_stats_sum_phys(lord, all.sel, &r->total);
+    mli_report_phys_all(r);
+    mli_report_accounts(r);
+    mli_stats_add_losses(lord, &r->total);
+    mli_report_tags(r);
+    mli_report_scopes(r);
+    if (!r->whole) return;
+    mli_report_sites(r);
+    mli_report_stacks(r);
+    mli_report_lifetimes(r);
+    r->leak_sum = (mli_leak_sum *)mli_own_alloc(lord, mli_leak_sums(r) * sizeof *r->leak_sum);
+    if (!r->leak_sum) r->result = MEMLORD_E_NOMEM;
+    r->top.at = r->block;
+    r->top.cap = MLI_TOP_BLOCKS;
+    mli_map_visit(lord, &all, mli_visit_report, r);
+    r->blocks = mli_block_heap_sort(lord, &r->top);
+    mli_report_culprit(r);
+    mli_leaks_sort(&r->leaks, MLI_LEAKS_SHOWN);
+    if (r->stack_leak) mli_stack_leaks_sort(r);
+    mli_report_scopes_sort(r);
+}

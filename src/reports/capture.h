@@ -1,0 +1,184 @@
+/* Owns mli_report, the capture that a report is written from, and the formats TEXT and JSON. Uses
+   the reading functions of books/ and services/; changes nothing in the ledger. A report captures
+   devices, tags, accounts and the largest sites and blocks once, and writes from that. Whole
+   lists (sites, scopes, events) are read as they are written, so each list gives its own sum.
+   Locks: those of reading; none while the host's function writes. */
+#ifndef MLI_REPORTS_CAPTURE_H
+#define MLI_REPORTS_CAPTURE_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "os/machine.h"
+#include "base/ledger.h"
+#include "base/text.h"
+#include "books/map.h"
+#include "books/events.h"
+#include "books/listing.h"
+#include "services/scopes.h"
+#include "services/snapshots.h"
+
+#define MLI_TOP_SITES 50
+#define MLI_TOP_BLOCKS 100
+#define MLI_TOP_TAGS 64
+#define MLI_TOP_ACCOUNTS 20
+#define MLI_SIZES 50 /* class 0: 0 bytes; class k: from 2^(k-1) bytes to twice that; last 2^48 */
+#define MLI_LEAKS 4096      /* groups of leaked blocks */
+#define MLI_TOP_STACKS 2048 /* so a report with many stacks stays small */
+#define MLI_PARTS_SHOWN 1024
+typedef struct mli_leak_group {
+    uint64_t key;       /* the rows of word2, the device from bit 40, the scope from bit 48 */
+    mli_entry of;       /* one of them, without its side record */
+    uint64_t bytes, blocks;
+} mli_leak_group;
+typedef struct mli_leak_table {
+    uint64_t bytes, blocks; /* of all blocks, also of those in no group */
+    int lost;               /* 1: some blocks are in no group */
+    size_t groups, count;   /* after mli_leaks_sort; count: to show, at the start of `at` */
+    mli_leak_group at[MLI_LEAKS];
+} mli_leak_table;
+typedef struct mli_leak_sum { /* of all groups of a site */
+    uint64_t bytes, blocks;
+} mli_leak_sum;
+typedef struct mli_culprit { /* the site with the most leaked bytes */
+    const void *subject;     /* its record; without a site the tag's name; NULL: has neither */
+    int is_site;
+    mli_leak_sum sum;
+    uint32_t devices, tags, scopes; /* that its blocks have; devices 0: not known */
+    uint32_t dev;                   /* of those one */
+    const char *tag, *scope;        /* likewise */
+} mli_culprit;
+/* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
+   difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
+typedef struct mli_line { /* at the start of each of them */
+    memlord_device device;
+    const char *name; /* NULL: the device is enough */
+} mli_line;
+typedef struct mli_phys_line {
+    mli_line of;
+    mli_phys *phys;
+    uint64_t total, used, free, age, limit, held;
+    uint64_t process, self, rest, others; /* used bytes: this process's, of them the ledger's and
+                                             the others, and those of other processes */
+    uint64_t untagged;                    /* the part of self that has no tag */
+    uint64_t context;                     /* the driver's for this process; a part of rest */
+    uint64_t neighbours;                  /* of other ledgers of the page; UINT64_MAX: none */
+    int64_t unaccounted; /* used, at most total, - self - context - neighbours */
+    uint64_t fullness;                    /* used / total; 0: not known */
+} mli_phys_line;
+typedef struct mli_tag_line {
+    mli_line of;
+    memlord_tag_stat stat;
+    uint64_t peak_error;
+    uint32_t dev;
+    int leaked;          /* 1: the culprit has leaked blocks of it; of row 0: without a tag */
+    mli_phys_line *phys; /* NULL: the report has no line of its physical device */
+} mli_tag_line;
+typedef struct mli_scope_line {
+    mli_line of; /* of all devices */
+    memlord_scope_stat stat;
+    uint64_t live_bytes, live_blocks;
+    int leaked; /* 1: the culprit has leaked blocks of it; of scope 0: in no scope */
+} mli_scope_line;
+typedef struct mli_stack_line {
+    uint64_t key; /* live bytes; behind all stacks with such, the bytes allocated */
+    uint32_t node;
+    memlord_stack_stat stat; /* without its frames */
+} mli_stack_line;
+typedef struct mli_stack_leak { /* the leaks of a stack: what its taken blocks stand for */
+    uint64_t bytes, samples;
+    double blocks;
+    uint32_t row;
+} mli_stack_leak;
+typedef struct mli_report {
+    memlord *lord;
+    mli_out *o, out;
+    char buf[2048];
+    uint32_t devices;
+    size_t sites, blocks, tags, tag_lines, tag_rows, phys_count, accounts, account_lines;
+    uint64_t tag_bytes;  /* of all tag_rows */
+    uint64_t site_total; /* all of which `site` has the largest: rows and arenas */
+    int by_peak;           /* 1: sites in the order of their peak; 0: of their live bytes */
+    memlord_result result; /* an error other than a failed write: no memory for a part of it */
+    int whole;             /* 1: captures the lists too: blocks, sites, leaks, lifetimes */
+    int brief;             /* 1: JSON leaves out what the HTML page does not read */
+    uint64_t last[2];      /* brief: ns and storage of the event before; else 0 */
+    uint64_t uptime;
+    uint64_t top_device[MEMLORD_MAX_DEVICES][2]; /* peak and dev, the highest peak first */
+    mli_tag_line *tag; /* by row, and behind them by dev, for the blocks without a tag */
+    mli_tag_line top_tag[MLI_TOP_TAGS]; /* of tag_rows: with those of bytes without a tag */
+    memlord_stats total, stat[MEMLORD_MAX_DEVICES];
+    mli_phys_line phys[MEMLORD_MAX_DEVICES + 1];
+    memlord_account_stat account[MLI_TOP_ACCOUNTS];
+    memlord_site_stat site[MLI_TOP_SITES];
+    memlord_block_info block[MLI_TOP_BLOCKS];
+    mli_largest top; /* the heap in `block`, while the walk fills it */
+    mli_stack_line *stack; /* MLI_TOP_STACKS; NULL: the ledger has no stacks, or no memory */
+    size_t stacks, stack_rows;
+    memlord_stack_stat stack_rest; /* of the stacks that are not in the list */
+    uint32_t *frame;     /* by frame of stacks: its number in the list of JSON, from 1 */
+    uint32_t frames, row_count;
+    mli_stack_leak *stack_leak; /* by row; then the largest, from the start */
+    size_t stack_leaks, stack_leak_rows; /* in the list; all */
+    uint64_t stack_leak_bytes;           /* of all */
+    mli_stamp_scale scale;
+    uint32_t scopes, site_rows, snapshots;
+    mli_snapshot_reader reader; /* keeps what `snapshot` points to */
+    const mli_snapshot *snapshot[MLI_SNAPSHOTS];
+    mli_snapshot *present; /* the last snapshot, if this report took it; else NULL */
+    mli_scope_line *scope; /* by id */
+    mli_leak_table leaks;  /* live blocks born since `mark`, but those that are pending */
+    mli_leak_sum *leak_sum; /* by site row; behind them, without a site, by tag row */
+    mli_culprit culprit;
+    uint64_t mark;
+    int has_parts; /* 1: at least one block has parts */
+    int lifetimes; /* 1: `lifetime` is known */
+    uint64_t lifetime[MEMLORD_MAX_DEVICES][4];
+    uint64_t top_scope[MLI_TOP_SITES][2]; /* live bytes and id, the most bytes first */
+    uint32_t scope_lines;
+    mli_cpu cpu;         /* scratch: reads the resident bytes */
+    uint64_t resident;   /* bytes of the process in memory; 0: not known */
+    mli_holders holders; /* scratch: of the device being written */
+    mli_scope_run run[MLI_RUNS_KEPT];
+    uint64_t deltas[MEMLORD_MAX_DEVICES + 1];
+    memlord_part_info part[16];
+    uint64_t sizes[MEMLORD_MAX_DEVICES][MLI_SIZES]; /* live blocks, by device and size class */
+} mli_report;
+
+/* Adds a live block to the group of its site, tag, scope and device. Probes MLI_LEAKS_TRIED groups;
+   if all are of other keys, evicts the smallest of them, but only if it has fewer bytes than this
+   block. So up to MLI_LEAKS / 2 groups are all found, but for about 1 table of 100 that is as full:
+   `lost` tells. With more groups large ones are found, but a group of many small blocks may be
+   under-reported. The sums of the table count every block. */
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t plain,
+                                       uint32_t dev, uint64_t bytes);
+/* Moves the `most` largest groups to the start of the table, the largest first. */
+MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
+/* Returns what a list of the `shown` largest groups leaves out. */
+MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown);
+
+MLI_PRIVATE size_t mli_leak_sums(const mli_report *r);
+MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
+MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
+/* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
+MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak);
+
+/* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
+MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
+
+/* Returns the latest sample of a physical device. */
+MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys);
+/* Returns the line of a device's physical device; NULL: neither its capacity nor a limit is
+   known. */
+MLI_PRIVATE mli_phys_line *mli_report_phys(mli_report *r, uint32_t dev);
+MLI_PRIVATE int64_t mli_average(int64_t total, uint64_t count);
+
+/* The record that lists show for the balance of a device's arena, which no block and no site
+   holds. */
+MLI_TABLE(const memlord_site mli_arena_site)
+MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev);
+
+/* Captures a report. Requires: r is zeroed but for `whole`, the output and the pinned snapshots. A
+   row added later has no number in this report. */
+MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
+
+#endif

@@ -1,0 +1,128 @@
+#include "reports/export.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "books/tags.h"
+#include "books/stacks.h"
+#include "books/parts.h"
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev) {
+    return mli_device_record_at(x->lord, dev)->device;
+}
+MLI_PRIVATE const char *mli_export_tag(const mli_export *x, uint32_t row) {
+    return row ? (const char *)mli_row_at(x->lord, MLI_BOOK_TAG, row)->subject : NULL;
+}
+
+/* -- stacks. Frames are numbered from 1: the site rows; then for each device one for blocks without
+      a site, one for its arena, one for its bytes no longer live; then the scopes; then the
+      return addresses of stacks -- */
+
+MLI_PRIVATE uint32_t mli_frame_of_kind(const mli_export *x, uint32_t dev, uint32_t kind) {
+    return x->sites + (dev - 1) * MLI_FRAME_KINDS + kind + 1;
+}
+MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id) {
+    return x->sites + x->devices * MLI_FRAME_KINDS + id;
+}
+MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
+    return mli_frame_of_scope(x, x->scopes) + place;
+}
+MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x, x->places); }
+MLI_PRIVATE void mli_export_stacks(mli_export *x) {
+    if (!x->lord->stacks.depth) return;
+    x->nodes = mli_u32_load_acquire(&x->lord->stacks.node_count) - 1;
+    x->places = mli_stack_frame_count(x->lord);
+}
+
+MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t frame) {
+    const uint32_t first = mli_frame_of_place(x, 0);
+    if (frame <= x->sites) return mli_row_site(x->lord, frame);
+    if (frame <= first) return NULL;
+    return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
+}
+
+MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
+    static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
+    const memlord_site *site = mli_frame_site(x, frame);
+    mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
+    uint32_t fixed = frame - x->sites - 1;
+    if (site) {
+        const mli_site_record *record = mli_site_record_of(x->lord, site);
+        f.file = site->file;
+        f.line = mli_site_line(site);
+        f.module = record ? record->where : NULL;
+        f.offset = record ? record->offset : 0;
+        if (frame <= x->sites) f.dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
+        if (site->function[0] || site->file[0])
+            f.name = site->function[0] ? site->function : site->file;
+    } else if (fixed < x->devices * MLI_FRAME_KINDS) {
+        f.name = kinds[fixed % MLI_FRAME_KINDS];
+        f.dev = fixed / MLI_FRAME_KINDS + 1;
+    } else {
+        const mli_scope_record *scope =
+            mli_scope_record_at(x->lord, frame - mli_frame_of_scope(x, 0));
+        f.name = scope->name;
+        if (scope->parent) f.caller = mli_frame_of_scope(x, scope->parent->id);
+    }
+    return f;
+}
+
+MLI_PRIVATE MLI_COLD mli_stack mli_stack_of(const mli_export *x, const mli_live_block *b) {
+    const mli_scope_record *scope = b->scope ? mli_scope_record_at(x->lord, b->scope) : NULL;
+    uint32_t node = b->node;
+    mli_stack s;
+    s.n = 0;
+    if (!node) s.frame[s.n++] = b->frame;
+    for (; node; node = mli_stack_node_at(x->lord, node)->parent)
+        s.frame[s.n++] = mli_frame_of_place(x, mli_stack_node_at(x->lord, node)->site->frame);
+    for (; scope && s.n < sizeof s.frame / sizeof *s.frame; scope = scope->parent)
+        s.frame[s.n++] = mli_frame_of_scope(x, scope->id);
+    return s;
+}
+
+/* -- walking the live blocks -- */
+
+MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uint32_t dev,
+                                                        uint64_t storage, uint64_t bytes,
+                                                        uint64_t where) {
+    uint32_t site = (uint32_t)where & MLI_SITE_ROWS_MAX;
+    mli_live_block b;
+    b.storage = storage;
+    b.bytes = bytes;
+    b.stream = 0;
+    b.frame = site && site <= x->sites ? site : mli_frame_of_kind(x, dev, MLI_FRAME_UNKNOWN);
+    b.tag = (uint32_t)(where >> 20) & MLI_TAG_ROWS_MAX;
+    if (b.tag > x->tags) b.tag = 0;
+    b.scope = (uint32_t)(where >> 36);
+    if (b.scope > x->scopes) b.scope = 0;
+    b.node = 0;
+    b.blocks = 1;
+    b.dev = (unsigned char)dev;
+    b.state = 0;
+    return b;
+}
+
+MLI_PRIVATE MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) {
+    const mli_export *x = (const mli_export *)user;
+    mli_alive *alive = (mli_alive *)item;
+    mli_live_block *b = &alive->of;
+    uint64_t plain = mli_word2_rows(e->word2);
+    uint64_t scope = mli_scope_of(x->lord, plain);
+    const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
+    const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
+    *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
+                             (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
+    b->stream = mli_stream_of(x->lord, plain);
+    if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
+    if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) b->state |= MLI_BLOCK_PARTS;
+    if (node <= x->nodes) b->node = node;
+    alive->scale = b->node ? taken.scale : 0;
+}
+MLI_PRIVATE MLI_COLD int mli_alive_put(void *user, void *item) {
+    mli_export *x = (mli_export *)user;
+    const mli_alive *alive = (const mli_alive *)item;
+    if (alive->of.dev <= x->devices) /* else added since the capture */
+        x->put_block(x, &alive->of);
+    return x->o->failed;
+}
+#endif

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Assembles the report page from report.html, report.css and the scripts: report.js and its parts.
+
+assemble.py page                  prints the page; @DATA@ stands where a profile goes, @TEXT@ where
+                                  its figures for readers without scripts
+assemble.py header                writes the page into src/reports/page.h
+assemble.py check                 status 1 if src/reports/page.h holds another page than these files
+assemble.py profile FILE.json [BASE.json]
+                                  prints the page with that profile in it, compared with the other
+assemble.py plain FILE.json [BASE.json]
+                                  likewise, with script and style as they are written here
+
+esbuild minifies what is printed, where it is installed, and the script is compressed; header and
+check end with status 77 where it is not, or in another version than the header's.
+"""
+import base64
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import zlib
+from html import escape as entities
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HEADER = os.path.join(HERE, "..", "page.h")
+MARK, TEXT = "@DATA@", "@TEXT@"
+SCRIPTS = ("flame.js", "compare.js", "report.js")  # the last one begins the work
+MINIFIER = "0.17.0"  # of esbuild, as Debian 12 has it: another one may write another page
+UNCOMPARED = ("events", "strings", "snapshots", "operation_allocations", "operation_summary", "moves", "threads",
+              "largest_blocks", "peak_holders")  # what a comparison does not read
+PIECE = 3900  # characters of a literal; C99 promises 4095
+COLUMNS = 100
+
+
+
+def source(name):
+    with open(os.path.join(HERE, name), encoding="utf-8") as f:
+        return f.read()
+
+
+def version():
+    """Of the minifier; None where it is not installed."""
+    try:
+        run = subprocess.run(["esbuild", "--version"], stdout=subprocess.PIPE, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return run.stdout.decode().strip()
+
+
+def minify(text, *options):
+    command = ["esbuild", "--minify", "--log-level=warning"] + list(options)
+    run = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, check=True)
+    return run.stdout.decode().strip()
+
+
+def ascii_js(text):
+    units = lambda c: c.encode("utf-16-be").hex()
+    return re.sub(r"[^\x00-\x7f]", lambda m: re.sub("(....)", r"\\u\1", units(m.group())), text)
+
+
+def ascii_css(text):
+    return re.sub(r"[^\x00-\x7f]", lambda m: "\\%x " % ord(m.group()), text)
+
+
+def digest(text):
+    return "'sha256-%s'" % base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def page(small):
+    """The browsers that know light-dark() are the oldest; the script asks for less than they do."""
+    css, html = source("report.css"), source("report.html")
+    js = "\n".join(source(name) for name in SCRIPTS)
+    if small:
+        css = minify(css, "--loader=css", "--target=chrome123,firefox120,safari17.5")
+        js = minify(js, "--loader=js", "--format=iife", "--target=es2018")
+        html = "\n".join(line.strip() for line in html.split("\n") if line.strip())
+    css, js = ascii_css(css), ascii_js(js)
+    html = html.encode("ascii", "xmlcharrefreplace").decode()
+    if "</" in js or "<!--" in js or "</" in css:
+        sys.exit("report.js or report.css would end its own element")
+    scripts, packed = digest(js), ""
+    if small:
+        packed = '<script type="text/plain" id="packed">%s</script>\n' % base64.b64encode(
+            zlib.compress(js.encode(), 9)).decode()
+        js = minify(source("unpack.js"), "--loader=js", "--format=iife", "--target=es2018")
+        scripts += " " + digest(js)
+    policy = "default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'"
+    for mark, text in (("@CSP@", policy % (digest(css), scripts)), ("@CSS@", css),
+                       ("@PACKED@", packed), ("@JS@", js)):
+        if html.count(mark) != 1:
+            sys.exit("report.html: %s is not there once" % mark)
+        html = html.replace(mark, text)
+    for mark in (TEXT, MARK):
+        if html.count(mark) != 1:
+            sys.exit("%s is not there once" % mark)
+    return html.rstrip("\n") + "\n"
+
+
+def literal(text):
+    """One array element: adjacent literals, a line each."""
+    escape = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
+    lines, line = [], ""
+    previous = ""
+    for c in text:
+        out = escape.get(c, c)
+        if c == "?" and previous == "?":
+            out = "\\?"  # no trigraphs
+        if len(line) + len(out) > COLUMNS - 7:
+            lines.append(line)
+            line = ""
+        line += out
+        previous = c
+    lines.append(line)
+    return "\n".join('    "%s"' % line for line in lines)
+
+
+def array(name, text):
+    """Characters, not pointers to them: a linker can leave out what no program asks for."""
+    size = -(-len(text) // -(-len(text) // PIECE))  # all as long as the longest needs to be
+    pieces = [text[i:i + size] for i in range(0, len(text), size)]
+    return "static const char mli_page_%s[][%d] = {\n%s};\n" % (
+        name, size + 1, ",\n".join(literal(piece) for piece in pieces))
+
+
+def section():
+    head, rest = page(True).split(TEXT)
+    middle, tail = rest.split(MARK)
+    return ("/* The HTML report around its data, made from src/reports/page by `make page`: change it there.\n"
+            "   Minified by esbuild " + MINIFIER + ". */\n#ifndef MLI_REPORTS_PAGE_H\n#define MLI_REPORTS_PAGE_H\n"
+            "#if !defined(MEMLORD_NO_REPORTS)\n\n" +
+            "\n".join(array(*part) for part in
+                      (("head", head), ("middle", middle), ("tail", tail))) + "\n#endif\n\n#endif\n")
+
+
+def header(write):
+    if version() != MINIFIER:
+        sys.stderr.write("esbuild %s is needed, and here is %s\n" % (MINIFIER, version() or "none"))
+        sys.exit(77)
+    new = section()
+    if write:
+        with open(HEADER, "w", encoding="utf-8", newline="") as f:
+            f.write(new)
+        return
+    with open(HEADER, encoding="utf-8", newline="") as f:
+        if f.read() != new:
+            sys.exit("src/reports/page.h is another page than that of src/reports/page: make page")
+
+
+def refuse(constant):
+    raise ValueError("%s is not JSON" % constant)
+
+
+def brief(data):
+    """Leaves out what the page does not read, as the library's own page does."""
+    for key in ("operation_allocations", "operation_summary"):
+        data.pop(key, None)
+    events = data.get("events")
+    rows = events.get("list") if isinstance(events, dict) else None
+    kinds = events.get("kinds") if isinstance(events, dict) else None
+    if not isinstance(rows, list) or not isinstance(kinds, list) or not all(
+            isinstance(e, list) and len(e) == 9 and type(e[0]) is int and type(e[1]) is int for e in rows):
+        return
+    scopes = [i for i, kind in enumerate(kinds) if kind in ("scope_begin", "scope_end")]
+    time = storage = 0
+    for e in rows:
+        e[0], time = e[0] - time, e[0]
+        if e[1] in scopes:
+            e[3:] = e[8:]
+        elif isinstance(e[4], str) and re.match("0x[0-9a-f]{1,16}$", e[4]):
+            low = int(e[4], 16) & (1 << 52) - 1
+            e[4], storage = low - storage, low
+        else:
+            e[4] = 0
+    events["brief"] = True
+
+
+def size(n):
+    """As memlord_format_bytes."""
+    unit = 0
+    while unit < 6 and n >= 1023.995:
+        n, unit = n / 1024, unit + 1
+    return ("%.2f" % n).rstrip("0").rstrip(".") + " " + ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")[unit]
+
+
+def figures(data):
+    """Live and peak of each device, for readers without scripts."""
+    lines = ["%-16s%12s%12s" % ("device", "live", "peak")]
+    for device in data["devices"] if isinstance(data.get("devices"), list) else []:
+        stats = device.get("stats") if isinstance(device, dict) else None
+        known = [stats.get(key) for key in ("allocated", "peak")] if isinstance(stats, dict) else []
+        if known and all(type(n) is int and n >= 0 for n in known):
+            lines.append("%-16s%12s%12s" % (str(device.get("device"))[:60], size(known[0]), size(known[1])))
+    text = entities("\n".join(lines), quote=False)
+    return "".join(c if " " <= c <= "~" or c == "\n" else "&#%d;" % 0xfffd for c in text)
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8", errors="surrogatepass") as f:
+            data = json.load(f, parse_constant=refuse)
+    except OSError as e:
+        sys.exit("%s: %s" % (path, e.strerror))
+    except (ValueError, RecursionError) as e:
+        sys.exit("%s: not JSON: %s" % (path, e))
+    if not isinstance(data, dict) or not str(data.get("schema", "")).startswith("memlord/"):
+        sys.exit("%s: not a profile of MemLord: no schema memlord/2" % path)
+    return data
+
+
+def embedded(data):
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # all else is ASCII
+
+
+def profile(path, base, small):
+    """The base becomes an element of its own, behind the first."""
+    data = read(path)
+    brief(data)
+    text = embedded(data)
+    if base is not None:
+        older = read(base)
+        for key in UNCOMPARED:
+            older.pop(key, None)
+        text += '</script>\n<script type="application/json" id="base">' + embedded(older)
+    before, after = page(small).split(TEXT)
+    sys.stdout.write(before + figures(data) + after.replace(MARK, text))
+
+
+def main():
+    commands = {("page",): lambda: sys.stdout.write(page(small)),
+                ("header",): lambda: header(True), ("check",): lambda: header(False)}
+    small = version() is not None
+    if len(sys.argv) in (3, 4) and sys.argv[1] in ("profile", "plain"):
+        base = sys.argv[3] if len(sys.argv) == 4 else None
+        profile(sys.argv[2], base, small and sys.argv[1] == "profile")
+    elif tuple(sys.argv[1:]) in commands:
+        commands[tuple(sys.argv[1:])]()
+    else:
+        sys.stderr.write(__doc__)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+/* What changed between two profiles: the same rows, sums and names as src/tools/diff.c has. */
+'use strict';
+
+const DIFFS = { // by kind: the key of its list in a profile; of live, peak and allocated bytes; what the list lacks of the total
+    stack: ['stacks', 'live_bytes', 'peak_bytes', 'alloc_bytes'],
+    site: ['sites', 'live_bytes', 'peak_bytes', 'alloc_bytes', '(no site)'],
+    tag: ['tags', 'allocated', 'peak', '', '(untagged)'],
+    scope: ['scopes', 'live_bytes', 'peak_bytes', '', '(no scope)'],
+    device: ['devices', 'allocated', 'peak', 'total_allocated'],
+    leak: ['leaks', 'bytes', '', '', '(not listed)'],
+};
+const versus = { base: null, now: null, by: null };
+
+// -- rows of a profile --
+
+/* Bytes that a comparison can rest on; NaN: none are known. */
+const solid = x => typeof x === 'number' && x >= 0 && x <= Number.MAX_SAFE_INTEGER && x % 1 === 0 ? x : NaN;
+const word = x => typeof x === 'string' ? x : null;
+
+/* An offset is a place in one build of a module. Returns by side the places without a name in builds that the
+   other side does not have, of modules that it has: by their text, what stands for all of a module. */
+function strangers(raws) {
+    const modules = new Map(), found = raws.map(() => new Map()), runs = raws.map((raw, side) => [when(raw) || side, obj(raw.metadata).pid].join(' '));
+    if (strangersOf.raws.every((raw, side) => raw === raws[side])) return strangersOf.found;
+    const add = (side, site, at, of) => {
+        const name = (word(of.module) || '').replace(/^.*[\\/]/, ''), known = word(of.build_id), build = known || runs[side];
+        if (solid(at.offset) !== solid(at.offset) || !(word(site.file) || word(site.function))) return;
+        if (!modules.has(name)) modules.set(name, { sides: 0, builds: new Map() });
+        const module = modules.get(name);
+        if (!module.builds.has(build)) module.builds.set(build, { sides: 0, unnamed: [], known });
+        module.sides |= 1 << side;
+        module.builds.get(build).sides |= 1 << side;
+        if (bare(site)) module.builds.get(build).unnamed.push([side, site.file]);
+    };
+    raws.forEach((raw, side) => {
+        const of = objs(obj(raw.stacks).modules);
+        for (const s of objs(raw.sites)) add(side, obj(s.site), s, s);
+        for (const f of objs(obj(raw.stacks).frames)) add(side, obj(f.site), f, obj(of[num(f.module)]));
+    });
+    for (const [name, { sides, builds }] of modules)
+        for (const build of builds.values())
+            for (const [side, file] of build.sides === sides ? [] : build.unnamed)
+                found[side].set(file, build.known ? `(unnamed places of another build of ${name}: not compared)` : `(unnamed places of ${name}, without a build id: not compared)`);
+    Object.assign(strangersOf, { raws, found });
+    return found;
+}
+const strangersOf = { raws: [null, null], found: null }; // the last two: each list asks
+const bare = site => !word(site.function) && !(solid(site.line) > 0) && (word(site.file) || '').includes('+0x');
+const strangeName = (site, strange) => strange && bare(site) && strange.get(site.file) || '';
+
+function diffSite(site, withLine, strange) {
+    const file = word(site.file) || '', name = word(site.function) || '', all = strangeName(site, strange);
+    if (all) return all;
+    if (!file) return name || '(unknown)';
+    return [name, file].filter(Boolean).join(' ') + (withLine && solid(site.line) > 0 ? ':' + site.line : '');
+}
+
+/* null: the row has none. */
+function diffName(kind, item, withLine, strange) {
+    const device = word(item.device), tag = word(item.tag), scope = word(item.scope);
+    if (kind === 'scope') return word(item.path);
+    if (device === null || kind === 'device') return device;
+    if (kind === 'tag') return tag === null ? null : `${tag} on ${device}`;
+    if (kind === 'stack') return `${item.path} on ${device}`;
+    const of = diffSite(obj(item.site), withLine, strange);
+    if (kind === 'site') return `${of} on ${device}`;
+    return `${of}${tag === null ? '' : ` [${tag}]`}${scope === null ? '' : ' in ' + scope} on ${device}`;
+}
+
+/* Stacks by their frames, the innermost first; lines are not among them. */
+const diffStacks = (stacks, strange) => stacks.list.map(row => {
+    const path = strangePath(row.path, strange).reverse(), brief = path.slice(0, 5).map(f => f.name).join(' ← ');
+    return Object.assign({}, row, { path: path.map(f => f.key.replace('\n', ' ')).join(' < ') || '(no stack)', brief: brief + (path.length > 5 ? ' ← …' : ''),
+        strange: path.length > 0 && path[0].strange, several: path.some(f => f.strange) });
+});
+
+const rawList = (raw, kind) => kind === 'leak' ? obj(raw.leaks).by_site : raw[DIFFS[kind][0]];
+const hasList = (raw, kind) => kind === 'stack' ? !!stacksOf(raw) : Array.isArray(rawList(raw, kind));
+const diffList = (raw, kind, strange) => kind === 'stack' ? diffStacks(stacksOf(raw), strange) : objs(rawList(raw, kind));
+
+const newRow = (name, stem, brief) => ({ name, stem, brief, sides: 0, strange: false, bytes: [[0, 0, 0], [0, 0, 0]], doubt: 0 });
+
+/* Adds the rows of one profile to those of one kind, by name. */
+function diffLoad(rows, kind, raw, side, strange) {
+    const [, ...keys] = DIFFS[kind], rest = keys[3], total = obj(raw.total), lacks = [total.allocated, NaN, total.total_allocated].map(solid);
+    if (kind === 'leak') lacks[0] = solid(obj(raw.leaks).bytes);
+    const add = (name, stem, brief, values, doubt) => {
+        const row = rows.get(name) || newRow(name, stem, brief);
+        rows.set(name, row);
+        row.sides |= 1 << side;
+        values.forEach((x, m) => { row.bytes[side][m] += x; });
+        if (!keys[1]) row.bytes[0][1] = row.bytes[1][1] = NaN;
+        if (!keys[2]) row.bytes[0][2] = row.bytes[1][2] = NaN;
+        row.doubt += Math.pow(zero(doubt), 2);
+    };
+    for (const item of diffList(raw, kind, strange)) {
+        const name = diffName(kind, item, true, strange), from = kind === 'device' ? obj(item.stats) : item;
+        const values = keys.slice(0, 3).map(key => key ? solid(from[key]) : NaN), several = item.several || !!strangeName(obj(item.site), strange);
+        if (several) values[1] = NaN; // peaks do not add up
+        if (name !== null) add(name, diffName(kind, item, false, strange), item.brief, values, item.error_bytes);
+        if (item.strange || several && kind !== 'stack') rows.get(name).strange = true;
+        values.forEach((x, m) => { lacks[m] -= x; });
+    }
+    const more = kind === 'stack' && stacksOf(raw).more;
+    if (more) add('(other stacks)', '(other stacks)', '(other stacks)', [solid(more.live_bytes), NaN, solid(more.alloc_bytes)]);
+    if (rest && (lacks[0] > 0 || lacks[2] > 0)) add(rest, rest, rest, [lacks[0], NaN, keys[2] ? lacks[2] : NaN]);
+}
+
+/* An edit above a site changes its line. Makes one row of two that differ in the line alone, where one
+   is gone, one is new, and no third could be meant. */
+function diffMoved(rows) {
+    const by = new Map();
+    for (const row of rows) by.set(row.stem, (by.get(row.stem) || []).concat(row));
+    return [].concat(...[...by.values()].map(list => {
+        const [a, b] = list;
+        if (list.length !== 2 || (a.sides ^ b.sides) !== 3) return list;
+        const [gone, kept] = a.sides === 1 ? [a, b] : [b, a];
+        kept.sides = 3;
+        kept.bytes = kept.bytes.map((side, i) => side.map((x, m) => x + gone.bytes[i][m]));
+        kept.doubt += gone.doubt;
+        return [kept];
+    }));
+}
+
+const known = x => x === x ? x : null;
+const changeOf = (row, m) => row.bytes[1][m] - row.bytes[0][m];
+const changeSize = (row, m) => Math.abs(changeOf(row, m)) || 0;
+const changed = row => row.sides !== 3 || row.strange || [0, 1, 2].some(m => changeSize(row, m) > 0);
+
+/* All rows of a kind, what changed most first, by the measure that changed; null: one of the two has no such list. */
+function diffRows(base, now, kind) {
+    const rows = new Map(), strange = strangers([base, now]), first = measureOf({ base: { total: obj(base.total) }, now: { total: obj(now.total) } });
+    if (!hasList(base, kind) || !hasList(now, kind)) return null;
+    [base, now].forEach((raw, side) => diffLoad(rows, kind, raw, side, strange[side]));
+    return diffMoved([...rows.values()]).sort((a, b) => changed(b) - changed(a) ||
+        [first, 0, 1, 2].reduce((by, m) => by || changeSize(b, m) - changeSize(a, m), 0) || (a.name < b.name ? -1 : 1));
+}
+
+// -- what is said --
+
+const when = raw => word(obj(raw.metadata).generated_at);
+
+/* What makes the comparison doubtful. */
+function diffDoubts({ base, now }, rows) {
+    const said = [], labels = raw => text(obj(raw.metadata).labels), [was, is] = [base.raw, now.raw].map(when);
+    const some = sides => ['tag', 'scope', 'site'].some(kind => (rows[kind] || []).some(r => r.sides === sides && r.name !== DIFFS[kind][4]));
+    if (labels(base.raw) !== labels(now.raw)) said.push(`The labels differ: “${labels(base.raw)}”, now “${labels(now.raw)}”: another machine or program?`);
+    if (some(1) && some(2) && !some(3)) said.push('No tag, scope or site is in both: another program?');
+    const stacks = p => stacksOf(p.raw) || { modules: [], more: null }, older = new Map(stacks(base).modules.map(m => [m.module, m.build_id]));
+    for (const { module: path, build_id: id } of stacks(now).modules)
+        if (older.has(path) && older.get(path) !== id) said.push(`${text(path)} was built anew: its frames without a name are not matched.`);
+    for (const p of [base, now].filter(p => zero(obj(obj(p.raw.leaks).more).count)))
+        said.push(`${p.name} lists its ${count(objs(p.raw.leaks.by_site).length)} largest groups of leaks: one that is not among them counts as new or gone.`);
+    for (const p of [base, now].filter(p => stacks(p).more))
+        said.push(`${p.name} lists its ${count(stacks(p).list.length)} largest stacks: one that is not among them counts as new or gone.`);
+    if (was && is && was > is) said.push('The base is the newer one: the wrong way round?');
+    for (const kind of Object.keys(DIFFS)) for (const p of [base, now])
+        if (!hasList(p.raw, kind) && (kind !== 'stack' || stacksOf(base.raw) || stacksOf(now.raw)))
+            said.push(`${p.name} has no ${DIFFS[kind][0]}: they are not compared.`);
+    return said;
+}
+
+const since = p => when(p.raw) ? ` (${text(when(p.raw), 40)})` : '';
+const signedFull = n => (n > 0 ? '+' : '') + bytes(n);
+const parted = (by, of) => of > 0 ? ` (${plus(by)}${percent(by / of).replace('-', '−')})` : '';
+
+function diffTotals({ base, now }) {
+    const both = TOTALS.map(key => [base, now].map(p => solid(p.total[key])));
+    return el('dl.figures', ...['Live', 'Peak', 'Allocated'].map((name, m) => {
+        const [was, is] = both[m], by = is - was;
+        return el('div', el('dt', name), el('dd', by !== by ? '–' : by ? sized(by, signedFull) : 'no change', el('small', was === was ? bytes(was) : '–',
+            ' → ', is === is ? bytes(is) : '–', by === by && by ? parted(by, was) : '')));
+    }));
+}
+
+/* The measure that changed, live bytes before all; its change. */
+const TOTALS = ['allocated', 'peak', 'total_allocated'];
+const totalChange = ({ base, now }, m) => solid(now.total[TOTALS[m]]) - solid(base.total[TOTALS[m]]);
+const measureOf = both => Math.max([0, 1, 2].findIndex(m => totalChange(both, m)), 0);
+
+/* The answer: how much more there is, and what it is most of all. */
+function diffAnswer(both, rows) {
+    const m = measureOf(both), by = totalChange(both, m), name = ['Live bytes', 'The peak', 'Allocated bytes'][m];
+    const said = by !== by ? 'How live bytes changed is not known.' : !by ? 'Live bytes are the same.'
+        : `${m ? 'Live bytes are the same. ' : ''}${name} ${by > 0 ? 'grew' : 'shrank'} by ${bytes(Math.abs(by))}.`;
+    const compared = kind => (rows[kind] || []).filter(r => !r.strange && changeSize(r, m) > 0);
+    const kind = ['stack', 'site', 'tag', 'scope', 'device'].find(kind => compared(kind).length);
+    if (!kind) return said;
+    const top = compared(kind).reduce((a, b) => changeSize(b, m) > changeSize(a, m) ? b : a);
+    return `${said} The largest change by ${kind}: ${text(top.brief || top.name, 200)}, ${signedFull(changeOf(top, m))}${top.doubt ? ', an estimate' : ''}.`;
+}
+
+const STATES = ['', 'gone', 'new', ''];
+
+const CHANGES = ['Live change', 'Peak change', 'Allocated change'];
+
+function diffTable(rows, kind, m) {
+    const cell = (title, m, side) => [title, 'bytes', r => known(r.bytes[side][m])];
+    const by = (title, m, more) => [title, 'signed', r => known(changeOf(r, m)), Object.assign({ tone: true }, more)];
+    const shown = rows.filter(changed), n = rows.length - shown.length;
+    if (!shown.length) return el('p.soft', `Nothing changed by ${kind}.`);
+    const names = [[kind[0].toUpperCase() + kind.slice(1), 'text', r => text(r.name), { mono: kind !== 'tag' && kind !== 'device', brief: r => text(r.brief || r.name, 200) }],
+        ['State', 'text', r => STATES[r.sides]]];
+    const live = by(CHANGES[0], 0, { by: r => changeSize(r, 0), brief: r => signed(known(changeOf(r, 0))) + (r.doubt ? ' ± ' + bytes(Math.round(Math.sqrt(r.doubt))) : '') });
+    return el('div', table([
+        ...innerWidth < 600 ? [live, ...names] : [...names, live], // a phone shows the bytes first
+        cell('Live', 0, 1), by(CHANGES[1], 1, { by: r => changeSize(r, 1) }), cell('Peak', 1, 1),
+        by(CHANGES[2], 2, { by: r => changeSize(r, 2) }), cell('Allocated', 2, 1),
+    ], shown, { name: 'changes by ' + kind, sort: CHANGES[DIFFS[kind][m + 1] ? m : 0] }), n > 0 && el('p.soft', `${many(n, 'other')} did not change.`));
+}
+
+// -- the section --
+
+function showVersus() {
+    const section = $('versus'), body = section.querySelector('.body'), { base, now } = versus, all = {};
+    view.charts = view.charts.filter(chart => chart !== versus.chart);
+    versus.chart = null;
+    section.hidden = !base;
+    $('nav').querySelectorAll('[href="#versus"]').forEach(a => a.remove());
+    if (!base) return;
+    $('nav').prepend(el('a', { href: '#versus' }, 'What changed'));
+    for (const kind of Object.keys(DIFFS)) all[kind] = diffRows(base.raw, now.raw, kind);
+    const kinds = Object.keys(DIFFS).filter(kind => all[kind] && all[kind].length), area = el('div');
+    if (!kinds.includes(versus.by)) versus.by = kinds.find(kind => all[kind].some(changed)) || kinds[0];
+    const pick = kinds.map(kind => button(kind[0].toUpperCase() + kind.slice(1) + 's', () => { versus.by = kind; render(); }));
+    function render() {
+        kinds.forEach((kind, i) => pick[i].setAttribute('aria-pressed', String(kind === versus.by)));
+        fill(area, versus.by && diffTable(all[versus.by], versus.by, measureOf(versus)));
+    }
+    render();
+    const trees = growTrees([base, now]), doubts = diffDoubts(versus, all);
+    versus.chart = trees.length ? flameGraph(now, trees, true, measureOf(versus)) : null;
+    fill(body, el('p', `From ${base.name}${since(base)} to ${now.name}${since(now)}. `, el('b', diffAnswer(versus, all))), doubts.length && el('ul.alarm', ...doubts.map(s => el('li', s))),
+        diffTotals(versus), el('div.tools', button('Swap', () => compareNow(versus.now, versus.base)), button('Close', () => compareNow(null, null))),
+        versus.chart && versus.chart.element, el('div.tools', el('span.group', ...pick)), area);
+    redraw();
+}
+
+function compareNow(base, now) {
+    Object.assign(versus, { base, now });
+    Object.assign(strangersOf, { raws: [null, null], found: null });
+    showVersus();
+}
+
+/* As much of a profile as a comparison needs. */
+const side = (raw, name) => ({ raw, name, total: obj(raw.total), scopes: readScopes(raw.scopes) });
+
+/* Compares what is shown with a profile's text, which is the base. */
+function compareText(source, name, as) {
+    const raw = parse(source, name);
+    if (!raw || !view.profile) return;
+    compareNow(side(raw, as || name), side(view.profile.raw, 'the profile shown'));
+}
+
+/* Where a file is dropped chooses what becomes of it. */
+const dropped = e => readFile(e.dataTransfer.files[0], e.target.id === 'beside' ? compareChosen : load);
+
+function compareChosen(source, name) {
+    compareText(source, name);
+    $('versus').scrollIntoView();
+}
+
+/* A profile is shown: what was compared with the one before it is gone. */
+function compareNone() {
+    $('beside').hidden = $('compare').hidden = false;
+    compareNow(null, null);
+}
+
+function startCompare() {
+    const base = $('base');
+    listen($('compare'), { click: () => $('second').click() });
+    listen($('second'), { change: e => {
+        readFile(e.target.files[0], compareChosen);
+        e.target.value = '';
+    } });
+    if (!base) return;
+    base.remove();
+    compareText(base.textContent.trim(), 'The base in this page', 'the base');
+}

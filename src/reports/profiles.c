@@ -1,0 +1,582 @@
+#include "reports/profiles.h"
+#include "os/system.h"
+#include "os/unwind.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "base/text.h"
+#include "base/memory.h"
+#include "books/counters.h"
+#include "books/sites.h"
+#include "books/stacks.h"
+#include "services/stats.h"
+#include "reports/capture.h"
+#include "reports/text.h"
+#include "reports/shares.h"
+#include "reports/trace.h"
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+#define MLI_FOLDED_LINES 65536u
+
+typedef struct mli_folded_line {
+    mli_live_block of;
+    const char *part; /* NULL, or the innermost frame */
+    uint64_t bytes;
+} mli_folded_line;
+
+static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
+    mli_put_str(o, ";");
+    mli_put_escaped(o, text, ';', ":");
+}
+/* Writes the stack of a line, the outermost frame first, and its bytes. */
+static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line) {
+    mli_stack stack = mli_stack_of(x, &line->of);
+    mli_out *o = x->o;
+    mli_putf(o, "%i", mli_report_device(x->r, line->of.dev));
+    if (line->of.tag) mli_folded_text(o, mli_export_tag(x, line->of.tag));
+    while (stack.n--) {
+        const memlord_site *site = mli_frame_site(x, stack.frame[stack.n]);
+        if (site) {
+            mli_put_str(o, ";");
+            mli_put_site_escaped(o, site, ';', ":");
+        } else {
+            mli_folded_text(o, mli_frame_name_of(x, stack.frame[stack.n]).name);
+        }
+    }
+    if (line->part) mli_folded_text(o, line->part);
+    mli_putf(o, " %ju\n", line->bytes);
+}
+
+/* These compare as strcmp does; frames that show the same are equal. */
+static MLI_COLD int mli_folded_frames(const mli_export *x, uint32_t a, uint32_t b) {
+    mli_frame_name f, g;
+    int order;
+    if (a == b) return 0;
+    f = mli_frame_name_of(x, a);
+    g = mli_frame_name_of(x, b);
+    order = strcmp(f.name, g.name);
+    if (!order) order = strcmp(f.file, g.file);
+    return order ? order : (f.line > g.line) - (f.line < g.line);
+}
+static MLI_COLD int mli_folded_devices(const mli_export *x, uint32_t a, uint32_t b) {
+    char name[2][32];
+    (void)memlord_device_name(mli_export_device(x, a), name[0], sizeof name[0]);
+    (void)memlord_device_name(mli_export_device(x, b), name[1], sizeof name[1]);
+    return strcmp(name[0], name[1]);
+}
+static int mli_folded_texts(const char *a, const char *b) {
+    return a && b ? strcmp(a, b) : (a != NULL) - (b != NULL);
+}
+static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line *a,
+                                     const mli_folded_line *b) {
+    mli_stack s, t;
+    int order = a->of.dev == b->of.dev ? 0 : mli_folded_devices(x, a->of.dev, b->of.dev);
+    if (!order)
+        order = mli_folded_texts(mli_export_tag(x, a->of.tag), mli_export_tag(x, b->of.tag));
+    if (order) return order;
+    s = mli_stack_of(x, &a->of);
+    t = mli_stack_of(x, &b->of);
+    while (!order && s.n && t.n) order = mli_folded_frames(x, s.frame[--s.n], t.frame[--t.n]);
+    if (!order) order = (s.n > t.n) - (s.n < t.n);
+    return order ? order : mli_folded_texts(a->part, b->part);
+}
+
+/* Restores a heap with its largest line at the root, where only line i may be too small. */
+static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
+    mli_folded_line *heap = (mli_folded_line *)x->table, moving = heap[i];
+    size_t child;
+    while ((child = 2 * i + 1) < n) {
+        if (child + 1 < n && mli_folded_order(x, &heap[child], &heap[child + 1]) < 0) child++;
+        if (mli_folded_order(x, &heap[child], &moving) <= 0) break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = moving;
+}
+/* Sorts the lines of the table, and makes equal ones one. */
+static MLI_COLD void mli_folded_merge(mli_export *x) {
+    mli_folded_line *lines = (mli_folded_line *)x->table;
+    size_t i, n = x->lines, kept = 0;
+    for (i = n / 2; i--;) mli_folded_down(x, n, i);
+    for (i = n; i > 1;) {
+        const mli_folded_line last = lines[--i];
+        lines[i] = lines[0];
+        lines[0] = last;
+        mli_folded_down(x, i, 0);
+    }
+    for (i = 0; i < n; i++) {
+        if (kept && !mli_folded_order(x, &lines[kept - 1], &lines[i]))
+            lines[kept - 1].bytes += lines[i].bytes;
+        else
+            lines[kept++] = lines[i];
+    }
+    x->lines = kept;
+}
+/* Writes the lines of the table, and empties it. */
+static MLI_COLD void mli_folded_write(mli_export *x) {
+    size_t i;
+    for (i = 0; i < x->lines && !x->o->failed; i++)
+        mli_folded_put(x, (const mli_folded_line *)x->table + i);
+    x->lines = 0;
+}
+
+static MLI_COLD void mli_folded_add(mli_export *x, const mli_live_block *of, const char *part,
+                                    uint64_t bytes) {
+    mli_folded_line *line;
+    if (!bytes) return;
+    if (x->lines == x->lines_most) {
+        mli_folded_merge(x);
+        if (x->lines > x->lines_most / 2) mli_folded_write(x);
+    }
+    line = (mli_folded_line *)x->table + x->lines++;
+    line->of = *of;
+    line->part = part;
+    line->bytes = bytes;
+}
+static MLI_COLD void mli_folded_group(mli_export *x, const mli_group *g) {
+    mli_folded_add(x, &g->of, NULL, g->bytes);
+}
+static MLI_COLD void mli_folded_part(mli_export *x, const memlord_part_info *part) {
+    mli_folded_add(x, x->whole, mli_part_name(part), part->bytes);
+}
+
+MLI_PRIVATE MLI_COLD void mli_folded(mli_export *x) {
+    size_t size = sizeof(mli_folded_line);
+    mli_export_stacks(x);
+    mli_portions_make(x);
+    x->put_part = mli_folded_part;
+    x->lines_most = MLI_FOLDED_LINES;
+    while (x->lines_most && !x->table) {
+        x->table = mli_own_alloc(x->lord, x->lines_most * size);
+        if (!x->table) x->lines_most /= 2;
+    }
+    if (x->table)
+        mli_groups_each(x, mli_folded_group);
+    else
+        x->r->result = MEMLORD_E_NOMEM;
+    mli_folded_merge(x);
+    mli_folded_write(x);
+    mli_own_free(x->lord, x->table, x->lines_most * size);
+}
+
+/* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
+      profile.proto).
+   Samples are a site's allocations (alloc_objects and alloc_space, since the last reset) and its
+   live blocks (inuse_...). With stacks they are those of each stack; of samples they are shares of
+   the sites, which a comment says. Labels give the device and, if there is one, the tag and the
+   part: the bytes of a part are a sample of their own, and a part is no object. The scopes that a
+   block was allocated in are the callers of its site. Without a site a block is "(unknown)"; the
+   balance of an arena is "(arena)". Functions and locations are numbered as frames. Strings are
+   mli_pprof_words, the devices, the tags, the names of frames, the modules, the comments, the names
+   of parts. Comments have the anomalies and drops, of all and by device: go tool pprof -comments.
+   The location of a return address has the module as its mapping, and the address in the module's
+   file; so has the mapping, as if it were loaded at 0: a module that is unloaded leaves its
+   addresses to another. A mapping says that it has no functions, so that pprof looks for better
+   names and lines in the file. -- */
+
+static const char *const mli_pprof_words[] = {
+    "",      "alloc_objects", "count", "alloc_space", "bytes",  "inuse_objects", "inuse_space",
+    "space", "device",        "tag",   "part"};
+enum { MLI_WORD_DEVICE = 8, MLI_WORD_TAG, MLI_WORD_PART, MLI_WORDS };
+
+/* These write fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
+static MLI_COLD void mli_pb_varint(mli_out *o, uint64_t v) {
+    for (; v >= 128; v >>= 7) mli_put_le(o, (v & 127) | 128, 1);
+    mli_put_le(o, v, 1);
+}
+static void mli_pb_u64(mli_out *o, unsigned field, uint64_t v) {
+    mli_pb_varint(o, field << 3);
+    mli_pb_varint(o, v);
+}
+static void mli_pb_size(mli_out *o, unsigned field, uint64_t size) {
+    mli_pb_varint(o, field << 3 | 2);
+    mli_pb_varint(o, size);
+}
+/* Writes the contents of a buffer as a field. */
+static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
+    mli_pb_size(o, field, message->used);
+    mli_put(o, message->buf, message->used);
+}
+/* Writes the next string of the table; returns its number. */
+static MLI_COLD uint64_t mli_pb_string(mli_export *x, const char *text) {
+    mli_pb_size(x->o, 6, mli_utf8_size(text));
+    mli_put_utf8(x->o, text, "");
+    return x->written++;
+}
+/* Writes a message of n numbers as a field. They are its fields 1 to n; those that are 0 are left
+   out. */
+static MLI_COLD void mli_pb_numbers(mli_out *o, unsigned field, const uint64_t *v, unsigned n) {
+    char buf[80];
+    mli_out m;
+    unsigned i;
+    mli_out_buffer(&m, buf, sizeof buf);
+    for (i = 0; i < n; i++)
+        if (v[i]) mli_pb_u64(&m, i + 1, v[i]);
+    mli_pb_message(o, field, &m);
+}
+static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t second) {
+    const uint64_t v[] = {first, second};
+    mli_pb_numbers(o, field, v, 2);
+}
+
+#define MLI_PPROF_PLACES ((MLI_SCOPE_DEPTH_MAX + MLI_STACK_DEPTH_MAX) * 5)
+
+/* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
+   `part` is the number of a part's name; 0: none. */
+static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, uint64_t part,
+                                      unsigned live, uint64_t count, uint64_t bytes) {
+    char buf[MLI_PPROF_PLACES + 128], values[48], places[MLI_PPROF_PLACES];
+    mli_stack stack = mli_stack_of(x, of);
+    mli_out m, v, p;
+    uint32_t i;
+    mli_out_buffer(&m, buf, sizeof buf);
+    mli_out_buffer(&v, values, sizeof values);
+    mli_out_buffer(&p, places, sizeof places);
+    for (i = 0; i < 4; i++) {
+        uint64_t n = i / 2 != live ? 0 : i % 2 ? bytes : count;
+        mli_pb_varint(&v, n > INT64_MAX ? INT64_MAX : n);
+    }
+    for (i = 0; i < stack.n; i++) mli_pb_varint(&p, stack.frame[i]);
+    mli_pb_message(&m, 1, &p);
+    mli_pb_message(&m, 2, &v);
+    mli_pb_pair(&m, 3, MLI_WORD_DEVICE, MLI_WORDS + of->dev - 1u);
+    if (of->tag)
+        mli_pb_pair(&m, 3, MLI_WORD_TAG, MLI_WORDS + x->devices + of->tag - 1u);
+    if (part) mli_pb_pair(&m, 3, MLI_WORD_PART, part);
+    mli_pb_message(x->o, 2, &m);
+}
+static void mli_pprof_group(mli_export *x, const mli_group *g) {
+    mli_pprof_sample(x, &g->of, 0, 1, g->blocks, g->bytes);
+}
+static void mli_pprof_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
+                             uint64_t bytes) {
+    if (allocs | bytes) mli_pprof_sample(x, of, 0, 0, allocs, bytes);
+}
+
+/* Writes location `id` and function `id`, which have a name. `file` is the number of a string. */
+static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, uint64_t file,
+                                        const mli_frame_name *f) {
+    const uint64_t function[] = {id, name, 0, file};
+    const uint64_t place[] = {id, f->module ? f->module->number : 0, f->offset};
+    char buf[96];
+    mli_out m;
+    unsigned i;
+    mli_out_buffer(&m, buf, sizeof buf);
+    for (i = 0; i < 3; i++)
+        if (place[i]) mli_pb_u64(&m, i + 1, place[i]);
+    mli_pb_pair(&m, 4, id, f->line);
+    mli_pb_message(o, 4, &m);
+    mli_pb_numbers(o, 5, function, 4);
+}
+/* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
+   first one for the program, so the executable comes first, and then the others. */
+static MLI_COLD void mli_pprof_mappings(mli_export *x, int others) {
+    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules);
+    for (; m && !x->o->failed; m = m->next) {
+        uint64_t of[6];
+        if ((m->image.loaded[0] != 0) != others) continue;
+        of[0] = m->number;
+        of[1] = m->image.segment.start;
+        of[2] = m->image.segment.end;
+        of[3] = m->image.segment.offset;
+        of[4] = mli_pb_string(x, m->image.path);
+        of[5] = m->build_id[0] ? mli_pb_string(x, m->build_id) : 0;
+        mli_pb_numbers(x->o, 3, of, 6);
+    }
+}
+static MLI_COLD void mli_pprof_names(mli_export *x) {
+    uint32_t i;
+    for (i = 0; i < MLI_WORDS; i++) (void)mli_pb_string(x, mli_pprof_words[i]);
+    for (i = 1; i <= x->devices; i++) {
+        char name[32];
+        (void)memlord_device_name(mli_export_device(x, i), name, sizeof name);
+        (void)mli_pb_string(x, name);
+    }
+    for (i = 1; i <= x->tags; i++) (void)mli_pb_string(x, mli_export_tag(x, i));
+    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
+        mli_frame_name f = mli_frame_name_of(x, i);
+        uint64_t name = mli_pb_string(x, f.name);
+        mli_pprof_function(x->o, i, name, f.file[0] ? mli_pb_string(x, f.file) : 0, &f);
+    }
+    mli_pprof_mappings(x, 0);
+    mli_pprof_mappings(x, 1);
+}
+
+static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part) {
+    const uint64_t name = mli_pb_string(x, mli_part_name(part));
+    mli_pprof_sample(x, x->whole, name, 1, 0, part->bytes);
+}
+
+static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
+    uint32_t dev;
+    for (dev = 0; dev <= x->devices; dev++) {
+        char buf[1024]; /* a line has, for each anomaly, a name and up to 20 digits */
+        mli_out line;
+        mli_out_buffer(&line, buf, sizeof buf);
+        mli_text_anomalies(x->r, &line, "anomalies and drops, ", dev);
+        if (!line.used) continue;
+        buf[line.used - 1] = 0;
+        mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
+    }
+}
+static MLI_COLD void mli_pprof_estimates(mli_export *x) {
+    char buf[80];
+    mli_out line;
+    if (!x->portion) return;
+    mli_out_buffer(&line, buf, sizeof buf);
+    mli_putf(&line, "estimates: a sample each %jo", x->lord->stacks.bytes);
+    (void)mli_out_end(&line, sizeof buf);
+    mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
+}
+
+MLI_PRIVATE MLI_COLD void mli_pprof(mli_export *x) {
+    uint32_t i;
+    mli_export_stacks(x);
+    mli_portions_make(x);
+    for (i = 1; i <= 5; i += 2) mli_pb_pair(x->o, 1, i, i == 3 ? 4 : 2);
+    mli_pb_pair(x->o, 1, 6, 4);
+    mli_pprof_names(x);
+    mli_pprof_anomalies(x);
+    mli_pprof_estimates(x);
+    x->put_part = mli_pprof_part;
+    mli_allocs_each(x, mli_pprof_allocs);
+    mli_groups_each(x, mli_pprof_group);
+    mli_pb_u64(x->o, 9, mli_wall_now());
+    mli_pb_pair(x->o, 11, 7, 4);
+    mli_pb_u64(x->o, 12, 1);
+    mli_pb_u64(x->o, 14, 6);
+}
+
+/* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
+      1.4 reads it).
+   The format wants every allocation in order. The ledger has sums, so the writer makes a sequence
+   from them; where stacks are samples, from their shares. First come the freed allocations of each
+   stack or site, all of their average size, the last with what remains; then the live blocks. So
+   the calls, the bytes at the peak and the leaks (live blocks) are the ledger's own; times are not,
+   and no call is temporary. If there are more than MLI_HEAP_FREED_SIZE freed allocations, the
+   number of each stack shrinks by the same factor, to 1 at least, and a comment says so. Bytes that
+   no call allocated are frees of minus so many: those of arenas, of blocks that were live at the
+   last reset or that a realloc made, and before the last call those from the live bytes up to the
+   peak, which are freed again: which allocations they were is not known. Modules are devices; those
+   of stacks are the real ones. Without stacks the scopes that a live block was allocated in are its
+   callers. Parts are left out, as each would be another allocation. Anomalies and drops are
+   comments. -- */
+
+#define MLI_HEAP_FREED_SIZE 1048576u
+
+/* Writes a line "mode a b ...", the n numbers in hexadecimal. */
+static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
+    mli_put_str(o, mode);
+    while (n--) {
+        mli_put_str(o, " ");
+        mli_put_hex_short(o, *v++);
+    }
+    mli_put_str(o, "\n");
+}
+static void mli_heap_line1(mli_out *o, const char *mode, uint64_t v) {
+    mli_heap_line(o, mode, &v, 1);
+}
+static void mli_heap_line2(mli_out *o, const char *mode, uint64_t a, uint64_t b) {
+    const uint64_t v[] = {a, b};
+    mli_heap_line(o, mode, v, 2);
+}
+
+/* Returns the trace of a node, or of a frame that is not in a stack: the frames come first. */
+static uint32_t mli_heap_trace(const mli_export *x, uint32_t node, uint32_t frame) {
+    return node ? mli_frame_of_place(x, 0) + node : frame;
+}
+static uint32_t mli_heap_traces_count(const mli_export *x) {
+    return mli_frame_of_place(x, 0) + x->nodes;
+}
+
+/* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
+   scope gets the next trace when it is first written. Each frame has an instruction pointer of its
+   own. */
+static MLI_COLD void mli_heap_traces(mli_export *x) {
+    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules), *m;
+    uint64_t strings = x->devices + (last ? last->number : 0);
+    uint32_t i;
+    for (i = 1; i <= x->devices; i++) mli_putf(x->o, "s %i\n", mli_report_device(x->r, i));
+    for (m = last; m; m = m->next) mli_putf(x->o, "s %s\n", m->image.path);
+    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
+        const mli_frame_name f = mli_frame_name_of(x, i);
+        const uint64_t name = ++strings, file = f.file[0] ? ++strings : 0;
+        uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
+        if (!f.dev && f.module) place[1] = x->devices + last->number - f.module->number + 1;
+        mli_putf(x->o, "s %s\n", f.name);
+        if (file) mli_putf(x->o, "s %s\n", f.file);
+        mli_heap_line(x->o, "i", place, 5);
+        if (i <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", i, f.caller);
+    }
+    for (i = 1; i <= x->nodes && !x->o->failed; i++) {
+        const mli_stack_node *node = mli_stack_node_at(x->lord, i);
+        mli_heap_line2(x->o, "t", mli_frame_of_place(x, node->site->frame),
+                       mli_heap_trace(x, node->parent, 0));
+    }
+    x->traces = mli_heap_traces_count(x);
+}
+
+/* Writes the description of an allocation; returns its number. */
+static uint64_t mli_heap_info(mli_export *x, uint64_t bytes, uint64_t trace) {
+    mli_heap_line2(x->o, "a", bytes, trace);
+    return x->written++;
+}
+/* Adds bytes that no call allocated. */
+static void mli_heap_bytes(mli_export *x, uint64_t bytes, uint64_t trace) {
+    mli_heap_line1(x->o, "-", mli_heap_info(x, 0 - bytes, trace));
+    x->held += bytes;
+}
+/* Adds the bytes from `held` up to the peak, those of each device that are no longer live. */
+static MLI_COLD void mli_heap_gone(mli_export *x, uint64_t held) {
+    uint32_t i;
+    x->gone = x->written;
+    for (i = 1; i <= x->devices && held < x->r->total.peak; i++) {
+        const uint32_t trace = mli_frame_of_kind(x, i, MLI_FRAME_GONE);
+        const uint64_t left = x->r->total.peak - held;
+        uint64_t bytes = x->r->stat[i - 1].peak - x->r->stat[i - 1].allocated;
+        if (bytes > left || i == x->devices) bytes = left; /* estimates do not add up */
+        if (!bytes) continue;
+        mli_heap_bytes(x, bytes, trace);
+        (void)mli_heap_info(x, bytes, trace); /* to free them */
+        held += bytes;
+    }
+    x->gone_end = x->written;
+}
+static MLI_COLD void mli_heap_call(mli_export *x, uint64_t info, uint64_t bytes) {
+    if (!--x->calls) mli_heap_gone(x, x->held + bytes);
+    mli_heap_line1(x->o, "+", info);
+    x->held += bytes;
+}
+
+/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
+   each of the two walks that write them. */
+typedef struct mli_heap_sum {
+    uint64_t allocs, bytes, live, live_bytes, older[2];
+} mli_heap_sum;
+
+static MLI_COLD void mli_heap_count(mli_export *x, const mli_live_block *b) {
+    mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, b->node, b->frame);
+    if (b->state & MLI_BLOCK_ARENA) return;
+    sum->live += b->blocks;
+    sum->live_bytes += b->bytes;
+}
+static MLI_COLD void mli_heap_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
+                                     uint64_t bytes) {
+    mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, of->node, of->frame);
+    sum->allocs += allocs;
+    sum->bytes += bytes;
+}
+/* Turns the sums of each trace into those of its freed allocations, and counts the calls. */
+static MLI_COLD void mli_heap_settle(mli_export *x) {
+    uint64_t freed = 0, calls = 0;
+    double scale = 1;
+    uint32_t i;
+    for (i = 1; i <= mli_heap_traces_count(x); i++) {
+        mli_heap_sum *sum = (mli_heap_sum *)x->table + i;
+        if (sum->live > sum->allocs) {
+            sum->older[0] = sum->older[1] = sum->live - sum->allocs;
+            sum->live = sum->allocs;
+        }
+        sum->allocs -= sum->live;
+        mli_take_off(&sum->bytes, sum->live_bytes);
+        calls = mli_add_saturated(calls, sum->live);
+        freed = mli_add_saturated(freed, sum->allocs);
+    }
+    if (freed > MLI_HEAP_FREED_SIZE) scale = MLI_HEAP_FREED_SIZE / (double)freed;
+    x->calls = calls;
+    for (i = 1; i <= mli_heap_traces_count(x); i++) {
+        mli_heap_sum *sum = (mli_heap_sum *)x->table + i;
+        const uint64_t n = (uint64_t)((double)sum->allocs * scale);
+        if (sum->allocs && scale < 1) sum->bytes = sum->bytes / sum->allocs * (n ? n : 1);
+        if (sum->allocs) sum->allocs = n ? n : 1;
+        x->calls += sum->allocs;
+    }
+    if (scale < 1)
+        mli_putf(x->o, "# calls: %ju of %ju\n", x->calls, mli_add_saturated(calls, freed));
+}
+
+/* Writes the freed allocations of a trace. The free of nothing before each of their frees keeps
+   the call before from being a temporary one. */
+static MLI_COLD void mli_heap_freed(mli_export *x, uint32_t trace) {
+    const mli_heap_sum *sum = (const mli_heap_sum *)x->table + trace;
+    const uint64_t peak = x->r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
+    uint64_t i, bytes = size, info = 0;
+    for (i = 0; i < n && !x->o->failed; i++) {
+        if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
+        if (bytes > peak) bytes = peak; /* the peak was reset since */
+        if (!i || bytes != size) info = mli_heap_info(x, bytes, trace);
+        mli_heap_call(x, info, bytes);
+        mli_put_str(x->o, "- 0\n");
+        mli_heap_line1(x->o, "-", info);
+        x->held -= bytes;
+    }
+}
+
+/* Writes a live block: in the first walk those that no call allocated, in the second the others. */
+static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b, int second) {
+    uint64_t trace = mli_heap_trace(x, b->node, b->frame), n = b->blocks, i;
+    uint64_t *older = &((mli_heap_sum *)x->table + trace)->older[second];
+    const uint64_t size = b->bytes / n, few = *older < n ? *older : n;
+    if (b->state & MLI_BLOCK_ARENA) return;
+    *older -= few;
+    if (second ? few == n : !few) return;
+    if (b->scope && !b->node) { /* a group keeps its trace in `bytes` */
+        mli_group *g = mli_group_at(x, b);
+        if (!g->bytes) {
+            mli_heap_line2(x->o, "t", trace, mli_frame_of_scope(x, b->scope));
+            g->bytes = ++x->traces;
+        }
+        trace = g->bytes;
+    }
+    if (!second) mli_heap_bytes(x, few == n ? b->bytes : size * few, trace);
+    for (i = few; i < n && second; i++) {
+        const uint64_t bytes = i + 1 == n ? b->bytes - size * (n - 1) : size;
+        mli_heap_call(x, mli_heap_info(x, bytes, trace), bytes);
+    }
+}
+static MLI_COLD void mli_heap_older(mli_export *x, const mli_live_block *b) {
+    mli_heap_block(x, b, 0);
+}
+static MLI_COLD void mli_heap_live(mli_export *x, const mli_live_block *b) {
+    mli_heap_block(x, b, 1);
+}
+
+static MLI_COLD void mli_heap_head(mli_export *x) {
+    uint32_t i;
+    mli_heap_line2(x->o, "v", 0x10400, 2);
+    mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
+    for (i = 0; i <= x->devices; i++)
+        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", i);
+    if (x->portion)
+        mli_putf(x->o, "# estimates: a sample each %jo\n", x->lord->stacks.bytes);
+    mli_heap_traces(x);
+    mli_heap_line1(x->o, "c", 0);
+}
+
+MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_export *x) {
+    size_t size;
+    uint32_t i;
+    mli_export_stacks(x);
+    mli_portions_make(x);
+    size = ((size_t)mli_heap_traces_count(x) + 1) * sizeof(mli_heap_sum);
+    x->table = mli_own_alloc(x->lord, size);
+    if (!x->table) {
+        x->r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    mli_heap_head(x);
+    if (x->devices) (void)mli_heap_info(x, 0, 1); /* number 0, of no bytes */
+    mli_live_blocks_each(x, mli_heap_count);
+    mli_allocs_each(x, mli_heap_allocs);
+    mli_heap_settle(x);
+    for (i = 1; i <= mli_heap_traces_count(x); i++) mli_heap_freed(x, i);
+    for (i = 1; i <= x->devices; i++)
+        if (mli_report_arena(x->r, i))
+            mli_heap_bytes(x, mli_report_arena(x->r, i), mli_frame_of_kind(x, i, MLI_FRAME_ARENA));
+    mli_live_blocks_each(x, mli_heap_older);
+    mli_live_blocks_each(x, mli_heap_live);
+    mli_own_free(x->lord, x->table, size);
+    mli_heap_line1(x->o, "c", x->r->uptime / 1000000u);
+    for (; x->gone < x->gone_end; x->gone += 2) mli_heap_line1(x->o, "-", x->gone + 1);
+}
+#endif

@@ -1,0 +1,389 @@
+#include "reports/tables.h"
+#include "os/system.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "base/text.h"
+#include "books/counters.h"
+#include "books/names.h"
+#include "books/blocks.h"
+#include "books/listing.h"
+#include "books/limits.h"
+#include "services/stats.h"
+#include "services/snapshots.h"
+#include "reports/capture.h"
+#include "reports/text.h"
+#include "reports/trace.h"
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
+#define MLI_X(name, kind, family, text) {family, text},
+    MLI_STATS(MLI_X)
+#undef MLI_X
+#define MLI_X(name, text) {"dropped_" #name "_total", text},
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+};
+
+/* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
+   all that only grow are named so, and no others. */
+static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *help) {
+    size_t n = strlen(name);
+    int counter = n > 6 && !strcmp(name + n - 6, "_total");
+    mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
+             counter ? "counter" : "gauge");
+}
+/* Returns 1 if a list of strings, which ends with an empty one, has one that is `name` up to a = or
+   its end. */
+static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t n) {
+    for (; *list; list += strlen(list) + 1)
+        if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
+    return 0;
+}
+/* Sets x->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
+   out those that no sample may have: with a name that is none, or is there already. */
+static MLI_COLD void mli_prom_labels(mli_export *x) {
+    static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
+                      letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    const char *at = mli_labels(x->lord), *end;
+    char pid[32], *to = x->label;
+    mli_out o;
+    mli_out_buffer(&o, pid, sizeof pid);
+    mli_putf(&o, "pid=%ju", mli_pid());
+    (void)mli_out_end(&o, sizeof pid);
+    if (!at && mli_ptr_load(&x->lord->saving.export_path)) at = pid;
+    for (; at && *at; at = end + (*end == ',')) {
+        size_t n;
+        at += strspn(at, " ");
+        end = at + strcspn(at, ",");
+        n = strspn(at, letters);
+        if (!n || at[n] != '=' || (*at >= '0' && *at <= '9') || !strncmp(at, "__", 2) ||
+            end - at + 2 > x->label + sizeof x->label - to || mli_prom_label_in(own, at, n) ||
+            mli_prom_label_in(x->label, at, n))
+            continue;
+        memcpy(to, at, (size_t)(end - at));
+        to += end - at + 1;
+        *to = to[-1] = 0;
+    }
+}
+/* Writes text as a part of a label's value. */
+static void mli_prom_text(mli_out *o, const char *text) { mli_put_utf8(o, text, "\\\""); }
+/* Writes the labels of the ledger behind the first n labels of a sample, and a space. */
+static MLI_COLD void mli_prom_labels_put(mli_export *x, int n) {
+    const char *at;
+    for (at = x->label; *at; at += strlen(at) + 1) {
+        size_t name = strcspn(at, "=") + 1;
+        mli_put_str(x->o, n++ ? "," : "{");
+        mli_put(x->o, at, name);
+        mli_put_str(x->o, "\"");
+        mli_prom_text(x->o, at + name);
+        mli_put_str(x->o, "\"");
+    }
+    mli_put_str(x->o, n ? "} " : " ");
+}
+/* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for billionths: nanoseconds,
+   written as seconds, or a rate. There is no device label if `d` is all devices, and no label
+   `key` if `key` is NULL. */
+static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_device d,
+                                     const char *key, const char *label, char kind, uint64_t v) {
+    mli_out *o = x->o;
+    int device = d.type != MEMLORD_ANY;
+    mli_putf(o, "memlord_%s", name);
+    if (device) mli_putf(o, "{device=\"%i\"", mli_device_code(d));
+    if (key) {
+        mli_putf(o, device ? ",%s=\"" : "{%s=\"", key);
+        mli_prom_text(o, label);
+        mli_put_str(o, "\"");
+    }
+    mli_prom_labels_put(x, device + (key != NULL));
+    if (kind == 'X')
+        mli_put_fixed(o, v, 9);
+    else if (kind == 'd')
+        mli_put_i64(o, (int64_t)v);
+    else
+        mli_put_u64(o, v);
+    mli_put_str(o, "\n");
+}
+/* Writes a family with one sample, of the whole ledger. */
+static MLI_COLD void mli_prom_whole(mli_export *x, const char *name,
+                                    const char *help, char kind, uint64_t v) {
+    mli_prom_head(x->o, name, help);
+    mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, kind, v);
+}
+
+/* Writes one family a statistic, with a sample a device: the format wants a family in one
+   contiguous group. UINT64_MAX means unknown, and gets no sample. */
+static MLI_COLD void mli_prom_devices(mli_export *x) {
+    size_t stat;
+    uint32_t i;
+    for (stat = 0; stat < MLI_STAT_COUNT; stat++) {
+        const char *name = mli_families[stat][0];
+        uint64_t rest = *mli_stat_of(&x->r->total, stat);
+        if (!*name || !x->devices) continue;
+        mli_prom_head(x->o, name, mli_families[stat][1]);
+        for (i = 1; i <= x->devices; i++) {
+            uint64_t v = *mli_stat_of(&x->r->stat[i - 1], stat);
+            if (v != UINT64_MAX)
+                mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, 'u', v);
+            rest -= v;
+        }
+        if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* of no device */
+            mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, 'u', rest);
+    }
+}
+
+/* Writes a family of the values in x->sum, with a sample for each device whose value is known, and
+   nothing if none is. */
+static MLI_COLD void mli_prom_known(mli_export *x, const char *name, const char *help, char kind) {
+    uint32_t i, samples = 0;
+    for (i = 1; i <= x->devices; i++) {
+        uint64_t v = x->sum[i];
+        if (v == UINT64_MAX) continue;
+        if (!samples++) mli_prom_head(x->o, name, help);
+        mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, kind, v);
+    }
+}
+static MLI_COLD void mli_prom_rates(mli_export *x) {
+    size_t k;
+    uint32_t i;
+    for (k = 0; k < MLI_RATE_COUNT; k++) {
+        for (i = 1; i <= x->devices; i++) x->sum[i] = mli_rate_read(&x->r->stat[i - 1], k);
+        mli_prom_known(x, mli_rates[k].name, mli_rates[k].text, 'X');
+    }
+    for (i = 1; i <= x->devices; i++) x->sum[i] = mli_mean_read(&x->r->stat[i - 1]);
+    mli_prom_known(x, "mean_bytes", "bytes of an alloc in the mean", 'u');
+}
+
+/* A family with one sample a line of a list. */
+typedef struct mli_family {
+    const char *name;
+    char kind;   /* u: a number; d: it may be below 0; X: nanoseconds, written as seconds */
+    uint16_t at; /* its offset in the line */
+    const char *help;
+} mli_family;
+static const mli_family mli_prom_phys[] = {
+    {"capacity_bytes", 'u', offsetof(mli_phys_line, total), "bytes of a physical device"},
+    {"capacity_used_bytes", 'u', offsetof(mli_phys_line, used),
+     "bytes of it in use, whoever uses them"},
+    {"self_bytes", 'u', offsetof(mli_phys_line, self),
+     "bytes of it the ledger knows; files mapped are not in it"},
+    {"process_rest_bytes", 'u', offsetof(mli_phys_line, rest),
+     "bytes of it this process uses and the ledger does not know"},
+    {"context_bytes", 'u', offsetof(mli_phys_line, context),
+     "bytes of it the driver holds for this process"},
+    {"others_bytes", 'u', offsetof(mli_phys_line, others), "bytes of it others use"},
+    {"neighbour_bytes", 'u', offsetof(mli_phys_line, neighbours),
+     "bytes of it that other processes of the pressure page hold"},
+    {"unaccounted_bytes", 'd', offsetof(mli_phys_line, unaccounted),
+     "capacity_used_bytes - self_bytes - context_bytes - neighbour_bytes; may be below 0"},
+    {"limit_bytes", 'u', offsetof(mli_phys_line, limit),
+     "bytes allowed of it; no sample: no limit"},
+    {"held_bytes", 'u', offsetof(mli_phys_line, held), "bytes of it that tickets keep"},
+    {"capacity_age_seconds", 'X', offsetof(mli_phys_line, age), "age of these samples"},
+    {NULL, 0, 0, NULL}};
+static const mli_family mli_prom_tags[] = {
+    {"tag_bytes", 'u', offsetof(mli_tag_line, stat.allocated),
+     "bytes live by what they are for; an empty tag: those without one"},
+    {"tag_peak_bytes", 'u', offsetof(mli_tag_line, stat.peak), "highest tag_bytes"},
+    {"tag_blocks", 'u', offsetof(mli_tag_line, stat.blocks), "storages live by what they are for"},
+    {"tag_expected_bytes", 'u', offsetof(mli_tag_line, stat.expected), "bytes planned for a tag"},
+    {"tag_variance_bytes", 'd', offsetof(mli_tag_line, stat.variance),
+     "tag_bytes - tag_expected_bytes; may be below 0"},
+    {NULL, 0, 0, NULL}};
+static const mli_family mli_prom_scopes[] = {
+    {"scope_invocations_total", 'u', offsetof(mli_scope_line, stat.count),
+     "invocations of a scope that are over"},
+    {"scope_running", 'u', offsetof(mli_scope_line, stat.running),
+     "invocations of a scope that are not"},
+    {"scope_seconds_total", 'X', offsetof(mli_scope_line, stat.ns.total),
+     "time of the host in a scope"},
+    {"scope_delta_bytes", 'd', offsetof(mli_scope_line, stat.bytes.total),
+     "bytes a scope allocated less those it freed; may be below 0"},
+    {"scope_peak_bytes", 'u', offsetof(mli_scope_line, stat.peak),
+     "highest in one invocation, above where that began"},
+    {NULL, 0, 0, NULL}};
+
+/* Writes a family of a list of n lines, each of `size` bytes. `key`: the label of their names. */
+static MLI_COLD void mli_prom_family(mli_export *x, const mli_family *f, const char *key,
+                                     const void *lines, size_t size, size_t n) {
+    size_t samples = 0;
+    const char *line = (const char *)lines;
+    for (; n-- && !x->o->failed; line += size) {
+        const mli_line *of = (const mli_line *)(const void *)line;
+        uint64_t v;
+        memcpy(&v, line + f->at, sizeof v);
+        if (v == (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX)) continue;
+        if (!samples++) mli_prom_head(x->o, f->name, f->help);
+        mli_prom_sample(x, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
+    }
+}
+static MLI_COLD void mli_prom_list(mli_export *x, const mli_family *f, const char *key,
+                                   const void *lines, size_t size, size_t n) {
+    for (; f->name && lines; f++) mli_prom_family(x, f, key, lines, size, n);
+}
+
+/* Writes the bytes by tag of each device at its peak; bytes of no listed tag go under an empty
+   tag. */
+static MLI_COLD void mli_prom_holders(mli_export *x) {
+    static const char name[] = "peak_holder_bytes";
+    mli_holders *h = &x->r->holders;
+    uint32_t i, families = 0;
+    size_t k;
+    for (i = 1; i <= x->devices; i++) {
+        memlord_device d = mli_export_device(x, i);
+        uint64_t rest;
+        if (!mli_holders_get(x->lord, i, h)) continue;
+        if (!families++)
+            mli_prom_head(x->o, name, "bytes live by tag when the peak was last looked at");
+        for (k = 0, rest = h->bytes; k < h->tags; k++) {
+            if (!h->tag[k].tag) continue;
+            mli_prom_sample(x, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
+            mli_take_off(&rest, h->tag[k].allocated);
+        }
+        mli_prom_sample(x, name, d, "tag", "", 'u', rest);
+    }
+}
+
+/* Writes a family of the pairs of devices between which bytes moved or were copied. `at`: the
+   offset of its count in a route. */
+static MLI_COLD void mli_prom_routes(mli_export *x, const char *name, const char *help, size_t at) {
+    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&x->lord->blocks.routes);
+    int samples = 0;
+    for (; route; route = route->next) {
+        if (!mli_route_used(route)) continue;
+        if (!samples++) mli_prom_head(x->o, name, help);
+        mli_putf(x->o, "memlord_%s{from=\"%i\",to=\"%i\"", name,
+                 mli_report_device(x->r, route->from), mli_report_device(x->r, route->to));
+        mli_prom_labels_put(x, 2);
+        mli_putf(x->o, "%ju\n",
+                 mli_u64_load((const mli_u64 *)(const void *)((const char *)route + at)));
+    }
+}
+
+/* Writes the last request of each device that found no memory. The site is a label. */
+static MLI_COLD void mli_prom_ooms(mli_export *x) {
+    static const mli_family families[] = {
+        {"last_oom_bytes", 'u', offsetof(mli_oom, bytes),
+         "bytes the last request that found no memory wanted"},
+        {"last_oom_live_bytes", 'u', offsetof(mli_oom, live), "bytes live then"},
+        {"last_oom_used_bytes", 'u', offsetof(mli_oom, used),
+         "bytes of its physical device in use then"},
+        {NULL, 0, 0, NULL}};
+    const mli_family *f;
+    for (f = families; f->name; f++) {
+        uint32_t i, samples = 0;
+        for (i = 1; i <= x->devices; i++) {
+            const mli_oom oom = mli_oom_of(x->lord, i);
+            uint64_t v;
+            memcpy(&v, (const char *)&oom + f->at, sizeof v);
+            if (!oom.time || v == UINT64_MAX) continue;
+            if (!samples++) mli_prom_head(x->o, f->name, f->help);
+            mli_putf(x->o, "memlord_%s{device=\"%i\"", f->name, mli_report_device(x->r, i));
+            if (oom.site) {
+                mli_put_str(x->o, ",site=\"");
+                mli_put_site_by(x->o, oom.site, mli_prom_text);
+                mli_put_str(x->o, "\"");
+            }
+            mli_prom_labels_put(x, 1 + (oom.site != NULL));
+            mli_putf(x->o, "%ju\n", v);
+        }
+    }
+}
+
+MLI_PRIVATE MLI_COLD void mli_prometheus(mli_export *x) {
+    const mli_report *r = x->r;
+    size_t i;
+    mli_prom_labels(x);
+    mli_prom_devices(x);
+    mli_prom_rates(x);
+    mli_prom_ooms(x);
+    mli_prom_list(x, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
+    mli_prom_list(x, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
+                  r->tags + r->devices);
+    mli_prom_holders(x);
+    mli_prom_routes(x, "pair_moves_total", "storages moved between two devices",
+                    offsetof(mli_route, moves));
+    mli_prom_routes(x, "pair_moved_bytes_total", "bytes moved between two devices",
+                    offsetof(mli_route, moved_bytes));
+    mli_prom_routes(x, "pair_copies_total", "copies between two devices",
+                    offsetof(mli_route, copies));
+    mli_prom_routes(x, "pair_copied_bytes_total", "bytes copied between two devices",
+                    offsetof(mli_route, copied_bytes));
+    mli_prom_list(x, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
+                  r->scopes);
+    for (i = MLI_STAT_COUNT; i < MLI_COLUMNS; i++)
+        mli_prom_whole(x, mli_families[i][0], mli_families[i][1], 'u',
+                       mli_loss_value(x->lord, i - MLI_STAT_COUNT));
+    mli_prom_whole(x, "accounts_open", "accounts open now", 'u', x->r->accounts);
+    mli_prom_whole(x, "own_bytes", "bytes the ledger itself takes", 'u',
+                   mli_u64_load(&x->lord->memory.own_bytes));
+    mli_prom_whole(x, "uptime_seconds", "age of the ledger", 'X', x->r->uptime);
+    mli_prom_whole(x, "written_timestamp_seconds", "Unix time of these samples", 'X',
+                   mli_wall_now());
+    mli_prom_head(x->o, "build_info", "1, with the version of memlord.h");
+    mli_prom_sample(x, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
+}
+
+/* -- CSV, RFC 4180: one table, the live blocks.
+   One line a block, ended by CR LF, below a line of names. Text is as in TEXT: control characters
+   are escaped like bytes that are not UTF-8, so that a block stays one line. Text that a
+   spreadsheet would take for a formula (= + - @ in front; names come from model files) gets an
+   apostrophe before it. So does text that begins with an apostrophe: a reader always removes one.
+   `shape` reads as JSON. The parts of a block follow it, one line each. A part repeats the block's
+   device, storage and site, and has its own tag and description. It has a `part_offset` and a
+   `part_bytes`, and 0 in `bytes` and `refs`, so that `bytes` add up to the live bytes. Anomalies
+   and drops are not in it: readers know no comments. -- */
+
+static MLI_COLD void mli_csv_text(mli_out *o, const char *text) {
+    mli_put_str(o, ",");
+    if (!text || !*text) return;
+    mli_put_str(o, "\"");
+    if (strchr("=+-@'", *text)) mli_put_str(o, "'");
+    mli_put_escaped(o, text, '"', "\"\"");
+    mli_put_str(o, "\"");
+}
+
+/* Writes a line of the table, up to the columns of parts. */
+static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b) {
+    mli_putf(o, "%i,0x", mli_device_code(b->device));
+    mli_put_hex_short(o, b->storage);
+    mli_putf(o, ",%ju,%ju,%ju,%ju", b->bytes, b->refs, b->born, (uint64_t)(b->pending != 0));
+    mli_csv_text(o, b->tag);
+    mli_csv_text(o, b->scope);
+    mli_csv_text(o, b->meta.name);
+    mli_csv_text(o, b->meta.dtype);
+    mli_put_str(o, b->meta.rank ? ",\"" : ",");
+    mli_put_shape(o, &b->meta, ",");
+    mli_putf(o, b->meta.rank ? "\",%ju" : ",%ju", (uint64_t)b->meta.flags);
+    mli_csv_text(o, b->site ? b->site->file : NULL);
+    mli_putf(o, ",%ju", mli_site_line(b->site));
+    mli_csv_text(o, b->site ? b->site->function : NULL);
+}
+/* Writes a part as a block of no bytes. */
+static MLI_COLD int mli_csv_part(void *user, const memlord_part_info *part) {
+    mli_export *x = (mli_export *)user;
+    memlord_block_info b = *(const memlord_block_info *)x->table;
+    b.bytes = b.refs = 0;
+    b.meta = part->meta;
+    b.tag = part->meta.tag;
+    mli_csv_line(x->o, &b);
+    mli_putf(x->o, ",%ju,%ju\r\n", part->offset, part->bytes);
+    return x->o->failed;
+}
+static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
+    mli_export *x = (mli_export *)user;
+    mli_csv_line(x->o, b);
+    mli_put_str(x->o, ",,\r\n");
+    x->table = (void *)(uintptr_t)b;
+    (void)memlord_parts_each(x->lord, b->device, b->storage, mli_csv_part, x);
+    return x->o->failed;
+}
+
+MLI_PRIVATE MLI_COLD void mli_csv(mli_export *x) {
+    mli_walk_query all = mli_walk_query_of(memlord_device_all());
+    mli_put_str(x->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
+                      "flags,file,line,function,part_offset,part_bytes\r\n");
+    if (mli_map_each(x->lord, &all, mli_csv_block, x, NULL))
+        x->r->result = MEMLORD_E_NOMEM;
+}
+#endif

@@ -1,0 +1,583 @@
+#include "services/bands.h"
+#include "os/unwind.h"
+#include "base/atomics.h"
+#include "base/text.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "books/map.h"
+#include "books/counters.h"
+#include "books/devices.h"
+#include "books/events.h"
+#include "books/limits.h"
+
+/* -- the strategy -- */
+
+#define MLI_DEFAULT_BANDS 3
+static const memlord_band mli_default_bands[MLI_DEFAULT_BANDS] = {
+    {0, 50, MEMLORD_METRIC_MAX, 0, 50, MEMLORD_COMBINE_MAX},
+    {50, 75, MEMLORD_METRIC_MAX, 0, 33, MEMLORD_COMBINE_MAX},
+    {75, 101, MEMLORD_METRIC_FREED, 0, 10, MEMLORD_COMBINE_MAX},
+};
+static const mli_strategy mli_default_strategy = {
+    NULL, {MEMLORD_ANY, MEMLORD_ANY}, MLI_DEFAULT_BANDS, mli_default_bands};
+
+MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b) {
+    if (!(b->lo >= 0 && b->lo < b->hi)) return ": lo and hi must be 0 <= lo < hi";
+    if (!(b->hi <= 1e9)) return ": hi must be a percentage; 101 is above everything";
+    if (!(b->percent >= 0 && b->percent <= 1e9)) return ": percent must be 0 or more";
+    if ((unsigned)b->metric > MEMLORD_METRIC_CACHED) return ": unknown metric";
+    if ((unsigned)b->combine > MEMLORD_COMBINE_MIN) return ": unknown combine";
+    if (!b->bytes && !(b->percent > 0)) return ": no threshold: set bytes or percent";
+    return NULL;
+}
+
+/* Returns the index of the first band that covers a used percent or, while that is unknown (NaN),
+   of the first that covers 0 to 100; n: none does. */
+static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const memlord_band *b = &bands[i];
+        if (used >= 0 ? b->lo <= used && used < b->hi : b->lo <= 0 && b->hi >= 100) break;
+    }
+    return i;
+}
+
+/* Returns 1 if a band overlaps an earlier one. */
+static MLI_COLD int mli_band_overlaps(const memlord_band *bands, size_t i) {
+    size_t k = 0;
+    while (k < i && (bands[i].lo >= bands[k].hi || bands[k].lo >= bands[i].hi)) k++;
+    return k < i;
+}
+/* Returns the lowest start of a band above a used percent; 1e9: there is none. */
+static MLI_COLD double mli_band_start_above(const memlord_band *bands, size_t n, double used) {
+    double start = 1e9;
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (bands[i].lo > used && bands[i].lo < start) start = bands[i].lo;
+    return start;
+}
+MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n) {
+    size_t i;
+    double at = 0, next;
+    for (i = 1; i < n; i++)
+        if (mli_band_overlaps(bands, i))
+            mli_logf(lord, MEMLORD_LOG_WARNING,
+                     "[strategy] band %ju overlaps an earlier one, which wins there", (uint64_t)i);
+    for (;; at = next) {
+        while ((i = mli_band_at(bands, n, at)) < n) at = bands[i].hi;
+        if (at > 100) return;
+        next = mli_band_start_above(bands, n, at);
+        if (next > 100) break;
+        mli_logf(lord, MEMLORD_LOG_WARNING, "[strategy] a gap: no band covers %g to %g", at, next);
+    }
+    mli_logf(lord, MEMLORD_LOG_WARNING,
+             "[strategy] no band covers from %g up: a full device wants hi over 100",
+             (double)(uint64_t)at);
+}
+
+/* -- which strategy is in force; under the callbacks lock -- */
+
+MLI_PRIVATE MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
+    mli_strategy **at = &lord->bands.strategies;
+    while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
+    return at;
+}
+/* Returns the strategy that decides for a device: its own, its type's, that of all or, as the host
+   has set none of these, the default one; NULL: none. */
+static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_device d) {
+    const mli_strategy *s = *mli_strategy_link(lord, d);
+    d.index = MEMLORD_ANY;
+    if (!s) s = *mli_strategy_link(lord, d);
+    if (!s) s = *mli_strategy_link(lord, memlord_device_all());
+    return s || (lord->threads.flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
+}
+
+/* Returns the first callback after number `after` that serves a reason on a device; NULL: there is
+   none. The bands of the default strategy run no quiet one. */
+static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int reason,
+                                          uint64_t after) {
+    mli_gc_entry *c = lord->bands.gc_entries;
+    uint32_t skips = 0;
+    if (reason == MEMLORD_REASON_BAND && mli_strategy_for(lord, d) == &mli_default_strategy)
+        skips = MEMLORD_GC_QUIET;
+    while (c && (c->serial <= after || !mli_selects(c->sel, d) || !(c->reasons >> reason & 1) ||
+                 (c->reasons & skips)))
+        c = c->next;
+    return c;
+}
+MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
+    int found;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    found = mli_gc_next(lord, d, reason, 0) != NULL;
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return found;
+}
+
+/* Returns the strategy in force for a device, or for the devices of a type that have none of their
+   own: the one that decides, if it has bands and a callback serves them; NULL: none. */
+static MLI_COLD const mli_strategy *mli_strategy_in_force(memlord *lord, memlord_device d) {
+    const mli_strategy *s = mli_strategy_for(lord, d);
+    return s && s->n && mli_gc_next(lord, d, MEMLORD_REASON_BAND, 0) ? s : NULL;
+}
+
+MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord) {
+    const mli_strategy *s;
+    const mli_gc_entry *c;
+    uint32_t types = 0;
+    int type;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    for (type = 0; type < MLI_TYPE_COUNT; type++)
+        if (mli_strategy_in_force(lord, memlord_device_make(type, MEMLORD_ANY)))
+            types |= 1u << type;
+    for (s = lord->bands.strategies; s; s = s->next)
+        if (s->sel.index >= 0 && mli_strategy_in_force(lord, s->sel)) types |= 1u << s->sel.type;
+    for (c = lord->bands.gc_entries; c; c = c->next)
+        if (c->sel.index >= 0 && mli_strategy_in_force(lord, c->sel)) types |= 1u << c->sel.type;
+    mli_u32_store(&lord->bands.watched_types, types);
+    mli_lock_drop(&lord->bands.callbacks_lock);
+}
+
+MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    const mli_strategy *s;
+    if (!(mli_u32_load(&lord->bands.watched_types) >> device->device.type & 1) &&
+        !mli_ptr_load(&device->watch.strategy))
+        return 0;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    s = mli_strategy_in_force(lord, device->device);
+    if (s != mli_ptr_load(&device->watch.strategy)) {
+        mli_phys *phys = mli_phys_lock(lord, dev);
+        mli_ptr_store(&device->watch.strategy, (void *)(uintptr_t)s);
+        device->watch.waiting_rearm = 0;
+        mli_lock_drop(&phys->lock);
+    }
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return s != NULL;
+}
+
+MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
+    if (s) mli_own_free(lord, s, sizeof *s + s->n * sizeof(memlord_band));
+}
+
+MLI_PRIVATE int mli_dev_is_watched(memlord *lord, uint32_t dev) {
+    return mli_ptr_load(&mli_device_record_at(lord, dev)->watch.strategy) != NULL;
+}
+
+/* -- the band check: is a collection due on a device; under the lock of its phys -- */
+
+typedef struct mli_band_state {
+    memlord_gc_event event; /* band SIZE_MAX: none is in force, and only used_percent is set */
+    int due;                /* 1: the value has reached the threshold: collect */
+    int near_threshold;     /* 1: every call must check */
+    mli_levels level;
+    uint64_t rise, fall; /* a check is due from `rise` live bytes on, and below `fall` */
+    uint64_t freed;      /* and from so many freed ones on; UINT64_MAX, 0, UINT64_MAX: never */
+} mli_band_state;
+
+/* Returns a band's threshold at a phys; 0: none now, as percent needs a limit or capacity and, of
+   cached bytes, reserved ones. */
+static uint64_t mli_band_threshold(const mli_phys *phys, const memlord_band *b,
+                                   uint64_t reserved) {
+    uint64_t cap = phys->sample.known ? phys->sample.total : 0, part;
+    double share;
+    if (phys->limit && (!cap || phys->limit < cap)) cap = phys->limit;
+    if (b->metric == MEMLORD_METRIC_CACHED) cap = reserved;
+    share = (double)cap * b->percent / 100.0; /* exact for whole percents */
+    if (!(share > 0)) return b->bytes;
+    part = share < 1 ? 1 : share >= 9e18 ? (uint64_t)9e18 : (uint64_t)share;
+    if (!b->bytes) return part;
+    return (part < b->bytes) == (b->combine == MEMLORD_COMBINE_MIN) ? part : b->bytes;
+}
+
+static uint64_t mli_metric_value(memlord_metric metric, const mli_levels *level) {
+    switch (metric) {
+    case MEMLORD_METRIC_ALLOCATED: return level->live;
+    case MEMLORD_METRIC_FREED: return level->freed;
+    case MEMLORD_METRIC_RESERVED: return level->reserved;
+    case MEMLORD_METRIC_CACHED:
+        return level->reserved > level->live ? level->reserved - level->live : 0;
+    default: return level->live > level->freed ? level->live : level->freed;
+    }
+}
+static int64_t mli_clamp_to_int64(uint64_t v) { return v > INT64_MAX ? INT64_MAX : (int64_t)v; }
+
+/* Sets the levels at which the band in force is due. `again`: the metric at which a device that
+   waits to rearm is due again; such a device also checks where its metric has fallen enough. */
+static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v) {
+    const memlord_metric metric = v->event.metric;
+    uint64_t up = v->event.threshold, down = up - up / 8, reserved = v->level.reserved;
+    if (w->waiting_rearm && again > up) up = again;
+    if (metric == MEMLORD_METRIC_CACHED) {
+        if (reserved >= up) v->fall = reserved - up + 1;
+        if (w->waiting_rearm && reserved >= down) v->rise = reserved - down + 1;
+    }
+    if (metric == MEMLORD_METRIC_ALLOCATED || metric == MEMLORD_METRIC_MAX) {
+        v->rise = up;
+        if (w->waiting_rearm) v->fall = down;
+    }
+    if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
+}
+
+/* Where used % is of the limit no sample changes it, but the live bytes: moves the marks of a
+   device to where they enter another band. `total`: the live bytes of the phys. */
+static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
+                           mli_band_state *v) {
+    uint64_t others = total > v->level.live ? total - v->level.live : 0;
+    size_t i;
+    for (i = 0; i < 2 * s->n; i++) {
+        double edge = i & 1 ? s->bands[i / 2].hi : s->bands[i / 2].lo;
+        double bytes = edge * (double)phys->limit / 100.0;
+        uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
+        if ((double)at * 100.0 / (double)phys->limit < edge) at++;
+        at = at > others ? at - others : 0;
+        if (edge > v->event.used_percent && at < v->rise) v->rise = at;
+        if (edge <= v->event.used_percent && at > v->fall) v->fall = at;
+    }
+}
+
+/* Sets the published bytes that request the next band check, and decides whether the device is
+   near. */
+static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
+    uint64_t threads = mli_u32_load(&lord->bands.thread_allowance);
+    uint64_t margin = threads * lord->counters.batch,
+             unseen = threads * w->free_interval;              /* the most unseen: live; freed */
+    uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
+    int64_t published = (int64_t)mli_u64_load(&mli_row_at(lord, MLI_BOOK_DEVICE, dev)->published);
+    int64_t above = mli_clamp_to_int64(v->rise), below = mli_clamp_to_int64(v->fall);
+    if (v->rise != UINT64_MAX) above -= mli_clamp_to_int64(margin);
+    if (!v->fall) below = INT64_MIN;
+    v->near_threshold = v->due || published < below ||
+                        mli_add_saturated(v->level.live, twice * margin) >= v->rise ||
+                        mli_add_saturated(v->level.freed, twice * unseen) >= v->freed;
+    mli_u64_store(&w->check_above, (uint64_t)above);
+    mli_u64_store(&w->check_below, (uint64_t)below);
+}
+
+/* Sets how many bytes a thread frees between two checks: 64 checks on the way to the threshold
+   if all threads free alike, but at least a batch. If the interval shrinks, every thread checks at
+   its next free: its own next check was set by the longer interval. */
+static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
+                                  const mli_band_state *v) {
+    uint64_t had = w->free_interval,
+             share = v->event.threshold / 64 / mli_u32_load(&lord->bands.thread_allowance);
+    mli_thread *t;
+    if (share < lord->counters.batch) share = lord->counters.batch;
+    if (!share) share = 1;
+    if (v->event.metric != MEMLORD_METRIC_FREED && v->event.metric != MEMLORD_METRIC_MAX)
+        share = 0; /* without a band, too */
+    w->free_interval = share;
+    if (!share || (had && share >= had)) return;
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
+        mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+        if (cell) mli_u64_store(mli_cell_next_check(cell), 0);
+    }
+}
+
+/* Compares a device with a band that has a threshold now, and sets the marks for the next check. */
+static void mli_band_compare(mli_watch *w, mli_band_state *v) {
+    memlord_gc_event *e = &v->event;
+    uint64_t eighth = e->threshold / 8, again;
+    e->value = mli_metric_value(e->metric, &v->level);
+    again = mli_add_saturated(mli_metric_value(e->metric, &w->gc_end), eighth ? eighth : 1);
+    if (e->value < e->threshold - eighth || e->value >= again) w->waiting_rearm = 0;
+    v->due = !w->waiting_rearm && e->value >= e->threshold;
+    mli_band_marks(w, again, v);
+}
+
+/* Sums a device over all threads, compares it with the band in force and sets the margins.
+   Requires: the phys lock. */
+static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
+                              mli_band_state *v) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
+    const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
+    memlord_gc_event *e = &v->event;
+    uint64_t total = limited ? mli_phys_live(lord, phys) : 0;
+    size_t i = 0;
+    memset(v, 0, sizeof *v);
+    v->rise = v->freed = UINT64_MAX;
+    e->used_percent = limited ? (double)total * 100.0 / (double)phys->limit
+                              : mli_used_percent(&phys->sample);
+    if (s) v->level = mli_row_levels(lord, dev);
+    if (s) i = mli_band_at(s->bands, s->n, e->used_percent);
+    if (s && i < s->n) e->threshold = mli_band_threshold(phys, &s->bands[i], v->level.reserved);
+    e->band = e->threshold ? i : SIZE_MAX;
+    if (e->threshold) e->metric = s->bands[i].metric;
+    mli_free_interval_set(lord, dev, w, v);
+    if (e->threshold) mli_band_compare(w, v);
+    if (s && limited) mli_band_edges(phys, s, total, v);
+    mli_watch_set_margins(lord, dev, w, v);
+}
+
+/* Sets the freed bytes at which a cell's thread checks next; interval 0: never. */
+static void mli_next_check_set(mli_cell *cell, uint64_t interval) {
+    uint64_t never = (uint64_t)INT64_MAX; /* mli_cell_tripped compares signed differences */
+    if (cell)
+        mli_u64_store(mli_cell_next_check(cell),
+                      interval ? mli_u64_load(&cell->out) + interval : never);
+}
+
+/* Returns 1 if bytes were published past the marks of a device while these were set. A later
+   publication sees them: it takes the row's lock after this or, without a batch, adds after it. */
+static int mli_marks_missed(memlord *lord, uint32_t dev) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    int missed;
+    mli_lock_take(&row->lock);
+    (void)mli_u64_add(&row->published, 0);
+    missed = mli_mark_passed(&mli_device_record_at(lord, dev)->watch, row);
+    mli_lock_drop(&row->lock);
+    return missed;
+}
+
+/* Evaluates the bands of a device and publishes whether it is near. When the device becomes near,
+   it is evaluated once more after a barrier: a call that counted before the barrier is in that
+   sum, a call after it sees the alert. It is also evaluated once more if a publication has passed
+   the marks that this has just set. The addition to `checks` in mli_band_check orders two
+   checks: the later one sees the counts of the earlier one's call. */
+static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
+                                     mli_band_state *v) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    int again = 0, pass = 0;
+    do {
+        mli_phys *phys = mli_phys_lock(lord, dev);
+        mli_cell *cell = t ? mli_cell_at(t, MLI_BOOK_DEVICE, dev) : NULL;
+        mli_band_evaluate(lord, phys, dev, v);
+        again = v->near_threshold && !mli_u32_load(&w->near_threshold);
+        if (v->near_threshold != (int)mli_u32_load(&w->near_threshold)) {
+            mli_u32_store(&w->near_threshold, (uint32_t)v->near_threshold);
+            (void)mli_u32_add(&lord->threads.alert,
+                              (v->near_threshold ? 1u : (uint32_t)-1) * MLI_ALERT_BANDS);
+        }
+        mli_next_check_set(cell, w->free_interval);
+        mli_next_check_set(mli_cell_at(lord->threads.orphan, MLI_BOOK_DEVICE, dev),
+                           w->free_interval);
+        mli_lock_drop(&phys->lock);
+        if (again)
+            mli_barrier_threads(lord);
+        else if (!pass && !v->near_threshold)
+            again = mli_marks_missed(lord, dev);
+        pass++;
+    } while (again);
+}
+
+/* -- collecting -- */
+
+MLI_PRIVATE MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
+        const mli_watch *w = &mli_device_record_at(lord, i)->watch;
+        if (w->gc_serial == serial && w->gc_thread != (void *)&mli_self) return 1;
+    }
+    return 0;
+}
+
+/* Copies the next callback that serves an event, and marks it as the one that this thread runs for
+   the device. 0: none is left. */
+static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
+                                   uintptr_t here, mli_gc_entry *out) {
+    const mli_gc_entry *c;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    c = mli_gc_next(lord, e->device, e->reason, w->gc_serial);
+    if (c) *out = *c;
+    w->gc_serial = c ? c->serial : 0;
+    w->gc_thread = c ? &mli_self : NULL;
+    w->gc_frame = here;
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return c != NULL;
+}
+
+/* Begins a collection on a device. 0: one is running. One that this thread left by longjmp counts
+   as failed, and is over. The exchange pairs with the release in mli_gc_run_callbacks. */
+static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    int left = 0;
+    if (!mli_u32_exchange(&w->gc_running, 1)) return 1;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    if (w->gc_thread == (void *)&mli_self) left = !mli_frame_runs(&w->gc_frame, here);
+    if (left) {
+        w->gc_thread = NULL;
+        w->gc_serial = 0;
+    }
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    if (left) mli_stat_add(lord, dev, MLI_STAT_gc_failed, 1);
+    return left;
+}
+
+static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
+                                const memlord_gc_result *result) {
+    static const char *const reasons[] = {
+#define MLI_X(name, text) text,
+        MLI_REASONS(MLI_X)
+#undef MLI_X
+    };
+    static const char *const metrics[] = {"allocated", "freed", "max", "reserved",
+                                          "cached"};
+    char line[320];
+    mli_out o;
+    if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
+    mli_out_buffer(&o, line, sizeof line);
+    mli_putf(&o, "[gc] %i run %ju (%ju in all): %s", mli_device_code(e->device),
+             e->device_runs, e->total_runs, reasons[e->reason]);
+    if (e->band != SIZE_MAX)
+        mli_putf(&o, " %ju, %s %jo >= %jo", (uint64_t)e->band, metrics[e->metric], e->value,
+                 e->threshold);
+    if (e->needed) mli_putf(&o, ", needed %jo", e->needed);
+    mli_putf(&o, result->ran ? ", used %g, reclaimed %jo" : ", used %g, could not run",
+             e->used_percent, result->reclaimed);
+    mli_log_end(lord, MEMLORD_LOG_INFO, &o);
+}
+
+/* Numbers a run that is about to begin, on its device and in the ledger. Failed runs count. */
+static MLI_COLD void mli_gc_number(memlord *lord, uint32_t dev, memlord_gc_event *e) {
+    uint32_t i = 0;
+    e->total_runs = 1;
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
+        const mli_u64 *count = mli_device_record_at(lord, i)->count;
+        uint64_t runs = mli_u64_load(&count[MLI_STAT_gc_runs]) +
+                        mli_u64_load(&count[MLI_STAT_gc_failed]);
+        e->total_runs += runs;
+        if (i == dev) e->device_runs = runs + 1;
+    }
+}
+
+/* Records the end of a run: freed starts again from 0 and, with `rest`, the bands wait until the
+   metric has moved. A callback that could not run resets nothing and counts as failed. */
+static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
+                                   const memlord_gc_result *result) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    mli_watch *w = &device->watch;
+    mli_u64 *sum = &device->count[MLI_STAT_gc_reclaimed];
+    mli_phys *phys;
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    mli_stat_add(lord, dev, result->ran ? MLI_STAT_gc_runs : MLI_STAT_gc_failed, 1);
+    if (result->ran) /* saturated: the host reports any number. gc_running: one writer at a time */
+        mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
+    for (i = 1; i < n && result->ran; i++)
+        if (i == dev || (result->family && lord->devices.dev_type[i] == device->device.type))
+            mli_row_freed_reset(lord, i);
+    phys = mli_phys_lock(lord, dev);
+    if (rest) {
+        w->gc_end = mli_row_levels(lord, dev);
+        w->waiting_rearm = 1;
+    }
+    mli_lock_drop(&phys->lock);
+}
+
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
+   thread has set `gc_running`, and holds no lock. */
+static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
+                                          mli_band_state *v, int rest, memlord_gc_result *all) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    memlord_gc_event *e = &v->event;
+    mli_gc_entry c;
+    memset(all, 0, sizeof *all);
+    e->device = device->device;
+    mli_gc_number(lord, dev, e);
+    mli_rank_none();
+    while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
+        memlord_gc_result one = c.fn(c.user, lord, e);
+        if (!one.ran) continue;
+        all->ran = 1;
+        all->family |= one.family;
+        all->reclaimed = mli_add_saturated(all->reclaimed, one.reclaimed);
+    }
+    mli_gc_finish(lord, dev, rest, all);
+    mli_log_gc(lord, e, all);
+    if (all->ran) mli_event_record_other(lord, MEMLORD_EVENT_GC, dev, 0, all->reclaimed);
+    mli_u32_store_release(&device->watch.gc_running, 0); /* pairs with the exchanges */
+    mli_band_update(lord, dev, t, v);
+}
+
+MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe) {
+    mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    mli_band_state v;
+    memlord_gc_result result;
+    (void)mli_u64_add(&w->checks, 1);
+    if (t && t != lord->threads.orphan) /* a thread that has only freed has no cell yet */
+        (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
+    mli_band_update(lord, dev, t, &v);
+    if (!v.due || !safe || mli_self.in_host_alloc) return;
+    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return;
+    mli_band_update(lord, dev, t, &v); /* a run may have ended between the two */
+    v.event.reason = MEMLORD_REASON_BAND;
+    if (v.due)
+        mli_gc_run_callbacks(lord, dev, t, &v, 1, &result);
+    else
+        mli_u32_store_release(&w->gc_running, 0);
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
+                                                uint64_t needed, uint64_t *reclaimed) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    memlord_gc_result result;
+    mli_band_state v;
+    int rest;
+    *reclaimed = 0;
+    if (!mli_gc_registered(lord, device->device, reason)) return MEMLORD_E_UNKNOWN;
+    if (!mli_gc_begin(lord, dev, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
+    mli_band_update(lord, dev, NULL, &v);
+    rest = v.event.threshold && v.event.value >= v.event.threshold;
+    v.event.reason = reason;
+    v.event.band = SIZE_MAX;
+    v.event.metric = MEMLORD_METRIC_ALLOCATED;
+    v.event.value = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    v.event.threshold = 0;
+    v.event.needed = needed;
+    mli_gc_run_callbacks(lord, dev, NULL, &v, rest, &result);
+    *reclaimed = result.reclaimed;
+    return result.ran ? MEMLORD_OK : MEMLORD_E_STATE;
+}
+
+MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) {
+    uint32_t i = 0;
+    mli_band_state v;
+    int again;
+    for (again = 0; again < 2; again++) {
+        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+            (void)mli_dev_watch(lord, i);
+            mli_band_update(lord, i, NULL, &v);
+        }
+        if (!mli_u32_load(&lord->bands.watched_types)) return;
+        /* a call may have compared with the old marks: the second pass has its bytes in the sum */
+        if (!again) mli_barrier_threads(lord);
+    }
+}
+
+MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
+    uint32_t threads;
+    mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* first: a thread that starts now sets it again */
+    do mli_u32_store(&lord->bands.thread_allowance, threads = mli_thread_count(lord) + 4);
+    while (mli_thread_count(lord) > threads);
+    mli_phys_recheck(lord, NULL);
+}
+
+/* -- the end of a call -- */
+
+MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev) {
+    const mli_watch *w = &mli_device_record_at(lord, dev)->watch;
+    mli_cell *cell = mli_cell_at(t, MLI_BOOK_DEVICE, dev);
+    if (!cell || mli_u32_load(&w->near_threshold)) return;
+    if (mli_mark_passed(w, mli_row_at(lord, MLI_BOOK_DEVICE, dev)) || mli_cell_tripped(cell) < 0)
+        mli_check_request(lord, dev);
+}
+
+MLI_PRIVATE int mli_pressure(double used, double total) {
+    return used * 20 >= total * 19 ? MEMLORD_PRESSURE_CRITICAL
+           : used * 5 >= total * 4 ? MEMLORD_PRESSURE_WARNING
+                                   : MEMLORD_PRESSURE_NORMAL;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_strategy_check(const memlord_band *bands, size_t n, size_t *bad) {
+    size_t i = 0;
+    if (n && !bands) return MEMLORD_E_INVALID;
+    while (i < n && !mli_band_error(&bands[i])) i++;
+    if (i < n && bad) *bad = i;
+    return i < n ? MEMLORD_E_INVALID : MEMLORD_OK;
+}
+
+MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
+    if (n) *n = MLI_DEFAULT_BANDS;
+    return mli_default_bands;
+}

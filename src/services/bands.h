@@ -1,0 +1,89 @@
+/* Owns the strategies, the band state of each device, the collection callbacks and their runs.
+   Uses books/limits and books/counters; services/pollers decides when a call runs a band check.
+   Invariant: no threshold is crossed without a band check, though threads hold back counts.
+   Published bytes are at most a batch a thread below the truth. So while they are a margin (a
+   batch for each thread of thread_allowance) below the threshold, no thread can cross it without
+   publishing first, and a publication requests a check. Closer than that the device is near: an
+   alert makes every call check at its end, with a sum over all threads. Freed bytes are no level
+   and are never published: each thread checks after each 64th of the way (its free interval).
+   Cached bytes rise as live bytes fall. Published bytes are never above these, so a publication
+   below a mark (check_below) comes in time without a margin. A thread's cell starts a batch lower,
+   and checks at its first free.
+   Locks: callbacks for strategies, callbacks and their runs, then phys for the band state; none
+   while a callback runs. */
+#ifndef MLI_SERVICES_BANDS_H
+#define MLI_SERVICES_BANDS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+
+typedef struct mli_strategy { /* replaced as a whole, never changed */
+    struct mli_strategy *next;
+    memlord_device sel;
+    size_t n;                  /* 0: no bands there */
+    const memlord_band *bands; /* right behind it; the default's lie elsewhere */
+} mli_strategy;
+
+typedef struct mli_gc_entry {
+    struct mli_gc_entry *next;
+    uint64_t serial; /* ascending along the list: first those of one device, last those of all */
+    memlord_gc_fn fn;
+    void *user;
+    memlord_device sel;
+    uint32_t reasons; /* 1 << MEMLORD_REASON_..., MEMLORD_GC_QUIET */
+} mli_gc_entry;
+
+/* Returns the error of a band, as text that follows its number; NULL: the band is valid. */
+MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b);
+/* Warns of bands that are legal but probably not meant: overlaps and gaps. */
+MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n);
+
+/* Returns the link to the strategy of exactly a selector; a link to NULL: it has none. */
+MLI_PRIVATE MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel);
+/* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
+MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason);
+
+/* Sets the device types that can have a strategy in force: each type, and each device named. */
+MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord);
+
+/* Stores in a device the strategy in force for it, and returns 1 if there is one. A change lets the
+   bands fire at once. Takes the callbacks lock, unless there is none for the device's type. */
+MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev);
+
+MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s);
+
+/* Returns 1 if a device has a strategy in force. */
+MLI_PRIVATE int mli_dev_is_watched(memlord *lord, uint32_t dev);
+
+/* Returns 1 if another thread runs the callback of a number, for any device. Requires: the
+   callbacks lock. */
+MLI_PRIVATE MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial);
+
+/* Runs a band check on a device, and collects if that is due and no thread collects there yet.
+   `safe`: host code may run. */
+MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread *t, int safe);
+
+/* Collects on a device for a reason other than a band. E_UNKNOWN: no callback serves it;
+   E_STATE: a collection runs already, or no callback could run. */
+MLI_PRIVATE MLI_COLD memlord_result mli_collect(memlord *lord, uint32_t dev, int reason,
+                                                uint64_t needed, uint64_t *reclaimed);
+
+/* Updates the bands of every device at a phys, or (NULL) of all devices, after a change of
+   strategies, thresholds or margins. */
+MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys);
+
+/* Widens the margins, which allow for fewer threads than there are. */
+MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord);
+
+/* Compares a device with its current marks again, and requests a check if one is passed. Near
+   the threshold every call checks anyway. */
+MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t dev);
+
+/* Returns the pressure level of used bytes of a total. It compares whole multiples of both: where
+   registers are wider than a double (x87) a quotient has other digits, and a value that is equal
+   to the threshold would miss it. */
+MLI_PRIVATE int mli_pressure(double used, double total);
+
+#endif

@@ -1,0 +1,644 @@
+#include "services/neighbours.h"
+#include "os/system.h"
+#include "os/machine.h"
+#include "base/atomics.h"
+#include "base/text.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "books/threads.h"
+#include "books/counters.h"
+#include "books/devices.h"
+#include "books/limits.h"
+#include "services/bands.h"
+#include "services/room.h"
+#include "calls/deferred.h"
+
+/* Returns the identity of a physical device; 0: none. */
+static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
+    const uint64_t id = mli_u64_load(&phys->id);
+    return id || phys != &lord->capacity.host_phys ? id : lord->neighbours.host_id;
+}
+
+/* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is
+   the last word, so a thread that reads it also sees the words before it. */
+static uint64_t mli_slot_read(const mli_page *page, uint32_t slot, size_t word) {
+    return mli_u64_load_acquire(&page->slots[slot][word]);
+}
+static uint64_t mli_slot_device(const mli_page *page, uint32_t slot, size_t device, size_t field) {
+    return mli_slot_read(page, slot, MLI_SLOT_WORD(devices) +
+                                         device * (sizeof(mli_page_device) / 8) + field);
+}
+#define MLI_DEVICE_WORD(field) (offsetof(mli_page_device, field) / sizeof(uint64_t))
+
+/* Returns the owner of another ledger's slot; 0: it is free, or this ledger's. */
+static uint64_t mli_slot_owner(memlord *lord, uint32_t slot) {
+    if ((int)slot == lord->neighbours.slot) return 0;
+    return mli_slot_read(lord->neighbours.page, slot, MLI_SLOT_WORD(owner));
+}
+
+/* Sums the devices of a slot that have an identity. Returns the slot's owner; 0: it is free, does
+   not have the identity, or changed its owner meanwhile. */
+static MLI_COLD uint64_t mli_slot_sum(memlord *lord, uint32_t slot, uint64_t id,
+                                      mli_page_device *sum) {
+    const mli_page *page = lord->neighbours.page;
+    const uint64_t owner = mli_slot_owner(lord, slot);
+    size_t i;
+    memset(sum, 0, sizeof *sum);
+    for (i = 0; i < MLI_SLOT_DEVICES && owner; i++) {
+        if (mli_slot_device(page, slot, i, MLI_DEVICE_WORD(id)) != id) continue;
+        sum->id = id;
+        sum->held = mli_add_saturated(
+            sum->held, mli_slot_device(page, slot, i, MLI_DEVICE_WORD(held)));
+        sum->failing |= mli_slot_device(page, slot, i, MLI_DEVICE_WORD(failing));
+        sum->released += mli_slot_device(page, slot, i, MLI_DEVICE_WORD(released));
+    }
+    return sum->id && owner == mli_slot_owner(lord, slot) ? owner : 0;
+}
+
+/* Claims a free slot. E_LIMIT: there is none; E_UNSUPPORTED: the system refuses locks. */
+static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
+    mli_page_slot *mine = &lord->neighbours.mine;
+    mli_u64 *words;
+    uint32_t i, s;
+    int locked = -1;
+    for (i = 0; i < MLI_PAGE_SLOTS; i++) {
+        locked = mli_slot_lock(lord->neighbours.fd, i, 0);
+        if (locked >= 0) break;
+    }
+    *why = locked > 0 ? "its file system or a sandbox refuses locks" : "all its slots are taken";
+    if (locked) return locked > 0 ? MEMLORD_E_UNSUPPORTED : MEMLORD_E_LIMIT;
+    words = lord->neighbours.page->slots[i];
+    mli_u64_store_release(&words[MLI_SLOT_WORD(owner)], 0); /* a dead process's: pairs with reads */
+    memset(mine, 0, sizeof *mine);
+    memset(lord->neighbours.phys, 0, sizeof lord->neighbours.phys);
+    mine->pid = mli_pid();
+    mine->started = lord->lifecycle.started_wall;
+    mine->owner = mli_now() << 10 | (i + 1); /* unlike the owner of any claim before */
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
+        mine->answered[s] = mli_slot_read(lord->neighbours.page, s, MLI_SLOT_WORD(request));
+    mli_words_store(words, mine, MLI_SLOT_WORDS);
+    lord->neighbours.slot = (int)i;
+    return MEMLORD_OK;
+}
+
+/* Fills an own device of the slot. */
+static MLI_COLD void mli_slot_device_fill(memlord *lord, mli_phys *phys, mli_page_device *out) {
+    uint32_t i = 0;
+    out->held = out->spare = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        mli_device_record *device = mli_device_record_at(lord, i);
+        const uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, i);
+        const uint64_t pool = mli_u64_load(&device->count[MLI_STAT_reserved]);
+        if (device->device.type == MEMLORD_DEVICE_MAPPED) continue; /* `used` has no page cache */
+        out->held = mli_add_saturated(out->held, pool > live ? pool : live);
+        out->spare = mli_add_saturated(out->spare, pool > live ? pool - live : 0);
+        out->spare = mli_add_saturated(out->spare,
+                                       mli_u64_load(&device->count[MLI_STAT_pending]));
+    }
+    mli_lock_take(&phys->lock);
+    out->failing = (uint64_t)phys->failing;
+    mli_lock_drop(&phys->lock);
+}
+
+/* Returns the number of a physical device in the ledger's slot. It takes an unused one if the
+   device has none; MLI_SLOT_DEVICES: none is left. */
+static MLI_COLD size_t mli_slot_device_of(memlord *lord, const mli_phys *phys) {
+    size_t i, unused = MLI_SLOT_DEVICES;
+    for (i = MLI_SLOT_DEVICES; i-- > 0;) {
+        if (lord->neighbours.phys[i] == phys) return i;
+        if (!lord->neighbours.phys[i]) unused = i;
+    }
+    if (unused < MLI_SLOT_DEVICES) lord->neighbours.phys[unused] = phys;
+    return unused;
+}
+
+/* Writes the whole slot and the head of the page again. That repairs them if another process has
+   overwritten them. */
+static MLI_COLD void mli_slot_publish(memlord *lord) {
+    mli_page_slot *mine = &lord->neighbours.mine;
+    mli_page *page = lord->neighbours.page;
+    uint32_t i;
+    size_t k;
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
+        mli_phys *phys = mli_phys_in_use(lord, i);
+        uint64_t id = phys ? mli_phys_id(lord, phys) : 0;
+        if (!id) continue;
+        k = mli_slot_device_of(lord, phys);
+        if (k < MLI_SLOT_DEVICES) {
+            mine->devices[k].id = id;
+            mli_slot_device_fill(lord, phys, &mine->devices[k]);
+        } else if (!lord->neighbours.unfit) {
+            lord->neighbours.unfit = 1;
+        }
+    }
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) { /* one that has lost its identity */
+        const mli_phys *phys = lord->neighbours.phys[k];
+        if (phys && mli_phys_id(lord, phys) != mine->devices[k].id) mine->devices[k].id = 0;
+    }
+    mli_u64_store(&page->magic, MLI_PAGE_MAGIC);
+    mli_u64_store(&page->version, MLI_PAGE_VERSION);
+    mli_words_store(page->slots[lord->neighbours.slot], mine, MLI_SLOT_WORDS);
+}
+
+/* Frees the slots of processes that are gone. */
+static MLI_COLD void mli_slots_reap(memlord *lord) {
+    uint32_t i;
+    const int fd = lord->neighbours.fd;
+    for (i = 0; i < MLI_PAGE_SLOTS; i++) {
+        if (!mli_slot_owner(lord, i) || !mli_slot_is_free(fd, i) || mli_slot_lock(fd, i, 0))
+            continue;
+        /* pairs with mli_slot_read */
+        mli_u64_store_release(&lord->neighbours.page->slots[i][MLI_SLOT_WORD(owner)], 0);
+        (void)mli_slot_lock(fd, i, 1);
+    }
+}
+
+/* Stores at each physical device the bytes that the others hold there, for statistics, levels and
+   reports. */
+static MLI_COLD void mli_slots_note(memlord *lord) {
+    uint32_t i, s;
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
+        mli_phys *phys = mli_phys_in_use(lord, i);
+        uint64_t id = phys ? mli_phys_id(lord, phys) : 0, held = 0, failing = 0;
+        mli_page_device sum;
+        if (!phys) continue;
+        for (s = 0; s < MLI_PAGE_SLOTS && id && lord->neighbours.page; s++) {
+            if (!mli_slot_sum(lord, s, id, &sum)) continue;
+            held = mli_add_saturated(held, sum.held);
+            failing |= sum.failing;
+        }
+        mli_lock_take(&phys->lock);
+        phys->neighbours = held;
+        phys->neighbour_failing = failing != 0;
+        mli_lock_drop(&phys->lock);
+    }
+}
+
+/* Joins the page at the ledger's path, in a forked child again. *why says why not. */
+static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
+    memlord_result r;
+    int fd = -1;
+    mli_page *page = NULL;
+    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page); /* the parent's */
+    lord->neighbours.page = NULL;
+    r = mli_page_map(lord->neighbours.path, &page, &fd, why);
+    if (r) return r;
+    lord->neighbours.page = page;
+    lord->neighbours.fd = fd;
+    r = mli_slot_claim(lord, why);
+    if (r == MEMLORD_OK) *why = NULL;
+    if (r == MEMLORD_OK) return r;
+    mli_page_unmap(page);
+    mli_page_fd_close(fd);
+    lord->neighbours.page = NULL;
+    return r;
+}
+
+/* -- answers and requests -- */
+
+/* Finds the largest request of others for each own device since the ledger last answered.
+   *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
+   Requests are compared by their distance, as the page may hold anything. Returns a bit for each
+   slot whose ledger waits for the answer. */
+static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
+    const mli_page *page = lord->neighbours.page;
+    const mli_page_slot *mine = &lord->neighbours.mine;
+    uint32_t s;
+    size_t i, k;
+    uint64_t waiting = 0;
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) {
+        seen[s] = mine->answered[s];
+        if (!mli_slot_owner(lord, s)) continue;
+        seen[s] = mli_slot_read(page, s, MLI_SLOT_WORD(request));
+        if (seen[s] == mine->answered[s]) continue;
+        for (i = 0; i < MLI_SLOT_DEVICES; i++) {
+            const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
+            const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
+            const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
+            const uint64_t entry = wanted + (wanted != UINT64_MAX); /* as 0 says that none asks */
+            if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
+            if (seen[s] - asked >= seen[s] - mine->answered[s]) continue;
+            for (k = 0; k < MLI_SLOT_DEVICES; k++) {
+                if (mine->devices[k].id != id) continue;
+                if (wanted) waiting |= (uint64_t)1 << s;
+                if (needed[k] < entry) needed[k] = entry;
+            }
+        }
+    }
+    return waiting;
+}
+
+/* Retires and runs the callbacks of every device at a physical device. Returns the bytes that
+   callbacks reclaimed. */
+static MLI_COLD uint64_t mli_neighbour_collect(memlord *lord, const mli_phys *phys,
+                                               uint64_t needed) {
+    uint32_t i = 0;
+    uint64_t all = 0, one;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        if (needed && all >= needed) break;
+        (void)mli_fences_retire(lord, mli_device_record_at(lord, i)->device);
+        if (mli_collect(lord, i, MEMLORD_REASON_NEIGHBOUR, needed ? needed - all : 0, &one) ==
+            MEMLORD_OK)
+            all = mli_add_saturated(all, one);
+    }
+    return all;
+}
+
+/* Publishes the bytes released, and then that the requests in `seen` are answered. */
+static MLI_COLD void mli_answers_publish(memlord *lord, const uint64_t *released,
+                                         const uint64_t *seen, uint64_t waiting) {
+    mli_page_slot *mine = &lord->neighbours.mine;
+    mli_page *page = lord->neighbours.page;
+    mli_u64 *answered = &page->slots[lord->neighbours.slot][MLI_SLOT_WORD(answered)];
+    uint32_t s;
+    size_t k;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) mine->devices[k].released += released[k];
+    mli_slot_publish(lord);
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) {
+        if (seen[s] == mine->answered[s]) continue;
+        mine->answered[s] = seen[s];
+        mli_u64_store_release(&answered[s], seen[s]); /* pairs with mli_slot_read */
+        if (waiting >> s & 1) mli_bell_ring(&page->bells[s].rings);
+    }
+}
+
+/* Wakes the ledger's own requests, and answers those of others, on one thread at a time. Host code
+   runs, with no lock held. */
+static MLI_COLD void mli_requests_answer(memlord *lord) {
+    uint64_t needed[MLI_SLOT_DEVICES], released[MLI_SLOT_DEVICES], seen[MLI_PAGE_SLOTS];
+    const mli_phys *phys[MLI_SLOT_DEVICES];
+    mli_raise *raise;
+    uint64_t waiting = 0;
+    size_t k;
+    int answers;
+    memset(needed, 0, sizeof needed);
+    memset(released, 0, sizeof released);
+    mli_lock_take(&lord->neighbours.lock);
+    for (raise = lord->neighbours.raises; raise; raise = raise->next)
+        if (raise->event) mli_os_event_set(raise->event);
+    answers = lord->neighbours.slot >= 0 && !lord->neighbours.answers;
+    if (answers) {
+        lord->neighbours.answers = 1;
+        waiting = mli_requests_read(lord, needed, seen);
+        memcpy(phys, lord->neighbours.phys, sizeof phys);
+    }
+    mli_lock_drop(&lord->neighbours.lock);
+    if (!answers) return;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++)
+        if (needed[k]) released[k] = mli_neighbour_collect(lord, phys[k], needed[k] - 1);
+    mli_lock_take(&lord->neighbours.lock);
+    lord->neighbours.answers = 0;
+    if (lord->neighbours.slot >= 0 &&
+        memcmp(seen, lord->neighbours.mine.answered, sizeof seen) != 0)
+        mli_answers_publish(lord, released, seen, waiting);
+    mli_lock_drop(&lord->neighbours.lock);
+}
+
+/* Looks for a stall of the host's memory, and if there was one has the cpu's callbacks run. */
+static MLI_COLD void mli_stall_poll(memlord *lord) {
+    mli_phys *host = &lord->capacity.host_phys;
+    int seen = 0;
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.stall_fd >= 0) seen = mli_stall_seen(lord->neighbours.stall_fd);
+    if (seen < 0) {
+        mli_page_fd_close(lord->neighbours.stall_fd);
+        lord->neighbours.stall_fd = -1;
+    }
+    mli_lock_drop(&lord->neighbours.lock);
+    mli_lock_take(&host->lock);
+    if (seen > 0) host->stalled = mli_now();
+    mli_lock_drop(&host->lock);
+    if (seen > 0) (void)mli_neighbour_collect(lord, host, 0);
+}
+
+/* Does what is due at the interval of pollers: joins again after a fork, publishes, frees the slots
+   of the dead, and reads the others. */
+static MLI_COLD void mli_neighbours_round(memlord *lord) {
+    const char *why = NULL;
+    int unfit;
+    uint32_t i;
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* its source may identify it */
+        mli_phys *phys = mli_phys_in_use(lord, i);
+        uint64_t sampled;
+        if (!phys || mli_u64_load(&phys->id)) continue;
+        mli_lock_take(&phys->lock);
+        sampled = phys->sampled;
+        mli_lock_drop(&phys->lock);
+        if (!sampled) (void)mli_phys_sample(lord, phys); /* once: it may block, and answers wait */
+    }
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.slot == MLI_SLOT_FORKED) {
+        lord->neighbours.slot = MLI_SLOT_NONE;
+        (void)mli_page_join(lord, &why);
+    }
+    if (lord->neighbours.slot >= 0) {
+        mli_slot_publish(lord);
+        mli_slots_reap(lord);
+    }
+    mli_slots_note(lord);
+    unfit = lord->neighbours.unfit == 1;
+    if (unfit) lord->neighbours.unfit = 2;
+    mli_lock_drop(&lord->neighbours.lock);
+    if (unfit)
+        mli_log(lord, MEMLORD_LOG_WARNING, "[neighbours] more than 16 devices: the page has no "
+                                           "room for the rest");
+    if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
+}
+MLI_PRIVATE MLI_COLD void mli_neighbours_serve(memlord *lord) {
+    if (!mli_u32_load(&lord->neighbours.open)) return;
+    mli_neighbours_round(lord);
+    mli_stall_poll(lord);
+    mli_requests_answer(lord);
+}
+
+MLI_PRIVATE uint32_t mli_ms_left(uint64_t deadline) {
+    const uint64_t now = mli_now();
+    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
+}
+
+static MLI_COLD void mli_listener_run(void *user) {
+    memlord *lord = (memlord *)user;
+    mli_u32 none = {0}, *bell;
+    uint64_t due = 0;
+    uint32_t rung;
+    mli_self.is_helper = 1;
+    for (;;) {
+        mli_lock_take(&lord->neighbours.lock);
+        bell = lord->neighbours.slot < 0
+                   ? &none
+                   : &lord->neighbours.page->bells[lord->neighbours.slot].rings;
+        mli_lock_drop(&lord->neighbours.lock);
+        rung = mli_u32_load(bell); /* before the work: a later ring ends the wait */
+        if (!mli_u32_load_acquire(&lord->neighbours.open)) return; /* pairs with the exchange */
+        mli_requests_answer(lord); /* first: a neighbour waits for it */
+        if (!mli_ms_left(due)) {
+            mli_neighbours_round(lord);
+            mli_stall_poll(lord);
+            due = mli_now() + (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u;
+        }
+        mli_bell_wait(&lord->neighbours.listener, bell, rung, mli_ms_left(due));
+    }
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_listener_start(memlord *lord) {
+    int bad;
+    if (!mli_u32_load(&lord->neighbours.open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
+    bad = mli_helper_start(&lord->neighbours.listener, &lord->neighbours.open, 0,
+                           MLI_HELPER_FAILED, mli_listener_run, lord);
+    if (bad > 0)
+        mli_logf(lord, MEMLORD_LOG_WARNING,
+                 "[neighbours] no thread: memlord_gc_poll answers instead");
+    return bad ? MEMLORD_E_NOMEM : MEMLORD_OK;
+}
+
+/* Joins the page again in a forked child whose listener has not done so yet. */
+static MLI_COLD void mli_forked_rejoin(memlord *lord) {
+    int forked;
+    mli_lock_take(&lord->neighbours.lock);
+    forked = lord->neighbours.slot == MLI_SLOT_FORKED;
+    mli_lock_drop(&lord->neighbours.lock);
+    if (!forked) return;
+    mli_neighbours_round(lord);
+    (void)mli_listener_start(lord);
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
+                                                    uint64_t needed, mli_raise *raise) {
+    mli_page_slot *mine = &lord->neighbours.mine;
+    mli_page *page = NULL;
+    mli_page_device sum;
+    memlord_result r = MEMLORD_E_STATE;
+    size_t k = MLI_SLOT_DEVICES;
+    uint32_t s;
+    if (!mli_u32_load(&lord->neighbours.open)) return r;
+    mli_forked_rejoin(lord);
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.slot >= 0) {
+        if (mli_slot_device_of(lord, phys) == MLI_SLOT_DEVICES ||
+            !mine->devices[mli_slot_device_of(lord, phys)].id)
+            mli_slot_publish(lord); /* it may be new */
+        for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours.phys[k] != phys;) k++;
+        r = k < MLI_SLOT_DEVICES && mine->devices[k].id ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+    }
+    if (r == MEMLORD_OK) {
+        const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
+        raise->id = mine->devices[k].id;
+        raise->needed = needed;
+        raise->number = mine->request < now ? now : mine->request + 1;
+        for (s = 0; s < MLI_PAGE_SLOTS; s++) {
+            raise->before[s].owner = mli_slot_sum(lord, s, raise->id, &sum);
+            raise->before[s].held = sum.held;
+            raise->before[s].released = sum.released;
+        }
+        mine->devices[k].wanted = needed;
+        mine->devices[k].asked = mine->request = raise->number;
+        mli_slot_publish(lord);
+        raise->next = lord->neighbours.raises;
+        lord->neighbours.raises = raise;
+        page = lord->neighbours.page;
+        lord->neighbours.ringing++;
+    }
+    mli_lock_drop(&lord->neighbours.lock);
+    if (r) return r;
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) /* without the lock: answers come meanwhile */
+        if (raise->before[s].owner) mli_bell_ring(&page->bells[s].rings);
+    mli_lock_take(&lord->neighbours.lock);
+    lord->neighbours.ringing--;
+    mli_lock_drop(&lord->neighbours.lock);
+    return r;
+}
+MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
+    mli_raise **at;
+    mli_lock_take(&lord->neighbours.lock);
+    for (at = &lord->neighbours.raises; *at && *at != raise;) at = &(*at)->next;
+    if (*at) *at = raise->next;
+    mli_lock_drop(&lord->neighbours.lock);
+}
+
+MLI_PRIVATE MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
+    uint64_t released = 0;
+    uint32_t s;
+    int asked = 0;
+    mli_page_device sum;
+    mli_lock_take(&lord->neighbours.lock);
+    for (s = 0; s < MLI_PAGE_SLOTS && lord->neighbours.slot >= 0; s++) {
+        const uint64_t owner = raise->before[s].owner;
+        uint64_t answered;
+        if (!owner) continue;
+        answered = mli_slot_read(lord->neighbours.page, s,
+                                 MLI_SLOT_WORD(answered) + (size_t)lord->neighbours.slot);
+        if (mli_slot_sum(lord, s, raise->id, &sum) != owner) {
+            released = mli_add_saturated(released, raise->before[s].held);
+            continue;
+        }
+        asked += (int64_t)(answered - raise->number) < 0;
+        released = mli_add_saturated(released, sum.released - raise->before[s].released);
+    }
+    mli_lock_drop(&lord->neighbours.lock);
+    return released >= raise->needed ? 1 : asked ? 0 : -1;
+}
+
+/* Returns a hash of a text that is not 0 (FNV-1a). */
+static uint64_t mli_text_hash(const char *text) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash | (hash == 0);
+}
+
+/* Returns the identity of the memory that the process may use: the cgroup with the lowest limit, or
+   the machine, by its boot. `stall` gets the file that tells of stalls there. */
+static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
+    const char *root = lord->room.cpu.root ? lord->room.cpu.root : "";
+    char path[300], boot[64];
+    uint64_t total, used, process, id = 0;
+    mli_out o;
+    mli_cpu *cpu = (mli_cpu *)mli_own_alloc(lord, sizeof *cpu); /* another one may be in use */
+    if (cpu) {
+        cpu->root = root;
+        if (!mli_cpu_sample(cpu, &total, &used, &process)) id = mli_cpu_home(cpu);
+        mli_out_buffer(&o, stall, cap);
+        if (id)
+            mli_putf(&o, "%s/memory.pressure", mli_cpu_home_path(cpu));
+        else
+            mli_putf(&o, "%s/proc/pressure/memory", root);
+        (void)mli_out_end(&o, cap);
+        mli_own_free(lord, cpu, sizeof *cpu);
+    }
+    if (id) return id;
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, root);
+    mli_put_str(&o, "/proc/sys/kernel/random/boot_id");
+    boot[0] = 0;
+    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, boot, sizeof boot);
+    return mli_text_hash(boot);
+}
+
+#if !MLI_WINDOWS
+MLI_PRIVATE MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
+    if (lord->neighbours.slot >= 0) {
+        mli_page_fd_close(lord->neighbours.fd);
+        lord->neighbours.slot = MLI_SLOT_FORKED;
+    }
+    lord->neighbours.raises = NULL;
+    lord->neighbours.ringing = 0;
+    lord->neighbours.answers = 0;
+    mli_u32_store(&lord->neighbours.listener.state, MLI_HELPER_NONE);
+}
+#endif
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
+                                             const char *text) {
+    mli_phys *phys;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_phys_find(lord, device, 1, &phys);
+    if (r) return r;
+    mli_u64_store(&phys->id, text && *text ? mli_text_hash(text) : 0);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
+    const char *why = "a page is open already";
+    char path[MLI_PAGE_PATH], stall[1100];
+    uint64_t host;
+    memlord_result r = MEMLORD_E_STATE;
+    mli_out o;
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    stall[0] = 0;
+    mli_out_buffer(&o, path, sizeof path);
+    if (!name || !strchr(name, '/')) mli_put_page_path(&o);
+    mli_put_str(&o, name && *name ? name : "default");
+    if (mli_out_end(&o, sizeof path) >= sizeof path) {
+        mli_logf(lord, MEMLORD_LOG_ERROR, "[neighbours] the name has over %ju bytes",
+                 (uint64_t)sizeof path - 1);
+        return MEMLORD_E_INVALID;
+    }
+    host = mli_host_id(lord, stall, sizeof stall);
+    mli_lock_take(&lord->neighbours.lock);
+    if (!lord->neighbours.page && !mli_u32_load(&lord->neighbours.open)) {
+        memcpy(lord->neighbours.path, path, sizeof path);
+        lord->neighbours.host_id = host;
+        lord->neighbours.slot = MLI_SLOT_NONE;
+        r = mli_page_join(lord, &why);
+        lord->neighbours.stall_fd = r ? -1 : mli_stall_open(stall);
+        if (r == MEMLORD_OK) mli_u32_store(&lord->neighbours.open, 1);
+    }
+    mli_lock_drop(&lord->neighbours.lock);
+    if (r) {
+        mli_logf(lord, MEMLORD_LOG_ERROR, "[neighbours] %s: %s", path, why);
+        return r;
+    }
+    mli_neighbours_serve(lord);
+    (void)mli_listener_start(lord); /* without it memlord_gc_poll does its work */
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE MLI_COLD void mli_neighbours_end(memlord *lord) {
+    mli_raise *raise;
+    unsigned spins = 0;
+    (void)mli_u32_exchange(&lord->neighbours.open, 0); /* as the wish in mli_helper_start */
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.slot >= 0)
+        mli_bell_ring(&lord->neighbours.page->bells[lord->neighbours.slot].rings);
+    mli_lock_drop(&lord->neighbours.lock);
+    mli_helper_stop(&lord->neighbours.listener);
+    mli_lock_take(&lord->neighbours.lock);
+    while (lord->neighbours.ringing) {
+        mli_lock_drop(&lord->neighbours.lock);
+        mli_spin_wait(&spins);
+        mli_lock_take(&lord->neighbours.lock);
+    }
+    if (lord->neighbours.slot >= 0) { /* the release pairs with mli_slot_read */
+        mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
+                                                       [MLI_SLOT_WORD(owner)], 0);
+        mli_page_fd_close(lord->neighbours.fd);
+    }
+    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page);
+    if (lord->neighbours.stall_fd >= 0) mli_page_fd_close(lord->neighbours.stall_fd);
+    lord->neighbours.stall_fd = -1;
+    lord->neighbours.page = NULL;
+    lord->neighbours.slot = MLI_SLOT_NONE;
+    mli_slots_note(lord);
+    for (raise = lord->neighbours.raises; raise; raise = raise->next)
+        if (raise->event) mli_os_event_set(raise->event);
+    mli_lock_drop(&lord->neighbours.lock);
+}
+MLI_API memlord_result memlord_pressure_close(memlord *lord) {
+    if (!lord || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_OK;
+    if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    mli_neighbours_end(lord);
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
+                                              uint64_t needed) {
+    mli_raise raise;
+    mli_os_event event;
+    mli_phys *phys;
+    memlord_result r;
+    uint64_t deadline;
+    uint32_t left;
+    int done = 0;
+    if (!lord) return MEMLORD_OK;
+    r = mli_phys_find(lord, device, 0, &phys);
+    if (r) return r;
+    if (mli_self.in_host_alloc || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_E_STATE;
+    if (mli_os_event_open(&event)) return MEMLORD_E_NOMEM;
+    raise.event = &event;
+    r = mli_raise_begin(lord, phys, needed, &raise);
+    deadline = mli_now() + (uint64_t)MLI_PAGE_ANSWER_MS * 1000000u;
+    while (r == MEMLORD_OK && !(done = mli_raise_check(lord, &raise)) &&
+           (left = mli_ms_left(deadline)) != 0) {
+        const uint32_t step = mli_u32_load(&lord->pollers.poll_ms);
+        mli_os_event_wait(&event, left < step ? left : step);
+    }
+    if (r == MEMLORD_OK) {
+        mli_raise_end(lord, &raise);
+        if (done <= 0) r = mli_u32_load(&lord->neighbours.open) ? MEMLORD_E_OOM : MEMLORD_E_STATE;
+    }
+    mli_os_event_close(&event);
+    return r;
+}

@@ -1,0 +1,231 @@
+#include "services/pages.h"
+
+#define MLI_PAGE_BYTES (128u << 10) /* of the file: a multiple of every page size, up to 64 KiB */
+typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
+
+/* -- the system -- */
+
+#if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
+#if !defined(F_OFD_SETLK) /* Linux 3.15; hidden without _GNU_SOURCE */
+#define MLI_OFD_GETLK 36
+#define MLI_OFD_SETLK 37
+#else
+#define MLI_OFD_GETLK F_OFD_GETLK
+#define MLI_OFD_SETLK F_OFD_SETLK
+#endif
+
+MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock) {
+    struct flock lock;
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = (short)(unlock ? F_UNLCK : F_WRLCK);
+    lock.l_start = (off_t)slot;
+    lock.l_len = 1;
+    if (!fcntl(fd, MLI_OFD_SETLK, &lock)) return 0;
+    return errno == EAGAIN || errno == EACCES ? -1 : 1;
+}
+MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
+    struct flock lock;
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = (short)F_WRLCK;
+    lock.l_start = (off_t)slot;
+    lock.l_len = 1;
+    return !fcntl(fd, MLI_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
+}
+
+/* Makes the file of a page under a name of its own, written in full so that no later store finds
+   the disk full, and links it to `path`. A file that is there already stays. */
+static MLI_COLD int mli_page_make(const char *path) {
+    static const char nothing[4096] = {0};
+    const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
+    char own[MLI_PAGE_PATH + 48];
+    mli_signals held;
+    mli_file file;
+    mli_out o;
+    uint32_t i;
+    int bad;
+    mli_out_buffer(&o, own, sizeof own);
+    mli_putf(&o, "%s.%ju-%ju", path, mli_pid(), mli_now());
+    (void)mli_out_end(&o, sizeof own);
+    if (mli_file_create(own, &file)) return -1;
+    held = mli_signals_block(); /* past a limit of file sizes a write raises SIGXFSZ */
+    bad = fchmod(file, 0600) || mli_file_write(file, (const char *)head, sizeof head) ||
+          mli_file_write(file, nothing, sizeof nothing - sizeof head);
+    for (i = 1; i < MLI_PAGE_BYTES / sizeof nothing && !bad; i++)
+        bad = mli_file_write(file, nothing, sizeof nothing);
+    if (mli_file_close(file)) bad = 1;
+    if (!bad) bad = mli_file_rename(own, path, 0) < 0;
+    mli_file_remove(own);
+    mli_signals_restore(&held);
+    return bad ? -1 : 0;
+}
+
+/* Returns why a file is not taken as a page; NULL: it is. */
+static MLI_COLD const char *mli_page_refusal(const struct stat *st) {
+    if (!S_ISREG(st->st_mode)) return "it is no regular file";
+    if (st->st_uid != geteuid()) return "it belongs to another user";
+    if ((st->st_mode & 0777) != 0600) return "its mode is not 0600";
+    if (st->st_size != (off_t)MLI_PAGE_BYTES) return "its size is not that of a page";
+    return NULL;
+}
+static MLI_COLD const char *mli_page_refuse_head(const mli_page *page) {
+    const uint64_t version = mli_u64_load(&page->version);
+    if (mli_u64_load(&page->magic) != MLI_PAGE_MAGIC) return "its content is no page of MemLord";
+    if (version < MLI_PAGE_VERSION) return "it is of an older version of MemLord";
+    return version > MLI_PAGE_VERSION ? "it is of a newer version of MemLord" : NULL;
+}
+
+/* Opens the file of a page, and makes it if it is missing. Returns a descriptor above the standard
+   streams; -1: *why says the reason. */
+static MLI_COLD int mli_page_file(const char *path, struct stat *st, const char **why,
+                                  memlord_result *r) {
+    int fd, tries = 2;
+    do fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    while (fd < 0 && errno == ENOENT && tries-- && !mli_page_make(path));
+    *r = errno == ELOOP || errno == EACCES ? MEMLORD_E_STATE : MEMLORD_E_IO;
+    *why = errno == ELOOP    ? "it is a symbolic link"
+           : errno == EACCES ? "this process may not open it"
+                             : "it cannot be opened or made";
+    if (fd >= 0) fd = mli_fd_above_std(fd);
+    if (fd < 0) return -1;
+    *r = MEMLORD_E_STATE;
+    *why = fstat(fd, st) ? "its state cannot be read" : mli_page_refusal(st);
+    if (!*why) return fd;
+    (void)close(fd);
+    return -1;
+}
+
+/* Maps a page. The mapping has a description of the file of its own: a forked child inherits the
+   mapping, and would else keep the parent's lock after the parent's end. */
+static MLI_COLD memlord_result mli_page_open(const char *path, mli_page **page, int *fd,
+                                             const char **why) {
+    struct stat first, second;
+    memlord_result r;
+    void *at = MAP_FAILED;
+    int map = mli_page_file(path, &first, why, &r);
+    *page = NULL;
+    if (map < 0) return r;
+    *fd = mli_page_file(path, &second, why, &r);
+    if (*fd >= 0 && (first.st_dev != second.st_dev || first.st_ino != second.st_ino))
+        *why = "it was replaced meanwhile";
+    else if (*fd >= 0)
+        at = mmap(NULL, MLI_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, map, 0);
+    (void)close(map);
+    if (*fd < 0) return r;
+    *page = at == MAP_FAILED ? NULL : (mli_page *)at;
+    if (*page)
+        *why = mli_page_refuse_head(*page);
+    else if (!*why)
+        *why = "it cannot be mapped";
+    if (!*why) return MEMLORD_OK;
+    if (*page) (void)munmap(at, MLI_PAGE_BYTES);
+    (void)close(*fd);
+    return *page ? MEMLORD_E_STATE : MEMLORD_E_IO;
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
+                                                 const char **why) {
+    const int saved = errno, cancel = mli_cancel_disable();
+    const memlord_result r = mli_page_open(path, page, fd, why);
+    mli_cancel_restore(cancel);
+    errno = saved;
+    return r;
+}
+MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page) { (void)munmap((void *)page, MLI_PAGE_BYTES); }
+MLI_PRIVATE void mli_page_fd_close(int fd) {
+    const int cancel = mli_cancel_disable();
+    (void)close(fd);
+    mli_cancel_restore(cancel);
+}
+
+MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o) {
+#if defined(__linux__)
+    mli_putf(o, "/dev/shm/memlord-%ju-", (uint64_t)geteuid());
+#else
+    mli_putf(o, "/tmp/memlord-%ju-", (uint64_t)geteuid());
+#endif
+}
+#else
+MLI_PRIVATE int mli_slot_lock(int fd, uint32_t slot, int unlock) {
+    (void)fd, (void)slot, (void)unlock;
+    return -1;
+}
+MLI_PRIVATE int mli_slot_is_free(int fd, uint32_t slot) {
+    (void)fd, (void)slot;
+    return 0;
+}
+MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
+                                        const char **why) {
+    (void)path, (void)page, (void)fd;
+    *why = "this system has no locks that end with their process, or no atomic words of 64 bits";
+    return MEMLORD_E_UNSUPPORTED;
+}
+MLI_PRIVATE void mli_page_unmap(mli_page *page) { (void)page; }
+MLI_PRIVATE void mli_page_fd_close(int fd) { (void)fd; }
+MLI_PRIVATE void mli_put_page_path(mli_out *o) { mli_put_str(o, "memlord-"); }
+#endif
+
+/* Asks the kernel to notice when tasks of the machine, or of a cgroup, wait for memory: 150 ms in
+   2 s (Documentation/accounting/psi.rst; without privilege the window is a multiple of 2 s).
+   Returns a descriptor; -1: the kernel has no such triggers, or refuses. */
+#if MLI_HAS_PAGE && defined(__linux__)
+MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path) {
+    static const char trigger[] = "some 150000 2000000";
+    int saved = errno, fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0) fd = mli_fd_above_std(fd);
+    if (fd >= 0 && write(fd, trigger, sizeof trigger) != (ssize_t)sizeof trigger) {
+        (void)close(fd);
+        fd = -1;
+    }
+    errno = saved;
+    return fd;
+}
+MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd) {
+    struct pollfd look;
+    int saved = errno, cancel = mli_cancel_disable(), n;
+    look.fd = fd;
+    look.events = POLLPRI;
+    n = poll(&look, 1, 0);
+    mli_cancel_restore(cancel);
+    errno = saved;
+    return n <= 0 ? 0 : look.revents & POLLERR ? -1 : (look.revents & POLLPRI) != 0;
+}
+#else
+MLI_PRIVATE int mli_stall_open(const char *path) {
+    (void)path;
+    return -1;
+}
+MLI_PRIVATE int mli_stall_seen(int fd) {
+    (void)fd;
+    return -1;
+}
+#endif
+
+/* Waits until a bell no longer shows `seen`, or for `ms`. Without futexes, or where a sandbox
+   refuses them, the listener's own event is the wait: it sees a request after at most the interval
+   of pollers. */
+#if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
+MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
+                                        uint32_t ms) {
+    struct { /* as the kernel has it: a timespec of 64-bit times on a 32-bit system differs */
+        long sec, nsec;
+    } time;
+    int saved = errno, refused;
+    time.sec = (long)(ms / 1000);
+    time.nsec = (long)(ms % 1000) * 1000000;
+    refused = syscall(__NR_futex, bell, 0 /* FUTEX_WAIT */, seen, &time, NULL, 0) &&
+              errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT;
+    errno = saved;
+    if (refused) mli_os_event_wait(&listener->wake, ms);
+}
+MLI_PRIVATE MLI_COLD void mli_bell_ring(mli_u32 *bell) {
+    int saved = errno;
+    (void)mli_u32_add(bell, 1); /* pairs with the load before mli_bell_wait */
+    (void)syscall(__NR_futex, bell, 1 /* FUTEX_WAKE */, 1, NULL, NULL, 0);
+    errno = saved;
+}
+#else
+MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen, uint32_t ms) {
+    (void)bell, (void)seen;
+    mli_os_event_wait(&listener->wake, ms);
+}
+MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
+#endif

@@ -1,0 +1,86 @@
+/* Owns the pressure page: a file that the ledgers of several processes map. Each has a slot there,
+   with the bytes it holds of its physical devices, its requests to the others, and its answers.
+   Uses books/limits, services/room and services/bands. Invariants: only the ledger that holds the
+   system's lock on a slot's byte of the file writes the slot; the system drops that lock when the
+   process ends, so a process killed at any instruction leaves nothing locked. A value read from the
+   page may be anything: it is never an index. Lock: page, for all of it; none while callbacks run. */
+#ifndef MLI_SERVICES_PAGES_H
+#define MLI_SERVICES_PAGES_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "os/system.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "base/text.h"
+
+#define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
+#define MLI_PAGE_VERSION 1
+#define MLI_PAGE_ANSWER_MS 2000     /* a raise waits no longer: the max_ms of the default retry */
+
+/* The file. A bell is the one word of a slot that others write, too. */
+typedef struct mli_page {
+    mli_u64 magic, version, unused[6];
+    struct {
+        mli_u32 rings; /* a futex: raised by requests to the slot's ledger, and by answers to it */
+        uint32_t unused[15];
+    } bells[MLI_PAGE_SLOTS];
+    mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
+} mli_page;
+#define MLI_SLOT_WORD(field) (offsetof(mli_page_slot, field) / sizeof(uint64_t))
+
+/* A request to the neighbours, on the stack of its thread. */
+typedef struct mli_raise {
+    struct mli_raise *next;
+    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
+    uint64_t id, number, needed;
+    struct {
+        uint64_t owner; /* 0: it is not asked */
+        uint64_t held, released;
+    } before[MLI_PAGE_SLOTS];
+} mli_raise;
+
+#if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
+
+/* Locks the byte of a slot for this ledger; `unlock`: unlocks it. Returns 0; -1: another has it; 1:
+   the system has no such locks for this file. */
+MLI_PRIVATE MLI_COLD int mli_slot_lock(int fd, uint32_t slot, int unlock);
+/* Returns 1 if no other ledger has locked the byte of a slot. */
+MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot);
+/* The same without cancellation: a cancelled thread would keep the page lock. */
+MLI_PRIVATE MLI_COLD memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
+                                                 const char **why);
+MLI_PRIVATE MLI_COLD void mli_page_unmap(mli_page *page);
+MLI_PRIVATE void mli_page_fd_close(int fd);
+
+/* Puts the directory and the start of the file of a name without '/'. */
+MLI_PRIVATE MLI_COLD void mli_put_page_path(mli_out *o);
+#define MLI_HAS_PAGE 1
+#else
+MLI_PRIVATE int mli_slot_lock(int fd, uint32_t slot, int unlock);
+MLI_PRIVATE int mli_slot_is_free(int fd, uint32_t slot);
+MLI_PRIVATE memlord_result mli_page_map(const char *path, mli_page **page, int *fd,
+                                        const char **why);
+MLI_PRIVATE void mli_page_unmap(mli_page *page);
+MLI_PRIVATE void mli_page_fd_close(int fd);
+MLI_PRIVATE void mli_put_page_path(mli_out *o);
+#define MLI_HAS_PAGE 0
+#endif
+#if MLI_HAS_PAGE && defined(__linux__)
+MLI_PRIVATE MLI_COLD int mli_stall_open(const char *path);
+/* Returns 1 if tasks have waited since the last look; -1: the trigger is gone. Never waits. */
+MLI_PRIVATE MLI_COLD int mli_stall_seen(int fd);
+#else
+MLI_PRIVATE int mli_stall_open(const char *path);
+MLI_PRIVATE int mli_stall_seen(int fd);
+#endif
+#if MLI_HAS_PAGE && defined(__linux__) && defined(__NR_futex)
+MLI_PRIVATE MLI_COLD void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen,
+                                        uint32_t ms);
+MLI_PRIVATE MLI_COLD void mli_bell_ring(mli_u32 *bell);
+#else
+MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen, uint32_t ms);
+MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
+#endif
+
+#endif

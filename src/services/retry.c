@@ -1,0 +1,330 @@
+#include "services/retry.h"
+#include "os/system.h"
+#include "os/unwind.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "books/threads.h"
+#include "books/map.h"
+#include "books/counters.h"
+#include "books/devices.h"
+#include "books/sites.h"
+#include "books/events.h"
+#include "books/blocks.h"
+#include "books/limits.h"
+#include "services/bands.h"
+#include "services/room.h"
+#include "calls/deferred.h"
+#include "services/pages.h"
+#include "services/neighbours.h"
+#include "services/pollers.h"
+#include "calls/record.h"
+
+MLI_PRIVATE const memlord_retry mli_default_retry = {5, 50, 2000, 1.5, NULL, NULL};
+
+/* -- MEMLORD_RETRY="max=5,initial_ms=50,multiplier=1.5,max_ms=2000" -- */
+
+MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, double *out) {
+    double value = 0, scale = 1;
+    int digits = 0;
+    for (; *text >= '0' && *text <= '9' && digits < 10; text++, digits++)
+        value = value * 10 + (*text - '0');
+    if (places && *text == '.')
+        for (text++; *text >= '0' && *text <= '9' && digits < 15; text++, digits++)
+            value += (*text - '0') * (scale /= 10);
+    *out = value;
+    return digits && value <= UINT32_MAX && (!*text || *text == ',') ? text : NULL;
+}
+
+MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
+    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
+    memlord_retry read = *out;
+    uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};
+    while (*text) {
+        double value;
+        size_t i = 0;
+        while (i < 4 && strncmp(text, names[i], strlen(names[i]))) i++;
+        if (i < 4) text = mli_read_number(text + strlen(names[i]), i == 3, &value);
+        if (i == 4 || !text) return MEMLORD_E_INVALID;
+        if (i == 3)
+            read.multiplier = value;
+        else
+            *fields[i] = (uint32_t)value;
+        if (*text == ',' && !*++text) return MEMLORD_E_INVALID;
+    }
+    *out = read;
+    return MEMLORD_OK;
+}
+
+/* -- waiting -- */
+
+/* Sleeps up to `ms`, or until `needed` bytes have been freed at a physical device since `out` was
+   read from mli_phys_freed, or its neighbours have released as many. Does not sleep if they have
+   been freed already, or if the system has no event left to wait for: the attempts then follow at
+   once. */
+static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
+                                    uint64_t needed, uint64_t out, uint32_t ms) {
+    const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
+    mli_waiter w, **at;
+    mli_raise raise;
+    uint64_t generation;
+    uint32_t left = ms, step;
+    int failed, raised;
+    w.phys = phys;
+    w.needed = needed ? needed : 1;
+    w.freed_before = out;
+    generation = mli_busy_begin();
+    failed = mli_os_event_open(&w.event);
+    mli_busy_end(generation);
+    if (failed) return;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    w.next = lord->pollers.waiters;
+    lord->pollers.waiters = &w;
+    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    raise.event = &w.event;
+    raised = !mli_raise_begin(lord, phys, w.needed, &raise);
+    mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
+    while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
+           !(raised && mli_raise_check(lord, &raise) > 0)) {
+        step = raised ? mli_u32_load(&lord->pollers.poll_ms) : left;
+        mli_os_event_wait(&w.event, step < left ? step : left);
+        left = mli_ms_left(deadline);
+    }
+    if (raised) mli_raise_end(lord, &raise);
+    mli_lock_take(&lord->bands.callbacks_lock);
+    for (at = &lord->pollers.waiters; *at != &w;) at = &(*at)->next;
+    *at = w.next;
+    if (!lord->pollers.waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_os_event_close(&w.event);
+}
+
+/* -- a request -- */
+
+typedef struct mli_request {
+    memlord *lord;
+    mli_phys *phys;
+    uint32_t dev;
+    uint64_t bytes;
+    const memlord_site *site;
+    const memlord_retry *policy;
+    memlord_ticket ticket; /* its own; 0: not open */
+    mli_cover cover;       /* what the tickets of its thread gave to that one */
+    uint64_t freed_before; /* bytes freed at phys before the attempt */
+    void *caller, *frame;  /* as in mli_self, which calls of the attempts change */
+} mli_request;
+
+/* Reserves the bytes under the limit, but for those that the thread's tickets cover. If they do not
+   fit, retires pending blocks and tries again, then collects and tries again. */
+static MLI_COLD memlord_result mli_request_reserve(mli_request *q) {
+    memlord *lord = q->lord;
+    memlord_device d = mli_device_record_at(lord, q->dev)->device;
+    memlord_result r = MEMLORD_E_LIMIT;
+    uint64_t reclaimed;
+    int round;
+    for (round = 0; round < 3 && r == MEMLORD_E_LIMIT; round++) {
+        mli_thread *t;
+        if (round == 1 && !mli_fences_retire(lord, d)) continue;
+        if (round == 2 && mli_collect(lord, q->dev, MEMLORD_REASON_LIMIT,
+                                      q->bytes - q->cover.bytes, &reclaimed))
+            break;
+        t = mli_thread_get(lord);
+        if (!t) return MEMLORD_E_STATE;
+        r = mli_reservation_open(lord, q->phys, t, q->bytes, &q->cover, &q->ticket);
+        mli_thread_put(lord, t);
+    }
+    return r;
+}
+/* Ends the ticket of a request. What it has left goes back to the tickets that covered it. */
+static MLI_COLD void mli_request_release(mli_request *q) {
+    if (!q->ticket) return;
+    if (q->cover.count) mli_cover_return(q->lord, q->phys, &q->cover, q->ticket);
+    (void)memlord_reserve_commit(q->lord, q->ticket);
+}
+
+/* Records the new block; its bytes come off the request's own ticket alone. Without memory for the
+   entry it counts as dropped: the caller has the storage all the same. */
+static MLI_COLD void mli_request_record(mli_request *q, uint64_t storage) {
+    mli_self.caller = q->caller;
+    mli_self.frame = q->frame;
+    (void)mli_alloc_off_ticket(q->lord, q->ticket, mli_device_record_at(q->lord, q->dev)->device,
+                               storage, q->bytes, q->site, MLI_PUT_ALLOC);
+}
+
+/* Counts a request that found no memory in the end, and keeps it as the last of its device, for
+   reports. */
+static MLI_COLD void mli_oom_note(memlord *lord, uint32_t dev, uint64_t bytes,
+                                  const memlord_site *origin) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    const memlord_site *site = origin ? mli_site_kept(lord, origin) : NULL;
+    uint64_t now = mli_ledger_now(lord), live = mli_phys_live(lord, mli_phys_at(lord, dev)), held;
+    mli_phys *phys = mli_phys_lock(lord, dev);
+    phys->failing = 1;
+    device->oom.bytes = bytes;
+    device->oom.live = live;
+    device->oom.used = phys->sample.known ? mli_phys_used(lord, phys, &held) : UINT64_MAX;
+    device->oom.site = site;
+    device->oom.time = now ? now : 1;
+    mli_lock_drop(&phys->lock);
+    mli_stat_add(lord, dev, MLI_STAT_oom_failures, 1);
+}
+
+/* Logs a failed request; `oom`: the attempts failed, and are counted; else the limit refused the
+   part that no ticket covers. */
+static MLI_COLD void mli_request_failed(mli_request *q, int oom) {
+    memlord *lord = q->lord;
+    const uint64_t covered = q->cover.bytes;
+    const char *head = covered ? "[limit] beyond its ticket, " : "[limit] ";
+    if (oom) {
+        (void)mli_phys_sample(lord, q->phys); /* the attempts may have collected */
+        mli_oom_note(lord, q->dev, q->bytes, q->site);
+    } else {
+        mli_phys_sample_refresh(lord, q->phys);
+    }
+    mli_log_explain(lord, MEMLORD_LOG_ERROR, oom ? "[oom] " : head,
+                    mli_device_record_at(lord, q->dev)->device, oom ? q->bytes : q->bytes - covered,
+                    oom ? covered : 0);
+}
+
+/* Counts an attempt that found no memory. */
+static MLI_COLD void mli_attempt_failed(memlord *lord, uint32_t dev, uint64_t bytes) {
+    mli_stat_add(lord, dev, MLI_STAT_oom_attempts, 1);
+    mli_event_record_other(lord, MEMLORD_EVENT_OOM, dev, 0, bytes);
+}
+
+MLI_API memlord_result memlord_retry_check(const memlord_retry *policy) {
+    if (!policy) return MEMLORD_OK;
+    return policy->max_ms >= policy->initial_ms && policy->multiplier >= 1 &&
+                   policy->multiplier <= 1.7976931348623157e308 /* not infinite */
+               ? MEMLORD_OK
+               : MEMLORD_E_INVALID;
+}
+
+MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t attempt) {
+    double ms, power;
+    if (!policy) policy = &mli_default_retry;
+    if (memlord_retry_check(policy) || !policy->initial_ms)
+        return policy->initial_ms ? policy->max_ms : 0;
+    ms = policy->initial_ms;
+    for (power = policy->multiplier; attempt && ms < policy->max_ms; attempt >>= 1) {
+        if (attempt & 1) ms *= power;
+        power *= power; /* at worst infinite: then so is ms, and max_ms is returned */
+    }
+    return ms < policy->max_ms ? (uint32_t)ms : policy->max_ms;
+}
+
+/* Pauses by the host's function, unless the neighbours release enough at once. */
+static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
+    mli_raise raise;
+    int raised, enough;
+    raise.event = NULL;
+    raised = !mli_raise_begin(q->lord, q->phys, q->bytes, &raise);
+    enough = raised && q->bytes && mli_raise_check(q->lord, &raise) > 0;
+    if (!enough) q->policy->sleep_ms(q->policy->user, ms);
+    if (raised) mli_raise_end(q->lord, &raise);
+}
+
+/* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,
+   collects, raises pressure, and sleeps by the policy's function or until enough was freed. */
+static MLI_COLD void mli_request_reclaim(mli_request *q, uint32_t attempt) {
+    memlord *lord = q->lord;
+    uint64_t reclaimed;
+    uint32_t ms = memlord_retry_backoff(q->policy, attempt);
+    (void)mli_phys_sample(lord, q->phys);
+    (void)mli_fences_retire(lord, mli_device_record_at(lord, q->dev)->device);
+    (void)mli_collect(lord, q->dev, MEMLORD_REASON_OOM, q->bytes, &reclaimed);
+    if (q->policy->sleep_ms)
+        mli_request_sleep(q, ms);
+    else if (ms)
+        mli_wait_freed(lord, q->phys, q->bytes, q->freed_before, ms);
+}
+
+/* Runs the attempts, and records the block of the one that succeeds. Requires: the bytes are
+   reserved. An attempt that returns storage 0 or UINT64_MAX has failed, as no ledger can record
+   those. */
+static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn,
+                                               void *user, uint64_t *storage) {
+    const uint64_t outer = mli_self.try_lord;
+    const uintptr_t frame = mli_self.try_frame;
+    uint32_t attempt;
+    int answer = 1;
+    for (attempt = 0;; attempt++) {
+        *storage = 0;
+        if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_retries, 1);
+        q->freed_before = mli_phys_freed(q->lord, q->phys);
+        mli_self.try_lord = q->lord->threads.generation;
+        mli_self.try_frame = MLI_STACK_ADDRESS();
+        answer = fn(user, q->bytes, storage);
+        mli_self.try_lord = outer;
+        mli_self.try_frame = frame;
+        if (!answer && mli_key_valid(*storage)) break;
+        mli_attempt_failed(q->lord, q->dev, q->bytes);
+        if (answer < 0 || attempt == q->policy->max_retries) {
+            *storage = 0;
+            return MEMLORD_E_OOM;
+        }
+        mli_request_reclaim(q, attempt);
+    }
+    if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_recoveries, 1);
+    mli_lock_take(&q->phys->lock);
+    q->phys->failing = 0;
+    mli_lock_drop(&q->phys->lock);
+    mli_request_record(q, *storage);
+    return MEMLORD_OK;
+}
+
+/* -- public -- */
+
+MLI_API memlord_result memlord_alloc_retry(memlord *lord, memlord_device device,
+                                           uint64_t bytes, memlord_try_fn fn, void *user,
+                                           const memlord_retry *policy, uint64_t *storage,
+                                           const memlord_site *site) {
+    mli_request q;
+    memlord_result r;
+    if (storage) *storage = 0;
+    if (!storage || !fn) return MEMLORD_E_INVALID;
+    if (!lord || mli_self.in_host_alloc) {
+        if (fn(user, bytes, storage) == 0) return MEMLORD_OK;
+        *storage = 0;
+        return MEMLORD_E_OOM;
+    }
+    if (bytes > MLI_BYTES_MAX || memlord_retry_check(policy)) return MEMLORD_E_INVALID;
+    memset(&q, 0, sizeof q);
+    MLI_NOTE_CALLER();
+    q.caller = mli_self.caller;
+    q.frame = mli_self.frame;
+    r = mli_dev(lord, device, &q.dev);
+    if (r) return r;
+    q.lord = lord;
+    q.phys = mli_phys_at(lord, q.dev);
+    q.bytes = bytes;
+    q.site = site;
+    q.policy = policy ? policy : &lord->retry.policy;
+    r = mli_request_reserve(&q);
+    if (r == MEMLORD_OK) r = mli_request_try(&q, fn, user, storage);
+    mli_request_release(&q);
+    if (r == MEMLORD_E_OOM || r == MEMLORD_E_LIMIT)
+        mli_request_failed(&q, r == MEMLORD_E_OOM);
+    return r;
+}
+
+MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device, uint64_t bytes,
+                                            const memlord_site *site) {
+    uint32_t dev;
+    memlord_result r;
+    if (!lord || mli_self.in_host_alloc ||
+        (mli_frame_runs(&mli_self.try_frame, MLI_STACK_ADDRESS()) &&
+         mli_self.try_lord == lord->threads.generation))
+        return MEMLORD_OK;
+    r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
+    if (r)
+        return mli_refuse(lord, MLI_REFUSER_alloc_failed, r, device, mli_block_fault(1, bytes));
+    mli_attempt_failed(lord, dev, bytes);
+    mli_phys_sample_refresh(lord, mli_phys_at(lord, dev));
+    mli_oom_note(lord, dev, bytes, site);
+    if (mli_log_hears(lord, MEMLORD_LOG_ERROR) && mli_log_due(lord, &lord->retry.explained))
+        mli_log_explain(lord, MEMLORD_LOG_ERROR, "[oom] ", device, bytes, 0);
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
+}

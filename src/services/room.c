@@ -1,0 +1,542 @@
+#include "services/room.h"
+#include "os/system.h"
+#include "os/machine.h"
+#include "os/unwind.h"
+#include "base/log.h"
+#include "books/threads.h"
+#include "books/map.h"
+#include "books/counters.h"
+#include "books/devices.h"
+#include "books/events.h"
+#include "books/limits.h"
+#include "services/bands.h"
+#include "services/stats.h"
+
+/* -- sources -- */
+
+MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out) {
+    memlord *lord = (memlord *)user;
+    (void)d;
+    return mli_cpu_sample(&lord->room.cpu, &out->total, &out->used, &out->process);
+}
+
+MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type) {
+    mli_capacity_reader source;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    source = lord->room.capacity_readers[type];
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return source;
+}
+
+/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known.
+   Requires: the phys lock. */
+static void mli_phys_fraction_apply(mli_phys *phys) {
+    if (!(phys->fraction > 0) || !phys->sample.known) return;
+    phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
+    if (!phys->limit) phys->limit = 1;
+}
+
+/* Notes what the devices of a phys have before its source runs. */
+static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
+    uint32_t i = 0;
+    mli_lock_take(&phys->lock);
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        mli_sample_mark *before = &mli_device_record_at(lord, i)->before;
+        before->in = mli_dev_sum(lord, i, 1, 0);
+        before->held = mli_since(before->in, mli_dev_sum(lord, i, 0, 0));
+    }
+    mli_lock_drop(&phys->lock);
+}
+/* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
+   after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
+   holds now, as a source may itself set that. Requires: the phys lock. */
+static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
+        mli_device_record *device = mli_device_record_at(lord, i);
+        mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, i);
+        uint64_t in = mli_dev_sum(lord, i, 1, 0), live = mli_since(in, mli_dev_sum(lord, i, 0, 0));
+        device->mark = device->before;
+        if (live < device->mark.held) device->mark.held = live;
+        device->mark.held = mli_dev_held(lord, i, device->mark.held);
+        mli_lock_take(&row->lock);
+        mli_u64_store(&row->sampled_peak, mli_u64_load(&row->published));
+        mli_lock_drop(&row->lock);
+    }
+}
+
+/* Stores a sample of a phys, or that none is known. */
+static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacity *c,
+                                           uint64_t now) {
+    mli_lock_take(&phys->lock);
+    if (c->known) mli_phys_marks_set(phys->lord, phys);
+    phys->sample = *c;
+    phys->sampled = now;
+    mli_phys_fraction_apply(phys);
+    mli_lock_drop(&phys->lock);
+}
+
+/* Makes this thread the sampler of a phys. 0: there is one already. A source that this thread left
+   by longjmp samples no more. */
+static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
+    int mine = !mli_u32_exchange(&phys->sampling, 1);
+    mli_lock_take(&lord->bands.callbacks_lock);
+    if (!mine && phys->sampler == (void *)&mli_self) /* else another thread writes sampler_frame */
+        mine = !mli_frame_runs(&phys->sampler_frame, here);
+    if (mine) {
+        phys->sampler = &mli_self;
+        phys->sampler_frame = here;
+        phys->sampler_void = 0;
+    }
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return mine;
+}
+MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
+    mli_capacity_reader source;
+    memlord_capacity c;
+    uint64_t now;
+    memlord_result r = MEMLORD_OK;
+    memset(&c, 0, sizeof c);
+    if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    source = lord->room.capacity_readers[phys->device.type];
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_phys_marks_begin(lord, phys);
+    mli_rank_none();
+    if (!source.fn)
+        r = MEMLORD_E_UNSUPPORTED;
+    else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
+        r = MEMLORD_E_UNKNOWN;
+    now = mli_ledger_now(lord);
+    if (!now) now = 1; /* 0: never sampled */
+    mli_lock_take(&lord->bands.callbacks_lock);
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
+    if (r) memset(&c, 0, sizeof c);
+    c.known = r == MEMLORD_OK;
+    if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
+    phys->sampler = NULL;
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_u32_store_release(&phys->sampling, 0); /* pairs with the exchange above */
+    mli_phys_recheck(lord, phys);
+    return r;
+}
+
+MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source) {
+    uint32_t i;
+    unsigned spins = 0;
+    memlord_capacity none;
+    memset(&none, 0, sizeof none);
+    mli_lock_take(&lord->bands.callbacks_lock);
+    lord->room.capacity_readers[type] = source;
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        if (phys->device.type != type) continue; /* also an unused phys: it may be used again */
+        mli_lock_take(&lord->bands.callbacks_lock);
+        while (phys->sampler && phys->sampler != (void *)&mli_self) {
+            mli_lock_drop(&lord->bands.callbacks_lock);
+            mli_spin_wait(&spins);
+            mli_lock_take(&lord->bands.callbacks_lock);
+        }
+        phys->sampler_void = 1; /* for the sample that this thread may be taking, or has left */
+        mli_lock_drop(&lord->bands.callbacks_lock);
+        mli_phys_sample_store(phys, &none, 0);
+        mli_phys_recheck(lord, phys);
+    }
+}
+
+/* -- readers: they sample what nobody samples for them -- */
+
+/* Returns 1 if a reader may run a source on this thread. It may not if the host defers, nor inside
+   code of the host that MemLord called: the ledger's allocator, a logger, a try function, a fence,
+   a source or a collection callback. */
+static MLI_COLD int mli_reader_may_sample(memlord *lord) {
+    const uintptr_t here = MLI_STACK_ADDRESS();
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    int inside = 0;
+    if ((lord->threads.flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc ||
+        (mli_self.try_lord && mli_frame_runs(&mli_self.try_frame, here)) ||
+        (mli_self.log_calls.generation && mli_frame_runs(&mli_self.log_calls.frame, here)) ||
+        (mli_self.fence_lord && mli_frame_runs(&mli_self.fence_frame, here)))
+        return 0;
+    mli_lock_take(&lord->bands.callbacks_lock);
+    for (i = 0; i < n && !inside; i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        mli_watch *w = i ? &mli_device_record_at(lord, i)->watch : NULL;
+        inside = (phys->sampler == (void *)&mli_self &&
+                  mli_frame_runs(&phys->sampler_frame, here)) ||
+                 (w && w->gc_thread == (void *)&mli_self && mli_frame_runs(&w->gc_frame, here));
+    }
+    mli_lock_drop(&lord->bands.callbacks_lock);
+    return !inside;
+}
+
+/* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
+   three poll intervals and no poller runs. But at most once in an interval. */
+static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
+    const uint64_t interval = (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u;
+    const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
+    uint64_t at, now;
+    int known;
+    mli_lock_take(&phys->lock);
+    at = phys->sampled;
+    known = phys->sample.known;
+    mli_lock_drop(&phys->lock);
+    if (!at) return 1;
+    if (known && (poller == MLI_HELPER_RUNS || poller == MLI_HELPER_BUSY)) return 0;
+    now = mli_ledger_now(lord);
+    return now > at && now - at >= (known ? 3 * interval : interval);
+}
+
+/* Samples a phys for a reader if that is due and allowed. It checks no band: the next recorded call
+   does. `own`: only the built-in source may run. */
+static MLI_COLD void mli_phys_sample_for_reader(memlord *lord, mli_phys *phys, int own) {
+    memlord_capacity_fn fn;
+    if (!mli_phys_sample_due(lord, phys) || !mli_reader_may_sample(lord)) return;
+    fn = mli_capacity_reader_of(lord, phys->device.type).fn;
+    if (fn && (!own || fn == mli_cpu_capacity)) (void)mli_phys_sample(lord, phys);
+}
+
+MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own) {
+    uint32_t i = 0;
+    while ((i = mli_phys_next_dev(lord, NULL, i)) != 0)
+        if (mli_dev_uses_capacity(lord, i))
+            mli_phys_sample_for_reader(lord, mli_phys_at(lord, i), own);
+}
+
+/* Finds the phys of a device for a reader, and samples it if that is due. A device not yet seen is
+   added if it is to be sampled. */
+static MLI_COLD memlord_result mli_phys_read(memlord *lord, memlord_device d, mli_phys **phys) {
+    memlord_result r = mli_phys_find(lord, d, 0, phys);
+    if (r == MEMLORD_E_UNKNOWN && mli_reader_may_sample(lord) &&
+        mli_capacity_reader_of(lord, d.type).fn)
+        r = mli_phys_find(lord, d, 1, phys);
+    if (r == MEMLORD_OK) mli_phys_sample_for_reader(lord, *phys, 0);
+    return r;
+}
+
+/* -- the explanation of a refusal -- */
+
+#define MLI_EXPLAIN_TOP 4
+
+MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
+                                           size_t cap) {
+    const char *root = lord->room.cpu.root ? lord->room.cpu.root : "";
+    char path[300];
+    mli_out o;
+    *name = 0;
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, root);
+    mli_put_str(&o, "/proc/self/ns/pid");
+    if (mli_out_end(&o, sizeof path) >= sizeof path) return;
+    if (!mli_link_is(path, "pid:[4026531836]")) return; /* the number of the first, since 3.8 */
+    mli_out_buffer(&o, path, sizeof path);
+    mli_put_str(&o, root);
+    mli_put_str(&o, "/proc/");
+    mli_put_u64(&o, pid);
+    mli_put_str(&o, "/comm");
+    if (mli_out_end(&o, sizeof path) < sizeof path) mli_line_read(path, name, cap);
+}
+
+MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
+                                         const memlord_capacity *sample, size_t most) {
+    size_t i;
+    for (i = 0; i < most && sample->others[i].pid; i++) {
+        char name[32];
+        mli_process_name(lord, sample->others[i].pid, name, sizeof name);
+        mli_putf(o, "%s pid %ju", i ? "," : head, sample->others[i].pid);
+        if (*name) mli_putf(o, " (%s)", name);
+        mli_putf(o, " holds %jo", sample->others[i].bytes);
+    }
+}
+
+/* Writes "512 MiB wanted, 100 MiB short: limit 2 GiB, live 1.9 GiB, ..." for a phys. The tickets
+   hold `covered` bytes for the request itself: it has them in addition to what is left. */
+static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
+                                      uint64_t covered) {
+    memlord_capacity sample;
+    uint64_t limit, reserved, held;
+    int64_t left;
+    int known;
+    mli_lock_take(&phys->lock);
+    known = mli_phys_available(lord, phys, &left);
+    sample = phys->sample;
+    sample.used = mli_phys_used(lord, phys, &held);
+    limit = phys->limit;
+    reserved = phys->reserved;
+    mli_lock_drop(&phys->lock);
+    if (known) left += mli_bytes_signed(covered);
+    mli_putf(o, " %jo wanted, ", wanted);
+    if (!known)
+        mli_put_str(o, "limit and capacity unknown");
+    else if (left < 0 || (uint64_t)left < wanted)
+        mli_putf(o, "%jo short", wanted - (uint64_t)left);
+    else
+        mli_putf(o, "%jo to spare", (uint64_t)left - wanted);
+    if (limit) mli_putf(o, ": limit %jo", limit);
+    mli_putf(o, limit ? ", live %jo" : ": live %jo", mli_phys_live(lord, phys));
+    if (reserved) mli_putf(o, ", held %jo", reserved);
+    if (covered) mli_putf(o, " of which %jo for this request", covered);
+    if (sample.known)
+        mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
+    mli_put_others(lord, o, "; others:", &sample, MLI_EXPLAIN_TOP);
+}
+
+/* Writes why a device has or lacks room for `wanted` bytes, with the holders of its phys. */
+static MLI_COLD size_t mli_explain_device(memlord *lord, memlord_device d, uint64_t wanted,
+                                          uint64_t covered, char *buf, size_t cap) {
+    mli_holder_list list;
+    const uint32_t dev = mli_dev_known(lord, d);
+    uint64_t failed = 0;
+    mli_phys *phys;
+    mli_out o;
+    mli_out_buffer(&o, buf, cap);
+    mli_putf(&o, "%i:", mli_device_code(d));
+    if (mli_phys_find(lord, d, 0, &phys) == MEMLORD_OK)
+        mli_explain_phys(lord, &o, phys, wanted, covered);
+    else
+        mli_put_str(&o, " never seen");
+    if (dev) failed = mli_u64_load(&mli_device_record_at(lord, dev)->count[MLI_STAT_oom_failures]);
+    if (failed) mli_putf(&o, "; requests failed %ju", failed);
+    if (phys) {
+        mli_holders_list(lord, phys, dev, MLI_BOOK_TAG, &list);
+        mli_put_holders(lord, &o, &list);
+        mli_holders_list(lord, phys, dev, MLI_BOOK_SITE, &list);
+        mli_put_holders(lord, &o, &list);
+    }
+    return mli_out_end(&o, cap);
+}
+
+MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
+                                          memlord_device d, uint64_t wanted, uint64_t covered) {
+    char line[1024];
+    size_t n = strlen(head);
+    if (!mli_log_hears(lord, level)) return;
+    memcpy(line, head, n);
+    (void)mli_explain_device(lord, d, wanted, covered, line + n, sizeof line - n);
+    mli_log(lord, level, line);
+}
+
+MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
+    const uint64_t now = mli_ledger_now(lord);
+    uint64_t seen = mli_u64_load(last);
+    if (seen && now - seen < 1000000000u) return 0;
+    return mli_u64_cas(last, &seen, now ? now : 1);
+}
+/* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
+   second, and each line walks the tags and the sites. */
+static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
+    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->limits.refusal_logged))
+        mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
+}
+
+/* Finds the phys of a device. A device not yet seen is added only if its type has a capacity
+   source; else E_UNKNOWN. */
+static memlord_result mli_phys_with_capacity(memlord *lord, memlord_device d, mli_phys **phys) {
+    int make = mli_device_valid(d) && mli_capacity_reader_of(lord, d.type).fn;
+    return mli_phys_find(lord, d, make, phys);
+}
+
+/* Sets the limit of a phys in bytes, or as a fraction of its capacity if `fraction` is not 0. */
+static MLI_COLD memlord_result mli_limit_set(memlord *lord, mli_phys *phys,
+                                             uint64_t bytes, double fraction) {
+    mli_lock_take(&phys->lock);
+    phys->fraction = fraction;
+    phys->limit = bytes;
+    mli_phys_fraction_apply(phys);
+    mli_lock_drop(&phys->lock);
+    mli_phys_recheck(lord, phys);
+    return MEMLORD_OK;
+}
+
+/* Computes the bytes left at the phys of a device. Returns 0 if they are unknown. */
+static MLI_COLD int mli_dev_available(memlord *lord, memlord_device device, int64_t *left) {
+    mli_phys *phys;
+    int known;
+    *left = INT64_MAX;
+    if (mli_phys_read(lord, device, &phys)) return 0;
+    mli_lock_take(&phys->lock);
+    known = mli_phys_available(lord, phys, left);
+    mli_lock_drop(&phys->lock);
+    return known;
+}
+
+/* Computes how many bytes a plan lacks at the phys of block `first`; INT64_MIN: an earlier block is
+   there, which had them all. Returns 0 if they are unknown. */
+static MLI_COLD int mli_plan_lack(memlord *lord, const memlord_block *blocks, size_t n,
+                                  size_t first, int64_t *lack) {
+    const int64_t least = -((int64_t)1 << 62); /* no difference overflows */
+    mli_phys *phys, *other;
+    uint64_t sum = 0;
+    int64_t left;
+    size_t i;
+    *lack = INT64_MIN;
+    if (!mli_dev_available(lord, blocks[first].device, &left)) return 0;
+    (void)mli_phys_find(lord, blocks[first].device, 0, &phys);
+    for (i = 0; i < n; i++) {
+        (void)mli_phys_find(lord, blocks[i].device, 0, &other);
+        if (other != phys) continue;
+        if (i < first) return 1;
+        sum = mli_add_saturated(sum, blocks[i].bytes);
+    }
+    *lack = mli_bytes_signed(sum) - (left > least ? left : least);
+    return 1;
+}
+
+/* -- public -- */
+
+MEMLORD_API memlord_result memlord_capacity_get(memlord *lord, memlord_device device,
+                                                memlord_capacity *out) {
+    mli_phys *phys;
+    uint64_t now, at;
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    r = mli_phys_find(lord, device, 0, &phys);
+    if (r) return r == MEMLORD_E_UNKNOWN ? MEMLORD_OK : r;
+    now = mli_ledger_now(lord);
+    mli_lock_take(&phys->lock);
+    *out = phys->sample;
+    at = phys->sampled;
+    mli_lock_drop(&phys->lock);
+    if (out->known) out->age_ns = now > at ? now - at : 0;
+    return MEMLORD_OK;
+}
+
+MLI_API memlord_result memlord_capacity_sample(memlord *lord, memlord_device device) {
+    mli_phys *phys;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    r = mli_phys_with_capacity(lord, device, &phys);
+    if (r == MEMLORD_E_UNKNOWN) return MEMLORD_E_UNSUPPORTED;
+    return r ? r : mli_phys_sample(lord, phys);
+}
+
+MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device,
+                                            memlord_device physical) {
+    mli_phys *to;
+    uint32_t dev, other;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_device_valid(physical)) return MEMLORD_E_DEVICE;
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    to = &lord->capacity.host_phys;
+    if (!mli_type_host[physical.type]) {
+        r = mli_dev(lord, physical, &other);
+        if (r) return r;
+        to = &mli_device_record_at(lord, other)->own_phys;
+        if (other != dev && mli_phys_at(lord, other) != to) return MEMLORD_E_STATE;
+    }
+    if (mli_type_host[device.type])
+        return to == &lord->capacity.host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
+    r = mli_phys_assign(lord, dev, to);
+    if (r == MEMLORD_OK) mli_phys_recheck(lord, NULL);
+    return r;
+}
+
+MLI_API memlord_result memlord_limit_set(memlord *lord, memlord_device device, uint64_t bytes) {
+    mli_phys *phys;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_phys_find(lord, device, 1, &phys);
+    return r ? r : mli_limit_set(lord, phys, bytes, 0);
+}
+
+MLI_API memlord_result memlord_limit_set_fraction(memlord *lord, memlord_device device,
+                                                  double fraction) {
+    mli_phys *phys;
+    memlord_capacity c;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!(fraction > 0 && fraction <= 1)) return MEMLORD_E_INVALID;
+    r = mli_phys_with_capacity(lord, device, &phys);
+    if (r) return r;
+    (void)memlord_capacity_get(lord, device, &c);
+    if (!c.known && mli_phys_sample(lord, phys)) return MEMLORD_E_UNKNOWN;
+    return mli_limit_set(lord, phys, 0, fraction);
+}
+
+MEMLORD_API int64_t memlord_headroom(memlord *lord, memlord_device device) {
+    int64_t left = INT64_MAX;
+    if (lord) (void)mli_dev_available(lord, device, &left);
+    return left;
+}
+
+MEMLORD_API int memlord_would_fit(memlord *lord, memlord_device device, uint64_t bytes) {
+    int64_t left;
+    if (!lord || !mli_dev_available(lord, device, &left)) return -1;
+    return left >= 0 && bytes <= (uint64_t)left;
+}
+
+MLI_API int memlord_plan_fit(memlord *lord, const memlord_block *blocks, size_t n,
+                             int64_t *short_by) {
+    int64_t worst = INT64_MIN, lack;
+    int known = 1;
+    size_t i;
+    if (short_by) *short_by = 0;
+    if (!lord || (n && !blocks)) return -1;
+    for (i = 0; i < n; i++) {
+        known &= mli_plan_lack(lord, blocks, n, i, &lack);
+        if (lack > worst) worst = lack;
+    }
+    if (worst <= 0 && !known) return -1;
+    if (short_by && worst != INT64_MIN) *short_by = worst;
+    return worst <= 0;
+}
+
+MEMLORD_API memlord_result memlord_reserve(memlord *lord, memlord_device device, uint64_t bytes,
+                                           memlord_ticket *out) {
+    mli_thread *t;
+    mli_phys *phys;
+    memlord_result r;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    *out = 0;
+    if (!lord) return MEMLORD_OK;
+    if (bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
+    r = mli_phys_find(lord, device, 1, &phys);
+    if (r) return r;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_E_STATE;
+    r = mli_reservation_open(lord, phys, t, bytes, NULL, out);
+    if (r == MEMLORD_OK) mli_ticket_attach(lord, t, *out);
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_E_LIMIT) mli_log_refusal(lord, device, bytes);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API size_t memlord_explain(memlord *lord, memlord_device device, uint64_t wanted,
+                               char *buf, size_t cap) {
+    mli_phys *phys;
+    if (lord && mli_phys_find(lord, device, 0, &phys) == MEMLORD_OK) /* it allocates nothing */
+        mli_phys_sample_for_reader(lord, phys, 0);
+    if (lord) return mli_explain_device(lord, device, wanted, 0, buf, cap);
+    if (buf && cap) buf[0] = 0;
+    return 0;
+}
+
+MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
+    mli_phys *phys;
+    int level = MEMLORD_PRESSURE_UNKNOWN, limited;
+    uint64_t live, all, held, used;
+    if (!lord || mli_phys_read(lord, device, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
+    mli_lock_take(&phys->lock);
+    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
+    all = mli_add_saturated(live, phys->neighbours);
+    used = mli_phys_used(lord, phys, &held);
+    held = mli_add_saturated(mli_add_saturated(held, phys->reserved), phys->neighbours);
+    if (phys->sample.known)
+        level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
+    if (phys->limit) {
+        limited = mli_pressure((double)(phys->sample.known ? live : all), (double)phys->limit);
+        if (limited > level) level = limited;
+    }
+    if (phys->stalled && mli_now() - phys->stalled < 2000000000u &&
+        level < MEMLORD_PRESSURE_WARNING)
+        level = MEMLORD_PRESSURE_WARNING;
+    if (phys->failing || phys->neighbour_failing) level = MEMLORD_PRESSURE_EMERGENCY;
+    mli_lock_drop(&phys->lock);
+    return level;
+}

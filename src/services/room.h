@@ -1,0 +1,48 @@
+/* Owns the capacity sources and computes whether a request has room: samples, limits, headroom,
+   plans, pressure, and the explanation of a refusal. Uses books/limits, services/bands and
+   services/stats.
+   Invariants: one thread at a time calls a source for a phys, and holds no lock; an impossible
+   sample counts as unknown.
+   Locks: callbacks for the sources and the threads that call them, then phys for a sample. */
+#ifndef MLI_SERVICES_ROOM_H
+#define MLI_SERVICES_ROOM_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+#include "base/ledger.h"
+#include "base/text.h"
+
+/* Samples the host's memory: the built-in source of the cpu. */
+MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
+
+MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type);
+/* Samples a phys through its source, then checks the bands of its devices. E_STATE: another thread
+   is sampling it; E_UNSUPPORTED: it has no source; E_UNKNOWN: the sample is of no use. */
+MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys);
+
+/* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
+MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source);
+
+/* Samples for a report, as for a reader, the phys of every known device. */
+MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
+
+/* Reads the name of another process; "" if the system does not tell. Drivers number processes as
+   the first pid namespace does: inside another one these names would be those of strangers. */
+MLI_PRIVATE MLI_COLD void mli_process_name(const memlord *lord, uint64_t pid, char *name,
+                                           size_t cap);
+
+/* Writes "; others: pid 4711 (python3) holds 31.2 GiB, pid 12 holds 1 GiB" with `head` before the
+   first. Writes nothing if no other process is known. */
+MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const char *head,
+                                         const memlord_capacity *sample, size_t most);
+
+/* Logs the explanation of a refusal after `head`. Without a logger it walks nothing. */
+MLI_PRIVATE MLI_COLD void mli_log_explain(memlord *lord, int level, const char *head,
+                                          memlord_device d, uint64_t wanted, uint64_t covered);
+
+/* Returns 1 at most once a second of the ledger's clock: *last is the time when it did so last, 0
+   at first. */
+MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last);
+
+#endif

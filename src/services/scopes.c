@@ -1,0 +1,600 @@
+#include "services/scopes.h"
+#include "base/ledger.h"
+#include "base/memory.h"
+#include "books/counters.h"
+#include "books/names.h"
+#include "books/devices.h"
+#include "books/tags.h"
+
+/* Returns the first thread scope of a scope; `next` leads to the others. */
+static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
+    return (mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+}
+
+MLI_PRIVATE void mli_thread_reset(mli_thread *t) {
+    mli_subbuf_leave(t);
+    t->tag = NULL;
+    t->tag_depth = 0;
+    t->open_tickets = 0;
+    t->account = 0;
+    t->stream = 0;
+    mli_special_set(t, MLI_SPECIAL_TAG | MLI_SPECIAL_TICKET | MLI_SPECIAL_SCOPE, 0);
+    mli_special_set(t, MLI_SPECIAL_ACCOUNT, 0);
+}
+
+static void mli_min_max_reset(mli_min_max *e) {
+    mli_u64_store(&e->total, 0);
+    mli_u64_store(&e->min, INT64_MAX);
+    mli_u64_store(&e->max, (uint64_t)INT64_MIN);
+}
+
+/* Adds a value to a total, minimum and maximum of the caller's own thread scope. */
+static MLI_HOT void mli_min_max_add(mli_min_max *e, uint64_t v) {
+    mli_u64_add_own(&e->total, v);
+    if ((int64_t)v < (int64_t)mli_u64_load_own(&e->min)) mli_u64_store(&e->min, v);
+    if ((int64_t)v > (int64_t)mli_u64_load_own(&e->max)) mli_u64_store(&e->max, v);
+}
+
+/* Resets a thread scope for the current epoch. The release of `epoch` pairs with mli_scope_sum.
+   Requires: the caller is its own thread. */
+static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) {
+    uint32_t i;
+    mli_u64_store(&s->count, 0);
+    mli_u64_store(&s->peak, 0);
+    mli_min_max_reset(&s->bytes);
+    mli_min_max_reset(&s->blocks);
+    mli_min_max_reset(&s->stamps);
+    for (i = 0; i <= MEMLORD_MAX_DEVICES; i++) mli_u64_store(&s->devices[i], 0);
+    mli_u64_store_release(&s->epoch, mli_u64_load(&lord->fences.epoch));
+}
+
+/* Adds an invocation that has ended to the caller's own thread scope. */
+static void mli_thread_scope_add(mli_thread_scope *s, const mli_scope_run *v) {
+    uint64_t n = mli_u64_load_own(&s->count);
+    mli_words_store(s->runs[n % (MLI_RUNS_KEPT + 1)], v, MLI_RUN_WORDS);
+    mli_min_max_add(&s->bytes, v->bytes);
+    mli_min_max_add(&s->blocks, v->blocks);
+    mli_min_max_add(&s->stamps, v->stamps);
+    if (v->peak > mli_u64_load_own(&s->peak)) mli_u64_store(&s->peak, v->peak);
+    mli_u64_store_release(&s->count, n + 1); /* pairs with the loads of its readers */
+}
+
+/* Returns the live bytes of all devices. */
+static uint64_t mli_live_total(memlord *lord) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    uint64_t sum = 0;
+    for (i = 1; i < n; i++) sum += mli_row_live(lord, MLI_BOOK_DEVICE, i);
+    return sum;
+}
+
+/* Computes the totals of a frame, and adds its delta on each device to its thread scope. Its peaks
+   raise those of the frame around it. */
+static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_scope_run *v) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    memset(v, 0, sizeof *v);
+    v->start = f->start;
+    v->stamps = mli_stamp_now(lord) - f->start;
+    v->before = f->before;
+    v->after = mli_live_total(lord);
+    v->shapes = (uint64_t)(uintptr_t)f->shapes;
+    v->blocks = 0 - f->blocks;
+    for (i = 1; i < n; i++) {
+        const mli_cell *cell = mli_cell_own_device(t, i);
+        const mli_frame_peak *at = mli_frame_peak_at(f, i);
+        uint64_t delta;
+        if (cell) mli_frame_raise(f, i, mli_u64_load_own(&cell->high));
+        delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
+        if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
+        v->bytes += delta;
+        v->peak += at->high - at->from;
+        if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+        if (f->around) mli_frame_raise(f->around, i, at->high);
+    }
+}
+
+MLI_PRIVATE void mli_frame_pop(mli_thread *t) {
+    t->frame = t->frame->around;
+    t->birth_bits = 0;
+}
+
+/* Ends the innermost frame and adds it to its thread scope, which may be of an earlier epoch. */
+static void mli_frame_close(memlord *lord, mli_thread *t) {
+    mli_thread_scope *s = t->frame->stats;
+    mli_scope_run v;
+    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
+    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->fences.epoch)))
+        mli_thread_scope_reset(lord, s);
+    mli_frame_totals(lord, t, t->frame, &v);
+    mli_thread_scope_add(s, &v);
+    if (MLI_UNLIKELY(t->frame->exported)) mli_u64_store(&s->token, 0);
+    mli_u64_add_own(&s->running, (uint64_t)0 - 1);
+    mli_frame_pop(t);
+}
+
+MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
+    (void)mli_u64_add(&t->owner, 0);
+    while (t->frame) mli_frame_close(t->lord, t);
+    mli_thread_reset(t);
+    mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
+    mli_u64_store_release(&t->owner, 0);
+}
+
+MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
+    return mli_u32_load_acquire(&lord->scopes.count);
+}
+
+/* -- making a scope -- */
+
+MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
+    size_t n = 0;
+    while (n < MLI_SCOPE_NAME && name[n]) n++;
+    if (!name[n]) return n;
+    while (n && ((unsigned char)name[n] & 0xc0) == 0x80) n--;
+    return n;
+}
+
+/* Returns the scope with a path; NULL: there is none. */
+static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
+    const mli_stb_string *string = mli_string_locked(lord, path);
+    return string ? string->scope : NULL;
+}
+
+/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. The release of
+   `count` pairs with mli_scope_count. */
+static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
+                                                    const char *name, const char *path,
+                                                    const mli_site_origin *from,
+                                                    mli_scope_record **out) {
+    uint32_t id = mli_u32_load(&lord->scopes.count);
+    mli_scope_record *scope;
+    mli_site_record *site = NULL;
+    mli_ptr *at;
+    memlord_result r;
+    if (id > MEMLORD_MAX_SCOPES) return MEMLORD_E_NOMEM;
+    r = mli_name_locked(lord, name, &name);
+    if (r == MEMLORD_OK) r = mli_name_locked(lord, path, &path);
+    if (r == MEMLORD_OK && from->planted) r = mli_site_find_locked(lord, from, &site);
+    if (r) return r;
+    at = (mli_ptr *)mli_book_add(lord, &lord->scopes.all, id, sizeof *at, mli_cold_alloc);
+    scope = at ? (mli_scope_record *)mli_cold_alloc(lord, sizeof *scope) : NULL;
+    if (!scope) return MLI_AGAIN;
+    scope->id = id;
+    scope->parent = parent;
+    scope->name = name;
+    scope->path = path;
+    scope->site = site;
+    mli_string_locked(lord, path)->scope = scope;
+    mli_ptr_store(at, scope);
+    mli_u32_store_release(&lord->scopes.count, id + 1);
+    *out = scope;
+    return MEMLORD_OK;
+}
+
+/* Finds or makes the scope of a name under a parent. The path identifies a scope: "a/b" and b in
+   a are one scope. */
+static MLI_COLD memlord_result mli_scope_make(memlord *lord, mli_scope_record *parent,
+                                              const char *name, const memlord_site *origin,
+                                              mli_scope_record **out) {
+    const mli_site_origin from = mli_site_origin_of(lord, origin);
+    size_t n = mli_utf8_cut(name), at = parent ? strlen(parent->path) + 1 : 0;
+    char *path = (char *)mli_own_alloc(lord, at + n + 1);
+    memlord_result r;
+    if (!path) return MEMLORD_E_NOMEM;
+    if (parent) {
+        memcpy(path, parent->path, at - 1);
+        path[at - 1] = '/';
+    }
+    memcpy(path + at, name, n);
+    do {
+        mli_cold_enter();
+        *out = mli_scope_of_path_locked(lord, path);
+        r = *out ? MEMLORD_OK : mli_scope_new_locked(lord, parent, path + at, path, &from, out);
+    } while (mli_cold_leave(lord, &r));
+    mli_own_free(lord, path, at + n + 1);
+    return r;
+}
+
+/* Returns the thread scope of a thread in a scope, made on first use; NULL without memory. */
+static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_record *scope,
+                                                       const mli_thread *t) {
+    mli_thread_scope *s = mli_thread_scope_first(scope);
+    for (; s; s = s->next)
+        if (s->thread == t->id) return s; /* only this thread could add it */
+    s = (mli_thread_scope *)mli_own_alloc(lord, sizeof *s);
+    if (!s) return NULL;
+    s->scope = scope;
+    s->thread = t->id;
+    mli_thread_scope_reset(lord, s);
+    mli_lock_take(&mli_process.cold_lock);
+    s->next = (mli_thread_scope *)mli_ptr_load(&scope->threads);
+    mli_ptr_store_release(&scope->threads, s); /* pairs with mli_thread_scope_first */
+    mli_lock_drop(&mli_process.cold_lock);
+    return s;
+}
+
+/* -- frames -- */
+
+/* Gets the next frame of a thread's scope stack, made on first use. E_STATE: the stack is full. The
+   orphan record has no stack: its calls come from many threads. */
+static memlord_result mli_frame_reserve(memlord *lord, mli_thread *t, mli_frame **out) {
+    mli_frame **next = t->frame ? &t->frame->inner : &t->frames;
+    uint32_t depth = mli_scope_depth(t);
+    if (t == lord->threads.orphan) return MEMLORD_E_NOMEM;
+    if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
+    if (!*next) {
+        *next = (mli_frame *)mli_own_alloc(lord, sizeof **next);
+        if (!*next) return MEMLORD_E_NOMEM;
+        (*next)->around = t->frame;
+        (*next)->depth = depth + 1;
+    }
+    *out = *next;
+    return MEMLORD_OK;
+}
+MLI_PRIVATE void mli_frames_free(memlord *lord, mli_thread *t) {
+    mli_frame *f = t->frames, *inner;
+    for (; f; f = inner) {
+        inner = f->inner;
+        mli_own_free(lord, f, sizeof *f);
+    }
+}
+
+/* Restarts a cell's high at its level, after the row's peak has taken account of the old high. */
+static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_cell *cell) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
+    mli_lock_take(&row->lock);
+    mli_row_raise_peak(row, cell);
+    mli_lock_drop(&row->lock);
+    mli_u64_store(&cell->high, mli_u64_load(&cell->level));
+}
+
+/* Pushes a frame: the thread enters the scope of a thread scope. `adopted`: the second word of the
+   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this frame's
+   peak; the frame around takes the old high. */
+static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_thread_scope *stats,
+                           uint64_t adopted) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    f->scope = stats->scope;
+    f->stats = stats;
+    f->adopted = adopted;
+    f->exported = 0;
+    f->shapes = NULL;
+    f->blocks = 0;
+    for (i = 1; i < n; i++) {
+        mli_cell *cell = mli_cell_own_device(t, i);
+        f->peaks[i].from = f->peaks[i].high = 0;
+        if (!cell) continue;
+        if (f->around) mli_frame_raise(f->around, i, mli_u64_load_own(&cell->high));
+        if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
+            mli_cell_high_restart(lord, i, cell);
+        f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
+        f->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
+    }
+    f->devices = n - 1;
+    f->before = mli_live_total(lord);
+    f->start = mli_stamp_now(lord);
+    if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
+    t->frame = f;
+    t->birth_bits = 0;
+    mli_u64_add_own(&stats->running, 1);
+    mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
+}
+
+/* Finds or makes a scope under the thread's innermost one, and the thread's thread scope in it;
+   the thread's cache keeps that for the next look-up by `given` with `salt`. */
+static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, const char *name,
+                                                const void *given, uint32_t salt,
+                                                const memlord_site *origin,
+                                                mli_thread_scope **out) {
+    mli_scope_record *scope, *parent = t->frame ? t->frame->scope : NULL;
+    memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
+    if (r) return r;
+    *out = mli_thread_scope_get(lord, scope, t);
+    if (!*out) return MEMLORD_E_NOMEM;
+    /* a scope made by another split of its path has another name: a cached one would never match */
+    if (origin || !strncmp(scope->name, name, MLI_SCOPE_NAME))
+        mli_cache_set(lord, t, given, salt, *out, 0);
+    return MEMLORD_OK;
+}
+
+/* Begins a scope; `guard` NULL: without one. The thread's cache has it under the host's static
+   record `planted` or, if that is NULL, under `name`. The text there may change, so a hit compares
+   it. */
+static memlord_result mli_scope_begin(memlord *lord, const char *name,
+                                      const memlord_scope_site *planted, memlord_guard *guard) {
+    const void *given = planted ? (const void *)planted : (const void *)name;
+    mli_thread *t = mli_thread_get(lord);
+    const mli_cache_entry *memo;
+    mli_thread_scope *stats;
+    mli_frame *frame;
+    uint32_t salt;
+    memlord_result r;
+    if (!t) return MEMLORD_OK;
+    salt = mli_cache_salt(planted ? MLI_CACHE_SCOPE_SITE : MLI_CACHE_SCOPE, mli_scope_id(t));
+    memo = mli_cache_find(t, given, salt);
+    stats = memo ? (mli_thread_scope *)memo->value : NULL;
+    if (stats && !planted && strncmp(stats->scope->name, name, MLI_SCOPE_NAME)) stats = NULL;
+    r = mli_frame_reserve(lord, t, &frame);
+    if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
+        r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
+    if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
+    if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
+    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->scopes.lost, 1);
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
+    return mli_call_end_uncounted(lord, r);
+}
+
+/* -- handing a scope to other threads -- */
+
+/* Returns the first word of a token: the ledger's generation and the scope. The second word is the
+   number of an export. A token is valid while its number is in a thread scope: from the first
+   export of a frame until the frame ends. */
+static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
+    return lord->threads.generation << 32 | scope->id;
+}
+
+/* Enters the scope of a token. E_UNKNOWN: the token's frame has ended, or it is of another ledger.
+   E_STATE: the thread is in it by this token already, or exported it itself. */
+static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
+                                               const memlord_scope_token *token) {
+    uint32_t id = (uint32_t)token->word[0];
+    mli_scope_record *scope =
+        id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, id) : NULL;
+    mli_thread_scope *s;
+    mli_frame *frame, *f;
+    memlord_result r = mli_frame_reserve(lord, t, &frame);
+    if (r) return r;
+    if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
+        return MEMLORD_E_UNKNOWN;
+    for (f = t->frame; f; f = f->around)
+        if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
+    s = mli_thread_scope_first(scope);
+    while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
+    if (!s) return MEMLORD_E_UNKNOWN;
+    if (s->thread == t->id) return MEMLORD_E_STATE;
+    s = mli_thread_scope_get(lord, scope, t);
+    if (!s) return MEMLORD_E_NOMEM;
+    mli_frame_open(lord, t, frame, s, token->word[1]);
+    return MEMLORD_OK;
+}
+
+/* Ends the innermost scope. E_STATE: it was not adopted by this token. */
+static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
+                                                const memlord_scope_token *token) {
+    const mli_frame *f = t->frame;
+    if (!f || !f->adopted || f->adopted != token->word[1] ||
+        token->word[0] != mli_scope_word(lord, f->scope))
+        return MEMLORD_E_STATE;
+    mli_frame_close(lord, t);
+    return MEMLORD_OK;
+}
+
+/* Adopts or returns a token on the caller's thread record. */
+static MLI_COLD memlord_result mli_scope_token_apply(memlord *lord, int adopt,
+                                                     const memlord_scope_token *token) {
+    mli_thread *t;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!token) return MEMLORD_E_INVALID;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    r = adopt ? mli_scope_adopt(lord, t, token) : mli_scope_return(lord, t, token);
+    mli_thread_put(lord, t);
+    return mli_call_end_uncounted(lord, r);
+}
+
+/* -- reading -- */
+
+/* Merges one thread scope into a total, minimum and maximum; `first`: none was merged before. */
+static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
+                              int64_t *min, int64_t *max) {
+    int64_t low = (int64_t)mli_u64_load(&e->min), high = (int64_t)mli_u64_load(&e->max);
+    *total += (int64_t)mli_u64_load(&e->total);
+    if (first || low < *min) *min = low;
+    if (first || high > *max) *max = high;
+}
+
+/* Returns how many invocations a thread scope has had in this epoch. The acquires pair with
+   mli_thread_scope_add and mli_thread_scope_reset. */
+static uint64_t mli_thread_scope_count(memlord *lord, const mli_thread_scope *s) {
+    uint64_t n = mli_u64_load_acquire(&s->count);
+    return mli_u64_load_acquire(&s->epoch) == mli_u64_load(&lord->fences.epoch) ? n : 0;
+}
+
+MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
+                                        const mli_stamp_scale *scale, memlord_scope_stat *out,
+                                        uint64_t *devices) {
+    const mli_thread_scope *s = mli_thread_scope_first(scope);
+    int64_t total = 0, min = 0, max = 0;
+    uint32_t i;
+    memset(out, 0, sizeof *out);
+    out->name = scope->name;
+    out->path = scope->path;
+    out->id = scope->id;
+    out->parent = scope->parent ? scope->parent->id : 0;
+    out->device_ns = mli_u64_load(&scope->device_ns);
+    if (scope->site) out->site = mli_site_display(lord, scope->site);
+    for (; s; s = s->next) {
+        uint64_t n = mli_thread_scope_count(lord, s);
+        int first = !out->count;
+        out->running += mli_u64_load(&s->running);
+        if (!n) continue;
+        out->count += n;
+        mli_min_max_merge(&s->bytes, first, &out->bytes.total, &out->bytes.min, &out->bytes.max);
+        mli_min_max_merge(&s->blocks, first, &out->blocks.total, &out->blocks.min,
+                          &out->blocks.max);
+        mli_min_max_merge(&s->stamps, first, &total, &min, &max);
+        if (mli_u64_load(&s->peak) > out->peak) out->peak = mli_u64_load(&s->peak);
+        for (i = 1; devices && i <= MEMLORD_MAX_DEVICES; i++)
+            devices[i] += mli_u64_load(&s->devices[i]);
+    }
+    out->ns.total = mli_span_ns(scale, (uint64_t)total);
+    out->ns.min = mli_span_ns(scale, (uint64_t)min);
+    out->ns.max = mli_span_ns(scale, (uint64_t)max);
+}
+
+MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
+                                                  mli_scope_run out[MLI_RUNS_KEPT]) {
+    uint64_t n = mli_thread_scope_count(lord, s), i, after;
+    uint64_t from = n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0, good;
+    for (i = from; i < n; i++)
+        mli_words_load(&out[i - from], s->runs[i % (MLI_RUNS_KEPT + 1)], MLI_RUN_WORDS);
+    after = mli_u64_load(&s->count); /* after the copies, which are acquires */
+    if (after < n) return 0;         /* it has begun a new epoch */
+    good = after > from + MLI_RUNS_KEPT ? after - MLI_RUNS_KEPT : from;
+    if (good >= n) return 0;
+    memmove(out, out + (good - from), (size_t)(n - good) * sizeof *out);
+    return (size_t)(n - good);
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord) {
+    uint64_t gone = 0;
+    uint32_t i;
+    for (i = 1; i < mli_scope_count(lord); i++) {
+        const mli_thread_scope *s = mli_thread_scope_first(mli_scope_record_at(lord, i));
+        for (; s; s = s->next) {
+            uint64_t n = mli_thread_scope_count(lord, s);
+            gone += n > MLI_RUNS_KEPT ? n - MLI_RUNS_KEPT : 0;
+        }
+    }
+    return gone;
+}
+
+MLI_PRIVATE void mli_scopes_free(memlord *lord) {
+    uint32_t i;
+    for (i = 1; i < mli_scope_count(lord); i++) {
+        mli_scope_record *scope = mli_scope_record_at(lord, i);
+        mli_thread_scope *s = mli_thread_scope_first(scope), *next;
+        for (; s; s = next) {
+            next = s->next;
+            mli_own_free(lord, s, sizeof *s);
+        }
+        mli_own_free(lord, scope, sizeof *scope);
+    }
+    mli_book_free(lord, &lord->scopes.all, sizeof(mli_ptr));
+}
+
+/* -- public -- */
+
+MEMLORD_API memlord_result memlord_scope_begin(memlord *lord, const char *name) {
+    if (!lord) return MEMLORD_OK;
+    if (!name || !*name) return MEMLORD_E_INVALID;
+    return mli_scope_begin(lord, name, NULL, NULL);
+}
+MEMLORD_API memlord_result memlord_scope_enter(memlord *lord, const memlord_scope_site *planted) {
+    if (!lord) return MEMLORD_OK;
+    if (!planted || !planted->name || !*planted->name) return MEMLORD_E_INVALID;
+    return mli_scope_begin(lord, planted->name, planted, NULL);
+}
+MEMLORD_API memlord_guard memlord_guard_scope(memlord *lord, const char *name,
+                                              const memlord_scope_site *planted) {
+    memlord_guard guard = {NULL, 0, 0, 0};
+    if (planted) name = planted->name;
+    if (lord && name && *name) (void)mli_scope_begin(lord, name, planted, &guard);
+    return guard;
+}
+MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
+    mli_thread *t;
+    memlord_result r = MEMLORD_OK;
+    if (!lord) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t->frame && !t->frame->adopted) /* an adopted one ends by memlord_scope_return */
+        mli_frame_close(lord, t);
+    else
+        r = MEMLORD_E_STATE;
+    mli_thread_put(lord, t);
+    if (r == MEMLORD_OK) mli_interposer_end(lord, 1, 1);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
+    memlord *lord = guard ? guard->lord : NULL;
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    uint32_t ended = 0;
+    int elsewhere;
+    if (!t) return;
+    guard->lord = NULL;
+    elsewhere = t->id != guard->thread;
+    if (!elsewhere && guard->scope) {
+        for (; mli_scope_depth(t) > guard->depth; mli_frame_close(lord, t))
+            ended += !t->frame->adopted; /* the interposer was told of no adoption */
+    } else if (!elsewhere && t->tag_depth > guard->depth) {
+        ended = t->tag_depth - guard->depth;
+        mli_tags_cut(t, guard->depth);
+    }
+    mli_thread_put(lord, t);
+    if (ended) mli_interposer_end(lord, guard->scope, ended);
+    if (elsewhere)
+        mli_guard_lost(lord);
+    else if (guard->scope)
+        (void)mli_call_end_uncounted(lord, MEMLORD_OK);
+}
+
+MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shapes) {
+    mli_thread *t;
+    memlord_result r = MEMLORD_E_STATE;
+    const char *kept;
+    if (!lord) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    if (t->frame) r = mli_name_limited(lord, shapes, &kept);
+    if (r == MEMLORD_OK) t->frame->shapes = kept;
+    mli_thread_put(lord, t);
+    return r;
+}
+
+MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
+    mli_thread *t;
+    mli_frame *f;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    t = mli_thread_get(lord);
+    if (!t) return MEMLORD_OK;
+    f = t->frame;
+    if (f) {
+        if (!mli_u64_load_own(&f->stats->token)) {
+            f->exported = 1;
+            mli_u64_store(&f->stats->token, mli_u64_add(&lord->fences.serial, 1) + 1);
+        }
+        out->word[0] = mli_scope_word(lord, f->scope);
+        out->word[1] = mli_u64_load_own(&f->stats->token);
+    }
+    mli_thread_put(lord, t);
+    return f ? MEMLORD_OK : MEMLORD_E_STATE;
+}
+MLI_API memlord_result memlord_scope_adopt(memlord *lord, const memlord_scope_token *token) {
+    return mli_scope_token_apply(lord, 1, token);
+}
+MLI_API memlord_result memlord_scope_return(memlord *lord, const memlord_scope_token *token) {
+    return mli_scope_token_apply(lord, 0, token);
+}
+
+MLI_API memlord_result memlord_scope_get(memlord *lord, const char *path, memlord_scope_stat *out) {
+    const mli_scope_record *scope;
+    mli_stamp_scale scale;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!path) return MEMLORD_E_INVALID;
+    mli_lock_take(&mli_process.cold_lock);
+    scope = mli_scope_of_path_locked(lord, path);
+    mli_lock_drop(&mli_process.cold_lock);
+    if (!scope) return MEMLORD_E_UNKNOWN;
+    scale = mli_stamp_scale_now(lord);
+    mli_scope_sum(lord, scope, &scale, out, NULL);
+    return MEMLORD_OK;
+}
+MLI_API uint64_t memlord_scope_current(memlord *lord) {
+    mli_thread *t = lord ? mli_thread_get(lord) : NULL;
+    uint64_t id = t ? mli_scope_id(t) : 0;
+    if (t) mli_thread_put(lord, t);
+    return id;
+}
+MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, uint64_t ns) {
+    if (!lord) return MEMLORD_OK;
+    if (!scope || scope >= mli_scope_count(lord)) return MEMLORD_E_UNKNOWN;
+    (void)mli_u64_add(&mli_scope_record_at(lord, (uint32_t)scope)->device_ns, ns);
+    return MEMLORD_OK;
+}

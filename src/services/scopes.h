@@ -1,0 +1,81 @@
+/* Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses books/counters,
+   books/sites, books/names and books/events. A thread alone writes its frames and thread scopes;
+   readers sum the thread scopes. A thread that adopts a scope has a frame and a thread scope of its
+   own in it. Invariants: a scope or a thread scope is never removed; a frame's totals come from the
+   thread's own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or
+   a thread scope. */
+#ifndef MLI_SERVICES_SCOPES_H
+#define MLI_SERVICES_SCOPES_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/atomics.h"
+#include "books/threads.h"
+#include "books/sites.h"
+#include "books/events.h"
+
+/* One invocation of a scope on one thread. */
+typedef struct mli_scope_run {
+    uint64_t start, stamps; /* the stamp of its start; its duration in stamps */
+    uint64_t bytes, blocks; /* signed: deltas */
+    uint64_t before, after; /* live bytes of all devices at its start and end */
+    uint64_t peak;          /* bytes above the start */
+    uint64_t shapes;        /* the address of a kept string; 0: none */
+} mli_scope_run;
+#define MLI_RUN_WORDS (sizeof(mli_scope_run) / sizeof(uint64_t))
+#define MLI_RUNS_KEPT 64 /* the last invocations that a thread scope keeps */
+
+typedef struct mli_min_max {
+    mli_u64 total, min, max; /* signed */
+} mli_min_max;
+
+/* One thread's totals in one scope, in this epoch. */
+typedef struct mli_thread_scope {
+    struct mli_thread_scope *next;
+    struct mli_scope_record *scope;
+    uint32_t thread;
+    mli_u64 epoch, count, running, peak;
+    mli_u64 token; /* the second word of the token to adopt it by; 0: none */
+    mli_min_max bytes, blocks, stamps;
+    mli_u64 devices[MEMLORD_MAX_DEVICES + 1]; /* signed: the sums of the deltas, by dev */
+    /* A ring of the last invocations. The one being written is not among the last `count`. */
+    mli_u64 runs[MLI_RUNS_KEPT + 1][MLI_RUN_WORDS];
+} mli_thread_scope;
+
+/* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
+MLI_PRIVATE void mli_thread_reset(mli_thread *t);
+
+MLI_PRIVATE void mli_frame_pop(mli_thread *t);
+
+/* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
+   gives up ownership, after which another thread may take the record at once. Requires: the
+   registry lock. The addition orders the reads that follow after the caller's check that the thread
+   has ended; the store pairs with mli_thread_spare. */
+MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
+
+#define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
+
+/* Returns the number of scopes plus 1: scopes are numbered from 1. */
+MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
+
+/* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
+MLI_PRIVATE size_t mli_utf8_cut(const char *name);
+MLI_PRIVATE void mli_frames_free(memlord *lord, mli_thread *t);
+
+/* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
+   NULL. A thread scope of an earlier epoch counts as running only. */
+MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
+                                        const mli_stamp_scale *scale, memlord_scope_stat *out,
+                                        uint64_t *devices);
+
+/* Copies the invocations in a thread scope's ring, the oldest first, and returns their number. Its
+   thread may overwrite some meanwhile: these are dropped again. */
+MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
+                                                  mli_scope_run out[MLI_RUNS_KEPT]);
+
+/* Returns the number of invocations that the rings have overwritten. */
+MLI_PRIVATE MLI_COLD uint64_t mli_invocations_lost(memlord *lord);
+
+MLI_PRIVATE void mli_scopes_free(memlord *lord);
+
+#endif

@@ -1,0 +1,303 @@
+#include "services/snapshots.h"
+#include "base/atomics.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "books/counters.h"
+#include "books/names.h"
+#include "books/devices.h"
+#include "books/sites.h"
+#include "books/events.h"
+#include "services/stats.h"
+
+#define MLI_SNAPSHOT_TOP 10      /* the largest blocks that are kept in a snapshot */
+#define MLI_SNAPSHOT_MS_DEFAULT 5000
+#define MLI_RECORDER_MS_MAX 1000 /* ms: a recorder checks the clock and saves at least so often */
+
+MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s) {
+    return (mli_device_usage *)(uintptr_t)(s + 1);
+}
+MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s) {
+    return (memlord_block_info *)(void *)(mli_snapshot_devices(s) + s->devices);
+}
+MLI_PRIVATE void mli_snapshots_free(memlord *lord, mli_snapshot *s) {
+    mli_snapshot *next;
+    for (; s; s = next) {
+        next = s->next;
+        mli_own_free(lord, s, s->size);
+    }
+}
+
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept) {
+    uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
+    size_t size = sizeof(mli_snapshot) + n * sizeof(mli_device_usage) +
+                  MLI_SNAPSHOT_TOP * sizeof(memlord_block_info);
+    mli_snapshot *s = (mli_snapshot *)mli_own_alloc(lord, size);
+    if (!s) return NULL;
+    s->size = size;
+    s->name = kept;
+    s->devices = n;
+    s->time = mli_ledger_now(lord) - lord->lifecycle.started;
+    for (i = 0; i < n; i++) {
+        mli_device_usage *usage = &mli_snapshot_devices(s)[i];
+        const mli_u64 *count = mli_device_record_at(lord, i + 1)->count;
+        mli_row_totals sum;
+        mli_row_sum(lord, MLI_BOOK_DEVICE, i + 1, 1, &sum);
+        usage->live = sum.live;
+        usage->blocks = sum.blocks;
+        usage->peak = sum.peak;
+        usage->pending = mli_u64_load(&count[MLI_STAT_pending]);
+        usage->reserved = mli_u64_load(&count[MLI_STAT_reserved]);
+        s->live += sum.live;
+        s->blocks += sum.blocks;
+    }
+    s->top_blocks =
+        memlord_blocks_top(lord, memlord_device_all(), mli_snapshot_top(s), MLI_SNAPSHOT_TOP);
+    return s;
+}
+
+MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev) {
+    if (!dev) return s->live;
+    return dev <= s->devices ? mli_snapshot_devices(s)[dev - 1].live : 0;
+}
+/* 1: some device, or all together, held more than in any other kept snapshot. */
+static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot *s) {
+    uint32_t dev, i;
+    for (dev = 0; dev <= s->devices; dev++) {
+        uint64_t level = mli_snapshot_level(s, dev);
+        for (i = lord->snapshots.count; i; i--) {
+            const mli_snapshot *other = lord->snapshots.at[i - 1];
+            if (other != s && mli_snapshot_level(other, dev) >= level) break;
+        }
+        if (!i) return 1;
+    }
+    return 0;
+}
+
+/* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the others stay
+   spread over the whole run, however long it becomes. Never evicts the first, the last, or one in
+   which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
+   Evicts a named one only if no other can go. Requires: the list is full; the snapshots lock. */
+static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
+    mli_snapshot **list = lord->snapshots.at, *out;
+    uint64_t least = UINT64_MAX;
+    uint32_t i, at = 0;
+    int named;
+    for (named = 0; named < 2 && !at; named++)
+        for (i = 1; i + 1 < lord->snapshots.count; i++) {
+            uint64_t gap = list[i + 1]->time - list[i - 1]->time;
+            if ((list[i]->name != NULL) != named || gap >= least ||
+                mli_snapshot_is_peak(lord, list[i]))
+                continue;
+            least = gap;
+            at = i;
+        }
+    out = list[at];
+    memmove(list + at, list + at + 1, (--lord->snapshots.count - at) * sizeof *list);
+    (void)mli_u64_add(&lord->snapshots.lost, 1);
+    return out;
+}
+
+/* Takes a snapshot and adds it to the list; counts it as lost without memory. */
+static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
+    mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
+    if (!s) {
+        (void)mli_u64_add(&lord->snapshots.lost, 1);
+        return MEMLORD_E_NOMEM;
+    }
+    mli_lock_take(&lord->snapshots.lock);
+    at = &lord->snapshots.at[lord->snapshots.count++];
+    /* by time: the clock, which may be the host's, was read before the lock was taken */
+    for (; at > lord->snapshots.at && at[-1]->time > s->time; at--) *at = at[-1];
+    *at = s;
+    if (lord->snapshots.count == MLI_SNAPSHOTS) out = mli_snapshots_evict(lord);
+    if (out && lord->snapshots.readers) {
+        out->next = lord->snapshots.out;
+        lord->snapshots.out = out;
+        out = NULL;
+    }
+    mli_lock_drop(&lord->snapshots.lock);
+    mli_snapshots_free(lord, out);
+    return MEMLORD_OK;
+}
+
+MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
+                                       const mli_snapshot *list[MLI_SNAPSHOTS]) {
+    uint32_t i, n;
+    reader->thread = &mli_self;
+    mli_lock_take(&lord->snapshots.lock);
+    n = lord->snapshots.count;
+    for (i = 0; i < n; i++) list[i] = lord->snapshots.at[i];
+    reader->next = lord->snapshots.readers;
+    lord->snapshots.readers = reader;
+    mli_lock_drop(&lord->snapshots.lock);
+    return n;
+}
+MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader) {
+    mli_snapshot *out = NULL;
+    mli_snapshot_reader **at = &lord->snapshots.readers;
+    mli_lock_take(&lord->snapshots.lock);
+    while (*at != reader) at = &(*at)->next;
+    *at = reader->next;
+    if (!lord->snapshots.readers) {
+        out = lord->snapshots.out;
+        lord->snapshots.out = NULL;
+    }
+    mli_lock_drop(&lord->snapshots.lock);
+    mli_snapshots_free(lord, out);
+}
+
+/* -- recorders: they save at an interval -- */
+
+/* Saves if it is due by the ledger's clock, which may be the host's. Returns the ms to wait until
+   the next check. The acquire pairs with the exchange that sets the interval: the saver is set. */
+static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
+    const uint64_t interval = (uint64_t)mli_u32_load_acquire(&r->interval) * 1000000u;
+    const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
+    uint64_t now = mli_ledger_now(r->lord), due = mli_u64_load(&r->due), left;
+    /* the next one is due an interval from now: a process that was stopped catches up with none */
+    if (now >= due && mli_u64_cas(&r->due, &due, now + interval)) {
+        saver->save(r->lord, 0);
+        due = now + interval;
+    }
+    left = due > now ? (due - now) / 1000000u + 1 : 1;
+    return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
+}
+MLI_PRIVATE MLI_COLD void mli_recorder_poll(mli_recorder *r) {
+    if (mli_u32_load_acquire(&r->interval) &&
+        mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
+        (void)mli_recorder_check(r);
+}
+
+/* Runs a recorder's thread. */
+static MLI_COLD void mli_recorder_run(void *user) {
+    mli_recorder *r = (mli_recorder *)user;
+    uint32_t ms;
+    mli_self.is_helper = 1;
+    do {
+        ms = mli_recorder_check(r);
+        mli_save_serve(r->lord);
+    } while (mli_helper_wait(&r->helper, ms));
+}
+
+MLI_PRIVATE MLI_COLD void mli_recorder_thread(mli_recorder *r) {
+    if (mli_polling_enabled(r->lord) &&
+        mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
+        mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
+                 r == &r->lord->snapshots.recorder ? "snapshots" : "export", "them instead");
+}
+MLI_PRIVATE MLI_COLD void mli_recorder_start(mli_recorder *r, const mli_saver *saver, uint32_t ms) {
+    mli_ptr_store(&r->saver, (void *)(uintptr_t)saver);
+    mli_u64_store(&r->due, mli_ledger_now(r->lord) + (uint64_t)ms * 1000000u);
+    (void)mli_u32_exchange(&r->interval, ms);
+    mli_recorder_thread(r);
+}
+MLI_PRIVATE MLI_COLD void mli_recorder_stop(mli_recorder *r) {
+    const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
+    uint32_t seen = mli_u32_exchange(&r->interval, 0);
+    mli_helper_stop(&r->helper);
+    if (seen) saver->save(r->lord, 1);
+}
+
+/* -- the holders of a device at its peak --
+   Taken at the end of a call, when the device holds a sixteenth more than at the last time. */
+
+/* Takes the holders of a device that has `live` bytes. The last tag sums up all blocks without a
+   tag. Of two threads the one that saw more bytes wins. */
+static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
+    memlord_tag_stat rest;
+    if (!h) return; /* the next check tries again */
+    h->time = mli_ledger_now(lord) - lord->lifecycle.started;
+    h->bytes = live;
+    h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
+    if (memlord_tag_get(lord, device->device, NULL, &rest) == MEMLORD_OK && rest.allocated)
+        h->tag[h->tags++] = rest;
+    h->sites = mli_sites_top(lord, device->device, MEMLORD_SITE_ORDER_LIVE_BYTES, h->site,
+                             MLI_HOLDERS, 0);
+    mli_lock_take(&lord->snapshots.lock);
+    old = device->holders;
+    if (old && old->bytes > live) {
+        old = h; /* another thread saw more bytes */
+    } else {
+        device->holders = h;
+        mli_u64_store(&device->watch.next_holders_peak, live + live / 16 + 1);
+    }
+    mli_lock_drop(&lord->snapshots.lock);
+    mli_own_free(lord, old, sizeof *old);
+}
+MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
+    uint64_t live = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    if (live && live >= mli_u64_load(&mli_device_record_at(lord, dev)->watch.next_holders_peak))
+        mli_holders_take(lord, dev, live);
+}
+MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
+    mli_device_record *device = mli_device_record_at(lord, dev);
+    mli_holders *old;
+    mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->lifecycle.started + 1);
+    if (mli_self.in_host_alloc) return;
+    mli_lock_take(&lord->snapshots.lock);
+    old = device->holders;
+    device->holders = NULL;
+    mli_u64_store(&device->watch.next_holders_peak, 0);
+    mli_lock_drop(&lord->snapshots.lock);
+    mli_own_free(lord, old, sizeof *old);
+    mli_holders_check(lord, dev);
+}
+MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
+    const mli_holders *h;
+    size_t i;
+    mli_lock_take(&lord->snapshots.lock);
+    h = mli_device_record_at(lord, dev)->holders;
+    if (h) *out = *h;
+    mli_lock_drop(&lord->snapshots.lock);
+    for (i = 0; h && i < out->sites; i++)
+        out->site[i].site = mli_site_display_of(lord, out->site[i].site);
+    return h != NULL;
+}
+
+MLI_PRIVATE MLI_COLD void mli_snapshots_destroy(memlord *lord) {
+    uint32_t i;
+    for (i = 0; i < lord->snapshots.count; i++)
+        mli_own_free(lord, lord->snapshots.at[i], lord->snapshots.at[i]->size);
+    mli_snapshots_free(lord, lord->snapshots.out);
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
+        mli_own_free(lord, mli_device_record_at(lord, i)->holders, sizeof(mli_holders));
+}
+
+/* -- public -- */
+
+static MLI_COLD void mli_snapshot_save(memlord *lord, int end) {
+    (void)end;
+    (void)mli_snapshot_take(lord, NULL);
+}
+static const mli_saver mli_snapshot_saver = {mli_snapshot_save};
+
+MLI_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
+    const char *kept;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (!name || !*name) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_OK;
+    r = mli_name_limited(lord, name, &kept);
+    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->snapshots.lost, 1);
+    if (r == MEMLORD_OK) r = mli_snapshot_take(lord, kept);
+    if (r == MEMLORD_OK)
+        mli_event_record_other(lord, MEMLORD_EVENT_CHECKPOINT, 0, (uint64_t)(uintptr_t)kept, 0);
+    return mli_call_end_uncounted(lord, r);
+}
+
+MLI_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_ms) {
+    if (!lord) return MEMLORD_OK;
+    if (interval_ms && interval_ms < MLI_RECORDER_MS_MIN) return MEMLORD_E_INVALID;
+    if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
+    mli_recorder_start(&lord->snapshots.recorder, &mli_snapshot_saver,
+                       interval_ms ? interval_ms : MLI_SNAPSHOT_MS_DEFAULT);
+    return mli_snapshot_take(lord, NULL);
+}
+MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
+    if (!lord) return MEMLORD_OK;
+    if (mli_self.is_helper) return MEMLORD_E_STATE;
+    mli_recorder_stop(&lord->snapshots.recorder);
+    return MEMLORD_OK;
+}

@@ -1,0 +1,81 @@
+/* Owns the snapshots, the recorders (what saves at an interval: one takes snapshots, one exports),
+   and the holders of each device: the tags and sites that had its bytes at its peak. Uses
+   books/counters, services/stats, books/sites, books/names and books/events. Invariants: a snapshot
+   never changes once it is in the list; the list is in order of time; a snapshot evicted while a
+   report reads the list is freed after the last reader. Locks: snapshots, for the list and the
+   holders; not held while blocks, tags or sites are visited. */
+#ifndef MLI_SERVICES_SNAPSHOTS_H
+#define MLI_SERVICES_SNAPSHOTS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/ledger.h"
+#include "books/threads.h"
+
+typedef struct mli_device_usage { /* of a device, at one moment */
+    uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
+} mli_device_usage;
+
+/* A snapshot, followed in memory by an array of `devices` mli_device_usage, by device number, and
+   one of `top_blocks` memlord_block_info. */
+typedef struct mli_snapshot {
+    struct mli_snapshot *next; /* in the list of evicted snapshots that readers may still read */
+    size_t size, top_blocks;   /* bytes of the allocation; blocks in the second array */
+    uint64_t time;             /* ns since create */
+    const char *name;          /* kept; NULL: periodic */
+    uint64_t live, blocks;     /* over all devices */
+    uint32_t devices;
+} mli_snapshot;
+
+/* A reader of the list: part of a report. If the report is left by longjmp, the reader stays as
+   long as the ledger. Requires: the snapshots lock. */
+typedef struct mli_snapshot_reader {
+    struct mli_snapshot_reader *next;
+    const void *thread; /* the address of its mli_self */
+} mli_snapshot_reader;
+
+#define MLI_HOLDERS 16 /* the most tags, and the most sites, that are kept of a device */
+typedef struct mli_holders {
+    uint64_t time, bytes; /* ns since create; bytes live then */
+    size_t tags, sites;   /* how many of the arrays are filled */
+    memlord_tag_stat tag[MLI_HOLDERS];
+    memlord_site_stat site[MLI_HOLDERS];
+} mli_holders;
+#define MLI_RECORDER_MS_MIN 10   /* ms: the shortest interval */
+
+MLI_PRIVATE mli_device_usage *mli_snapshot_devices(const mli_snapshot *s);
+MLI_PRIVATE memlord_block_info *mli_snapshot_top(const mli_snapshot *s);
+MLI_PRIVATE void mli_snapshots_free(memlord *lord, mli_snapshot *s);
+
+/* Makes a snapshot of the usage of every device, with the largest blocks; NULL without memory. */
+MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *kept);
+
+/* Returns the live bytes of a device in a snapshot; dev 0: of all devices. */
+MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev);
+
+/* Copies the list for a report and returns its length. Its snapshots stay until mli_snapshots_unpin
+   of the same reader. */
+MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
+                                       const mli_snapshot *list[MLI_SNAPSHOTS]);
+MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
+/* Saves what is due at a safe point, if the recorder was started and its thread does not run. */
+MLI_PRIVATE MLI_COLD void mli_recorder_poll(mli_recorder *r);
+
+/* Starts the thread of a recorder that was started. If none can be had, safe points save. */
+MLI_PRIVATE MLI_COLD void mli_recorder_thread(mli_recorder *r);
+/* Starts a recorder, or changes its interval. */
+MLI_PRIVATE MLI_COLD void mli_recorder_start(mli_recorder *r, const mli_saver *saver, uint32_t ms);
+/* Stops a recorder and its thread. Saves a last time if it was started. */
+MLI_PRIVATE MLI_COLD void mli_recorder_stop(mli_recorder *r);
+/* Takes the holders of a device if its live bytes have passed the mark of the last ones. */
+MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
+/* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:
+   not inside. */
+MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev);
+/* Copies the holders of a device, the sites as they are shown by now; 0: it has none. */
+MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out);
+
+/* Frees all snapshots and holders. Requires: the recorder is stopped. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_destroy(memlord *lord);
+
+#endif

@@ -1,0 +1,540 @@
+#include "services/stats.h"
+#include "base/atomics.h"
+#include "books/threads.h"
+#include "books/counters.h"
+#include "books/devices.h"
+#include "books/sites.h"
+#include "books/stacks.h"
+#include "books/limits.h"
+#include "services/bands.h"
+#include "services/scopes.h"
+
+MLI_PRIVATE const mli_columns_row mli_columns[MLI_COLUMNS] = {
+#define MLI_X(name, kind, family, text)                                                       \
+    {#name, offsetof(memlord_stats, name), MLI_KIND_##kind},
+    MLI_STATS(MLI_X)
+#undef MLI_X
+#define MLI_X(name, text) {"dropped_" #name, 0, MLI_KIND_ANOMALY},
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+};
+MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i) {
+    return (uint64_t *)(void *)((char *)stats + mli_columns[i].at);
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
+    if (i == MLI_LOST_scope_invocations) return mli_invocations_lost(lord);
+    if (i == MLI_LOST_exports) return mli_u64_load(&lord->saving.exports_lost);
+    return mli_u64_load(i == MLI_LOST_scopes ? &lord->scopes.lost : &lord->snapshots.lost);
+}
+MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
+#define MLI_X(name, text) {#name, text, memlord_##name},
+    MLI_RATES(MLI_X)
+#undef MLI_X
+};
+MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i) {
+    double rate = mli_rates[i].of(stats);
+    return rate >= 0 ? (uint64_t)(rate * 1e9 + 0.5) : UINT64_MAX;
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats) {
+    return stats->allocs ? stats->total_allocated / stats->allocs : UINT64_MAX;
+}
+
+MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out) {
+    const mli_device_record *device = mli_device_record_at(lord, dev);
+    size_t i;
+    mli_row_totals sum;
+    mli_row_sum(lord, MLI_BOOK_DEVICE, dev, 1, &sum);
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->version = MEMLORD_STATS_VERSION;
+    for (i = 0; i < MLI_STAT_COUNT; i++)
+        *mli_stat_of(out, i) = mli_u64_load(&device->count[i]);
+    out->allocated = sum.live;
+    out->freed = sum.freed;
+    out->peak = sum.peak;
+    out->peak_error = sum.peak_error;
+    out->live_blocks = sum.blocks;
+    out->allocs = sum.allocs;
+    out->frees = sum.frees;
+    out->total_allocated = sum.total_in;
+    out->total_freed = sum.total_out;
+    out->largest_free--; /* stored one higher: 0, unknown, becomes UINT64_MAX */
+    if (out->reserved > out->allocated) out->cached = out->reserved - out->allocated;
+    mli_phys_stats_add(mli_phys_at(lord, dev), out);
+}
+
+/* Returns 1 if a selector has the device of a row. */
+static int mli_row_selected(memlord *lord, memlord_device sel, int book, uint32_t number) {
+    uint32_t dev = mli_row_at(lord, book, number)->dev;
+    return mli_selects(sel, mli_device_record_at(lord, dev)->device);
+}
+
+MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel,
+                                             memlord_stats *sum) {
+    uint32_t i, k, n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    sum->limit = sum->held = sum->neighbours = 0;
+    for (i = 0; i < n; i++) {
+        mli_phys *phys = mli_phys_storage(lord, i);
+        for (k = 1; k < n; k++)
+            if (mli_phys_at(lord, k) == phys && mli_row_selected(lord, sel, MLI_BOOK_DEVICE, k))
+                break;
+        if (k < n) mli_phys_stats_add(phys, sum);
+    }
+}
+
+MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s) {
+    uint64_t a = sum->largest_free, b = s->largest_free;
+    size_t i;
+    for (i = 0; i < MLI_STAT_COUNT; i++)
+        *mli_stat_of(sum, i) = mli_add_saturated(*mli_stat_of(sum, i), *mli_stat_of(s, i));
+    sum->largest_free = a == UINT64_MAX || (b != UINT64_MAX && b > a) ? b : a;
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
+                                                 memlord_site_stat *out) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_SITE, number);
+    mli_row_totals sum;
+    mli_row_sum(lord, MLI_BOOK_SITE, number, 1, &sum);
+    out->site = (const memlord_site *)mli_ptr_load_acquire(
+        &((mli_site_record *)row->subject)->display);
+    out->device = mli_device_record_at(lord, row->dev)->device;
+    out->alloc_bytes = sum.total_in;
+    out->free_bytes = sum.freed_here;
+    out->allocs = sum.allocs;
+    out->frees = sum.frees;
+    out->live_bytes = sum.live;
+    out->peak_bytes = sum.peak;
+    return sum.peak_error;
+}
+
+MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
+                                           size_t size, size_t key) {
+    char *at = (char *)list + n * size, *first = (char *)list;
+    uint64_t number, other;
+    memcpy(&number, (const char *)item + key, sizeof number);
+    while (at > first) {
+        memcpy(&other, at - size + key, sizeof other);
+        if (other >= number) break;
+        if (at < first + cap * size) memcpy(at, at - size, size);
+        at -= size;
+    }
+    if (at < first + cap * size) memcpy(at, item, size);
+    return n < cap ? n + 1 : n;
+}
+
+MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
+                                          memlord_site_order order, memlord_site_stat *out,
+                                          size_t cap, int names) {
+    static const unsigned char keys[] = {
+        offsetof(memlord_site_stat, alloc_bytes), offsetof(memlord_site_stat, free_bytes),
+        offsetof(memlord_site_stat, allocs),      offsetof(memlord_site_stat, frees),
+        offsetof(memlord_site_stat, live_bytes),  offsetof(memlord_site_stat, peak_bytes)};
+    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_SITE);
+    size_t n = 0, at, key;
+    if ((unsigned)order >= sizeof keys) return 0;
+    key = keys[order];
+    for (i = 1; i < rows; i++) {
+        memlord_site_stat s;
+        uint64_t number;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_SITE, i)) continue;
+        (void)mli_site_stat_fill(lord, i, &s);
+        memcpy(&number, (char *)&s + key, sizeof number);
+        if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
+    }
+    for (at = 0; at < n && at < cap && names; at++)
+        out[at].site = mli_site_display_of(lord, out[at].site);
+    return n;
+}
+
+/* Adds its frames to a listed stack, whose depth is the number of its row. 0: no memory. */
+static MLI_COLD int mli_stack_stat_frames(memlord *lord, memlord_stack_stat *s) {
+    mli_stack_row *row = mli_stack_row_at(lord, s->depth);
+    void **frames;
+    s->depth = mli_stack_depth(lord, row);
+    frames = mli_stack_frames(lord, row, s->depth);
+    if (!frames) return 0;
+    s->frames = frames;
+    s->sites = (const memlord_site **)(void *)(frames + s->depth);
+    return 1;
+}
+/* Lists the largest stacks of a selector, as mli_sites_top the sites. Without memory for the frames
+   of a stack the list ends before it. */
+static MLI_COLD size_t mli_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                      memlord_stack_stat *out, size_t cap) {
+    static const unsigned char keys[] = {
+        offsetof(memlord_stack_stat, alloc_bytes), offsetof(memlord_stack_stat, alloc_bytes),
+        offsetof(memlord_stack_stat, allocs),      offsetof(memlord_stack_stat, allocs),
+        offsetof(memlord_stack_stat, live_bytes),  offsetof(memlord_stack_stat, peak_bytes)};
+    uint32_t i, rows = mli_stack_rows(lord);
+    size_t n = 0, key, named = 0;
+    if ((unsigned)order >= sizeof keys) return 0;
+    key = keys[order];
+    for (i = 1; i < rows; i++) {
+        memlord_stack_stat s;
+        uint64_t number;
+        mli_stack_stat_fill(lord, i, &s);
+        if (!mli_selects(sel, s.device)) continue;
+        s.depth = i;
+        memcpy(&number, (char *)&s + key, sizeof number);
+        if (number) n = mli_top_insert(out, n, cap, &s, sizeof s, key);
+    }
+    while (named < n && mli_stack_stat_frames(lord, &out[named])) named++;
+    return named;
+}
+
+MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
+                                                memlord_tag_stat *out) {
+    mli_row *row = mli_row_at(lord, MLI_BOOK_TAG, number);
+    mli_row_totals sum;
+    mli_row_sum(lord, MLI_BOOK_TAG, number, 1, &sum);
+    out->tag = (const char *)row->subject;
+    out->allocated = sum.live;
+    out->peak = sum.peak;
+    out->blocks = sum.blocks;
+    out->expected = mli_u64_load(&row->expected);
+    out->variance = out->expected ? (int64_t)(out->allocated - out->expected) : 0;
+    return sum.peak_error;
+}
+
+MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes) { *sum -= bytes < *sum ? bytes : *sum; }
+
+/* Returns the live bytes and blocks of the devices less those of their tags. */
+static MLI_COLD memlord_tag_stat mli_untagged(memlord *lord, memlord_device sel,
+                                              const memlord_tag_stat *tagged) {
+    uint32_t i;
+    memlord_tag_stat rest;
+    memset(&rest, 0, sizeof rest);
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
+        mli_row_totals sum;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i)) continue;
+        mli_row_sum(lord, MLI_BOOK_DEVICE, i, 0, &sum);
+        rest.allocated += sum.live;
+        rest.blocks += sum.blocks;
+    }
+    mli_take_off(&rest.allocated, tagged->allocated);
+    mli_take_off(&rest.blocks, tagged->blocks);
+    return rest;
+}
+MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out) {
+    size_t i;
+    for (i = 0; i < MLI_STAT_COUNT; i++)
+        *mli_stat_of(out, i) =
+            mli_add_saturated(*mli_stat_of(out, i), mli_u64_load(&lord->counters.lost[i]));
+}
+
+MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
+                                         size_t cap) {
+    uint32_t i, rows = mli_row_count(lord, MLI_BOOK_TAG);
+    size_t n = 0;
+    for (i = 1; i < rows; i++) {
+        memlord_tag_stat s;
+        if (!mli_row_selected(lord, d, MLI_BOOK_TAG, i)) continue;
+        (void)mli_tag_stat_fill(lord, i, &s);
+        if (s.allocated)
+            n = mli_top_insert(out, n, cap, &s, sizeof s, offsetof(memlord_tag_stat, allocated));
+    }
+    return n;
+}
+
+MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
+                                          const memlord_site_stat *site, size_t sites) {
+    size_t i;
+    for (i = 0; i < tags; i++)
+        mli_putf(o, i ? ", %s %jo" : "; by tag: %s %jo", tag[i].tag ? tag[i].tag : "(untagged)",
+                 tag[i].allocated);
+    for (i = 0; i < sites; i++)
+        mli_putf(o, i ? ", %p %jo" : "; by site: %p %jo", (const void *)site[i].site,
+                 site[i].live_bytes);
+}
+
+/* -- who holds a device, or a physical device -- */
+
+static MLI_COLD void mli_holder_add(mli_holder_list *list, uint32_t dev, int kind,
+                                    const void *subject, uint64_t bytes) {
+    mli_holder h;
+    size_t n = list->count < MLI_HOLDERS_LISTED ? (size_t)list->count : MLI_HOLDERS_LISTED;
+    if (!bytes) return;
+    h.bytes = bytes;
+    h.subject = subject;
+    h.dev = dev;
+    h.kind = kind;
+    (void)mli_top_insert(list->at, n, MLI_HOLDERS_LISTED, &h, sizeof h,
+                         offsetof(mli_holder, bytes));
+    list->count++;
+    list->named += kind == MLI_HOLDER_NAMED;
+    list->bytes = mli_add_saturated(list->bytes, bytes);
+    if (dev != list->dev) list->elsewhere = 1;
+}
+/* Adds the holders of a device, which add up to its live bytes. */
+static MLI_COLD void mli_holder_add_dev(memlord *lord, mli_holder_list *list, uint32_t dev) {
+    const uint64_t arena = mli_u64_load(&mli_device_record_at(lord, dev)->arena);
+    uint64_t left = mli_row_live(lord, MLI_BOOK_DEVICE, dev);
+    uint32_t i, rows = mli_row_count(lord, list->book);
+    mli_take_off(&left, arena);
+    for (i = 1; i < rows; i++) {
+        const mli_row *row = mli_row_at(lord, list->book, i);
+        uint64_t live;
+        if (row->dev != dev) continue;
+        live = mli_row_live(lord, list->book, i);
+        mli_take_off(&left, live);
+        mli_holder_add(list, dev, MLI_HOLDER_NAMED, row->subject, live);
+    }
+    mli_holder_add(list, dev, MLI_HOLDER_UNNAMED, NULL, left);
+    mli_holder_add(list, dev, MLI_HOLDER_ARENA, NULL, arena);
+}
+MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                           int book, mli_holder_list *list) {
+    uint32_t i = 0;
+    memset(list, 0, sizeof *list);
+    list->book = book;
+    list->dev = dev;
+    if (!phys)
+        mli_holder_add_dev(lord, list, dev);
+    else
+        while ((i = mli_phys_next_dev(lord, phys, i)) != 0) mli_holder_add_dev(lord, list, i);
+}
+
+MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h) {
+    if (h->kind == MLI_HOLDER_ARENA) {
+        mli_put_str(o, "arenas");
+    } else if (h->kind == MLI_HOLDER_UNNAMED) {
+        mli_put_str(o, book == MLI_BOOK_TAG ? "untagged" : "no site");
+    } else if (book == MLI_BOOK_TAG) {
+        mli_putf(o, "%s", (const char *)h->subject);
+    } else {
+        const mli_site_record *record = (const mli_site_record *)h->subject;
+        const memlord_site *site =
+            (const memlord_site *)mli_ptr_load_acquire(&record->display); /* as in a site's stat */
+        memlord_site named;
+        mli_putf(o, "%p", (const void *)mli_site_named(lord, site, &named));
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list) {
+    uint64_t i, left = list->bytes;
+    if (!list->named && (list->book != MLI_BOOK_TAG || list->count < 2)) return;
+    mli_put_str(o, list->book == MLI_BOOK_TAG ? "; by tag: " : "; by site: ");
+    for (i = 0; i < list->count && i < MLI_HOLDERS_LISTED; i++) {
+        const mli_holder *h = &list->at[i];
+        if (i) mli_put_str(o, ", ");
+        if (list->elsewhere)
+            mli_putf(o, "%i ", mli_device_code(mli_device_record_at(lord, h->dev)->device));
+        mli_put_holder(lord, o, list->book, h);
+        mli_putf(o, " %jo", h->bytes);
+        mli_take_off(&left, h->bytes);
+    }
+    if (i < list->count) mli_putf(o, ", and %ju more with %jo", list->count - i, left);
+}
+
+#define MLI_POOL_MAX ((uint64_t)1 << 62) /* bytes: the most that a host's pool can hold */
+
+/* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
+   device's capacity source nothing runs: a later call collects. */
+static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
+    int safe = !(lord->threads.flags & MEMLORD_FLAG_DEFER);
+    if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
+        mli_lock_take(&lord->bands.callbacks_lock);
+        if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
+        mli_lock_drop(&lord->bands.callbacks_lock);
+        mli_band_check(lord, dev, NULL, safe);
+    }
+    return mli_call_end_uncounted(lord, MEMLORD_OK);
+}
+
+/* Returns the bytes that the host's pool holds and no block uses. */
+static double mli_unused_share(const memlord_stats *s) {
+    return s->reserved > s->allocated ? (double)(s->reserved - s->allocated) : 0;
+}
+/* Returns part / (part + rest); NaN if both are 0. */
+static MLI_COLD double mli_share(uint64_t part, uint64_t rest) {
+    return part | rest ? (double)part / ((double)part + (double)rest) : mli_nan();
+}
+
+/* -- public -- */
+
+MLI_API size_t memlord_stacks_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                  memlord_stack_stat *out, size_t cap) {
+    if (!lord || !out || !mli_selector_valid(sel)) return 0;
+    return mli_stacks_top(lord, sel, order, out, cap);
+}
+MLI_API size_t memlord_sites_top(memlord *lord, memlord_device sel, memlord_site_order order,
+                                 memlord_site_stat *out, size_t cap) {
+    if (!lord || !out || !mli_selector_valid(sel)) return 0;
+    return mli_sites_top(lord, sel, order, out, cap, 1);
+}
+MLI_API int memlord_site_top_alloc(memlord *lord, memlord_device sel, memlord_site_stat *out) {
+    return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_ALLOC_BYTES, out, 1) == 1;
+}
+MLI_API int memlord_site_top_free(memlord *lord, memlord_device sel, memlord_site_stat *out) {
+    return memlord_sites_top(lord, sel, MEMLORD_SITE_ORDER_FREE_BYTES, out, 1) == 1;
+}
+
+MEMLORD_API uint64_t memlord_allocated(memlord *lord, memlord_device sel) {
+    uint64_t sum = 0;
+    uint32_t i, n;
+    if (!lord || !mli_selector_valid(sel)) return 0;
+    n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 1; i < n; i++)
+        if (mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i))
+            sum = mli_add_saturated(sum, mli_row_live(lord, MLI_BOOK_DEVICE, i));
+    return sum;
+}
+
+MLI_API memlord_result memlord_stats_get(memlord *lord, memlord_device sel, memlord_stats *out) {
+    mli_phys *phys;
+    uint32_t i, n, found = 0;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    out->size = sizeof *out;
+    out->version = MEMLORD_STATS_VERSION;
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 1; i < n; i++) {
+        memlord_stats s;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_DEVICE, i)) continue;
+        mli_stats_fill(lord, i, &s);
+        if (!found++) out->largest_free = UINT64_MAX;
+        mli_stats_sum(out, &s);
+    }
+    mli_stats_sum_phys(lord, sel, out);
+    if (!found && mli_phys_find(lord, sel, 0, &phys) == MEMLORD_OK)
+        mli_phys_stats_add(phys, out); /* the host's phys may have a limit before a device */
+    if (sel.type == MEMLORD_ANY) mli_stats_add_losses(lord, out);
+    return MEMLORD_OK;
+}
+
+static memlord_stats mli_stats_of(memlord *lord, memlord_device sel) {
+    memlord_stats s;
+    (void)memlord_stats_get(lord, sel, &s);
+    return s;
+}
+MLI_API uint64_t memlord_freed(memlord *lord, memlord_device sel) {
+    return mli_stats_of(lord, sel).freed;
+}
+MLI_API uint64_t memlord_pending(memlord *lord, memlord_device sel) {
+    return mli_stats_of(lord, sel).pending;
+}
+MLI_API uint64_t memlord_peak(memlord *lord, memlord_device sel) {
+    return mli_stats_of(lord, sel).peak;
+}
+
+MLI_API size_t memlord_summary(memlord *lord, char *buf, size_t cap) {
+    mli_out o;
+    uint32_t i, n;
+    mli_out_buffer(&o, buf, cap);
+    if (!lord) {
+        (void)mli_out_end(&o, cap);
+        return 0;
+    }
+    mli_put_str(&o, "memlord");
+    n = mli_row_count(lord, MLI_BOOK_DEVICE);
+    for (i = 1; i < n; i++) {
+        memlord_stats s;
+        mli_stats_fill(lord, i, &s);
+        mli_putf(&o, i > 1 ? ", %i %jo in %ju (peak %jo)" : " %i %jo in %ju (peak %jo)",
+                 mli_device_code(mli_device_record_at(lord, i)->device), s.allocated,
+                 s.live_blocks, s.peak);
+    }
+    return mli_out_end(&o, cap);
+}
+
+MLI_API memlord_result memlord_tag_get(memlord *lord, memlord_device sel, const char *tag,
+                                       memlord_tag_stat *out) {
+    uint32_t i;
+    int found = !tag;
+    if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
+    memset(out, 0, sizeof *out);
+    if (!lord) return MEMLORD_OK;
+    if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
+    for (i = 1; i < mli_row_count(lord, MLI_BOOK_TAG); i++) {
+        const char *name = (const char *)mli_row_at(lord, MLI_BOOK_TAG, i)->subject;
+        memlord_tag_stat s;
+        if (tag && strcmp(name, tag)) continue;
+        found = 1;
+        out->tag = name;
+        if (!mli_row_selected(lord, sel, MLI_BOOK_TAG, i)) continue;
+        (void)mli_tag_stat_fill(lord, i, &s);
+        out->allocated += s.allocated;
+        out->peak += s.peak;
+        out->blocks += s.blocks;
+        out->expected += s.expected;
+    }
+    if (out->expected) out->variance = (int64_t)(out->allocated - out->expected);
+    if (!tag) *out = mli_untagged(lord, sel, out);
+    return found ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+}
+
+MLI_API memlord_result memlord_pool_set(memlord *lord, memlord_device device,
+                                        uint64_t reserved, uint64_t largest_free) {
+    uint32_t dev;
+    mli_u64 *count;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_device_valid(device) && reserved > MLI_POOL_MAX ? MEMLORD_E_INVALID
+                                                            : mli_dev(lord, device, &dev);
+    if (r)
+        return mli_refuse(lord, MLI_REFUSER_pool_set, r, device, "a pool of more than 2^62 bytes");
+    count = mli_device_record_at(lord, dev)->count;
+    mli_u64_store(&count[MLI_STAT_reserved], reserved);
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)reserved);
+    /* stored one higher: 0, the initial value, means unknown */
+    mli_u64_store(&count[MLI_STAT_largest_free], largest_free + 1);
+    return mli_pool_changed(lord, dev);
+}
+static MLI_COLD memlord_result mli_pool_add(memlord *lord, memlord_device device, int64_t delta) {
+    mli_u64 *count, had;
+    uint64_t now;
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    if (delta < 0 && mli_device_valid(device) && !mli_dev_known(lord, device))
+        return MEMLORD_E_INVALID;
+    r = mli_dev(lord, device, &dev);
+    if (r) return r;
+    count = mli_device_record_at(lord, dev)->count;
+    had.v = mli_u64_load(&count[MLI_STAT_reserved]);
+    do {
+        now = had.v + (uint64_t)delta;
+        if (now > MLI_POOL_MAX) return MEMLORD_E_INVALID; /* also one below 0 */
+    } while (!mli_u64_cas(&count[MLI_STAT_reserved], &had.v, now));
+    mli_u64_max(&count[MLI_STAT_reserved_peak], (int64_t)now);
+    return mli_pool_changed(lord, dev);
+}
+MLI_API memlord_result memlord_pool_add(memlord *lord, memlord_device device, int64_t delta) {
+    return mli_refuse(lord, MLI_REFUSER_pool_add, mli_pool_add(lord, device, delta), device,
+                      "a pool of less than 0 bytes, or of more than 2^62");
+}
+MEMLORD_API memlord_result memlord_pool_served(memlord *lord, memlord_device device,
+                                               uint64_t hits, uint64_t misses) {
+    uint32_t dev;
+    memlord_result r;
+    if (!lord) return MEMLORD_OK;
+    r = mli_dev(lord, device, &dev);
+    if (r) return mli_refuse(lord, MLI_REFUSER_pool_served, r, device, NULL);
+    mli_stat_add(lord, dev, MLI_STAT_cache_hits, hits);
+    mli_stat_add(lord, dev, MLI_STAT_cache_misses, misses);
+    return MEMLORD_OK;
+}
+MLI_API double memlord_cached_ratio(const memlord_stats *stats) {
+    return stats && stats->reserved ? mli_unused_share(stats) / (double)stats->reserved : 0;
+}
+MLI_API double memlord_fragmentation(const memlord_stats *stats) {
+    double unused, f;
+    if (!stats || stats->largest_free == UINT64_MAX) return mli_nan();
+    unused = mli_unused_share(stats);
+    f = unused > 0 ? 1 - (double)stats->largest_free / unused : 0;
+    return f > 0 ? f : 0;
+}
+MLI_API double memlord_hit_rate(const memlord_stats *stats) {
+    return stats ? mli_share(stats->cache_hits, stats->cache_misses) : mli_nan();
+}
+MLI_API double memlord_recovery_rate(const memlord_stats *stats) {
+    return stats ? mli_share(stats->recoveries, stats->oom_failures) : mli_nan();
+}
+MLI_API double memlord_success_rate(const memlord_stats *stats) {
+    return stats ? mli_share(stats->allocs, stats->oom_failures) : mli_nan();
+}
+MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
+    if (!stats || !stats->allocs) return mli_nan();
+    return (double)stats->total_allocated / (double)stats->allocs;
+}

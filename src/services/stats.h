@@ -1,0 +1,130 @@
+/* Owns no state: it computes the statistics of devices, sites and tags, and lists of them, from the
+   rows of all threads on each request. Uses books/counters, books/sites, books/limits and
+   services/scopes. Invariant: each row is summed once under its lock; two rows may be of different
+   moments, so a report sums every device once and writes from that. Locks: cold for lookups, phys,
+   scopes and row, one at a time. */
+#ifndef MLI_SERVICES_STATS_H
+#define MLI_SERVICES_STATS_H
+#include "api/api.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
+#include "base/ledger.h"
+#include "base/text.h"
+
+/* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
+   of the ledger as a whole: records without room, and records that are no longer kept. */
+enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
+#define MLI_LOSSES(X)                                                                         \
+    X(scopes, "scopes there was no room for")                                                 \
+    X(scope_invocations, "invocations of scopes no longer kept")                              \
+    X(snapshots, "snapshots no longer kept")                                                  \
+    X(exports, "exports that failed")
+enum {
+#define MLI_X(name, text) MLI_LOST_##name,
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+    MLI_LOSS_COUNT
+};
+enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
+typedef struct mli_columns_row {
+    const char *name;
+    uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
+} mli_columns_row;
+MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
+/* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
+MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
+MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
+
+/* The rates of a device's statistics. */
+typedef struct mli_rates_row {
+    const char *name, *text;
+    double (*of)(const memlord_stats *stats);
+} mli_rates_row;
+enum {
+    MLI_RATE_COUNT = 0
+#define MLI_X(name, text) +1
+    MLI_RATES(MLI_X)
+#undef MLI_X
+};
+MLI_TABLE(const mli_rates_row mli_rates[MLI_RATE_COUNT])
+/* Returns a rate in billionths; UINT64_MAX: nothing was counted. */
+MLI_PRIVATE MLI_COLD uint64_t mli_rate_read(const memlord_stats *stats, size_t i);
+/* Returns memlord_mean_bytes in whole bytes; UINT64_MAX without an alloc. */
+MLI_PRIVATE MLI_COLD uint64_t mli_mean_read(const memlord_stats *stats);
+
+/* Computes the statistics of one device. */
+MLI_PRIVATE MLI_COLD void mli_stats_fill(memlord *lord, uint32_t dev, memlord_stats *out);
+
+/* Sums what counts by phys, of those that a selector's devices are at, each phys once. */
+MLI_PRIVATE MLI_COLD void mli_stats_sum_phys(memlord *lord, memlord_device sel, memlord_stats *sum);
+
+/* Adds the statistics of a device to a sum. largest_free is the largest known one: free pieces of
+   two pools are not one piece. */
+MLI_PRIVATE MLI_COLD void mli_stats_sum(memlord_stats *sum, memlord_stats *s);
+
+/* Computes the statistics of a site. Returns the bytes that its peak may be low by. */
+MLI_PRIVATE MLI_COLD uint64_t mli_site_stat_fill(memlord *lord, uint32_t number,
+                                                 memlord_site_stat *out);
+
+/* Inserts an item into a list of at most `cap`, ordered from the largest by the number at offset
+   `key`, and returns the new length. The search begins at the end: most items stay below the last
+   one and are not inserted. */
+MLI_PRIVATE MLI_COLD size_t mli_top_insert(void *list, size_t n, size_t cap, const void *item,
+                                           size_t size, size_t key);
+
+/* Lists the largest sites of a selector and returns their number; a site with a 0 is left out.
+   `names`: the listed sites get their display records, with symbols resolved. */
+MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
+                                          memlord_site_order order, memlord_site_stat *out,
+                                          size_t cap, int names);
+
+/* Computes the statistics of a tag. Returns the bytes that its peak may be low by. */
+MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
+                                                memlord_tag_stat *out);
+
+/* Takes bytes off a sum, which becomes 0 if it has less. */
+MLI_PRIVATE void mli_take_off(uint64_t *sum, uint64_t bytes);
+/* Adds the drops that no device counts, for the statistics of all devices alone: there was no
+   device to count them on. */
+MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out);
+
+/* Lists the tags of a selector with the most live bytes and returns their number. */
+MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
+                                         size_t cap);
+
+/* Writes "; by tag: weights 40 GiB, (untagged) 1 GiB; by site: read_tensors loader.c:12 40 GiB". */
+MLI_PRIVATE MLI_COLD void mli_put_largest(mli_out *o, const memlord_tag_stat *tag, size_t tags,
+                                          const memlord_site_stat *site, size_t sites);
+
+#define MLI_HOLDERS_LISTED 4
+
+/* What holds bytes of a device: a tag or a site, the blocks that have none, or the arena, which has
+   neither. */
+enum { MLI_HOLDER_NAMED, MLI_HOLDER_UNNAMED, MLI_HOLDER_ARENA };
+typedef struct mli_holder {
+    uint64_t bytes;
+    const void *subject; /* the tag, or the site; NULL: the holder has no name */
+    uint32_t dev;
+    int kind; /* MLI_HOLDER_... */
+} mli_holder;
+typedef struct mli_holder_list {
+    int book;                          /* MLI_BOOK_TAG or MLI_BOOK_SITE */
+    uint32_t dev;                      /* the list is for this device */
+    int elsewhere;                     /* 1: some holder is on another device of the phys */
+    uint64_t count, named;             /* all holders; those that are a tag or a site */
+    uint64_t bytes;                    /* of all holders */
+    mli_holder at[MLI_HOLDERS_LISTED]; /* the largest ones, in order */
+} mli_holder_list;
+/* Lists what holds the phys of a device (0: one not seen yet), by tag or by site; without a phys,
+   what holds the device itself. */
+MLI_PRIVATE MLI_COLD void mli_holders_list(memlord *lord, const mli_phys *phys, uint32_t dev,
+                                           int book, mli_holder_list *list);
+
+/* Writes the name of a listed holder: its tag or site, "untagged", "no site" or "arenas". */
+MLI_PRIVATE MLI_COLD void mli_put_holder(memlord *lord, mli_out *o, int book, const mli_holder *h);
+/* Writes "; by tag: untagged 70 GiB, arenas 5 GiB, ..., and 3 more with 1 GiB", with the device
+   before each name if some are on another one. Writes nothing if no holder has a name and there is
+   but one. */
+MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_holder_list *list);
+
+#endif

@@ -1,0 +1,810 @@
+/*
+    diff.c - what grew and shrank between two profiles, and whether a peak passed its budget
+
+    A profile is what MEMLORD_FORMAT_JSON writes; - is standard input. Build and run:
+
+        cc -std=c99 -O2 -I. src/tools/diff.c -o diff -lcjson -lm -pthread
+        ./diff base.json now.json              # by device, tag, scope, site, stack and leak
+        ./diff --accept budget.json base.json  # writes the peaks as a budget
+        ./diff --budget budget.json now.json   # status 1: a peak is over its budget
+
+    What changed most comes first, by the column with the arrow: live bytes or, where the total of
+    these is the same, the peak or what was allocated. The status is 2 for bad input.
+
+    With several threads a peak may be low by its `peak_error`. A budget with a smaller tolerance is
+    bad input: two runs of one program could differ by more. Record with MEMLORD_FLAG_EXACT (under
+    the interposer MEMLORD_EXACT=1), which makes peaks exact, or use a larger --tolerance. Peaks of
+    scopes are exact, as each counts one thread.
+
+    A place of code has the better of its two names where both profiles have it: the same module,
+    build id and offset. So a profile that symbolize.c named and one without names compare. Without
+    a build id that holds for two files of the same run alone. In another build an offset is another
+    place: then the places without a name in a module are one row, which is not compared. A stack
+    shows five frames, the innermost first, without those of standard libraries; --json has all.
+    Where stacks are samples, the standard error of a change stands behind the name: two runs have
+    two samples, so stacks change where the program did not.
+*/
+#define MEMLORD_STATIC /* what is not called is not compiled */
+#define MEMLORD_IMPLEMENTATION
+#include "memlord.h"
+#define PROGRAM "diff"
+#include "profile.h"
+#include <math.h>
+
+enum { LIVE, PEAK, ALLOCATED, COLUMNS };
+enum { TOTAL, DEVICE, TAG, SCOPE, SITE, STACK, LEAK, KINDS }; /* a budget has DEVICE to SCOPE */
+
+static const char *const columns[COLUMNS] = {"live", "peak", "allocated"};
+
+static const struct kind {
+    const char *name, *list;   /* here; in a profile */
+    const char *keys[COLUMNS]; /* in a profile; NULL: it has no such number */
+    const char *rest;          /* names what the list lacks of the total */
+} kinds[KINDS] = {
+    {"total", "total", {"allocated", "peak", "total_allocated"}, NULL},
+    {"device", "devices", {"allocated", "peak", "total_allocated"}, NULL},
+    {"tag", "tags", {"allocated", "peak", NULL}, "(untagged)"},
+    {"scope", "scopes", {"live_bytes", "peak_bytes", NULL}, "(no scope)"},
+    {"site", "sites", {"live_bytes", "peak_bytes", "alloc_bytes"}, "(no site)"},
+    {"stack", "stacks", {"live_bytes", "peak_bytes", "alloc_bytes"}, "(not listed)"},
+    {"leak", "leaks", {"bytes", NULL, NULL}, "(not listed)"},
+};
+
+/* A place of code. */
+typedef struct words {
+    const char *name, *stem; /* stem: the name without its line number */
+    int library;             /* of a standard library */
+    int strange;             /* stands for all places that cannot be compared */
+} words;
+
+typedef struct row {
+    int kind, sides, strange;  /* sides: bit 0 in base, bit 1 in now; strange: as of words */
+    const char *name, *stem;   /* as of words */
+    const words *const *frames; /* of a stack, the innermost first */
+    size_t depth;              /* of them */
+    double variance;           /* of the change in live bytes */
+    double bytes[2][COLUMNS];  /* 0: not in that profile; NaN: not known */
+    double low[2];             /* the peaks may be so much higher; NaN: not known */
+} row;
+
+static struct profile {
+    const char *path, *when, *labels, *run; /* run: alike in two files of one */
+    cJSON *root;
+    words *frames; /* of stacks */
+    size_t frame_count;
+    double depth, sample; /* of stacks: frames at most, bytes from one to the next */
+    int absent[KINDS];    /* the list is missing */
+} base, now;
+
+/* A return address, and its name in one of the profiles. */
+typedef struct place {
+    int side, rank;          /* rank: the better name has more */
+    const char *module, *id; /* id: of the build; without one, of the run */
+    double offset;           /* with module and id: alike for one place in both */
+    int build;               /* 1: it has a build id */
+    const char *was;         /* the name there */
+    words is;                /* the better name */
+} place;
+
+static place *places; /* in order of side and name */
+static size_t place_count, place_room;
+
+static row *rows; /* first in order of name, shown in order of change */
+static size_t row_count, row_room;
+static int measure; /* the column whose changes give that order */
+
+static struct options {
+    const char *paths[2], *budget, *accept;
+    size_t count;
+    double top, tolerance; /* tolerance: percent; below 0: none given */
+    int only, json;        /* only: the kind of --by; 0: none given */
+} o = {{NULL, NULL}, NULL, NULL, 0, 0, -1, 0, 0};
+
+/* -- reading -- */
+
+/* Of a number, or of a text as "1.5 GiB". NaN: it is none. */
+static double bytes_of(const cJSON *item) {
+    uint64_t parsed;
+    double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+    if (cJSON_IsString(item) && memlord_parse_bytes(item->valuestring, &parsed) == MEMLORD_OK)
+        v = (double)parsed;
+    return v >= 0 && v <= 9007199254740992.0 && floor(v) == v ? v : NAN; /* 2^53: still exact */
+}
+
+static struct profile *profile_at(int side) { return side ? &now : &base; }
+
+/* Returns the items of a list as an array, which ends with NULL. */
+static const cJSON **items_of(const cJSON *list, size_t *count) {
+    size_t room = cJSON_IsArray(list) ? (size_t)cJSON_GetArraySize(list) : 0;
+    const cJSON **items = (const cJSON **)must_alloc((room + 1) * sizeof *items), *item;
+    *count = 0;
+    if (room) cJSON_ArrayForEach(item, list) items[(*count)++] = item;
+    items[*count] = NULL;
+    return items;
+}
+
+/* Returns count: it is the number of no item. */
+static size_t index_of(const cJSON *number, size_t count) {
+    double n = cJSON_IsNumber(number) ? number->valuedouble : -1;
+    return n >= 0 && n < (double)count ? (size_t)n : count;
+}
+
+/* -- the names of places -- */
+
+/* Returns the last part of a path. */
+static const char *file_name(const char *path) {
+    const char *at = path + strlen(path);
+    while (at > path && !strchr("/\\", at[-1])) at--;
+    return at;
+}
+
+/* at: with the offset; of: with the module and its build id. */
+static void place_add(int side, const cJSON *at, const cJSON *of) {
+    const char *id = text_of(of, "build_id"), *module = text_of(of, "module");
+    const cJSON *site = get(at, "site"), *library = get(at, "library");
+    double offset = bytes_of(get(at, "offset"));
+    words own = {site_text(site, 1), site_text(site, 0), cJSON_IsTrue(library), 0};
+    int line = cJSON_GetNumberValue(get(site, "line")) > 0;
+    const char *function = text_of(site, "function");
+    place *p;
+    if (isnan(offset) || !strcmp(own.name, unknown)) return;
+    places = (place *)grown(places, place_count, &place_room, sizeof *places);
+    p = &places[place_count++];
+    p->side = side;
+    p->rank = 4 * line + 2 * (function && *function) + own.library;
+    p->build = id && *id;
+    p->id = p->build ? id : profile_at(side)->run;
+    p->module = file_name(module ? module : "");
+    p->offset = offset;
+    p->was = own.name;
+    p->is = own;
+}
+
+static void collect_places(int side) {
+    const struct profile *p = profile_at(side);
+    const cJSON *stacks = get(p->root, "stacks"), *item;
+    size_t count;
+    const cJSON **modules = items_of(get(stacks, "modules"), &count);
+    cJSON_ArrayForEach(item, get(p->root, "sites")) place_add(side, item, item);
+    cJSON_ArrayForEach(item, get(stacks, "frames"))
+        place_add(side, item, modules[index_of(get(item, "module"), count)]);
+    free(modules);
+}
+
+static int by_build(const place *x, const place *y) {
+    int order = strcmp(x->module, y->module);
+    return order ? order : strcmp(x->id, y->id);
+}
+
+static int by_key(const void *a, const void *b) {
+    const place *x = (const place *)a, *y = (const place *)b;
+    int order = by_build(x, y);
+    if (!order) order = (x->offset > y->offset) - (x->offset < y->offset);
+    if (!order) order = y->rank - x->rank;
+    return order ? order : strcmp(x->was, y->was);
+}
+
+static int by_was(const void *a, const void *b) {
+    const place *x = (const place *)a, *y = (const place *)b;
+    return x->side != y->side ? x->side - y->side : strcmp(x->was, y->was);
+}
+
+/* Gives each place of a build without a name what stands for all of them. */
+static void estrange(place *first, const place *end) {
+    const char *all = joined(first->build
+                                 ? "(unnamed places of another build of %s: not compared)"
+                                 : "(unnamed places of %s, without a build id: not compared)",
+                             first->module);
+    for (; first < end; first++)
+        if (first->rank < 2 && strstr(first->is.name, "+0x"))
+            first->is.name = first->is.stem = all, first->is.strange = 1;
+}
+
+/* Finds the modules that both profiles have, and of these the builds that one has. Requires: places
+   are in order of their keys. */
+static void estrange_builds(void) {
+    for (size_t i = 0, k, next; i < place_count; i = next) {
+        int of_module = 0, sides;
+        for (next = i; next < place_count && !strcmp(places[next].module, places[i].module);)
+            of_module |= 1 << places[next++].side;
+        for (; i < next; i = k) {
+            for (k = i, sides = 0; k < next && !by_build(&places[k], &places[i]); k++)
+                sides |= 1 << places[k].side;
+            if (sides != of_module) estrange(&places[i], &places[k]);
+        }
+    }
+}
+
+/* Gives every place its better name. A name that came to mean two places stays as it was, unless
+   one of them cannot be compared. */
+static void settle_places(void) {
+    size_t n = 0;
+    if (!place_count) return;
+    qsort(places, place_count, sizeof *places, by_key);
+    for (size_t i = 1; i < place_count; i++) {
+        place *p = &places[i];
+        if (by_build(p - 1, p) || p[-1].offset < p->offset) continue;
+        p->is = p[-1].is;
+        p->rank = p[-1].rank;
+    }
+    estrange_builds();
+    qsort(places, place_count, sizeof *places, by_was);
+    for (size_t i = 0, k; i < place_count; i = k) {
+        int same = 1;
+        const place *kept = &places[i];
+        for (k = i + 1; k < place_count && !by_was(&places[i], &places[k]); k++) {
+            same &= !strcmp(places[i].is.name, places[k].is.name);
+            if (places[k].is.strange) kept = &places[k];
+        }
+        if (same || kept->is.strange) places[n++] = *kept;
+    }
+    place_count = n;
+}
+
+static words words_of(int side, const cJSON *site) {
+    const place key = {side, 0, NULL, NULL, 0, 0, site_text(site, 1), {NULL, NULL, 0, 0}};
+    const place *p =
+        place_count ? (const place *)bsearch(&key, places, place_count, sizeof key, by_was) : NULL;
+    return p ? p->is : (words){key.was, site_text(site, 0), 0, 0};
+}
+
+static void name_frames(int side) {
+    struct profile *p = profile_at(side);
+    const cJSON **frames = items_of(get(get(p->root, "stacks"), "frames"), &p->frame_count);
+    p->frames = (words *)must_alloc((p->frame_count + 1) * sizeof *p->frames);
+    for (size_t i = 0; i < p->frame_count; i++)
+        p->frames[i] = words_of(side, get(frames[i], "site"));
+    p->frames[p->frame_count] = (words){unknown, unknown, 0, 0};
+    free(frames);
+}
+
+/* -- a profile's rows -- */
+
+static row *row_add(int side, int kind, const char *name, const char *stem) {
+    row *r;
+    rows = (row *)grown(rows, row_count, &row_room, sizeof *rows);
+    r = &rows[row_count++];
+    *r = (row){kind, 1 << side, 0, name, stem, NULL, 0, 0, {{0}}, {0}};
+    for (int c = 0; c < COLUMNS; c++)
+        if (!kinds[kind].keys[c]) r->bytes[0][c] = r->bytes[1][c] = NAN;
+    return r;
+}
+
+/* NULL: it has none. */
+static const char *row_name(const cJSON *item, int kind, const char *site) {
+    const char *device = text_of(item, "device"), *tag = text_of(item, "tag"), *scope;
+    if (kind == TOTAL) return "all devices";
+    if (kind == SCOPE) return text_of(item, "path");
+    if (!device || kind == DEVICE) return device;
+    if (kind == TAG) return tag ? joined("%s on %s", tag, device) : NULL;
+    if (kind != LEAK) return joined("%s on %s", site, device);
+    scope = text_of(item, "scope");
+    return joined("%s%s%s%s%s%s on %s", site, tag ? " [" : "", tag ? tag : "", tag ? "]" : "",
+                  scope ? " in " : "", scope ? scope : "", device);
+}
+
+/* Returns the frames of a stack, and behind them one that is not known. Of frames that cannot be
+   compared, those of one module that follow each other are one. */
+static const words *const *frames_of(int side, const cJSON *item, size_t *depth) {
+    const struct profile *p = profile_at(side);
+    const cJSON **numbers = items_of(get(item, "frames"), depth);
+    const words **frames = (const words **)must_alloc((*depth + 1) * sizeof *frames);
+    size_t n = 0;
+    for (size_t i = 0; i <= *depth; i++) {
+        const words *frame = &p->frames[index_of(numbers[i], p->frame_count)];
+        if (!n || !frame->strange || strcmp(frame->name, frames[n - 1]->name)) frames[n++] = frame;
+    }
+    *depth = n - 1;
+    free(numbers);
+    return frames;
+}
+
+/* Returns the number of the first frame from one on that is of no standard library; else depth. */
+static size_t shown_from(const words *const *frames, size_t at, size_t depth) {
+    while (at < depth && frames[at]->library) at++;
+    return at;
+}
+
+static void load_row(const cJSON *item, int side, int kind, double *sum, size_t *unusable) {
+    const cJSON *numbers = kind == DEVICE ? get(item, "stats") : item;
+    size_t depth = 0;
+    const words *const *frames = kind == STACK ? frames_of(side, item, &depth) : NULL;
+    size_t first = frames ? shown_from(frames, 0, depth) : 0;
+    words at = frames ? *frames[first < depth ? first : 0] : words_of(side, get(item, "site"));
+    const char *name = row_name(item, kind, at.name);
+    double error = bytes_of(get(item, "error_bytes"));
+    int sums = at.strange; /* the row is of several stacks or places: their peaks do not add up */
+    row *r = name ? row_add(side, kind, name, row_name(item, kind, at.stem)) : NULL;
+    if (r) r->frames = frames, r->depth = depth, r->strange = at.strange;
+    if (r) r->variance = error > 0 ? error * error : 0;
+    for (size_t i = 0; i < depth; i++) sums |= frames[i]->strange;
+    for (int c = 0; r && c < COLUMNS; c++) {
+        const char *key = kinds[kind].keys[c];
+        const cJSON *number = key ? get(numbers, key) : NULL;
+        double bytes = cJSON_IsNumber(number) ? bytes_of(number) : NAN;
+        sum[c] += bytes;
+        r->bytes[side][c] = c == PEAK && sums ? NAN : bytes;
+        unusable[c] += key && isnan(bytes) && !cJSON_IsNull(number);
+    }
+    if (r) r->low[side] = kind == SCOPE ? 0 : bytes_of(get(numbers, "peak_error"));
+    unusable[COLUMNS] += !r;
+}
+
+/* Stacks that are samples do not add up to the total: the profile has the sum of those it leaves
+   out. */
+static void lacking_stacks(const struct profile *p, double *lacks) {
+    const cJSON *more = get(get(p->root, "stacks"), "more");
+    lacks[LIVE] = bytes_of(get(more, kinds[STACK].keys[LIVE]));
+    lacks[ALLOCATED] = bytes_of(get(more, kinds[STACK].keys[ALLOCATED]));
+}
+
+/* Reads a list, and adds a row of what it lacks of the total. */
+static void load_list(struct profile *p, int kind, const cJSON *list, double *total) {
+    const struct kind *k = &kinds[kind];
+    const cJSON *item = kind == TOTAL ? list : list->child;
+    size_t unusable[COLUMNS + 1] = {0}; /* the last: the name */
+    double sum[COLUMNS] = {0}, lacks[COLUMNS];
+    row *r;
+    for (; item; item = kind == TOTAL ? NULL : item->next)
+        load_row(item, p == &now, kind, sum, unusable);
+    for (int c = 0; c <= COLUMNS; c++)
+        if (unusable[c])
+            note("%s: %s: %zu without a usable '%s'", p->path, k->list, unusable[c],
+                 c < COLUMNS ? k->keys[c] : "name");
+    if (kind == TOTAL) memcpy(total, sum, sizeof sum);
+    if (kind == DEVICE && fabs(sum[LIVE] - total[LIVE]) > 0)
+        note("%s: the devices do not add up to the total", p->path);
+    for (int c = 0; c < COLUMNS; c++) lacks[c] = total[c] - sum[c];
+    if (kind == STACK) lacking_stacks(p, lacks);
+    if (!k->rest || !(lacks[LIVE] > 0 || lacks[ALLOCATED] > 0)) return;
+    r = row_add(p == &now, kind, k->rest, k->rest);
+    for (int c = 0; c < COLUMNS; c++)
+        r->bytes[p == &now][c] = c == PEAK || !k->keys[c] ? NAN : lacks[c];
+}
+
+static void read_profile(struct profile *p, const char *path) {
+    cJSON *root = p->root = read_json(path), *metadata = get(root, "metadata");
+    p->path = clean(path);
+    expect_schema(root, p->path, "memlord/2");
+    p->when = text_of(metadata, "generated_at");
+    p->labels = text_of(metadata, "labels");
+    p->run = joined("%s %.0f", p->when ? p->when : p->path,
+                    cJSON_GetNumberValue(get(metadata, "pid")));
+    p->depth = cJSON_GetNumberValue(get(get(root, "stacks"), "depth")); /* NaN: it is no number */
+    p->sample = cJSON_GetNumberValue(get(get(root, "stacks"), "bytes"));
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "events"); /* takes most of the memory */
+    collect_places(p == &now);
+}
+
+static void load(struct profile *p) {
+    double total[COLUMNS] = {NAN, NAN, NAN};
+    name_frames(p == &now);
+    for (int kind = 0; kind < KINDS; kind++) {
+        const cJSON *list = get(p->root, kinds[kind].list);
+        if (kind == STACK) list = get(list, "list");
+        if (kind == LEAK) total[LIVE] = bytes_of(get(list, "bytes")), list = get(list, "by_site");
+        p->absent[kind] = kind == TOTAL ? !cJSON_IsObject(list) : !cJSON_IsArray(list);
+        if (p->absent[kind])
+            note("%s: no key '%s': not compared", p->path, kinds[kind].list);
+        else
+            load_list(p, kind, list, total);
+    }
+    if (!(p->depth > 0)) p->absent[STACK] = 1; /* none were taken */
+}
+
+/* -- comparing -- */
+
+static int by_frames(const row *x, const row *y, int stem) {
+    for (size_t i = 0; i < x->depth && i < y->depth; i++) {
+        const words *a = x->frames[i], *b = y->frames[i];
+        int order = stem ? strcmp(a->stem, b->stem) : strcmp(a->name, b->name);
+        if (order) return order;
+    }
+    return (x->depth > y->depth) - (x->depth < y->depth);
+}
+
+static int by_stem(const row *x, const row *y) {
+    int order = x->kind == y->kind ? strcmp(x->stem, y->stem) : x->kind - y->kind;
+    return order ? order : by_frames(x, y, 1);
+}
+
+static int by_name(const void *a, const void *b) {
+    const row *x = (const row *)a, *y = (const row *)b;
+    int order = by_stem(x, y);
+    if (!order) order = strcmp(x->name, y->name);
+    return order ? order : by_frames(x, y, 0);
+}
+
+static void row_join(row *to, const row *from) {
+    to->sides |= from->sides;
+    to->variance += from->variance;
+    for (int i = 0; i < 2 * COLUMNS; i++)
+        to->bytes[i / COLUMNS][i % COLUMNS] += from->bytes[i / COLUMNS][i % COLUMNS];
+    for (int i = 0; i < 2; i++) to->low[i] += from->low[i];
+}
+
+/* Makes one row of those with one name. */
+static void merge_names(void) {
+    size_t n = 0, twice = 0;
+    if (row_count) qsort(rows, row_count, sizeof *rows, by_name);
+    for (size_t i = 0; i < row_count; i++) {
+        row *last = n ? &rows[n - 1] : NULL;
+        int same = last && !by_name(last, &rows[i]);
+        if (same && last->sides & rows[i].sides && last->kind <= SCOPE && !twice++)
+            note("a name stands twice and is added up: %s '%s'", kinds[last->kind].name,
+                 last->name);
+        if (same)
+            row_join(last, &rows[i]);
+        else
+            rows[n++] = rows[i];
+    }
+    row_count = n;
+}
+
+/* An edit above a site changes its line. Makes one row of two that differ in the line alone, where
+   one is gone, one is new, and no third could be meant. */
+static void merge_moved(void) {
+    size_t n = 0, end = row_count;
+    for (size_t i = 0; i < end; i++) {
+        row *r = &rows[i];
+        int third = (n && !by_stem(&rows[n - 1], r)) || (i + 2 < end && !by_stem(r, r + 2));
+        if (!third && i + 1 < end && !by_stem(r, r + 1) && (r->sides ^ r[1].sides) == 3) {
+            const row gone = r->sides == 1 ? r[0] : r[1];
+            if (r->sides == 1) *r = r[1];
+            row_join(r, &gone);
+            i++;
+        }
+        rows[n++] = *r;
+    }
+    row_count = n;
+}
+
+static double change(const row *r, int column) {
+    double by = r->bytes[1][column] - r->bytes[0][column];
+    return isnan(by) ? 0 : fabs(by);
+}
+
+static int changed(const row *r) {
+    return r->sides != 3 || r->strange || change(r, LIVE) > 0 || change(r, PEAK) > 0 ||
+           change(r, ALLOCATED) > 0;
+}
+
+/* Finds the column to sort by: the first whose total changed. */
+static void find_measure(void) {
+    for (size_t i = 0; i < row_count && rows[i].kind == TOTAL; i++)
+        while (measure < COLUMNS && !(change(&rows[i], measure) > 0)) measure++;
+    if (measure == COLUMNS) measure = LIVE;
+}
+
+static int by_change(const void *a, const void *b) {
+    const row *x = (const row *)a, *y = (const row *)b;
+    double more = changed(y) - changed(x);
+    if (!(fabs(more) > 0)) more = change(y, measure) - change(x, measure);
+    for (int c = 0; c < COLUMNS && !(fabs(more) > 0); c++) more = change(y, c) - change(x, c);
+    return more > 0 ? 1 : more < 0 ? -1 : by_name(a, b);
+}
+
+/* In another build of a module the same place has another offset. */
+static void doubt_modules(void) {
+    const cJSON *was, *is;
+    cJSON_ArrayForEach(is, get(get(now.root, "stacks"), "modules")) {
+        const cJSON *path = get(is, "module"), *id = get(is, "build_id");
+        cJSON_ArrayForEach(was, get(get(base.root, "stacks"), "modules"))
+            if (cJSON_IsString(path) && cJSON_Compare(path, get(was, "module"), 1) &&
+                !cJSON_Compare(id, get(was, "build_id"), 1))
+                note("%s is of another build: places in it without a name are not compared",
+                     clean(path->valuestring));
+    }
+}
+
+static void doubt_leaks(void) {
+    const struct profile *const both[] = {&base, &now};
+    for (int i = 0; i < 2; i++) {
+        const cJSON *leaks = get(both[i]->root, "leaks"), *item;
+        double more = bytes_of(get(leaks, "count"));
+        cJSON_ArrayForEach(item, get(leaks, "by_site")) more -= bytes_of(get(item, "count"));
+        if (more > 0)
+            note("%s: leaks of %.0f blocks are not listed, and count as new or gone", both[i]->path,
+                 more);
+    }
+}
+
+static void doubt_stacks(void) {
+    const struct profile *const both[] = {&base, &now};
+    char each[32];
+    if (base.absent[STACK] && now.absent[STACK]) return;
+    for (int i = 0; i < 2; i++) {
+        const struct profile *p = both[i];
+        double more = bytes_of(get(get(get(p->root, "stacks"), "more"), "stacks"));
+        if (p->depth <= 0) note("%s: no stacks were taken: not compared", p->path);
+        if (more > 0)
+            note("%s: %.0f stacks are not listed, and count as new or gone", p->path, more);
+        if (p->absent[STACK] || !(p->sample > 1)) continue;
+        (void)memlord_format_bytes((uint64_t)fmin(p->sample, 1e18), each, sizeof each);
+        note("%s: stacks are samples, one each %s: their bytes are estimates", p->path, each);
+    }
+    if (base.depth > 0 && now.depth > 0 && fabs(base.depth - now.depth) > 0)
+        note("stacks have at most %.0f frames, now %.0f", base.depth, now.depth);
+    doubt_modules();
+}
+
+static void doubt_peaks(void) {
+    const struct profile *const both[] = {&base, &now};
+    char most[32];
+    for (int i = 0; i < 2; i++) {
+        double low = bytes_of(get(get(both[i]->root, "total"), "peak_error"));
+        if (!(low > 0)) continue;
+        (void)memlord_format_bytes((uint64_t)low, most, sizeof most);
+        note("%s: peaks are low by at most %s", both[i]->path, most);
+    }
+}
+
+/* Says what makes a comparison doubtful. */
+static void doubt(void) {
+    int named[4] = {0};
+    const char *was = base.labels ? base.labels : "", *is = now.labels ? now.labels : "";
+    for (size_t i = 0; i < row_count; i++)
+        if (rows[i].kind > DEVICE && rows[i].name != kinds[rows[i].kind].rest)
+            named[rows[i].sides] = 1;
+    if (strcmp(was, is))
+        note("the labels differ: '%s', now '%s': another machine or program?", was, is);
+    if (named[1] && named[2] && !named[3])
+        note("no tag, scope or site is in both: another program?");
+    if (base.when && now.when && strcmp(base.when, now.when) > 0)
+        note("%s is newer than %s: the wrong way round?", base.path, now.path);
+    doubt_peaks();
+    doubt_leaks();
+    doubt_stacks();
+}
+
+/* -- the table, for people and for machines -- */
+
+enum { NAME_COLUMN = 79, FRAMES_SHOWN = 5 };
+
+static const char *const states[] = {"", "gone", "new", ""};
+
+/* Writes "1.5 GiB", with a sign if it is a change; "-" is not known, "=" is no change. */
+static const char *amount(double v, int sign, char *text) {
+    char bytes[32];
+    if (isnan(v)) return "-";
+    if (sign && !(fabs(v) > 0)) return "=";
+    (void)memlord_format_bytes(fabs(v) < 1.8e19 ? (uint64_t)fabs(v) : UINT64_MAX, bytes, 32);
+    sprintf(text, "%s%s", v < 0 ? "-" : sign ? "+" : "", bytes);
+    return text;
+}
+
+static void row_json(const row *r) {
+    cJSON *out = cJSON_CreateObject();
+    cJSON_AddStringToObject(out, "kind", kinds[r->kind].name);
+    cJSON_AddStringToObject(out, "name", r->name);
+    cJSON_AddStringToObject(out, "state", states[r->sides]);
+    for (int c = 0; c < COLUMNS; c++) {
+        const double pair[] = {r->bytes[0][c], r->bytes[1][c]}; /* NaN becomes null */
+        cJSON_AddItemToObject(out, columns[c], cJSON_CreateDoubleArray(pair, 2));
+    }
+    cJSON_AddItemToObject(out, "peak_error", cJSON_CreateDoubleArray(r->low, 2));
+    if (r->frames) {
+        cJSON *frames = cJSON_AddArrayToObject(out, "frames");
+        for (size_t i = 0; i < r->depth; i++)
+            cJSON_AddItemToArray(frames, cJSON_CreateString(r->frames[i]->name));
+        cJSON_AddNumberToObject(out, "error", sqrt(r->variance));
+    }
+    puts(cJSON_PrintUnformatted(out));
+    cJSON_Delete(out);
+}
+
+/* Writes the callers below the row of a stack. */
+static void frames_print(const row *r) {
+    size_t i = shown_from(r->frames, 0, r->depth), shown = 1, left = 0;
+    while ((i = shown_from(r->frames, i + 1, r->depth)) < r->depth)
+        if (shown++ < FRAMES_SHOWN)
+            printf("%*s< %s\n", NAME_COLUMN, "", r->frames[i]->name);
+        else
+            left++;
+    if (left) printf("%*s< (%zu more)\n", NAME_COLUMN, "", left);
+}
+
+static void row_print(const row *r) {
+    char text[40];
+    for (int c = 0; c < COLUMNS; c++) {
+        printf("%11s", amount(r->bytes[1][c], 0, text));
+        printf("%13s", amount(r->bytes[1][c] - r->bytes[0][c], 1, text));
+    }
+    printf("  %-4s %s", states[r->sides], r->name);
+    if (r->variance > 0) printf(", +- %s", amount(sqrt(r->variance), 0, text));
+    putchar('\n');
+    frames_print(r);
+}
+
+/* Shows what changed most of one kind, and in text the others as one row. */
+static void show(int kind) {
+    row rest = {kind, 3, 0, "", "", NULL, 0, 0, {{0}}, {0}};
+    size_t first = 0, end, shown = 0;
+    while (first < row_count && rows[first].kind < kind) first++;
+    for (end = first; end < row_count && rows[end].kind == kind; end++)
+        if ((double)shown < o.top && (kind == TOTAL || changed(&rows[end]))) shown++;
+    if (!shown || base.absent[kind] || now.absent[kind]) return;
+    qsort(rows + first, end - first, sizeof *rows, by_change);
+    if (!o.json && kind != TOTAL) printf("%s\n", kinds[kind].name);
+    for (size_t i = first; i < first + shown; i++) (o.json ? row_json : row_print)(&rows[i]);
+    for (size_t i = first + shown; i < end; i++) row_join(&rest, &rows[i]);
+    if (o.json || first + shown == end) return;
+    rest.name = joined("(%zu more)", end - first - shown);
+    rest.bytes[1][PEAK] = NAN; /* peaks of different times do not add up */
+    row_print(&rest);
+}
+
+static void show_all(void) {
+    if (!o.json) printf("%s -> %s\n", base.path, now.path);
+    for (int c = 0; !o.json && c < COLUMNS; c++)
+        printf("%11s%s%s", columns[c], c == measure ? "      change\xe2\x86\x93" : "       change",
+               c + 1 < COLUMNS ? "" : "\n");
+    for (int kind = 0; kind < KINDS; kind++)
+        if (kind == TOTAL || !o.only || o.only == kind) show(kind);
+}
+
+/* -- the budget -- */
+
+enum { TOLERANCE_MOST = 1000 };
+
+/* Says that the peak of a row may be low by more than the tolerance of its budget. Returns 0: it is
+   not. */
+static int budget_finer(const row *r, double budget, double tolerance) {
+    const double low = r && r->sides & 2 ? r->low[1] : 0, room = budget * tolerance / 100;
+    const double enough = budget > 0 ? ceil(low * 100 / budget) : INFINITY;
+    char a[40], b[40], cure[40] = "";
+    if (!(low > room)) return 0;
+    if (enough <= TOLERANCE_MOST) sprintf(cure, ", or use --tolerance %.0f%%", enough);
+    note("%s %s: its peak may be low by %s, but the tolerance of %g %% is %s: record with "
+         "MEMLORD_FLAG_EXACT (the interposer: MEMLORD_EXACT=1)%s",
+         kinds[r->kind].name, r->name, amount(low, 0, a), tolerance, amount(room, 0, b), cure);
+    return 1;
+}
+
+/* A profile of 0.4.0 has no peak_error of tags. */
+static void budget_doubt(void) {
+    size_t unknown_errors = 0;
+    for (size_t i = 0; i < row_count; i++)
+        unknown_errors += rows[i].kind >= DEVICE && rows[i].kind <= SCOPE &&
+                          !isnan(rows[i].bytes[1][PEAK]) && isnan(rows[i].low[1]);
+    if (unknown_errors)
+        note("%s: %zu peaks without a 'peak_error': taken as exact", now.path, unknown_errors);
+}
+
+static void budget_write(const char *path) {
+    const double tolerance = o.tolerance < 0 ? 10 : o.tolerance;
+    cJSON *root = cJSON_CreateObject();
+    FILE *file;
+    size_t finer = 0;
+    cJSON_AddStringToObject(root, "schema", "memlord-budget/1");
+    cJSON_AddNumberToObject(root, "tolerance", tolerance);
+    for (int kind = DEVICE; kind <= SCOPE; kind++) {
+        cJSON *list = cJSON_AddObjectToObject(root, kinds[kind].list);
+        for (size_t i = 0; i < row_count; i++)
+            if (rows[i].kind == kind && rows[i].sides & 2 && !isnan(rows[i].bytes[1][PEAK])) {
+                finer += (size_t)budget_finer(&rows[i], rows[i].bytes[1][PEAK], tolerance);
+                cJSON_AddNumberToObject(list, rows[i].name, rows[i].bytes[1][PEAK]);
+            }
+    }
+    if (finer) DIE("%s: not written: a tolerance is finer than its peak", clean(path));
+    file = fopen(path, "w");
+    if (!file || fprintf(file, "%s\n", cJSON_Print(root)) < 0 || fclose(file))
+        DIE("%s: %s", clean(path), strerror(errno));
+    cJSON_Delete(root);
+}
+
+/* Returns 1: the peak is over its budget; 2: it is not known; 3: not as well as the tolerance
+   demands. */
+static int budget_check(int kind, const char *name, double budget, double tolerance) {
+    const row key = {kind, 0, 0, name, name, NULL, 0, 0, {{0}}, {0}};
+    const row *r = row_count ? bsearch(&key, rows, row_count, sizeof *rows, by_name) : NULL;
+    double found = r && r->sides & 2 ? r->bytes[1][PEAK] : 0;
+    char a[40], b[40], c[40];
+    if (!r || !(r->sides & 2)) note("%s '%s' is in the budget alone", kinds[kind].name, name);
+    if (isnan(found)) return note("%s '%s' has a budget and no peak", kinds[kind].name, name), 2;
+    if (budget_finer(r, budget, tolerance)) return 3;
+    if (found <= budget * (1 + tolerance / 100)) return 0;
+    printf("over budget: %s %s: budget %s, found %s, over by %s\n", kinds[kind].name, name,
+           amount(budget, 0, a), amount(found, 0, b), amount(found - budget, 0, c));
+    return 1;
+}
+
+/* Checks all of a budget. Returns the exit status. */
+static int budget_read(const char *path) {
+    cJSON *root = read_json(path), *list, *entry;
+    const cJSON *percent = get(root, "tolerance");
+    double tolerance = cJSON_IsNumber(percent) ? percent->valuedouble : -1;
+    const char *name = clean(path);
+    size_t count[4] = {0}, all;
+    expect_schema(root, name, "memlord-budget/1");
+    if (o.tolerance >= 0) tolerance = o.tolerance;
+    if (!(tolerance >= 0 && tolerance <= TOLERANCE_MOST))
+        DIE("%s: no tolerance from 0 to %d", name, TOLERANCE_MOST);
+    cJSON_ArrayForEach(list, root) {
+        int kind = DEVICE;
+        if (!strcmp(list->string, "schema") || !strcmp(list->string, "tolerance")) continue;
+        while (kind < SITE && strcmp(list->string, kinds[kind].list)) kind++;
+        if (kind == SITE || !cJSON_IsObject(list))
+            DIE("%s: '%s' is no list of budgets", name, clean(list->string));
+        if (list->child && now.absent[kind]) DIE("%s: no '%s' to check", now.path, list->string);
+        cJSON_ArrayForEach(entry, list) {
+            double bytes = bytes_of(entry);
+            if (isnan(bytes)) DIE("%s: '%s' has no bytes", name, clean(entry->string));
+            count[budget_check(kind, clean(entry->string), bytes, tolerance)]++;
+        }
+    }
+    all = count[0] + count[1] + count[2] + count[3];
+    if (!all) DIE("%s: no budget in it", name);
+    printf("%zu of %zu peaks over budget, tolerance %g %%", count[1], all, tolerance);
+    if (count[3]) printf("; %zu not checked: it is finer than the profile", count[3]);
+    putchar('\n');
+    cJSON_Delete(root);
+    return count[3] ? 2 : count[1] ? 1 : count[2] ? 2 : 0;
+}
+
+/* -- the command line -- */
+
+/* Returns 0: it is not in the range. NULL leaves what there is. */
+static int number(const char *text, double least, double most, double *out) {
+    char *end;
+    if (!text) return 1;
+    *out = strtod(text, &end);
+    return end > text && (!*end || !strcmp(end, "%")) && *out >= least && *out <= most;
+}
+
+/* Returns 0: they are wrong. */
+static int parse(int argc, char **argv) {
+    static const char *const names[] = {"--budget", "--accept", "--by", "--top", "--tolerance"};
+    const char *values[5] = {NULL};
+    for (int i = 1, k; i < argc; i++) {
+        for (k = 0; k < 5 && strcmp(argv[i], names[k]);) k++;
+        if (k < 5 && i + 1 < argc)
+            values[k] = argv[++i];
+        else if (!strcmp(argv[i], "--json"))
+            o.json = 1;
+        else if (strncmp(argv[i], "--", 2) && o.count < 2)
+            o.paths[o.count++] = argv[i];
+        else
+            return 0;
+    }
+    o.budget = values[0], o.accept = values[1], o.top = o.json ? 1e9 : 10;
+    for (int kind = DEVICE; kind < KINDS; kind++)
+        if (values[2] && !strcmp(values[2], kinds[kind].name)) o.only = kind;
+    if ((values[2] && !o.only) || !number(values[3], 1, 1e9, &o.top)) return 0;
+    if (!number(values[4], 0, TOLERANCE_MOST, &o.tolerance) || !o.count) return 0;
+    if (!o.budget + !o.accept + !o.json < 2 || (o.count == 1 && !o.budget && !o.accept)) return 0;
+    return o.count == 1 || strcmp(o.paths[0], "-") || strcmp(o.paths[1], "-");
+}
+
+int main(int argc, char **argv) {
+    cJSON_Hooks hooks = {must_alloc, free};
+    int status = 0;
+    if (!parse(argc, argv)) {
+        fputs("usage: diff [--top N] [--by device|tag|scope|site|stack|leak] [--json] base.json "
+              "now.json\n"
+              "       diff [--tolerance 5%] --budget FILE [base.json] now.json\n"
+              "       diff [--tolerance 5%] --accept FILE [base.json] now.json\n", stderr);
+        return 2;
+    }
+    cJSON_InitHooks(&hooks);
+    if (o.count == 2) read_profile(&base, o.paths[0]);
+    read_profile(&now, o.paths[o.count - 1]);
+    settle_places();
+    if (o.count == 2) load(&base);
+    load(&now);
+    merge_names();
+    if (o.budget || o.accept) budget_doubt();
+    if (o.budget) status = budget_read(o.budget);
+    if (o.accept) budget_write(o.accept);
+    if (o.count == 2) {
+        merge_moved();
+        find_measure();
+        doubt();
+        show_all();
+    }
+    cJSON_Delete(base.root);
+    cJSON_Delete(now.root);
+    free(rows);
+    free(places);
+    return status;
+}

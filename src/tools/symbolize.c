@@ -1,0 +1,475 @@
+/*
+    symbolize.c - names the return addresses of a saved profile: functions, files and lines
+
+    A profile is what MEMLORD_FORMAT_JSON writes; - is standard input. In it a return address is a
+    place: a module, an offset in its file, and its build id. Build and run:
+
+        cc -std=c99 -O2 src/tools/symbolize.c -o symbolize -lcjson -ldw -lelf -liberty
+        ./symbolize profile.json >named.json             # or -o named.json
+        ./symbolize --sysroot /mnt/target profile.json   # modules of another machine, below there
+        ./symbolize --debug-dir ~/debug profile.json     # has .build-id/12/34ab.debug and the like
+
+    elfutils reads the modules: symbol tables, .gnu_debugdata, debug information, and that of
+    separate files by build id or .gnu_debuglink, below /usr/lib/debug too; from a server only where
+    DEBUGINFOD_URLS names one. A file of another build than the one that ran names nothing, and a
+    line on stderr says so. A file without a build id counts if it is older than the process. A
+    function is named if its symbol or its debug information contains the address. libiberty
+    demangles, as it knows C++ and both manglings of Rust.
+
+    Functions inlined at a place become its key "inlined". Its name is the innermost of them that is
+    not of a standard library (C++'s, Rust's, or a header in /usr/include); where all are, it is the
+    outermost, and the place has "library": true. Names that the profile has and no file betters
+    stay. Numbers over 2^53 are rounded.
+
+    The status is 0, 1 where there are places and none could be named, 2 for bad input.
+
+    The interposer runs `symbolize --serve BEGAN` (ms since 1970), writes "offset build_id path" for
+    each place, in hexadecimal and with a NUL behind it, closes, and reads line, file and function
+    of each, with a NUL behind each.
+*/
+#define _GNU_SOURCE /* timegm, st_ctim */
+#define PROGRAM "symbolize"
+#include "profile.h"
+#include <dwarf.h>
+#include <elfutils/libdwfl.h>
+#include <inttypes.h>
+#include <libiberty/demangle.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define FRAMES_MAX 256 /* of one place */
+
+typedef struct frame {
+    const char *function, *file; /* "": not known */
+    int line, library;           /* line 0: not known, as the file is then */
+} frame;
+
+typedef struct module {
+    const char *path, *build_id;
+    Dwfl *dwfl;
+    Dwfl_Module *of; /* NULL: it names nothing; why */
+    const char *why;
+    size_t places, named;
+    struct module *next;
+} module;
+
+/* A site of the profile as text, and what names it now. */
+typedef struct change {
+    const char *was, *is;
+    frame by;
+} change;
+
+static module *modules;
+static change *changes;
+static size_t change_count, change_room;
+
+static struct options {
+    const char *path, *out, *debug_dir, *sysroot, *serve;
+} o;
+static char *debug_path; /* as libdwfl has it */
+static double began;     /* of the program, s since 1970 */
+
+/* -- modules -- */
+
+/* Returns NULL, or why a file is not the one that ran. */
+static const char *module_doubt(const module *m, const struct stat *is) {
+    double changed = (double)is->st_ctim.tv_sec + (double)is->st_ctim.tv_nsec / 1e9;
+    const unsigned char *id = NULL;
+    GElf_Addr at;
+    int n = dwfl_module_build_id(m->of, &id, &at);
+    char *hex = (char *)must_alloc(n > 0 ? 2 * (size_t)n + 1 : 1);
+    hex[0] = 0;
+    for (int i = 0; i < n; i++) sprintf(hex + 2 * i, "%02x", id[i]);
+    if (strcmp(hex, m->build_id))
+        return joined("its build id is '%s', and that of the program which ran '%s'", hex,
+                      clean(m->build_id));
+    free(hex);
+    if (n > 0 || changed < began) return NULL;
+    return "it has no build id, and changed since the program began";
+}
+
+/* Opens a file at the addresses that it has itself. Returns NULL, or why it names nothing. */
+static const char *module_try(module *m, const char *path) {
+    static const Dwfl_Callbacks callbacks = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo,
+                                             dwfl_offline_section_address, &debug_path};
+    struct stat is;
+    const char *why;
+    if (m->path[0] != '/') return "it has no file";
+    if (stat(path, &is)) return strerror(errno);
+    if (!S_ISREG(is.st_mode)) return "it is no file"; /* a pipe would wait */
+    m->dwfl = (Dwfl *)need(dwfl_begin(&callbacks));
+    dwfl_report_begin(m->dwfl);
+    m->of = dwfl_report_elf(m->dwfl, path, path, -1, 0, 1);
+    (void)dwfl_report_end(m->dwfl, NULL, NULL);
+    why = m->of ? module_doubt(m, &is) : dwfl_errmsg(-1);
+    if (!why) return NULL;
+    dwfl_end(m->dwfl);
+    m->of = NULL;
+    return why;
+}
+
+/* A file that is gone or replaced may have left its debug file. */
+static void module_open(module *m) {
+    const char *dirs[] = {o.debug_dir, o.sysroot ? joined("%s/usr/lib/debug", o.sysroot) : NULL,
+                          "/usr/lib/debug"};
+    m->why = module_try(m, o.sysroot ? joined("%s%s", o.sysroot, m->path) : m->path);
+    for (int i = 0; i < 3 && !m->of && strlen(m->build_id) > 2; i++)
+        if (dirs[i])
+            (void)module_try(m, joined("%s/.build-id/%.2s/%s.debug", dirs[i], m->build_id,
+                                       m->build_id + 2));
+}
+
+static module *module_of(const char *path, const char *build_id) {
+    module *m = modules;
+    while (m && (strcmp(m->path, path) || strcmp(m->build_id, build_id))) m = m->next;
+    if (m) return m;
+    m = (module *)must_alloc(sizeof *m);
+    *m = (module){path, build_id, NULL, NULL, NULL, 0, 0, modules};
+    module_open(m);
+    return modules = m;
+}
+
+/* -- names -- */
+
+static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+
+/* Tells a standard library by the file, else by the mangled name or the module. */
+static int is_library(const module *m, const char *function, const char *file) {
+    static const char *const in[] = {"/include/c++/", "/c++/v1/", "/library/alloc/src/",
+                                     "/library/core/src/", "/library/std/src/"};
+    static const char *const names[] = {"_ZNSt", "_ZNKSt", "_ZSt", "_ZN9__gnu_cxx", "_Znw", "_Zna",
+                                        "_ZN5alloc", "_ZN4core", "_ZN3std", "__rust_", "__rdl_"};
+    static const char *const libraries[] = {"libstdc++.so", "libc++.so", "libc++abi.so", "libstd-"};
+    const char *base = strrchr(m->path, '/');
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++)
+        if (strstr(file, in[i])) return 1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (starts(function, names[i])) return 1;
+    for (size_t i = 0; base && i < sizeof libraries / sizeof *libraries; i++)
+        if (starts(base + 1, libraries[i])) return 1;
+    return starts(file, "/usr/include/");
+}
+
+/* Makes a frame of what is known of it; NULL, and a line of 0: nothing. */
+static frame frame_of(const module *m, const char *function, const char *file, int line) {
+    frame f = {"", "", 0, 0};
+    char *plain = NULL;
+    if (function && (starts(function, "_Z") || starts(function, "_R")))
+        plain = cplus_demangle(function, DMGL_AUTO | DMGL_PARAMS | DMGL_ANSI);
+    if (function) f.function = clean(plain ? plain : function);
+    free(plain);
+    if (file && line > 0) f.file = clean(file), f.line = line;
+    f.library = is_library(m, function ? function : "", f.file);
+    return f;
+}
+
+static const char *die_name(Dwarf_Die *die) {
+    Dwarf_Attribute attribute;
+    const char *name = dwarf_formstring(dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute));
+    return name ? name : dwarf_diename(die);
+}
+
+static unsigned die_number(Dwarf_Die *die, unsigned name) {
+    Dwarf_Attribute attribute;
+    Dwarf_Word n;
+    int none = dwarf_formudata(dwarf_attr(die, name, &attribute), &n);
+    return none || n > INT32_MAX ? 0 : (unsigned)n;
+}
+
+/* Writes the functions that contain an address, the outermost first. dwarf_getscopes looks in no
+   namespace, where clang and rustc have them. */
+static size_t scopes_at(Dwarf_Die *at, Dwarf_Addr pc, Dwarf_Die *out, size_t n) {
+    Dwarf_Die child;
+    if (dwarf_child(at, &child)) return n;
+    do {
+        int tag = dwarf_tag(&child), has = dwarf_haspc(&child, pc) > 0;
+        size_t more = n;
+        if (has && (tag == DW_TAG_subprogram || tag == DW_TAG_inlined_subroutine) && n < FRAMES_MAX)
+            out[more++] = child;
+        if (has || tag == DW_TAG_namespace || tag == DW_TAG_structure_type ||
+            tag == DW_TAG_class_type)
+            more = scopes_at(&child, pc, out, more);
+        if (has || more > n) return more;
+    } while (!dwarf_siblingof(&child, &child));
+    return n;
+}
+
+/* Writes the function that contains an address, and before it those inlined there. */
+static size_t frames_in(const module *m, Dwarf_Die *cu, Dwarf_Addr pc, frame *out) {
+    Dwarf_Line *row = dwarf_getsrc_die(cu, pc);
+    const char *file = row ? dwarf_linesrc(row, NULL, NULL) : NULL;
+    Dwarf_Die scopes[FRAMES_MAX];
+    Dwarf_Files *files = NULL;
+    size_t n = 0, i = scopes_at(cu, pc, scopes, 0);
+    int line = 0;
+    if (row) (void)dwarf_lineno(row, &line);
+    (void)dwarf_getsrcfiles(cu, &files, NULL);
+    if (i == FRAMES_MAX) i = 0; /* the innermost may be missing, which has the line */
+    while (i-- > 0) {
+        size_t number = die_number(&scopes[i], DW_AT_call_file);
+        out[n++] = frame_of(m, die_name(&scopes[i]), file, line);
+        if (dwarf_tag(&scopes[i]) == DW_TAG_subprogram) break;
+        file = files ? dwarf_filesrc(files, number, NULL, NULL) : NULL;
+        line = (int)die_number(&scopes[i], DW_AT_call_line);
+    }
+    if (!n && line > 0) out[n++] = frame_of(m, NULL, file, line);
+    return n;
+}
+
+/* Some compilers write no table of addresses: then every unit is asked. */
+static Dwarf_Die *unit_at(const module *m, Dwarf_Addr address, Dwarf_Addr *bias) {
+    Dwarf_Die *cu = dwfl_module_addrdie(m->of, address, bias);
+    if (cu) return cu;
+    while ((cu = dwfl_module_nextcu(m->of, cu, bias)) != NULL)
+        if (dwarf_haspc(cu, address - *bias) > 0) break;
+    return cu;
+}
+
+/* Writes the frames of an address, the innermost first. Returns 0: none is known. */
+static size_t frames_at(const module *m, Dwarf_Addr address, frame *out) {
+    Dwarf_Addr bias = 0;
+    Dwarf_Die *cu = m->of ? unit_at(m, address, &bias) : NULL;
+    size_t n = cu ? frames_in(m, cu, address - bias, out) : 0;
+    GElf_Off into = 0;
+    GElf_Sym symbol;
+    const char *name;
+    if (!m->of || (n && out[n - 1].function[0])) return n;
+    memset(&symbol, 0, sizeof symbol);
+    name = dwfl_module_addrinfo(m->of, address, &into, &symbol, NULL, NULL, NULL);
+    if (!name || into >= symbol.st_size) return n;
+    out[0] = frame_of(m, name, n ? out[0].file : NULL, n ? out[0].line : 0);
+    return 1;
+}
+
+/* The frame that a place is named by. */
+static const frame *frame_shown(const frame *frames, size_t n) {
+    size_t i = 0;
+    while (i + 1 < n && frames[i].library) i++;
+    return &frames[i];
+}
+
+/* -- the profile -- */
+
+static void set(cJSON *object, const char *key, cJSON *value) {
+    cJSON_DeleteItemFromObjectCaseSensitive(object, key);
+    cJSON_AddItemToObject(object, key, value);
+}
+
+static void set_frame(cJSON *site, const frame *f) {
+    if (f->function[0]) set(site, "function", cJSON_CreateString(f->function));
+    if (f->line) set(site, "file", cJSON_CreateString(f->file));
+    if (f->line) set(site, "line", cJSON_CreateNumber(f->line));
+}
+
+static void change_add(const char *was, const char *is, const frame *by) {
+    changes = (change *)grown(changes, change_count, &change_room, sizeof *changes);
+    changes[change_count++] = (change){was, is, *by};
+}
+
+static void add_inlined(cJSON *place, const frame *frames, size_t n) {
+    cJSON *list = cJSON_CreateArray();
+    for (size_t i = 0; i < n; i++) {
+        cJSON *one = cJSON_CreateObject();
+        set(one, "function", cJSON_CreateString(frames[i].function));
+        set(one, "file", cJSON_CreateString(frames[i].file));
+        set(one, "line", cJSON_CreateNumber(frames[i].line));
+        if (frames[i].library) set(one, "library", cJSON_CreateTrue());
+        cJSON_AddItemToArray(list, one);
+    }
+    set(place, "inlined", list);
+}
+
+/* Names a place: in its key "site" if it has one, else in itself. */
+static void name_place(cJSON *place, module *m, double offset) {
+    frame frames[FRAMES_MAX];
+    size_t n = frames_at(m, (Dwarf_Addr)offset, frames);
+    cJSON *site = get(place, "site") ? get(place, "site") : place;
+    const frame *f = frame_shown(frames, n);
+    const char *was = site_text(site, 1);
+    m->places++;
+    if (n ? f->library : is_library(m, "", "")) set(place, "library", cJSON_CreateTrue());
+    if (!n || !cJSON_IsObject(site)) return;
+    if (!f->line && cJSON_GetNumberValue(get(site, "line")) > 0) return;
+    m->named++;
+    set_frame(site, f);
+    change_add(was, site_text(site, 1), f);
+    if (n > 1) add_inlined(place, frames, n);
+}
+
+/* An object with a module and an offset is a place. The module is a path, or a number in `modules`.
+   Returns NULL: it is none, or of code in no module. */
+static module *module_at(const cJSON *at, const cJSON *all) {
+    const cJSON *path = get(at, "module"), *offset = get(at, "offset"), *from = at;
+    if (!cJSON_IsNumber(offset) || offset->valuedouble < 0 ||
+        offset->valuedouble >= 9007199254740992.0) /* 2^53: still exact */
+        return NULL;
+    if (cJSON_IsNumber(path) && path->valuedouble >= 0) {
+        from = cJSON_GetArrayItem(all, path->valueint);
+        path = get(from, "module");
+    }
+    if (!cJSON_IsString(path) || !path->valuestring[0]) return NULL;
+    if (!cJSON_IsString(get(from, "build_id"))) return NULL;
+    return module_of(path->valuestring, get(from, "build_id")->valuestring);
+}
+
+static void name_places(cJSON *at, const cJSON *all) {
+    const cJSON *own = get(at, "modules");
+    module *m;
+    cJSON *child;
+    if (cJSON_IsArray(own)) all = own;
+    m = module_at(at, all);
+    if (m) name_place(at, m, get(at, "offset")->valuedouble);
+    cJSON_ArrayForEach(child, at) name_places(child, all);
+}
+
+static int by_was(const void *a, const void *b) {
+    return strcmp(((const change *)a)->was, ((const change *)b)->was);
+}
+
+/* Leaves one of each text, and none of a text that came to mean two things. */
+static void settle_changes(void) {
+    size_t n = 0;
+    if (change_count) qsort(changes, change_count, sizeof *changes, by_was);
+    for (size_t i = 0, k; i < change_count; i = k) {
+        int same = strcmp(changes[i].was, unknown) != 0;
+        for (k = i + 1; k < change_count && !by_was(&changes[i], &changes[k]); k++)
+            same &= !strcmp(changes[i].is, changes[k].is);
+        if (same) changes[n++] = changes[i];
+    }
+    change_count = n;
+}
+
+static const change *change_of(const char *was) {
+    const change key = {was, NULL, {NULL, NULL, 0, 0}};
+    if (!change_count) return NULL;
+    return (const change *)bsearch(&key, changes, change_count, sizeof key, by_was);
+}
+
+/* The same sites stand elsewhere in a profile without their places. */
+static void name_sites(cJSON *at) {
+    const change *to = NULL;
+    cJSON *child;
+    if (get(at, "module") && get(at, "offset")) return;
+    if (cJSON_IsString(get(at, "function")) && cJSON_IsString(get(at, "file")))
+        to = change_of(site_text(at, 1));
+    if (to) set_frame(at, &to->by);
+    cJSON_ArrayForEach(child, at) name_sites(child);
+}
+
+/* What events refer to. */
+static void name_strings(cJSON *strings) {
+    for (cJSON *at = strings ? strings->child : NULL, *next; at; at = next) {
+        const change *to = cJSON_IsString(at) ? change_of(clean(at->valuestring)) : NULL;
+        next = at->next;
+        if (to) cJSON_ReplaceItemViaPointer(strings, at, cJSON_CreateString(to->is));
+    }
+}
+
+/* Returns when the program of a profile began; 0: it does not tell. */
+static double began_of(const cJSON *metadata) {
+    const char *when = text_of(metadata, "generated_at");
+    double uptime = cJSON_GetNumberValue(get(metadata, "uptime_ns")); /* NaN: it is no number */
+    struct tm t;
+    int ms;
+    memset(&t, 0, sizeof t);
+    if (!when || !(uptime >= 0)) return 0;
+    if (sscanf(when, "%d-%d-%dT%d:%d:%d.%dZ", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour,
+               &t.tm_min, &t.tm_sec, &ms) != 7)
+        return 0;
+    t.tm_year -= 1900, t.tm_mon--;
+    return (double)timegm(&t) + ms / 1e3 - uptime / 1e9;
+}
+
+/* Tells of each module what is not named, and why. Returns the exit status. */
+static int tell(void) {
+    size_t places = 0, named = 0;
+    for (const module *m = modules; m; m = m->next) {
+        places += m->places, named += m->named;
+        if (m->named < m->places)
+            note("%s: %zu of %zu places not named: %s", clean(m->path), m->places - m->named,
+                 m->places, m->of ? "no symbol and no debug information has them" : m->why);
+    }
+    note("%zu of %zu places named", named, places);
+    return places && !named;
+}
+
+static int name_profile(void) {
+    cJSON *root = read_json(o.path);
+    FILE *out;
+    char *text;
+    int status;
+    expect_schema(root, clean(o.path), "memlord/2");
+    began = began_of(get(root, "metadata"));
+    name_places(root, NULL);
+    settle_changes();
+    name_sites(root);
+    name_strings(get(root, "strings"));
+    text = (char *)need(cJSON_PrintUnformatted(root));
+    out = o.out ? fopen(o.out, "w") : stdout;
+    if (!out || fprintf(out, "%s\n", text) < 0 || fclose(out))
+        DIE("%s: %s", o.out ? clean(o.out) : "standard output", strerror(errno));
+    free(text);
+    status = tell();
+    cJSON_Delete(root); /* has the paths of the modules */
+    return status;
+}
+
+/* -- for the interposer -- */
+
+/* All is read before the first answer: neither side waits for the other. */
+static int serve(void) {
+    size_t size;
+    char *text = read_text("-", &size), *at = text, *end, *path;
+    began = strtod(o.serve, NULL) / 1e3;
+    for (; at < text + size; at = path + strlen(path) + 1) {
+        frame frames[FRAMES_MAX];
+        Dwarf_Addr offset = strtoull(at, &end, 16);
+        size_t n;
+        if (*end != ' ' || !(path = strchr(end + 1, ' '))) return 2;
+        *path++ = 0;
+        n = frames_at(module_of(path, end + 1), offset, frames);
+        if (!n) frames[0] = (frame){"", "", 0, 0};
+        printf("%d%c%s%c%s%c", frame_shown(frames, n)->line, 0, frame_shown(frames, n)->file, 0,
+               frame_shown(frames, n)->function, 0);
+    }
+    return fclose(stdout) ? 2 : 0;
+}
+
+/* Returns 0: they are wrong. */
+static int parse(int argc, char **argv) {
+    static const char *const names[] = {"-o", "--debug-dir", "--sysroot", "--serve"};
+    const char **const values[] = {&o.out, &o.debug_dir, &o.sysroot, &o.serve};
+    for (int i = 1, k; i < argc; i++) {
+        for (k = 0; k < 4 && strcmp(argv[i], names[k]);) k++;
+        if (k < 4 && i + 1 < argc)
+            *values[k] = argv[++i];
+        else if (k < 4 || o.path || (argv[i][0] == '-' && argv[i][1]))
+            return 0;
+        else
+            o.path = argv[i];
+    }
+    return !o.path == !!o.serve;
+}
+
+/* libdwfl takes a relative one from the directory of each module. */
+static const char *absolute(const char *dir) {
+    char *path = dir ? realpath(dir, NULL) : NULL;
+    if (dir && !path) DIE("%s: %s", clean(dir), strerror(errno));
+    return path;
+}
+
+int main(int argc, char **argv) {
+    cJSON_Hooks hooks = {must_alloc, free};
+    if (!parse(argc, argv)) {
+        fputs("usage: symbolize [--debug-dir DIR] [--sysroot DIR] [-o named.json] profile.json\n",
+              stderr);
+        return 2;
+    }
+    cJSON_InitHooks(&hooks);
+    o.debug_dir = absolute(o.debug_dir);
+    o.sysroot = absolute(o.sysroot);
+    debug_path = joined(":.debug:%s%s%s%s/usr/lib/debug", o.debug_dir ? o.debug_dir : "",
+                        o.debug_dir ? ":" : "", o.sysroot ? o.sysroot : "",
+                        o.sysroot ? "/usr/lib/debug:" : "");
+    return o.serve ? serve() : name_profile();
+}
