@@ -132,6 +132,7 @@ look_for_gates() { # for tests/gates/
     look g++-mingw-w64-x86-64 has x86_64-w64-mingw32-g++
     look wine has wine
     look musl-tools has musl-gcc
+    look universal-ctags has ctags # for tests/modules.py
     look npm has npm # for zig
 }
 
