@@ -44,7 +44,7 @@ static uint64_t draw(void) {
     return random_state >> 11;
 }
 
-/* Replaces the key of a block by one that is not live; answers the old one. */
+/* Replaces the key of a block by one that is not live; returns the old one. */
 static uint64_t exchange(size_t *at) {
     size_t from = (size_t)(draw() % blocks);
     uint64_t old;
@@ -55,7 +55,7 @@ static uint64_t exchange(size_t *at) {
     return old;
 }
 
-/* -- pairs: each answers how many calls failed -- */
+/* -- pairs: each returns how many calls failed -- */
 
 static int nothing(void) {
     size_t at;

@@ -779,7 +779,7 @@ typedef struct memlord_interposer {
 MEMLORD_API void *memlord_shim_malloc(memlord *lord, size_t size, const memlord_site *site);
 MEMLORD_API void *memlord_shim_calloc(memlord *lord, size_t n, size_t size,
                                       const memlord_site *site);
-/* Size 0 frees and answers NULL, as glibc does. */
+/* Size 0 frees and returns NULL, as glibc does. */
 MEMLORD_API void *memlord_shim_realloc(memlord *lord, void *ptr, size_t size,
                                        const memlord_site *site);
 MEMLORD_API void memlord_shim_free(memlord *lord, void *ptr, const memlord_site *site);
