@@ -26,6 +26,7 @@ static void bytes_are_written_short(void **state) {
     assert_written(KIB * GIB, "1 TiB");
     assert_written(KIB * KIB * GIB, "1 PiB");
     assert_written(GIB * GIB, "1 EiB");
+    assert_written(UINT64_C(1152915875107312768), "1 EiB"); /* 1023.995 PiB to the byte */
     assert_written(TEST_MAX_BYTES, "256 TiB");
 }
 
