@@ -5226,7 +5226,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 /* Notes in mli_self where a call on the general path came from. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* The same, in a function that memlord_alloc calls once it has set mli_self.entered. */
+/* The same, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
 #define MLI_NOTE_ENTERED()                                                                    \
     (MLI_NOTE_CALLER(),                                                                       \
      (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \
@@ -6752,55 +6752,14 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord) {
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
 
-/* Owns the map from (device type, storage) to a 24-byte entry. Uses base/memory and books/threads.
-   It
-   counts nothing itself: the caller counts while it is still inside the shard.
+/* Owns the map from (device type, storage) to a 24-byte entry. May use base/memory and
+   books/threads. Invariants: a thread is inside a shard while it uses the shard's table; it counts
+   what it changes there before it leaves. bench/README.md has the figures behind the shape. Locks:
+   shard, then bucket. */
 
-   One alloc on the fast path (mli_alloc_fast):
-     mli_shard_of           chooses the shard by the address
-     mli_home_enter         enters the shard: the thread must own it, or it must be shared
-     mli_home_room          sees that the key is new, and finds a vacant slot of its home bucket:
-                            the call writes the entry there, then the header with its print
-     mli_cell_count_alloc   counts the bytes: see books/counters
-     mli_shard_leave        leaves the shard
-   One free (mli_free_fast) takes the same steps with mli_home_find and mli_cell_count_free. If the
-   home bucket does not decide, mli_probe_scan probes the buckets after it. If another thread owns
-   the shard, or that fails, too, the call leaves before it has changed anything. It then takes the
-   general path: mli_probe_find does all of it, and waits, grows the table or makes the shard
-   shared where it must.
+/* -- entries -- */
 
-   Invariants and the reasons for the shape (bench/README.md has the figures):
-
-   - 1024 shards. The 2 MiB region of the address chooses the shard, not a hash of the whole
-     address: the blocks of one thread stay in shards, and so in cache lines, of its own.
-   - The first thread that uses a shard owns it. On every call a thread stores in `inside` which
-     shard it enters, then loads the shard's state. If the state is the thread's id, the thread
-     works with plain loads and stores. A thread that must stop the shard stores STOPPED and makes
-     all threads pass a barrier (mli_barrier_threads): then either it sees `inside`, or the owner
-     sees STOPPED. It waits until no thread is inside. So the fast path in an owned shard has no
-     atomic read-modify-write, which halves its cost. Where the system has no such barrier, or
-     refuses it later, the store to `inside` is an exchange. The first call of a second thread
-     makes the shard SHARED for good. Buckets of a shared shard are locked one by one, by a bit in
-     their header.
-   - A table is an array of buckets. A bucket is two adjacent cache lines: a header with five
-     prints, and five entries. All prints are compared at once, without a loop whose branch could
-     be mispredicted. A call touches one bucket, and its address follows from the key alone:
-     so the cache misses of successive calls overlap.
-   - An entry that finds its home bucket full goes to a later bucket. Every bucket it passes
-     increments one of its four overflow counts; bits of the hash choose which. A probe stops at a
-     bucket whose overflow count for the hash is 0. So erasing leaves no tombstone, and a vacant
-     slot does not end a probe.
-   - A table grows by a fifth to a third when the entries outside their home are 14/64 to 38/64 of
-     its buckets (2/64 in a small ledger). The share differs from shard to shard, so that they do
-     not all grow at once and one shard can use the memory that another returned. The new table is
-     allocated before the shard is stopped. Only threads that use this shard wait.
-
-   Locks: shard, then bucket. A thread waits for the lock of the home bucket. It only tries the
-   locks of later buckets, and drops all of them when one is taken, so waiters form no cycle. */
-
-#define MLI_BYTES_MAX ((uint64_t)1 << 48)
-
-/* A block in the map: 24 bytes. Fields start at the lowest bit.
+/* A block in the map. Its key is the storage. Fields of the words start at the lowest bit.
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
@@ -6809,40 +6768,123 @@ typedef struct mli_entry {
     uint64_t key, word1, word2;
 } mli_entry;
 
-#define MLI_BYTES(word1) ((word1) & (((uint64_t)1 << 49) - 1))
-#define MLI_DEV(word1) ((uint32_t)((word1) >> 49) & 255u)
+#define MLI_BYTES_MAX ((uint64_t)1 << 48)
+#define MLI_BYTES_BITS 49
+#define MLI_BYTES(word1) ((word1) & (((uint64_t)1 << MLI_BYTES_BITS) - 1))
+#define MLI_DEV(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS) & 255u)
 #define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
 #define MLI_TAKEN ((uint64_t)1 << 63) /* books/stacks has its stack */
-#define MLI_SITE_ROW(word2) ((uint32_t)((word2) >> 1) & 0xfffffu)
-#define MLI_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & 0xffffu)
+/* All of word1 but the bytes: dev, references and taken. MLI_UPPER_OF has no taken bit. */
+#define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
+#define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
+static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
+    return bytes | (uint64_t)MLI_UPPER_OF(dev, refs) << MLI_BYTES_BITS;
+}
+
+#define MLI_HAS_SIDE ((uint64_t)1) /* the bit of word2: it is the address of a side record */
+#define MLI_SITE_ROWS_MAX 0xfffffu
+#define MLI_TAG_ROWS_MAX 0xffffu
+#define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
+#define MLI_TAG_BITS ((uint64_t)MLI_TAG_ROWS_MAX << 21)
+#define MLI_ROWS_MASK (MLI_TAG_BITS | MLI_SITE_BITS | MLI_HAS_SIDE)
+#define MLI_SITE_ROW(word2) ((uint32_t)((word2) >> 1) & MLI_SITE_ROWS_MAX)
+#define MLI_TAG_ROW(word2) ((uint32_t)((word2) >> 21) & MLI_TAG_ROWS_MAX)
 #define MLI_BIRTH(word2) ((word2) >> 37)
 #define MLI_BIRTH_BITS 27
 #define MLI_MARK_MAX (((uint64_t)1 << (MLI_BIRTH_BITS - 1)) - 1)
 #define MLI_BIRTH_NUMBERED (MLI_MARK_MAX + 1) /* the other bits are the number of a birth */
 #define MLI_BIRTHS_MAX (1u << 20)
-#define MLI_ROWS_MASK (((uint64_t)1 << 37) - 1)
-#define MLI_SITE_ROWS_MAX 0xfffffu
-#define MLI_TAG_ROWS_MAX 0xffffu
-#define MLI_TAG_BITS_OF_ROWS ((uint64_t)MLI_TAG_ROWS_MAX << 21)
+/* Returns the word2 of a block without a side record. Row 0 is none. */
+static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64_t birth) {
+    return birth << 37 | (uint64_t)tag_row << 21 | (uint64_t)site_row << 1;
+}
+
+/* -- shards --
+
+   The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
+   of one thread stay in shards, and in cache lines, of its own.
+
+   The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
+   the atomic read-modify-writes that it does without would double the cost of a call. The first
+   call of another thread makes the shard shared for good. There a thread locks each bucket that it
+   uses.
+
+   A thread stores in `inside` which shard it enters, and then loads the shard's state. A thread
+   that has to stop a shard stores STOPPED, makes all threads pass a barrier (mli_barrier_threads),
+   and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
 #define MLI_ADDRESS_REGION_BITS 21
-#define MLI_BUCKET_SLOTS 5
-#define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
-#define MLI_BUCKET_BYTES 128
+/* Keys below 1 << MLI_HANDLE_BITS are handles: 1 KiB of them chooses the shard, not 2 MiB. The
+   bound is 4 MiB on 64 bits: a program that is not position independent begins there, and its heap
+   soon after. */
+#if UINTPTR_MAX > 0xffffffffu
+#define MLI_HANDLE_BITS 22
+#else
+#define MLI_HANDLE_BITS 20
+#endif
+#define MLI_HANDLE_REGION_BITS 10
 
-/* States of a shard: no table yet, shared, stopped. From 3 on it is the id of the owner. */
-enum {
-    MLI_SHARD_NEW,
+enum { /* mli_shard.state */
+    MLI_SHARD_NEW, /* it has no table yet */
     MLI_SHARD_SHARED,
     MLI_SHARD_STOPPED,
-    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST
+    MLI_SHARD_OWNED = MLI_THREAD_ID_FIRST /* from here on the id of its owner */
 };
 
+/* Returns the shard of an address. That of a handle is another one: the caller does not find the
+   handle there. */
+static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
+    const uint64_t hash = (key >> MLI_ADDRESS_REGION_BITS) * 0x9e3779b97f4a7c15u;
+    return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
+}
+/* Returns the shard of a key. */
+static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
+    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_ADDRESS_REGION_BITS - MLI_HANDLE_REGION_BITS;
+    return mli_shard_of_address(lord, key);
+}
+
+/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
+   table if the state is its thread's id, or if it is SHARED and the caller locks the buckets.
+   Otherwise the caller leaves at once. Requires: the caller has just read `special` without
+   MLI_SPECIAL_NO_BARRIER.
+
+   Memory order: the release keeps the thread's earlier work before the store, for a thread that
+   stops the shard. The acquire pairs with the release of the state by that thread. The store must
+   come before the load: the barrier in mli_barrier_threads ensures that. */
+static MLI_HOT uint32_t mli_shard_enter_by_store(mli_thread *t, mli_shard *s) {
+    mli_rank_inside(1);
+    mli_ptr_store_release(&t->inside, s);
+    mli_compiler_barrier();
+    return mli_u32_load_acquire(&s->state);
+}
+/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
+   shard sees all that this thread did inside. */
+static MLI_HOT void mli_shard_leave(mli_thread *t) {
+    mli_rank_inside(0);
+    mli_ptr_store_release(&t->inside, NULL);
+}
+
+/* -- buckets --
+
+   A table is an array of buckets. A bucket is two adjacent cache lines: a header with five prints,
+   and five entries. All prints are compared at once: there is no loop, whose branch could be
+   mispredicted. Almost every call touches one bucket, the home of its key. The home's address
+   follows from the key alone, so the cache misses of successive calls overlap.
+
+   An entry that finds its home full goes to a later bucket. In every bucket that it passes it
+   increments one of the four overflow counts; bits of the hash choose which. A probe ends at a
+   bucket whose overflow count for its hash is 0. So an erased entry leaves no tombstone, and a
+   vacant slot does not end a probe. */
+
+#define MLI_BUCKET_SLOTS 5
+#define MLI_BUCKET_BYTES 128
+#define MLI_PROBE_MAX 16 /* buckets of a window: home and the 15 after it */
+
 /* header: bytes 0..4 the prints of the slots, 0 is vacant; bits 40..55 four overflow counts of 4
-   bits; bit 63 the lock */
+   bits; bit 63 the lock. A print is a byte of the key's hash, and odd. */
 typedef struct mli_bucket {
     mli_u64 header;
     mli_entry slots[MLI_BUCKET_SLOTS];
@@ -6850,6 +6892,10 @@ typedef struct mli_bucket {
 
 #define MLI_PRINT_LOW_BITS 0x0101010101u
 #define MLI_BUCKET_LOCK ((uint64_t)1 << 63)
+#define MLI_HASH_PRINT(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
+/* The bit where the overflow count for a hash begins in a header: 40, 44, 48 or 52. */
+#define MLI_HASH_OVERFLOW(h) (40 + ((unsigned)(h) >> 18 & 12))
+#define MLI_OVERFLOW_MAX 15
 
 /* Returns the hash of a key. Blocks of one size lie at equal distances, and a product preserves
    that: at one distance in ten many keys would share few buckets. The shift breaks the pattern.
@@ -6859,26 +6905,12 @@ typedef struct mli_bucket {
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
-#define MLI_HASH_PRINT(h) ((uint64_t)((uint32_t)(h) >> 24 | 1))
-/* The bit where the overflow count for a hash begins in a header: 40, 44, 48 or 52. */
-#define MLI_HASH_OVERFLOW(h) (40 + ((unsigned)(h) >> 18 & 12))
-#define MLI_OVERFLOW_MAX 15
-static MLI_HOT unsigned mli_overflow_count(uint64_t header, unsigned overflow) {
-    return (unsigned)(header >> overflow) & MLI_OVERFLOW_MAX;
-}
-#if UINTPTR_MAX > 0xffffffffu
-#define MLI_HANDLE_BITS 22
-#else
-#define MLI_HANDLE_BITS 20
-#endif
-static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key, int plain) {
-    uint64_t region = key >> MLI_ADDRESS_REGION_BITS;
-    if (!plain && !(key >> MLI_HANDLE_BITS)) region = key >> 10;
-    return &lord->map.shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MLI_SHARD_BITS)];
-}
 /* Returns the home bucket of a hash. Requires: the caller is inside and the shard has a table. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
+}
+static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
+    return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;
 }
 
 /* Returns the index of the lowest set bit. Requires: one is set. */
@@ -6891,12 +6923,11 @@ static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
     return i;
 #endif
 }
-
-#if MLI_SSE2
 /* mli_print_match returns a mask of the slots that hold a print. mli_print_match_bit returns the
    bit where the print of the lowest such slot begins in the header. Vectors take as many
    instructions as the other version but half the registers, and the free registers bound how far
    ahead a processor executes. */
+#if MLI_SSE2
 static MLI_HOT uint64_t mli_print_match(uint64_t header, uint64_t print) {
     __m128i prints = _mm_cvtsi32_si128((int)print);
     prints = _mm_shufflelo_epi16(_mm_unpacklo_epi8(prints, prints), 0);
@@ -6916,8 +6947,7 @@ static MLI_HOT unsigned mli_print_match_bit(uint64_t match) {
     return mli_lowest_bit(match) - 7;
 }
 #endif
-
-/* Returns the vacant slots, as the lowest bits of their prints. The print of an entry is odd. */
+/* Returns the vacant slots, as the lowest bits of their prints. */
 static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
     return ~header & MLI_PRINT_LOW_BITS;
 }
@@ -6926,43 +6956,120 @@ static MLI_HOT uint64_t mli_vacant_slots(uint64_t header) {
 static MLI_HOT mli_entry *mli_slot_entry(mli_bucket *b, unsigned bit) {
     return (mli_entry *)(void *)((char *)b->slots + sizeof *b->slots / 8 * (size_t)bit);
 }
-
-/* Enters as mli_shard_enter does, with a full barrier of its own: the exchange. `fenced` = 1 says
-   that this record enters by an exchange from here on: the bit in `special` is never cleared, and
-   a later load never returns an older value. The release pairs with the load in
-   mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. */
-MLI_PRIVATE MLI_NOINLINE uint32_t mli_enter_fenced(mli_thread *t, mli_shard *s);
-/* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the
-   table if the state is its thread id, or if it is SHARED and the caller locks the buckets.
-   Otherwise the caller leaves at once.
-
-   Memory order: the release keeps the thread's earlier work before the store, for a thread that
-   stops the shard. The acquire pairs with the release of the state by that thread. The store must
-   come before the load. mli_barrier_threads ensures that, or else the exchange and the seq_cst
-   loads in mli_enter_fenced, mli_shard_stop and mli_shard_wait: a load that is only an acquire may
-   come before the store of an exchange (ARM's ldapr). `plain` = 1: the caller has just read
-   `special` without MLI_SPECIAL_NO_BARRIER. */
-static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s, int plain) {
-    mli_rank_inside(1);
-    if (!plain && (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER))
-        return mli_enter_fenced(t, s);
-    mli_ptr_store_release(&t->inside, s);
-    mli_compiler_barrier();
-    return mli_u32_load_acquire(&s->state);
+/* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86
+   does it in one locked instruction. */
+static MLI_HOT int mli_bucket_try(mli_bucket *b) {
+    return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
 }
-/* Leaves the shard. The release pairs with the load of mli_shard_wait: the thread that stopped the
-   shard sees all that this thread did inside. */
-static MLI_HOT void mli_shard_leave(mli_thread *t) {
-    mli_rank_inside(0);
-    mli_ptr_store_release(&t->inside, NULL);
+
+/* -- the home bucket, as calls/fast uses it -- */
+
+typedef struct mli_home {
+    mli_bucket *bucket;
+    uint64_t hash, header; /* the header is without the lock bit */
+    uint64_t next;         /* the header to store */
+} mli_home;
+
+/* Finds the home of a key, and returns its header. The prefetch is of the bucket's second cache
+   line. */
+static MLI_HOT const mli_u64 *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
+    home->hash = mli_hash(key);
+    home->bucket = mli_home_bucket(s, home->hash);
+    mli_prefetch((char *)home->bucket + 64);
+    return &home->bucket->header;
 }
+/* Enters the shard of an address that this thread owns, and begins at the home. 0: it owns another,
+   and has left. */
+static MLI_HOT int mli_home_enter_own(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
+    if (MLI_LIKELY(mli_shard_enter_by_store(t, s) == t->id)) {
+        home->header = mli_u64_load(mli_home_begin(s, key, home));
+        return 1;
+    }
+    mli_shard_leave(t);
+    return 0;
+}
+/* Finds a slot for a new key in its home, and sets `next` to the header with its print. NULL: a
+   print matches, an entry overflowed, or no slot is vacant: the key may be live, here or further
+   away. */
+static MLI_HOT mli_entry *mli_home_room(mli_home *home) {
+    const uint64_t print = MLI_HASH_PRINT(home->hash), vacant = mli_vacant_slots(home->header);
+    unsigned bit;
+    if (MLI_UNLIKELY(mli_overflow_count(home->header, home->hash) |
+                     mli_print_match(home->header, print)) ||
+        MLI_UNLIKELY(!vacant))
+        return NULL;
+    bit = mli_lowest_bit(vacant);
+    home->next = home->header | print << bit;
+    return mli_slot_entry(home->bucket, bit);
+}
+/* Finds a key in its home: the first entry whose print matches. Sets `next` to the header without
+   that entry. NULL: the key is not the first, or not here. The type is not compared. */
+static MLI_HOT mli_entry *mli_home_find(mli_home *home, uint64_t key) {
+    const uint64_t print = MLI_HASH_PRINT(home->hash);
+    const uint64_t match = mli_print_match(home->header, print);
+    mli_entry *e;
+    unsigned bit;
+    if (MLI_UNLIKELY(!match)) return NULL;
+    bit = mli_print_match_bit(match);
+    e = mli_slot_entry(home->bucket, bit);
+    home->next = home->header ^ print << bit;
+    return MLI_LIKELY(e->key == key) ? e : NULL;
+}
+/* Stores `next` as the header. This one store does three things: the print that it sets or clears
+   inserts or erases the entry; the release publishes the entry's words, which were written before;
+   and the lock bit, which it lacks, unlocks a shared bucket. */
+static MLI_HOT void mli_home_store(const mli_home *home) {
+    mli_u64_store_release(&home->bucket->header, home->next);
+}
+
+/* Enters as mli_home_enter_own does, or enters a shared shard and locks the home. 0: another thread
+   owns the shard or holds the bucket, or there is no table; this thread has left. */
+static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, mli_home *home) {
+    const uint32_t state = mli_shard_enter_by_store(t, s);
+    if (MLI_LIKELY(state == t->id)) {
+        home->header = mli_u64_load(mli_home_begin(s, key, home));
+        return 1;
+    }
+    if (state == MLI_SHARD_SHARED) {
+        (void)mli_home_begin(s, key, home);
+        if (mli_bucket_try(home->bucket)) {
+            home->header = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
+            return 1;
+        }
+    }
+    mli_shard_leave(t);
+    return 0;
+}
+/* Unlocks a home that was not changed, and leaves the shard. */
+static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
+    home->next = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
+    mli_home_store(home);
+    mli_shard_leave(t);
+}
+
+/* -- entering for all others -- */
+
+/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. `fenced` =
+   1 says that this record enters by an exchange from here on: the bit in `special` is never
+   cleared, and a later load never returns an older value. The release pairs with the load in
+   mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
+   loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
+   come before the store of an exchange (ARM's ldapr). */
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
+/* Enters a shard in the way of this thread. */
+static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
+    if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)
+        return mli_shard_enter_by_exchange(t, s);
+    return mli_shard_enter_by_store(t, s);
+}
+
 /* Orders the caller against every thread T of the ledger: either T sees what the caller stored
    before this call, or the caller sees after it what T stored before T's load. It is used for a
    shard's state and `inside`, and for the alert or a threshold and the counts.
 
    The system's barrier provides this. Without it T passes a barrier of its own: the exchange when
-   it enters a shard (mli_enter_fenced), and the addition when it ends a call (mli_call_end_slow),
-   which pairs with the addition here.
+   it enters a shard, and the addition when it ends a call (mli_call_end_slow), which pairs with the
+   addition here.
 
    The system may refuse its barrier after threads have run without barriers of their own. A thread
    may then have read `special` without the bit, and it may be preempted for any time before it
@@ -6981,7 +7088,7 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
    table and was not stopped. */
 MLI_PRIVATE int mli_shard_pause(memlord *lord, mli_shard *s);
 /* Ends a pause: restores the state and drops the lock. The release pairs with the acquire in
-   mli_shard_enter. */
+   mli_shard_enter_by_store. */
 MLI_PRIVATE void mli_shard_resume(mli_shard *s);
 
 /* Stops all shards with one barrier, for a fork. Takes all shard locks; mli_map_thaw drops them. */
@@ -6995,21 +7102,19 @@ MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
 /* Gives a shard a larger table, or its first. `size` is the size of the table that the caller found
    too small: if another thread has replaced that table, nothing is left to do and 0 is returned.
-   -1: no memory, or no table has room. Requires: the caller is not inside. */
+   The new table is a fifth to a third larger, and is allocated before the shard is stopped. Only
+   threads that use this shard wait. -1: no memory, or no table has room. Requires: the caller is
+   not inside. */
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size);
 
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
-   bound depends on the shard's number (14, 22, 30 or 38 of 64), so that shards grow at different
-   times: equal blocks would make them all grow at once. It is 2 of 64 in a small ledger, which can
-   spare the memory: there almost every entry is in its home. Requires: the caller owns the shard,
-   or the shard is shared. */
+   bound depends on the shard's number (14, 22, 30 or 38 entries to 64 buckets), so that shards of
+   equal blocks do not all grow at once, and one can use the memory that another returned. It is 2
+   to 64 in a small ledger, which can spare the memory: there almost every entry is in its home.
+   Requires: the caller owns the shard, or the shard is shared. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
-/* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86
-   does it in one locked instruction. */
-static MLI_HOT int mli_bucket_try(mli_bucket *b) {
-    return !(mli_u64_or(&b->header, MLI_BUCKET_LOCK) & MLI_BUCKET_LOCK);
-}
+/* -- probes: for all that the home bucket does not decide -- */
 
 typedef struct mli_probe {
     mli_shard *shard;
@@ -7026,10 +7131,14 @@ typedef struct mli_probe {
 /* Starts a probe at the home bucket of a key. In a shared shard the caller locks that bucket before
    it looks into it. */
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared);
+/* Starts a probe of an address where mli_home_enter has entered: in a shared shard the home is
+   locked. */
+MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
 /* Probes the window of a key of a type, bucket by bucket from the home, which the probe has begun
    with. It stops at the key, or where no entry of this hash lies further away and, with
    `want_room`, a vacant slot was found. A slot behind a bucket whose overflow count is full is of
-   no use. 0: done. -1: another thread holds a later bucket, and the caller must leave. */
+   no use. 0: done. -1: another thread holds a later bucket, and the caller must leave: a thread
+   waits only for the lock of a home, so waiters form no cycle. */
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room);
 /* Inserts the key of a probe in its room, and unlocks. */
@@ -7042,72 +7151,6 @@ MLI_PRIVATE void mli_probe_erase(mli_probe *probe);
 MLI_PRIVATE void mli_probe_unlock(mli_probe *probe);
 /* Ends a probe: unlocks its buckets and leaves the shard. May be called again. */
 MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe);
-
-/* The home bucket of a key. The fast path keeps it in registers. */
-typedef struct mli_home {
-    mli_bucket *bucket;
-    uint64_t header, hash; /* the header is without the lock bit */
-} mli_home;
-
-/* Finds the home bucket of a key. The prefetch is of the bucket's second cache line. */
-static MLI_HOT mli_bucket *mli_home_begin(const mli_shard *s, uint64_t key, mli_home *home) {
-    home->hash = mli_hash(key);
-    home->bucket = mli_home_bucket(s, home->hash);
-    mli_prefetch((char *)home->bucket + 64);
-    return home->bucket;
-}
-/* Enters a shard for the fast path, and begins at the home bucket of a key, which it locks in a
-   shared shard. 0: another thread owns the shard or holds the bucket, or there is no table, or with
-   `bare` the shard is shared; this thread has left. */
-static MLI_HOT int mli_home_enter(mli_thread *t, mli_shard *s, uint64_t key, int bare,
-                                  mli_home *home) {
-    const uint32_t state = mli_shard_enter(t, s, 1);
-    if (MLI_LIKELY(state == t->id)) {
-        home->header = mli_u64_load(&mli_home_begin(s, key, home)->header);
-        return 1;
-    }
-    if (!bare && state == MLI_SHARD_SHARED && mli_bucket_try(mli_home_begin(s, key, home))) {
-        home->header = mli_u64_load(&home->bucket->header) & ~MLI_BUCKET_LOCK;
-        return 1;
-    }
-    mli_shard_leave(t);
-    return 0;
-}
-/* Begins a probe where the fast path has entered: in a shared shard the home is locked. */
-MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe);
-/* Unlocks a home bucket that the fast path has not changed, and leaves the shard. */
-static MLI_HOT void mli_home_leave(mli_thread *t, mli_bucket *home) {
-    mli_u64_store_release(&home->header, mli_u64_load(&home->header) & ~MLI_BUCKET_LOCK);
-    mli_shard_leave(t);
-}
-/* Finds a slot for a new key in the home bucket. *with is the header with the key's print: storing
-   it inserts the entry and unlocks. NULL: a print matches, an entry overflowed, or no slot is
-   vacant: the key may be live, here or further away. */
-static MLI_HOT mli_entry *mli_home_room(mli_home home, uint64_t *with) {
-    const uint64_t print = MLI_HASH_PRINT(home.hash), vacant = mli_vacant_slots(home.header);
-    unsigned bit;
-    if (MLI_UNLIKELY(mli_overflow_count(home.header, MLI_HASH_OVERFLOW(home.hash)) |
-                     mli_print_match(home.header, print)) ||
-        MLI_UNLIKELY(!vacant))
-        return NULL;
-    bit = mli_lowest_bit(vacant);
-    *with = home.header | print << bit;
-    return mli_slot_entry(home.bucket, bit);
-}
-/* Finds a key in the home bucket: the first entry whose print matches. *without is the header
-   without that entry: storing it erases the entry and unlocks. NULL: the key is not the first, or
-   not here. The type is not compared. */
-static MLI_HOT mli_entry *mli_home_find(mli_home home, uint64_t key, uint64_t *without) {
-    const uint64_t print = MLI_HASH_PRINT(home.hash);
-    const uint64_t match = mli_print_match(home.header, print);
-    mli_entry *e;
-    unsigned bit;
-    if (MLI_UNLIKELY(!match)) return NULL;
-    bit = mli_print_match_bit(match);
-    e = mli_slot_entry(home.bucket, bit);
-    *without = home.header ^ print << bit;
-    return MLI_LIKELY(e->key == key) ? e : NULL;
-}
 
 /* Finds a key and keeps its slot until mli_probe_leave. probe->entry is NULL if the key is not
    live; with `want_room` mli_probe_insert can then insert it. A shard of another thread is made
@@ -7124,11 +7167,6 @@ typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
 /* One handle may be a key of every type: the home and one overflow count must admit them all. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Keys below 1 << MLI_HANDLE_BITS are handles. They are spread over shards by 1 KiB instead of
-   2 MiB. The fast path (plain = 1) skips that test: it inserts no handle, and it probes for one
-   where an address would be, misses, and takes the general path. The bound is 4 MiB on 64 bits: a
-   program that is not position independent begins there, and its heap soon after. */
-
 /* Returns the bucket after b. After the last, which lies before `end`, comes the first. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
@@ -7140,7 +7178,7 @@ static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
 
 /* -- entering a shard -- */
 
-MLI_PRIVATE MLI_NOINLINE uint32_t mli_enter_fenced(mli_thread *t, mli_shard *s) {
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s) {
     mli_u32_store_release(&t->fenced, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
@@ -7261,7 +7299,7 @@ static int mli_table_insert(mli_table *table, const mli_entry *entry) {
             table->count++;
             return 0;
         }
-        if (mli_overflow_count(header, MLI_HASH_OVERFLOW(hash)) == MLI_OVERFLOW_MAX) return -1;
+        if (mli_overflow_count(header, hash) == MLI_OVERFLOW_MAX) return -1;
         mli_u64_store(&b->header, header + ((uint64_t)1 << MLI_HASH_OVERFLOW(hash)));
         if (++at == table->size) at = 0;
     }
@@ -7357,8 +7395,7 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
 
 /* -- probing. Requires, for all of it: the caller is inside the shard. Probing changes no entry: it
       keeps the slot and the header to store; mli_probe_insert or mli_probe_erase then stores it.
-      In a shared shard it locks each bucket it probes. The fast path uses the home bucket in
-      line, in registers (mli_home); mli_probe_scan probes the whole window for all others -- */
+      In a shared shard it locks each bucket it probes -- */
 
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
     probe->shard = s;
@@ -7395,7 +7432,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
     probe->entry = probe->room = NULL;
     for (;;) {
         const uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
-        const unsigned overflow = mli_overflow_count(header, MLI_HASH_OVERFLOW(probe->hash));
+        const unsigned overflow = mli_overflow_count(header, probe->hash);
         if (mli_probe_match(lord, probe, b, header, type)) return 0;
         if (want_room && mli_vacant_slots(header)) {
             const unsigned bit = mli_lowest_bit(mli_vacant_slots(header));
@@ -7452,22 +7489,18 @@ MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
     probe->inside = 0;
 }
 
-/* -- the fast path -- */
 MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
-    mli_probe_begin(probe, mli_shard_of(lord, key, 1), key, 0);
+    mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
-
-/* -- the general path -- */
-
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
-    mli_shard *s = mli_shard_of(lord, key, 0);
+    mli_shard *s = mli_shard_of(lord, key);
     unsigned n = 0;
     memset(probe, 0, sizeof *probe);
     probe->shard = s;
     for (;;) {
-        const uint32_t state = mli_shard_enter(t, s, 0);
+        const uint32_t state = mli_shard_enter(t, s);
         uint32_t size = 0;
         int again = 0;
         probe->inside = 1;
@@ -7493,31 +7526,21 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
-/* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them.
-   Owns the record of a device, and the peaks in the frames of scopes. Uses base/memory,
-   books/threads, and books/map only to enter shard 0.
+/* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
+   record of a device; the peaks in the frames of scopes. May use base/memory and books/threads, and
+   books/map to enter a shard. Invariant: no peak is too high, for it is computed from published
+   bytes, and those never exceed the live bytes. Locks: count, then row. */
 
-   One alloc adds its bytes to `level` and 1 to `allocs` in the thread's cells for the device, the
-   site and the tag. One free subtracts its bytes from `level` and adds them to `out`, on the same
-   rows; it adds 1 to `frees` for the device, the tag and the site that called free. The fast path
-   does that in mli_cell_count_alloc and mli_cell_count_free with plain stores; when a result is
-   negative it calls mli_cell_publish_due. The general path describes the call by a mli_row_delta:
-   mli_count finds the rows, mli_count_row the cell of each, and mli_cell_apply changes the cell.
-   Both paths publish a cell when level - base leaves 0..batch: mli_cell_publish brings the row up
-   to the level less a reserve, raises the row's peak, and may request a band check. A thread that
-   frees another's block counts in its own cell, so a level may be negative. A peak that is read
-   also takes in the highs that are not yet published (mli_row_sum).
+/* What one thread adds to one row, of a device, a site or a tag. Only that thread counts in it (in
+   the orphan's any thread does, under the count lock); all threads read it. A thread that frees
+   another's block counts in its own cell, so a level may be negative; sums of levels are exact
+   modulo 2^64.
 
-   Invariants: a row's published bytes are at most the live bytes, and at least the live bytes less
-   a batch for each thread: a cell holds back up to a batch, right after a publication at least half
-   of one. Peaks are computed from published bytes, so none is too high. A call counts before it
-   leaves the map, so fork finds no half-counted call; only a free at its own site is counted
-   afterwards. Sums of levels are exact modulo 2^64. Locks: count, then row. */
-
-/* What one thread adds to one row. Only that thread counts in it (in the orphan's any thread does,
-   under the count lock); all threads read it. The part that is not yet published, level - base, is
-   in 0..batch whenever the thread is not inside: so the row's published bytes never exceed the live
-   bytes, and its peak is never too high. */
+   The thread publishes the cell when level - base leaves 0..batch: it brings the row up to the
+   level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no thread is
+   inside a shard the row's published bytes are at most the live bytes, and at least the live bytes
+   less a batch for each thread. A peak that is read also takes in the highs that are not yet
+   published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
     mli_u64 allocs, frees; /* in a site's cell: frees at this site, from any site's blocks */
@@ -7527,10 +7550,47 @@ typedef struct mli_cell {
     mli_u64 publish_seen;  /* the row's publish_count at the last publication */
 } mli_cell;
 
+/* Returns the calling thread's cell for a device; NULL: it has none, or the dev is 0. */
+static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
+    return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
+}
+/* Counts an alloc. Negative: the level rose above the cell's high. That is never more than a batch
+   above base, so a level up to it needs no publication. */
+static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
+    uint64_t level = mli_u64_load_own(&cell->level) + bytes;
+    mli_u64_add_own(&cell->allocs, 1);
+    mli_u64_store(&cell->level, level);
+    return (int64_t)(mli_u64_load_own(&cell->high) - level);
+}
+/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
+   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
+   freed than allocated. */
+static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
+    uint64_t level = mli_u64_load_own(&cell->level) - bytes;
+    mli_u64_add_own(&cell->out, bytes);
+    mli_u64_store_release(&cell->level, level);
+    return (int64_t)(level - mli_u64_load_own(&cell->base));
+}
 /* Returns the word of a device's cell that holds its next band check: the thread requests one when
    its `out` exceeds this value. 0 requests one at the next free. A device has no "freed at this
    site", so its cell has freed_here to spare. */
-static inline mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
+static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
+/* Returns a negative value if the bytes this thread freed on the device have passed the next band
+   check of the cell. */
+static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
+    return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
+}
+/* Counts a free on its device. Negative: the cell is to be published, or to be checked. */
+static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes) {
+    const int64_t past = mli_cell_count_free(cell, bytes);
+    mli_u64_add_own(&cell->frees, 1);
+    return past | mli_cell_tripped(cell);
+}
+/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
+   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
+   inside. */
+MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
+                                               mli_cell *cell);
 
 typedef struct mli_row {
     mli_lock lock;         /* guards base; with a batch also published and publish_count */
@@ -7680,10 +7740,6 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     if (MLI_UNLIKELY(!chunk)) return NULL;
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
-/* Returns the calling thread's cell for a device; NULL: it has none. */
-static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
-    return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
-}
 
 /* Enters shard 0 only to count, so that fork waits for the caller; it does not use the table. While
    the shard is stopped it waits for the shard's lock. */
@@ -7710,35 +7766,6 @@ MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level);
    Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
    the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
-
-/* Returns a negative value if the bytes this thread freed on the device have passed the next band
-   check of the cell. */
-static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
-    return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
-}
-/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
-   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
-   inside. */
-MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
-                                               mli_cell *cell);
-
-/* Counts an alloc. Negative: the level rose above the cell's high. That is never more than a batch
-   above base, so a level up to it needs no publication. */
-static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
-    uint64_t level = mli_u64_load_own(&cell->level) + bytes;
-    mli_u64_add_own(&cell->allocs, 1);
-    mli_u64_store(&cell->level, level);
-    return (int64_t)(mli_u64_load_own(&cell->high) - level);
-}
-/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
-   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
-   freed than allocated. */
-static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
-    uint64_t level = mli_u64_load_own(&cell->level) - bytes;
-    mli_u64_add_own(&cell->out, bytes);
-    mli_u64_store_release(&cell->level, level);
-    return (int64_t)(level - mli_u64_load_own(&cell->base));
-}
 
 /* What a call adds to the rows of a block: those of its device, its site and its tag. A free counts
    on the rows that the block has. At the site that called free, it counts freed_here and
@@ -7854,7 +7881,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     mli_shard *s = &lord->map.shards[0];
-    while (mli_shard_enter(t, s, 0) == MLI_SHARD_STOPPED) {
+    while (mli_shard_enter(t, s) == MLI_SHARD_STOPPED) {
         mli_shard_leave(t);
         mli_lock_take(&s->lock);
         mli_lock_drop(&s->lock);
@@ -8676,6 +8703,11 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
     if (MLI_UNLIKELY(word & 0xff80fff0u)) return MLI_DIRECT_DEVICES;
     return (word >> 12 | word) & (MLI_DIRECT_DEVICES - 1);
 }
+/* Returns the dev of a device that has a direct index and was seen; else 0. The acquire pairs with
+   the release in mli_device_add_locked. */
+static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
+    return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+}
 
 /* Returns the dev of a device; 0: it was not seen yet. The acquire pairs with the release in
    mli_device_add_locked. */
@@ -8716,7 +8748,7 @@ MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
 }
 
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d) {
-    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+    uint32_t dev = mli_dev_direct(lord, d);
     if (MLI_LIKELY(dev != 0)) return dev;
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
@@ -9756,7 +9788,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
     if (MLI_LIKELY(memo != NULL)) return memo->bits;
     row = mli_row_of(lord, book, identity, dev);
     if (!row) return 0;
-    bits = (uint64_t)row << (book == MLI_BOOK_SITE ? 1 : 21);
+    bits = book == MLI_BOOK_SITE ? mli_word2_of(row, 0, 0) : mli_word2_of(0, row, 0);
     cell = mli_cell_make(lord, t, book, row, mli_own_alloc);
     if (cell) mli_cache_set(lord, t, identity, salt, cell, bits);
     return bits;
@@ -9839,7 +9871,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
     t->birth_mark = born;
-    t->birth_bits = number ? (MLI_BIRTH_NUMBERED | number) << 37 : born;
+    t->birth_bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
     return t->birth_bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
@@ -10077,7 +10109,7 @@ MLI_API uint64_t memlord_mark(memlord *lord) {
     (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
     born = mli_u64_load(&lord->sites.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
-        if (mli_u64_cas(&lord->sites.birth_mark, &born, born + ((uint64_t)1 << 37)))
+        if (mli_u64_cas(&lord->sites.birth_mark, &born, born + mli_word2_of(0, 0, 1)))
             return MLI_BIRTH(born) + 1;
     return MLI_MARK_MAX;
 }
@@ -11169,7 +11201,7 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
                                         uint32_t stack) {
     if (stack && stack <= MLI_SITE_ROWS_MAX &&
         mli_stack_row_at(lord, stack)->site == MLI_SITE_ROW(rows)) {
-        rows = (rows & ~((uint64_t)MLI_SITE_ROWS_MAX << 1)) | (uint64_t)stack << 1;
+        rows = (rows & ~MLI_SITE_BITS) | mli_word2_of(stack, 0, 0);
         bytes |= MLI_EVENT_STACK;
     }
     mli_event_record(lord, t, kind, dev, storage, bytes, rows);
@@ -11178,7 +11210,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
                                                    uint64_t storage, uint64_t word1, uint64_t plain,
                                                    const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
-    uint64_t rows = plain & (MLI_TAG_BITS_OF_ROWS | ~MLI_ROWS_MASK);
+    uint64_t rows = plain & (MLI_TAG_BITS | ~MLI_ROWS_MASK);
     if (!(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS)) return;
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
@@ -11769,10 +11801,10 @@ MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_
 /* ------------------------------------------------------------------------- src/books/parts.c -- */
 
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2) {
-    return word2 & 1 ? (mli_side_record *)(uintptr_t)(word2 & ~(uint64_t)1) : NULL;
+    return word2 & MLI_HAS_SIDE ? (mli_side_record *)(uintptr_t)(word2 & ~MLI_HAS_SIDE) : NULL;
 }
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2) {
-    return word2 & 1 ? mli_side_record_of(word2)->word2 : word2;
+    return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->word2 : word2;
 }
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MLI_REFS(word1);
@@ -11794,7 +11826,7 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
 }
 
 MLI_PRIVATE int mli_is_pending(uint64_t word2) {
-    return (word2 & 1) && mli_side_record_of(word2)->serial;
+    return (word2 & MLI_HAS_SIDE) && mli_side_record_of(word2)->serial;
 }
 
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
@@ -11810,10 +11842,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_side_record *spare = NULL;
     mli_entry *e;
     while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
-        int needed = !(e->word2 & 1) && (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        int needed = !(e->word2 & MLI_HAS_SIDE) &&
+                     (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
         if (needed && spare) {
             spare->word2 = e->word2;
-            e->word2 = (uint64_t)(uintptr_t)spare | 1;
+            e->word2 = (uint64_t)(uintptr_t)spare | MLI_HAS_SIDE;
         }
         if (needed == (spare != NULL)) return MEMLORD_OK;
         mli_probe_leave(t, probe);
@@ -11957,7 +11990,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
 /* Frees the array of parts of one block as the ledger ends: an array larger than a piece does not
    lie in the ledger's regions, and is not freed with them. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
-    if (e->word2 & 1) mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
+    if (e->word2 & MLI_HAS_SIDE)
+        mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
     return 0;
 }
 MLI_PRIVATE void mli_parts_end(memlord *lord) {
@@ -12035,7 +12069,6 @@ static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 /* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
    account that the block was charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
-MLI_PRIVATE uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs);
 
 /* Return the delta of a block that opens, and of one that closes. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);
@@ -12198,24 +12231,19 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
 
 /* ------------------------------------------------------------------------ src/books/blocks.c -- */
 
-#define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
-
 /* Returns the first fence of a block; NULL: it has none. */
 static mli_fence_record *mli_fences_of(uint64_t word2) {
-    return word2 & 1 ? mli_side_record_of(word2)->fences : NULL;
+    return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->fences : NULL;
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
-    if (!(word2 & 1)) return;
+    if (!(word2 & MLI_HAS_SIDE)) return;
     if (mli_side_record_of(word2)->parts)
         mli_parts_free(lord, mli_side_record_of(word2)->parts);
     mli_fences_detach(lord, mli_side_record_of(word2)->fences);
     mli_account_credit_block(lord, mli_side_record_of(word2)->account,
                              mli_side_record_of(word2)->charged);
     mli_own_free(lord, mli_side_record_of(word2), sizeof(mli_side_record));
-}
-MLI_PRIVATE uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
-    return bytes | (uint64_t)(dev | refs << 8) << 49;
 }
 
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
@@ -12419,7 +12447,7 @@ static void mli_ref_down(mli_entry *e) {
 /* Adds a reference. 0: the count needs a side record first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
-    if (refs >= MLI_REFS_MANY && !(e->word2 & 1)) return 0;
+    if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
     if (refs <= MLI_REFS_MANY) e->word1 += MLI_REFS_ONE;
     if (refs >= MLI_REFS_MANY) mli_side_record_of(e->word2)->refs = refs;
     return 1;
@@ -12516,7 +12544,7 @@ static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e)
     if (!side) return 0;
     side->word2 = e->word2;
     mli_side_charge(lord, side, account, MLI_BYTES(e->word1));
-    e->word2 = (uint64_t)(uintptr_t)side | 1;
+    e->word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
     return 1;
 }
 
@@ -12644,7 +12672,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
     if (tag_row && !same_device)
         tag_row = mli_row_of(lord, MLI_BOOK_TAG,
                              mli_row_at(lord, MLI_BOOK_TAG, tag_row)->subject, dev);
-    return (word2 & ~MLI_ROWS_MASK) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
+    return mli_word2_of(site_row, tag_row, MLI_BIRTH(word2));
 }
 
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) {
@@ -12659,7 +12687,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 }
 
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
-    if (e->word2 & 1)
+    if (e->word2 & MLI_HAS_SIDE)
         mli_side_record_of(e->word2)->word2 = plain;
     else
         e->word2 = plain;
@@ -12695,7 +12723,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         n = 3;
     }
     d[0].attaches = had + 1;
-    if (e->word2 & 1) {
+    if (e->word2 & MLI_HAS_SIDE) {
         mli_side_record *side = mli_side_record_of(e->word2);
         mli_parts_trim(lord, side->parts, bytes);
         mli_side_charge(lord, side,
@@ -13402,7 +13430,7 @@ MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
     if (site)
         out->site = (const memlord_site *)mli_ptr_load_acquire(
             &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
-    if (e->word2 & 1) out->meta = mli_side_record_of(e->word2)->meta;
+    if (e->word2 & MLI_HAS_SIDE) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
     out->stream = mli_stream_of(lord, plain);
 }
@@ -13626,15 +13654,15 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, mem
             return MEMLORD_E_NOMEM;
         /* the peak would be too low if this thread's bytes were on two cells, its own and the
            orphan's */
-        d[1] = mli_delta_open(0, (uint64_t)row << 21, 0);
+        d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
         mli_cells_make(lord, t, &d[1], 1);
         e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
         same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
         if (same) {
-            const uint64_t plain = mli_word2_rows(e->word2), tag_bits = (uint64_t)0xffff << 21;
-            d[0] = mli_delta_close(0, plain & tag_bits, MLI_BYTES(e->word1));
+            const uint64_t plain = mli_word2_rows(e->word2);
+            d[0] = mli_delta_close(0, plain & MLI_TAG_BITS, MLI_BYTES(e->word1));
             d[1].in = MLI_BYTES(e->word1);
-            mli_entry_set_rows(e, (plain & ~tag_bits) | d[1].word2);
+            mli_entry_set_rows(e, (plain & ~MLI_TAG_BITS) | d[1].word2);
             mli_probe_unlock(&probe);
             if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
         }
@@ -14119,7 +14147,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     d = mli_delta_open(dev, rows, bytes);
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
-    copy.word2 = (uint64_t)(uintptr_t)side | 1;
+    copy.word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
     mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
     stack = mli_self.taken_row;
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
@@ -14142,57 +14170,10 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
 
 /* ------------------------------------------------------------------------ src/calls/record.h -- */
 
-/* Runs the calls that record something, from their arguments to their end. Owns no state. Uses the
-   map, the counters, the sites, the events, the fences, the limits and the bands. A public
-   function does nothing on a NULL ledger; the others require one. Invariants: a call checks
-   everything before it changes anything; it counts before it leaves the shard, except that the
-   general path and mli_free_finish count a free at its own site afterwards; mli_call_end, which may
-   run host code, comes last, with nothing held.
-   Locks: none of its own.
-
-   An alloc or a free takes one of two paths; the blocks and the totals are the same after both.
-
-   Fast path (mli_alloc_fast, mli_free_fast): one block in a shard that this thread owns, or that is
-   shared.
-     1. Check that this thread used this ledger last, so that its record is at hand, that the key is
-        an address, and that a new block is below 4 GiB. Read `special`, the thread's mask. The bits
-        of MLI_SPECIAL_ROWS add to the block what the thread has cached: the rows of a site and a
-        tag, the birth bits of a scope. Any other bit sends the call to the general path.
-     2. Enter the shard of the key, and look in its home bucket: an alloc for a vacant slot, a free
-        for the key. If that does not decide, continue in mli_alloc_window or mli_free_window, which
-        probe further. Entering fails for a shard that another thread owns, which the general path
-        makes shared, and for a new one, of which the general path makes this thread the owner.
-     3. Insert or erase the entry. Add the bytes to up to three cells of this thread, of the device,
-        the site and the tag. In an owned shard this needs no lock and no locked instruction: only
-        the owner writes to it, and only this thread counts in its cells. A second thread that
-        needs the shard sets its state to STOPPED, waits until the owner is outside, and then sets
-        it to SHARED for good. In a shared shard entering locks the home bucket, and the store of
-        its header unlocks it.
-     4. If a level is a new high of its cell or below its base (it may be due to be published; a
-        thread that only grows comes here with every alloc), or if `alert` has a bit for the device,
-        continue in mli_alloc_finish or mli_free_finish. `alert` is the ledger's mask of what the
-        end of a call has to do: events, fences (of the device's type), bands (of any device),
-        waiters, threads, pollers, a report.
-     5. Leave the shard.
-   A call that fails in step 1 or 2 has changed nothing: it starts again on the general path. The
-   code of these steps is compiled twice. `bare` calls have special = 0 and a shard that this thread
-   owns; those that do not start again in mli_alloc_full or mli_free_full, which serve all the rest.
-
-   General path (mli_alloc_general, mli_free_general): every block, every shard, every thread.
-     1. Check the arguments. An alloc makes its device known.
-     2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
-        from within the ledger's own allocator call gets none: it returns and records nothing.
-     3. An alloc draws its bytes off the ticket it names, or off the thread's, and looks up or makes
-        the rows and cells of its site and tag.
-     4. Insert the entry or erase it, and count, with the functions of books/blocks:
-          mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
-          mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
-        A release of a block with more references only takes one off. A block with fences becomes
-        pending.
-     5. Record the event, put the thread record back, write the line of MEMLORD_DEBUG.
-     6. mli_call_end does what `alert` asks for. */
-
-#define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
+/* Runs the general path: any alloc and any free, in any shard, for any thread. Owns no state. May
+   use the books and calls/deferred. Invariants: a call checks everything before it changes
+   anything; mli_call_end, which may run host code, comes last, with nothing held. Locks: none of
+   its own. */
 
 /* A call on the general path. */
 typedef struct mli_call {
@@ -14246,6 +14227,9 @@ MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ti
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_device device,
                                                          uint64_t storage, int how,
                                                          const memlord_site *site, mli_entry *gone);
+
+/* The general path as memlord_alloc, memlord_free and memlord_release take it: a refusal is counted
+   and logged. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_slow(memlord *lord, memlord_device device,
                                                        uint64_t storage, uint64_t bytes,
                                                        const memlord_site *site);
@@ -14253,233 +14237,22 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
                                                       uint64_t storage, int how,
                                                       const memlord_site *site);
 
-/* The rows of a block, and the cells of this thread for them. */
-typedef struct mli_block_rows {
-    uint64_t word2;
-    mli_cell *device, *site, *tag; /* site, tag: NULL for none */
-    uint32_t dev;                  /* the number of the device */
-} mli_block_rows;
-
-/* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. Requires: `special`
-   has no bit but those of MLI_SPECIAL_ROWS and MLI_SPECIAL_STACKS. */
-static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
-                                   memlord_device device, uint64_t bytes, const memlord_site *site,
-                                   mli_block_rows *rows) {
-    const uint32_t dev =
-        mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
-    const mli_cache_entry *memo;
-    rows->dev = dev;
-    rows->word2 = mli_u64_load(&lord->sites.birth_mark);
-    rows->device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
-    if (special & MLI_SPECIAL_SCOPE) {
-        if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
-        rows->word2 = t->birth_bits;
-    }
-    if (special & MLI_SPECIAL_TAG) {
-        memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
-        if (MLI_UNLIKELY(!memo)) return 0;
-        rows->tag = (mli_cell *)memo->value;
-        rows->word2 |= memo->bits;
-    }
-    if (site && (special & MLI_SPECIAL_SITES)) {
-        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
-        if (MLI_UNLIKELY(!memo)) return 0;
-        rows->site = (mli_cell *)memo->value;
-        rows->word2 |= memo->bits;
-    }
-    return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
-}
-
-/* Ends an alloc of the fast path that has inserted and counted its block and has more to do: a
-   cell to publish, a table to grow, an event, an alert. Requires: inside. Leaves. */
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
-                                                         uint64_t storage, uint64_t bytes,
-                                                         uint64_t word2);
-/* Ends a free of the fast path that has erased and counted its block and has more to do: a cell to
-   publish, the count at the site of the free, an event, an alert. Requires: inside. Leaves. */
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev,
-                                                        uint64_t storage, const memlord_site *site,
-                                                        uint64_t bytes, uint64_t word2);
-
-/* 1: the key is an address: no handle, not 0 or another refused key, and none of the topmost keys,
-   where the addition wraps around. */
-static MLI_HOT int mli_key_is_address(uint64_t key) {
-    return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
-}
-
-/* 1: `alert` has something for the end of a call on this device, an event included. */
-static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
-    const uint32_t alert = mli_u32_load(&lord->threads.alert);
-    return alert && (alert & lord->devices.dev_alerts[dev]);
-}
-
-/* Counts an inserted block in the thread's cells, and leaves. `past` collects the signs of the
-   counts: negative if a level is a new high of its cell, or if the shard should grow. */
-static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
-                                              uint64_t bytes, const mli_block_rows *rows,
-                                              int64_t past) {
-    past |= mli_cell_count_alloc(rows->device, bytes);
-    if (rows->site) past |= mli_cell_count_alloc(rows->site, bytes);
-    if (rows->tag) past |= mli_cell_count_alloc(rows->tag, bytes);
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows->dev)))
-        return mli_alloc_finish(lord, rows->dev, storage, bytes, rows->word2);
-    mli_shard_leave(t);
-    return MEMLORD_OK;
-}
-/* Goes on with an alloc of the fast path whose home bucket does not decide: probes the buckets
-   after it, or falls back to the general path before it changes anything. Requires: inside; a
-   shared shard's home is locked. Leaves. */
-MLI_PRIVATE MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
-                                                                       memlord_device device,
-                                                                       uint64_t storage,
-                                                                       uint64_t bytes,
-                                                                       const memlord_site *site);
-
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord, memlord_device device,
-                                                  uint64_t storage, uint64_t bytes,
-                                                  const memlord_site *site);
-#if defined(__OPTIMIZE__) || !defined(__GNUC__)
-#define MLI_ENTER() (void)0
-#else
-#define MLI_ENTER() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
-#endif
-
-/* Records a block on the fast path, or falls back before it changes anything: to the general path,
-   or with `bare` = 1 to mli_alloc_full, the same with 0. `bare` serves only calls with no special
-   bit, in a shard of this thread: the compiler leaves out the rest, and saves few registers. */
-static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                             uint64_t bytes, const memlord_site *site, int bare) {
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_home home;
-    mli_entry *e;
-    uint64_t with;
-    uint32_t special;
-    if (bare && MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
-                             !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
-        return MLI_ENTER(), mli_alloc_slow(lord, device, storage, bytes, site);
-    special = mli_u32_load(&t->special);
-    if (bare && MLI_UNLIKELY(special))
-        return MLI_ENTER(), mli_alloc_full(lord, device, storage, bytes, site);
-    if (MLI_UNLIKELY((special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)) ||
-                     !mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, bare, &home)))
-        return bare ? (MLI_ENTER(), mli_alloc_full(lord, device, storage, bytes, site))
-                    : mli_alloc_slow(lord, device, storage, bytes, site);
-    e = mli_home_room(home, &with);
-    if (bare && MLI_UNLIKELY(!e)) MLI_ENTER();
-    if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
-    if (MLI_UNLIKELY(!mli_rows_cached(lord, t, special, device, bytes, site, &rows))) {
-        if (bare) MLI_ENTER();
-        mli_home_leave(t, home.bucket);
-        return mli_alloc_slow(lord, device, storage, bytes, site);
-    }
-    e->key = storage;
-    e->word1 = mli_word1_of(bytes, rows.dev, 1);
-    e->word2 = rows.word2;
-    mli_u64_store_release(&home.bucket->header, with); /* inserts it, and unlocks */
-    return mli_alloc_count(lord, t, storage, bytes, &rows, 0);
-}
-
-/* Finds the cells of a block for this thread. 0: the block has more references, a side record or a
-   stack, its device is of another type, or the thread lacks a cell. It begins with the device that
-   the caller names, which is most often the block's, and then compares the two: so the processor
-   predicts that branch and counts before the entry has come from memory (with 100,000 blocks that
-   saves a fifth of a call). The return in the branch keeps compilers from a conditional move, which
-   would wait for the entry. */
-static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
-                                   const mli_entry *e, int bare, mli_block_rows *rows) {
-    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
-    uint32_t row;
-    if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) { /* 256: one reference */
-        dev = (uint32_t)(e->word1 >> 49) - 256u;
-        if (dev > 255 || lord->devices.dev_type[dev] != (uint16_t)device.type) return 0;
-    }
-    if (MLI_UNLIKELY(e->word2 & (bare ? MLI_ROWS_MASK : 1))) return 0;
-    rows->word2 = e->word2;
-    rows->dev = dev;
-    rows->device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
-    if (bare) return 1;
-    row = MLI_SITE_ROW(e->word2);
-    if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
-    row = MLI_TAG_ROW(e->word2);
-    return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
-}
-
-/* Counts an erased block in the thread's cells, and leaves. `past`: negative if a level fell below
-   its cell's base, or if the freed bytes call for a band check. */
-static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
-                                             uint64_t bytes, const mli_block_rows *rows,
-                                             const memlord_site *site, uint32_t special) {
-    int64_t past = mli_cell_count_free(rows->device, bytes);
-    const mli_cache_entry *here = NULL;
-    mli_u64_add_own(&rows->device->frees, 1);
-    past |= mli_cell_tripped(rows->device);
-    if (rows->site) past |= mli_cell_count_free(rows->site, bytes);
-    if (rows->tag) {
-        past |= mli_cell_count_free(rows->tag, bytes);
-        mli_u64_add_own(&rows->tag->frees, 1);
-    }
-    if (site && (special & MLI_SPECIAL_SITES)) {
-        here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
-        if (MLI_UNLIKELY(!here)) past = -1;
-    }
-    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows->dev)))
-        return mli_free_finish(lord, rows->dev, storage, site, bytes, rows->word2);
-    if (here) {
-        mli_u64_add_own(&((mli_cell *)here->value)->frees, 1);
-        mli_u64_add_own(&((mli_cell *)here->value)->freed_here, bytes);
-    }
-    mli_shard_leave(t);
-    return MEMLORD_OK;
-}
-/* Goes on with a free of the fast path whose home bucket does not decide, as mli_alloc_window does.
-   Requires: inside; a shared shard's home is locked. Leaves. */
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
-                                                        uint64_t storage, int how,
-                                                        const memlord_site *site);
-
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device device,
-                                                 uint64_t storage, int how,
-                                                 const memlord_site *site);
-/* Frees or releases a block on the fast path, or falls back as mli_alloc_fast does. Both are the
-   same for a block with one reference, the only kind served here; `bare` = 1 serves none with rows.
-   A handle needs no test: the probe treats it as an address, does not find it and falls back. */
-static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
-                                            int how, const memlord_site *site, int bare) {
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_home home;
-    const mli_entry *e;
-    uint64_t bytes, without;
-    uint32_t special;
-    if (bare && MLI_UNLIKELY(mli_self.generation != lord->threads.generation || !storage))
-        return mli_free_slow(lord, device, storage, how, site);
-    special = mli_u32_load(&t->special);
-    if (bare && MLI_UNLIKELY(special)) return mli_free_full(lord, device, storage, how, site);
-    if (MLI_UNLIKELY((special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)) ||
-                     !mli_home_enter(t, mli_shard_of(lord, storage, 1), storage, bare, &home)))
-        return bare ? mli_free_full(lord, device, storage, how, site)
-                    : mli_free_slow(lord, device, storage, how, site);
-    e = mli_home_find(home, storage, &without);
-    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
-    if (MLI_UNLIKELY(!mli_entry_cells(lord, t, device, e, bare, &rows))) {
-        mli_home_leave(t, home.bucket);
-        return bare ? mli_free_full(lord, device, storage, how, site)
-                    : mli_free_slow(lord, device, storage, how, site);
-    }
-    bytes = MLI_BYTES(e->word1);
-    mli_u64_store_release(&home.bucket->header, without); /* erases it, and unlocks */
-    return mli_free_count(lord, t, storage, bytes, &rows, site, special);
-}
-
 /* ------------------------------------------------------------------------ src/calls/record.c -- */
 
-/* -- storages -- */
-
-/* -- the general path: any alloc and any free; the fast path falls back to it -- */
+/* One alloc and one free on the general path.
+     1. Check the arguments. An alloc makes its device known.
+     2. Get a thread record (mli_thread_get): the thread's own, or the orphan record, locked. A call
+        from within the ledger's own allocator call gets none: it returns and records nothing.
+     3. An alloc draws its bytes off the ticket it names, or off the thread's, and looks up or makes
+        the rows and cells of its site and tag.
+     4. Insert the entry or erase it, and count, with the functions of books/blocks:
+          mli_block_open > mli_entry_put > mli_probe_find > mli_probe_put > mli_count
+          mli_block_close > mli_probe_live > mli_probe_end_block > mli_count_close > mli_count
+        Both count before they leave the shard. A release of a block with more references only takes
+        one off. A block with fences becomes pending.
+     5. Count the free at its own site. Record the event, put the thread record back, write the line
+        of MEMLORD_DEBUG.
+     6. mli_call_end does what `alert` asks for. */
 
 MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ticket,
                                                 memlord_device device, uint64_t storage,
@@ -14539,7 +14312,6 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_general(memlord *lord, memlord_
     return r;
 }
 
-/* The general path as the public functions take it: counts and logs a refusal. */
 static memlord_result mli_alloc_refusing(memlord *lord, memlord_device device, uint64_t storage,
                                          uint64_t bytes, const memlord_site *site) {
     memlord_result r = mli_alloc_off_ticket(lord, 0, device, storage, bytes, site, MLI_PUT_ALLOC);
@@ -14560,101 +14332,12 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
              : r;
 }
 
-/* -- the fast path: one block in a shard that the thread owns or that is shared --
-   A call does no more than the code below if every bit of `special` is a row bit whose row is
-   cached, the probe finds its slot, no count is negative and `alert` has nothing for its device. */
-
-/* Publishes the cells of a block that hold back too much. Requires: inside. */
-static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
-                                          uint32_t dev, uint64_t word2) {
-    const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
-    mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
-    mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
-    mli_cell_publish_due(lord, MLI_BOOK_TAG, tag, mli_cell_own_row(t, MLI_BOOK_TAG, tag));
-}
-
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
-                                                         uint64_t storage, uint64_t bytes,
-                                                         uint64_t word2) {
-    mli_thread *t = mli_self.thread;
-    mli_shard *s = mli_shard_of(lord, storage, 1);
-    const int crowded = mli_shard_crowded(lord, s);
-    const uint32_t size = s->size;
-    mli_rows_publish_due(lord, t, dev, word2);
-    mli_shard_leave(t);
-    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* no memory: the table keeps its size */
-    mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
-}
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev,
-                                                        uint64_t storage, const memlord_site *site,
-                                                        uint64_t bytes, uint64_t word2) {
-    mli_thread *t = mli_self.thread;
-    mli_rows_publish_due(lord, t, dev, word2);
-    mli_shard_leave(t);
-    mli_count_site_free(lord, t, dev, site, bytes);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev, 1), word2,
-                         site);
-    mli_call_end(lord, t, dev, 1);
-    return MEMLORD_OK;
-}
-MLI_PRIVATE MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
-                                                                       memlord_device device,
-                                                                       uint64_t storage,
-                                                                       uint64_t bytes,
-                                                                       const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
-    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
-        !mli_rows_cached(lord, t, mli_u32_load(&t->special), device, bytes, site, &rows)) {
-        mli_probe_leave(t, &probe);
-        return mli_alloc_slow(lord, device, storage, bytes, site);
-    }
-    mli_probe_insert(&probe, mli_word1_of(bytes, rows.dev, 1), rows.word2);
-    return mli_alloc_count(lord, t, storage, bytes, &rows,
-                           mli_shard_crowded(lord, probe.shard) ? -1 : 0);
-}
-/* Notes where memlord_alloc was called, before it calls another function that may take a stack.
-   From -O2 on these are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would save registers on the way to sites and tags. */
-MLI_PRIVATE MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
-                                                                     memlord_device device,
-                                                                     uint64_t storage,
-                                                                     uint64_t bytes,
-                                                                     const memlord_site *site) {
-    return mli_alloc_fast(lord, device, storage, bytes, site, 0);
-}
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
-                                                        uint64_t storage, int how,
-                                                        const memlord_site *site) {
-    mli_thread *t = mli_self.thread;
-    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
-    uint64_t bytes;
-    mli_probe probe;
-    mli_home_probe(lord, storage, &probe);
-    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
-        !mli_entry_cells(lord, t, device, probe.entry, 0, &rows)) {
-        mli_probe_leave(t, &probe);
-        return mli_free_slow(lord, device, storage, how, site);
-    }
-    bytes = MLI_BYTES(probe.entry->word1);
-    mli_probe_erase(&probe);
-    return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
-}
-MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device device,
-                                                      uint64_t storage, int how,
-                                                      const memlord_site *site) {
-    return mli_free_fast(lord, device, storage, how, site, 0);
-}
-
 /* ------------------------------------------------------------------------- src/calls/calls.h -- */
 
-/* Has the public calls that record, and what only they need: realloc tokens, n blocks in one call,
-   moves, copies, arenas, deferred frees. Owns no state. Uses calls/record and calls/deferred.
-   Invariant: a call checks everything before it changes anything. Locks: none held at the return. */
+/* Has the public calls that record, except those of calls/fast, and what only they need: realloc
+   tokens, n blocks in one call, moves, copies, arenas, deferred frees. Owns no state. May use the
+   books, calls/record and calls/deferred. Invariant: a call checks everything before it changes
+   anything. Locks: none held at the return. */
 
 /* ------------------------------------------------------------------------- src/calls/calls.c -- */
 
@@ -14857,7 +14540,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
         e->word1 |= mli_taken_put(lord, e);
-        if (e->word2 & 1)
+        if (e->word2 & MLI_HAS_SIDE)
             mli_side_charge(lord, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
         mli_probe_unlock(&probe);
@@ -15069,15 +14752,6 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
-                                        const memlord_site *site) {
-    return lord ? mli_free_fast(lord, device, storage, MLI_END_FREE, site, 1) : MEMLORD_OK;
-}
-MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
-                                           const memlord_site *site) {
-    return lord ? mli_free_fast(lord, device, storage, MLI_END_RELEASE, site, 1) : MEMLORD_OK;
-}
-
 /* Frees or releases n blocks. A bad argument ends none. Any other error stops no further block; the
    last one is returned. With MEMLORD_DEBUG logs one line for all. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
@@ -15109,12 +14783,6 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
     return r;
-}
-
-MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
-                                                       uint64_t storage, uint64_t bytes,
-                                                       const memlord_site *site) {
-    return lord ? mli_alloc_fast(lord, device, storage, bytes, site, 1) : MEMLORD_OK;
 }
 
 /* The ticket may close after the checks: then the bytes count in full. */
@@ -15441,6 +15109,405 @@ MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
     if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE))
         mli_save_serve(lord);
     return mli_fences_retire(lord, sel);
+}
+
+/* -------------------------------------------------------------------------- src/calls/fast.h -- */
+
+/* Has memlord_alloc, memlord_free and memlord_release. Owns no state. May use the books,
+   calls/record and calls/deferred. Invariants: a call changes nothing before it is sure to succeed;
+   it counts before it leaves the shard, except a free at the site of the free. Locks: none held at
+   the return. */
+
+/* -------------------------------------------------------------------------- src/calls/fast.c -- */
+
+/* One alloc and one free, as a call takes them. memlord_alloc and mli_free_fast are all of the
+   usual case: the thread counts under no site, tag or scope, and the block is in a shard of its
+   own. Such a call takes no lock and no locked instruction.
+
+     1. Find the thread's record. mli_self, which is thread-local, has the thread's record in the
+        ledger that it used last, and the generation of that ledger. mli_thread_get sets both, on
+        the general path: so a thread's first call on a ledger goes there, and so does a call after
+        one on another ledger. The record, a mli_thread, has a mask `special`: what the thread's
+        calls have to do besides. Here it is 0.
+     2. Enter the shard of the address, and look at the address's home bucket: an alloc finds a
+        vacant slot, a free finds the entry. While the thread is inside no other thread changes the
+        table. A thread that needs the shard waits until this one is outside, once, and makes the
+        shard shared. books/map has mli_entry, mli_bucket and mli_home, and the reasons.
+     3. Find the device's number, its dev, and the thread's mli_cell for it (books/counters). Only
+        this thread counts in the cell.
+     4. Write the entry's words, and store the bucket's header: that inserts or erases the entry.
+     5. Count the bytes in the cell. The result is negative if the cell may have to be published: an
+        alloc raised the level above the highest one since the last publication, or a free took it
+        below the published part. A thread that only grows comes to this with every alloc.
+     6. Leave the shard. mli_alloc_finish and mli_free_finish do so, and more, if a result was
+        negative, or if `alert` has a bit that concerns the device: `alert` is the ledger's mask of
+        the work for the end of a call, such as events, fences, bands, waiters, or a report.
+
+   Steps 1 to 3 change nothing. If one fails, the call leaves the shard and starts again on a way
+   that serves more:
+     mli_alloc_full    with rows of a site and a tag, births, samples; in shared shards, too
+     mli_alloc_window  the same, and probes the buckets after the home; it starts inside
+     mli_alloc_slow    the general path, in calls/record: every block, every shard, every thread;
+                       makes what was not there: the record, the device, the rows, the cells
+   A free has mli_free_full, mli_free_window and mli_free_slow. */
+
+#define MLI_FAST_SIZE_BITS 32 /* a block of 2^32 bytes or more takes the general path */
+
+/* 1: the key is an address: no handle, not 0 or another refused key, and none of the topmost keys,
+   where the addition wraps around. */
+static MLI_HOT int mli_key_is_address(uint64_t key) {
+    return (key + ((uint64_t)1 << MLI_HANDLE_BITS)) >> MLI_HANDLE_BITS > 1;
+}
+
+/* 1: `alert` has something for the end of a call on this device. */
+static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
+    const uint32_t alert = mli_u32_load(&lord->threads.alert);
+    return alert && (alert & lord->devices.dev_alerts[dev]);
+}
+
+/* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
+   on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
+   frame at all. In optimized code the note would save registers on the way to sites and tags. */
+#if defined(__OPTIMIZE__) || !defined(__GNUC__)
+#define MLI_NOTE_ENTRY() (void)0
+#else
+#define MLI_NOTE_ENTRY() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
+#endif
+
+static memlord_result mli_alloc_full(memlord *lord, memlord_device device, uint64_t storage,
+                                     uint64_t bytes, const memlord_site *site);
+static memlord_result mli_alloc_window(memlord *lord, memlord_device device, uint64_t storage,
+                                       uint64_t bytes, const memlord_site *site);
+static memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                       uint64_t bytes, uint64_t word2);
+
+MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
+                                                       uint64_t storage, uint64_t bytes,
+                                                       const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    mli_home home;
+    mli_entry *e;
+    mli_cell *cell;
+    uint64_t birth;
+    uint32_t dev;
+    if (!lord) return MEMLORD_OK;
+    MLI_NOTE_ENTRY();
+    if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
+                     !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
+        MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
+        return mli_alloc_full(lord, device, storage, bytes, site);
+    e = mli_home_room(&home);
+    if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
+    dev = mli_dev_direct(lord, device);
+    birth = mli_u64_load(&lord->sites.birth_mark);
+    cell = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!cell)) {
+        mli_shard_leave(t);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    }
+    e->key = storage;
+    e->word1 = mli_word1_of(bytes, dev, 1);
+    e->word2 = birth;
+    mli_home_store(&home);
+    if (MLI_UNLIKELY(mli_cell_count_alloc(cell, bytes) < 0 || mli_alerted(lord, dev)))
+        return mli_alloc_finish(lord, dev, storage, bytes, birth);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+
+static memlord_result mli_free_full(memlord *lord, memlord_device device, uint64_t storage, int how,
+                                    const memlord_site *site);
+static memlord_result mli_free_window(memlord *lord, memlord_device device, uint64_t storage,
+                                      int how, const memlord_site *site);
+static memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                      const memlord_site *site, uint64_t bytes, uint64_t word2);
+
+/* Finds the dev of an entry. 0: the block has more than one reference or a stack, or its device is
+   not of the type of `device`. The block is most often on `device`, so the function begins with the
+   dev of that, and then compares it with the entry's. The processor predicts the branch, and counts
+   before the entry has come from memory: with 100,000 blocks that saves a fifth of a call. The
+   return in the branch keeps compilers from a conditional move, which would wait for the entry. */
+static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, const mli_entry *e,
+                                 uint32_t *dev) {
+    *dev = mli_dev_direct(lord, device);
+    if (MLI_UNLIKELY(MLI_UPPER(e->word1) != MLI_UPPER_OF(*dev, 1))) {
+        *dev = MLI_DEV(e->word1);
+        if (MLI_UPPER(e->word1) != MLI_UPPER_OF(*dev, 1) ||
+            lord->devices.dev_type[*dev] != (uint16_t)device.type)
+            return 0;
+    }
+    return 1;
+}
+
+/* Finds the dev of an entry, and returns the thread's cell for it. NULL: as mli_entry_dev; or the
+   block has other rows or a side record, or there is no cell. */
+static MLI_HOT mli_cell *mli_entry_cell(const memlord *lord, const mli_thread *t,
+                                        memlord_device device, const mli_entry *e, uint32_t *dev) {
+    if (!mli_entry_dev(lord, device, e, dev)) return NULL;
+    if (MLI_UNLIKELY(e->word2 & MLI_ROWS_MASK)) return NULL;
+    return mli_cell_own_device(t, *dev);
+}
+
+/* Frees or releases a block: both are the same for one that has one reference. A handle needs no
+   test: it is not in the shard that it would have as an address. */
+static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device, uint64_t storage,
+                                            int how, const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    mli_home home;
+    const mli_entry *e;
+    mli_cell *cell;
+    uint64_t bytes, word2;
+    uint32_t dev;
+    if (!lord) return MEMLORD_OK;
+    if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation || !storage))
+        return mli_free_slow(lord, device, storage, how, site);
+    if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
+        MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
+        return mli_free_full(lord, device, storage, how, site);
+    e = mli_home_find(&home, storage);
+    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
+    cell = mli_entry_cell(lord, t, device, e, &dev);
+    if (MLI_UNLIKELY(!cell)) {
+        mli_home_leave(t, &home);
+        return mli_free_full(lord, device, storage, how, site);
+    }
+    bytes = MLI_BYTES(e->word1);
+    word2 = e->word2;
+    mli_home_store(&home);
+    if (MLI_UNLIKELY(mli_cell_count_device_free(cell, bytes) < 0 || mli_alerted(lord, dev)))
+        return mli_free_finish(lord, dev, storage, site, bytes, word2);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
+                                        const memlord_site *site) {
+    return mli_free_fast(lord, device, storage, MLI_END_FREE, site);
+}
+MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
+                                           const memlord_site *site) {
+    return mli_free_fast(lord, device, storage, MLI_END_RELEASE, site);
+}
+
+/* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
+      checked the generation and the key -- */
+
+/* The bits of `special` that the functions below serve. */
+#define MLI_SPECIAL_SERVED (uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)
+
+/* The rows of a block, and the cells of this thread for them. */
+typedef struct mli_block_rows {
+    uint64_t word2;
+    mli_cell *device, *site, *tag; /* site, tag: NULL for none */
+    uint32_t dev;                  /* the number of the device */
+} mli_block_rows;
+
+/* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
+   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. Requires: `special`
+   has no bit but those of MLI_SPECIAL_SERVED. */
+static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
+                                   memlord_device device, uint64_t bytes, const memlord_site *site,
+                                   mli_block_rows *rows) {
+    const uint32_t dev = mli_dev_direct(lord, device);
+    const mli_cache_entry *memo;
+    rows->dev = dev;
+    rows->word2 = mli_u64_load(&lord->sites.birth_mark);
+    rows->device = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!rows->device)) return 0;
+    if (special & MLI_SPECIAL_SCOPE) {
+        if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
+        rows->word2 = t->birth_bits;
+    }
+    if (special & MLI_SPECIAL_TAG) {
+        memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
+        if (MLI_UNLIKELY(!memo)) return 0;
+        rows->tag = (mli_cell *)memo->value;
+        rows->word2 |= memo->bits;
+    }
+    if (site && (special & MLI_SPECIAL_SITES)) {
+        memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
+        if (MLI_UNLIKELY(!memo)) return 0;
+        rows->site = (mli_cell *)memo->value;
+        rows->word2 |= memo->bits;
+    }
+    return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
+}
+/* Finds the rows of an entry, and the cells of this thread. 0: as mli_entry_dev; or the block has a
+   side record, or the thread lacks a cell. */
+static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
+                                     memlord_device device, const mli_entry *e,
+                                     mli_block_rows *rows) {
+    uint32_t row;
+    if (!mli_entry_dev(lord, device, e, &rows->dev)) return 0;
+    if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE)) return 0;
+    rows->word2 = e->word2;
+    rows->device = mli_cell_own_device(t, rows->dev);
+    if (MLI_UNLIKELY(!rows->device)) return 0;
+    row = MLI_SITE_ROW(e->word2);
+    if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
+    row = MLI_TAG_ROW(e->word2);
+    return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
+}
+
+/* Publishes the cells of a block that hold back too much. Requires: inside. */
+static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
+                                          uint32_t dev, uint64_t word2) {
+    const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
+    mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
+    mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
+    mli_cell_publish_due(lord, MLI_BOOK_TAG, tag, mli_cell_own_row(t, MLI_BOOK_TAG, tag));
+}
+
+/* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
+   table to grow, an event, an alert. Requires: inside. Leaves. */
+static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                                    uint64_t bytes, uint64_t word2) {
+    mli_thread *t = mli_self.thread;
+    mli_shard *s = mli_shard_of_address(lord, storage);
+    const int crowded = mli_shard_crowded(lord, s);
+    const uint32_t size = s->size;
+    mli_rows_publish_due(lord, t, dev, word2);
+    mli_shard_leave(t);
+    if (crowded) (void)mli_shard_grow(lord, t, s, size); /* no memory: the table keeps its size */
+    mli_event_record(lord, t, MEMLORD_EVENT_ALLOC, dev, storage, bytes, word2);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
+}
+/* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
+   count at the site of the free, an event, an alert. Requires: inside. Leaves. */
+static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
+                                                   const memlord_site *site, uint64_t bytes,
+                                                   uint64_t word2) {
+    mli_thread *t = mli_self.thread;
+    mli_rows_publish_due(lord, t, dev, word2);
+    mli_shard_leave(t);
+    mli_count_site_free(lord, t, dev, site, bytes);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, mli_word1_of(bytes, dev, 1), word2,
+                         site);
+    mli_call_end(lord, t, dev, 1);
+    return MEMLORD_OK;
+}
+
+/* Counts an inserted block in the thread's cells, and leaves. `past` is negative if one result is:
+   a sign survives the `or`. With `crowded` the shard should grow. */
+static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
+                                              uint64_t bytes, const mli_block_rows *rows,
+                                              int crowded) {
+    int64_t past = mli_cell_count_alloc(rows->device, bytes);
+    if (rows->site) past |= mli_cell_count_alloc(rows->site, bytes);
+    if (rows->tag) past |= mli_cell_count_alloc(rows->tag, bytes);
+    if (MLI_UNLIKELY(past < 0 || crowded || mli_alerted(lord, rows->dev)))
+        return mli_alloc_finish(lord, rows->dev, storage, bytes, rows->word2);
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+/* Counts an erased block in the thread's cells and at the site of the free, and leaves. */
+static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
+                                             uint64_t bytes, const mli_block_rows *rows,
+                                             const memlord_site *site, uint32_t special) {
+    int64_t past = mli_cell_count_device_free(rows->device, bytes);
+    const mli_cache_entry *here = NULL;
+    if (rows->site) past |= mli_cell_count_free(rows->site, bytes);
+    if (rows->tag) {
+        past |= mli_cell_count_free(rows->tag, bytes);
+        mli_u64_add_own(&rows->tag->frees, 1);
+    }
+    if (site && (special & MLI_SPECIAL_SITES)) {
+        here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
+        if (MLI_UNLIKELY(!here)) past = -1;
+    }
+    if (MLI_UNLIKELY(past < 0 || mli_alerted(lord, rows->dev)))
+        return mli_free_finish(lord, rows->dev, storage, site, bytes, rows->word2);
+    if (here) {
+        mli_u64_add_own(&((mli_cell *)here->value)->frees, 1);
+        mli_u64_add_own(&((mli_cell *)here->value)->freed_here, bytes);
+    }
+    mli_shard_leave(t);
+    return MEMLORD_OK;
+}
+
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
+                                                                memlord_device device,
+                                                                uint64_t storage, uint64_t bytes,
+                                                                const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    const uint32_t special = mli_u32_load(&t->special);
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    mli_home home;
+    mli_entry *e;
+    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    e = mli_home_room(&home);
+    if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
+    if (MLI_UNLIKELY(!mli_rows_cached(lord, t, special, device, bytes, site, &rows))) {
+        mli_home_leave(t, &home);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    }
+    e->key = storage;
+    e->word1 = mli_word1_of(bytes, rows.dev, 1);
+    e->word2 = rows.word2;
+    mli_home_store(&home);
+    return mli_alloc_count(lord, t, storage, bytes, &rows, 0);
+}
+static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device device,
+                                                 uint64_t storage, int how,
+                                                 const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    const uint32_t special = mli_u32_load(&t->special);
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    mli_home home;
+    const mli_entry *e;
+    uint64_t bytes;
+    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+        MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
+        return mli_free_slow(lord, device, storage, how, site);
+    e = mli_home_find(&home, storage);
+    if (MLI_UNLIKELY(!e)) return mli_free_window(lord, device, storage, how, site);
+    if (MLI_UNLIKELY(!mli_rows_of_entry(lord, t, device, e, &rows))) {
+        mli_home_leave(t, &home);
+        return mli_free_slow(lord, device, storage, how, site);
+    }
+    bytes = MLI_BYTES(e->word1);
+    mli_home_store(&home);
+    return mli_free_count(lord, t, storage, bytes, &rows, site, special);
+}
+
+/* Go on where the home bucket does not decide: probe the buckets after it. Require: inside; a
+   shared shard's home is locked. Leave. */
+static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
+                                                                  memlord_device device,
+                                                                  uint64_t storage, uint64_t bytes,
+                                                                  const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    mli_probe probe;
+    mli_home_probe(lord, storage, &probe);
+    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 1) || probe.entry || !probe.room ||
+        !mli_rows_cached(lord, t, mli_u32_load(&t->special), device, bytes, site, &rows)) {
+        mli_probe_leave(t, &probe);
+        return mli_alloc_slow(lord, device, storage, bytes, site);
+    }
+    mli_probe_insert(&probe, mli_word1_of(bytes, rows.dev, 1), rows.word2);
+    return mli_alloc_count(lord, t, storage, bytes, &rows, mli_shard_crowded(lord, probe.shard));
+}
+static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
+                                                   uint64_t storage, int how,
+                                                   const memlord_site *site) {
+    mli_thread *t = mli_self.thread;
+    mli_block_rows rows = {0, NULL, NULL, NULL, 0};
+    uint64_t bytes;
+    mli_probe probe;
+    mli_home_probe(lord, storage, &probe);
+    if (mli_probe_scan(lord, &probe, (uint32_t)device.type, 0) || !probe.entry ||
+        !mli_rows_of_entry(lord, t, device, probe.entry, &rows)) {
+        mli_probe_leave(t, &probe);
+        return mli_free_slow(lord, device, storage, how, site);
+    }
+    bytes = MLI_BYTES(probe.entry->word1);
+    mli_probe_erase(&probe);
+    return mli_free_count(lord, t, storage, bytes, &rows, site, mli_u32_load(&t->special));
 }
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
@@ -20193,7 +20260,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
-    if (mli_shard_of(v->lord, e->key, 0) != v->shard)
+    if (mli_shard_of(v->lord, e->key) != v->shard)
         return mli_verify_block(v, e, "it lies in the wrong shard of the map");
     mli_verify_find(v, v->shard, e->key, MLI_DEV(e->word1), &probe);
     if (probe.entry != e) return mli_verify_block(v, e, "a probe does not find it in the map");
@@ -20448,7 +20515,7 @@ static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
     mli_probe probe;
-    mli_verify_find(v, mli_shard_of(v->lord, f->key, 0), f->key, f->dev, &probe);
+    mli_verify_find(v, mli_shard_of(v->lord, f->key), f->key, f->dev, &probe);
     side = probe.entry ? mli_side_record_of(probe.entry->word2) : NULL;
     if (!side || side->serial != f->serial) return 0;
     for (of = side->fences; of; of = of->sibling)
@@ -21551,7 +21618,8 @@ MLI_PRIVATE MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *i
                              (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
     b->stream = mli_stream_of(x->lord, plain);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
-    if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) b->state |= MLI_BLOCK_PARTS;
+    if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
+        b->state |= MLI_BLOCK_PARTS;
     if (node <= x->nodes) b->node = node;
     alive->scale = b->node ? taken.scale : 0;
 }

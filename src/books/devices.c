@@ -16,7 +16,7 @@ MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
 }
 
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d) {
-    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+    uint32_t dev = mli_dev_direct(lord, d);
     if (MLI_LIKELY(dev != 0)) return dev;
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }

@@ -92,7 +92,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
-    if (mli_shard_of(v->lord, e->key, 0) != v->shard)
+    if (mli_shard_of(v->lord, e->key) != v->shard)
         return mli_verify_block(v, e, "it lies in the wrong shard of the map");
     mli_verify_find(v, v->shard, e->key, MLI_DEV(e->word1), &probe);
     if (probe.entry != e) return mli_verify_block(v, e, "a probe does not find it in the map");
@@ -347,7 +347,7 @@ static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
     mli_probe probe;
-    mli_verify_find(v, mli_shard_of(v->lord, f->key, 0), f->key, f->dev, &probe);
+    mli_verify_find(v, mli_shard_of(v->lord, f->key), f->key, f->dev, &probe);
     side = probe.entry ? mli_side_record_of(probe.entry->word2) : NULL;
     if (!side || side->serial != f->serial) return 0;
     for (of = side->fences; of; of = of->sibling)
