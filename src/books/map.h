@@ -55,6 +55,13 @@ static MLI_HOT uint64_t mli_word2_of(uint32_t site_row, uint32_t tag_row, uint64
     return birth << 37 | (uint64_t)tag_row << 21 | (uint64_t)site_row << 1;
 }
 
+/* Returns the type of a device: with a storage it is the key of a block. */
+static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
+    return lord->map.type_of[dev];
+}
+/* Sets the type of a device. Requires: the dev is not published yet. */
+MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
+
 /* -- shards --
 
    The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
@@ -98,6 +105,10 @@ static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
     if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_ADDRESS_REGION_BITS - MLI_HANDLE_REGION_BITS;
     return mli_shard_of_address(lord, key);
+}
+/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
+static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
+    return &lord->map.shards[number];
 }
 
 /* Enters a shard: stores it in `inside`, then returns the shard's state. The caller may use the

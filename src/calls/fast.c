@@ -55,8 +55,8 @@ static MLI_HOT int mli_key_is_address(uint64_t key) {
 
 /* 1: `alert` has something for the end of a call on this device. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
-    const uint32_t alert = mli_u32_load(&lord->threads.alert);
-    return alert && (alert & lord->devices.dev_alerts[dev]);
+    const uint32_t alert = mli_alert_on(lord, UINT32_MAX);
+    return alert && mli_dev_alerts(lord, alert, dev);
 }
 
 /* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
@@ -86,7 +86,7 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
     uint32_t dev;
     if (!lord) return MEMLORD_OK;
     MLI_NOTE_ENTRY();
-    if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation ||
                      !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
@@ -95,7 +95,7 @@ MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_de
     e = mli_home_room(&home);
     if (MLI_UNLIKELY(!e)) return mli_alloc_window(lord, device, storage, bytes, site);
     dev = mli_dev_direct(lord, device);
-    birth = mli_u64_load(&lord->sites.birth_mark);
+    birth = mli_mark_bits(lord);
     cell = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!cell)) {
         mli_shard_leave(t);
@@ -129,7 +129,7 @@ static MLI_HOT int mli_entry_dev(const memlord *lord, memlord_device device, con
     if (MLI_UNLIKELY(MLI_UPPER(e->word1) != MLI_UPPER_OF(*dev, 1))) {
         *dev = MLI_DEV(e->word1);
         if (MLI_UPPER(e->word1) != MLI_UPPER_OF(*dev, 1) ||
-            lord->devices.dev_type[*dev] != (uint16_t)device.type)
+            mli_type_of(lord, *dev) != (uint16_t)device.type)
             return 0;
     }
     return 1;
@@ -155,7 +155,7 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     uint64_t bytes, word2;
     uint32_t dev;
     if (!lord) return MEMLORD_OK;
-    if (MLI_UNLIKELY(mli_self.generation != lord->threads.generation || !storage))
+    if (MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
         return mli_free_slow(lord, device, storage, how, site);
     if (MLI_UNLIKELY(mli_u32_load(&t->special)) ||
         MLI_UNLIKELY(!mli_home_enter_own(t, mli_shard_of_address(lord, storage), storage, &home)))
@@ -206,7 +206,7 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     const uint32_t dev = mli_dev_direct(lord, device);
     const mli_cache_entry *memo;
     rows->dev = dev;
-    rows->word2 = mli_u64_load(&lord->sites.birth_mark);
+    rows->word2 = mli_mark_bits(lord);
     rows->device = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows->device)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
