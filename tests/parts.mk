@@ -46,7 +46,7 @@ unfit.windows := test_barrier test_cpu test_hosts test_neighbours test_orphans t
 
 define port_rules
 cc.$(1) += $(own_cmocka)
-libs.$(1) := $(if $(filter windows,$(1)),-lm,-ldl) $(if $(filter i486,$(1)),-latomic)
+libs.$(1) := $(if $(filter windows,$(1)),-lm,-ldl)$(if $(filter i486,$(1)), -latomic)
 needs.$(1) := build/stb/stb/stb_ds.h deps-demo
 suites.$(1) := $(addprefix build/$(1)/,$(addsuffix $(exe.$(1)),$(filter-out test_cuda_% $(unfit.$(1)), \
 	$(patsubst tests/%.c,%,$(wildcard tests/test_*.c)))))
