@@ -2992,56 +2992,6 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 /* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
    module. Locks: none. */
 
-/* Words of the implementation. Each has one meaning.
-     fast, general     path: for the usual case, for everything; calls/ has both step by step
-     key               the address or handle of a storage in the map
-     shard             one of 1024 parts of the map; it is owned by a thread, or shared
-     owned shard       one that its owner uses without locks; another thread makes it shared
-     enter, leave      A thread enters a shard before it uses the table, and leaves it after.
-     inside            between the two: no host code, no allocation, and only the innermost locks
-     stop              to make all threads leave a shard; pause: to stop it and keep its lock
-     probe             to look for a key; a probe also keeps the slot it found
-     home              the bucket where a key belongs
-     overflow          the count of entries that found a bucket full and went to a later one
-     slot              room for one entry in a table
-     entry             a block in the map: key, word1 (bytes, dev, references), word2 (rows, birth)
-     side record       what an entry has no room for: description, fences, more references
-     row               the totals of a device, of a site on a device, or of a tag on a device
-     book              all rows of one of these three kinds
-     cell              what one thread adds to one row; only that thread counts in it
-     level, high, base of a cell: the bytes its thread allocated less those it freed, the highest
-                       of that since published, the published part
-     publish           to bring a row up to a cell's level; a cell may hold back up to a batch
-     delta             what one call adds to the rows of a block
-     cache             what a thread looked up by a pointer: rows, kept tags, scopes
-     module            an executable or library that has a return address; image: as it is loaded
-     place             a module, the offset of a call in its file, and its build id
-     dev               the number of a device in this ledger, from 1; 0 is none
-     phys              a physical device: one capacity and one limit for the devices at it
-     special           a thread's mask: what its calls have to do besides; hooks: the ledger's bits
-                       of it, which every thread gets
-     alert             a ledger's mask, with a count in its upper bits: what the end of a call has
-                       to look after
-     stack             the return addresses of an alloc; taken: the block has one
-     print             one byte of a key's hash, in the header of its bucket; no tag of the host's
-     frame             a scope that a thread is in; holders: tags and sites at a device's peak
-     reserved          bytes that a ticket keeps for later allocs
-     in flight         reserved bytes that a call is recording at this moment
-     draw              the part of an alloc that comes off the tickets of its thread
-     cover             the part of a request that comes off them, kept for it while it tries
-     pending           freed by the host, but counted until its fences are done
-     detach            to separate fences from a block that has ended
-     generation        a number that changes when a record is used again: old handles miss
-     epoch             the time from one reset to the next
-     mark              the number that memlord_mark raises; birth: mark, scope and stream of a
-                       block
-     band check        to compare a device with its thresholds; near: every call checks
-     rearm             after a collection a band waits until its metric has moved
-     ring, sub-buffer  the event buffer, and the part of it that one thread writes
-     scope run         one invocation of a scope; thread scope: one thread's totals of a scope
-     orphan record     the thread record of calls that can have none of their own; locked
-     cold call         a call under the process-wide cold lock; it allocates after it */
-
 /* Knobs of this file; impossible values end here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
@@ -5116,7 +5066,7 @@ struct memlord {
         uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
         int answers;      /* 1: a thread answers requests */
         char path[MLI_PAGE_PATH];
-    int unfit;    /* 1: a device has no room in the slot; 2: it was logged */
+        int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
         mli_u32 open; /* 1: the host has opened a page */
         mli_helper listener;
     } neighbours;
@@ -6350,8 +6300,8 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 #define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
 #define MLI_TAG_DEPTH_MAX 64
 
-enum { /* mli_thread.special: what the thread's calls have to do besides. The fast path serves the
-          bits of MLI_SPECIAL_ROWS; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: what the thread's calls have to do besides. calls/fast serves the bits
+          of MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
     MLI_SPECIAL_TAG = 1,         /* it has a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -6359,12 +6309,12 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
     MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
-    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_SCOPE = 64,      /* it is in a scope or on a stream, or was: an alloc outside
                                     clears it */
-    MLI_SPECIAL_STACKS = 256,    /* its allocs have stacks: see mli_stack_passes */
-    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
-                       MLI_SPECIAL_SCOPE
+    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
+    MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_SERVED =
+        MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
 };
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/sites. */
@@ -6460,7 +6410,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
 }
 
-/* 1: the record is the one of all threads that have none. */
+/* 1: the record is the orphan record. Threads that can have none of their own share it, under a
+   lock: those past their exit hook, and those without memory for one. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -6916,6 +6867,10 @@ static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 /* -- shards --
+
+   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
+   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
+   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
 
    The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
    of one thread stay in shards, and in cache lines, of its own.
@@ -7714,6 +7669,7 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
+/* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock;         /* guards base; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
@@ -9441,7 +9397,8 @@ typedef struct mli_site_origin {
     const void *module; /* by mli_module_of; NULL: not known */
 } mli_site_origin;
 
-/* A module that had a return address. It is kept to the end: its sites outlive it. */
+/* A module, that is an executable or a library, that had a return address. It is kept to the end: its
+   sites outlive it. A place is a module, its build id, and the offset of a call in its file. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order they are seen */
     struct mli_module *next; /* of all modules: the one before it */
@@ -14607,10 +14564,10 @@ static mli_taken mli_token_stack(const memlord_realloc_token *token) {
     return taken;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
-   word1, word[1] is word2, word[2] the generation of the ledger; word[3] and word[4] are its stack.
-   `verb`: of the line of
-   MEMLORD_DEBUG; NULL: the end logs both storages. */
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
+   entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
+   its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
+   storages. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -15538,9 +15495,6 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
       checked the generation and the key -- */
 
-/* The bits of `special` that the functions below serve. */
-#define MLI_SPECIAL_SERVED (uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)
-
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
@@ -15681,7 +15635,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_home home;
     mli_entry *e;
-    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(&home);
@@ -15705,7 +15659,7 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     mli_home home;
     const mli_entry *e;
     uint64_t bytes;
-    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(&home, storage);
