@@ -224,7 +224,7 @@ static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const 
     int snapshot = !strcmp(action, "snapshot");
     mli_viz_item(w->x.o, w->items++);
     mli_viz(w, "{addr %ju size %ju stream %ju time_us %ju action", b->storage, b->bytes, b->stream,
-            (w->x.lord->lifecycle.started_wall + ns) / 1000);
+            (w->x.lord->started_wall + ns) / 1000);
     mli_viz_word(w, action, strlen(action));
     if (!strcmp(action, "oom")) mli_viz(w, "device_free %ju", b->storage);
     mli_viz_frames(w, b);

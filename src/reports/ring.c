@@ -14,12 +14,12 @@
 
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
                                               const mli_live_block *of) {
-    const uint16_t *type_of = last->x->lord->devices.dev_type;
-    uint32_t type = type_of[of->dev];
+    const memlord *lord = last->x->lord;
+    const uint32_t type = mli_type_of(lord, of->dev);
     uint64_t at = (of->storage ^ (uint64_t)(type + 1) << 57) * 0x9e3779b97f4a7c15u >> 20;
     for (; last->size; at++) {
         mli_live_block *f = &last->at[at & (last->size - 1)];
-        if (!f->dev || (f->storage == of->storage && type_of[f->dev] == type)) return f;
+        if (!f->dev || (f->storage == of->storage && mli_type_of(lord, f->dev) == type)) return f;
     }
     return NULL;
 }

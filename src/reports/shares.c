@@ -203,7 +203,7 @@ static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
    left older blocks, or that got blocks by a realloc. */
 static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
     if (s->allocs && !s->node)
-        s->has_live = !mli_u64_load(&t->x->lord->fences.epoch) &&
+        s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
 /* Take live blocks off the allocs of their site, which are then those that are freed, and put their
