@@ -96,7 +96,7 @@ static mli_side_record *side_of(memlord *lord, uint64_t key) {
 }
 static mli_cell *cell_of(memlord *lord, int book, uint32_t number) {
     mli_cell *cell = mli_cell_at(mli_self.thread, book, number);
-    assert_int_equal(mli_self.generation, lord->threads.generation);
+    assert_int_equal(mli_self.generation, lord->generation);
     assert_non_null(cell);
     return cell;
 }
@@ -442,7 +442,7 @@ static void an_entry_in_the_wrong_shard(void **state) {
 static void an_entry_that_a_probe_does_not_find(void **state) {
     test_case *t = (test_case *)*state;
     mli_entry *e = entry_of(t->lord, cuda(0), BLOCK);
-    mli_bucket *b = mli_home_bucket(mli_shard_of(t->lord, BLOCK, 0), mli_hash(BLOCK));
+    mli_bucket *b = mli_home_bucket(mli_shard_of(t->lord, BLOCK), mli_hash(BLOCK));
     const uint64_t header = b->header.v;
     assert_true(e >= b->slots && e < b->slots + MLI_BUCKET_SLOTS);
     b->header.v ^= (uint64_t)2 << (8 * (e - b->slots));
@@ -452,7 +452,7 @@ static void an_entry_that_a_probe_does_not_find(void **state) {
 
 static void a_shard_against_its_count_of_displaced(void **state) {
     test_case *t = (test_case *)*state;
-    mli_shard *s = mli_shard_of(t->lord, BLOCK, 0);
+    mli_shard *s = mli_shard_of(t->lord, BLOCK);
     char line[128];
     snprintf(line, sizeof line, "shard %u of the map: 0 entries are displaced; it counts 1",
              (unsigned)(s - t->lord->map.shards));
@@ -463,7 +463,7 @@ static void a_shard_against_its_count_of_displaced(void **state) {
 
 static void a_bucket_against_its_overflow_counts(void **state) {
     test_case *t = (test_case *)*state;
-    mli_shard *s = mli_shard_of(t->lord, BLOCK, 0);
+    mli_shard *s = mli_shard_of(t->lord, BLOCK);
     mli_bucket *b = (mli_bucket *)(void *)s->table;
     char line[128];
     snprintf(line, sizeof line, "shard %u of the map: the overflow counts of bucket 0 are wrong",
@@ -523,7 +523,7 @@ static void tickets_against_what_is_reserved(void **state) {
 
 static void a_ticket_that_is_neither_open_nor_closed(void **state) {
     test_case *t = (test_case *)*state;
-    mli_phys *phys = &t->lord->capacity.host_phys;
+    mli_phys *phys = &t->lord->limits.host_phys;
     mli_handle *closed = phys->closed_tickets;
     assert_non_null(closed);
     phys->closed_tickets = NULL;
@@ -532,7 +532,7 @@ static void a_ticket_that_is_neither_open_nor_closed(void **state) {
 }
 
 static mli_account_record *open_account(memlord *lord) {
-    return (mli_account_record *)mli_book_at(&lord->limits.accounts, 1,
+    return (mli_account_record *)mli_book_at(&lord->accounts.all, 1,
                                              sizeof(mli_account_record));
 }
 static void an_account_above_its_peak(void **state) {
@@ -552,10 +552,10 @@ static void an_account_with_the_balance_of_another(void **state) {
 
 static void an_account_that_is_neither_open_nor_closed(void **state) {
     test_case *t = (test_case *)*state;
-    mli_handle *closed = t->lord->limits.closed_accounts;
-    t->lord->limits.closed_accounts = NULL;
+    mli_handle *closed = t->lord->accounts.closed;
+    t->lord->accounts.closed = NULL;
     says(t, "2 records of accounts: 1 are open and 0 are closed");
-    t->lord->limits.closed_accounts = closed;
+    t->lord->accounts.closed = closed;
 }
 
 /* -- the call itself -- */

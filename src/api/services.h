@@ -676,7 +676,8 @@ MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
    not waited for). %p in the path is the process id, %% a percent sign. An existing regular file is
    replaced; a symbolic link, FIFO, device or directory is refused. The path "-" is descriptor 1,
    written with write(2): what stdio still buffers comes later, and SIGPIPE is held back.
-   Errors: E_INVALID the path, logged; E_IO, also descriptor 1 closed, or not all written;
+   Errors: E_INVALID the path, logged; E_IO, also descriptor 1 closed, or not all written, or on
+           Windows while another thread or program has the file open;
            E_UNSUPPORTED, also a binary format to a terminal, logged; E_NOMEM. */
 MEMLORD_API memlord_result memlord_save(memlord *lord, memlord_format format,
                                         const char *path) MLI_OFF(MEMLORD_OK)

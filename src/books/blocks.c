@@ -9,24 +9,19 @@
 #include "books/accounts.h"
 #include "books/parts.h"
 
-#define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
-
 /* Returns the first fence of a block; NULL: it has none. */
 static mli_fence_record *mli_fences_of(uint64_t word2) {
-    return word2 & 1 ? mli_side_record_of(word2)->fences : NULL;
+    return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->fences : NULL;
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
-    if (!(word2 & 1)) return;
+    if (!(word2 & MLI_HAS_SIDE)) return;
     if (mli_side_record_of(word2)->parts)
         mli_parts_free(lord, mli_side_record_of(word2)->parts);
     mli_fences_detach(lord, mli_side_record_of(word2)->fences);
     mli_account_credit_block(lord, mli_side_record_of(word2)->account,
                              mli_side_record_of(word2)->charged);
     mli_own_free(lord, mli_side_record_of(word2), sizeof(mli_side_record));
-}
-MLI_PRIVATE uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
-    return bytes | (uint64_t)(dev | refs << 8) << 49;
 }
 
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
@@ -46,14 +41,14 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
     t->other_dev = dev;
     if (mli_is_pending(word2)) {
         mli_stat_add(lord, dev, MLI_STAT_pending, (uint64_t)0 - d.out);
-        if (mli_side_record_of(word2)->epoch != mli_u64_load(&lord->fences.epoch))
+        if (mli_side_record_of(word2)->epoch != mli_epoch(lord))
             mli_row_freed_exclude(lord, dev, d.out);
     }
     mli_count(lord, t, &d, 1);
 }
 
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
-    if (t == lord->threads.orphan) return;
+    if (mli_is_orphan(lord, t)) return;
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->dev)
@@ -66,7 +61,7 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes) {
     mli_row_delta d;
-    if (!site || !(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES)) return;
+    if (!site || !mli_hook_on(lord, MLI_HOOK_SITES)) return;
     memset(&d, 0, sizeof d);
     d.word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     d.freed_here = bytes;
@@ -230,7 +225,7 @@ static void mli_ref_down(mli_entry *e) {
 /* Adds a reference. 0: the count needs a side record first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
-    if (refs >= MLI_REFS_MANY && !(e->word2 & 1)) return 0;
+    if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
     if (refs <= MLI_REFS_MANY) e->word1 += MLI_REFS_ONE;
     if (refs >= MLI_REFS_MANY) mli_side_record_of(e->word2)->refs = refs;
     return 1;
@@ -295,7 +290,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
-    const uint32_t type = lord->devices.dev_type[MLI_DEV(e->word1)];
+    const uint32_t type = mli_type_of(lord, MLI_DEV(e->word1));
     mli_probe probe;
     memlord_result r;
     *did = MLI_DID_NOTHING;
@@ -327,7 +322,7 @@ static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e)
     if (!side) return 0;
     side->word2 = e->word2;
     mli_side_charge(lord, side, account, MLI_BYTES(e->word1));
-    e->word2 = (uint64_t)(uintptr_t)side | 1;
+    e->word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
     return 1;
 }
 
@@ -343,7 +338,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks.dropped_kept))
-        (void)mli_drop_forget(lord, lord->devices.dev_type[dev], key);
+        (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
     return r;
 }
 
@@ -367,7 +362,7 @@ MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *pr
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes) {
     mli_probe probe;
-    (void)mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 0, &probe);
+    (void)mli_probe_find(lord, t, mli_type_of(lord, dev), key, 0, &probe);
     if (probe.entry && MLI_BYTES(probe.entry->word1) == bytes)
         mli_probe_end_block(lord, t, &probe, 1);
     else
@@ -377,10 +372,10 @@ MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
-    side->serial = mli_u64_add(&lord->fences.serial, 1) + 1;
-    side->epoch = mli_u64_load(&lord->fences.epoch);
+    side->serial = mli_serial_next(lord);
+    side->epoch = mli_epoch(lord);
     mli_stat_add(lord, MLI_DEV(e->word1), MLI_STAT_pending, MLI_BYTES(e->word1));
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     for (f = side->fences; f; f = f->sibling) {
         f->key = e->key;
         f->serial = side->serial;
@@ -388,7 +383,7 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
         f->asker = &mli_self;
         mli_queue_insert(lord, f);
     }
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     return side->fences;
 }
 
@@ -444,7 +439,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
                                               uint32_t dev, const memlord_site *site,
                                               int same_device) {
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
-    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         site_row = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     else if (site_row && !same_device)
         site_row = mli_row_of(
@@ -455,7 +450,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
     if (tag_row && !same_device)
         tag_row = mli_row_of(lord, MLI_BOOK_TAG,
                              mli_row_at(lord, MLI_BOOK_TAG, tag_row)->subject, dev);
-    return (word2 & ~MLI_ROWS_MASK) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
+    return mli_word2_of(site_row, tag_row, MLI_BIRTH(word2));
 }
 
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) {
@@ -470,7 +465,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 }
 
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
-    if (e->word2 & 1)
+    if (e->word2 & MLI_HAS_SIDE)
         mli_side_record_of(e->word2)->word2 = plain;
     else
         e->word2 = plain;
@@ -506,7 +501,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         n = 3;
     }
     d[0].attaches = had + 1;
-    if (e->word2 & 1) {
+    if (e->word2 & MLI_HAS_SIDE) {
         mli_side_record *side = mli_side_record_of(e->word2);
         mli_parts_trim(lord, side->parts, bytes);
         mli_side_charge(lord, side,
@@ -557,7 +552,7 @@ MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t 
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key) {
     mli_probe probe;
-    if (mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 1, &probe))
+    if (mli_probe_find(lord, t, mli_type_of(lord, dev), key, 1, &probe))
         return MEMLORD_E_NOMEM;
     mli_probe_leave(t, &probe);
     return MEMLORD_OK;

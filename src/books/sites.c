@@ -5,6 +5,7 @@
 #include "books/map.h"
 #include "books/names.h"
 #include "books/devices.h"
+#include "books/counters.h"
 
 MLI_PRIVATE const memlord_site mli_no_site = {"", "", 0};
 

@@ -114,7 +114,8 @@ MLI_PRIVATE MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *i
                              (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
     b->stream = mli_stream_of(x->lord, plain);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
-    if ((e->word2 & 1) && mli_side_record_of(e->word2)->parts) b->state |= MLI_BLOCK_PARTS;
+    if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
+        b->state |= MLI_BLOCK_PARTS;
     if (node <= x->nodes) b->node = node;
     alive->scale = b->node ? taken.scale : 0;
 }

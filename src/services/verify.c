@@ -17,6 +17,7 @@
 #include "books/accounts.h"
 #include "books/parts.h"
 #include "books/limits.h"
+#include "books/tags.h"
 
 #if !defined(MEMLORD_NO_VERIFY)
 
@@ -111,13 +112,13 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     memset(probe, 0, sizeof *probe);
     if (!s->table) return;
     mli_probe_begin(probe, s, key, 0);
-    (void)mli_probe_scan(v->lord, probe, v->lord->devices.dev_type[dev], 0);
+    (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
 /* Checks that an entry is found by a probe of its key. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
-    if (mli_shard_of(v->lord, e->key, 0) != v->shard)
+    if (mli_shard_of(v->lord, e->key) != v->shard)
         return mli_verify_block(v, e, "it lies in the wrong shard of the map");
     mli_verify_find(v, v->shard, e->key, MLI_DEV(e->word1), &probe);
     if (probe.entry != e) return mli_verify_block(v, e, "a probe does not find it in the map");
@@ -181,7 +182,7 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
     number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
     if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
-                                       (birth & MLI_MARK_MAX) > v->lord->sites.birth_count))
+                                       (birth & MLI_MARK_MAX) > mli_birth_count(v->lord)))
         return mli_verify_block(v, e, "its scope is unknown");
     for (book = 0; book < MLI_BOOKS; book++) {
         if (!number[book]) continue;
@@ -238,7 +239,7 @@ static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
 }
 
 static MLI_COLD int mli_verify_shard(mli_verify *v, uint32_t number) {
-    mli_shard *s = &v->lord->map.shards[number];
+    mli_shard *s = mli_shard_at(v->lord, number);
     uint32_t i;
     v->shard = s;
     v->displaced = 0;
@@ -260,7 +261,7 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     uint64_t buckets = 0;
     for (i = 0; i < MLI_SHARDS; i++) {
         if (mli_verify_shard(v, i)) return 1;
-        buckets += v->lord->map.shards[i].size;
+        buckets += mli_shard_at(v->lord, i)->size;
     }
     if (buckets == mli_u32_load(&v->lord->map.buckets)) return 0;
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets,
@@ -372,7 +373,7 @@ static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
     mli_probe probe;
-    mli_verify_find(v, mli_shard_of(v->lord, f->key, 0), f->key, f->dev, &probe);
+    mli_verify_find(v, mli_shard_of(v->lord, f->key), f->key, f->dev, &probe);
     side = probe.entry ? mli_side_record_of(probe.entry->word2) : NULL;
     if (!side || side->serial != f->serial) return 0;
     for (of = side->fences; of; of = of->sibling)
@@ -380,8 +381,8 @@ static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     return mli_verify_block(v, probe.entry, "it is pending, and lacks a fence that holds it back");
 }
 static MLI_COLD int mli_verify_fences(mli_verify *v) {
-    const mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&v->lord->fences.all);
-    for (; f; f = f->older)
+    const mli_fence_record *f = NULL;
+    while ((f = mli_fence_next(v->lord, f)) != NULL)
         if (f->serial && f->queue && !f->detached && mli_verify_fence(v, f)) return 1;
     return 0;
 }
@@ -428,8 +429,8 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
 }
 
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
-    mli_book *book = &v->lord->limits.accounts;
-    const uint32_t n = mli_u32_load(&v->lord->limits.account_count);
+    mli_book *book = &v->lord->accounts.all;
+    const uint32_t n = mli_u32_load(&v->lord->accounts.count);
     uint64_t open = 0;
     uint32_t i;
     for (i = 1; i < n; i++) {
@@ -445,7 +446,7 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                                    MLI_BYTES(word), mli_u64_load(&a->peak));
     }
     return mli_verify_handles(v, "accounts", n - 1, open,
-                              mli_verify_list(v->lord->limits.closed_accounts));
+                              mli_verify_list(v->lord->accounts.closed));
 }
 
 /* Runs all checks until one fails. Requires: the map is stopped, and the locks are held. Names come
@@ -477,9 +478,9 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
     for (book = 1; book < MLI_BOOKS; book++) v.sums[book] = v.sums[book - 1] + v.rows[book - 1];
     mli_lock_take(&mli_process.cold_lock);
     mli_map_freeze(lord);
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     failed = mli_verify_all(&v);
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     mli_map_thaw(lord);
     mli_lock_drop(&mli_process.cold_lock);
     mli_own_free(lord, v.sums[0], bytes);
