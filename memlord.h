@@ -279,6 +279,9 @@
                                the snapshots and exports that are due
                                                                            (one file)
         MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
+        MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
+                               memlord_device_id_set return E_UNSUPPORTED  (one file)
+        MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
                                against the lock order, with MEMLORD_ASSERT (one file)
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
@@ -748,6 +751,7 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
    accounts, arenas, tickets, pending blocks and parts. For tests and for bug reports.
    Threads: no other call may be in flight: its change would be taken for a fault.
    Errors: E_STATE something does not agree; the first such thing goes to the logger. E_NOMEM.
+           E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything; calls of other threads wait meanwhile. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 
@@ -1812,7 +1816,7 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    (a hash of 64 bits is compared). Without an identity a device is not on the page. memlord_cuda.h
    sets those of its GPUs. The cpu has one: the cgroup with the lowest memory limit, or the machine,
    as found by memlord_pressure_open. NULL or "" goes back to that, or to none.
-   Errors: E_DEVICE; E_NOMEM. */
+   Errors: E_DEVICE; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                                  const char *text) MLI_OFF(MEMLORD_OK)
 
@@ -1829,14 +1833,15 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
    Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
            E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
-           E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), or a sandbox
-           refuses; E_NOMEM. */
+           E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), in a build
+           with MEMLORD_NO_NEIGHBOURS, or a sandbox refuses; E_NOMEM. */
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Leaves the page, and joins the listener. The file stays. A raise in progress on another thread
    ends. memlord_destroy does it, too. Without a page it does nothing.
-   Errors: E_STATE a collection that the listener runs calls it, or another thread does. */
+   Errors: E_STATE a collection that the listener runs calls it, or another thread does;
+           E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
@@ -1844,7 +1849,8 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
    bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
-           meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE. */
+           meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
+           E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
                                                   uint64_t needed) MLI_OFF(MEMLORD_OK)
 
@@ -3232,6 +3238,9 @@ MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker);
    use until another thread gets it. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
 
+/* Returns the time left to a deadline of mli_now in ms, rounded up; 0: it is over. */
+MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
+
 /* --------------------------------------------------------------------------- src/os/system.c -- */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
@@ -3618,6 +3627,11 @@ MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #endif
 }
 
+MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
+    const uint64_t now = mli_now();
+    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
+}
+
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
 /* Owns the capacity of the cpu: the memory that the machine and its cgroup have for this process.
@@ -3641,8 +3655,8 @@ typedef struct mli_cpu {
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process);
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu);
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu);
+static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
+static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
 /* Reads the first line of a file, cut to fit; "" if it cannot be read. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
 /* Returns 1 if a symbolic link has this text. Keeps errno. */
@@ -3664,8 +3678,14 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
 #else /* no portable call returns free memory; the host can set a capacity source */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 #endif
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu);
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu);
+static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
+    (void)cpu;
+    return 0;
+}
+static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) {
+    (void)cpu;
+    return "";
+}
 MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap);
 MLI_PRIVATE int mli_link_is(const char *path, const char *text);
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
@@ -3861,8 +3881,6 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -3940,14 +3958,6 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
     return -1;
 }
 #endif
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu) {
-    (void)cpu;
-    return 0;
-}
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu) {
-    (void)cpu;
-    return "";
-}
 MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap) {
     (void)path;
     (void)cap;
@@ -5105,11 +5115,12 @@ struct memlord {
         mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
     } room;
     struct {
-        mli_lock lock;         /* all below but open and listener */
+        mli_lock lock;         /* all below but service, open and listener */
         struct mli_page *page; /* NULL: none is mapped */
         int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
         uint64_t host_id;      /* the identity of the host's memory */
         int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
+        mli_ptr service;       /* const mli_neighbours *; set by the first open */
         mli_page_slot mine;    /* the slot as it is to be */
         const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
         struct mli_raise *raises;
@@ -16475,6 +16486,8 @@ MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
    process ends, so a process killed at any instruction leaves nothing locked. A value read from the
    page may be anything: it is never an index. Lock: page, for all of it; none while callbacks run. */
 
+#if !defined(MEMLORD_NO_NEIGHBOURS)
+
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
 #define MLI_PAGE_ANSWER_MS 2000     /* a raise waits no longer: the max_ms of the default retry */
@@ -16489,17 +16502,6 @@ typedef struct mli_page {
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
 } mli_page;
 #define MLI_SLOT_WORD(field) (offsetof(mli_page_slot, field) / sizeof(uint64_t))
-
-/* A request to the neighbours, on the stack of its thread. */
-typedef struct mli_raise {
-    struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
-    uint64_t id, number, needed;
-    struct {
-        uint64_t owner; /* 0: it is not asked */
-        uint64_t held, released;
-    } before[MLI_PAGE_SLOTS];
-} mli_raise;
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
@@ -16544,7 +16546,11 @@ MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t see
 MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
 #endif
 
+#endif
+
 /* ---------------------------------------------------------------------- src/services/pages.c -- */
+
+#if !defined(MEMLORD_NO_NEIGHBOURS)
 
 #define MLI_PAGE_BYTES (128u << 10) /* of the file: a multiple of every page size, up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
@@ -16581,7 +16587,7 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
 /* Makes the file of a page under a name of its own, written in full so that no later store finds
    the disk full, and links it to `path`. A file that is there already stays. */
 static MLI_COLD int mli_page_make(const char *path) {
-    static const char nothing[4096] = {0};
+    const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
     char own[MLI_PAGE_PATH + 48];
     mli_signals held;
@@ -16774,6 +16780,7 @@ MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t see
     mli_os_event_wait(&listener->wake, ms);
 }
 MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
+#endif
 #endif
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
@@ -18651,37 +18658,52 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
 
 /* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
    listener. Uses services/pages, services/room and calls/deferred. Invariant: only the owner of a
-   slot writes it. Lock: page. */
+   slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
 
-/* Does the listener's work at a safe point. */
-MLI_PRIVATE MLI_COLD void mli_neighbours_serve(memlord *lord);
+/* A request to the neighbours, on the stack of its thread. */
+typedef struct mli_raise {
+    struct mli_raise *next;
+    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
+    uint64_t id, number, needed;
+    struct {
+        uint64_t owner; /* 0: it is not asked */
+        uint64_t held, released;
+    } before[MLI_PAGE_SLOTS];
+} mli_raise;
 
-/* Returns the time left to a deadline in ms, rounded up; 0: it is over. */
-MLI_PRIVATE uint32_t mli_ms_left(uint64_t deadline);
+/* What other modules call once a page has been opened. They reach it by a pointer, so that a
+   program that opens none does not link it. */
+typedef struct mli_neighbours {
+    void (*serve)(memlord *lord); /* does the listener's work at a safe point */
+    /* Starts the listener unless it runs: at the open, and in a forked child. */
+    memlord_result (*listen)(memlord *lord);
+    /* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is
+       not on it. Else *raise is linked until raise_end. */
+    memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
+                                  mli_raise *raise);
+    void (*raise_end)(memlord *lord, mli_raise *raise);
+    /* Returns 1 if the neighbours have released enough; -1: all have answered, and it is less, or
+       the page is closed; 0: not yet. A process that ended has released all it held. */
+    int (*raise_check)(memlord *lord, const mli_raise *raise);
+    /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
+       listener. */
+    void (*end)(memlord *lord);
+    void (*after_fork)(memlord *lord); /* in the child: the slot is the parent's */
+} mli_neighbours;
 
-/* Starts the listener unless it runs: at the open, and in a forked child. */
-MLI_PRIVATE MLI_COLD memlord_result mli_listener_start(memlord *lord);
-
-/* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is not
-   on it. Else *raise is linked until mli_raise_end. */
-MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
-                                                    uint64_t needed, mli_raise *raise);
-MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise);
-
-/* Returns 1 if the neighbours have released enough; -1: all have answered, and it is less, or the
-   page is closed; 0: not yet. A process that ended has released all it held. */
-MLI_PRIVATE MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise);
-
-#if !MLI_WINDOWS
-/* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
-MLI_PRIVATE MLI_COLD void mli_neighbours_after_fork(memlord *lord);
+/* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
+static MLI_HOT const mli_neighbours *mli_neighbours_of(memlord *lord) {
+#if defined(MEMLORD_NO_NEIGHBOURS)
+    (void)lord;
+    return NULL;
+#else
+    return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours.service);
 #endif
-
-/* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
-   listener. */
-MLI_PRIVATE MLI_COLD void mli_neighbours_end(memlord *lord);
+}
 
 /* ----------------------------------------------------------------- src/services/neighbours.c -- */
+
+#if !defined(MEMLORD_NO_NEIGHBOURS)
 
 /* Returns the identity of a physical device; 0: none. */
 static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
@@ -19014,16 +19036,11 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-MLI_PRIVATE MLI_COLD void mli_neighbours_serve(memlord *lord) {
+static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours.open)) return;
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
-}
-
-MLI_PRIVATE uint32_t mli_ms_left(uint64_t deadline) {
-    const uint64_t now = mli_now();
-    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
 }
 
 static MLI_COLD void mli_listener_run(void *user) {
@@ -19050,7 +19067,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     }
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_listener_start(memlord *lord) {
+static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     int bad;
     if (!mli_u32_load(&lord->neighbours.open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
     bad = mli_helper_start(&lord->neighbours.listener, &lord->neighbours.open, 0,
@@ -19072,8 +19089,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
-                                                    uint64_t needed, mli_raise *raise) {
+static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
+                                               uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours.mine;
     mli_page *page = NULL;
     mli_page_device sum;
@@ -19117,7 +19134,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phy
     mli_lock_drop(&lord->neighbours.lock);
     return r;
 }
-MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
+static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_raise **at;
     mli_lock_take(&lord->neighbours.lock);
     for (at = &lord->neighbours.raises; *at && *at != raise;) at = &(*at)->next;
@@ -19125,7 +19142,7 @@ MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_drop(&lord->neighbours.lock);
 }
 
-MLI_PRIVATE MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
+static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     uint64_t released = 0;
     uint32_t s;
     int asked = 0;
@@ -19183,8 +19200,8 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     return mli_text_hash(boot);
 }
 
-#if !MLI_WINDOWS
-MLI_PRIVATE MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
+/* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
+static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
     if (lord->neighbours.slot >= 0) {
         mli_page_fd_close(lord->neighbours.fd);
         lord->neighbours.slot = MLI_SLOT_FORKED;
@@ -19194,7 +19211,43 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
     lord->neighbours.answers = 0;
     mli_u32_store(&lord->neighbours.listener.state, MLI_HELPER_NONE);
 }
-#endif
+
+static MLI_COLD void mli_neighbours_end(memlord *lord) {
+    mli_raise *raise;
+    unsigned spins = 0;
+    if (!mli_u32_load(&lord->neighbours.open)) return;
+    (void)mli_u32_exchange(&lord->neighbours.open, 0); /* as the wish in mli_helper_start */
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.slot >= 0)
+        mli_bell_ring(&lord->neighbours.page->bells[lord->neighbours.slot].rings);
+    mli_lock_drop(&lord->neighbours.lock);
+    mli_helper_stop(&lord->neighbours.listener);
+    mli_lock_take(&lord->neighbours.lock);
+    while (lord->neighbours.ringing) {
+        mli_lock_drop(&lord->neighbours.lock);
+        mli_spin_wait(&spins);
+        mli_lock_take(&lord->neighbours.lock);
+    }
+    if (lord->neighbours.slot >= 0) { /* the release pairs with mli_slot_read */
+        mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
+                                                       [MLI_SLOT_WORD(owner)], 0);
+        mli_page_fd_close(lord->neighbours.fd);
+    }
+    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page);
+    if (lord->neighbours.stall_fd >= 0) mli_page_fd_close(lord->neighbours.stall_fd);
+    lord->neighbours.stall_fd = -1;
+    lord->neighbours.page = NULL;
+    lord->neighbours.slot = MLI_SLOT_NONE;
+    mli_slots_note(lord);
+    for (raise = lord->neighbours.raises; raise; raise = raise->next)
+        if (raise->event) mli_os_event_set(raise->event);
+    mli_lock_drop(&lord->neighbours.lock);
+}
+
+static const mli_neighbours mli_neighbours_service = {
+    mli_neighbours_serve, mli_listener_start, mli_raise_begin,           mli_raise_end,
+    mli_raise_check,      mli_neighbours_end, mli_neighbours_after_fork,
+};
 
 /* -- public -- */
 
@@ -19234,7 +19287,11 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         lord->neighbours.slot = MLI_SLOT_NONE;
         r = mli_page_join(lord, &why);
         lord->neighbours.stall_fd = r ? -1 : mli_stall_open(stall);
-        if (r == MEMLORD_OK) mli_u32_store(&lord->neighbours.open, 1);
+        if (r == MEMLORD_OK) {
+            mli_ptr_store_release(&lord->neighbours.service,
+                                  (void *)(uintptr_t)&mli_neighbours_service);
+            mli_u32_store(&lord->neighbours.open, 1);
+        }
     }
     mli_lock_drop(&lord->neighbours.lock);
     if (r) {
@@ -19246,36 +19303,6 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
     return MEMLORD_OK;
 }
 
-MLI_PRIVATE MLI_COLD void mli_neighbours_end(memlord *lord) {
-    mli_raise *raise;
-    unsigned spins = 0;
-    (void)mli_u32_exchange(&lord->neighbours.open, 0); /* as the wish in mli_helper_start */
-    mli_lock_take(&lord->neighbours.lock);
-    if (lord->neighbours.slot >= 0)
-        mli_bell_ring(&lord->neighbours.page->bells[lord->neighbours.slot].rings);
-    mli_lock_drop(&lord->neighbours.lock);
-    mli_helper_stop(&lord->neighbours.listener);
-    mli_lock_take(&lord->neighbours.lock);
-    while (lord->neighbours.ringing) {
-        mli_lock_drop(&lord->neighbours.lock);
-        mli_spin_wait(&spins);
-        mli_lock_take(&lord->neighbours.lock);
-    }
-    if (lord->neighbours.slot >= 0) { /* the release pairs with mli_slot_read */
-        mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
-                                                       [MLI_SLOT_WORD(owner)], 0);
-        mli_page_fd_close(lord->neighbours.fd);
-    }
-    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page);
-    if (lord->neighbours.stall_fd >= 0) mli_page_fd_close(lord->neighbours.stall_fd);
-    lord->neighbours.stall_fd = -1;
-    lord->neighbours.page = NULL;
-    lord->neighbours.slot = MLI_SLOT_NONE;
-    mli_slots_note(lord);
-    for (raise = lord->neighbours.raises; raise; raise = raise->next)
-        if (raise->event) mli_os_event_set(raise->event);
-    mli_lock_drop(&lord->neighbours.lock);
-}
 MLI_API memlord_result memlord_pressure_close(memlord *lord) {
     if (!lord || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_OK;
     if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
@@ -19312,6 +19339,27 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
     mli_os_event_close(&event);
     return r;
 }
+
+#else
+
+MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
+                                             const char *text) {
+    (void)device, (void)text;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
+    (void)name;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_close(memlord *lord) {
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
+                                              uint64_t needed) {
+    (void)device, (void)needed;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+#endif
 
 /* ------------------------------------------------------------------ src/services/snapshots.h -- */
 
@@ -19786,11 +19834,12 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, type, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
     const int all = mli_polling_is(lord, MLI_POLLING_ALL);
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
     if (all) wanted = UINT32_MAX;
     if (mli_alert_on(lord, MLI_ALERT_POLLER)) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 0);
         mli_snapshots_go_on(lord);
-        (void)mli_listener_start(lord);
+        if (neighbours) (void)neighbours->listen(lord);
     }
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         if (!all && !mli_dev_watch(lord, i)) continue;
@@ -19942,10 +19991,11 @@ MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, ui
 /* Retires and collects what is due on the devices of a selector. Samples physical devices that have
    no poller, saves a due snapshot and export, and writes a requested report. Host code runs. */
 static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_pollers_start_missing(lord);
     mli_recorders_poll(lord);
-    mli_neighbours_serve(lord);
+    if (neighbours) neighbours->serve(lord);
     mli_save_serve(lord);
     (void)mli_fences_retire(lord, sel);
     for (i = 1; i < n; i++) {
@@ -20167,6 +20217,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
+    const mli_neighbours *page = mli_neighbours_of(lord);
     mli_waiter w;
     mli_raise raise;
     uint64_t generation;
@@ -20181,15 +20232,15 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     if (failed) return;
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
-    raised = !mli_raise_begin(lord, phys, w.needed, &raise);
+    raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
     mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
-           !(raised && mli_raise_check(lord, &raise) > 0)) {
+           !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_u32_load(&lord->room.poll_ms) : left;
         mli_os_event_wait(&w.event, step < left ? step : left);
         left = mli_ms_left(deadline);
     }
-    if (raised) mli_raise_end(lord, &raise);
+    if (raised) page->raise_end(lord, &raise);
     mli_waiter_end(lord, &w);
     mli_os_event_close(&w.event);
 }
@@ -20310,13 +20361,14 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
 
 /* Pauses by the host's function, unless the neighbours release enough at once. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
+    const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
     int raised, enough;
     raise.event = NULL;
-    raised = !mli_raise_begin(q->lord, q->phys, q->bytes, &raise);
-    enough = raised && q->bytes && mli_raise_check(q->lord, &raise) > 0;
+    raised = page && !page->raise_begin(q->lord, q->phys, q->bytes, &raise);
+    enough = raised && q->bytes && page->raise_check(q->lord, &raise) > 0;
     if (!enough) q->policy->sleep_ms(q->policy->user, ms);
-    if (raised) mli_raise_end(q->lord, &raise);
+    if (raised) page->raise_end(q->lord, &raise);
 }
 
 /* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,
@@ -20428,7 +20480,12 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
    books/names, books/sites, books/fences, books/parts, books/blocks and books/limits. Invariants:
    the map is stopped during the walk, as for a fork, so that the ledger's own threads change
    nothing meanwhile; the first check that fails ends the walk, and its line is logged when nothing
-   is held. Locks: cold, all shards and fences for all of it; phys, one at a time. */
+   is held. MEMLORD_NO_VERIFY leaves it out. Locks: cold, all shards and fences for all of it; phys,
+   one at a time. */
+
+/* --------------------------------------------------------------------- src/services/verify.c -- */
+
+#if !defined(MEMLORD_NO_VERIFY)
 
 /* What the map holds of one row. */
 typedef struct mli_verify_sum {
@@ -20447,16 +20504,13 @@ typedef struct mli_verify {
     mli_out text;
     char line[512];
 } mli_verify;
-/* Writes the line of a failed check. Returns 1. */
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...);
-
-/* --------------------------------------------------------------------- src/services/verify.c -- */
 
 static MLI_COLD void mli_verify_line(mli_verify *v) {
     mli_out_buffer(&v->text, v->line, sizeof v->line);
     mli_put_str(&v->text, "[verify] ");
 }
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...) {
+/* Writes the line of a failed check. Returns 1. */
+static MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...) {
     va_list args;
     mli_verify_line(v);
     va_start(args, form);
@@ -20899,6 +20953,13 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
     if (failed) mli_log_end(lord, MEMLORD_LOG_ERROR, &v.text);
     return failed ? MEMLORD_E_STATE : MEMLORD_OK;
 }
+
+#else
+
+MLI_API memlord_result memlord_verify(memlord *lord) {
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+#endif
 
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
@@ -26689,6 +26750,7 @@ static MLI_COLD void mli_askers_gone(memlord *lord) {
 /* Clears in a forked child the marks of threads that sampled, asked a fence, collected, polled or
    waited: they are gone. */
 static void mli_ledger_after_fork(memlord *lord) {
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
     uint32_t i, n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]), tries = 0;
     mli_snapshot_reader **reader;
     for (i = 0; i < n; i++) {
@@ -26715,7 +26777,7 @@ static void mli_ledger_after_fork(memlord *lord) {
                                   : 0;
     mli_u32_store(&lord->log.setting, 0);
     lord->pollers.waiters = NULL;
-    mli_neighbours_after_fork(lord);
+    if (neighbours) neighbours->after_fork(lord);
     mli_subbufs_after_fork(lord);
     for (reader = &lord->snapshots.readers; *reader;) /* this thread's own reports go on */
         if ((*reader)->thread == (void *)&mli_self)
@@ -27198,9 +27260,11 @@ MLI_API memlord *memlord_find(uint64_t generation) {
 /* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences,
    and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
+    const mli_neighbours *neighbours;
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
+    neighbours = mli_neighbours_of(lord);
     mli_pollers_stop(lord);
-    if (mli_u32_load(&lord->neighbours.open)) mli_neighbours_end(lord);
+    if (neighbours) neighbours->end(lord);
     mli_recorder_stop(lord, MLI_RECORDER_SNAPSHOTS);
     mli_recorder_stop(lord, MLI_RECORDER_EXPORT);
     mli_saver_end(lord);
