@@ -9035,9 +9035,9 @@ static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;
     for (i = 0; i < MLI_TYPE_ALIASES + MLI_TYPE_COUNT; i++) {
-        const int plain = i - MLI_TYPE_ALIASES;
-        *type = plain < 0 ? mli_type_aliases[i].type : plain;
-        rest = mli_skip_word(text, plain < 0 ? mli_type_aliases[i].name : mli_type_names[plain]);
+        const int own = i - MLI_TYPE_ALIASES;
+        *type = own < 0 ? mli_type_aliases[i].type : own;
+        rest = mli_skip_word(text, own < 0 ? mli_type_aliases[i].name : mli_type_names[own]);
         if (rest) return rest;
     }
     return NULL;
@@ -9408,7 +9408,7 @@ typedef struct mli_site_origin {
     const void *module; /* by mli_module_of; NULL: not known */
 } mli_site_origin;
 
-/* A module, that is an executable or a library, that had a return address. It is kept to the end: its
+/* A module (an executable or a library) that had a return address. It is kept to the end: its
    sites outlive it. A place is a module, its build id, and the offset of a call in its file. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order they are seen */
@@ -11246,10 +11246,10 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
-/* Records the end of a block at a site. `plain` is the block's word2 without a side record: its
+/* Records the end of a block at a site. `rows` is the block's word2 without a side record: its
    tag and its stream are recorded, and the row of `site` in place of its own. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t plain,
+                                                   uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
 #if !MLI_WINDOWS
 /* Ends the writers of all sub-buffers but this thread's. Requires: a forked child, where the other
@@ -11396,11 +11396,11 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
     mli_event_record(lord, t, kind, dev, storage, bytes, rows);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t plain,
+                                                   uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
-    uint64_t rows = plain & (MLI_TAG_BITS | ~MLI_ROWS_MASK);
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
+    rows &= MLI_TAG_BITS | ~MLI_ROWS_MASK;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
@@ -11943,7 +11943,7 @@ typedef struct mli_side_record {
 
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the plain word2 of an entry, from its side record if there is one: rows and birth. */
+/* Returns the rows and the birth of an entry: its word2, or that in its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
@@ -12415,7 +12415,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 
 /* Sets the rows and the birth of an entry, in its side record if it has one. Requires: the entry is
    detached, or the caller holds it. */
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain);
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change: `moves`
    as the end of one block and the open of another, else the difference. *rows is the word2 that it
@@ -12900,19 +12900,19 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
     mli_side_record_free(lord, e->word2);
 }
 
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
     if (e->word2 & MLI_HAS_SIDE)
-        mli_side_record_of(e->word2)->word2 = plain;
+        mli_side_record_of(e->word2)->word2 = rows;
     else
-        e->word2 = plain;
+        e->word2 = rows;
 }
 
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows) {
     const uint32_t from = MLI_DEV(e->word1);
-    const uint64_t had = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    const uint64_t now = *rows = mli_word2_moved(lord, t, plain, dev, site, from == dev);
+    const uint64_t had = MLI_BYTES(e->word1), was = mli_word2_rows(e->word2);
+    const uint64_t now = *rows = mli_word2_moved(lord, t, was, dev, site, from == dev);
     mli_row_delta d[3];
     mli_entry put;
     unsigned n = 1;
@@ -12924,13 +12924,13 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     d[0].in = bytes > had ? bytes - had : 0;
     d[0].out = had > bytes ? had - bytes : 0;
     if (moves) {
-        d[0] = mli_delta_close(from, plain, had);
+        d[0] = mli_delta_close(from, was, had);
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
-    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(plain)) {
+    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
         /* the old site loses all its bytes, and the new one gets all; it is no alloc there */
         d[0].word2 = now & ~MLI_SITE_BITS;
-        d[1].word2 = plain & MLI_SITE_BITS;
+        d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;
         d[2].word2 = now & MLI_SITE_BITS;
         d[2].in = bytes;
@@ -12949,7 +12949,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     put.word2 = e->word2;
     r = mli_entry_put(lord, t, &put, d, n, MLI_PUT_ALLOC, &did);
     if (r == MEMLORD_OK) return r;
-    mli_entry_set_rows(e, plain);
+    mli_entry_set_rows(e, was);
     mli_entry_abandon(lord, t, e);
     return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
@@ -13630,23 +13630,23 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
 
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+    uint64_t rows = mli_word2_rows(e->word2);
+    uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     memset(out, 0, sizeof *out);
     out->device = mli_device_record_at(lord, MLI_DEV(e->word1))->device;
     out->storage = e->key;
     out->bytes = MLI_BYTES(e->word1);
     out->refs = mli_refs_of(e->word1, e->word2);
-    out->born = mli_mark_of(lord, plain);
-    if (mli_scope_of(lord, plain))
-        out->scope = mli_scope_record_at(lord, mli_scope_of(lord, plain))->path;
+    out->born = mli_mark_of(lord, rows);
+    if (mli_scope_of(lord, rows))
+        out->scope = mli_scope_record_at(lord, mli_scope_of(lord, rows))->path;
     if (tag) out->tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, tag)->subject;
     if (site)
         out->site = (const memlord_site *)mli_ptr_load_acquire(
             &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
     if (e->word2 & MLI_HAS_SIDE) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
-    out->stream = mli_stream_of(lord, plain);
+    out->stream = mli_stream_of(lord, rows);
 }
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel) {
     mli_walk_query q;
@@ -13873,10 +13873,10 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, mem
         e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
         same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
         if (same) {
-            const uint64_t plain = mli_word2_rows(e->word2);
-            d[0] = mli_delta_close(0, plain & MLI_TAG_BITS, MLI_BYTES(e->word1));
+            const uint64_t rows = mli_word2_rows(e->word2);
+            d[0] = mli_delta_close(0, rows & MLI_TAG_BITS, MLI_BYTES(e->word1));
             d[1].in = MLI_BYTES(e->word1);
-            mli_entry_set_rows(e, (plain & ~MLI_TAG_BITS) | d[1].word2);
+            mli_entry_set_rows(e, (rows & ~MLI_TAG_BITS) | d[1].word2);
             mli_probe_unlock(&probe);
             if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
         }
@@ -14128,7 +14128,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
     mli_side_record *side =
         mli_probe_side_record(lord, t, mli_type_of(lord, f->dev), f->key, &probe);
     mli_fence_record **at;
-    uint64_t word1, plain;
+    uint64_t word1, rows;
     int pends = side && f->serial && side->serial == f->serial;
     if (pends) {
         for (at = &side->fences; *at != f;) at = &(*at)->sibling;
@@ -14140,9 +14140,9 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
         return 0;
     }
     word1 = probe.entry->word1;
-    plain = side->word2;
+    rows = side->word2;
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, rows, NULL);
     *credited = MLI_BYTES(word1);
     return 1;
 }
@@ -15291,7 +15291,7 @@ MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device devic
 MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, uint64_t storage) {
     mli_thread *t;
     mli_probe probe;
-    uint64_t word1, plain;
+    uint64_t word1, rows;
     memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0));
     if (!mli_probe_side_record(lord, t, (uint32_t)device.type, storage, &probe) ||
@@ -15301,9 +15301,9 @@ MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, u
         return MEMLORD_E_UNKNOWN;
     }
     word1 = probe.entry->word1;
-    plain = mli_word2_rows(probe.entry->word2);
+    rows = mli_word2_rows(probe.entry->word2);
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, plain, NULL);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, rows, NULL);
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
         mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, MLI_DEV(word1))->device,
@@ -20594,13 +20594,13 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
 
 /* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
-    const uint64_t plain = mli_word2_rows(e->word2), birth = MLI_BIRTH(plain);
+    const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
     uint32_t number[MLI_BOOKS];
     int book;
     number[MLI_BOOK_DEVICE] = dev;
-    number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
-    number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
+    number[MLI_BOOK_SITE] = MLI_SITE_ROW(rows);
+    number[MLI_BOOK_TAG] = MLI_TAG_ROW(rows);
     if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
                                        (birth & MLI_MARK_MAX) > mli_birth_count(v->lord)))
         return mli_verify_block(v, e, "its scope is unknown");
@@ -21055,7 +21055,7 @@ typedef struct mli_report {
    block. So up to MLI_LEAKS / 2 groups are all found, but for about 1 table of 100 that is as full:
    `lost` tells. With more groups large ones are found, but a group of many small blocks may be
    under-reported. The sums of the table count every block. */
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t plain,
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
@@ -21095,10 +21095,10 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t plain,
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes) {
-    uint64_t scope = mli_scope_of(lord, plain);
-    uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
+    uint64_t scope = mli_scope_of(lord, rows);
+    uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
     uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
@@ -21118,7 +21118,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
     }
     leak->key = key;
     leak->of.word1 = (uint64_t)dev << 49;
-    leak->of.word2 = plain;
+    leak->of.word2 = rows;
     leak->blocks++;
     leak->bytes += bytes;
 }
@@ -21148,8 +21148,8 @@ MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t show
       without a site count by their tag -- */
 
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
-static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t plain, uint64_t bytes) {
-    const uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t rows, uint64_t bytes) {
+    const uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     mli_leak_sum *sum;
     if (!r->leak_sum || site > r->site_rows || tag > r->tags) return; /* added since */
     sum = &r->leak_sum[site ? site : r->site_rows + 1 + tag];
@@ -21278,14 +21278,14 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
    counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
-    uint64_t bytes = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, plain), size = 0;
+    uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
+    uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, rows), size = 0;
     const mli_side_record *side = mli_side_record_of(e->word2);
     for (; bytes >> size; size++) {}
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) { /* pending is freed */
-        mli_leak_add(lord, &r->leaks, plain, dev, bytes);
-        mli_leak_sum_add(r, plain, bytes);
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
+        mli_leak_add(lord, &r->leaks, rows, dev, bytes);
+        mli_leak_sum_add(r, rows, bytes);
         mli_stack_leak_add(r, e);
     }
     if (scope && scope <= r->scopes) {
@@ -21880,13 +21880,13 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     const mli_export *x = ((const mli_alive_walk *)user)->x;
     mli_alive *alive = (mli_alive *)item;
     mli_live_block *b = &alive->of;
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint64_t scope = mli_scope_of(x->lord, plain);
+    uint64_t rows = mli_word2_rows(e->word2);
+    uint64_t scope = mli_scope_of(x->lord, rows);
     const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
     const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
-                             (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
-    b->stream = mli_stream_of(x->lord, plain);
+                             (rows & MLI_ROWS_MASK) >> 1 | scope << 36);
+    b->stream = mli_stream_of(x->lord, rows);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
     if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
         b->state |= MLI_BLOCK_PARTS;
@@ -27161,13 +27161,13 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
 
 /* Makes a ledger, as memlord_create does. The caller starts the process. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
-    memlord_desc plain;
+    memlord_desc zeros;
     memlord_allocator allocator;
     memlord_result r;
     if (!out) return MEMLORD_E_INVALID;
     *out = NULL;
-    memset(&plain, 0, sizeof plain);
-    if (!desc) desc = &plain;
+    memset(&zeros, 0, sizeof zeros);
+    if (!desc) desc = &zeros;
     r = mli_desc_check(desc);
     if (r) return r;
     allocator = desc->allocator;

@@ -140,9 +140,9 @@ static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;
     for (i = 0; i < MLI_TYPE_ALIASES + MLI_TYPE_COUNT; i++) {
-        const int plain = i - MLI_TYPE_ALIASES;
-        *type = plain < 0 ? mli_type_aliases[i].type : plain;
-        rest = mli_skip_word(text, plain < 0 ? mli_type_aliases[i].name : mli_type_names[plain]);
+        const int own = i - MLI_TYPE_ALIASES;
+        *type = own < 0 ? mli_type_aliases[i].type : own;
+        rest = mli_skip_word(text, own < 0 ? mli_type_aliases[i].name : mli_type_names[own]);
         if (rest) return rest;
     }
     return NULL;

@@ -362,13 +362,13 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
 
 /* Makes a ledger, as memlord_create does. The caller starts the process. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
-    memlord_desc plain;
+    memlord_desc zeros;
     memlord_allocator allocator;
     memlord_result r;
     if (!out) return MEMLORD_E_INVALID;
     *out = NULL;
-    memset(&plain, 0, sizeof plain);
-    if (!desc) desc = &plain;
+    memset(&zeros, 0, sizeof zeros);
+    if (!desc) desc = &zeros;
     r = mli_desc_check(desc);
     if (r) return r;
     allocator = desc->allocator;

@@ -174,13 +174,13 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
 
 /* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
-    const uint64_t plain = mli_word2_rows(e->word2), birth = MLI_BIRTH(plain);
+    const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
     uint32_t number[MLI_BOOKS];
     int book;
     number[MLI_BOOK_DEVICE] = dev;
-    number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
-    number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
+    number[MLI_BOOK_SITE] = MLI_SITE_ROW(rows);
+    number[MLI_BOOK_TAG] = MLI_TAG_ROW(rows);
     if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
                                        (birth & MLI_MARK_MAX) > mli_birth_count(v->lord)))
         return mli_verify_block(v, e, "its scope is unknown");
