@@ -6343,7 +6343,7 @@ typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
     mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
-    mli_u32 fenced;         /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
+    mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
     const char *tag;        /* the innermost tag, a kept name; NULL: none */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
     uint32_t cache_mask;    /* homes of the cache less 1 */
@@ -6435,7 +6435,7 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
    on the orphan record always do: several threads share it, so what one has seen holds for no
    other. Requires: the caller owns the record, or no thread does. The exchange and the load are
    seq_cst: see mli_barrier_threads. */
-MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t);
+MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
    a call on the ledger is in progress, or the caller holds the registry lock. The load is relaxed
@@ -6549,11 +6549,11 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
 }
 
-MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t) {
-    (void)mli_u32_exchange(&t->fenced, 0);
+MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
+    (void)mli_u32_exchange(&t->by_exchange, 0);
     if (!mli_is_orphan(t->lord, t) && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
     mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
-    mli_u32_store_release(&t->fenced, 1);
+    mli_u32_store_release(&t->by_exchange, 1);
 }
 
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
@@ -6621,7 +6621,7 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
     /* pairs with the acquire in mli_thread_first; seq_cst: see mli_barrier_threads and
        mli_shard_wait */
     (void)mli_ptr_exchange(&lord->threads.all, t);
-    mli_thread_fence(t);
+    mli_thread_entry_choose(t);
 }
 
 /* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
@@ -6644,7 +6644,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
             mli_u64_store(&t->owner, mli_self.number);
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
         }
         if (t && mli_threads_sweep_due(lord) && !mli_thread_spare(lord))
             mli_alert_set(lord, MLI_ALERT_THREADS, 1);
@@ -7133,10 +7133,10 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 
 /* -- entering for all others -- */
 
-/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. `fenced` =
-   1 says that this record enters by an exchange from here on: the bit in `special` is never
-   cleared, and a later load never returns an older value. The release pairs with the load in
-   mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
+/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
+   mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
+   is never cleared, and a later load never returns an older value. The release pairs with the load
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
    loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
    come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
@@ -7165,7 +7165,7 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
    Several callers may find the refusal at once, while others still had the barrier: each is
    ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
    seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
-   and `fenced` are seq_cst. */
+   and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
 /* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
@@ -7267,7 +7267,7 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
 /* -- entering a shard -- */
 
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s) {
-    mli_u32_store_release(&t->fenced, 1);
+    mli_u32_store_release(&t->by_exchange, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
 }
@@ -7293,7 +7293,7 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     mli_alert_barrier(lord);
     t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
-        if (mli_u32_load_seqcst(&t->fenced)) continue;
+        if (mli_u32_load_seqcst(&t->by_exchange)) continue;
         mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
         drain = 1;
     }
@@ -8210,8 +8210,6 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* -- the fast path: the cell changes by plain loads and stores. A negative result says that the
-      caller must call mli_cell_publish_due before it leaves the shard -- */
 /* -- the general path: deltas, applied to all rows of a block -- */
 
 /* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
@@ -16918,7 +16916,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     (void)mli_u64_add(&t->owner, 0);
     while (t->frame) mli_frame_close(t->lord, t);
     mli_thread_reset(t);
-    mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
+    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
@@ -26784,13 +26782,13 @@ static MLI_COLD void mli_fork_child(void) {
         mli_ledger_after_fork(lord);
         mli_stacks_seed(lord);
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
             mli_stack_redraw(t);
             if (t == mine || mli_is_orphan(lord, t)) continue;
             mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
             mli_scope_stack_forget(t);
             mli_thread_reset(t);
-            mli_u32_store(&t->fenced, 1);
+            mli_u32_store(&t->by_exchange, 1);
             mli_u64_store(&t->owner, 0);
         }
         if (mine) mli_u64_store(&mine->owner, number);

@@ -266,8 +266,6 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* -- the fast path: the cell changes by plain loads and stores. A negative result says that the
-      caller must call mli_cell_publish_due before it leaves the shard -- */
 /* -- the general path: deltas, applied to all rows of a block -- */
 
 /* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order

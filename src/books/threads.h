@@ -50,7 +50,7 @@ typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
     mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
-    mli_u32 fenced;         /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
+    mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
     const char *tag;        /* the innermost tag, a kept name; NULL: none */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
     uint32_t cache_mask;    /* homes of the cache less 1 */
@@ -142,7 +142,7 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
    on the orphan record always do: several threads share it, so what one has seen holds for no
    other. Requires: the caller owns the record, or no thread does. The exchange and the load are
    seq_cst: see mli_barrier_threads. */
-MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t);
+MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
    a call on the ledger is in progress, or the caller holds the registry lock. The load is relaxed
