@@ -415,7 +415,7 @@ static void a_block_with_the_tag_of_another_device(void **state) {
     test_case *t = (test_case *)*state;
     mli_entry *e = entry_of(t->lord, cuda(0), BLOCK);
     const uint64_t word2 = e->word2;
-    e->word2 |= MLI_TAG_BITS_OF_ROWS;
+    e->word2 |= MLI_TAG_BITS;
     says(t, "cuda:0 0x00010000: its site or its tag is of another device");
     e->word2 = word2;
 }

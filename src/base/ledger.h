@@ -321,7 +321,7 @@ struct memlord {
         uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
         int answers;      /* 1: a thread answers requests */
         char path[MLI_PAGE_PATH];
-    int unfit;    /* 1: a device has no room in the slot; 2: it was logged */
+        int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
         mli_u32 open; /* 1: the host has opened a page */
         mli_helper listener;
     } neighbours;

@@ -72,6 +72,7 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
+/* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock;         /* guards base; with a batch also published and publish_count */
     uint32_t dev;          /* the device */

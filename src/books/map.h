@@ -64,6 +64,10 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 /* -- shards --
 
+   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
+   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
+   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
+
    The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
    of one thread stay in shards, and in cache lines, of its own.
 

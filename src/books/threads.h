@@ -18,8 +18,8 @@
 #define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
 #define MLI_TAG_DEPTH_MAX 64
 
-enum { /* mli_thread.special: what the thread's calls have to do besides. The fast path serves the
-          bits of MLI_SPECIAL_ROWS; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: what the thread's calls have to do besides. calls/fast serves the bits
+          of MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
     MLI_SPECIAL_TAG = 1,         /* it has a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -27,12 +27,12 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
     MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
-    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_SCOPE = 64,      /* it is in a scope or on a stream, or was: an alloc outside
                                     clears it */
-    MLI_SPECIAL_STACKS = 256,    /* its allocs have stacks: see mli_stack_passes */
-    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
-                       MLI_SPECIAL_SCOPE
+    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
+    MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_SERVED =
+        MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
 };
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/sites. */
@@ -128,7 +128,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
 }
 
-/* 1: the record is the one of all threads that have none. */
+/* 1: the record is the orphan record. Threads that can have none of their own share it, under a
+   lock: those past their exit hook, and those without memory for one. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }

@@ -39,10 +39,10 @@ static mli_taken mli_token_stack(const memlord_realloc_token *token) {
     return taken;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
-   word1, word[1] is word2, word[2] the generation of the ledger; word[3] and word[4] are its stack.
-   `verb`: of the line of
-   MEMLORD_DEBUG; NULL: the end logs both storages. */
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
+   entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
+   its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
+   storages. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
