@@ -3739,8 +3739,8 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
    too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
    and count as used, as does cache that the file does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
-    static const char *const caches[2][2] = {{"inactive_file", "active_file"},
-                                             {"total_inactive_file", "total_active_file"}};
+    static const char caches[2][2][20] = {{"inactive_file", "active_file"},
+                                          {"total_inactive_file", "total_active_file"}};
     int i;
     if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.usage_in_bytes" : "/memory.current", used) ||
         *used == UINT64_MAX || mli_cpu_read(cpu, end, "/memory.stat"))
@@ -5227,7 +5227,7 @@ MLI_VARIABLE_HERE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 #include <stdarg.h> /* mli_putf, mli_jsonf */
 
-MLI_TABLE(const char *const mli_type_names[])
+MLI_TABLE(const char mli_type_names[][8])
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
@@ -5315,7 +5315,7 @@ MLI_PRIVATE int mli_ascii_lower(int c);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
 
-MLI_PRIVATE const char *const mli_type_names[] = {
+MLI_PRIVATE const char mli_type_names[][8] = {
 #define MLI_X(name, text, host) text,
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
@@ -5410,7 +5410,7 @@ static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
 /* Writes bytes in the largest IEC unit that gives at least 1, rounded to two decimals, without
    trailing zeros. */
 static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
-    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+    static const char units[][5] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
     double scaled = (double)bytes;
     uint64_t hundredths;
@@ -5636,7 +5636,7 @@ static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sig
     mli_put_bytes(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
 static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
-    static const char *const units[] = {" ns", " us", " ms", " s"};
+    static const char units[][4] = {" ns", " us", " ms", " s"};
     size_t unit = 0;
     uint64_t tenths = ns * 10;
     for (; tenths >= 10000 && unit < 3; unit++) tenths = tenths / 1000 + (tenths % 1000 >= 500);
@@ -5744,12 +5744,14 @@ static MLI_COLD uint64_t mli_unit_factor(const char *text) {
 /* -- public -- */
 
 MLI_API const char *memlord_result_text(memlord_result result) {
-    static const char *const texts[] = {
-#define MLI_X(name, text) text,
-        MLI_RESULTS(MLI_X)
+    static const char texts[] = /* one behind the other */
+#define MLI_X(name, text) text "\0"
+        MLI_RESULTS(MLI_X);
 #undef MLI_X
-    };
-    return (unsigned)result < MEMLORD_RESULT_COUNT ? texts[result] : "not a result";
+    const char *text = texts;
+    if ((unsigned)result >= MEMLORD_RESULT_COUNT) return "not a result";
+    for (; result; result = (memlord_result)(result - 1)) text += strlen(text) + 1;
+    return text;
 }
 
 MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
@@ -5825,13 +5827,13 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
 MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
-    static const char *const colours[][2] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
-                                             {"[free_n", "\033[36m"},
-                                             {"[alloc", "\033[31m"}, /* red */
-                                             {"[free", "\033[32m"},  /* green */
-                                             {"[gc", "\033[33m"},    /* yellow */
-                                             {"[reset", "\033[35m"}, /* magenta */
-                                             {"", "\033[36m"}};      /* cyan */
+    static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
+                                         {"[free_n", "\033[36m"},
+                                         {"[alloc", "\033[31m"}, /* red */
+                                         {"[free", "\033[32m"},  /* green */
+                                         {"[gc", "\033[33m"},    /* yellow */
+                                         {"[reset", "\033[35m"}, /* magenta */
+                                         {"", "\033[36m"}};      /* cyan */
     char line[640];
     mli_out o;
     size_t i = 0;
@@ -8981,8 +8983,8 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
-    static const char *const names[] = {
-#define MLI_X(name) "memlord_" #name,
+    static const char names[][16] = {
+#define MLI_X(name) #name,
         MLI_REFUSERS(MLI_X)
 #undef MLI_X
     };
@@ -8990,13 +8992,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %i is %s", names[refuser], mli_device_code(d),
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser], mli_device_code(d),
                  !mli_device_valid(d) ? "a selector: a device is needed"
                  : refuser == MLI_REFUSER_alloc_reserved
                      ? "not on the physical device of the ticket"
                      : "one device too many: raise MEMLORD_MAX_DEVICES");
     else
-        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
                  r == MEMLORD_E_DEVICE ? "that is no device"
                  : fault               ? fault
                                        : memlord_result_text(r));
@@ -9013,8 +9015,8 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 
 /* What engines call a device type. */
 static const struct {
-    const char *name;
-    int type;
+    char name[11];
+    signed char type;
 } mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before cuda, of which it is more */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
@@ -16252,13 +16254,12 @@ static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
                                 const memlord_gc_result *result) {
-    static const char *const reasons[] = {
+    static const char reasons[][14] = {
 #define MLI_X(name, text) text,
         MLI_REASONS(MLI_X)
 #undef MLI_X
     };
-    static const char *const metrics[] = {"allocated", "freed", "max", "reserved",
-                                          "cached"};
+    static const char metrics[][10] = {"allocated", "freed", "max", "reserved", "cached"};
     char line[320];
     mli_out o;
     if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
@@ -17403,10 +17404,10 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    const char *name;
     uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
+MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
@@ -17506,11 +17507,18 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
 
 MLI_PRIVATE const mli_columns_row mli_columns[MLI_COLUMNS] = {
-#define MLI_X(name, kind, family, text)                                                       \
-    {#name, offsetof(memlord_stats, name), MLI_KIND_##kind},
+#define MLI_X(name, kind, family, text) {offsetof(memlord_stats, name), MLI_KIND_##kind},
     MLI_STATS(MLI_X)
 #undef MLI_X
-#define MLI_X(name, text) {"dropped_" #name, 0, MLI_KIND_ANOMALY},
+#define MLI_X(name, text) {0, MLI_KIND_ANOMALY},
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+};
+MLI_PRIVATE const char *const mli_column_names[MLI_COLUMNS] = {
+#define MLI_X(name, kind, family, text) #name,
+    MLI_STATS(MLI_X)
+#undef MLI_X
+#define MLI_X(name, text) "dropped_" #name,
     MLI_LOSSES(MLI_X)
 #undef MLI_X
 };
@@ -20141,7 +20149,7 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
-    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
+    static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
     uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};
     while (*text) {
@@ -20510,7 +20518,7 @@ static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
     return mli_site_record_of(lord, &site->original) == site && mli_ptr_load(&site->display);
 }
 static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
-    static const char *const books[MLI_BOOKS] = {"devices", "sites", "tags"};
+    static const char books[MLI_BOOKS][8] = {"devices", "sites", "tags"};
     uint32_t i;
     for (i = 1; i < v->rows[book]; i++) {
         const mli_row *row = mli_row_at(v->lord, book, i);
@@ -22686,7 +22694,7 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
         if (dev && at >= MLI_STAT_COUNT) continue;
         *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
                                  : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
-        if (*v) return mli_columns[at].name;
+        if (*v) return mli_column_names[at];
     }
     return NULL;
 }
@@ -22876,7 +22884,7 @@ static MLI_COLD void mli_json_stats(mli_out *o, memlord_stats *s) {
     size_t i;
     mli_put_str(o, "{");
     for (i = 0; i < MLI_STAT_COUNT; i++)
-        mli_json_u64(o, mli_columns[i].name, *mli_stat_of(s, i));
+        mli_json_u64(o, mli_column_names[i], *mli_stat_of(s, i));
     for (i = 0; i < MLI_RATE_COUNT; i++) mli_json_rate(o, mli_rates[i].name, mli_rate_read(s, i));
     mli_json_u64(o, "mean_bytes", mli_mean_read(s));
     mli_put_str(o, "}");
@@ -22908,7 +22916,7 @@ static void mli_json_metadata(mli_report *r) {
                   mli_alert_on(lord, MLI_ALERT_EVENTS) != 0);
     mli_jsonf(r->o, ",'dropped':{");
     for (i = 0; i < MLI_LOSS_COUNT; i++)
-        mli_json_u64(r->o, mli_columns[MLI_STAT_COUNT + i].name + sizeof "dropped",
+        mli_json_u64(r->o, mli_column_names[MLI_STAT_COUNT + i] + sizeof "dropped",
                      mli_loss_value(lord, i));
     mli_jsonf(r->o, ",'events':%ju}}", r->total.dropped_events);
 }
@@ -27728,7 +27736,7 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
 
 /* -- files -- */
 
-static const char *const mli_format_suffixes[] = {
+static const char mli_format_suffixes[][11] = {
 #define MLI_X(name, suffix, text) suffix,
     MLI_FORMATS(MLI_X)
 #undef MLI_X

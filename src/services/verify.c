@@ -92,7 +92,7 @@ static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
     return mli_site_record_of(lord, &site->original) == site && mli_ptr_load(&site->display);
 }
 static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
-    static const char *const books[MLI_BOOKS] = {"devices", "sites", "tags"};
+    static const char books[MLI_BOOKS][8] = {"devices", "sites", "tags"};
     uint32_t i;
     for (i = 1; i < v->rows[book]; i++) {
         const mli_row *row = mli_row_at(v->lord, book, i);
