@@ -4851,7 +4851,7 @@ typedef struct mli_phys {
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
     double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
-    uint64_t reserved;    /* bytes that open tickets have left */
+    uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
@@ -13070,7 +13070,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has reserved bytes, perhaps for this device, or other
+   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or other
    devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
@@ -13259,7 +13259,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
     sum->limit = mli_add_saturated(sum->limit, phys->limit);
-    sum->held = mli_add_saturated(sum->held, phys->reserved);
+    sum->held = mli_add_saturated(sum->held, phys->ticket_bytes);
     sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
     mli_lock_drop(&phys->lock);
 }
@@ -13276,7 +13276,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
     if (from != to && !busy) {
         mli_lock_take(&from->lock);
         mli_lock_take(&to->lock);
-        busy = from->reserved != 0;
+        busy = from->ticket_bytes != 0;
         if (!busy) {
             mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
             memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
@@ -13312,15 +13312,10 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     return (double)c->used * 100.0 / (double)c->total;
 }
 
-/* ---------------------------------------------------------------------- books/limits -- Owns
-   admission: limits and reservations (tickets). Uses books/limits, books/counters and
-   books/accounts. Invariants: live + reserved bytes of a phys are compared with its limit, and
-   reserved is raised, under one hold of its lock, so the bytes admitted never exceed the limit.
-   `reserved` is the sum of what the open tickets have left. An alloc comes off them after it was
-   recorded: meanwhile its bytes count twice and are in flight, and a request that they would refuse
-   tries again. Locks: cold, for new records; phys, for the rest. */
-
-/* -- limits -- */
+/* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
+      limit, and `ticket_bytes` is raised, under one hold of its lock, so the bytes admitted never
+      exceed the limit. An alloc comes off its tickets after it was recorded. Meanwhile its bytes
+      count twice and are in flight, and a request that they would refuse tries again -- */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -13328,15 +13323,15 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
 }
 
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
-    int64_t reserved = mli_bytes_signed(phys->reserved), unused;
+    int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
     uint64_t held;
     *left = INT64_MAX;
     if (phys->limit)
         *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
-                reserved;
+                tickets;
     if (phys->sample.known) {
         unused = mli_bytes_signed(phys->sample.total) -
-                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - reserved;
+                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - tickets;
         if (unused < *left) *left = unused;
     }
     return phys->limit || phys->sample.known;
@@ -13379,10 +13374,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
    a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
    Requires: the caller holds the phys lock. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
-    uint64_t want = phys->reserved + bytes;
+    uint64_t want = phys->ticket_bytes + bytes;
     if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
-        phys->reserved += bytes;
+        phys->ticket_bytes += bytes;
         return 1;
     }
     want -= want < phys->in_flight ? want : phys->in_flight;
@@ -13510,7 +13505,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
         }
     }
     draw->phys = mli_phys_lock(lord, dev);
-    draw->bytes = bytes < draw->phys->reserved ? bytes : draw->phys->reserved;
+    draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
     draw->phys->in_flight += draw->bytes;
     mli_lock_drop(&draw->phys->lock);
 }
@@ -13528,7 +13523,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
         if (!v || v->phys != draw->phys) continue;
         part = v->remaining < left ? v->remaining : left;
         v->remaining -= part;
-        draw->phys->reserved -= part;
+        draw->phys->ticket_bytes -= part;
         left -= part;
     }
     mli_lock_drop(&draw->phys->lock);
@@ -13545,7 +13540,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     mli_lock_take(&v->phys->lock);
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
     if (open) {
-        v->phys->reserved -= v->remaining;
+        v->phys->ticket_bytes -= v->remaining;
         mli_handle_close(&v->phys->closed_tickets, &v->handle);
     }
     mli_lock_drop(&v->phys->lock);
@@ -18328,7 +18323,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, reserved, held;
+    uint64_t limit, tickets, held;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
@@ -18336,7 +18331,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     sample = phys->sample;
     sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
-    reserved = phys->reserved;
+    tickets = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
     if (known) left += mli_bytes_signed(covered);
     mli_putf(o, " %jo wanted, ", wanted);
@@ -18348,7 +18343,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
         mli_putf(o, "%jo to spare", (uint64_t)left - wanted);
     if (limit) mli_putf(o, ": limit %jo", limit);
     mli_putf(o, limit ? ", live %jo" : ": live %jo", mli_phys_live(lord, phys));
-    if (reserved) mli_putf(o, ", held %jo", reserved);
+    if (tickets) mli_putf(o, ", held %jo", tickets);
     if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
@@ -18596,10 +18591,10 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     uint64_t live, all, held, used;
     if (!lord || mli_phys_read(lord, device, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
     mli_lock_take(&phys->lock);
-    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
+    live = mli_add_saturated(mli_phys_live(lord, phys), phys->ticket_bytes);
     all = mli_add_saturated(live, phys->neighbours);
     used = mli_phys_used(lord, phys, &held);
-    held = mli_add_saturated(mli_add_saturated(held, phys->reserved), phys->neighbours);
+    held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
         level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
     if (phys->limit) {
@@ -20825,12 +20820,12 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its reserved bytes, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     mli_book *book = &v->lord->limits.reservations;
     uint32_t i, n = mli_u32_load(&v->lord->limits.reservation_count);
-    uint64_t sum = 0, reserved;
+    uint64_t sum = 0, bytes;
     mli_lock_take(&phys->lock);
     for (i = 1; i < n; i++) {
         const mli_reservation *r = (const mli_reservation *)mli_book_at(book, i, sizeof *r);
@@ -20839,11 +20834,11 @@ static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *ope
         ++*open;
     }
     *closed += mli_verify_list(phys->closed_tickets);
-    reserved = phys->reserved;
+    bytes = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
-    if (sum == reserved) return 0;
+    if (sum == bytes) return 0;
     return mli_verify_fail(v, "%i: its tickets have %ju B left; %ju B are reserved",
-                           mli_device_code(phys->device), sum, reserved);
+                           mli_device_code(phys->device), sum, bytes);
 }
 static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     uint64_t open = 0, closed = 0;
@@ -21381,7 +21376,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     sampled = phys->sampled;
     line->of.device = phys->device;
     line->of.name = NULL;
-    line->held = phys->reserved;
+    line->held = phys->ticket_bytes;
     if (phys->limit) line->limit = phys->limit;
     neighbours = phys->neighbours;
     mli_lock_drop(&phys->lock);

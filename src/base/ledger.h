@@ -95,7 +95,7 @@ typedef struct mli_phys {
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
     double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
-    uint64_t reserved;    /* bytes that open tickets have left */
+    uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */

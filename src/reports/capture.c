@@ -298,7 +298,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     sampled = phys->sampled;
     line->of.device = phys->device;
     line->of.name = NULL;
-    line->held = phys->reserved;
+    line->held = phys->ticket_bytes;
     if (phys->limit) line->limit = phys->limit;
     neighbours = phys->neighbours;
     mli_lock_drop(&phys->lock);

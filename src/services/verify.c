@@ -399,12 +399,12 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its reserved bytes, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
     mli_book *book = &v->lord->limits.reservations;
     uint32_t i, n = mli_u32_load(&v->lord->limits.reservation_count);
-    uint64_t sum = 0, reserved;
+    uint64_t sum = 0, bytes;
     mli_lock_take(&phys->lock);
     for (i = 1; i < n; i++) {
         const mli_reservation *r = (const mli_reservation *)mli_book_at(book, i, sizeof *r);
@@ -413,11 +413,11 @@ static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *ope
         ++*open;
     }
     *closed += mli_verify_list(phys->closed_tickets);
-    reserved = phys->reserved;
+    bytes = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
-    if (sum == reserved) return 0;
+    if (sum == bytes) return 0;
     return mli_verify_fail(v, "%i: its tickets have %ju B left; %ju B are reserved",
-                           mli_device_code(phys->device), sum, reserved);
+                           mli_device_code(phys->device), sum, bytes);
 }
 static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     uint64_t open = 0, closed = 0;
