@@ -23544,7 +23544,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
    Minified by esbuild 0.17.0. */
 #if !defined(MEMLORD_NO_REPORTS)
 
-static const char mli_page_head[][3089] = {
+static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
     "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-4LJeBRIbkb7MAbJFnTMbmNXdb4qsS8pEQeqKOC3jysI=' 'sh"
@@ -23682,7 +23682,7 @@ static const char mli_page_head[][3089] = {
     "den>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page"
     " draws its report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
-static const char mli_page_middle[][3565] = {
+static const char mli_html_middle[][3565] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
     "\n<div id=\"report\" hidden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></"
     "div></section>\n<section id=\"versus\" class=\"plain\" hidden><h2>What changed</h2><div class"
@@ -23725,7 +23725,7 @@ static const char mli_page_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3619] = {
+static const char mli_html_tail[][3619] = {
     "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXl/2zbW7v/3U8i8GQ8ZQbLkLE0o0/oladKm"
     "zdYk3UbV69AyZTGmSZWkYjuyvvs9zzkACMrOzNy3i0WCIIjl4Gw4i7eqkk5Vl+ms9ka+H0SH6/kqn9VpkXeS3E+C9azIq"
     "7pTR2d+0q/qeHZWBaqKnvh1/7w4WWUJ3eZ8m6VVHaiCKuJRmQQq5vJ5GZ9Trf55vPSz6PBp7Z/5Wb9Ka6px5leTU7qTpo"
@@ -24211,7 +24211,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 #if !defined(MEMLORD_NO_REPORTS)
 
 /* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
-static MLI_COLD void mli_put_page(mli_out *o, const char *literal, size_t size, size_t all) {
+static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
     size_t at;
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
@@ -24219,16 +24219,16 @@ static MLI_COLD void mli_put_page(mli_out *o, const char *literal, size_t size, 
 /* For readers without scripts the page has the verdicts and the devices of TEXT. JSON escapes < and
    >, so that no string of it can end its element. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
-    mli_put_page(r->o, mli_page_head[0], sizeof mli_page_head[0], sizeof mli_page_head);
+    mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
     mli_text_verdicts(r);
     mli_text_devices(r, r->devices);
     r->out.html = 0;
     r->out.name_max = 0;
-    mli_put_page(r->o, mli_page_middle[0], sizeof mli_page_middle[0], sizeof mli_page_middle);
+    mli_put_html(r->o, mli_html_middle[0], sizeof mli_html_middle[0], sizeof mli_html_middle);
     r->brief = 1;
     mli_json(r);
-    mli_put_page(r->o, mli_page_tail[0], sizeof mli_page_tail[0], sizeof mli_page_tail);
+    mli_put_html(r->o, mli_html_tail[0], sizeof mli_html_tail[0], sizeof mli_html_tail);
 }
 #endif
 
