@@ -279,6 +279,9 @@
                                the snapshots and exports that are due
                                                                            (one file)
         MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
+        MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
+                               memlord_device_id_set return E_UNSUPPORTED  (one file)
+        MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
                                against the lock order, with MEMLORD_ASSERT (one file)
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
@@ -748,6 +751,7 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
    accounts, arenas, tickets, pending blocks and parts. For tests and for bug reports.
    Threads: no other call may be in flight: its change would be taken for a fault.
    Errors: E_STATE something does not agree; the first such thing goes to the logger. E_NOMEM.
+           E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything; calls of other threads wait meanwhile. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 
@@ -1812,7 +1816,7 @@ MEMLORD_API int memlord_pressure_level(memlord *lord, memlord_device device)
    (a hash of 64 bits is compared). Without an identity a device is not on the page. memlord_cuda.h
    sets those of its GPUs. The cpu has one: the cgroup with the lowest memory limit, or the machine,
    as found by memlord_pressure_open. NULL or "" goes back to that, or to none.
-   Errors: E_DEVICE; E_NOMEM. */
+   Errors: E_DEVICE; E_NOMEM; E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
                                                  const char *text) MLI_OFF(MEMLORD_OK)
 
@@ -1829,14 +1833,15 @@ MEMLORD_API memlord_result memlord_device_id_set(memlord *lord, memlord_device d
    Requires: nothing makes the file shorter while it is in use: that raises SIGBUS.
    Errors: E_INVALID a name too long; E_STATE a page is open already, or the file is refused;
            E_LIMIT 64 ledgers are in it; E_IO it cannot be opened or made, as with a full disk;
-           E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), or a sandbox
-           refuses; E_NOMEM. */
+           E_UNSUPPORTED on this system (no F_OFD_SETLK, no atomic words of 64 bits), in a build
+           with MEMLORD_NO_NEIGHBOURS, or a sandbox refuses; E_NOMEM. */
 MEMLORD_API memlord_result memlord_pressure_open(memlord *lord, const char *name)
     MLI_OFF(MEMLORD_OK)
 
 /* Leaves the page, and joins the listener. The file stays. A raise in progress on another thread
    ends. memlord_destroy does it, too. Without a page it does nothing.
-   Errors: E_STATE a collection that the listener runs calls it, or another thread does. */
+   Errors: E_STATE a collection that the listener runs calls it, or another thread does;
+           E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD_OK)
 
 /* Asks the neighbours for memory of a physical device: each runs its collection callbacks with
@@ -1844,7 +1849,8 @@ MEMLORD_API memlord_result memlord_pressure_close(memlord *lord) MLI_OFF(MEMLORD
    bytes, until each of them has answered, or for 2 s. 0: asks, and does not wait.
    memlord_alloc_retry does this by itself before each pause.
    Errors: E_OOM they gave back less, or there are none; E_STATE no page is open, or it is closed
-           meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE. */
+           meanwhile; E_UNKNOWN the device has no identity, or was never seen; E_DEVICE;
+           E_UNSUPPORTED in a build with MEMLORD_NO_NEIGHBOURS. */
 MEMLORD_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
                                                   uint64_t needed) MLI_OFF(MEMLORD_OK)
 
@@ -2992,56 +2998,6 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 /* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
    module. Locks: none. */
 
-/* Words of the implementation. Each has one meaning.
-     fast, general     path: for the usual case, for everything; calls/ has both step by step
-     key               the address or handle of a storage in the map
-     shard             one of 1024 parts of the map; it is owned by a thread, or shared
-     owned shard       one that its owner uses without locks; another thread makes it shared
-     enter, leave      A thread enters a shard before it uses the table, and leaves it after.
-     inside            between the two: no host code, no allocation, and only the innermost locks
-     stop              to make all threads leave a shard; pause: to stop it and keep its lock
-     probe             to look for a key; a probe also keeps the slot it found
-     home              the bucket where a key belongs
-     overflow          the count of entries that found a bucket full and went to a later one
-     slot              room for one entry in a table
-     entry             a block in the map: key, word1 (bytes, dev, references), word2 (rows, birth)
-     side record       what an entry has no room for: description, fences, more references
-     row               the totals of a device, of a site on a device, or of a tag on a device
-     book              all rows of one of these three kinds
-     cell              what one thread adds to one row; only that thread counts in it
-     level, high, base of a cell: the bytes its thread allocated less those it freed, the highest
-                       of that since published, the published part
-     publish           to bring a row up to a cell's level; a cell may hold back up to a batch
-     delta             what one call adds to the rows of a block
-     cache             what a thread looked up by a pointer: rows, kept tags, scopes
-     module            an executable or library that has a return address; image: as it is loaded
-     place             a module, the offset of a call in its file, and its build id
-     dev               the number of a device in this ledger, from 1; 0 is none
-     phys              a physical device: one capacity and one limit for the devices at it
-     special           a thread's mask: what its calls have to do besides; hooks: the ledger's bits
-                       of it, which every thread gets
-     alert             a ledger's mask, with a count in its upper bits: what the end of a call has
-                       to look after
-     stack             the return addresses of an alloc; taken: the block has one
-     print             one byte of a key's hash, in the header of its bucket; no tag of the host's
-     frame             a scope that a thread is in; holders: tags and sites at a device's peak
-     reserved          bytes that a ticket keeps for later allocs
-     in flight         reserved bytes that a call is recording at this moment
-     draw              the part of an alloc that comes off the tickets of its thread
-     cover             the part of a request that comes off them, kept for it while it tries
-     pending           freed by the host, but counted until its fences are done
-     detach            to separate fences from a block that has ended
-     generation        a number that changes when a record is used again: old handles miss
-     epoch             the time from one reset to the next
-     mark              the number that memlord_mark raises; birth: mark, scope and stream of a
-                       block
-     band check        to compare a device with its thresholds; near: every call checks
-     rearm             after a collection a band waits until its metric has moved
-     ring, sub-buffer  the event buffer, and the part of it that one thread writes
-     scope run         one invocation of a scope; thread scope: one thread's totals of a scope
-     orphan record     the thread record of calls that can have none of their own; locked
-     cold call         a call under the process-wide cold lock; it allocates after it */
-
 /* Knobs of this file; impossible values end here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
@@ -3231,6 +3187,9 @@ MLI_PRIVATE void mli_os_thread_join(mli_os_thread worker);
    Linux is asked. Elsewhere the number of a thread that ended without its exit hook counts as in
    use until another thread gets it. */
 MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number);
+
+/* Returns the time left to a deadline of mli_now in ms, rounded up; 0: it is over. */
+MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline);
 
 /* --------------------------------------------------------------------------- src/os/system.c -- */
 
@@ -3618,6 +3577,11 @@ MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number) {
 #endif
 }
 
+MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
+    const uint64_t now = mli_now();
+    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
+}
+
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
 /* Owns the capacity of the cpu: the memory that the machine and its cgroup have for this process.
@@ -3641,8 +3605,8 @@ typedef struct mli_cpu {
 
 MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used,
                                         uint64_t *process);
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu);
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu);
+static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
+static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
 /* Reads the first line of a file, cut to fit; "" if it cannot be read. Keeps errno. */
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap);
 /* Returns 1 if a symbolic link has this text. Keeps errno. */
@@ -3664,8 +3628,14 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
 #else /* no portable call returns free memory; the host can set a capacity source */
 MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, uint64_t *process);
 #endif
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu);
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu);
+static MLI_HOT uint64_t mli_cpu_home(const mli_cpu *cpu) {
+    (void)cpu;
+    return 0;
+}
+static MLI_HOT const char *mli_cpu_home_path(const mli_cpu *cpu) {
+    (void)cpu;
+    return "";
+}
 MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap);
 MLI_PRIVATE int mli_link_is(const char *path, const char *text);
 MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu);
@@ -3769,8 +3739,8 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
    too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
    and count as used, as does cache that the file does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
-    static const char *const caches[2][2] = {{"inactive_file", "active_file"},
-                                             {"total_inactive_file", "total_active_file"}};
+    static const char caches[2][2][20] = {{"inactive_file", "active_file"},
+                                          {"total_inactive_file", "total_active_file"}};
     int i;
     if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.usage_in_bytes" : "/memory.current", used) ||
         *used == UINT64_MAX || mli_cpu_read(cpu, end, "/memory.stat"))
@@ -3861,8 +3831,6 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -3940,14 +3908,6 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
     return -1;
 }
 #endif
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu) {
-    (void)cpu;
-    return 0;
-}
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu) {
-    (void)cpu;
-    return "";
-}
 MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap) {
     (void)path;
     (void)cap;
@@ -4815,6 +4775,7 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 #define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
 #define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
 
+/* A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
 enum {
@@ -4851,7 +4812,7 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_book; /* mli_chunk_array * */
+typedef mli_ptr mli_vector; /* mli_chunk_array *: see books/counters */
 
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
@@ -4891,7 +4852,7 @@ typedef struct mli_phys {
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
     double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
-    uint64_t reserved;    /* bytes that open tickets have left */
+    uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
@@ -4998,7 +4959,7 @@ struct memlord {
         uint64_t seed;  /* of the samples of all threads */
         memlord_unwinder unwinder;
         mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
-        mli_book frames, nodes, rows;     /* numbered from 1 */
+        mli_vector frames, nodes, rows;     /* numbered from 1 */
         mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
         mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
         mli_lock lock;                    /* all below, and the totals of rows */
@@ -5010,16 +4971,16 @@ struct memlord {
     } sites;
     struct {
         mli_u64 birth_mark;   /* the current mark, shifted into place */
-        mli_book births;      /* numbered from 1 */
+        mli_vector births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
-        mli_book scopes;      /* of mli_ptr, numbered from 1 */
+        mli_vector scopes;      /* of mli_ptr, numbered from 1 */
         mli_u32 scope_count;  /* and 1 more */
         mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
         mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
     } tags;
     struct {
         uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
-        mli_book rows[MLI_BOOKS];
+        mli_vector rows[MLI_BOOKS];
         mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
         mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
         mli_lock count_lock;          /* the cells of the orphan record */
@@ -5068,13 +5029,13 @@ struct memlord {
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
     struct {
-        mli_book all;
+        mli_vector all;
         mli_u32 count;             /* and 1 more; under the cold lock */
         struct mli_handle *closed; /* under the cold lock */
     } accounts;
     struct {
         mli_phys host_phys; /* cpu, pinned and mapped */
-        mli_book reservations;
+        mli_vector reservations;
         mli_u32 reservation_count; /* and 1 more; under the cold lock */
     } limits;
     struct {
@@ -5105,18 +5066,19 @@ struct memlord {
         mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
     } room;
     struct {
-        mli_lock lock;         /* all below but open and listener */
+        mli_lock lock;         /* all below but service, open and listener */
         struct mli_page *page; /* NULL: none is mapped */
         int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
         uint64_t host_id;      /* the identity of the host's memory */
         int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
+        mli_ptr service;       /* const mli_neighbours *; set by the first open */
         mli_page_slot mine;    /* the slot as it is to be */
         const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
         struct mli_raise *raises;
         uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
         int answers;      /* 1: a thread answers requests */
         char path[MLI_PAGE_PATH];
-    int unfit;    /* 1: a device has no room in the slot; 2: it was logged */
+        int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
         mli_u32 open; /* 1: the host has opened a page */
         mli_helper listener;
     } neighbours;
@@ -5266,7 +5228,7 @@ MLI_VARIABLE_HERE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 #include <stdarg.h> /* mli_putf, mli_jsonf */
 
-MLI_TABLE(const char *const mli_type_names[])
+MLI_TABLE(const char mli_type_names[][8])
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
@@ -5354,7 +5316,7 @@ MLI_PRIVATE int mli_ascii_lower(int c);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
 
-MLI_PRIVATE const char *const mli_type_names[] = {
+MLI_PRIVATE const char mli_type_names[][8] = {
 #define MLI_X(name, text, host) text,
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
@@ -5449,7 +5411,7 @@ static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
 /* Writes bytes in the largest IEC unit that gives at least 1, rounded to two decimals, without
    trailing zeros. */
 static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
-    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+    static const char units[][5] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
     double scaled = (double)bytes;
     uint64_t hundredths;
@@ -5675,7 +5637,7 @@ static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sig
     mli_put_bytes(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
 static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
-    static const char *const units[] = {" ns", " us", " ms", " s"};
+    static const char units[][4] = {" ns", " us", " ms", " s"};
     size_t unit = 0;
     uint64_t tenths = ns * 10;
     for (; tenths >= 10000 && unit < 3; unit++) tenths = tenths / 1000 + (tenths % 1000 >= 500);
@@ -5783,12 +5745,14 @@ static MLI_COLD uint64_t mli_unit_factor(const char *text) {
 /* -- public -- */
 
 MLI_API const char *memlord_result_text(memlord_result result) {
-    static const char *const texts[] = {
-#define MLI_X(name, text) text,
-        MLI_RESULTS(MLI_X)
+    static const char texts[] = /* one behind the other */
+#define MLI_X(name, text) text "\0"
+        MLI_RESULTS(MLI_X);
 #undef MLI_X
-    };
-    return (unsigned)result < MEMLORD_RESULT_COUNT ? texts[result] : "not a result";
+    const char *text = texts;
+    if ((unsigned)result >= MEMLORD_RESULT_COUNT) return "not a result";
+    for (; result; result = (memlord_result)(result - 1)) text += strlen(text) + 1;
+    return text;
 }
 
 MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
@@ -5864,13 +5828,13 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
 MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
-    static const char *const colours[][2] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
-                                             {"[free_n", "\033[36m"},
-                                             {"[alloc", "\033[31m"}, /* red */
-                                             {"[free", "\033[32m"},  /* green */
-                                             {"[gc", "\033[33m"},    /* yellow */
-                                             {"[reset", "\033[35m"}, /* magenta */
-                                             {"", "\033[36m"}};      /* cyan */
+    static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
+                                         {"[free_n", "\033[36m"},
+                                         {"[alloc", "\033[31m"}, /* red */
+                                         {"[free", "\033[32m"},  /* green */
+                                         {"[gc", "\033[33m"},    /* yellow */
+                                         {"[reset", "\033[35m"}, /* magenta */
+                                         {"", "\033[36m"}};      /* cyan */
     char line[640];
     mli_out o;
     size_t i = 0;
@@ -6350,8 +6314,8 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 #define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
 #define MLI_TAG_DEPTH_MAX 64
 
-enum { /* mli_thread.special: what the thread's calls have to do besides. The fast path serves the
-          bits of MLI_SPECIAL_ROWS; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: what the thread's calls have to do besides. calls/fast serves the bits
+          of MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
     MLI_SPECIAL_TAG = 1,         /* it has a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -6359,12 +6323,12 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
     MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
-    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_SCOPE = 64,      /* it is in a scope or on a stream, or was: an alloc outside
                                     clears it */
-    MLI_SPECIAL_STACKS = 256,    /* its allocs have stacks: see mli_stack_passes */
-    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
-                       MLI_SPECIAL_SCOPE
+    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
+    MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_SERVED =
+        MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
 };
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/sites. */
@@ -6382,14 +6346,14 @@ typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
     mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
-    mli_u32 fenced;         /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
+    mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
     const char *tag;        /* the innermost tag, a kept name; NULL: none */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
     uint32_t cache_mask;    /* homes of the cache less 1 */
     uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
     uint32_t tag_depth;
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
-    mli_book books[MLI_BOOKS];                /* cells of sites and tags */
+    mli_vector cells[MLI_BOOKS];              /* of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
@@ -6460,7 +6424,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
 }
 
-/* 1: the record is the one of all threads that have none. */
+/* 1: the record is the orphan record. Threads that can have none of their own share it, under a
+   lock: those past their exit hook, and those without memory for one. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -6473,7 +6438,7 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
    on the orphan record always do: several threads share it, so what one has seen holds for no
    other. Requires: the caller owns the record, or no thread does. The exchange and the load are
    seq_cst: see mli_barrier_threads. */
-MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t);
+MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
    a call on the ledger is in progress, or the caller holds the registry lock. The load is relaxed
@@ -6587,11 +6552,11 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
 }
 
-MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t) {
-    (void)mli_u32_exchange(&t->fenced, 0);
+MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
+    (void)mli_u32_exchange(&t->by_exchange, 0);
     if (!mli_is_orphan(t->lord, t) && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
     mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
-    mli_u32_store_release(&t->fenced, 1);
+    mli_u32_store_release(&t->by_exchange, 1);
 }
 
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
@@ -6659,7 +6624,7 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
     /* pairs with the acquire in mli_thread_first; seq_cst: see mli_barrier_threads and
        mli_shard_wait */
     (void)mli_ptr_exchange(&lord->threads.all, t);
-    mli_thread_fence(t);
+    mli_thread_entry_choose(t);
 }
 
 /* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
@@ -6682,7 +6647,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
             mli_u64_store(&t->owner, mli_self.number);
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
         }
         if (t && mli_threads_sweep_due(lord) && !mli_thread_spare(lord))
             mli_alert_set(lord, MLI_ALERT_THREADS, 1);
@@ -6916,6 +6881,10 @@ static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 /* -- shards --
+
+   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
+   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
+   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
 
    The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
    of one thread stay in shards, and in cache lines, of its own.
@@ -7167,10 +7136,10 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 
 /* -- entering for all others -- */
 
-/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. `fenced` =
-   1 says that this record enters by an exchange from here on: the bit in `special` is never
-   cleared, and a later load never returns an older value. The release pairs with the load in
-   mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
+/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
+   mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
+   is never cleared, and a later load never returns an older value. The release pairs with the load
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
    loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
    come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
@@ -7199,7 +7168,7 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
    Several callers may find the refusal at once, while others still had the barrier: each is
    ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
    seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
-   and `fenced` are seq_cst. */
+   and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
 /* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
@@ -7301,7 +7270,7 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
 /* -- entering a shard -- */
 
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s) {
-    mli_u32_store_release(&t->fenced, 1);
+    mli_u32_store_release(&t->by_exchange, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
 }
@@ -7327,7 +7296,7 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     mli_alert_barrier(lord);
     t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
-        if (mli_u32_load_seqcst(&t->fenced)) continue;
+        if (mli_u32_load_seqcst(&t->by_exchange)) continue;
         mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
         drain = 1;
     }
@@ -7714,6 +7683,7 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
+/* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock;         /* guards base; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
@@ -7734,13 +7704,14 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* A book stores rows or cells in chunks of 16, which never move. The array of pointers to its
-   chunks is replaced when it grows; older arrays stay readable until the ledger ends. */
+/* A vector (mli_vector) stores rows, cells or other records by their numbers, in chunks of 16,
+   which never move. The array of pointers to its chunks is replaced when it grows; older arrays
+   stay readable until the ledger ends. */
 #define MLI_CHUNK_BITS 4
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
-    uint64_t cap; /* pointers in the array that follows; each points to cell[16] or row[16] */
+    uint64_t cap; /* pointers in the array that follows; each points to 16 records */
 } mli_chunk_array;
 static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
     return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
@@ -7825,22 +7796,22 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the address of a number's row or cell in a book; NULL: it was not made yet. */
-static MLI_HOT void *mli_book_at(const mli_book *book, uint32_t number, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(book);
+/* Returns the record with a number; NULL: it was not made yet. */
+static MLI_HOT void *mli_vector_at(const mli_vector *vector, uint32_t number, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
     char *chunk;
     if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
     chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
     return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
 }
 
-/* Makes the chunk of a number, and returns as mli_book_at; NULL: no memory. The release pairs with
-   the acquire in mli_book_at. */
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab);
+/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
+   release pairs with the acquire in mli_vector_at. */
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab);
 
-/* Frees the chunks and all arrays of a book. Requires: no thread uses it any more. */
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size);
+/* Frees the chunks and all arrays of a vector. Requires: no thread uses it any more. */
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
 
 /* Returns a row by its number. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
@@ -7849,7 +7820,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
         return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
-    return (mli_cell *)mli_book_at(&t->books[book], number, sizeof(mli_cell));
+    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
 /* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
@@ -7982,11 +7953,11 @@ MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
-/* Returns the array of a book, grown until it has room for `chunk`; NULL: no memory. Requires: the
-   caller is the only writer of the book. */
-static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book, uint32_t chunk,
-                                                  mli_alloc_fn grab) {
-    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(book), *more;
+/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
+   the caller is the only writer of the vector. */
+static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
+                                                    uint32_t chunk, mli_alloc_fn grab) {
+    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
     uint64_t cap = have ? have->cap * 2 : 6, i;
     if (have && chunk < have->cap) return have;
     while (cap <= chunk) cap *= 2;
@@ -7996,14 +7967,14 @@ static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book,
     more->older = have;
     for (i = 0; have && i < have->cap; i++)
         mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(book, more); /* pairs with mli_book_at's load_acquire */
+    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
     return more;
 }
 
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab) {
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
-    mli_chunk_array *chunks = mli_book_reserve(lord, book, i, grab);
+    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
     void *chunk;
     if (!chunks) return NULL;
     if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
@@ -8011,11 +7982,11 @@ MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t 
         if (!chunk) return NULL;
         mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
     }
-    return mli_book_at(book, number, size);
+    return mli_vector_at(vector, number, size);
 }
 
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(book), *older;
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
     uint64_t i;
     for (i = 0; chunks && i < chunks->cap; i++)
         mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
@@ -8026,7 +7997,7 @@ MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t si
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
-    return (mli_row *)mli_book_at(&lord->counters.rows[book], number, sizeof(mli_row));
+    return (mli_row *)mli_vector_at(&lord->counters.rows[book], number, sizeof(mli_row));
 }
 
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
@@ -8078,7 +8049,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
     if (book == MLI_BOOK_DEVICE)
         cell = (mli_cell *)grab(lord, sizeof *cell);
     else
-        cell = (mli_cell *)mli_book_add(lord, &t->books[book], number, sizeof *cell, grab);
+        cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
         if (orphan)
@@ -8088,7 +8059,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         return cell;
     }
     if (!orphan) mli_cells_begin(lord, t, book, number);
-    chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]); /* the book may have grown */
+    chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
     return cell;
@@ -8099,7 +8070,8 @@ MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
 }
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
-    mli_row *row = (mli_row *)mli_book_add(lord, &lord->counters.rows[book], n, sizeof *row, grab);
+    mli_row *row = (mli_row *)mli_vector_add(lord, &lord->counters.rows[book], n, sizeof *row,
+                                             grab);
     if (!row || !mli_cell_make(lord, lord->threads.orphan, book, n, grab)) return NULL;
     mli_lock_rank(&row->lock, MLI_RANK_ROW);
     return row;
@@ -8243,8 +8215,6 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* -- the fast path: the cell changes by plain loads and stores. A negative result says that the
-      caller must call mli_cell_publish_due before it leaves the shard -- */
 /* -- the general path: deltas, applied to all rows of a block -- */
 
 /* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
@@ -8314,7 +8284,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
     return b - a < (uint64_t)1 << 56 ? 0 : a - b;
 }
 
-MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
+    return a + b < a ? UINT64_MAX : a + b;
+}
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
@@ -9016,8 +8988,8 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
-    static const char *const names[] = {
-#define MLI_X(name) "memlord_" #name,
+    static const char names[][16] = {
+#define MLI_X(name) #name,
         MLI_REFUSERS(MLI_X)
 #undef MLI_X
     };
@@ -9025,13 +8997,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %i is %s", names[refuser], mli_device_code(d),
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser], mli_device_code(d),
                  !mli_device_valid(d) ? "a selector: a device is needed"
                  : refuser == MLI_REFUSER_alloc_reserved
                      ? "not on the physical device of the ticket"
                      : "one device too many: raise MEMLORD_MAX_DEVICES");
     else
-        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
                  r == MEMLORD_E_DEVICE ? "that is no device"
                  : fault               ? fault
                                        : memlord_result_text(r));
@@ -9048,8 +9020,8 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 
 /* What engines call a device type. */
 static const struct {
-    const char *name;
-    int type;
+    char name[11];
+    signed char type;
 } mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before cuda, of which it is more */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
@@ -9068,9 +9040,9 @@ static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;
     for (i = 0; i < MLI_TYPE_ALIASES + MLI_TYPE_COUNT; i++) {
-        const int plain = i - MLI_TYPE_ALIASES;
-        *type = plain < 0 ? mli_type_aliases[i].type : plain;
-        rest = mli_skip_word(text, plain < 0 ? mli_type_aliases[i].name : mli_type_names[plain]);
+        const int own = i - MLI_TYPE_ALIASES;
+        *type = own < 0 ? mli_type_aliases[i].type : own;
+        rest = mli_skip_word(text, own < 0 ? mli_type_aliases[i].name : mli_type_names[own]);
         if (rest) return rest;
     }
     return NULL;
@@ -9164,10 +9136,11 @@ typedef struct mli_account_record {
 
 /* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
    pairs with the release in mli_handle_open. Records that were never added are zero. */
-MLI_PRIVATE void *mli_handle_find(const mli_book *book, size_t size, uint64_t id);
+MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a book, and to a list under its lock. */
-MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+/* Adds a closed record to a vector, and to a list under its lock. */
+MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
+                                                   mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
 /* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
@@ -9197,12 +9170,13 @@ MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
 
 /* ---------------------------------------------------------------------- src/books/accounts.c -- */
 
-MLI_PRIVATE void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
-    mli_handle *h = (mli_handle *)mli_book_at(book, (uint32_t)(id >> 32), size);
+MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
+    mli_handle *h = (mli_handle *)mli_vector_at(vector, (uint32_t)(id >> 32), size);
     return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
+                                                   mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock) {
     mli_handle *h;
     memlord_result r;
@@ -9210,7 +9184,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book
         uint32_t n;
         mli_cold_enter();
         n = mli_u32_load(count);
-        h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
+        h = (mli_handle *)mli_vector_add(lord, vector, n, size, mli_cold_alloc);
         if (h) {
             h->number = n;
             mli_u32_store(&h->generation, (uint32_t)lord->generation * 0x9e3779b2u);
@@ -9441,7 +9415,8 @@ typedef struct mli_site_origin {
     const void *module; /* by mli_module_of; NULL: not known */
 } mli_site_origin;
 
-/* A module that had a return address. It is kept to the end: its sites outlive it. */
+/* A module (an executable or a library) that had a return address. It is kept to the end: its
+   sites outlive it. A place is a module, its build id, and the offset of a call in its file. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order they are seen */
     struct mli_module *next; /* of all modules: the one before it */
@@ -10022,7 +9997,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
         *key = hash >> 8 ^ (uint64_t)MLI_INDEX_BIRTH << 56;
         number = (uint32_t)mli_index_get(lord, *key);
         if (!number) return 0;
-        seen = (const mli_birth *)mli_book_at(&lord->tags.births, number, sizeof *seen);
+        seen = (const mli_birth *)mli_vector_at(&lord->tags.births, number, sizeof *seen);
         if (seen->stream == birth->stream && seen->mark == birth->mark &&
             seen->scope == birth->scope)
             return number;
@@ -10039,8 +10014,8 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
     if (*number) return MEMLORD_OK;
     if (r) return r;
     if (lord->tags.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
-    added = (mli_birth *)mli_book_add(lord, &lord->tags.births, lord->tags.birth_count + 1,
-                                      sizeof *added, mli_cold_alloc);
+    added = (mli_birth *)mli_vector_add(lord, &lord->tags.births, lord->tags.birth_count + 1,
+                                        sizeof *added, mli_cold_alloc);
     if (!added) return MLI_AGAIN;
     *added = *birth;
     *number = ++lord->tags.birth_count;
@@ -10099,8 +10074,8 @@ static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
     if (bits & MLI_BIRTH_NUMBERED)
-        return *(const mli_birth *)mli_book_at(&lord->tags.births,
-                                               (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
+        return *(const mli_birth *)mli_vector_at(&lord->tags.births,
+                                                 (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
     birth.mark = (uint32_t)bits;
     return birth;
 }
@@ -10115,7 +10090,7 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2) {
 }
 
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
-    mli_ptr *at = (mli_ptr *)mli_book_at(&lord->tags.scopes, id, sizeof *at);
+    mli_ptr *at = (mli_ptr *)mli_vector_at(&lord->tags.scopes, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
 }
 
@@ -10124,7 +10099,8 @@ MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
-    mli_ptr *at = (mli_ptr *)mli_book_add(lord, &lord->tags.scopes, id, sizeof *at, mli_cold_alloc);
+    mli_ptr *at = (mli_ptr *)mli_vector_add(lord, &lord->tags.scopes, id, sizeof *at,
+                                            mli_cold_alloc);
     mli_scope_record *scope = at ? (mli_scope_record *)mli_cold_alloc(lord, sizeof *scope) : NULL;
     if (!scope) return NULL;
     scope->id = id;
@@ -10428,7 +10404,7 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of taken blocks. Uses the sites, the devices, the books of
+   stack on each device, and the table of taken blocks. Uses the sites, the devices, the vectors of
    books/counters and the cold memory of books/names. A stack is the path from a node to the root,
    node 0; a row is a stack of one site on one device. Nodes and rows are never removed, and are
    found without a lock. Invariants: a block in the map has MLI_TAKEN exactly if the table has its
@@ -10621,17 +10597,17 @@ static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t b
 /* -- the tree and the rows -- */
 
 MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
-    return (mli_stack_node *)mli_book_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
+    return (mli_stack_node *)mli_vector_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
 }
 MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
-    return (mli_stack_row *)mli_book_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
+    return (mli_stack_row *)mli_vector_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.row_count);
 }
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number) {
     return (mli_site_record *)mli_ptr_load(
-        (mli_ptr *)mli_book_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
+        (mli_ptr *)mli_vector_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
 }
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
@@ -10680,7 +10656,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
     mli_ptr *at;
     if (site->frame) return MEMLORD_OK;
-    at = (mli_ptr *)mli_book_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
+    at = (mli_ptr *)mli_vector_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
     if (!at) return MLI_AGAIN;
     mli_ptr_store(at, site);
     site->frame = n;
@@ -10698,8 +10674,8 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = mli_stack_child(lord, parent, site->address, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
-    node = (mli_stack_node *)mli_book_add(lord, &lord->stacks.nodes, n, sizeof *node,
-                                          mli_cold_alloc);
+    node = (mli_stack_node *)mli_vector_add(lord, &lord->stacks.nodes, n, sizeof *node,
+                                            mli_cold_alloc);
     if (!node || mli_stack_frame_add_locked(lord, site)) return MLI_AGAIN;
     node->stays = stays ? (uint64_t)(uintptr_t)site->address : 0;
     node->site = site;
@@ -10735,7 +10711,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = mli_stack_row_find(lord, leaf, dev, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
-    row = (mli_stack_row *)mli_book_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
+    row = (mli_stack_row *)mli_vector_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
     if (!row) return MLI_AGAIN;
     row->node = leaf;
     row->dev = dev;
@@ -11182,9 +11158,9 @@ MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord) {
         mli_own_free(lord, mli_ptr_load(&row->frames),
                      mli_stack_frames_size(mli_stack_depth(lord, row)));
     }
-    mli_book_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
-    mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
-    mli_book_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
+    mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
+    mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
+    mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
     mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
@@ -11278,10 +11254,10 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
-/* Records the end of a block at a site. `plain` is the block's word2 without a side record: its
+/* Records the end of a block at a site. `rows` is the block's word2 without a side record: its
    tag and its stream are recorded, and the row of `site` in place of its own. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t plain,
+                                                   uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
 #if !MLI_WINDOWS
 /* Ends the writers of all sub-buffers but this thread's. Requires: a forked child, where the other
@@ -11428,11 +11404,11 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
     mli_event_record(lord, t, kind, dev, storage, bytes, rows);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t plain,
+                                                   uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
-    uint64_t rows = plain & (MLI_TAG_BITS | ~MLI_ROWS_MASK);
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
+    rows &= MLI_TAG_BITS | ~MLI_ROWS_MASK;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
@@ -11975,7 +11951,7 @@ typedef struct mli_side_record {
 
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the plain word2 of an entry, from its side record if there is one: rows and birth. */
+/* Returns the rows and the birth of an entry: its word2, or that in its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
@@ -12447,7 +12423,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 
 /* Sets the rows and the birth of an entry, in its side record if it has one. Requires: the entry is
    detached, or the caller holds it. */
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain);
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change: `moves`
    as the end of one block and the open of another, else the difference. *rows is the word2 that it
@@ -12932,19 +12908,19 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
     mli_side_record_free(lord, e->word2);
 }
 
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
     if (e->word2 & MLI_HAS_SIDE)
-        mli_side_record_of(e->word2)->word2 = plain;
+        mli_side_record_of(e->word2)->word2 = rows;
     else
-        e->word2 = plain;
+        e->word2 = rows;
 }
 
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows) {
     const uint32_t from = MLI_DEV(e->word1);
-    const uint64_t had = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    const uint64_t now = *rows = mli_word2_moved(lord, t, plain, dev, site, from == dev);
+    const uint64_t had = MLI_BYTES(e->word1), was = mli_word2_rows(e->word2);
+    const uint64_t now = *rows = mli_word2_moved(lord, t, was, dev, site, from == dev);
     mli_row_delta d[3];
     mli_entry put;
     unsigned n = 1;
@@ -12956,13 +12932,13 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     d[0].in = bytes > had ? bytes - had : 0;
     d[0].out = had > bytes ? had - bytes : 0;
     if (moves) {
-        d[0] = mli_delta_close(from, plain, had);
+        d[0] = mli_delta_close(from, was, had);
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
-    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(plain)) {
+    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
         /* the old site loses all its bytes, and the new one gets all; it is no alloc there */
         d[0].word2 = now & ~MLI_SITE_BITS;
-        d[1].word2 = plain & MLI_SITE_BITS;
+        d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;
         d[2].word2 = now & MLI_SITE_BITS;
         d[2].in = bytes;
@@ -12981,7 +12957,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     put.word2 = e->word2;
     r = mli_entry_put(lord, t, &put, d, n, MLI_PUT_ALLOC, &did);
     if (r == MEMLORD_OK) return r;
-    mli_entry_set_rows(e, plain);
+    mli_entry_set_rows(e, was);
     mli_entry_abandon(lord, t, e);
     return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
@@ -13102,7 +13078,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has reserved bytes, perhaps for this device, or other
+   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or other
    devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
@@ -13291,7 +13267,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
     sum->limit = mli_add_saturated(sum->limit, phys->limit);
-    sum->held = mli_add_saturated(sum->held, phys->reserved);
+    sum->held = mli_add_saturated(sum->held, phys->ticket_bytes);
     sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
     mli_lock_drop(&phys->lock);
 }
@@ -13308,7 +13284,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
     if (from != to && !busy) {
         mli_lock_take(&from->lock);
         mli_lock_take(&to->lock);
-        busy = from->reserved != 0;
+        busy = from->ticket_bytes != 0;
         if (!busy) {
             mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
             memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
@@ -13344,15 +13320,10 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     return (double)c->used * 100.0 / (double)c->total;
 }
 
-/* ---------------------------------------------------------------------- books/limits -- Owns
-   admission: limits and reservations (tickets). Uses books/limits, books/counters and
-   books/accounts. Invariants: live + reserved bytes of a phys are compared with its limit, and
-   reserved is raised, under one hold of its lock, so the bytes admitted never exceed the limit.
-   `reserved` is the sum of what the open tickets have left. An alloc comes off them after it was
-   recorded: meanwhile its bytes count twice and are in flight, and a request that they would refuse
-   tries again. Locks: cold, for new records; phys, for the rest. */
-
-/* -- limits -- */
+/* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
+      limit, and `ticket_bytes` is raised, under one hold of its lock, so the bytes admitted never
+      exceed the limit. An alloc comes off its tickets after it was recorded. Meanwhile its bytes
+      count twice and are in flight, and a request that they would refuse tries again -- */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -13360,15 +13331,15 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
 }
 
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
-    int64_t reserved = mli_bytes_signed(phys->reserved), unused;
+    int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
     uint64_t held;
     *left = INT64_MAX;
     if (phys->limit)
         *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
-                reserved;
+                tickets;
     if (phys->sample.known) {
         unused = mli_bytes_signed(phys->sample.total) -
-                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - reserved;
+                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - tickets;
         if (unused < *left) *left = unused;
     }
     return phys->limit || phys->sample.known;
@@ -13411,10 +13382,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
    a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
    Requires: the caller holds the phys lock. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
-    uint64_t want = phys->reserved + bytes;
+    uint64_t want = phys->ticket_bytes + bytes;
     if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
-        phys->reserved += bytes;
+        phys->ticket_bytes += bytes;
         return 1;
     }
     want -= want < phys->in_flight ? want : phys->in_flight;
@@ -13542,7 +13513,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
         }
     }
     draw->phys = mli_phys_lock(lord, dev);
-    draw->bytes = bytes < draw->phys->reserved ? bytes : draw->phys->reserved;
+    draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
     draw->phys->in_flight += draw->bytes;
     mli_lock_drop(&draw->phys->lock);
 }
@@ -13560,7 +13531,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
         if (!v || v->phys != draw->phys) continue;
         part = v->remaining < left ? v->remaining : left;
         v->remaining -= part;
-        draw->phys->reserved -= part;
+        draw->phys->ticket_bytes -= part;
         left -= part;
     }
     mli_lock_drop(&draw->phys->lock);
@@ -13577,7 +13548,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     mli_lock_take(&v->phys->lock);
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
     if (open) {
-        v->phys->reserved -= v->remaining;
+        v->phys->ticket_bytes -= v->remaining;
         mli_handle_close(&v->phys->closed_tickets, &v->handle);
     }
     mli_lock_drop(&v->phys->lock);
@@ -13662,23 +13633,23 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
 
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+    uint64_t rows = mli_word2_rows(e->word2);
+    uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     memset(out, 0, sizeof *out);
     out->device = mli_device_record_at(lord, MLI_DEV(e->word1))->device;
     out->storage = e->key;
     out->bytes = MLI_BYTES(e->word1);
     out->refs = mli_refs_of(e->word1, e->word2);
-    out->born = mli_mark_of(lord, plain);
-    if (mli_scope_of(lord, plain))
-        out->scope = mli_scope_record_at(lord, mli_scope_of(lord, plain))->path;
+    out->born = mli_mark_of(lord, rows);
+    if (mli_scope_of(lord, rows))
+        out->scope = mli_scope_record_at(lord, mli_scope_of(lord, rows))->path;
     if (tag) out->tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, tag)->subject;
     if (site)
         out->site = (const memlord_site *)mli_ptr_load_acquire(
             &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
     if (e->word2 & MLI_HAS_SIDE) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
-    out->stream = mli_stream_of(lord, plain);
+    out->stream = mli_stream_of(lord, rows);
 }
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel) {
     mli_walk_query q;
@@ -13905,10 +13876,10 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, mem
         e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
         same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
         if (same) {
-            const uint64_t plain = mli_word2_rows(e->word2);
-            d[0] = mli_delta_close(0, plain & MLI_TAG_BITS, MLI_BYTES(e->word1));
+            const uint64_t rows = mli_word2_rows(e->word2);
+            d[0] = mli_delta_close(0, rows & MLI_TAG_BITS, MLI_BYTES(e->word1));
             d[1].in = MLI_BYTES(e->word1);
-            mli_entry_set_rows(e, (plain & ~MLI_TAG_BITS) | d[1].word2);
+            mli_entry_set_rows(e, (rows & ~MLI_TAG_BITS) | d[1].word2);
             mli_probe_unlock(&probe);
             if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
         }
@@ -14160,7 +14131,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
     mli_side_record *side =
         mli_probe_side_record(lord, t, mli_type_of(lord, f->dev), f->key, &probe);
     mli_fence_record **at;
-    uint64_t word1, plain;
+    uint64_t word1, rows;
     int pends = side && f->serial && side->serial == f->serial;
     if (pends) {
         for (at = &side->fences; *at != f;) at = &(*at)->sibling;
@@ -14172,9 +14143,9 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
         return 0;
     }
     word1 = probe.entry->word1;
-    plain = side->word2;
+    rows = side->word2;
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, rows, NULL);
     *credited = MLI_BYTES(word1);
     return 1;
 }
@@ -14607,10 +14578,10 @@ static mli_taken mli_token_stack(const memlord_realloc_token *token) {
     return taken;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
-   word1, word[1] is word2, word[2] the generation of the ledger; word[3] and word[4] are its stack.
-   `verb`: of the line of
-   MEMLORD_DEBUG; NULL: the end logs both storages. */
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
+   entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
+   its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
+   storages. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -15323,7 +15294,7 @@ MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device devic
 MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, uint64_t storage) {
     mli_thread *t;
     mli_probe probe;
-    uint64_t word1, plain;
+    uint64_t word1, rows;
     memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0));
     if (!mli_probe_side_record(lord, t, (uint32_t)device.type, storage, &probe) ||
@@ -15333,9 +15304,9 @@ MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, u
         return MEMLORD_E_UNKNOWN;
     }
     word1 = probe.entry->word1;
-    plain = mli_word2_rows(probe.entry->word2);
+    rows = mli_word2_rows(probe.entry->word2);
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, plain, NULL);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, rows, NULL);
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
         mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, MLI_DEV(word1))->device,
@@ -15539,9 +15510,6 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
       checked the generation and the key -- */
 
-/* The bits of `special` that the functions below serve. */
-#define MLI_SPECIAL_SERVED (uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)
-
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
@@ -15682,7 +15650,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_home home;
     mli_entry *e;
-    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(&home);
@@ -15706,7 +15674,7 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     mli_home home;
     const mli_entry *e;
     uint64_t bytes;
-    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(&home, storage);
@@ -16290,13 +16258,12 @@ static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
                                 const memlord_gc_result *result) {
-    static const char *const reasons[] = {
+    static const char reasons[][14] = {
 #define MLI_X(name, text) text,
         MLI_REASONS(MLI_X)
 #undef MLI_X
     };
-    static const char *const metrics[] = {"allocated", "freed", "max", "reserved",
-                                          "cached"};
+    static const char metrics[][10] = {"allocated", "freed", "max", "reserved", "cached"};
     char line[320];
     mli_out o;
     if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
@@ -16476,6 +16443,8 @@ MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
    process ends, so a process killed at any instruction leaves nothing locked. A value read from the
    page may be anything: it is never an index. Lock: page, for all of it; none while callbacks run. */
 
+#if !defined(MEMLORD_NO_NEIGHBOURS)
+
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
 #define MLI_PAGE_ANSWER_MS 2000     /* a raise waits no longer: the max_ms of the default retry */
@@ -16490,17 +16459,6 @@ typedef struct mli_page {
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
 } mli_page;
 #define MLI_SLOT_WORD(field) (offsetof(mli_page_slot, field) / sizeof(uint64_t))
-
-/* A request to the neighbours, on the stack of its thread. */
-typedef struct mli_raise {
-    struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
-    uint64_t id, number, needed;
-    struct {
-        uint64_t owner; /* 0: it is not asked */
-        uint64_t held, released;
-    } before[MLI_PAGE_SLOTS];
-} mli_raise;
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
@@ -16545,7 +16503,11 @@ MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t see
 MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
 #endif
 
+#endif
+
 /* ---------------------------------------------------------------------- src/services/pages.c -- */
+
+#if !defined(MEMLORD_NO_NEIGHBOURS)
 
 #define MLI_PAGE_BYTES (128u << 10) /* of the file: a multiple of every page size, up to 64 KiB */
 typedef char mli_page_fits[sizeof(mli_page) <= MLI_PAGE_BYTES ? 1 : -1];
@@ -16582,7 +16544,7 @@ MLI_PRIVATE MLI_COLD int mli_slot_is_free(int fd, uint32_t slot) {
 /* Makes the file of a page under a name of its own, written in full so that no later store finds
    the disk full, and links it to `path`. A file that is there already stays. */
 static MLI_COLD int mli_page_make(const char *path) {
-    static const char nothing[4096] = {0};
+    const char nothing[512] = {0};
     const uint64_t head[2] = {MLI_PAGE_MAGIC, MLI_PAGE_VERSION};
     char own[MLI_PAGE_PATH + 48];
     mli_signals held;
@@ -16776,6 +16738,7 @@ MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t see
 }
 MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 #endif
+#endif
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
@@ -16958,7 +16921,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     (void)mli_u64_add(&t->owner, 0);
     while (t->frame) mli_frame_close(t->lord, t);
     mli_thread_reset(t);
-    mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
+    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
@@ -17304,7 +17267,7 @@ MLI_PRIVATE void mli_scopes_free(memlord *lord) {
         }
         mli_own_free(lord, scope, sizeof *scope);
     }
-    mli_book_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
+    mli_vector_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
 }
 
 /* -- public -- */
@@ -17445,10 +17408,10 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    const char *name;
     uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
+MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
@@ -17548,11 +17511,18 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
 
 MLI_PRIVATE const mli_columns_row mli_columns[MLI_COLUMNS] = {
-#define MLI_X(name, kind, family, text)                                                       \
-    {#name, offsetof(memlord_stats, name), MLI_KIND_##kind},
+#define MLI_X(name, kind, family, text) {offsetof(memlord_stats, name), MLI_KIND_##kind},
     MLI_STATS(MLI_X)
 #undef MLI_X
-#define MLI_X(name, text) {"dropped_" #name, 0, MLI_KIND_ANOMALY},
+#define MLI_X(name, text) {0, MLI_KIND_ANOMALY},
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+};
+MLI_PRIVATE const char *const mli_column_names[MLI_COLUMNS] = {
+#define MLI_X(name, kind, family, text) #name,
+    MLI_STATS(MLI_X)
+#undef MLI_X
+#define MLI_X(name, text) "dropped_" #name,
     MLI_LOSSES(MLI_X)
 #undef MLI_X
 };
@@ -18362,7 +18332,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, reserved, held;
+    uint64_t limit, tickets, held;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
@@ -18370,7 +18340,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     sample = phys->sample;
     sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
-    reserved = phys->reserved;
+    tickets = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
     if (known) left += mli_bytes_signed(covered);
     mli_putf(o, " %jo wanted, ", wanted);
@@ -18382,7 +18352,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
         mli_putf(o, "%jo to spare", (uint64_t)left - wanted);
     if (limit) mli_putf(o, ": limit %jo", limit);
     mli_putf(o, limit ? ", live %jo" : ": live %jo", mli_phys_live(lord, phys));
-    if (reserved) mli_putf(o, ", held %jo", reserved);
+    if (tickets) mli_putf(o, ", held %jo", tickets);
     if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
@@ -18630,10 +18600,10 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     uint64_t live, all, held, used;
     if (!lord || mli_phys_read(lord, device, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
     mli_lock_take(&phys->lock);
-    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
+    live = mli_add_saturated(mli_phys_live(lord, phys), phys->ticket_bytes);
     all = mli_add_saturated(live, phys->neighbours);
     used = mli_phys_used(lord, phys, &held);
-    held = mli_add_saturated(mli_add_saturated(held, phys->reserved), phys->neighbours);
+    held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
         level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
     if (phys->limit) {
@@ -18652,37 +18622,52 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
 
 /* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
    listener. Uses services/pages, services/room and calls/deferred. Invariant: only the owner of a
-   slot writes it. Lock: page. */
+   slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
 
-/* Does the listener's work at a safe point. */
-MLI_PRIVATE MLI_COLD void mli_neighbours_serve(memlord *lord);
+/* A request to the neighbours, on the stack of its thread. */
+typedef struct mli_raise {
+    struct mli_raise *next;
+    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
+    uint64_t id, number, needed;
+    struct {
+        uint64_t owner; /* 0: it is not asked */
+        uint64_t held, released;
+    } before[MLI_PAGE_SLOTS];
+} mli_raise;
 
-/* Returns the time left to a deadline in ms, rounded up; 0: it is over. */
-MLI_PRIVATE uint32_t mli_ms_left(uint64_t deadline);
+/* What other modules call once a page has been opened. They reach it by a pointer, so that a
+   program that opens none does not link it. */
+typedef struct mli_neighbours {
+    void (*serve)(memlord *lord); /* does the listener's work at a safe point */
+    /* Starts the listener unless it runs: at the open, and in a forked child. */
+    memlord_result (*listen)(memlord *lord);
+    /* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is
+       not on it. Else *raise is linked until raise_end. */
+    memlord_result (*raise_begin)(memlord *lord, const mli_phys *phys, uint64_t needed,
+                                  mli_raise *raise);
+    void (*raise_end)(memlord *lord, mli_raise *raise);
+    /* Returns 1 if the neighbours have released enough; -1: all have answered, and it is less, or
+       the page is closed; 0: not yet. A process that ended has released all it held. */
+    int (*raise_check)(memlord *lord, const mli_raise *raise);
+    /* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
+       listener. */
+    void (*end)(memlord *lord);
+    void (*after_fork)(memlord *lord); /* in the child: the slot is the parent's */
+} mli_neighbours;
 
-/* Starts the listener unless it runs: at the open, and in a forked child. */
-MLI_PRIVATE MLI_COLD memlord_result mli_listener_start(memlord *lord);
-
-/* Asks the neighbours of a physical device. E_STATE: no page is open; E_UNKNOWN: the device is not
-   on it. Else *raise is linked until mli_raise_end. */
-MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
-                                                    uint64_t needed, mli_raise *raise);
-MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise);
-
-/* Returns 1 if the neighbours have released enough; -1: all have answered, and it is less, or the
-   page is closed; 0: not yet. A process that ended has released all it held. */
-MLI_PRIVATE MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise);
-
-#if !MLI_WINDOWS
-/* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
-MLI_PRIVATE MLI_COLD void mli_neighbours_after_fork(memlord *lord);
+/* Returns NULL while no page has been opened. The acquire pairs with memlord_pressure_open. */
+static MLI_HOT const mli_neighbours *mli_neighbours_of(memlord *lord) {
+#if defined(MEMLORD_NO_NEIGHBOURS)
+    (void)lord;
+    return NULL;
+#else
+    return (const mli_neighbours *)mli_ptr_load_acquire(&lord->neighbours.service);
 #endif
-
-/* Leaves the page: at a close, and at the end of the ledger. Requires: the caller is not the
-   listener. */
-MLI_PRIVATE MLI_COLD void mli_neighbours_end(memlord *lord);
+}
 
 /* ----------------------------------------------------------------- src/services/neighbours.c -- */
+
+#if !defined(MEMLORD_NO_NEIGHBOURS)
 
 /* Returns the identity of a physical device; 0: none. */
 static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
@@ -19015,16 +19000,11 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-MLI_PRIVATE MLI_COLD void mli_neighbours_serve(memlord *lord) {
+static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours.open)) return;
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
-}
-
-MLI_PRIVATE uint32_t mli_ms_left(uint64_t deadline) {
-    const uint64_t now = mli_now();
-    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
 }
 
 static MLI_COLD void mli_listener_run(void *user) {
@@ -19051,7 +19031,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     }
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_listener_start(memlord *lord) {
+static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     int bad;
     if (!mli_u32_load(&lord->neighbours.open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
     bad = mli_helper_start(&lord->neighbours.listener, &lord->neighbours.open, 0,
@@ -19073,8 +19053,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
-                                                    uint64_t needed, mli_raise *raise) {
+static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
+                                               uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours.mine;
     mli_page *page = NULL;
     mli_page_device sum;
@@ -19118,7 +19098,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phy
     mli_lock_drop(&lord->neighbours.lock);
     return r;
 }
-MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
+static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_raise **at;
     mli_lock_take(&lord->neighbours.lock);
     for (at = &lord->neighbours.raises; *at && *at != raise;) at = &(*at)->next;
@@ -19126,7 +19106,7 @@ MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_drop(&lord->neighbours.lock);
 }
 
-MLI_PRIVATE MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
+static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     uint64_t released = 0;
     uint32_t s;
     int asked = 0;
@@ -19184,8 +19164,8 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     return mli_text_hash(boot);
 }
 
-#if !MLI_WINDOWS
-MLI_PRIVATE MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
+/* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
+static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
     if (lord->neighbours.slot >= 0) {
         mli_page_fd_close(lord->neighbours.fd);
         lord->neighbours.slot = MLI_SLOT_FORKED;
@@ -19195,7 +19175,43 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
     lord->neighbours.answers = 0;
     mli_u32_store(&lord->neighbours.listener.state, MLI_HELPER_NONE);
 }
-#endif
+
+static MLI_COLD void mli_neighbours_end(memlord *lord) {
+    mli_raise *raise;
+    unsigned spins = 0;
+    if (!mli_u32_load(&lord->neighbours.open)) return;
+    (void)mli_u32_exchange(&lord->neighbours.open, 0); /* as the wish in mli_helper_start */
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.slot >= 0)
+        mli_bell_ring(&lord->neighbours.page->bells[lord->neighbours.slot].rings);
+    mli_lock_drop(&lord->neighbours.lock);
+    mli_helper_stop(&lord->neighbours.listener);
+    mli_lock_take(&lord->neighbours.lock);
+    while (lord->neighbours.ringing) {
+        mli_lock_drop(&lord->neighbours.lock);
+        mli_spin_wait(&spins);
+        mli_lock_take(&lord->neighbours.lock);
+    }
+    if (lord->neighbours.slot >= 0) { /* the release pairs with mli_slot_read */
+        mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
+                                                       [MLI_SLOT_WORD(owner)], 0);
+        mli_page_fd_close(lord->neighbours.fd);
+    }
+    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page);
+    if (lord->neighbours.stall_fd >= 0) mli_page_fd_close(lord->neighbours.stall_fd);
+    lord->neighbours.stall_fd = -1;
+    lord->neighbours.page = NULL;
+    lord->neighbours.slot = MLI_SLOT_NONE;
+    mli_slots_note(lord);
+    for (raise = lord->neighbours.raises; raise; raise = raise->next)
+        if (raise->event) mli_os_event_set(raise->event);
+    mli_lock_drop(&lord->neighbours.lock);
+}
+
+static const mli_neighbours mli_neighbours_service = {
+    mli_neighbours_serve, mli_listener_start, mli_raise_begin,           mli_raise_end,
+    mli_raise_check,      mli_neighbours_end, mli_neighbours_after_fork,
+};
 
 /* -- public -- */
 
@@ -19235,7 +19251,11 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         lord->neighbours.slot = MLI_SLOT_NONE;
         r = mli_page_join(lord, &why);
         lord->neighbours.stall_fd = r ? -1 : mli_stall_open(stall);
-        if (r == MEMLORD_OK) mli_u32_store(&lord->neighbours.open, 1);
+        if (r == MEMLORD_OK) {
+            mli_ptr_store_release(&lord->neighbours.service,
+                                  (void *)(uintptr_t)&mli_neighbours_service);
+            mli_u32_store(&lord->neighbours.open, 1);
+        }
     }
     mli_lock_drop(&lord->neighbours.lock);
     if (r) {
@@ -19247,36 +19267,6 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
     return MEMLORD_OK;
 }
 
-MLI_PRIVATE MLI_COLD void mli_neighbours_end(memlord *lord) {
-    mli_raise *raise;
-    unsigned spins = 0;
-    (void)mli_u32_exchange(&lord->neighbours.open, 0); /* as the wish in mli_helper_start */
-    mli_lock_take(&lord->neighbours.lock);
-    if (lord->neighbours.slot >= 0)
-        mli_bell_ring(&lord->neighbours.page->bells[lord->neighbours.slot].rings);
-    mli_lock_drop(&lord->neighbours.lock);
-    mli_helper_stop(&lord->neighbours.listener);
-    mli_lock_take(&lord->neighbours.lock);
-    while (lord->neighbours.ringing) {
-        mli_lock_drop(&lord->neighbours.lock);
-        mli_spin_wait(&spins);
-        mli_lock_take(&lord->neighbours.lock);
-    }
-    if (lord->neighbours.slot >= 0) { /* the release pairs with mli_slot_read */
-        mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
-                                                       [MLI_SLOT_WORD(owner)], 0);
-        mli_page_fd_close(lord->neighbours.fd);
-    }
-    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page);
-    if (lord->neighbours.stall_fd >= 0) mli_page_fd_close(lord->neighbours.stall_fd);
-    lord->neighbours.stall_fd = -1;
-    lord->neighbours.page = NULL;
-    lord->neighbours.slot = MLI_SLOT_NONE;
-    mli_slots_note(lord);
-    for (raise = lord->neighbours.raises; raise; raise = raise->next)
-        if (raise->event) mli_os_event_set(raise->event);
-    mli_lock_drop(&lord->neighbours.lock);
-}
 MLI_API memlord_result memlord_pressure_close(memlord *lord) {
     if (!lord || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_OK;
     if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
@@ -19313,6 +19303,27 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
     mli_os_event_close(&event);
     return r;
 }
+
+#else
+
+MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
+                                             const char *text) {
+    (void)device, (void)text;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
+    (void)name;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_close(memlord *lord) {
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
+                                              uint64_t needed) {
+    (void)device, (void)needed;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+#endif
 
 /* ------------------------------------------------------------------ src/services/snapshots.h -- */
 
@@ -19787,11 +19798,12 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, type, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
     const int all = mli_polling_is(lord, MLI_POLLING_ALL);
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
     if (all) wanted = UINT32_MAX;
     if (mli_alert_on(lord, MLI_ALERT_POLLER)) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 0);
         mli_snapshots_go_on(lord);
-        (void)mli_listener_start(lord);
+        if (neighbours) (void)neighbours->listen(lord);
     }
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         if (!all && !mli_dev_watch(lord, i)) continue;
@@ -19943,10 +19955,11 @@ MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, ui
 /* Retires and collects what is due on the devices of a selector. Samples physical devices that have
    no poller, saves a due snapshot and export, and writes a requested report. Host code runs. */
 static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_pollers_start_missing(lord);
     mli_recorders_poll(lord);
-    mli_neighbours_serve(lord);
+    if (neighbours) neighbours->serve(lord);
     mli_save_serve(lord);
     (void)mli_fences_retire(lord, sel);
     for (i = 1; i < n; i++) {
@@ -20140,7 +20153,7 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
-    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
+    static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
     uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};
     while (*text) {
@@ -20168,6 +20181,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
+    const mli_neighbours *page = mli_neighbours_of(lord);
     mli_waiter w;
     mli_raise raise;
     uint64_t generation;
@@ -20182,15 +20196,15 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     if (failed) return;
     mli_waiter_begin(lord, &w);
     raise.event = &w.event;
-    raised = !mli_raise_begin(lord, phys, w.needed, &raise);
+    raised = page && !page->raise_begin(lord, phys, w.needed, &raise);
     mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
-           !(raised && mli_raise_check(lord, &raise) > 0)) {
+           !(raised && page->raise_check(lord, &raise) > 0)) {
         step = raised ? mli_u32_load(&lord->room.poll_ms) : left;
         mli_os_event_wait(&w.event, step < left ? step : left);
         left = mli_ms_left(deadline);
     }
-    if (raised) mli_raise_end(lord, &raise);
+    if (raised) page->raise_end(lord, &raise);
     mli_waiter_end(lord, &w);
     mli_os_event_close(&w.event);
 }
@@ -20311,13 +20325,14 @@ MLI_API uint32_t memlord_retry_backoff(const memlord_retry *policy, uint32_t att
 
 /* Pauses by the host's function, unless the neighbours release enough at once. */
 static MLI_COLD void mli_request_sleep(mli_request *q, uint32_t ms) {
+    const mli_neighbours *page = mli_neighbours_of(q->lord);
     mli_raise raise;
     int raised, enough;
     raise.event = NULL;
-    raised = !mli_raise_begin(q->lord, q->phys, q->bytes, &raise);
-    enough = raised && q->bytes && mli_raise_check(q->lord, &raise) > 0;
+    raised = page && !page->raise_begin(q->lord, q->phys, q->bytes, &raise);
+    enough = raised && q->bytes && page->raise_check(q->lord, &raise) > 0;
     if (!enough) q->policy->sleep_ms(q->policy->user, ms);
-    if (raised) mli_raise_end(q->lord, &raise);
+    if (raised) page->raise_end(q->lord, &raise);
 }
 
 /* Frees memory between two attempts, then pauses: samples the device, retires pending blocks,
@@ -20429,7 +20444,12 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
    books/names, books/sites, books/fences, books/parts, books/blocks and books/limits. Invariants:
    the map is stopped during the walk, as for a fork, so that the ledger's own threads change
    nothing meanwhile; the first check that fails ends the walk, and its line is logged when nothing
-   is held. Locks: cold, all shards and fences for all of it; phys, one at a time. */
+   is held. MEMLORD_NO_VERIFY leaves it out. Locks: cold, all shards and fences for all of it; phys,
+   one at a time. */
+
+/* --------------------------------------------------------------------- src/services/verify.c -- */
+
+#if !defined(MEMLORD_NO_VERIFY)
 
 /* What the map holds of one row. */
 typedef struct mli_verify_sum {
@@ -20448,16 +20468,13 @@ typedef struct mli_verify {
     mli_out text;
     char line[512];
 } mli_verify;
-/* Writes the line of a failed check. Returns 1. */
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...);
-
-/* --------------------------------------------------------------------- src/services/verify.c -- */
 
 static MLI_COLD void mli_verify_line(mli_verify *v) {
     mli_out_buffer(&v->text, v->line, sizeof v->line);
     mli_put_str(&v->text, "[verify] ");
 }
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...) {
+/* Writes the line of a failed check. Returns 1. */
+static MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...) {
     va_list args;
     mli_verify_line(v);
     va_start(args, form);
@@ -20505,7 +20522,7 @@ static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
     return mli_site_record_of(lord, &site->original) == site && mli_ptr_load(&site->display);
 }
 static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
-    static const char *const books[MLI_BOOKS] = {"devices", "sites", "tags"};
+    static const char books[MLI_BOOKS][8] = {"devices", "sites", "tags"};
     uint32_t i;
     for (i = 1; i < v->rows[book]; i++) {
         const mli_row *row = mli_row_at(v->lord, book, i);
@@ -20587,13 +20604,13 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
 
 /* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
-    const uint64_t plain = mli_word2_rows(e->word2), birth = MLI_BIRTH(plain);
+    const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
     uint32_t number[MLI_BOOKS];
     int book;
     number[MLI_BOOK_DEVICE] = dev;
-    number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
-    number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
+    number[MLI_BOOK_SITE] = MLI_SITE_ROW(rows);
+    number[MLI_BOOK_TAG] = MLI_TAG_ROW(rows);
     if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
                                        (birth & MLI_MARK_MAX) > mli_birth_count(v->lord)))
         return mli_verify_block(v, e, "its scope is unknown");
@@ -20812,25 +20829,25 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its reserved bytes, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
-    mli_book *book = &v->lord->limits.reservations;
+    mli_vector *vector = &v->lord->limits.reservations;
     uint32_t i, n = mli_u32_load(&v->lord->limits.reservation_count);
-    uint64_t sum = 0, reserved;
+    uint64_t sum = 0, bytes;
     mli_lock_take(&phys->lock);
     for (i = 1; i < n; i++) {
-        const mli_reservation *r = (const mli_reservation *)mli_book_at(book, i, sizeof *r);
+        const mli_reservation *r = (const mli_reservation *)mli_vector_at(vector, i, sizeof *r);
         if (r->phys != phys || !(mli_u32_load(&r->handle.generation) & 1)) continue;
         sum += r->remaining;
         ++*open;
     }
     *closed += mli_verify_list(phys->closed_tickets);
-    reserved = phys->reserved;
+    bytes = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
-    if (sum == reserved) return 0;
+    if (sum == bytes) return 0;
     return mli_verify_fail(v, "%i: its tickets have %ju B left; %ju B are reserved",
-                           mli_device_code(phys->device), sum, reserved);
+                           mli_device_code(phys->device), sum, bytes);
 }
 static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     uint64_t open = 0, closed = 0;
@@ -20842,12 +20859,13 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
 }
 
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
-    mli_book *book = &v->lord->accounts.all;
+    mli_vector *vector = &v->lord->accounts.all;
     const uint32_t n = mli_u32_load(&v->lord->accounts.count);
     uint64_t open = 0;
     uint32_t i;
     for (i = 1; i < n; i++) {
-        const mli_account_record *a = (const mli_account_record *)mli_book_at(book, i, sizeof *a);
+        const mli_account_record *a = (const mli_account_record *)mli_vector_at(vector, i,
+                                                                                sizeof *a);
         const uint32_t generation = mli_u32_load(&a->handle.generation);
         const uint64_t word = mli_u64_load(&a->word);
         if (!(generation & 1)) continue;
@@ -20900,6 +20918,13 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
     if (failed) mli_log_end(lord, MEMLORD_LOG_ERROR, &v.text);
     return failed ? MEMLORD_E_STATE : MEMLORD_OK;
 }
+
+#else
+
+MLI_API memlord_result memlord_verify(memlord *lord) {
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+#endif
 
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
@@ -21041,7 +21066,7 @@ typedef struct mli_report {
    block. So up to MLI_LEAKS / 2 groups are all found, but for about 1 table of 100 that is as full:
    `lost` tells. With more groups large ones are found, but a group of many small blocks may be
    under-reported. The sums of the table count every block. */
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t plain,
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
@@ -21081,10 +21106,10 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t plain,
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes) {
-    uint64_t scope = mli_scope_of(lord, plain);
-    uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
+    uint64_t scope = mli_scope_of(lord, rows);
+    uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
     uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
@@ -21104,7 +21129,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
     }
     leak->key = key;
     leak->of.word1 = (uint64_t)dev << 49;
-    leak->of.word2 = plain;
+    leak->of.word2 = rows;
     leak->blocks++;
     leak->bytes += bytes;
 }
@@ -21134,8 +21159,8 @@ MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t show
       without a site count by their tag -- */
 
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
-static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t plain, uint64_t bytes) {
-    const uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t rows, uint64_t bytes) {
+    const uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     mli_leak_sum *sum;
     if (!r->leak_sum || site > r->site_rows || tag > r->tags) return; /* added since */
     sum = &r->leak_sum[site ? site : r->site_rows + 1 + tag];
@@ -21264,14 +21289,14 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
    counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
-    uint64_t bytes = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, plain), size = 0;
+    uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
+    uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, rows), size = 0;
     const mli_side_record *side = mli_side_record_of(e->word2);
     for (; bytes >> size; size++) {}
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) { /* pending is freed */
-        mli_leak_add(lord, &r->leaks, plain, dev, bytes);
-        mli_leak_sum_add(r, plain, bytes);
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
+        mli_leak_add(lord, &r->leaks, rows, dev, bytes);
+        mli_leak_sum_add(r, rows, bytes);
         mli_stack_leak_add(r, e);
     }
     if (scope && scope <= r->scopes) {
@@ -21361,7 +21386,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     sampled = phys->sampled;
     line->of.device = phys->device;
     line->of.name = NULL;
-    line->held = phys->reserved;
+    line->held = phys->ticket_bytes;
     if (phys->limit) line->limit = phys->limit;
     neighbours = phys->neighbours;
     mli_lock_drop(&phys->lock);
@@ -21474,7 +21499,7 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_take(&mli_process.cold_lock);
     for (i = 1; i < mli_u32_load(&lord->accounts.count); i++) {
         const mli_account_record *b =
-            (const mli_account_record *)mli_book_at(&lord->accounts.all, i, sizeof *b);
+            (const mli_account_record *)mli_vector_at(&lord->accounts.all, i, sizeof *b);
         memlord_account_stat s;
         if (!mli_account_read_locked(b, &s)) continue;
         r->accounts++;
@@ -21629,11 +21654,11 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
-/* Owns the formats of other tools: one writer a format, each from a captured report. Uses reports/
-   and the reading functions. Invariants: a writer keeps no table beyond that of the shares of
-   stacks and the ids of its format, which are numbered as the rows of the ledger; a row added while
-   it writes has no number, and blocks of such a row are written without that site, tag or scope.
-   Locks: those of reading; none while the host's function writes. */
+/* What the writers of other tools' formats share: live blocks, and the numbers and names of their
+   frames. Owns no state: each writer has its own. Uses reports/capture and the reading functions.
+   Invariants: the numbers are those of the ledger's rows; a row added while a writer runs has none,
+   and blocks of such a row are written without that site, tag or scope. Locks: those of reading;
+   none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -21641,7 +21666,7 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
    arena is a block too, at an address that no other has. */
 typedef struct mli_live_block {
     uint64_t storage, bytes;
-    uint64_t stream;          /* MEMORY_VIZ; 0: none */
+    uint64_t stream;          /* 0: none */
     uint32_t frame;           /* the innermost frame of its stack: its site */
     uint32_t tag, scope;      /* 0: none, or one without a number */
     uint32_t node;            /* of its stack, in place of the frame; 0: none */
@@ -21652,82 +21677,23 @@ enum {
     MLI_BLOCK_PENDING = 1,
     MLI_BLOCK_PARTS = 2,
     MLI_BLOCK_ARENA = 4,
-    MLI_BLOCK_FREED = 8, /* in the table of last events, as are the next two */
-    MLI_BLOCK_OPEN = 16, /* TRACE: its slice is not ended. MEMORY_VIZ: its free is requested */
-    MLI_BLOCK_DONE = 32  /* MEMORY_VIZ: its segment is written */
+    MLI_BLOCK_FREED = 8, /* in the table of last events */
+    MLI_BLOCK_OPEN = 16, /* this and the next one are the writer's */
+    MLI_BLOCK_DONE = 32
 };
 
-/* Live blocks of one stack, tag and device. */
-typedef struct mli_group {
-    mli_live_block of; /* dev 0: a free group */
-    uint64_t blocks, bytes;
-} mli_group;
-#define MLI_GROUPS 256
-#define MLI_VIZ_WORDS 128
-
-/* An event of the ring, with the block that it is of. */
-typedef struct mli_export_event {
-    mli_live_block of;
-    uint64_t ns;
-    uint32_t kind, thread;
-} mli_export_event;
-
-/* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
-   those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
-typedef struct mli_portion {
-    uint32_t frame, tag, scope; /* frame 0: the allocs of a device */
-    uint32_t node;              /* 0: a whole */
-    uint32_t next;              /* the next share of the same whole, from 1; 0: the last */
-    unsigned char dev;          /* 0: a vacant entry */
-    unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
-    unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
-    int64_t value[2];           /* of the samples themselves, then the share; blocks and bytes */
-    double rest[2];             /* of the blocks that samples stand for, beside themselves */
-} mli_portion;
-
-/* The state of a writer, beside the report. */
+/* What each writer reads beside the report: the first member of its state. */
 typedef struct mli_export {
     mli_report *r;
     memlord *lord;
     mli_out *o;
     uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
     uint32_t nodes, places; /* likewise: of stacks, and of their frames; 0: there are none */
-    void (*put_block)(struct mli_export *x, const mli_live_block *block);
-    void (*put_group)(struct mli_export *x, const mli_group *group);
-    void (*put_part)(struct mli_export *x, const memlord_part_info *part);
-    const mli_live_block *whole; /* the block of the parts being written */
-    uint64_t beside, parts;      /* its bytes that no part has yet; parts written so far */
-    mli_group group[MLI_GROUPS];
-    mli_portion *portion;             /* where stacks are samples: the table of shares */
-    size_t portion_cap, portion_used; /* its entries, a power of two; entries in use */
-    mli_portion portion_none;         /* in place of one that there is no memory for */
-    /* By dev: the bytes and the number of events that the ring adds; TRACE: then sum is the level.
-       PPROF, HEAPTRACK: allocs of sites and their bytes; live bytes. PROMETHEUS: see
-       mli_prom_known. */
-    uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
-    uint64_t written;            /* items so far, in a format that numbers them */
-    void *table;                 /* scratch of the writer at hand */
-    mli_live_block *last_events; /* TRACE, MEMORY_VIZ: the last event of each storage */
-    uint64_t last_events_size, last_events_used; /* slots, a power of two; slots in use */
-    uint64_t first;                              /* ns of the first event */
-    int scoped;                                  /* 1: the ring has events of scopes */
-    int64_t *level; /* TRACE: live bytes by tag row; behind them by dev: those without a tag */
-    uint64_t due[MEMLORD_MAX_DEVICES + 1];   /* TRACE, by dev: ns of the next sample */
-    uint64_t shown[MEMLORD_MAX_DEVICES + 1]; /* TRACE, by dev: the level of the last sample */
-    unsigned char *depth;                    /* TRACE, by thread number: open scopes */
-    uint32_t threads;          /* TRACE: entries of `depth` */
-    uint32_t only;             /* MEMORY_VIZ: the dev of the events being written */
-    size_t lines, lines_most;  /* FOLDED: lines in `table`, and those it has room for */
-    uint64_t traces;           /* HEAPTRACK: traces so far */
-    uint64_t calls, held;      /* HEAPTRACK: allocations still to write; bytes now allocated */
-    uint64_t gone, gone_end;   /* HEAPTRACK: infos of the bytes no longer live: see mli_heap_gone */
-    struct {
-        const char *text;
-        size_t size;
-    } word[MLI_VIZ_WORDS]; /* MEMORY_VIZ: the words in the memo, by number; size 0: a free one */
-    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* MEMORY_VIZ, by dev: the device's number there */
-    char label[1024]; /* PROMETHEUS: labels of every sample, "name=value" and a 0 each; a 0 */
 } mli_export;
+
+/* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
+   fails. */
+MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer));
 
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev);
 /* Returns the tag of a row; NULL for row 0. */
@@ -21774,13 +21740,52 @@ typedef struct mli_alive {
     double scale; /* how many blocks it stands for; 0: it has no stack */
 } mli_alive;
 
-MLI_PRIVATE MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item);
-MLI_PRIVATE MLI_COLD int mli_alive_put(void *user, void *item);
+/* Calls fn for each live block of the map, until it returns other than 0. Leaves out blocks of
+   devices without a number. Without memory the report fails. */
+typedef int (*mli_alive_fn)(void *writer, const mli_alive *alive);
+MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer);
+
+/* Calls put for the arena of each device that has a balance. */
+typedef void (*mli_block_fn)(void *writer, const mli_live_block *b);
+MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer);
+/* Calls put for each live block, then for the arenas. */
+MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer);
+
+/* Calls put for the parts of a block; returns how many of its bytes are in none. */
+typedef void (*mli_part_fn)(void *writer, const mli_live_block *whole,
+                            const memlord_part_info *part);
+MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
+                                               mli_part_fn put, void *writer);
+
+/* Writes text as UTF-8. Puts a backslash before each character of `escaped`. */
+MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped);
+MLI_PRIVATE size_t mli_utf8_size(const char *text);
+
+/* Writes the low n bytes of v, little-endian. */
+MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n);
 #endif
 
 /* ---------------------------------------------------------------------- src/reports/export.c -- */
 
 #if !defined(MEMLORD_NO_REPORTS)
+
+MLI_PRIVATE MLI_COLD void mli_export_run(mli_report *r, size_t size, void (*write)(void *writer)) {
+    memlord *lord = r->lord;
+    mli_export *x = (mli_export *)mli_own_alloc(lord, size);
+    if (!x) {
+        r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    x->r = r;
+    x->lord = lord;
+    x->o = r->o;
+    x->devices = r->devices;
+    x->sites = r->site_rows;
+    x->tags = (uint32_t)r->tags;
+    x->scopes = r->scopes;
+    write(x);
+    mli_own_free(lord, x, size);
+}
 
 MLI_PRIVATE memlord_device mli_export_device(const mli_export *x, uint32_t dev) {
     return mli_device_record_at(x->lord, dev)->device;
@@ -21877,29 +21882,132 @@ MLI_PRIVATE MLI_COLD mli_live_block mli_live_block_make(const mli_export *x, uin
     return b;
 }
 
-MLI_PRIVATE MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) {
-    const mli_export *x = (const mli_export *)user;
+typedef struct mli_alive_walk {
+    mli_export *x;
+    mli_alive_fn fn;
+    void *writer;
+} mli_alive_walk;
+static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) {
+    const mli_export *x = ((const mli_alive_walk *)user)->x;
     mli_alive *alive = (mli_alive *)item;
     mli_live_block *b = &alive->of;
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint64_t scope = mli_scope_of(x->lord, plain);
+    uint64_t rows = mli_word2_rows(e->word2);
+    uint64_t scope = mli_scope_of(x->lord, rows);
     const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
     const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
-                             (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
-    b->stream = mli_stream_of(x->lord, plain);
+                             (rows & MLI_ROWS_MASK) >> 1 | scope << 36);
+    b->stream = mli_stream_of(x->lord, rows);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
     if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
         b->state |= MLI_BLOCK_PARTS;
     if (node <= x->nodes) b->node = node;
     alive->scale = b->node ? taken.scale : 0;
 }
-MLI_PRIVATE MLI_COLD int mli_alive_put(void *user, void *item) {
-    mli_export *x = (mli_export *)user;
+static MLI_COLD int mli_alive_visit(void *user, void *item) {
+    const mli_alive_walk *walk = (const mli_alive_walk *)user;
     const mli_alive *alive = (const mli_alive *)item;
-    if (alive->of.dev <= x->devices) /* else added since the capture */
-        x->put_block(x, &alive->of);
-    return x->o->failed;
+    if (alive->of.dev > walk->x->devices) return 0; /* added since the capture */
+    return walk->fn(walk->writer, alive);
+}
+MLI_PRIVATE MLI_COLD void mli_alive_each(mli_export *x, mli_alive_fn fn, void *writer) {
+    mli_walk_query all = mli_walk_query_of(memlord_device_all());
+    mli_alive_walk walk;
+    walk.x = x;
+    walk.fn = fn;
+    walk.writer = writer;
+    if (mli_copies_each(x->lord, &all, sizeof(mli_alive), mli_alive_fill, mli_alive_visit, &walk))
+        x->r->result = MEMLORD_E_NOMEM;
+}
+
+MLI_PRIVATE MLI_COLD void mli_arena_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
+    uint32_t dev;
+    for (dev = 1; dev <= x->devices; dev++) {
+        const uint64_t arena = mli_report_arena(x->r, dev);
+        mli_live_block b = mli_live_block_make(
+            x, dev, ((uint64_t)1 << 62) + ((uint64_t)dev << 50), arena, 0);
+        b.frame = mli_frame_of_kind(x, dev, MLI_FRAME_ARENA);
+        b.state = MLI_BLOCK_ARENA;
+        if (arena) put(writer, &b);
+    }
+}
+typedef struct mli_block_walk {
+    mli_export *x;
+    mli_block_fn put;
+    void *writer;
+} mli_block_walk;
+static MLI_COLD int mli_block_visit(void *user, const mli_alive *alive) {
+    const mli_block_walk *walk = (const mli_block_walk *)user;
+    walk->put(walk->writer, &alive->of);
+    return walk->x->o->failed;
+}
+MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x, mli_block_fn put, void *writer) {
+    mli_block_walk walk;
+    walk.x = x;
+    walk.put = put;
+    walk.writer = writer;
+    mli_alive_each(x, mli_block_visit, &walk);
+    mli_arena_blocks_each(x, put, writer);
+}
+
+typedef struct mli_part_walk {
+    mli_export *x;
+    mli_part_fn put;
+    void *writer;
+    const mli_live_block *whole;
+    uint64_t beside; /* the block's bytes that no part has yet */
+} mli_part_walk;
+/* Stops at a part with more bytes than are left: another block has begun at that storage since, and
+   the part is of it. */
+static MLI_COLD int mli_part_visit(void *user, const memlord_part_info *part) {
+    mli_part_walk *walk = (mli_part_walk *)user;
+    if (part->bytes > walk->beside) return 1;
+    walk->beside -= part->bytes;
+    walk->put(walk->writer, walk->whole, part);
+    return walk->x->o->failed;
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b,
+                                               mli_part_fn put, void *writer) {
+    mli_part_walk walk;
+    walk.x = x;
+    walk.put = put;
+    walk.writer = writer;
+    walk.whole = b;
+    walk.beside = b->bytes;
+    if (b->state & MLI_BLOCK_PARTS)
+        (void)memlord_parts_each(x->lord, mli_export_device(x, b->dev), b->storage,
+                                 mli_part_visit, &walk);
+    return walk.beside;
+}
+
+/* -- text and numbers -- */
+
+MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped) {
+    const unsigned char *s = (const unsigned char *)text;
+    while (*s) {
+        uint32_t code;
+        size_t n = mli_utf8_decode(s, &code);
+        if (n) {
+            if (n == 1 && strchr(escaped, (int)code)) mli_put_str(o, "\\");
+            mli_put(o, (const char *)s, n);
+        } else {
+            mli_put_invalid_byte(o, *s);
+        }
+        s += n ? n : 1;
+    }
+}
+MLI_PRIVATE size_t mli_utf8_size(const char *text) {
+    mli_out count;
+    mli_out_buffer(&count, NULL, 0);
+    mli_put_utf8(&count, text, "");
+    return count.total;
+}
+
+MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
+    for (; n--; v >>= 8) {
+        char byte = (char)(unsigned char)(v & 255);
+        mli_put(o, &byte, 1);
+    }
 }
 #endif
 
@@ -22591,7 +22699,7 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
         if (dev && at >= MLI_STAT_COUNT) continue;
         *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
                                  : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
-        if (*v) return mli_columns[at].name;
+        if (*v) return mli_column_names[at];
     }
     return NULL;
 }
@@ -22781,7 +22889,7 @@ static MLI_COLD void mli_json_stats(mli_out *o, memlord_stats *s) {
     size_t i;
     mli_put_str(o, "{");
     for (i = 0; i < MLI_STAT_COUNT; i++)
-        mli_json_u64(o, mli_columns[i].name, *mli_stat_of(s, i));
+        mli_json_u64(o, mli_column_names[i], *mli_stat_of(s, i));
     for (i = 0; i < MLI_RATE_COUNT; i++) mli_json_rate(o, mli_rates[i].name, mli_rate_read(s, i));
     mli_json_u64(o, "mean_bytes", mli_mean_read(s));
     mli_put_str(o, "}");
@@ -22813,7 +22921,7 @@ static void mli_json_metadata(mli_report *r) {
                   mli_alert_on(lord, MLI_ALERT_EVENTS) != 0);
     mli_jsonf(r->o, ",'dropped':{");
     for (i = 0; i < MLI_LOSS_COUNT; i++)
-        mli_json_u64(r->o, mli_columns[MLI_STAT_COUNT + i].name + sizeof "dropped",
+        mli_json_u64(r->o, mli_column_names[MLI_STAT_COUNT + i] + sizeof "dropped",
                      mli_loss_value(lord, i));
     mli_jsonf(r->o, ",'events':%ju}}", r->total.dropped_events);
 }
@@ -23430,1188 +23538,6 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
     for (i = 0; i < r->blocks; i++) mli_json_block(r, &r->block[i]);
     mli_put_str(r->o, "]}}\n");
 }
-
-/* ---------------------------------------------------------------------- src/reports/shares.h -- */
-
-/* Owns the table that divides the blocks of a site among its stacks. Uses reports/export. Locks:
-   none.
-
-   the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
-      were taken, and a share of the others of its site: in proportion to the others that its
-      samples stand for. Then the stacks add up to the site, and a block that was taken has its own
-      bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
-      blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
-      which are divided by site */
-
-#if !defined(MEMLORD_NO_REPORTS)
-
-/* Makes the table of shares, where stacks are samples. Without memory the report fails. */
-MLI_PRIVATE MLI_COLD void mli_portions_make(mli_export *x);
-
-/* Calls put for every live block, or each share in them as one, then for the arena of each device
-   that has a balance. */
-MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x,
-                                               void (*put)(mli_export *x, const mli_live_block *b));
-
-MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
-MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b);
-
-/* Returns the group of a block, empty if it is new. Probes 8 slots; if all are of other groups,
-   writes the group at its home and evicts it. An evicted group may be written again later: readers
-   of the formats with groups add equal ones up. */
-MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b);
-MLI_PRIVATE MLI_COLD void mli_groups_each(mli_export *x,
-                                          void (*put)(mli_export *, const mli_group *));
-
-/* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
-   last reset; then for those of each device that are of none. Of samples they are shares. */
-typedef void (*mli_allocs_fn)(mli_export *x, const mli_live_block *of, uint64_t allocs,
-                              uint64_t bytes);
-MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put);
-
-/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0). NULL:
-   there is no table. Open addressing by device type and address. */
-MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_export *x, const mli_live_block *of);
-/* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
-   devices without a number. */
-typedef void (*mli_ring_event_fn)(mli_export *x, const mli_export_event *e);
-MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn);
-
-/* Returns what an event adds to the live bytes of its device. */
-MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
-MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
-
-/* Reads the ring once: the last event of each storage; for each device the bytes it gains (x->sum)
-   and its number of events (x->events); takes the bytes that each tag gains off x->level. */
-MLI_PRIVATE MLI_COLD void mli_last_events_build(mli_export *x);
-#endif
-
-/* ---------------------------------------------------------------------- src/reports/shares.c -- */
-
-#if !defined(MEMLORD_NO_REPORTS)
-
-static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
-                                              const mli_portion *key) {
-    uint64_t hash = ((uint64_t)key->frame << 32 | key->node) * 0x9e3779b97f4a7c15u;
-    size_t at;
-    hash += (uint64_t)key->tag << 40 | (uint64_t)key->scope << 8 | key->dev;
-    hash = ((hash ^ hash >> 29) + key->allocs) * 0x9e3779b97f4a7c15u;
-    for (at = (size_t)(hash >> 32) & (cap - 1); table[at].dev; at = (at + 1) & (cap - 1))
-        if (table[at].frame == key->frame && table[at].node == key->node &&
-            table[at].tag == key->tag && table[at].scope == key->scope &&
-            table[at].dev == key->dev && table[at].allocs == key->allocs)
-            break;
-    return &table[at];
-}
-/* Makes room for one more share; 0: no memory. */
-static MLI_COLD int mli_portions_grow(mli_export *x) {
-    const size_t cap = x->portion_cap ? x->portion_cap * 2 : 1024;
-    mli_portion *table;
-    size_t i;
-    if (x->portion_used * 4 < x->portion_cap * 3) return 1;
-    table = (mli_portion *)mli_own_alloc(x->lord, cap * sizeof *table);
-    if (!table) return 0;
-    for (i = 0; i < x->portion_cap; i++)
-        if (x->portion[i].dev) *mli_portion_find(table, cap, &x->portion[i]) = x->portion[i];
-    mli_own_free(x->lord, x->portion, x->portion_cap * sizeof *table);
-    x->portion = table;
-    x->portion_cap = cap;
-    return 1;
-}
-/* Returns the share of a node in the live blocks like `b`, or in the allocs of its site; node 0:
-   the whole. It is valid until the next call. Without memory the report fails. */
-static MLI_COLD mli_portion *mli_portion_of(mli_export *x, const mli_live_block *b, uint32_t node,
-                                          int allocs) {
-    mli_portion key, *s;
-    memset(&key, 0, sizeof key);
-    key.frame = b->frame;
-    key.node = node;
-    key.tag = allocs ? 0 : b->tag;
-    key.scope = allocs ? 0 : b->scope;
-    key.dev = b->dev;
-    key.allocs = (unsigned char)allocs;
-    if (!mli_portions_grow(x)) {
-        x->r->result = MEMLORD_E_NOMEM;
-        return &x->portion_none;
-    }
-    s = mli_portion_find(x->portion, x->portion_cap, &key);
-    if (s->dev) return s;
-    x->portion_used++;
-    *s = key;
-    return s;
-}
-
-/* Adds a live block to its whole and, if it was taken, to the share of its stack. */
-static MLI_COLD int mli_portion_put(void *user, void *item) {
-    mli_export *x = (mli_export *)user;
-    const mli_alive *alive = (const mli_alive *)item;
-    const mli_live_block *b = &alive->of;
-    uint32_t node = b->node;
-    if (b->dev > x->devices) return 0; /* added since the capture */
-    for (;; node = 0) {
-        mli_portion *s = mli_portion_of(x, b, node, 0);
-        s->value[0]++;
-        s->value[1] += (int64_t)b->bytes;
-        if (!node) return x->r->result != MEMLORD_OK;
-        s->rest[0] += alive->scale - 1;
-        s->rest[1] += (alive->scale - 1) * (double)b->bytes;
-        (void)mli_portion_of(x, b, node, 1); /* it may have none since the last reset */
-    }
-}
-/* Adds the allocs of each stack. */
-static MLI_COLD void mli_portions_stacks(mli_export *x) {
-    const uint32_t rows = mli_stack_rows(x->lord);
-    uint32_t i;
-    for (i = 1; i < rows; i++) {
-        const mli_stack_row *row = mli_stack_row_at(x->lord, i);
-        mli_live_block of;
-        mli_portion *s;
-        if (row->dev > x->devices || row->node > x->nodes) continue;
-        of = mli_live_block_make(x, row->dev, 0, 0, row->site);
-        s = mli_portion_of(x, &of, row->node, 1);
-        mli_lock_take(&x->lord->stacks.lock);
-        s->value[0] += (int64_t)row->samples;
-        s->value[1] += (int64_t)row->taken_bytes;
-        s->rest[0] += row->allocs - (double)row->samples;
-        s->rest[1] += (double)row->alloc_bytes - (double)row->taken_bytes;
-        mli_lock_drop(&x->lord->stacks.lock);
-    }
-}
-/* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
-static MLI_COLD void mli_portions_sites(mli_export *x) {
-    uint32_t i, dev;
-    for (dev = 1; dev <= x->devices; dev++) {
-        const memlord_stats *stat = &x->r->stat[dev - 1];
-        mli_live_block of = mli_live_block_make(x, dev, 0, 0, 0);
-        mli_portion *s;
-        (void)mli_portion_of(x, &of, 0, 1);
-        of.frame = 0;
-        s = mli_portion_of(x, &of, 0, 1);
-        s->value[0] = (int64_t)stat->allocs;
-        s->value[1] = (int64_t)stat->total_allocated;
-    }
-    for (i = 1; i <= x->sites; i++) {
-        const mli_live_block of = mli_live_block_make(
-            x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
-        mli_row_totals sum;
-        mli_portion *s;
-        if (of.dev > x->devices) continue;
-        mli_row_sum(x->lord, MLI_BOOK_SITE, i, 0, &sum);
-        s = mli_portion_of(x, &of, 0, 1);
-        s->value[0] = (int64_t)sum.allocs;
-        s->value[1] = (int64_t)sum.total_in;
-    }
-}
-
-static mli_portion *mli_portion_next(const mli_export *x, const mli_portion *s) {
-    return s->next ? &x->portion[s->next - 1] : NULL;
-}
-/* Returns the share of a node and a frame in the allocs of the site of `s`. */
-static mli_portion *mli_portion_site(const mli_export *x, const mli_portion *s, uint32_t frame,
-                                     uint32_t node) {
-    mli_portion key = *s;
-    key.tag = key.scope = 0;
-    key.frame = frame;
-    key.node = node;
-    key.allocs = 1;
-    return mli_portion_find(x->portion, x->portion_cap, &key);
-}
-/* Divides a number over the shares of a whole in proportion to their rest; `all`: to their value,
-   in place of it. A share of no block has no bytes. */
-static MLI_COLD void mli_portion_divide(const mli_export *x, const mli_portion *whole, int m,
-                                        int64_t number, int all) {
-    double parts = 0, part = 0;
-    int64_t upto, given = 0;
-    mli_portion *s;
-    for (s = mli_portion_next(x, whole); s; s = mli_portion_next(x, s))
-        parts += all ? (double)s->value[m] : s->rest[m];
-    for (s = mli_portion_next(x, whole); s && parts > 0; s = mli_portion_next(x, s), given = upto) {
-        part += all ? (double)s->value[m] : s->rest[m];
-        upto = s->next ? (int64_t)((double)number * (part / parts)) : number;
-        if (upto > number) upto = number;
-        if (!m && upto == given) s->rest[1] = 0;
-        s->value[m] = (all ? 0 : s->value[m]) + upto - given;
-    }
-}
-
-/* -- the passes that divide the table -- */
-
-static MLI_COLD void mli_portions_each(mli_export *x, void (*fn)(mli_export *x, mli_portion *s)) {
-    size_t i;
-    for (i = 0; i < x->portion_cap; i++)
-        if (x->portion[i].dev) fn(x, &x->portion[i]);
-}
-static MLI_COLD void mli_portion_list(mli_export *x, mli_portion *s, mli_portion *whole) {
-    s->next = whole->next;
-    whole->next = (uint32_t)(s - x->portion) + 1;
-}
-static MLI_COLD void mli_portion_list_site(mli_export *x, mli_portion *s) {
-    if (s->allocs && s->frame && !s->node) mli_portion_list(x, s, mli_portion_site(x, s, 0, 0));
-}
-static MLI_COLD int64_t mli_portion_sum(const mli_export *x, const mli_portion *whole, int m) {
-    int64_t sum = 0;
-    const mli_portion *s;
-    for (s = mli_portion_next(x, whole); s; s = mli_portion_next(x, s)) sum += s->value[m];
-    return sum;
-}
-/* Makes the sites of a device add up to it. A realloc at another site counts the bytes of its block
-   there again. */
-static MLI_COLD void mli_portion_device(mli_export *x, mli_portion *s) {
-    mli_portion *site, *next;
-    int m;
-    if (s->frame) return;
-    for (m = 0; m < 2; m++) {
-        const int64_t left = s->value[m] - mli_portion_sum(x, s, m);
-        if (left < 0) mli_portion_divide(x, s, m, s->value[m], 1);
-        site = mli_portion_site(x, s, mli_frame_of_kind(x, s->dev, MLI_FRAME_UNKNOWN), 0);
-        if (left > 0) site->value[m] = left;
-    }
-    for (site = mli_portion_next(x, s); site; site = next) {
-        next = mli_portion_next(x, site);
-        site->next = 0;
-    }
-    s->next = 0;
-}
-/* Lists the stacks of each whole, and adds the live blocks of each site up in its rest. */
-static MLI_COLD void mli_portion_list_stack(mli_export *x, mli_portion *s) {
-    mli_portion key = *s, *site = mli_portion_site(x, s, s->frame, 0);
-    key.node = 0;
-    if (s->node) {
-        mli_portion_list(x, s, mli_portion_find(x->portion, x->portion_cap, &key));
-    } else if (!s->allocs) {
-        site->rest[0] += (double)s->value[0];
-        site->rest[1] += (double)s->value[1];
-    }
-}
-/* Decides which sites have all their live blocks among their allocs: not those that a reset has
-   left older blocks, or that got blocks by a realloc. */
-static MLI_COLD void mli_portion_decide(mli_export *x, mli_portion *s) {
-    if (s->allocs && !s->node)
-        s->has_live = !mli_epoch(x->lord) &&
-                      (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
-}
-/* Take live blocks off the allocs of their site, which are then those that are freed, and put their
-   shares back. */
-static MLI_COLD void mli_portion_live_off(mli_export *x, mli_portion *s) {
-    mli_portion *of = mli_portion_site(x, s, s->frame, s->node);
-    int m;
-    if (s->allocs || !mli_portion_site(x, s, s->frame, 0)->has_live) return;
-    for (m = 0; m < 2; m++) {
-        of->value[m] -= s->value[m];
-        of->rest[m] -= s->rest[m];
-    }
-}
-static MLI_COLD void mli_portion_live_back(mli_export *x, mli_portion *s) {
-    mli_portion *of = mli_portion_site(x, s, s->frame, s->node);
-    if (s->allocs || !mli_portion_site(x, s, s->frame, 0)->has_live) return;
-    of->value[0] += s->value[0];
-    of->value[1] += s->value[1];
-}
-/* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
-   without a taken block. */
-static MLI_COLD void mli_portion_clamp(mli_export *x, mli_portion *s) {
-    int m;
-    (void)x;
-    for (m = 0; m < 2; m++) {
-        if (s->value[m] < 0) s->value[m] = 0;
-        if (s->rest[m] < 0 || !s->value[0]) s->rest[m] = 0;
-    }
-}
-
-/* A stack gets at most so many times what its samples stand for: a site with more has stacks of
-   which no block was taken. */
-#define MLI_PORTION_MOST 4
-
-/* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
-static MLI_COLD void mli_portion_divide_whole(mli_export *x, mli_portion *whole) {
-    int64_t blocks = 0, given = 0;
-    int m;
-    if (whole->node || !whole->frame) return;
-    for (m = 0; m < 2; m++) {
-        const int64_t left = whole->value[m] - mli_portion_sum(x, whole, m);
-        int64_t number = left;
-        double rest = 0;
-        const mli_portion *s;
-        for (s = mli_portion_next(x, whole); s; s = mli_portion_next(x, s)) rest += s->rest[m];
-        if (m) number = blocks > 0 ? (int64_t)((double)left * (double)given / (double)blocks) : 0;
-        if (!m && rest * MLI_PORTION_MOST < (double)left)
-            number = (int64_t)(rest * MLI_PORTION_MOST);
-        if (left < 0) mli_portion_divide(x, whole, m, whole->value[m], 1);
-        if (left > 0 && rest > 0) mli_portion_divide(x, whole, m, number, 0);
-        whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
-        if (!m) blocks = left;
-        if (!m) given = left - whole->value[0];
-    }
-}
-
-MLI_PRIVATE MLI_COLD void mli_portions_make(mli_export *x) {
-    static void (*const passes[])(mli_export *x, mli_portion *s) = {
-        mli_portion_list_site, mli_portion_device, mli_portion_list_stack,   mli_portion_decide,
-        mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};
-    mli_walk_query all = mli_walk_query_of(memlord_device_all());
-    size_t i;
-    if (!x->nodes || x->lord->stacks.bytes == 1) return;
-    mli_portions_sites(x);
-    mli_portions_stacks(x);
-    if (mli_copies_each(x->lord, &all, sizeof(mli_alive), mli_alive_fill, mli_portion_put, x))
-        x->r->result = MEMLORD_E_NOMEM;
-    for (i = 0; i < sizeof passes / sizeof *passes && x->r->result == MEMLORD_OK; i++)
-        mli_portions_each(x, passes[i]);
-}
-/* Returns a share as a block. */
-static mli_live_block mli_portion_block(const mli_portion *s) {
-    mli_live_block b;
-    memset(&b, 0, sizeof b);
-    b.bytes = (uint64_t)s->value[1];
-    b.frame = s->frame;
-    b.tag = s->tag;
-    b.scope = s->scope;
-    b.node = s->node;
-    b.blocks = s->value[0] < UINT32_MAX ? (uint32_t)s->value[0] : UINT32_MAX;
-    b.dev = s->dev;
-    return b;
-}
-
-MLI_PRIVATE MLI_COLD void mli_live_blocks_each(mli_export *x,
-        void (*put)(mli_export *x, const mli_live_block *b)) {
-    mli_walk_query all = mli_walk_query_of(memlord_device_all());
-    uint32_t dev;
-    size_t i;
-    x->put_block = put;
-    for (i = 0; i < x->portion_cap; i++) {
-        const mli_live_block b = mli_portion_block(&x->portion[i]);
-        if (b.blocks && !x->portion[i].allocs) put(x, &b);
-    }
-    if (!x->portion && mli_copies_each(x->lord, &all, sizeof(mli_alive), mli_alive_fill,
-                                     mli_alive_put, x))
-        x->r->result = MEMLORD_E_NOMEM;
-    for (dev = 1; dev <= x->devices; dev++) {
-        uint64_t arena = mli_u64_load(&mli_device_record_at(x->lord, dev)->arena);
-        mli_live_block b = mli_live_block_make(
-            x, dev, ((uint64_t)1 << 62) + ((uint64_t)dev << 50), arena, 0);
-        b.frame = mli_frame_of_kind(x, dev, MLI_FRAME_ARENA);
-        b.state = MLI_BLOCK_ARENA;
-        if (arena) put(x, &b);
-    }
-}
-
-MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part) {
-    return part->meta.name ? part->meta.name : "(part)";
-}
-/* Writes the parts of a block; returns how many of its bytes are in none. Stops at a part with more
-   bytes than are left: another block has begun at that storage since, and the part is of it. */
-static MLI_COLD int mli_export_part(void *user, const memlord_part_info *part) {
-    mli_export *x = (mli_export *)user;
-    if (part->bytes > x->beside) return 1;
-    x->beside -= part->bytes;
-    x->put_part(x, part);
-    x->parts++;
-    return x->o->failed;
-}
-MLI_PRIVATE MLI_COLD uint64_t mli_export_parts(mli_export *x, const mli_live_block *b) {
-    x->whole = b;
-    x->beside = b->bytes;
-    if (b->state & MLI_BLOCK_PARTS)
-        (void)memlord_parts_each(x->lord, mli_export_device(x, b->dev), b->storage,
-                                 mli_export_part, x);
-    return x->beside;
-}
-
-MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_export *x, const mli_live_block *b) {
-    uint64_t key = (uint64_t)(b->frame ^ b->node * 0x9e3779b9u) << 24 ^ (uint64_t)b->tag << 8 ^
-                   b->dev;
-    uint64_t at = ((key ^ (uint64_t)b->scope << 44) * 0x9e3779b97f4a7c15u) >> 56;
-    mli_group *g;
-    unsigned tries;
-    for (tries = 0; tries < 8; tries++) {
-        g = &x->group[(at + tries) % MLI_GROUPS];
-        if (!g->of.dev) break;
-        if (g->of.frame == b->frame && g->of.tag == b->tag && g->of.scope == b->scope &&
-            g->of.dev == b->dev && g->of.node == b->node)
-            return g;
-    }
-    if (tries == 8) g = &x->group[at];
-    if (g->of.dev && x->put_group) x->put_group(x, g);
-    g->of = *b;
-    g->blocks = 0;
-    g->bytes = 0;
-    return g;
-}
-static MLI_COLD void mli_group_add(mli_export *x, const mli_live_block *b) {
-    mli_group *g = mli_group_at(x, b);
-    if (!(b->state & MLI_BLOCK_ARENA)) g->blocks += b->blocks;
-    g->bytes += mli_export_parts(x, b);
-}
-MLI_PRIVATE MLI_COLD void mli_groups_each(mli_export *x,
-                                          void (*put)(mli_export *, const mli_group *)) {
-    uint32_t i;
-    x->put_group = put;
-    mli_live_blocks_each(x, mli_group_add);
-    for (i = 0; i < MLI_GROUPS; i++)
-        if (x->group[i].of.dev) put(x, &x->group[i]);
-}
-static MLI_COLD void mli_stack_allocs_each(mli_export *x, mli_allocs_fn put) {
-    const uint32_t rows = mli_stack_rows(x->lord);
-    uint32_t i;
-    for (i = 1; i < rows && !x->o->failed; i++) {
-        const mli_stack_row *row = mli_stack_row_at(x->lord, i);
-        mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
-        memlord_stack_stat s;
-        if (row->dev > x->devices || row->node > x->nodes) continue;
-        mli_stack_stat_fill(x->lord, i, &s);
-        of.node = row->node;
-        x->sum[of.dev] += s.allocs;
-        x->events[of.dev] += s.alloc_bytes;
-        put(x, &of, s.allocs, s.alloc_bytes);
-    }
-}
-MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
-    uint32_t i, dev;
-    size_t at;
-    for (at = 0; at < x->portion_cap; at++) {
-        const mli_portion *s = &x->portion[at];
-        const mli_live_block of = mli_portion_block(s);
-        if (s->allocs && s->frame) put(x, &of, (uint64_t)s->value[0], (uint64_t)s->value[1]);
-    }
-    if (x->portion) return;
-    if (x->nodes) mli_stack_allocs_each(x, put);
-    for (i = 1; i <= x->sites && !x->nodes && !x->o->failed; i++) {
-        mli_live_block of = mli_live_block_make(
-            x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
-        memlord_site_stat s;
-        (void)mli_site_stat_fill(x->lord, i, &s);
-        x->sum[of.dev] += s.allocs;
-        x->events[of.dev] += s.alloc_bytes;
-        put(x, &of, s.allocs, s.alloc_bytes);
-    }
-    for (dev = 1; dev <= x->devices; dev++) {
-        const memlord_stats *s = &x->r->stat[dev - 1];
-        mli_live_block of = mli_live_block_make(x, dev, 0, 0, 0);
-        put(x, &of, s->allocs > x->sum[dev] ? s->allocs - x->sum[dev] : 0,
-            s->total_allocated > x->events[dev] ? s->total_allocated - x->events[dev] : 0);
-    }
-}
-
-/* -- the event ring, up to the moment of the report -- */
-
-/* The most slots of the table of last events. Events of further storages are left out. */
-#define MLI_LAST_EVENTS ((uint64_t)1 << 20)
-
-MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_export *x, const mli_live_block *of) {
-    const uint32_t type = mli_type_of(x->lord, of->dev);
-    uint64_t at = (of->storage ^ (uint64_t)(type + 1) << 57) * 0x9e3779b97f4a7c15u >> 20;
-    for (; x->last_events_size; at++) {
-        mli_live_block *f = &x->last_events[at & (x->last_events_size - 1)];
-        if (!f->dev || (f->storage == of->storage && mli_type_of(x->lord, f->dev) == type)) return f;
-    }
-    return NULL;
-}
-MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn) {
-    mli_ring_reader reading;
-    mli_event_copy e;
-    if (!mli_ring_reader_begin(x->lord, &reading)) {
-        x->r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    while (!x->o->failed && mli_ring_reader_next(&reading, &e)) {
-        mli_export_event out;
-        out.of = mli_live_block_make(x, mli_event_dev(e.what), e.storage, MLI_BYTES(e.what),
-                                     e.where);
-        out.of.stream = e.stream;
-        if (e.stack && mli_stack_row_at(x->lord, e.stack)->node <= x->nodes)
-            out.of.node = mli_stack_row_at(x->lord, e.stack)->node;
-        out.ns = mli_since_ns(&x->r->scale, e.stamp);
-        out.kind = mli_event_kind(e.what);
-        out.thread = e.thread;
-        if (out.kind == MEMLORD_EVENT_PEND) out.of.state = MLI_BLOCK_PENDING;
-        if (out.kind == MEMLORD_EVENT_FREE) out.of.state = MLI_BLOCK_FREED;
-        if (out.ns <= x->r->uptime && out.of.dev <= x->devices) fn(x, &out);
-    }
-    mli_ring_reader_end(&reading);
-}
-
-MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e) {
-    int adds = e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_MOVE ||
-               e->kind == MEMLORD_EVENT_ARENA_ADD;
-    int takes = e->kind == MEMLORD_EVENT_FREE || e->kind == MEMLORD_EVENT_ARENA_SUB;
-    return (adds - takes) * (int64_t)e->of.bytes;
-}
-MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e) {
-    return e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_FREE ||
-           e->kind == MEMLORD_EVENT_PEND || e->kind == MEMLORD_EVENT_MOVE;
-}
-
-static MLI_COLD void mli_last_event_update(mli_export *x, const mli_export_event *e) {
-    mli_live_block *f;
-    if (e->ns < x->first) x->first = e->ns;
-    x->scoped |= e->kind == MEMLORD_EVENT_SCOPE_BEGIN;
-    if (!e->of.dev) return;
-    x->sum[e->of.dev] += (uint64_t)mli_event_delta(e);
-    x->events[e->of.dev]++;
-    if (x->level && e->of.tag) x->level[e->of.tag] -= mli_event_delta(e);
-    f = mli_event_is_of_block(e) ? mli_last_event_at(x, &e->of) : NULL;
-    if (!f || (!f->dev && x->last_events_used >= x->last_events_size - x->last_events_size / 8))
-        return;
-    x->last_events_used += !f->dev;
-    *f = e->of;
-}
-
-MLI_PRIVATE MLI_COLD void mli_last_events_build(mli_export *x) {
-    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->events.ring);
-    uint64_t size = 64;
-    if (!ring) return;
-    while (size < ring->capacity + ring->capacity / 4 && size < MLI_LAST_EVENTS) size *= 2;
-    x->last_events = (mli_live_block *)mli_own_alloc(x->lord,
-                                                     (size_t)size * sizeof *x->last_events);
-    if (x->last_events) {
-        x->last_events_size = size;
-        mli_ring_each(x, mli_last_event_update);
-    } else {
-        x->r->result = MEMLORD_E_NOMEM;
-    }
-}
-#endif
-
-/* ----------------------------------------------------------------------- src/reports/trace.h -- */
-
-/* Writes TRACE, and the strings and numbers that writers of JSON share. Owns no state. Uses
-   reports/export. Locks: none. */
-
-#if !defined(MEMLORD_NO_REPORTS)
-
-/* Writes text as UTF-8. Puts a backslash before each character of `escaped`. */
-MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped);
-MLI_PRIVATE size_t mli_utf8_size(const char *text);
-
-/* Writes the low n bytes of v, little-endian. */
-MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n);
-
-MLI_PRIVATE MLI_COLD void mli_trace_json(mli_export *x);
-#endif
-
-/* ----------------------------------------------------------------------- src/reports/trace.c -- */
-
-#if !defined(MEMLORD_NO_REPORTS)
-
-MLI_PRIVATE MLI_COLD void mli_put_utf8(mli_out *o, const char *text, const char *escaped) {
-    const unsigned char *s = (const unsigned char *)text;
-    while (*s) {
-        uint32_t code;
-        size_t n = mli_utf8_decode(s, &code);
-        if (n) {
-            if (n == 1 && strchr(escaped, (int)code)) mli_put_str(o, "\\");
-            mli_put(o, (const char *)s, n);
-        } else {
-            mli_put_invalid_byte(o, *s);
-        }
-        s += n ? n : 1;
-    }
-}
-MLI_PRIVATE size_t mli_utf8_size(const char *text) {
-    mli_out count;
-    mli_out_buffer(&count, NULL, 0);
-    mli_put_utf8(&count, text, "");
-    return count.total;
-}
-
-MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
-    for (; n--; v >>= 8) {
-        char byte = (char)(unsigned char)(v & 255);
-        mli_put(o, &byte, 1);
-    }
-}
-
-/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document; read
-      by ui.perfetto.dev and chrome://tracing).
-   Times are microseconds since the ledger was created. A counter "DEVICE live" has one argument a
-   tag, in bytes; they add up to the device's live bytes. Bytes that a change of tag moved count
-   under the new tag from the beginning. The counter has a sample whenever its level has moved by
-   a 64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the
-   snapshots of the ledger. Scopes are slices of their threads: B and E from the ring or, if the
-   ring has no scopes, X for the remembered invocations. A block that begins in the ring is an
-   async slice. A block that is still live ends with the file; its end event has its parts, as JSON
-   has them. Names are cut to 200 bytes. Snapshots come first, X next, the events of the ring last;
-   snapshots and ring are each in the order of their time. Anomalies and drops are in
-   "otherData". -- */
-
-#define MLI_TRACE_TAGS    32
-#define MLI_TRACE_SAMPLES 2048
-
-/* Writes the beginning of an event, up to its name. */
-static MLI_COLD void mli_trace_open(mli_export *x, const char *phase, uint64_t ns,
-                                    uint32_t thread) {
-    mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
-    mli_put_fixed(x->o, ns, 3);
-    mli_jsonf(x->o, ",'name':");
-}
-static void mli_trace_close(mli_export *x) { mli_put_str(x->o, "}}"); }
-/* Writes a name; NULL as null. Cuts it where a character begins: every event repeats the name. */
-static MLI_COLD void mli_trace_text(mli_export *x, const char *text) {
-    char buf[MLI_SCOPE_NAME + 1];
-    size_t n = text ? mli_utf8_cut(text) : 0;
-    if (n) memcpy(buf, text, n);
-    buf[n] = 0;
-    mli_put_json(x->o, text ? buf : NULL);
-}
-static MLI_COLD void mli_trace_pair(mli_export *x, const char *key, const char *text) {
-    mli_jsonf(x->o, ",%s:", key);
-    mli_trace_text(x, text);
-}
-/* Writes the beginning of an event named after a device, up to its arguments. */
-static MLI_COLD void mli_trace_device(mli_export *x, const char *phase, uint64_t ns,
-                                      uint32_t thread, uint32_t dev, const char *what) {
-    mli_trace_open(x, phase, ns, thread);
-    mli_jsonf(x->o, "'%i", mli_report_device(x->r, dev));
-    mli_put_str(x->o, what);
-    mli_jsonf(x->o, "','args':{");
-}
-
-static MLI_COLD void mli_trace_names(mli_export *x) {
-    const mli_thread *t = mli_thread_first(x->lord);
-    mli_trace_open(x, "M", 0, 0);
-    mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
-    for (; t; t = mli_thread_next(t)) {
-        uint32_t number = mli_record_number(t->id);
-        mli_trace_open(x, "M", 0, number);
-        mli_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'}}", (uint64_t)number);
-    }
-}
-
-static MLI_COLD void mli_trace_snapshot(mli_export *x, const mli_snapshot *s) {
-    uint32_t dev;
-    for (dev = 1; dev <= s->devices && dev <= x->devices; dev++) {
-        const mli_device_usage *held = &mli_snapshot_devices(s)[dev - 1];
-        mli_trace_device(x, "C", s->time, 0, dev, " snapshots");
-        mli_jsonf(x->o, "'live':%ju,'pending':%ju,'reserved':%ju}}", held->live, held->pending,
-                  held->reserved);
-    }
-    if (!s->name) return;
-    mli_trace_open(x, "i", s->time, 0);
-    mli_trace_text(x, s->name);
-    mli_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju}}", s->live);
-}
-
-/* Writes the invocations of a scope that one thread remembers. */
-static MLI_COLD void mli_trace_thread_scope(mli_export *x, const mli_scope_record *scope,
-                                            const mli_thread_scope *s) {
-    size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
-    for (i = 0; i < n; i++) {
-        const mli_scope_run *v = &x->r->run[i];
-        mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), mli_record_number(s->thread));
-        mli_trace_text(x, scope->name);
-        mli_jsonf(x->o, ",'dur':");
-        mli_put_fixed(x->o, mli_span_ns(&x->r->scale, v->stamps), 3);
-        mli_jsonf(x->o, ",'cat':'scope','args':{");
-        mli_trace_pair(x, "path", scope->path);
-        mli_jsonf(x->o, ",'delta_bytes':%jd,'delta_blocks':%jd,'peak_bytes':%ju",
-                  (int64_t)v->bytes, (int64_t)v->blocks, v->peak);
-        mli_trace_pair(x, "shapes", (const char *)(uintptr_t)v->shapes);
-        mli_trace_close(x);
-    }
-}
-static MLI_COLD void mli_trace_scopes(mli_export *x) {
-    uint32_t id;
-    for (id = 1; id <= x->scopes && !x->o->failed; id++) {
-        const mli_scope_record *scope = mli_scope_record_at(x->lord, id);
-        const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
-        for (; s; s = s->next) mli_trace_thread_scope(x, scope, s);
-    }
-}
-
-/* -- TRACE: the events of the ring -- */
-
-static int64_t mli_not_negative(int64_t v) { return v > 0 ? v : 0; }
-
-static MLI_COLD void mli_trace_counter(mli_export *x, uint32_t dev, uint64_t ns) {
-    uint32_t row, n = 0;
-    int64_t others = 0;
-    mli_trace_device(x, "C", ns, 0, dev, " live");
-    mli_jsonf(x->o, "'(untagged)':%jd", mli_not_negative(x->level[x->tags + dev]));
-    for (row = 1; row <= x->tags; row++) {
-        int64_t level = mli_not_negative(x->level[row]);
-        if (x->r->tag[row].dev != dev) continue;
-        if (n++ < MLI_TRACE_TAGS) {
-            mli_put_str(x->o, ",");
-            mli_trace_text(x, mli_export_tag(x, row));
-            mli_jsonf(x->o, ":%jd", level);
-        } else {
-            others += level;
-        }
-    }
-    if (n > MLI_TRACE_TAGS) mli_jsonf(x->o, ",'(other tags)':%jd", others);
-    mli_trace_close(x);
-    x->due[dev] = ns + (x->r->uptime - x->first) / MLI_TRACE_SAMPLES;
-    x->shown[dev] = x->sum[dev];
-}
-
-static MLI_COLD void mli_trace_level(mli_export *x, const mli_export_event *e) {
-    uint32_t dev = e->of.dev;
-    int64_t delta = mli_event_delta(e), moved;
-    if (!delta) return;
-    x->level[e->of.tag ? e->of.tag : x->tags + dev] += delta;
-    x->sum[dev] += (uint64_t)delta;
-    moved = (int64_t)(x->sum[dev] - x->shown[dev]);
-    if (e->ns >= x->due[dev] ||
-        (uint64_t)(moved < 0 ? -moved : moved) > x->r->stat[dev - 1].peak / 64)
-        mli_trace_counter(x, dev, e->ns);
-}
-
-/* Writes an event of a block's slice, up to the arguments that only some have. Phase b begins the
-   slice, e ends it, n is an instant in it. */
-static MLI_COLD void mli_trace_life(mli_export *x, const char *phase, const mli_live_block *b,
-                                    uint32_t thread, uint64_t ns) {
-    const memlord_site *site = mli_frame_site(x, b->frame);
-    const char *tag = mli_export_tag(x, b->tag);
-    mli_trace_open(x, phase, ns, thread);
-    mli_trace_text(x, tag ? tag : site && site->function[0] ? site->function : "block");
-    mli_jsonf(x->o, ",'cat':'block','id':'");
-    mli_put_str(x->o, mli_type_names[mli_type_of(x->lord, b->dev)]);
-    mli_put_str(x->o, " 0x");
-    mli_put_hex_short(x->o, b->storage);
-    mli_jsonf(x->o, "','args':{");
-    if (*phase != 'b') return;
-    mli_jsonf(x->o, "'device':'%i','bytes':%ju", mli_report_device(x->r, b->dev), b->bytes);
-    mli_trace_pair(x, "tag", tag);
-    mli_trace_pair(x, "scope", b->scope ? mli_scope_record_at(x->lord, b->scope)->path : NULL);
-    mli_trace_pair(x, "file", site ? site->file : NULL);
-    mli_json_u64(x->o, "line", mli_site_line(site));
-    mli_trace_pair(x, "function", site ? site->function : NULL);
-}
-static MLI_COLD void mli_trace_block(mli_export *x, const mli_export_event *e) {
-    mli_live_block *f = mli_last_event_at(x, &e->of);
-    int pends = e->kind == MEMLORD_EVENT_PEND;
-    if (!f || !f->dev) return;
-    if (f->state & MLI_BLOCK_OPEN) {
-        mli_trace_life(x, pends ? "n" : "e", f, e->thread, e->ns);
-        mli_trace_close(x);
-    }
-    if (pends) return;
-    *f = e->of;
-    if (e->kind == MEMLORD_EVENT_FREE) return;
-    f->state |= MLI_BLOCK_OPEN;
-    mli_trace_life(x, "b", f, e->thread, e->ns);
-    mli_trace_close(x);
-}
-
-/* Writes the begin or the end of a scope. x->depth counts the open scopes of each thread, so that
-   an end without its begin in the ring is left out. */
-static MLI_COLD void mli_trace_scope(mli_export *x, const mli_export_event *e) {
-    const mli_scope_record *scope = e->of.scope ? mli_scope_record_at(x->lord, e->of.scope) : NULL;
-    int begins = e->kind == MEMLORD_EVENT_SCOPE_BEGIN;
-    if (e->thread >= x->threads || (begins ? !scope : !x->depth[e->thread])) return;
-    mli_trace_open(x, begins ? "B" : "E", e->ns, e->thread);
-    mli_trace_text(x, scope ? scope->name : "");
-    mli_jsonf(x->o, ",'cat':'scope','args':{");
-    if (begins) mli_trace_pair(x, "path", scope->path);
-    mli_trace_close(x);
-    x->depth[e->thread] = (unsigned char)(x->depth[e->thread] + (begins ? 1 : -1));
-}
-
-static MLI_COLD void mli_trace_event(mli_export *x, const mli_export_event *e) {
-    int gc = e->kind == MEMLORD_EVENT_GC;
-    if (e->kind == MEMLORD_EVENT_SCOPE_BEGIN || e->kind == MEMLORD_EVENT_SCOPE_END)
-        mli_trace_scope(x, e);
-    if (!e->of.dev) return;
-    mli_trace_level(x, e);
-    if (mli_event_is_of_block(e)) mli_trace_block(x, e);
-    if (!gc && e->kind != MEMLORD_EVENT_OOM) return;
-    mli_trace_device(x, "i", e->ns, e->thread, e->of.dev, gc ? " gc" : " out of memory");
-    mli_jsonf(x->o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
-}
-
-/* Sets the levels at the start of the ring: those of the report less all that the ring adds. */
-static MLI_COLD void mli_trace_levels(mli_export *x) {
-    uint32_t i;
-    for (i = 1; i <= x->devices; i++) {
-        x->sum[i] = x->shown[i] = x->r->stat[i - 1].allocated - x->sum[i];
-        x->level[x->tags + i] = (int64_t)x->sum[i];
-    }
-    for (i = 1; i <= x->tags; i++) {
-        x->level[i] += (int64_t)x->r->tag[i].stat.allocated;
-        x->level[x->tags + x->r->tag[i].dev] -= x->level[i];
-    }
-}
-
-/* Ends all open scopes and blocks at the time of the report; writes a last sample a device. */
-static MLI_COLD void mli_trace_end(mli_export *x) {
-    uint64_t i, now = x->r->uptime;
-    for (i = 0; i < x->threads; i++)
-        for (; x->depth[i]; x->depth[i]--) {
-            mli_trace_open(x, "E", now, (uint32_t)i);
-            mli_jsonf(x->o, "'','cat':'scope','args':{}}");
-        }
-    for (i = 0; i < x->last_events_size; i++) {
-        const mli_live_block *f = &x->last_events[i];
-        if (!(f->state & MLI_BLOCK_OPEN)) continue;
-        mli_trace_life(x, "e", f, 0, now);
-        mli_json_parts(x->r, mli_type_of(x->lord, f->dev), f->storage);
-        mli_trace_close(x);
-    }
-    for (i = 1; i <= x->devices; i++) mli_trace_counter(x, (uint32_t)i, now);
-}
-
-/* Writes the anomalies and drops that are not 0, of all devices and of each. */
-static MLI_COLD void mli_trace_anomalies(mli_export *x) {
-    uint32_t dev;
-    mli_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");
-    for (dev = 0; dev <= x->devices; dev++) {
-        const char *name;
-        size_t i = 0;
-        uint64_t v;
-        mli_jsonf(x->o, ",'%i':{", mli_device_code(mli_anomaly_device(x->r, dev)));
-        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL)
-            mli_json_u64(x->o, name, v);
-        mli_put_str(x->o, "}");
-    }
-    mli_put_str(x->o, "}}}\n");
-}
-
-MLI_PRIVATE MLI_COLD void mli_trace_json(mli_export *x) {
-    size_t size = ((size_t)x->tags + x->devices + 1) * sizeof *x->level;
-    uint32_t i;
-    x->threads = mli_thread_count(x->lord) + 2;
-    x->level = (int64_t *)mli_own_alloc(x->lord, size);
-    x->depth = (unsigned char *)mli_own_alloc(x->lord, x->threads + 1);
-    mli_jsonf(x->o, "{'displayTimeUnit':'ms','traceEvents':[");
-    mli_trace_names(x);
-    for (i = 0; i < x->r->snapshots; i++) mli_trace_snapshot(x, x->r->snapshot[i]);
-    if (x->level && x->depth) {
-        x->first = x->r->uptime;
-        mli_last_events_build(x);
-        if (!x->scoped) mli_trace_scopes(x);
-        mli_trace_levels(x);
-        for (i = 1; i <= x->devices && x->last_events_size; i++) mli_trace_counter(x, i, x->first);
-        mli_ring_each(x, mli_trace_event);
-        mli_trace_end(x);
-    } else {
-        x->r->result = MEMLORD_E_NOMEM;
-    }
-    mli_trace_anomalies(x);
-    mli_own_free(x->lord, x->depth, x->threads + 1);
-    mli_own_free(x->lord, x->level, size);
-}
-#endif
-
-/* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
-
-/* Writes MEMORY_VIZ. Owns no state. Uses reports/export and reports/shares. Locks: none.
-
-   MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
-      (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
-   Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
-   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
-   frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
-   the callers. The event of an alloc or a move has these too; the others have the site of their
-   call. A tag is the category. The parts of a block are
-   under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
-   "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
-   the ring has events of a storage, its segment is as of the last one, so that viewers can walk
-   back from it. Words, tags and frames are in full where they come first; after that they are
-   numbers of the memo: words, then tag rows, then frames. */
-
-#if !defined(MEMLORD_NO_REPORTS)
-/* Writes what a form says: a word as itself, %ju a number, %s a text, the rest as mli_viz_code.
-   Requires: words are literals, less than MLI_VIZ_WORDS in all. */
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_export *x, const char *form, ...);
-
-MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_export *x);
-#endif
-
-/* ------------------------------------------------------------------ src/reports/memory_viz.c -- */
-
-#if !defined(MEMLORD_NO_REPORTS)
-
-#define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
-
-static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
-    unsigned n = v >> 63 ? 9 : 8;
-    if (v < 256) {
-        mli_put_str(o, "K");
-        mli_put_le(o, v, 1);
-    } else if (v <= INT32_MAX) {
-        mli_put_str(o, "J");
-        mli_put_le(o, v, 4);
-    } else {
-        mli_put_str(o, "\x8a");
-        mli_put_le(o, n, 1);
-        mli_put_le(o, v, 8);
-        if (n == 9) mli_put_le(o, 0, 1);
-    }
-}
-static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
-    mli_put_str(o, "X");
-    mli_put_le(o, mli_utf8_size(text), 4);
-    mli_put_utf8(o, text, "");
-}
-/* Writes a word of n characters: in full the first time, then by its number in the memo. */
-static MLI_COLD void mli_viz_word(mli_export *x, const char *word, size_t n) {
-    size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
-    while (x->word[i].size && (x->word[i].size != n || memcmp(x->word[i].text, word, n)))
-        i = (i + 1) % MLI_VIZ_WORDS;
-    if (x->word[i].size) {
-        mli_put_str(x->o, "h");
-    } else {
-        x->word[i].text = word;
-        x->word[i].size = n;
-        mli_put_str(x->o, "X");
-        mli_put_le(x->o, n, 4);
-        mli_put(x->o, word, n);
-        mli_put_str(x->o, "q");
-    }
-    mli_put_le(x->o, i, 1);
-}
-
-/* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
-   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends to it, ) makes a pair
-   of the last two items, ! is False, 0 the number 0; a space is nothing. */
-static MLI_COLD void mli_viz_code(mli_out *o, char code) {
-    static const char names[] = "{}:=[+)!";
-    static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
-    const char *name = strchr(names, code);
-    if (name) mli_put_str(o, codes[name - names]);
-    if (code == '0') mli_viz_u64(o, 0);
-}
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_export *x, const char *form, ...) {
-    va_list args;
-    size_t n;
-    va_start(args, form);
-    for (; *form; form += n) {
-        for (n = 0; form[n] == '_' || (form[n] >= 'a' && form[n] <= 'z');) n++;
-        if (n) {
-            mli_viz_word(x, form, n);
-        } else if (*form != '%') {
-            mli_viz_code(x->o, *form);
-            n = 1;
-        } else if (form[1] == 's') {
-            mli_viz_text(x->o, va_arg(args, const char *));
-            n = 2;
-        } else {
-            mli_viz_u64(x->o, va_arg(args, uint64_t));
-            n = 3;
-        }
-    }
-    va_end(args);
-}
-
-/* Begins item i of a list, from 0; every MLI_VIZ_BATCH items it ends a batch and begins the next.
-   mli_viz_list_end ends the last one. */
-static void mli_viz_item(mli_out *o, uint64_t i) {
-    mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
-}
-static void mli_viz_list_end(mli_out *o, uint64_t n) {
-    mli_put_str(o, n ? "e" : "");
-}
-
-/* Returns 1 and writes the memo's item of a number, if it has one. Else returns 0: the caller then
-   writes the item and passes its number to mli_viz_put. */
-static MLI_COLD int mli_viz_get(mli_export *x, uint32_t number) {
-    if (!((const char *)x->table)[number]) return 0;
-    mli_put_str(x->o, "j");
-    mli_put_le(x->o, MLI_VIZ_WORDS + number, 4);
-    return 1;
-}
-static MLI_COLD void mli_viz_put(mli_export *x, uint32_t number) {
-    ((char *)x->table)[number] = 1;
-    mli_put_str(x->o, "r");
-    mli_put_le(x->o, MLI_VIZ_WORDS + number, 4);
-}
-
-/* Writes the stack of a block. Without a site it begins with a scope. */
-static MLI_COLD void mli_viz_frames(mli_export *x, const mli_live_block *b) {
-    mli_stack stack = mli_stack_of(x, b);
-    uint32_t i = b->node || mli_frame_site(x, b->frame) ? 0 : 1, n;
-    mli_viz(x, "frames [");
-    for (n = 0; i < stack.n; i++, n++) {
-        uint32_t frame = stack.frame[i];
-        mli_frame_name f;
-        mli_viz_item(x->o, n);
-        if (mli_viz_get(x, x->tags + frame)) continue;
-        f = mli_frame_name_of(x, frame);
-        mli_viz(x, "{name %s filename %s line %ju}", f.name,
-                mli_frame_site(x, frame) ? f.file : "scope", f.line);
-        mli_viz_put(x, x->tags + frame);
-    }
-    mli_viz_list_end(x->o, n);
-}
-
-/* Writes "memlord": the devices with their numbers, and the anomalies and drops that are not 0. */
-static MLI_COLD void mli_viz_memlord(mli_export *x) {
-    uint32_t dev;
-    mli_viz(x, "memlord {version %s devices :", MEMLORD_VERSION);
-    for (dev = 1; dev <= x->devices; dev++) {
-        char name[32];
-        (void)memlord_device_name(mli_export_device(x, dev), name, sizeof name);
-        mli_viz(x, "%s %ju =", name, (uint64_t)x->number[dev]);
-    }
-    mli_viz(x, "anomalies_and_drops :");
-    for (dev = 0; dev <= x->devices; dev++) {
-        char device[32];
-        const char *name;
-        size_t i = 0;
-        uint64_t v;
-        (void)memlord_device_name(mli_anomaly_device(x->r, dev), device, sizeof device);
-        mli_viz(x, "%s :", device);
-        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL)
-            mli_viz(x, "%s %ju =", name, v);
-        mli_viz(x, "=");
-    }
-    mli_viz(x, "}");
-}
-
-/* Writes a part as the next item of its block's list. */
-static MLI_COLD void mli_viz_part(mli_export *x, const memlord_part_info *part) {
-    mli_viz_item(x->o, x->parts);
-    mli_viz(x, "{name %s offset %ju size %ju}", part->meta.name ? part->meta.name : "",
-            part->offset, part->bytes);
-}
-
-/* Writes a segment with its block. */
-static MLI_COLD void mli_viz_segment(mli_export *x, const mli_live_block *b) {
-    int pending = b->state & MLI_BLOCK_PENDING;
-    if (!b->bytes) return;
-    mli_viz_item(x->o, x->written++);
-    mli_viz(x, "{device %ju address %ju total_size %ju allocated_size %ju active_size %ju",
-            (uint64_t)x->number[b->dev], b->storage, b->bytes, pending ? 0 : b->bytes, b->bytes);
-    mli_viz(x, "requested_size %ju stream %ju segment_pool_id 0 0) is_expandable !", b->bytes,
-            b->stream);
-    mli_viz(x, b->bytes >> 20 ? "segment_type large" : "segment_type small");
-    mli_viz_frames(x, b);
-    mli_viz(x, "blocks [{address %ju size %ju requested_size %ju", b->storage, b->bytes, b->bytes);
-    mli_viz(x, pending ? "state active_pending_free" : "state active_allocated");
-    mli_viz_frames(x, b);
-    if (b->state & MLI_BLOCK_PARTS) {
-        mli_viz(x, "parts [");
-        x->parts = 0;
-        (void)mli_export_parts(x, b);
-        mli_viz_list_end(x->o, x->parts);
-    }
-    mli_viz(x, "}+}");
-}
-
-/* Writes a live block. The ring's last event of a storage overrides the map's entry, which was read
-   a moment later. */
-static MLI_COLD void mli_viz_live_block(mli_export *x, const mli_live_block *b) {
-    mli_live_block *f = mli_last_event_at(x, b), known = *b;
-    if (f && f->dev) {
-        if (f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED)) return;
-        known.bytes = f->bytes;
-        known.dev = f->dev;
-        known.state = (unsigned char)((b->state & MLI_BLOCK_PARTS) | f->state);
-        f->state |= MLI_BLOCK_DONE;
-    }
-    mli_viz_segment(x, &known);
-}
-/* Writes the blocks that are live in the ring but no longer in the map. */
-static MLI_COLD void mli_viz_ring_only(mli_export *x) {
-    uint64_t i;
-    for (i = 0; i < x->last_events_size; i++) {
-        const mli_live_block *f = &x->last_events[i];
-        if (f->dev && !(f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED))) mli_viz_segment(x, f);
-    }
-}
-
-/* Writes an event of a block, or without one: `addr` is then the number that it has there. */
-static MLI_COLD void mli_viz_event(mli_export *x, const char *action, const mli_live_block *b,
-                                   uint64_t ns) {
-    int snapshot = !strcmp(action, "snapshot");
-    mli_viz_item(x->o, x->written++);
-    mli_viz(x, "{addr %ju size %ju stream %ju time_us %ju action", b->storage, b->bytes, b->stream,
-            (x->lord->started_wall + ns) / 1000);
-    mli_viz_word(x, action, strlen(action));
-    if (!strcmp(action, "oom")) mli_viz(x, "device_free %ju", b->storage);
-    mli_viz_frames(x, b);
-    if (snapshot) mli_viz(x, "category unknown");
-    if (b->tag) {
-        mli_viz(x, "category");
-        if (!mli_viz_get(x, b->tag)) {
-            mli_viz_text(x->o, mli_export_tag(x, b->tag));
-            mli_viz_put(x, b->tag);
-        }
-    }
-    mli_viz(x, "}");
-}
-
-/* Returns the free bytes of a device's physical device; 0: not known. */
-static uint64_t mli_viz_free(const mli_export *x, uint32_t dev) {
-    const mli_phys_line *line = mli_report_phys(x->r, dev);
-    return line && line->free != UINT64_MAX ? line->free : 0;
-}
-
-static MLI_COLD void mli_viz_ring(mli_export *x, const mli_export_event *e) {
-    int pends = e->kind == MEMLORD_EVENT_PEND, frees = e->kind == MEMLORD_EVENT_FREE;
-    mli_live_block *f, of = e->of;
-    if (of.dev != x->only) return;
-    if (e->kind == MEMLORD_EVENT_OOM) {
-        of.storage = mli_viz_free(x, x->only);
-        mli_viz_event(x, "oom", &of, e->ns);
-    }
-    f = mli_event_is_of_block(e) ? mli_last_event_at(x, &of) : NULL;
-    if (!f || !f->dev || !of.bytes) return;
-    if (pends || (frees && !(f->state & MLI_BLOCK_OPEN)))
-        mli_viz_event(x, "free_requested", &of, e->ns);
-    f->state |= MLI_BLOCK_OPEN;
-    if (pends) return;
-    f->state ^= MLI_BLOCK_OPEN;
-    mli_viz_event(x, frees ? "free_completed" : "segment_alloc", &of, e->ns);
-    mli_viz_event(x, frees ? "segment_free" : "alloc", &of, e->ns);
-}
-
-/* Writes a device's events. Viewers give the category of the last one to blocks without any. */
-static MLI_COLD void mli_viz_trace(mli_export *x, uint32_t dev) {
-    mli_live_block none = mli_live_block_make(x, dev, 0, 0, 0);
-    x->written = 0;
-    x->only = dev;
-    if (x->events[dev]) mli_ring_each(x, mli_viz_ring);
-    mli_viz_event(x, "snapshot", &none, x->r->uptime);
-    mli_viz_list_end(x->o, x->written);
-}
-
-/* Numbers the devices; returns how many lists of events the numbers need. */
-static MLI_COLD int32_t mli_viz_number(mli_export *x) {
-    int32_t n = 0;
-    uint32_t dev;
-    for (dev = 1; dev <= x->devices; dev++) {
-        memlord_device d = mli_export_device(x, dev);
-        x->number[dev] = d.type == MEMLORD_DEVICE_CUDA ? d.index : -1;
-        if (x->number[dev] >= n) n = x->number[dev] + 1;
-    }
-    for (dev = 1; dev <= x->devices; dev++)
-        if (x->number[dev] < 0) x->number[dev] = n++;
-    return n;
-}
-
-MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_export *x) {
-    size_t size;
-    int32_t n, lists = mli_viz_number(x);
-    uint32_t dev;
-    mli_export_stacks(x);
-    size = (size_t)x->tags + mli_frame_count(x) + 1;
-    x->table = mli_own_alloc(x->lord, size);
-    if (!x->table) {
-        x->r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    mli_put_str(x->o, "\x80\x02");
-    mli_viz(x, "{");
-    mli_viz_memlord(x);
-    mli_viz(x, "segments [");
-    x->put_part = mli_viz_part;
-    mli_last_events_build(x);
-    mli_live_blocks_each(x, mli_viz_live_block);
-    mli_viz_ring_only(x);
-    mli_viz_list_end(x->o, x->written);
-    mli_viz(x, "device_traces [");
-    for (n = 0; n < lists; n++) {
-        mli_viz(x, "[");
-        for (dev = 1; dev <= x->devices; dev++)
-            if (x->number[dev] == n) mli_viz_trace(x, dev);
-        mli_viz(x, "+");
-    }
-    mli_viz(x, "allocator_settings : }");
-    mli_put_str(x->o, ".");
-    mli_own_free(x->lord, x->table, size);
-}
-#endif
 
 /* ------------------------------------------------------------------------ src/reports/page.h -- */
 
@@ -25272,9 +24198,990 @@ static const char mli_page_tail[][3619] = {
 
 #endif
 
+/* ------------------------------------------------------------------------ src/reports/html.h -- */
+
+/* Writes HTML: the page with the JSON report in it. Owns no state. Uses reports/text, reports/json
+   and reports/page. Locks: none. */
+
+#if !defined(MEMLORD_NO_REPORTS)
+MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
+#endif
+
+/* ------------------------------------------------------------------------ src/reports/html.c -- */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
+static MLI_COLD void mli_put_page(mli_out *o, const char *literal, size_t size, size_t all) {
+    size_t at;
+    for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
+}
+
+/* For readers without scripts the page has the verdicts and the devices of TEXT. JSON escapes < and
+   >, so that no string of it can end its element. */
+MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
+    mli_put_page(r->o, mli_page_head[0], sizeof mli_page_head[0], sizeof mli_page_head);
+    r->out.html = 1;
+    mli_text_verdicts(r);
+    mli_text_devices(r, r->devices);
+    r->out.html = 0;
+    r->out.name_max = 0;
+    mli_put_page(r->o, mli_page_middle[0], sizeof mli_page_middle[0], sizeof mli_page_middle);
+    r->brief = 1;
+    mli_json(r);
+    mli_put_page(r->o, mli_page_tail[0], sizeof mli_page_tail[0], sizeof mli_page_tail);
+}
+#endif
+
+/* ------------------------------------------------------------------------ src/reports/ring.h -- */
+
+/* The events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the table of
+   the last event of each storage. Uses reports/export. Locks: none. */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* An event of the ring, with the block that it is of. */
+typedef struct mli_export_event {
+    mli_live_block of;
+    uint64_t ns;
+    uint32_t kind, thread;
+} mli_export_event;
+
+/* Calls fn for the ring's events up to the moment of the report, the oldest first. Leaves out
+   devices without a number. Without memory the report fails. */
+typedef void (*mli_ring_event_fn)(void *writer, const mli_export_event *e);
+MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, void *writer);
+
+/* Returns what an event adds to the live bytes of its device. */
+MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e);
+MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e);
+
+/* What one reading of the ring tells. */
+typedef struct mli_last_events {
+    const mli_export *x;
+    mli_live_block *at;  /* the last event of each storage; NULL: no ring, or no memory */
+    uint64_t size, used; /* slots, a power of two; slots in use */
+    uint64_t first;      /* ns of the first event; without one the moment of the report */
+    int scoped;          /* 1: the ring has events of scopes */
+    /* By dev: the bytes that its events add, and their number. */
+    uint64_t sum[MEMLORD_MAX_DEVICES + 1], events[MEMLORD_MAX_DEVICES + 1];
+    int64_t *tag_sum; /* by row: the bytes that its events add; NULL: not wanted */
+} mli_last_events;
+
+/* Reads the ring once. Requires: `last` is zeroed but for tag_sum. Without memory for the table the
+   report fails. */
+MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last);
+MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last);
+/* Returns the last event of a block's storage, or the free slot where it belongs (dev 0). NULL:
+   there is no table. Open addressing by device type and address. */
+MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
+                                              const mli_live_block *of);
+#endif
+
+/* ------------------------------------------------------------------------ src/reports/ring.c -- */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* The most slots of the table of last events. Events of further storages are left out. */
+#define MLI_LAST_EVENTS ((uint64_t)1 << 20)
+
+MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_last_events *last,
+                                              const mli_live_block *of) {
+    const memlord *lord = last->x->lord;
+    const uint32_t type = mli_type_of(lord, of->dev);
+    uint64_t at = (of->storage ^ (uint64_t)(type + 1) << 57) * 0x9e3779b97f4a7c15u >> 20;
+    for (; last->size; at++) {
+        mli_live_block *f = &last->at[at & (last->size - 1)];
+        if (!f->dev || (f->storage == of->storage && mli_type_of(lord, f->dev) == type)) return f;
+    }
+    return NULL;
+}
+MLI_PRIVATE MLI_COLD void mli_ring_each(mli_export *x, mli_ring_event_fn fn, void *writer) {
+    mli_ring_reader reading;
+    mli_event_copy e;
+    if (!mli_ring_reader_begin(x->lord, &reading)) {
+        x->r->result = MEMLORD_E_NOMEM;
+        return;
+    }
+    while (!x->o->failed && mli_ring_reader_next(&reading, &e)) {
+        mli_export_event out;
+        out.of = mli_live_block_make(x, mli_event_dev(e.what), e.storage, MLI_BYTES(e.what),
+                                     e.where);
+        out.of.stream = e.stream;
+        if (e.stack && mli_stack_row_at(x->lord, e.stack)->node <= x->nodes)
+            out.of.node = mli_stack_row_at(x->lord, e.stack)->node;
+        out.ns = mli_since_ns(&x->r->scale, e.stamp);
+        out.kind = mli_event_kind(e.what);
+        out.thread = e.thread;
+        if (out.kind == MEMLORD_EVENT_PEND) out.of.state = MLI_BLOCK_PENDING;
+        if (out.kind == MEMLORD_EVENT_FREE) out.of.state = MLI_BLOCK_FREED;
+        if (out.ns <= x->r->uptime && out.of.dev <= x->devices) fn(writer, &out);
+    }
+    mli_ring_reader_end(&reading);
+}
+
+MLI_PRIVATE int64_t mli_event_delta(const mli_export_event *e) {
+    int adds = e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_MOVE ||
+               e->kind == MEMLORD_EVENT_ARENA_ADD;
+    int takes = e->kind == MEMLORD_EVENT_FREE || e->kind == MEMLORD_EVENT_ARENA_SUB;
+    return (adds - takes) * (int64_t)e->of.bytes;
+}
+MLI_PRIVATE int mli_event_is_of_block(const mli_export_event *e) {
+    return e->kind == MEMLORD_EVENT_ALLOC || e->kind == MEMLORD_EVENT_FREE ||
+           e->kind == MEMLORD_EVENT_PEND || e->kind == MEMLORD_EVENT_MOVE;
+}
+
+static MLI_COLD void mli_last_event_update(void *user, const mli_export_event *e) {
+    mli_last_events *last = (mli_last_events *)user;
+    mli_live_block *f;
+    if (e->ns < last->first) last->first = e->ns;
+    last->scoped |= e->kind == MEMLORD_EVENT_SCOPE_BEGIN;
+    if (!e->of.dev) return;
+    last->sum[e->of.dev] += (uint64_t)mli_event_delta(e);
+    last->events[e->of.dev]++;
+    if (last->tag_sum && e->of.tag) last->tag_sum[e->of.tag] += mli_event_delta(e);
+    f = mli_event_is_of_block(e) ? mli_last_event_at(last, &e->of) : NULL;
+    if (!f || (!f->dev && last->used >= last->size - last->size / 8)) return;
+    last->used += !f->dev;
+    *f = e->of;
+}
+MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last) {
+    const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->events.ring);
+    uint64_t size = 64;
+    last->x = x;
+    last->first = x->r->uptime;
+    if (!ring) return;
+    while (size < ring->capacity + ring->capacity / 4 && size < MLI_LAST_EVENTS) size *= 2;
+    last->at = (mli_live_block *)mli_own_alloc(x->lord, (size_t)size * sizeof *last->at);
+    if (last->at) {
+        last->size = size;
+        mli_ring_each(x, mli_last_event_update, last);
+    } else {
+        x->r->result = MEMLORD_E_NOMEM;
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
+    mli_own_free(last->x->lord, last->at, (size_t)last->size * sizeof *last->at);
+}
+#endif
+
+/* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
+
+/* Writes MEMORY_VIZ. Uses reports/export and reports/ring. Locks: none.
+
+   MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
+      (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
+   Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
+   arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
+   frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
+   the callers. The event of an alloc or a move has these too; the others have the site of their
+   call. A tag is the category. The parts of a block are
+   under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
+   "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
+   the ring has events of a storage, its segment is as of the last one, so that viewers can walk
+   back from it. Words, tags and frames are in full where they come first; after that they are
+   numbers of the memo: words, then tag rows, then frames. */
+
+#if !defined(MEMLORD_NO_REPORTS)
+MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r);
+#endif
+
+/* ------------------------------------------------------------------ src/reports/memory_viz.c -- */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+#define MLI_VIZ_BATCH 1000 /* items; the viewer passes a batch as arguments of one call */
+#define MLI_VIZ_WORDS 128
+
+typedef struct mli_viz_writer {
+    mli_export x;
+    mli_last_events last; /* OPEN: the free is requested; DONE: the segment is written */
+    struct {
+        const char *text;
+        size_t size;
+    } word[MLI_VIZ_WORDS]; /* the words in the memo, by number; size 0: a free one */
+    char *memo;            /* by tag row, then by frame: 1: it is in the memo */
+    uint64_t items, parts; /* so far: of the segments or of a device's events; of a block's parts */
+    int32_t number[MEMLORD_MAX_DEVICES + 1]; /* by dev: the device's number there */
+    uint32_t only; /* the dev of the events being written */
+} mli_viz_writer;
+
+static MLI_COLD void mli_viz_u64(mli_out *o, uint64_t v) {
+    unsigned n = v >> 63 ? 9 : 8;
+    if (v < 256) {
+        mli_put_str(o, "K");
+        mli_put_le(o, v, 1);
+    } else if (v <= INT32_MAX) {
+        mli_put_str(o, "J");
+        mli_put_le(o, v, 4);
+    } else {
+        mli_put_str(o, "\x8a");
+        mli_put_le(o, n, 1);
+        mli_put_le(o, v, 8);
+        if (n == 9) mli_put_le(o, 0, 1);
+    }
+}
+static MLI_COLD void mli_viz_text(mli_out *o, const char *text) {
+    mli_put_str(o, "X");
+    mli_put_le(o, mli_utf8_size(text), 4);
+    mli_put_utf8(o, text, "");
+}
+/* Writes a word of n characters: in full the first time, then by its number in the memo. */
+static MLI_COLD void mli_viz_word(mli_viz_writer *w, const char *word, size_t n) {
+    size_t i = ((unsigned char)word[n / 2] * 5u + (unsigned char)word[n - 1] + n) % MLI_VIZ_WORDS;
+    while (w->word[i].size && (w->word[i].size != n || memcmp(w->word[i].text, word, n)))
+        i = (i + 1) % MLI_VIZ_WORDS;
+    if (w->word[i].size) {
+        mli_put_str(w->x.o, "h");
+    } else {
+        w->word[i].text = word;
+        w->word[i].size = n;
+        mli_put_str(w->x.o, "X");
+        mli_put_le(w->x.o, n, 4);
+        mli_put(w->x.o, word, n);
+        mli_put_str(w->x.o, "q");
+    }
+    mli_put_le(w->x.o, i, 1);
+}
+
+/* Writes what one character of a form stands for: { and } begin and end a dictionary of at least
+   one pair, : is a new one, = sets a pair in it, [ is a new list, + appends to it, ) makes a pair
+   of the last two items, ! is False, 0 the number 0; a space is nothing. */
+static MLI_COLD void mli_viz_code(mli_out *o, char code) {
+    static const char names[] = "{}:=[+)!";
+    static const char *const codes[] = {"}(", "u", "}", "s", "]", "a", "\x86", "\x89"};
+    const char *name = strchr(names, code);
+    if (name) mli_put_str(o, codes[name - names]);
+    if (code == '0') mli_viz_u64(o, 0);
+}
+/* Writes what a form says: a word as itself, %ju a number, %s a text, the rest as mli_viz_code.
+   Requires: words are literals, less than MLI_VIZ_WORDS in all. */
+static MLI_COLD MLI_PRINTF_LIKE(2) void mli_viz(mli_viz_writer *w, const char *form, ...) {
+    va_list args;
+    size_t n;
+    va_start(args, form);
+    for (; *form; form += n) {
+        for (n = 0; form[n] == '_' || (form[n] >= 'a' && form[n] <= 'z');) n++;
+        if (n) {
+            mli_viz_word(w, form, n);
+        } else if (*form != '%') {
+            mli_viz_code(w->x.o, *form);
+            n = 1;
+        } else if (form[1] == 's') {
+            mli_viz_text(w->x.o, va_arg(args, const char *));
+            n = 2;
+        } else {
+            mli_viz_u64(w->x.o, va_arg(args, uint64_t));
+            n = 3;
+        }
+    }
+    va_end(args);
+}
+
+/* Begins item i of a list, from 0; every MLI_VIZ_BATCH items it ends a batch and begins the next.
+   mli_viz_list_end ends the last one. */
+static void mli_viz_item(mli_out *o, uint64_t i) {
+    mli_put_str(o, i % MLI_VIZ_BATCH ? "" : i ? "e(" : "(");
+}
+static void mli_viz_list_end(mli_out *o, uint64_t n) {
+    mli_put_str(o, n ? "e" : "");
+}
+
+/* Returns 1 and writes the memo's item of a number, if it has one. Else returns 0: the caller then
+   writes the item and passes its number to mli_viz_put. */
+static MLI_COLD int mli_viz_get(mli_viz_writer *w, uint32_t number) {
+    if (!w->memo[number]) return 0;
+    mli_put_str(w->x.o, "j");
+    mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
+    return 1;
+}
+static MLI_COLD void mli_viz_put(mli_viz_writer *w, uint32_t number) {
+    w->memo[number] = 1;
+    mli_put_str(w->x.o, "r");
+    mli_put_le(w->x.o, MLI_VIZ_WORDS + number, 4);
+}
+
+/* Writes the stack of a block. Without a site it begins with a scope. */
+static MLI_COLD void mli_viz_frames(mli_viz_writer *w, const mli_live_block *b) {
+    mli_stack stack = mli_stack_of(&w->x, b);
+    uint32_t i = b->node || mli_frame_site(&w->x, b->frame) ? 0 : 1, n;
+    mli_viz(w, "frames [");
+    for (n = 0; i < stack.n; i++, n++) {
+        uint32_t frame = stack.frame[i];
+        mli_frame_name f;
+        mli_viz_item(w->x.o, n);
+        if (mli_viz_get(w, w->x.tags + frame)) continue;
+        f = mli_frame_name_of(&w->x, frame);
+        mli_viz(w, "{name %s filename %s line %ju}", f.name,
+                mli_frame_site(&w->x, frame) ? f.file : "scope", f.line);
+        mli_viz_put(w, w->x.tags + frame);
+    }
+    mli_viz_list_end(w->x.o, n);
+}
+
+/* Writes "memlord": the devices with their numbers, and the anomalies and drops that are not 0. */
+static MLI_COLD void mli_viz_memlord(mli_viz_writer *w) {
+    uint32_t dev;
+    mli_viz(w, "memlord {version %s devices :", MEMLORD_VERSION);
+    for (dev = 1; dev <= w->x.devices; dev++) {
+        char name[32];
+        (void)memlord_device_name(mli_export_device(&w->x, dev), name, sizeof name);
+        mli_viz(w, "%s %ju =", name, (uint64_t)w->number[dev]);
+    }
+    mli_viz(w, "anomalies_and_drops :");
+    for (dev = 0; dev <= w->x.devices; dev++) {
+        char device[32];
+        const char *name;
+        size_t i = 0;
+        uint64_t v;
+        (void)memlord_device_name(mli_anomaly_device(w->x.r, dev), device, sizeof device);
+        mli_viz(w, "%s :", device);
+        while ((name = mli_anomaly_next(w->x.r, dev, &i, &v)) != NULL)
+            mli_viz(w, "%s %ju =", name, v);
+        mli_viz(w, "=");
+    }
+    mli_viz(w, "}");
+}
+
+/* Writes a part as the next item of its block's list. */
+static MLI_COLD void mli_viz_part(void *writer, const mli_live_block *whole,
+                                  const memlord_part_info *part) {
+    mli_viz_writer *w = (mli_viz_writer *)writer;
+    (void)whole;
+    mli_viz_item(w->x.o, w->parts++);
+    mli_viz(w, "{name %s offset %ju size %ju}", part->meta.name ? part->meta.name : "",
+            part->offset, part->bytes);
+}
+
+/* Writes a segment with its block. */
+static MLI_COLD void mli_viz_segment(mli_viz_writer *w, const mli_live_block *b) {
+    int pending = b->state & MLI_BLOCK_PENDING;
+    if (!b->bytes) return;
+    mli_viz_item(w->x.o, w->items++);
+    mli_viz(w, "{device %ju address %ju total_size %ju allocated_size %ju active_size %ju",
+            (uint64_t)w->number[b->dev], b->storage, b->bytes, pending ? 0 : b->bytes, b->bytes);
+    mli_viz(w, "requested_size %ju stream %ju segment_pool_id 0 0) is_expandable !", b->bytes,
+            b->stream);
+    mli_viz(w, b->bytes >> 20 ? "segment_type large" : "segment_type small");
+    mli_viz_frames(w, b);
+    mli_viz(w, "blocks [{address %ju size %ju requested_size %ju", b->storage, b->bytes, b->bytes);
+    mli_viz(w, pending ? "state active_pending_free" : "state active_allocated");
+    mli_viz_frames(w, b);
+    if (b->state & MLI_BLOCK_PARTS) {
+        mli_viz(w, "parts [");
+        w->parts = 0;
+        (void)mli_export_parts(&w->x, b, mli_viz_part, w);
+        mli_viz_list_end(w->x.o, w->parts);
+    }
+    mli_viz(w, "}+}");
+}
+
+/* Writes a live block. The ring's last event of a storage overrides the map's entry, which was read
+   a moment later. */
+static MLI_COLD void mli_viz_live_block(void *writer, const mli_live_block *b) {
+    mli_viz_writer *w = (mli_viz_writer *)writer;
+    mli_live_block *f = mli_last_event_at(&w->last, b), known = *b;
+    if (f && f->dev) {
+        if (f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED)) return;
+        known.bytes = f->bytes;
+        known.dev = f->dev;
+        known.state = (unsigned char)((b->state & MLI_BLOCK_PARTS) | f->state);
+        f->state |= MLI_BLOCK_DONE;
+    }
+    mli_viz_segment(w, &known);
+}
+/* Writes the blocks that are live in the ring but no longer in the map. */
+static MLI_COLD void mli_viz_ring_only(mli_viz_writer *w) {
+    uint64_t i;
+    for (i = 0; i < w->last.size; i++) {
+        const mli_live_block *f = &w->last.at[i];
+        if (f->dev && !(f->state & (MLI_BLOCK_DONE | MLI_BLOCK_FREED))) mli_viz_segment(w, f);
+    }
+}
+
+/* Writes an event of a block, or without one: `addr` is then the number that it has there. */
+static MLI_COLD void mli_viz_event(mli_viz_writer *w, const char *action, const mli_live_block *b,
+                                   uint64_t ns) {
+    int snapshot = !strcmp(action, "snapshot");
+    mli_viz_item(w->x.o, w->items++);
+    mli_viz(w, "{addr %ju size %ju stream %ju time_us %ju action", b->storage, b->bytes, b->stream,
+            (w->x.lord->started_wall + ns) / 1000);
+    mli_viz_word(w, action, strlen(action));
+    if (!strcmp(action, "oom")) mli_viz(w, "device_free %ju", b->storage);
+    mli_viz_frames(w, b);
+    if (snapshot) mli_viz(w, "category unknown");
+    if (b->tag) {
+        mli_viz(w, "category");
+        if (!mli_viz_get(w, b->tag)) {
+            mli_viz_text(w->x.o, mli_export_tag(&w->x, b->tag));
+            mli_viz_put(w, b->tag);
+        }
+    }
+    mli_viz(w, "}");
+}
+
+/* Returns the free bytes of a device's physical device; 0: not known. */
+static uint64_t mli_viz_free(const mli_viz_writer *w, uint32_t dev) {
+    const mli_phys_line *line = mli_report_phys(w->x.r, dev);
+    return line && line->free != UINT64_MAX ? line->free : 0;
+}
+
+static MLI_COLD void mli_viz_ring(void *writer, const mli_export_event *e) {
+    mli_viz_writer *w = (mli_viz_writer *)writer;
+    int pends = e->kind == MEMLORD_EVENT_PEND, frees = e->kind == MEMLORD_EVENT_FREE;
+    mli_live_block *f, of = e->of;
+    if (of.dev != w->only) return;
+    if (e->kind == MEMLORD_EVENT_OOM) {
+        of.storage = mli_viz_free(w, w->only);
+        mli_viz_event(w, "oom", &of, e->ns);
+    }
+    f = mli_event_is_of_block(e) ? mli_last_event_at(&w->last, &of) : NULL;
+    if (!f || !f->dev || !of.bytes) return;
+    if (pends || (frees && !(f->state & MLI_BLOCK_OPEN)))
+        mli_viz_event(w, "free_requested", &of, e->ns);
+    f->state |= MLI_BLOCK_OPEN;
+    if (pends) return;
+    f->state ^= MLI_BLOCK_OPEN;
+    mli_viz_event(w, frees ? "free_completed" : "segment_alloc", &of, e->ns);
+    mli_viz_event(w, frees ? "segment_free" : "alloc", &of, e->ns);
+}
+
+/* Writes a device's events. Viewers give the category of the last one to blocks without any. */
+static MLI_COLD void mli_viz_trace(mli_viz_writer *w, uint32_t dev) {
+    mli_live_block none = mli_live_block_make(&w->x, dev, 0, 0, 0);
+    w->items = 0;
+    w->only = dev;
+    if (w->last.events[dev]) mli_ring_each(&w->x, mli_viz_ring, w);
+    mli_viz_event(w, "snapshot", &none, w->x.r->uptime);
+    mli_viz_list_end(w->x.o, w->items);
+}
+
+/* Numbers the devices; returns how many lists of events the numbers need. */
+static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
+    int32_t n = 0;
+    uint32_t dev;
+    for (dev = 1; dev <= w->x.devices; dev++) {
+        memlord_device d = mli_export_device(&w->x, dev);
+        w->number[dev] = d.type == MEMLORD_DEVICE_CUDA ? d.index : -1;
+        if (w->number[dev] >= n) n = w->number[dev] + 1;
+    }
+    for (dev = 1; dev <= w->x.devices; dev++)
+        if (w->number[dev] < 0) w->number[dev] = n++;
+    return n;
+}
+
+/* Requires: the memo is there. */
+static MLI_COLD void mli_viz_body(mli_viz_writer *w) {
+    const int32_t lists = mli_viz_number(w);
+    uint32_t dev;
+    int32_t n;
+    mli_put_str(w->x.o, "\x80\x02");
+    mli_viz(w, "{");
+    mli_viz_memlord(w);
+    mli_viz(w, "segments [");
+    mli_last_events_read(&w->x, &w->last);
+    mli_live_blocks_each(&w->x, mli_viz_live_block, w);
+    mli_viz_ring_only(w);
+    mli_viz_list_end(w->x.o, w->items);
+    mli_viz(w, "device_traces [");
+    for (n = 0; n < lists; n++) {
+        mli_viz(w, "[");
+        for (dev = 1; dev <= w->x.devices; dev++)
+            if (w->number[dev] == n) mli_viz_trace(w, dev);
+        mli_viz(w, "+");
+    }
+    mli_viz(w, "allocator_settings : }");
+    mli_put_str(w->x.o, ".");
+    mli_last_events_free(&w->last);
+}
+static MLI_COLD void mli_viz_write(void *writer) {
+    mli_viz_writer *w = (mli_viz_writer *)writer;
+    size_t size;
+    mli_export_stacks(&w->x);
+    size = (size_t)w->x.tags + mli_frame_count(&w->x) + 1;
+    w->memo = (char *)mli_own_alloc(w->x.lord, size);
+    if (w->memo)
+        mli_viz_body(w);
+    else
+        w->x.r->result = MEMLORD_E_NOMEM;
+    mli_own_free(w->x.lord, w->memo, size);
+}
+MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
+    mli_export_run(r, sizeof(mli_viz_writer), mli_viz_write);
+}
+#endif
+
+/* ---------------------------------------------------------------------- src/reports/shares.h -- */
+
+/* Owns the table that divides the blocks of a site among its stacks. Uses reports/export. Locks:
+   none.
+
+   the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
+      were taken, and a share of the others of its site: in proportion to the others that its
+      samples stand for. Then the stacks add up to the site, and a block that was taken has its own
+      bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
+      blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
+      which are divided by site */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
+   those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
+typedef struct mli_portion {
+    uint32_t frame, tag, scope; /* frame 0: the allocs of a device */
+    uint32_t node;              /* 0: a whole */
+    uint32_t next;              /* the next share of the same whole, from 1; 0: the last */
+    unsigned char dev;          /* 0: a vacant entry */
+    unsigned char allocs;       /* 1: of allocs since the last reset; 0: of live blocks */
+    unsigned char has_live;     /* 1: the allocs of a site, and its live blocks are among them */
+    int64_t value[2];           /* of the samples themselves, then the share; blocks and bytes */
+    double rest[2];             /* of the blocks that samples stand for, beside themselves */
+} mli_portion;
+typedef struct mli_shares {
+    mli_export *x;
+    mli_portion *at;  /* open addressing; NULL: stacks are no samples, there are no shares */
+    size_t cap, used; /* its entries, a power of two; entries in use */
+    mli_portion none; /* in place of an entry that there is no memory for */
+    uint64_t allocs[MEMLORD_MAX_DEVICES + 1]; /* by dev: of its sites or stacks, without shares */
+    uint64_t alloc_bytes[MEMLORD_MAX_DEVICES + 1];
+} mli_shares;
+
+/* Makes the shares, where stacks are samples. Requires: t is zeroed. Without memory the report
+   fails. */
+MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
+MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
+
+/* Calls put for every live block, or each share in them as one, then for the arenas. */
+MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
+
+MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
+
+/* Live blocks of one stack, tag and device. */
+#define MLI_GROUPS 256
+typedef struct mli_group {
+    mli_live_block of; /* dev 0: a free group */
+    uint64_t blocks, bytes;
+} mli_group;
+typedef struct mli_groups {
+    mli_export *x;
+    void *writer;
+    void (*put)(void *writer, const mli_group *group); /* NULL: an evicted group is not written */
+    mli_part_fn put_part;
+    mli_group at[MLI_GROUPS];
+} mli_groups;
+
+/* Returns the group of a block, empty if it is new. Probes 8 slots; if all are of other groups,
+   writes the group at its home and evicts it. An evicted group may be written again later: readers
+   of the formats with groups add equal ones up. */
+MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b);
+/* Puts every live block into its group and the parts of blocks beside it, and writes all groups. */
+MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups);
+
+/* Calls put for the allocations of each site or, in a format with stacks, of each stack since the
+   last reset; then for those of each device that are of none. Of samples they are shares. */
+typedef void (*mli_allocs_fn)(void *writer, const mli_live_block *of, uint64_t allocs,
+                              uint64_t bytes);
+MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer);
+#endif
+
+/* ---------------------------------------------------------------------- src/reports/shares.c -- */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
+                                              const mli_portion *key) {
+    uint64_t hash = ((uint64_t)key->frame << 32 | key->node) * 0x9e3779b97f4a7c15u;
+    size_t at;
+    hash += (uint64_t)key->tag << 40 | (uint64_t)key->scope << 8 | key->dev;
+    hash = ((hash ^ hash >> 29) + key->allocs) * 0x9e3779b97f4a7c15u;
+    for (at = (size_t)(hash >> 32) & (cap - 1); table[at].dev; at = (at + 1) & (cap - 1))
+        if (table[at].frame == key->frame && table[at].node == key->node &&
+            table[at].tag == key->tag && table[at].scope == key->scope &&
+            table[at].dev == key->dev && table[at].allocs == key->allocs)
+            break;
+    return &table[at];
+}
+/* Makes room for one more share; 0: no memory. */
+static MLI_COLD int mli_portions_grow(mli_shares *t) {
+    const size_t cap = t->cap ? t->cap * 2 : 1024;
+    mli_portion *table;
+    size_t i;
+    if (t->used * 4 < t->cap * 3) return 1;
+    table = (mli_portion *)mli_own_alloc(t->x->lord, cap * sizeof *table);
+    if (!table) return 0;
+    for (i = 0; i < t->cap; i++)
+        if (t->at[i].dev) *mli_portion_find(table, cap, &t->at[i]) = t->at[i];
+    mli_own_free(t->x->lord, t->at, t->cap * sizeof *table);
+    t->at = table;
+    t->cap = cap;
+    return 1;
+}
+/* Returns the share of a node in the live blocks like `b`, or in the allocs of its site; node 0:
+   the whole. It is valid until the next call. Without memory the report fails. */
+static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block *b, uint32_t node,
+                                            int allocs) {
+    mli_portion key, *s;
+    memset(&key, 0, sizeof key);
+    key.frame = b->frame;
+    key.node = node;
+    key.tag = allocs ? 0 : b->tag;
+    key.scope = allocs ? 0 : b->scope;
+    key.dev = b->dev;
+    key.allocs = (unsigned char)allocs;
+    if (!mli_portions_grow(t)) {
+        t->x->r->result = MEMLORD_E_NOMEM;
+        return &t->none;
+    }
+    s = mli_portion_find(t->at, t->cap, &key);
+    if (s->dev) return s;
+    t->used++;
+    *s = key;
+    return s;
+}
+
+/* Adds a live block to its whole and, if it was taken, to the share of its stack. */
+static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
+    mli_shares *t = (mli_shares *)user;
+    const mli_live_block *b = &alive->of;
+    uint32_t node = b->node;
+    for (;; node = 0) {
+        mli_portion *s = mli_portion_of(t, b, node, 0);
+        s->value[0]++;
+        s->value[1] += (int64_t)b->bytes;
+        if (!node) return t->x->r->result != MEMLORD_OK;
+        s->rest[0] += alive->scale - 1;
+        s->rest[1] += (alive->scale - 1) * (double)b->bytes;
+        (void)mli_portion_of(t, b, node, 1); /* it may have none since the last reset */
+    }
+}
+/* Adds the allocs of each stack. */
+static MLI_COLD void mli_portions_stacks(mli_shares *t) {
+    const uint32_t rows = mli_stack_rows(t->x->lord);
+    uint32_t i;
+    for (i = 1; i < rows; i++) {
+        const mli_stack_row *row = mli_stack_row_at(t->x->lord, i);
+        mli_live_block of;
+        mli_portion *s;
+        if (row->dev > t->x->devices || row->node > t->x->nodes) continue;
+        of = mli_live_block_make(t->x, row->dev, 0, 0, row->site);
+        s = mli_portion_of(t, &of, row->node, 1);
+        mli_lock_take(&t->x->lord->stacks.lock);
+        s->value[0] += (int64_t)row->samples;
+        s->value[1] += (int64_t)row->taken_bytes;
+        s->rest[0] += row->allocs - (double)row->samples;
+        s->rest[1] += (double)row->alloc_bytes - (double)row->taken_bytes;
+        mli_lock_drop(&t->x->lord->stacks.lock);
+    }
+}
+/* Adds the wholes of allocs: sites, devices, and what devices have of no site. */
+static MLI_COLD void mli_portions_sites(mli_shares *t) {
+    uint32_t i, dev;
+    for (dev = 1; dev <= t->x->devices; dev++) {
+        const memlord_stats *stat = &t->x->r->stat[dev - 1];
+        mli_live_block of = mli_live_block_make(t->x, dev, 0, 0, 0);
+        mli_portion *s;
+        (void)mli_portion_of(t, &of, 0, 1);
+        of.frame = 0;
+        s = mli_portion_of(t, &of, 0, 1);
+        s->value[0] = (int64_t)stat->allocs;
+        s->value[1] = (int64_t)stat->total_allocated;
+    }
+    for (i = 1; i <= t->x->sites; i++) {
+        const mli_live_block of = mli_live_block_make(
+            t->x, mli_row_at(t->x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
+        mli_row_totals sum;
+        mli_portion *s;
+        if (of.dev > t->x->devices) continue;
+        mli_row_sum(t->x->lord, MLI_BOOK_SITE, i, 0, &sum);
+        s = mli_portion_of(t, &of, 0, 1);
+        s->value[0] = (int64_t)sum.allocs;
+        s->value[1] = (int64_t)sum.total_in;
+    }
+}
+
+static mli_portion *mli_portion_next(const mli_shares *t, const mli_portion *s) {
+    return s->next ? &t->at[s->next - 1] : NULL;
+}
+/* Returns the share of a node and a frame in the allocs of the site of `s`. */
+static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, uint32_t frame,
+                                     uint32_t node) {
+    mli_portion key = *s;
+    key.tag = key.scope = 0;
+    key.frame = frame;
+    key.node = node;
+    key.allocs = 1;
+    return mli_portion_find(t->at, t->cap, &key);
+}
+/* Divides a number over the shares of a whole in proportion to their rest; `all`: to their value,
+   in place of it. A share of no block has no bytes. */
+static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
+                                        int64_t number, int all) {
+    double parts = 0, part = 0;
+    int64_t upto, given = 0;
+    mli_portion *s;
+    for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s))
+        parts += all ? (double)s->value[m] : s->rest[m];
+    for (s = mli_portion_next(t, whole); s && parts > 0; s = mli_portion_next(t, s), given = upto) {
+        part += all ? (double)s->value[m] : s->rest[m];
+        upto = s->next ? (int64_t)((double)number * (part / parts)) : number;
+        if (upto > number) upto = number;
+        if (!m && upto == given) s->rest[1] = 0;
+        s->value[m] = (all ? 0 : s->value[m]) + upto - given;
+    }
+}
+
+/* -- the passes that divide the table -- */
+
+static MLI_COLD void mli_portions_each(mli_shares *t, void (*fn)(mli_shares *t, mli_portion *s)) {
+    size_t i;
+    for (i = 0; i < t->cap; i++)
+        if (t->at[i].dev) fn(t, &t->at[i]);
+}
+static MLI_COLD void mli_portion_list(mli_shares *t, mli_portion *s, mli_portion *whole) {
+    s->next = whole->next;
+    whole->next = (uint32_t)(s - t->at) + 1;
+}
+static MLI_COLD void mli_portion_list_site(mli_shares *t, mli_portion *s) {
+    if (s->allocs && s->frame && !s->node) mli_portion_list(t, s, mli_portion_site(t, s, 0, 0));
+}
+static MLI_COLD int64_t mli_portion_sum(const mli_shares *t, const mli_portion *whole, int m) {
+    int64_t sum = 0;
+    const mli_portion *s;
+    for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) sum += s->value[m];
+    return sum;
+}
+/* Makes the sites of a device add up to it. A realloc at another site counts the bytes of its block
+   there again. */
+static MLI_COLD void mli_portion_device(mli_shares *t, mli_portion *s) {
+    mli_portion *site, *next;
+    int m;
+    if (s->frame) return;
+    for (m = 0; m < 2; m++) {
+        const int64_t left = s->value[m] - mli_portion_sum(t, s, m);
+        if (left < 0) mli_portion_divide(t, s, m, s->value[m], 1);
+        site = mli_portion_site(t, s, mli_frame_of_kind(t->x, s->dev, MLI_FRAME_UNKNOWN), 0);
+        if (left > 0) site->value[m] = left;
+    }
+    for (site = mli_portion_next(t, s); site; site = next) {
+        next = mli_portion_next(t, site);
+        site->next = 0;
+    }
+    s->next = 0;
+}
+/* Lists the stacks of each whole, and adds the live blocks of each site up in its rest. */
+static MLI_COLD void mli_portion_list_stack(mli_shares *t, mli_portion *s) {
+    mli_portion key = *s, *site = mli_portion_site(t, s, s->frame, 0);
+    key.node = 0;
+    if (s->node) {
+        mli_portion_list(t, s, mli_portion_find(t->at, t->cap, &key));
+    } else if (!s->allocs) {
+        site->rest[0] += (double)s->value[0];
+        site->rest[1] += (double)s->value[1];
+    }
+}
+/* Decides which sites have all their live blocks among their allocs: not those that a reset has
+   left older blocks, or that got blocks by a realloc. */
+static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
+    if (s->allocs && !s->node)
+        s->has_live = !mli_epoch(t->x->lord) &&
+                      (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
+}
+/* Take live blocks off the allocs of their site, which are then those that are freed, and put their
+   shares back. */
+static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
+    mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
+    int m;
+    if (s->allocs || !mli_portion_site(t, s, s->frame, 0)->has_live) return;
+    for (m = 0; m < 2; m++) {
+        of->value[m] -= s->value[m];
+        of->rest[m] -= s->rest[m];
+    }
+}
+static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
+    mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
+    if (s->allocs || !mli_portion_site(t, s, s->frame, 0)->has_live) return;
+    of->value[0] += s->value[0];
+    of->value[1] += s->value[1];
+}
+/* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
+   without a taken block. */
+static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
+    int m;
+    (void)t;
+    for (m = 0; m < 2; m++) {
+        if (s->value[m] < 0) s->value[m] = 0;
+        if (s->rest[m] < 0 || !s->value[0]) s->rest[m] = 0;
+    }
+}
+
+/* A stack gets at most so many times what its samples stand for: a site with more has stacks of
+   which no block was taken. */
+#define MLI_PORTION_MOST 4
+
+/* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
+static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
+    int64_t blocks = 0, given = 0;
+    int m;
+    if (whole->node || !whole->frame) return;
+    for (m = 0; m < 2; m++) {
+        const int64_t left = whole->value[m] - mli_portion_sum(t, whole, m);
+        int64_t number = left;
+        double rest = 0;
+        const mli_portion *s;
+        for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) rest += s->rest[m];
+        if (m) number = blocks > 0 ? (int64_t)((double)left * (double)given / (double)blocks) : 0;
+        if (!m && rest * MLI_PORTION_MOST < (double)left)
+            number = (int64_t)(rest * MLI_PORTION_MOST);
+        if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
+        if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
+        whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
+        if (!m) blocks = left;
+        if (!m) given = left - whole->value[0];
+    }
+}
+
+MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
+    static void (*const passes[])(mli_shares *t, mli_portion *s) = {
+        mli_portion_list_site, mli_portion_device, mli_portion_list_stack,   mli_portion_decide,
+        mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};
+    size_t i;
+    t->x = x;
+    if (!x->nodes || x->lord->stacks.bytes == 1) return;
+    mli_portions_sites(t);
+    mli_portions_stacks(t);
+    mli_alive_each(x, mli_portion_put, t);
+    for (i = 0; i < sizeof passes / sizeof *passes && x->r->result == MEMLORD_OK; i++)
+        mli_portions_each(t, passes[i]);
+}
+/* Returns a share as a block. */
+static mli_live_block mli_portion_block(const mli_portion *s) {
+    mli_live_block b;
+    memset(&b, 0, sizeof b);
+    b.bytes = (uint64_t)s->value[1];
+    b.frame = s->frame;
+    b.tag = s->tag;
+    b.scope = s->scope;
+    b.node = s->node;
+    b.blocks = s->value[0] < UINT32_MAX ? (uint32_t)s->value[0] : UINT32_MAX;
+    b.dev = s->dev;
+    return b;
+}
+
+MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t) {
+    mli_own_free(t->x->lord, t->at, t->cap * sizeof *t->at);
+}
+
+MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer) {
+    size_t i;
+    if (!t->at) {
+        mli_live_blocks_each(t->x, put, writer);
+        return;
+    }
+    for (i = 0; i < t->cap; i++) {
+        const mli_live_block b = mli_portion_block(&t->at[i]);
+        if (b.blocks && !t->at[i].allocs) put(writer, &b);
+    }
+    mli_arena_blocks_each(t->x, put, writer);
+}
+
+MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part) {
+    return part->meta.name ? part->meta.name : "(part)";
+}
+
+MLI_PRIVATE MLI_COLD mli_group *mli_group_at(mli_groups *groups, const mli_live_block *b) {
+    uint64_t key = (uint64_t)(b->frame ^ b->node * 0x9e3779b9u) << 24 ^ (uint64_t)b->tag << 8 ^
+                   b->dev;
+    uint64_t at = ((key ^ (uint64_t)b->scope << 44) * 0x9e3779b97f4a7c15u) >> 56;
+    mli_group *g;
+    unsigned tries;
+    for (tries = 0; tries < 8; tries++) {
+        g = &groups->at[(at + tries) % MLI_GROUPS];
+        if (!g->of.dev) break;
+        if (g->of.frame == b->frame && g->of.tag == b->tag && g->of.scope == b->scope &&
+            g->of.dev == b->dev && g->of.node == b->node)
+            return g;
+    }
+    if (tries == 8) g = &groups->at[at];
+    if (g->of.dev && groups->put) groups->put(groups->writer, g);
+    g->of = *b;
+    g->blocks = 0;
+    g->bytes = 0;
+    return g;
+}
+static MLI_COLD void mli_group_add(void *user, const mli_live_block *b) {
+    mli_groups *groups = (mli_groups *)user;
+    mli_group *g = mli_group_at(groups, b);
+    if (!(b->state & MLI_BLOCK_ARENA)) g->blocks += b->blocks;
+    g->bytes += mli_export_parts(groups->x, b, groups->put_part, groups->writer);
+}
+MLI_PRIVATE MLI_COLD void mli_groups_each(mli_shares *t, mli_groups *groups) {
+    uint32_t i;
+    groups->x = t->x;
+    mli_share_blocks_each(t, mli_group_add, groups);
+    for (i = 0; i < MLI_GROUPS; i++)
+        if (groups->at[i].of.dev) groups->put(groups->writer, &groups->at[i]);
+}
+
+/* Passes on the allocs of a site or a stack, and counts them to those of its device. */
+static MLI_COLD void mli_allocs_put(mli_shares *t, const mli_live_block *of, uint64_t allocs,
+                                    uint64_t bytes, mli_allocs_fn put, void *writer) {
+    t->allocs[of->dev] += allocs;
+    t->alloc_bytes[of->dev] += bytes;
+    put(writer, of, allocs, bytes);
+}
+static MLI_COLD void mli_stack_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer) {
+    const mli_export *x = t->x;
+    const uint32_t rows = mli_stack_rows(x->lord);
+    uint32_t i;
+    for (i = 1; i < rows && !x->o->failed; i++) {
+        const mli_stack_row *row = mli_stack_row_at(x->lord, i);
+        mli_live_block of = mli_live_block_make(x, row->dev, 0, 0, 0);
+        memlord_stack_stat s;
+        if (row->dev > x->devices || row->node > x->nodes) continue;
+        mli_stack_stat_fill(x->lord, i, &s);
+        of.node = row->node;
+        mli_allocs_put(t, &of, s.allocs, s.alloc_bytes, put, writer);
+    }
+}
+static MLI_COLD void mli_site_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer) {
+    const mli_export *x = t->x;
+    uint32_t i;
+    for (i = 1; i <= x->sites && !x->o->failed; i++) {
+        mli_live_block of = mli_live_block_make(
+            x, mli_row_at(x->lord, MLI_BOOK_SITE, i)->dev, 0, 0, i);
+        memlord_site_stat s;
+        (void)mli_site_stat_fill(x->lord, i, &s);
+        mli_allocs_put(t, &of, s.allocs, s.alloc_bytes, put, writer);
+    }
+}
+MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void *writer) {
+    uint32_t dev;
+    size_t at;
+    for (at = 0; at < t->cap; at++) {
+        const mli_portion *s = &t->at[at];
+        const mli_live_block of = mli_portion_block(s);
+        if (s->allocs && s->frame)
+            put(writer, &of, (uint64_t)s->value[0], (uint64_t)s->value[1]);
+    }
+    if (t->at) return;
+    if (t->x->nodes)
+        mli_stack_allocs_each(t, put, writer);
+    else
+        mli_site_allocs_each(t, put, writer);
+    for (dev = 1; dev <= t->x->devices; dev++) {
+        const memlord_stats *s = &t->x->r->stat[dev - 1];
+        const mli_live_block of = mli_live_block_make(t->x, dev, 0, 0, 0);
+        uint64_t allocs = s->allocs, bytes = s->total_allocated;
+        mli_take_off(&allocs, t->allocs[dev]);
+        mli_take_off(&bytes, t->alloc_bytes[dev]);
+        put(writer, &of, allocs, bytes);
+    }
+}
+#endif
+
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. Uses reports/shares. Locks: none.
+/* Writes FOLDED, PPROF and HEAPTRACK. Uses reports/export and reports/shares. Locks: none.
 
    FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
@@ -25287,11 +25194,11 @@ static const char mli_page_tail[][3619] = {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-MLI_PRIVATE MLI_COLD void mli_folded(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
 
-MLI_PRIVATE MLI_COLD void mli_pprof(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r);
 
-MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 #endif
 
 /* -------------------------------------------------------------------- src/reports/profiles.c -- */
@@ -25305,6 +25212,13 @@ typedef struct mli_folded_line {
     const char *part; /* NULL, or the innermost frame */
     uint64_t bytes;
 } mli_folded_line;
+typedef struct mli_folded_writer {
+    mli_export x;
+    mli_shares shares;
+    mli_groups groups;
+    mli_folded_line *table;
+    size_t lines, most; /* in the table, and those it has room for */
+} mli_folded_writer;
 
 static MLI_COLD void mli_folded_text(mli_out *o, const char *text) {
     mli_put_str(o, ";");
@@ -25364,8 +25278,9 @@ static MLI_COLD int mli_folded_order(const mli_export *x, const mli_folded_line 
 }
 
 /* Restores a heap with its largest line at the root, where only line i may be too small. */
-static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
-    mli_folded_line *heap = (mli_folded_line *)x->table, moving = heap[i];
+static MLI_COLD void mli_folded_down(const mli_export *x, mli_folded_line *heap, size_t n,
+                                     size_t i) {
+    const mli_folded_line moving = heap[i];
     size_t child;
     while ((child = 2 * i + 1) < n) {
         if (child + 1 < n && mli_folded_order(x, &heap[child], &heap[child + 1]) < 0) child++;
@@ -25376,69 +25291,75 @@ static MLI_COLD void mli_folded_down(const mli_export *x, size_t n, size_t i) {
     heap[i] = moving;
 }
 /* Sorts the lines of the table, and makes equal ones one. */
-static MLI_COLD void mli_folded_merge(mli_export *x) {
-    mli_folded_line *lines = (mli_folded_line *)x->table;
-    size_t i, n = x->lines, kept = 0;
-    for (i = n / 2; i--;) mli_folded_down(x, n, i);
+static MLI_COLD void mli_folded_merge(mli_folded_writer *w) {
+    mli_folded_line *lines = w->table;
+    size_t i, n = w->lines, kept = 0;
+    for (i = n / 2; i--;) mli_folded_down(&w->x, lines, n, i);
     for (i = n; i > 1;) {
         const mli_folded_line last = lines[--i];
         lines[i] = lines[0];
         lines[0] = last;
-        mli_folded_down(x, i, 0);
+        mli_folded_down(&w->x, lines, i, 0);
     }
     for (i = 0; i < n; i++) {
-        if (kept && !mli_folded_order(x, &lines[kept - 1], &lines[i]))
+        if (kept && !mli_folded_order(&w->x, &lines[kept - 1], &lines[i]))
             lines[kept - 1].bytes += lines[i].bytes;
         else
             lines[kept++] = lines[i];
     }
-    x->lines = kept;
+    w->lines = kept;
 }
 /* Writes the lines of the table, and empties it. */
-static MLI_COLD void mli_folded_write(mli_export *x) {
+static MLI_COLD void mli_folded_flush(mli_folded_writer *w) {
     size_t i;
-    for (i = 0; i < x->lines && !x->o->failed; i++)
-        mli_folded_put(x, (const mli_folded_line *)x->table + i);
-    x->lines = 0;
+    for (i = 0; i < w->lines && !w->x.o->failed; i++) mli_folded_put(&w->x, &w->table[i]);
+    w->lines = 0;
 }
 
-static MLI_COLD void mli_folded_add(mli_export *x, const mli_live_block *of, const char *part,
-                                    uint64_t bytes) {
+static MLI_COLD void mli_folded_add(mli_folded_writer *w, const mli_live_block *of,
+                                    const char *part, uint64_t bytes) {
     mli_folded_line *line;
     if (!bytes) return;
-    if (x->lines == x->lines_most) {
-        mli_folded_merge(x);
-        if (x->lines > x->lines_most / 2) mli_folded_write(x);
+    if (w->lines == w->most) {
+        mli_folded_merge(w);
+        if (w->lines > w->most / 2) mli_folded_flush(w);
     }
-    line = (mli_folded_line *)x->table + x->lines++;
+    line = &w->table[w->lines++];
     line->of = *of;
     line->part = part;
     line->bytes = bytes;
 }
-static MLI_COLD void mli_folded_group(mli_export *x, const mli_group *g) {
-    mli_folded_add(x, &g->of, NULL, g->bytes);
+static MLI_COLD void mli_folded_group(void *writer, const mli_group *g) {
+    mli_folded_add((mli_folded_writer *)writer, &g->of, NULL, g->bytes);
 }
-static MLI_COLD void mli_folded_part(mli_export *x, const memlord_part_info *part) {
-    mli_folded_add(x, x->whole, mli_part_name(part), part->bytes);
+static MLI_COLD void mli_folded_part(void *writer, const mli_live_block *whole,
+                                     const memlord_part_info *part) {
+    mli_folded_add((mli_folded_writer *)writer, whole, mli_part_name(part), part->bytes);
 }
 
-MLI_PRIVATE MLI_COLD void mli_folded(mli_export *x) {
-    size_t size = sizeof(mli_folded_line);
-    mli_export_stacks(x);
-    mli_portions_make(x);
-    x->put_part = mli_folded_part;
-    x->lines_most = MLI_FOLDED_LINES;
-    while (x->lines_most && !x->table) {
-        x->table = mli_own_alloc(x->lord, x->lines_most * size);
-        if (!x->table) x->lines_most /= 2;
+static MLI_COLD void mli_folded_write(void *writer) {
+    mli_folded_writer *w = (mli_folded_writer *)writer;
+    mli_export_stacks(&w->x);
+    mli_shares_make(&w->x, &w->shares);
+    w->groups.writer = w;
+    w->groups.put = mli_folded_group;
+    w->groups.put_part = mli_folded_part;
+    w->most = MLI_FOLDED_LINES;
+    while (w->most && !w->table) {
+        w->table = (mli_folded_line *)mli_own_alloc(w->x.lord, w->most * sizeof *w->table);
+        if (!w->table) w->most /= 2;
     }
-    if (x->table)
-        mli_groups_each(x, mli_folded_group);
+    if (w->table)
+        mli_groups_each(&w->shares, &w->groups);
     else
-        x->r->result = MEMLORD_E_NOMEM;
-    mli_folded_merge(x);
-    mli_folded_write(x);
-    mli_own_free(x->lord, x->table, x->lines_most * size);
+        w->x.r->result = MEMLORD_E_NOMEM;
+    mli_folded_merge(w);
+    mli_folded_flush(w);
+    mli_own_free(w->x.lord, w->table, w->most * sizeof *w->table);
+    mli_shares_free(&w->shares);
+}
+MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r) {
+    mli_export_run(r, sizeof(mli_folded_writer), mli_folded_write);
 }
 
 /* -- PPROF, an uncompressed profile.proto (https://github.com/google/pprof/blob/main/proto/
@@ -25461,6 +25382,13 @@ static const char *const mli_pprof_words[] = {
     "space", "device",        "tag",   "part"};
 enum { MLI_WORD_DEVICE = 8, MLI_WORD_TAG, MLI_WORD_PART, MLI_WORDS };
 
+typedef struct mli_pprof_writer {
+    mli_export x;
+    mli_shares shares;
+    mli_groups groups;
+    uint64_t strings; /* so far */
+} mli_pprof_writer;
+
 /* These write fields of a protocol buffer (https://protobuf.dev/programming-guides/encoding/). */
 static MLI_COLD void mli_pb_varint(mli_out *o, uint64_t v) {
     for (; v >= 128; v >>= 7) mli_put_le(o, (v & 127) | 128, 1);
@@ -25480,10 +25408,10 @@ static void mli_pb_message(mli_out *o, unsigned field, const mli_out *message) {
     mli_put(o, message->buf, message->used);
 }
 /* Writes the next string of the table; returns its number. */
-static MLI_COLD uint64_t mli_pb_string(mli_export *x, const char *text) {
-    mli_pb_size(x->o, 6, mli_utf8_size(text));
-    mli_put_utf8(x->o, text, "");
-    return x->written++;
+static MLI_COLD uint64_t mli_pb_string(mli_pprof_writer *w, const char *text) {
+    mli_pb_size(w->x.o, 6, mli_utf8_size(text));
+    mli_put_utf8(w->x.o, text, "");
+    return w->strings++;
 }
 /* Writes a message of n numbers as a field. They are its fields 1 to n; those that are 0 are left
    out. */
@@ -25505,8 +25433,9 @@ static void mli_pb_pair(mli_out *o, unsigned field, uint64_t first, uint64_t sec
 
 /* Writes a sample: a number of allocations (live 0) or of live blocks (live 1), and their bytes.
    `part` is the number of a part's name; 0: none. */
-static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, uint64_t part,
-                                      unsigned live, uint64_t count, uint64_t bytes) {
+static MLI_COLD void mli_pprof_sample(const mli_export *x, const mli_live_block *of,
+                                      uint64_t part, unsigned live, uint64_t count,
+                                      uint64_t bytes) {
     char buf[MLI_PPROF_PLACES + 128], values[48], places[MLI_PPROF_PLACES];
     mli_stack stack = mli_stack_of(x, of);
     mli_out m, v, p;
@@ -25522,17 +25451,16 @@ static MLI_COLD void mli_pprof_sample(mli_export *x, const mli_live_block *of, u
     mli_pb_message(&m, 1, &p);
     mli_pb_message(&m, 2, &v);
     mli_pb_pair(&m, 3, MLI_WORD_DEVICE, MLI_WORDS + of->dev - 1u);
-    if (of->tag)
-        mli_pb_pair(&m, 3, MLI_WORD_TAG, MLI_WORDS + x->devices + of->tag - 1u);
+    if (of->tag) mli_pb_pair(&m, 3, MLI_WORD_TAG, MLI_WORDS + x->devices + of->tag - 1u);
     if (part) mli_pb_pair(&m, 3, MLI_WORD_PART, part);
     mli_pb_message(x->o, 2, &m);
 }
-static void mli_pprof_group(mli_export *x, const mli_group *g) {
-    mli_pprof_sample(x, &g->of, 0, 1, g->blocks, g->bytes);
+static void mli_pprof_group(void *writer, const mli_group *g) {
+    mli_pprof_sample((const mli_export *)writer, &g->of, 0, 1, g->blocks, g->bytes);
 }
-static void mli_pprof_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
+static void mli_pprof_allocs(void *writer, const mli_live_block *of, uint64_t allocs,
                              uint64_t bytes) {
-    if (allocs | bytes) mli_pprof_sample(x, of, 0, 0, allocs, bytes);
+    if (allocs | bytes) mli_pprof_sample((const mli_export *)writer, of, 0, 0, allocs, bytes);
 }
 
 /* Writes location `id` and function `id`, which have a name. `file` is the number of a string. */
@@ -25552,81 +25480,91 @@ static MLI_COLD void mli_pprof_function(mli_out *o, uint64_t id, uint64_t name, 
 }
 /* Writes the modules: all that the sites written before are in, and perhaps more. pprof takes the
    first one for the program, so the executable comes first, and then the others. */
-static MLI_COLD void mli_pprof_mappings(mli_export *x, int others) {
-    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules);
-    for (; m && !x->o->failed; m = m->next) {
+static MLI_COLD void mli_pprof_mappings(mli_pprof_writer *w, int others) {
+    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites.modules);
+    for (; m && !w->x.o->failed; m = m->next) {
         uint64_t of[6];
         if ((m->image.loaded[0] != 0) != others) continue;
         of[0] = m->number;
         of[1] = m->image.segment.start;
         of[2] = m->image.segment.end;
         of[3] = m->image.segment.offset;
-        of[4] = mli_pb_string(x, m->image.path);
-        of[5] = m->build_id[0] ? mli_pb_string(x, m->build_id) : 0;
-        mli_pb_numbers(x->o, 3, of, 6);
+        of[4] = mli_pb_string(w, m->image.path);
+        of[5] = m->build_id[0] ? mli_pb_string(w, m->build_id) : 0;
+        mli_pb_numbers(w->x.o, 3, of, 6);
     }
 }
-static MLI_COLD void mli_pprof_names(mli_export *x) {
+static MLI_COLD void mli_pprof_names(mli_pprof_writer *w) {
     uint32_t i;
-    for (i = 0; i < MLI_WORDS; i++) (void)mli_pb_string(x, mli_pprof_words[i]);
-    for (i = 1; i <= x->devices; i++) {
+    for (i = 0; i < MLI_WORDS; i++) (void)mli_pb_string(w, mli_pprof_words[i]);
+    for (i = 1; i <= w->x.devices; i++) {
         char name[32];
-        (void)memlord_device_name(mli_export_device(x, i), name, sizeof name);
-        (void)mli_pb_string(x, name);
+        (void)memlord_device_name(mli_export_device(&w->x, i), name, sizeof name);
+        (void)mli_pb_string(w, name);
     }
-    for (i = 1; i <= x->tags; i++) (void)mli_pb_string(x, mli_export_tag(x, i));
-    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
-        mli_frame_name f = mli_frame_name_of(x, i);
-        uint64_t name = mli_pb_string(x, f.name);
-        mli_pprof_function(x->o, i, name, f.file[0] ? mli_pb_string(x, f.file) : 0, &f);
+    for (i = 1; i <= w->x.tags; i++) (void)mli_pb_string(w, mli_export_tag(&w->x, i));
+    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
+        mli_frame_name f = mli_frame_name_of(&w->x, i);
+        uint64_t name = mli_pb_string(w, f.name);
+        mli_pprof_function(w->x.o, i, name, f.file[0] ? mli_pb_string(w, f.file) : 0, &f);
     }
-    mli_pprof_mappings(x, 0);
-    mli_pprof_mappings(x, 1);
+    mli_pprof_mappings(w, 0);
+    mli_pprof_mappings(w, 1);
 }
 
-static MLI_COLD void mli_pprof_part(mli_export *x, const memlord_part_info *part) {
-    const uint64_t name = mli_pb_string(x, mli_part_name(part));
-    mli_pprof_sample(x, x->whole, name, 1, 0, part->bytes);
+static MLI_COLD void mli_pprof_part(void *writer, const mli_live_block *whole,
+                                    const memlord_part_info *part) {
+    mli_pprof_writer *w = (mli_pprof_writer *)writer;
+    const uint64_t name = mli_pb_string(w, mli_part_name(part));
+    mli_pprof_sample(&w->x, whole, name, 1, 0, part->bytes);
 }
 
-static MLI_COLD void mli_pprof_anomalies(mli_export *x) {
+static MLI_COLD void mli_pprof_anomalies(mli_pprof_writer *w) {
     uint32_t dev;
-    for (dev = 0; dev <= x->devices; dev++) {
+    for (dev = 0; dev <= w->x.devices; dev++) {
         char buf[1024]; /* a line has, for each anomaly, a name and up to 20 digits */
         mli_out line;
         mli_out_buffer(&line, buf, sizeof buf);
-        mli_text_anomalies(x->r, &line, "anomalies and drops, ", dev);
+        mli_text_anomalies(w->x.r, &line, "anomalies and drops, ", dev);
         if (!line.used) continue;
         buf[line.used - 1] = 0;
-        mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
+        mli_pb_u64(w->x.o, 13, mli_pb_string(w, buf));
     }
 }
-static MLI_COLD void mli_pprof_estimates(mli_export *x) {
+static MLI_COLD void mli_pprof_estimates(mli_pprof_writer *w) {
     char buf[80];
     mli_out line;
-    if (!x->portion) return;
+    if (!w->shares.at) return;
     mli_out_buffer(&line, buf, sizeof buf);
-    mli_putf(&line, "estimates: a sample each %jo", x->lord->stacks.bytes);
+    mli_putf(&line, "estimates: a sample each %jo", w->x.lord->stacks.bytes);
     (void)mli_out_end(&line, sizeof buf);
-    mli_pb_u64(x->o, 13, mli_pb_string(x, buf));
+    mli_pb_u64(w->x.o, 13, mli_pb_string(w, buf));
 }
 
-MLI_PRIVATE MLI_COLD void mli_pprof(mli_export *x) {
+static MLI_COLD void mli_pprof_write(void *writer) {
+    mli_pprof_writer *w = (mli_pprof_writer *)writer;
+    mli_out *o = w->x.o;
     uint32_t i;
-    mli_export_stacks(x);
-    mli_portions_make(x);
-    for (i = 1; i <= 5; i += 2) mli_pb_pair(x->o, 1, i, i == 3 ? 4 : 2);
-    mli_pb_pair(x->o, 1, 6, 4);
-    mli_pprof_names(x);
-    mli_pprof_anomalies(x);
-    mli_pprof_estimates(x);
-    x->put_part = mli_pprof_part;
-    mli_allocs_each(x, mli_pprof_allocs);
-    mli_groups_each(x, mli_pprof_group);
-    mli_pb_u64(x->o, 9, mli_wall_now());
-    mli_pb_pair(x->o, 11, 7, 4);
-    mli_pb_u64(x->o, 12, 1);
-    mli_pb_u64(x->o, 14, 6);
+    mli_export_stacks(&w->x);
+    mli_shares_make(&w->x, &w->shares);
+    for (i = 1; i <= 5; i += 2) mli_pb_pair(o, 1, i, i == 3 ? 4 : 2);
+    mli_pb_pair(o, 1, 6, 4);
+    mli_pprof_names(w);
+    mli_pprof_anomalies(w);
+    mli_pprof_estimates(w);
+    w->groups.writer = w;
+    w->groups.put = mli_pprof_group;
+    w->groups.put_part = mli_pprof_part;
+    mli_allocs_each(&w->shares, mli_pprof_allocs, w);
+    mli_groups_each(&w->shares, &w->groups);
+    mli_pb_u64(o, 9, mli_wall_now());
+    mli_pb_pair(o, 11, 7, 4);
+    mli_pb_u64(o, 12, 1);
+    mli_pb_u64(o, 14, 6);
+    mli_shares_free(&w->shares);
+}
+MLI_PRIVATE MLI_COLD void mli_pprof(mli_report *r) {
+    mli_export_run(r, sizeof(mli_pprof_writer), mli_pprof_write);
 }
 
 /* -- HEAPTRACK, its text format version 2 (https://github.com/KDE/heaptrack, as heaptrack_print
@@ -25645,6 +25583,21 @@ MLI_PRIVATE MLI_COLD void mli_pprof(mli_export *x) {
    comments. -- */
 
 #define MLI_HEAP_FREED_SIZE 1048576u
+
+/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
+   each of the two walks that write them. */
+typedef struct mli_heap_sum {
+    uint64_t allocs, bytes, live, live_bytes, older[2];
+} mli_heap_sum;
+typedef struct mli_heap_writer {
+    mli_export x;
+    mli_shares shares;
+    mli_groups groups; /* of the blocks in scopes: `bytes` is their trace, 0 while it has none */
+    mli_heap_sum *sum; /* by trace */
+    uint64_t traces, infos;  /* so far */
+    uint64_t calls, held;    /* allocations still to write; bytes now allocated */
+    uint64_t gone, gone_end; /* infos of the bytes no longer live: see mli_heap_gone */
+} mli_heap_writer;
 
 /* Writes a line "mode a b ...", the n numbers in hexadecimal. */
 static MLI_COLD void mli_heap_line(mli_out *o, const char *mode, const uint64_t *v, unsigned n) {
@@ -25674,87 +25627,83 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
    scope gets the next trace when it is first written. Each frame has an instruction pointer of its
    own. */
-static MLI_COLD void mli_heap_traces(mli_export *x) {
-    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules), *m;
-    uint64_t strings = x->devices + (last ? last->number : 0);
+static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
+    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites.modules), *m;
+    uint64_t strings = w->x.devices + (last ? last->number : 0);
     uint32_t i;
-    for (i = 1; i <= x->devices; i++) mli_putf(x->o, "s %i\n", mli_report_device(x->r, i));
-    for (m = last; m; m = m->next) mli_putf(x->o, "s %s\n", m->image.path);
-    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++) {
-        const mli_frame_name f = mli_frame_name_of(x, i);
+    for (i = 1; i <= w->x.devices; i++) mli_putf(w->x.o, "s %i\n", mli_report_device(w->x.r, i));
+    for (m = last; m; m = m->next) mli_putf(w->x.o, "s %s\n", m->image.path);
+    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
+        const mli_frame_name f = mli_frame_name_of(&w->x, i);
         const uint64_t name = ++strings, file = f.file[0] ? ++strings : 0;
         uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
-        if (!f.dev && f.module) place[1] = x->devices + last->number - f.module->number + 1;
-        mli_putf(x->o, "s %s\n", f.name);
-        if (file) mli_putf(x->o, "s %s\n", f.file);
-        mli_heap_line(x->o, "i", place, 5);
-        if (i <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", i, f.caller);
+        if (!f.dev && f.module) place[1] = w->x.devices + last->number - f.module->number + 1;
+        mli_putf(w->x.o, "s %s\n", f.name);
+        if (file) mli_putf(w->x.o, "s %s\n", f.file);
+        mli_heap_line(w->x.o, "i", place, 5);
+        if (i <= mli_frame_of_place(&w->x, 0)) mli_heap_line2(w->x.o, "t", i, f.caller);
     }
-    for (i = 1; i <= x->nodes && !x->o->failed; i++) {
-        const mli_stack_node *node = mli_stack_node_at(x->lord, i);
-        mli_heap_line2(x->o, "t", mli_frame_of_place(x, node->site->frame),
-                       mli_heap_trace(x, node->parent, 0));
+    for (i = 1; i <= w->x.nodes && !w->x.o->failed; i++) {
+        const mli_stack_node *node = mli_stack_node_at(w->x.lord, i);
+        mli_heap_line2(w->x.o, "t", mli_frame_of_place(&w->x, node->site->frame),
+                       mli_heap_trace(&w->x, node->parent, 0));
     }
-    x->traces = mli_heap_traces_count(x);
+    w->traces = mli_heap_traces_count(&w->x);
 }
 
 /* Writes the description of an allocation; returns its number. */
-static uint64_t mli_heap_info(mli_export *x, uint64_t bytes, uint64_t trace) {
-    mli_heap_line2(x->o, "a", bytes, trace);
-    return x->written++;
+static uint64_t mli_heap_info(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
+    mli_heap_line2(w->x.o, "a", bytes, trace);
+    return w->infos++;
 }
 /* Adds bytes that no call allocated. */
-static void mli_heap_bytes(mli_export *x, uint64_t bytes, uint64_t trace) {
-    mli_heap_line1(x->o, "-", mli_heap_info(x, 0 - bytes, trace));
-    x->held += bytes;
+static void mli_heap_bytes(mli_heap_writer *w, uint64_t bytes, uint64_t trace) {
+    mli_heap_line1(w->x.o, "-", mli_heap_info(w, 0 - bytes, trace));
+    w->held += bytes;
 }
 /* Adds the bytes from `held` up to the peak, those of each device that are no longer live. */
-static MLI_COLD void mli_heap_gone(mli_export *x, uint64_t held) {
+static MLI_COLD void mli_heap_gone(mli_heap_writer *w, uint64_t held) {
     uint32_t i;
-    x->gone = x->written;
-    for (i = 1; i <= x->devices && held < x->r->total.peak; i++) {
-        const uint32_t trace = mli_frame_of_kind(x, i, MLI_FRAME_GONE);
-        const uint64_t left = x->r->total.peak - held;
-        uint64_t bytes = x->r->stat[i - 1].peak - x->r->stat[i - 1].allocated;
-        if (bytes > left || i == x->devices) bytes = left; /* estimates do not add up */
+    w->gone = w->infos;
+    for (i = 1; i <= w->x.devices && held < w->x.r->total.peak; i++) {
+        const uint32_t trace = mli_frame_of_kind(&w->x, i, MLI_FRAME_GONE);
+        const uint64_t left = w->x.r->total.peak - held;
+        uint64_t bytes = w->x.r->stat[i - 1].peak - w->x.r->stat[i - 1].allocated;
+        if (bytes > left || i == w->x.devices) bytes = left; /* estimates do not add up */
         if (!bytes) continue;
-        mli_heap_bytes(x, bytes, trace);
-        (void)mli_heap_info(x, bytes, trace); /* to free them */
+        mli_heap_bytes(w, bytes, trace);
+        (void)mli_heap_info(w, bytes, trace); /* to free them */
         held += bytes;
     }
-    x->gone_end = x->written;
+    w->gone_end = w->infos;
 }
-static MLI_COLD void mli_heap_call(mli_export *x, uint64_t info, uint64_t bytes) {
-    if (!--x->calls) mli_heap_gone(x, x->held + bytes);
-    mli_heap_line1(x->o, "+", info);
-    x->held += bytes;
+static MLI_COLD void mli_heap_call(mli_heap_writer *w, uint64_t info, uint64_t bytes) {
+    if (!--w->calls) mli_heap_gone(w, w->held + bytes);
+    mli_heap_line1(w->x.o, "+", info);
+    w->held += bytes;
 }
 
-/* Of a trace: its allocations, and its live blocks; of these the number that no call allocated, for
-   each of the two walks that write them. */
-typedef struct mli_heap_sum {
-    uint64_t allocs, bytes, live, live_bytes, older[2];
-} mli_heap_sum;
-
-static MLI_COLD void mli_heap_count(mli_export *x, const mli_live_block *b) {
-    mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, b->node, b->frame);
+static MLI_COLD void mli_heap_count(void *writer, const mli_live_block *b) {
+    mli_heap_writer *w = (mli_heap_writer *)writer;
+    mli_heap_sum *sum = w->sum + mli_heap_trace(&w->x, b->node, b->frame);
     if (b->state & MLI_BLOCK_ARENA) return;
     sum->live += b->blocks;
     sum->live_bytes += b->bytes;
 }
-static MLI_COLD void mli_heap_allocs(mli_export *x, const mli_live_block *of, uint64_t allocs,
+static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uint64_t allocs,
                                      uint64_t bytes) {
-    mli_heap_sum *sum = (mli_heap_sum *)x->table + mli_heap_trace(x, of->node, of->frame);
+    mli_heap_writer *w = (mli_heap_writer *)writer;
+    mli_heap_sum *sum = w->sum + mli_heap_trace(&w->x, of->node, of->frame);
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
 /* Turns the sums of each trace into those of its freed allocations, and counts the calls. */
-static MLI_COLD void mli_heap_settle(mli_export *x) {
+static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
     uint64_t freed = 0, calls = 0;
     double scale = 1;
     uint32_t i;
-    for (i = 1; i <= mli_heap_traces_count(x); i++) {
-        mli_heap_sum *sum = (mli_heap_sum *)x->table + i;
+    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
+        mli_heap_sum *sum = w->sum + i;
         if (sum->live > sum->allocs) {
             sum->older[0] = sum->older[1] = sum->live - sum->allocs;
             sum->live = sum->allocs;
@@ -25765,107 +25714,116 @@ static MLI_COLD void mli_heap_settle(mli_export *x) {
         freed = mli_add_saturated(freed, sum->allocs);
     }
     if (freed > MLI_HEAP_FREED_SIZE) scale = MLI_HEAP_FREED_SIZE / (double)freed;
-    x->calls = calls;
-    for (i = 1; i <= mli_heap_traces_count(x); i++) {
-        mli_heap_sum *sum = (mli_heap_sum *)x->table + i;
+    w->calls = calls;
+    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
+        mli_heap_sum *sum = w->sum + i;
         const uint64_t n = (uint64_t)((double)sum->allocs * scale);
         if (sum->allocs && scale < 1) sum->bytes = sum->bytes / sum->allocs * (n ? n : 1);
         if (sum->allocs) sum->allocs = n ? n : 1;
-        x->calls += sum->allocs;
+        w->calls += sum->allocs;
     }
     if (scale < 1)
-        mli_putf(x->o, "# calls: %ju of %ju\n", x->calls, mli_add_saturated(calls, freed));
+        mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
 /* Writes the freed allocations of a trace. The free of nothing before each of their frees keeps
    the call before from being a temporary one. */
-static MLI_COLD void mli_heap_freed(mli_export *x, uint32_t trace) {
-    const mli_heap_sum *sum = (const mli_heap_sum *)x->table + trace;
-    const uint64_t peak = x->r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
+static MLI_COLD void mli_heap_freed(mli_heap_writer *w, uint32_t trace) {
+    const mli_heap_sum *sum = w->sum + trace;
+    const uint64_t peak = w->x.r->total.peak, n = sum->allocs, size = n ? sum->bytes / n : 0;
     uint64_t i, bytes = size, info = 0;
-    for (i = 0; i < n && !x->o->failed; i++) {
+    for (i = 0; i < n && !w->x.o->failed; i++) {
         if (i + 1 == n) bytes = sum->bytes - size * (n - 1);
         if (bytes > peak) bytes = peak; /* the peak was reset since */
-        if (!i || bytes != size) info = mli_heap_info(x, bytes, trace);
-        mli_heap_call(x, info, bytes);
-        mli_put_str(x->o, "- 0\n");
-        mli_heap_line1(x->o, "-", info);
-        x->held -= bytes;
+        if (!i || bytes != size) info = mli_heap_info(w, bytes, trace);
+        mli_heap_call(w, info, bytes);
+        mli_put_str(w->x.o, "- 0\n");
+        mli_heap_line1(w->x.o, "-", info);
+        w->held -= bytes;
     }
 }
 
 /* Writes a live block: in the first walk those that no call allocated, in the second the others. */
-static MLI_COLD void mli_heap_block(mli_export *x, const mli_live_block *b, int second) {
-    uint64_t trace = mli_heap_trace(x, b->node, b->frame), n = b->blocks, i;
-    uint64_t *older = &((mli_heap_sum *)x->table + trace)->older[second];
+static MLI_COLD void mli_heap_block(mli_heap_writer *w, const mli_live_block *b, int second) {
+    uint64_t trace = mli_heap_trace(&w->x, b->node, b->frame), n = b->blocks, i;
+    uint64_t *older = &w->sum[trace].older[second];
     const uint64_t size = b->bytes / n, few = *older < n ? *older : n;
     if (b->state & MLI_BLOCK_ARENA) return;
     *older -= few;
     if (second ? few == n : !few) return;
-    if (b->scope && !b->node) { /* a group keeps its trace in `bytes` */
-        mli_group *g = mli_group_at(x, b);
+    if (b->scope && !b->node) {
+        mli_group *g = mli_group_at(&w->groups, b);
         if (!g->bytes) {
-            mli_heap_line2(x->o, "t", trace, mli_frame_of_scope(x, b->scope));
-            g->bytes = ++x->traces;
+            mli_heap_line2(w->x.o, "t", trace, mli_frame_of_scope(&w->x, b->scope));
+            g->bytes = ++w->traces;
         }
         trace = g->bytes;
     }
-    if (!second) mli_heap_bytes(x, few == n ? b->bytes : size * few, trace);
+    if (!second) mli_heap_bytes(w, few == n ? b->bytes : size * few, trace);
     for (i = few; i < n && second; i++) {
         const uint64_t bytes = i + 1 == n ? b->bytes - size * (n - 1) : size;
-        mli_heap_call(x, mli_heap_info(x, bytes, trace), bytes);
+        mli_heap_call(w, mli_heap_info(w, bytes, trace), bytes);
     }
 }
-static MLI_COLD void mli_heap_older(mli_export *x, const mli_live_block *b) {
-    mli_heap_block(x, b, 0);
+static MLI_COLD void mli_heap_older(void *writer, const mli_live_block *b) {
+    mli_heap_block((mli_heap_writer *)writer, b, 0);
 }
-static MLI_COLD void mli_heap_live(mli_export *x, const mli_live_block *b) {
-    mli_heap_block(x, b, 1);
+static MLI_COLD void mli_heap_live(void *writer, const mli_live_block *b) {
+    mli_heap_block((mli_heap_writer *)writer, b, 1);
 }
 
-static MLI_COLD void mli_heap_head(mli_export *x) {
+static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     uint32_t i;
-    mli_heap_line2(x->o, "v", 0x10400, 2);
-    mli_put_str(x->o, "X memlord " MEMLORD_VERSION "\n");
-    for (i = 0; i <= x->devices; i++)
-        mli_text_anomalies(x->r, x->o, "# anomalies and drops, ", i);
-    if (x->portion)
-        mli_putf(x->o, "# estimates: a sample each %jo\n", x->lord->stacks.bytes);
-    mli_heap_traces(x);
-    mli_heap_line1(x->o, "c", 0);
+    mli_heap_line2(w->x.o, "v", 0x10400, 2);
+    mli_put_str(w->x.o, "X memlord " MEMLORD_VERSION "\n");
+    for (i = 0; i <= w->x.devices; i++)
+        mli_text_anomalies(w->x.r, w->x.o, "# anomalies and drops, ", i);
+    if (w->shares.at)
+        mli_putf(w->x.o, "# estimates: a sample each %jo\n", w->x.lord->stacks.bytes);
+    mli_heap_traces(w);
+    mli_heap_line1(w->x.o, "c", 0);
 }
 
-MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_export *x) {
+/* Requires: the table of sums is there. */
+static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
+    uint32_t i;
+    mli_heap_head(w);
+    if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* number 0, of no bytes */
+    mli_share_blocks_each(&w->shares, mli_heap_count, w);
+    mli_allocs_each(&w->shares, mli_heap_allocs, w);
+    mli_heap_settle(w);
+    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) mli_heap_freed(w, i);
+    for (i = 1; i <= w->x.devices; i++) {
+        const uint64_t arena = mli_report_arena(w->x.r, i);
+        if (arena) mli_heap_bytes(w, arena, mli_frame_of_kind(&w->x, i, MLI_FRAME_ARENA));
+    }
+    mli_share_blocks_each(&w->shares, mli_heap_older, w);
+    mli_share_blocks_each(&w->shares, mli_heap_live, w);
+    mli_heap_line1(w->x.o, "c", w->x.r->uptime / 1000000u);
+    for (; w->gone < w->gone_end; w->gone += 2) mli_heap_line1(w->x.o, "-", w->gone + 1);
+}
+static MLI_COLD void mli_heap_write(void *writer) {
+    mli_heap_writer *w = (mli_heap_writer *)writer;
     size_t size;
-    uint32_t i;
-    mli_export_stacks(x);
-    mli_portions_make(x);
-    size = ((size_t)mli_heap_traces_count(x) + 1) * sizeof(mli_heap_sum);
-    x->table = mli_own_alloc(x->lord, size);
-    if (!x->table) {
-        x->r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    mli_heap_head(x);
-    if (x->devices) (void)mli_heap_info(x, 0, 1); /* number 0, of no bytes */
-    mli_live_blocks_each(x, mli_heap_count);
-    mli_allocs_each(x, mli_heap_allocs);
-    mli_heap_settle(x);
-    for (i = 1; i <= mli_heap_traces_count(x); i++) mli_heap_freed(x, i);
-    for (i = 1; i <= x->devices; i++)
-        if (mli_report_arena(x->r, i))
-            mli_heap_bytes(x, mli_report_arena(x->r, i), mli_frame_of_kind(x, i, MLI_FRAME_ARENA));
-    mli_live_blocks_each(x, mli_heap_older);
-    mli_live_blocks_each(x, mli_heap_live);
-    mli_own_free(x->lord, x->table, size);
-    mli_heap_line1(x->o, "c", x->r->uptime / 1000000u);
-    for (; x->gone < x->gone_end; x->gone += 2) mli_heap_line1(x->o, "-", x->gone + 1);
+    mli_export_stacks(&w->x);
+    mli_shares_make(&w->x, &w->shares);
+    size = ((size_t)mli_heap_traces_count(&w->x) + 1) * sizeof *w->sum;
+    w->sum = (mli_heap_sum *)mli_own_alloc(w->x.lord, size);
+    if (w->sum)
+        mli_heap_body(w);
+    else
+        w->x.r->result = MEMLORD_E_NOMEM;
+    mli_own_free(w->x.lord, w->sum, size);
+    mli_shares_free(&w->shares);
+}
+MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
+    mli_export_run(r, sizeof(mli_heap_writer), mli_heap_write);
 }
 #endif
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS and CSV. Owns no state. Uses reports/export. Locks: none.
+/* Writes PROMETHEUS and CSV. Uses reports/export. Locks: none.
 
    PROMETHEUS, text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
@@ -25877,9 +25835,9 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_export *x) {
 
 #if !defined(MEMLORD_NO_REPORTS)
 
-MLI_PRIVATE MLI_COLD void mli_prometheus(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r);
 
-MLI_PRIVATE MLI_COLD void mli_csv(mli_export *x);
+MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r);
 #endif
 
 /* ---------------------------------------------------------------------- src/reports/tables.c -- */
@@ -25894,6 +25852,12 @@ static const char *const mli_families[MLI_COLUMNS][2] = { /* name, help */
     MLI_LOSSES(MLI_X)
 #undef MLI_X
 };
+
+typedef struct mli_prom_writer {
+    mli_export x;
+    char label[1024]; /* labels of every sample, "name=value" and a 0 each; a 0 */
+    uint64_t known[MEMLORD_MAX_DEVICES + 1]; /* by dev: the values for mli_prom_known */
+} mli_prom_writer;
 
 /* Writes the HELP and TYPE lines of a family. A family is a counter if its name ends in _total:
    all that only grow are named so, and no others. */
@@ -25910,26 +25874,26 @@ static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
     return 0;
 }
-/* Sets x->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
+/* Sets w->label to the labels of the ledger; if it has none and exports, to its process id. Leaves
    out those that no sample may have: with a name that is none, or is there already. */
-static MLI_COLD void mli_prom_labels(mli_export *x) {
+static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
     static const char own[] = "device\0tag\0scope\0site\0from\0to\0version\0",
                       letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
-    const char *at = mli_labels(x->lord), *end;
-    char pid[32], *to = x->label;
+    const char *at = mli_labels(w->x.lord), *end;
+    char pid[32], *to = w->label;
     mli_out o;
     mli_out_buffer(&o, pid, sizeof pid);
     mli_putf(&o, "pid=%ju", mli_pid());
     (void)mli_out_end(&o, sizeof pid);
-    if (!at && mli_ptr_load(&x->lord->saving.export_path)) at = pid;
+    if (!at && mli_ptr_load(&w->x.lord->saving.export_path)) at = pid;
     for (; at && *at; at = end + (*end == ',')) {
         size_t n;
         at += strspn(at, " ");
         end = at + strcspn(at, ",");
         n = strspn(at, letters);
         if (!n || at[n] != '=' || (*at >= '0' && *at <= '9') || !strncmp(at, "__", 2) ||
-            end - at + 2 > x->label + sizeof x->label - to || mli_prom_label_in(own, at, n) ||
-            mli_prom_label_in(x->label, at, n))
+            end - at + 2 > w->label + sizeof w->label - to || mli_prom_label_in(own, at, n) ||
+            mli_prom_label_in(w->label, at, n))
             continue;
         memcpy(to, at, (size_t)(end - at));
         to += end - at + 1;
@@ -25939,24 +25903,24 @@ static MLI_COLD void mli_prom_labels(mli_export *x) {
 /* Writes text as a part of a label's value. */
 static void mli_prom_text(mli_out *o, const char *text) { mli_put_utf8(o, text, "\\\""); }
 /* Writes the labels of the ledger behind the first n labels of a sample, and a space. */
-static MLI_COLD void mli_prom_labels_put(mli_export *x, int n) {
+static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     const char *at;
-    for (at = x->label; *at; at += strlen(at) + 1) {
+    for (at = w->label; *at; at += strlen(at) + 1) {
         size_t name = strcspn(at, "=") + 1;
-        mli_put_str(x->o, n++ ? "," : "{");
-        mli_put(x->o, at, name);
-        mli_put_str(x->o, "\"");
-        mli_prom_text(x->o, at + name);
-        mli_put_str(x->o, "\"");
+        mli_put_str(w->x.o, n++ ? "," : "{");
+        mli_put(w->x.o, at, name);
+        mli_put_str(w->x.o, "\"");
+        mli_prom_text(w->x.o, at + name);
+        mli_put_str(w->x.o, "\"");
     }
-    mli_put_str(x->o, n ? "} " : " ");
+    mli_put_str(w->x.o, n ? "} " : " ");
 }
 /* Writes a sample. `kind` is 'd' for a number that may be below 0, 'X' for billionths: nanoseconds,
    written as seconds, or a rate. There is no device label if `d` is all devices, and no label
    `key` if `key` is NULL. */
-static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_device d,
+static MLI_COLD void mli_prom_sample(mli_prom_writer *w, const char *name, memlord_device d,
                                      const char *key, const char *label, char kind, uint64_t v) {
-    mli_out *o = x->o;
+    mli_out *o = w->x.o;
     int device = d.type != MEMLORD_ANY;
     mli_putf(o, "memlord_%s", name);
     if (device) mli_putf(o, "{device=\"%i\"", mli_device_code(d));
@@ -25965,7 +25929,7 @@ static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_de
         mli_prom_text(o, label);
         mli_put_str(o, "\"");
     }
-    mli_prom_labels_put(x, device + (key != NULL));
+    mli_prom_labels_put(w, device + (key != NULL));
     if (kind == 'X')
         mli_put_fixed(o, v, 9);
     else if (kind == 'd')
@@ -25975,53 +25939,54 @@ static MLI_COLD void mli_prom_sample(mli_export *x, const char *name, memlord_de
     mli_put_str(o, "\n");
 }
 /* Writes a family with one sample, of the whole ledger. */
-static MLI_COLD void mli_prom_whole(mli_export *x, const char *name,
+static MLI_COLD void mli_prom_whole(mli_prom_writer *w, const char *name,
                                     const char *help, char kind, uint64_t v) {
-    mli_prom_head(x->o, name, help);
-    mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, kind, v);
+    mli_prom_head(w->x.o, name, help);
+    mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, kind, v);
 }
 
 /* Writes one family a statistic, with a sample a device: the format wants a family in one
    contiguous group. UINT64_MAX means unknown, and gets no sample. */
-static MLI_COLD void mli_prom_devices(mli_export *x) {
+static MLI_COLD void mli_prom_devices(mli_prom_writer *w) {
     size_t stat;
     uint32_t i;
     for (stat = 0; stat < MLI_STAT_COUNT; stat++) {
         const char *name = mli_families[stat][0];
-        uint64_t rest = *mli_stat_of(&x->r->total, stat);
-        if (!*name || !x->devices) continue;
-        mli_prom_head(x->o, name, mli_families[stat][1]);
-        for (i = 1; i <= x->devices; i++) {
-            uint64_t v = *mli_stat_of(&x->r->stat[i - 1], stat);
+        uint64_t rest = *mli_stat_of(&w->x.r->total, stat);
+        if (!*name || !w->x.devices) continue;
+        mli_prom_head(w->x.o, name, mli_families[stat][1]);
+        for (i = 1; i <= w->x.devices; i++) {
+            uint64_t v = *mli_stat_of(&w->x.r->stat[i - 1], stat);
             if (v != UINT64_MAX)
-                mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, 'u', v);
+                mli_prom_sample(w, name, mli_export_device(&w->x, i), NULL, NULL, 'u', v);
             rest -= v;
         }
         if (mli_columns[stat].kind == MLI_KIND_ANOMALY && rest) /* of no device */
-            mli_prom_sample(x, name, memlord_device_all(), NULL, NULL, 'u', rest);
+            mli_prom_sample(w, name, memlord_device_all(), NULL, NULL, 'u', rest);
     }
 }
 
-/* Writes a family of the values in x->sum, with a sample for each device whose value is known, and
-   nothing if none is. */
-static MLI_COLD void mli_prom_known(mli_export *x, const char *name, const char *help, char kind) {
+/* Writes a family of the values in w->known, with a sample for each device whose value is known.
+   Writes nothing if none is. */
+static MLI_COLD void mli_prom_known(mli_prom_writer *w, const char *name, const char *help,
+                                    char kind) {
     uint32_t i, samples = 0;
-    for (i = 1; i <= x->devices; i++) {
-        uint64_t v = x->sum[i];
+    for (i = 1; i <= w->x.devices; i++) {
+        uint64_t v = w->known[i];
         if (v == UINT64_MAX) continue;
-        if (!samples++) mli_prom_head(x->o, name, help);
-        mli_prom_sample(x, name, mli_export_device(x, i), NULL, NULL, kind, v);
+        if (!samples++) mli_prom_head(w->x.o, name, help);
+        mli_prom_sample(w, name, mli_export_device(&w->x, i), NULL, NULL, kind, v);
     }
 }
-static MLI_COLD void mli_prom_rates(mli_export *x) {
+static MLI_COLD void mli_prom_rates(mli_prom_writer *w) {
     size_t k;
     uint32_t i;
     for (k = 0; k < MLI_RATE_COUNT; k++) {
-        for (i = 1; i <= x->devices; i++) x->sum[i] = mli_rate_read(&x->r->stat[i - 1], k);
-        mli_prom_known(x, mli_rates[k].name, mli_rates[k].text, 'X');
+        for (i = 1; i <= w->x.devices; i++) w->known[i] = mli_rate_read(&w->x.r->stat[i - 1], k);
+        mli_prom_known(w, mli_rates[k].name, mli_rates[k].text, 'X');
     }
-    for (i = 1; i <= x->devices; i++) x->sum[i] = mli_mean_read(&x->r->stat[i - 1]);
-    mli_prom_known(x, "mean_bytes", "bytes of an alloc in the mean", 'u');
+    for (i = 1; i <= w->x.devices; i++) w->known[i] = mli_mean_read(&w->x.r->stat[i - 1]);
+    mli_prom_known(w, "mean_bytes", "bytes of an alloc in the mean", 'u');
 }
 
 /* A family with one sample a line of a list. */
@@ -26074,64 +26039,65 @@ static const mli_family mli_prom_scopes[] = {
     {NULL, 0, 0, NULL}};
 
 /* Writes a family of a list of n lines, each of `size` bytes. `key`: the label of their names. */
-static MLI_COLD void mli_prom_family(mli_export *x, const mli_family *f, const char *key,
+static MLI_COLD void mli_prom_family(mli_prom_writer *w, const mli_family *f, const char *key,
                                      const void *lines, size_t size, size_t n) {
     size_t samples = 0;
     const char *line = (const char *)lines;
-    for (; n-- && !x->o->failed; line += size) {
+    for (; n-- && !w->x.o->failed; line += size) {
         const mli_line *of = (const mli_line *)(const void *)line;
         uint64_t v;
         memcpy(&v, line + f->at, sizeof v);
         if (v == (f->kind == 'd' ? (uint64_t)INT64_MIN : UINT64_MAX)) continue;
-        if (!samples++) mli_prom_head(x->o, f->name, f->help);
-        mli_prom_sample(x, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
+        if (!samples++) mli_prom_head(w->x.o, f->name, f->help);
+        mli_prom_sample(w, f->name, of->device, of->name ? key : NULL, of->name, f->kind, v);
     }
 }
-static MLI_COLD void mli_prom_list(mli_export *x, const mli_family *f, const char *key,
+static MLI_COLD void mli_prom_list(mli_prom_writer *w, const mli_family *f, const char *key,
                                    const void *lines, size_t size, size_t n) {
-    for (; f->name && lines; f++) mli_prom_family(x, f, key, lines, size, n);
+    for (; f->name && lines; f++) mli_prom_family(w, f, key, lines, size, n);
 }
 
 /* Writes the bytes by tag of each device at its peak; bytes of no listed tag go under an empty
    tag. */
-static MLI_COLD void mli_prom_holders(mli_export *x) {
+static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
     static const char name[] = "peak_holder_bytes";
-    mli_holders *h = &x->r->holders;
+    mli_holders *h = &w->x.r->holders;
     uint32_t i, families = 0;
     size_t k;
-    for (i = 1; i <= x->devices; i++) {
-        memlord_device d = mli_export_device(x, i);
+    for (i = 1; i <= w->x.devices; i++) {
+        memlord_device d = mli_export_device(&w->x, i);
         uint64_t rest;
-        if (!mli_holders_get(x->lord, i, h)) continue;
+        if (!mli_holders_get(w->x.lord, i, h)) continue;
         if (!families++)
-            mli_prom_head(x->o, name, "bytes live by tag when the peak was last looked at");
+            mli_prom_head(w->x.o, name, "bytes live by tag when the peak was last looked at");
         for (k = 0, rest = h->bytes; k < h->tags; k++) {
             if (!h->tag[k].tag) continue;
-            mli_prom_sample(x, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
+            mli_prom_sample(w, name, d, "tag", h->tag[k].tag, 'u', h->tag[k].allocated);
             mli_take_off(&rest, h->tag[k].allocated);
         }
-        mli_prom_sample(x, name, d, "tag", "", 'u', rest);
+        mli_prom_sample(w, name, d, "tag", "", 'u', rest);
     }
 }
 
 /* Writes a family of the pairs of devices between which bytes moved or were copied. `at`: the
    offset of its count in a route. */
-static MLI_COLD void mli_prom_routes(mli_export *x, const char *name, const char *help, size_t at) {
-    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&x->lord->blocks.routes);
+static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
+                                     size_t at) {
+    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&w->x.lord->blocks.routes);
     int samples = 0;
     for (; route; route = route->next) {
         if (!mli_route_used(route)) continue;
-        if (!samples++) mli_prom_head(x->o, name, help);
-        mli_putf(x->o, "memlord_%s{from=\"%i\",to=\"%i\"", name,
-                 mli_report_device(x->r, route->from), mli_report_device(x->r, route->to));
-        mli_prom_labels_put(x, 2);
-        mli_putf(x->o, "%ju\n",
+        if (!samples++) mli_prom_head(w->x.o, name, help);
+        mli_putf(w->x.o, "memlord_%s{from=\"%i\",to=\"%i\"", name,
+                 mli_report_device(w->x.r, route->from), mli_report_device(w->x.r, route->to));
+        mli_prom_labels_put(w, 2);
+        mli_putf(w->x.o, "%ju\n",
                  mli_u64_load((const mli_u64 *)(const void *)((const char *)route + at)));
     }
 }
 
 /* Writes the last request of each device that found no memory. The site is a label. */
-static MLI_COLD void mli_prom_ooms(mli_export *x) {
+static MLI_COLD void mli_prom_ooms(mli_prom_writer *w) {
     static const mli_family families[] = {
         {"last_oom_bytes", 'u', offsetof(mli_oom, bytes),
          "bytes the last request that found no memory wanted"},
@@ -26142,56 +26108,60 @@ static MLI_COLD void mli_prom_ooms(mli_export *x) {
     const mli_family *f;
     for (f = families; f->name; f++) {
         uint32_t i, samples = 0;
-        for (i = 1; i <= x->devices; i++) {
-            const mli_oom oom = mli_oom_of(x->lord, i);
+        for (i = 1; i <= w->x.devices; i++) {
+            const mli_oom oom = mli_oom_of(w->x.lord, i);
             uint64_t v;
             memcpy(&v, (const char *)&oom + f->at, sizeof v);
             if (!oom.time || v == UINT64_MAX) continue;
-            if (!samples++) mli_prom_head(x->o, f->name, f->help);
-            mli_putf(x->o, "memlord_%s{device=\"%i\"", f->name, mli_report_device(x->r, i));
+            if (!samples++) mli_prom_head(w->x.o, f->name, f->help);
+            mli_putf(w->x.o, "memlord_%s{device=\"%i\"", f->name, mli_report_device(w->x.r, i));
             if (oom.site) {
-                mli_put_str(x->o, ",site=\"");
-                mli_put_site_by(x->o, oom.site, mli_prom_text);
-                mli_put_str(x->o, "\"");
+                mli_put_str(w->x.o, ",site=\"");
+                mli_put_site_by(w->x.o, oom.site, mli_prom_text);
+                mli_put_str(w->x.o, "\"");
             }
-            mli_prom_labels_put(x, 1 + (oom.site != NULL));
-            mli_putf(x->o, "%ju\n", v);
+            mli_prom_labels_put(w, 1 + (oom.site != NULL));
+            mli_putf(w->x.o, "%ju\n", v);
         }
     }
 }
 
-MLI_PRIVATE MLI_COLD void mli_prometheus(mli_export *x) {
-    const mli_report *r = x->r;
+static MLI_COLD void mli_prom_write(void *writer) {
+    mli_prom_writer *w = (mli_prom_writer *)writer;
+    const mli_report *r = w->x.r;
     size_t i;
-    mli_prom_labels(x);
-    mli_prom_devices(x);
-    mli_prom_rates(x);
-    mli_prom_ooms(x);
-    mli_prom_list(x, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
-    mli_prom_list(x, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
+    mli_prom_labels(w);
+    mli_prom_devices(w);
+    mli_prom_rates(w);
+    mli_prom_ooms(w);
+    mli_prom_list(w, mli_prom_phys, NULL, r->phys, sizeof *r->phys, r->phys_count);
+    mli_prom_list(w, mli_prom_tags, "tag", r->tag + (r->tag != NULL), sizeof *r->tag,
                   r->tags + r->devices);
-    mli_prom_holders(x);
-    mli_prom_routes(x, "pair_moves_total", "storages moved between two devices",
+    mli_prom_holders(w);
+    mli_prom_routes(w, "pair_moves_total", "storages moved between two devices",
                     offsetof(mli_route, moves));
-    mli_prom_routes(x, "pair_moved_bytes_total", "bytes moved between two devices",
+    mli_prom_routes(w, "pair_moved_bytes_total", "bytes moved between two devices",
                     offsetof(mli_route, moved_bytes));
-    mli_prom_routes(x, "pair_copies_total", "copies between two devices",
+    mli_prom_routes(w, "pair_copies_total", "copies between two devices",
                     offsetof(mli_route, copies));
-    mli_prom_routes(x, "pair_copied_bytes_total", "bytes copied between two devices",
+    mli_prom_routes(w, "pair_copied_bytes_total", "bytes copied between two devices",
                     offsetof(mli_route, copied_bytes));
-    mli_prom_list(x, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
+    mli_prom_list(w, mli_prom_scopes, "scope", r->scope + (r->scope != NULL), sizeof *r->scope,
                   r->scopes);
     for (i = MLI_STAT_COUNT; i < MLI_COLUMNS; i++)
-        mli_prom_whole(x, mli_families[i][0], mli_families[i][1], 'u',
-                       mli_loss_value(x->lord, i - MLI_STAT_COUNT));
-    mli_prom_whole(x, "accounts_open", "accounts open now", 'u', x->r->accounts);
-    mli_prom_whole(x, "own_bytes", "bytes the ledger itself takes", 'u',
-                   mli_u64_load(&x->lord->memory.own_bytes));
-    mli_prom_whole(x, "uptime_seconds", "age of the ledger", 'X', x->r->uptime);
-    mli_prom_whole(x, "written_timestamp_seconds", "Unix time of these samples", 'X',
+        mli_prom_whole(w, mli_families[i][0], mli_families[i][1], 'u',
+                       mli_loss_value(w->x.lord, i - MLI_STAT_COUNT));
+    mli_prom_whole(w, "accounts_open", "accounts open now", 'u', w->x.r->accounts);
+    mli_prom_whole(w, "own_bytes", "bytes the ledger itself takes", 'u',
+                   mli_u64_load(&w->x.lord->memory.own_bytes));
+    mli_prom_whole(w, "uptime_seconds", "age of the ledger", 'X', w->x.r->uptime);
+    mli_prom_whole(w, "written_timestamp_seconds", "Unix time of these samples", 'X',
                    mli_wall_now());
-    mli_prom_head(x->o, "build_info", "1, with the version of memlord.h");
-    mli_prom_sample(x, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
+    mli_prom_head(w->x.o, "build_info", "1, with the version of memlord.h");
+    mli_prom_sample(w, "build_info", memlord_device_all(), "version", MEMLORD_VERSION, 'u', 1);
+}
+MLI_PRIVATE MLI_COLD void mli_prometheus(mli_report *r) {
+    mli_export_run(r, sizeof(mli_prom_writer), mli_prom_write);
 }
 
 /* -- CSV, RFC 4180: one table, the live blocks.
@@ -26229,117 +26199,381 @@ static MLI_COLD void mli_csv_line(mli_out *o, const memlord_block_info *b) {
     mli_putf(o, ",%ju", mli_site_line(b->site));
     mli_csv_text(o, b->site ? b->site->function : NULL);
 }
+/* What the lines of a block's parts are made from. */
+typedef struct mli_csv_whole {
+    mli_report *r;
+    const memlord_block_info *block;
+} mli_csv_whole;
 /* Writes a part as a block of no bytes. */
 static MLI_COLD int mli_csv_part(void *user, const memlord_part_info *part) {
-    mli_export *x = (mli_export *)user;
-    memlord_block_info b = *(const memlord_block_info *)x->table;
+    const mli_csv_whole *whole = (const mli_csv_whole *)user;
+    memlord_block_info b = *whole->block;
     b.bytes = b.refs = 0;
     b.meta = part->meta;
     b.tag = part->meta.tag;
-    mli_csv_line(x->o, &b);
-    mli_putf(x->o, ",%ju,%ju\r\n", part->offset, part->bytes);
-    return x->o->failed;
+    mli_csv_line(whole->r->o, &b);
+    mli_putf(whole->r->o, ",%ju,%ju\r\n", part->offset, part->bytes);
+    return whole->r->o->failed;
 }
 static MLI_COLD int mli_csv_block(void *user, const memlord_block_info *b) {
-    mli_export *x = (mli_export *)user;
-    mli_csv_line(x->o, b);
-    mli_put_str(x->o, ",,\r\n");
-    x->table = (void *)(uintptr_t)b;
-    (void)memlord_parts_each(x->lord, b->device, b->storage, mli_csv_part, x);
-    return x->o->failed;
+    mli_csv_whole whole;
+    whole.r = (mli_report *)user;
+    whole.block = b;
+    mli_csv_line(whole.r->o, b);
+    mli_put_str(whole.r->o, ",,\r\n");
+    (void)memlord_parts_each(whole.r->lord, b->device, b->storage, mli_csv_part, &whole);
+    return whole.r->o->failed;
 }
 
-MLI_PRIVATE MLI_COLD void mli_csv(mli_export *x) {
+MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
-    mli_put_str(x->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
+    mli_put_str(r->o, "device,storage,bytes,refs,born,pending,tag,scope,name,dtype,shape,"
                       "flags,file,line,function,part_offset,part_bytes\r\n");
-    if (mli_map_each(x->lord, &all, mli_csv_block, x, NULL))
+    if (mli_map_each(r->lord, &all, mli_csv_block, r, NULL)) r->result = MEMLORD_E_NOMEM;
+}
+#endif
+
+/* ----------------------------------------------------------------------- src/reports/trace.h -- */
+
+/* Writes TRACE. Uses reports/export, reports/ring, and reports/json for what it has as JSON has it.
+   Locks: none. */
+
+#if !defined(MEMLORD_NO_REPORTS)
+MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
+#endif
+
+/* ----------------------------------------------------------------------- src/reports/trace.c -- */
+
+#if !defined(MEMLORD_NO_REPORTS)
+
+/* -- TRACE, the Trace Event Format, JSON object form (Google's "Trace Event Format" document; read
+      by ui.perfetto.dev and chrome://tracing).
+   Times are microseconds since the ledger was created. A counter "DEVICE live" has one argument a
+   tag, in bytes; they add up to the device's live bytes. Bytes that a change of tag moved count
+   under the new tag from the beginning. The counter has a sample whenever its level has moved by
+   a 64th of the peak, and at most 2048 more, at even steps of time. "DEVICE snapshots" shows the
+   snapshots of the ledger. Scopes are slices of their threads: B and E from the ring or, if the
+   ring has no scopes, X for the remembered invocations. A block that begins in the ring is an
+   async slice. A block that is still live ends with the file; its end event has its parts, as JSON
+   has them. Names are cut to 200 bytes. Snapshots come first, X next, the events of the ring last;
+   snapshots and ring are each in the order of their time. Anomalies and drops are in
+   "otherData". -- */
+
+#define MLI_TRACE_TAGS    32
+#define MLI_TRACE_SAMPLES 2048
+
+typedef struct mli_trace_writer {
+    mli_export x;
+    mli_last_events last;
+    int64_t *level; /* live bytes by tag row; behind them by dev: those without a tag */
+    /* By dev: ns of the next sample, the level of the last sample, the level now. */
+    uint64_t due[MEMLORD_MAX_DEVICES + 1], shown[MEMLORD_MAX_DEVICES + 1];
+    uint64_t sum[MEMLORD_MAX_DEVICES + 1];
+    unsigned char *depth; /* by thread number: open scopes */
+    uint32_t threads;     /* entries of `depth` */
+} mli_trace_writer;
+
+/* Writes the beginning of an event, up to its name. */
+static MLI_COLD void mli_trace_open(const mli_export *x, const char *phase, uint64_t ns,
+                                    uint32_t thread) {
+    mli_jsonf(x->o, ",\n{'ph':%s,'pid':%ju,'tid':%ju,'ts':", phase, mli_pid(), (uint64_t)thread);
+    mli_put_fixed(x->o, ns, 3);
+    mli_jsonf(x->o, ",'name':");
+}
+static void mli_trace_close(const mli_export *x) { mli_put_str(x->o, "}}"); }
+/* Writes a name; NULL as null. Cuts it where a character begins: every event repeats the name. */
+static MLI_COLD void mli_trace_text(const mli_export *x, const char *text) {
+    char buf[MLI_SCOPE_NAME + 1];
+    size_t n = text ? mli_utf8_cut(text) : 0;
+    if (n) memcpy(buf, text, n);
+    buf[n] = 0;
+    mli_put_json(x->o, text ? buf : NULL);
+}
+static MLI_COLD void mli_trace_pair(const mli_export *x, const char *key, const char *text) {
+    mli_jsonf(x->o, ",%s:", key);
+    mli_trace_text(x, text);
+}
+/* Writes the beginning of an event named after a device, up to its arguments. */
+static MLI_COLD void mli_trace_device(const mli_export *x, const char *phase, uint64_t ns,
+                                      uint32_t thread, uint32_t dev, const char *what) {
+    mli_trace_open(x, phase, ns, thread);
+    mli_jsonf(x->o, "'%i", mli_report_device(x->r, dev));
+    mli_put_str(x->o, what);
+    mli_jsonf(x->o, "','args':{");
+}
+
+static MLI_COLD void mli_trace_names(const mli_export *x) {
+    const mli_thread *t = mli_thread_first(x->lord);
+    mli_trace_open(x, "M", 0, 0);
+    mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
+    for (; t; t = mli_thread_next(t)) {
+        uint32_t number = mli_record_number(t->id);
+        mli_trace_open(x, "M", 0, number);
+        mli_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'}}", (uint64_t)number);
+    }
+}
+
+static MLI_COLD void mli_trace_snapshot(const mli_export *x, const mli_snapshot *s) {
+    uint32_t dev;
+    for (dev = 1; dev <= s->devices && dev <= x->devices; dev++) {
+        const mli_device_usage *held = &mli_snapshot_devices(s)[dev - 1];
+        mli_trace_device(x, "C", s->time, 0, dev, " snapshots");
+        mli_jsonf(x->o, "'live':%ju,'pending':%ju,'reserved':%ju}}", held->live, held->pending,
+                  held->reserved);
+    }
+    if (!s->name) return;
+    mli_trace_open(x, "i", s->time, 0);
+    mli_trace_text(x, s->name);
+    mli_jsonf(x->o, ",'s':'g','cat':'checkpoint','args':{'live':%ju}}", s->live);
+}
+
+/* Writes the invocations of a scope that one thread remembers. */
+static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope_record *scope,
+                                            const mli_thread_scope *s) {
+    size_t i, n = mli_thread_scope_read(x->lord, s, x->r->run);
+    for (i = 0; i < n; i++) {
+        const mli_scope_run *v = &x->r->run[i];
+        mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), mli_record_number(s->thread));
+        mli_trace_text(x, scope->name);
+        mli_jsonf(x->o, ",'dur':");
+        mli_put_fixed(x->o, mli_span_ns(&x->r->scale, v->stamps), 3);
+        mli_jsonf(x->o, ",'cat':'scope','args':{");
+        mli_trace_pair(x, "path", scope->path);
+        mli_jsonf(x->o, ",'delta_bytes':%jd,'delta_blocks':%jd,'peak_bytes':%ju",
+                  (int64_t)v->bytes, (int64_t)v->blocks, v->peak);
+        mli_trace_pair(x, "shapes", (const char *)(uintptr_t)v->shapes);
+        mli_trace_close(x);
+    }
+}
+static MLI_COLD void mli_trace_scopes(const mli_export *x) {
+    uint32_t id;
+    for (id = 1; id <= x->scopes && !x->o->failed; id++) {
+        const mli_scope_record *scope = mli_scope_record_at(x->lord, id);
+        const mli_thread_scope *s = (const mli_thread_scope *)mli_ptr_load_acquire(&scope->threads);
+        for (; s; s = s->next) mli_trace_thread_scope(x, scope, s);
+    }
+}
+
+/* -- TRACE: the events of the ring -- */
+
+static int64_t mli_not_negative(int64_t v) { return v > 0 ? v : 0; }
+
+static MLI_COLD void mli_trace_counter(mli_trace_writer *w, uint32_t dev, uint64_t ns) {
+    uint32_t row, n = 0;
+    int64_t others = 0;
+    mli_trace_device(&w->x, "C", ns, 0, dev, " live");
+    mli_jsonf(w->x.o, "'(untagged)':%jd", mli_not_negative(w->level[w->x.tags + dev]));
+    for (row = 1; row <= w->x.tags; row++) {
+        int64_t level = mli_not_negative(w->level[row]);
+        if (w->x.r->tag[row].dev != dev) continue;
+        if (n++ < MLI_TRACE_TAGS) {
+            mli_put_str(w->x.o, ",");
+            mli_trace_text(&w->x, mli_export_tag(&w->x, row));
+            mli_jsonf(w->x.o, ":%jd", level);
+        } else {
+            others += level;
+        }
+    }
+    if (n > MLI_TRACE_TAGS) mli_jsonf(w->x.o, ",'(other tags)':%jd", others);
+    mli_trace_close(&w->x);
+    w->due[dev] = ns + (w->x.r->uptime - w->last.first) / MLI_TRACE_SAMPLES;
+    w->shown[dev] = w->sum[dev];
+}
+
+static MLI_COLD void mli_trace_level(mli_trace_writer *w, const mli_export_event *e) {
+    uint32_t dev = e->of.dev;
+    int64_t delta = mli_event_delta(e), moved;
+    if (!delta) return;
+    w->level[e->of.tag ? e->of.tag : w->x.tags + dev] += delta;
+    w->sum[dev] += (uint64_t)delta;
+    moved = (int64_t)(w->sum[dev] - w->shown[dev]);
+    if (e->ns >= w->due[dev] ||
+        (uint64_t)(moved < 0 ? -moved : moved) > w->x.r->stat[dev - 1].peak / 64)
+        mli_trace_counter(w, dev, e->ns);
+}
+
+/* Writes an event of a block's slice, up to the arguments that only some have. Phase b begins the
+   slice, e ends it, n is an instant in it. */
+static MLI_COLD void mli_trace_life(const mli_export *x, const char *phase, const mli_live_block *b,
+                                    uint32_t thread, uint64_t ns) {
+    const memlord_site *site = mli_frame_site(x, b->frame);
+    const char *tag = mli_export_tag(x, b->tag);
+    mli_trace_open(x, phase, ns, thread);
+    mli_trace_text(x, tag ? tag : site && site->function[0] ? site->function : "block");
+    mli_jsonf(x->o, ",'cat':'block','id':'");
+    mli_put_str(x->o, mli_type_names[mli_type_of(x->lord, b->dev)]);
+    mli_put_str(x->o, " 0x");
+    mli_put_hex_short(x->o, b->storage);
+    mli_jsonf(x->o, "','args':{");
+    if (*phase != 'b') return;
+    mli_jsonf(x->o, "'device':'%i','bytes':%ju", mli_report_device(x->r, b->dev), b->bytes);
+    mli_trace_pair(x, "tag", tag);
+    mli_trace_pair(x, "scope", b->scope ? mli_scope_record_at(x->lord, b->scope)->path : NULL);
+    mli_trace_pair(x, "file", site ? site->file : NULL);
+    mli_json_u64(x->o, "line", mli_site_line(site));
+    mli_trace_pair(x, "function", site ? site->function : NULL);
+}
+static MLI_COLD void mli_trace_block(mli_trace_writer *w, const mli_export_event *e) {
+    mli_live_block *f = mli_last_event_at(&w->last, &e->of);
+    int pends = e->kind == MEMLORD_EVENT_PEND;
+    if (!f || !f->dev) return;
+    if (f->state & MLI_BLOCK_OPEN) {
+        mli_trace_life(&w->x, pends ? "n" : "e", f, e->thread, e->ns);
+        mli_trace_close(&w->x);
+    }
+    if (pends) return;
+    *f = e->of;
+    if (e->kind == MEMLORD_EVENT_FREE) return;
+    f->state |= MLI_BLOCK_OPEN;
+    mli_trace_life(&w->x, "b", f, e->thread, e->ns);
+    mli_trace_close(&w->x);
+}
+
+/* Writes the begin or the end of a scope. w->depth counts the open scopes of each thread, so that
+   an end without its begin in the ring is left out. */
+static MLI_COLD void mli_trace_scope(mli_trace_writer *w, const mli_export_event *e) {
+    const uint32_t id = e->of.scope;
+    const mli_scope_record *scope = id ? mli_scope_record_at(w->x.lord, id) : NULL;
+    int begins = e->kind == MEMLORD_EVENT_SCOPE_BEGIN;
+    if (e->thread >= w->threads || (begins ? !scope : !w->depth[e->thread])) return;
+    mli_trace_open(&w->x, begins ? "B" : "E", e->ns, e->thread);
+    mli_trace_text(&w->x, scope ? scope->name : "");
+    mli_jsonf(w->x.o, ",'cat':'scope','args':{");
+    if (begins) mli_trace_pair(&w->x, "path", scope->path);
+    mli_trace_close(&w->x);
+    w->depth[e->thread] = (unsigned char)(w->depth[e->thread] + (begins ? 1 : -1));
+}
+
+static MLI_COLD void mli_trace_event(void *writer, const mli_export_event *e) {
+    mli_trace_writer *w = (mli_trace_writer *)writer;
+    int gc = e->kind == MEMLORD_EVENT_GC;
+    if (e->kind == MEMLORD_EVENT_SCOPE_BEGIN || e->kind == MEMLORD_EVENT_SCOPE_END)
+        mli_trace_scope(w, e);
+    if (!e->of.dev) return;
+    mli_trace_level(w, e);
+    if (mli_event_is_of_block(e)) mli_trace_block(w, e);
+    if (!gc && e->kind != MEMLORD_EVENT_OOM) return;
+    mli_trace_device(&w->x, "i", e->ns, e->thread, e->of.dev, gc ? " gc" : " out of memory");
+    mli_jsonf(w->x.o, "'bytes':%ju},'s':'p','cat':'memory'}", e->of.bytes);
+}
+
+/* Sets the levels at the start of the ring: those of the report less all that the ring adds. */
+static MLI_COLD void mli_trace_levels(mli_trace_writer *w) {
+    uint32_t i;
+    for (i = 1; i <= w->x.devices; i++) {
+        w->sum[i] = w->shown[i] = w->x.r->stat[i - 1].allocated - w->last.sum[i];
+        w->level[w->x.tags + i] = (int64_t)w->sum[i];
+    }
+    for (i = 1; i <= w->x.tags; i++) {
+        w->level[i] = (int64_t)w->x.r->tag[i].stat.allocated - w->level[i];
+        w->level[w->x.tags + w->x.r->tag[i].dev] -= w->level[i];
+    }
+}
+
+/* Ends all open scopes and blocks at the time of the report; writes a last sample a device. */
+static MLI_COLD void mli_trace_end(mli_trace_writer *w) {
+    uint64_t i, now = w->x.r->uptime;
+    for (i = 0; i < w->threads; i++)
+        for (; w->depth[i]; w->depth[i]--) {
+            mli_trace_open(&w->x, "E", now, (uint32_t)i);
+            mli_jsonf(w->x.o, "'','cat':'scope','args':{}}");
+        }
+    for (i = 0; i < w->last.size; i++) {
+        const mli_live_block *f = &w->last.at[i];
+        if (!(f->state & MLI_BLOCK_OPEN)) continue;
+        mli_trace_life(&w->x, "e", f, 0, now);
+        mli_json_parts(w->x.r, mli_type_of(w->x.lord, f->dev), f->storage);
+        mli_trace_close(&w->x);
+    }
+    for (i = 1; i <= w->x.devices; i++) mli_trace_counter(w, (uint32_t)i, now);
+}
+
+/* Writes the anomalies and drops that are not 0, of all devices and of each. */
+static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
+    uint32_t dev;
+    mli_jsonf(x->o, "\n],'otherData':{'anomalies_and_drops':{");
+    for (dev = 0; dev <= x->devices; dev++) {
+        const char *name;
+        size_t i = 0;
+        uint64_t v;
+        mli_jsonf(x->o, ",'%i':{", mli_device_code(mli_anomaly_device(x->r, dev)));
+        while ((name = mli_anomaly_next(x->r, dev, &i, &v)) != NULL)
+            mli_json_u64(x->o, name, v);
+        mli_put_str(x->o, "}");
+    }
+    mli_put_str(x->o, "}}}\n");
+}
+
+/* Requires: the tables of levels and depths are there. */
+static MLI_COLD void mli_trace_ring(mli_trace_writer *w) {
+    uint32_t i;
+    w->last.tag_sum = w->level;
+    mli_last_events_read(&w->x, &w->last);
+    if (!w->last.scoped) mli_trace_scopes(&w->x);
+    mli_trace_levels(w);
+    for (i = 1; i <= w->x.devices && w->last.size; i++) mli_trace_counter(w, i, w->last.first);
+    mli_ring_each(&w->x, mli_trace_event, w);
+    mli_trace_end(w);
+    mli_last_events_free(&w->last);
+}
+static MLI_COLD void mli_trace_write(void *writer) {
+    mli_trace_writer *w = (mli_trace_writer *)writer;
+    const mli_export *x = &w->x;
+    const size_t size = ((size_t)x->tags + x->devices + 1) * sizeof *w->level;
+    uint32_t i;
+    w->threads = mli_thread_count(x->lord) + 2;
+    w->level = (int64_t *)mli_own_alloc(x->lord, size);
+    w->depth = (unsigned char *)mli_own_alloc(x->lord, w->threads + 1);
+    mli_jsonf(x->o, "{'displayTimeUnit':'ms','traceEvents':[");
+    mli_trace_names(x);
+    for (i = 0; i < x->r->snapshots; i++) mli_trace_snapshot(x, x->r->snapshot[i]);
+    if (w->level && w->depth)
+        mli_trace_ring(w);
+    else
         x->r->result = MEMLORD_E_NOMEM;
+    mli_trace_anomalies(x);
+    mli_own_free(x->lord, w->depth, w->threads + 1);
+    mli_own_free(x->lord, w->level, size);
+}
+MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
+    mli_export_run(r, sizeof(mli_trace_writer), mli_trace_write);
 }
 #endif
 
 /* --------------------------------------------------------------------- src/reports/formats.h -- */
 
-/* Chooses the writer of a format, and writes HTML. Owns no state. Uses the writers. Locks: none. */
+/* Chooses the writer of a format. Owns no state. Uses the writers. Locks: none. */
 
+/* Returns 0 for no format, and for one that a knob leaves out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
 
+/* Requires: the format is known. */
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format);
 
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
-
-/* -- HTML: the page with the JSON report in it, and for readers without scripts the verdicts and
-      the devices of TEXT. JSON escapes < and >, so that no string of it can end its element -- */
-
-/* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
-static MLI_COLD void mli_put_page(mli_out *o, const char *literal, size_t size, size_t all) {
-    size_t at;
-    for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
-}
-
-static MLI_COLD void mli_html(mli_report *r) {
-    mli_put_page(r->o, mli_page_head[0], sizeof mli_page_head[0], sizeof mli_page_head);
-    r->out.html = 1;
-    mli_text_verdicts(r);
-    mli_text_devices(r, r->devices);
-    r->out.html = 0;
-    r->out.name_max = 0;
-    mli_put_page(r->o, mli_page_middle[0], sizeof mli_page_middle[0], sizeof mli_page_middle);
-    r->brief = 1;
-    mli_json(r);
-    mli_put_page(r->o, mli_page_tail[0], sizeof mli_page_tail[0], sizeof mli_page_tail);
-}
-
-/* -- the writer of each format -- */
-
-/* From TRACE on, in the order of MLI_FORMATS. */
-static void (*const mli_export_writers[])(mli_export *x) = {
-    mli_trace_json, mli_prometheus, mli_pprof, mli_heaptrack, mli_folded, mli_memory_viz, mli_csv};
-
-/* Runs a writer with an export of its own. A writer may leave its last events: they are freed
-   here. */
-static MLI_COLD void mli_export_write(mli_report *r, memlord_format format) {
-    memlord *lord = r->lord;
-    mli_export *x = (mli_export *)mli_own_alloc(lord, sizeof *x);
-    if (!x) {
-        r->result = MEMLORD_E_NOMEM;
-        return;
-    }
-    x->r = r;
-    x->lord = lord;
-    x->o = r->o;
-    x->devices = r->devices;
-    x->sites = r->site_rows;
-    x->tags = (uint32_t)r->tags;
-    x->scopes = r->scopes;
-    mli_export_writers[format - MEMLORD_FORMAT_TRACE](x);
-    mli_own_free(lord, x->portion, x->portion_cap * sizeof *x->portion);
-    mli_own_free(lord, x->last_events, (size_t)x->last_events_size * sizeof *x->last_events);
-    mli_own_free(lord, x, sizeof *x);
-}
+#if defined(MEMLORD_NO_REPORTS) /* what is left out has no writer */
+#define mli_html NULL
+#define mli_trace NULL
+#define mli_prometheus NULL
+#define mli_pprof NULL
+#define mli_heaptrack NULL
+#define mli_folded NULL
+#define mli_memory_viz NULL
+#define mli_csv NULL
 #endif
 
-#if !defined(MEMLORD_NO_REPORTS)
-enum { MLI_WRITERS = MEMLORD_FORMAT_COUNT };
-#else
-enum { MLI_WRITERS = MEMLORD_FORMAT_JSON + 1 };
-#endif
+/* In the order of MLI_FORMATS. */
+static void (*const mli_writers[MEMLORD_FORMAT_COUNT])(mli_report *r) = {
+    mli_text,  mli_json,      mli_html,   mli_trace,      mli_prometheus,
+    mli_pprof, mli_heaptrack, mli_folded, mli_memory_viz, mli_csv};
 
-MLI_PRIVATE int mli_format_known(memlord_format format) { return (unsigned)format < MLI_WRITERS; }
+MLI_PRIVATE int mli_format_known(memlord_format format) {
+    return (unsigned)format < MEMLORD_FORMAT_COUNT && mli_writers[format];
+}
 
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
-    switch (format) {
-    case MEMLORD_FORMAT_TEXT: mli_text(r); break;
-    case MEMLORD_FORMAT_JSON: mli_json(r); break;
-#if !defined(MEMLORD_NO_REPORTS)
-    case MEMLORD_FORMAT_HTML: mli_html(r); break;
-    default: mli_export_write(r, format);
-#else
-    default: break;
-#endif
-    }
+    mli_writers[format](r);
 }
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
@@ -26481,6 +26715,7 @@ static MLI_COLD void mli_askers_gone(memlord *lord) {
 /* Clears in a forked child the marks of threads that sampled, asked a fence, collected, polled or
    waited: they are gone. */
 static void mli_ledger_after_fork(memlord *lord) {
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
     uint32_t i, n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]), tries = 0;
     mli_snapshot_reader **reader;
     for (i = 0; i < n; i++) {
@@ -26507,7 +26742,7 @@ static void mli_ledger_after_fork(memlord *lord) {
                                   : 0;
     mli_u32_store(&lord->log.setting, 0);
     lord->pollers.waiters = NULL;
-    mli_neighbours_after_fork(lord);
+    if (neighbours) neighbours->after_fork(lord);
     mli_subbufs_after_fork(lord);
     for (reader = &lord->snapshots.readers; *reader;) /* this thread's own reports go on */
         if ((*reader)->thread == (void *)&mli_self)
@@ -26560,13 +26795,13 @@ static MLI_COLD void mli_fork_child(void) {
         mli_ledger_after_fork(lord);
         mli_stacks_seed(lord);
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
             mli_stack_redraw(t);
             if (t == mine || mli_is_orphan(lord, t)) continue;
             mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
             mli_scope_stack_forget(t);
             mli_thread_reset(t);
-            mli_u32_store(&t->fenced, 1);
+            mli_u32_store(&t->by_exchange, 1);
             mli_u64_store(&t->owner, 0);
         }
         if (mine) mli_u64_store(&mine->owner, number);
@@ -26861,18 +27096,18 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_own_free(lord, lord->map.shards[i].table,
                      (size_t)lord->map.shards[i].size * MLI_BUCKET_BYTES);
     for (; t; t = (mli_thread *)mli_ptr_load(&t->next)) {
-        mli_book_free(lord, &t->books[MLI_BOOK_SITE], sizeof(mli_cell));
-        mli_book_free(lord, &t->books[MLI_BOOK_TAG], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
         mli_cache_free(lord, t);
         mli_frames_free(lord, t);
     }
     mli_scopes_free(lord);
     mli_stacks_free(lord);
-    mli_book_free(lord, &lord->tags.births, sizeof(mli_birth));
+    mli_vector_free(lord, &lord->tags.births, sizeof(mli_birth));
     for (i = 0; i < MLI_BOOKS; i++)
-        mli_book_free(lord, &lord->counters.rows[i], sizeof(mli_row));
-    mli_book_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
-    mli_book_free(lord, &lord->accounts.all, sizeof(mli_account_record));
+        mli_vector_free(lord, &lord->counters.rows[i], sizeof(mli_row));
+    mli_vector_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
+    mli_vector_free(lord, &lord->accounts.all, sizeof(mli_account_record));
     mli_ring_end(lord);
     mli_snapshots_destroy(lord);
     for (s = lord->bands.strategies; s; s = next) {
@@ -26937,13 +27172,13 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
 
 /* Makes a ledger, as memlord_create does. The caller starts the process. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
-    memlord_desc plain;
+    memlord_desc zeros;
     memlord_allocator allocator;
     memlord_result r;
     if (!out) return MEMLORD_E_INVALID;
     *out = NULL;
-    memset(&plain, 0, sizeof plain);
-    if (!desc) desc = &plain;
+    memset(&zeros, 0, sizeof zeros);
+    if (!desc) desc = &zeros;
     r = mli_desc_check(desc);
     if (r) return r;
     allocator = desc->allocator;
@@ -26990,9 +27225,11 @@ MLI_API memlord *memlord_find(uint64_t generation) {
 /* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences,
    and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
+    const mli_neighbours *neighbours;
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
+    neighbours = mli_neighbours_of(lord);
     mli_pollers_stop(lord);
-    if (mli_u32_load(&lord->neighbours.open)) mli_neighbours_end(lord);
+    if (neighbours) neighbours->end(lord);
     mli_recorder_stop(lord, MLI_RECORDER_SNAPSHOTS);
     mli_recorder_stop(lord, MLI_RECORDER_EXPORT);
     mli_saver_end(lord);
@@ -27504,7 +27741,7 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
 
 /* -- files -- */
 
-static const char *const mli_format_suffixes[] = {
+static const char mli_format_suffixes[][11] = {
 #define MLI_X(name, suffix, text) suffix,
     MLI_FORMATS(MLI_X)
 #undef MLI_X

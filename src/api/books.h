@@ -223,6 +223,7 @@ MEMLORD_API memlord_result memlord_logger_set(memlord *lord, const memlord_logge
    accounts, arenas, tickets, pending blocks and parts. For tests and for bug reports.
    Threads: no other call may be in flight: its change would be taken for a fault.
    Errors: E_STATE something does not agree; the first such thing goes to the logger. E_NOMEM.
+           E_UNSUPPORTED in a build with MEMLORD_NO_VERIFY.
    Cost:   walks everything; calls of other threads wait meanwhile. */
 MEMLORD_API memlord_result memlord_verify(memlord *lord) MLI_OFF(MEMLORD_OK)
 

@@ -141,6 +141,7 @@ static MLI_COLD void mli_askers_gone(memlord *lord) {
 /* Clears in a forked child the marks of threads that sampled, asked a fence, collected, polled or
    waited: they are gone. */
 static void mli_ledger_after_fork(memlord *lord) {
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
     uint32_t i, n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]), tries = 0;
     mli_snapshot_reader **reader;
     for (i = 0; i < n; i++) {
@@ -167,7 +168,7 @@ static void mli_ledger_after_fork(memlord *lord) {
                                   : 0;
     mli_u32_store(&lord->log.setting, 0);
     lord->pollers.waiters = NULL;
-    mli_neighbours_after_fork(lord);
+    if (neighbours) neighbours->after_fork(lord);
     mli_subbufs_after_fork(lord);
     for (reader = &lord->snapshots.readers; *reader;) /* this thread's own reports go on */
         if ((*reader)->thread == (void *)&mli_self)
@@ -220,13 +221,13 @@ static MLI_COLD void mli_fork_child(void) {
         mli_ledger_after_fork(lord);
         mli_stacks_seed(lord);
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
             mli_stack_redraw(t);
             if (t == mine || mli_is_orphan(lord, t)) continue;
             mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
             mli_scope_stack_forget(t);
             mli_thread_reset(t);
-            mli_u32_store(&t->fenced, 1);
+            mli_u32_store(&t->by_exchange, 1);
             mli_u64_store(&t->owner, 0);
         }
         if (mine) mli_u64_store(&mine->owner, number);
