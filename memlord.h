@@ -4849,6 +4849,7 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 #define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
 #define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
 
+/* A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
 enum {
@@ -4885,7 +4886,7 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_book; /* mli_chunk_array * */
+typedef mli_ptr mli_vector; /* mli_chunk_array *: see books/counters */
 
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
@@ -4925,7 +4926,7 @@ typedef struct mli_phys {
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
     double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
-    uint64_t reserved;    /* bytes that open tickets have left */
+    uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
@@ -5032,7 +5033,7 @@ struct memlord {
         uint64_t seed;  /* of the samples of all threads */
         memlord_unwinder unwinder;
         mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
-        mli_book frames, nodes, rows;     /* numbered from 1 */
+        mli_vector frames, nodes, rows;     /* numbered from 1 */
         mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
         mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
         mli_lock lock;                    /* all below, and the totals of rows */
@@ -5044,16 +5045,16 @@ struct memlord {
     } sites;
     struct {
         mli_u64 birth_mark;   /* the current mark, shifted into place */
-        mli_book births;      /* numbered from 1 */
+        mli_vector births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
-        mli_book scopes;      /* of mli_ptr, numbered from 1 */
+        mli_vector scopes;      /* of mli_ptr, numbered from 1 */
         mli_u32 scope_count;  /* and 1 more */
         mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
         mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
     } tags;
     struct {
         uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
-        mli_book rows[MLI_BOOKS];
+        mli_vector rows[MLI_BOOKS];
         mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
         mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
         mli_lock count_lock;          /* the cells of the orphan record */
@@ -5102,13 +5103,13 @@ struct memlord {
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
     struct {
-        mli_book all;
+        mli_vector all;
         mli_u32 count;             /* and 1 more; under the cold lock */
         struct mli_handle *closed; /* under the cold lock */
     } accounts;
     struct {
         mli_phys host_phys; /* cpu, pinned and mapped */
-        mli_book reservations;
+        mli_vector reservations;
         mli_u32 reservation_count; /* and 1 more; under the cold lock */
     } limits;
     struct {
@@ -6426,7 +6427,7 @@ typedef struct mli_thread {
     uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
     uint32_t tag_depth;
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
-    mli_book books[MLI_BOOKS];                /* cells of sites and tags */
+    mli_vector cells[MLI_BOOKS];              /* of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
@@ -7777,13 +7778,14 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* A book stores rows or cells in chunks of 16, which never move. The array of pointers to its
-   chunks is replaced when it grows; older arrays stay readable until the ledger ends. */
+/* A vector (mli_vector) stores rows, cells or other records by their numbers, in chunks of 16,
+   which never move. The array of pointers to its chunks is replaced when it grows; older arrays
+   stay readable until the ledger ends. */
 #define MLI_CHUNK_BITS 4
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
-    uint64_t cap; /* pointers in the array that follows; each points to cell[16] or row[16] */
+    uint64_t cap; /* pointers in the array that follows; each points to 16 records */
 } mli_chunk_array;
 static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
     return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
@@ -7868,22 +7870,22 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the address of a number's row or cell in a book; NULL: it was not made yet. */
-static MLI_HOT void *mli_book_at(const mli_book *book, uint32_t number, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(book);
+/* Returns the record with a number; NULL: it was not made yet. */
+static MLI_HOT void *mli_vector_at(const mli_vector *vector, uint32_t number, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
     char *chunk;
     if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
     chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
     return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
 }
 
-/* Makes the chunk of a number, and returns as mli_book_at; NULL: no memory. The release pairs with
-   the acquire in mli_book_at. */
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab);
+/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
+   release pairs with the acquire in mli_vector_at. */
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab);
 
-/* Frees the chunks and all arrays of a book. Requires: no thread uses it any more. */
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size);
+/* Frees the chunks and all arrays of a vector. Requires: no thread uses it any more. */
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
 
 /* Returns a row by its number. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
@@ -7892,7 +7894,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
         return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
-    return (mli_cell *)mli_book_at(&t->books[book], number, sizeof(mli_cell));
+    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
 /* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
@@ -8025,11 +8027,11 @@ MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
-/* Returns the array of a book, grown until it has room for `chunk`; NULL: no memory. Requires: the
-   caller is the only writer of the book. */
-static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book, uint32_t chunk,
-                                                  mli_alloc_fn grab) {
-    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(book), *more;
+/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
+   the caller is the only writer of the vector. */
+static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
+                                                    uint32_t chunk, mli_alloc_fn grab) {
+    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
     uint64_t cap = have ? have->cap * 2 : 6, i;
     if (have && chunk < have->cap) return have;
     while (cap <= chunk) cap *= 2;
@@ -8039,14 +8041,14 @@ static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book,
     more->older = have;
     for (i = 0; have && i < have->cap; i++)
         mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(book, more); /* pairs with mli_book_at's load_acquire */
+    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
     return more;
 }
 
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab) {
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
-    mli_chunk_array *chunks = mli_book_reserve(lord, book, i, grab);
+    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
     void *chunk;
     if (!chunks) return NULL;
     if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
@@ -8054,11 +8056,11 @@ MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t 
         if (!chunk) return NULL;
         mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
     }
-    return mli_book_at(book, number, size);
+    return mli_vector_at(vector, number, size);
 }
 
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(book), *older;
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
     uint64_t i;
     for (i = 0; chunks && i < chunks->cap; i++)
         mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
@@ -8069,7 +8071,7 @@ MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t si
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
-    return (mli_row *)mli_book_at(&lord->counters.rows[book], number, sizeof(mli_row));
+    return (mli_row *)mli_vector_at(&lord->counters.rows[book], number, sizeof(mli_row));
 }
 
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
@@ -8121,7 +8123,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
     if (book == MLI_BOOK_DEVICE)
         cell = (mli_cell *)grab(lord, sizeof *cell);
     else
-        cell = (mli_cell *)mli_book_add(lord, &t->books[book], number, sizeof *cell, grab);
+        cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
         if (orphan)
@@ -8131,7 +8133,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         return cell;
     }
     if (!orphan) mli_cells_begin(lord, t, book, number);
-    chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]); /* the book may have grown */
+    chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
     return cell;
@@ -8142,7 +8144,8 @@ MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
 }
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
-    mli_row *row = (mli_row *)mli_book_add(lord, &lord->counters.rows[book], n, sizeof *row, grab);
+    mli_row *row = (mli_row *)mli_vector_add(lord, &lord->counters.rows[book], n, sizeof *row,
+                                             grab);
     if (!row || !mli_cell_make(lord, lord->threads.orphan, book, n, grab)) return NULL;
     mli_lock_rank(&row->lock, MLI_RANK_ROW);
     return row;
@@ -8355,7 +8358,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
     return b - a < (uint64_t)1 << 56 ? 0 : a - b;
 }
 
-MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
+    return a + b < a ? UINT64_MAX : a + b;
+}
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
@@ -9205,10 +9210,11 @@ typedef struct mli_account_record {
 
 /* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
    pairs with the release in mli_handle_open. Records that were never added are zero. */
-MLI_PRIVATE void *mli_handle_find(const mli_book *book, size_t size, uint64_t id);
+MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a book, and to a list under its lock. */
-MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+/* Adds a closed record to a vector, and to a list under its lock. */
+MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
+                                                   mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
 /* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
@@ -9238,12 +9244,13 @@ MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
 
 /* ---------------------------------------------------------------------- src/books/accounts.c -- */
 
-MLI_PRIVATE void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
-    mli_handle *h = (mli_handle *)mli_book_at(book, (uint32_t)(id >> 32), size);
+MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
+    mli_handle *h = (mli_handle *)mli_vector_at(vector, (uint32_t)(id >> 32), size);
     return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
+                                                   mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock) {
     mli_handle *h;
     memlord_result r;
@@ -9251,7 +9258,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book
         uint32_t n;
         mli_cold_enter();
         n = mli_u32_load(count);
-        h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
+        h = (mli_handle *)mli_vector_add(lord, vector, n, size, mli_cold_alloc);
         if (h) {
             h->number = n;
             mli_u32_store(&h->generation, (uint32_t)lord->generation * 0x9e3779b2u);
@@ -10064,7 +10071,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
         *key = hash >> 8 ^ (uint64_t)MLI_INDEX_BIRTH << 56;
         number = (uint32_t)mli_index_get(lord, *key);
         if (!number) return 0;
-        seen = (const mli_birth *)mli_book_at(&lord->tags.births, number, sizeof *seen);
+        seen = (const mli_birth *)mli_vector_at(&lord->tags.births, number, sizeof *seen);
         if (seen->stream == birth->stream && seen->mark == birth->mark &&
             seen->scope == birth->scope)
             return number;
@@ -10081,8 +10088,8 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
     if (*number) return MEMLORD_OK;
     if (r) return r;
     if (lord->tags.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
-    added = (mli_birth *)mli_book_add(lord, &lord->tags.births, lord->tags.birth_count + 1,
-                                      sizeof *added, mli_cold_alloc);
+    added = (mli_birth *)mli_vector_add(lord, &lord->tags.births, lord->tags.birth_count + 1,
+                                        sizeof *added, mli_cold_alloc);
     if (!added) return MLI_AGAIN;
     *added = *birth;
     *number = ++lord->tags.birth_count;
@@ -10141,8 +10148,8 @@ static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
     if (bits & MLI_BIRTH_NUMBERED)
-        return *(const mli_birth *)mli_book_at(&lord->tags.births,
-                                               (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
+        return *(const mli_birth *)mli_vector_at(&lord->tags.births,
+                                                 (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
     birth.mark = (uint32_t)bits;
     return birth;
 }
@@ -10157,7 +10164,7 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2) {
 }
 
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
-    mli_ptr *at = (mli_ptr *)mli_book_at(&lord->tags.scopes, id, sizeof *at);
+    mli_ptr *at = (mli_ptr *)mli_vector_at(&lord->tags.scopes, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
 }
 
@@ -10166,7 +10173,8 @@ MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
-    mli_ptr *at = (mli_ptr *)mli_book_add(lord, &lord->tags.scopes, id, sizeof *at, mli_cold_alloc);
+    mli_ptr *at = (mli_ptr *)mli_vector_add(lord, &lord->tags.scopes, id, sizeof *at,
+                                            mli_cold_alloc);
     mli_scope_record *scope = at ? (mli_scope_record *)mli_cold_alloc(lord, sizeof *scope) : NULL;
     if (!scope) return NULL;
     scope->id = id;
@@ -10470,7 +10478,7 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of taken blocks. Uses the sites, the devices, the books of
+   stack on each device, and the table of taken blocks. Uses the sites, the devices, the vectors of
    books/counters and the cold memory of books/names. A stack is the path from a node to the root,
    node 0; a row is a stack of one site on one device. Nodes and rows are never removed, and are
    found without a lock. Invariants: a block in the map has MLI_TAKEN exactly if the table has its
@@ -10663,17 +10671,17 @@ static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t b
 /* -- the tree and the rows -- */
 
 MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
-    return (mli_stack_node *)mli_book_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
+    return (mli_stack_node *)mli_vector_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
 }
 MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
-    return (mli_stack_row *)mli_book_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
+    return (mli_stack_row *)mli_vector_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.row_count);
 }
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number) {
     return (mli_site_record *)mli_ptr_load(
-        (mli_ptr *)mli_book_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
+        (mli_ptr *)mli_vector_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
 }
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
@@ -10722,7 +10730,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
     mli_ptr *at;
     if (site->frame) return MEMLORD_OK;
-    at = (mli_ptr *)mli_book_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
+    at = (mli_ptr *)mli_vector_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
     if (!at) return MLI_AGAIN;
     mli_ptr_store(at, site);
     site->frame = n;
@@ -10740,8 +10748,8 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = mli_stack_child(lord, parent, site->address, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
-    node = (mli_stack_node *)mli_book_add(lord, &lord->stacks.nodes, n, sizeof *node,
-                                          mli_cold_alloc);
+    node = (mli_stack_node *)mli_vector_add(lord, &lord->stacks.nodes, n, sizeof *node,
+                                            mli_cold_alloc);
     if (!node || mli_stack_frame_add_locked(lord, site)) return MLI_AGAIN;
     node->stays = stays ? (uint64_t)(uintptr_t)site->address : 0;
     node->site = site;
@@ -10777,7 +10785,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = mli_stack_row_find(lord, leaf, dev, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
-    row = (mli_stack_row *)mli_book_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
+    row = (mli_stack_row *)mli_vector_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
     if (!row) return MLI_AGAIN;
     row->node = leaf;
     row->dev = dev;
@@ -11224,9 +11232,9 @@ MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord) {
         mli_own_free(lord, mli_ptr_load(&row->frames),
                      mli_stack_frames_size(mli_stack_depth(lord, row)));
     }
-    mli_book_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
-    mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
-    mli_book_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
+    mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
+    mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
+    mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
     mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
@@ -13144,7 +13152,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has reserved bytes, perhaps for this device, or other
+   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or other
    devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
@@ -13333,7 +13341,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
     sum->limit = mli_add_saturated(sum->limit, phys->limit);
-    sum->held = mli_add_saturated(sum->held, phys->reserved);
+    sum->held = mli_add_saturated(sum->held, phys->ticket_bytes);
     sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
     mli_lock_drop(&phys->lock);
 }
@@ -13350,7 +13358,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
     if (from != to && !busy) {
         mli_lock_take(&from->lock);
         mli_lock_take(&to->lock);
-        busy = from->reserved != 0;
+        busy = from->ticket_bytes != 0;
         if (!busy) {
             mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
             memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
@@ -13386,15 +13394,10 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     return (double)c->used * 100.0 / (double)c->total;
 }
 
-/* ---------------------------------------------------------------------- books/limits -- Owns
-   admission: limits and reservations (tickets). Uses books/limits, books/counters and
-   books/accounts. Invariants: live + reserved bytes of a phys are compared with its limit, and
-   reserved is raised, under one hold of its lock, so the bytes admitted never exceed the limit.
-   `reserved` is the sum of what the open tickets have left. An alloc comes off them after it was
-   recorded: meanwhile its bytes count twice and are in flight, and a request that they would refuse
-   tries again. Locks: cold, for new records; phys, for the rest. */
-
-/* -- limits -- */
+/* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
+      limit, and `ticket_bytes` is raised, under one hold of its lock, so the bytes admitted never
+      exceed the limit. An alloc comes off its tickets after it was recorded. Meanwhile its bytes
+      count twice and are in flight, and a request that they would refuse tries again -- */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -13402,15 +13405,15 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
 }
 
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
-    int64_t reserved = mli_bytes_signed(phys->reserved), unused;
+    int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
     uint64_t held;
     *left = INT64_MAX;
     if (phys->limit)
         *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
-                reserved;
+                tickets;
     if (phys->sample.known) {
         unused = mli_bytes_signed(phys->sample.total) -
-                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - reserved;
+                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - tickets;
         if (unused < *left) *left = unused;
     }
     return phys->limit || phys->sample.known;
@@ -13453,10 +13456,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
    a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
    Requires: the caller holds the phys lock. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
-    uint64_t want = phys->reserved + bytes;
+    uint64_t want = phys->ticket_bytes + bytes;
     if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
-        phys->reserved += bytes;
+        phys->ticket_bytes += bytes;
         return 1;
     }
     want -= want < phys->in_flight ? want : phys->in_flight;
@@ -13584,7 +13587,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
         }
     }
     draw->phys = mli_phys_lock(lord, dev);
-    draw->bytes = bytes < draw->phys->reserved ? bytes : draw->phys->reserved;
+    draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
     draw->phys->in_flight += draw->bytes;
     mli_lock_drop(&draw->phys->lock);
 }
@@ -13602,7 +13605,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
         if (!v || v->phys != draw->phys) continue;
         part = v->remaining < left ? v->remaining : left;
         v->remaining -= part;
-        draw->phys->reserved -= part;
+        draw->phys->ticket_bytes -= part;
         left -= part;
     }
     mli_lock_drop(&draw->phys->lock);
@@ -13619,7 +13622,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     mli_lock_take(&v->phys->lock);
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
     if (open) {
-        v->phys->reserved -= v->remaining;
+        v->phys->ticket_bytes -= v->remaining;
         mli_handle_close(&v->phys->closed_tickets, &v->handle);
     }
     mli_lock_drop(&v->phys->lock);
@@ -15454,8 +15457,9 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
    on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would save registers on the way to sites and tags. */
-#if defined(__OPTIMIZE__) || !defined(__GNUC__)
+   frame at all. In optimized code the note would save registers on the way to sites and tags. On z
+   the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+#if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
 #define MLI_NOTE_ENTRY() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
@@ -17337,7 +17341,7 @@ MLI_PRIVATE void mli_scopes_free(memlord *lord) {
         }
         mli_own_free(lord, scope, sizeof *scope);
     }
-    mli_book_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
+    mli_vector_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
 }
 
 /* -- public -- */
@@ -18402,7 +18406,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, reserved, held;
+    uint64_t limit, tickets, held;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
@@ -18410,7 +18414,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     sample = phys->sample;
     sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
-    reserved = phys->reserved;
+    tickets = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
     if (known) left += mli_bytes_signed(covered);
     mli_putf(o, " %jo wanted, ", wanted);
@@ -18422,7 +18426,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
         mli_putf(o, "%jo to spare", (uint64_t)left - wanted);
     if (limit) mli_putf(o, ": limit %jo", limit);
     mli_putf(o, limit ? ", live %jo" : ": live %jo", mli_phys_live(lord, phys));
-    if (reserved) mli_putf(o, ", held %jo", reserved);
+    if (tickets) mli_putf(o, ", held %jo", tickets);
     if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
@@ -18670,10 +18674,10 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     uint64_t live, all, held, used;
     if (!lord || mli_phys_read(lord, device, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
     mli_lock_take(&phys->lock);
-    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
+    live = mli_add_saturated(mli_phys_live(lord, phys), phys->ticket_bytes);
     all = mli_add_saturated(live, phys->neighbours);
     used = mli_phys_used(lord, phys, &held);
-    held = mli_add_saturated(mli_add_saturated(held, phys->reserved), phys->neighbours);
+    held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
         level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
     if (phys->limit) {
@@ -20899,25 +20903,25 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its reserved bytes, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
-    mli_book *book = &v->lord->limits.reservations;
+    mli_vector *vector = &v->lord->limits.reservations;
     uint32_t i, n = mli_u32_load(&v->lord->limits.reservation_count);
-    uint64_t sum = 0, reserved;
+    uint64_t sum = 0, bytes;
     mli_lock_take(&phys->lock);
     for (i = 1; i < n; i++) {
-        const mli_reservation *r = (const mli_reservation *)mli_book_at(book, i, sizeof *r);
+        const mli_reservation *r = (const mli_reservation *)mli_vector_at(vector, i, sizeof *r);
         if (r->phys != phys || !(mli_u32_load(&r->handle.generation) & 1)) continue;
         sum += r->remaining;
         ++*open;
     }
     *closed += mli_verify_list(phys->closed_tickets);
-    reserved = phys->reserved;
+    bytes = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
-    if (sum == reserved) return 0;
+    if (sum == bytes) return 0;
     return mli_verify_fail(v, "%i: its tickets have %ju B left; %ju B are reserved",
-                           mli_device_code(phys->device), sum, reserved);
+                           mli_device_code(phys->device), sum, bytes);
 }
 static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     uint64_t open = 0, closed = 0;
@@ -20929,12 +20933,13 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
 }
 
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
-    mli_book *book = &v->lord->accounts.all;
+    mli_vector *vector = &v->lord->accounts.all;
     const uint32_t n = mli_u32_load(&v->lord->accounts.count);
     uint64_t open = 0;
     uint32_t i;
     for (i = 1; i < n; i++) {
-        const mli_account_record *a = (const mli_account_record *)mli_book_at(book, i, sizeof *a);
+        const mli_account_record *a = (const mli_account_record *)mli_vector_at(vector, i,
+                                                                                sizeof *a);
         const uint32_t generation = mli_u32_load(&a->handle.generation);
         const uint64_t word = mli_u64_load(&a->word);
         if (!(generation & 1)) continue;
@@ -21455,7 +21460,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     sampled = phys->sampled;
     line->of.device = phys->device;
     line->of.name = NULL;
-    line->held = phys->reserved;
+    line->held = phys->ticket_bytes;
     if (phys->limit) line->limit = phys->limit;
     neighbours = phys->neighbours;
     mli_lock_drop(&phys->lock);
@@ -21568,7 +21573,7 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_take(&mli_process.cold_lock);
     for (i = 1; i < mli_u32_load(&lord->accounts.count); i++) {
         const mli_account_record *b =
-            (const mli_account_record *)mli_book_at(&lord->accounts.all, i, sizeof *b);
+            (const mli_account_record *)mli_vector_at(&lord->accounts.all, i, sizeof *b);
         memlord_account_stat s;
         if (!mli_account_read_locked(b, &s)) continue;
         r->accounts++;
@@ -27165,18 +27170,18 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_own_free(lord, lord->map.shards[i].table,
                      (size_t)lord->map.shards[i].size * MLI_BUCKET_BYTES);
     for (; t; t = (mli_thread *)mli_ptr_load(&t->next)) {
-        mli_book_free(lord, &t->books[MLI_BOOK_SITE], sizeof(mli_cell));
-        mli_book_free(lord, &t->books[MLI_BOOK_TAG], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
         mli_cache_free(lord, t);
         mli_frames_free(lord, t);
     }
     mli_scopes_free(lord);
     mli_stacks_free(lord);
-    mli_book_free(lord, &lord->tags.births, sizeof(mli_birth));
+    mli_vector_free(lord, &lord->tags.births, sizeof(mli_birth));
     for (i = 0; i < MLI_BOOKS; i++)
-        mli_book_free(lord, &lord->counters.rows[i], sizeof(mli_row));
-    mli_book_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
-    mli_book_free(lord, &lord->accounts.all, sizeof(mli_account_record));
+        mli_vector_free(lord, &lord->counters.rows[i], sizeof(mli_row));
+    mli_vector_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
+    mli_vector_free(lord, &lord->accounts.all, sizeof(mli_account_record));
     mli_ring_end(lord);
     mli_snapshots_destroy(lord);
     for (s = lord->bands.strategies; s; s = next) {

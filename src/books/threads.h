@@ -57,7 +57,7 @@ typedef struct mli_thread {
     uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
     uint32_t tag_depth;
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
-    mli_book books[MLI_BOOKS];                /* cells of sites and tags */
+    mli_vector cells[MLI_BOOKS];              /* of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;

@@ -286,18 +286,18 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_own_free(lord, lord->map.shards[i].table,
                      (size_t)lord->map.shards[i].size * MLI_BUCKET_BYTES);
     for (; t; t = (mli_thread *)mli_ptr_load(&t->next)) {
-        mli_book_free(lord, &t->books[MLI_BOOK_SITE], sizeof(mli_cell));
-        mli_book_free(lord, &t->books[MLI_BOOK_TAG], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
         mli_cache_free(lord, t);
         mli_frames_free(lord, t);
     }
     mli_scopes_free(lord);
     mli_stacks_free(lord);
-    mli_book_free(lord, &lord->tags.births, sizeof(mli_birth));
+    mli_vector_free(lord, &lord->tags.births, sizeof(mli_birth));
     for (i = 0; i < MLI_BOOKS; i++)
-        mli_book_free(lord, &lord->counters.rows[i], sizeof(mli_row));
-    mli_book_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
-    mli_book_free(lord, &lord->accounts.all, sizeof(mli_account_record));
+        mli_vector_free(lord, &lord->counters.rows[i], sizeof(mli_row));
+    mli_vector_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
+    mli_vector_free(lord, &lord->accounts.all, sizeof(mli_account_record));
     mli_ring_end(lord);
     mli_snapshots_destroy(lord);
     for (s = lord->bands.strategies; s; s = next) {

@@ -298,7 +298,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     sampled = phys->sampled;
     line->of.device = phys->device;
     line->of.name = NULL;
-    line->held = phys->reserved;
+    line->held = phys->ticket_bytes;
     if (phys->limit) line->limit = phys->limit;
     neighbours = phys->neighbours;
     mli_lock_drop(&phys->lock);
@@ -411,7 +411,7 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_take(&mli_process.cold_lock);
     for (i = 1; i < mli_u32_load(&lord->accounts.count); i++) {
         const mli_account_record *b =
-            (const mli_account_record *)mli_book_at(&lord->accounts.all, i, sizeof *b);
+            (const mli_account_record *)mli_vector_at(&lord->accounts.all, i, sizeof *b);
         memlord_account_stat s;
         if (!mli_account_read_locked(b, &s)) continue;
         r->accounts++;

@@ -462,7 +462,7 @@ MLI_PRIVATE void mli_scopes_free(memlord *lord) {
         }
         mli_own_free(lord, scope, sizeof *scope);
     }
-    mli_book_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
+    mli_vector_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
 }
 
 /* -- public -- */
