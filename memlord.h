@@ -7759,7 +7759,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards base; with a batch also published and publish_count */
+    mli_lock lock;         /* guards at_reset; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
@@ -7769,7 +7769,7 @@ typedef struct mli_row {
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
-    } base;
+    } at_reset;
 } mli_row;
 
 /* The sums of a row over all threads. All but in, out, live and blocks are since the last reset. */
@@ -7992,7 +7992,7 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
-   one cell's level - base never exceeds the live bytes, and row->base does not change. The peak is
+   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak is
    computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak is
    exact by itself. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
@@ -8012,14 +8012,14 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Starts an epoch for a row: its sums so far become the base, and the peak is reset. Requires: the
+/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
    caller holds the cold lock, so that resets run one at a time. */
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number);
 
 /* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` at 0, as a collection does. It adds to the base, so that what another thread has
-   added to the base meanwhile stays. */
+/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that what another thread
+   has added there meanwhile stays. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
@@ -8395,13 +8395,13 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
     sum->live = mli_since(sum->in, sum->out);
-    sum->total_in = mli_since(sum->in, row->base.in);
-    sum->total_out = mli_since(sum->out, row->base.out);
-    sum->freed = mli_since(sum->out, row->base.freed);
+    sum->total_in = mli_since(sum->in, row->at_reset.in);
+    sum->total_out = mli_since(sum->out, row->at_reset.out);
+    sum->freed = mli_since(sum->out, row->at_reset.freed);
     sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
-    sum->allocs = allocs - row->base.allocs;
-    sum->frees = frees - row->base.frees;
-    sum->freed_here -= row->base.freed_here;
+    sum->allocs = allocs - row->at_reset.allocs;
+    sum->frees = frees - row->at_reset.frees;
+    sum->freed_here -= row->at_reset.freed_here;
     mli_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
     sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
@@ -8447,11 +8447,11 @@ MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, 
     mli_row_totals sum;
     mli_row_sum(lord, book, number, 0, &sum);
     mli_lock_take(&row->lock);
-    row->base.in = sum.in;
-    row->base.out = row->base.freed = sum.out;
-    row->base.allocs += sum.allocs;
-    row->base.frees += sum.frees;
-    row->base.freed_here += sum.freed_here;
+    row->at_reset.in = sum.in;
+    row->at_reset.out = row->at_reset.freed = sum.out;
+    row->at_reset.allocs += sum.allocs;
+    row->at_reset.frees += sum.frees;
+    row->at_reset.freed_here += sum.freed_here;
     mli_lock_drop(&row->lock);
     mli_row_peak_reset(lord, t, book, number);
 }
@@ -8459,7 +8459,7 @@ MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, 
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
-    row->base.freed += bytes;
+    row->at_reset.freed += bytes;
     mli_lock_drop(&row->lock);
 }
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
@@ -15587,7 +15587,7 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device, *site, *tag; /* site, tag: NULL for none */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* NULL: the block has no site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
@@ -15601,8 +15601,8 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     const mli_cache_entry *memo;
     rows->dev = dev;
     rows->word2 = mli_mark_bits(lord);
-    rows->device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
+    rows->device_cell = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
         if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
         rows->word2 = t->birth_bits;
@@ -15610,13 +15610,13 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     if (special & MLI_SPECIAL_TAG) {
         memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
-        rows->tag = (mli_cell *)memo->value;
+        rows->tag_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
     }
     if (site && (special & MLI_SPECIAL_SITES)) {
         memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
-        rows->site = (mli_cell *)memo->value;
+        rows->site_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
     }
     return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
@@ -15630,12 +15630,12 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     if (!mli_entry_dev(lord, device, e, &rows->dev)) return 0;
     if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE)) return 0;
     rows->word2 = e->word2;
-    rows->device = mli_cell_own_device(t, rows->dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
+    rows->device_cell = mli_cell_own_device(t, rows->dev);
+    if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     row = MLI_SITE_ROW(e->word2);
-    if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
+    if (row && !(rows->site_cell = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
     row = MLI_TAG_ROW(e->word2);
-    return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
+    return !row || (rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
 /* Publishes the cells of a block that hold back too much. Requires: inside. */
@@ -15682,9 +15682,9 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
-    int64_t past = mli_cell_count_alloc(rows->device, bytes);
-    if (rows->site) past |= mli_cell_count_alloc(rows->site, bytes);
-    if (rows->tag) past |= mli_cell_count_alloc(rows->tag, bytes);
+    int64_t past = mli_cell_count_alloc(rows->device_cell, bytes);
+    if (rows->site_cell) past |= mli_cell_count_alloc(rows->site_cell, bytes);
+    if (rows->tag_cell) past |= mli_cell_count_alloc(rows->tag_cell, bytes);
     if (MLI_UNLIKELY(past < 0 || crowded || mli_alerted(lord, rows->dev)))
         return mli_alloc_finish(lord, rows->dev, storage, bytes, rows->word2);
     mli_shard_leave(t);
@@ -15694,12 +15694,12 @@ static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint
 static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
                                              uint64_t bytes, const mli_block_rows *rows,
                                              const memlord_site *site, uint32_t special) {
-    int64_t past = mli_cell_count_device_free(rows->device, bytes);
+    int64_t past = mli_cell_count_device_free(rows->device_cell, bytes);
     const mli_cache_entry *here = NULL;
-    if (rows->site) past |= mli_cell_count_free(rows->site, bytes);
-    if (rows->tag) {
-        past |= mli_cell_count_free(rows->tag, bytes);
-        mli_u64_add_own(&rows->tag->frees, 1);
+    if (rows->site_cell) past |= mli_cell_count_free(rows->site_cell, bytes);
+    if (rows->tag_cell) {
+        past |= mli_cell_count_free(rows->tag_cell, bytes);
+        mli_u64_add_own(&rows->tag_cell->frees, 1);
     }
     if (site && (special & MLI_SPECIAL_SITES)) {
         here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
