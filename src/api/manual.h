@@ -145,7 +145,7 @@
               stacks, in proportion to the samples, so that they add up to the ledger. A
               stack gets at most 4 times what its samples stand for; the other blocks of
               its site have the site alone as their stack, as those of a site without a
-              sample. MEMORY_VIZ has the blocks that were taken, and the events of their
+              sample. MEMORY_VIZ has the blocks that were picked, and the events of their
               allocs, with their stack, and all others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees

@@ -196,7 +196,7 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. Requires: `special`
+   this thread, from its cache. 0: the thread lacks one, or the alloc is picked. Requires: `special`
    has no bit but those of MLI_SPECIAL_SERVED. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,

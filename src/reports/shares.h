@@ -2,8 +2,8 @@
    none.
 
    the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
-      were taken, and a share of the others of its site: in proportion to the others that its
-      samples stand for. Then the stacks add up to the site, and a block that was taken has its own
+      were picked, and a share of the others of its site: in proportion to the others that its
+      samples stand for. Then the stacks add up to the site, and a block that was picked has its own
       bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
       blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
       which are divided by site */
