@@ -278,7 +278,10 @@
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old, and takes
                                the snapshots and exports that are due
                                                                            (one file)
-        MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
+        MEMLORD_NO_REPORTS     no format but TEXT and JSON: the calls return E_UNSUPPORTED for
+                               the others                                  (one file)
+        MEMLORD_NO_PAGE        likewise no HTML: 58 KiB of code less       (one file)
+        MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
         MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
                                memlord_device_id_set return E_UNSUPPORTED  (one file)
         MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
@@ -2034,7 +2037,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0: written */
 
 /* Writes a report through fn, in pieces of up to a few KiB.
-   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL; E_NOMEM.
+   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format, or not in this build: see
+           >>knobs; E_INVALID fn NULL; E_NOMEM.
    The statistics of devices and tags are captured once, and no other call waits. Other lists are
    read as they are written: they may have what was recorded since. Cost: walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
@@ -3063,6 +3067,14 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 #endif
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
+#endif
+#if defined(MEMLORD_NO_REPORTS) /* leaves these out, too */
+#if !defined(MEMLORD_NO_PAGE)
+#define MEMLORD_NO_PAGE
+#endif
+#if !defined(MEMLORD_NO_PROFILES)
+#define MEMLORD_NO_PROFILES
+#endif
 #endif
 #if MEMLORD_MAX_DEVICES < 1 || MEMLORD_MAX_DEVICES > 250
 #error "MEMLORD_MAX_DEVICES is 1 to 250: a block has 8 bits for its device"
@@ -9940,7 +9952,7 @@ static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->tags.birth_mark);
 }
 /* Returns the number of the last birth. Requires: the cold lock. */
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord);
+static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 /* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
    thread's cells for its rows. Requires: not inside. */
@@ -10146,7 +10158,6 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
@@ -11744,7 +11755,9 @@ MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
-MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
+static MLI_HOT mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
+    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+}
 
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
    not inside. */
@@ -11758,9 +11771,6 @@ MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fence
 
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord) {
     return mli_u64_add(&lord->fences.serial, 1) + 1;
-}
-MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
-    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
 }
 
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
@@ -23578,7 +23588,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
 
 /* The HTML report around its data, made from src/reports/page by `make page`: change it there.
    Minified by esbuild 0.17.0. */
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 
 static const char mli_page_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
@@ -24238,13 +24248,13 @@ static const char mli_page_tail[][3619] = {
 /* Writes HTML: the page with the JSON report in it. Owns no state. Uses reports/text, reports/json
    and reports/page. Locks: none. */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 #endif
 
 /* ------------------------------------------------------------------------ src/reports/html.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 
 /* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
 static MLI_COLD void mli_put_page(mli_out *o, const char *literal, size_t size, size_t all) {
@@ -24758,7 +24768,7 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
       blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
       which are divided by site */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 /* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
    those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
@@ -24821,7 +24831,7 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ---------------------------------------------------------------------- src/reports/shares.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
                                               const mli_portion *key) {
@@ -25227,7 +25237,7 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
    different lines, or those there is memory for: with more the order begins again, and readers add
    equal lines up. Anomalies and drops are not in it: readers know no comments. */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
 
@@ -25238,7 +25248,7 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 
 /* -------------------------------------------------------------------- src/reports/profiles.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 #define MLI_FOLDED_LINES 65536u
 
@@ -26587,13 +26597,18 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
-#if defined(MEMLORD_NO_REPORTS) /* what is left out has no writer */
+/* What a knob leaves out has no writer. */
+#if defined(MEMLORD_NO_PAGE)
 #define mli_html NULL
-#define mli_trace NULL
-#define mli_prometheus NULL
+#endif
+#if defined(MEMLORD_NO_PROFILES)
 #define mli_pprof NULL
 #define mli_heaptrack NULL
 #define mli_folded NULL
+#endif
+#if defined(MEMLORD_NO_REPORTS)
+#define mli_trace NULL
+#define mli_prometheus NULL
 #define mli_memory_viz NULL
 #define mli_csv NULL
 #endif
