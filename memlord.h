@@ -3044,6 +3044,13 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
+/* Says what a caller must see to, as the words "Requires: ..." do elsewhere. It is on one line, and
+   checked only while MemLord is debugged. tests/test_requires.c breaks each of them once. */
+#if defined(MEMLORD_CHECK_LOCKS)
+#define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
+#else
+#define MLI_REQUIRE(expression) ((void)0)
+#endif
 #ifndef MEMLORD_MAX_DEVICES
 #define MEMLORD_MAX_DEVICES 128
 #endif
@@ -3425,6 +3432,7 @@ MLI_PRIVATE void mli_cancel_restore(int before) {
 #endif
 }
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns) {
+    MLI_REQUIRE(ns < 1000000000u);
     int saved = errno, cancel = mli_cancel_disable();
     struct timespec span;
     span.tv_sec = 0;
@@ -4657,15 +4665,20 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* Checks that the thread holds no lock before it calls a function of the host. */
-MLI_PRIVATE void mli_rank_none(void);
+/* For MLI_REQUIRE. They return 1 if the thread holds the lock; a lock of the rank; no lock; no lock
+   but an orphan lock. The last two also mean that it is not inside a shard. */
+MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
+MLI_PRIVATE int mli_rank_held(uint32_t rank);
+MLI_PRIVATE int mli_none_held(void);
+MLI_PRIVATE int mli_none_held_but_orphan(void);
+/* 1: the thread is inside a shard. */
+MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
 #else
 static MLI_HOT void mli_rank_take(const mli_lock *lock) { (void)lock; }
 static MLI_HOT void mli_rank_drop(const mli_lock *lock) { (void)lock; }
 static MLI_HOT void mli_rank_inside(uint32_t inside) { (void)inside; }
-static MLI_HOT void mli_rank_none(void) {}
 static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (void)rank; }
 #endif
 
@@ -4675,7 +4688,7 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
    to 1 ms. Yielding is not enough: a real-time thread that yields lets no thread of lower priority
    run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
-/* Takes a lock. Requires: the thread holds only locks of later ranks. */
+/* Takes a lock. Requires: the thread holds only locks of later ranks: see mli_rank_take. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
 MLI_PRIVATE int mli_lock_try(mli_lock *lock);
 MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
@@ -4747,7 +4760,7 @@ typedef struct mli_ranks_state {
 } mli_ranks_state;
 static MEMLORD_THREAD_LOCAL mli_ranks_state mli_ranks;
 /* Returns the number of locks of the first `ranks` ranks that the thread holds. */
-static uint32_t mli_rank_held(uint32_t ranks) {
+static uint32_t mli_ranks_held(uint32_t ranks) {
     uint32_t i, n = 0;
     for (i = 0; i < ranks; i++) n += mli_ranks.held[i];
     return n;
@@ -4757,19 +4770,27 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock) {
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
               (rank == MLI_RANK_PHYS && mli_ranks.held[MLI_RANK_COLD]);
-    MEMLORD_ASSERT(!mli_rank_held(rank) && (two || !mli_ranks.held[rank]));
+    MLI_REQUIRE(!mli_ranks_held(rank) && (two || !mli_ranks.held[rank]));
     mli_ranks.held[rank]++;
     if (rank == MLI_RANK_SHARD) mli_ranks.shard = lock;
 }
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock) {
-    MEMLORD_ASSERT(mli_ranks.held[lock->rank]);
+    MLI_REQUIRE(mli_lock_held(lock));
     mli_ranks.held[lock->rank]--;
 }
 MLI_PRIVATE void mli_rank_inside(uint32_t inside) {
-    MEMLORD_ASSERT(!inside || !mli_rank_held(MLI_RANK_INSIDE));
+    MLI_REQUIRE(!inside || !mli_ranks_held(MLI_RANK_INSIDE));
     mli_ranks.held[MLI_RANK_INSIDE] = inside;
 }
-MLI_PRIVATE void mli_rank_none(void) { MEMLORD_ASSERT(!mli_rank_held(MLI_RANKS)); }
+MLI_PRIVATE int mli_lock_held(const mli_lock *lock) {
+    return mli_ranks.held[lock->rank] && mli_u32_load(&lock->locked);
+}
+MLI_PRIVATE int mli_rank_held(uint32_t rank) { return mli_ranks.held[rank] != 0; }
+MLI_PRIVATE int mli_none_held(void) { return !mli_ranks_held(MLI_RANKS); }
+MLI_PRIVATE int mli_none_held_but_orphan(void) {
+    return mli_ranks_held(MLI_RANKS) == mli_ranks.held[MLI_RANK_ORPHAN];
+}
+MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { lock->rank = rank; }
 #else
 #endif
@@ -5734,6 +5755,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *fo
     va_end(args);
 }
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...) {
+    MLI_REQUIRE(*form != ',' || o->used);
     va_list args;
     va_start(args, form);
     if (*form == ',' && strchr("[{", o->buf[o->used - 1])) form++;
@@ -5880,6 +5902,7 @@ static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *befor
     mli_self.log_calls = *before;
 }
 MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+    MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;
     if (mine->generation == lord->threads.generation && !mli_frame_runs(&mine->frame, here))
@@ -5887,11 +5910,11 @@ MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
+    MLI_REQUIRE(mli_none_held());
     mli_log_calls before; /* of the logger that makes this call */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
-    mli_rank_none();
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     before = mli_self.log_calls;
     if (before.generation != lord->threads.generation) {
@@ -6020,7 +6043,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void) {
     mli_self.generation = 0;
     if (!mli_self.in_host_alloc++ && mli_self.orphaned)
         mli_lock_drop(&mli_self.orphaned->threads.orphan_lock);
-    mli_rank_none();
+    MLI_REQUIRE(mli_none_held());
     return generation;
 }
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
@@ -6029,7 +6052,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
     mli_self.generation = generation;
 }
 
-/* Call the host's allocator and count the bytes that the ledger holds. Require: no lock held. */
+/* Call the host's allocator and count the bytes that the ledger holds. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
     void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
@@ -6075,9 +6098,9 @@ static mli_extent *mli_extent_map(void) {
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL. Requires: the pages lock, if the extent is on
-   the list. */
+/* Returns a run of free pages of an extent, or NULL. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
+    MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
     uint32_t i, run = 0;
     if (e->used + pages > MLI_EXTENT_PAGES) return NULL;
     for (i = 0; i < MLI_EXTENT_PAGES && run < pages; i++) run = e->taken[i] ? 0 : run + 1;
@@ -6189,8 +6212,9 @@ static void *mli_align_to_grain(void *at) {
     return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
 }
 
-/* Gets one more region from the allocator. Returns 0; -1: no memory. Requires: no lock held. */
+/* Gets one more region from the allocator. Returns 0; -1: no memory. */
 static MLI_COLD int mli_region_add(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_region *r = (mli_region *)mli_host_alloc(lord, MLI_REGION_BYTES);
     if (!r) return -1;
     memset(r->run, 0, sizeof r->run);
@@ -6204,8 +6228,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
 }
 
 /* Returns the smallest free piece that is large enough, of up to 16 in the first class that has
-   one; NULL: there is none. Requires: the memory lock. */
+   one; NULL: there is none. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
+    MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
     uint32_t have;
     for (have = mli_size_class(grains); have < MLI_SIZE_CLASSES && !best; have++) {
@@ -6238,6 +6263,7 @@ static size_t mli_large_overhead(const memlord *lord) {
 }
 
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     size_t overhead = mli_large_overhead(lord);
     void *p, **at;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
@@ -6287,6 +6313,7 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     size_t overhead = mli_large_overhead(lord);
     if (!ptr) return;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
@@ -6443,8 +6470,8 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
    on the orphan record always do: several threads share it, so what one has seen holds for no
-   other. Requires: the caller owns the record, or no thread does. The exchange and the load are
-   seq_cst: see mli_barrier_threads. */
+   other. Requires: the registry lock; no other thread uses the record, but for the orphan's. The
+   exchange and the load are seq_cst: see mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
@@ -6520,6 +6547,7 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u32_exchange(&t->fenced, 0);
     if (t != t->lord->threads.orphan && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
     mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
@@ -6527,6 +6555,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t) {
 }
 
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
+    MLI_REQUIRE(number);
     mli_thread *t = mli_thread_first(lord);
     while (t && mli_u64_load(&t->owner) != number) t = mli_thread_next(t);
     return t;
@@ -6546,6 +6575,7 @@ MLI_PRIVATE uint32_t mli_thread_count(memlord *lord) {
 }
 
 MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
     t->lord = lord;
@@ -6681,6 +6711,7 @@ MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
+    MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE) &&
         !(lord->threads.flags & MEMLORD_FLAG_DEFER))
         mli_save_serve(lord);
@@ -6690,6 +6721,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, me
 /* -- helpers -- */
 
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void) {
+    MLI_REQUIRE(mli_none_held());
     uint64_t generation;
     if (mli_u32_load(&mli_process.stays_loaded)) return;
     if (mli_u32_exchange(&mli_process.stays_loaded, 1)) return;
@@ -6876,13 +6908,16 @@ static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key, int plain) {
     if (!plain && !(key >> MLI_HANDLE_BITS)) region = key >> 10;
     return &lord->map.shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MLI_SHARD_BITS)];
 }
-/* Returns the home bucket of a hash. Requires: the caller is inside and the shard has a table. */
+/* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
+    MLI_REQUIRE(s->table);
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
 }
 
-/* Returns the index of the lowest set bit. Requires: one is set. */
+/* Returns the index of the lowest set bit. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
+    MLI_REQUIRE(bits);
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(bits);
 #else
@@ -6989,7 +7024,7 @@ MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
 /* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
-   shard is stopped, or the caller owns it. */
+   caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
@@ -7001,8 +7036,7 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
    bound depends on the shard's number (14, 22, 30 or 38 of 64), so that shards grow at different
    times: equal blocks would make them all grow at once. It is 2 of 64 in a small ledger, which can
-   spare the memory: there almost every entry is in its home. Requires: the caller owns the shard,
-   or the shard is shared. */
+   spare the memory: there almost every entry is in its home. Requires: the caller is inside. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 /* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86
@@ -7174,10 +7208,11 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside s (NULL: inside any shard). Requires: the state is STOPPED, and
-   all threads have passed a barrier since. The load of the list is seq_cst and pairs with the
-   exchange in mli_thread_start: a thread that is not on the list yet sees STOPPED. */
+/* Waits until no thread is inside s (NULL: inside any shard). Requires: all threads have passed a
+   barrier since it was stopped. The load of the list is seq_cst and pairs with the exchange in
+   mli_thread_start: a thread that is not on the list yet sees STOPPED. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
+    MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
         unsigned n = 0;
@@ -7189,9 +7224,10 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard in any state: keeps threads out, and waits until all inside have left. Requires:
-   the caller holds the shard's lock and is not inside. */
+/* Stops a shard in any state: keeps threads out, and waits until all inside have left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
+    MLI_REQUIRE(mli_lock_held(&s->lock));
+    MLI_REQUIRE(!mli_is_inside());
     (void)mli_u32_exchange(&s->state, MLI_SHARD_STOPPED);
     mli_barrier_threads(lord);
     mli_shard_wait(lord, s);
@@ -7284,9 +7320,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 /* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
    entries do not fit in `next`. -1: they will fit in no table, since the old one is almost empty
    and yet too small: the keys were made to collide. The first table also gives the shard its owner,
-   or makes it shared if the record is the orphan's. Requires: the caller holds the shard's lock. */
+   or makes it shared if the record is the orphan's. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
+    MLI_REQUIRE(mli_lock_held(&s->lock));
     uint32_t state = mli_u32_load(&s->state);
     mli_table old;
     int failed;
@@ -7309,6 +7346,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
 }
 
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_table next;
     uint32_t larger = size;
     unsigned i;
@@ -7330,14 +7368,15 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 }
 
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
+    MLI_REQUIRE(mli_is_inside());
     uint32_t most = 14 + 8 * (uint32_t)((s - lord->map.shards) & 3);
     if (mli_u32_load(&lord->map.buckets) < MLI_SPARE_BUCKETS) most = 2;
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard of another thread shared for good: stops it first. Requires: the caller is not
-   inside. */
+/* Makes a shard of another thread shared for good: stops it first. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
+    MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
     mli_lock_take(&s->lock);
     state = mli_u32_load(&s->state);
@@ -7361,6 +7400,7 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
       line, in registers (mli_home); mli_probe_scan probes the whole window for all others -- */
 
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
     probe->shard = s;
     probe->key = key;
     probe->hash = mli_hash(key);
@@ -7389,6 +7429,7 @@ static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bu
 }
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&probe->shard->lock));
     const mli_shard *s = probe->shard;
     const mli_bucket *end = mli_buckets_end(s);
     mli_bucket *b = probe->home;
@@ -7436,12 +7477,18 @@ static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
         mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
 }
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->room);
     probe->room->key = probe->key;
     probe->room->word1 = word1;
     probe->room->word2 = word2;
     mli_probe_settle(probe, 1);
 }
-MLI_PRIVATE void mli_probe_erase(mli_probe *probe) { mli_probe_settle(probe, -1); }
+MLI_PRIVATE void mli_probe_erase(mli_probe *probe) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->entry);
+    mli_probe_settle(probe, -1);
+}
 
 MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
     if (probe->shared) mli_probe_settle(probe, 0);
@@ -7462,6 +7509,7 @@ MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
 
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_shard *s = mli_shard_of(lord, key, 0);
     unsigned n = 0;
     memset(probe, 0, sizeof *probe);
@@ -7718,7 +7766,7 @@ static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
 }
 /* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
    than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
-   inside. */
+   inside, but for a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
@@ -7894,6 +7942,7 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
 
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
+    MLI_REQUIRE(!mli_is_inside());
     const int orphan = t == lord->threads.orphan;
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
@@ -7966,6 +8015,7 @@ static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) 
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
     if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
@@ -8006,6 +8056,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
 }
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {
+    MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
     int64_t held;
     if (!number || !cell) return;
@@ -8054,8 +8105,8 @@ static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
 }
 
 /* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
-   every row has from its start. Requires: the caller is inside. It takes only the locks count and
-   row, which may be taken there. */
+   every row has from its start. It takes only the locks count and row, which may be taken inside.
+   */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -8069,11 +8120,13 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
 }
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
+    MLI_REQUIRE(mli_is_inside());
     mli_u64_add_own(&t->detached, (uint64_t)(int64_t)by);
     mli_u64_add_own(&t->detached_bytes, by < 0 ? (uint64_t)0 - bytes : bytes);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
+    MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
@@ -8172,6 +8225,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
     mli_row_sum(lord, book, number, 0, &sum);
@@ -8414,8 +8468,9 @@ MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #endif
 #undef STB_DS_IMPLEMENTATION
 
-/* Returns the stb_ds header of a table's items. Requires: the table has items. */
+/* Returns the stb_ds header of a table's items. */
 static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
+    MLI_REQUIRE(dict->items);
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
@@ -8459,10 +8514,21 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
+/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
+static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    ptrdiff_t at;
+    if (!dict->items) return NULL;
+    (void)stbds_hmget_key_ts(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key, &at,
+                             STBDS_HM_STRING);
+    return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
+}
+
 /* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
-   wanted, try again. Requires: the key is not in the table, since stb_ds may grow the index before
-   it searches. */
+   wanted, try again. The key must not be there: stb_ds may grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    MLI_REQUIRE(!mli_dict_find_locked(dict, key));
     mli_process.growing = dict;
     if (!dict->items) {
         if (mli_dict_reserve_locked(lord, dict,
@@ -8477,15 +8543,6 @@ static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const c
     return (char *)dict->items + dict->item * (size_t)mli_dict_array(dict)->temp;
 }
 
-/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
-static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
-    ptrdiff_t at;
-    if (!dict->items) return NULL;
-    (void)stbds_hmget_key_ts(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key, &at,
-                             STBDS_HM_STRING);
-    return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
-}
-
 MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
     mli_dict_block *block = dict->blocks, *next;
     for (; block; block = next) {
@@ -8497,11 +8554,13 @@ MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
 /* -- kept strings -- */
 
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     return (mli_stb_string *)mli_dict_find_locked(&lord->names.strings, text);
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string;
     size_t length;
     *kept = NULL;
@@ -8573,6 +8632,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_index *newest = (mli_index *)mli_ptr_load(&lord->names.index), *index;
     uint64_t cap = newest ? (newest->mask + 1) * 4 : MLI_INDEX_MIN;
     if (newest && (newest->count + more) * 2 <= newest->mask + 1) return MEMLORD_OK;
@@ -8585,6 +8645,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
     return MEMLORD_OK;
 }
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    MLI_REQUIRE(!mli_index_get(lord, key));
     mli_index *index = (mli_index *)mli_ptr_load(&lord->names.index);
     uint64_t at = mli_index_home(key);
     while (mli_u64_load(&mli_index_pair_at(index, at)->key)) at++;
@@ -8607,6 +8669,7 @@ MLI_PRIVATE MLI_COLD void mli_index_free(memlord *lord) {
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
     mli_row *row;
     memlord_result r = mli_index_reserve_locked(lord, 1);
@@ -8725,6 +8788,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
    already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint32_t n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]);
     mli_device_record *device;
     memlord_result r;
@@ -8784,6 +8848,7 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
+    MLI_REQUIRE(mli_none_held());
     static const char *const names[] = {
 #define MLI_X(name) "memlord_" #name,
         MLI_REFUSERS(MLI_X)
@@ -8995,6 +9060,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book
 }
 
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
+    MLI_REQUIRE(*list);
     mli_handle *h = *list;
     uint32_t generation = mli_u32_load(&h->generation) + 1;
     *list = h->next;
@@ -9003,6 +9070,7 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
 }
 
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
     mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
     h->next = *list;
     *list = h;
@@ -9074,6 +9142,7 @@ MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account
 
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memset(out, 0, sizeof *out);
     if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
     memcpy(out->name, b->name, strlen(b->name));
@@ -9242,7 +9311,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a struct of the host. Requires: no lock of the ledger is held. */
+/* Returns the origin of a struct of the host. Requires: no lock is held but the orphan lock, which
+   mli_busy_begin drops. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
@@ -9283,6 +9353,7 @@ MLI_PRIVATE const memlord_site mli_no_site = {"", "", 0};
 /* Copies a site, its strings kept. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_result r = mli_name_locked(lord, from->file ? from->file : "", &out->file);
     if (r == MEMLORD_OK)
         r = mli_name_locked(lord, from->function ? from->function : "", &out->function);
@@ -9316,6 +9387,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
 
 /* Makes the record of a site, displayed as `kept`. NULL: memory is wanted. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
     if (!site) return NULL;
     site->original = *kept;
@@ -9333,6 +9405,7 @@ static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, u
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint64_t content = 0;
     memlord_site kept;
     memlord_result r = mli_index_reserve_locked(lord, 3);
@@ -9349,6 +9422,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_result r;
     *out = mli_site_record_of(lord, from->planted);
     if (*out) return MEMLORD_OK;
@@ -9361,8 +9435,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
 
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
                                                         const memlord_site *planted) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_site_origin from = {planted, NULL};
-    if (planted && !mli_site_record_of(lord, planted)) from.module = mli_module_of(planted);
+    if (planted && !mli_site_record_of(lord, planted)) {
+        const uint64_t generation = mli_busy_begin(); /* it may take the loader's lock */
+        from.module = mli_module_of(planted);
+        mli_busy_end(generation);
+    }
     return from;
 }
 
@@ -9405,6 +9484,7 @@ static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli
 /* Finds or makes the record of a module. */
 static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_image *image,
                                                       mli_module **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(image->start, MLI_INDEX_MODULE);
     mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *module;
     char hex[2 * MLI_BUILD_ID_MAX + 1];
@@ -9475,6 +9555,7 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(address, MLI_INDEX_SUBJECT);
     uint64_t offset = mli_place_offset(image->path ? image : NULL, address), content;
     memlord_site kept = mli_no_site;
@@ -9534,8 +9615,10 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
     return site ? site : mli_place_make(lord, address, module);
 }
 /* Returns the function of a site of a return address; NULL: its symbol is not known, or its module
-   is not there now. Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
+   is not there now. Under a lock of the ledger it could wait for ever: dladdr takes the loader's
+   lock. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
+    MLI_REQUIRE(mli_none_held());
     const mli_module *now = site->where;
     if (!now || (!now->image.stays &&
                  (!mli_module_now(lord, site->address, &now) || now != site->where)))
@@ -9546,6 +9629,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
    it was given. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_site fresh, *shown;
     memlord_result r = mli_index_reserve_locked(lord, 1);
     if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, from, &fresh);
@@ -9568,6 +9652,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site
 }
 
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
     memlord_site named = *shown;
     if (!site->address || shown->function[0]) return shown;
@@ -9579,6 +9664,7 @@ MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record 
 }
 
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
     mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? mli_site_display(lord, record) : site;
 }
@@ -9597,6 +9683,7 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const int book = from ? MLI_BOOK_SITE : MLI_BOOK_TAG;
     uint32_t most = from ? MLI_SITE_ROWS_MAX : MLI_TAG_ROWS_MAX;
     void *subject = (void *)(uintptr_t)tag;
@@ -9732,6 +9819,7 @@ static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
 }
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_cache_entry *memo;
     uint32_t k = 0;
     if (t == lord->threads.orphan) return;
@@ -9748,6 +9836,7 @@ MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void
 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev) {
+    MLI_REQUIRE(!mli_is_inside());
     const uint32_t salt = mli_cache_salt(book, dev);
     const mli_cache_entry *memo = mli_cache_find(t, identity, salt);
     mli_cell *cell;
@@ -9785,9 +9874,10 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
+/* Finds or adds a birth. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_birth *added;
     uint64_t key;
     memlord_result r = mli_index_reserve_locked(lord, 1);
@@ -9826,9 +9916,9 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
 }
 
 /* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
-   and the scope. Without room for a birth the block is recorded without either. Requires: not
-   inside. */
+   and the scope. Without room for a birth the block is recorded without either. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_scope_record *scope = t->frame && !t->stream ? t->frame->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
@@ -9877,6 +9967,7 @@ MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
     if (!t->frame && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
@@ -9946,6 +10037,7 @@ static void mli_tag_set(mli_thread *t, const char *kept) {
 }
 
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth) {
+    MLI_REQUIRE(depth < t->tag_depth);
     t->tag_depth = depth;
     mli_tag_set(t, t->tags[depth]);
 }
@@ -9959,12 +10051,14 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 }
 
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     if (MLI_LIKELY(!to) || to->lord == lord) return;
     (scope ? to->scope_begin : to->tag_begin)(name);
 }
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     if (MLI_LIKELY(!to) || to->lord == lord) return;
@@ -10424,6 +10518,7 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
 
 /* Gives a site its number among the frames of stacks. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
     mli_ptr *at;
     if (site->frame) return MEMLORD_OK;
@@ -10439,6 +10534,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.node_count);
     mli_u32 *head = mli_stack_head(lord, parent, site->address);
     mli_stack_node *node;
@@ -10476,6 +10572,7 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
 /* Finds or adds the row of a stack on a device at a row of the sites. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.row_count);
     mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
     mli_stack_row *row;
@@ -10523,9 +10620,10 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
 static size_t mli_taken_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key in a table that has it, or where it goes. Requires: the stacks lock;
-   the table has a vacant entry. */
+/* Returns the entry of a key in a table that has it, or where it goes. Requires: the table has a
+   vacant entry. */
 static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, uint64_t key) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
     size_t at = mli_taken_home(key, cap);
     while (table[at].row && (table[at].key != key || table[at].type != type))
         at = (at + 1) & (cap - 1);
@@ -10533,11 +10631,13 @@ static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, u
 }
 /* Returns the entry of a taken block. */
 static mli_taken *mli_taken_of_locked(memlord *lord, const mli_entry *e) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     return mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
                            lord->devices.dev_type[MLI_DEV(e->word1)], e->key);
 }
-/* Removes an entry, and moves those after it that it displaced. Requires: the stacks lock. */
+/* Removes an entry, and moves those after it that it displaced. */
 static void mli_taken_remove(memlord *lord, mli_taken *gone) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_taken *table = lord->stacks.taken;
     const size_t mask = lord->stacks.taken_cap - 1;
     size_t hole = (size_t)(gone - table), at = hole;
@@ -10554,8 +10654,9 @@ static void mli_taken_remove(memlord *lord, mli_taken *gone) {
 }
 
 /* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
-   then those to free. Requires: the stacks lock. */
+   then those to free. */
 static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *cap) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_taken *old = lord->stacks.taken;
     const size_t had = lord->stacks.taken_cap;
     size_t i;
@@ -10567,9 +10668,9 @@ static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *ca
     *table = old;
     *cap = had;
 }
-/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory.
-   Requires: not inside, no lock held. */
+/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory. */
 static MLI_COLD int mli_taken_reserve(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_taken *table = NULL;
     size_t cap = 0, more;
     int fits;
@@ -10596,8 +10697,9 @@ static double mli_taken_variance(const mli_taken *taken, uint64_t bytes) {
     return (double)bytes * (double)bytes * taken->scale * (taken->scale - 1);
 }
 
-/* Takes a block off its row; `undo`: as if it had not been allocated. Requires: the stacks lock. */
+/* Takes a block off its row; `undo`: as if it had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_stack_row *row = mli_stack_row_at(lord, taken->row);
     const uint64_t weight = mli_taken_weight(taken, bytes);
     row->live -= weight;
@@ -10734,8 +10836,9 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 /* -- the stack of an alloc -- */
 
 /* Makes a row the one of the block that this call opens; 0, or without memory for it: counts the
-   stack as dropped. Ends with mli_stack_forget. Requires: not inside. */
+   stack as dropped. Ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_self.taken_row = row && mli_taken_reserve(lord) ? row : 0;
     mli_self.taken_scale = scale;
     mli_self.taken_again = 0;
@@ -10802,7 +10905,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     *from = 0;
     if (may_unwind) {
         mli_self.unwinding = MLI_STACK_ADDRESS();
-        mli_rank_none();
+        MLI_REQUIRE(mli_none_held());
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
         n = mli_stack_sound(frames, n < cap ? n : cap);
@@ -10816,8 +10919,9 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
 }
 
 /* Makes the chains of nodes and rows before the first stack: a short process may need none, and
-   they take a while to clear. 0: no memory. Requires: not inside, no lock held. */
+   they take a while to clear. 0: no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_heads *fresh;
     if (mli_stack_heads_of(lord)) return 1;
     fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
@@ -10834,6 +10938,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
                                           uint64_t bytes, const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
     const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
@@ -10859,6 +10964,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
 static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
 
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
+    MLI_REQUIRE(mli_none_held());
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
     uint32_t i, n = row->node;
     if (frames) return frames;
@@ -10905,6 +11011,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
 /* -- life -- */
 
 MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
+    MLI_REQUIRE(!lord->lifecycle.back);
     void *frames[1];
     uint64_t generation;
     if (!desc->stack_depth) return;
@@ -11198,6 +11305,7 @@ MLI_PRIVATE MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes) {
+    MLI_REQUIRE(mli_none_held());
     mli_thread *t;
     if (!(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS)) return;
     t = mli_thread_get(lord);
@@ -11316,9 +11424,10 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
     return 0;
 }
 
-/* Converts an event for the host. Requires: no lock is held, as a site may get its names here. */
+/* Converts an event for the host. A site may get its names here. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t dev = mli_event_dev(in->what);
     uint32_t site = (uint32_t)in->where & MLI_SITE_ROWS_MAX;
     uint32_t tag = (uint32_t)(in->where >> 20) & MLI_TAG_ROWS_MAX;
@@ -11505,18 +11614,21 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     f->next = lord->fences.to_drop;
     lord->fences.to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
-/* -- queues. Requires, in all of them: the fences lock -- */
+/* -- queues -- */
 
 static mli_pending_queues *mli_pends_of(memlord *lord, uint32_t dev) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     return &lord->fences.pends[lord->devices.dev_type[dev]];
 }
 
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue *q = p->first;
     while (q && (q->dev != dev || q->id != id)) q = q->next;
     return q;
@@ -11524,6 +11636,7 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
 
 /* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_pending_queues *p = mli_pends_of(lord, f->dev);
     mli_queue *q = lord->fences.spare_queues;
     lord->fences.spare_queues = q->next;
@@ -11538,6 +11651,7 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_pending_queues *p = mli_pends_of(lord, q->dev);
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
     q->due = mli_u32_load(&p->calls) + q->rest;
@@ -11547,6 +11661,7 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, 
 }
 
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_queue *q = mli_queue_find(mli_pends_of(lord, f->dev), f->dev, f->fence.queue);
     if (!q) q = mli_queue_add(lord, f);
     f->queue = q;
@@ -11561,6 +11676,7 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_queue *q = f->queue, **at = &mli_pends_of(lord, f->dev)->first;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
@@ -11605,12 +11721,13 @@ MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here) {
            mli_frame_runs(&mli_self.fence_frame, here);
 }
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_none_held());
+    MLI_REQUIRE(f->asker == &mli_self);
     const uint64_t outer = mli_self.fence_lord;
     const uintptr_t frame = mli_self.fence_frame;
     void *asked = mli_self.fence_asked;
     int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
-    mli_rank_none();
     mli_self.fence_lord = lord->threads.generation;
     mli_self.fence_frame = MLI_STACK_ADDRESS();
     mli_self.fence_asked = f;
@@ -11620,13 +11737,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_asked = asked;
     return answer;
 }
-/* Calls `drop`. Requires: no lock is held. `lord` NULL: no ledger has taken the fence. */
+/* Calls `drop`. `lord` NULL: no ledger has taken the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
+    MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
     const uintptr_t frame = mli_self.fence_frame;
     void *asked = mli_self.fence_asked;
     if (!fence->drop) return;
-    mli_rank_none();
     if (lord) {
         mli_self.fence_lord = lord->threads.generation;
         mli_self.fence_frame = MLI_STACK_ADDRESS();
@@ -11638,6 +11755,7 @@ static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_
     mli_self.fence_asked = asked;
 }
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_none_held());
     if (!f->owes_drop) return 0;
     f->owes_drop = 0;
     mli_fence_drop_host(lord, &f->fence);
@@ -11661,6 +11779,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 }
 
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
+    MLI_REQUIRE(mli_none_held());
     if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
@@ -11849,8 +11968,9 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
-   *spare replaces the array, it returns the old one in *spare. Requires: the caller is inside. */
+   *spare replaces the array, it returns the old one in *spare. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
+    MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
     uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
     if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
@@ -11898,6 +12018,7 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
 MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
                                                        uint64_t key,
                                                        const memlord_part_info *part) {
+    MLI_REQUIRE(!mli_is_inside());
     memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
     uint32_t room = 0;
@@ -12228,8 +12349,9 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
 }
 
 /* Counts the end of a block. If it was pending, its bytes leave `pending`; if it was freed before
-   the last reset, they do not count as freed since then. Requires: the caller is inside. */
+   the last reset, they do not count as freed since then. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
     const mli_row_delta d = mli_delta_close(dev, mli_word2_rows(word2), MLI_BYTES(word1));
     t->other_dev = dev;
@@ -12242,6 +12364,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
 }
 
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
+    MLI_REQUIRE(!mli_is_inside());
     if (t == lord->threads.orphan) return;
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
@@ -12254,6 +12377,7 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_row_delta d;
     if (!site || !(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES)) return;
     memset(&d, 0, sizeof d);
@@ -12269,10 +12393,10 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 }
 
 /* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts
-   that it finds before are kept in mli_self.note until then. This function adds them, as in
-   ", from cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note.
-   Requires: as mli_site_display. */
+   that it finds before are kept in mli_self.note until then. This function adds them, as in ", from
+   cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
     memlord_site named;
     memset(&mli_self.note, 0, sizeof odd);
@@ -12296,6 +12420,7 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site) {
+    MLI_REQUIRE(n);
     char line[512];
     mli_out o;
     memlord_device d = blocks[0].device;
@@ -12408,8 +12533,9 @@ MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64
 
 /* -- references -- */
 
-/* Removes a reference. Requires: the block has more than one. */
+/* Removes a reference. */
 static void mli_ref_down(mli_entry *e) {
+    MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
         --mli_side_record_of(e->word2)->refs >= MLI_REFS_MANY)
         return;
@@ -12484,6 +12610,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
+    MLI_REQUIRE(!mli_is_inside());
     const uint32_t type = lord->devices.dev_type[MLI_DEV(e->word1)];
     mli_probe probe;
     memlord_result r;
@@ -12564,6 +12691,8 @@ MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_
 }
 
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(e->word2 & 1);
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
     side->serial = mli_u64_add(&lord->fences.serial, 1) + 1;
@@ -12632,6 +12761,8 @@ MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device) {
+    MLI_REQUIRE(!mli_is_inside());
+    MLI_REQUIRE(!(word2 & 1));
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
     if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
         site_row = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
@@ -12713,6 +12844,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
 }
 
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_route *route, *fresh = NULL;
     for (;;) {
         route = (mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
@@ -12735,6 +12867,7 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
 }
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to,
                                          uint64_t bytes) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_route *route = mli_route_of(lord, from, to);
     mli_stat_add(lord, to, MLI_STAT_moves, 1);
     mli_stat_add(lord, to, MLI_STAT_moved_bytes, bytes);
@@ -12999,6 +13132,7 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
 }
 
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
     uint32_t i = 0;
     *held = 0;
@@ -13086,6 +13220,7 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
 }
 
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     int64_t reserved = mli_bytes_signed(phys->reserved), unused;
     uint64_t held;
     *left = INT64_MAX;
@@ -13133,10 +13268,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 }
 
 #define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* some 50 ms, most of them asleep */
-/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or
-   a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
-   Requires: the caller holds the phys lock. */
+/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or a
+   concurrent change may explain the excess: try again. Without `again` it returns 0 instead. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->reserved + bytes;
     if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
@@ -13160,9 +13295,10 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
-/* Computes which tickets of this thread cover a request at a phys. Requires: the phys lock. */
+/* Computes which tickets of this thread cover a request at a phys. */
 static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
                                     uint64_t bytes, mli_cover *cover) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i;
     memset(cover, 0, sizeof *cover);
     for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
@@ -13175,8 +13311,9 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         cover->bytes += part;
     }
 }
-/* Takes what was planned off the tickets. Requires: the phys lock, held since the plan. */
+/* Takes what was planned off the tickets. Requires: the phys lock has been held since the plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     uint32_t i;
     for (i = 0; i < cover->count; i++)
         mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
@@ -13338,8 +13475,9 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    Uses books/map and books/blocks. Invariant: host code runs on copies, with no shard held. Locks:
    those of the map. */
 
-/* Copies a block for the host. Requires: the caller is inside, or has paused the shard. The site is
-   copied in its present form: a return address may have no names yet. */
+/* Copies a block for the host. Requires: the caller is inside, or has paused the shard, or `e` is a
+   copy with plain rows. The site is copied in its present form: a return address may have no names
+   yet. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
@@ -13388,6 +13526,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
 
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
+    MLI_REQUIRE(mli_is_inside() || mli_rank_held(MLI_RANK_SHARD) || !(e->word2 & 1));
     uint64_t plain = mli_word2_rows(e->word2);
     uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
     memset(out, 0, sizeof *out);
@@ -13612,9 +13751,10 @@ static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *
 
 /* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
    device and cannot be added inside, so it looks for the device first, and again if the block has
-   moved to another one meanwhile. Requires: not inside. */
+   moved to another one meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_probe probe;
     mli_row_delta d[2];
     mli_entry seen, *e;
@@ -13799,10 +13939,11 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
    things bound it: a block ended by a fence passes asks = 0 to mli_call_end, so it asks no queue;
    and a thread inside a fence asks no further ones (mli_fence_is_running). */
 
-/* Ends a call that counted on a device: does what `alert` asks for there. Requires: nothing is
-   held. `asks`: it may ask fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A
-   thread without the system's barrier always takes the slow function, for the barrier in it. */
+/* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
+   fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
+   barrier always takes the slow function, for the barrier in it. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY((mli_u32_load(&lord->threads.alert) & lord->devices.dev_alerts[dev] &
                       ~(uint32_t)MLI_ALERT_EVENTS) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
@@ -13972,8 +14113,9 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the asker of a fence. Requires: the fences lock. */
+/* Makes this thread the asker of a fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
     if (f->queue->unasked == f) f->queue->unasked = f->next;
     return f;
@@ -13981,9 +14123,10 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 
 /* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
    event when first asked, or the first of a queue that this poll (`round`) has not asked. NULL:
-   there is none left. Requires: the fences lock. */
+   there is none left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_queue *q;
     for (q = p->first; q; q = q->next) {
         mli_fence_record *f = q->unasked;
@@ -14017,8 +14160,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a type that is due for the longest time. NULL: none is due, and p->due and
-   p->late are set to when the next one will be. Requires: the fences lock. */
+   p->late are set to when the next one will be. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
     mli_queue *q, *found = NULL;
@@ -14261,11 +14405,11 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. Requires: `special`
-   has no bit but those of MLI_SPECIAL_ROWS and MLI_SPECIAL_STACKS. */
+   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
+    MLI_REQUIRE(!(special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)));
     const uint32_t dev =
         mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
     const mli_cache_entry *memo;
@@ -14564,9 +14708,10 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
    A call does no more than the code below if every bit of `special` is a row bit whose row is
    cached, the probe finds its slot, no count is negative and `alert` has nothing for its device. */
 
-/* Publishes the cells of a block that hold back too much. Requires: inside. */
+/* Publishes the cells of a block that hold back too much. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
     mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
     mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
@@ -14576,6 +14721,7 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
                                                          uint64_t storage, uint64_t bytes,
                                                          uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_shard *s = mli_shard_of(lord, storage, 1);
     const int crowded = mli_shard_crowded(lord, s);
@@ -14590,6 +14736,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev,
                                                         uint64_t storage, const memlord_site *site,
                                                         uint64_t bytes, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
@@ -14604,6 +14751,7 @@ MLI_PRIVATE MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *
                                                                        uint64_t storage,
                                                                        uint64_t bytes,
                                                                        const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -14630,6 +14778,7 @@ MLI_PRIVATE MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lo
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
                                                         uint64_t storage, int how,
                                                         const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;
@@ -14829,10 +14978,11 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back what n blocks hold, the last first. Requires: not inside, orphan lock not held. A
-   reference may be the last one by now, and then its end runs the host's fences. */
+/* Gives back what n blocks hold, the last first. A reference may be the last one by now, and then
+   its end runs the host's fences. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
+    MLI_REQUIRE(mli_none_held());
     while (n--) {
         const memlord_block *b = &blocks[n];
         if (hold[n].did == MLI_DID_VIEW)
@@ -15802,10 +15952,10 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Sums a device over all threads, compares it with the band in force and sets the margins.
-   Requires: the phys lock. */
+/* Sums a device over all threads, compares it with the band in force and sets the margins. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
     const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
@@ -15881,6 +16031,7 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 /* -- collecting -- */
 
 MLI_PRIVATE MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
+    MLI_REQUIRE(mli_lock_held(&lord->bands.callbacks_lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         const mli_watch *w = &mli_device_record_at(lord, i)->watch;
@@ -15981,17 +16132,18 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
-   thread has set `gc_running`, and holds no lock. */
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: it was
+   this thread that set `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
+    MLI_REQUIRE(mli_none_held());
+    MLI_REQUIRE(mli_u32_load(&mli_device_record_at(lord, dev)->watch.gc_running));
     mli_device_record *device = mli_device_record_at(lord, dev);
     memlord_gc_event *e = &v->event;
     mli_gc_entry c;
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    mli_rank_none();
     while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
@@ -16591,6 +16743,7 @@ static void mli_frame_close(memlord *lord, mli_thread *t) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u64_add(&t->owner, 0);
     while (t->frame) mli_frame_close(t->lord, t);
     mli_thread_reset(t);
@@ -16614,6 +16767,7 @@ MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
 
 /* Returns the scope with a path; NULL: there is none. */
 static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string = mli_string_locked(lord, path);
     return string ? string->scope : NULL;
 }
@@ -16624,6 +16778,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
                                                     mli_scope_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint32_t id = mli_u32_load(&lord->scopes.count);
     mli_scope_record *scope;
     mli_site_record *site = NULL;
@@ -17793,9 +17948,9 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known.
-   Requires: the phys lock. */
+/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
     phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
     if (!phys->limit) phys->limit = 1;
@@ -17814,8 +17969,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
    after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
-   holds now, as a source may itself set that. Requires: the phys lock. */
+   holds now, as a source may itself set that. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
         mli_device_record *device = mli_device_record_at(lord, i);
@@ -17857,6 +18013,7 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     return mine;
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     mli_capacity_reader source;
     memlord_capacity c;
     uint64_t now;
@@ -17867,7 +18024,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     source = lord->room.capacity_readers[phys->device.type];
     mli_lock_drop(&lord->bands.callbacks_lock);
     mli_phys_marks_begin(lord, phys);
-    mli_rank_none();
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
@@ -19116,8 +19272,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
 /* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the others stay
    spread over the whole run, however long it becomes. Never evicts the first, the last, or one in
    which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
-   Evicts a named one only if no other can go. Requires: the list is full; the snapshots lock. */
+   Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&lord->snapshots.lock));
+    MLI_REQUIRE(lord->snapshots.count == MLI_SNAPSHOTS);
     mli_snapshot **list = lord->snapshots.at, *out;
     uint64_t least = UINT64_MAX;
     uint32_t i, at = 0;
@@ -19272,6 +19430,7 @@ MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
         mli_holders_take(lord, dev, live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->lifecycle.started + 1);
@@ -19297,6 +19456,7 @@ MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_destroy(memlord *lord) {
+    MLI_REQUIRE(!mli_u32_load(&lord->snapshots.recorder.interval));
     uint32_t i;
     for (i = 0; i < lord->snapshots.count; i++)
         mli_own_free(lord, lord->snapshots.at[i], lord->snapshots.at[i]->size);
@@ -19362,7 +19522,7 @@ typedef struct mli_waiter {
 
 #define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
 
-/* Stops all pollers and joins them. Requires: the caller is no helper. */
+/* Stops all pollers and joins them. Requires: the caller is no helper of this ledger. */
 MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
@@ -19463,6 +19623,7 @@ static void mli_bands_changed(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     uint64_t now, at;
     uint32_t state = mli_u32_load_acquire(&phys->poller.state);
     if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
@@ -20524,9 +20685,12 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(v->lord->limits.closed_accounts));
 }
 
-/* Runs all checks until one fails. Requires: the map is stopped, and the locks are held. Names come
-   first: the other checks use them, and the rows need what the walk of the map has summed. */
+/* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
+   what the walk of the map has summed. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
+    MLI_REQUIRE(mli_lock_held(&v->lord->fences.lock));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book;
     for (book = 0; book < MLI_BOOKS; book++)
         if (mli_verify_names(v, book)) return 1;
@@ -21242,6 +21406,7 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
 }
 
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
+    MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
     r->lord = lord;
@@ -26078,8 +26243,9 @@ static void mli_words_lock(int take) {
 #endif
 }
 /* Takes or drops the locks inside the cold lock, each of all ledgers before the next, in the lock
-   order. Requires: the cold lock, so that no device and its lock is new meanwhile. */
+   order. Under the cold lock no device and its lock is new meanwhile. */
 static void mli_fork_locks(int take) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
     for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
         if (take)
@@ -26128,8 +26294,9 @@ static void mli_row_locks_after_fork(memlord *lord) {
 }
 
 /* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
-   ended are put on the list to be dropped. Requires: the fences lock. */
+   ended are put on the list to be dropped. */
 static MLI_COLD void mli_askers_gone(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
     for (; f; f = f->older) {
         if (!f->asker || f->asker == (void *)&mli_self) continue;
@@ -26185,9 +26352,9 @@ static void mli_ledger_after_fork(memlord *lord) {
 }
 
 /* Forgets in a forked child the open scopes of a thread that is gone: they never end. That thread
-   may have been about to begin or end one; whether that is counted is not known. Requires: fork
-   holds the locks. */
+   may have been about to begin or end one; whether that is counted is not known. */
 static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     for (; t->frame; mli_frame_pop(t)) {
         mli_u64_store(&t->frame->stats->running, 0);
         mli_u64_store(&t->frame->stats->token, 0);
@@ -26271,8 +26438,9 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
 /* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
-   every level. Requires: the log lock, or a ledger that no other thread knows yet. */
+   every level. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
+    MLI_REQUIRE(mli_lock_held(&lord->log.lock) || !lord->lifecycle.back);
     const uint32_t debug = mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE;
     lord->log.logger = *logger;
     if (debug && (!logger->fn || logger->fn == memlord_log_stderr))
@@ -26504,6 +26672,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     }
     *lord->lifecycle.back = lord->lifecycle.next;
     if (lord->lifecycle.next) lord->lifecycle.next->lifecycle.back = lord->lifecycle.back;
+    lord->lifecycle.back = NULL;
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->threads.generation) mli_self.generation = 0;
@@ -26511,8 +26680,9 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
-/* Frees all memory of a ledger, the ledger itself last. Requires: not registered any more. */
+/* Frees all memory of a ledger, the ledger itself last. */
 static MLI_COLD void mli_ledger_free(memlord *lord) {
+    MLI_REQUIRE(!lord->lifecycle.back);
     memlord_allocator allocator = lord->memory.allocator;
     mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
     uint64_t generation;
@@ -26563,10 +26733,11 @@ static MLI_COLD void mli_interposer_find(void) {
 }
 
 /* Does once what the first ledger of a process needs. The thread for which mli_process_claim
-   returns 1 calls mli_process_start. Other threads wait in mli_process_started. Requires: the
-   caller holds no lock, as pthread_atfork, and the search for a symbol that is not there, may call
-   a malloc that calls MemLord. Such a call finds the process claimed, and passes through. */
+   returns 1 calls mli_process_start. Other threads wait in mli_process_started. No lock is held:
+   pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
+   MemLord. Such a call finds the process claimed, and passes through. */
 static MLI_COLD int mli_process_claim(void) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
     mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
@@ -26901,9 +27072,9 @@ static int mli_hooks_own(const memlord_hooks *table) {
     return 0;
 }
 
-/* Returns the place where a table is hooked; NULL: nowhere. Requires: the registry lock, as do the
-   two functions below. */
+/* Returns the place where a table is hooked; NULL: nowhere. */
 static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
@@ -26911,6 +27082,7 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
 /* Returns the place for a host's functions: one that is theirs and has no table now, else the first
    that was never used; NULL: none is left. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->host.free_fn &&
            (h->table || !mli_hooks_equal(&h->host, host)))
@@ -26919,6 +27091,7 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
 }
 /* Puts the host's own pointers back, unless the host did so itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
     if (!mli_hooks_equal(h->table, &hooks) && !mli_hooks_equal(h->table, &h->host))
         return MEMLORD_E_STATE;

@@ -130,13 +130,16 @@ static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key, int plain) {
     if (!plain && !(key >> MLI_HANDLE_BITS)) region = key >> 10;
     return &lord->map.shards[(region * 0x9e3779b97f4a7c15u) >> (64 - MLI_SHARD_BITS)];
 }
-/* Returns the home bucket of a hash. Requires: the caller is inside and the shard has a table. */
+/* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
+    MLI_REQUIRE(s->table);
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
 }
 
-/* Returns the index of the lowest set bit. Requires: one is set. */
+/* Returns the index of the lowest set bit. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
+    MLI_REQUIRE(bits);
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(bits);
 #else
@@ -243,7 +246,7 @@ MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
 /* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
-   shard is stopped, or the caller owns it. */
+   caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
@@ -255,8 +258,7 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 /* Returns 1 if the shard should have a larger table: too many entries are outside their home. The
    bound depends on the shard's number (14, 22, 30 or 38 of 64), so that shards grow at different
    times: equal blocks would make them all grow at once. It is 2 of 64 in a small ledger, which can
-   spare the memory: there almost every entry is in its home. Requires: the caller owns the shard,
-   or the shard is shared. */
+   spare the memory: there almost every entry is in its home. Requires: the caller is inside. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 /* Tries to take a bucket's lock; 1: taken. Only the lock bit of the old header is used, so that x86

@@ -89,9 +89,10 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_slow(memlord *lord, memlord_dev
    A call does no more than the code below if every bit of `special` is a row bit whose row is
    cached, the probe finds its slot, no count is negative and `alert` has nothing for its device. */
 
-/* Publishes the cells of a block that hold back too much. Requires: inside. */
+/* Publishes the cells of a block that hold back too much. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
     mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
     mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
@@ -101,6 +102,7 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
                                                          uint64_t storage, uint64_t bytes,
                                                          uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_shard *s = mli_shard_of(lord, storage, 1);
     const int crowded = mli_shard_crowded(lord, s);
@@ -115,6 +117,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev,
                                                         uint64_t storage, const memlord_site *site,
                                                         uint64_t bytes, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
@@ -129,6 +132,7 @@ MLI_PRIVATE MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *
                                                                        uint64_t storage,
                                                                        uint64_t bytes,
                                                                        const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -155,6 +159,7 @@ MLI_PRIVATE MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lo
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
                                                         uint64_t storage, int how,
                                                         const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;

@@ -134,11 +134,11 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. Requires: `special`
-   has no bit but those of MLI_SPECIAL_ROWS and MLI_SPECIAL_STACKS. */
+   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
+    MLI_REQUIRE(!(special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)));
     const uint32_t dev =
         mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
     const mli_cache_entry *memo;

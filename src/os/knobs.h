@@ -58,6 +58,13 @@
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
+/* Says what a caller must see to, as the words "Requires: ..." do elsewhere. It is on one line, and
+   checked only while MemLord is debugged. tests/test_requires.c breaks each of them once. */
+#if defined(MEMLORD_CHECK_LOCKS)
+#define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
+#else
+#define MLI_REQUIRE(expression) ((void)0)
+#endif
 #ifndef MEMLORD_MAX_DEVICES
 #define MEMLORD_MAX_DEVICES 128
 #endif

@@ -24,7 +24,7 @@ typedef struct mli_waiter {
 
 #define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
 
-/* Stops all pollers and joins them. Requires: the caller is no helper. */
+/* Stops all pollers and joins them. Requires: the caller is no helper of this ledger. */
 MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
