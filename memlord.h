@@ -280,7 +280,8 @@
                                                                            (one file)
         MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
-                               against the lock order, with MEMLORD_ASSERT (one file)
+                               against the lock order, and what its functions require
+                               of each other, with MEMLORD_ASSERT          (one file)
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
                                for example abort; default nothing         (one file)
 
@@ -4843,6 +4844,19 @@ enum {
     MLI_STAT_COUNT
 };
 
+/* Records of the ledger as a whole that found no room, or are no longer kept. */
+#define MLI_LOSSES(X)                                                                         \
+    X(scopes, "scopes there was no room for")                                                 \
+    X(scope_invocations, "invocations of scopes no longer kept")                              \
+    X(snapshots, "snapshots no longer kept")                                                  \
+    X(exports, "exports that failed")
+enum {
+#define MLI_X(name, text) MLI_LOST_##name,
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+    MLI_LOSS_COUNT
+};
+
 /* The public functions that count and log their refusals: see mli_refuse. */
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
@@ -4935,6 +4949,7 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
 #define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
 
+enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
     mli_u32 interval; /* ms; 0: it was not started, or was stopped */
     mli_u64 due;      /* the next time, by the ledger's clock */
@@ -4966,30 +4981,36 @@ typedef struct mli_spare_block {
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
+struct mli_thread;
 struct memlord {
     /* The shards are first: a call finds one without adding an offset. */
     struct {
         mli_shard shards[1u << MLI_SHARD_BITS];
         mli_u32 buckets; /* in all tables */
+        uint16_t type_of[256]; /* by dev; written before the dev is published */
     } map;
+    /* Set when the ledger is made, and constant from then on: any module reads them. */
+    uint64_t generation; /* unique in the process */
+    uint32_t flags;      /* MEMLORD_FLAG_... */
+    int verifies;        /* 1: MEMLORD_DEBUG=2: destroy runs memlord_verify */
+    uint64_t started, started_stamp, started_wall;
+    /* Ends a call that found an alert: mli_call_end_slow. */
+    void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
+
+    struct memlord *next, **back; /* live ledgers, under the registry lock */
+    /* Every call reads the hooks and alerts; few write them. */
     struct {
-        struct memlord *next, **back; /* live ledgers, under the registry lock */
-        uint64_t started, started_stamp, started_wall;
-        int verifies; /* 1: MEMLORD_DEBUG=2: destroy runs memlord_verify */
-    } lifecycle;
-    /* Every call reads these members; few write them. */
-    struct {
-        uint64_t generation; /* unique in the process */
         mli_u32 hooks;     /* MLI_HOOK_... */
         mli_u32 alert;     /* MLI_ALERT_... */
-        uint32_t flags;    /* MEMLORD_FLAG_... */
+        uint32_t dev_alerts[256]; /* by dev: alerts that concern calls on it; written before the
+                                     dev is published */
         mli_u32 next_id;   /* of the next thread record */
+        mli_u32 allowance; /* the margins of bands allow for this many threads */
         uint32_t sweep_at; /* from this many records on a sweep looks for dead owners */
         mli_ptr all;       /* mli_thread *: the first record of the list */
         struct mli_thread *orphan;
         mli_lock orphan_lock;
-        /* Ends a call that found an alert: mli_call_end_slow, set before the first call. */
-        void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
+        mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
     } threads;
     struct {
         uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
@@ -5006,29 +5027,37 @@ struct memlord {
     } stacks;
     struct {
         mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
+    } sites;
+    struct {
         mli_u64 birth_mark;   /* the current mark, shifted into place */
         mli_book births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
+        mli_book scopes;      /* of mli_ptr, numbered from 1 */
+        mli_u32 scope_count;  /* and 1 more */
         mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
         mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
-    } sites;
+    } tags;
     struct {
         uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
         mli_book rows[MLI_BOOKS];
         mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
         mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
         mli_lock count_lock;          /* the cells of the orphan record */
+        mli_u64 epoch;                /* resets */
+        mli_u64 losses[MLI_LOSS_COUNT];
     } counters;
     struct {
         mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
-        uint16_t dev_type[256];                /* by dev; written before the dev is published */
-        uint32_t dev_alerts[256];             /* likewise: alerts that concern calls on the dev */
         mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
+        mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
+        mli_u32 polling;       /* MLI_POLLING_... */
+        mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
     } devices;
     struct {
         mli_ptr index;
         mli_dict strings;            /* of mli_stb_string: every string once */
         uint64_t bytes;
+        mli_ptr labels;              /* const char *, interned */
     } names;
     struct {
         memlord_allocator allocator;
@@ -5044,7 +5073,6 @@ struct memlord {
         uint32_t turn;      /* 0 or 1: changes with the logger */
         uint32_t inside[2]; /* calls of a logger in progress, by the turn they began in */
         mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
-        mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
     } log;
     struct {
         memlord_clock clock;
@@ -5060,26 +5088,21 @@ struct memlord {
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
     struct {
+        mli_book all;
+        mli_u32 count;             /* and 1 more; under the cold lock */
+        struct mli_handle *closed; /* under the cold lock */
+    } accounts;
+    struct {
         mli_phys host_phys; /* cpu, pinned and mapped */
-    } capacity;
-    struct {
-        mli_book reservations, accounts;
-        mli_u32 reservation_count, account_count; /* and 1 more; under the cold lock */
-        struct mli_handle *closed_accounts;       /* under the cold lock */
-        mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
+        mli_book reservations;
+        mli_u32 reservation_count; /* and 1 more; under the cold lock */
     } limits;
-    struct {
-        mli_book all; /* of mli_ptr, numbered from 1 */
-        mli_u32 count;
-        mli_u64 lost;
-    } scopes;
     struct {
         mli_lock lock;
         struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
         uint32_t count;
         struct mli_snapshot_reader *readers;
-        mli_u64 lost;
-        mli_recorder recorder;
+        mli_recorder recorders[MLI_RECORDERS];
     } snapshots;
     struct {
         mli_lock lock;
@@ -5088,18 +5111,18 @@ struct memlord {
         struct mli_fence_record *to_drop; /* detached: their blocks have ended */
         struct mli_queue *spare_queues;   /* every record brings one: a free allocates none */
         mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
-        mli_u64 serial, epoch;            /* the last number used; resets */
+        mli_u64 serial;                   /* the last number used */
     } fences;
     struct {
         mli_lock callbacks_lock;
         struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
         struct mli_strategy *strategies;
-        mli_u32 watched_types;    /* a bit a device type: a strategy can be in force there */
-        mli_u32 thread_allowance; /* the margins of bands allow for this many threads */
     } bands;
     struct {
         mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
         mli_cpu cpu;
+        mli_u32 poll_ms;        /* from sample to sample of a poller */
+        mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
     } room;
     struct {
         mli_lock lock;         /* all below but open and listener */
@@ -5119,23 +5142,17 @@ struct memlord {
     } neighbours;
     struct {
         struct mli_waiter *waiters;
-        mli_u32 poll_ms;
-        uint32_t poll_ms_by_env; /* 1: the environment has set poll_ms */
-        mli_u32 polling;         /* MLI_POLLING_... */
+        uint32_t poll_ms_by_env; /* 1: the environment has set the interval */
     } pollers;
     struct {
         memlord_retry policy; /* the default policy */
         mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
     } retry;
     struct {
-        mli_ptr saver;                   /* const mli_saver *; set by the first request */
         mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
         mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
-        mli_ptr labels;                  /* const char *, interned */
-        mli_recorder exporter;
         mli_ptr export_path;             /* const char *, interned; NULL: never exported */
         mli_u32 export_failed;           /* 1: the last export failed, and was logged */
-        mli_u64 exports_lost;            /* exports that failed */
         const char *output_dir;          /* interned */
     } saving;
 };
@@ -5181,6 +5198,9 @@ typedef struct mli_process_state {
     mli_exit_key exit_key;
 } mli_process_state;
 MLI_VARIABLE(mli_process_state mli_process)
+
+/* Walks all live ledgers. Requires: the registry lock. */
+#define MLI_LEDGERS_EACH(lord) for (lord = mli_process.ledgers; lord; lord = lord->next)
 
 /* Extra facts for the debug line (MEMLORD_DEBUG) of the call in progress. */
 typedef struct mli_debug_note {
@@ -5892,7 +5912,7 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
 
 /* Sets the calls of the logger that the thread is in back to `before`. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
-    const int same = before->generation == lord->threads.generation;
+    const int same = before->generation == lord->generation;
     int turn;
     mli_lock_take(&lord->log.lock);
     for (turn = 0; turn < 2; turn++)
@@ -5905,7 +5925,7 @@ MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
     MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;
-    if (mine->generation == lord->threads.generation && !mli_frame_runs(&mine->frame, here))
+    if (mine->generation == lord->generation && !mli_frame_runs(&mine->frame, here))
         mli_log_calls_end(lord, &none);
 }
 
@@ -5917,9 +5937,9 @@ MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     if (!mli_log_hears(lord, level)) return;
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     before = mli_self.log_calls;
-    if (before.generation != lord->threads.generation) {
+    if (before.generation != lord->generation) {
         memset(&mli_self.log_calls, 0, sizeof before);
-        mli_self.log_calls.generation = lord->threads.generation;
+        mli_self.log_calls.generation = lord->generation;
         mli_self.log_calls.frame = MLI_STACK_ADDRESS();
     }
     mli_lock_take(&lord->log.lock);
@@ -5950,7 +5970,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, 
 }
 
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text) {
-    if (mli_self.generation == lord->threads.generation && !mli_u32_exchange(said, 1))
+    if (mli_self.generation == lord->generation && !mli_u32_exchange(said, 1))
         mli_log(lord, MEMLORD_LOG_WARNING, text);
 }
 
@@ -6406,7 +6426,7 @@ typedef struct mli_thread {
     struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
     struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
     uint64_t stream;                 /* of its allocs; 0: none */
-    uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope and
+    uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
                                         stream for it; birth_bits 0: not looked up */
     struct memlord *lord;
     mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
@@ -6448,6 +6468,8 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* a count, not a bit: one for each
                                                          near_threshold and check_requested */
 };
+#define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
+#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_SITES = MLI_SPECIAL_SITES,
@@ -6462,6 +6484,11 @@ static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
 }
 static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
+}
+
+/* 1: the record is the one of all threads that have none. */
+static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
+    return t == lord->threads.orphan;
 }
 
 /* Sets or clears a bit of a thread's `special` mask. Its own thread, threads that lack a barrier
@@ -6486,11 +6513,51 @@ MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
    changes the mask. Seq_cst: see mli_call_end_slow. */
 MLI_PRIVATE int mli_alert_set(memlord *lord, uint32_t bit, int on);
 
+/* Returns those of some bits that are set in the alert mask. */
+static MLI_HOT uint32_t mli_alert_on(const memlord *lord, uint32_t bits) {
+    return mli_u32_load(&lord->threads.alert) & bits;
+}
+/* Returns those of some alerts that concern calls on a device. */
+static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint32_t dev) {
+    return alert & lord->threads.dev_alerts[dev];
+}
+/* Sets which alerts concern calls on a device: those of fences on devices of its type, and all
+   others. Requires: the dev is not published yet. */
+MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
+/* Adds to the number of flags near_threshold and check_requested that are set. */
+MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
+/* Orders what the thread has stored before it against what it reads after it: seq_cst. */
+MLI_PRIVATE void mli_alert_barrier(memlord *lord);
+
+/* Returns those of some MLI_HOOK_... bits that are set. */
+static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
+    return mli_u32_load(&lord->threads.hooks) & bits;
+}
+/* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
+   so that no thread registers meanwhile. */
+MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
+
 /* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
 
 /* Returns how many thread records the ledger has, the orphan record included. */
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
+
+/* Set and return the number of threads that the margins of bands allow for. A thread record above
+   it raises an alert. */
+MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
+MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
+
+/* 1: there are so many records that a sweep for dead owners is worth it, or one died for sure.
+   Requires, as the next: the registry lock. */
+MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
+/* Ends a sweep that has found `living` owners: the next one is due at twice as many records. */
+MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
+
+/* Sets the function that writes a requested report. */
+MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
+/* Writes the last report of a ledger, if it was to save any. */
+MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
    registry lock. */
@@ -6506,7 +6573,7 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 /* Ends a call that mli_thread_get began. */
 static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
-    if (MLI_LIKELY(t != lord->threads.orphan)) return;
+    if (MLI_LIKELY(!mli_is_orphan(lord, t))) return;
     mli_self.orphaned = NULL;
     mli_lock_drop(&lord->threads.orphan_lock);
 }
@@ -6549,7 +6616,7 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
 MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u32_exchange(&t->fenced, 0);
-    if (t != t->lord->threads.orphan && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
+    if (!mli_is_orphan(t->lord, t) && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
     mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
     mli_u32_store_release(&t->fenced, 1);
 }
@@ -6568,10 +6635,42 @@ MLI_PRIVATE int mli_alert_set(memlord *lord, uint32_t bit, int on) {
     return mli_u32_bits(&lord->threads.alert, bit, on);
 }
 
+MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type) {
+    lord->threads.dev_alerts[dev] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS
+                                                                         << type;
+}
+MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by) {
+    (void)mli_u32_add(&lord->threads.alert, by * MLI_ALERT_BANDS);
+}
+MLI_PRIVATE void mli_alert_barrier(memlord *lord) { (void)mli_u32_add(&lord->threads.alert, 0); }
+
+MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on) {
+    mli_thread *t;
+    mli_lock_take(&mli_process.registry_lock);
+    (void)mli_u32_bits(&lord->threads.hooks, bit, on);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_special_set(t, bit, on);
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
 
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord) {
     return mli_u32_load(&lord->threads.next_id) - MLI_THREAD_ID_FIRST;
+}
+
+MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads) {
+    mli_u32_store(&lord->threads.allowance, threads);
+}
+MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord) {
+    return mli_u32_load(&lord->threads.allowance);
+}
+
+MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord) {
+    return mli_thread_count(lord) >= lord->threads.sweep_at;
+}
+MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
+    const uint32_t at = 2 * living;
+    lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
 }
 
 MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
@@ -6582,7 +6681,7 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->bands.thread_allowance)) /* before the thread counts anything */
+        mli_u32_load(&lord->threads.allowance)) /* before the thread counts anything */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
@@ -6596,7 +6695,7 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
    mli_thread_release: the counts and shards of the record are visible then. */
 static mli_thread *mli_thread_spare(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
-    while (t && (t == lord->threads.orphan || mli_u64_load_acquire(&t->owner)))
+    while (t && (mli_is_orphan(lord, t) || mli_u64_load_acquire(&t->owner)))
         t = mli_thread_next(t);
     return t;
 }
@@ -6614,7 +6713,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_fence(t);
         }
-        if (t && mli_thread_count(lord) >= lord->threads.sweep_at && !mli_thread_spare(lord))
+        if (t && mli_threads_sweep_due(lord) && !mli_thread_spare(lord))
             mli_alert_set(lord, MLI_ALERT_THREADS, 1);
         mli_lock_drop(&mli_process.registry_lock);
         if (t) return t;
@@ -6628,7 +6727,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
+    MLI_LEDGERS_EACH(lord) {
         mli_thread *t = mli_thread_of(lord, number);
         if (!t) continue;
         mli_u64_store(&t->owner, MLI_NOBODY);
@@ -6681,14 +6780,14 @@ static MLI_COLD int mli_thread_ready(void) {
    call must pass through. Returns the orphan record, locked, past the thread's exit hook or without
    memory for a record. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
-    mli_used *used = &mli_self.used[lord->threads.generation % MLI_USED];
+    mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
     if (mli_self.in_host_alloc) return NULL;
     if (!mli_self.exited)
-        t = used->generation == lord->threads.generation ? used->thread : mli_thread_own(lord);
+        t = used->generation == lord->generation ? used->thread : mli_thread_own(lord);
     if (!t && mli_thread_ready()) t = mli_thread_claim(lord);
     if (t) {
-        mli_self.generation = used->generation = lord->threads.generation;
+        mli_self.generation = used->generation = lord->generation;
         mli_self.thread = used->thread = t;
         return t;
     }
@@ -6698,22 +6797,29 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
-    if (MLI_LIKELY(mli_self.generation == lord->threads.generation))
+    if (MLI_LIKELY(mli_self.generation == lord->generation))
         return mli_self.thread;
     return mli_thread_get_slow(lord);
 }
 
+MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver) {
+    mli_ptr_store_release(&lord->threads.saver, (void *)(uintptr_t)saver);
+}
+MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord) {
+    const mli_saver *saver = (const mli_saver *)mli_ptr_load_acquire(&lord->threads.saver);
+    if (saver) saver->save(lord, 1);
+}
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord) {
     const mli_saver *saver;
     if (mli_self.in_host_alloc || !mli_alert_set(lord, MLI_ALERT_SAVE, 0)) return;
-    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
+    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->threads.saver);
     saver->save(lord, 0);
 }
 
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
     MLI_REQUIRE(mli_none_held());
-    if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE) &&
-        !(lord->threads.flags & MEMLORD_FLAG_DEFER))
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_SAVE)) &&
+        !(lord->flags & MEMLORD_FLAG_DEFER))
         mli_save_serve(lord);
     return r;
 }
@@ -6779,7 +6885,7 @@ MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms) {
 }
 
 MLI_PRIVATE int mli_polling_enabled(memlord *lord) {
-    return !MLI_THREADLESS && !(lord->threads.flags & MEMLORD_FLAG_NO_THREADS);
+    return !MLI_THREADLESS && !(lord->flags & MEMLORD_FLAG_NO_THREADS);
 }
 
 /* --------------------------------------------------------------------------- src/books/map.h -- */
@@ -6898,6 +7004,18 @@ static MLI_HOT uint64_t mli_hash(uint64_t key) {
 static MLI_HOT unsigned mli_overflow_count(uint64_t header, unsigned overflow) {
     return (unsigned)(header >> overflow) & MLI_OVERFLOW_MAX;
 }
+/* Returns the type of a device: with a storage it is the key of a block. */
+static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
+    return lord->map.type_of[dev];
+}
+/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
+static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
+    return &lord->map.shards[number];
+}
+
+/* Sets the type of a device. Requires: the dev is not published yet. */
+MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
+
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
@@ -7172,6 +7290,10 @@ static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
     return (mli_bucket *)(void *)s->table + s->size;
 }
 
+MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
+    lord->map.type_of[dev] = (uint16_t)type;
+}
+
 /* -- entering a shard -- */
 
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_enter_fenced(mli_thread *t, mli_shard *s) {
@@ -7198,7 +7320,7 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
         if (mli_barrier_all()) return;
         (void)mli_u32_exchange(&mli_process.has_barrier, 0);
     }
-    (void)mli_u32_add(&lord->threads.alert, 0);
+    mli_alert_barrier(lord);
     t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
         if (mli_u32_load_seqcst(&t->fenced)) continue;
@@ -7251,7 +7373,7 @@ MLI_PRIVATE void mli_shard_resume(mli_shard *s) {
 MLI_PRIVATE void mli_map_freeze(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++) {
-        mli_shard *s = &lord->map.shards[i];
+        mli_shard *s = mli_shard_at(lord, i);
         mli_lock_take(&s->lock);
         s->stopped_state = mli_u32_load(&s->state);
         (void)mli_u32_exchange(&s->state, MLI_SHARD_STOPPED);
@@ -7261,7 +7383,7 @@ MLI_PRIVATE void mli_map_freeze(memlord *lord) {
 }
 MLI_PRIVATE void mli_map_thaw(memlord *lord) {
     uint32_t i;
-    for (i = 0; i < MLI_SHARDS; i++) mli_shard_resume(&lord->map.shards[i]);
+    for (i = 0; i < MLI_SHARDS; i++) mli_shard_resume(mli_shard_at(lord, i));
 }
 
 /* -- tables -- */
@@ -7339,7 +7461,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
         mli_u32_store(&s->displaced, next->displaced);
         *next = old;
         if (state == MLI_SHARD_NEW)
-            state = t == lord->threads.orphan ? (uint32_t)MLI_SHARD_SHARED : t->id;
+            state = mli_is_orphan(lord, t) ? (uint32_t)MLI_SHARD_SHARED : t->id;
     }
     mli_u32_store_release(&s->state, state);
     return failed;
@@ -7419,7 +7541,7 @@ static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bu
     for (; match; match &= match - 1) {
         const unsigned bit = mli_print_match_bit(match);
         mli_entry *e = mli_slot_entry(b, bit);
-        if (e->key != probe->key || lord->devices.dev_type[MLI_DEV(e->word1)] != type) continue;
+        if (e->key != probe->key || mli_type_of(lord, MLI_DEV(e->word1)) != type) continue;
         probe->entry = e;
         probe->bucket = probe->held - 1;
         probe->header = header ^ print << bit;
@@ -7742,6 +7864,34 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab);
 
+/* Returns one more than the last row number of a book. The acquire pairs with the release in
+   mli_row_publish: rows below it can be read. */
+MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
+/* Makes the next row of a book and its cell of the orphan record; NULL: no memory. A row that was
+   not published is made again. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
+/* Publishes the row that was made last. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
+
+/* Adds to a statistic that no cell counts: to that of a device or, if dev is 0, to that of the
+   ledger as a whole. */
+MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
+/* Returns a statistic of the ledger as a whole. */
+MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
+
+/* Counts a record that is lost, by MLI_LOST_...; returns how many are. */
+MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
+MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
+
+/* Returns the number of resets. What was counted in an earlier epoch counts no more. */
+MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
+/* Begins an epoch: the totals of all rows start over, and the statistics of the ledger as a whole.
+   Requires: the cold lock; `t` is the thread's record. */
+MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
+
+/* Returns the cell of the orphan record for a row. Requires: the row exists. */
+MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
+
 /* Requests a band check of a device at the end of this call, or of the next one on the device. Safe
    inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
@@ -7901,7 +8051,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 }
 
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
-    mli_shard *s = &lord->map.shards[0];
+    mli_shard *s = mli_shard_at(lord, 0);
     while (mli_shard_enter(t, s, 0) == MLI_SHARD_STOPPED) {
         mli_shard_leave(t);
         mli_lock_take(&s->lock);
@@ -7943,7 +8093,7 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
     MLI_REQUIRE(!mli_is_inside());
-    const int orphan = t == lord->threads.orphan;
+    const int orphan = mli_is_orphan(lord, t);
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
     if (cell) return cell;
@@ -7966,9 +8116,57 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
     return cell;
 }
 
+MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
+    return mli_u32_load_acquire(&lord->counters.row_count[book]);
+}
+MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
+    const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
+    mli_row *row = (mli_row *)mli_book_add(lord, &lord->counters.rows[book], n, sizeof *row, grab);
+    if (!row || !mli_cell_make(lord, lord->threads.orphan, book, n, grab)) return NULL;
+    mli_lock_rank(&row->lock, MLI_RANK_ROW);
+    return row;
+}
+MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
+    mli_u32 *count = &lord->counters.row_count[book];
+    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count */
+}
+
+MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
+    mli_u64 *count = dev ? mli_device_record_at(lord, dev)->count : lord->counters.lost;
+    (void)mli_u64_add(&count[stat], by);
+}
+MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat) {
+    return mli_u64_load(&lord->counters.lost[stat]);
+}
+
+MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss) {
+    (void)mli_u64_add(&lord->counters.losses[loss], 1);
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss) {
+    return mli_u64_load(&lord->counters.losses[loss]);
+}
+
+MLI_PRIVATE uint64_t mli_epoch(const memlord *lord) { return mli_u64_load(&lord->counters.epoch); }
+MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
+    int book, stat;
+    uint32_t i, n;
+    for (book = 0; book < MLI_BOOKS; book++) {
+        n = mli_row_count(lord, book);
+        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
+    }
+    (void)mli_u64_add(&lord->counters.epoch, 1);
+    for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
+    mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
+    mli_u64_store(&lord->counters.losses[MLI_LOST_snapshots], 0);
+}
+
+MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number) {
+    return mli_cell_at(lord->threads.orphan, book, number);
+}
+
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
-        (void)mli_u32_add(&lord->threads.alert, MLI_ALERT_BANDS);
+        mli_alert_bands_add(lord, 1);
 }
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row) {
     int64_t published = (int64_t)mli_u64_load(&row->published);
@@ -8000,7 +8198,7 @@ MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
    the thread is in no scope. */
 static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->threads.generation || !t->frame) return;
+    if (mli_self.generation != lord->generation || !t->frame) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
     mli_frame_raise(t->frame, dev, mli_u64_load(&cell->high));
 }
@@ -8110,12 +8308,12 @@ static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
-    if (MLI_LIKELY(cell && t != lord->threads.orphan)) {
+    if (MLI_LIKELY(cell && !mli_is_orphan(lord, t))) {
         mli_cell_apply(lord, book, number, cell, d);
         return;
     }
     mli_lock_take(&lord->counters.count_lock);
-    mli_cell_apply(lord, book, number, mli_cell_at(lord->threads.orphan, book, number), d);
+    mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d);
     mli_lock_drop(&lord->counters.count_lock);
     if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
 }
@@ -8212,7 +8410,7 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
-    mli_cell *cell = t == lord->threads.orphan ? NULL : mli_cell_at(t, book, number);
+    mli_cell *cell = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
     if (cell && book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
@@ -8601,7 +8799,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* -- the labels of the ledger -- */
 
 MLI_PRIVATE const char *mli_labels(const memlord *lord) {
-    return (const char *)mli_ptr_load_acquire(&lord->saving.labels);
+    return (const char *)mli_ptr_load_acquire(&lord->names.labels);
 }
 MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     const char *kept;
@@ -8609,7 +8807,7 @@ MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     if (!lord) return MEMLORD_OK;
     r = mli_name(lord, labels, &kept);
     if (r == MEMLORD_OK) /* pairs with mli_labels */
-        mli_ptr_store_release(&lord->saving.labels, (void *)(uintptr_t)kept);
+        mli_ptr_store_release(&lord->names.labels, (void *)(uintptr_t)kept);
     return r;
 }
 
@@ -8670,18 +8868,15 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, 
                                                        void *subject, uint64_t key,
                                                        uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
+    const uint32_t n = mli_row_count(lord, book);
     mli_row *row;
     memlord_result r = mli_index_reserve_locked(lord, 1);
     if (r) return r;
-    row = (mli_row *)mli_book_add(lord, &lord->counters.rows[book], n, sizeof *row, mli_cold_alloc);
-    if (!row || !mli_cell_make(lord, lord->threads.orphan, book, n, mli_cold_alloc))
-        return MLI_AGAIN;
-    mli_lock_rank(&row->lock, MLI_RANK_ROW);
+    row = mli_row_new(lord, book, mli_cold_alloc);
+    if (!row) return MLI_AGAIN;
     row->dev = dev;
     row->subject = subject;
-    mli_u32_store_release(&lord->counters.row_count[book],
-                          n + 1); /* pairs with the acquire in mli_row_count */
+    mli_row_publish(lord, book);
     mli_index_add_locked(lord, key, n);
     *number = n;
     return MEMLORD_OK;
@@ -8693,13 +8888,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, 
    books/names and books/counters. Invariants: a dev is never removed or reused. It is published
    last (by the row count, the index and dev_of), when all of its data can be read. Lock: cold. */
 
-enum {                   /* memlord.pollers.polling */
+enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
     MLI_POLLING_ALL,  /* for all devices: memlord_poller_start */
     MLI_POLLING_OFF   /* for none: memlord_poller_stop */
 };
-
-#define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
 /* 1 for the device types whose bytes are in host memory: they share one phys. */
 MLI_TABLE(const unsigned char mli_type_host[])
@@ -8744,16 +8937,24 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
    mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
+/* Returns the dev of a device that is found without a probe; 0: it is not, or is not known. */
+static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
+    return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+}
+
+/* Sets which pollers run, at known devices and at new ones. */
+MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
+MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
+
+/* Sets the device types that can have a strategy in force, a bit each. A new device of one of them
+   has its bands checked. */
+MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
+/* Returns those of some types that can have one. */
+MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
+
 /* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
    caller is inside the ledger's own call of the host's allocator. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
-
-/* Returns one more than the last row number of a book. The acquire pairs with the release in
-   mli_row_add_locked: rows below it can be read. */
-MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Adds to a statistic that no cell counts: to that of a device or, if dev is 0, to that of the
-   ledger as a whole. */
-MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
 
 /* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);
@@ -8778,8 +8979,21 @@ MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
     return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
 }
 
+MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
+    (void)mli_u32_exchange(&lord->devices.polling, polling); /* see mli_helper_start */
+}
+MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling) {
+    return mli_u32_load(&lord->devices.polling) == polling;
+}
+MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types) {
+    mli_u32_store(&lord->devices.watched_types, types);
+}
+MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types) {
+    return mli_u32_load(&lord->devices.watched_types) & types;
+}
+
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d) {
-    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+    uint32_t dev = mli_dev_direct(lord, d);
     if (MLI_LIKELY(dev != 0)) return dev;
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
@@ -8789,7 +9003,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    uint32_t n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]);
+    uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_device_record *device;
     memlord_result r;
     *dev = mli_dev_known(lord, d);
@@ -8806,14 +9020,13 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     device->own_phys.lord = lord;
     device->own_phys.device = d;
     mli_ptr_store_release(&device->phys,
-                          mli_type_host[d.type] ? &lord->capacity.host_phys : &device->own_phys);
-    lord->devices.dev_type[n] = (uint16_t)d.type;
-    lord->devices.dev_alerts[n] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS
-                                                                        << d.type;
+                          mli_type_host[d.type] ? &lord->limits.host_phys : &device->own_phys);
+    mli_type_set(lord, n, d.type);
+    mli_dev_alerts_set(lord, n, d.type);
     r = mli_row_add_locked(lord, MLI_BOOK_DEVICE, n, device, mli_device_key(d), dev);
-    if (r == MEMLORD_OK && mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL)
+    if (r == MEMLORD_OK && mli_polling_is(lord, MLI_POLLING_ALL))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (r == MEMLORD_OK && (mli_u32_load(&lord->bands.watched_types) >> d.type & 1))
+    if (r == MEMLORD_OK && mli_types_watched(lord, 1u << d.type))
         mli_check_request(lord, n);
     if (r == MEMLORD_OK && mli_device_direct_index(d) < MLI_DIRECT_DEVICES)
         mli_u32_store_release(&lord->devices.dev_of[mli_device_direct_index(d)], n);
@@ -8833,14 +9046,6 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d,
     return r;
 }
 
-MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
-    return mli_u32_load_acquire(&lord->counters.row_count[book]);
-}
-MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
-    mli_u64 *count = dev ? mli_device_record_at(lord, dev)->count : lord->counters.lost;
-    (void)mli_u64_add(&count[stat], by);
-}
-
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes) {
     if (!storage) return "a storage cannot be 0";
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
@@ -8856,7 +9061,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     };
     if (!lord || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE)) return r;
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
-    if (mli_u32_exchange(&lord->log.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
+    if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
         mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %i is %s", names[refuser], mli_device_code(d),
                  !mli_device_valid(d) ? "a selector: a device is needed"
@@ -8874,7 +9079,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; d.index < 0 && i < n; i++)
-        if (lord->devices.dev_type[i] == d.type) d = mli_device_record_at(lord, i)->device;
+        if (mli_type_of(lord, i) == d.type) d = mli_device_record_at(lord, i)->device;
     if (d.index < 0) d.index = 0;
     return mli_dev(lord, d, dev);
 }
@@ -9046,7 +9251,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book
         h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
         if (h) {
             h->number = n;
-            mli_u32_store(&h->generation, (uint32_t)lord->threads.generation * 0x9e3779b2u);
+            mli_u32_store(&h->generation, (uint32_t)lord->generation * 0x9e3779b2u);
             mli_u32_store(count, n + 1);
         }
         r = h ? MEMLORD_OK : MLI_AGAIN;
@@ -9079,7 +9284,7 @@ MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
 /* -- accounts -- */
 
 static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
-    return (mli_account_record *)mli_handle_find(&lord->limits.accounts,
+    return (mli_account_record *)mli_handle_find(&lord->accounts.all,
                                                  sizeof(mli_account_record), account);
 }
 MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
@@ -9168,11 +9373,11 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     for (;;) {
         mli_lock_take(&mli_process.cold_lock);
-        b = (mli_account_record *)(void *)lord->limits.closed_accounts;
+        b = (mli_account_record *)(void *)lord->accounts.closed;
         if (b) break;
         mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->limits.accounts, &lord->limits.account_count, sizeof *b,
-                           &lord->limits.closed_accounts, &mli_process.cold_lock);
+        r = mli_handle_new(lord, &lord->accounts.all, &lord->accounts.count, sizeof *b,
+                           &lord->accounts.closed, &mli_process.cold_lock);
         if (r) return r;
     }
     mli_out_buffer(&text, b->name, sizeof b->name);
@@ -9183,7 +9388,7 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     mli_u64_store(&b->peak, 0);
     mli_u64_store(&b->refused, 0);
     mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
-    *out = mli_handle_open(&lord->limits.closed_accounts);
+    *out = mli_handle_open(&lord->accounts.closed);
     mli_lock_drop(&mli_process.cold_lock);
     return MEMLORD_OK;
 }
@@ -9216,7 +9421,7 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t == lord->threads.orphan) { /* several threads share it, so it uses no account */
+    if (mli_is_orphan(lord, t)) { /* several threads share it, so it uses no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
         t->account = account;
@@ -9234,7 +9439,7 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     b = mli_account_find(lord, account);
     if (b) {
         mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
-        mli_handle_close(&lord->limits.closed_accounts, &b->handle);
+        mli_handle_close(&lord->accounts.closed, &b->handle);
     }
     mli_lock_drop(&mli_process.cold_lock);
     return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -9773,6 +9978,18 @@ MLI_PRIVATE uint32_t mli_scope_of(memlord *lord, uint64_t word2);
 MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
+/* Returns the number of scopes, and 1 more. The acquire pairs with mli_scope_publish. */
+MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
+/* Makes the record of the next scope; NULL: no memory. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
+/* Publishes the scope that was made last. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
+/* Returns the current mark, shifted into its place in word2. */
+static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
+    return mli_u64_load(&lord->tags.birth_mark);
+}
+/* Returns the number of the last birth. Requires: the cold lock. */
+MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord);
 
 /* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
    thread's cells for its rows. Requires: not inside. */
@@ -9822,7 +10039,7 @@ MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void
     MLI_REQUIRE(!mli_is_inside());
     mli_cache_entry *memo;
     uint32_t k = 0;
-    if (t == lord->threads.orphan) return;
+    if (mli_is_orphan(lord, t)) return;
     if (t->cache_count >= (t->cache_mask + 1) * 3 / 8) mli_cache_grow(lord, t);
     memo = mli_cache_home(t, key, salt);
     while (k < MLI_CACHE_PATH && memo[k].key && (memo[k].key != key || memo[k].salt != salt)) k++;
@@ -9867,7 +10084,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
         *key = hash >> 8 ^ (uint64_t)MLI_INDEX_BIRTH << 56;
         number = (uint32_t)mli_index_get(lord, *key);
         if (!number) return 0;
-        seen = (const mli_birth *)mli_book_at(&lord->sites.births, number, sizeof *seen);
+        seen = (const mli_birth *)mli_book_at(&lord->tags.births, number, sizeof *seen);
         if (seen->stream == birth->stream && seen->mark == birth->mark &&
             seen->scope == birth->scope)
             return number;
@@ -9884,18 +10101,18 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
     *number = mli_birth_number(lord, birth, &key);
     if (*number) return MEMLORD_OK;
     if (r) return r;
-    if (lord->sites.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
-    added = (mli_birth *)mli_book_add(lord, &lord->sites.births, lord->sites.birth_count + 1,
+    if (lord->tags.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
+    added = (mli_birth *)mli_book_add(lord, &lord->tags.births, lord->tags.birth_count + 1,
                                       sizeof *added, mli_cold_alloc);
     if (!added) return MLI_AGAIN;
     *added = *birth;
-    *number = ++lord->sites.birth_count;
+    *number = ++lord->tags.birth_count;
     mli_index_add_locked(lord, key, *number);
     return MEMLORD_OK;
 }
 
-/* Finds or adds a birth, and returns its number. 0: there is no room for it, and scopes.lost counts
-   that. */
+/* Finds or adds a birth, and returns its number. 0: there is no room for it, which
+   counts as a lost scope. */
 static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
                                         uint32_t scope) {
     memlord_result r;
@@ -9911,7 +10128,7 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
         mli_cold_enter();
         r = mli_birth_find_locked(lord, &birth, &number);
     } while (mli_cold_leave(lord, &r));
-    if (r) (void)mli_u64_add(&lord->scopes.lost, 1);
+    if (r) mli_loss_add(lord, MLI_LOST_scopes);
     return number;
 }
 
@@ -9933,7 +10150,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
     return t->birth_bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
-    uint64_t born = mli_u64_load(&lord->sites.birth_mark);
+    uint64_t born = mli_u64_load(&lord->tags.birth_mark);
     if (MLI_LIKELY(!t->frame && !t->stream)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
@@ -9945,7 +10162,7 @@ static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
     if (bits & MLI_BIRTH_NUMBERED)
-        return *(const mli_birth *)mli_book_at(&lord->sites.births,
+        return *(const mli_birth *)mli_book_at(&lord->tags.births,
                                                (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
     birth.mark = (uint32_t)bits;
     return birth;
@@ -9961,9 +10178,27 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2) {
 }
 
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
-    mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes.all, id, sizeof *at);
+    mli_ptr *at = (mli_ptr *)mli_book_at(&lord->tags.scopes, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
 }
+
+MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
+    return mli_u32_load_acquire(&lord->tags.scope_count);
+}
+MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
+    const uint32_t id = mli_u32_load(&lord->tags.scope_count);
+    mli_ptr *at = (mli_ptr *)mli_book_add(lord, &lord->tags.scopes, id, sizeof *at, mli_cold_alloc);
+    mli_scope_record *scope = at ? (mli_scope_record *)mli_cold_alloc(lord, sizeof *scope) : NULL;
+    if (!scope) return NULL;
+    scope->id = id;
+    mli_ptr_store(at, scope);
+    return scope;
+}
+MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
+    const uint32_t id = mli_u32_load(&lord->tags.scope_count);
+    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
+}
+MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
@@ -9971,7 +10206,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     uint64_t rows = 0;
     if (!t->frame && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
-    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
     return mli_birth_bits(lord, t) | rows;
@@ -9980,14 +10215,14 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
 /* Counts a tag that found no room, and warns of the first. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
-    mli_drop_warn(lord, &lord->sites.warned_tag,
+    mli_drop_warn(lord, &lord->tags.warned_tag,
                   "[drop] no room for a tag: raise MEMLORD_MAX_STRINGS, or give the ledger's "
                   "allocator more; dropped_sites has how many");
 }
 
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
-    mli_drop_warn(lord, &lord->sites.warned_guard,
+    mli_drop_warn(lord, &lord->tags.warned_guard,
                   "[drop] a tag or a scope ended on another thread than it began: there it stays "
                   "open");
 }
@@ -10076,7 +10311,7 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
                           "a tag has a name");
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t == lord->threads.orphan) /* several threads share it, so it has no tag stack */
+    if (mli_is_orphan(lord, t)) /* several threads share it, so it has no tag stack */
         r = MEMLORD_E_NOMEM;
     else if (t->tag_depth == MLI_TAG_DEPTH_MAX)
         r = MEMLORD_E_STATE;
@@ -10096,16 +10331,7 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
 /* -- public -- */
 
 MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
-    mli_thread *t;
-    uint32_t hooks;
-    if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.registry_lock); /* no thread registers meanwhile */
-    hooks = mli_u32_load(&lord->threads.hooks) & ~(uint32_t)MLI_HOOK_SITES;
-    if (on) hooks |= MLI_HOOK_SITES;
-    mli_u32_store(&lord->threads.hooks, hooks);
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t))
-        mli_special_set(t, MLI_SPECIAL_SITES, on);
-    mli_lock_drop(&mli_process.registry_lock);
+    if (lord) mli_hook_set(lord, MLI_HOOK_SITES, on);
     return MEMLORD_OK;
 }
 
@@ -10169,9 +10395,9 @@ MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
     (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
-    born = mli_u64_load(&lord->sites.birth_mark);
+    born = mli_u64_load(&lord->tags.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
-        if (mli_u64_cas(&lord->sites.birth_mark, &born, born + ((uint64_t)1 << 37)))
+        if (mli_u64_cas(&lord->tags.birth_mark, &born, born + ((uint64_t)1 << 37)))
             return MLI_BIRTH(born) + 1;
     return MLI_MARK_MAX;
 }
@@ -10207,7 +10433,7 @@ MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
         if (t) mli_thread_put(lord, t);
         return before;
     }
-    if (t == lord->threads.orphan) { /* several threads share it, so it has no stream */
+    if (mli_is_orphan(lord, t)) { /* several threads share it, so it has no stream */
         mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     } else {
         t->stream = stream;
@@ -10235,7 +10461,7 @@ MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
                           memlord_device_all(), "a tag has a name");
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t == lord->threads.orphan)
+    if (mli_is_orphan(lord, t))
         r = MEMLORD_E_NOMEM; /* as in mli_tag_begin */
     else if (tag)
         r = mli_tag_kept(lord, t, tag, &kept);
@@ -10633,7 +10859,7 @@ static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, u
 static mli_taken *mli_taken_of_locked(memlord *lord, const mli_entry *e) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     return mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
-                           lord->devices.dev_type[MLI_DEV(e->word1)], e->key);
+                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
 /* Removes an entry, and moves those after it that it displaced. */
 static void mli_taken_remove(memlord *lord, mli_taken *gone) {
@@ -10717,7 +10943,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *
     const uint64_t bytes = MLI_BYTES(e->word1);
     if (MLI_LIKELY(!mli_self.taken_row)) return 0;
     taken.key = e->key;
-    taken.type = lord->devices.dev_type[MLI_DEV(e->word1)];
+    taken.type = mli_type_of(lord, MLI_DEV(e->word1));
     taken.row = mli_self.taken_row;
     taken.scale = mli_self.taken_scale;
     mli_self.taken_row = 0;
@@ -10882,7 +11108,7 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
    call, which only samples can afford: every alloc of such a child is unwound. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
-    if (t == lord->threads.orphan || mli_frame_runs(&mli_self.unwinding, here)) return 0;
+    if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return lord->stacks.bytes == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
@@ -10948,7 +11174,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t
     if (!mli_stack_due(lord, t, bytes)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
     depth = mli_stack_unwind(lord, may, frames, cap, site, &from);
-    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
     mli_stack_set(lord, row, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
@@ -11011,7 +11237,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
 /* -- life -- */
 
 MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
-    MLI_REQUIRE(!lord->lifecycle.back);
+    MLI_REQUIRE(!lord->back);
     void *frames[1];
     uint64_t generation;
     if (!desc->stack_depth) return;
@@ -11019,7 +11245,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *de
     lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
     if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
     lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
-    lord->threads.hooks.v |= MLI_HOOK_STACKS;
+    mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     lord->stacks.unwinder = desc->unwinder;
     mli_stacks_seed(lord);
     if (desc->unwinder.fn) return;
@@ -11125,7 +11351,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int 
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                      uint64_t storage, uint64_t bytes, uint64_t rows) {
-    if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS))
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
 /* Records the beginning of a block, with its row of the stacks; 0: it was not taken. */
@@ -11185,12 +11411,12 @@ MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord) {
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
     mli_stamp_scale scale;
     uint64_t ticks;
-    scale.from = lord->lifecycle.started_stamp;
+    scale.from = lord->started_stamp;
     scale.rate = 1;
     if (!lord->events.stamps_are_ticks) return scale;
     ticks = mli_ticks() - scale.from;
     if (ticks)
-        scale.rate = (double)(mli_ledger_now(lord) - lord->lifecycle.started) / (double)ticks;
+        scale.rate = (double)(mli_ledger_now(lord) - lord->started) / (double)ticks;
     return scale;
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps) {
@@ -11286,8 +11512,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
                                                    const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
     uint64_t rows = plain & (MLI_TAG_BITS_OF_ROWS | ~MLI_ROWS_MASK);
-    if (!(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS)) return;
-    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+    if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
 }
@@ -11307,7 +11533,7 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
                                                  uint64_t storage, uint64_t bytes) {
     MLI_REQUIRE(mli_none_held());
     mli_thread *t;
-    if (!(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS)) return;
+    if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
     t = mli_thread_get(lord);
     if (!t) return;
     if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;
@@ -11532,6 +11758,15 @@ typedef struct mli_fence_record {
     mli_queue spare;      /* memory for a queue, this fence's or another's: see spare_queues */
 } mli_fence_record;
 
+/* Take and drop the fences lock. */
+MLI_PRIVATE void mli_fences_enter(memlord *lord);
+MLI_PRIVATE void mli_fences_leave(memlord *lord);
+/* Takes the fences lock if no other thread has it; 1: it did. */
+MLI_PRIVATE int mli_fences_try(memlord *lord);
+
+/* Returns a number that no other call on the ledger gets, above those of earlier calls. */
+MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
+
 /* Returns a record for a fence, which the ledger has not accepted yet; NULL without memory. */
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence);
 /* Gives a record back, cleared for its next fence. */
@@ -11545,6 +11780,8 @@ MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f);
 #define MLI_REST_NS 10000000u /* after this time any call asks again */
 #define MLI_REST_LOOK 8       /* one call in 8 reads the clock for that */
 
+/* Returns the queues of a device type. */
+MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue of a device and `queue`; NULL: there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
@@ -11577,40 +11814,54 @@ MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
    dropped here. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
+/* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
+MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
+
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
    not inside. */
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord);
 
 /* ------------------------------------------------------------------------ src/books/fences.c -- */
 
+MLI_PRIVATE void mli_fences_enter(memlord *lord) { mli_lock_take(&lord->fences.lock); }
+MLI_PRIVATE void mli_fences_leave(memlord *lord) { mli_lock_drop(&lord->fences.lock); }
+MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fences.lock); }
+
+MLI_PRIVATE uint64_t mli_serial_next(memlord *lord) {
+    return mli_u64_add(&lord->fences.serial, 1) + 1;
+}
+MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
+    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+}
+
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f;
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     f = lord->fences.unused;
     if (f) lord->fences.unused = f->next;
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     if (!f) {
         f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
         if (!f) return NULL;
-        mli_lock_take(&lord->fences.lock);
+        mli_fences_enter(lord);
         f->older = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
         mli_ptr_store(&lord->fences.all, f);
         f->spare.next = lord->fences.spare_queues;
         lord->fences.spare_queues = &f->spare;
-        mli_lock_drop(&lord->fences.lock);
+        mli_fences_leave(lord);
     }
     f->fence = *fence;
     return f;
 }
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     f->sibling = NULL;
     f->serial = 0;
     f->detached = f->owes_drop = 0;
     f->early_answer = 0;
     f->next = lord->fences.unused;
     lord->fences.unused = f;
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
 }
 
 MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f) {
@@ -11622,9 +11873,8 @@ MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f) {
 
 /* -- queues -- */
 
-static mli_pending_queues *mli_pends_of(memlord *lord, uint32_t dev) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    return &lord->fences.pends[lord->devices.dev_type[dev]];
+MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
+    return &lord->fences.pends[type];
 }
 
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
@@ -11637,7 +11887,7 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
 /* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    mli_pending_queues *p = mli_pends_of(lord, f->dev);
+    mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
     mli_queue *q = lord->fences.spare_queues;
     lord->fences.spare_queues = q->next;
     memset(q, 0, sizeof *q);
@@ -11646,13 +11896,13 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     q->due = mli_u32_load(&p->calls);
     q->next = p->first;
     p->first = q;
-    mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[q->dev], 1);
+    mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, q->dev), 1);
     return q;
 }
 
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
     MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    mli_pending_queues *p = mli_pends_of(lord, q->dev);
+    mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
     q->due = mli_u32_load(&p->calls) + q->rest;
     q->late = rest ? now + MLI_REST_NS : 0;
@@ -11662,7 +11912,7 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, 
 
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    mli_queue *q = mli_queue_find(mli_pends_of(lord, f->dev), f->dev, f->fence.queue);
+    mli_queue *q = mli_queue_find(mli_pends_of(lord, mli_type_of(lord, f->dev)), f->dev, f->fence.queue);
     if (!q) q = mli_queue_add(lord, f);
     f->queue = q;
     f->next = NULL;
@@ -11672,12 +11922,12 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     else
         q->first = f;
     q->last = f;
-    if (!q->unasked && (lord->threads.flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
+    if (!q->unasked && (lord->flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
 }
 
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    mli_queue *q = f->queue, **at = &mli_pends_of(lord, f->dev)->first;
+    mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
     f->queue = NULL;
@@ -11694,14 +11944,14 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *at = q->next;
     q->next = lord->fences.spare_queues;
     lord->fences.spare_queues = q;
-    if (!mli_pends_of(lord, f->dev)->first)
-        mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[f->dev], 0);
+    if (!mli_pends_of(lord, mli_type_of(lord, f->dev))->first)
+        mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
     mli_fence_record *sibling;
     if (!f) return;
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     for (; f; f = sibling) {
         sibling = f->sibling;
         if (f->asker) {
@@ -11711,13 +11961,13 @@ MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record 
         if (f->queue) mli_queue_remove(lord, f);
         mli_drops_put(lord, f);
     }
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
 }
 
 /* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
 
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here) {
-    return mli_self.fence_lord == lord->threads.generation &&
+    return mli_self.fence_lord == lord->generation &&
            mli_frame_runs(&mli_self.fence_frame, here);
 }
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
@@ -11728,7 +11978,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     void *asked = mli_self.fence_asked;
     int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
-    mli_self.fence_lord = lord->threads.generation;
+    mli_self.fence_lord = lord->generation;
     mli_self.fence_frame = MLI_STACK_ADDRESS();
     mli_self.fence_asked = f;
     answer = f->fence.done(f->fence.user);
@@ -11745,7 +11995,7 @@ static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_
     void *asked = mli_self.fence_asked;
     if (!fence->drop) return;
     if (lord) {
-        mli_self.fence_lord = lord->threads.generation;
+        mli_self.fence_lord = lord->generation;
         mli_self.fence_frame = MLI_STACK_ADDRESS();
         mli_self.fence_asked = NULL;
     }
@@ -11765,16 +12015,16 @@ MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f;
     if (!fence) return MEMLORD_OK;
-    if (!lord || !(lord->threads.flags & MEMLORD_FLAG_DEFER)) {
+    if (!lord || !(lord->flags & MEMLORD_FLAG_DEFER)) {
         mli_fence_drop_host(lord, fence);
         return MEMLORD_OK;
     }
     f = mli_fence_new(lord, fence);
     if (!f) return MEMLORD_E_NOMEM;
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     f->owes_drop = 1;
     mli_drops_put(lord, f);
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     return MEMLORD_OK;
 }
 
@@ -11783,11 +12033,11 @@ MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
-        mli_lock_take(&lord->fences.lock);
+        mli_fences_enter(lord);
         f = lord->fences.to_drop;
         if (f) lord->fences.to_drop = f->next;
         if (!f) mli_alert_set(lord, MLI_ALERT_DROPS, 0);
-        mli_lock_drop(&lord->fences.lock);
+        mli_fences_leave(lord);
         if (!f) break;
         (void)mli_fence_drop(lord, f);
         mli_fence_free(lord, f);
@@ -12084,7 +12334,7 @@ static int mli_parts_visit(const mli_entry *e, void *lord) {
 MLI_PRIVATE void mli_parts_end(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++)
-        (void)mli_shard_each(&lord->map.shards[i], mli_parts_visit, lord);
+        (void)mli_shard_each(mli_shard_at(lord, i), mli_parts_visit, lord);
 }
 
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,
@@ -12180,7 +12430,7 @@ static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t byte
 
 /* 1: MEMLORD_DEBUG wants a line from each call that changed something or found an anomaly. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
-    return MLI_UNLIKELY(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE) ? 1 : 0;
+    return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
 /* Notes for the debug line of this call where the block was before. */
 MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage);
@@ -12357,7 +12607,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
     t->other_dev = dev;
     if (mli_is_pending(word2)) {
         mli_stat_add(lord, dev, MLI_STAT_pending, (uint64_t)0 - d.out);
-        if (mli_side_record_of(word2)->epoch != mli_u64_load(&lord->fences.epoch))
+        if (mli_side_record_of(word2)->epoch != mli_epoch(lord))
             mli_row_freed_exclude(lord, dev, d.out);
     }
     mli_count(lord, t, &d, 1);
@@ -12365,7 +12615,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
 
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
     MLI_REQUIRE(!mli_is_inside());
-    if (t == lord->threads.orphan) return;
+    if (mli_is_orphan(lord, t)) return;
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->dev)
@@ -12379,7 +12629,7 @@ MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes) {
     MLI_REQUIRE(!mli_is_inside());
     mli_row_delta d;
-    if (!site || !(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES)) return;
+    if (!site || !mli_hook_on(lord, MLI_HOOK_SITES)) return;
     memset(&d, 0, sizeof d);
     d.word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     d.freed_here = bytes;
@@ -12611,7 +12861,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
     MLI_REQUIRE(!mli_is_inside());
-    const uint32_t type = lord->devices.dev_type[MLI_DEV(e->word1)];
+    const uint32_t type = mli_type_of(lord, MLI_DEV(e->word1));
     mli_probe probe;
     memlord_result r;
     *did = MLI_DID_NOTHING;
@@ -12659,7 +12909,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks.dropped_kept))
-        (void)mli_drop_forget(lord, lord->devices.dev_type[dev], key);
+        (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
     return r;
 }
 
@@ -12683,7 +12933,7 @@ MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *pr
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes) {
     mli_probe probe;
-    (void)mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 0, &probe);
+    (void)mli_probe_find(lord, t, mli_type_of(lord, dev), key, 0, &probe);
     if (probe.entry && MLI_BYTES(probe.entry->word1) == bytes)
         mli_probe_end_block(lord, t, &probe, 1);
     else
@@ -12695,10 +12945,10 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     MLI_REQUIRE(e->word2 & 1);
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
-    side->serial = mli_u64_add(&lord->fences.serial, 1) + 1;
-    side->epoch = mli_u64_load(&lord->fences.epoch);
+    side->serial = mli_serial_next(lord);
+    side->epoch = mli_epoch(lord);
     mli_stat_add(lord, MLI_DEV(e->word1), MLI_STAT_pending, MLI_BYTES(e->word1));
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     for (f = side->fences; f; f = f->sibling) {
         f->key = e->key;
         f->serial = side->serial;
@@ -12706,7 +12956,7 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
         f->asker = &mli_self;
         mli_queue_insert(lord, f);
     }
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     return side->fences;
 }
 
@@ -12764,7 +13014,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
     MLI_REQUIRE(!mli_is_inside());
     MLI_REQUIRE(!(word2 & 1));
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
-    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         site_row = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     else if (site_row && !same_device)
         site_row = mli_row_of(
@@ -12879,7 +13129,7 @@ MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t 
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key) {
     mli_probe probe;
-    if (mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 1, &probe))
+    if (mli_probe_find(lord, t, mli_type_of(lord, dev), key, 1, &probe))
         return MEMLORD_E_NOMEM;
     mli_probe_leave(t, &probe);
     return MEMLORD_OK;
@@ -13044,7 +13294,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
 /* -- physical devices -- */
 
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
-    return i ? &mli_device_record_at(lord, i)->own_phys : &lord->capacity.host_phys;
+    return i ? &mli_device_record_at(lord, i)->own_phys : &lord->limits.host_phys;
 }
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
     return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
@@ -13065,7 +13315,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device 
     *out = NULL;
     if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
     if (mli_type_host[d.type]) {
-        *out = &lord->capacity.host_phys;
+        *out = &lord->limits.host_phys;
         return MEMLORD_OK;
     }
     r = make ? mli_dev(lord, d, &dev) : dev ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -13094,7 +13344,7 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
    that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
-    return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
+    return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
 }
 
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
@@ -13123,7 +13373,7 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
     }
     if ((int64_t)live < 0) live = 0;
     *held = mli_dev_held(lord, dev, live);
-    if (lord->devices.dev_type[dev] != MEMLORD_DEVICE_CPU) return *held;
+    if (mli_type_of(lord, dev) != MEMLORD_DEVICE_CPU) return *held;
     if (*held > live) return *held > mark->held ? *held : mark->held;
     bound = mli_add_saturated(mark->held, mli_since(in, mark->in));
     if (most < (int64_t)bound) bound = most > 0 ? (uint64_t)most : 0;
@@ -13384,7 +13634,7 @@ static void mli_tickets_prune(memlord *lord, mli_thread *t) {
 
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
     uint32_t i;
-    if (t == lord->threads.orphan) return;
+    if (mli_is_orphan(lord, t)) return;
     mli_tickets_prune(lord, t);
     for (i = 0; i < t->open_tickets; i++)
         if (t->tickets[i] == ticket) return;
@@ -13583,7 +13833,7 @@ MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_vi
                                         void *user) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++)
-        if (mli_shard_visit(lord, &lord->map.shards[i], q, fn, user)) return;
+        if (mli_shard_visit(lord, mli_shard_at(lord, i), q, fn, user)) return;
 }
 
 static int mli_visit_count(memlord *lord, const mli_entry *e, void *user) {
@@ -13645,7 +13895,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_quer
     for (i = 0; i < MLI_SHARDS && !stop && r == MEMLORD_OK; i++) {
         mli_walk_query some = *q;
         do {
-            r = mli_shard_copy(lord, &lord->map.shards[i], &some, &c);
+            r = mli_shard_copy(lord, mli_shard_at(lord, i), &some, &c);
             for (k = 0; k < c.count && !stop && r == MEMLORD_OK; k++)
                 stop = fn(user, c.at + k * size);
         } while (++some.part < some.parts && !stop && r == MEMLORD_OK);
@@ -13944,10 +14194,9 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
    barrier always takes the slow function, for the barrier in it. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
-    if (MLI_UNLIKELY((mli_u32_load(&lord->threads.alert) & lord->devices.dev_alerts[dev] &
-                      ~(uint32_t)MLI_ALERT_EVENTS) |
+    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
-        lord->threads.end_slow(lord, t, dev, asks);
+        lord->end_slow(lord, t, dev, asks);
 }
 
 enum { /* why a fence is attached */
@@ -14026,7 +14275,7 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, uint64_t *credited) {
     mli_probe probe;
     mli_side_record *side =
-        mli_probe_side_record(lord, t, lord->devices.dev_type[f->dev], f->key, &probe);
+        mli_probe_side_record(lord, t, mli_type_of(lord, f->dev), f->key, &probe);
     mli_fence_record **at;
     uint64_t word1, plain;
     int pends = side && f->serial && side->serial == f->serial;
@@ -14059,11 +14308,11 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     t = mli_thread_get(lord);
     last = mli_fence_credit(lord, t, f, &credited);
     mli_thread_put(lord, t);
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
     f->asker = NULL; /* a block that still has the fence frees it */
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     if (!last) return 0;
     if (mli_debug_on(lord))
@@ -14078,7 +14327,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     settles = f->detached || (answer && !f->previous);
     if (!settles) {
         f->asker = NULL;
@@ -14087,7 +14336,7 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
             mli_queue_back_off(lord, f->queue,
                                f->queue->rest ? f->queue->rest * 2 : MLI_REST_LEAST, now);
     }
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
@@ -14095,7 +14344,7 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
    the others. 0: none runs. If the thread left a `done` by longjmp, that fence is not done yet. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
-    if (mli_self.fence_lord != lord->threads.generation) return 0;
+    if (mli_self.fence_lord != lord->generation) return 0;
     if (mli_fence_is_running(lord, here)) return 1;
     mli_self.fence_lord = 0;
     mli_self.fence_asked = NULL;
@@ -14108,7 +14357,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     for (; chain; chain = next) {
         int answer = 0;
         next = chain->sibling;
-        if (!(lord->threads.flags & MEMLORD_FLAG_DEFER)) answer = mli_fence_ask(lord, chain);
+        if (!(lord->flags & MEMLORD_FLAG_DEFER)) answer = mli_fence_ask(lord, chain);
         (void)mli_fence_take_answer(lord, chain, answer);
     }
 }
@@ -14126,7 +14375,7 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
    there is none left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue *q;
     for (q = p->first; q; q = q->next) {
         mli_fence_record *f = q->unasked;
@@ -14144,17 +14393,17 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     uint64_t round, credited = 0;
     uint32_t type;
     mli_fence_record *f;
-    if (!(mli_u32_load(&lord->threads.alert) & any) || mli_self.in_host_alloc) return 0;
+    if (!mli_alert_on(lord, any) || mli_self.in_host_alloc) return 0;
     if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return 0;
-    round = mli_u64_add(&lord->fences.serial, 1) + 1;
-    mli_lock_take(&lord->fences.lock);
+    round = mli_serial_next(lord);
+    mli_fences_enter(lord);
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        while ((f = mli_poll_next(lord, &lord->fences.pends[type], sel, round)) != NULL) {
-            mli_lock_drop(&lord->fences.lock);
+        while ((f = mli_poll_next(lord, mli_pends_of(lord, type), sel, round)) != NULL) {
+            mli_fences_leave(lord);
             credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f));
-            mli_lock_take(&lord->fences.lock);
+            mli_fences_enter(lord);
         }
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     mli_fences_drain(lord);
     return credited;
 }
@@ -14185,7 +14434,7 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
    Most calls only count themselves: the queue is looked for when p->due or, once in MLI_REST_LOOK
    calls, p->late has come. Only tries the lock, so that no call waits for another that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
-    mli_pending_queues *p = &lord->fences.pends[type];
+    mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
     mli_queue *q;
     uint64_t now;
@@ -14195,26 +14444,26 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
         return;
     if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return;
     now = mli_ledger_now(lord);
-    if (!mli_lock_try(&lord->fences.lock)) return;
+    if (!mli_fences_try(lord)) return;
     q = mli_queue_due(p, call, now);
     while (q && !q->first->asker && most--) {
         uint32_t dev = q->dev;
         uint64_t id = q->id;
         mli_fence_record *f = mli_fence_claim(q->first);
         int answer;
-        mli_lock_drop(&lord->fences.lock);
+        mli_fences_leave(lord);
         answer = mli_fence_ask(lord, f);
         (void)mli_fence_take_answer(lord, f, answer);
-        mli_lock_take(&lord->fences.lock);
+        mli_fences_enter(lord);
         q = answer ? mli_queue_find(p, dev, id) : NULL;
     }
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
 }
 
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks) {
-    if (asks && (mli_u32_load(&lord->threads.alert) & (uint32_t)MLI_ALERT_PENDS << type))
+    if (asks && mli_alert_on(lord, (uint32_t)MLI_ALERT_PENDS << type))
         mli_queue_turn(lord, type);
-    if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
+    if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
 /* Copies the source of a move, after it has a side record: all memory is taken before anything
@@ -14277,7 +14526,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
         mli_block_unopen(lord, t, dev, key, bytes);
         return r;
     }
-    mli_parts_move(lord, t, (uint32_t)from.type, from_key, lord->devices.dev_type[dev], key, bytes);
+    mli_parts_move(lord, t, (uint32_t)from.type, from_key, mli_type_of(lord, dev), key, bytes);
     mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);
@@ -14411,10 +14660,10 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
                                    mli_block_rows *rows) {
     MLI_REQUIRE(!(special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)));
     const uint32_t dev =
-        mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
+        mli_dev_direct(lord, device);
     const mli_cache_entry *memo;
     rows->dev = dev;
-    rows->word2 = mli_u64_load(&lord->sites.birth_mark);
+    rows->word2 = mli_mark_bits(lord);
     rows->device = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows->device)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
@@ -14455,8 +14704,8 @@ static MLI_HOT int mli_key_is_address(uint64_t key) {
 
 /* 1: `alert` has something for the end of a call on this device, an event included. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
-    const uint32_t alert = mli_u32_load(&lord->threads.alert);
-    return alert && (alert & lord->devices.dev_alerts[dev]);
+    const uint32_t any = mli_alert_on(lord, UINT32_MAX);
+    return any && mli_dev_alerts(lord, any, dev);
 }
 
 /* Counts an inserted block in the thread's cells, and leaves. `past` collects the signs of the
@@ -14501,7 +14750,7 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     mli_entry *e;
     uint64_t with;
     uint32_t special;
-    if (bare && MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
+    if (bare && MLI_UNLIKELY(mli_self.generation != lord->generation ||
                              !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
         return MLI_ENTER(), mli_alloc_slow(lord, device, storage, bytes, site);
     special = mli_u32_load(&t->special);
@@ -14534,11 +14783,11 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
    would wait for the entry. */
 static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
                                    const mli_entry *e, int bare, mli_block_rows *rows) {
-    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
+    uint32_t dev = mli_dev_direct(lord, device);
     uint32_t row;
     if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) { /* 256: one reference */
         dev = (uint32_t)(e->word1 >> 49) - 256u;
-        if (dev > 255 || lord->devices.dev_type[dev] != (uint16_t)device.type) return 0;
+        if (dev > 255 || mli_type_of(lord, dev) != (uint16_t)device.type) return 0;
     }
     if (MLI_UNLIKELY(e->word2 & (bare ? MLI_ROWS_MASK : 1))) return 0;
     rows->word2 = e->word2;
@@ -14599,7 +14848,7 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     const mli_entry *e;
     uint64_t bytes, without;
     uint32_t special;
-    if (bare && MLI_UNLIKELY(mli_self.generation != lord->threads.generation || !storage))
+    if (bare && MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
         return mli_free_slow(lord, device, storage, how, site);
     special = mli_u32_load(&t->special);
     if (bare && MLI_UNLIKELY(special)) return mli_free_full(lord, device, storage, how, site);
@@ -14846,7 +15095,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->device = device;
     token->storage = storage;
     token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
-    token->word[2] = lord->threads.generation;
+    token->word[2] = lord->generation;
     if (!t) return MEMLORD_OK;
     if (storage &&
         mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &taken) == MEMLORD_OK) {
@@ -15000,7 +15249,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
     mli_probe probe;
-    mli_entry *e = mli_probe_live(lord, t, lord->devices.dev_type[dev], key, &probe);
+    mli_entry *e = mli_probe_live(lord, t, mli_type_of(lord, dev), key, &probe);
     int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
     if (held) {
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
@@ -15133,7 +15382,7 @@ static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t
     mli_row_delta d[2];
     memset(d, 0, sizeof d);
     d[0].dev = dev;
-    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_cells_make(lord, t, d, 2);
     mli_shard_enter_to_count(lord, t);
@@ -15212,7 +15461,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
         return r;
     }
     mli_fences_ask_new(lord, chain);
-    if (!(lord->threads.flags & MEMLORD_FLAG_DEFER))
+    if (!(lord->flags & MEMLORD_FLAG_DEFER))
         mli_fences_poll_due(lord, (uint32_t)device.type, how == MLI_ATTACH_FREE);
     return MEMLORD_OK;
 }
@@ -15337,7 +15586,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
     state = token->state;
     if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
-        token->word[2] != lord->threads.generation)
+        token->word[2] != lord->generation)
         return MEMLORD_E_STATE;
     token->state = MLI_TOKEN_USED;
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
@@ -15444,7 +15693,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
         return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
                           "no token");
     if (!lord) return MEMLORD_OK;
-    if (token->word[2] != lord->threads.generation) return MEMLORD_E_STATE;
+    if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
     if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
         return mli_token_end(lord, token, 0, 0, NULL);
@@ -15588,7 +15837,7 @@ MLI_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
 
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
     if (!lord || !mli_selector_valid(sel)) return 0;
-    if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE))
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_SAVE)))
         mli_save_serve(lord);
     return mli_fences_retire(lord, sel);
 }
@@ -15630,8 +15879,19 @@ MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b);
 /* Warns of bands that are legal but probably not meant: overlaps and gaps. */
 MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n);
 
-/* Returns the link to the strategy of exactly a selector; a link to NULL: it has none. */
-MLI_PRIVATE MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel);
+/* Take and drop the callbacks lock. */
+MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
+MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
+
+/* Replaces the strategy of exactly a selector by another, or by none (NULL), and returns the old
+   one; NULL: it had none. */
+MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
+                                                     mli_strategy *fresh);
+/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
+MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c);
+/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
+MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
+                                                     memlord_gc_fn fn, void *user);
 /* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
 MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason);
 
@@ -15646,10 +15906,6 @@ MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s);
 
 /* Returns 1 if a device has a strategy in force. */
 MLI_PRIVATE int mli_dev_is_watched(memlord *lord, uint32_t dev);
-
-/* Returns 1 if another thread runs the callback of a number, for any device. Requires: the
-   callbacks lock. */
-MLI_PRIVATE MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
    `safe`: host code may run. */
@@ -15677,6 +15933,9 @@ MLI_PRIVATE void mli_marks_again(memlord *lord, const mli_thread *t, uint32_t de
 MLI_PRIVATE int mli_pressure(double used, double total);
 
 /* ---------------------------------------------------------------------- src/services/bands.c -- */
+
+MLI_PRIVATE void mli_callbacks_enter(memlord *lord) { mli_lock_take(&lord->bands.callbacks_lock); }
+MLI_PRIVATE void mli_callbacks_leave(memlord *lord) { mli_lock_drop(&lord->bands.callbacks_lock); }
 
 /* -- the strategy -- */
 
@@ -15745,7 +16004,8 @@ MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *band
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-MLI_PRIVATE MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
+/* Returns the link to the strategy of exactly a selector; a link to NULL: it has none. */
+static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands.strategies;
     while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
     return at;
@@ -15757,7 +16017,7 @@ static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_devi
     d.index = MEMLORD_ANY;
     if (!s) s = *mli_strategy_link(lord, d);
     if (!s) s = *mli_strategy_link(lord, memlord_device_all());
-    return s || (lord->threads.flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
+    return s || (lord->flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
 }
 
 /* Returns the first callback after number `after` that serves a reason on a device; NULL: there is
@@ -15775,9 +16035,9 @@ static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int r
 }
 MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
     int found;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     found = mli_gc_next(lord, d, reason, 0) != NULL;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     return found;
 }
 
@@ -15793,7 +16053,7 @@ MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_gc_entry *c;
     uint32_t types = 0;
     int type;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     for (type = 0; type < MLI_TYPE_COUNT; type++)
         if (mli_strategy_in_force(lord, memlord_device_make(type, MEMLORD_ANY)))
             types |= 1u << type;
@@ -15801,17 +16061,17 @@ MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord) {
         if (s->sel.index >= 0 && mli_strategy_in_force(lord, s->sel)) types |= 1u << s->sel.type;
     for (c = lord->bands.gc_entries; c; c = c->next)
         if (c->sel.index >= 0 && mli_strategy_in_force(lord, c->sel)) types |= 1u << c->sel.type;
-    mli_u32_store(&lord->bands.watched_types, types);
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_types_watch(lord, types);
+    mli_callbacks_leave(lord);
 }
 
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     const mli_strategy *s;
-    if (!(mli_u32_load(&lord->bands.watched_types) >> device->device.type & 1) &&
+    if (!mli_types_watched(lord, 1u << device->device.type) &&
         !mli_ptr_load(&device->watch.strategy))
         return 0;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     s = mli_strategy_in_force(lord, device->device);
     if (s != mli_ptr_load(&device->watch.strategy)) {
         mli_phys *phys = mli_phys_lock(lord, dev);
@@ -15819,10 +16079,21 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
         device->watch.waiting_rearm = 0;
         mli_lock_drop(&phys->lock);
     }
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     return s != NULL;
 }
 
+MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
+                                                     mli_strategy *fresh) {
+    mli_strategy *old, **at;
+    mli_callbacks_enter(lord);
+    at = mli_strategy_link(lord, sel);
+    old = *at;
+    if (fresh) fresh->next = old ? old->next : NULL;
+    if (fresh || old) *at = fresh ? fresh : old->next;
+    mli_callbacks_leave(lord);
+    return old;
+}
 MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
     if (s) mli_own_free(lord, s, sizeof *s + s->n * sizeof(memlord_band));
 }
@@ -15906,7 +16177,7 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
 /* Sets the published bytes that request the next band check, and decides whether the device is
    near. */
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
-    uint64_t threads = mli_u32_load(&lord->bands.thread_allowance);
+    uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval;              /* the most unseen: live; freed */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
@@ -15927,7 +16198,7 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
-             share = v->event.threshold / 64 / mli_u32_load(&lord->bands.thread_allowance);
+             share = v->event.threshold / 64 / mli_threads_allowed(lord);
     mli_thread *t;
     if (share < lord->counters.batch) share = lord->counters.batch;
     if (!share) share = 1;
@@ -16013,11 +16284,10 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
         again = v->near_threshold && !mli_u32_load(&w->near_threshold);
         if (v->near_threshold != (int)mli_u32_load(&w->near_threshold)) {
             mli_u32_store(&w->near_threshold, (uint32_t)v->near_threshold);
-            (void)mli_u32_add(&lord->threads.alert,
-                              (v->near_threshold ? 1u : (uint32_t)-1) * MLI_ALERT_BANDS);
+            mli_alert_bands_add(lord, v->near_threshold ? 1u : (uint32_t)-1);
         }
         mli_next_check_set(cell, w->free_interval);
-        mli_next_check_set(mli_cell_at(lord->threads.orphan, MLI_BOOK_DEVICE, dev),
+        mli_next_check_set(mli_orphan_cell(lord, MLI_BOOK_DEVICE, dev),
                            w->free_interval);
         mli_lock_drop(&phys->lock);
         if (again)
@@ -16028,9 +16298,10 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
     } while (again);
 }
 
-/* -- collecting -- */
+/* -- callbacks -- */
 
-MLI_PRIVATE MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
+/* Returns 1 if another thread runs the callback of a number, for any device. */
+static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     MLI_REQUIRE(mli_lock_held(&lord->bands.callbacks_lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
@@ -16040,18 +16311,49 @@ MLI_PRIVATE MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
+MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
+    mli_gc_entry **at = &lord->bands.gc_entries;
+    mli_callbacks_enter(lord);
+    c->serial += mli_serial_next(lord);
+    while (*at && (*at)->serial < c->serial) at = &(*at)->next;
+    c->next = *at;
+    *at = c;
+    mli_callbacks_leave(lord);
+}
+MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
+                                                     memlord_gc_fn fn, void *user) {
+    mli_gc_entry *c, **at;
+    unsigned spins = 0;
+    mli_callbacks_enter(lord);
+    for (at = &lord->bands.gc_entries; *at; at = &(*at)->next)
+        if (mli_device_word((*at)->sel) == mli_device_word(sel) && (*at)->fn == fn &&
+            (*at)->user == user)
+            break;
+    c = *at;
+    if (c) *at = c->next; /* a run on this thread goes on with a copy */
+    while (c && mli_gc_runs_elsewhere(lord, c->serial)) {
+        mli_callbacks_leave(lord);
+        mli_spin_wait(&spins);
+        mli_callbacks_enter(lord);
+    }
+    mli_callbacks_leave(lord);
+    return c;
+}
+
+/* -- collecting -- */
+
 /* Copies the next callback that serves an event, and marks it as the one that this thread runs for
    the device. 0: none is left. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
                                    uintptr_t here, mli_gc_entry *out) {
     const mli_gc_entry *c;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     c = mli_gc_next(lord, e->device, e->reason, w->gc_serial);
     if (c) *out = *c;
     w->gc_serial = c ? c->serial : 0;
     w->gc_thread = c ? &mli_self : NULL;
     w->gc_frame = here;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     return c != NULL;
 }
 
@@ -16061,13 +16363,13 @@ static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     int left = 0;
     if (!mli_u32_exchange(&w->gc_running, 1)) return 1;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     if (w->gc_thread == (void *)&mli_self) left = !mli_frame_runs(&w->gc_frame, here);
     if (left) {
         w->gc_thread = NULL;
         w->gc_serial = 0;
     }
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     if (left) mli_stat_add(lord, dev, MLI_STAT_gc_failed, 1);
     return left;
 }
@@ -16122,7 +16424,7 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     if (result->ran) /* saturated: the host reports any number. gc_running: one writer at a time */
         mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
     for (i = 1; i < n && result->ran; i++)
-        if (i == dev || (result->family && lord->devices.dev_type[i] == device->device.type))
+        if (i == dev || (result->family && mli_type_of(lord, i) == device->device.type))
             mli_row_freed_reset(lord, i);
     phys = mli_phys_lock(lord, dev);
     if (rest) {
@@ -16163,7 +16465,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && t != lord->threads.orphan) /* a thread that has only freed has no cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe || mli_self.in_host_alloc) return;
@@ -16207,7 +16509,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
             (void)mli_dev_watch(lord, i);
             mli_band_update(lord, i, NULL, &v);
         }
-        if (!mli_u32_load(&lord->bands.watched_types)) return;
+        if (!mli_types_watched(lord, UINT32_MAX)) return;
         /* a call may have compared with the old marks: the second pass has its bytes in the sum */
         if (!again) mli_barrier_threads(lord);
     }
@@ -16216,7 +16518,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
     mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* first: a thread that starts now sets it again */
-    do mli_u32_store(&lord->bands.thread_allowance, threads = mli_thread_count(lord) + 4);
+    do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
 }
@@ -16612,9 +16914,6 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
 
-/* Returns the number of scopes plus 1: scopes are numbered from 1. */
-MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
-
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 MLI_PRIVATE void mli_frames_free(memlord *lord, mli_thread *t);
@@ -16676,7 +16975,7 @@ static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) 
     mli_min_max_reset(&s->blocks);
     mli_min_max_reset(&s->stamps);
     for (i = 0; i <= MEMLORD_MAX_DEVICES; i++) mli_u64_store(&s->devices[i], 0);
-    mli_u64_store_release(&s->epoch, mli_u64_load(&lord->fences.epoch));
+    mli_u64_store_release(&s->epoch, mli_epoch(lord));
 }
 
 /* Adds an invocation that has ended to the caller's own thread scope. */
@@ -16733,7 +17032,7 @@ static void mli_frame_close(memlord *lord, mli_thread *t) {
     mli_thread_scope *s = t->frame->stats;
     mli_scope_run v;
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
-    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->fences.epoch)))
+    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
     mli_frame_totals(lord, t, t->frame, &v);
     mli_thread_scope_add(s, &v);
@@ -16749,10 +17048,6 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_thread_reset(t);
     mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
     mli_u64_store_release(&t->owner, 0);
-}
-
-MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
-    return mli_u32_load_acquire(&lord->scopes.count);
 }
 
 /* -- making a scope -- */
@@ -16772,34 +17067,28 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. The release of
-   `count` pairs with mli_scope_count. */
+/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
                                                     mli_scope_record **out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    uint32_t id = mli_u32_load(&lord->scopes.count);
     mli_scope_record *scope;
     mli_site_record *site = NULL;
-    mli_ptr *at;
     memlord_result r;
-    if (id > MEMLORD_MAX_SCOPES) return MEMLORD_E_NOMEM;
+    if (mli_scope_count(lord) > MEMLORD_MAX_SCOPES) return MEMLORD_E_NOMEM;
     r = mli_name_locked(lord, name, &name);
     if (r == MEMLORD_OK) r = mli_name_locked(lord, path, &path);
     if (r == MEMLORD_OK && from->planted) r = mli_site_find_locked(lord, from, &site);
     if (r) return r;
-    at = (mli_ptr *)mli_book_add(lord, &lord->scopes.all, id, sizeof *at, mli_cold_alloc);
-    scope = at ? (mli_scope_record *)mli_cold_alloc(lord, sizeof *scope) : NULL;
+    scope = mli_scope_record_new(lord);
     if (!scope) return MLI_AGAIN;
-    scope->id = id;
     scope->parent = parent;
     scope->name = name;
     scope->path = path;
     scope->site = site;
     mli_string_locked(lord, path)->scope = scope;
-    mli_ptr_store(at, scope);
-    mli_u32_store_release(&lord->scopes.count, id + 1);
+    mli_scope_publish(lord);
     *out = scope;
     return MEMLORD_OK;
 }
@@ -16853,7 +17142,7 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 static memlord_result mli_frame_reserve(memlord *lord, mli_thread *t, mli_frame **out) {
     mli_frame **next = t->frame ? &t->frame->inner : &t->frames;
     uint32_t depth = mli_scope_depth(t);
-    if (t == lord->threads.orphan) return MEMLORD_E_NOMEM;
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM;
     if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
     if (!*next) {
         *next = (mli_frame *)mli_own_alloc(lord, sizeof **next);
@@ -16952,7 +17241,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
     if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
-    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->scopes.lost, 1);
+    if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
     return mli_call_end_uncounted(lord, r);
@@ -16964,7 +17253,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
    number of an export. A token is valid while its number is in a thread scope: from the first
    export of a frame until the frame ends. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
-    return lord->threads.generation << 32 | scope->id;
+    return lord->generation << 32 | scope->id;
 }
 
 /* Enters the scope of a token. E_UNKNOWN: the token's frame has ended, or it is of another ledger.
@@ -17032,7 +17321,7 @@ static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
    mli_thread_scope_add and mli_thread_scope_reset. */
 static uint64_t mli_thread_scope_count(memlord *lord, const mli_thread_scope *s) {
     uint64_t n = mli_u64_load_acquire(&s->count);
-    return mli_u64_load_acquire(&s->epoch) == mli_u64_load(&lord->fences.epoch) ? n : 0;
+    return mli_u64_load_acquire(&s->epoch) == mli_epoch(lord) ? n : 0;
 }
 
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
@@ -17105,7 +17394,7 @@ MLI_PRIVATE void mli_scopes_free(memlord *lord) {
         }
         mli_own_free(lord, scope, sizeof *scope);
     }
-    mli_book_free(lord, &lord->scopes.all, sizeof(mli_ptr));
+    mli_book_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
 }
 
 /* -- public -- */
@@ -17190,7 +17479,7 @@ MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *
     if (f) {
         if (!mli_u64_load_own(&f->stats->token)) {
             f->exported = 1;
-            mli_u64_store(&f->stats->token, mli_u64_add(&lord->fences.serial, 1) + 1);
+            mli_u64_store(&f->stats->token, mli_serial_next(lord));
         }
         out->word[0] = mli_scope_word(lord, f->scope);
         out->word[1] = mli_u64_load_own(&f->stats->token);
@@ -17244,17 +17533,6 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 /* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
    of the ledger as a whole: records without room, and records that are no longer kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
-#define MLI_LOSSES(X)                                                                         \
-    X(scopes, "scopes there was no room for")                                                 \
-    X(scope_invocations, "invocations of scopes no longer kept")                              \
-    X(snapshots, "snapshots no longer kept")                                                  \
-    X(exports, "exports that failed")
-enum {
-#define MLI_X(name, text) MLI_LOST_##name,
-    MLI_LOSSES(MLI_X)
-#undef MLI_X
-    MLI_LOSS_COUNT
-};
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
     const char *name;
@@ -17372,9 +17650,8 @@ MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i) {
     return (uint64_t *)(void *)((char *)stats + mli_columns[i].at);
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
-    if (i == MLI_LOST_scope_invocations) return mli_invocations_lost(lord);
-    if (i == MLI_LOST_exports) return mli_u64_load(&lord->saving.exports_lost);
-    return mli_u64_load(i == MLI_LOST_scopes ? &lord->scopes.lost : &lord->snapshots.lost);
+    return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
+                                           : mli_loss_count(lord, (int)i);
 }
 MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
 #define MLI_X(name, text) {#name, text, memlord_##name},
@@ -17569,7 +17846,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out
     size_t i;
     for (i = 0; i < MLI_STAT_COUNT; i++)
         *mli_stat_of(out, i) =
-            mli_add_saturated(*mli_stat_of(out, i), mli_u64_load(&lord->counters.lost[i]));
+            mli_add_saturated(*mli_stat_of(out, i), mli_stat_lost(lord, (int)i));
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
@@ -17680,11 +17957,11 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
 /* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
    device's capacity source nothing runs: a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
-    int safe = !(lord->threads.flags & MEMLORD_FLAG_DEFER);
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
-        mli_lock_take(&lord->bands.callbacks_lock);
+        mli_callbacks_enter(lord);
         if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
-        mli_lock_drop(&lord->bands.callbacks_lock);
+        mli_callbacks_leave(lord);
         mli_band_check(lord, dev, NULL, safe);
     }
     return mli_call_end_uncounted(lord, MEMLORD_OK);
@@ -17942,9 +18219,9 @@ MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_
 
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type) {
     mli_capacity_reader source;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     source = lord->room.capacity_readers[type];
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     return source;
 }
 
@@ -18001,7 +18278,7 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
    by longjmp samples no more. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     if (!mine && phys->sampler == (void *)&mli_self) /* else another thread writes sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
@@ -18009,7 +18286,7 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
         phys->sampler_frame = here;
         phys->sampler_void = 0;
     }
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     return mine;
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
@@ -18020,9 +18297,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     memlord_result r = MEMLORD_OK;
     memset(&c, 0, sizeof c);
     if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     source = lord->room.capacity_readers[phys->device.type];
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     mli_phys_marks_begin(lord, phys);
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
@@ -18030,13 +18307,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* 0: never sampled */
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
     phys->sampler = NULL;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     mli_u32_store_release(&phys->sampling, 0); /* pairs with the exchange above */
     mli_phys_recheck(lord, phys);
     return r;
@@ -18047,20 +18324,20 @@ MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_r
     unsigned spins = 0;
     memlord_capacity none;
     memset(&none, 0, sizeof none);
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     lord->room.capacity_readers[type] = source;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
         if (phys->device.type != type) continue; /* also an unused phys: it may be used again */
-        mli_lock_take(&lord->bands.callbacks_lock);
+        mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
-            mli_lock_drop(&lord->bands.callbacks_lock);
+            mli_callbacks_leave(lord);
             mli_spin_wait(&spins);
-            mli_lock_take(&lord->bands.callbacks_lock);
+            mli_callbacks_enter(lord);
         }
         phys->sampler_void = 1; /* for the sample that this thread may be taking, or has left */
-        mli_lock_drop(&lord->bands.callbacks_lock);
+        mli_callbacks_leave(lord);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
     }
@@ -18075,12 +18352,12 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int inside = 0;
-    if ((lord->threads.flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc ||
+    if ((lord->flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc ||
         (mli_self.try_lord && mli_frame_runs(&mli_self.try_frame, here)) ||
         (mli_self.log_calls.generation && mli_frame_runs(&mli_self.log_calls.frame, here)) ||
         (mli_self.fence_lord && mli_frame_runs(&mli_self.fence_frame, here)))
         return 0;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     for (i = 0; i < n && !inside; i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
         mli_watch *w = i ? &mli_device_record_at(lord, i)->watch : NULL;
@@ -18088,14 +18365,14 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
                   mli_frame_runs(&phys->sampler_frame, here)) ||
                  (w && w->gc_thread == (void *)&mli_self && mli_frame_runs(&w->gc_frame, here));
     }
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     return !inside;
 }
 
 /* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
    three poll intervals and no poller runs. But at most once in an interval. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
-    const uint64_t interval = (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u;
+    const uint64_t interval = (uint64_t)mli_u32_load(&lord->room.poll_ms) * 1000000u;
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
     uint64_t at, now;
     int known;
@@ -18247,7 +18524,7 @@ MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
 /* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
    second, and each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
-    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->limits.refusal_logged))
+    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room.refusal_logged))
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
@@ -18344,7 +18621,7 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
     if (!mli_device_valid(physical)) return MEMLORD_E_DEVICE;
     r = mli_dev(lord, device, &dev);
     if (r) return r;
-    to = &lord->capacity.host_phys;
+    to = &lord->limits.host_phys;
     if (!mli_type_host[physical.type]) {
         r = mli_dev(lord, physical, &other);
         if (r) return r;
@@ -18352,7 +18629,7 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
         if (other != dev && mli_phys_at(lord, other) != to) return MEMLORD_E_STATE;
     }
     if (mli_type_host[device.type])
-        return to == &lord->capacity.host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
+        return to == &lord->limits.host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
     r = mli_phys_assign(lord, dev, to);
     if (r == MEMLORD_OK) mli_phys_recheck(lord, NULL);
     return r;
@@ -18501,7 +18778,7 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_end(memlord *lord);
 /* Returns the identity of a physical device; 0: none. */
 static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     const uint64_t id = mli_u64_load(&phys->id);
-    return id || phys != &lord->capacity.host_phys ? id : lord->neighbours.host_id;
+    return id || phys != &lord->limits.host_phys ? id : lord->neighbours.host_id;
 }
 
 /* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is
@@ -18557,7 +18834,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours.phys, 0, sizeof lord->neighbours.phys);
     mine->pid = mli_pid();
-    mine->started = lord->lifecycle.started_wall;
+    mine->started = lord->started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* unlike the owner of any claim before */
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
         mine->answered[s] = mli_slot_read(lord->neighbours.page, s, MLI_SLOT_WORD(request));
@@ -18781,7 +19058,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 
 /* Looks for a stall of the host's memory, and if there was one has the cpu's callbacks run. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
-    mli_phys *host = &lord->capacity.host_phys;
+    mli_phys *host = &lord->limits.host_phys;
     int seen = 0;
     mli_lock_take(&lord->neighbours.lock);
     if (lord->neighbours.stall_fd >= 0) seen = mli_stall_seen(lord->neighbours.stall_fd);
@@ -18859,7 +19136,7 @@ static MLI_COLD void mli_listener_run(void *user) {
         if (!mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
-            due = mli_now() + (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u;
+            due = mli_now() + (uint64_t)mli_u32_load(&lord->room.poll_ms) * 1000000u;
         }
         mli_bell_wait(&lord->neighbours.listener, bell, rung, mli_ms_left(due));
     }
@@ -19117,7 +19394,7 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
     deadline = mli_now() + (uint64_t)MLI_PAGE_ANSWER_MS * 1000000u;
     while (r == MEMLORD_OK && !(done = mli_raise_check(lord, &raise)) &&
            (left = mli_ms_left(deadline)) != 0) {
-        const uint32_t step = mli_u32_load(&lord->pollers.poll_ms);
+        const uint32_t step = mli_u32_load(&lord->room.poll_ms);
         mli_os_event_wait(&event, left < step ? left : step);
     }
     if (r == MEMLORD_OK) {
@@ -19183,15 +19460,20 @@ MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev);
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
-/* Saves what is due at a safe point, if the recorder was started and its thread does not run. */
-MLI_PRIVATE MLI_COLD void mli_recorder_poll(mli_recorder *r);
 
-/* Starts the thread of a recorder that was started. If none can be had, safe points save. */
-MLI_PRIVATE MLI_COLD void mli_recorder_thread(mli_recorder *r);
-/* Starts a recorder, or changes its interval. */
-MLI_PRIVATE MLI_COLD void mli_recorder_start(mli_recorder *r, const mli_saver *saver, uint32_t ms);
+/* In all of these `which` is MLI_RECORDER_... */
+/* Starts a recorder, or changes its interval. If no thread can be had, safe points save. */
+MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
+                                             uint32_t ms);
 /* Stops a recorder and its thread. Saves a last time if it was started. */
-MLI_PRIVATE MLI_COLD void mli_recorder_stop(mli_recorder *r);
+MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
+/* 1: the recorder was started, and not stopped since. */
+MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
+/* Saves what is due at a safe point, if a recorder was started and its thread does not run. */
+MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
+/* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
+
 /* Takes the holders of a device if its live bytes have passed the mark of the last ones. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:
@@ -19232,7 +19514,7 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
     s->size = size;
     s->name = kept;
     s->devices = n;
-    s->time = mli_ledger_now(lord) - lord->lifecycle.started;
+    s->time = mli_ledger_now(lord) - lord->started;
     for (i = 0; i < n; i++) {
         mli_device_usage *usage = &mli_snapshot_devices(s)[i];
         const mli_u64 *count = mli_device_record_at(lord, i + 1)->count;
@@ -19291,7 +19573,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
         }
     out = list[at];
     memmove(list + at, list + at + 1, (--lord->snapshots.count - at) * sizeof *list);
-    (void)mli_u64_add(&lord->snapshots.lost, 1);
+    mli_loss_add(lord, MLI_LOST_snapshots);
     return out;
 }
 
@@ -19299,7 +19581,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
     if (!s) {
-        (void)mli_u64_add(&lord->snapshots.lost, 1);
+        mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
     }
     mli_lock_take(&lord->snapshots.lock);
@@ -19360,10 +19642,15 @@ static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     left = due > now ? (due - now) / 1000000u + 1 : 1;
     return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
 }
-MLI_PRIVATE MLI_COLD void mli_recorder_poll(mli_recorder *r) {
-    if (mli_u32_load_acquire(&r->interval) &&
-        mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
-        (void)mli_recorder_check(r);
+MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord) {
+    mli_recorder *r = lord->snapshots.recorders, *end = r + MLI_RECORDERS;
+    for (; r < end; r++)
+        if (mli_u32_load_acquire(&r->interval) &&
+            mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
+            (void)mli_recorder_check(r);
+}
+MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
+    return mli_u32_load(&lord->snapshots.recorders[which].interval) != 0;
 }
 
 /* Runs a recorder's thread. */
@@ -19377,19 +19664,27 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-MLI_PRIVATE MLI_COLD void mli_recorder_thread(mli_recorder *r) {
+/* Starts the thread of a recorder that was started. If none can be had, safe points save. */
+static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     if (mli_polling_enabled(r->lord) &&
         mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
         mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
-                 r == &r->lord->snapshots.recorder ? "snapshots" : "export", "them instead");
+                 r == &r->lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS] ? "snapshots" : "export", "them instead");
 }
-MLI_PRIVATE MLI_COLD void mli_recorder_start(mli_recorder *r, const mli_saver *saver, uint32_t ms) {
+MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord) {
+    if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
+        mli_recorder_thread(&lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS]);
+}
+MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
+                                             uint32_t ms) {
+    mli_recorder *r = &lord->snapshots.recorders[which];
     mli_ptr_store(&r->saver, (void *)(uintptr_t)saver);
     mli_u64_store(&r->due, mli_ledger_now(r->lord) + (uint64_t)ms * 1000000u);
     (void)mli_u32_exchange(&r->interval, ms);
     mli_recorder_thread(r);
 }
-MLI_PRIVATE MLI_COLD void mli_recorder_stop(mli_recorder *r) {
+MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
+    mli_recorder *r = &lord->snapshots.recorders[which];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint32_t seen = mli_u32_exchange(&r->interval, 0);
     mli_helper_stop(&r->helper);
@@ -19406,7 +19701,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
     memlord_tag_stat rest;
     if (!h) return; /* the next check tries again */
-    h->time = mli_ledger_now(lord) - lord->lifecycle.started;
+    h->time = mli_ledger_now(lord) - lord->started;
     h->bytes = live;
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
     if (memlord_tag_get(lord, device->device, NULL, &rest) == MEMLORD_OK && rest.allocated)
@@ -19433,7 +19728,7 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
-    mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->lifecycle.started + 1);
+    mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
     if (mli_self.in_host_alloc) return;
     mli_lock_take(&lord->snapshots.lock);
     old = device->holders;
@@ -19456,7 +19751,7 @@ MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_destroy(memlord *lord) {
-    MLI_REQUIRE(!mli_u32_load(&lord->snapshots.recorder.interval));
+    MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
     for (i = 0; i < lord->snapshots.count; i++)
         mli_own_free(lord, lord->snapshots.at[i], lord->snapshots.at[i]->size);
@@ -19480,7 +19775,7 @@ MLI_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
     if (!name || !*name) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_OK;
     r = mli_name_limited(lord, name, &kept);
-    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->snapshots.lost, 1);
+    if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_snapshots);
     if (r == MEMLORD_OK) r = mli_snapshot_take(lord, kept);
     if (r == MEMLORD_OK)
         mli_event_record_other(lord, MEMLORD_EVENT_CHECKPOINT, 0, (uint64_t)(uintptr_t)kept, 0);
@@ -19491,14 +19786,14 @@ MLI_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_
     if (!lord) return MEMLORD_OK;
     if (interval_ms && interval_ms < MLI_RECORDER_MS_MIN) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    mli_recorder_start(&lord->snapshots.recorder, &mli_snapshot_saver,
+    mli_recorder_start(lord, MLI_RECORDER_SNAPSHOTS, &mli_snapshot_saver,
                        interval_ms ? interval_ms : MLI_SNAPSHOT_MS_DEFAULT);
     return mli_snapshot_take(lord, NULL);
 }
 MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     if (mli_self.is_helper) return MEMLORD_E_STATE;
-    mli_recorder_stop(&lord->snapshots.recorder);
+    mli_recorder_stop(lord, MLI_RECORDER_SNAPSHOTS);
     return MEMLORD_OK;
 }
 
@@ -19511,7 +19806,7 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
    and callbacks; registry, for the sweep; none while host code runs. calls/deferred tells of the
    circle of the two. */
 
-/* A thread that waits for frees, in lord->pollers.waiters. It lies on the stack of that thread.
+/* A thread that waits for frees. It lies on the stack of that thread.
    The list is under the callbacks lock. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
@@ -19522,6 +19817,10 @@ typedef struct mli_waiter {
 
 #define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
 
+/* Puts a waiter on the list, whose event a call sets once enough was freed; takes it off again. */
+MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
+MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
+
 /* Stops all pollers and joins them. Requires: the caller is no helper of this ledger. */
 MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord);
 
@@ -19531,8 +19830,6 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
-
-#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 /* Ends a call that found an alert: for its device, and for the other one that the call has taken
    bytes from, if there is one. A thread without the system's barrier passes a full barrier of
@@ -19551,7 +19848,7 @@ static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
 static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
-    int bad = mli_helper_start(&phys->poller, &phys->lord->pollers.polling, MLI_POLLING_OFF,
+    int bad = mli_helper_start(&phys->poller, &phys->lord->devices.polling, MLI_POLLING_OFF,
                                MLI_HELPER_FAILED, mli_poller_run, phys);
     if (bad > 0)
         mli_logf(phys->lord, MEMLORD_LOG_WARNING,
@@ -19562,7 +19859,7 @@ static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
 
 MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord) {
     uint32_t i;
-    (void)mli_u32_exchange(&lord->pollers.polling, MLI_POLLING_OFF);
+    mli_polling_set(lord, MLI_POLLING_OFF);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
@@ -19571,7 +19868,7 @@ MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord) {
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
-        mli_u32_load(&lord->pollers.polling) == MLI_POLLING_OFF ||
+        mli_polling_is(lord, MLI_POLLING_OFF) ||
         !mli_capacity_reader_of(lord, phys->device.type).fn)
         return MEMLORD_OK;
     return mli_phys_poller_start(phys);
@@ -19582,14 +19879,13 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
    starts the host's alone while no such device is known, and that one starts the others: a new
    thread may take its stack from the very allocator that calls come from, so they start none. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
-    uint32_t i = 0, type, known = 0, wanted = mli_u32_load(&lord->bands.watched_types);
+    uint32_t i = 0, type, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
-    const int all = mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL;
+    const int all = mli_polling_is(lord, MLI_POLLING_ALL);
     if (all) wanted = UINT32_MAX;
-    if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER) {
+    if (mli_alert_on(lord, MLI_ALERT_POLLER)) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 0);
-        if (mli_u32_load(&lord->snapshots.recorder.interval))
-            mli_recorder_thread(&lord->snapshots.recorder);
+        mli_snapshots_go_on(lord);
         (void)mli_listener_start(lord);
     }
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
@@ -19597,17 +19893,17 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         known = 1;
         if (mli_dev_poller_start(lord, i)) r = MEMLORD_E_NOMEM;
     }
-    if (known || !(lord->threads.flags & MEMLORD_FLAG_DEFER) || !mli_polling_enabled(lord))
+    if (known || !(lord->flags & MEMLORD_FLAG_DEFER) || !mli_polling_enabled(lord))
         return r;
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
         if ((wanted >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn)
-            return mli_phys_poller_start(&lord->capacity.host_phys);
+            return mli_phys_poller_start(mli_phys_storage(lord, 0));
     return r;
 }
 /* Starts at a safe point the pollers that calls have requested or could not start. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
-    if ((lord->threads.flags & MEMLORD_FLAG_DEFER) ||
-        (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER))
+    if ((lord->flags & MEMLORD_FLAG_DEFER) ||
+        mli_alert_on(lord, MLI_ALERT_POLLER))
         (void)mli_pollers_start(lord);
 }
 
@@ -19632,7 +19928,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
     mli_lock_take(&phys->lock);
     at = phys->sampled;
     mli_lock_drop(&phys->lock);
-    if (!at || now - at >= (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u)
+    if (!at || now - at >= (uint64_t)mli_u32_load(&lord->room.poll_ms) * 1000000u)
         (void)mli_phys_sample(lord, phys);
 }
 
@@ -19651,14 +19947,29 @@ MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
 
 /* -- the work at the end of a call -- */
 
+MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
+    mli_callbacks_enter(lord);
+    w->next = lord->pollers.waiters;
+    lord->pollers.waiters = w;
+    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
+    mli_callbacks_leave(lord);
+}
+MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w) {
+    mli_waiter **at = &lord->pollers.waiters;
+    mli_callbacks_enter(lord);
+    while (*at != w) at = &(*at)->next;
+    *at = w->next;
+    if (!lord->pollers.waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+    mli_callbacks_leave(lord);
+}
 /* Wakes each waiter for which enough bytes have been freed. */
 static void mli_waiters_wake(memlord *lord) {
     mli_waiter *w;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     for (w = lord->pollers.waiters; w; w = w->next)
         if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
             mli_os_event_set(&w->event);
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
 }
 
 /* Frees the records of threads that ended without the exit hook: their first call came in the last
@@ -19669,17 +19980,17 @@ static void mli_waiters_wake(memlord *lord) {
 static MLI_COLD void mli_threads_sweep(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     uint32_t living = 0;
+    int due;
     mli_lock_take(&mli_process.registry_lock);
-    if (mli_thread_count(lord) < lord->threads.sweep_at) t = NULL;
-    if (t) lord->threads.sweep_at = MLI_SWEEP_MIN;
-    for (; t; t = mli_thread_next(t)) {
+    due = mli_threads_sweep_due(lord);
+    for (; due && t; t = mli_thread_next(t)) {
         uint64_t owner = mli_u64_load(&t->owner);
         if (owner == MLI_NOBODY || (owner && mli_thread_has_ended(owner)))
             mli_thread_release(t);
         else
             living += owner != 0;
-        if (2 * living > lord->threads.sweep_at) lord->threads.sweep_at = 2 * living;
     }
+    if (due) mli_threads_swept(lord, living);
     mli_lock_drop(&mli_process.registry_lock);
 }
 
@@ -19688,20 +19999,20 @@ static MLI_COLD void mli_threads_sweep(memlord *lord) {
    comes meanwhile is served by a later call. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    uint32_t alert = mli_u32_load(&lord->threads.alert);
-    int safe = !(lord->threads.flags & MEMLORD_FLAG_DEFER), requested;
+    const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER), requested;
     if (mli_self.in_host_alloc) return;
     if (alert & MLI_ALERT_THREADS) {
         mli_thread_allowance_grow(lord);
         mli_threads_sweep(lord);
     }
     if ((alert & MLI_ALERT_POLLER) && safe) (void)mli_pollers_start(lord);
-    if (safe) mli_fences_poll_due(lord, lord->devices.dev_type[dev], asks);
+    if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
     if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
     if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
     requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
     if (requested) {
-        (void)mli_u32_add(&lord->threads.alert, 0u - (uint32_t)MLI_ALERT_BANDS);
+        mli_alert_bands_add(lord, (uint32_t)-1);
         if (mli_dev_watch(lord, dev) && safe) (void)mli_dev_poller_start(lord, dev);
         mli_holders_check(lord, dev);
     }
@@ -19710,15 +20021,13 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
 
 MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                                 int asks) {
-    uint32_t other = t == lord->threads.orphan ? 0 : t->other_dev;
-    (void)mli_u32_add(&lord->threads.alert, 0);
+    uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
+    mli_alert_barrier(lord);
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
         mli_marks_again(lord, t, dev);
         if (other) mli_marks_again(lord, t, other);
     }
-    if (!(mli_u32_load(&lord->threads.alert) & lord->devices.dev_alerts[dev] &
-          ~(uint32_t)MLI_ALERT_EVENTS))
-        return;
+    if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
     mli_alerts_handle(lord, t, dev, asks);
     if (!other) return;
     t->other_dev = 0;
@@ -19732,8 +20041,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, ui
 static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_pollers_start_missing(lord);
-    mli_recorder_poll(&lord->snapshots.recorder);
-    mli_recorder_poll(&lord->saving.exporter);
+    mli_recorders_poll(lord);
     mli_neighbours_serve(lord);
     mli_save_serve(lord);
     (void)mli_fences_retire(lord, sel);
@@ -19756,13 +20064,13 @@ static MLI_COLD void mli_poller_run(void *user) {
         mli_pollers_start_missing(lord);
         while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
             memlord_device device = mli_device_record_at(lord, i)->device;
-            if (lord->threads.flags & MEMLORD_FLAG_DEFER)
+            if (lord->flags & MEMLORD_FLAG_DEFER)
                 mli_serve(lord, device);
             else
                 (void)mli_fences_retire(lord, device);
         }
         mli_save_serve(lord);
-    } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->pollers.poll_ms)));
+    } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->room.poll_ms)));
 }
 
 /* -- public -- */
@@ -19786,9 +20094,9 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     if (!lord) return MEMLORD_OK;
     if (interval_ms && interval_ms < MLI_POLL_MS_MIN) return MEMLORD_E_INVALID;
     if (!lord->pollers.poll_ms_by_env)
-        mli_u32_store(&lord->pollers.poll_ms, interval_ms ? interval_ms : 200);
+        mli_u32_store(&lord->room.poll_ms, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
-    mli_u32_store(&lord->pollers.polling, MLI_POLLING_ALL);
+    mli_polling_set(lord, MLI_POLLING_ALL);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* tries failed ones again */
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
@@ -19804,7 +20112,7 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 
 MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                             const memlord_band *bands, size_t n) {
-    mli_strategy *fresh = NULL, *old, **at;
+    mli_strategy *fresh = NULL, *old;
     size_t bad = 0;
     if (!lord) return MEMLORD_OK;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
@@ -19822,25 +20130,16 @@ MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
     fresh->bands = (const memlord_band *)(void *)(fresh + 1);
     if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
     if (n) mli_bands_warn(lord, bands, n);
-    mli_lock_take(&lord->bands.callbacks_lock);
-    at = mli_strategy_link(lord, sel);
-    old = *at;
-    fresh->next = old ? old->next : NULL;
-    *at = fresh;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    old = mli_strategy_swap(lord, sel, fresh);
     mli_bands_changed(lord);
     mli_strategy_free(lord, old);
     return MEMLORD_OK;
 }
 MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
-    mli_strategy *old, **at;
+    mli_strategy *old;
     if (!lord) return MEMLORD_OK;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    mli_lock_take(&lord->bands.callbacks_lock);
-    at = mli_strategy_link(lord, sel);
-    old = *at;
-    if (old) *at = old->next;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    old = mli_strategy_swap(lord, sel, NULL);
     if (!old) return MEMLORD_E_UNKNOWN;
     mli_bands_changed(lord);
     mli_strategy_free(lord, old);
@@ -19850,7 +20149,7 @@ MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
 MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
                                                uint32_t reasons, memlord_gc_fn fn, void *user) {
     const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
-    mli_gc_entry *c, **at;
+    mli_gc_entry *c;
     if (!lord) return MEMLORD_OK;
     if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
@@ -19861,36 +20160,18 @@ MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel
     c->sel = sel;
     c->reasons = reasons & every ? reasons : reasons | every;
     c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
-    mli_lock_take(&lord->bands.callbacks_lock);
-    c->serial += mli_u64_add(&lord->fences.serial, 1) + 1;
-    for (at = &lord->bands.gc_entries; *at && (*at)->serial < c->serial;) at = &(*at)->next;
-    c->next = *at;
-    *at = c;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_gc_entry_add(lord, c);
     mli_bands_changed(lord);
     return MEMLORD_OK;
 }
 
 MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
                                                   memlord_gc_fn fn, void *user) {
-    mli_gc_entry *c, **at;
-    unsigned spins = 0;
+    mli_gc_entry *c;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    mli_lock_take(&lord->bands.callbacks_lock);
-    for (at = &lord->bands.gc_entries; *at; at = &(*at)->next)
-        if (mli_device_word((*at)->sel) == mli_device_word(sel) && (*at)->fn == fn &&
-            (*at)->user == user)
-            break;
-    c = *at;
-    if (c) *at = c->next; /* a run on this thread goes on with a copy */
-    while (c && mli_gc_runs_elsewhere(lord, c->serial)) {
-        mli_lock_drop(&lord->bands.callbacks_lock);
-        mli_spin_wait(&spins);
-        mli_lock_take(&lord->bands.callbacks_lock);
-    }
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    c = mli_gc_entry_take(lord, sel, fn, user);
     if (!c) return MEMLORD_E_UNKNOWN;
     mli_own_free(lord, c, sizeof *c);
     mli_bands_changed(lord);
@@ -19983,7 +20264,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
-    mli_waiter w, **at;
+    mli_waiter w;
     mli_raise raise;
     uint64_t generation;
     uint32_t left = ms, step;
@@ -19995,26 +20276,18 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     failed = mli_os_event_open(&w.event);
     mli_busy_end(generation);
     if (failed) return;
-    mli_lock_take(&lord->bands.callbacks_lock);
-    w.next = lord->pollers.waiters;
-    lord->pollers.waiters = &w;
-    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = !mli_raise_begin(lord, phys, w.needed, &raise);
     mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && mli_raise_check(lord, &raise) > 0)) {
-        step = raised ? mli_u32_load(&lord->pollers.poll_ms) : left;
+        step = raised ? mli_u32_load(&lord->room.poll_ms) : left;
         mli_os_event_wait(&w.event, step < left ? step : left);
         left = mli_ms_left(deadline);
     }
     if (raised) mli_raise_end(lord, &raise);
-    mli_lock_take(&lord->bands.callbacks_lock);
-    for (at = &lord->pollers.waiters; *at != &w;) at = &(*at)->next;
-    *at = w.next;
-    if (!lord->pollers.waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_waiter_end(lord, &w);
     mli_os_event_close(&w.event);
 }
 
@@ -20171,7 +20444,7 @@ static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn
         *storage = 0;
         if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_retries, 1);
         q->freed_before = mli_phys_freed(q->lord, q->phys);
-        mli_self.try_lord = q->lord->threads.generation;
+        mli_self.try_lord = q->lord->generation;
         mli_self.try_frame = MLI_STACK_ADDRESS();
         answer = fn(user, q->bytes, storage);
         mli_self.try_lord = outer;
@@ -20233,7 +20506,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
     memlord_result r;
     if (!lord || mli_self.in_host_alloc ||
         (mli_frame_runs(&mli_self.try_frame, MLI_STACK_ADDRESS()) &&
-         mli_self.try_lord == lord->threads.generation))
+         mli_self.try_lord == lord->generation))
         return MEMLORD_OK;
     r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)
@@ -20348,7 +20621,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     memset(probe, 0, sizeof *probe);
     if (!s->table) return;
     mli_probe_begin(probe, s, key, 0);
-    (void)mli_probe_scan(v->lord, probe, v->lord->devices.dev_type[dev], 0);
+    (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
 /* Checks that an entry is found by a probe of its key. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
@@ -20418,7 +20691,7 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
     number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
     if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
-                                       (birth & MLI_MARK_MAX) > v->lord->sites.birth_count))
+                                       (birth & MLI_MARK_MAX) > mli_birth_count(v->lord)))
         return mli_verify_block(v, e, "its scope is unknown");
     for (book = 0; book < MLI_BOOKS; book++) {
         if (!number[book]) continue;
@@ -20475,7 +20748,7 @@ static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
 }
 
 static MLI_COLD int mli_verify_shard(mli_verify *v, uint32_t number) {
-    mli_shard *s = &v->lord->map.shards[number];
+    mli_shard *s = mli_shard_at(v->lord, number);
     uint32_t i;
     v->shard = s;
     v->displaced = 0;
@@ -20497,7 +20770,7 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     uint64_t buckets = 0;
     for (i = 0; i < MLI_SHARDS; i++) {
         if (mli_verify_shard(v, i)) return 1;
-        buckets += v->lord->map.shards[i].size;
+        buckets += mli_shard_at(v->lord, i)->size;
     }
     if (buckets == mli_u32_load(&v->lord->map.buckets)) return 0;
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets,
@@ -20617,8 +20890,8 @@ static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     return mli_verify_block(v, probe.entry, "it is pending, and lacks a fence that holds it back");
 }
 static MLI_COLD int mli_verify_fences(mli_verify *v) {
-    const mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&v->lord->fences.all);
-    for (; f; f = f->older)
+    const mli_fence_record *f = NULL;
+    while ((f = mli_fence_next(v->lord, f)) != NULL)
         if (f->serial && f->queue && !f->detached && mli_verify_fence(v, f)) return 1;
     return 0;
 }
@@ -20665,8 +20938,8 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
 }
 
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
-    mli_book *book = &v->lord->limits.accounts;
-    const uint32_t n = mli_u32_load(&v->lord->limits.account_count);
+    mli_book *book = &v->lord->accounts.all;
+    const uint32_t n = mli_u32_load(&v->lord->accounts.count);
     uint64_t open = 0;
     uint32_t i;
     for (i = 1; i < n; i++) {
@@ -20682,13 +20955,13 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                                    MLI_BYTES(word), mli_u64_load(&a->peak));
     }
     return mli_verify_handles(v, "accounts", n - 1, open,
-                              mli_verify_list(v->lord->limits.closed_accounts));
+                              mli_verify_list(v->lord->accounts.closed));
 }
 
 /* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
    what the walk of the map has summed. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
-    MLI_REQUIRE(mli_lock_held(&v->lord->fences.lock));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book;
@@ -20717,9 +20990,9 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
     for (book = 1; book < MLI_BOOKS; book++) v.sums[book] = v.sums[book - 1] + v.rows[book - 1];
     mli_lock_take(&mli_process.cold_lock);
     mli_map_freeze(lord);
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     failed = mli_verify_all(&v);
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     mli_map_thaw(lord);
     mli_lock_drop(&mli_process.cold_lock);
     mli_own_free(lord, v.sums[0], bytes);
@@ -21120,7 +21393,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     int begins = kind == MEMLORD_EVENT_ALLOC || kind == MEMLORD_EVENT_MOVE;
     uint64_t key = e->storage, at;
     if (!dev || !(begins || kind == MEMLORD_EVENT_FREE)) return;
-    key ^= (uint64_t)(r->lord->devices.dev_type[dev] + 1u) << 57;
+    key ^= (uint64_t)(mli_type_of(r->lord, dev) + 1u) << 57;
     for (at = (key * 0x9e3779b97f4a7c15u) >> 20 & mask; spans[at].key; at = (at + 1) & mask)
         if (spans[at].key == key) break;
     if (begins) {
@@ -21298,9 +21571,9 @@ static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
-    for (i = 1; i < mli_u32_load(&lord->limits.account_count); i++) {
+    for (i = 1; i < mli_u32_load(&lord->accounts.count); i++) {
         const mli_account_record *b =
-            (const mli_account_record *)mli_book_at(&lord->limits.accounts, i, sizeof *b);
+            (const mli_account_record *)mli_book_at(&lord->accounts.all, i, sizeof *b);
         memlord_account_stat s;
         if (!mli_account_read_locked(b, &s)) continue;
         r->accounts++;
@@ -21410,12 +21683,12 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
     r->lord = lord;
-    r->uptime = mli_ledger_now(lord) - lord->lifecycle.started;
+    r->uptime = mli_ledger_now(lord) - lord->started;
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
     r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
-    r->mark = MLI_BIRTH(mli_u64_load(&lord->sites.birth_mark));
+    r->mark = MLI_BIRTH(mli_mark_bits(lord));
     r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
     r->devices = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
     r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);
@@ -21934,7 +22207,7 @@ static void mli_text_types(mli_report *r) {
         uint32_t devices = 0;
         memset(&sum, 0, sizeof sum);
         for (i = 0; i < r->devices; i++) {
-            if (r->lord->devices.dev_type[i + 1] != type) continue;
+            if (mli_type_of(r->lord, i + 1) != type) continue;
             mli_stats_sum(&sum, &r->stat[i]);
             devices++;
         }
@@ -22634,9 +22907,9 @@ static void mli_json_metadata(mli_report *r) {
               r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     mli_json_flag(r->o, "sites_enabled",
-                  (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES) != 0);
+                  mli_hook_on(lord, MLI_HOOK_SITES) != 0);
     mli_json_flag(r->o, "events_enabled",
-                  (mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS) != 0);
+                  mli_alert_on(lord, MLI_ALERT_EVENTS) != 0);
     mli_jsonf(r->o, ",'dropped':{");
     for (i = 0; i < MLI_LOSS_COUNT; i++)
         mli_json_u64(r->o, mli_columns[MLI_STAT_COUNT + i].name + sizeof "dropped",
@@ -22881,7 +23154,7 @@ static MLI_COLD void mli_json_operation(mli_report *r, const mli_scope_run *v, u
     mli_json_mb(r->o, "pre_total", (int64_t)v->before);
     mli_json_mb(r->o, "post_total", (int64_t)v->after);
     mli_json_time(r->o, "timestamp",
-                  r->lord->lifecycle.started_wall + mli_since_ns(&r->scale, v->start));
+                  r->lord->started_wall + mli_since_ns(&r->scale, v->start));
     mli_put_str(r->o, "}");
 }
 
@@ -22963,7 +23236,7 @@ static void mli_json_tensors(mli_report *r, const mli_snapshot *s, memlord_devic
 static void mli_json_snapshot(mli_report *r, const mli_snapshot *s) {
     uint32_t i;
     mli_jsonf(r->o, ",\n{");
-    mli_json_time(r->o, "timestamp", r->lord->lifecycle.started_wall + s->time);
+    mli_json_time(r->o, "timestamp", r->lord->started_wall + s->time);
     mli_jsonf(r->o, ",'time_ns':%ju,'checkpoint_name':%s", s->time, s->name);
     mli_json_mb(r->o, "total", (int64_t)s->live);
     mli_jsonf(r->o, ",'tensor_count':%ju,'device_breakdown':{", s->blocks);
@@ -23093,9 +23366,9 @@ static void mli_json_moves(mli_report *r) {
 }
 
 static void mli_json_threads(mli_report *r) {
-    const mli_thread *t = (const mli_thread *)mli_ptr_load_acquire(&r->lord->threads.all);
+    const mli_thread *t = mli_thread_first(r->lord);
     mli_jsonf(r->o, ",\n'threads':[");
-    for (; t; t = (const mli_thread *)mli_ptr_load(&t->next)) {
+    for (; t; t = mli_thread_next(t)) {
         uint64_t allocs = 0, frees = 0, in = 0, out = 0;
         uint32_t i;
         for (i = 1; i <= r->devices; i++) {
@@ -23513,7 +23786,7 @@ static MLI_COLD void mli_portion_list_stack(mli_export *x, mli_portion *s) {
    left older blocks, or that got blocks by a realloc. */
 static MLI_COLD void mli_portion_decide(mli_export *x, mli_portion *s) {
     if (s->allocs && !s->node)
-        s->has_live = !mli_u64_load(&x->lord->fences.epoch) &&
+        s->has_live = !mli_epoch(x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
 /* Take live blocks off the allocs of their site, which are then those that are freed, and put their
@@ -23724,12 +23997,11 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
 #define MLI_LAST_EVENTS ((uint64_t)1 << 20)
 
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_export *x, const mli_live_block *of) {
-    const uint16_t *type_of = x->lord->devices.dev_type;
-    uint32_t type = type_of[of->dev];
+    const uint32_t type = mli_type_of(x->lord, of->dev);
     uint64_t at = (of->storage ^ (uint64_t)(type + 1) << 57) * 0x9e3779b97f4a7c15u >> 20;
     for (; x->last_events_size; at++) {
         mli_live_block *f = &x->last_events[at & (x->last_events_size - 1)];
-        if (!f->dev || (f->storage == of->storage && type_of[f->dev] == type)) return f;
+        if (!f->dev || (f->storage == of->storage && mli_type_of(x->lord, f->dev) == type)) return f;
     }
     return NULL;
 }
@@ -23894,10 +24166,10 @@ static MLI_COLD void mli_trace_device(mli_export *x, const char *phase, uint64_t
 }
 
 static MLI_COLD void mli_trace_names(mli_export *x) {
-    const mli_thread *t = (const mli_thread *)mli_ptr_load_acquire(&x->lord->threads.all);
+    const mli_thread *t = mli_thread_first(x->lord);
     mli_trace_open(x, "M", 0, 0);
     mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
-    for (; t; t = (const mli_thread *)mli_ptr_load(&t->next)) {
+    for (; t; t = mli_thread_next(t)) {
         uint32_t number = mli_record_number(t->id);
         mli_trace_open(x, "M", 0, number);
         mli_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'}}", (uint64_t)number);
@@ -23992,7 +24264,7 @@ static MLI_COLD void mli_trace_life(mli_export *x, const char *phase, const mli_
     mli_trace_open(x, phase, ns, thread);
     mli_trace_text(x, tag ? tag : site && site->function[0] ? site->function : "block");
     mli_jsonf(x->o, ",'cat':'block','id':'");
-    mli_put_str(x->o, mli_type_names[x->lord->devices.dev_type[b->dev]]);
+    mli_put_str(x->o, mli_type_names[mli_type_of(x->lord, b->dev)]);
     mli_put_str(x->o, " 0x");
     mli_put_hex_short(x->o, b->storage);
     mli_jsonf(x->o, "','args':{");
@@ -24071,7 +24343,7 @@ static MLI_COLD void mli_trace_end(mli_export *x) {
         const mli_live_block *f = &x->last_events[i];
         if (!(f->state & MLI_BLOCK_OPEN)) continue;
         mli_trace_life(x, "e", f, 0, now);
-        mli_json_parts(x->r, x->lord->devices.dev_type[f->dev], f->storage);
+        mli_json_parts(x->r, mli_type_of(x->lord, f->dev), f->storage);
         mli_trace_close(x);
     }
     for (i = 1; i <= x->devices; i++) mli_trace_counter(x, (uint32_t)i, now);
@@ -24343,7 +24615,7 @@ static MLI_COLD void mli_viz_event(mli_export *x, const char *action, const mli_
     int snapshot = !strcmp(action, "snapshot");
     mli_viz_item(x->o, x->written++);
     mli_viz(x, "{addr %ju size %ju stream %ju time_us %ju action", b->storage, b->bytes, b->stream,
-            (x->lord->lifecycle.started_wall + ns) / 1000);
+            (x->lord->started_wall + ns) / 1000);
     mli_viz_word(x, action, strlen(action));
     if (!strcmp(action, "oom")) mli_viz(x, "device_free %ju", b->storage);
     mli_viz_frames(x, b);
@@ -26196,7 +26468,7 @@ static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
 #endif
     if (!number) return; /* Windows: the thread did not set the hook */
     mli_lock_take(&mli_process.registry_lock);
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
+    MLI_LEDGERS_EACH(lord) {
         t = mli_thread_of(lord, (uint64_t)(uintptr_t)number);
         if (t) mli_thread_release(t);
     }
@@ -26218,14 +26490,14 @@ static void mli_lock_set(mli_lock *lock, int take) {
 /* Takes or drops the lock at an offset in every ledger. */
 static void mli_ledgers_lock(size_t at, int take) {
     memlord *lord;
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
+    MLI_LEDGERS_EACH(lord)
         mli_lock_set((mli_lock *)(void *)((char *)lord + at), take);
 }
 /* Takes or drops the locks of all physical devices. */
 static void mli_phys_lock_all(int take) {
     memlord *lord;
     uint32_t i;
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
+    MLI_LEDGERS_EACH(lord)
         for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
             mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
 }
@@ -26247,7 +26519,7 @@ static void mli_words_lock(int take) {
 static void mli_fork_locks(int take) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
+    MLI_LEDGERS_EACH(lord) {
         if (take)
             mli_map_freeze(lord);
         else
@@ -26296,7 +26568,7 @@ static void mli_row_locks_after_fork(memlord *lord) {
 /* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
    ended are put on the list to be dropped. */
 static MLI_COLD void mli_askers_gone(memlord *lord) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
     for (; f; f = f->older) {
         if (!f->asker || f->asker == (void *)&mli_self) continue;
@@ -26331,7 +26603,7 @@ static void mli_ledger_after_fork(memlord *lord) {
                   mli_u32_load(&lord->threads.alert) % MLI_ALERT_BANDS + tries * MLI_ALERT_BANDS);
     mli_askers_gone(lord);
     for (i = 0; i < 2; i++)
-        lord->log.inside[i] = mli_self.log_calls.generation == lord->threads.generation
+        lord->log.inside[i] = mli_self.log_calls.generation == lord->generation
                                   ? mli_self.log_calls.inside[i]
                                   : 0;
     mli_u32_store(&lord->log.setting, 0);
@@ -26343,11 +26615,11 @@ static void mli_ledger_after_fork(memlord *lord) {
             reader = &(*reader)->next;
         else
             *reader = (*reader)->next;
-    mli_u32_store(&lord->snapshots.recorder.helper.state, MLI_HELPER_NONE);
-    mli_u32_store(&lord->saving.exporter.helper.state, MLI_HELPER_NONE);
-    mli_u32_store(&lord->saving.exporter.interval, 0); /* the file is the parent's */
-    if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL ||
-        mli_u32_load(&lord->neighbours.open) || mli_u32_load(&lord->snapshots.recorder.interval))
+    mli_u32_store(&lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS].helper.state, MLI_HELPER_NONE);
+    mli_u32_store(&lord->snapshots.recorders[MLI_RECORDER_EXPORT].helper.state, MLI_HELPER_NONE);
+    mli_u32_store(&lord->snapshots.recorders[MLI_RECORDER_EXPORT].interval, 0); /* the file is the parent's */
+    if (mli_u32_load(&lord->devices.polling) == MLI_POLLING_ALL ||
+        mli_u32_load(&lord->neighbours.open) || mli_u32_load(&lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS].interval))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 
@@ -26383,7 +26655,7 @@ static MLI_COLD void mli_fork_child(void) {
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
         mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
+    MLI_LEDGERS_EACH(lord) {
         mli_thread *mine = mli_thread_own(lord);
         mli_row_locks_after_fork(lord);
         mli_ledger_after_fork(lord);
@@ -26391,7 +26663,7 @@ static MLI_COLD void mli_fork_child(void) {
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
             mli_thread_fence(t);
             mli_stack_redraw(t);
-            if (t == mine || t == lord->threads.orphan) continue;
+            if (t == mine || mli_is_orphan(lord, t)) continue;
             mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
             mli_scope_stack_forget(t);
             mli_thread_reset(t);
@@ -26440,8 +26712,8 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
    every level. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
-    MLI_REQUIRE(mli_lock_held(&lord->log.lock) || !lord->lifecycle.back);
-    const uint32_t debug = mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE;
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
+    const uint32_t debug = mli_hook_on(lord, MLI_HOOK_TRACE);
     lord->log.logger = *logger;
     if (debug && (!logger->fn || logger->fn == memlord_log_stderr))
         lord->log.logger.fn = mli_log_coloured;
@@ -26459,9 +26731,9 @@ static MLI_COLD void mli_configure_env(memlord *lord) {
     double ms;
     int set;
     if (mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0 && strcmp(value, "0")) {
-        lord->threads.hooks.v |= MLI_HOOK_TRACE;
+        mli_hook_set(lord, MLI_HOOK_TRACE, 1);
         mli_logger_use(lord, &lord->log.logger);
-        lord->lifecycle.verifies = !strcmp(value, "2");
+        lord->verifies = !strcmp(value, "2");
     }
     set = mli_env_read("MEMLORD_RETRY", value, sizeof value);
     if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
@@ -26472,7 +26744,7 @@ static MLI_COLD void mli_configure_env(memlord *lord) {
                 "max_ms=2000, with initial_ms at most max_ms and multiplier at least 1");
     set = mli_env_read("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
     if (set > 0 && mli_read_number(value, 0, &ms) && !strchr(value, ',') && ms >= MLI_POLL_MS_MIN) {
-        mli_u32_store(&lord->pollers.poll_ms, (uint32_t)ms);
+        mli_u32_store(&lord->room.poll_ms, (uint32_t)ms);
         lord->pollers.poll_ms_by_env = 1;
     } else if (set) {
         mli_log(lord, MEMLORD_LOG_WARNING,
@@ -26491,27 +26763,27 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     lord->events.clock = desc->clock;
     lord->events.stamps_are_ticks = !lord->events.clock.fn && mli_ticks_steady();
-    lord->lifecycle.started = mli_ledger_now(lord);
-    lord->lifecycle.started_stamp = mli_stamp_now(lord);
-    lord->lifecycle.started_wall = mli_wall_now();
+    lord->started = mli_ledger_now(lord);
+    lord->started_stamp = mli_stamp_now(lord);
+    lord->started_wall = mli_wall_now();
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
-    lord->limits.reservation_count.v = lord->limits.account_count.v = lord->scopes.count.v = 1;
-    lord->bands.thread_allowance.v = 4;
-    lord->capacity.host_phys.lord = lord;
+    lord->limits.reservation_count.v = lord->accounts.count.v = lord->tags.scope_count.v = 1;
+    lord->threads.allowance.v = 4;
+    lord->limits.host_phys.lord = lord;
     lord->neighbours.slot = MLI_SLOT_NONE;
     lord->neighbours.fd = lord->neighbours.stall_fd = -1;
-    lord->capacity.host_phys.device = memlord_device_cpu();
+    lord->limits.host_phys.device = memlord_device_cpu();
     lord->room.capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
     lord->room.capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
     lord->retry.policy = mli_default_retry;
-    lord->pollers.poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
-    if (desc->flags & MEMLORD_FLAG_SITES) lord->threads.hooks.v |= MLI_HOOK_SITES;
+    lord->room.poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
+    if (desc->flags & MEMLORD_FLAG_SITES) mli_hook_set(lord, MLI_HOOK_SITES, 1);
     if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) mli_configure_env(lord);
-    lord->snapshots.recorder.lord = lord->saving.exporter.lord = lord;
-    lord->threads.flags = desc->flags;
+    lord->snapshots.recorders[0].lord = lord->snapshots.recorders[1].lord = lord;
+    lord->flags = desc->flags;
     lord->threads.next_id.v = MLI_THREAD_ID_FIRST;
     lord->threads.sweep_at = MLI_SWEEP_MIN;
-    lord->threads.end_slow = mli_call_end_slow;
+    lord->end_slow = mli_call_end_slow;
 }
 
 /* Gives the locks of the process and of a new ledger their ranks, which are the lock order. */
@@ -26524,14 +26796,14 @@ static void mli_locks_rank(memlord *lord) {
     mli_lock_rank(&lord->fences.lock, MLI_RANK_FENCES);
     mli_lock_rank(&lord->neighbours.lock, MLI_RANK_NEIGHBOURS);
     mli_lock_rank(&lord->bands.callbacks_lock, MLI_RANK_CALLBACKS);
-    mli_lock_rank(&lord->capacity.host_phys.lock, MLI_RANK_PHYS);
+    mli_lock_rank(&lord->limits.host_phys.lock, MLI_RANK_PHYS);
     mli_lock_rank(&lord->snapshots.lock, MLI_RANK_SNAPSHOTS);
     mli_lock_rank(&lord->log.lock, MLI_RANK_LOG);
     mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
     mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
     for (i = 0; i < MLI_SHARDS; i++)
-        mli_lock_rank(&lord->map.shards[i].lock, MLI_RANK_SHARD);
+        mli_lock_rank(&mli_shard_at(lord, i)->lock, MLI_RANK_SHARD);
 }
 
 /* Allocates and configures a ledger that is not yet registered; NULL without memory. */
@@ -26561,12 +26833,12 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
    generation of its own. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
-    lord->threads.generation = mli_u64_add(&mli_process.generation, 1) + 1;
+    lord->generation = mli_u64_add(&mli_process.generation, 1) + 1;
     mli_thread_start(lord, lord->threads.orphan, 0);
     mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
-    lord->lifecycle.next = mli_process.ledgers;
-    lord->lifecycle.back = &mli_process.ledgers;
-    if (lord->lifecycle.next) lord->lifecycle.next->lifecycle.back = &lord->lifecycle.next;
+    lord->next = mli_process.ledgers;
+    lord->back = &mli_process.ledgers;
+    if (lord->next) lord->next->back = &lord->next;
     mli_process.ledgers = lord;
     mli_lock_drop(&mli_process.registry_lock);
 }
@@ -26651,7 +26923,7 @@ static MLI_COLD void mli_log_leaks(memlord *lord) {
 static MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
-    if (mli_self.fence_lord == lord->threads.generation)
+    if (mli_self.fence_lord == lord->generation)
         mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left one by longjmp */
     for (round = 0; round < 1000 && dropped; round++) {
         dropped = 0;
@@ -26670,19 +26942,19 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
         mli_spin_wait(&spins);
         mli_lock_take(&mli_process.registry_lock);
     }
-    *lord->lifecycle.back = lord->lifecycle.next;
-    if (lord->lifecycle.next) lord->lifecycle.next->lifecycle.back = lord->lifecycle.back;
-    lord->lifecycle.back = NULL;
+    *lord->back = lord->next;
+    if (lord->next) lord->next->back = lord->back;
+    lord->back = NULL;
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
-    if (mli_self.generation == lord->threads.generation) mli_self.generation = 0;
-    if (mli_self.log_calls.generation == lord->threads.generation) /* left one by longjmp */
+    if (mli_self.generation == lord->generation) mli_self.generation = 0;
+    if (mli_self.log_calls.generation == lord->generation) /* left one by longjmp */
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
 /* Frees all memory of a ledger, the ledger itself last. */
 static MLI_COLD void mli_ledger_free(memlord *lord) {
-    MLI_REQUIRE(!lord->lifecycle.back);
+    MLI_REQUIRE(!lord->back);
     memlord_allocator allocator = lord->memory.allocator;
     mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
     uint64_t generation;
@@ -26700,11 +26972,11 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     }
     mli_scopes_free(lord);
     mli_stacks_free(lord);
-    mli_book_free(lord, &lord->sites.births, sizeof(mli_birth));
+    mli_book_free(lord, &lord->tags.births, sizeof(mli_birth));
     for (i = 0; i < MLI_BOOKS; i++)
         mli_book_free(lord, &lord->counters.rows[i], sizeof(mli_row));
     mli_book_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
-    mli_book_free(lord, &lord->limits.accounts, sizeof(mli_account_record));
+    mli_book_free(lord, &lord->accounts.all, sizeof(mli_account_record));
     mli_ring_end(lord);
     mli_snapshots_destroy(lord);
     for (s = lord->bands.strategies; s; s = next) {
@@ -26800,7 +27072,7 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     return r;
 }
 
-MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->threads.generation : 0; }
+MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
 /* The acquire pairs with the add in mli_ledger_unregister, which is seq_cst. A ledger that ends
    after it makes the next call look again. */
@@ -26813,7 +27085,7 @@ MLI_API memlord *memlord_find(uint64_t generation) {
     if (mli_self.in_host_alloc) return NULL; /* the registry lock may be held */
     mli_lock_take(&mli_process.registry_lock);
     lord = mli_process.ledgers;
-    while (lord && lord->threads.generation != generation) lord = lord->lifecycle.next;
+    while (lord && lord->generation != generation) lord = lord->next;
     mli_lock_drop(&mli_process.registry_lock);
     mli_self.found_generation = generation;
     mli_self.found_ended = ended;
@@ -26823,15 +27095,13 @@ MLI_API memlord *memlord_find(uint64_t generation) {
 /* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences,
    and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
-    const mli_saver *saver;
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
     mli_pollers_stop(lord);
     if (mli_u32_load(&lord->neighbours.open)) mli_neighbours_end(lord);
-    mli_recorder_stop(&lord->snapshots.recorder);
-    mli_recorder_stop(&lord->saving.exporter);
-    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
-    if (saver) saver->save(lord, 1);
-    if (lord->lifecycle.verifies) (void)memlord_verify(lord);
+    mli_recorder_stop(lord, MLI_RECORDER_SNAPSHOTS);
+    mli_recorder_stop(lord, MLI_RECORDER_EXPORT);
+    mli_saver_end(lord);
+    if (lord->verifies) (void)memlord_verify(lord);
     mli_log_leaks(lord);
     mli_fences_end(lord);
     mli_ledger_unregister(lord);
@@ -26908,7 +27178,7 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     if (!lord) return MEMLORD_OK;
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
-    if (calls && mine->generation != lord->threads.generation) return MEMLORD_E_STATE;
+    if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
     while (mli_u32_exchange(&lord->log.setting, 1)) { /* that thread may wait for this one */
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);
@@ -27237,23 +27507,15 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     mli_route *route;
     uint32_t i, n;
-    int book;
     if (!lord) return;
     (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old epoch */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);
-    for (book = 0; book < MLI_BOOKS; book++) {
-        n = mli_row_count(lord, book);
-        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
-    }
+    mli_counters_reset(lord, t);
     mli_stacks_reset(lord);
-    (void)mli_u64_add(&lord->fences.epoch, 1);
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++) mli_device_reset(lord, i);
-    for (i = 0; i < MLI_STAT_COUNT; i++) mli_u64_store(&lord->counters.lost[i], 0);
-    mli_u64_store(&lord->scopes.lost, 0);
-    mli_u64_store(&lord->snapshots.lost, 0);
     route = (mli_route *)mli_ptr_load(&lord->blocks.routes);
     for (; route; route = route->next) {
         mli_u64_store(&route->moves, 0);
@@ -27300,12 +27562,12 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
    list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
-    if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->snapshots.recorder.interval)) return;
+    if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
     r->present = mli_snapshot_new(lord, NULL);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;
     else
-        (void)mli_u64_add(&lord->snapshots.lost, 1);
+        mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
 /* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
@@ -27528,10 +27790,6 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 }
 
 static const mli_saver mli_dated_saver = {mli_save_dated};
-/* Makes saving possible. Release: pairs with the acquire in mli_save_serve and memlord_destroy. */
-static void mli_saver_set(memlord *lord) {
-    mli_ptr_store_release(&lord->saving.saver, (void *)(uintptr_t)&mli_dated_saver);
-}
 
 /* Saves every ledger that wants a report at exit. It chooses one under the registry lock, saves it
    without, and starts over: the list may have changed. */
@@ -27539,9 +27797,9 @@ static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
         mli_lock_take(&mli_process.registry_lock);
-        for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
+        MLI_LEDGERS_EACH(lord)
             if (mli_u32_load(&lord->saving.exit_format) ||
-                (mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE))
+                mli_alert_on(lord, MLI_ALERT_SAVE))
                 break;
         mli_process.saving = lord; /* a destroy on another thread waits for this */
         mli_lock_drop(&mli_process.registry_lock);
@@ -27569,7 +27827,7 @@ static MLI_COLD void mli_export_save(memlord *lord, int end) {
     const uint32_t before = mli_u32_exchange(&lord->saving.export_failed, r != MEMLORD_OK);
     (void)end;
     if (!r) return;
-    (void)mli_u64_add(&lord->saving.exports_lost, 1);
+    mli_loss_add(lord, MLI_LOST_exports);
     if (!before)
         mli_logf(lord, MEMLORD_LOG_ERROR, "[export] no %s: %s", path, memlord_result_text(r));
 }
@@ -27601,7 +27859,7 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     r = mli_name(lord, directory && *directory ? directory : NULL, &kept);
     if (r == MEMLORD_OK) r = mli_at_exit_once();
     if (r) return r;
-    mli_saver_set(lord);
+    mli_saver_set(lord, &mli_dated_saver);
     mli_ptr_store_release(&lord->saving.exit_directory, (void *)(uintptr_t)kept);
     (void)mli_u32_exchange(&lord->saving.exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
@@ -27625,19 +27883,19 @@ MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
         mli_ptr_store_release(&lord->saving.export_path, (void *)(uintptr_t)before);
         return r;
     }
-    mli_recorder_start(&lord->saving.exporter, &mli_export_saver,
+    mli_recorder_start(lord, MLI_RECORDER_EXPORT, &mli_export_saver,
                        interval_ms ? interval_ms : MLI_EXPORT_MS_DEFAULT);
     return MEMLORD_OK;
 }
 MLI_API memlord_result memlord_export_stop(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    mli_recorder_stop(&lord->saving.exporter);
+    mli_recorder_stop(lord, MLI_RECORDER_EXPORT);
     return MEMLORD_OK;
 }
 MLI_API void memlord_request_save(memlord *lord) {
     if (!lord) return;
-    mli_saver_set(lord);
+    mli_saver_set(lord, &mli_dated_saver);
     mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* no lock: safe in a signal handler */
 }
 

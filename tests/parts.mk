@@ -23,11 +23,13 @@ cc.musl := musl-gcc -O2 $(linux_headers)
 cc.musl-static := musl-gcc -O2 -static -DTEST_STATIC $(linux_headers)
 cc.windows := x86_64-w64-mingw32-gcc -O2 -static -Wno-float-conversion -isystem tests/windows
 
-emulator.aarch64 := qemu-aarch64 -L /usr/aarch64-linux-gnu
-emulator.armhf := qemu-arm -L /usr/arm-linux-gnueabihf
-emulator.riscv64 := qemu-riscv64 -L /usr/riscv64-linux-gnu
-emulator.ppc64el := qemu-ppc64le -L /usr/powerpc64le-linux-gnu
-emulator.s390x := qemu-s390x -L /usr/s390x-linux-gnu
+# The loader of a cross libc would take the libc of this system if it has one for that processor.
+qemu = qemu-$(1) -L /usr/$(2) -E LD_LIBRARY_PATH=/usr/$(2)/lib
+emulator.aarch64 := $(call qemu,aarch64,aarch64-linux-gnu)
+emulator.armhf := $(call qemu,arm,arm-linux-gnueabihf)
+emulator.riscv64 := $(call qemu,riscv64,riscv64-linux-gnu)
+emulator.ppc64el := $(call qemu,ppc64le,powerpc64le-linux-gnu)
+emulator.s390x := $(call qemu,s390x,s390x-linux-gnu)
 emulator.windows := wine
 
 ports := i386 i486 aarch64 armhf riscv64 ppc64el s390x musl musl-static windows
@@ -37,14 +39,14 @@ exe.windows := .exe
 unfit.i486 := test_neighbours # pages need 64-bit atomics
 unfit.musl := test_barrier test_stacks # musl has neither pthread_attr_setaffinity_np nor makecontext
 unfit.musl-static := $(unfit.musl) test_pollers # nor does a static program have a pthread_create to replace
-# Linux's: /proc, cgroups, membarrier, pages of shared memory. POSIX's: signals, limits of a process,
+# Linux's: /proc, cgroups, membarrier, pages of shared memory. POSIX's: fork, signals, limits of a process,
 # fibres, thread keys, and a pthread_create that MemLord calls.
 unfit.windows := test_barrier test_cpu test_hosts test_neighbours test_orphans test_pollers test_reports \
-	test_saving test_stacks
+	test_requires test_saving test_stacks
 
 define port_rules
 cc.$(1) += $(own_cmocka)
-libs.$(1) := $(if $(filter windows,$(1)),-lm,-ldl)
+libs.$(1) := $(if $(filter windows,$(1)),-lm,-ldl)$(if $(filter i486,$(1)), -latomic)
 needs.$(1) := build/stb/stb/stb_ds.h deps-demo
 suites.$(1) := $(addprefix build/$(1)/,$(addsuffix $(exe.$(1)),$(filter-out test_cuda_% $(unfit.$(1)), \
 	$(patsubst tests/%.c,%,$(wildcard tests/test_*.c)))))

@@ -96,7 +96,7 @@ static mli_side_record *side_of(memlord *lord, uint64_t key) {
 }
 static mli_cell *cell_of(memlord *lord, int book, uint32_t number) {
     mli_cell *cell = mli_cell_at(mli_self.thread, book, number);
-    assert_int_equal(mli_self.generation, lord->threads.generation);
+    assert_int_equal(mli_self.generation, lord->generation);
     assert_non_null(cell);
     return cell;
 }
@@ -523,7 +523,7 @@ static void tickets_against_what_is_reserved(void **state) {
 
 static void a_ticket_that_is_neither_open_nor_closed(void **state) {
     test_case *t = (test_case *)*state;
-    mli_phys *phys = &t->lord->capacity.host_phys;
+    mli_phys *phys = &t->lord->limits.host_phys;
     mli_handle *closed = phys->closed_tickets;
     assert_non_null(closed);
     phys->closed_tickets = NULL;
@@ -532,7 +532,7 @@ static void a_ticket_that_is_neither_open_nor_closed(void **state) {
 }
 
 static mli_account_record *open_account(memlord *lord) {
-    return (mli_account_record *)mli_book_at(&lord->limits.accounts, 1,
+    return (mli_account_record *)mli_book_at(&lord->accounts.all, 1,
                                              sizeof(mli_account_record));
 }
 static void an_account_above_its_peak(void **state) {
@@ -552,10 +552,10 @@ static void an_account_with_the_balance_of_another(void **state) {
 
 static void an_account_that_is_neither_open_nor_closed(void **state) {
     test_case *t = (test_case *)*state;
-    mli_handle *closed = t->lord->limits.closed_accounts;
-    t->lord->limits.closed_accounts = NULL;
+    mli_handle *closed = t->lord->accounts.closed;
+    t->lord->accounts.closed = NULL;
     says(t, "2 records of accounts: 1 are open and 0 are closed");
-    t->lord->limits.closed_accounts = closed;
+    t->lord->accounts.closed = closed;
 }
 
 /* -- the call itself -- */

@@ -28,6 +28,19 @@ enum {
     MLI_STAT_COUNT
 };
 
+/* Records of the ledger as a whole that found no room, or are no longer kept. */
+#define MLI_LOSSES(X)                                                                         \
+    X(scopes, "scopes there was no room for")                                                 \
+    X(scope_invocations, "invocations of scopes no longer kept")                              \
+    X(snapshots, "snapshots no longer kept")                                                  \
+    X(exports, "exports that failed")
+enum {
+#define MLI_X(name, text) MLI_LOST_##name,
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+    MLI_LOSS_COUNT
+};
+
 /* The public functions that count and log their refusals: see mli_refuse. */
 #define MLI_REFUSERS(X)                                                                       \
     X(alloc) X(free) X(realloc) X(realloc_begin) X(realloc_end) X(free_begin) X(free_end)     \
@@ -120,6 +133,7 @@ enum { MLI_SLOT_WORDS = sizeof(mli_page_slot) / sizeof(uint64_t) };
 
 #define MLI_SNAPSHOTS 256 /* the ledger keeps one less; a report may add its own */
 
+enum { MLI_RECORDER_SNAPSHOTS, MLI_RECORDER_EXPORT, MLI_RECORDERS };
 typedef struct mli_recorder { /* saves something at an interval: a snapshot, or an export */
     mli_u32 interval; /* ms; 0: it was not started, or was stopped */
     mli_u64 due;      /* the next time, by the ledger's clock */
@@ -151,30 +165,36 @@ typedef struct mli_spare_block {
 #define MLI_REGION_BITS 15
 #define MLI_SIZE_CLASSES (MLI_REGION_BITS - MLI_GRAIN_BITS + 1)
 
+struct mli_thread;
 struct memlord {
     /* The shards are first: a call finds one without adding an offset. */
     struct {
         mli_shard shards[1u << MLI_SHARD_BITS];
         mli_u32 buckets; /* in all tables */
+        uint16_t type_of[256]; /* by dev; written before the dev is published */
     } map;
+    /* Set when the ledger is made, and constant from then on: any module reads them. */
+    uint64_t generation; /* unique in the process */
+    uint32_t flags;      /* MEMLORD_FLAG_... */
+    int verifies;        /* 1: MEMLORD_DEBUG=2: destroy runs memlord_verify */
+    uint64_t started, started_stamp, started_wall;
+    /* Ends a call that found an alert: mli_call_end_slow. */
+    void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
+
+    struct memlord *next, **back; /* live ledgers, under the registry lock */
+    /* Every call reads the hooks and alerts; few write them. */
     struct {
-        struct memlord *next, **back; /* live ledgers, under the registry lock */
-        uint64_t started, started_stamp, started_wall;
-        int verifies; /* 1: MEMLORD_DEBUG=2: destroy runs memlord_verify */
-    } lifecycle;
-    /* Every call reads these members; few write them. */
-    struct {
-        uint64_t generation; /* unique in the process */
         mli_u32 hooks;     /* MLI_HOOK_... */
         mli_u32 alert;     /* MLI_ALERT_... */
-        uint32_t flags;    /* MEMLORD_FLAG_... */
+        uint32_t dev_alerts[256]; /* by dev: alerts that concern calls on it; written before the
+                                     dev is published */
         mli_u32 next_id;   /* of the next thread record */
+        mli_u32 allowance; /* the margins of bands allow for this many threads */
         uint32_t sweep_at; /* from this many records on a sweep looks for dead owners */
         mli_ptr all;       /* mli_thread *: the first record of the list */
         struct mli_thread *orphan;
         mli_lock orphan_lock;
-        /* Ends a call that found an alert: mli_call_end_slow, set before the first call. */
-        void (*end_slow)(memlord *lord, struct mli_thread *t, uint32_t dev, int asks);
+        mli_ptr saver;     /* const mli_saver *; set by the first request for a report */
     } threads;
     struct {
         uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
@@ -191,29 +211,37 @@ struct memlord {
     } stacks;
     struct {
         mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
+    } sites;
+    struct {
         mli_u64 birth_mark;   /* the current mark, shifted into place */
         mli_book births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
+        mli_book scopes;      /* of mli_ptr, numbered from 1 */
+        mli_u32 scope_count;  /* and 1 more */
         mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
         mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
-    } sites;
+    } tags;
     struct {
         uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
         mli_book rows[MLI_BOOKS];
         mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
         mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
         mli_lock count_lock;          /* the cells of the orphan record */
+        mli_u64 epoch;                /* resets */
+        mli_u64 losses[MLI_LOSS_COUNT];
     } counters;
     struct {
         mli_u32 dev_of[MLI_DIRECT_DEVICES + 1]; /* 0: not seen; the last one stays 0 */
-        uint16_t dev_type[256];                /* by dev; written before the dev is published */
-        uint32_t dev_alerts[256];             /* likewise: alerts that concern calls on the dev */
         mli_ptr at[MEMLORD_MAX_DEVICES + 1];   /* mli_device_record *, from dev 1 */
+        mli_u32 watched_types; /* a bit a device type: a strategy can be in force there */
+        mli_u32 polling;       /* MLI_POLLING_... */
+        mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
     } devices;
     struct {
         mli_ptr index;
         mli_dict strings;            /* of mli_stb_string: every string once */
         uint64_t bytes;
+        mli_ptr labels;              /* const char *, interned */
     } names;
     struct {
         memlord_allocator allocator;
@@ -229,7 +257,6 @@ struct memlord {
         uint32_t turn;      /* 0 or 1: changes with the logger */
         uint32_t inside[2]; /* calls of a logger in progress, by the turn they began in */
         mli_u32 setting;    /* 1: a thread is in memlord_logger_set */
-        mli_u32 refused[MLI_REFUSER_COUNT][2]; /* 1: logged, as E_INVALID or as E_DEVICE */
     } log;
     struct {
         memlord_clock clock;
@@ -245,26 +272,21 @@ struct memlord {
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
     struct {
+        mli_book all;
+        mli_u32 count;             /* and 1 more; under the cold lock */
+        struct mli_handle *closed; /* under the cold lock */
+    } accounts;
+    struct {
         mli_phys host_phys; /* cpu, pinned and mapped */
-    } capacity;
-    struct {
-        mli_book reservations, accounts;
-        mli_u32 reservation_count, account_count; /* and 1 more; under the cold lock */
-        struct mli_handle *closed_accounts;       /* under the cold lock */
-        mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
+        mli_book reservations;
+        mli_u32 reservation_count; /* and 1 more; under the cold lock */
     } limits;
-    struct {
-        mli_book all; /* of mli_ptr, numbered from 1 */
-        mli_u32 count;
-        mli_u64 lost;
-    } scopes;
     struct {
         mli_lock lock;
         struct mli_snapshot *at[MLI_SNAPSHOTS], *out; /* by time; evicted under a reader */
         uint32_t count;
         struct mli_snapshot_reader *readers;
-        mli_u64 lost;
-        mli_recorder recorder;
+        mli_recorder recorders[MLI_RECORDERS];
     } snapshots;
     struct {
         mli_lock lock;
@@ -273,18 +295,18 @@ struct memlord {
         struct mli_fence_record *to_drop; /* detached: their blocks have ended */
         struct mli_queue *spare_queues;   /* every record brings one: a free allocates none */
         mli_pending_queues pends[MEMLORD_DEVICE_TYPE_COUNT];
-        mli_u64 serial, epoch;            /* the last number used; resets */
+        mli_u64 serial;                   /* the last number used */
     } fences;
     struct {
         mli_lock callbacks_lock;
         struct mli_gc_entry *gc_entries;  /* as strategies: under the callbacks lock */
         struct mli_strategy *strategies;
-        mli_u32 watched_types;    /* a bit a device type: a strategy can be in force there */
-        mli_u32 thread_allowance; /* the margins of bands allow for this many threads */
     } bands;
     struct {
         mli_capacity_reader capacity_readers[MEMLORD_DEVICE_TYPE_COUNT];
         mli_cpu cpu;
+        mli_u32 poll_ms;        /* from sample to sample of a poller */
+        mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
     } room;
     struct {
         mli_lock lock;         /* all below but open and listener */
@@ -304,23 +326,17 @@ struct memlord {
     } neighbours;
     struct {
         struct mli_waiter *waiters;
-        mli_u32 poll_ms;
-        uint32_t poll_ms_by_env; /* 1: the environment has set poll_ms */
-        mli_u32 polling;         /* MLI_POLLING_... */
+        uint32_t poll_ms_by_env; /* 1: the environment has set the interval */
     } pollers;
     struct {
         memlord_retry policy; /* the default policy */
         mli_u64 explained;    /* when memlord_alloc_failed was last logged; 0: never */
     } retry;
     struct {
-        mli_ptr saver;                   /* const mli_saver *; set by the first request */
         mli_u32 exit_format;             /* the format plus 1; 0: no report at exit */
         mli_ptr exit_directory;          /* const char *, interned; NULL: output_dir */
-        mli_ptr labels;                  /* const char *, interned */
-        mli_recorder exporter;
         mli_ptr export_path;             /* const char *, interned; NULL: never exported */
         mli_u32 export_failed;           /* 1: the last export failed, and was logged */
-        mli_u64 exports_lost;            /* exports that failed */
         const char *output_dir;          /* interned */
     } saving;
 };
@@ -366,6 +382,9 @@ typedef struct mli_process_state {
     mli_exit_key exit_key;
 } mli_process_state;
 MLI_VARIABLE(mli_process_state mli_process)
+
+/* Walks all live ledgers. Requires: the registry lock. */
+#define MLI_LEDGERS_EACH(lord) for (lord = mli_process.ledgers; lord; lord = lord->next)
 
 /* Extra facts for the debug line (MEMLORD_DEBUG) of the call in progress. */
 typedef struct mli_debug_note {

@@ -31,7 +31,7 @@ MLI_PRIVATE MLI_COLD int mli_log_hears(const memlord *lord, int level) {
 
 /* Sets the calls of the logger that the thread is in back to `before`. */
 static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *before) {
-    const int same = before->generation == lord->threads.generation;
+    const int same = before->generation == lord->generation;
     int turn;
     mli_lock_take(&lord->log.lock);
     for (turn = 0; turn < 2; turn++)
@@ -44,7 +44,7 @@ MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
     MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;
-    if (mine->generation == lord->threads.generation && !mli_frame_runs(&mine->frame, here))
+    if (mine->generation == lord->generation && !mli_frame_runs(&mine->frame, here))
         mli_log_calls_end(lord, &none);
 }
 
@@ -56,9 +56,9 @@ MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
     if (!mli_log_hears(lord, level)) return;
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     before = mli_self.log_calls;
-    if (before.generation != lord->threads.generation) {
+    if (before.generation != lord->generation) {
         memset(&mli_self.log_calls, 0, sizeof before);
-        mli_self.log_calls.generation = lord->threads.generation;
+        mli_self.log_calls.generation = lord->generation;
         mli_self.log_calls.frame = MLI_STACK_ADDRESS();
     }
     mli_lock_take(&lord->log.lock);
@@ -89,7 +89,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(3) void mli_logf(memlord *lord, int level, 
 }
 
 MLI_PRIVATE MLI_COLD void mli_drop_warn(memlord *lord, mli_u32 *said, const char *text) {
-    if (mli_self.generation == lord->threads.generation && !mli_u32_exchange(said, 1))
+    if (mli_self.generation == lord->generation && !mli_u32_exchange(said, 1))
         mli_log(lord, MEMLORD_LOG_WARNING, text);
 }
 

@@ -21,7 +21,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book
         h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
         if (h) {
             h->number = n;
-            mli_u32_store(&h->generation, (uint32_t)lord->threads.generation * 0x9e3779b2u);
+            mli_u32_store(&h->generation, (uint32_t)lord->generation * 0x9e3779b2u);
             mli_u32_store(count, n + 1);
         }
         r = h ? MEMLORD_OK : MLI_AGAIN;
@@ -54,7 +54,7 @@ MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
 /* -- accounts -- */
 
 static mli_account_record *mli_account_find(memlord *lord, memlord_account account) {
-    return (mli_account_record *)mli_handle_find(&lord->limits.accounts,
+    return (mli_account_record *)mli_handle_find(&lord->accounts.all,
                                                  sizeof(mli_account_record), account);
 }
 MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
@@ -143,11 +143,11 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
     for (;;) {
         mli_lock_take(&mli_process.cold_lock);
-        b = (mli_account_record *)(void *)lord->limits.closed_accounts;
+        b = (mli_account_record *)(void *)lord->accounts.closed;
         if (b) break;
         mli_lock_drop(&mli_process.cold_lock);
-        r = mli_handle_new(lord, &lord->limits.accounts, &lord->limits.account_count, sizeof *b,
-                           &lord->limits.closed_accounts, &mli_process.cold_lock);
+        r = mli_handle_new(lord, &lord->accounts.all, &lord->accounts.count, sizeof *b,
+                           &lord->accounts.closed, &mli_process.cold_lock);
         if (r) return r;
     }
     mli_out_buffer(&text, b->name, sizeof b->name);
@@ -158,7 +158,7 @@ MLI_API memlord_result memlord_account_open(memlord *lord, memlord_device device
     mli_u64_store(&b->peak, 0);
     mli_u64_store(&b->refused, 0);
     mli_u64_store(&b->word, (uint64_t)(mli_u32_load(&b->handle.generation) + 1) << 49);
-    *out = mli_handle_open(&lord->limits.closed_accounts);
+    *out = mli_handle_open(&lord->accounts.closed);
     mli_lock_drop(&mli_process.cold_lock);
     return MEMLORD_OK;
 }
@@ -191,7 +191,7 @@ MLI_API memlord_result memlord_account_use(memlord *lord, memlord_account accoun
     if (r) return r;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t == lord->threads.orphan) { /* several threads share it, so it uses no account */
+    if (mli_is_orphan(lord, t)) { /* several threads share it, so it uses no account */
         r = account ? MEMLORD_E_NOMEM : MEMLORD_OK;
     } else {
         t->account = account;
@@ -209,7 +209,7 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
     b = mli_account_find(lord, account);
     if (b) {
         mli_u64_store(&b->word, (account + 1) << 49); /* charges in progress miss */
-        mli_handle_close(&lord->limits.closed_accounts, &b->handle);
+        mli_handle_close(&lord->accounts.closed, &b->handle);
     }
     mli_lock_drop(&mli_process.cold_lock);
     return b ? MEMLORD_OK : MEMLORD_E_UNKNOWN;

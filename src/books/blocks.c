@@ -47,7 +47,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
     t->other_dev = dev;
     if (mli_is_pending(word2)) {
         mli_stat_add(lord, dev, MLI_STAT_pending, (uint64_t)0 - d.out);
-        if (mli_side_record_of(word2)->epoch != mli_u64_load(&lord->fences.epoch))
+        if (mli_side_record_of(word2)->epoch != mli_epoch(lord))
             mli_row_freed_exclude(lord, dev, d.out);
     }
     mli_count(lord, t, &d, 1);
@@ -55,7 +55,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
 
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
     MLI_REQUIRE(!mli_is_inside());
-    if (t == lord->threads.orphan) return;
+    if (mli_is_orphan(lord, t)) return;
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->dev)
@@ -69,7 +69,7 @@ MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes) {
     MLI_REQUIRE(!mli_is_inside());
     mli_row_delta d;
-    if (!site || !(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES)) return;
+    if (!site || !mli_hook_on(lord, MLI_HOOK_SITES)) return;
     memset(&d, 0, sizeof d);
     d.word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     d.freed_here = bytes;
@@ -301,7 +301,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, 
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
     MLI_REQUIRE(!mli_is_inside());
-    const uint32_t type = lord->devices.dev_type[MLI_DEV(e->word1)];
+    const uint32_t type = mli_type_of(lord, MLI_DEV(e->word1));
     mli_probe probe;
     memlord_result r;
     *did = MLI_DID_NOTHING;
@@ -349,7 +349,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_open(memlord *lord, mli_thread *t,
     r = mli_entry_put(lord, t, &e, &d, 1, how, did);
     if (*did != MLI_DID_OPEN) mli_side_record_free(lord, e.word2);
     if (*did == MLI_DID_OPEN && mli_u32_load(&lord->blocks.dropped_kept))
-        (void)mli_drop_forget(lord, lord->devices.dev_type[dev], key);
+        (void)mli_drop_forget(lord, mli_type_of(lord, dev), key);
     return r;
 }
 
@@ -373,7 +373,7 @@ MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *pr
 MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_t dev, uint64_t key,
                                            uint64_t bytes) {
     mli_probe probe;
-    (void)mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 0, &probe);
+    (void)mli_probe_find(lord, t, mli_type_of(lord, dev), key, 0, &probe);
     if (probe.entry && MLI_BYTES(probe.entry->word1) == bytes)
         mli_probe_end_block(lord, t, &probe, 1);
     else
@@ -385,10 +385,10 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     MLI_REQUIRE(e->word2 & 1);
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
-    side->serial = mli_u64_add(&lord->fences.serial, 1) + 1;
-    side->epoch = mli_u64_load(&lord->fences.epoch);
+    side->serial = mli_serial_next(lord);
+    side->epoch = mli_epoch(lord);
     mli_stat_add(lord, MLI_DEV(e->word1), MLI_STAT_pending, MLI_BYTES(e->word1));
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     for (f = side->fences; f; f = f->sibling) {
         f->key = e->key;
         f->serial = side->serial;
@@ -396,7 +396,7 @@ MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
         f->asker = &mli_self;
         mli_queue_insert(lord, f);
     }
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     return side->fences;
 }
 
@@ -454,7 +454,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
     MLI_REQUIRE(!mli_is_inside());
     MLI_REQUIRE(!(word2 & 1));
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
-    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         site_row = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     else if (site_row && !same_device)
         site_row = mli_row_of(
@@ -569,7 +569,7 @@ MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t 
 MLI_PRIVATE memlord_result mli_map_reserve(memlord *lord, mli_thread *t, uint32_t dev,
                                            uint64_t key) {
     mli_probe probe;
-    if (mli_probe_find(lord, t, lord->devices.dev_type[dev], key, 1, &probe))
+    if (mli_probe_find(lord, t, mli_type_of(lord, dev), key, 1, &probe))
         return MEMLORD_E_NOMEM;
     mli_probe_leave(t, &probe);
     return MEMLORD_OK;

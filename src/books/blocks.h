@@ -55,7 +55,7 @@ static MLI_HOT int mli_would_overflow(memlord *lord, uint32_t dev, uint64_t byte
 
 /* 1: MEMLORD_DEBUG wants a line from each call that changed something or found an anomaly. */
 static MLI_HOT int mli_debug_on(memlord *lord) {
-    return MLI_UNLIKELY(mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE) ? 1 : 0;
+    return MLI_UNLIKELY(mli_hook_on(lord, MLI_HOOK_TRACE)) ? 1 : 0;
 }
 /* Notes for the debug line of this call where the block was before. */
 MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, uint64_t storage);

@@ -53,7 +53,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 }
 
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
-    mli_shard *s = &lord->map.shards[0];
+    mli_shard *s = mli_shard_at(lord, 0);
     while (mli_shard_enter(t, s, 0) == MLI_SHARD_STOPPED) {
         mli_shard_leave(t);
         mli_lock_take(&s->lock);
@@ -95,7 +95,7 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
     MLI_REQUIRE(!mli_is_inside());
-    const int orphan = t == lord->threads.orphan;
+    const int orphan = mli_is_orphan(lord, t);
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
     if (cell) return cell;
@@ -118,9 +118,57 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
     return cell;
 }
 
+MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
+    return mli_u32_load_acquire(&lord->counters.row_count[book]);
+}
+MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
+    const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
+    mli_row *row = (mli_row *)mli_book_add(lord, &lord->counters.rows[book], n, sizeof *row, grab);
+    if (!row || !mli_cell_make(lord, lord->threads.orphan, book, n, grab)) return NULL;
+    mli_lock_rank(&row->lock, MLI_RANK_ROW);
+    return row;
+}
+MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
+    mli_u32 *count = &lord->counters.row_count[book];
+    mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count */
+}
+
+MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
+    mli_u64 *count = dev ? mli_device_record_at(lord, dev)->count : lord->counters.lost;
+    (void)mli_u64_add(&count[stat], by);
+}
+MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat) {
+    return mli_u64_load(&lord->counters.lost[stat]);
+}
+
+MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss) {
+    (void)mli_u64_add(&lord->counters.losses[loss], 1);
+}
+MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss) {
+    return mli_u64_load(&lord->counters.losses[loss]);
+}
+
+MLI_PRIVATE uint64_t mli_epoch(const memlord *lord) { return mli_u64_load(&lord->counters.epoch); }
+MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
+    int book, stat;
+    uint32_t i, n;
+    for (book = 0; book < MLI_BOOKS; book++) {
+        n = mli_row_count(lord, book);
+        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
+    }
+    (void)mli_u64_add(&lord->counters.epoch, 1);
+    for (stat = 0; stat < MLI_STAT_COUNT; stat++) mli_u64_store(&lord->counters.lost[stat], 0);
+    mli_u64_store(&lord->counters.losses[MLI_LOST_scopes], 0);
+    mli_u64_store(&lord->counters.losses[MLI_LOST_snapshots], 0);
+}
+
+MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number) {
+    return mli_cell_at(lord->threads.orphan, book, number);
+}
+
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev) {
     if (!mli_u32_exchange(&mli_device_record_at(lord, dev)->watch.check_requested, 1))
-        (void)mli_u32_add(&lord->threads.alert, MLI_ALERT_BANDS);
+        mli_alert_bands_add(lord, 1);
 }
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row) {
     int64_t published = (int64_t)mli_u64_load(&row->published);
@@ -152,7 +200,7 @@ MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
    the thread is in no scope. */
 static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->threads.generation || !t->frame) return;
+    if (mli_self.generation != lord->generation || !t->frame) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
     mli_frame_raise(t->frame, dev, mli_u64_load(&cell->high));
 }
@@ -262,12 +310,12 @@ static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
-    if (MLI_LIKELY(cell && t != lord->threads.orphan)) {
+    if (MLI_LIKELY(cell && !mli_is_orphan(lord, t))) {
         mli_cell_apply(lord, book, number, cell, d);
         return;
     }
     mli_lock_take(&lord->counters.count_lock);
-    mli_cell_apply(lord, book, number, mli_cell_at(lord->threads.orphan, book, number), d);
+    mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d);
     mli_lock_drop(&lord->counters.count_lock);
     if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
 }
@@ -364,7 +412,7 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
-    mli_cell *cell = t == lord->threads.orphan ? NULL : mli_cell_at(t, book, number);
+    mli_cell *cell = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
     if (cell && book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));

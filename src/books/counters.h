@@ -207,6 +207,34 @@ MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t);
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab);
 
+/* Returns one more than the last row number of a book. The acquire pairs with the release in
+   mli_row_publish: rows below it can be read. */
+MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
+/* Makes the next row of a book and its cell of the orphan record; NULL: no memory. A row that was
+   not published is made again. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
+/* Publishes the row that was made last. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
+
+/* Adds to a statistic that no cell counts: to that of a device or, if dev is 0, to that of the
+   ledger as a whole. */
+MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
+/* Returns a statistic of the ledger as a whole. */
+MLI_PRIVATE uint64_t mli_stat_lost(const memlord *lord, int stat);
+
+/* Counts a record that is lost, by MLI_LOST_...; returns how many are. */
+MLI_PRIVATE MLI_COLD void mli_loss_add(memlord *lord, int loss);
+MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss);
+
+/* Returns the number of resets. What was counted in an earlier epoch counts no more. */
+MLI_PRIVATE uint64_t mli_epoch(const memlord *lord);
+/* Begins an epoch: the totals of all rows start over, and the statistics of the ledger as a whole.
+   Requires: the cold lock; `t` is the thread's record. */
+MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t);
+
+/* Returns the cell of the orphan record for a row. Requires: the row exists. */
+MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number);
+
 /* Requests a band check of a device at the end of this call, or of the next one on the device. Safe
    inside a shard. */
 MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);

@@ -15,8 +15,21 @@ MLI_PRIVATE uint64_t mli_device_key(memlord_device d) {
     return (uint64_t)MLI_INDEX_SUBJECT << 56 | (uint64_t)1 << 55 | mli_device_word(d);
 }
 
+MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling) {
+    (void)mli_u32_exchange(&lord->devices.polling, polling); /* see mli_helper_start */
+}
+MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling) {
+    return mli_u32_load(&lord->devices.polling) == polling;
+}
+MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types) {
+    mli_u32_store(&lord->devices.watched_types, types);
+}
+MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types) {
+    return mli_u32_load(&lord->devices.watched_types) & types;
+}
+
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d) {
-    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+    uint32_t dev = mli_dev_direct(lord, d);
     if (MLI_LIKELY(dev != 0)) return dev;
     return mli_device_valid(d) ? (uint32_t)mli_index_get(lord, mli_device_key(d)) : 0;
 }
@@ -26,7 +39,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    uint32_t n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]);
+    uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_device_record *device;
     memlord_result r;
     *dev = mli_dev_known(lord, d);
@@ -43,14 +56,13 @@ static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_devi
     device->own_phys.lord = lord;
     device->own_phys.device = d;
     mli_ptr_store_release(&device->phys,
-                          mli_type_host[d.type] ? &lord->capacity.host_phys : &device->own_phys);
-    lord->devices.dev_type[n] = (uint16_t)d.type;
-    lord->devices.dev_alerts[n] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS
-                                                                        << d.type;
+                          mli_type_host[d.type] ? &lord->limits.host_phys : &device->own_phys);
+    mli_type_set(lord, n, d.type);
+    mli_dev_alerts_set(lord, n, d.type);
     r = mli_row_add_locked(lord, MLI_BOOK_DEVICE, n, device, mli_device_key(d), dev);
-    if (r == MEMLORD_OK && mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL)
+    if (r == MEMLORD_OK && mli_polling_is(lord, MLI_POLLING_ALL))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
-    if (r == MEMLORD_OK && (mli_u32_load(&lord->bands.watched_types) >> d.type & 1))
+    if (r == MEMLORD_OK && mli_types_watched(lord, 1u << d.type))
         mli_check_request(lord, n);
     if (r == MEMLORD_OK && mli_device_direct_index(d) < MLI_DIRECT_DEVICES)
         mli_u32_store_release(&lord->devices.dev_of[mli_device_direct_index(d)], n);
@@ -70,14 +82,6 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d,
     return r;
 }
 
-MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
-    return mli_u32_load_acquire(&lord->counters.row_count[book]);
-}
-MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by) {
-    mli_u64 *count = dev ? mli_device_record_at(lord, dev)->count : lord->counters.lost;
-    (void)mli_u64_add(&count[stat], by);
-}
-
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes) {
     if (!storage) return "a storage cannot be 0";
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
@@ -93,7 +97,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     };
     if (!lord || (r != MEMLORD_E_INVALID && r != MEMLORD_E_DEVICE)) return r;
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
-    if (mli_u32_exchange(&lord->log.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
+    if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
         mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %i is %s", names[refuser], mli_device_code(d),
                  !mli_device_valid(d) ? "a selector: a device is needed"
@@ -111,7 +115,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
 MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32_t *dev) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; d.index < 0 && i < n; i++)
-        if (lord->devices.dev_type[i] == d.type) d = mli_device_record_at(lord, i)->device;
+        if (mli_type_of(lord, i) == d.type) d = mli_device_record_at(lord, i)->device;
     if (d.index < 0) d.index = 0;
     return mli_dev(lord, d, dev);
 }

@@ -9,13 +9,11 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-enum {                   /* memlord.pollers.polling */
+enum {                /* mli_polling_set: which pollers run */
     MLI_POLLING_AUTO, /* pollers run for the devices whose bands can request a collection */
     MLI_POLLING_ALL,  /* for all devices: memlord_poller_start */
     MLI_POLLING_OFF   /* for none: memlord_poller_stop */
 };
-
-#define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
 
 /* 1 for the device types whose bytes are in host memory: they share one phys. */
 MLI_TABLE(const unsigned char mli_type_host[])
@@ -60,16 +58,24 @@ static MLI_HOT uint32_t mli_device_direct_index(memlord_device d) {
    mli_device_add_locked. */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d);
 
+/* Returns the dev of a device that is found without a probe; 0: it is not, or is not known. */
+static MLI_HOT uint32_t mli_dev_direct(const memlord *lord, memlord_device d) {
+    return mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(d)]);
+}
+
+/* Sets which pollers run, at known devices and at new ones. */
+MLI_PRIVATE MLI_COLD void mli_polling_set(memlord *lord, uint32_t polling);
+MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
+
+/* Sets the device types that can have a strategy in force, a bit each. A new device of one of them
+   has its bands checked. */
+MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
+/* Returns those of some types that can have one. */
+MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
+
 /* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
    caller is inside the ledger's own call of the host's allocator. */
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_dev(memlord *lord, memlord_device d, uint32_t *dev);
-
-/* Returns one more than the last row number of a book. The acquire pairs with the release in
-   mli_row_add_locked: rows below it can be read. */
-MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Adds to a statistic that no cell counts: to that of a device or, if dev is 0, to that of the
-   ledger as a whole. */
-MLI_PRIVATE void mli_stat_add(memlord *lord, uint32_t dev, int stat, uint64_t by);
 
 /* Returns what is wrong with the storage or the size of a block; NULL: neither is. */
 MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t bytes);

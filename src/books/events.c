@@ -17,12 +17,12 @@ MLI_PRIVATE uint64_t mli_ledger_now(memlord *lord) {
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
     mli_stamp_scale scale;
     uint64_t ticks;
-    scale.from = lord->lifecycle.started_stamp;
+    scale.from = lord->started_stamp;
     scale.rate = 1;
     if (!lord->events.stamps_are_ticks) return scale;
     ticks = mli_ticks() - scale.from;
     if (ticks)
-        scale.rate = (double)(mli_ledger_now(lord) - lord->lifecycle.started) / (double)ticks;
+        scale.rate = (double)(mli_ledger_now(lord) - lord->started) / (double)ticks;
     return scale;
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps) {
@@ -118,8 +118,8 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
                                                    const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
     uint64_t rows = plain & (MLI_TAG_BITS_OF_ROWS | ~MLI_ROWS_MASK);
-    if (!(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS)) return;
-    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+    if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
 }
@@ -139,7 +139,7 @@ MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32
                                                  uint64_t storage, uint64_t bytes) {
     MLI_REQUIRE(mli_none_held());
     mli_thread *t;
-    if (!(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS)) return;
+    if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
     t = mli_thread_get(lord);
     if (!t) return;
     if (bytes > MLI_BYTES_MAX) bytes = MLI_BYTES_MAX;

@@ -74,7 +74,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_write(memlord *lord, mli_thread *t, int 
                                               uint64_t storage, uint64_t bytes, uint64_t rows);
 static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                      uint64_t storage, uint64_t bytes, uint64_t rows) {
-    if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS))
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
 /* Records the beginning of a block, with its row of the stacks; 0: it was not taken. */

@@ -3,35 +3,47 @@
 #include "base/atomics.h"
 #include "base/memory.h"
 #include "books/threads.h"
+#include "books/map.h"
+
+MLI_PRIVATE void mli_fences_enter(memlord *lord) { mli_lock_take(&lord->fences.lock); }
+MLI_PRIVATE void mli_fences_leave(memlord *lord) { mli_lock_drop(&lord->fences.lock); }
+MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fences.lock); }
+
+MLI_PRIVATE uint64_t mli_serial_next(memlord *lord) {
+    return mli_u64_add(&lord->fences.serial, 1) + 1;
+}
+MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
+    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+}
 
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f;
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     f = lord->fences.unused;
     if (f) lord->fences.unused = f->next;
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     if (!f) {
         f = (mli_fence_record *)mli_own_alloc(lord, sizeof *f);
         if (!f) return NULL;
-        mli_lock_take(&lord->fences.lock);
+        mli_fences_enter(lord);
         f->older = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
         mli_ptr_store(&lord->fences.all, f);
         f->spare.next = lord->fences.spare_queues;
         lord->fences.spare_queues = &f->spare;
-        mli_lock_drop(&lord->fences.lock);
+        mli_fences_leave(lord);
     }
     f->fence = *fence;
     return f;
 }
 MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     f->sibling = NULL;
     f->serial = 0;
     f->detached = f->owes_drop = 0;
     f->early_answer = 0;
     f->next = lord->fences.unused;
     lord->fences.unused = f;
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
 }
 
 MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f) {
@@ -43,9 +55,8 @@ MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f) {
 
 /* -- queues -- */
 
-static mli_pending_queues *mli_pends_of(memlord *lord, uint32_t dev) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    return &lord->fences.pends[lord->devices.dev_type[dev]];
+MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
+    return &lord->fences.pends[type];
 }
 
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
@@ -58,7 +69,7 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
 /* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    mli_pending_queues *p = mli_pends_of(lord, f->dev);
+    mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
     mli_queue *q = lord->fences.spare_queues;
     lord->fences.spare_queues = q->next;
     memset(q, 0, sizeof *q);
@@ -67,13 +78,13 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
     q->due = mli_u32_load(&p->calls);
     q->next = p->first;
     p->first = q;
-    mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[q->dev], 1);
+    mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, q->dev), 1);
     return q;
 }
 
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
     MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    mli_pending_queues *p = mli_pends_of(lord, q->dev);
+    mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
     q->due = mli_u32_load(&p->calls) + q->rest;
     q->late = rest ? now + MLI_REST_NS : 0;
@@ -83,7 +94,7 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, 
 
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    mli_queue *q = mli_queue_find(mli_pends_of(lord, f->dev), f->dev, f->fence.queue);
+    mli_queue *q = mli_queue_find(mli_pends_of(lord, mli_type_of(lord, f->dev)), f->dev, f->fence.queue);
     if (!q) q = mli_queue_add(lord, f);
     f->queue = q;
     f->next = NULL;
@@ -93,12 +104,12 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
     else
         q->first = f;
     q->last = f;
-    if (!q->unasked && (lord->threads.flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
+    if (!q->unasked && (lord->flags & MEMLORD_FLAG_DEFER)) q->unasked = f;
 }
 
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
-    mli_queue *q = f->queue, **at = &mli_pends_of(lord, f->dev)->first;
+    mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
     f->queue = NULL;
@@ -115,14 +126,14 @@ MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
     *at = q->next;
     q->next = lord->fences.spare_queues;
     lord->fences.spare_queues = q;
-    if (!mli_pends_of(lord, f->dev)->first)
-        mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << lord->devices.dev_type[f->dev], 0);
+    if (!mli_pends_of(lord, mli_type_of(lord, f->dev))->first)
+        mli_alert_set(lord, (uint32_t)MLI_ALERT_PENDS << mli_type_of(lord, f->dev), 0);
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record *f) {
     mli_fence_record *sibling;
     if (!f) return;
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     for (; f; f = sibling) {
         sibling = f->sibling;
         if (f->asker) {
@@ -132,13 +143,13 @@ MLI_PRIVATE MLI_NOINLINE void mli_fences_detach(memlord *lord, mli_fence_record 
         if (f->queue) mli_queue_remove(lord, f);
         mli_drops_put(lord, f);
     }
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
 }
 
 /* -- the host's functions: while one runs, its thread asks and drops no further fences -- */
 
 MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here) {
-    return mli_self.fence_lord == lord->threads.generation &&
+    return mli_self.fence_lord == lord->generation &&
            mli_frame_runs(&mli_self.fence_frame, here);
 }
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
@@ -149,7 +160,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     void *asked = mli_self.fence_asked;
     int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
-    mli_self.fence_lord = lord->threads.generation;
+    mli_self.fence_lord = lord->generation;
     mli_self.fence_frame = MLI_STACK_ADDRESS();
     mli_self.fence_asked = f;
     answer = f->fence.done(f->fence.user);
@@ -166,7 +177,7 @@ static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_
     void *asked = mli_self.fence_asked;
     if (!fence->drop) return;
     if (lord) {
-        mli_self.fence_lord = lord->threads.generation;
+        mli_self.fence_lord = lord->generation;
         mli_self.fence_frame = MLI_STACK_ADDRESS();
         mli_self.fence_asked = NULL;
     }
@@ -186,16 +197,16 @@ MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence) {
     mli_fence_record *f;
     if (!fence) return MEMLORD_OK;
-    if (!lord || !(lord->threads.flags & MEMLORD_FLAG_DEFER)) {
+    if (!lord || !(lord->flags & MEMLORD_FLAG_DEFER)) {
         mli_fence_drop_host(lord, fence);
         return MEMLORD_OK;
     }
     f = mli_fence_new(lord, fence);
     if (!f) return MEMLORD_E_NOMEM;
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     f->owes_drop = 1;
     mli_drops_put(lord, f);
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     return MEMLORD_OK;
 }
 
@@ -204,11 +215,11 @@ MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
     if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
-        mli_lock_take(&lord->fences.lock);
+        mli_fences_enter(lord);
         f = lord->fences.to_drop;
         if (f) lord->fences.to_drop = f->next;
         if (!f) mli_alert_set(lord, MLI_ALERT_DROPS, 0);
-        mli_lock_drop(&lord->fences.lock);
+        mli_fences_leave(lord);
         if (!f) break;
         (void)mli_fence_drop(lord, f);
         mli_fence_free(lord, f);

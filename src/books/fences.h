@@ -41,6 +41,15 @@ typedef struct mli_fence_record {
     mli_queue spare;      /* memory for a queue, this fence's or another's: see spare_queues */
 } mli_fence_record;
 
+/* Take and drop the fences lock. */
+MLI_PRIVATE void mli_fences_enter(memlord *lord);
+MLI_PRIVATE void mli_fences_leave(memlord *lord);
+/* Takes the fences lock if no other thread has it; 1: it did. */
+MLI_PRIVATE int mli_fences_try(memlord *lord);
+
+/* Returns a number that no other call on the ledger gets, above those of earlier calls. */
+MLI_PRIVATE uint64_t mli_serial_next(memlord *lord);
+
 /* Returns a record for a fence, which the ledger has not accepted yet; NULL without memory. */
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence);
 /* Gives a record back, cleared for its next fence. */
@@ -54,6 +63,8 @@ MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f);
 #define MLI_REST_NS 10000000u /* after this time any call asks again */
 #define MLI_REST_LOOK 8       /* one call in 8 reads the clock for that */
 
+/* Returns the queues of a device type. */
+MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type);
 /* Returns the queue of a device and `queue`; NULL: there is none. */
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id);
 
@@ -85,6 +96,9 @@ MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
    MEMLORD_FLAG_DEFER at the end of a call. `lord` NULL: the call has no ledger, and the fence is
    dropped here. */
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
+
+/* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
+MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
 
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
    not inside. */

@@ -1,11 +1,12 @@
 #include "books/limits.h"
 #include "books/devices.h"
 #include "books/sites.h"
+#include "books/map.h"
 
 /* -- physical devices -- */
 
 MLI_PRIVATE MLI_COLD mli_phys *mli_phys_storage(memlord *lord, uint32_t i) {
-    return i ? &mli_device_record_at(lord, i)->own_phys : &lord->capacity.host_phys;
+    return i ? &mli_device_record_at(lord, i)->own_phys : &lord->limits.host_phys;
 }
 MLI_PRIVATE mli_phys *mli_phys_at(memlord *lord, uint32_t dev) {
     return (mli_phys *)mli_ptr_load_acquire(&mli_device_record_at(lord, dev)->phys);
@@ -26,7 +27,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_find(memlord *lord, memlord_device 
     *out = NULL;
     if (!mli_device_valid(d)) return MEMLORD_E_DEVICE;
     if (mli_type_host[d.type]) {
-        *out = &lord->capacity.host_phys;
+        *out = &lord->limits.host_phys;
         return MEMLORD_OK;
     }
     r = make ? mli_dev(lord, d, &dev) : dev ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
@@ -55,7 +56,7 @@ MLI_PRIVATE uint64_t mli_phys_live(memlord *lord, const mli_phys *phys) {
    that asks before each alloc gets no more than was free at the sample. */
 
 MLI_PRIVATE int mli_dev_uses_capacity(const memlord *lord, uint32_t dev) {
-    return lord->devices.dev_type[dev] != MEMLORD_DEVICE_MAPPED;
+    return mli_type_of(lord, dev) != MEMLORD_DEVICE_MAPPED;
 }
 
 MLI_PRIVATE uint64_t mli_dev_held(memlord *lord, uint32_t dev, uint64_t live) {
@@ -84,7 +85,7 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
     }
     if ((int64_t)live < 0) live = 0;
     *held = mli_dev_held(lord, dev, live);
-    if (lord->devices.dev_type[dev] != MEMLORD_DEVICE_CPU) return *held;
+    if (mli_type_of(lord, dev) != MEMLORD_DEVICE_CPU) return *held;
     if (*held > live) return *held > mark->held ? *held : mark->held;
     bound = mli_add_saturated(mark->held, mli_since(in, mark->in));
     if (most < (int64_t)bound) bound = most > 0 ? (uint64_t)most : 0;
@@ -345,7 +346,7 @@ static void mli_tickets_prune(memlord *lord, mli_thread *t) {
 
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket) {
     uint32_t i;
-    if (t == lord->threads.orphan) return;
+    if (mli_is_orphan(lord, t)) return;
     mli_tickets_prune(lord, t);
     for (i = 0; i < t->open_tickets; i++)
         if (t->tickets[i] == ticket) return;

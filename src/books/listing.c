@@ -70,7 +70,7 @@ MLI_PRIVATE MLI_COLD void mli_map_visit(memlord *lord, mli_walk_query *q, mli_vi
                                         void *user) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++)
-        if (mli_shard_visit(lord, &lord->map.shards[i], q, fn, user)) return;
+        if (mli_shard_visit(lord, mli_shard_at(lord, i), q, fn, user)) return;
 }
 
 static int mli_visit_count(memlord *lord, const mli_entry *e, void *user) {
@@ -132,7 +132,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_copies_each(memlord *lord, mli_walk_quer
     for (i = 0; i < MLI_SHARDS && !stop && r == MEMLORD_OK; i++) {
         mli_walk_query some = *q;
         do {
-            r = mli_shard_copy(lord, &lord->map.shards[i], &some, &c);
+            r = mli_shard_copy(lord, mli_shard_at(lord, i), &some, &c);
             for (k = 0; k < c.count && !stop && r == MEMLORD_OK; k++)
                 stop = fn(user, c.at + k * size);
         } while (++some.part < some.parts && !stop && r == MEMLORD_OK);

@@ -22,6 +22,10 @@ static MLI_HOT mli_bucket *mli_buckets_end(const mli_shard *s) {
     return (mli_bucket *)(void *)s->table + s->size;
 }
 
+MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
+    lord->map.type_of[dev] = (uint16_t)type;
+}
+
 /* -- entering a shard -- */
 
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_enter_fenced(mli_thread *t, mli_shard *s) {
@@ -48,7 +52,7 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
         if (mli_barrier_all()) return;
         (void)mli_u32_exchange(&mli_process.has_barrier, 0);
     }
-    (void)mli_u32_add(&lord->threads.alert, 0);
+    mli_alert_barrier(lord);
     t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
         if (mli_u32_load_seqcst(&t->fenced)) continue;
@@ -101,7 +105,7 @@ MLI_PRIVATE void mli_shard_resume(mli_shard *s) {
 MLI_PRIVATE void mli_map_freeze(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++) {
-        mli_shard *s = &lord->map.shards[i];
+        mli_shard *s = mli_shard_at(lord, i);
         mli_lock_take(&s->lock);
         s->stopped_state = mli_u32_load(&s->state);
         (void)mli_u32_exchange(&s->state, MLI_SHARD_STOPPED);
@@ -111,7 +115,7 @@ MLI_PRIVATE void mli_map_freeze(memlord *lord) {
 }
 MLI_PRIVATE void mli_map_thaw(memlord *lord) {
     uint32_t i;
-    for (i = 0; i < MLI_SHARDS; i++) mli_shard_resume(&lord->map.shards[i]);
+    for (i = 0; i < MLI_SHARDS; i++) mli_shard_resume(mli_shard_at(lord, i));
 }
 
 /* -- tables -- */
@@ -189,7 +193,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
         mli_u32_store(&s->displaced, next->displaced);
         *next = old;
         if (state == MLI_SHARD_NEW)
-            state = t == lord->threads.orphan ? (uint32_t)MLI_SHARD_SHARED : t->id;
+            state = mli_is_orphan(lord, t) ? (uint32_t)MLI_SHARD_SHARED : t->id;
     }
     mli_u32_store_release(&s->state, state);
     return failed;
@@ -269,7 +273,7 @@ static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bu
     for (; match; match &= match - 1) {
         const unsigned bit = mli_print_match_bit(match);
         mli_entry *e = mli_slot_entry(b, bit);
-        if (e->key != probe->key || lord->devices.dev_type[MLI_DEV(e->word1)] != type) continue;
+        if (e->key != probe->key || mli_type_of(lord, MLI_DEV(e->word1)) != type) continue;
         probe->entry = e;
         probe->bucket = probe->held - 1;
         probe->header = header ^ print << bit;

@@ -120,6 +120,18 @@ static MLI_HOT uint64_t mli_hash(uint64_t key) {
 static MLI_HOT unsigned mli_overflow_count(uint64_t header, unsigned overflow) {
     return (unsigned)(header >> overflow) & MLI_OVERFLOW_MAX;
 }
+/* Returns the type of a device: with a storage it is the key of a block. */
+static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
+    return lord->map.type_of[dev];
+}
+/* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
+static MLI_HOT mli_shard *mli_shard_at(memlord *lord, uint32_t number) {
+    return &lord->map.shards[number];
+}
+
+/* Sets the type of a device. Requires: the dev is not published yet. */
+MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
+
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else

@@ -265,7 +265,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_name_limited(memlord *lord, const char *
 /* -- the labels of the ledger -- */
 
 MLI_PRIVATE const char *mli_labels(const memlord *lord) {
-    return (const char *)mli_ptr_load_acquire(&lord->saving.labels);
+    return (const char *)mli_ptr_load_acquire(&lord->names.labels);
 }
 MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     const char *kept;
@@ -273,7 +273,7 @@ MLI_API memlord_result memlord_labels_set(memlord *lord, const char *labels) {
     if (!lord) return MEMLORD_OK;
     r = mli_name(lord, labels, &kept);
     if (r == MEMLORD_OK) /* pairs with mli_labels */
-        mli_ptr_store_release(&lord->saving.labels, (void *)(uintptr_t)kept);
+        mli_ptr_store_release(&lord->names.labels, (void *)(uintptr_t)kept);
     return r;
 }
 
@@ -334,18 +334,15 @@ MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, 
                                                        void *subject, uint64_t key,
                                                        uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
+    const uint32_t n = mli_row_count(lord, book);
     mli_row *row;
     memlord_result r = mli_index_reserve_locked(lord, 1);
     if (r) return r;
-    row = (mli_row *)mli_book_add(lord, &lord->counters.rows[book], n, sizeof *row, mli_cold_alloc);
-    if (!row || !mli_cell_make(lord, lord->threads.orphan, book, n, mli_cold_alloc))
-        return MLI_AGAIN;
-    mli_lock_rank(&row->lock, MLI_RANK_ROW);
+    row = mli_row_new(lord, book, mli_cold_alloc);
+    if (!row) return MLI_AGAIN;
     row->dev = dev;
     row->subject = subject;
-    mli_u32_store_release(&lord->counters.row_count[book],
-                          n + 1); /* pairs with the acquire in mli_row_count */
+    mli_row_publish(lord, book);
     mli_index_add_locked(lord, key, n);
     *number = n;
     return MEMLORD_OK;

@@ -1,4 +1,5 @@
 #include "books/parts.h"
+#include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "books/names.h"
@@ -201,7 +202,7 @@ static int mli_parts_visit(const mli_entry *e, void *lord) {
 MLI_PRIVATE void mli_parts_end(memlord *lord) {
     uint32_t i;
     for (i = 0; i < MLI_SHARDS; i++)
-        (void)mli_shard_each(&lord->map.shards[i], mli_parts_visit, lord);
+        (void)mli_shard_each(mli_shard_at(lord, i), mli_parts_visit, lord);
 }
 
 MLI_PRIVATE MLI_COLD void mli_parts_move(memlord *lord, mli_thread *t, uint32_t from_type,

@@ -2,9 +2,11 @@
 #include "os/modules.h"
 #include "base/ledger.h"
 #include "base/text.h"
+#include "base/memory.h"
 #include "books/map.h"
 #include "books/names.h"
 #include "books/devices.h"
+#include "books/counters.h"
 
 MLI_PRIVATE const memlord_site mli_no_site = {"", "", 0};
 

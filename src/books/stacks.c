@@ -260,7 +260,7 @@ static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, u
 static mli_taken *mli_taken_of_locked(memlord *lord, const mli_entry *e) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     return mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
-                           lord->devices.dev_type[MLI_DEV(e->word1)], e->key);
+                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
 /* Removes an entry, and moves those after it that it displaced. */
 static void mli_taken_remove(memlord *lord, mli_taken *gone) {
@@ -344,7 +344,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *
     const uint64_t bytes = MLI_BYTES(e->word1);
     if (MLI_LIKELY(!mli_self.taken_row)) return 0;
     taken.key = e->key;
-    taken.type = lord->devices.dev_type[MLI_DEV(e->word1)];
+    taken.type = mli_type_of(lord, MLI_DEV(e->word1));
     taken.row = mli_self.taken_row;
     taken.scale = mli_self.taken_scale;
     mli_self.taken_row = 0;
@@ -509,7 +509,7 @@ static size_t mli_stack_own(void *const *frames, size_t n, const void *site, con
    call, which only samples can afford: every alloc of such a child is unwound. */
 static MLI_COLD int mli_stack_may_unwind(const memlord *lord, const mli_thread *t,
                                          uintptr_t here) {
-    if (t == lord->threads.orphan || mli_frame_runs(&mli_self.unwinding, here)) return 0;
+    if (mli_is_orphan(lord, t) || mli_frame_runs(&mli_self.unwinding, here)) return 0;
     return lord->stacks.bytes == 1 || mli_pid() == mli_u64_load(&mli_process.pid);
 }
 /* Returns how many of `n` frames come before the first that can be no code: that is garbage, or the
@@ -575,7 +575,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t
     if (!mli_stack_due(lord, t, bytes)) return;
     may = mli_stack_may_unwind(lord, t, MLI_STACK_ADDRESS());
     depth = mli_stack_unwind(lord, may, frames, cap, site, &from);
-    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         at = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
     if (mli_stacks_ready(lord)) row = mli_stack_row_of(lord, frames + from, depth, dev, at);
     mli_stack_set(lord, row, dev, mean > 1 ? mli_sample_scale((double)bytes / mean) : 1);
@@ -638,7 +638,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
 /* -- life -- */
 
 MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
-    MLI_REQUIRE(!lord->lifecycle.back);
+    MLI_REQUIRE(!lord->back);
     void *frames[1];
     uint64_t generation;
     if (!desc->stack_depth) return;
@@ -646,7 +646,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *de
     lord->stacks.bytes = desc->stack_bytes ? desc->stack_bytes : MLI_STACK_BYTES;
     if (lord->stacks.bytes > MLI_BYTES_MAX) lord->stacks.bytes = MLI_BYTES_MAX;
     lord->stacks.frame_count.v = lord->stacks.node_count.v = lord->stacks.row_count.v = 1;
-    lord->threads.hooks.v |= MLI_HOOK_STACKS;
+    mli_hook_set(lord, MLI_HOOK_STACKS, 1);
     lord->stacks.unwinder = desc->unwinder;
     mli_stacks_seed(lord);
     if (desc->unwinder.fn) return;

@@ -33,7 +33,7 @@ MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void
     MLI_REQUIRE(!mli_is_inside());
     mli_cache_entry *memo;
     uint32_t k = 0;
-    if (t == lord->threads.orphan) return;
+    if (mli_is_orphan(lord, t)) return;
     if (t->cache_count >= (t->cache_mask + 1) * 3 / 8) mli_cache_grow(lord, t);
     memo = mli_cache_home(t, key, salt);
     while (k < MLI_CACHE_PATH && memo[k].key && (memo[k].key != key || memo[k].salt != salt)) k++;
@@ -78,7 +78,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
         *key = hash >> 8 ^ (uint64_t)MLI_INDEX_BIRTH << 56;
         number = (uint32_t)mli_index_get(lord, *key);
         if (!number) return 0;
-        seen = (const mli_birth *)mli_book_at(&lord->sites.births, number, sizeof *seen);
+        seen = (const mli_birth *)mli_book_at(&lord->tags.births, number, sizeof *seen);
         if (seen->stream == birth->stream && seen->mark == birth->mark &&
             seen->scope == birth->scope)
             return number;
@@ -95,18 +95,18 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
     *number = mli_birth_number(lord, birth, &key);
     if (*number) return MEMLORD_OK;
     if (r) return r;
-    if (lord->sites.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
-    added = (mli_birth *)mli_book_add(lord, &lord->sites.births, lord->sites.birth_count + 1,
+    if (lord->tags.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
+    added = (mli_birth *)mli_book_add(lord, &lord->tags.births, lord->tags.birth_count + 1,
                                       sizeof *added, mli_cold_alloc);
     if (!added) return MLI_AGAIN;
     *added = *birth;
-    *number = ++lord->sites.birth_count;
+    *number = ++lord->tags.birth_count;
     mli_index_add_locked(lord, key, *number);
     return MEMLORD_OK;
 }
 
-/* Finds or adds a birth, and returns its number. 0: there is no room for it, and scopes.lost counts
-   that. */
+/* Finds or adds a birth, and returns its number. 0: there is no room for it, which
+   counts as a lost scope. */
 static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t mark,
                                         uint32_t scope) {
     memlord_result r;
@@ -122,7 +122,7 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
         mli_cold_enter();
         r = mli_birth_find_locked(lord, &birth, &number);
     } while (mli_cold_leave(lord, &r));
-    if (r) (void)mli_u64_add(&lord->scopes.lost, 1);
+    if (r) mli_loss_add(lord, MLI_LOST_scopes);
     return number;
 }
 
@@ -144,7 +144,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
     return t->birth_bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
-    uint64_t born = mli_u64_load(&lord->sites.birth_mark);
+    uint64_t born = mli_u64_load(&lord->tags.birth_mark);
     if (MLI_LIKELY(!t->frame && !t->stream)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
@@ -156,7 +156,7 @@ static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
     if (bits & MLI_BIRTH_NUMBERED)
-        return *(const mli_birth *)mli_book_at(&lord->sites.births,
+        return *(const mli_birth *)mli_book_at(&lord->tags.births,
                                                (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
     birth.mark = (uint32_t)bits;
     return birth;
@@ -172,9 +172,27 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2) {
 }
 
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
-    mli_ptr *at = (mli_ptr *)mli_book_at(&lord->scopes.all, id, sizeof *at);
+    mli_ptr *at = (mli_ptr *)mli_book_at(&lord->tags.scopes, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
 }
+
+MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
+    return mli_u32_load_acquire(&lord->tags.scope_count);
+}
+MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
+    const uint32_t id = mli_u32_load(&lord->tags.scope_count);
+    mli_ptr *at = (mli_ptr *)mli_book_add(lord, &lord->tags.scopes, id, sizeof *at, mli_cold_alloc);
+    mli_scope_record *scope = at ? (mli_scope_record *)mli_cold_alloc(lord, sizeof *scope) : NULL;
+    if (!scope) return NULL;
+    scope->id = id;
+    mli_ptr_store(at, scope);
+    return scope;
+}
+MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
+    const uint32_t id = mli_u32_load(&lord->tags.scope_count);
+    mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
+}
+MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
@@ -182,7 +200,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
     uint64_t rows = 0;
     if (!t->frame && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
-    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     if (t->tag) rows |= mli_cached_row(lord, t, MLI_BOOK_TAG, t->tag, dev);
     return mli_birth_bits(lord, t) | rows;
@@ -191,14 +209,14 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
 /* Counts a tag that found no room, and warns of the first. */
 static MLI_COLD void mli_tag_drop(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
-    mli_drop_warn(lord, &lord->sites.warned_tag,
+    mli_drop_warn(lord, &lord->tags.warned_tag,
                   "[drop] no room for a tag: raise MEMLORD_MAX_STRINGS, or give the ledger's "
                   "allocator more; dropped_sites has how many");
 }
 
 MLI_PRIVATE MLI_COLD void mli_guard_lost(memlord *lord) {
     mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
-    mli_drop_warn(lord, &lord->sites.warned_guard,
+    mli_drop_warn(lord, &lord->tags.warned_guard,
                   "[drop] a tag or a scope ended on another thread than it began: there it stays "
                   "open");
 }
@@ -287,7 +305,7 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
                           "a tag has a name");
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t == lord->threads.orphan) /* several threads share it, so it has no tag stack */
+    if (mli_is_orphan(lord, t)) /* several threads share it, so it has no tag stack */
         r = MEMLORD_E_NOMEM;
     else if (t->tag_depth == MLI_TAG_DEPTH_MAX)
         r = MEMLORD_E_STATE;
@@ -307,16 +325,7 @@ static memlord_result mli_tag_begin(memlord *lord, const char *tag, memlord_guar
 /* -- public -- */
 
 MLI_API memlord_result memlord_sites_enable(memlord *lord, int on) {
-    mli_thread *t;
-    uint32_t hooks;
-    if (!lord) return MEMLORD_OK;
-    mli_lock_take(&mli_process.registry_lock); /* no thread registers meanwhile */
-    hooks = mli_u32_load(&lord->threads.hooks) & ~(uint32_t)MLI_HOOK_SITES;
-    if (on) hooks |= MLI_HOOK_SITES;
-    mli_u32_store(&lord->threads.hooks, hooks);
-    for (t = mli_thread_first(lord); t; t = mli_thread_next(t))
-        mli_special_set(t, MLI_SPECIAL_SITES, on);
-    mli_lock_drop(&mli_process.registry_lock);
+    if (lord) mli_hook_set(lord, MLI_HOOK_SITES, on);
     return MEMLORD_OK;
 }
 
@@ -380,9 +389,9 @@ MLI_API uint64_t memlord_mark(memlord *lord) {
     uint64_t born;
     if (!lord) return 0;
     (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
-    born = mli_u64_load(&lord->sites.birth_mark);
+    born = mli_u64_load(&lord->tags.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
-        if (mli_u64_cas(&lord->sites.birth_mark, &born, born + ((uint64_t)1 << 37)))
+        if (mli_u64_cas(&lord->tags.birth_mark, &born, born + ((uint64_t)1 << 37)))
             return MLI_BIRTH(born) + 1;
     return MLI_MARK_MAX;
 }
@@ -418,7 +427,7 @@ MLI_API uint64_t memlord_stream_set(memlord *lord, uint64_t stream) {
         if (t) mli_thread_put(lord, t);
         return before;
     }
-    if (t == lord->threads.orphan) { /* several threads share it, so it has no stream */
+    if (mli_is_orphan(lord, t)) { /* several threads share it, so it has no stream */
         mli_stat_add(lord, 0, MLI_STAT_dropped_sites, 1);
     } else {
         t->stream = stream;
@@ -446,7 +455,7 @@ MLI_API memlord_result memlord_tag_default_set(memlord *lord, const char *tag) {
                           memlord_device_all(), "a tag has a name");
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t == lord->threads.orphan)
+    if (mli_is_orphan(lord, t))
         r = MEMLORD_E_NOMEM; /* as in mli_tag_begin */
     else if (tag)
         r = mli_tag_kept(lord, t, tag, &kept);

@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "os/knobs.h"
 #include "os/compiler.h"
+#include "base/atomics.h"
 #include "base/ledger.h"
 #include "books/threads.h"
 #include "books/sites.h"
@@ -55,6 +56,18 @@ MLI_PRIVATE uint32_t mli_scope_of(memlord *lord, uint64_t word2);
 MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2);
 
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id);
+/* Returns the number of scopes, and 1 more. The acquire pairs with mli_scope_publish. */
+MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
+/* Makes the record of the next scope; NULL: no memory. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord);
+/* Publishes the scope that was made last. Requires: the cold lock. */
+MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord);
+/* Returns the current mark, shifted into its place in word2. */
+static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
+    return mli_u64_load(&lord->tags.birth_mark);
+}
+/* Returns the number of the last birth. Requires: the cold lock. */
+MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord);
 
 /* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
    thread's cells for its rows. Requires: not inside. */

@@ -10,7 +10,7 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
 MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u32_exchange(&t->fenced, 0);
-    if (t != t->lord->threads.orphan && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
+    if (!mli_is_orphan(t->lord, t) && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
     mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
     mli_u32_store_release(&t->fenced, 1);
 }
@@ -29,10 +29,42 @@ MLI_PRIVATE int mli_alert_set(memlord *lord, uint32_t bit, int on) {
     return mli_u32_bits(&lord->threads.alert, bit, on);
 }
 
+MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type) {
+    lord->threads.dev_alerts[dev] = ~(uint32_t)MLI_ALERT_PENDS_ALL | (uint32_t)MLI_ALERT_PENDS
+                                                                         << type;
+}
+MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by) {
+    (void)mli_u32_add(&lord->threads.alert, by * MLI_ALERT_BANDS);
+}
+MLI_PRIVATE void mli_alert_barrier(memlord *lord) { (void)mli_u32_add(&lord->threads.alert, 0); }
+
+MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on) {
+    mli_thread *t;
+    mli_lock_take(&mli_process.registry_lock);
+    (void)mli_u32_bits(&lord->threads.hooks, bit, on);
+    for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) mli_special_set(t, bit, on);
+    mli_lock_drop(&mli_process.registry_lock);
+}
+
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id) { return id - MLI_THREAD_ID_FIRST + 1; }
 
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord) {
     return mli_u32_load(&lord->threads.next_id) - MLI_THREAD_ID_FIRST;
+}
+
+MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads) {
+    mli_u32_store(&lord->threads.allowance, threads);
+}
+MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord) {
+    return mli_u32_load(&lord->threads.allowance);
+}
+
+MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord) {
+    return mli_thread_count(lord) >= lord->threads.sweep_at;
+}
+MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
+    const uint32_t at = 2 * living;
+    lord->threads.sweep_at = at > MLI_SWEEP_MIN ? at : MLI_SWEEP_MIN;
 }
 
 MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
@@ -43,7 +75,7 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
     t->cache = t->cache_inline;
     t->cache_mask = MLI_CACHE_MIN - 1;
     if (mli_thread_count(lord) >
-        mli_u32_load(&lord->bands.thread_allowance)) /* before the thread counts anything */
+        mli_u32_load(&lord->threads.allowance)) /* before the thread counts anything */
         mli_alert_set(lord, MLI_ALERT_THREADS, 1);
     mli_u64_store(&t->owner, owner);
     mli_ptr_store(&t->next, mli_ptr_load(&lord->threads.all));
@@ -57,7 +89,7 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
    mli_thread_release: the counts and shards of the record are visible then. */
 static mli_thread *mli_thread_spare(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
-    while (t && (t == lord->threads.orphan || mli_u64_load_acquire(&t->owner)))
+    while (t && (mli_is_orphan(lord, t) || mli_u64_load_acquire(&t->owner)))
         t = mli_thread_next(t);
     return t;
 }
@@ -75,7 +107,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
             mli_u64_store(&t->owner, mli_self.number);
             mli_thread_fence(t);
         }
-        if (t && mli_thread_count(lord) >= lord->threads.sweep_at && !mli_thread_spare(lord))
+        if (t && mli_threads_sweep_due(lord) && !mli_thread_spare(lord))
             mli_alert_set(lord, MLI_ALERT_THREADS, 1);
         mli_lock_drop(&mli_process.registry_lock);
         if (t) return t;
@@ -89,7 +121,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
 static MLI_COLD void mli_threads_disown(uint64_t number) {
     memlord *lord;
     mli_lock_take(&mli_process.registry_lock);
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
+    MLI_LEDGERS_EACH(lord) {
         mli_thread *t = mli_thread_of(lord, number);
         if (!t) continue;
         mli_u64_store(&t->owner, MLI_NOBODY);
@@ -142,14 +174,14 @@ static MLI_COLD int mli_thread_ready(void) {
    call must pass through. Returns the orphan record, locked, past the thread's exit hook or without
    memory for a record. */
 static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
-    mli_used *used = &mli_self.used[lord->threads.generation % MLI_USED];
+    mli_used *used = &mli_self.used[lord->generation % MLI_USED];
     mli_thread *t = NULL;
     if (mli_self.in_host_alloc) return NULL;
     if (!mli_self.exited)
-        t = used->generation == lord->threads.generation ? used->thread : mli_thread_own(lord);
+        t = used->generation == lord->generation ? used->thread : mli_thread_own(lord);
     if (!t && mli_thread_ready()) t = mli_thread_claim(lord);
     if (t) {
-        mli_self.generation = used->generation = lord->threads.generation;
+        mli_self.generation = used->generation = lord->generation;
         mli_self.thread = used->thread = t;
         return t;
     }
@@ -159,22 +191,29 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
-    if (MLI_LIKELY(mli_self.generation == lord->threads.generation))
+    if (MLI_LIKELY(mli_self.generation == lord->generation))
         return mli_self.thread;
     return mli_thread_get_slow(lord);
 }
 
+MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver) {
+    mli_ptr_store_release(&lord->threads.saver, (void *)(uintptr_t)saver);
+}
+MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord) {
+    const mli_saver *saver = (const mli_saver *)mli_ptr_load_acquire(&lord->threads.saver);
+    if (saver) saver->save(lord, 1);
+}
 MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord) {
     const mli_saver *saver;
     if (mli_self.in_host_alloc || !mli_alert_set(lord, MLI_ALERT_SAVE, 0)) return;
-    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
+    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->threads.saver);
     saver->save(lord, 0);
 }
 
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
     MLI_REQUIRE(mli_none_held());
-    if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE) &&
-        !(lord->threads.flags & MEMLORD_FLAG_DEFER))
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_SAVE)) &&
+        !(lord->flags & MEMLORD_FLAG_DEFER))
         mli_save_serve(lord);
     return r;
 }
@@ -240,5 +279,5 @@ MLI_PRIVATE MLI_COLD int mli_helper_wait(mli_helper *h, uint32_t ms) {
 }
 
 MLI_PRIVATE int mli_polling_enabled(memlord *lord) {
-    return !MLI_THREADLESS && !(lord->threads.flags & MEMLORD_FLAG_NO_THREADS);
+    return !MLI_THREADLESS && !(lord->flags & MEMLORD_FLAG_NO_THREADS);
 }

@@ -68,7 +68,7 @@ typedef struct mli_thread {
     struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
     struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
     uint64_t stream;                 /* of its allocs; 0: none */
-    uint64_t birth_mark, birth_bits; /* sites.birth_mark, and the birth bits of this scope and
+    uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
                                         stream for it; birth_bits 0: not looked up */
     struct memlord *lord;
     mli_u64 detached, detached_bytes; /* blocks that its reallocs took off the map, less those put
@@ -110,6 +110,8 @@ enum {                        /* memlord.threads.alert: work for the end of a ca
     MLI_ALERT_BANDS = 64 << MEMLORD_DEVICE_TYPE_COUNT /* a count, not a bit: one for each
                                                          near_threshold and check_requested */
 };
+#define MLI_ALERT_PENDS_ALL (MLI_ALERT_BANDS - MLI_ALERT_PENDS)
+#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 enum { /* memlord.threads.hooks: the bits that every thread has in `special` */
     MLI_HOOK_SITES = MLI_SPECIAL_SITES,
@@ -124,6 +126,11 @@ static MLI_HOT mli_thread *mli_thread_first(const memlord *lord) {
 }
 static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
+}
+
+/* 1: the record is the one of all threads that have none. */
+static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
+    return t == lord->threads.orphan;
 }
 
 /* Sets or clears a bit of a thread's `special` mask. Its own thread, threads that lack a barrier
@@ -148,11 +155,51 @@ MLI_PRIVATE mli_thread *mli_thread_own(const memlord *lord);
    changes the mask. Seq_cst: see mli_call_end_slow. */
 MLI_PRIVATE int mli_alert_set(memlord *lord, uint32_t bit, int on);
 
+/* Returns those of some bits that are set in the alert mask. */
+static MLI_HOT uint32_t mli_alert_on(const memlord *lord, uint32_t bits) {
+    return mli_u32_load(&lord->threads.alert) & bits;
+}
+/* Returns those of some alerts that concern calls on a device. */
+static MLI_HOT uint32_t mli_dev_alerts(const memlord *lord, uint32_t alert, uint32_t dev) {
+    return alert & lord->threads.dev_alerts[dev];
+}
+/* Sets which alerts concern calls on a device: those of fences on devices of its type, and all
+   others. Requires: the dev is not published yet. */
+MLI_PRIVATE MLI_COLD void mli_dev_alerts_set(memlord *lord, uint32_t dev, int type);
+/* Adds to the number of flags near_threshold and check_requested that are set. */
+MLI_PRIVATE void mli_alert_bands_add(memlord *lord, uint32_t by);
+/* Orders what the thread has stored before it against what it reads after it: seq_cst. */
+MLI_PRIVATE void mli_alert_barrier(memlord *lord);
+
+/* Returns those of some MLI_HOOK_... bits that are set. */
+static MLI_HOT uint32_t mli_hook_on(const memlord *lord, uint32_t bits) {
+    return mli_u32_load(&lord->threads.hooks) & bits;
+}
+/* Sets or clears a MLI_HOOK_... bit of the ledger and of all its threads. Takes the registry lock,
+   so that no thread registers meanwhile. */
+MLI_PRIVATE MLI_COLD void mli_hook_set(memlord *lord, uint32_t bit, int on);
+
 /* Returns the number of a thread record in reports, by its id; that of the orphan record is 1. */
 MLI_PRIVATE uint32_t mli_record_number(uint32_t id);
 
 /* Returns how many thread records the ledger has, the orphan record included. */
 MLI_PRIVATE uint32_t mli_thread_count(memlord *lord);
+
+/* Set and return the number of threads that the margins of bands allow for. A thread record above
+   it raises an alert. */
+MLI_PRIVATE void mli_threads_allow(memlord *lord, uint32_t threads);
+MLI_PRIVATE uint32_t mli_threads_allowed(const memlord *lord);
+
+/* 1: there are so many records that a sweep for dead owners is worth it, or one died for sure.
+   Requires, as the next: the registry lock. */
+MLI_PRIVATE MLI_COLD int mli_threads_sweep_due(memlord *lord);
+/* Ends a sweep that has found `living` owners: the next one is due at twice as many records. */
+MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living);
+
+/* Sets the function that writes a requested report. */
+MLI_PRIVATE MLI_COLD void mli_saver_set(memlord *lord, const mli_saver *saver);
+/* Writes the last report of a ledger, if it was to save any. */
+MLI_PRIVATE MLI_COLD void mli_saver_end(memlord *lord);
 
 /* Makes zeroed memory a thread record and adds it to the list. Requires: the caller holds the
    registry lock. */
@@ -168,7 +215,7 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
 /* Ends a call that mli_thread_get began. */
 static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
-    if (MLI_LIKELY(t != lord->threads.orphan)) return;
+    if (MLI_LIKELY(!mli_is_orphan(lord, t))) return;
     mli_self.orphaned = NULL;
     mli_lock_drop(&lord->threads.orphan_lock);
 }

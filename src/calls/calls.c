@@ -1,4 +1,5 @@
 #include "calls/calls.h"
+#include "os/knobs.h"
 #include "os/compiler.h"
 #include "os/unwind.h"
 #include "base/atomics.h"
@@ -57,7 +58,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->device = device;
     token->storage = storage;
     token->state = t ? MLI_TOKEN_NEW : MLI_TOKEN_PASSED;
-    token->word[2] = lord->threads.generation;
+    token->word[2] = lord->generation;
     if (!t) return MEMLORD_OK;
     if (storage &&
         mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &taken) == MEMLORD_OK) {
@@ -211,7 +212,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
                              uint64_t key, uint64_t bytes) {
     mli_row_delta d;
     mli_probe probe;
-    mli_entry *e = mli_probe_live(lord, t, lord->devices.dev_type[dev], key, &probe);
+    mli_entry *e = mli_probe_live(lord, t, mli_type_of(lord, dev), key, &probe);
     int held = e && MLI_DEV(e->word1) == dev && !MLI_BYTES(e->word1);
     if (held) {
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
@@ -344,7 +345,7 @@ static MLI_COLD uint64_t mli_arena_change(memlord *lord, mli_thread *t, uint32_t
     mli_row_delta d[2];
     memset(d, 0, sizeof d);
     d[0].dev = dev;
-    if (site && (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES))
+    if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         d[1].word2 = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_cells_make(lord, t, d, 2);
     mli_shard_enter_to_count(lord, t);
@@ -423,7 +424,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
         return r;
     }
     mli_fences_ask_new(lord, chain);
-    if (!(lord->threads.flags & MEMLORD_FLAG_DEFER))
+    if (!(lord->flags & MEMLORD_FLAG_DEFER))
         mli_fences_poll_due(lord, (uint32_t)device.type, how == MLI_ATTACH_FREE);
     return MEMLORD_OK;
 }
@@ -548,7 +549,7 @@ static MLI_COLD memlord_result mli_token_end(memlord *lord, memlord_realloc_toke
     if (new_storage && bytes > MLI_BYTES_MAX) return MEMLORD_E_INVALID;
     state = token->state;
     if (state == MLI_TOKEN_USED || state > MLI_TOKEN_FREED ||
-        token->word[2] != lord->threads.generation)
+        token->word[2] != lord->generation)
         return MEMLORD_E_STATE;
     token->state = MLI_TOKEN_USED;
     if (state == MLI_TOKEN_LIVE) return mli_realloc_record(lord, token, new_storage, bytes, site);
@@ -655,7 +656,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
         return mli_refuse(lord, MLI_REFUSER_free_end, MEMLORD_E_INVALID, memlord_device_all(),
                           "no token");
     if (!lord) return MEMLORD_OK;
-    if (token->word[2] != lord->threads.generation) return MEMLORD_E_STATE;
+    if (token->word[2] != lord->generation) return MEMLORD_E_STATE;
     token->state &= ~(uint32_t)MLI_TOKEN_OF_FREE;
     if (token->state != (failed ? MLI_TOKEN_FREED : MLI_TOKEN_LIVE))
         return mli_token_end(lord, token, 0, 0, NULL);
@@ -799,7 +800,7 @@ MLI_API memlord_result memlord_block_use(memlord *lord, memlord_device device,
 
 MEMLORD_API uint64_t memlord_retire(memlord *lord, memlord_device sel) {
     if (!lord || !mli_selector_valid(sel)) return 0;
-    if (MLI_UNLIKELY(mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE))
+    if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_SAVE)))
         mli_save_serve(lord);
     return mli_fences_retire(lord, sel);
 }

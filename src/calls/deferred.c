@@ -50,7 +50,7 @@ MLI_PRIVATE memlord_result mli_fence_attach(memlord *lord, mli_thread *t, memlor
 static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, uint64_t *credited) {
     mli_probe probe;
     mli_side_record *side =
-        mli_probe_side_record(lord, t, lord->devices.dev_type[f->dev], f->key, &probe);
+        mli_probe_side_record(lord, t, mli_type_of(lord, f->dev), f->key, &probe);
     mli_fence_record **at;
     uint64_t word1, plain;
     int pends = side && f->serial && side->serial == f->serial;
@@ -83,11 +83,11 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     t = mli_thread_get(lord);
     last = mli_fence_credit(lord, t, f, &credited);
     mli_thread_put(lord, t);
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     mli_queue_remove(lord, f);
     mine = f->detached || !f->serial;
     f->asker = NULL; /* a block that still has the fence frees it */
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     if (mine) mli_fence_free(lord, f);
     if (!last) return 0;
     if (mli_debug_on(lord))
@@ -102,7 +102,7 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     settles = f->detached || (answer && !f->previous);
     if (!settles) {
         f->asker = NULL;
@@ -111,7 +111,7 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
             mli_queue_back_off(lord, f->queue,
                                f->queue->rest ? f->queue->rest * 2 : MLI_REST_LEAST, now);
     }
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     return settles ? mli_fence_finish(lord, f, answer) : 0;
 }
 
@@ -119,7 +119,7 @@ static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *
    the others. 0: none runs. If the thread left a `done` by longjmp, that fence is not done yet. */
 static MLI_COLD int mli_fence_outer_asks(memlord *lord, uintptr_t here) {
     mli_fence_record *left = (mli_fence_record *)mli_self.fence_asked;
-    if (mli_self.fence_lord != lord->threads.generation) return 0;
+    if (mli_self.fence_lord != lord->generation) return 0;
     if (mli_fence_is_running(lord, here)) return 1;
     mli_self.fence_lord = 0;
     mli_self.fence_asked = NULL;
@@ -132,7 +132,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     for (; chain; chain = next) {
         int answer = 0;
         next = chain->sibling;
-        if (!(lord->threads.flags & MEMLORD_FLAG_DEFER)) answer = mli_fence_ask(lord, chain);
+        if (!(lord->flags & MEMLORD_FLAG_DEFER)) answer = mli_fence_ask(lord, chain);
         (void)mli_fence_take_answer(lord, chain, answer);
     }
 }
@@ -150,7 +150,7 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
    there is none left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue *q;
     for (q = p->first; q; q = q->next) {
         mli_fence_record *f = q->unasked;
@@ -168,17 +168,17 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
     uint64_t round, credited = 0;
     uint32_t type;
     mli_fence_record *f;
-    if (!(mli_u32_load(&lord->threads.alert) & any) || mli_self.in_host_alloc) return 0;
+    if (!mli_alert_on(lord, any) || mli_self.in_host_alloc) return 0;
     if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return 0;
-    round = mli_u64_add(&lord->fences.serial, 1) + 1;
-    mli_lock_take(&lord->fences.lock);
+    round = mli_serial_next(lord);
+    mli_fences_enter(lord);
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        while ((f = mli_poll_next(lord, &lord->fences.pends[type], sel, round)) != NULL) {
-            mli_lock_drop(&lord->fences.lock);
+        while ((f = mli_poll_next(lord, mli_pends_of(lord, type), sel, round)) != NULL) {
+            mli_fences_leave(lord);
             credited += mli_fence_take_answer(lord, f, mli_fence_ask(lord, f));
-            mli_lock_take(&lord->fences.lock);
+            mli_fences_enter(lord);
         }
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     mli_fences_drain(lord);
     return credited;
 }
@@ -209,7 +209,7 @@ static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t n
    Most calls only count themselves: the queue is looked for when p->due or, once in MLI_REST_LOOK
    calls, p->late has come. Only tries the lock, so that no call waits for another that asks. */
 static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
-    mli_pending_queues *p = &lord->fences.pends[type];
+    mli_pending_queues *p = mli_pends_of(lord, type);
     uint32_t most = MLI_FENCES_PER_ALLOC, call = mli_u32_load(&p->calls) + 1;
     mli_queue *q;
     uint64_t now;
@@ -219,26 +219,26 @@ static MLI_COLD void mli_queue_turn(memlord *lord, uint32_t type) {
         return;
     if (mli_fence_outer_asks(lord, MLI_STACK_ADDRESS())) return;
     now = mli_ledger_now(lord);
-    if (!mli_lock_try(&lord->fences.lock)) return;
+    if (!mli_fences_try(lord)) return;
     q = mli_queue_due(p, call, now);
     while (q && !q->first->asker && most--) {
         uint32_t dev = q->dev;
         uint64_t id = q->id;
         mli_fence_record *f = mli_fence_claim(q->first);
         int answer;
-        mli_lock_drop(&lord->fences.lock);
+        mli_fences_leave(lord);
         answer = mli_fence_ask(lord, f);
         (void)mli_fence_take_answer(lord, f, answer);
-        mli_lock_take(&lord->fences.lock);
+        mli_fences_enter(lord);
         q = answer ? mli_queue_find(p, dev, id) : NULL;
     }
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
 }
 
 MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int asks) {
-    if (asks && (mli_u32_load(&lord->threads.alert) & (uint32_t)MLI_ALERT_PENDS << type))
+    if (asks && mli_alert_on(lord, (uint32_t)MLI_ALERT_PENDS << type))
         mli_queue_turn(lord, type);
-    if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_DROPS) mli_fences_drain(lord);
+    if (mli_alert_on(lord, MLI_ALERT_DROPS)) mli_fences_drain(lord);
 }
 
 /* Copies the source of a move, after it has a side record: all memory is taken before anything
@@ -301,7 +301,7 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
         mli_block_unopen(lord, t, dev, key, bytes);
         return r;
     }
-    mli_parts_move(lord, t, (uint32_t)from.type, from_key, lord->devices.dev_type[dev], key, bytes);
+    mli_parts_move(lord, t, (uint32_t)from.type, from_key, mli_type_of(lord, dev), key, bytes);
     mli_event_record_end(lord, t, MEMLORD_EVENT_PEND, from_key, e.word1, e.word2, site);
     mli_event_record_begin(lord, t, MEMLORD_EVENT_MOVE, dev, key, bytes, rows, stack);
     mli_move_count(lord, MLI_DEV(e.word1), dev, bytes);

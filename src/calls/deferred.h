@@ -23,10 +23,9 @@
    barrier always takes the slow function, for the barrier in it. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     MLI_REQUIRE(mli_none_held());
-    if (MLI_UNLIKELY((mli_u32_load(&lord->threads.alert) & lord->devices.dev_alerts[dev] &
-                      ~(uint32_t)MLI_ALERT_EVENTS) |
+    if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
-        lord->threads.end_slow(lord, t, dev, asks);
+        lord->end_slow(lord, t, dev, asks);
 }
 
 enum { /* why a fence is attached */

@@ -140,10 +140,10 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
                                    mli_block_rows *rows) {
     MLI_REQUIRE(!(special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)));
     const uint32_t dev =
-        mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
+        mli_dev_direct(lord, device);
     const mli_cache_entry *memo;
     rows->dev = dev;
-    rows->word2 = mli_u64_load(&lord->sites.birth_mark);
+    rows->word2 = mli_mark_bits(lord);
     rows->device = mli_cell_own_device(t, dev);
     if (MLI_UNLIKELY(!rows->device)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
@@ -184,8 +184,8 @@ static MLI_HOT int mli_key_is_address(uint64_t key) {
 
 /* 1: `alert` has something for the end of a call on this device, an event included. */
 static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
-    const uint32_t alert = mli_u32_load(&lord->threads.alert);
-    return alert && (alert & lord->devices.dev_alerts[dev]);
+    const uint32_t any = mli_alert_on(lord, UINT32_MAX);
+    return any && mli_dev_alerts(lord, any, dev);
 }
 
 /* Counts an inserted block in the thread's cells, and leaves. `past` collects the signs of the
@@ -230,7 +230,7 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
     mli_entry *e;
     uint64_t with;
     uint32_t special;
-    if (bare && MLI_UNLIKELY(mli_self.generation != lord->threads.generation ||
+    if (bare && MLI_UNLIKELY(mli_self.generation != lord->generation ||
                              !mli_key_is_address(storage) || bytes >> MLI_FAST_SIZE_BITS))
         return MLI_ENTER(), mli_alloc_slow(lord, device, storage, bytes, site);
     special = mli_u32_load(&t->special);
@@ -263,11 +263,11 @@ static MLI_HOT memlord_result mli_alloc_fast(memlord *lord, memlord_device devic
    would wait for the entry. */
 static MLI_HOT int mli_entry_cells(const memlord *lord, const mli_thread *t, memlord_device device,
                                    const mli_entry *e, int bare, mli_block_rows *rows) {
-    uint32_t dev = mli_u32_load_acquire(&lord->devices.dev_of[mli_device_direct_index(device)]);
+    uint32_t dev = mli_dev_direct(lord, device);
     uint32_t row;
     if (MLI_UNLIKELY(e->word1 >> 49 != dev + 256u)) { /* 256: one reference */
         dev = (uint32_t)(e->word1 >> 49) - 256u;
-        if (dev > 255 || lord->devices.dev_type[dev] != (uint16_t)device.type) return 0;
+        if (dev > 255 || mli_type_of(lord, dev) != (uint16_t)device.type) return 0;
     }
     if (MLI_UNLIKELY(e->word2 & (bare ? MLI_ROWS_MASK : 1))) return 0;
     rows->word2 = e->word2;
@@ -328,7 +328,7 @@ static MLI_HOT memlord_result mli_free_fast(memlord *lord, memlord_device device
     const mli_entry *e;
     uint64_t bytes, without;
     uint32_t special;
-    if (bare && MLI_UNLIKELY(mli_self.generation != lord->threads.generation || !storage))
+    if (bare && MLI_UNLIKELY(mli_self.generation != lord->generation || !storage))
         return mli_free_slow(lord, device, storage, how, site);
     special = mli_u32_load(&t->special);
     if (bare && MLI_UNLIKELY(special)) return mli_free_full(lord, device, storage, how, site);

@@ -29,7 +29,7 @@ static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
 #endif
     if (!number) return; /* Windows: the thread did not set the hook */
     mli_lock_take(&mli_process.registry_lock);
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
+    MLI_LEDGERS_EACH(lord) {
         t = mli_thread_of(lord, (uint64_t)(uintptr_t)number);
         if (t) mli_thread_release(t);
     }
@@ -51,14 +51,14 @@ static void mli_lock_set(mli_lock *lock, int take) {
 /* Takes or drops the lock at an offset in every ledger. */
 static void mli_ledgers_lock(size_t at, int take) {
     memlord *lord;
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
+    MLI_LEDGERS_EACH(lord)
         mli_lock_set((mli_lock *)(void *)((char *)lord + at), take);
 }
 /* Takes or drops the locks of all physical devices. */
 static void mli_phys_lock_all(int take) {
     memlord *lord;
     uint32_t i;
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
+    MLI_LEDGERS_EACH(lord)
         for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
             mli_lock_set(&mli_phys_storage(lord, i)->lock, take);
 }
@@ -80,7 +80,7 @@ static void mli_words_lock(int take) {
 static void mli_fork_locks(int take) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
+    MLI_LEDGERS_EACH(lord) {
         if (take)
             mli_map_freeze(lord);
         else
@@ -129,7 +129,7 @@ static void mli_row_locks_after_fork(memlord *lord) {
 /* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
    ended are put on the list to be dropped. */
 static MLI_COLD void mli_askers_gone(memlord *lord) {
-    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
     for (; f; f = f->older) {
         if (!f->asker || f->asker == (void *)&mli_self) continue;
@@ -164,7 +164,7 @@ static void mli_ledger_after_fork(memlord *lord) {
                   mli_u32_load(&lord->threads.alert) % MLI_ALERT_BANDS + tries * MLI_ALERT_BANDS);
     mli_askers_gone(lord);
     for (i = 0; i < 2; i++)
-        lord->log.inside[i] = mli_self.log_calls.generation == lord->threads.generation
+        lord->log.inside[i] = mli_self.log_calls.generation == lord->generation
                                   ? mli_self.log_calls.inside[i]
                                   : 0;
     mli_u32_store(&lord->log.setting, 0);
@@ -176,11 +176,11 @@ static void mli_ledger_after_fork(memlord *lord) {
             reader = &(*reader)->next;
         else
             *reader = (*reader)->next;
-    mli_u32_store(&lord->snapshots.recorder.helper.state, MLI_HELPER_NONE);
-    mli_u32_store(&lord->saving.exporter.helper.state, MLI_HELPER_NONE);
-    mli_u32_store(&lord->saving.exporter.interval, 0); /* the file is the parent's */
-    if (mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL ||
-        mli_u32_load(&lord->neighbours.open) || mli_u32_load(&lord->snapshots.recorder.interval))
+    mli_u32_store(&lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS].helper.state, MLI_HELPER_NONE);
+    mli_u32_store(&lord->snapshots.recorders[MLI_RECORDER_EXPORT].helper.state, MLI_HELPER_NONE);
+    mli_u32_store(&lord->snapshots.recorders[MLI_RECORDER_EXPORT].interval, 0); /* the file is the parent's */
+    if (mli_u32_load(&lord->devices.polling) == MLI_POLLING_ALL ||
+        mli_u32_load(&lord->neighbours.open) || mli_u32_load(&lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS].interval))
         mli_alert_set(lord, MLI_ALERT_POLLER, 1);
 }
 
@@ -216,7 +216,7 @@ static MLI_COLD void mli_fork_child(void) {
     mli_u32_store(&mli_process.exit_key_users, 0);
     if (mli_u32_load(&mli_process.has_barrier))
         mli_u32_store(&mli_process.has_barrier, mli_barrier_register());
-    for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next) {
+    MLI_LEDGERS_EACH(lord) {
         mli_thread *mine = mli_thread_own(lord);
         mli_row_locks_after_fork(lord);
         mli_ledger_after_fork(lord);
@@ -224,7 +224,7 @@ static MLI_COLD void mli_fork_child(void) {
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
             mli_thread_fence(t);
             mli_stack_redraw(t);
-            if (t == mine || t == lord->threads.orphan) continue;
+            if (t == mine || mli_is_orphan(lord, t)) continue;
             mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
             mli_scope_stack_forget(t);
             mli_thread_reset(t);

@@ -1,4 +1,5 @@
 #include "embed/lifecycle.h"
+#include "os/knobs.h"
 #include "os/compiler.h"
 #include "os/system.h"
 #include "os/modules.h"
@@ -36,8 +37,8 @@
 /* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
    every level. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
-    MLI_REQUIRE(mli_lock_held(&lord->log.lock) || !lord->lifecycle.back);
-    const uint32_t debug = mli_u32_load(&lord->threads.hooks) & MLI_HOOK_TRACE;
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
+    const uint32_t debug = mli_hook_on(lord, MLI_HOOK_TRACE);
     lord->log.logger = *logger;
     if (debug && (!logger->fn || logger->fn == memlord_log_stderr))
         lord->log.logger.fn = mli_log_coloured;
@@ -55,9 +56,9 @@ static MLI_COLD void mli_configure_env(memlord *lord) {
     double ms;
     int set;
     if (mli_env_read("MEMLORD_DEBUG", value, sizeof value) > 0 && strcmp(value, "0")) {
-        lord->threads.hooks.v |= MLI_HOOK_TRACE;
+        mli_hook_set(lord, MLI_HOOK_TRACE, 1);
         mli_logger_use(lord, &lord->log.logger);
-        lord->lifecycle.verifies = !strcmp(value, "2");
+        lord->verifies = !strcmp(value, "2");
     }
     set = mli_env_read("MEMLORD_RETRY", value, sizeof value);
     if (set > 0 && !mli_retry_parse(value, &policy) && !memlord_retry_check(&policy))
@@ -68,7 +69,7 @@ static MLI_COLD void mli_configure_env(memlord *lord) {
                 "max_ms=2000, with initial_ms at most max_ms and multiplier at least 1");
     set = mli_env_read("MEMLORD_POLL_INTERVAL_MS", value, sizeof value);
     if (set > 0 && mli_read_number(value, 0, &ms) && !strchr(value, ',') && ms >= MLI_POLL_MS_MIN) {
-        mli_u32_store(&lord->pollers.poll_ms, (uint32_t)ms);
+        mli_u32_store(&lord->room.poll_ms, (uint32_t)ms);
         lord->pollers.poll_ms_by_env = 1;
     } else if (set) {
         mli_log(lord, MEMLORD_LOG_WARNING,
@@ -87,27 +88,27 @@ static MLI_COLD void mli_ledger_configure(memlord *lord, const memlord_desc *des
         lord->counters.batch = batch < MLI_BYTES_MAX ? batch : MLI_BYTES_MAX;
     lord->events.clock = desc->clock;
     lord->events.stamps_are_ticks = !lord->events.clock.fn && mli_ticks_steady();
-    lord->lifecycle.started = mli_ledger_now(lord);
-    lord->lifecycle.started_stamp = mli_stamp_now(lord);
-    lord->lifecycle.started_wall = mli_wall_now();
+    lord->started = mli_ledger_now(lord);
+    lord->started_stamp = mli_stamp_now(lord);
+    lord->started_wall = mli_wall_now();
     for (book = 0; book < MLI_BOOKS; book++) lord->counters.row_count[book].v = 1;
-    lord->limits.reservation_count.v = lord->limits.account_count.v = lord->scopes.count.v = 1;
-    lord->bands.thread_allowance.v = 4;
-    lord->capacity.host_phys.lord = lord;
+    lord->limits.reservation_count.v = lord->accounts.count.v = lord->tags.scope_count.v = 1;
+    lord->threads.allowance.v = 4;
+    lord->limits.host_phys.lord = lord;
     lord->neighbours.slot = MLI_SLOT_NONE;
     lord->neighbours.fd = lord->neighbours.stall_fd = -1;
-    lord->capacity.host_phys.device = memlord_device_cpu();
+    lord->limits.host_phys.device = memlord_device_cpu();
     lord->room.capacity_readers[MEMLORD_DEVICE_CPU].fn = mli_cpu_capacity;
     lord->room.capacity_readers[MEMLORD_DEVICE_CPU].user = lord;
     lord->retry.policy = mli_default_retry;
-    lord->pollers.poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
-    if (desc->flags & MEMLORD_FLAG_SITES) lord->threads.hooks.v |= MLI_HOOK_SITES;
+    lord->room.poll_ms.v = ms < MLI_POLL_MS_MIN ? MLI_POLL_MS_MIN : ms;
+    if (desc->flags & MEMLORD_FLAG_SITES) mli_hook_set(lord, MLI_HOOK_SITES, 1);
     if (!(desc->flags & MEMLORD_FLAG_NO_ENV)) mli_configure_env(lord);
-    lord->snapshots.recorder.lord = lord->saving.exporter.lord = lord;
-    lord->threads.flags = desc->flags;
+    lord->snapshots.recorders[0].lord = lord->snapshots.recorders[1].lord = lord;
+    lord->flags = desc->flags;
     lord->threads.next_id.v = MLI_THREAD_ID_FIRST;
     lord->threads.sweep_at = MLI_SWEEP_MIN;
-    lord->threads.end_slow = mli_call_end_slow;
+    lord->end_slow = mli_call_end_slow;
 }
 
 /* Gives the locks of the process and of a new ledger their ranks, which are the lock order. */
@@ -120,14 +121,14 @@ static void mli_locks_rank(memlord *lord) {
     mli_lock_rank(&lord->fences.lock, MLI_RANK_FENCES);
     mli_lock_rank(&lord->neighbours.lock, MLI_RANK_NEIGHBOURS);
     mli_lock_rank(&lord->bands.callbacks_lock, MLI_RANK_CALLBACKS);
-    mli_lock_rank(&lord->capacity.host_phys.lock, MLI_RANK_PHYS);
+    mli_lock_rank(&lord->limits.host_phys.lock, MLI_RANK_PHYS);
     mli_lock_rank(&lord->snapshots.lock, MLI_RANK_SNAPSHOTS);
     mli_lock_rank(&lord->log.lock, MLI_RANK_LOG);
     mli_lock_rank(&lord->stacks.lock, MLI_RANK_STACKS);
     mli_lock_rank(&lord->memory.lock, MLI_RANK_MEMORY);
     mli_lock_rank(&lord->counters.count_lock, MLI_RANK_COUNT);
     for (i = 0; i < MLI_SHARDS; i++)
-        mli_lock_rank(&lord->map.shards[i].lock, MLI_RANK_SHARD);
+        mli_lock_rank(&mli_shard_at(lord, i)->lock, MLI_RANK_SHARD);
 }
 
 /* Allocates and configures a ledger that is not yet registered; NULL without memory. */
@@ -157,12 +158,12 @@ static MLI_COLD memlord *mli_ledger_alloc(const memlord_desc *desc,
    generation of its own. */
 static MLI_COLD void mli_ledger_register(memlord *lord) {
     mli_lock_take(&mli_process.registry_lock);
-    lord->threads.generation = mli_u64_add(&mli_process.generation, 1) + 1;
+    lord->generation = mli_u64_add(&mli_process.generation, 1) + 1;
     mli_thread_start(lord, lord->threads.orphan, 0);
     mli_special_set(lord->threads.orphan, MLI_SPECIAL_ORPHAN, 1);
-    lord->lifecycle.next = mli_process.ledgers;
-    lord->lifecycle.back = &mli_process.ledgers;
-    if (lord->lifecycle.next) lord->lifecycle.next->lifecycle.back = &lord->lifecycle.next;
+    lord->next = mli_process.ledgers;
+    lord->back = &mli_process.ledgers;
+    if (lord->next) lord->next->back = &lord->next;
     mli_process.ledgers = lord;
     mli_lock_drop(&mli_process.registry_lock);
 }
@@ -247,7 +248,7 @@ static MLI_COLD void mli_log_leaks(memlord *lord) {
 static MLI_COLD void mli_fences_end(memlord *lord) {
     mli_fence_record *f;
     int round, dropped = 1;
-    if (mli_self.fence_lord == lord->threads.generation)
+    if (mli_self.fence_lord == lord->generation)
         mli_self.fence_lord = mli_self.fence_frame = 0; /* this thread left one by longjmp */
     for (round = 0; round < 1000 && dropped; round++) {
         dropped = 0;
@@ -266,19 +267,19 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
         mli_spin_wait(&spins);
         mli_lock_take(&mli_process.registry_lock);
     }
-    *lord->lifecycle.back = lord->lifecycle.next;
-    if (lord->lifecycle.next) lord->lifecycle.next->lifecycle.back = lord->lifecycle.back;
-    lord->lifecycle.back = NULL;
+    *lord->back = lord->next;
+    if (lord->next) lord->next->back = lord->back;
+    lord->back = NULL;
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
-    if (mli_self.generation == lord->threads.generation) mli_self.generation = 0;
-    if (mli_self.log_calls.generation == lord->threads.generation) /* left one by longjmp */
+    if (mli_self.generation == lord->generation) mli_self.generation = 0;
+    if (mli_self.log_calls.generation == lord->generation) /* left one by longjmp */
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
 /* Frees all memory of a ledger, the ledger itself last. */
 static MLI_COLD void mli_ledger_free(memlord *lord) {
-    MLI_REQUIRE(!lord->lifecycle.back);
+    MLI_REQUIRE(!lord->back);
     memlord_allocator allocator = lord->memory.allocator;
     mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
     uint64_t generation;
@@ -296,11 +297,11 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
     }
     mli_scopes_free(lord);
     mli_stacks_free(lord);
-    mli_book_free(lord, &lord->sites.births, sizeof(mli_birth));
+    mli_book_free(lord, &lord->tags.births, sizeof(mli_birth));
     for (i = 0; i < MLI_BOOKS; i++)
         mli_book_free(lord, &lord->counters.rows[i], sizeof(mli_row));
     mli_book_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
-    mli_book_free(lord, &lord->limits.accounts, sizeof(mli_account_record));
+    mli_book_free(lord, &lord->accounts.all, sizeof(mli_account_record));
     mli_ring_end(lord);
     mli_snapshots_destroy(lord);
     for (s = lord->bands.strategies; s; s = next) {
@@ -396,7 +397,7 @@ MLI_API memlord_result memlord_create(const memlord_desc *desc, memlord **out) {
     return r;
 }
 
-MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->threads.generation : 0; }
+MLI_API uint64_t memlord_generation(memlord *lord) { return lord ? lord->generation : 0; }
 
 /* The acquire pairs with the add in mli_ledger_unregister, which is seq_cst. A ledger that ends
    after it makes the next call look again. */
@@ -409,7 +410,7 @@ MLI_API memlord *memlord_find(uint64_t generation) {
     if (mli_self.in_host_alloc) return NULL; /* the registry lock may be held */
     mli_lock_take(&mli_process.registry_lock);
     lord = mli_process.ledgers;
-    while (lord && lord->threads.generation != generation) lord = lord->lifecycle.next;
+    while (lord && lord->generation != generation) lord = lord->next;
     mli_lock_drop(&mli_process.registry_lock);
     mli_self.found_generation = generation;
     mli_self.found_ended = ended;
@@ -419,15 +420,13 @@ MLI_API memlord *memlord_find(uint64_t generation) {
 /* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences,
    and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
-    const mli_saver *saver;
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
     mli_pollers_stop(lord);
     if (mli_u32_load(&lord->neighbours.open)) mli_neighbours_end(lord);
-    mli_recorder_stop(&lord->snapshots.recorder);
-    mli_recorder_stop(&lord->saving.exporter);
-    saver = (const mli_saver *)mli_ptr_load_acquire(&lord->saving.saver);
-    if (saver) saver->save(lord, 1);
-    if (lord->lifecycle.verifies) (void)memlord_verify(lord);
+    mli_recorder_stop(lord, MLI_RECORDER_SNAPSHOTS);
+    mli_recorder_stop(lord, MLI_RECORDER_EXPORT);
+    mli_saver_end(lord);
+    if (lord->verifies) (void)memlord_verify(lord);
     mli_log_leaks(lord);
     mli_fences_end(lord);
     mli_ledger_unregister(lord);
@@ -504,7 +503,7 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
     if (!lord) return MEMLORD_OK;
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     calls = (mine->inside[0] | mine->inside[1]) != 0;
-    if (calls && mine->generation != lord->threads.generation) return MEMLORD_E_STATE;
+    if (calls && mine->generation != lord->generation) return MEMLORD_E_STATE;
     while (mli_u32_exchange(&lord->log.setting, 1)) { /* that thread may wait for this one */
         if (calls) return MEMLORD_E_STATE;
         mli_spin_wait(&spins);

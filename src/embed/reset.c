@@ -37,23 +37,15 @@ MLI_API void memlord_reset(memlord *lord) {
     mli_thread *t;
     mli_route *route;
     uint32_t i, n;
-    int book;
     if (!lord) return;
     (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old epoch */
     t = mli_thread_get(lord);
     if (!t) return;
     mli_lock_take(&mli_process.cold_lock);
-    for (book = 0; book < MLI_BOOKS; book++) {
-        n = mli_row_count(lord, book);
-        for (i = 1; i < n; i++) mli_row_reset(lord, t, book, i);
-    }
+    mli_counters_reset(lord, t);
     mli_stacks_reset(lord);
-    (void)mli_u64_add(&lord->fences.epoch, 1);
     n = mli_row_count(lord, MLI_BOOK_DEVICE);
     for (i = 1; i < n; i++) mli_device_reset(lord, i);
-    for (i = 0; i < MLI_STAT_COUNT; i++) mli_u64_store(&lord->counters.lost[i], 0);
-    mli_u64_store(&lord->scopes.lost, 0);
-    mli_u64_store(&lord->snapshots.lost, 0);
     route = (mli_route *)mli_ptr_load(&lord->blocks.routes);
     for (; route; route = route->next) {
         mli_u64_store(&route->moves, 0);

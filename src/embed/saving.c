@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "books/threads.h"
+#include "books/counters.h"
 #include "books/names.h"
 #include "services/room.h"
 #include "services/snapshots.h"
@@ -18,12 +19,12 @@
    list, so that frequent reports evict no snapshot. */
 static MLI_COLD void mli_report_snapshots(memlord *lord, mli_report *r, memlord_format format) {
     r->snapshots = mli_snapshots_pin(lord, &r->reader, r->snapshot);
-    if (format > MEMLORD_FORMAT_TRACE || !mli_u32_load(&lord->snapshots.recorder.interval)) return;
+    if (format > MEMLORD_FORMAT_TRACE || !mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS)) return;
     r->present = mli_snapshot_new(lord, NULL);
     if (r->present)
         r->snapshot[r->snapshots++] = r->present;
     else
-        (void)mli_u64_add(&lord->snapshots.lost, 1);
+        mli_loss_add(lord, MLI_LOST_snapshots);
 }
 
 /* Returns MEMLORD_E_IO if fn failed, else the result of the capture. */
@@ -246,10 +247,6 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 }
 
 static const mli_saver mli_dated_saver = {mli_save_dated};
-/* Makes saving possible. Release: pairs with the acquire in mli_save_serve and memlord_destroy. */
-static void mli_saver_set(memlord *lord) {
-    mli_ptr_store_release(&lord->saving.saver, (void *)(uintptr_t)&mli_dated_saver);
-}
 
 /* Saves every ledger that wants a report at exit. It chooses one under the registry lock, saves it
    without, and starts over: the list may have changed. */
@@ -257,9 +254,9 @@ static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {
         mli_lock_take(&mli_process.registry_lock);
-        for (lord = mli_process.ledgers; lord; lord = lord->lifecycle.next)
+        MLI_LEDGERS_EACH(lord)
             if (mli_u32_load(&lord->saving.exit_format) ||
-                (mli_u32_load(&lord->threads.alert) & MLI_ALERT_SAVE))
+                mli_alert_on(lord, MLI_ALERT_SAVE))
                 break;
         mli_process.saving = lord; /* a destroy on another thread waits for this */
         mli_lock_drop(&mli_process.registry_lock);
@@ -287,7 +284,7 @@ static MLI_COLD void mli_export_save(memlord *lord, int end) {
     const uint32_t before = mli_u32_exchange(&lord->saving.export_failed, r != MEMLORD_OK);
     (void)end;
     if (!r) return;
-    (void)mli_u64_add(&lord->saving.exports_lost, 1);
+    mli_loss_add(lord, MLI_LOST_exports);
     if (!before)
         mli_logf(lord, MEMLORD_LOG_ERROR, "[export] no %s: %s", path, memlord_result_text(r));
 }
@@ -319,7 +316,7 @@ MLI_API memlord_result memlord_save_at_exit(memlord *lord, memlord_format format
     r = mli_name(lord, directory && *directory ? directory : NULL, &kept);
     if (r == MEMLORD_OK) r = mli_at_exit_once();
     if (r) return r;
-    mli_saver_set(lord);
+    mli_saver_set(lord, &mli_dated_saver);
     mli_ptr_store_release(&lord->saving.exit_directory, (void *)(uintptr_t)kept);
     (void)mli_u32_exchange(&lord->saving.exit_format, (uint32_t)format + 1);
     return MEMLORD_OK;
@@ -343,18 +340,18 @@ MLI_API memlord_result memlord_export_start(memlord *lord, const char *path,
         mli_ptr_store_release(&lord->saving.export_path, (void *)(uintptr_t)before);
         return r;
     }
-    mli_recorder_start(&lord->saving.exporter, &mli_export_saver,
+    mli_recorder_start(lord, MLI_RECORDER_EXPORT, &mli_export_saver,
                        interval_ms ? interval_ms : MLI_EXPORT_MS_DEFAULT);
     return MEMLORD_OK;
 }
 MLI_API memlord_result memlord_export_stop(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    mli_recorder_stop(&lord->saving.exporter);
+    mli_recorder_stop(lord, MLI_RECORDER_EXPORT);
     return MEMLORD_OK;
 }
 MLI_API void memlord_request_save(memlord *lord) {
     if (!lord) return;
-    mli_saver_set(lord);
+    mli_saver_set(lord, &mli_dated_saver);
     mli_alert_set(lord, MLI_ALERT_SAVE, 1); /* no lock: safe in a signal handler */
 }

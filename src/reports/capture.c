@@ -231,7 +231,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
     int begins = kind == MEMLORD_EVENT_ALLOC || kind == MEMLORD_EVENT_MOVE;
     uint64_t key = e->storage, at;
     if (!dev || !(begins || kind == MEMLORD_EVENT_FREE)) return;
-    key ^= (uint64_t)(r->lord->devices.dev_type[dev] + 1u) << 57;
+    key ^= (uint64_t)(mli_type_of(r->lord, dev) + 1u) << 57;
     for (at = (key * 0x9e3779b97f4a7c15u) >> 20 & mask; spans[at].key; at = (at + 1) & mask)
         if (spans[at].key == key) break;
     if (begins) {
@@ -409,9 +409,9 @@ static void mli_report_accounts(mli_report *r) {
     memlord *lord = r->lord;
     uint32_t i;
     mli_lock_take(&mli_process.cold_lock);
-    for (i = 1; i < mli_u32_load(&lord->limits.account_count); i++) {
+    for (i = 1; i < mli_u32_load(&lord->accounts.count); i++) {
         const mli_account_record *b =
-            (const mli_account_record *)mli_book_at(&lord->limits.accounts, i, sizeof *b);
+            (const mli_account_record *)mli_book_at(&lord->accounts.all, i, sizeof *b);
         memlord_account_stat s;
         if (!mli_account_read_locked(b, &s)) continue;
         r->accounts++;
@@ -521,12 +521,12 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
     r->lord = lord;
-    r->uptime = mli_ledger_now(lord) - lord->lifecycle.started;
+    r->uptime = mli_ledger_now(lord) - lord->started;
     r->scale = mli_stamp_scale_now(lord);
     r->scopes = mli_scope_count(lord) - 1;
     r->scope = (mli_scope_line *)mli_own_alloc(lord, (r->scopes + 1) * sizeof *r->scope);
     r->site_rows = mli_row_count(lord, MLI_BOOK_SITE) - 1;
-    r->mark = MLI_BIRTH(mli_u64_load(&lord->sites.birth_mark));
+    r->mark = MLI_BIRTH(mli_mark_bits(lord));
     r->tags = mli_row_count(lord, MLI_BOOK_TAG) - 1;
     r->devices = mli_row_count(lord, MLI_BOOK_DEVICE) - 1;
     r->tag = (mli_tag_line *)mli_own_alloc(lord, (r->tags + r->devices + 1) * sizeof *r->tag);

@@ -59,9 +59,9 @@ static void mli_json_metadata(mli_report *r) {
               r->mark, (uint64_t)r->snapshots);
     mli_json_flag(r->o, "operation_tracking_enabled", r->scopes != 0);
     mli_json_flag(r->o, "sites_enabled",
-                  (mli_u32_load(&lord->threads.hooks) & MLI_HOOK_SITES) != 0);
+                  mli_hook_on(lord, MLI_HOOK_SITES) != 0);
     mli_json_flag(r->o, "events_enabled",
-                  (mli_u32_load(&lord->threads.alert) & MLI_ALERT_EVENTS) != 0);
+                  mli_alert_on(lord, MLI_ALERT_EVENTS) != 0);
     mli_jsonf(r->o, ",'dropped':{");
     for (i = 0; i < MLI_LOSS_COUNT; i++)
         mli_json_u64(r->o, mli_columns[MLI_STAT_COUNT + i].name + sizeof "dropped",
@@ -306,7 +306,7 @@ static MLI_COLD void mli_json_operation(mli_report *r, const mli_scope_run *v, u
     mli_json_mb(r->o, "pre_total", (int64_t)v->before);
     mli_json_mb(r->o, "post_total", (int64_t)v->after);
     mli_json_time(r->o, "timestamp",
-                  r->lord->lifecycle.started_wall + mli_since_ns(&r->scale, v->start));
+                  r->lord->started_wall + mli_since_ns(&r->scale, v->start));
     mli_put_str(r->o, "}");
 }
 
@@ -388,7 +388,7 @@ static void mli_json_tensors(mli_report *r, const mli_snapshot *s, memlord_devic
 static void mli_json_snapshot(mli_report *r, const mli_snapshot *s) {
     uint32_t i;
     mli_jsonf(r->o, ",\n{");
-    mli_json_time(r->o, "timestamp", r->lord->lifecycle.started_wall + s->time);
+    mli_json_time(r->o, "timestamp", r->lord->started_wall + s->time);
     mli_jsonf(r->o, ",'time_ns':%ju,'checkpoint_name':%s", s->time, s->name);
     mli_json_mb(r->o, "total", (int64_t)s->live);
     mli_jsonf(r->o, ",'tensor_count':%ju,'device_breakdown':{", s->blocks);
@@ -518,9 +518,9 @@ static void mli_json_moves(mli_report *r) {
 }
 
 static void mli_json_threads(mli_report *r) {
-    const mli_thread *t = (const mli_thread *)mli_ptr_load_acquire(&r->lord->threads.all);
+    const mli_thread *t = mli_thread_first(r->lord);
     mli_jsonf(r->o, ",\n'threads':[");
-    for (; t; t = (const mli_thread *)mli_ptr_load(&t->next)) {
+    for (; t; t = mli_thread_next(t)) {
         uint64_t allocs = 0, frees = 0, in = 0, out = 0;
         uint32_t i;
         for (i = 1; i <= r->devices; i++) {

@@ -203,7 +203,7 @@ static MLI_COLD void mli_viz_event(mli_export *x, const char *action, const mli_
     int snapshot = !strcmp(action, "snapshot");
     mli_viz_item(x->o, x->written++);
     mli_viz(x, "{addr %ju size %ju stream %ju time_us %ju action", b->storage, b->bytes, b->stream,
-            (x->lord->lifecycle.started_wall + ns) / 1000);
+            (x->lord->started_wall + ns) / 1000);
     mli_viz_word(x, action, strlen(action));
     if (!strcmp(action, "oom")) mli_viz(x, "device_free %ju", b->storage);
     mli_viz_frames(x, b);

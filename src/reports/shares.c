@@ -208,7 +208,7 @@ static MLI_COLD void mli_portion_list_stack(mli_export *x, mli_portion *s) {
    left older blocks, or that got blocks by a realloc. */
 static MLI_COLD void mli_portion_decide(mli_export *x, mli_portion *s) {
     if (s->allocs && !s->node)
-        s->has_live = !mli_u64_load(&x->lord->fences.epoch) &&
+        s->has_live = !mli_epoch(x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
 /* Take live blocks off the allocs of their site, which are then those that are freed, and put their
@@ -419,12 +419,11 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_export *x, mli_allocs_fn put) {
 #define MLI_LAST_EVENTS ((uint64_t)1 << 20)
 
 MLI_PRIVATE mli_live_block *mli_last_event_at(const mli_export *x, const mli_live_block *of) {
-    const uint16_t *type_of = x->lord->devices.dev_type;
-    uint32_t type = type_of[of->dev];
+    const uint32_t type = mli_type_of(x->lord, of->dev);
     uint64_t at = (of->storage ^ (uint64_t)(type + 1) << 57) * 0x9e3779b97f4a7c15u >> 20;
     for (; x->last_events_size; at++) {
         mli_live_block *f = &x->last_events[at & (x->last_events_size - 1)];
-        if (!f->dev || (f->storage == of->storage && type_of[f->dev] == type)) return f;
+        if (!f->dev || (f->storage == of->storage && mli_type_of(x->lord, f->dev) == type)) return f;
     }
     return NULL;
 }

@@ -10,6 +10,7 @@
 #include "books/stacks.h"
 #include "books/parts.h"
 #include "books/limits.h"
+#include "books/map.h"
 #include "services/stats.h"
 #include "services/room.h"
 #include "services/snapshots.h"
@@ -182,7 +183,7 @@ static void mli_text_types(mli_report *r) {
         uint32_t devices = 0;
         memset(&sum, 0, sizeof sum);
         for (i = 0; i < r->devices; i++) {
-            if (r->lord->devices.dev_type[i + 1] != type) continue;
+            if (mli_type_of(r->lord, i + 1) != type) continue;
             mli_stats_sum(&sum, &r->stat[i]);
             devices++;
         }

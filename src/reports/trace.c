@@ -7,6 +7,7 @@
 #include "books/sites.h"
 #include "books/tags.h"
 #include "books/events.h"
+#include "books/map.h"
 #include "services/scopes.h"
 #include "services/snapshots.h"
 #include "reports/text.h"
@@ -89,10 +90,10 @@ static MLI_COLD void mli_trace_device(mli_export *x, const char *phase, uint64_t
 }
 
 static MLI_COLD void mli_trace_names(mli_export *x) {
-    const mli_thread *t = (const mli_thread *)mli_ptr_load_acquire(&x->lord->threads.all);
+    const mli_thread *t = mli_thread_first(x->lord);
     mli_trace_open(x, "M", 0, 0);
     mli_jsonf(x->o, "'process_name','args':{'name':'memlord " MEMLORD_VERSION "'}}");
-    for (; t; t = (const mli_thread *)mli_ptr_load(&t->next)) {
+    for (; t; t = mli_thread_next(t)) {
         uint32_t number = mli_record_number(t->id);
         mli_trace_open(x, "M", 0, number);
         mli_jsonf(x->o, "'thread_name','args':{'name':'thread %ju'}}", (uint64_t)number);
@@ -187,7 +188,7 @@ static MLI_COLD void mli_trace_life(mli_export *x, const char *phase, const mli_
     mli_trace_open(x, phase, ns, thread);
     mli_trace_text(x, tag ? tag : site && site->function[0] ? site->function : "block");
     mli_jsonf(x->o, ",'cat':'block','id':'");
-    mli_put_str(x->o, mli_type_names[x->lord->devices.dev_type[b->dev]]);
+    mli_put_str(x->o, mli_type_names[mli_type_of(x->lord, b->dev)]);
     mli_put_str(x->o, " 0x");
     mli_put_hex_short(x->o, b->storage);
     mli_jsonf(x->o, "','args':{");
@@ -266,7 +267,7 @@ static MLI_COLD void mli_trace_end(mli_export *x) {
         const mli_live_block *f = &x->last_events[i];
         if (!(f->state & MLI_BLOCK_OPEN)) continue;
         mli_trace_life(x, "e", f, 0, now);
-        mli_json_parts(x->r, x->lord->devices.dev_type[f->dev], f->storage);
+        mli_json_parts(x->r, mli_type_of(x->lord, f->dev), f->storage);
         mli_trace_close(x);
     }
     for (i = 1; i <= x->devices; i++) mli_trace_counter(x, (uint32_t)i, now);

@@ -8,7 +8,11 @@
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/events.h"
+#include "books/fences.h"
 #include "books/limits.h"
+
+MLI_PRIVATE void mli_callbacks_enter(memlord *lord) { mli_lock_take(&lord->bands.callbacks_lock); }
+MLI_PRIVATE void mli_callbacks_leave(memlord *lord) { mli_lock_drop(&lord->bands.callbacks_lock); }
 
 /* -- the strategy -- */
 
@@ -77,7 +81,8 @@ MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *band
 
 /* -- which strategy is in force; under the callbacks lock -- */
 
-MLI_PRIVATE MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
+/* Returns the link to the strategy of exactly a selector; a link to NULL: it has none. */
+static MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel) {
     mli_strategy **at = &lord->bands.strategies;
     while (*at && mli_device_word((*at)->sel) != mli_device_word(sel)) at = &(*at)->next;
     return at;
@@ -89,7 +94,7 @@ static MLI_COLD const mli_strategy *mli_strategy_for(memlord *lord, memlord_devi
     d.index = MEMLORD_ANY;
     if (!s) s = *mli_strategy_link(lord, d);
     if (!s) s = *mli_strategy_link(lord, memlord_device_all());
-    return s || (lord->threads.flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
+    return s || (lord->flags & MEMLORD_FLAG_NO_STRATEGY) ? s : &mli_default_strategy;
 }
 
 /* Returns the first callback after number `after` that serves a reason on a device; NULL: there is
@@ -107,9 +112,9 @@ static MLI_COLD mli_gc_entry *mli_gc_next(memlord *lord, memlord_device d, int r
 }
 MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason) {
     int found;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     found = mli_gc_next(lord, d, reason, 0) != NULL;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     return found;
 }
 
@@ -125,7 +130,7 @@ MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord) {
     const mli_gc_entry *c;
     uint32_t types = 0;
     int type;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     for (type = 0; type < MLI_TYPE_COUNT; type++)
         if (mli_strategy_in_force(lord, memlord_device_make(type, MEMLORD_ANY)))
             types |= 1u << type;
@@ -133,17 +138,17 @@ MLI_PRIVATE MLI_COLD void mli_watched_types_set(memlord *lord) {
         if (s->sel.index >= 0 && mli_strategy_in_force(lord, s->sel)) types |= 1u << s->sel.type;
     for (c = lord->bands.gc_entries; c; c = c->next)
         if (c->sel.index >= 0 && mli_strategy_in_force(lord, c->sel)) types |= 1u << c->sel.type;
-    mli_u32_store(&lord->bands.watched_types, types);
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_types_watch(lord, types);
+    mli_callbacks_leave(lord);
 }
 
 MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
     mli_device_record *device = mli_device_record_at(lord, dev);
     const mli_strategy *s;
-    if (!(mli_u32_load(&lord->bands.watched_types) >> device->device.type & 1) &&
+    if (!mli_types_watched(lord, 1u << device->device.type) &&
         !mli_ptr_load(&device->watch.strategy))
         return 0;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     s = mli_strategy_in_force(lord, device->device);
     if (s != mli_ptr_load(&device->watch.strategy)) {
         mli_phys *phys = mli_phys_lock(lord, dev);
@@ -151,10 +156,21 @@ MLI_PRIVATE MLI_COLD int mli_dev_watch(memlord *lord, uint32_t dev) {
         device->watch.waiting_rearm = 0;
         mli_lock_drop(&phys->lock);
     }
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     return s != NULL;
 }
 
+MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
+                                                     mli_strategy *fresh) {
+    mli_strategy *old, **at;
+    mli_callbacks_enter(lord);
+    at = mli_strategy_link(lord, sel);
+    old = *at;
+    if (fresh) fresh->next = old ? old->next : NULL;
+    if (fresh || old) *at = fresh ? fresh : old->next;
+    mli_callbacks_leave(lord);
+    return old;
+}
 MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s) {
     if (s) mli_own_free(lord, s, sizeof *s + s->n * sizeof(memlord_band));
 }
@@ -238,7 +254,7 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
 /* Sets the published bytes that request the next band check, and decides whether the device is
    near. */
 static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli_band_state *v) {
-    uint64_t threads = mli_u32_load(&lord->bands.thread_allowance);
+    uint64_t threads = mli_threads_allowed(lord);
     uint64_t margin = threads * lord->counters.batch,
              unseen = threads * w->free_interval;              /* the most unseen: live; freed */
     uint64_t twice = mli_u32_load(&w->near_threshold) ? 2 : 1; /* hysteresis: near stays near */
@@ -259,7 +275,7 @@ static void mli_watch_set_margins(memlord *lord, uint32_t dev, mli_watch *w, mli
 static void mli_free_interval_set(memlord *lord, uint32_t dev, mli_watch *w,
                                   const mli_band_state *v) {
     uint64_t had = w->free_interval,
-             share = v->event.threshold / 64 / mli_u32_load(&lord->bands.thread_allowance);
+             share = v->event.threshold / 64 / mli_threads_allowed(lord);
     mli_thread *t;
     if (share < lord->counters.batch) share = lord->counters.batch;
     if (!share) share = 1;
@@ -345,11 +361,10 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
         again = v->near_threshold && !mli_u32_load(&w->near_threshold);
         if (v->near_threshold != (int)mli_u32_load(&w->near_threshold)) {
             mli_u32_store(&w->near_threshold, (uint32_t)v->near_threshold);
-            (void)mli_u32_add(&lord->threads.alert,
-                              (v->near_threshold ? 1u : (uint32_t)-1) * MLI_ALERT_BANDS);
+            mli_alert_bands_add(lord, v->near_threshold ? 1u : (uint32_t)-1);
         }
         mli_next_check_set(cell, w->free_interval);
-        mli_next_check_set(mli_cell_at(lord->threads.orphan, MLI_BOOK_DEVICE, dev),
+        mli_next_check_set(mli_orphan_cell(lord, MLI_BOOK_DEVICE, dev),
                            w->free_interval);
         mli_lock_drop(&phys->lock);
         if (again)
@@ -360,9 +375,10 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
     } while (again);
 }
 
-/* -- collecting -- */
+/* -- callbacks -- */
 
-MLI_PRIVATE MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
+/* Returns 1 if another thread runs the callback of a number, for any device. */
+static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     MLI_REQUIRE(mli_lock_held(&lord->bands.callbacks_lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
@@ -372,18 +388,49 @@ MLI_PRIVATE MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
     return 0;
 }
 
+MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c) {
+    mli_gc_entry **at = &lord->bands.gc_entries;
+    mli_callbacks_enter(lord);
+    c->serial += mli_serial_next(lord);
+    while (*at && (*at)->serial < c->serial) at = &(*at)->next;
+    c->next = *at;
+    *at = c;
+    mli_callbacks_leave(lord);
+}
+MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
+                                                     memlord_gc_fn fn, void *user) {
+    mli_gc_entry *c, **at;
+    unsigned spins = 0;
+    mli_callbacks_enter(lord);
+    for (at = &lord->bands.gc_entries; *at; at = &(*at)->next)
+        if (mli_device_word((*at)->sel) == mli_device_word(sel) && (*at)->fn == fn &&
+            (*at)->user == user)
+            break;
+    c = *at;
+    if (c) *at = c->next; /* a run on this thread goes on with a copy */
+    while (c && mli_gc_runs_elsewhere(lord, c->serial)) {
+        mli_callbacks_leave(lord);
+        mli_spin_wait(&spins);
+        mli_callbacks_enter(lord);
+    }
+    mli_callbacks_leave(lord);
+    return c;
+}
+
+/* -- collecting -- */
+
 /* Copies the next callback that serves an event, and marks it as the one that this thread runs for
    the device. 0: none is left. */
 static MLI_COLD int mli_gc_advance(memlord *lord, mli_watch *w, const memlord_gc_event *e,
                                    uintptr_t here, mli_gc_entry *out) {
     const mli_gc_entry *c;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     c = mli_gc_next(lord, e->device, e->reason, w->gc_serial);
     if (c) *out = *c;
     w->gc_serial = c ? c->serial : 0;
     w->gc_thread = c ? &mli_self : NULL;
     w->gc_frame = here;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     return c != NULL;
 }
 
@@ -393,13 +440,13 @@ static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     int left = 0;
     if (!mli_u32_exchange(&w->gc_running, 1)) return 1;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     if (w->gc_thread == (void *)&mli_self) left = !mli_frame_runs(&w->gc_frame, here);
     if (left) {
         w->gc_thread = NULL;
         w->gc_serial = 0;
     }
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     if (left) mli_stat_add(lord, dev, MLI_STAT_gc_failed, 1);
     return left;
 }
@@ -454,7 +501,7 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     if (result->ran) /* saturated: the host reports any number. gc_running: one writer at a time */
         mli_u64_store(sum, mli_add_saturated(mli_u64_load(sum), result->reclaimed));
     for (i = 1; i < n && result->ran; i++)
-        if (i == dev || (result->family && lord->devices.dev_type[i] == device->device.type))
+        if (i == dev || (result->family && mli_type_of(lord, i) == device->device.type))
             mli_row_freed_reset(lord, i);
     phys = mli_phys_lock(lord, dev);
     if (rest) {
@@ -495,7 +542,7 @@ MLI_PRIVATE MLI_COLD void mli_band_check(memlord *lord, uint32_t dev, mli_thread
     mli_band_state v;
     memlord_gc_result result;
     (void)mli_u64_add(&w->checks, 1);
-    if (t && t != lord->threads.orphan) /* a thread that has only freed has no cell yet */
+    if (t && !mli_is_orphan(lord, t)) /* a thread that has only freed has no cell yet */
         (void)mli_cell_make(lord, t, MLI_BOOK_DEVICE, dev, mli_own_alloc);
     mli_band_update(lord, dev, t, &v);
     if (!v.due || !safe || mli_self.in_host_alloc) return;
@@ -539,7 +586,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
             (void)mli_dev_watch(lord, i);
             mli_band_update(lord, i, NULL, &v);
         }
-        if (!mli_u32_load(&lord->bands.watched_types)) return;
+        if (!mli_types_watched(lord, UINT32_MAX)) return;
         /* a call may have compared with the old marks: the second pass has its bytes in the sum */
         if (!again) mli_barrier_threads(lord);
     }
@@ -548,7 +595,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_recheck(memlord *lord, const mli_phys *phys) 
 MLI_PRIVATE void mli_thread_allowance_grow(memlord *lord) {
     uint32_t threads;
     mli_alert_set(lord, MLI_ALERT_THREADS, 0); /* first: a thread that starts now sets it again */
-    do mli_u32_store(&lord->bands.thread_allowance, threads = mli_thread_count(lord) + 4);
+    do mli_threads_allow(lord, threads = mli_thread_count(lord) + 4);
     while (mli_thread_count(lord) > threads);
     mli_phys_recheck(lord, NULL);
 }

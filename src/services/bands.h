@@ -40,8 +40,19 @@ MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b);
 /* Warns of bands that are legal but probably not meant: overlaps and gaps. */
 MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *bands, size_t n);
 
-/* Returns the link to the strategy of exactly a selector; a link to NULL: it has none. */
-MLI_PRIVATE MLI_COLD mli_strategy **mli_strategy_link(memlord *lord, memlord_device sel);
+/* Take and drop the callbacks lock. */
+MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
+MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
+
+/* Replaces the strategy of exactly a selector by another, or by none (NULL), and returns the old
+   one; NULL: it had none. */
+MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
+                                                     mli_strategy *fresh);
+/* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
+MLI_PRIVATE MLI_COLD void mli_gc_entry_add(memlord *lord, mli_gc_entry *c);
+/* Takes a callback off the list, and waits until no other thread runs it; NULL: it is not there. */
+MLI_PRIVATE MLI_COLD mli_gc_entry *mli_gc_entry_take(memlord *lord, memlord_device sel,
+                                                     memlord_gc_fn fn, void *user);
 /* Returns 1 if a callback serves a reason on a device. Takes the callbacks lock. */
 MLI_PRIVATE MLI_COLD int mli_gc_registered(memlord *lord, memlord_device d, int reason);
 
@@ -56,10 +67,6 @@ MLI_PRIVATE MLI_COLD void mli_strategy_free(memlord *lord, mli_strategy *s);
 
 /* Returns 1 if a device has a strategy in force. */
 MLI_PRIVATE int mli_dev_is_watched(memlord *lord, uint32_t dev);
-
-/* Returns 1 if another thread runs the callback of a number, for any device. Requires: the
-   callbacks lock. */
-MLI_PRIVATE MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial);
 
 /* Runs a band check on a device, and collects if that is due and no thread collects there yet.
    `safe`: host code may run. */

@@ -16,7 +16,7 @@
 /* Returns the identity of a physical device; 0: none. */
 static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
     const uint64_t id = mli_u64_load(&phys->id);
-    return id || phys != &lord->capacity.host_phys ? id : lord->neighbours.host_id;
+    return id || phys != &lord->limits.host_phys ? id : lord->neighbours.host_id;
 }
 
 /* Reads a word of a slot. The acquire pairs with the releases of mli_words_store: the owner is
@@ -72,7 +72,7 @@ static MLI_COLD memlord_result mli_slot_claim(memlord *lord, const char **why) {
     memset(mine, 0, sizeof *mine);
     memset(lord->neighbours.phys, 0, sizeof lord->neighbours.phys);
     mine->pid = mli_pid();
-    mine->started = lord->lifecycle.started_wall;
+    mine->started = lord->started_wall;
     mine->owner = mli_now() << 10 | (i + 1); /* unlike the owner of any claim before */
     for (s = 0; s < MLI_PAGE_SLOTS; s++) /* earlier requests do not concern this ledger */
         mine->answered[s] = mli_slot_read(lord->neighbours.page, s, MLI_SLOT_WORD(request));
@@ -296,7 +296,7 @@ static MLI_COLD void mli_requests_answer(memlord *lord) {
 
 /* Looks for a stall of the host's memory, and if there was one has the cpu's callbacks run. */
 static MLI_COLD void mli_stall_poll(memlord *lord) {
-    mli_phys *host = &lord->capacity.host_phys;
+    mli_phys *host = &lord->limits.host_phys;
     int seen = 0;
     mli_lock_take(&lord->neighbours.lock);
     if (lord->neighbours.stall_fd >= 0) seen = mli_stall_seen(lord->neighbours.stall_fd);
@@ -374,7 +374,7 @@ static MLI_COLD void mli_listener_run(void *user) {
         if (!mli_ms_left(due)) {
             mli_neighbours_round(lord);
             mli_stall_poll(lord);
-            due = mli_now() + (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u;
+            due = mli_now() + (uint64_t)mli_u32_load(&lord->room.poll_ms) * 1000000u;
         }
         mli_bell_wait(&lord->neighbours.listener, bell, rung, mli_ms_left(due));
     }
@@ -632,7 +632,7 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
     deadline = mli_now() + (uint64_t)MLI_PAGE_ANSWER_MS * 1000000u;
     while (r == MEMLORD_OK && !(done = mli_raise_check(lord, &raise)) &&
            (left = mli_ms_left(deadline)) != 0) {
-        const uint32_t step = mli_u32_load(&lord->pollers.poll_ms);
+        const uint32_t step = mli_u32_load(&lord->room.poll_ms);
         mli_os_event_wait(&event, left < step ? left : step);
     }
     if (r == MEMLORD_OK) {

@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "books/map.h"
 #include "books/counters.h"
 #include "books/devices.h"
 #include "books/events.h"
@@ -21,7 +22,7 @@ static MLI_COLD void mli_poller_run(void *user);
 
 /* Starts the poller of a physical device, unless it runs or polling is off. */
 static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
-    int bad = mli_helper_start(&phys->poller, &phys->lord->pollers.polling, MLI_POLLING_OFF,
+    int bad = mli_helper_start(&phys->poller, &phys->lord->devices.polling, MLI_POLLING_OFF,
                                MLI_HELPER_FAILED, mli_poller_run, phys);
     if (bad > 0)
         mli_logf(phys->lord, MEMLORD_LOG_WARNING,
@@ -32,7 +33,7 @@ static MLI_COLD memlord_result mli_phys_poller_start(mli_phys *phys) {
 
 MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord) {
     uint32_t i;
-    (void)mli_u32_exchange(&lord->pollers.polling, MLI_POLLING_OFF);
+    mli_polling_set(lord, MLI_POLLING_OFF);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++)
         mli_helper_stop(&mli_phys_storage(lord, i)->poller);
 }
@@ -41,7 +42,7 @@ MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord) {
 static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev) {
     mli_phys *phys = mli_phys_at(lord, dev);
     if (mli_u32_load(&phys->poller.state) != MLI_HELPER_NONE || !mli_polling_enabled(lord) ||
-        mli_u32_load(&lord->pollers.polling) == MLI_POLLING_OFF ||
+        mli_polling_is(lord, MLI_POLLING_OFF) ||
         !mli_capacity_reader_of(lord, phys->device.type).fn)
         return MEMLORD_OK;
     return mli_phys_poller_start(phys);
@@ -52,14 +53,13 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
    starts the host's alone while no such device is known, and that one starts the others: a new
    thread may take its stack from the very allocator that calls come from, so they start none. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
-    uint32_t i = 0, type, known = 0, wanted = mli_u32_load(&lord->bands.watched_types);
+    uint32_t i = 0, type, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
-    const int all = mli_u32_load(&lord->pollers.polling) == MLI_POLLING_ALL;
+    const int all = mli_polling_is(lord, MLI_POLLING_ALL);
     if (all) wanted = UINT32_MAX;
-    if (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER) {
+    if (mli_alert_on(lord, MLI_ALERT_POLLER)) {
         mli_alert_set(lord, MLI_ALERT_POLLER, 0);
-        if (mli_u32_load(&lord->snapshots.recorder.interval))
-            mli_recorder_thread(&lord->snapshots.recorder);
+        mli_snapshots_go_on(lord);
         (void)mli_listener_start(lord);
     }
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
@@ -67,17 +67,17 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
         known = 1;
         if (mli_dev_poller_start(lord, i)) r = MEMLORD_E_NOMEM;
     }
-    if (known || !(lord->threads.flags & MEMLORD_FLAG_DEFER) || !mli_polling_enabled(lord))
+    if (known || !(lord->flags & MEMLORD_FLAG_DEFER) || !mli_polling_enabled(lord))
         return r;
     for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
         if ((wanted >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn)
-            return mli_phys_poller_start(&lord->capacity.host_phys);
+            return mli_phys_poller_start(mli_phys_storage(lord, 0));
     return r;
 }
 /* Starts at a safe point the pollers that calls have requested or could not start. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
-    if ((lord->threads.flags & MEMLORD_FLAG_DEFER) ||
-        (mli_u32_load(&lord->threads.alert) & MLI_ALERT_POLLER))
+    if ((lord->flags & MEMLORD_FLAG_DEFER) ||
+        mli_alert_on(lord, MLI_ALERT_POLLER))
         (void)mli_pollers_start(lord);
 }
 
@@ -102,7 +102,7 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
     mli_lock_take(&phys->lock);
     at = phys->sampled;
     mli_lock_drop(&phys->lock);
-    if (!at || now - at >= (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u)
+    if (!at || now - at >= (uint64_t)mli_u32_load(&lord->room.poll_ms) * 1000000u)
         (void)mli_phys_sample(lord, phys);
 }
 
@@ -121,14 +121,29 @@ MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys) {
 
 /* -- the work at the end of a call -- */
 
+MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w) {
+    mli_callbacks_enter(lord);
+    w->next = lord->pollers.waiters;
+    lord->pollers.waiters = w;
+    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
+    mli_callbacks_leave(lord);
+}
+MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w) {
+    mli_waiter **at = &lord->pollers.waiters;
+    mli_callbacks_enter(lord);
+    while (*at != w) at = &(*at)->next;
+    *at = w->next;
+    if (!lord->pollers.waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
+    mli_callbacks_leave(lord);
+}
 /* Wakes each waiter for which enough bytes have been freed. */
 static void mli_waiters_wake(memlord *lord) {
     mli_waiter *w;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     for (w = lord->pollers.waiters; w; w = w->next)
         if (mli_phys_freed(lord, w->phys) - w->freed_before >= w->needed)
             mli_os_event_set(&w->event);
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
 }
 
 /* Frees the records of threads that ended without the exit hook: their first call came in the last
@@ -139,17 +154,17 @@ static void mli_waiters_wake(memlord *lord) {
 static MLI_COLD void mli_threads_sweep(memlord *lord) {
     mli_thread *t = mli_thread_first(lord);
     uint32_t living = 0;
+    int due;
     mli_lock_take(&mli_process.registry_lock);
-    if (mli_thread_count(lord) < lord->threads.sweep_at) t = NULL;
-    if (t) lord->threads.sweep_at = MLI_SWEEP_MIN;
-    for (; t; t = mli_thread_next(t)) {
+    due = mli_threads_sweep_due(lord);
+    for (; due && t; t = mli_thread_next(t)) {
         uint64_t owner = mli_u64_load(&t->owner);
         if (owner == MLI_NOBODY || (owner && mli_thread_has_ended(owner)))
             mli_thread_release(t);
         else
             living += owner != 0;
-        if (2 * living > lord->threads.sweep_at) lord->threads.sweep_at = 2 * living;
     }
+    if (due) mli_threads_swept(lord, living);
     mli_lock_drop(&mli_process.registry_lock);
 }
 
@@ -158,20 +173,20 @@ static MLI_COLD void mli_threads_sweep(memlord *lord) {
    comes meanwhile is served by a later call. */
 static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
-    uint32_t alert = mli_u32_load(&lord->threads.alert);
-    int safe = !(lord->threads.flags & MEMLORD_FLAG_DEFER), requested;
+    const uint32_t alert = mli_alert_on(lord, MLI_ALERT_BANDS - 1);
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER), requested;
     if (mli_self.in_host_alloc) return;
     if (alert & MLI_ALERT_THREADS) {
         mli_thread_allowance_grow(lord);
         mli_threads_sweep(lord);
     }
     if ((alert & MLI_ALERT_POLLER) && safe) (void)mli_pollers_start(lord);
-    if (safe) mli_fences_poll_due(lord, lord->devices.dev_type[dev], asks);
+    if (safe) mli_fences_poll_due(lord, mli_type_of(lord, dev), asks);
     if (alert & MLI_ALERT_WAITER) mli_waiters_wake(lord);
     if ((alert & MLI_ALERT_SAVE) && safe) mli_save_serve(lord);
     requested = mli_u32_load(&w->check_requested) && mli_u32_exchange(&w->check_requested, 0);
     if (requested) {
-        (void)mli_u32_add(&lord->threads.alert, 0u - (uint32_t)MLI_ALERT_BANDS);
+        mli_alert_bands_add(lord, (uint32_t)-1);
         if (mli_dev_watch(lord, dev) && safe) (void)mli_dev_poller_start(lord, dev);
         mli_holders_check(lord, dev);
     }
@@ -180,15 +195,13 @@ static MLI_COLD void mli_alerts_handle(memlord *lord, mli_thread *t, uint32_t de
 
 MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                                 int asks) {
-    uint32_t other = t == lord->threads.orphan ? 0 : t->other_dev;
-    (void)mli_u32_add(&lord->threads.alert, 0);
+    uint32_t other = mli_is_orphan(lord, t) ? 0 : t->other_dev;
+    mli_alert_barrier(lord);
     if (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER) {
         mli_marks_again(lord, t, dev);
         if (other) mli_marks_again(lord, t, other);
     }
-    if (!(mli_u32_load(&lord->threads.alert) & lord->devices.dev_alerts[dev] &
-          ~(uint32_t)MLI_ALERT_EVENTS))
-        return;
+    if (!(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev))) return;
     mli_alerts_handle(lord, t, dev, asks);
     if (!other) return;
     t->other_dev = 0;
@@ -202,8 +215,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_call_end_slow(memlord *lord, mli_thread *t, ui
 static MLI_COLD void mli_serve(memlord *lord, memlord_device sel) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_pollers_start_missing(lord);
-    mli_recorder_poll(&lord->snapshots.recorder);
-    mli_recorder_poll(&lord->saving.exporter);
+    mli_recorders_poll(lord);
     mli_neighbours_serve(lord);
     mli_save_serve(lord);
     (void)mli_fences_retire(lord, sel);
@@ -226,13 +238,13 @@ static MLI_COLD void mli_poller_run(void *user) {
         mli_pollers_start_missing(lord);
         while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
             memlord_device device = mli_device_record_at(lord, i)->device;
-            if (lord->threads.flags & MEMLORD_FLAG_DEFER)
+            if (lord->flags & MEMLORD_FLAG_DEFER)
                 mli_serve(lord, device);
             else
                 (void)mli_fences_retire(lord, device);
         }
         mli_save_serve(lord);
-    } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->pollers.poll_ms)));
+    } while (mli_helper_wait(&phys->poller, mli_u32_load(&lord->room.poll_ms)));
 }
 
 /* -- public -- */
@@ -256,9 +268,9 @@ MLI_API memlord_result memlord_poller_start(memlord *lord, uint32_t interval_ms)
     if (!lord) return MEMLORD_OK;
     if (interval_ms && interval_ms < MLI_POLL_MS_MIN) return MEMLORD_E_INVALID;
     if (!lord->pollers.poll_ms_by_env)
-        mli_u32_store(&lord->pollers.poll_ms, interval_ms ? interval_ms : 200);
+        mli_u32_store(&lord->room.poll_ms, interval_ms ? interval_ms : 200);
     if (!mli_polling_enabled(lord)) return MEMLORD_E_UNSUPPORTED;
-    mli_u32_store(&lord->pollers.polling, MLI_POLLING_ALL);
+    mli_polling_set(lord, MLI_POLLING_ALL);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) { /* tries failed ones again */
         uint32_t failed = MLI_HELPER_FAILED;
         (void)mli_u32_cas(&mli_phys_storage(lord, i)->poller.state, &failed, MLI_HELPER_NONE);
@@ -274,7 +286,7 @@ MLI_API memlord_result memlord_poller_stop(memlord *lord) {
 
 MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
                                             const memlord_band *bands, size_t n) {
-    mli_strategy *fresh = NULL, *old, **at;
+    mli_strategy *fresh = NULL, *old;
     size_t bad = 0;
     if (!lord) return MEMLORD_OK;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
@@ -292,25 +304,16 @@ MLI_API memlord_result memlord_strategy_set(memlord *lord, memlord_device sel,
     fresh->bands = (const memlord_band *)(void *)(fresh + 1);
     if (n) memcpy(fresh + 1, bands, n * sizeof *bands);
     if (n) mli_bands_warn(lord, bands, n);
-    mli_lock_take(&lord->bands.callbacks_lock);
-    at = mli_strategy_link(lord, sel);
-    old = *at;
-    fresh->next = old ? old->next : NULL;
-    *at = fresh;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    old = mli_strategy_swap(lord, sel, fresh);
     mli_bands_changed(lord);
     mli_strategy_free(lord, old);
     return MEMLORD_OK;
 }
 MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel) {
-    mli_strategy *old, **at;
+    mli_strategy *old;
     if (!lord) return MEMLORD_OK;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    mli_lock_take(&lord->bands.callbacks_lock);
-    at = mli_strategy_link(lord, sel);
-    old = *at;
-    if (old) *at = old->next;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    old = mli_strategy_swap(lord, sel, NULL);
     if (!old) return MEMLORD_E_UNKNOWN;
     mli_bands_changed(lord);
     mli_strategy_free(lord, old);
@@ -320,7 +323,7 @@ MLI_API memlord_result memlord_strategy_unset(memlord *lord, memlord_device sel)
 MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel,
                                                uint32_t reasons, memlord_gc_fn fn, void *user) {
     const uint32_t every = (1u << MEMLORD_REASON_COUNT) - 1;
-    mli_gc_entry *c, **at;
+    mli_gc_entry *c;
     if (!lord) return MEMLORD_OK;
     if (!fn || (reasons & ~(every | MEMLORD_GC_QUIET))) return MEMLORD_E_INVALID;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
@@ -331,36 +334,18 @@ MLI_API memlord_result memlord_gc_callback_add(memlord *lord, memlord_device sel
     c->sel = sel;
     c->reasons = reasons & every ? reasons : reasons | every;
     c->serial = (uint64_t)((sel.index < 0) + (sel.type < 0)) << 62;
-    mli_lock_take(&lord->bands.callbacks_lock);
-    c->serial += mli_u64_add(&lord->fences.serial, 1) + 1;
-    for (at = &lord->bands.gc_entries; *at && (*at)->serial < c->serial;) at = &(*at)->next;
-    c->next = *at;
-    *at = c;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_gc_entry_add(lord, c);
     mli_bands_changed(lord);
     return MEMLORD_OK;
 }
 
 MLI_API memlord_result memlord_gc_callback_remove(memlord *lord, memlord_device sel,
                                                   memlord_gc_fn fn, void *user) {
-    mli_gc_entry *c, **at;
-    unsigned spins = 0;
+    mli_gc_entry *c;
     if (!lord) return MEMLORD_OK;
     if (!fn) return MEMLORD_E_INVALID;
     if (!mli_selector_valid(sel)) return MEMLORD_E_DEVICE;
-    mli_lock_take(&lord->bands.callbacks_lock);
-    for (at = &lord->bands.gc_entries; *at; at = &(*at)->next)
-        if (mli_device_word((*at)->sel) == mli_device_word(sel) && (*at)->fn == fn &&
-            (*at)->user == user)
-            break;
-    c = *at;
-    if (c) *at = c->next; /* a run on this thread goes on with a copy */
-    while (c && mli_gc_runs_elsewhere(lord, c->serial)) {
-        mli_lock_drop(&lord->bands.callbacks_lock);
-        mli_spin_wait(&spins);
-        mli_lock_take(&lord->bands.callbacks_lock);
-    }
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    c = mli_gc_entry_take(lord, sel, fn, user);
     if (!c) return MEMLORD_E_UNKNOWN;
     mli_own_free(lord, c, sizeof *c);
     mli_bands_changed(lord);

@@ -13,7 +13,7 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* A thread that waits for frees, in lord->pollers.waiters. It lies on the stack of that thread.
+/* A thread that waits for frees. It lies on the stack of that thread.
    The list is under the callbacks lock. */
 typedef struct mli_waiter {
     struct mli_waiter *next;
@@ -23,6 +23,10 @@ typedef struct mli_waiter {
 } mli_waiter;
 
 #define MLI_POLL_MS_MIN 10 /* ms: the shortest interval */
+
+/* Puts a waiter on the list, whose event a call sets once enough was freed; takes it off again. */
+MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
+MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
 /* Stops all pollers and joins them. Requires: the caller is no helper of this ledger. */
 MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord);
@@ -34,7 +38,6 @@ MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys)
 /* Returns the bytes ever freed at a physical device, modulo 2^64. */
 MLI_PRIVATE uint64_t mli_phys_freed(memlord *lord, const mli_phys *phys);
 
-#define MLI_SWEEP_MIN 16u /* records; the least that makes a sweep worth it */
 
 /* Ends a call that found an alert: for its device, and for the other one that the call has taken
    bytes from, if there is one. A thread without the system's barrier passes a full barrier of

@@ -66,7 +66,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_re
 static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
                                     uint64_t needed, uint64_t out, uint32_t ms) {
     const uint64_t deadline = mli_now() + (uint64_t)ms * 1000000u;
-    mli_waiter w, **at;
+    mli_waiter w;
     mli_raise raise;
     uint64_t generation;
     uint32_t left = ms, step;
@@ -78,26 +78,18 @@ static MLI_COLD void mli_wait_freed(memlord *lord, mli_phys *phys,
     failed = mli_os_event_open(&w.event);
     mli_busy_end(generation);
     if (failed) return;
-    mli_lock_take(&lord->bands.callbacks_lock);
-    w.next = lord->pollers.waiters;
-    lord->pollers.waiters = &w;
-    mli_alert_set(lord, MLI_ALERT_WAITER, 1);
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_waiter_begin(lord, &w);
     raise.event = &w.event;
     raised = !mli_raise_begin(lord, phys, w.needed, &raise);
     mli_barrier_threads(lord); /* a free that missed the alert is counted in the sum below */
     while (mli_phys_freed(lord, phys) - w.freed_before < w.needed && left &&
            !(raised && mli_raise_check(lord, &raise) > 0)) {
-        step = raised ? mli_u32_load(&lord->pollers.poll_ms) : left;
+        step = raised ? mli_u32_load(&lord->room.poll_ms) : left;
         mli_os_event_wait(&w.event, step < left ? step : left);
         left = mli_ms_left(deadline);
     }
     if (raised) mli_raise_end(lord, &raise);
-    mli_lock_take(&lord->bands.callbacks_lock);
-    for (at = &lord->pollers.waiters; *at != &w;) at = &(*at)->next;
-    *at = w.next;
-    if (!lord->pollers.waiters) mli_alert_set(lord, MLI_ALERT_WAITER, 0);
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_waiter_end(lord, &w);
     mli_os_event_close(&w.event);
 }
 
@@ -254,7 +246,7 @@ static MLI_COLD memlord_result mli_request_try(mli_request *q, memlord_try_fn fn
         *storage = 0;
         if (attempt) mli_stat_add(q->lord, q->dev, MLI_STAT_retries, 1);
         q->freed_before = mli_phys_freed(q->lord, q->phys);
-        mli_self.try_lord = q->lord->threads.generation;
+        mli_self.try_lord = q->lord->generation;
         mli_self.try_frame = MLI_STACK_ADDRESS();
         answer = fn(user, q->bytes, storage);
         mli_self.try_lord = outer;
@@ -316,7 +308,7 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
     memlord_result r;
     if (!lord || mli_self.in_host_alloc ||
         (mli_frame_runs(&mli_self.try_frame, MLI_STACK_ADDRESS()) &&
-         mli_self.try_lord == lord->threads.generation))
+         mli_self.try_lord == lord->generation))
         return MEMLORD_OK;
     r = bytes > MLI_BYTES_MAX ? MEMLORD_E_INVALID : mli_dev(lord, device, &dev);
     if (r)

@@ -22,9 +22,9 @@ MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_
 
 MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, int type) {
     mli_capacity_reader source;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     source = lord->room.capacity_readers[type];
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     return source;
 }
 
@@ -81,7 +81,7 @@ static MLI_COLD void mli_phys_sample_store(mli_phys *phys, const memlord_capacit
    by longjmp samples no more. */
 static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_t here) {
     int mine = !mli_u32_exchange(&phys->sampling, 1);
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     if (!mine && phys->sampler == (void *)&mli_self) /* else another thread writes sampler_frame */
         mine = !mli_frame_runs(&phys->sampler_frame, here);
     if (mine) {
@@ -89,7 +89,7 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
         phys->sampler_frame = here;
         phys->sampler_void = 0;
     }
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     return mine;
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
@@ -100,9 +100,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     memlord_result r = MEMLORD_OK;
     memset(&c, 0, sizeof c);
     if (!mli_phys_sampler_set(lord, phys, MLI_STACK_ADDRESS())) return MEMLORD_E_STATE;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     source = lord->room.capacity_readers[phys->device.type];
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     mli_phys_marks_begin(lord, phys);
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
@@ -110,13 +110,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
         r = MEMLORD_E_UNKNOWN;
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* 0: never sampled */
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
     phys->sampler = NULL;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     mli_u32_store_release(&phys->sampling, 0); /* pairs with the exchange above */
     mli_phys_recheck(lord, phys);
     return r;
@@ -127,20 +127,20 @@ MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_r
     unsigned spins = 0;
     memlord_capacity none;
     memset(&none, 0, sizeof none);
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     lord->room.capacity_readers[type] = source;
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     for (i = 0; i < mli_row_count(lord, MLI_BOOK_DEVICE); i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
         if (phys->device.type != type) continue; /* also an unused phys: it may be used again */
-        mli_lock_take(&lord->bands.callbacks_lock);
+        mli_callbacks_enter(lord);
         while (phys->sampler && phys->sampler != (void *)&mli_self) {
-            mli_lock_drop(&lord->bands.callbacks_lock);
+            mli_callbacks_leave(lord);
             mli_spin_wait(&spins);
-            mli_lock_take(&lord->bands.callbacks_lock);
+            mli_callbacks_enter(lord);
         }
         phys->sampler_void = 1; /* for the sample that this thread may be taking, or has left */
-        mli_lock_drop(&lord->bands.callbacks_lock);
+        mli_callbacks_leave(lord);
         mli_phys_sample_store(phys, &none, 0);
         mli_phys_recheck(lord, phys);
     }
@@ -155,12 +155,12 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
     const uintptr_t here = MLI_STACK_ADDRESS();
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     int inside = 0;
-    if ((lord->threads.flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc ||
+    if ((lord->flags & MEMLORD_FLAG_DEFER) || mli_self.in_host_alloc ||
         (mli_self.try_lord && mli_frame_runs(&mli_self.try_frame, here)) ||
         (mli_self.log_calls.generation && mli_frame_runs(&mli_self.log_calls.frame, here)) ||
         (mli_self.fence_lord && mli_frame_runs(&mli_self.fence_frame, here)))
         return 0;
-    mli_lock_take(&lord->bands.callbacks_lock);
+    mli_callbacks_enter(lord);
     for (i = 0; i < n && !inside; i++) {
         mli_phys *phys = mli_phys_storage(lord, i);
         mli_watch *w = i ? &mli_device_record_at(lord, i)->watch : NULL;
@@ -168,14 +168,14 @@ static MLI_COLD int mli_reader_may_sample(memlord *lord) {
                   mli_frame_runs(&phys->sampler_frame, here)) ||
                  (w && w->gc_thread == (void *)&mli_self && mli_frame_runs(&w->gc_frame, here));
     }
-    mli_lock_drop(&lord->bands.callbacks_lock);
+    mli_callbacks_leave(lord);
     return !inside;
 }
 
 /* Returns 1 if a reader is to sample a phys: no sample is known, or the latest one is older than
    three poll intervals and no poller runs. But at most once in an interval. */
 static MLI_COLD int mli_phys_sample_due(memlord *lord, mli_phys *phys) {
-    const uint64_t interval = (uint64_t)mli_u32_load(&lord->pollers.poll_ms) * 1000000u;
+    const uint64_t interval = (uint64_t)mli_u32_load(&lord->room.poll_ms) * 1000000u;
     const uint32_t poller = mli_u32_load_acquire(&phys->poller.state);
     uint64_t at, now;
     int known;
@@ -327,7 +327,7 @@ MLI_PRIVATE MLI_COLD int mli_log_due(memlord *lord, mli_u64 *last) {
 /* Logs a refused reservation, at most once a second. A server that is full refuses thousands a
    second, and each line walks the tags and the sites. */
 static MLI_COLD void mli_log_refusal(memlord *lord, memlord_device d, uint64_t wanted) {
-    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->limits.refusal_logged))
+    if (mli_log_hears(lord, MEMLORD_LOG_WARNING) && mli_log_due(lord, &lord->room.refusal_logged))
         mli_log_explain(lord, MEMLORD_LOG_WARNING, "[limit] ", d, wanted, 0);
 }
 
@@ -424,7 +424,7 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
     if (!mli_device_valid(physical)) return MEMLORD_E_DEVICE;
     r = mli_dev(lord, device, &dev);
     if (r) return r;
-    to = &lord->capacity.host_phys;
+    to = &lord->limits.host_phys;
     if (!mli_type_host[physical.type]) {
         r = mli_dev(lord, physical, &other);
         if (r) return r;
@@ -432,7 +432,7 @@ MLI_API memlord_result memlord_device_share(memlord *lord, memlord_device device
         if (other != dev && mli_phys_at(lord, other) != to) return MEMLORD_E_STATE;
     }
     if (mli_type_host[device.type])
-        return to == &lord->capacity.host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
+        return to == &lord->limits.host_phys ? MEMLORD_OK : MEMLORD_E_STATE;
     r = mli_phys_assign(lord, dev, to);
     if (r == MEMLORD_OK) mli_phys_recheck(lord, NULL);
     return r;

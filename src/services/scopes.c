@@ -5,6 +5,7 @@
 #include "books/names.h"
 #include "books/devices.h"
 #include "books/tags.h"
+#include "books/fences.h"
 
 /* Returns the first thread scope of a scope; `next` leads to the others. */
 static mli_thread_scope *mli_thread_scope_first(const mli_scope_record *scope) {
@@ -45,7 +46,7 @@ static MLI_COLD void mli_thread_scope_reset(memlord *lord, mli_thread_scope *s) 
     mli_min_max_reset(&s->blocks);
     mli_min_max_reset(&s->stamps);
     for (i = 0; i <= MEMLORD_MAX_DEVICES; i++) mli_u64_store(&s->devices[i], 0);
-    mli_u64_store_release(&s->epoch, mli_u64_load(&lord->fences.epoch));
+    mli_u64_store_release(&s->epoch, mli_epoch(lord));
 }
 
 /* Adds an invocation that has ended to the caller's own thread scope. */
@@ -102,7 +103,7 @@ static void mli_frame_close(memlord *lord, mli_thread *t) {
     mli_thread_scope *s = t->frame->stats;
     mli_scope_run v;
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
-    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_u64_load(&lord->fences.epoch)))
+    if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
     mli_frame_totals(lord, t, t->frame, &v);
     mli_thread_scope_add(s, &v);
@@ -118,10 +119,6 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     mli_thread_reset(t);
     mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
     mli_u64_store_release(&t->owner, 0);
-}
-
-MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
-    return mli_u32_load_acquire(&lord->scopes.count);
 }
 
 /* -- making a scope -- */
@@ -141,34 +138,28 @@ static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const 
     return string ? string->scope : NULL;
 }
 
-/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. The release of
-   `count` pairs with mli_scope_count. */
+/* Makes a scope, its path and its name kept. MLI_AGAIN: it needs memory first. */
 static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_record *parent,
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
                                                     mli_scope_record **out) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    uint32_t id = mli_u32_load(&lord->scopes.count);
     mli_scope_record *scope;
     mli_site_record *site = NULL;
-    mli_ptr *at;
     memlord_result r;
-    if (id > MEMLORD_MAX_SCOPES) return MEMLORD_E_NOMEM;
+    if (mli_scope_count(lord) > MEMLORD_MAX_SCOPES) return MEMLORD_E_NOMEM;
     r = mli_name_locked(lord, name, &name);
     if (r == MEMLORD_OK) r = mli_name_locked(lord, path, &path);
     if (r == MEMLORD_OK && from->planted) r = mli_site_find_locked(lord, from, &site);
     if (r) return r;
-    at = (mli_ptr *)mli_book_add(lord, &lord->scopes.all, id, sizeof *at, mli_cold_alloc);
-    scope = at ? (mli_scope_record *)mli_cold_alloc(lord, sizeof *scope) : NULL;
+    scope = mli_scope_record_new(lord);
     if (!scope) return MLI_AGAIN;
-    scope->id = id;
     scope->parent = parent;
     scope->name = name;
     scope->path = path;
     scope->site = site;
     mli_string_locked(lord, path)->scope = scope;
-    mli_ptr_store(at, scope);
-    mli_u32_store_release(&lord->scopes.count, id + 1);
+    mli_scope_publish(lord);
     *out = scope;
     return MEMLORD_OK;
 }
@@ -222,7 +213,7 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
 static memlord_result mli_frame_reserve(memlord *lord, mli_thread *t, mli_frame **out) {
     mli_frame **next = t->frame ? &t->frame->inner : &t->frames;
     uint32_t depth = mli_scope_depth(t);
-    if (t == lord->threads.orphan) return MEMLORD_E_NOMEM;
+    if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM;
     if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
     if (!*next) {
         *next = (mli_frame *)mli_own_alloc(lord, sizeof **next);
@@ -321,7 +312,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
     if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
-    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->scopes.lost, 1);
+    if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
     return mli_call_end_uncounted(lord, r);
@@ -333,7 +324,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
    number of an export. A token is valid while its number is in a thread scope: from the first
    export of a frame until the frame ends. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
-    return lord->threads.generation << 32 | scope->id;
+    return lord->generation << 32 | scope->id;
 }
 
 /* Enters the scope of a token. E_UNKNOWN: the token's frame has ended, or it is of another ledger.
@@ -401,7 +392,7 @@ static void mli_min_max_merge(const mli_min_max *e, int first, int64_t *total,
    mli_thread_scope_add and mli_thread_scope_reset. */
 static uint64_t mli_thread_scope_count(memlord *lord, const mli_thread_scope *s) {
     uint64_t n = mli_u64_load_acquire(&s->count);
-    return mli_u64_load_acquire(&s->epoch) == mli_u64_load(&lord->fences.epoch) ? n : 0;
+    return mli_u64_load_acquire(&s->epoch) == mli_epoch(lord) ? n : 0;
 }
 
 MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *scope,
@@ -474,7 +465,7 @@ MLI_PRIVATE void mli_scopes_free(memlord *lord) {
         }
         mli_own_free(lord, scope, sizeof *scope);
     }
-    mli_book_free(lord, &lord->scopes.all, sizeof(mli_ptr));
+    mli_book_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
 }
 
 /* -- public -- */
@@ -559,7 +550,7 @@ MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *
     if (f) {
         if (!mli_u64_load_own(&f->stats->token)) {
             f->exported = 1;
-            mli_u64_store(&f->stats->token, mli_u64_add(&lord->fences.serial, 1) + 1);
+            mli_u64_store(&f->stats->token, mli_serial_next(lord));
         }
         out->word[0] = mli_scope_word(lord, f->scope);
         out->word[1] = mli_u64_load_own(&f->stats->token);

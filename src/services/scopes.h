@@ -55,9 +55,6 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 #define MLI_SCOPE_NAME 200 /* bytes of a name that are kept */
 
-/* Returns the number of scopes plus 1: scopes are numbered from 1. */
-MLI_PRIVATE uint32_t mli_scope_count(memlord *lord);
-
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
 MLI_PRIVATE void mli_frames_free(memlord *lord, mli_thread *t);

@@ -36,7 +36,7 @@ MLI_PRIVATE MLI_COLD mli_snapshot *mli_snapshot_new(memlord *lord, const char *k
     s->size = size;
     s->name = kept;
     s->devices = n;
-    s->time = mli_ledger_now(lord) - lord->lifecycle.started;
+    s->time = mli_ledger_now(lord) - lord->started;
     for (i = 0; i < n; i++) {
         mli_device_usage *usage = &mli_snapshot_devices(s)[i];
         const mli_u64 *count = mli_device_record_at(lord, i + 1)->count;
@@ -95,7 +95,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
         }
     out = list[at];
     memmove(list + at, list + at + 1, (--lord->snapshots.count - at) * sizeof *list);
-    (void)mli_u64_add(&lord->snapshots.lost, 1);
+    mli_loss_add(lord, MLI_LOST_snapshots);
     return out;
 }
 
@@ -103,7 +103,7 @@ static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
 static MLI_COLD memlord_result mli_snapshot_take(memlord *lord, const char *kept) {
     mli_snapshot *s = mli_snapshot_new(lord, kept), *out = NULL, **at;
     if (!s) {
-        (void)mli_u64_add(&lord->snapshots.lost, 1);
+        mli_loss_add(lord, MLI_LOST_snapshots);
         return MEMLORD_E_NOMEM;
     }
     mli_lock_take(&lord->snapshots.lock);
@@ -164,10 +164,15 @@ static MLI_COLD uint32_t mli_recorder_check(mli_recorder *r) {
     left = due > now ? (due - now) / 1000000u + 1 : 1;
     return left < MLI_RECORDER_MS_MAX ? (uint32_t)left : MLI_RECORDER_MS_MAX;
 }
-MLI_PRIVATE MLI_COLD void mli_recorder_poll(mli_recorder *r) {
-    if (mli_u32_load_acquire(&r->interval) &&
-        mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
-        (void)mli_recorder_check(r);
+MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord) {
+    mli_recorder *r = lord->snapshots.recorders, *end = r + MLI_RECORDERS;
+    for (; r < end; r++)
+        if (mli_u32_load_acquire(&r->interval) &&
+            mli_u32_load_acquire(&r->helper.state) != MLI_HELPER_RUNS)
+            (void)mli_recorder_check(r);
+}
+MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which) {
+    return mli_u32_load(&lord->snapshots.recorders[which].interval) != 0;
 }
 
 /* Runs a recorder's thread. */
@@ -181,19 +186,27 @@ static MLI_COLD void mli_recorder_run(void *user) {
     } while (mli_helper_wait(&r->helper, ms));
 }
 
-MLI_PRIVATE MLI_COLD void mli_recorder_thread(mli_recorder *r) {
+/* Starts the thread of a recorder that was started. If none can be had, safe points save. */
+static MLI_COLD void mli_recorder_thread(mli_recorder *r) {
     if (mli_polling_enabled(r->lord) &&
         mli_helper_start(&r->helper, &r->interval, 0, MLI_HELPER_NONE, mli_recorder_run, r))
         mli_logf(r->lord, MEMLORD_LOG_WARNING, "[%s] no thread for them: memlord_gc_poll takes %s",
-                 r == &r->lord->snapshots.recorder ? "snapshots" : "export", "them instead");
+                 r == &r->lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS] ? "snapshots" : "export", "them instead");
 }
-MLI_PRIVATE MLI_COLD void mli_recorder_start(mli_recorder *r, const mli_saver *saver, uint32_t ms) {
+MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord) {
+    if (mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS))
+        mli_recorder_thread(&lord->snapshots.recorders[MLI_RECORDER_SNAPSHOTS]);
+}
+MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
+                                             uint32_t ms) {
+    mli_recorder *r = &lord->snapshots.recorders[which];
     mli_ptr_store(&r->saver, (void *)(uintptr_t)saver);
     mli_u64_store(&r->due, mli_ledger_now(r->lord) + (uint64_t)ms * 1000000u);
     (void)mli_u32_exchange(&r->interval, ms);
     mli_recorder_thread(r);
 }
-MLI_PRIVATE MLI_COLD void mli_recorder_stop(mli_recorder *r) {
+MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which) {
+    mli_recorder *r = &lord->snapshots.recorders[which];
     const mli_saver *saver = (const mli_saver *)mli_ptr_load(&r->saver);
     uint32_t seen = mli_u32_exchange(&r->interval, 0);
     mli_helper_stop(&r->helper);
@@ -210,7 +223,7 @@ static MLI_COLD void mli_holders_take(memlord *lord, uint32_t dev, uint64_t live
     mli_holders *h = (mli_holders *)mli_own_alloc(lord, sizeof *h), *old;
     memlord_tag_stat rest;
     if (!h) return; /* the next check tries again */
-    h->time = mli_ledger_now(lord) - lord->lifecycle.started;
+    h->time = mli_ledger_now(lord) - lord->started;
     h->bytes = live;
     h->tags = mli_tags_top(lord, device->device, h->tag, MLI_HOLDERS - 1);
     if (memlord_tag_get(lord, device->device, NULL, &rest) == MEMLORD_OK && rest.allocated)
@@ -237,7 +250,7 @@ MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
     MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
-    mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->lifecycle.started + 1);
+    mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
     if (mli_self.in_host_alloc) return;
     mli_lock_take(&lord->snapshots.lock);
     old = device->holders;
@@ -260,7 +273,7 @@ MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_destroy(memlord *lord) {
-    MLI_REQUIRE(!mli_u32_load(&lord->snapshots.recorder.interval));
+    MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
     for (i = 0; i < lord->snapshots.count; i++)
         mli_own_free(lord, lord->snapshots.at[i], lord->snapshots.at[i]->size);
@@ -284,7 +297,7 @@ MLI_API memlord_result memlord_checkpoint(memlord *lord, const char *name) {
     if (!name || !*name) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_OK;
     r = mli_name_limited(lord, name, &kept);
-    if (r == MEMLORD_E_NOMEM) (void)mli_u64_add(&lord->snapshots.lost, 1);
+    if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_snapshots);
     if (r == MEMLORD_OK) r = mli_snapshot_take(lord, kept);
     if (r == MEMLORD_OK)
         mli_event_record_other(lord, MEMLORD_EVENT_CHECKPOINT, 0, (uint64_t)(uintptr_t)kept, 0);
@@ -295,13 +308,13 @@ MLI_API memlord_result memlord_snapshots_start(memlord *lord, uint32_t interval_
     if (!lord) return MEMLORD_OK;
     if (interval_ms && interval_ms < MLI_RECORDER_MS_MIN) return MEMLORD_E_INVALID;
     if (mli_self.in_host_alloc) return MEMLORD_E_STATE;
-    mli_recorder_start(&lord->snapshots.recorder, &mli_snapshot_saver,
+    mli_recorder_start(lord, MLI_RECORDER_SNAPSHOTS, &mli_snapshot_saver,
                        interval_ms ? interval_ms : MLI_SNAPSHOT_MS_DEFAULT);
     return mli_snapshot_take(lord, NULL);
 }
 MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     if (mli_self.is_helper) return MEMLORD_E_STATE;
-    mli_recorder_stop(&lord->snapshots.recorder);
+    mli_recorder_stop(lord, MLI_RECORDER_SNAPSHOTS);
     return MEMLORD_OK;
 }

@@ -58,15 +58,20 @@ MLI_PRIVATE uint64_t mli_snapshot_level(const mli_snapshot *s, uint32_t dev);
 MLI_PRIVATE uint32_t mli_snapshots_pin(memlord *lord, mli_snapshot_reader *reader,
                                        const mli_snapshot *list[MLI_SNAPSHOTS]);
 MLI_PRIVATE void mli_snapshots_unpin(memlord *lord, const mli_snapshot_reader *reader);
-/* Saves what is due at a safe point, if the recorder was started and its thread does not run. */
-MLI_PRIVATE MLI_COLD void mli_recorder_poll(mli_recorder *r);
 
-/* Starts the thread of a recorder that was started. If none can be had, safe points save. */
-MLI_PRIVATE MLI_COLD void mli_recorder_thread(mli_recorder *r);
-/* Starts a recorder, or changes its interval. */
-MLI_PRIVATE MLI_COLD void mli_recorder_start(mli_recorder *r, const mli_saver *saver, uint32_t ms);
+/* In all of these `which` is MLI_RECORDER_... */
+/* Starts a recorder, or changes its interval. If no thread can be had, safe points save. */
+MLI_PRIVATE MLI_COLD void mli_recorder_start(memlord *lord, int which, const mli_saver *saver,
+                                             uint32_t ms);
 /* Stops a recorder and its thread. Saves a last time if it was started. */
-MLI_PRIVATE MLI_COLD void mli_recorder_stop(mli_recorder *r);
+MLI_PRIVATE MLI_COLD void mli_recorder_stop(memlord *lord, int which);
+/* 1: the recorder was started, and not stopped since. */
+MLI_PRIVATE MLI_COLD int mli_recorder_is_on(const memlord *lord, int which);
+/* Saves what is due at a safe point, if a recorder was started and its thread does not run. */
+MLI_PRIVATE MLI_COLD void mli_recorders_poll(memlord *lord);
+/* Starts in a forked child the thread of the snapshots' recorder, if that was started. */
+MLI_PRIVATE MLI_COLD void mli_snapshots_go_on(memlord *lord);
+
 /* Takes the holders of a device if its live bytes have passed the mark of the last ones. */
 MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev);
 /* Forgets the holders of a device and takes new ones: its peak is now its live bytes. Requires:

@@ -22,9 +22,8 @@ MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i) {
     return (uint64_t *)(void *)((char *)stats + mli_columns[i].at);
 }
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i) {
-    if (i == MLI_LOST_scope_invocations) return mli_invocations_lost(lord);
-    if (i == MLI_LOST_exports) return mli_u64_load(&lord->saving.exports_lost);
-    return mli_u64_load(i == MLI_LOST_scopes ? &lord->scopes.lost : &lord->snapshots.lost);
+    return i == MLI_LOST_scope_invocations ? mli_invocations_lost(lord)
+                                           : mli_loss_count(lord, (int)i);
 }
 MLI_PRIVATE const mli_rates_row mli_rates[MLI_RATE_COUNT] = {
 #define MLI_X(name, text) {#name, text, memlord_##name},
@@ -219,7 +218,7 @@ MLI_PRIVATE MLI_COLD void mli_stats_add_losses(memlord *lord, memlord_stats *out
     size_t i;
     for (i = 0; i < MLI_STAT_COUNT; i++)
         *mli_stat_of(out, i) =
-            mli_add_saturated(*mli_stat_of(out, i), mli_u64_load(&lord->counters.lost[i]));
+            mli_add_saturated(*mli_stat_of(out, i), mli_stat_lost(lord, (int)i));
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_tags_top(memlord *lord, memlord_device d, memlord_tag_stat *out,
@@ -330,11 +329,11 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
 /* Ends a call that has changed what a pool holds: checks the bands of its device. Within the
    device's capacity source nothing runs: a later call collects. */
 static MLI_COLD memlord_result mli_pool_changed(memlord *lord, uint32_t dev) {
-    int safe = !(lord->threads.flags & MEMLORD_FLAG_DEFER);
+    int safe = !(lord->flags & MEMLORD_FLAG_DEFER);
     if (!mli_self.in_host_alloc && mli_dev_watch(lord, dev)) {
-        mli_lock_take(&lord->bands.callbacks_lock);
+        mli_callbacks_enter(lord);
         if (mli_phys_at(lord, dev)->sampler == (void *)&mli_self) safe = 0;
-        mli_lock_drop(&lord->bands.callbacks_lock);
+        mli_callbacks_leave(lord);
         mli_band_check(lord, dev, NULL, safe);
     }
     return mli_call_end_uncounted(lord, MEMLORD_OK);

@@ -14,17 +14,6 @@
 /* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
    of the ledger as a whole: records without room, and records that are no longer kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
-#define MLI_LOSSES(X)                                                                         \
-    X(scopes, "scopes there was no room for")                                                 \
-    X(scope_invocations, "invocations of scopes no longer kept")                              \
-    X(snapshots, "snapshots no longer kept")                                                  \
-    X(exports, "exports that failed")
-enum {
-#define MLI_X(name, text) MLI_LOST_##name,
-    MLI_LOSSES(MLI_X)
-#undef MLI_X
-    MLI_LOSS_COUNT
-};
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
     const char *name;

@@ -13,6 +13,7 @@
 #include "books/accounts.h"
 #include "books/parts.h"
 #include "books/limits.h"
+#include "books/tags.h"
 
 static MLI_COLD void mli_verify_line(mli_verify *v) {
     mli_out_buffer(&v->text, v->line, sizeof v->line);
@@ -86,7 +87,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
     memset(probe, 0, sizeof *probe);
     if (!s->table) return;
     mli_probe_begin(probe, s, key, 0);
-    (void)mli_probe_scan(v->lord, probe, v->lord->devices.dev_type[dev], 0);
+    (void)mli_probe_scan(v->lord, probe, mli_type_of(v->lord, dev), 0);
 }
 /* Checks that an entry is found by a probe of its key. */
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
@@ -156,7 +157,7 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
     number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
     if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
-                                       (birth & MLI_MARK_MAX) > v->lord->sites.birth_count))
+                                       (birth & MLI_MARK_MAX) > mli_birth_count(v->lord)))
         return mli_verify_block(v, e, "its scope is unknown");
     for (book = 0; book < MLI_BOOKS; book++) {
         if (!number[book]) continue;
@@ -213,7 +214,7 @@ static MLI_COLD uint64_t mli_verify_passed(const mli_shard *s, uint64_t at) {
 }
 
 static MLI_COLD int mli_verify_shard(mli_verify *v, uint32_t number) {
-    mli_shard *s = &v->lord->map.shards[number];
+    mli_shard *s = mli_shard_at(v->lord, number);
     uint32_t i;
     v->shard = s;
     v->displaced = 0;
@@ -235,7 +236,7 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
     uint64_t buckets = 0;
     for (i = 0; i < MLI_SHARDS; i++) {
         if (mli_verify_shard(v, i)) return 1;
-        buckets += v->lord->map.shards[i].size;
+        buckets += mli_shard_at(v->lord, i)->size;
     }
     if (buckets == mli_u32_load(&v->lord->map.buckets)) return 0;
     return mli_verify_fail(v, "the map has %ju buckets; it counts %ju", buckets,
@@ -355,8 +356,8 @@ static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     return mli_verify_block(v, probe.entry, "it is pending, and lacks a fence that holds it back");
 }
 static MLI_COLD int mli_verify_fences(mli_verify *v) {
-    const mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&v->lord->fences.all);
-    for (; f; f = f->older)
+    const mli_fence_record *f = NULL;
+    while ((f = mli_fence_next(v->lord, f)) != NULL)
         if (f->serial && f->queue && !f->detached && mli_verify_fence(v, f)) return 1;
     return 0;
 }
@@ -403,8 +404,8 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
 }
 
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
-    mli_book *book = &v->lord->limits.accounts;
-    const uint32_t n = mli_u32_load(&v->lord->limits.account_count);
+    mli_book *book = &v->lord->accounts.all;
+    const uint32_t n = mli_u32_load(&v->lord->accounts.count);
     uint64_t open = 0;
     uint32_t i;
     for (i = 1; i < n; i++) {
@@ -420,13 +421,13 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                                    MLI_BYTES(word), mli_u64_load(&a->peak));
     }
     return mli_verify_handles(v, "accounts", n - 1, open,
-                              mli_verify_list(v->lord->limits.closed_accounts));
+                              mli_verify_list(v->lord->accounts.closed));
 }
 
 /* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
    what the walk of the map has summed. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
-    MLI_REQUIRE(mli_lock_held(&v->lord->fences.lock));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book;
@@ -455,9 +456,9 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
     for (book = 1; book < MLI_BOOKS; book++) v.sums[book] = v.sums[book - 1] + v.rows[book - 1];
     mli_lock_take(&mli_process.cold_lock);
     mli_map_freeze(lord);
-    mli_lock_take(&lord->fences.lock);
+    mli_fences_enter(lord);
     failed = mli_verify_all(&v);
-    mli_lock_drop(&lord->fences.lock);
+    mli_fences_leave(lord);
     mli_map_thaw(lord);
     mli_lock_drop(&mli_process.cold_lock);
     mli_own_free(lord, v.sums[0], bytes);

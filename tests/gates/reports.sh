@@ -33,7 +33,7 @@ same_reports() { # DIRECTORY COMMAND...
 
 # A target: its implementation, and its reports.
 target() { # NAME COMPILER EMULATOR FLAGS...
-    name=$1 cc=$2 run="$3 -L /usr/${2%-gcc}" emulator=$3
+    name=$1 cc=$2 run="$3 -L /usr/${2%-gcc} -E LD_LIBRARY_PATH=/usr/${2%-gcc}/lib" emulator=$3
     shift 3
     [ "$emulator" != - ] || run= emulator=env
     if ! command -v "$cc" >/dev/null || ! command -v "$emulator" >/dev/null; then
