@@ -41,7 +41,7 @@ static void hold(uint32_t rank) {
     mli_lock_rank(&locks[rank], rank);
     mli_lock_take(&locks[rank]);
 }
-static void enter(memlord *lord, mli_thread *t) { (void)mli_shard_enter(t, lord->map.shards, 0); }
+static void enter(memlord *lord, mli_thread *t) { (void)mli_shard_enter(t, mli_shard_at(lord, 0)); }
 /* Takes the cold lock, and reserves room for two keys in the index. */
 static void reserve(memlord *lord) {
     memlord_result r;
@@ -90,25 +90,26 @@ static void reserve(memlord *lord) {
       (void)mli_call_end_uncounted(lord, 0)) \
     X(1, mli_stay_loaded, mli_none_held(), hold(MLI_RANK_COLD); mli_stay_loaded()) \
     X(1, mli_home_bucket, mli_is_inside() || mli_lock_held(&s->lock), \
-      (void)mli_home_bucket(lord->map.shards, 0)) \
-    X(2, mli_home_bucket, s->table, enter(lord, t); (void)mli_home_bucket(lord->map.shards, 0)) \
+      (void)mli_home_bucket(mli_shard_at(lord, 0), 0)) \
+    X(2, mli_home_bucket, s->table, enter(lord, t); \
+      (void)mli_home_bucket(mli_shard_at(lord, 0), 0)) \
     X(1, mli_lowest_bit, bits, (void)mli_lowest_bit(0)) \
     X(1, mli_shard_wait, !s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED, \
-      mli_shard_wait(lord, lord->map.shards)) \
-    X(1, mli_shard_stop, mli_lock_held(&s->lock), mli_shard_stop(lord, lord->map.shards)) \
-    X(2, mli_shard_stop, !mli_is_inside(), mli_lock_take(&lord->map.shards->lock); \
-      enter(lord, t); mli_shard_stop(lord, lord->map.shards)) \
+      mli_shard_wait(lord, mli_shard_at(lord, 0))) \
+    X(1, mli_shard_stop, mli_lock_held(&s->lock), mli_shard_stop(lord, mli_shard_at(lord, 0))) \
+    X(2, mli_shard_stop, !mli_is_inside(), mli_lock_take(&mli_shard_at(lord, 0)->lock); \
+      enter(lord, t); mli_shard_stop(lord, mli_shard_at(lord, 0))) \
     X(1, mli_shard_swap_table, mli_lock_held(&s->lock), (void)mli_shard_swap_table(lord, t, \
-      lord->map.shards, NULL)) \
+      mli_shard_at(lord, 0), NULL)) \
     X(1, mli_shard_grow, !mli_is_inside(), enter(lord, t); (void)mli_shard_grow(lord, t, \
       NULL, 0)) \
     X(1, mli_shard_crowded, mli_is_inside(), (void)mli_shard_crowded(lord, NULL)) \
     X(1, mli_shard_make_shared, !mli_is_inside(), enter(lord, t); mli_shard_make_shared(lord, \
       t, NULL)) \
     X(1, mli_probe_begin, mli_is_inside() || mli_lock_held(&s->lock), mli_probe_begin(NULL, \
-      lord->map.shards, 0, 0)) \
-    X(1, mli_probe_scan, mli_is_inside() || mli_lock_held(&probe->shard->lock), \
-      mli_probe probe; probe.shard = lord->map.shards; (void)mli_probe_scan(lord, &probe, 0, 0)) \
+      mli_shard_at(lord, 0), 0, 0)) \
+    X(1, mli_probe_scan, mli_is_inside() || mli_lock_held(&probe->shard->lock), mli_probe probe; \
+      probe.shard = mli_shard_at(lord, 0); (void)mli_probe_scan(lord, &probe, 0, 0)) \
     X(1, mli_probe_insert, mli_is_inside(), mli_probe_insert(NULL, 0, 0)) \
     X(2, mli_probe_insert, probe->room, mli_probe probe; memset(&probe, 0, sizeof probe); \
       enter(lord, t); mli_probe_insert(&probe, 0, 0)) \
@@ -257,11 +258,12 @@ static void reserve(memlord *lord) {
     X(1, mli_entry_put, !mli_is_inside(), enter(lord, t); (void)mli_entry_put(lord, t, NULL, \
       NULL, 0, 0, NULL)) \
     X(1, mli_block_pend, mli_is_inside(), (void)mli_block_pend(lord, NULL)) \
-    X(2, mli_block_pend, e->word2 & 1, mli_entry e = {0, 0, 0}; enter(lord, t); \
+    X(2, mli_block_pend, e->word2 & MLI_HAS_SIDE, mli_entry e = {0, 0, 0}; enter(lord, t); \
       (void)mli_block_pend(lord, &e)) \
     X(1, mli_word2_moved, !mli_is_inside(), enter(lord, t); (void)mli_word2_moved(lord, t, 0, \
       0, NULL, 0)) \
-    X(2, mli_word2_moved, !(word2 & 1), (void)mli_word2_moved(lord, t, 1, 1, NULL, 1)) \
+    X(2, mli_word2_moved, !(word2 & MLI_HAS_SIDE), (void)mli_word2_moved(lord, t, 1, 1, NULL, \
+      1)) \
     X(1, mli_route_of, !mli_is_inside(), enter(lord, t); (void)mli_route_of(lord, 0, 0)) \
     X(1, mli_move_count, !mli_is_inside(), enter(lord, t); mli_move_count(lord, 0, 0, 0)) \
     X(1, mli_phys_used, mli_lock_held(&phys->lock), (void)mli_phys_used(lord, \
@@ -274,7 +276,8 @@ static void reserve(memlord *lord) {
       mli_phys_storage(lord, 0), 0, NULL)) \
     X(1, mli_cover_take, mli_rank_held(MLI_RANK_PHYS), mli_cover_take(lord, NULL)) \
     X(1, mli_block_copy_out, mli_is_inside() || mli_rank_held(MLI_RANK_SHARD)  \
-      || !(e->word2 & 1), mli_entry e = {0, 0, 1}; mli_block_copy_out(lord, &e, NULL)) \
+      || !(e->word2 & MLI_HAS_SIDE), mli_entry e = {0, 0, 1}; mli_block_copy_out(lord, &e, \
+      NULL)) \
     X(1, mli_block_retag, !mli_is_inside(), enter(lord, t); (void)mli_block_retag(lord, t, \
       cpu(), 0, NULL))
 
@@ -284,14 +287,14 @@ static void reserve(memlord *lord) {
     X(1, mli_poll_next, mli_rank_held(MLI_RANK_FENCES), (void)mli_poll_next(lord, NULL, \
       cpu(), 0)) \
     X(1, mli_queue_due, mli_rank_held(MLI_RANK_FENCES), (void)mli_queue_due(NULL, 0, 0)) \
-    X(1, mli_rows_cached, !(special & ~(uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)), \
-      (void)mli_rows_cached(lord, t, ~0u, cpu(), 0, NULL, NULL)) \
+    X(1, mli_unhold_n, mli_none_held(), hold(MLI_RANK_COLD); mli_unhold_n(lord, NULL, NULL, 0)) \
+    X(1, mli_rows_cached, !(special & ~(uint32_t)MLI_SPECIAL_SERVED), \
+      (void)mli_rows_cached(lord, t, UINT32_MAX, cpu(), 0, NULL, NULL)) \
     X(1, mli_rows_publish_due, mli_is_inside(), mli_rows_publish_due(lord, t, 0, 0)) \
     X(1, mli_alloc_finish, mli_is_inside(), (void)mli_alloc_finish(lord, 0, 0, 0, 0)) \
     X(1, mli_free_finish, mli_is_inside(), (void)mli_free_finish(lord, 0, 0, NULL, 0, 0)) \
     X(1, mli_alloc_window, mli_is_inside(), (void)mli_alloc_window(lord, cpu(), 0, 0, NULL)) \
-    X(1, mli_free_window, mli_is_inside(), (void)mli_free_window(lord, cpu(), 0, 0, NULL)) \
-    X(1, mli_unhold_n, mli_none_held(), hold(MLI_RANK_COLD); mli_unhold_n(lord, NULL, NULL, 0))
+    X(1, mli_free_window, mli_is_inside(), (void)mli_free_window(lord, cpu(), 0, 0, NULL))
 
 #define SERVICES(X) \
     X(1, mli_band_evaluate, mli_lock_held(&phys->lock), mli_band_evaluate(lord, \

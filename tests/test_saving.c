@@ -887,7 +887,7 @@ static struct {
     int rename, atexit;
 } refuse;
 int rename(const char *from, const char *to) {
-    if (!refuse.rename) return (int)syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
+    if (!refuse.rename) return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
     errno = EACCES;
     return -1;
 }

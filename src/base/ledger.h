@@ -309,11 +309,12 @@ struct memlord {
         mli_u64 refusal_logged; /* when a refused reservation was last logged; 0: never */
     } room;
     struct {
-        mli_lock lock;         /* all below but open and listener */
+        mli_lock lock;         /* all below but service, open and listener */
         struct mli_page *page; /* NULL: none is mapped */
         int slot, fd;          /* its slot, or MLI_SLOT_...; fd: holds the slot's lock */
         uint64_t host_id;      /* the identity of the host's memory */
         int stall_fd;          /* tells of stalls of the host's memory; -1: there is none */
+        mli_ptr service;       /* const mli_neighbours *; set by the first open */
         mli_page_slot mine;    /* the slot as it is to be */
         const mli_phys *phys[MLI_SLOT_DEVICES]; /* of the slot's devices */
         struct mli_raise *raises;
@@ -451,7 +452,7 @@ MLI_VARIABLE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 /* Notes in mli_self where a call on the general path came from. */
 #define MLI_NOTE_CALLER() \
     (void)(mli_self.caller = MLI_RETURN_ADDRESS(), mli_self.frame = MLI_FRAME_ADDRESS())
-/* The same, in a function that memlord_alloc calls once it has set mli_self.entered. */
+/* The same, in a function that memlord_alloc calls: see MLI_NOTE_ENTRY. */
 #define MLI_NOTE_ENTERED()                                                                    \
     (MLI_NOTE_CALLER(),                                                                       \
      (void)(mli_self.entered && mli_is_own(mli_self.caller) &&                                \

@@ -9,24 +9,19 @@
 #include "books/accounts.h"
 #include "books/parts.h"
 
-#define MLI_SITE_BITS ((uint64_t)MLI_SITE_ROWS_MAX << 1)
-
 /* Returns the first fence of a block; NULL: it has none. */
 static mli_fence_record *mli_fences_of(uint64_t word2) {
-    return word2 & 1 ? mli_side_record_of(word2)->fences : NULL;
+    return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->fences : NULL;
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2) {
-    if (!(word2 & 1)) return;
+    if (!(word2 & MLI_HAS_SIDE)) return;
     if (mli_side_record_of(word2)->parts)
         mli_parts_free(lord, mli_side_record_of(word2)->parts);
     mli_fences_detach(lord, mli_side_record_of(word2)->fences);
     mli_account_credit_block(lord, mli_side_record_of(word2)->account,
                              mli_side_record_of(word2)->charged);
     mli_own_free(lord, mli_side_record_of(word2), sizeof(mli_side_record));
-}
-MLI_PRIVATE uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
-    return bytes | (uint64_t)(dev | refs << 8) << 49;
 }
 
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes) {
@@ -235,7 +230,7 @@ static void mli_ref_down(mli_entry *e) {
 /* Adds a reference. 0: the count needs a side record first. */
 static int mli_ref_up(mli_entry *e) {
     const uint64_t refs = mli_refs_of(e->word1, e->word2) + 1;
-    if (refs >= MLI_REFS_MANY && !(e->word2 & 1)) return 0;
+    if (refs >= MLI_REFS_MANY && !(e->word2 & MLI_HAS_SIDE)) return 0;
     if (refs <= MLI_REFS_MANY) e->word1 += MLI_REFS_ONE;
     if (refs >= MLI_REFS_MANY) mli_side_record_of(e->word2)->refs = refs;
     return 1;
@@ -333,7 +328,7 @@ static MLI_COLD int mli_entry_charge(memlord *lord, mli_thread *t, mli_entry *e)
     if (!side) return 0;
     side->word2 = e->word2;
     mli_side_charge(lord, side, account, MLI_BYTES(e->word1));
-    e->word2 = (uint64_t)(uintptr_t)side | 1;
+    e->word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
     return 1;
 }
 
@@ -382,7 +377,7 @@ MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_
 
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
     MLI_REQUIRE(mli_is_inside());
-    MLI_REQUIRE(e->word2 & 1);
+    MLI_REQUIRE(e->word2 & MLI_HAS_SIDE);
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
     side->serial = mli_serial_next(lord);
@@ -452,7 +447,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
                                               uint32_t dev, const memlord_site *site,
                                               int same_device) {
     MLI_REQUIRE(!mli_is_inside());
-    MLI_REQUIRE(!(word2 & 1));
+    MLI_REQUIRE(!(word2 & MLI_HAS_SIDE));
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         site_row = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
@@ -465,7 +460,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint
     if (tag_row && !same_device)
         tag_row = mli_row_of(lord, MLI_BOOK_TAG,
                              mli_row_at(lord, MLI_BOOK_TAG, tag_row)->subject, dev);
-    return (word2 & ~MLI_ROWS_MASK) | (uint64_t)site_row << 1 | (uint64_t)tag_row << 21;
+    return mli_word2_of(site_row, tag_row, MLI_BIRTH(word2));
 }
 
 MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry *e) {
@@ -480,7 +475,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 }
 
 MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
-    if (e->word2 & 1)
+    if (e->word2 & MLI_HAS_SIDE)
         mli_side_record_of(e->word2)->word2 = plain;
     else
         e->word2 = plain;
@@ -516,7 +511,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
         n = 3;
     }
     d[0].attaches = had + 1;
-    if (e->word2 & 1) {
+    if (e->word2 & MLI_HAS_SIDE) {
         mli_side_record *side = mli_side_record_of(e->word2);
         mli_parts_trim(lord, side->parts, bytes);
         mli_side_charge(lord, side,

@@ -31,7 +31,6 @@ static MLI_HOT int mli_key_valid(uint64_t key) { return key + 1 > 1; }
 /* Frees the side record of a word2, if it has one, and its parts; detaches its fences; credits the
    account that the block was charged to. */
 MLI_PRIVATE MLI_NOINLINE void mli_side_record_free(memlord *lord, uint64_t word2);
-MLI_PRIVATE uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs);
 
 /* Return the delta of a block that opens, and of one that closes. */
 MLI_PRIVATE mli_row_delta mli_delta_open(uint32_t dev, uint64_t word2, uint64_t bytes);

@@ -54,7 +54,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
     mli_shard *s = mli_shard_at(lord, 0);
-    while (mli_shard_enter(t, s, 0) == MLI_SHARD_STOPPED) {
+    while (mli_shard_enter(t, s) == MLI_SHARD_STOPPED) {
         mli_shard_leave(t);
         mli_lock_take(&s->lock);
         mli_lock_drop(&s->lock);

@@ -1,23 +1,7 @@
-/* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them.
-   Owns the record of a device, and the peaks in the frames of scopes. Uses base/memory,
-   books/threads, and books/map only to enter shard 0.
-
-   One alloc adds its bytes to `level` and 1 to `allocs` in the thread's cells for the device, the
-   site and the tag. One free subtracts its bytes from `level` and adds them to `out`, on the same
-   rows; it adds 1 to `frees` for the device, the tag and the site that called free. The fast path
-   does that in mli_cell_count_alloc and mli_cell_count_free with plain stores; when a result is
-   negative it calls mli_cell_publish_due. The general path describes the call by a mli_row_delta:
-   mli_count finds the rows, mli_count_row the cell of each, and mli_cell_apply changes the cell.
-   Both paths publish a cell when level - base leaves 0..batch: mli_cell_publish brings the row up
-   to the level less a reserve, raises the row's peak, and may request a band check. A thread that
-   frees another's block counts in its own cell, so a level may be negative. A peak that is read
-   also takes in the highs that are not yet published (mli_row_sum).
-
-   Invariants: a row's published bytes are at most the live bytes, and at least the live bytes less
-   a batch for each thread: a cell holds back up to a batch, right after a publication at least half
-   of one. Peaks are computed from published bytes, so none is too high. A call counts before it
-   leaves the map, so fork finds no half-counted call; only a free at its own site is counted
-   afterwards. Sums of levels are exact modulo 2^64. Locks: count, then row. */
+/* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
+   record of a device; the peaks in the frames of scopes. May use base/memory and books/threads, and
+   books/map to enter a shard. Invariant: no peak is too high, for it is computed from published
+   bytes, and those never exceed the live bytes. Locks: count, then row. */
 #ifndef MLI_BOOKS_COUNTERS_H
 #define MLI_BOOKS_COUNTERS_H
 #include "api/api.h"
@@ -27,10 +11,16 @@
 #include "base/ledger.h"
 #include "books/threads.h"
 
-/* What one thread adds to one row. Only that thread counts in it (in the orphan's any thread does,
-   under the count lock); all threads read it. The part that is not yet published, level - base, is
-   in 0..batch whenever the thread is not inside: so the row's published bytes never exceed the live
-   bytes, and its peak is never too high. */
+/* What one thread adds to one row, of a device, a site or a tag. Only that thread counts in it (in
+   the orphan's any thread does, under the count lock); all threads read it. A thread that frees
+   another's block counts in its own cell, so a level may be negative; sums of levels are exact
+   modulo 2^64.
+
+   The thread publishes the cell when level - base leaves 0..batch: it brings the row up to the
+   level less a reserve, and raises the row's peak (mli_cell_publish_due). So while no thread is
+   inside a shard the row's published bytes are at most the live bytes, and at least the live bytes
+   less a batch for each thread. A peak that is read also takes in the highs that are not yet
+   published (mli_row_sum). */
 typedef struct mli_cell {
     mli_u64 level, out;    /* bytes: allocated less freed by this thread, signed; freed */
     mli_u64 allocs, frees; /* in a site's cell: frees at this site, from any site's blocks */
@@ -40,10 +30,47 @@ typedef struct mli_cell {
     mli_u64 publish_seen;  /* the row's publish_count at the last publication */
 } mli_cell;
 
+/* Returns the calling thread's cell for a device; NULL: it has none, or the dev is 0. */
+static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
+    return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
+}
+/* Counts an alloc. Negative: the level rose above the cell's high. That is never more than a batch
+   above base, so a level up to it needs no publication. */
+static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
+    uint64_t level = mli_u64_load_own(&cell->level) + bytes;
+    mli_u64_add_own(&cell->allocs, 1);
+    mli_u64_store(&cell->level, level);
+    return (int64_t)(mli_u64_load_own(&cell->high) - level);
+}
+/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
+   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
+   freed than allocated. */
+static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
+    uint64_t level = mli_u64_load_own(&cell->level) - bytes;
+    mli_u64_add_own(&cell->out, bytes);
+    mli_u64_store_release(&cell->level, level);
+    return (int64_t)(level - mli_u64_load_own(&cell->base));
+}
 /* Returns the word of a device's cell that holds its next band check: the thread requests one when
    its `out` exceeds this value. 0 requests one at the next free. A device has no "freed at this
    site", so its cell has freed_here to spare. */
-static inline mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
+static MLI_HOT mli_u64 *mli_cell_next_check(mli_cell *cell) { return &cell->freed_here; }
+/* Returns a negative value if the bytes this thread freed on the device have passed the next band
+   check of the cell. */
+static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
+    return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
+}
+/* Counts a free on its device. Negative: the cell is to be published, or to be checked. */
+static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes) {
+    const int64_t past = mli_cell_count_free(cell, bytes);
+    mli_u64_add_own(&cell->frees, 1);
+    return past | mli_cell_tripped(cell);
+}
+/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
+   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
+   inside, but for a site: see mli_count. */
+MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
+                                               mli_cell *cell);
 
 typedef struct mli_row {
     mli_lock lock;         /* guards base; with a batch also published and publish_count */
@@ -193,10 +220,6 @@ static MLI_HOT mli_cell *mli_cell_own_row(const mli_thread *t, int book, uint32_
     if (MLI_UNLIKELY(!chunk)) return NULL;
     return (mli_cell *)(void *)chunk + (number & (MLI_CHUNK_ROWS - 1));
 }
-/* Returns the calling thread's cell for a device; NULL: it has none. */
-static MLI_HOT mli_cell *mli_cell_own_device(const mli_thread *t, uint32_t dev) {
-    return (mli_cell *)mli_ptr_load_own(&t->devices[dev]);
-}
 
 /* Enters shard 0 only to count, so that fork waits for the caller; it does not use the table. While
    the shard is stopped it waits for the shard's lock. */
@@ -251,35 +274,6 @@ MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level);
    Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
    the row's lock. */
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell);
-
-/* Returns a negative value if the bytes this thread freed on the device have passed the next band
-   check of the cell. */
-static MLI_HOT int64_t mli_cell_tripped(mli_cell *cell) {
-    return (int64_t)(mli_u64_load(mli_cell_next_check(cell)) - mli_u64_load(&cell->out));
-}
-/* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
-   than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
-   inside, but for a site: see mli_count. */
-MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
-                                               mli_cell *cell);
-
-/* Counts an alloc. Negative: the level rose above the cell's high. That is never more than a batch
-   above base, so a level up to it needs no publication. */
-static MLI_HOT int64_t mli_cell_count_alloc(mli_cell *cell, uint64_t bytes) {
-    uint64_t level = mli_u64_load_own(&cell->level) + bytes;
-    mli_u64_add_own(&cell->allocs, 1);
-    mli_u64_store(&cell->level, level);
-    return (int64_t)(mli_u64_load_own(&cell->high) - level);
-}
-/* Counts the bytes of a free; the caller adds to `frees`. Negative: the level fell below base.
-   `out` is stored before `level`: a reader loads them in the other order, so it never finds more
-   freed than allocated. */
-static MLI_HOT int64_t mli_cell_count_free(mli_cell *cell, uint64_t bytes) {
-    uint64_t level = mli_u64_load_own(&cell->level) - bytes;
-    mli_u64_add_own(&cell->out, bytes);
-    mli_u64_store_release(&cell->level, level);
-    return (int64_t)(level - mli_u64_load_own(&cell->base));
-}
 
 /* What a call adds to the rows of a block: those of its device, its site and its tag. A free counts
    on the rows that the block has. At the site that called free, it counts freed_here and

@@ -108,7 +108,7 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
                                         uint32_t stack) {
     if (stack && stack <= MLI_SITE_ROWS_MAX &&
         mli_stack_row_at(lord, stack)->site == MLI_SITE_ROW(rows)) {
-        rows = (rows & ~((uint64_t)MLI_SITE_ROWS_MAX << 1)) | (uint64_t)stack << 1;
+        rows = (rows & ~MLI_SITE_BITS) | mli_word2_of(stack, 0, 0);
         bytes |= MLI_EVENT_STACK;
     }
     mli_event_record(lord, t, kind, dev, storage, bytes, rows);
@@ -117,7 +117,7 @@ MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t,
                                                    uint64_t storage, uint64_t word1, uint64_t plain,
                                                    const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
-    uint64_t rows = plain & (MLI_TAG_BITS_OF_ROWS | ~MLI_ROWS_MASK);
+    uint64_t rows = plain & (MLI_TAG_BITS | ~MLI_ROWS_MASK);
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);

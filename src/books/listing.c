@@ -13,7 +13,7 @@
 
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
-    MLI_REQUIRE(mli_is_inside() || mli_rank_held(MLI_RANK_SHARD) || !(e->word2 & 1));
+    MLI_REQUIRE(mli_is_inside() || mli_rank_held(MLI_RANK_SHARD) || !(e->word2 & MLI_HAS_SIDE));
     uint64_t plain = mli_word2_rows(e->word2);
     uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
     memset(out, 0, sizeof *out);
@@ -28,7 +28,7 @@ MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
     if (site)
         out->site = (const memlord_site *)mli_ptr_load_acquire(
             &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
-    if (e->word2 & 1) out->meta = mli_side_record_of(e->word2)->meta;
+    if (e->word2 & MLI_HAS_SIDE) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
     out->stream = mli_stream_of(lord, plain);
 }
@@ -253,15 +253,15 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, mem
             return MEMLORD_E_NOMEM;
         /* the peak would be too low if this thread's bytes were on two cells, its own and the
            orphan's */
-        d[1] = mli_delta_open(0, (uint64_t)row << 21, 0);
+        d[1] = mli_delta_open(0, mli_word2_of(0, row, 0), 0);
         mli_cells_make(lord, t, &d[1], 1);
         e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
         same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
         if (same) {
-            const uint64_t plain = mli_word2_rows(e->word2), tag_bits = (uint64_t)0xffff << 21;
-            d[0] = mli_delta_close(0, plain & tag_bits, MLI_BYTES(e->word1));
+            const uint64_t plain = mli_word2_rows(e->word2);
+            d[0] = mli_delta_close(0, plain & MLI_TAG_BITS, MLI_BYTES(e->word1));
             d[1].in = MLI_BYTES(e->word1);
-            mli_entry_set_rows(e, (plain & ~tag_bits) | d[1].word2);
+            mli_entry_set_rows(e, (plain & ~MLI_TAG_BITS) | d[1].word2);
             mli_probe_unlock(&probe);
             if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
         }

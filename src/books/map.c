@@ -8,11 +8,6 @@ typedef char mli_check_bucket[sizeof(mli_bucket) == MLI_BUCKET_BYTES ? 1 : -1];
 /* One handle may be a key of every type: the home and one overflow count must admit them all. */
 typedef char mli_check_overflow[MLI_BUCKET_SLOTS + MLI_OVERFLOW_MAX >= MLI_TYPE_COUNT ? 1 : -1];
 
-/* Keys below 1 << MLI_HANDLE_BITS are handles. They are spread over shards by 1 KiB instead of
-   2 MiB. The fast path (plain = 1) skips that test: it inserts no handle, and it probes for one
-   where an address would be, misses, and takes the general path. The bound is 4 MiB on 64 bits: a
-   program that is not position independent begins there, and its heap soon after. */
-
 /* Returns the bucket after b. After the last, which lies before `end`, comes the first. */
 static MLI_HOT mli_bucket *mli_bucket_next(const mli_shard *s, mli_bucket *b,
                                            const mli_bucket *end) {
@@ -28,7 +23,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
 
 /* -- entering a shard -- */
 
-MLI_PRIVATE MLI_NOINLINE uint32_t mli_enter_fenced(mli_thread *t, mli_shard *s) {
+MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s) {
+    mli_rank_inside(1);
     mli_u32_store_release(&t->fenced, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
@@ -151,7 +147,7 @@ static int mli_table_insert(mli_table *table, const mli_entry *entry) {
             table->count++;
             return 0;
         }
-        if (mli_overflow_count(header, MLI_HASH_OVERFLOW(hash)) == MLI_OVERFLOW_MAX) return -1;
+        if (mli_overflow_count(header, hash) == MLI_OVERFLOW_MAX) return -1;
         mli_u64_store(&b->header, header + ((uint64_t)1 << MLI_HASH_OVERFLOW(hash)));
         if (++at == table->size) at = 0;
     }
@@ -248,10 +244,9 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
 
-/* -- probing. Requires, for all of it: the caller is inside the shard. Probing changes no entry: it
+/* -- probing: inside the shard, or under its lock while it is stopped. Probing changes no entry: it
       keeps the slot and the header to store; mli_probe_insert or mli_probe_erase then stores it.
-      In a shared shard it locks each bucket it probes. The fast path uses the home bucket in
-      line, in registers (mli_home); mli_probe_scan probes the whole window for all others -- */
+      In a shared shard it locks each bucket it probes -- */
 
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
     MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
@@ -290,7 +285,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *prob
     probe->entry = probe->room = NULL;
     for (;;) {
         const uint64_t header = mli_u64_load(&b->header) & ~MLI_BUCKET_LOCK;
-        const unsigned overflow = mli_overflow_count(header, MLI_HASH_OVERFLOW(probe->hash));
+        const unsigned overflow = mli_overflow_count(header, probe->hash);
         if (mli_probe_match(lord, probe, b, header, type)) return 0;
         if (want_room && mli_vacant_slots(header)) {
             const unsigned bit = mli_lowest_bit(mli_vacant_slots(header));
@@ -353,23 +348,19 @@ MLI_PRIVATE MLI_NOINLINE void mli_probe_leave(mli_thread *t, mli_probe *probe) {
     probe->inside = 0;
 }
 
-/* -- the fast path -- */
 MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
-    mli_probe_begin(probe, mli_shard_of(lord, key, 1), key, 0);
+    mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
-
-/* -- the general path -- */
-
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_shard *s = mli_shard_of(lord, key, 0);
+    mli_shard *s = mli_shard_of(lord, key);
     unsigned n = 0;
     memset(probe, 0, sizeof *probe);
     probe->shard = s;
     for (;;) {
-        const uint32_t state = mli_shard_enter(t, s, 0);
+        const uint32_t state = mli_shard_enter(t, s);
         uint32_t size = 0;
         int again = 0;
         probe->inside = 1;

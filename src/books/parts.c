@@ -6,10 +6,10 @@
 #include "books/accounts.h"
 
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2) {
-    return word2 & 1 ? (mli_side_record *)(uintptr_t)(word2 & ~(uint64_t)1) : NULL;
+    return word2 & MLI_HAS_SIDE ? (mli_side_record *)(uintptr_t)(word2 & ~MLI_HAS_SIDE) : NULL;
 }
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2) {
-    return word2 & 1 ? mli_side_record_of(word2)->word2 : word2;
+    return word2 & MLI_HAS_SIDE ? mli_side_record_of(word2)->word2 : word2;
 }
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2) {
     uint64_t refs = MLI_REFS(word1);
@@ -31,7 +31,7 @@ MLI_PRIVATE void mli_side_charge(memlord *lord, mli_side_record *side, memlord_a
 }
 
 MLI_PRIVATE int mli_is_pending(uint64_t word2) {
-    return (word2 & 1) && mli_side_record_of(word2)->serial;
+    return (word2 & MLI_HAS_SIDE) && mli_side_record_of(word2)->serial;
 }
 
 MLI_PRIVATE MLI_COLD mli_side_record *mli_probe_side_record(memlord *lord, mli_thread *t,
@@ -47,10 +47,11 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_side_record *spare = NULL;
     mli_entry *e;
     while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
-        int needed = !(e->word2 & 1) && (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        int needed = !(e->word2 & MLI_HAS_SIDE) &&
+                     (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
         if (needed && spare) {
             spare->word2 = e->word2;
-            e->word2 = (uint64_t)(uintptr_t)spare | 1;
+            e->word2 = (uint64_t)(uintptr_t)spare | MLI_HAS_SIDE;
         }
         if (needed == (spare != NULL)) return MEMLORD_OK;
         mli_probe_leave(t, probe);
@@ -196,7 +197,8 @@ MLI_PRIVATE MLI_COLD void mli_parts_free(memlord *lord, mli_parts *parts) {
 /* Frees the array of parts of one block as the ledger ends: an array larger than a piece does not
    lie in the ledger's regions, and is not freed with them. */
 static int mli_parts_visit(const mli_entry *e, void *lord) {
-    if (e->word2 & 1) mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
+    if (e->word2 & MLI_HAS_SIDE)
+        mli_parts_drop((memlord *)lord, mli_side_record_of(e->word2)->parts);
     return 0;
 }
 MLI_PRIVATE void mli_parts_end(memlord *lord) {

@@ -56,7 +56,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
     if (MLI_LIKELY(memo != NULL)) return memo->bits;
     row = mli_row_of(lord, book, identity, dev);
     if (!row) return 0;
-    bits = (uint64_t)row << (book == MLI_BOOK_SITE ? 1 : 21);
+    bits = book == MLI_BOOK_SITE ? mli_word2_of(row, 0, 0) : mli_word2_of(0, row, 0);
     cell = mli_cell_make(lord, t, book, row, mli_own_alloc);
     if (cell) mli_cache_set(lord, t, identity, salt, cell, bits);
     return bits;
@@ -140,7 +140,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
             mli_u64_store_release(&scope->birth, mark << (MLI_BIRTH_BITS - 1) | number);
     }
     t->birth_mark = born;
-    t->birth_bits = number ? (MLI_BIRTH_NUMBERED | number) << 37 : born;
+    t->birth_bits = number ? mli_word2_of(0, 0, MLI_BIRTH_NUMBERED | number) : born;
     return t->birth_bits;
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
@@ -391,7 +391,7 @@ MLI_API uint64_t memlord_mark(memlord *lord) {
     (void)mli_call_end_uncounted(lord, MEMLORD_OK); /* a requested report is of the old mark */
     born = mli_u64_load(&lord->tags.birth_mark);
     while (MLI_BIRTH(born) < MLI_MARK_MAX)
-        if (mli_u64_cas(&lord->tags.birth_mark, &born, born + ((uint64_t)1 << 37)))
+        if (mli_u64_cas(&lord->tags.birth_mark, &born, born + mli_word2_of(0, 0, 1)))
             return MLI_BIRTH(born) + 1;
     return MLI_MARK_MAX;
 }

@@ -219,7 +219,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
         e->word1 |= mli_taken_put(lord, e);
-        if (e->word2 & 1)
+        if (e->word2 & MLI_HAS_SIDE)
             mli_side_charge(lord, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
         mli_probe_unlock(&probe);
@@ -431,15 +431,6 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
 
 /* -- public -- */
 
-MEMLORD_API memlord_result memlord_free(memlord *lord, memlord_device device, uint64_t storage,
-                                        const memlord_site *site) {
-    return lord ? mli_free_fast(lord, device, storage, MLI_END_FREE, site, 1) : MEMLORD_OK;
-}
-MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device, uint64_t storage,
-                                           const memlord_site *site) {
-    return lord ? mli_free_fast(lord, device, storage, MLI_END_RELEASE, site, 1) : MEMLORD_OK;
-}
-
 /* Frees or releases n blocks. A bad argument ends none. Any other error stops no further block; the
    last one is returned. With MEMLORD_DEBUG logs one line for all. */
 static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blocks,
@@ -471,12 +462,6 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
     return r;
-}
-
-MEMLORD_API MLI_OWN_FRAME memlord_result memlord_alloc(memlord *lord, memlord_device device,
-                                                       uint64_t storage, uint64_t bytes,
-                                                       const memlord_site *site) {
-    return lord ? mli_alloc_fast(lord, device, storage, bytes, site, 1) : MEMLORD_OK;
 }
 
 /* The ticket may close after the checks: then the bytes count in full. */

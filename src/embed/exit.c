@@ -143,6 +143,7 @@ static MLI_COLD void mli_askers_gone(memlord *lord) {
 /* Clears in a forked child the marks of threads that sampled, asked a fence, collected, polled or
    waited: they are gone. */
 static void mli_ledger_after_fork(memlord *lord) {
+    const mli_neighbours *neighbours = mli_neighbours_of(lord);
     uint32_t i, n = mli_u32_load(&lord->counters.row_count[MLI_BOOK_DEVICE]), tries = 0;
     mli_snapshot_reader **reader;
     for (i = 0; i < n; i++) {
@@ -169,7 +170,7 @@ static void mli_ledger_after_fork(memlord *lord) {
                                   : 0;
     mli_u32_store(&lord->log.setting, 0);
     lord->pollers.waiters = NULL;
-    mli_neighbours_after_fork(lord);
+    if (neighbours) neighbours->after_fork(lord);
     mli_subbufs_after_fork(lord);
     for (reader = &lord->snapshots.readers; *reader;) /* this thread's own reports go on */
         if ((*reader)->thread == (void *)&mli_self)

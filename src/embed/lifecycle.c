@@ -420,9 +420,11 @@ MLI_API memlord *memlord_find(uint64_t generation) {
 /* The order matters: stops the helpers, writes the last report, verifies, logs leaks, drops fences,
    and then takes the ledger off the registry. */
 MLI_API void memlord_destroy(memlord *lord) {
+    const mli_neighbours *neighbours;
     if (!lord || lord == mli_ptr_load(&mli_process.global)) return;
+    neighbours = mli_neighbours_of(lord);
     mli_pollers_stop(lord);
-    if (mli_u32_load(&lord->neighbours.open)) mli_neighbours_end(lord);
+    if (neighbours) neighbours->end(lord);
     mli_recorder_stop(lord, MLI_RECORDER_SNAPSHOTS);
     mli_recorder_stop(lord, MLI_RECORDER_EXPORT);
     mli_saver_end(lord);

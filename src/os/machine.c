@@ -189,8 +189,6 @@ MLI_PRIVATE MLI_COLD int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t 
     errno = saved;
     return r;
 }
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu) { return cpu->home; }
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu) { return cpu->home_path; }
 MLI_PRIVATE MLI_COLD void mli_line_read(const char *path, char *line, size_t cap) {
     int saved = errno, cancel = mli_cancel_disable();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -268,14 +266,6 @@ MLI_PRIVATE int mli_cpu_sample(mli_cpu *cpu, uint64_t *total, uint64_t *used, ui
     return -1;
 }
 #endif
-MLI_PRIVATE uint64_t mli_cpu_home(const mli_cpu *cpu) {
-    (void)cpu;
-    return 0;
-}
-MLI_PRIVATE const char *mli_cpu_home_path(const mli_cpu *cpu) {
-    (void)cpu;
-    return "";
-}
 MLI_PRIVATE void mli_line_read(const char *path, char *line, size_t cap) {
     (void)path;
     (void)cap;

@@ -384,3 +384,8 @@ MLI_PRIVATE MLI_COLD int mli_thread_has_ended(uint64_t number) {
     return 0;
 #endif
 }
+
+MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
+    const uint64_t now = mli_now();
+    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
+}

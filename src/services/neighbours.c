@@ -1,4 +1,5 @@
 #include "services/neighbours.h"
+#include "services/pages.h"
 #include "os/system.h"
 #include "os/machine.h"
 #include "base/atomics.h"
@@ -12,6 +13,8 @@
 #include "services/bands.h"
 #include "services/room.h"
 #include "calls/deferred.h"
+
+#if !defined(MEMLORD_NO_NEIGHBOURS)
 
 /* Returns the identity of a physical device; 0: none. */
 static uint64_t mli_phys_id(memlord *lord, const mli_phys *phys) {
@@ -344,16 +347,11 @@ static MLI_COLD void mli_neighbours_round(memlord *lord) {
                                            "room for the rest");
     if (why) mli_logf(lord, MEMLORD_LOG_WARNING, "[neighbours] the child works alone: %s", why);
 }
-MLI_PRIVATE MLI_COLD void mli_neighbours_serve(memlord *lord) {
+static MLI_COLD void mli_neighbours_serve(memlord *lord) {
     if (!mli_u32_load(&lord->neighbours.open)) return;
     mli_neighbours_round(lord);
     mli_stall_poll(lord);
     mli_requests_answer(lord);
-}
-
-MLI_PRIVATE uint32_t mli_ms_left(uint64_t deadline) {
-    const uint64_t now = mli_now();
-    return now < deadline ? (uint32_t)((deadline - now + 999999u) / 1000000u) : 0;
 }
 
 static MLI_COLD void mli_listener_run(void *user) {
@@ -380,7 +378,7 @@ static MLI_COLD void mli_listener_run(void *user) {
     }
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_listener_start(memlord *lord) {
+static MLI_COLD memlord_result mli_listener_start(memlord *lord) {
     int bad;
     if (!mli_u32_load(&lord->neighbours.open) || !mli_polling_enabled(lord)) return MEMLORD_OK;
     bad = mli_helper_start(&lord->neighbours.listener, &lord->neighbours.open, 0,
@@ -402,8 +400,8 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
-                                                    uint64_t needed, mli_raise *raise) {
+static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
+                                               uint64_t needed, mli_raise *raise) {
     mli_page_slot *mine = &lord->neighbours.mine;
     mli_page *page = NULL;
     mli_page_device sum;
@@ -447,7 +445,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phy
     mli_lock_drop(&lord->neighbours.lock);
     return r;
 }
-MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
+static MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_raise **at;
     mli_lock_take(&lord->neighbours.lock);
     for (at = &lord->neighbours.raises; *at && *at != raise;) at = &(*at)->next;
@@ -455,7 +453,7 @@ MLI_PRIVATE MLI_COLD void mli_raise_end(memlord *lord, mli_raise *raise) {
     mli_lock_drop(&lord->neighbours.lock);
 }
 
-MLI_PRIVATE MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
+static MLI_COLD int mli_raise_check(memlord *lord, const mli_raise *raise) {
     uint64_t released = 0;
     uint32_t s;
     int asked = 0;
@@ -513,8 +511,8 @@ static MLI_COLD uint64_t mli_host_id(memlord *lord, char *stall, size_t cap) {
     return mli_text_hash(boot);
 }
 
-#if !MLI_WINDOWS
-MLI_PRIVATE MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
+/* Gives up the slot in a forked child: it is the parent's, as is the lock of the descriptor. */
+static MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
     if (lord->neighbours.slot >= 0) {
         mli_page_fd_close(lord->neighbours.fd);
         lord->neighbours.slot = MLI_SLOT_FORKED;
@@ -524,7 +522,43 @@ MLI_PRIVATE MLI_COLD void mli_neighbours_after_fork(memlord *lord) {
     lord->neighbours.answers = 0;
     mli_u32_store(&lord->neighbours.listener.state, MLI_HELPER_NONE);
 }
-#endif
+
+static MLI_COLD void mli_neighbours_end(memlord *lord) {
+    mli_raise *raise;
+    unsigned spins = 0;
+    if (!mli_u32_load(&lord->neighbours.open)) return;
+    (void)mli_u32_exchange(&lord->neighbours.open, 0); /* as the wish in mli_helper_start */
+    mli_lock_take(&lord->neighbours.lock);
+    if (lord->neighbours.slot >= 0)
+        mli_bell_ring(&lord->neighbours.page->bells[lord->neighbours.slot].rings);
+    mli_lock_drop(&lord->neighbours.lock);
+    mli_helper_stop(&lord->neighbours.listener);
+    mli_lock_take(&lord->neighbours.lock);
+    while (lord->neighbours.ringing) {
+        mli_lock_drop(&lord->neighbours.lock);
+        mli_spin_wait(&spins);
+        mli_lock_take(&lord->neighbours.lock);
+    }
+    if (lord->neighbours.slot >= 0) { /* the release pairs with mli_slot_read */
+        mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
+                                                       [MLI_SLOT_WORD(owner)], 0);
+        mli_page_fd_close(lord->neighbours.fd);
+    }
+    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page);
+    if (lord->neighbours.stall_fd >= 0) mli_page_fd_close(lord->neighbours.stall_fd);
+    lord->neighbours.stall_fd = -1;
+    lord->neighbours.page = NULL;
+    lord->neighbours.slot = MLI_SLOT_NONE;
+    mli_slots_note(lord);
+    for (raise = lord->neighbours.raises; raise; raise = raise->next)
+        if (raise->event) mli_os_event_set(raise->event);
+    mli_lock_drop(&lord->neighbours.lock);
+}
+
+static const mli_neighbours mli_neighbours_service = {
+    mli_neighbours_serve, mli_listener_start, mli_raise_begin,           mli_raise_end,
+    mli_raise_check,      mli_neighbours_end, mli_neighbours_after_fork,
+};
 
 /* -- public -- */
 
@@ -564,7 +598,11 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
         lord->neighbours.slot = MLI_SLOT_NONE;
         r = mli_page_join(lord, &why);
         lord->neighbours.stall_fd = r ? -1 : mli_stall_open(stall);
-        if (r == MEMLORD_OK) mli_u32_store(&lord->neighbours.open, 1);
+        if (r == MEMLORD_OK) {
+            mli_ptr_store_release(&lord->neighbours.service,
+                                  (void *)(uintptr_t)&mli_neighbours_service);
+            mli_u32_store(&lord->neighbours.open, 1);
+        }
     }
     mli_lock_drop(&lord->neighbours.lock);
     if (r) {
@@ -576,36 +614,6 @@ MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
     return MEMLORD_OK;
 }
 
-MLI_PRIVATE MLI_COLD void mli_neighbours_end(memlord *lord) {
-    mli_raise *raise;
-    unsigned spins = 0;
-    (void)mli_u32_exchange(&lord->neighbours.open, 0); /* as the wish in mli_helper_start */
-    mli_lock_take(&lord->neighbours.lock);
-    if (lord->neighbours.slot >= 0)
-        mli_bell_ring(&lord->neighbours.page->bells[lord->neighbours.slot].rings);
-    mli_lock_drop(&lord->neighbours.lock);
-    mli_helper_stop(&lord->neighbours.listener);
-    mli_lock_take(&lord->neighbours.lock);
-    while (lord->neighbours.ringing) {
-        mli_lock_drop(&lord->neighbours.lock);
-        mli_spin_wait(&spins);
-        mli_lock_take(&lord->neighbours.lock);
-    }
-    if (lord->neighbours.slot >= 0) { /* the release pairs with mli_slot_read */
-        mli_u64_store_release(&lord->neighbours.page->slots[lord->neighbours.slot]
-                                                       [MLI_SLOT_WORD(owner)], 0);
-        mli_page_fd_close(lord->neighbours.fd);
-    }
-    if (lord->neighbours.page) mli_page_unmap(lord->neighbours.page);
-    if (lord->neighbours.stall_fd >= 0) mli_page_fd_close(lord->neighbours.stall_fd);
-    lord->neighbours.stall_fd = -1;
-    lord->neighbours.page = NULL;
-    lord->neighbours.slot = MLI_SLOT_NONE;
-    mli_slots_note(lord);
-    for (raise = lord->neighbours.raises; raise; raise = raise->next)
-        if (raise->event) mli_os_event_set(raise->event);
-    mli_lock_drop(&lord->neighbours.lock);
-}
 MLI_API memlord_result memlord_pressure_close(memlord *lord) {
     if (!lord || !mli_u32_load(&lord->neighbours.open)) return MEMLORD_OK;
     if (mli_self.is_helper || mli_self.in_host_alloc) return MEMLORD_E_STATE;
@@ -642,3 +650,24 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
     mli_os_event_close(&event);
     return r;
 }
+
+#else
+
+MLI_API memlord_result memlord_device_id_set(memlord *lord, memlord_device device,
+                                             const char *text) {
+    (void)device, (void)text;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_open(memlord *lord, const char *name) {
+    (void)name;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_close(memlord *lord) {
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device device,
+                                              uint64_t needed) {
+    (void)device, (void)needed;
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+#endif

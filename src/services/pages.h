@@ -14,6 +14,8 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
+#if !defined(MEMLORD_NO_NEIGHBOURS)
+
 #define MLI_PAGE_MAGIC ((uint64_t)0x6d656d6c << 32 | 0x6f726470u) /* "memlordp" */
 #define MLI_PAGE_VERSION 1
 #define MLI_PAGE_ANSWER_MS 2000     /* a raise waits no longer: the max_ms of the default retry */
@@ -28,17 +30,6 @@ typedef struct mli_page {
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
 } mli_page;
 #define MLI_SLOT_WORD(field) (offsetof(mli_page_slot, field) / sizeof(uint64_t))
-
-/* A request to the neighbours, on the stack of its thread. */
-typedef struct mli_raise {
-    struct mli_raise *next;
-    mli_os_event *event; /* set by the listener when it was rung; NULL: nothing waits */
-    uint64_t id, number, needed;
-    struct {
-        uint64_t owner; /* 0: it is not asked */
-        uint64_t held, released;
-    } before[MLI_PAGE_SLOTS];
-} mli_raise;
 
 #if !MLI_WINDOWS && !defined(MLI_U64_LOCKS) && (defined(__linux__) || defined(F_OFD_SETLK))
 
@@ -81,6 +72,8 @@ MLI_PRIVATE MLI_COLD void mli_bell_ring(mli_u32 *bell);
 #else
 MLI_PRIVATE void mli_bell_wait(mli_helper *listener, mli_u32 *bell, uint32_t seen, uint32_t ms);
 MLI_PRIVATE void mli_bell_ring(mli_u32 *bell);
+#endif
+
 #endif
 
 #endif

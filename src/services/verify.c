@@ -1,5 +1,9 @@
 #include "services/verify.h"
+#include "os/knobs.h"
+#include "os/compiler.h"
 #include "base/atomics.h"
+#include "base/ledger.h"
+#include "base/text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "books/threads.h"
@@ -15,11 +19,32 @@
 #include "books/limits.h"
 #include "books/tags.h"
 
+#if !defined(MEMLORD_NO_VERIFY)
+
+/* What the map holds of one row. */
+typedef struct mli_verify_sum {
+    uint64_t bytes, blocks, pending;
+} mli_verify_sum;
+
+typedef struct mli_verify {
+    memlord *lord;
+    mli_verify_sum *sums[MLI_BOOKS]; /* by row number */
+    uint32_t rows[MLI_BOOKS];        /* rows and 1 more */
+    mli_shard *shard;                /* the one walked now */
+    uint32_t displaced;              /* entries of it outside their home */
+    mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
+    mli_verify_sum missing;          /* what all devices count and the map does not hold */
+    mli_verify_sum taken;            /* blocks with a stack, and their weight */
+    mli_out text;
+    char line[512];
+} mli_verify;
+
 static MLI_COLD void mli_verify_line(mli_verify *v) {
     mli_out_buffer(&v->text, v->line, sizeof v->line);
     mli_put_str(&v->text, "[verify] ");
 }
-MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...) {
+/* Writes the line of a failed check. Returns 1. */
+static MLI_COLD MLI_PRINTF_LIKE(2) int mli_verify_fail(mli_verify *v, const char *form, ...) {
     va_list args;
     mli_verify_line(v);
     va_start(args, form);
@@ -93,7 +118,7 @@ static MLI_COLD void mli_verify_find(mli_verify *v, mli_shard *s, uint64_t key, 
 static MLI_COLD int mli_verify_place(mli_verify *v, const mli_entry *e) {
     mli_probe probe;
     const mli_bucket *bucket;
-    if (mli_shard_of(v->lord, e->key, 0) != v->shard)
+    if (mli_shard_of(v->lord, e->key) != v->shard)
         return mli_verify_block(v, e, "it lies in the wrong shard of the map");
     mli_verify_find(v, v->shard, e->key, MLI_DEV(e->word1), &probe);
     if (probe.entry != e) return mli_verify_block(v, e, "a probe does not find it in the map");
@@ -348,7 +373,7 @@ static MLI_COLD int mli_verify_fence(mli_verify *v, const mli_fence_record *f) {
     const mli_fence_record *of;
     const mli_side_record *side;
     mli_probe probe;
-    mli_verify_find(v, mli_shard_of(v->lord, f->key, 0), f->key, f->dev, &probe);
+    mli_verify_find(v, mli_shard_of(v->lord, f->key), f->key, f->dev, &probe);
     side = probe.entry ? mli_side_record_of(probe.entry->word2) : NULL;
     if (!side || side->serial != f->serial) return 0;
     for (of = side->fences; of; of = of->sibling)
@@ -465,3 +490,10 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
     if (failed) mli_log_end(lord, MEMLORD_LOG_ERROR, &v.text);
     return failed ? MEMLORD_E_STATE : MEMLORD_OK;
 }
+
+#else
+
+MLI_API memlord_result memlord_verify(memlord *lord) {
+    return lord ? MEMLORD_E_UNSUPPORTED : MEMLORD_OK;
+}
+#endif
