@@ -2999,56 +2999,6 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 /* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
    module. Locks: none. */
 
-/* Words of the implementation. Each has one meaning.
-     fast, general     path: for the usual case, for everything; calls/ has both step by step
-     key               the address or handle of a storage in the map
-     shard             one of 1024 parts of the map; it is owned by a thread, or shared
-     owned shard       one that its owner uses without locks; another thread makes it shared
-     enter, leave      A thread enters a shard before it uses the table, and leaves it after.
-     inside            between the two: no host code, no allocation, and only the innermost locks
-     stop              to make all threads leave a shard; pause: to stop it and keep its lock
-     probe             to look for a key; a probe also keeps the slot it found
-     home              the bucket where a key belongs
-     overflow          the count of entries that found a bucket full and went to a later one
-     slot              room for one entry in a table
-     entry             a block in the map: key, word1 (bytes, dev, references), word2 (rows, birth)
-     side record       what an entry has no room for: description, fences, more references
-     row               the totals of a device, of a site on a device, or of a tag on a device
-     book              all rows of one of these three kinds
-     cell              what one thread adds to one row; only that thread counts in it
-     level, high, base of a cell: the bytes its thread allocated less those it freed, the highest
-                       of that since published, the published part
-     publish           to bring a row up to a cell's level; a cell may hold back up to a batch
-     delta             what one call adds to the rows of a block
-     cache             what a thread looked up by a pointer: rows, kept tags, scopes
-     module            an executable or library that has a return address; image: as it is loaded
-     place             a module, the offset of a call in its file, and its build id
-     dev               the number of a device in this ledger, from 1; 0 is none
-     phys              a physical device: one capacity and one limit for the devices at it
-     special           a thread's mask: what its calls have to do besides; hooks: the ledger's bits
-                       of it, which every thread gets
-     alert             a ledger's mask, with a count in its upper bits: what the end of a call has
-                       to look after
-     stack             the return addresses of an alloc; taken: the block has one
-     print             one byte of a key's hash, in the header of its bucket; no tag of the host's
-     frame             a scope that a thread is in; holders: tags and sites at a device's peak
-     reserved          bytes that a ticket keeps for later allocs
-     in flight         reserved bytes that a call is recording at this moment
-     draw              the part of an alloc that comes off the tickets of its thread
-     cover             the part of a request that comes off them, kept for it while it tries
-     pending           freed by the host, but counted until its fences are done
-     detach            to separate fences from a block that has ended
-     generation        a number that changes when a record is used again: old handles miss
-     epoch             the time from one reset to the next
-     mark              the number that memlord_mark raises; birth: mark, scope and stream of a
-                       block
-     band check        to compare a device with its thresholds; near: every call checks
-     rearm             after a collection a band waits until its metric has moved
-     ring, sub-buffer  the event buffer, and the part of it that one thread writes
-     scope run         one invocation of a scope; thread scope: one thread's totals of a scope
-     orphan record     the thread record of calls that can have none of their own; locked
-     cold call         a call under the process-wide cold lock; it allocates after it */
-
 /* Knobs of this file; impossible values end here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
@@ -3798,8 +3748,8 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
    too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
    and count as used, as does cache that the file does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
-    static const char *const caches[2][2] = {{"inactive_file", "active_file"},
-                                             {"total_inactive_file", "total_active_file"}};
+    static const char caches[2][2][20] = {{"inactive_file", "active_file"},
+                                          {"total_inactive_file", "total_active_file"}};
     int i;
     if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.usage_in_bytes" : "/memory.current", used) ||
         *used == UINT64_MAX || mli_cpu_read(cpu, end, "/memory.stat"))
@@ -4847,6 +4797,7 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 #define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
 #define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
 
+/* A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
 enum {
@@ -4883,7 +4834,7 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_book; /* mli_chunk_array * */
+typedef mli_ptr mli_vector; /* mli_chunk_array *: see books/counters */
 
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
@@ -4923,7 +4874,7 @@ typedef struct mli_phys {
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
     double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
-    uint64_t reserved;    /* bytes that open tickets have left */
+    uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
@@ -5030,7 +4981,7 @@ struct memlord {
         uint64_t seed;  /* of the samples of all threads */
         memlord_unwinder unwinder;
         mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
-        mli_book frames, nodes, rows;     /* numbered from 1 */
+        mli_vector frames, nodes, rows;     /* numbered from 1 */
         mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
         mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
         mli_lock lock;                    /* all below, and the totals of rows */
@@ -5042,16 +4993,16 @@ struct memlord {
     } sites;
     struct {
         mli_u64 birth_mark;   /* the current mark, shifted into place */
-        mli_book births;      /* numbered from 1 */
+        mli_vector births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
-        mli_book scopes;      /* of mli_ptr, numbered from 1 */
+        mli_vector scopes;      /* of mli_ptr, numbered from 1 */
         mli_u32 scope_count;  /* and 1 more */
         mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
         mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
     } tags;
     struct {
         uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
-        mli_book rows[MLI_BOOKS];
+        mli_vector rows[MLI_BOOKS];
         mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
         mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
         mli_lock count_lock;          /* the cells of the orphan record */
@@ -5100,13 +5051,13 @@ struct memlord {
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
     struct {
-        mli_book all;
+        mli_vector all;
         mli_u32 count;             /* and 1 more; under the cold lock */
         struct mli_handle *closed; /* under the cold lock */
     } accounts;
     struct {
         mli_phys host_phys; /* cpu, pinned and mapped */
-        mli_book reservations;
+        mli_vector reservations;
         mli_u32 reservation_count; /* and 1 more; under the cold lock */
     } limits;
     struct {
@@ -5149,7 +5100,7 @@ struct memlord {
         uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
         int answers;      /* 1: a thread answers requests */
         char path[MLI_PAGE_PATH];
-    int unfit;    /* 1: a device has no room in the slot; 2: it was logged */
+        int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
         mli_u32 open; /* 1: the host has opened a page */
         mli_helper listener;
     } neighbours;
@@ -5299,7 +5250,7 @@ MLI_VARIABLE_HERE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 #include <stdarg.h> /* mli_putf, mli_jsonf */
 
-MLI_TABLE(const char *const mli_type_names[])
+MLI_TABLE(const char mli_type_names[][8])
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
@@ -5387,7 +5338,7 @@ MLI_PRIVATE int mli_ascii_lower(int c);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
 
-MLI_PRIVATE const char *const mli_type_names[] = {
+MLI_PRIVATE const char mli_type_names[][8] = {
 #define MLI_X(name, text, host) text,
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
@@ -5482,7 +5433,7 @@ static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
 /* Writes bytes in the largest IEC unit that gives at least 1, rounded to two decimals, without
    trailing zeros. */
 static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
-    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+    static const char units[][5] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
     double scaled = (double)bytes;
     uint64_t hundredths;
@@ -5708,7 +5659,7 @@ static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sig
     mli_put_bytes(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
 static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
-    static const char *const units[] = {" ns", " us", " ms", " s"};
+    static const char units[][4] = {" ns", " us", " ms", " s"};
     size_t unit = 0;
     uint64_t tenths = ns * 10;
     for (; tenths >= 10000 && unit < 3; unit++) tenths = tenths / 1000 + (tenths % 1000 >= 500);
@@ -5817,12 +5768,14 @@ static MLI_COLD uint64_t mli_unit_factor(const char *text) {
 /* -- public -- */
 
 MLI_API const char *memlord_result_text(memlord_result result) {
-    static const char *const texts[] = {
-#define MLI_X(name, text) text,
-        MLI_RESULTS(MLI_X)
+    static const char texts[] = /* one behind the other */
+#define MLI_X(name, text) text "\0"
+        MLI_RESULTS(MLI_X);
 #undef MLI_X
-    };
-    return (unsigned)result < MEMLORD_RESULT_COUNT ? texts[result] : "not a result";
+    const char *text = texts;
+    if ((unsigned)result >= MEMLORD_RESULT_COUNT) return "not a result";
+    for (; result; result = (memlord_result)(result - 1)) text += strlen(text) + 1;
+    return text;
 }
 
 MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
@@ -5898,13 +5851,13 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
 MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
-    static const char *const colours[][2] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
-                                             {"[free_n", "\033[36m"},
-                                             {"[alloc", "\033[31m"}, /* red */
-                                             {"[free", "\033[32m"},  /* green */
-                                             {"[gc", "\033[33m"},    /* yellow */
-                                             {"[reset", "\033[35m"}, /* magenta */
-                                             {"", "\033[36m"}};      /* cyan */
+    static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
+                                         {"[free_n", "\033[36m"},
+                                         {"[alloc", "\033[31m"}, /* red */
+                                         {"[free", "\033[32m"},  /* green */
+                                         {"[gc", "\033[33m"},    /* yellow */
+                                         {"[reset", "\033[35m"}, /* magenta */
+                                         {"", "\033[36m"}};      /* cyan */
     char line[640];
     mli_out o;
     size_t i = 0;
@@ -6389,8 +6342,8 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 #define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
 #define MLI_TAG_DEPTH_MAX 64
 
-enum { /* mli_thread.special: what the thread's calls have to do besides. The fast path serves the
-          bits of MLI_SPECIAL_ROWS; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: what the thread's calls have to do besides. calls/fast serves the bits
+          of MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
     MLI_SPECIAL_TAG = 1,         /* it has a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -6398,12 +6351,12 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
     MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
-    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_SCOPE = 64,      /* it is in a scope or on a stream, or was: an alloc outside
                                     clears it */
-    MLI_SPECIAL_STACKS = 256,    /* its allocs have stacks: see mli_stack_passes */
-    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
-                       MLI_SPECIAL_SCOPE
+    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
+    MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_SERVED =
+        MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
 };
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/sites. */
@@ -6421,14 +6374,14 @@ typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
     mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
-    mli_u32 fenced;         /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
+    mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
     const char *tag;        /* the innermost tag, a kept name; NULL: none */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
     uint32_t cache_mask;    /* homes of the cache less 1 */
     uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
     uint32_t tag_depth;
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
-    mli_book books[MLI_BOOKS];                /* cells of sites and tags */
+    mli_vector cells[MLI_BOOKS];              /* of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
@@ -6499,7 +6452,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
 }
 
-/* 1: the record is the one of all threads that have none. */
+/* 1: the record is the orphan record. Threads that can have none of their own share it, under a
+   lock: those past their exit hook, and those without memory for one. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -6512,7 +6466,7 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
    on the orphan record always do: several threads share it, so what one has seen holds for no
    other. Requires: the registry lock; no other thread uses the record, but for the orphan's. The
    exchange and the load are seq_cst: see mli_barrier_threads. */
-MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t);
+MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
    a call on the ledger is in progress, or the caller holds the registry lock. The load is relaxed
@@ -6626,12 +6580,12 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
 }
 
-MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t) {
+MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    (void)mli_u32_exchange(&t->fenced, 0);
+    (void)mli_u32_exchange(&t->by_exchange, 0);
     if (!mli_is_orphan(t->lord, t) && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
     mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
-    mli_u32_store_release(&t->fenced, 1);
+    mli_u32_store_release(&t->by_exchange, 1);
 }
 
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
@@ -6701,7 +6655,7 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
     /* pairs with the acquire in mli_thread_first; seq_cst: see mli_barrier_threads and
        mli_shard_wait */
     (void)mli_ptr_exchange(&lord->threads.all, t);
-    mli_thread_fence(t);
+    mli_thread_entry_choose(t);
 }
 
 /* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
@@ -6724,7 +6678,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
             mli_u64_store(&t->owner, mli_self.number);
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
         }
         if (t && mli_threads_sweep_due(lord) && !mli_thread_spare(lord))
             mli_alert_set(lord, MLI_ALERT_THREADS, 1);
@@ -6960,6 +6914,10 @@ static MLI_HOT uint16_t mli_type_of(const memlord *lord, uint32_t dev) {
 MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 /* -- shards --
+
+   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
+   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
+   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
 
    The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
    of one thread stay in shards, and in cache lines, of its own.
@@ -7214,10 +7172,10 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 
 /* -- entering for all others -- */
 
-/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. `fenced` =
-   1 says that this record enters by an exchange from here on: the bit in `special` is never
-   cleared, and a later load never returns an older value. The release pairs with the load in
-   mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
+/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
+   mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
+   is never cleared, and a later load never returns an older value. The release pairs with the load
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
    loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
    come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
@@ -7246,7 +7204,7 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
    Several callers may find the refusal at once, while others still had the barrier: each is
    ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
    seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
-   and `fenced` are seq_cst. */
+   and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
 /* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
@@ -7349,7 +7307,7 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
 
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
-    mli_u32_store_release(&t->fenced, 1);
+    mli_u32_store_release(&t->by_exchange, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
 }
@@ -7375,7 +7333,7 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     mli_alert_barrier(lord);
     t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
-        if (mli_u32_load_seqcst(&t->fenced)) continue;
+        if (mli_u32_load_seqcst(&t->by_exchange)) continue;
         mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
         drain = 1;
     }
@@ -7776,6 +7734,7 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
+/* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock;         /* guards base; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
@@ -7796,13 +7755,14 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* A book stores rows or cells in chunks of 16, which never move. The array of pointers to its
-   chunks is replaced when it grows; older arrays stay readable until the ledger ends. */
+/* A vector (mli_vector) stores rows, cells or other records by their numbers, in chunks of 16,
+   which never move. The array of pointers to its chunks is replaced when it grows; older arrays
+   stay readable until the ledger ends. */
 #define MLI_CHUNK_BITS 4
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
-    uint64_t cap; /* pointers in the array that follows; each points to cell[16] or row[16] */
+    uint64_t cap; /* pointers in the array that follows; each points to 16 records */
 } mli_chunk_array;
 static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
     return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
@@ -7887,22 +7847,22 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the address of a number's row or cell in a book; NULL: it was not made yet. */
-static MLI_HOT void *mli_book_at(const mli_book *book, uint32_t number, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(book);
+/* Returns the record with a number; NULL: it was not made yet. */
+static MLI_HOT void *mli_vector_at(const mli_vector *vector, uint32_t number, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
     char *chunk;
     if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
     chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
     return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
 }
 
-/* Makes the chunk of a number, and returns as mli_book_at; NULL: no memory. The release pairs with
-   the acquire in mli_book_at. */
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab);
+/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
+   release pairs with the acquire in mli_vector_at. */
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab);
 
-/* Frees the chunks and all arrays of a book. Requires: no thread uses it any more. */
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size);
+/* Frees the chunks and all arrays of a vector. Requires: no thread uses it any more. */
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
 
 /* Returns a row by its number. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
@@ -7911,7 +7871,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
         return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
-    return (mli_cell *)mli_book_at(&t->books[book], number, sizeof(mli_cell));
+    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
 /* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
@@ -8044,11 +8004,11 @@ MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
-/* Returns the array of a book, grown until it has room for `chunk`; NULL: no memory. Requires: the
-   caller is the only writer of the book. */
-static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book, uint32_t chunk,
-                                                  mli_alloc_fn grab) {
-    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(book), *more;
+/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
+   the caller is the only writer of the vector. */
+static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
+                                                    uint32_t chunk, mli_alloc_fn grab) {
+    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
     uint64_t cap = have ? have->cap * 2 : 6, i;
     if (have && chunk < have->cap) return have;
     while (cap <= chunk) cap *= 2;
@@ -8058,14 +8018,14 @@ static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book,
     more->older = have;
     for (i = 0; have && i < have->cap; i++)
         mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(book, more); /* pairs with mli_book_at's load_acquire */
+    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
     return more;
 }
 
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab) {
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
-    mli_chunk_array *chunks = mli_book_reserve(lord, book, i, grab);
+    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
     void *chunk;
     if (!chunks) return NULL;
     if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
@@ -8073,11 +8033,11 @@ MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t 
         if (!chunk) return NULL;
         mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
     }
-    return mli_book_at(book, number, size);
+    return mli_vector_at(vector, number, size);
 }
 
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(book), *older;
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
     uint64_t i;
     for (i = 0; chunks && i < chunks->cap; i++)
         mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
@@ -8088,7 +8048,7 @@ MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t si
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
-    return (mli_row *)mli_book_at(&lord->counters.rows[book], number, sizeof(mli_row));
+    return (mli_row *)mli_vector_at(&lord->counters.rows[book], number, sizeof(mli_row));
 }
 
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
@@ -8141,7 +8101,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
     if (book == MLI_BOOK_DEVICE)
         cell = (mli_cell *)grab(lord, sizeof *cell);
     else
-        cell = (mli_cell *)mli_book_add(lord, &t->books[book], number, sizeof *cell, grab);
+        cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
         if (orphan)
@@ -8151,7 +8111,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         return cell;
     }
     if (!orphan) mli_cells_begin(lord, t, book, number);
-    chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]); /* the book may have grown */
+    chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
     return cell;
@@ -8162,7 +8122,8 @@ MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
 }
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
-    mli_row *row = (mli_row *)mli_book_add(lord, &lord->counters.rows[book], n, sizeof *row, grab);
+    mli_row *row = (mli_row *)mli_vector_add(lord, &lord->counters.rows[book], n, sizeof *row,
+                                             grab);
     if (!row || !mli_cell_make(lord, lord->threads.orphan, book, n, grab)) return NULL;
     mli_lock_rank(&row->lock, MLI_RANK_ROW);
     return row;
@@ -8308,8 +8269,6 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* -- the fast path: the cell changes by plain loads and stores. A negative result says that the
-      caller must call mli_cell_publish_due before it leaves the shard -- */
 /* -- the general path: deltas, applied to all rows of a block -- */
 
 /* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
@@ -8381,7 +8340,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
     return b - a < (uint64_t)1 << 56 ? 0 : a - b;
 }
 
-MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
+    return a + b < a ? UINT64_MAX : a + b;
+}
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
@@ -9095,8 +9056,8 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
     MLI_REQUIRE(mli_none_held());
-    static const char *const names[] = {
-#define MLI_X(name) "memlord_" #name,
+    static const char names[][16] = {
+#define MLI_X(name) #name,
         MLI_REFUSERS(MLI_X)
 #undef MLI_X
     };
@@ -9104,13 +9065,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %i is %s", names[refuser], mli_device_code(d),
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser], mli_device_code(d),
                  !mli_device_valid(d) ? "a selector: a device is needed"
                  : refuser == MLI_REFUSER_alloc_reserved
                      ? "not on the physical device of the ticket"
                      : "one device too many: raise MEMLORD_MAX_DEVICES");
     else
-        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
                  r == MEMLORD_E_DEVICE ? "that is no device"
                  : fault               ? fault
                                        : memlord_result_text(r));
@@ -9127,8 +9088,8 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 
 /* What engines call a device type. */
 static const struct {
-    const char *name;
-    int type;
+    char name[11];
+    signed char type;
 } mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before cuda, of which it is more */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
@@ -9147,9 +9108,9 @@ static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;
     for (i = 0; i < MLI_TYPE_ALIASES + MLI_TYPE_COUNT; i++) {
-        const int plain = i - MLI_TYPE_ALIASES;
-        *type = plain < 0 ? mli_type_aliases[i].type : plain;
-        rest = mli_skip_word(text, plain < 0 ? mli_type_aliases[i].name : mli_type_names[plain]);
+        const int own = i - MLI_TYPE_ALIASES;
+        *type = own < 0 ? mli_type_aliases[i].type : own;
+        rest = mli_skip_word(text, own < 0 ? mli_type_aliases[i].name : mli_type_names[own]);
         if (rest) return rest;
     }
     return NULL;
@@ -9243,10 +9204,11 @@ typedef struct mli_account_record {
 
 /* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
    pairs with the release in mli_handle_open. Records that were never added are zero. */
-MLI_PRIVATE void *mli_handle_find(const mli_book *book, size_t size, uint64_t id);
+MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a book, and to a list under its lock. */
-MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+/* Adds a closed record to a vector, and to a list under its lock. */
+MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
+                                                   mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
 /* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
@@ -9276,12 +9238,13 @@ MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
 
 /* ---------------------------------------------------------------------- src/books/accounts.c -- */
 
-MLI_PRIVATE void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
-    mli_handle *h = (mli_handle *)mli_book_at(book, (uint32_t)(id >> 32), size);
+MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
+    mli_handle *h = (mli_handle *)mli_vector_at(vector, (uint32_t)(id >> 32), size);
     return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
+                                                   mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock) {
     mli_handle *h;
     memlord_result r;
@@ -9289,7 +9252,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book
         uint32_t n;
         mli_cold_enter();
         n = mli_u32_load(count);
-        h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
+        h = (mli_handle *)mli_vector_add(lord, vector, n, size, mli_cold_alloc);
         if (h) {
             h->number = n;
             mli_u32_store(&h->generation, (uint32_t)lord->generation * 0x9e3779b2u);
@@ -9524,7 +9487,8 @@ typedef struct mli_site_origin {
     const void *module; /* by mli_module_of; NULL: not known */
 } mli_site_origin;
 
-/* A module that had a return address. It is kept to the end: its sites outlive it. */
+/* A module (an executable or a library) that had a return address. It is kept to the end: its
+   sites outlive it. A place is a module, its build id, and the offset of a call in its file. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order they are seen */
     struct mli_module *next; /* of all modules: the one before it */
@@ -10125,7 +10089,7 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
         *key = hash >> 8 ^ (uint64_t)MLI_INDEX_BIRTH << 56;
         number = (uint32_t)mli_index_get(lord, *key);
         if (!number) return 0;
-        seen = (const mli_birth *)mli_book_at(&lord->tags.births, number, sizeof *seen);
+        seen = (const mli_birth *)mli_vector_at(&lord->tags.births, number, sizeof *seen);
         if (seen->stream == birth->stream && seen->mark == birth->mark &&
             seen->scope == birth->scope)
             return number;
@@ -10143,8 +10107,8 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
     if (*number) return MEMLORD_OK;
     if (r) return r;
     if (lord->tags.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
-    added = (mli_birth *)mli_book_add(lord, &lord->tags.births, lord->tags.birth_count + 1,
-                                      sizeof *added, mli_cold_alloc);
+    added = (mli_birth *)mli_vector_add(lord, &lord->tags.births, lord->tags.birth_count + 1,
+                                        sizeof *added, mli_cold_alloc);
     if (!added) return MLI_AGAIN;
     *added = *birth;
     *number = ++lord->tags.birth_count;
@@ -10203,8 +10167,8 @@ static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
     if (bits & MLI_BIRTH_NUMBERED)
-        return *(const mli_birth *)mli_book_at(&lord->tags.births,
-                                               (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
+        return *(const mli_birth *)mli_vector_at(&lord->tags.births,
+                                                 (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
     birth.mark = (uint32_t)bits;
     return birth;
 }
@@ -10219,7 +10183,7 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2) {
 }
 
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
-    mli_ptr *at = (mli_ptr *)mli_book_at(&lord->tags.scopes, id, sizeof *at);
+    mli_ptr *at = (mli_ptr *)mli_vector_at(&lord->tags.scopes, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
 }
 
@@ -10228,7 +10192,8 @@ MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
-    mli_ptr *at = (mli_ptr *)mli_book_add(lord, &lord->tags.scopes, id, sizeof *at, mli_cold_alloc);
+    mli_ptr *at = (mli_ptr *)mli_vector_add(lord, &lord->tags.scopes, id, sizeof *at,
+                                            mli_cold_alloc);
     mli_scope_record *scope = at ? (mli_scope_record *)mli_cold_alloc(lord, sizeof *scope) : NULL;
     if (!scope) return NULL;
     scope->id = id;
@@ -10536,7 +10501,7 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of taken blocks. Uses the sites, the devices, the books of
+   stack on each device, and the table of taken blocks. Uses the sites, the devices, the vectors of
    books/counters and the cold memory of books/names. A stack is the path from a node to the root,
    node 0; a row is a stack of one site on one device. Nodes and rows are never removed, and are
    found without a lock. Invariants: a block in the map has MLI_TAKEN exactly if the table has its
@@ -10729,17 +10694,17 @@ static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t b
 /* -- the tree and the rows -- */
 
 MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
-    return (mli_stack_node *)mli_book_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
+    return (mli_stack_node *)mli_vector_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
 }
 MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
-    return (mli_stack_row *)mli_book_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
+    return (mli_stack_row *)mli_vector_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.row_count);
 }
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number) {
     return (mli_site_record *)mli_ptr_load(
-        (mli_ptr *)mli_book_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
+        (mli_ptr *)mli_vector_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
 }
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
@@ -10789,7 +10754,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
     mli_ptr *at;
     if (site->frame) return MEMLORD_OK;
-    at = (mli_ptr *)mli_book_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
+    at = (mli_ptr *)mli_vector_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
     if (!at) return MLI_AGAIN;
     mli_ptr_store(at, site);
     site->frame = n;
@@ -10808,8 +10773,8 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = mli_stack_child(lord, parent, site->address, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
-    node = (mli_stack_node *)mli_book_add(lord, &lord->stacks.nodes, n, sizeof *node,
-                                          mli_cold_alloc);
+    node = (mli_stack_node *)mli_vector_add(lord, &lord->stacks.nodes, n, sizeof *node,
+                                            mli_cold_alloc);
     if (!node || mli_stack_frame_add_locked(lord, site)) return MLI_AGAIN;
     node->stays = stays ? (uint64_t)(uintptr_t)site->address : 0;
     node->site = site;
@@ -10846,7 +10811,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = mli_stack_row_find(lord, leaf, dev, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
-    row = (mli_stack_row *)mli_book_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
+    row = (mli_stack_row *)mli_vector_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
     if (!row) return MLI_AGAIN;
     row->node = leaf;
     row->dev = dev;
@@ -11303,9 +11268,9 @@ MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord) {
         mli_own_free(lord, mli_ptr_load(&row->frames),
                      mli_stack_frames_size(mli_stack_depth(lord, row)));
     }
-    mli_book_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
-    mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
-    mli_book_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
+    mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
+    mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
+    mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
     mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
@@ -11399,10 +11364,10 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
-/* Records the end of a block at a site. `plain` is the block's word2 without a side record: its
+/* Records the end of a block at a site. `rows` is the block's word2 without a side record: its
    tag and its stream are recorded, and the row of `site` in place of its own. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t plain,
+                                                   uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
 #if !MLI_WINDOWS
 /* Ends the writers of all sub-buffers but this thread's. Requires: a forked child, where the other
@@ -11549,11 +11514,11 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
     mli_event_record(lord, t, kind, dev, storage, bytes, rows);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t plain,
+                                                   uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
-    uint64_t rows = plain & (MLI_TAG_BITS | ~MLI_ROWS_MASK);
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
+    rows &= MLI_TAG_BITS | ~MLI_ROWS_MASK;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
@@ -12107,7 +12072,7 @@ typedef struct mli_side_record {
 
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the plain word2 of an entry, from its side record if there is one: rows and birth. */
+/* Returns the rows and the birth of an entry: its word2, or that in its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
@@ -12581,7 +12546,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 
 /* Sets the rows and the birth of an entry, in its side record if it has one. Requires: the entry is
    detached, or the caller holds it. */
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain);
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change: `moves`
    as the end of one block and the open of another, else the difference. *rows is the word2 that it
@@ -13076,19 +13041,19 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
     mli_side_record_free(lord, e->word2);
 }
 
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
     if (e->word2 & MLI_HAS_SIDE)
-        mli_side_record_of(e->word2)->word2 = plain;
+        mli_side_record_of(e->word2)->word2 = rows;
     else
-        e->word2 = plain;
+        e->word2 = rows;
 }
 
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows) {
     const uint32_t from = MLI_DEV(e->word1);
-    const uint64_t had = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    const uint64_t now = *rows = mli_word2_moved(lord, t, plain, dev, site, from == dev);
+    const uint64_t had = MLI_BYTES(e->word1), was = mli_word2_rows(e->word2);
+    const uint64_t now = *rows = mli_word2_moved(lord, t, was, dev, site, from == dev);
     mli_row_delta d[3];
     mli_entry put;
     unsigned n = 1;
@@ -13100,13 +13065,13 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     d[0].in = bytes > had ? bytes - had : 0;
     d[0].out = had > bytes ? had - bytes : 0;
     if (moves) {
-        d[0] = mli_delta_close(from, plain, had);
+        d[0] = mli_delta_close(from, was, had);
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
-    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(plain)) {
+    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
         /* the old site loses all its bytes, and the new one gets all; it is no alloc there */
         d[0].word2 = now & ~MLI_SITE_BITS;
-        d[1].word2 = plain & MLI_SITE_BITS;
+        d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;
         d[2].word2 = now & MLI_SITE_BITS;
         d[2].in = bytes;
@@ -13125,7 +13090,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     put.word2 = e->word2;
     r = mli_entry_put(lord, t, &put, d, n, MLI_PUT_ALLOC, &did);
     if (r == MEMLORD_OK) return r;
-    mli_entry_set_rows(e, plain);
+    mli_entry_set_rows(e, was);
     mli_entry_abandon(lord, t, e);
     return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
@@ -13248,7 +13213,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has reserved bytes, perhaps for this device, or other
+   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or other
    devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
@@ -13438,7 +13403,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
     sum->limit = mli_add_saturated(sum->limit, phys->limit);
-    sum->held = mli_add_saturated(sum->held, phys->reserved);
+    sum->held = mli_add_saturated(sum->held, phys->ticket_bytes);
     sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
     mli_lock_drop(&phys->lock);
 }
@@ -13455,7 +13420,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
     if (from != to && !busy) {
         mli_lock_take(&from->lock);
         mli_lock_take(&to->lock);
-        busy = from->reserved != 0;
+        busy = from->ticket_bytes != 0;
         if (!busy) {
             mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
             memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
@@ -13491,15 +13456,10 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     return (double)c->used * 100.0 / (double)c->total;
 }
 
-/* ---------------------------------------------------------------------- books/limits -- Owns
-   admission: limits and reservations (tickets). Uses books/limits, books/counters and
-   books/accounts. Invariants: live + reserved bytes of a phys are compared with its limit, and
-   reserved is raised, under one hold of its lock, so the bytes admitted never exceed the limit.
-   `reserved` is the sum of what the open tickets have left. An alloc comes off them after it was
-   recorded: meanwhile its bytes count twice and are in flight, and a request that they would refuse
-   tries again. Locks: cold, for new records; phys, for the rest. */
-
-/* -- limits -- */
+/* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
+      limit, and `ticket_bytes` is raised, under one hold of its lock, so the bytes admitted never
+      exceed the limit. An alloc comes off its tickets after it was recorded. Meanwhile its bytes
+      count twice and are in flight, and a request that they would refuse tries again -- */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -13508,15 +13468,15 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
 
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
-    int64_t reserved = mli_bytes_signed(phys->reserved), unused;
+    int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
     uint64_t held;
     *left = INT64_MAX;
     if (phys->limit)
         *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
-                reserved;
+                tickets;
     if (phys->sample.known) {
         unused = mli_bytes_signed(phys->sample.total) -
-                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - reserved;
+                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - tickets;
         if (unused < *left) *left = unused;
     }
     return phys->limit || phys->sample.known;
@@ -13559,10 +13519,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
    concurrent change may explain the excess: try again. Without `again` it returns 0 instead. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
     MLI_REQUIRE(mli_lock_held(&phys->lock));
-    uint64_t want = phys->reserved + bytes;
+    uint64_t want = phys->ticket_bytes + bytes;
     if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
-        phys->reserved += bytes;
+        phys->ticket_bytes += bytes;
         return 1;
     }
     want -= want < phys->in_flight ? want : phys->in_flight;
@@ -13692,7 +13652,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
         }
     }
     draw->phys = mli_phys_lock(lord, dev);
-    draw->bytes = bytes < draw->phys->reserved ? bytes : draw->phys->reserved;
+    draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
     draw->phys->in_flight += draw->bytes;
     mli_lock_drop(&draw->phys->lock);
 }
@@ -13710,7 +13670,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
         if (!v || v->phys != draw->phys) continue;
         part = v->remaining < left ? v->remaining : left;
         v->remaining -= part;
-        draw->phys->reserved -= part;
+        draw->phys->ticket_bytes -= part;
         left -= part;
     }
     mli_lock_drop(&draw->phys->lock);
@@ -13727,7 +13687,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     mli_lock_take(&v->phys->lock);
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
     if (open) {
-        v->phys->reserved -= v->remaining;
+        v->phys->ticket_bytes -= v->remaining;
         mli_handle_close(&v->phys->closed_tickets, &v->handle);
     }
     mli_lock_drop(&v->phys->lock);
@@ -13814,23 +13774,23 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
     MLI_REQUIRE(mli_is_inside() || mli_rank_held(MLI_RANK_SHARD) || !(e->word2 & MLI_HAS_SIDE));
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+    uint64_t rows = mli_word2_rows(e->word2);
+    uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     memset(out, 0, sizeof *out);
     out->device = mli_device_record_at(lord, MLI_DEV(e->word1))->device;
     out->storage = e->key;
     out->bytes = MLI_BYTES(e->word1);
     out->refs = mli_refs_of(e->word1, e->word2);
-    out->born = mli_mark_of(lord, plain);
-    if (mli_scope_of(lord, plain))
-        out->scope = mli_scope_record_at(lord, mli_scope_of(lord, plain))->path;
+    out->born = mli_mark_of(lord, rows);
+    if (mli_scope_of(lord, rows))
+        out->scope = mli_scope_record_at(lord, mli_scope_of(lord, rows))->path;
     if (tag) out->tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, tag)->subject;
     if (site)
         out->site = (const memlord_site *)mli_ptr_load_acquire(
             &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
     if (e->word2 & MLI_HAS_SIDE) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
-    out->stream = mli_stream_of(lord, plain);
+    out->stream = mli_stream_of(lord, rows);
 }
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel) {
     mli_walk_query q;
@@ -14058,10 +14018,10 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, mem
         e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
         same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
         if (same) {
-            const uint64_t plain = mli_word2_rows(e->word2);
-            d[0] = mli_delta_close(0, plain & MLI_TAG_BITS, MLI_BYTES(e->word1));
+            const uint64_t rows = mli_word2_rows(e->word2);
+            d[0] = mli_delta_close(0, rows & MLI_TAG_BITS, MLI_BYTES(e->word1));
             d[1].in = MLI_BYTES(e->word1);
-            mli_entry_set_rows(e, (plain & ~MLI_TAG_BITS) | d[1].word2);
+            mli_entry_set_rows(e, (rows & ~MLI_TAG_BITS) | d[1].word2);
             mli_probe_unlock(&probe);
             if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
         }
@@ -14314,7 +14274,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
     mli_side_record *side =
         mli_probe_side_record(lord, t, mli_type_of(lord, f->dev), f->key, &probe);
     mli_fence_record **at;
-    uint64_t word1, plain;
+    uint64_t word1, rows;
     int pends = side && f->serial && side->serial == f->serial;
     if (pends) {
         for (at = &side->fences; *at != f;) at = &(*at)->sibling;
@@ -14326,9 +14286,9 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
         return 0;
     }
     word1 = probe.entry->word1;
-    plain = side->word2;
+    rows = side->word2;
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, rows, NULL);
     *credited = MLI_BYTES(word1);
     return 1;
 }
@@ -14764,10 +14724,10 @@ static mli_taken mli_token_stack(const memlord_realloc_token *token) {
     return taken;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
-   word1, word[1] is word2, word[2] the generation of the ledger; word[3] and word[4] are its stack.
-   `verb`: of the line of
-   MEMLORD_DEBUG; NULL: the end logs both storages. */
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
+   entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
+   its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
+   storages. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -15481,7 +15441,7 @@ MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device devic
 MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, uint64_t storage) {
     mli_thread *t;
     mli_probe probe;
-    uint64_t word1, plain;
+    uint64_t word1, rows;
     memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0));
     if (!mli_probe_side_record(lord, t, (uint32_t)device.type, storage, &probe) ||
@@ -15491,9 +15451,9 @@ MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, u
         return MEMLORD_E_UNKNOWN;
     }
     word1 = probe.entry->word1;
-    plain = mli_word2_rows(probe.entry->word2);
+    rows = mli_word2_rows(probe.entry->word2);
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, plain, NULL);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, rows, NULL);
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
         mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, MLI_DEV(word1))->device,
@@ -15570,8 +15530,9 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
    on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would save registers on the way to sites and tags. */
-#if defined(__OPTIMIZE__) || !defined(__GNUC__)
+   frame at all. In optimized code the note would save registers on the way to sites and tags. On z
+   the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+#if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
 #define MLI_NOTE_ENTRY() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
@@ -15695,9 +15656,6 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 
 /* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
       checked the generation and the key -- */
-
-/* The bits of `special` that the functions below serve. */
-#define MLI_SPECIAL_SERVED (uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
@@ -15842,7 +15800,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_home home;
     mli_entry *e;
-    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(&home);
@@ -15866,7 +15824,7 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     mli_home home;
     const mli_entry *e;
     uint64_t bytes;
-    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(&home, storage);
@@ -16452,13 +16410,12 @@ static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
                                 const memlord_gc_result *result) {
-    static const char *const reasons[] = {
+    static const char reasons[][14] = {
 #define MLI_X(name, text) text,
         MLI_REASONS(MLI_X)
 #undef MLI_X
     };
-    static const char *const metrics[] = {"allocated", "freed", "max", "reserved",
-                                          "cached"};
+    static const char metrics[][10] = {"allocated", "freed", "max", "reserved", "cached"};
     char line[320];
     mli_out o;
     if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
@@ -17118,7 +17075,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     (void)mli_u64_add(&t->owner, 0);
     while (t->frame) mli_frame_close(t->lord, t);
     mli_thread_reset(t);
-    mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
+    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
@@ -17466,7 +17423,7 @@ MLI_PRIVATE void mli_scopes_free(memlord *lord) {
         }
         mli_own_free(lord, scope, sizeof *scope);
     }
-    mli_book_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
+    mli_vector_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
 }
 
 /* -- public -- */
@@ -17607,10 +17564,10 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    const char *name;
     uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
+MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
@@ -17710,11 +17667,18 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
 
 MLI_PRIVATE const mli_columns_row mli_columns[MLI_COLUMNS] = {
-#define MLI_X(name, kind, family, text)                                                       \
-    {#name, offsetof(memlord_stats, name), MLI_KIND_##kind},
+#define MLI_X(name, kind, family, text) {offsetof(memlord_stats, name), MLI_KIND_##kind},
     MLI_STATS(MLI_X)
 #undef MLI_X
-#define MLI_X(name, text) {"dropped_" #name, 0, MLI_KIND_ANOMALY},
+#define MLI_X(name, text) {0, MLI_KIND_ANOMALY},
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+};
+MLI_PRIVATE const char *const mli_column_names[MLI_COLUMNS] = {
+#define MLI_X(name, kind, family, text) #name,
+    MLI_STATS(MLI_X)
+#undef MLI_X
+#define MLI_X(name, text) "dropped_" #name,
     MLI_LOSSES(MLI_X)
 #undef MLI_X
 };
@@ -18525,7 +18489,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, reserved, held;
+    uint64_t limit, tickets, held;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
@@ -18533,7 +18497,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     sample = phys->sample;
     sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
-    reserved = phys->reserved;
+    tickets = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
     if (known) left += mli_bytes_signed(covered);
     mli_putf(o, " %jo wanted, ", wanted);
@@ -18545,7 +18509,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
         mli_putf(o, "%jo to spare", (uint64_t)left - wanted);
     if (limit) mli_putf(o, ": limit %jo", limit);
     mli_putf(o, limit ? ", live %jo" : ": live %jo", mli_phys_live(lord, phys));
-    if (reserved) mli_putf(o, ", held %jo", reserved);
+    if (tickets) mli_putf(o, ", held %jo", tickets);
     if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
@@ -18793,10 +18757,10 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     uint64_t live, all, held, used;
     if (!lord || mli_phys_read(lord, device, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
     mli_lock_take(&phys->lock);
-    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
+    live = mli_add_saturated(mli_phys_live(lord, phys), phys->ticket_bytes);
     all = mli_add_saturated(live, phys->neighbours);
     used = mli_phys_used(lord, phys, &held);
-    held = mli_add_saturated(mli_add_saturated(held, phys->reserved), phys->neighbours);
+    held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
         level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
     if (phys->limit) {
@@ -20351,7 +20315,7 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
-    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
+    static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
     uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};
     while (*text) {
@@ -20720,7 +20684,7 @@ static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
     return mli_site_record_of(lord, &site->original) == site && mli_ptr_load(&site->display);
 }
 static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
-    static const char *const books[MLI_BOOKS] = {"devices", "sites", "tags"};
+    static const char books[MLI_BOOKS][8] = {"devices", "sites", "tags"};
     uint32_t i;
     for (i = 1; i < v->rows[book]; i++) {
         const mli_row *row = mli_row_at(v->lord, book, i);
@@ -20802,13 +20766,13 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
 
 /* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
-    const uint64_t plain = mli_word2_rows(e->word2), birth = MLI_BIRTH(plain);
+    const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
     uint32_t number[MLI_BOOKS];
     int book;
     number[MLI_BOOK_DEVICE] = dev;
-    number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
-    number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
+    number[MLI_BOOK_SITE] = MLI_SITE_ROW(rows);
+    number[MLI_BOOK_TAG] = MLI_TAG_ROW(rows);
     if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
                                        (birth & MLI_MARK_MAX) > mli_birth_count(v->lord)))
         return mli_verify_block(v, e, "its scope is unknown");
@@ -21027,25 +20991,25 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its reserved bytes, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
-    mli_book *book = &v->lord->limits.reservations;
+    mli_vector *vector = &v->lord->limits.reservations;
     uint32_t i, n = mli_u32_load(&v->lord->limits.reservation_count);
-    uint64_t sum = 0, reserved;
+    uint64_t sum = 0, bytes;
     mli_lock_take(&phys->lock);
     for (i = 1; i < n; i++) {
-        const mli_reservation *r = (const mli_reservation *)mli_book_at(book, i, sizeof *r);
+        const mli_reservation *r = (const mli_reservation *)mli_vector_at(vector, i, sizeof *r);
         if (r->phys != phys || !(mli_u32_load(&r->handle.generation) & 1)) continue;
         sum += r->remaining;
         ++*open;
     }
     *closed += mli_verify_list(phys->closed_tickets);
-    reserved = phys->reserved;
+    bytes = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
-    if (sum == reserved) return 0;
+    if (sum == bytes) return 0;
     return mli_verify_fail(v, "%i: its tickets have %ju B left; %ju B are reserved",
-                           mli_device_code(phys->device), sum, reserved);
+                           mli_device_code(phys->device), sum, bytes);
 }
 static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     uint64_t open = 0, closed = 0;
@@ -21057,12 +21021,13 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
 }
 
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
-    mli_book *book = &v->lord->accounts.all;
+    mli_vector *vector = &v->lord->accounts.all;
     const uint32_t n = mli_u32_load(&v->lord->accounts.count);
     uint64_t open = 0;
     uint32_t i;
     for (i = 1; i < n; i++) {
-        const mli_account_record *a = (const mli_account_record *)mli_book_at(book, i, sizeof *a);
+        const mli_account_record *a = (const mli_account_record *)mli_vector_at(vector, i,
+                                                                                sizeof *a);
         const uint32_t generation = mli_u32_load(&a->handle.generation);
         const uint64_t word = mli_u64_load(&a->word);
         if (!(generation & 1)) continue;
@@ -21266,7 +21231,7 @@ typedef struct mli_report {
    block. So up to MLI_LEAKS / 2 groups are all found, but for about 1 table of 100 that is as full:
    `lost` tells. With more groups large ones are found, but a group of many small blocks may be
    under-reported. The sums of the table count every block. */
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t plain,
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
@@ -21306,10 +21271,10 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t plain,
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes) {
-    uint64_t scope = mli_scope_of(lord, plain);
-    uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
+    uint64_t scope = mli_scope_of(lord, rows);
+    uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
     uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
@@ -21329,7 +21294,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
     }
     leak->key = key;
     leak->of.word1 = (uint64_t)dev << 49;
-    leak->of.word2 = plain;
+    leak->of.word2 = rows;
     leak->blocks++;
     leak->bytes += bytes;
 }
@@ -21359,8 +21324,8 @@ MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t show
       without a site count by their tag -- */
 
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
-static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t plain, uint64_t bytes) {
-    const uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t rows, uint64_t bytes) {
+    const uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     mli_leak_sum *sum;
     if (!r->leak_sum || site > r->site_rows || tag > r->tags) return; /* added since */
     sum = &r->leak_sum[site ? site : r->site_rows + 1 + tag];
@@ -21489,14 +21454,14 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
    counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
-    uint64_t bytes = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, plain), size = 0;
+    uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
+    uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, rows), size = 0;
     const mli_side_record *side = mli_side_record_of(e->word2);
     for (; bytes >> size; size++) {}
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) { /* pending is freed */
-        mli_leak_add(lord, &r->leaks, plain, dev, bytes);
-        mli_leak_sum_add(r, plain, bytes);
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
+        mli_leak_add(lord, &r->leaks, rows, dev, bytes);
+        mli_leak_sum_add(r, rows, bytes);
         mli_stack_leak_add(r, e);
     }
     if (scope && scope <= r->scopes) {
@@ -21586,7 +21551,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     sampled = phys->sampled;
     line->of.device = phys->device;
     line->of.name = NULL;
-    line->held = phys->reserved;
+    line->held = phys->ticket_bytes;
     if (phys->limit) line->limit = phys->limit;
     neighbours = phys->neighbours;
     mli_lock_drop(&phys->lock);
@@ -21699,7 +21664,7 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_take(&mli_process.cold_lock);
     for (i = 1; i < mli_u32_load(&lord->accounts.count); i++) {
         const mli_account_record *b =
-            (const mli_account_record *)mli_book_at(&lord->accounts.all, i, sizeof *b);
+            (const mli_account_record *)mli_vector_at(&lord->accounts.all, i, sizeof *b);
         memlord_account_stat s;
         if (!mli_account_read_locked(b, &s)) continue;
         r->accounts++;
@@ -22092,13 +22057,13 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     const mli_export *x = ((const mli_alive_walk *)user)->x;
     mli_alive *alive = (mli_alive *)item;
     mli_live_block *b = &alive->of;
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint64_t scope = mli_scope_of(x->lord, plain);
+    uint64_t rows = mli_word2_rows(e->word2);
+    uint64_t scope = mli_scope_of(x->lord, rows);
     const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
     const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
-                             (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
-    b->stream = mli_stream_of(x->lord, plain);
+                             (rows & MLI_ROWS_MASK) >> 1 | scope << 36);
+    b->stream = mli_stream_of(x->lord, rows);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
     if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
         b->state |= MLI_BLOCK_PARTS;
@@ -22900,7 +22865,7 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
         if (dev && at >= MLI_STAT_COUNT) continue;
         *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
                                  : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
-        if (*v) return mli_columns[at].name;
+        if (*v) return mli_column_names[at];
     }
     return NULL;
 }
@@ -23090,7 +23055,7 @@ static MLI_COLD void mli_json_stats(mli_out *o, memlord_stats *s) {
     size_t i;
     mli_put_str(o, "{");
     for (i = 0; i < MLI_STAT_COUNT; i++)
-        mli_json_u64(o, mli_columns[i].name, *mli_stat_of(s, i));
+        mli_json_u64(o, mli_column_names[i], *mli_stat_of(s, i));
     for (i = 0; i < MLI_RATE_COUNT; i++) mli_json_rate(o, mli_rates[i].name, mli_rate_read(s, i));
     mli_json_u64(o, "mean_bytes", mli_mean_read(s));
     mli_put_str(o, "}");
@@ -23122,7 +23087,7 @@ static void mli_json_metadata(mli_report *r) {
                   mli_alert_on(lord, MLI_ALERT_EVENTS) != 0);
     mli_jsonf(r->o, ",'dropped':{");
     for (i = 0; i < MLI_LOSS_COUNT; i++)
-        mli_json_u64(r->o, mli_columns[MLI_STAT_COUNT + i].name + sizeof "dropped",
+        mli_json_u64(r->o, mli_column_names[MLI_STAT_COUNT + i] + sizeof "dropped",
                      mli_loss_value(lord, i));
     mli_jsonf(r->o, ",'events':%ju}}", r->total.dropped_events);
 }
@@ -26998,13 +26963,13 @@ static MLI_COLD void mli_fork_child(void) {
         mli_ledger_after_fork(lord);
         mli_stacks_seed(lord);
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
             mli_stack_redraw(t);
             if (t == mine || mli_is_orphan(lord, t)) continue;
             mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
             mli_scope_stack_forget(t);
             mli_thread_reset(t);
-            mli_u32_store(&t->fenced, 1);
+            mli_u32_store(&t->by_exchange, 1);
             mli_u64_store(&t->owner, 0);
         }
         if (mine) mli_u64_store(&mine->owner, number);
@@ -27302,18 +27267,18 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_own_free(lord, lord->map.shards[i].table,
                      (size_t)lord->map.shards[i].size * MLI_BUCKET_BYTES);
     for (; t; t = (mli_thread *)mli_ptr_load(&t->next)) {
-        mli_book_free(lord, &t->books[MLI_BOOK_SITE], sizeof(mli_cell));
-        mli_book_free(lord, &t->books[MLI_BOOK_TAG], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
         mli_cache_free(lord, t);
         mli_frames_free(lord, t);
     }
     mli_scopes_free(lord);
     mli_stacks_free(lord);
-    mli_book_free(lord, &lord->tags.births, sizeof(mli_birth));
+    mli_vector_free(lord, &lord->tags.births, sizeof(mli_birth));
     for (i = 0; i < MLI_BOOKS; i++)
-        mli_book_free(lord, &lord->counters.rows[i], sizeof(mli_row));
-    mli_book_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
-    mli_book_free(lord, &lord->accounts.all, sizeof(mli_account_record));
+        mli_vector_free(lord, &lord->counters.rows[i], sizeof(mli_row));
+    mli_vector_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
+    mli_vector_free(lord, &lord->accounts.all, sizeof(mli_account_record));
     mli_ring_end(lord);
     mli_snapshots_destroy(lord);
     for (s = lord->bands.strategies; s; s = next) {
@@ -27379,13 +27344,13 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
 
 /* Makes a ledger, as memlord_create does. The caller starts the process. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
-    memlord_desc plain;
+    memlord_desc zeros;
     memlord_allocator allocator;
     memlord_result r;
     if (!out) return MEMLORD_E_INVALID;
     *out = NULL;
-    memset(&plain, 0, sizeof plain);
-    if (!desc) desc = &plain;
+    memset(&zeros, 0, sizeof zeros);
+    if (!desc) desc = &zeros;
     r = mli_desc_check(desc);
     if (r) return r;
     allocator = desc->allocator;
@@ -27950,7 +27915,7 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
 
 /* -- files -- */
 
-static const char *const mli_format_suffixes[] = {
+static const char mli_format_suffixes[][11] = {
 #define MLI_X(name, suffix, text) suffix,
     MLI_FORMATS(MLI_X)
 #undef MLI_X

@@ -82,7 +82,7 @@ static void reserve(memlord *lord) {
       NULL, 0))
 
 #define BOOKS(X) \
-    X(1, mli_thread_fence, mli_lock_held(&mli_process.registry_lock), mli_thread_fence(t)) \
+    X(1, mli_thread_entry_choose, mli_lock_held(&mli_process.registry_lock), mli_thread_entry_choose(t)) \
     X(1, mli_thread_of, number, (void)mli_thread_of(lord, 0)) \
     X(1, mli_thread_start, mli_lock_held(&mli_process.registry_lock), mli_thread_start(lord, \
       t, 0)) \

@@ -4,13 +4,13 @@
 #include "base/ledger.h"
 
 MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
-    static const char *const colours[][2] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
-                                             {"[free_n", "\033[36m"},
-                                             {"[alloc", "\033[31m"}, /* red */
-                                             {"[free", "\033[32m"},  /* green */
-                                             {"[gc", "\033[33m"},    /* yellow */
-                                             {"[reset", "\033[35m"}, /* magenta */
-                                             {"", "\033[36m"}};      /* cyan */
+    static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
+                                         {"[free_n", "\033[36m"},
+                                         {"[alloc", "\033[31m"}, /* red */
+                                         {"[free", "\033[32m"},  /* green */
+                                         {"[gc", "\033[33m"},    /* yellow */
+                                         {"[reset", "\033[35m"}, /* magenta */
+                                         {"", "\033[36m"}};      /* cyan */
     char line[640];
     mli_out o;
     size_t i = 0;

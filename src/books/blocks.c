@@ -474,19 +474,19 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
     mli_side_record_free(lord, e->word2);
 }
 
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
     if (e->word2 & MLI_HAS_SIDE)
-        mli_side_record_of(e->word2)->word2 = plain;
+        mli_side_record_of(e->word2)->word2 = rows;
     else
-        e->word2 = plain;
+        e->word2 = rows;
 }
 
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows) {
     const uint32_t from = MLI_DEV(e->word1);
-    const uint64_t had = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    const uint64_t now = *rows = mli_word2_moved(lord, t, plain, dev, site, from == dev);
+    const uint64_t had = MLI_BYTES(e->word1), was = mli_word2_rows(e->word2);
+    const uint64_t now = *rows = mli_word2_moved(lord, t, was, dev, site, from == dev);
     mli_row_delta d[3];
     mli_entry put;
     unsigned n = 1;
@@ -498,13 +498,13 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     d[0].in = bytes > had ? bytes - had : 0;
     d[0].out = had > bytes ? had - bytes : 0;
     if (moves) {
-        d[0] = mli_delta_close(from, plain, had);
+        d[0] = mli_delta_close(from, was, had);
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
-    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(plain)) {
+    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
         /* the old site loses all its bytes, and the new one gets all; it is no alloc there */
         d[0].word2 = now & ~MLI_SITE_BITS;
-        d[1].word2 = plain & MLI_SITE_BITS;
+        d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;
         d[2].word2 = now & MLI_SITE_BITS;
         d[2].in = bytes;
@@ -523,7 +523,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     put.word2 = e->word2;
     r = mli_entry_put(lord, t, &put, d, n, MLI_PUT_ALLOC, &did);
     if (r == MEMLORD_OK) return r;
-    mli_entry_set_rows(e, plain);
+    mli_entry_set_rows(e, was);
     mli_entry_abandon(lord, t, e);
     return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }

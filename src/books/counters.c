@@ -5,11 +5,11 @@
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
-/* Returns the array of a book, grown until it has room for `chunk`; NULL: no memory. Requires: the
-   caller is the only writer of the book. */
-static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book, uint32_t chunk,
-                                                  mli_alloc_fn grab) {
-    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(book), *more;
+/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
+   the caller is the only writer of the vector. */
+static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
+                                                    uint32_t chunk, mli_alloc_fn grab) {
+    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
     uint64_t cap = have ? have->cap * 2 : 6, i;
     if (have && chunk < have->cap) return have;
     while (cap <= chunk) cap *= 2;
@@ -19,14 +19,14 @@ static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book,
     more->older = have;
     for (i = 0; have && i < have->cap; i++)
         mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(book, more); /* pairs with mli_book_at's load_acquire */
+    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
     return more;
 }
 
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab) {
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
-    mli_chunk_array *chunks = mli_book_reserve(lord, book, i, grab);
+    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
     void *chunk;
     if (!chunks) return NULL;
     if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
@@ -34,11 +34,11 @@ MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t 
         if (!chunk) return NULL;
         mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
     }
-    return mli_book_at(book, number, size);
+    return mli_vector_at(vector, number, size);
 }
 
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(book), *older;
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
     uint64_t i;
     for (i = 0; chunks && i < chunks->cap; i++)
         mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
@@ -49,7 +49,7 @@ MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t si
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
-    return (mli_row *)mli_book_at(&lord->counters.rows[book], number, sizeof(mli_row));
+    return (mli_row *)mli_vector_at(&lord->counters.rows[book], number, sizeof(mli_row));
 }
 
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
@@ -102,7 +102,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
     if (book == MLI_BOOK_DEVICE)
         cell = (mli_cell *)grab(lord, sizeof *cell);
     else
-        cell = (mli_cell *)mli_book_add(lord, &t->books[book], number, sizeof *cell, grab);
+        cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
         if (orphan)
@@ -112,7 +112,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         return cell;
     }
     if (!orphan) mli_cells_begin(lord, t, book, number);
-    chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]); /* the book may have grown */
+    chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
     return cell;
@@ -123,7 +123,8 @@ MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
 }
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
-    mli_row *row = (mli_row *)mli_book_add(lord, &lord->counters.rows[book], n, sizeof *row, grab);
+    mli_row *row = (mli_row *)mli_vector_add(lord, &lord->counters.rows[book], n, sizeof *row,
+                                             grab);
     if (!row || !mli_cell_make(lord, lord->threads.orphan, book, n, grab)) return NULL;
     mli_lock_rank(&row->lock, MLI_RANK_ROW);
     return row;
@@ -269,8 +270,6 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* -- the fast path: the cell changes by plain loads and stores. A negative result says that the
-      caller must call mli_cell_publish_due before it leaves the shard -- */
 /* -- the general path: deltas, applied to all rows of a block -- */
 
 /* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
@@ -342,7 +341,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
     return b - a < (uint64_t)1 << 56 ? 0 : a - b;
 }
 
-MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
+    return a + b < a ? UINT64_MAX : a + b;
+}
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {

@@ -72,6 +72,7 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
+/* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock;         /* guards base; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
@@ -92,13 +93,14 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* A book stores rows or cells in chunks of 16, which never move. The array of pointers to its
-   chunks is replaced when it grows; older arrays stay readable until the ledger ends. */
+/* A vector (mli_vector) stores rows, cells or other records by their numbers, in chunks of 16,
+   which never move. The array of pointers to its chunks is replaced when it grows; older arrays
+   stay readable until the ledger ends. */
 #define MLI_CHUNK_BITS 4
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
-    uint64_t cap; /* pointers in the array that follows; each points to cell[16] or row[16] */
+    uint64_t cap; /* pointers in the array that follows; each points to 16 records */
 } mli_chunk_array;
 static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
     return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
@@ -183,22 +185,22 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the address of a number's row or cell in a book; NULL: it was not made yet. */
-static MLI_HOT void *mli_book_at(const mli_book *book, uint32_t number, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(book);
+/* Returns the record with a number; NULL: it was not made yet. */
+static MLI_HOT void *mli_vector_at(const mli_vector *vector, uint32_t number, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
     char *chunk;
     if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
     chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
     return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
 }
 
-/* Makes the chunk of a number, and returns as mli_book_at; NULL: no memory. The release pairs with
-   the acquire in mli_book_at. */
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab);
+/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
+   release pairs with the acquire in mli_vector_at. */
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab);
 
-/* Frees the chunks and all arrays of a book. Requires: no thread uses it any more. */
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size);
+/* Frees the chunks and all arrays of a vector. Requires: no thread uses it any more. */
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
 
 /* Returns a row by its number. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
@@ -207,7 +209,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
         return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
-    return (mli_cell *)mli_book_at(&t->books[book], number, sizeof(mli_cell));
+    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
 /* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the

@@ -114,11 +114,11 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
     mli_event_record(lord, t, kind, dev, storage, bytes, rows);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t plain,
+                                                   uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
-    uint64_t rows = plain & (MLI_TAG_BITS | ~MLI_ROWS_MASK);
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
+    rows &= MLI_TAG_BITS | ~MLI_ROWS_MASK;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);

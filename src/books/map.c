@@ -25,7 +25,7 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
 
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s) {
     mli_rank_inside(1);
-    mli_u32_store_release(&t->fenced, 1);
+    mli_u32_store_release(&t->by_exchange, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
 }
@@ -51,7 +51,7 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     mli_alert_barrier(lord);
     t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
-        if (mli_u32_load_seqcst(&t->fenced)) continue;
+        if (mli_u32_load_seqcst(&t->by_exchange)) continue;
         mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
         drain = 1;
     }

@@ -64,6 +64,10 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 /* -- shards --
 
+   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
+   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
+   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
+
    The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
    of one thread stay in shards, and in cache lines, of its own.
 
@@ -317,10 +321,10 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 
 /* -- entering for all others -- */
 
-/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. `fenced` =
-   1 says that this record enters by an exchange from here on: the bit in `special` is never
-   cleared, and a later load never returns an older value. The release pairs with the load in
-   mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
+/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
+   mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
+   is never cleared, and a later load never returns an older value. The release pairs with the load
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
    loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
    come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
@@ -349,7 +353,7 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
    Several callers may find the refusal at once, while others still had the barrier: each is
    ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
    seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
-   and `fenced` are seq_cst. */
+   and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
 /* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no

@@ -40,7 +40,8 @@ typedef struct mli_site_origin {
     const void *module; /* by mli_module_of; NULL: not known */
 } mli_site_origin;
 
-/* A module that had a return address. It is kept to the end: its sites outlive it. */
+/* A module (an executable or a library) that had a return address. It is kept to the end: its
+   sites outlive it. A place is a module, its build id, and the offset of a call in its file. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order they are seen */
     struct mli_module *next; /* of all modules: the one before it */

@@ -89,17 +89,17 @@ static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t b
 /* -- the tree and the rows -- */
 
 MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
-    return (mli_stack_node *)mli_book_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
+    return (mli_stack_node *)mli_vector_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
 }
 MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
-    return (mli_stack_row *)mli_book_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
+    return (mli_stack_row *)mli_vector_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.row_count);
 }
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number) {
     return (mli_site_record *)mli_ptr_load(
-        (mli_ptr *)mli_book_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
+        (mli_ptr *)mli_vector_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
 }
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
@@ -149,7 +149,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
     mli_ptr *at;
     if (site->frame) return MEMLORD_OK;
-    at = (mli_ptr *)mli_book_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
+    at = (mli_ptr *)mli_vector_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
     if (!at) return MLI_AGAIN;
     mli_ptr_store(at, site);
     site->frame = n;
@@ -168,8 +168,8 @@ static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32
     *number = mli_stack_child(lord, parent, site->address, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
-    node = (mli_stack_node *)mli_book_add(lord, &lord->stacks.nodes, n, sizeof *node,
-                                          mli_cold_alloc);
+    node = (mli_stack_node *)mli_vector_add(lord, &lord->stacks.nodes, n, sizeof *node,
+                                            mli_cold_alloc);
     if (!node || mli_stack_frame_add_locked(lord, site)) return MLI_AGAIN;
     node->stays = stays ? (uint64_t)(uintptr_t)site->address : 0;
     node->site = site;
@@ -206,7 +206,7 @@ static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t
     *number = mli_stack_row_find(lord, leaf, dev, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
-    row = (mli_stack_row *)mli_book_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
+    row = (mli_stack_row *)mli_vector_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
     if (!row) return MLI_AGAIN;
     row->node = leaf;
     row->dev = dev;
@@ -663,9 +663,9 @@ MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord) {
         mli_own_free(lord, mli_ptr_load(&row->frames),
                      mli_stack_frames_size(mli_stack_depth(lord, row)));
     }
-    mli_book_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
-    mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
-    mli_book_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
+    mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
+    mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
+    mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
     mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }

@@ -7,12 +7,12 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
 }
 
-MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t) {
+MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    (void)mli_u32_exchange(&t->fenced, 0);
+    (void)mli_u32_exchange(&t->by_exchange, 0);
     if (!mli_is_orphan(t->lord, t) && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
     mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
-    mli_u32_store_release(&t->fenced, 1);
+    mli_u32_store_release(&t->by_exchange, 1);
 }
 
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
@@ -82,7 +82,7 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
     /* pairs with the acquire in mli_thread_first; seq_cst: see mli_barrier_threads and
        mli_shard_wait */
     (void)mli_ptr_exchange(&lord->threads.all, t);
-    mli_thread_fence(t);
+    mli_thread_entry_choose(t);
 }
 
 /* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
@@ -105,7 +105,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
             mli_u64_store(&t->owner, mli_self.number);
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
         }
         if (t && mli_threads_sweep_due(lord) && !mli_thread_spare(lord))
             mli_alert_set(lord, MLI_ALERT_THREADS, 1);

@@ -40,10 +40,10 @@ static mli_taken mli_token_stack(const memlord_realloc_token *token) {
     return taken;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
-   word1, word[1] is word2, word[2] the generation of the ledger; word[3] and word[4] are its stack.
-   `verb`: of the line of
-   MEMLORD_DEBUG; NULL: the end logs both storages. */
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
+   entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
+   its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
+   storages. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -757,7 +757,7 @@ MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device devic
 MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, uint64_t storage) {
     mli_thread *t;
     mli_probe probe;
-    uint64_t word1, plain;
+    uint64_t word1, rows;
     memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0));
     if (!mli_probe_side_record(lord, t, (uint32_t)device.type, storage, &probe) ||
@@ -767,9 +767,9 @@ MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, u
         return MEMLORD_E_UNKNOWN;
     }
     word1 = probe.entry->word1;
-    plain = mli_word2_rows(probe.entry->word2);
+    rows = mli_word2_rows(probe.entry->word2);
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, plain, NULL);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, rows, NULL);
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
         mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, MLI_DEV(word1))->device,

@@ -52,7 +52,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
     mli_side_record *side =
         mli_probe_side_record(lord, t, mli_type_of(lord, f->dev), f->key, &probe);
     mli_fence_record **at;
-    uint64_t word1, plain;
+    uint64_t word1, rows;
     int pends = side && f->serial && side->serial == f->serial;
     if (pends) {
         for (at = &side->fences; *at != f;) at = &(*at)->sibling;
@@ -64,9 +64,9 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
         return 0;
     }
     word1 = probe.entry->word1;
-    plain = side->word2;
+    rows = side->word2;
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, rows, NULL);
     *credited = MLI_BYTES(word1);
     return 1;
 }

@@ -62,8 +62,9 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
    on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would save registers on the way to sites and tags. */
-#if defined(__OPTIMIZE__) || !defined(__GNUC__)
+   frame at all. In optimized code the note would save registers on the way to sites and tags. On z
+   the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+#if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
 #define MLI_NOTE_ENTRY() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
@@ -187,9 +188,6 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 
 /* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
       checked the generation and the key -- */
-
-/* The bits of `special` that the functions below serve. */
-#define MLI_SPECIAL_SERVED (uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)
 
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
@@ -334,7 +332,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_home home;
     mli_entry *e;
-    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(&home);
@@ -358,7 +356,7 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     mli_home home;
     const mli_entry *e;
     uint64_t bytes;
-    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(&home, storage);

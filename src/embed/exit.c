@@ -223,13 +223,13 @@ static MLI_COLD void mli_fork_child(void) {
         mli_ledger_after_fork(lord);
         mli_stacks_seed(lord);
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
             mli_stack_redraw(t);
             if (t == mine || mli_is_orphan(lord, t)) continue;
             mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
             mli_scope_stack_forget(t);
             mli_thread_reset(t);
-            mli_u32_store(&t->fenced, 1);
+            mli_u32_store(&t->by_exchange, 1);
             mli_u64_store(&t->owner, 0);
         }
         if (mine) mli_u64_store(&mine->owner, number);

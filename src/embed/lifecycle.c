@@ -290,18 +290,18 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_own_free(lord, lord->map.shards[i].table,
                      (size_t)lord->map.shards[i].size * MLI_BUCKET_BYTES);
     for (; t; t = (mli_thread *)mli_ptr_load(&t->next)) {
-        mli_book_free(lord, &t->books[MLI_BOOK_SITE], sizeof(mli_cell));
-        mli_book_free(lord, &t->books[MLI_BOOK_TAG], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
         mli_cache_free(lord, t);
         mli_frames_free(lord, t);
     }
     mli_scopes_free(lord);
     mli_stacks_free(lord);
-    mli_book_free(lord, &lord->tags.births, sizeof(mli_birth));
+    mli_vector_free(lord, &lord->tags.births, sizeof(mli_birth));
     for (i = 0; i < MLI_BOOKS; i++)
-        mli_book_free(lord, &lord->counters.rows[i], sizeof(mli_row));
-    mli_book_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
-    mli_book_free(lord, &lord->accounts.all, sizeof(mli_account_record));
+        mli_vector_free(lord, &lord->counters.rows[i], sizeof(mli_row));
+    mli_vector_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
+    mli_vector_free(lord, &lord->accounts.all, sizeof(mli_account_record));
     mli_ring_end(lord);
     mli_snapshots_destroy(lord);
     for (s = lord->bands.strategies; s; s = next) {
@@ -367,13 +367,13 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
 
 /* Makes a ledger, as memlord_create does. The caller starts the process. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
-    memlord_desc plain;
+    memlord_desc zeros;
     memlord_allocator allocator;
     memlord_result r;
     if (!out) return MEMLORD_E_INVALID;
     *out = NULL;
-    memset(&plain, 0, sizeof plain);
-    if (!desc) desc = &plain;
+    memset(&zeros, 0, sizeof zeros);
+    if (!desc) desc = &zeros;
     r = mli_desc_check(desc);
     if (r) return r;
     allocator = desc->allocator;

@@ -453,13 +453,12 @@ static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
                                 const memlord_gc_result *result) {
-    static const char *const reasons[] = {
+    static const char reasons[][14] = {
 #define MLI_X(name, text) text,
         MLI_REASONS(MLI_X)
 #undef MLI_X
     };
-    static const char *const metrics[] = {"allocated", "freed", "max", "reserved",
-                                          "cached"};
+    static const char metrics[][10] = {"allocated", "freed", "max", "reserved", "cached"};
     char line[320];
     mli_out o;
     if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;

@@ -256,7 +256,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, reserved, held;
+    uint64_t limit, tickets, held;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
@@ -264,7 +264,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     sample = phys->sample;
     sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
-    reserved = phys->reserved;
+    tickets = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
     if (known) left += mli_bytes_signed(covered);
     mli_putf(o, " %jo wanted, ", wanted);
@@ -276,7 +276,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
         mli_putf(o, "%jo to spare", (uint64_t)left - wanted);
     if (limit) mli_putf(o, ": limit %jo", limit);
     mli_putf(o, limit ? ", live %jo" : ": live %jo", mli_phys_live(lord, phys));
-    if (reserved) mli_putf(o, ", held %jo", reserved);
+    if (tickets) mli_putf(o, ", held %jo", tickets);
     if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
@@ -524,10 +524,10 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     uint64_t live, all, held, used;
     if (!lord || mli_phys_read(lord, device, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
     mli_lock_take(&phys->lock);
-    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
+    live = mli_add_saturated(mli_phys_live(lord, phys), phys->ticket_bytes);
     all = mli_add_saturated(live, phys->neighbours);
     used = mli_phys_used(lord, phys, &held);
-    held = mli_add_saturated(mli_add_saturated(held, phys->reserved), phys->neighbours);
+    held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
         level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
     if (phys->limit) {
