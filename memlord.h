@@ -547,9 +547,17 @@ typedef struct memlord memlord; /* a ledger */
     X(E_UNSUPPORTED, "not in this build or on this platform")
 
 typedef enum memlord_result {
-#define MLI_X(name, text) MEMLORD_##name,
-    MLI_RESULTS(MLI_X)
-#undef MLI_X
+    MEMLORD_OK = 0,            /* ok */
+    MEMLORD_E_INVALID = 1,     /* an argument is not valid */
+    MEMLORD_E_NOMEM = 2,       /* no room: give the ledger's allocator more, or raise
+                                  MEMLORD_MAX_STRINGS */
+    MEMLORD_E_UNKNOWN = 3,     /* not found, or not known */
+    MEMLORD_E_LIMIT = 4,       /* over a limit */
+    MEMLORD_E_DEVICE = 5,      /* not one device, or more devices than MEMLORD_MAX_DEVICES */
+    MEMLORD_E_OOM = 6,         /* the device is out of memory */
+    MEMLORD_E_STATE = 7,       /* not possible in this state */
+    MEMLORD_E_IO = 8,          /* could not read or write there */
+    MEMLORD_E_UNSUPPORTED = 9, /* not in this build or on this platform */
     MEMLORD_RESULT_COUNT
 } memlord_result;
 
@@ -559,24 +567,30 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
 
 /* -- devices -- */
 
-/* MEMLORD_DEVICE_CPU, _PINNED, _MAPPED, _CUDA, _HIP, _SYCL, _METAL, _VULKAN, _NPU, _OTHER.
-   name, text, host: shares the host's physical memory */
+/* name, text, host: shares the host's physical memory */
 #define MLI_DEVICE_TYPES(X)                                                                   \
-    X(CPU, "cpu", 1)                                                                          \
+    X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
     X(MAPPED, "mapped", 1) /* file-backed mmap: page cache */                                 \
-    X(CUDA, "cuda", 0)                                                                        \
-    X(HIP, "hip", 0)                                                                          \
-    X(SYCL, "sycl", 0)                                                                        \
-    X(METAL, "metal", 0)                                                                      \
-    X(VULKAN, "vulkan", 0)                                                                    \
-    X(NPU, "npu", 0)                                                                          \
-    X(OTHER, "other", 0)
+    X(CUDA, "cuda", 0) /* an NVIDIA GPU */                                                    \
+    X(HIP, "hip", 0) /* an AMD GPU */                                                         \
+    X(SYCL, "sycl", 0) /* an Intel GPU */                                                     \
+    X(METAL, "metal", 0) /* an Apple GPU */                                                   \
+    X(VULKAN, "vulkan", 0) /* any GPU, by Vulkan */                                           \
+    X(NPU, "npu", 0) /* a processor for neural networks */                                    \
+    X(OTHER, "other", 0) /* a pool, or what is none of these */
 
 enum {
-#define MLI_X(name, text, host) MEMLORD_DEVICE_##name,
-    MLI_DEVICE_TYPES(MLI_X)
-#undef MLI_X
+    MEMLORD_DEVICE_CPU = 0,    /* memory of the host */
+    MEMLORD_DEVICE_PINNED = 1, /* page-locked host memory */
+    MEMLORD_DEVICE_MAPPED = 2, /* file-backed mmap: page cache */
+    MEMLORD_DEVICE_CUDA = 3,   /* an NVIDIA GPU */
+    MEMLORD_DEVICE_HIP = 4,    /* an AMD GPU */
+    MEMLORD_DEVICE_SYCL = 5,   /* an Intel GPU */
+    MEMLORD_DEVICE_METAL = 6,  /* an Apple GPU */
+    MEMLORD_DEVICE_VULKAN = 7, /* any GPU, by Vulkan */
+    MEMLORD_DEVICE_NPU = 8,    /* a processor for neural networks */
+    MEMLORD_DEVICE_OTHER = 9,  /* a pool, or what is none of these */
     MEMLORD_DEVICE_TYPE_COUNT
 };
 
@@ -1161,9 +1175,48 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
 typedef struct memlord_stats {
     uint32_t size;    /* written by the library: sizeof(memlord_stats) */
     uint32_t version; /* written by the library: MEMLORD_STATS_VERSION */
-#define MLI_X(name, kind, family, text) uint64_t name;
-    MLI_STATS(MLI_X)
-#undef MLI_X
+    uint64_t allocated;          /* bytes live, pending included */
+    uint64_t pending;            /* bytes live that wait for their device */
+    uint64_t freed;              /* bytes credited since the last collection or reset */
+    uint64_t peak;               /* highest allocated; never high, low by at most peak_error */
+    uint64_t peak_error;         /* bytes the peak may be low by */
+    uint64_t live_blocks;        /* storages live */
+    uint64_t allocs;             /* storages opened */
+    uint64_t frees;              /* storages closed */
+    uint64_t total_allocated;    /* bytes ever added, growth included */
+    uint64_t total_freed;        /* bytes ever credited, shrinkage included */
+    uint64_t moves;              /* storages that arrived by memlord_move */
+    uint64_t moved_bytes;        /* bytes that arrived by memlord_move */
+    uint64_t reserved;           /* bytes the host's pool holds */
+    uint64_t reserved_peak;      /* highest reserved */
+    uint64_t cached;             /* reserved and not allocated */
+    uint64_t largest_free;       /* largest free piece of the host's pool */
+    uint64_t cache_hits;         /* requests the host's pool served */
+    uint64_t cache_misses;       /* requests it passed on */
+    uint64_t limit;              /* bytes allowed; 0: no limit */
+    uint64_t gc_runs;            /* collections that ran */
+    uint64_t gc_failed;          /* collections that did not */
+    uint64_t gc_reclaimed;       /* bytes they gave back */
+    uint64_t oom_attempts;       /* attempts that found no memory */
+    uint64_t oom_failures;       /* requests that found none in the end */
+    uint64_t retries;            /* attempts after the first */
+    uint64_t recoveries;         /* requests saved by a retry */
+    uint64_t implicit_frees;     /* allocs over a live storage */
+    uint64_t unknown_frees;      /* frees of a storage not live */
+    uint64_t freed_while_shared; /* frees of a storage with views */
+    uint64_t underflows;         /* arena_sub below the balance */
+    uint64_t fence_failures;     /* fences that failed */
+    uint64_t dropped_allocs;     /* allocs there was no room for, in the map or among devices */
+    uint64_t dropped_bytes;      /* their bytes */
+    uint64_t dropped_sites;      /* sites, tags or stacks without room */
+    uint64_t dropped_events;     /* events the ring had no room for */
+    uint64_t held;               /* bytes that tickets keep of its physical device; once in a sum */
+    uint64_t reallocs;           /* storages resized */
+    uint64_t copies;             /* memlord_copy to this device */
+    uint64_t copied_bytes;       /* bytes they copied */
+    uint64_t refused;            /* calls that returned E_INVALID or E_DEVICE */
+    uint64_t neighbours;         /* bytes other ledgers of the page hold of its physical device;
+                                    once in a sum */
 } memlord_stats;
 
 /* Return bytes, exact whenever no call is in flight. Cost: a few ns a thread and device. */
@@ -1634,18 +1687,21 @@ MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
 
 /* -- collection -- */
 
-/* MEMLORD_REASON_BAND, _OOM, _LIMIT, _NEIGHBOUR, _FRAGMENTATION, _HOST. name, text */
+/* Why a collection runs. name, text */
 #define MLI_REASONS(X)                                                                        \
-    X(BAND, "band")                                                                           \
-    X(OOM, "out of memory")                                                                   \
-    X(LIMIT, "limit")                                                                         \
-    X(NEIGHBOUR, "neighbour")                                                                 \
-    X(FRAGMENTATION, "fragmentation")                                                         \
-    X(HOST, "host")
+    X(BAND, "band") /* a threshold of the strategy is crossed */                              \
+    X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
+    X(LIMIT, "limit") /* a request does not fit under the limit */                            \
+    X(NEIGHBOUR, "neighbour") /* another process asks for memory: memlord_pressure_open */    \
+    X(FRAGMENTATION, "fragmentation") /* for memlord_gc_run: the pool is in pieces */         \
+    X(HOST, "host") /* for memlord_gc_run: the host wants it */
 enum {
-#define MLI_X(name, text) MEMLORD_REASON_##name,
-    MLI_REASONS(MLI_X)
-#undef MLI_X
+    MEMLORD_REASON_BAND = 0,          /* a threshold of the strategy is crossed */
+    MEMLORD_REASON_OOM = 1,           /* memlord_alloc_retry found no memory */
+    MEMLORD_REASON_LIMIT = 2,         /* a request does not fit under the limit */
+    MEMLORD_REASON_NEIGHBOUR = 3,     /* another process asks for memory: memlord_pressure_open */
+    MEMLORD_REASON_FRAGMENTATION = 4, /* for memlord_gc_run: the pool is in pieces */
+    MEMLORD_REASON_HOST = 5,          /* for memlord_gc_run: the host wants it */
     MEMLORD_REASON_COUNT
 };
 
@@ -1965,17 +2021,25 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(FREE, "free")               /* a block is credited */                                   \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
     X(MOVE, "move")               /* a block begins that was moved there */                   \
-    X(ARENA_ADD, "arena_add")                                                                 \
-    X(ARENA_SUB, "arena_sub")                                                                 \
+    X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
+    X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
     X(OOM, "oom")                 /* an attempt found no memory; bytes: wanted */             \
-    X(SCOPE_BEGIN, "scope_begin")                                                             \
-    X(SCOPE_END, "scope_end")                                                                 \
-    X(CHECKPOINT, "checkpoint")   /* tag: its name */
+    X(SCOPE_BEGIN, "scope_begin") /* a scope begins on the thread */                          \
+    X(SCOPE_END, "scope_end")     /* a scope ends there */                                    \
+    X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
-#define MLI_X(name, text) MEMLORD_EVENT_##name,
-    MLI_EVENTS(MLI_X)
-#undef MLI_X
+    MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
+    MEMLORD_EVENT_FREE = 1,        /* a block is credited */
+    MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
+    MEMLORD_EVENT_MOVE = 3,        /* a block begins that was moved there */
+    MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
+    MEMLORD_EVENT_ARENA_SUB = 5,   /* memlord_arena_sub */
+    MEMLORD_EVENT_GC = 6,          /* a collection ran; bytes: reclaimed */
+    MEMLORD_EVENT_OOM = 7,         /* an attempt found no memory; bytes: wanted */
+    MEMLORD_EVENT_SCOPE_BEGIN = 8, /* a scope begins on the thread */
+    MEMLORD_EVENT_SCOPE_END = 9,   /* a scope ends there */
+    MEMLORD_EVENT_CHECKPOINT = 10, /* memlord_checkpoint; tag: its name */
     MEMLORD_EVENT_COUNT
 };
 
@@ -2008,7 +2072,7 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
 
 /* -- reports -- */
 
-/* MEMLORD_FORMAT_TEXT, _JSON, ... name, suffix of its files, what it is */
+/* name, suffix of its files, what it is */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -2022,9 +2086,19 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
     X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")
 
 typedef enum memlord_format {
-#define MLI_X(name, suffix, text) MEMLORD_FORMAT_##name,
-    MLI_FORMATS(MLI_X)
-#undef MLI_X
+    MEMLORD_FORMAT_TEXT = 0,       /* a table for people; the first 25 lines tell most of it */
+    MEMLORD_FORMAT_JSON = 1,       /* for programs: everything; schema memlord/2 */
+    MEMLORD_FORMAT_HTML = 2,       /* a page for people, of one file, that needs no network */
+    MEMLORD_FORMAT_TRACE = 3,      /* a timeline, for ui.perfetto.dev and chrome://tracing */
+    MEMLORD_FORMAT_PROMETHEUS = 4, /* metrics, for a server to scrape or a textfile collector */
+    MEMLORD_FORMAT_PPROF = 5,      /* live and allocated bytes by stack or site, for go tool
+                                      pprof */
+    MEMLORD_FORMAT_HEAPTRACK = 6,  /* calls, peak and what is live by site, for heaptrack_print */
+    MEMLORD_FORMAT_FOLDED = 7,     /* live bytes by device, tag, scope and stack, for
+                                      flamegraph.pl */
+    MEMLORD_FORMAT_MEMORY_VIZ = 8, /* a snapshot as PyTorch's, for pytorch.org/memory_viz */
+    MEMLORD_FORMAT_CSV = 9,        /* every live block, and its parts, for a spreadsheet or a
+                                      script */
     MEMLORD_FORMAT_COUNT
 } memlord_format;
 
