@@ -6463,8 +6463,8 @@ typedef struct mli_thread {
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
-    struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
-    struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
+    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
+    struct mli_span *spans;          /* its first span, which it uses again; NULL: none yet */
     uint64_t stream;                 /* of its allocs; 0: none */
     uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
                                         stream for it; birth_bits 0: not looked up */
@@ -7743,7 +7743,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
 /* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
-   record of a device; the peaks in the frames of scopes. May use base/memory and books/threads, and
+   record of a device; the peaks in the spans of scopes. May use base/memory and books/threads, and
    books/map to enter a shard. Invariant: no peak is too high, for it is computed from published
    bytes, and those never exceed the live bytes. Locks: count, then row. */
 
@@ -7844,25 +7844,25 @@ static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_
 
 #define MLI_SCOPE_DEPTH_MAX 64
 
-/* A frame's view of a device: the thread's level when the frame began, and the highest since. */
-typedef struct mli_frame_peak {
+/* A span's view of a device: the thread's level when the span began, and the highest since. */
+typedef struct mli_span_peak {
     uint64_t from, high;
-} mli_frame_peak;
+} mli_span_peak;
 
-/* A frame: one scope that a thread is in. */
-typedef struct mli_frame {
-    struct mli_frame *around; /* the frame of the scope around; NULL: none */
-    struct mli_frame *inner;  /* the frame for a scope inside; NULL: not made yet */
-    uint32_t depth;           /* 1 for the outermost frame */
+/* A span: one scope that a thread is in. */
+typedef struct mli_span {
+    struct mli_span *around; /* the span of the scope around; NULL: none */
+    struct mli_span *inner;  /* the span for a scope inside; NULL: not made yet */
+    uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
     uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
-    int exported;     /* 1: stats->token is of this frame */
+    int exported;     /* 1: stats->token is of this span */
     uint32_t devices; /* how many of `peaks` are set, from 1 */
     uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
     const char *shapes;
-    mli_frame_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
-} mli_frame;
+    mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
+} mli_span;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
@@ -8002,11 +8002,11 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 /* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
-/* Returns a frame's peak on a device. A device that was first seen after the frame began starts at
+/* Returns a span's peak on a device. A device that was first seen after the span began starts at
    level 0. */
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev);
-/* Raises a frame's highest level on a device to `level`: levels count modulo 2^64. */
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level);
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
+/* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
    Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
@@ -8257,26 +8257,26 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* -- frames: the innermost frame of a thread records how high the thread's level was -- */
+/* -- spans: the innermost span of a thread records how high the thread's level was -- */
 
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev) {
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev) {
     while (f->devices < dev) {
         f->devices++;
         f->peaks[f->devices].from = f->peaks[f->devices].high = 0;
     }
     return &f->peaks[dev];
 }
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
-    mli_frame_peak *at = mli_frame_peak_at(f, dev);
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
+    mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost frame to a cell's high, before that high is reset. Does nothing if
+/* Raises the caller's innermost span to a cell's high, before that high is reset. Does nothing if
    the thread is in no scope. */
-static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
+static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->frame) return;
+    if (mli_self.generation != lord->generation || !t->span) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_frame_raise(t->frame, dev, mli_u64_load(&cell->high));
+    mli_span_raise(t->span, dev, mli_u64_load(&cell->high));
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -8304,7 +8304,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold, published;
-    if (book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
@@ -8361,17 +8361,17 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own: a
-   rise lowers the level at which each frame began. */
-static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
+/* Adds a delta to all spans of a thread, when the orphan's cell counted it instead of its own: a
+   rise lowers the level at which each span began. */
+static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
-    mli_frame *f = t->frame;
+    mli_span *f = t->span;
     for (; f; f = f->around) {
-        mli_frame_peak *at = mli_frame_peak_at(f, d->dev);
+        mli_span_peak *at = mli_span_peak_at(f, d->dev);
         at->from -= rise;
         at->high -= rise;
-        mli_frame_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
+        mli_span_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
         f->blocks -= (d->allocs - d->frees) * sign;
     }
 }
@@ -8389,7 +8389,7 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_take(&lord->counters.count_lock);
     mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d);
     mli_lock_drop(&lord->counters.count_lock);
-    if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
+    if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
     MLI_REQUIRE(mli_is_inside());
@@ -8487,7 +8487,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
                                              uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_cell *cell = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
-    if (cell && book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (cell && book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     mli_u64_add_own(&row->publish_count, 1);
@@ -10147,8 +10147,8 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
     return bits;
 }
 
-MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
-MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->frame->depth : 0; }
+MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->span ? t->span->scope->id : 0; }
+MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->span ? t->span->depth : 0; }
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
@@ -10215,7 +10215,7 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
    and the scope. Without room for a birth the block is recorded without either. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_scope_record *scope = t->frame && !t->stream ? t->frame->scope : NULL;
+    mli_scope_record *scope = t->span && !t->stream ? t->span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
@@ -10230,7 +10230,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
     uint64_t born = mli_u64_load(&lord->tags.birth_mark);
-    if (MLI_LIKELY(!t->frame && !t->stream)) return born;
+    if (MLI_LIKELY(!t->span && !t->stream)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
 }
@@ -10284,7 +10284,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
-    if (!t->frame && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+    if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
@@ -16970,9 +16970,9 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
 /* Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses books/counters,
-   books/sites, books/names and books/events. A thread alone writes its frames and thread scopes;
-   readers sum the thread scopes. A thread that adopts a scope has a frame and a thread scope of its
-   own in it. Invariants: a scope or a thread scope is never removed; a frame's totals come from the
+   books/sites, books/names and books/events. A thread alone writes its spans and thread scopes;
+   readers sum the thread scopes. A thread that adopts a scope has a span and a thread scope of its
+   own in it. Invariants: a scope or a thread scope is never removed; a span's totals come from the
    thread's own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or
    a thread scope. */
 
@@ -17007,7 +17007,7 @@ typedef struct mli_thread_scope {
 /* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
 MLI_PRIVATE void mli_thread_reset(mli_thread *t);
 
-MLI_PRIVATE void mli_frame_pop(mli_thread *t);
+MLI_PRIVATE void mli_span_pop(mli_thread *t);
 
 /* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
    gives up ownership, after which another thread may take the record at once. Requires: the
@@ -17019,7 +17019,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
-MLI_PRIVATE void mli_frames_free(memlord *lord, mli_thread *t);
+MLI_PRIVATE void mli_spans_free(memlord *lord, mli_thread *t);
 
 /* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
    NULL. A thread scope of an earlier epoch counts as running only. */
@@ -17100,9 +17100,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a frame, and adds its delta on each device to its thread scope. Its peaks
-   raise those of the frame around it. */
-static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_scope_run *v) {
+/* Computes the totals of a span, and adds its delta on each device to its thread scope. Its peaks
+   raise those of the span around it. */
+static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     memset(v, 0, sizeof *v);
     v->start = f->start;
@@ -17113,41 +17113,41 @@ static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_sco
     v->blocks = 0 - f->blocks;
     for (i = 1; i < n; i++) {
         const mli_cell *cell = mli_cell_own_device(t, i);
-        const mli_frame_peak *at = mli_frame_peak_at(f, i);
+        const mli_span_peak *at = mli_span_peak_at(f, i);
         uint64_t delta;
-        if (cell) mli_frame_raise(f, i, mli_u64_load_own(&cell->high));
+        if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
         delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
         if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
         v->bytes += delta;
         v->peak += at->high - at->from;
         if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
-        if (f->around) mli_frame_raise(f->around, i, at->high);
+        if (f->around) mli_span_raise(f->around, i, at->high);
     }
 }
 
-MLI_PRIVATE void mli_frame_pop(mli_thread *t) {
-    t->frame = t->frame->around;
+MLI_PRIVATE void mli_span_pop(mli_thread *t) {
+    t->span = t->span->around;
     t->birth_bits = 0;
 }
 
-/* Ends the innermost frame and adds it to its thread scope, which may be of an earlier epoch. */
-static void mli_frame_close(memlord *lord, mli_thread *t) {
-    mli_thread_scope *s = t->frame->stats;
+/* Ends the innermost span and adds it to its thread scope, which may be of an earlier epoch. */
+static void mli_span_close(memlord *lord, mli_thread *t) {
+    mli_thread_scope *s = t->span->stats;
     mli_scope_run v;
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
     if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
-    mli_frame_totals(lord, t, t->frame, &v);
+    mli_span_totals(lord, t, t->span, &v);
     mli_thread_scope_add(s, &v);
-    if (MLI_UNLIKELY(t->frame->exported)) mli_u64_store(&s->token, 0);
+    if (MLI_UNLIKELY(t->span->exported)) mli_u64_store(&s->token, 0);
     mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    mli_frame_pop(t);
+    mli_span_pop(t);
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u64_add(&t->owner, 0);
-    while (t->frame) mli_frame_close(t->lord, t);
+    while (t->span) mli_span_close(t->lord, t);
     mli_thread_reset(t);
     mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
     mli_u64_store_release(&t->owner, 0);
@@ -17238,26 +17238,26 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
     return s;
 }
 
-/* -- frames -- */
+/* -- spans -- */
 
-/* Gets the next frame of a thread's scope stack, made on first use. E_STATE: the stack is full. The
+/* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
    orphan record has no stack: its calls come from many threads. */
-static memlord_result mli_frame_reserve(memlord *lord, mli_thread *t, mli_frame **out) {
-    mli_frame **next = t->frame ? &t->frame->inner : &t->frames;
+static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
+    mli_span **next = t->span ? &t->span->inner : &t->spans;
     uint32_t depth = mli_scope_depth(t);
     if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM;
     if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
     if (!*next) {
-        *next = (mli_frame *)mli_own_alloc(lord, sizeof **next);
+        *next = (mli_span *)mli_own_alloc(lord, sizeof **next);
         if (!*next) return MEMLORD_E_NOMEM;
-        (*next)->around = t->frame;
+        (*next)->around = t->span;
         (*next)->depth = depth + 1;
     }
     *out = *next;
     return MEMLORD_OK;
 }
-MLI_PRIVATE void mli_frames_free(memlord *lord, mli_thread *t) {
-    mli_frame *f = t->frames, *inner;
+MLI_PRIVATE void mli_spans_free(memlord *lord, mli_thread *t) {
+    mli_span *f = t->spans, *inner;
     for (; f; f = inner) {
         inner = f->inner;
         mli_own_free(lord, f, sizeof *f);
@@ -17273,11 +17273,11 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a frame: the thread enters the scope of a thread scope. `adopted`: the second word of the
-   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this frame's
-   peak; the frame around takes the old high. */
-static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_thread_scope *stats,
-                           uint64_t adopted) {
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the second word of the
+   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this span's
+   peak; the span around takes the old high. */
+static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
+                          uint64_t adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     f->scope = stats->scope;
     f->stats = stats;
@@ -17289,7 +17289,7 @@ static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_threa
         mli_cell *cell = mli_cell_own_device(t, i);
         f->peaks[i].from = f->peaks[i].high = 0;
         if (!cell) continue;
-        if (f->around) mli_frame_raise(f->around, i, mli_u64_load_own(&cell->high));
+        if (f->around) mli_span_raise(f->around, i, mli_u64_load_own(&cell->high));
         if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
             mli_cell_high_restart(lord, i, cell);
         f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
@@ -17299,7 +17299,7 @@ static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_threa
     f->before = mli_live_total(lord);
     f->start = mli_stamp_now(lord);
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
-    t->frame = f;
+    t->span = f;
     t->birth_bits = 0;
     mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
@@ -17311,7 +17311,7 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
                                                 mli_thread_scope **out) {
-    mli_scope_record *scope, *parent = t->frame ? t->frame->scope : NULL;
+    mli_scope_record *scope, *parent = t->span ? t->span->scope : NULL;
     memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
@@ -17331,7 +17331,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     mli_thread *t = mli_thread_get(lord);
     const mli_cache_entry *memo;
     mli_thread_scope *stats;
-    mli_frame *frame;
+    mli_span *span;
     uint32_t salt;
     memlord_result r;
     if (!t) return MEMLORD_OK;
@@ -17339,11 +17339,11 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     memo = mli_cache_find(t, given, salt);
     stats = memo ? (mli_thread_scope *)memo->value : NULL;
     if (stats && !planted && strncmp(stats->scope->name, name, MLI_SCOPE_NAME)) stats = NULL;
-    r = mli_frame_reserve(lord, t, &frame);
+    r = mli_span_reserve(lord, t, &span);
     if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
-    if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
+    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
     if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
@@ -17354,12 +17354,12 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* Returns the first word of a token: the ledger's generation and the scope. The second word is the
    number of an export. A token is valid while its number is in a thread scope: from the first
-   export of a frame until the frame ends. */
+   export of a span until the span ends. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the token's frame has ended, or it is of another ledger.
+/* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
    E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
@@ -17367,12 +17367,12 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     mli_scope_record *scope =
         id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, id) : NULL;
     mli_thread_scope *s;
-    mli_frame *frame, *f;
-    memlord_result r = mli_frame_reserve(lord, t, &frame);
+    mli_span *span, *f;
+    memlord_result r = mli_span_reserve(lord, t, &span);
     if (r) return r;
     if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
-    for (f = t->frame; f; f = f->around)
+    for (f = t->span; f; f = f->around)
         if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
     s = mli_thread_scope_first(scope);
     while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
@@ -17380,18 +17380,18 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     if (s->thread == t->id) return MEMLORD_E_STATE;
     s = mli_thread_scope_get(lord, scope, t);
     if (!s) return MEMLORD_E_NOMEM;
-    mli_frame_open(lord, t, frame, s, token->word[1]);
+    mli_span_open(lord, t, span, s, token->word[1]);
     return MEMLORD_OK;
 }
 
 /* Ends the innermost scope. E_STATE: it was not adopted by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
-    const mli_frame *f = t->frame;
+    const mli_span *f = t->span;
     if (!f || !f->adopted || f->adopted != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
-    mli_frame_close(lord, t);
+    mli_span_close(lord, t);
     return MEMLORD_OK;
 }
 
@@ -17525,8 +17525,8 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->frame && !t->frame->adopted) /* an adopted one ends by memlord_scope_return */
-        mli_frame_close(lord, t);
+    if (t->span && !t->span->adopted) /* an adopted one ends by memlord_scope_return */
+        mli_span_close(lord, t);
     else
         r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
@@ -17543,8 +17543,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     guard->lord = NULL;
     elsewhere = t->id != guard->thread;
     if (!elsewhere && guard->scope) {
-        for (; mli_scope_depth(t) > guard->depth; mli_frame_close(lord, t))
-            ended += !t->frame->adopted; /* the interposer was told of no adoption */
+        for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
+            ended += !t->span->adopted; /* the interposer was told of no adoption */
     } else if (!elsewhere && t->tag_depth > guard->depth) {
         ended = t->tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -17564,21 +17564,21 @@ MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shape
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->frame) r = mli_name_limited(lord, shapes, &kept);
-    if (r == MEMLORD_OK) t->frame->shapes = kept;
+    if (t->span) r = mli_name_limited(lord, shapes, &kept);
+    if (r == MEMLORD_OK) t->span->shapes = kept;
     mli_thread_put(lord, t);
     return r;
 }
 
 MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
     mli_thread *t;
-    mli_frame *f;
+    mli_span *f;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    f = t->frame;
+    f = t->span;
     if (f) {
         if (!mli_u64_load_own(&f->stats->token)) {
             f->exported = 1;
@@ -23785,7 +23785,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
    Minified by esbuild 0.17.0. */
 #if !defined(MEMLORD_NO_REPORTS)
 
-static const char mli_page_head[][3089] = {
+static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
     "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-4LJeBRIbkb7MAbJFnTMbmNXdb4qsS8pEQeqKOC3jysI=' 'sh"
@@ -23923,7 +23923,7 @@ static const char mli_page_head[][3089] = {
     "den>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page"
     " draws its report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
-static const char mli_page_middle[][3565] = {
+static const char mli_html_middle[][3565] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
     "\n<div id=\"report\" hidden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></"
     "div></section>\n<section id=\"versus\" class=\"plain\" hidden><h2>What changed</h2><div class"
@@ -23966,7 +23966,7 @@ static const char mli_page_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3619] = {
+static const char mli_html_tail[][3619] = {
     "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXl/2zbW7v/3U8i8GQ8ZQbLkLE0o0/oladKm"
     "zdYk3UbV69AyZTGmSZWkYjuyvvs9zzkACMrOzNy3i0WCIIjl4Gw4i7eqkk5Vl+ms9ka+H0SH6/kqn9VpkXeS3E+C9azIq"
     "7pTR2d+0q/qeHZWBaqKnvh1/7w4WWUJ3eZ8m6VVHaiCKuJRmQQq5vJ5GZ9Trf55vPSz6PBp7Z/5Wb9Ka6px5leTU7qTpo"
@@ -24452,7 +24452,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 #if !defined(MEMLORD_NO_REPORTS)
 
 /* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
-static MLI_COLD void mli_put_page(mli_out *o, const char *literal, size_t size, size_t all) {
+static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
     size_t at;
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
@@ -24460,16 +24460,16 @@ static MLI_COLD void mli_put_page(mli_out *o, const char *literal, size_t size, 
 /* For readers without scripts the page has the verdicts and the devices of TEXT. JSON escapes < and
    >, so that no string of it can end its element. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
-    mli_put_page(r->o, mli_page_head[0], sizeof mli_page_head[0], sizeof mli_page_head);
+    mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
     mli_text_verdicts(r);
     mli_text_devices(r, r->devices);
     r->out.html = 0;
     r->out.name_max = 0;
-    mli_put_page(r->o, mli_page_middle[0], sizeof mli_page_middle[0], sizeof mli_page_middle);
+    mli_put_html(r->o, mli_html_middle[0], sizeof mli_html_middle[0], sizeof mli_html_middle);
     r->brief = 1;
     mli_json(r);
-    mli_put_page(r->o, mli_page_tail[0], sizeof mli_page_tail[0], sizeof mli_page_tail);
+    mli_put_html(r->o, mli_html_tail[0], sizeof mli_html_tail[0], sizeof mli_html_tail);
 }
 #endif
 
@@ -27003,9 +27003,9 @@ static void mli_ledger_after_fork(memlord *lord) {
    may have been about to begin or end one; whether that is counted is not known. */
 static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    for (; t->frame; mli_frame_pop(t)) {
-        mli_u64_store(&t->frame->stats->running, 0);
-        mli_u64_store(&t->frame->stats->token, 0);
+    for (; t->span; mli_span_pop(t)) {
+        mli_u64_store(&t->span->stats->running, 0);
+        mli_u64_store(&t->span->stats->token, 0);
     }
 }
 
@@ -27344,7 +27344,7 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
         mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
         mli_cache_free(lord, t);
-        mli_frames_free(lord, t);
+        mli_spans_free(lord, t);
     }
     mli_scopes_free(lord);
     mli_stacks_free(lord);

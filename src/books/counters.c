@@ -184,26 +184,26 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* -- frames: the innermost frame of a thread records how high the thread's level was -- */
+/* -- spans: the innermost span of a thread records how high the thread's level was -- */
 
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev) {
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev) {
     while (f->devices < dev) {
         f->devices++;
         f->peaks[f->devices].from = f->peaks[f->devices].high = 0;
     }
     return &f->peaks[dev];
 }
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
-    mli_frame_peak *at = mli_frame_peak_at(f, dev);
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
+    mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost frame to a cell's high, before that high is reset. Does nothing if
+/* Raises the caller's innermost span to a cell's high, before that high is reset. Does nothing if
    the thread is in no scope. */
-static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
+static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->frame) return;
+    if (mli_self.generation != lord->generation || !t->span) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_frame_raise(t->frame, dev, mli_u64_load(&cell->high));
+    mli_span_raise(t->span, dev, mli_u64_load(&cell->high));
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -231,7 +231,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold, published;
-    if (book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
@@ -288,17 +288,17 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own: a
-   rise lowers the level at which each frame began. */
-static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
+/* Adds a delta to all spans of a thread, when the orphan's cell counted it instead of its own: a
+   rise lowers the level at which each span began. */
+static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
-    mli_frame *f = t->frame;
+    mli_span *f = t->span;
     for (; f; f = f->around) {
-        mli_frame_peak *at = mli_frame_peak_at(f, d->dev);
+        mli_span_peak *at = mli_span_peak_at(f, d->dev);
         at->from -= rise;
         at->high -= rise;
-        mli_frame_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
+        mli_span_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
         f->blocks -= (d->allocs - d->frees) * sign;
     }
 }
@@ -316,7 +316,7 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_take(&lord->counters.count_lock);
     mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d);
     mli_lock_drop(&lord->counters.count_lock);
-    if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
+    if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
     MLI_REQUIRE(mli_is_inside());
@@ -414,7 +414,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
                                              uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_cell *cell = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
-    if (cell && book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (cell && book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     mli_u64_add_own(&row->publish_count, 1);

@@ -1,5 +1,5 @@
 /* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
-   record of a device; the peaks in the frames of scopes. May use base/memory and books/threads, and
+   record of a device; the peaks in the spans of scopes. May use base/memory and books/threads, and
    books/map to enter a shard. Invariant: no peak is too high, for it is computed from published
    bytes, and those never exceed the live bytes. Locks: count, then row. */
 #ifndef MLI_BOOKS_COUNTERS_H
@@ -108,25 +108,25 @@ static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_
 
 #define MLI_SCOPE_DEPTH_MAX 64
 
-/* A frame's view of a device: the thread's level when the frame began, and the highest since. */
-typedef struct mli_frame_peak {
+/* A span's view of a device: the thread's level when the span began, and the highest since. */
+typedef struct mli_span_peak {
     uint64_t from, high;
-} mli_frame_peak;
+} mli_span_peak;
 
-/* A frame: one scope that a thread is in. */
-typedef struct mli_frame {
-    struct mli_frame *around; /* the frame of the scope around; NULL: none */
-    struct mli_frame *inner;  /* the frame for a scope inside; NULL: not made yet */
-    uint32_t depth;           /* 1 for the outermost frame */
+/* A span: one scope that a thread is in. */
+typedef struct mli_span {
+    struct mli_span *around; /* the span of the scope around; NULL: none */
+    struct mli_span *inner;  /* the span for a scope inside; NULL: not made yet */
+    uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
     uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
-    int exported;     /* 1: stats->token is of this frame */
+    int exported;     /* 1: stats->token is of this span */
     uint32_t devices; /* how many of `peaks` are set, from 1 */
     uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
     const char *shapes;
-    mli_frame_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
-} mli_frame;
+    mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
+} mli_span;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
@@ -266,11 +266,11 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 /* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
-/* Returns a frame's peak on a device. A device that was first seen after the frame began starts at
+/* Returns a span's peak on a device. A device that was first seen after the span began starts at
    level 0. */
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev);
-/* Raises a frame's highest level on a device to `level`: levels count modulo 2^64. */
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level);
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
+/* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
    Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds

@@ -62,8 +62,8 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
     return bits;
 }
 
-MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
-MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->frame->depth : 0; }
+MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->span ? t->span->scope->id : 0; }
+MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->span ? t->span->depth : 0; }
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
@@ -130,7 +130,7 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
    and the scope. Without room for a birth the block is recorded without either. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_scope_record *scope = t->frame && !t->stream ? t->frame->scope : NULL;
+    mli_scope_record *scope = t->span && !t->stream ? t->span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
@@ -145,7 +145,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
     uint64_t born = mli_u64_load(&lord->tags.birth_mark);
-    if (MLI_LIKELY(!t->frame && !t->stream)) return born;
+    if (MLI_LIKELY(!t->span && !t->stream)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
 }
@@ -199,7 +199,7 @@ MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
-    if (!t->frame && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+    if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);

@@ -65,8 +65,8 @@ typedef struct mli_thread {
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
-    struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
-    struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
+    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
+    struct mli_span *spans;          /* its first span, which it uses again; NULL: none yet */
     uint64_t stream;                 /* of its allocs; 0: none */
     uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
                                         stream for it; birth_bits 0: not looked up */

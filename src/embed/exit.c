@@ -189,9 +189,9 @@ static void mli_ledger_after_fork(memlord *lord) {
    may have been about to begin or end one; whether that is counted is not known. */
 static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
     MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
-    for (; t->frame; mli_frame_pop(t)) {
-        mli_u64_store(&t->frame->stats->running, 0);
-        mli_u64_store(&t->frame->stats->token, 0);
+    for (; t->span; mli_span_pop(t)) {
+        mli_u64_store(&t->span->stats->running, 0);
+        mli_u64_store(&t->span->stats->token, 0);
     }
 }
 

@@ -293,7 +293,7 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
         mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
         mli_cache_free(lord, t);
-        mli_frames_free(lord, t);
+        mli_spans_free(lord, t);
     }
     mli_scopes_free(lord);
     mli_stacks_free(lord);
