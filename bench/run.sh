@@ -531,7 +531,7 @@ bench_size() {
     demand_size '  its unwind tables, not in these' '' "$(tables_of $out/core.o)"
     demand_size 'the twelve calls but memlord_save' 112 \
         "$(twelve_calls | kept_text $out/parts.o $out/twelve_kept.o)"
-    demand_size '  with NO_NEIGHBOURS, NO_VERIFY, NO_THREADS' 96 \
+    demand_size '  without neighbours, verify and threads' 96 \
         "$(twelve_calls | kept_text $out/few.o $out/twelve_kept.o)"
     $cc -std=c99 -O2 -DMEMLORD_DISABLE -c bench/lord.c -o $out/lord_off.o
     $cc -std=c99 -O2 -DMEMLORD_DISABLE -c bench/disabled.c -o $out/disabled.o

@@ -1,6 +1,7 @@
 /* What MemLord asks of the C library and the kernel: this suite defines functions of the C library
    itself, and so can count them, hold them back and let them fail. */
 #include "support.h"
+#include "kernel.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -118,13 +119,6 @@ static void watch_begin(void) {
     watch.on = 1;
 }
 
-static void *kernel_map(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
-#if defined(SYS_mmap2) /* of 32-bit kernels */
-    return (void *)syscall(SYS_mmap2, at, size, prot, flags, fd, (long)(offset / 4096));
-#else
-    return (void *)syscall(SYS_mmap, at, size, prot, flags, fd, offset);
-#endif
-}
 IN_PLACE void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
     if (watch.on && watch.refuse_map) {
         errno = ENOMEM;
@@ -132,13 +126,13 @@ IN_PLACE void *mmap(void *at, size_t size, int prot, int flags, int fd, off_t of
     }
     if (watch.on) watch.mapped += size;
     if (watch.on && size == 2 * EXTENT) { /* at a place that the test chooses */
-        char *from = (char *)kernel_map(NULL, size + 2 * EXTENT, prot, flags, fd, offset);
+        char *from = (char *)kernel_mmap(NULL, size + 2 * EXTENT, prot, flags, fd, offset);
         char *to = from + ((0 - (uintptr_t)from) & (EXTENT - 1)) + watch.extent_at;
         (void)syscall(SYS_munmap, from, (size_t)(to - from));
         (void)syscall(SYS_munmap, to + size, (size_t)(from + 2 * EXTENT - to));
         return to;
     }
-    return kernel_map(at, size, prot, flags, fd, offset);
+    return kernel_mmap(at, size, prot, flags, fd, offset);
 }
 IN_PLACE int munmap(void *at, size_t size) {
     if (watch.on) watch.mapped -= size;

@@ -415,7 +415,7 @@ static void a_block_with_the_tag_of_another_device(void **state) {
     test_case *t = (test_case *)*state;
     mli_entry *e = entry_of(t->lord, cuda(0), BLOCK);
     const uint64_t word2 = e->word2;
-    e->word2 |= MLI_TAG_BITS_OF_ROWS;
+    e->word2 |= MLI_TAG_BITS;
     says(t, "cuda:0 0x00010000: its site or its tag is of another device");
     e->word2 = word2;
 }
@@ -512,7 +512,7 @@ static void a_row_that_the_index_has_under_another_device(void **state) {
 /* -- tickets and accounts -- */
 
 static mli_reservation *open_ticket(memlord *lord) {
-    return (mli_reservation *)mli_book_at(&lord->limits.reservations, 1, sizeof(mli_reservation));
+    return (mli_reservation *)mli_vector_at(&lord->limits.reservations, 1, sizeof(mli_reservation));
 }
 static void tickets_against_what_is_reserved(void **state) {
     test_case *t = (test_case *)*state;
@@ -532,7 +532,7 @@ static void a_ticket_that_is_neither_open_nor_closed(void **state) {
 }
 
 static mli_account_record *open_account(memlord *lord) {
-    return (mli_account_record *)mli_book_at(&lord->accounts.all, 1,
+    return (mli_account_record *)mli_vector_at(&lord->accounts.all, 1,
                                              sizeof(mli_account_record));
 }
 static void an_account_above_its_peak(void **state) {

@@ -30,19 +30,18 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
 
 /* -- devices -- */
 
-/* MEMLORD_DEVICE_CPU, _PINNED, _MAPPED, _CUDA, _HIP, _SYCL, _METAL, _VULKAN, _NPU, _OTHER.
-   name, text, host: shares the host's physical memory */
+/* name, text, host: shares the host's physical memory */
 #define MLI_DEVICE_TYPES(X)                                                                   \
-    X(CPU, "cpu", 1)                                                                          \
+    X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
     X(MAPPED, "mapped", 1) /* file-backed mmap: page cache */                                 \
-    X(CUDA, "cuda", 0)                                                                        \
-    X(HIP, "hip", 0)                                                                          \
-    X(SYCL, "sycl", 0)                                                                        \
-    X(METAL, "metal", 0)                                                                      \
-    X(VULKAN, "vulkan", 0)                                                                    \
-    X(NPU, "npu", 0)                                                                          \
-    X(OTHER, "other", 0)
+    X(CUDA, "cuda", 0) /* an NVIDIA GPU */                                                    \
+    X(HIP, "hip", 0) /* an AMD GPU */                                                         \
+    X(SYCL, "sycl", 0) /* an Intel GPU */                                                     \
+    X(METAL, "metal", 0) /* an Apple GPU */                                                   \
+    X(VULKAN, "vulkan", 0) /* any GPU, by Vulkan */                                           \
+    X(NPU, "npu", 0) /* a processor for neural networks */                                    \
+    X(OTHER, "other", 0) /* a pool, or what is none of these */
 
 enum {
 #define MLI_X(name, text, host) MEMLORD_DEVICE_##name,

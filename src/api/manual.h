@@ -286,7 +286,8 @@
                                memlord_device_id_set return E_UNSUPPORTED  (one file)
         MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
-                               against the lock order, with MEMLORD_ASSERT (one file)
+                               against the lock order, and what its functions require
+                               of each other, with MEMLORD_ASSERT          (one file)
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
                                for example abort; default nothing         (one file)
 

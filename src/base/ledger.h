@@ -19,6 +19,7 @@
 #define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
 #define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
 
+/* A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
 enum {
@@ -55,7 +56,7 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_book; /* mli_chunk_array * */
+typedef mli_ptr mli_vector; /* mli_chunk_array *: see books/counters */
 
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
@@ -95,7 +96,7 @@ typedef struct mli_phys {
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
     double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
-    uint64_t reserved;    /* bytes that open tickets have left */
+    uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
@@ -202,7 +203,7 @@ struct memlord {
         uint64_t seed;  /* of the samples of all threads */
         memlord_unwinder unwinder;
         mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
-        mli_book frames, nodes, rows;     /* numbered from 1 */
+        mli_vector frames, nodes, rows;     /* numbered from 1 */
         mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
         mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
         mli_lock lock;                    /* all below, and the totals of rows */
@@ -214,16 +215,16 @@ struct memlord {
     } sites;
     struct {
         mli_u64 birth_mark;   /* the current mark, shifted into place */
-        mli_book births;      /* numbered from 1 */
+        mli_vector births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
-        mli_book scopes;      /* of mli_ptr, numbered from 1 */
+        mli_vector scopes;      /* of mli_ptr, numbered from 1 */
         mli_u32 scope_count;  /* and 1 more */
         mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
         mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
     } tags;
     struct {
         uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
-        mli_book rows[MLI_BOOKS];
+        mli_vector rows[MLI_BOOKS];
         mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
         mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
         mli_lock count_lock;          /* the cells of the orphan record */
@@ -272,13 +273,13 @@ struct memlord {
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
     struct {
-        mli_book all;
+        mli_vector all;
         mli_u32 count;             /* and 1 more; under the cold lock */
         struct mli_handle *closed; /* under the cold lock */
     } accounts;
     struct {
         mli_phys host_phys; /* cpu, pinned and mapped */
-        mli_book reservations;
+        mli_vector reservations;
         mli_u32 reservation_count; /* and 1 more; under the cold lock */
     } limits;
     struct {
@@ -321,7 +322,7 @@ struct memlord {
         uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
         int answers;      /* 1: a thread answers requests */
         char path[MLI_PAGE_PATH];
-    int unfit;    /* 1: a device has no room in the slot; 2: it was logged */
+        int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
         mli_u32 open; /* 1: the host has opened a page */
         mli_helper listener;
     } neighbours;

@@ -163,7 +163,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 
 /* Sets the rows and the birth of an entry, in its side record if it has one. Requires: the entry is
    detached, or the caller holds it. */
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain);
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change: `moves`
    as the end of one block and the open of another, else the difference. *rows is the word2 that it

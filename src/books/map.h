@@ -64,6 +64,10 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 /* -- shards --
 
+   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
+   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
+   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
+
    The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
    of one thread stay in shards, and in cache lines, of its own.
 
@@ -170,16 +174,19 @@ typedef struct mli_bucket {
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
-/* Returns the home bucket of a hash. Requires: the caller is inside and the shard has a table. */
+/* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
+    MLI_REQUIRE(s->table);
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
 }
 static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
     return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;
 }
 
-/* Returns the index of the lowest set bit. Requires: one is set. */
+/* Returns the index of the lowest set bit. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
+    MLI_REQUIRE(bits);
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(bits);
 #else
@@ -314,10 +321,10 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 
 /* -- entering for all others -- */
 
-/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. `fenced` =
-   1 says that this record enters by an exchange from here on: the bit in `special` is never
-   cleared, and a later load never returns an older value. The release pairs with the load in
-   mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
+/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
+   mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
+   is never cleared, and a later load never returns an older value. The release pairs with the load
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
    loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
    come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
@@ -346,7 +353,7 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
    Several callers may find the refusal at once, while others still had the barrier: each is
    ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
    seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
-   and `fenced` are seq_cst. */
+   and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
 /* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
@@ -361,7 +368,7 @@ MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
 /* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
-   shard is stopped, or the caller owns it. */
+   caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
@@ -376,7 +383,7 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
    bound depends on the shard's number (14, 22, 30 or 38 entries to 64 buckets), so that shards of
    equal blocks do not all grow at once, and one can use the memory that another returned. It is 2
    to 64 in a small ledger, which can spare the memory: there almost every entry is in its home.
-   Requires: the caller owns the shard, or the shard is shared. */
+   Requires: the caller is inside. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 /* -- probes: for all that the home bucket does not decide -- */

@@ -1,4 +1,5 @@
 #include "calls/fast.h"
+#include "os/knobs.h"
 #include "os/compiler.h"
 #include "os/unwind.h"
 #include "base/atomics.h"
@@ -61,8 +62,9 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
    on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would save registers on the way to sites and tags. */
-#if defined(__OPTIMIZE__) || !defined(__GNUC__)
+   frame at all. In optimized code the note would save registers on the way to sites and tags. On z
+   the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+#if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
 #define MLI_NOTE_ENTRY() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
@@ -187,9 +189,6 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
       checked the generation and the key -- */
 
-/* The bits of `special` that the functions below serve. */
-#define MLI_SPECIAL_SERVED (uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)
-
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
@@ -198,11 +197,11 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. Requires: `special`
-   has no bit but those of MLI_SPECIAL_SERVED. */
+   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
+    MLI_REQUIRE(!(special & ~(uint32_t)MLI_SPECIAL_SERVED));
     const uint32_t dev = mli_dev_direct(lord, device);
     const mli_cache_entry *memo;
     rows->dev = dev;
@@ -244,9 +243,10 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
-/* Publishes the cells of a block that hold back too much. Requires: inside. */
+/* Publishes the cells of a block that hold back too much. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
     mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
     mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
@@ -254,9 +254,10 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 }
 
 /* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. Requires: inside. Leaves. */
+   table to grow, an event, an alert. Leaves. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_shard *s = mli_shard_of_address(lord, storage);
     const int crowded = mli_shard_crowded(lord, s);
@@ -269,10 +270,11 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     return MEMLORD_OK;
 }
 /* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. Requires: inside. Leaves. */
+   count at the site of the free, an event, an alert. Leaves. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
@@ -330,7 +332,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_home home;
     mli_entry *e;
-    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(&home);
@@ -354,7 +356,7 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     mli_home home;
     const mli_entry *e;
     uint64_t bytes;
-    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(&home, storage);
@@ -368,12 +370,13 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* Go on where the home bucket does not decide: probe the buckets after it. Require: inside; a
-   shared shard's home is locked. Leave. */
+/* Go on where the home bucket does not decide: probe the buckets after it. Require: a shared
+   shard's home is locked. Leave. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -389,6 +392,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
 static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
                                                    uint64_t storage, int how,
                                                    const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;

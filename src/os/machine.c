@@ -97,8 +97,8 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
    too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
    and count as used, as does cache that the file does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
-    static const char *const caches[2][2] = {{"inactive_file", "active_file"},
-                                             {"total_inactive_file", "total_active_file"}};
+    static const char caches[2][2][20] = {{"inactive_file", "active_file"},
+                                          {"total_inactive_file", "total_active_file"}};
     int i;
     if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.usage_in_bytes" : "/memory.current", used) ||
         *used == UINT64_MAX || mli_cpu_read(cpu, end, "/memory.stat"))

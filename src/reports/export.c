@@ -132,13 +132,13 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     const mli_export *x = ((const mli_alive_walk *)user)->x;
     mli_alive *alive = (mli_alive *)item;
     mli_live_block *b = &alive->of;
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint64_t scope = mli_scope_of(x->lord, plain);
+    uint64_t rows = mli_word2_rows(e->word2);
+    uint64_t scope = mli_scope_of(x->lord, rows);
     const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
     const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
-                             (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
-    b->stream = mli_stream_of(x->lord, plain);
+                             (rows & MLI_ROWS_MASK) >> 1 | scope << 36);
+    b->stream = mli_stream_of(x->lord, rows);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
     if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
         b->state |= MLI_BLOCK_PARTS;

@@ -37,7 +37,7 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
-    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
+    static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
     uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};
     while (*text) {

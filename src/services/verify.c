@@ -92,7 +92,7 @@ static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
     return mli_site_record_of(lord, &site->original) == site && mli_ptr_load(&site->display);
 }
 static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
-    static const char *const books[MLI_BOOKS] = {"devices", "sites", "tags"};
+    static const char books[MLI_BOOKS][8] = {"devices", "sites", "tags"};
     uint32_t i;
     for (i = 1; i < v->rows[book]; i++) {
         const mli_row *row = mli_row_at(v->lord, book, i);
@@ -174,13 +174,13 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
 
 /* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
-    const uint64_t plain = mli_word2_rows(e->word2), birth = MLI_BIRTH(plain);
+    const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
     uint32_t number[MLI_BOOKS];
     int book;
     number[MLI_BOOK_DEVICE] = dev;
-    number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
-    number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
+    number[MLI_BOOK_SITE] = MLI_SITE_ROW(rows);
+    number[MLI_BOOK_TAG] = MLI_TAG_ROW(rows);
     if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
                                        (birth & MLI_MARK_MAX) > mli_birth_count(v->lord)))
         return mli_verify_block(v, e, "its scope is unknown");
@@ -399,25 +399,25 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its reserved bytes, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
-    mli_book *book = &v->lord->limits.reservations;
+    mli_vector *vector = &v->lord->limits.reservations;
     uint32_t i, n = mli_u32_load(&v->lord->limits.reservation_count);
-    uint64_t sum = 0, reserved;
+    uint64_t sum = 0, bytes;
     mli_lock_take(&phys->lock);
     for (i = 1; i < n; i++) {
-        const mli_reservation *r = (const mli_reservation *)mli_book_at(book, i, sizeof *r);
+        const mli_reservation *r = (const mli_reservation *)mli_vector_at(vector, i, sizeof *r);
         if (r->phys != phys || !(mli_u32_load(&r->handle.generation) & 1)) continue;
         sum += r->remaining;
         ++*open;
     }
     *closed += mli_verify_list(phys->closed_tickets);
-    reserved = phys->reserved;
+    bytes = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
-    if (sum == reserved) return 0;
+    if (sum == bytes) return 0;
     return mli_verify_fail(v, "%i: its tickets have %ju B left; %ju B are reserved",
-                           mli_device_code(phys->device), sum, reserved);
+                           mli_device_code(phys->device), sum, bytes);
 }
 static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     uint64_t open = 0, closed = 0;
@@ -429,12 +429,13 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
 }
 
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
-    mli_book *book = &v->lord->accounts.all;
+    mli_vector *vector = &v->lord->accounts.all;
     const uint32_t n = mli_u32_load(&v->lord->accounts.count);
     uint64_t open = 0;
     uint32_t i;
     for (i = 1; i < n; i++) {
-        const mli_account_record *a = (const mli_account_record *)mli_book_at(book, i, sizeof *a);
+        const mli_account_record *a = (const mli_account_record *)mli_vector_at(vector, i,
+                                                                                sizeof *a);
         const uint32_t generation = mli_u32_load(&a->handle.generation);
         const uint64_t word = mli_u64_load(&a->word);
         if (!(generation & 1)) continue;
@@ -449,9 +450,12 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(v->lord->accounts.closed));
 }
 
-/* Runs all checks until one fails. Requires: the map is stopped, and the locks are held. Names come
-   first: the other checks use them, and the rows need what the walk of the map has summed. */
+/* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
+   what the walk of the map has summed. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book;
     for (book = 0; book < MLI_BOOKS; book++)
         if (mli_verify_names(v, book)) return 1;
