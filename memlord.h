@@ -286,7 +286,8 @@
                                memlord_device_id_set return E_UNSUPPORTED  (one file)
         MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
-                               against the lock order, with MEMLORD_ASSERT (one file)
+                               against the lock order, and what its functions require
+                               of each other, with MEMLORD_ASSERT          (one file)
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
                                for example abort; default nothing         (one file)
 
@@ -549,9 +550,17 @@ typedef struct memlord memlord; /* a ledger */
     X(E_UNSUPPORTED, "not in this build or on this platform")
 
 typedef enum memlord_result {
-#define MLI_X(name, text) MEMLORD_##name,
-    MLI_RESULTS(MLI_X)
-#undef MLI_X
+    MEMLORD_OK = 0,            /* ok */
+    MEMLORD_E_INVALID = 1,     /* an argument is not valid */
+    MEMLORD_E_NOMEM = 2,       /* no room: give the ledger's allocator more, or raise
+                                  MEMLORD_MAX_STRINGS */
+    MEMLORD_E_UNKNOWN = 3,     /* not found, or not known */
+    MEMLORD_E_LIMIT = 4,       /* over a limit */
+    MEMLORD_E_DEVICE = 5,      /* not one device, or more devices than MEMLORD_MAX_DEVICES */
+    MEMLORD_E_OOM = 6,         /* the device is out of memory */
+    MEMLORD_E_STATE = 7,       /* not possible in this state */
+    MEMLORD_E_IO = 8,          /* could not read or write there */
+    MEMLORD_E_UNSUPPORTED = 9, /* not in this build or on this platform */
     MEMLORD_RESULT_COUNT
 } memlord_result;
 
@@ -561,24 +570,30 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
 
 /* -- devices -- */
 
-/* MEMLORD_DEVICE_CPU, _PINNED, _MAPPED, _CUDA, _HIP, _SYCL, _METAL, _VULKAN, _NPU, _OTHER.
-   name, text, host: shares the host's physical memory */
+/* name, text, host: shares the host's physical memory */
 #define MLI_DEVICE_TYPES(X)                                                                   \
-    X(CPU, "cpu", 1)                                                                          \
+    X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
     X(MAPPED, "mapped", 1) /* file-backed mmap: page cache */                                 \
-    X(CUDA, "cuda", 0)                                                                        \
-    X(HIP, "hip", 0)                                                                          \
-    X(SYCL, "sycl", 0)                                                                        \
-    X(METAL, "metal", 0)                                                                      \
-    X(VULKAN, "vulkan", 0)                                                                    \
-    X(NPU, "npu", 0)                                                                          \
-    X(OTHER, "other", 0)
+    X(CUDA, "cuda", 0) /* an NVIDIA GPU */                                                    \
+    X(HIP, "hip", 0) /* an AMD GPU */                                                         \
+    X(SYCL, "sycl", 0) /* an Intel GPU */                                                     \
+    X(METAL, "metal", 0) /* an Apple GPU */                                                   \
+    X(VULKAN, "vulkan", 0) /* any GPU, by Vulkan */                                           \
+    X(NPU, "npu", 0) /* a processor for neural networks */                                    \
+    X(OTHER, "other", 0) /* a pool, or what is none of these */
 
 enum {
-#define MLI_X(name, text, host) MEMLORD_DEVICE_##name,
-    MLI_DEVICE_TYPES(MLI_X)
-#undef MLI_X
+    MEMLORD_DEVICE_CPU = 0,    /* memory of the host */
+    MEMLORD_DEVICE_PINNED = 1, /* page-locked host memory */
+    MEMLORD_DEVICE_MAPPED = 2, /* file-backed mmap: page cache */
+    MEMLORD_DEVICE_CUDA = 3,   /* an NVIDIA GPU */
+    MEMLORD_DEVICE_HIP = 4,    /* an AMD GPU */
+    MEMLORD_DEVICE_SYCL = 5,   /* an Intel GPU */
+    MEMLORD_DEVICE_METAL = 6,  /* an Apple GPU */
+    MEMLORD_DEVICE_VULKAN = 7, /* any GPU, by Vulkan */
+    MEMLORD_DEVICE_NPU = 8,    /* a processor for neural networks */
+    MEMLORD_DEVICE_OTHER = 9,  /* a pool, or what is none of these */
     MEMLORD_DEVICE_TYPE_COUNT
 };
 
@@ -1163,9 +1178,48 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
 typedef struct memlord_stats {
     uint32_t size;    /* written by the library: sizeof(memlord_stats) */
     uint32_t version; /* written by the library: MEMLORD_STATS_VERSION */
-#define MLI_X(name, kind, family, text) uint64_t name;
-    MLI_STATS(MLI_X)
-#undef MLI_X
+    uint64_t allocated;          /* bytes live, pending included */
+    uint64_t pending;            /* bytes live that wait for their device */
+    uint64_t freed;              /* bytes credited since the last collection or reset */
+    uint64_t peak;               /* highest allocated; never high, low by at most peak_error */
+    uint64_t peak_error;         /* bytes the peak may be low by */
+    uint64_t live_blocks;        /* storages live */
+    uint64_t allocs;             /* storages opened */
+    uint64_t frees;              /* storages closed */
+    uint64_t total_allocated;    /* bytes ever added, growth included */
+    uint64_t total_freed;        /* bytes ever credited, shrinkage included */
+    uint64_t moves;              /* storages that arrived by memlord_move */
+    uint64_t moved_bytes;        /* bytes that arrived by memlord_move */
+    uint64_t reserved;           /* bytes the host's pool holds */
+    uint64_t reserved_peak;      /* highest reserved */
+    uint64_t cached;             /* reserved and not allocated */
+    uint64_t largest_free;       /* largest free piece of the host's pool */
+    uint64_t cache_hits;         /* requests the host's pool served */
+    uint64_t cache_misses;       /* requests it passed on */
+    uint64_t limit;              /* bytes allowed; 0: no limit */
+    uint64_t gc_runs;            /* collections that ran */
+    uint64_t gc_failed;          /* collections that did not */
+    uint64_t gc_reclaimed;       /* bytes they gave back */
+    uint64_t oom_attempts;       /* attempts that found no memory */
+    uint64_t oom_failures;       /* requests that found none in the end */
+    uint64_t retries;            /* attempts after the first */
+    uint64_t recoveries;         /* requests saved by a retry */
+    uint64_t implicit_frees;     /* allocs over a live storage */
+    uint64_t unknown_frees;      /* frees of a storage not live */
+    uint64_t freed_while_shared; /* frees of a storage with views */
+    uint64_t underflows;         /* arena_sub below the balance */
+    uint64_t fence_failures;     /* fences that failed */
+    uint64_t dropped_allocs;     /* allocs there was no room for, in the map or among devices */
+    uint64_t dropped_bytes;      /* their bytes */
+    uint64_t dropped_sites;      /* sites, tags or stacks without room */
+    uint64_t dropped_events;     /* events the ring had no room for */
+    uint64_t held;               /* bytes that tickets keep of its physical device; once in a sum */
+    uint64_t reallocs;           /* storages resized */
+    uint64_t copies;             /* memlord_copy to this device */
+    uint64_t copied_bytes;       /* bytes they copied */
+    uint64_t refused;            /* calls that returned E_INVALID or E_DEVICE */
+    uint64_t neighbours;         /* bytes other ledgers of the page hold of its physical device;
+                                    once in a sum */
 } memlord_stats;
 
 /* Return bytes, exact whenever no call is in flight. Cost: a few ns a thread and device. */
@@ -1636,18 +1690,21 @@ MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
 
 /* -- collection -- */
 
-/* MEMLORD_REASON_BAND, _OOM, _LIMIT, _NEIGHBOUR, _FRAGMENTATION, _HOST. name, text */
+/* Why a collection runs. name, text */
 #define MLI_REASONS(X)                                                                        \
-    X(BAND, "band")                                                                           \
-    X(OOM, "out of memory")                                                                   \
-    X(LIMIT, "limit")                                                                         \
-    X(NEIGHBOUR, "neighbour")                                                                 \
-    X(FRAGMENTATION, "fragmentation")                                                         \
-    X(HOST, "host")
+    X(BAND, "band") /* a threshold of the strategy is crossed */                              \
+    X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
+    X(LIMIT, "limit") /* a request does not fit under the limit */                            \
+    X(NEIGHBOUR, "neighbour") /* another process asks for memory: memlord_pressure_open */    \
+    X(FRAGMENTATION, "fragmentation") /* for memlord_gc_run: the pool is in pieces */         \
+    X(HOST, "host") /* for memlord_gc_run: the host wants it */
 enum {
-#define MLI_X(name, text) MEMLORD_REASON_##name,
-    MLI_REASONS(MLI_X)
-#undef MLI_X
+    MEMLORD_REASON_BAND = 0,          /* a threshold of the strategy is crossed */
+    MEMLORD_REASON_OOM = 1,           /* memlord_alloc_retry found no memory */
+    MEMLORD_REASON_LIMIT = 2,         /* a request does not fit under the limit */
+    MEMLORD_REASON_NEIGHBOUR = 3,     /* another process asks for memory: memlord_pressure_open */
+    MEMLORD_REASON_FRAGMENTATION = 4, /* for memlord_gc_run: the pool is in pieces */
+    MEMLORD_REASON_HOST = 5,          /* for memlord_gc_run: the host wants it */
     MEMLORD_REASON_COUNT
 };
 
@@ -1967,17 +2024,25 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(FREE, "free")               /* a block is credited */                                   \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
     X(MOVE, "move")               /* a block begins that was moved there */                   \
-    X(ARENA_ADD, "arena_add")                                                                 \
-    X(ARENA_SUB, "arena_sub")                                                                 \
+    X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
+    X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
     X(OOM, "oom")                 /* an attempt found no memory; bytes: wanted */             \
-    X(SCOPE_BEGIN, "scope_begin")                                                             \
-    X(SCOPE_END, "scope_end")                                                                 \
-    X(CHECKPOINT, "checkpoint")   /* tag: its name */
+    X(SCOPE_BEGIN, "scope_begin") /* a scope begins on the thread */                          \
+    X(SCOPE_END, "scope_end")     /* a scope ends there */                                    \
+    X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
-#define MLI_X(name, text) MEMLORD_EVENT_##name,
-    MLI_EVENTS(MLI_X)
-#undef MLI_X
+    MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
+    MEMLORD_EVENT_FREE = 1,        /* a block is credited */
+    MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
+    MEMLORD_EVENT_MOVE = 3,        /* a block begins that was moved there */
+    MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
+    MEMLORD_EVENT_ARENA_SUB = 5,   /* memlord_arena_sub */
+    MEMLORD_EVENT_GC = 6,          /* a collection ran; bytes: reclaimed */
+    MEMLORD_EVENT_OOM = 7,         /* an attempt found no memory; bytes: wanted */
+    MEMLORD_EVENT_SCOPE_BEGIN = 8, /* a scope begins on the thread */
+    MEMLORD_EVENT_SCOPE_END = 9,   /* a scope ends there */
+    MEMLORD_EVENT_CHECKPOINT = 10, /* memlord_checkpoint; tag: its name */
     MEMLORD_EVENT_COUNT
 };
 
@@ -2010,7 +2075,7 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
 
 /* -- reports -- */
 
-/* MEMLORD_FORMAT_TEXT, _JSON, ... name, suffix of its files, what it is */
+/* name, suffix of its files, what it is */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -2024,9 +2089,19 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
     X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")
 
 typedef enum memlord_format {
-#define MLI_X(name, suffix, text) MEMLORD_FORMAT_##name,
-    MLI_FORMATS(MLI_X)
-#undef MLI_X
+    MEMLORD_FORMAT_TEXT = 0,       /* a table for people; the first 25 lines tell most of it */
+    MEMLORD_FORMAT_JSON = 1,       /* for programs: everything; schema memlord/2 */
+    MEMLORD_FORMAT_HTML = 2,       /* a page for people, of one file, that needs no network */
+    MEMLORD_FORMAT_TRACE = 3,      /* a timeline, for ui.perfetto.dev and chrome://tracing */
+    MEMLORD_FORMAT_PROMETHEUS = 4, /* metrics, for a server to scrape or a textfile collector */
+    MEMLORD_FORMAT_PPROF = 5,      /* live and allocated bytes by stack or site, for go tool
+                                      pprof */
+    MEMLORD_FORMAT_HEAPTRACK = 6,  /* calls, peak and what is live by site, for heaptrack_print */
+    MEMLORD_FORMAT_FOLDED = 7,     /* live bytes by device, tag, scope and stack, for
+                                      flamegraph.pl */
+    MEMLORD_FORMAT_MEMORY_VIZ = 8, /* a snapshot as PyTorch's, for pytorch.org/memory_viz */
+    MEMLORD_FORMAT_CSV = 9,        /* every live block, and its parts, for a spreadsheet or a
+                                      script */
     MEMLORD_FORMAT_COUNT
 } memlord_format;
 
@@ -3002,59 +3077,16 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 /* Owns the bounds that a host may set, and the macros of private declarations. Uses no other
    module. Locks: none. */
 
-/* Words of the implementation. Each has one meaning.
-     fast, general     path: for the usual case, for everything; calls/ has both step by step
-     key               the address or handle of a storage in the map
-     shard             one of 1024 parts of the map; it is owned by a thread, or shared
-     owned shard       one that its owner uses without locks; another thread makes it shared
-     enter, leave      A thread enters a shard before it uses the table, and leaves it after.
-     inside            between the two: no host code, no allocation, and only the innermost locks
-     stop              to make all threads leave a shard; pause: to stop it and keep its lock
-     probe             to look for a key; a probe also keeps the slot it found
-     home              the bucket where a key belongs
-     overflow          the count of entries that found a bucket full and went to a later one
-     slot              room for one entry in a table
-     entry             a block in the map: key, word1 (bytes, dev, references), word2 (rows, birth)
-     side record       what an entry has no room for: description, fences, more references
-     row               the totals of a device, of a site on a device, or of a tag on a device
-     book              all rows of one of these three kinds
-     cell              what one thread adds to one row; only that thread counts in it
-     level, high, base of a cell: the bytes its thread allocated less those it freed, the highest
-                       of that since published, the published part
-     publish           to bring a row up to a cell's level; a cell may hold back up to a batch
-     delta             what one call adds to the rows of a block
-     cache             what a thread looked up by a pointer: rows, kept tags, scopes
-     module            an executable or library that has a return address; image: as it is loaded
-     place             a module, the offset of a call in its file, and its build id
-     dev               the number of a device in this ledger, from 1; 0 is none
-     phys              a physical device: one capacity and one limit for the devices at it
-     special           a thread's mask: what its calls have to do besides; hooks: the ledger's bits
-                       of it, which every thread gets
-     alert             a ledger's mask, with a count in its upper bits: what the end of a call has
-                       to look after
-     stack             the return addresses of an alloc; taken: the block has one
-     print             one byte of a key's hash, in the header of its bucket; no tag of the host's
-     frame             a scope that a thread is in; holders: tags and sites at a device's peak
-     reserved          bytes that a ticket keeps for later allocs
-     in flight         reserved bytes that a call is recording at this moment
-     draw              the part of an alloc that comes off the tickets of its thread
-     cover             the part of a request that comes off them, kept for it while it tries
-     pending           freed by the host, but counted until its fences are done
-     detach            to separate fences from a block that has ended
-     generation        a number that changes when a record is used again: old handles miss
-     epoch             the time from one reset to the next
-     mark              the number that memlord_mark raises; birth: mark, scope and stream of a
-                       block
-     band check        to compare a device with its thresholds; near: every call checks
-     rearm             after a collection a band waits until its metric has moved
-     ring, sub-buffer  the event buffer, and the part of it that one thread writes
-     scope run         one invocation of a scope; thread scope: one thread's totals of a scope
-     orphan record     the thread record of calls that can have none of their own; locked
-     cold call         a call under the process-wide cold lock; it allocates after it */
-
 /* Knobs of this file; impossible values end here. */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
+#endif
+/* Says what a caller must see to, as the words "Requires: ..." do elsewhere. It is on one line, and
+   checked only while MemLord is debugged. tests/test_requires.c breaks each of them once. */
+#if defined(MEMLORD_CHECK_LOCKS)
+#define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
+#else
+#define MLI_REQUIRE(expression) ((void)0)
 #endif
 #ifndef MEMLORD_MAX_DEVICES
 #define MEMLORD_MAX_DEVICES 128
@@ -3448,6 +3480,7 @@ MLI_PRIVATE void mli_cancel_restore(int before) {
 #endif
 }
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns) {
+    MLI_REQUIRE(ns < 1000000000u);
     int saved = errno, cancel = mli_cancel_disable();
     struct timespec span;
     span.tv_sec = 0;
@@ -3801,8 +3834,8 @@ static char *mli_cpu_parse_cgroup(char *text, int *v1) {
    too. (Kubernetes subtracts only the inactive part.) shmem and locked pages are on other lists
    and count as used, as does cache that the file does not list. */
 static int mli_cpu_usage(mli_cpu *cpu, size_t end, uint64_t *used) {
-    static const char *const caches[2][2] = {{"inactive_file", "active_file"},
-                                             {"total_inactive_file", "total_active_file"}};
+    static const char caches[2][2][20] = {{"inactive_file", "active_file"},
+                                          {"total_inactive_file", "total_active_file"}};
     int i;
     if (mli_cpu_value(cpu, end, cpu->v1 ? "/memory.usage_in_bytes" : "/memory.current", used) ||
         *used == UINT64_MAX || mli_cpu_read(cpu, end, "/memory.stat"))
@@ -4681,15 +4714,20 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* Checks that the thread holds no lock before it calls a function of the host. */
-MLI_PRIVATE void mli_rank_none(void);
+/* For MLI_REQUIRE. They return 1 if the thread holds the lock; a lock of the rank; no lock; no lock
+   but an orphan lock. The last two also mean that it is not inside a shard. */
+MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
+MLI_PRIVATE int mli_rank_held(uint32_t rank);
+MLI_PRIVATE int mli_none_held(void);
+MLI_PRIVATE int mli_none_held_but_orphan(void);
+/* 1: the thread is inside a shard. */
+MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
 #else
 static MLI_HOT void mli_rank_take(const mli_lock *lock) { (void)lock; }
 static MLI_HOT void mli_rank_drop(const mli_lock *lock) { (void)lock; }
 static MLI_HOT void mli_rank_inside(uint32_t inside) { (void)inside; }
-static MLI_HOT void mli_rank_none(void) {}
 static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (void)rank; }
 #endif
 
@@ -4699,7 +4737,7 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
    to 1 ms. Yielding is not enough: a real-time thread that yields lets no thread of lower priority
    run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
-/* Takes a lock. Requires: the thread holds only locks of later ranks. */
+/* Takes a lock. Requires: the thread holds only locks of later ranks: see mli_rank_take. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
 MLI_PRIVATE int mli_lock_try(mli_lock *lock);
 MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
@@ -4771,7 +4809,7 @@ typedef struct mli_ranks_state {
 } mli_ranks_state;
 static MEMLORD_THREAD_LOCAL mli_ranks_state mli_ranks;
 /* Returns the number of locks of the first `ranks` ranks that the thread holds. */
-static uint32_t mli_rank_held(uint32_t ranks) {
+static uint32_t mli_ranks_held(uint32_t ranks) {
     uint32_t i, n = 0;
     for (i = 0; i < ranks; i++) n += mli_ranks.held[i];
     return n;
@@ -4781,19 +4819,27 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock) {
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
               (rank == MLI_RANK_PHYS && mli_ranks.held[MLI_RANK_COLD]);
-    MEMLORD_ASSERT(!mli_rank_held(rank) && (two || !mli_ranks.held[rank]));
+    MLI_REQUIRE(!mli_ranks_held(rank) && (two || !mli_ranks.held[rank]));
     mli_ranks.held[rank]++;
     if (rank == MLI_RANK_SHARD) mli_ranks.shard = lock;
 }
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock) {
-    MEMLORD_ASSERT(mli_ranks.held[lock->rank]);
+    MLI_REQUIRE(mli_lock_held(lock));
     mli_ranks.held[lock->rank]--;
 }
 MLI_PRIVATE void mli_rank_inside(uint32_t inside) {
-    MEMLORD_ASSERT(!inside || !mli_rank_held(MLI_RANK_INSIDE));
+    MLI_REQUIRE(!inside || !mli_ranks_held(MLI_RANK_INSIDE));
     mli_ranks.held[MLI_RANK_INSIDE] = inside;
 }
-MLI_PRIVATE void mli_rank_none(void) { MEMLORD_ASSERT(!mli_rank_held(MLI_RANKS)); }
+MLI_PRIVATE int mli_lock_held(const mli_lock *lock) {
+    return mli_ranks.held[lock->rank] && mli_u32_load(&lock->locked);
+}
+MLI_PRIVATE int mli_rank_held(uint32_t rank) { return mli_ranks.held[rank] != 0; }
+MLI_PRIVATE int mli_none_held(void) { return !mli_ranks_held(MLI_RANKS); }
+MLI_PRIVATE int mli_none_held_but_orphan(void) {
+    return mli_ranks_held(MLI_RANKS) == mli_ranks.held[MLI_RANK_ORPHAN];
+}
+MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { lock->rank = rank; }
 #else
 #endif
@@ -4837,6 +4883,7 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 #define MLI_DIRECT_DEVICES 2048 /* 16 types x 128 indexes: devices found without a probe */
 #define MLI_DROPPED_KEYS 64 /* dropped allocs whose free is known by its key */
 
+/* A book has all rows of one kind. */
 enum { MLI_BOOK_DEVICE, MLI_BOOK_SITE, MLI_BOOK_TAG, MLI_BOOKS };
 
 enum {
@@ -4873,7 +4920,7 @@ enum {
     MLI_REFUSER_COUNT
 };
 
-typedef mli_ptr mli_book; /* mli_chunk_array * */
+typedef mli_ptr mli_vector; /* mli_chunk_array *: see books/counters */
 
 /* The fence queues of a device type. Under the fences lock, except for the atomic words. */
 typedef struct mli_pending_queues {
@@ -4913,7 +4960,7 @@ typedef struct mli_phys {
     uint64_t sampled;     /* the time of `sample` */
     uint64_t limit;       /* 0: none */
     double fraction;      /* of the total that is the limit; 0: the limit was set in bytes */
-    uint64_t reserved;    /* bytes that open tickets have left */
+    uint64_t ticket_bytes; /* that open tickets have left */
     uint64_t in_flight;   /* bytes that calls with tickets are recording at this moment */
     struct mli_handle *closed_tickets;
     int failing;          /* 1: the last alloc_retry failed, or alloc_failed came since */
@@ -5020,7 +5067,7 @@ struct memlord {
         uint64_t seed;  /* of the samples of all threads */
         memlord_unwinder unwinder;
         mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
-        mli_book frames, nodes, rows;     /* numbered from 1 */
+        mli_vector frames, nodes, rows;     /* numbered from 1 */
         mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
         mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
         mli_lock lock;                    /* all below, and the totals of rows */
@@ -5032,16 +5079,16 @@ struct memlord {
     } sites;
     struct {
         mli_u64 birth_mark;   /* the current mark, shifted into place */
-        mli_book births;      /* numbered from 1 */
+        mli_vector births;      /* numbered from 1 */
         uint32_t birth_count; /* under the cold lock */
-        mli_book scopes;      /* of mli_ptr, numbered from 1 */
+        mli_vector scopes;      /* of mli_ptr, numbered from 1 */
         mli_u32 scope_count;  /* and 1 more */
         mli_u32 warned_tag;   /* 1: the first dropped tag was logged */
         mli_u32 warned_guard; /* 1: the first guard that ended on another thread was logged */
     } tags;
     struct {
         uint64_t batch;               /* bytes a cell may hold back; 0 publishes every call */
-        mli_book rows[MLI_BOOKS];
+        mli_vector rows[MLI_BOOKS];
         mli_u32 row_count[MLI_BOOKS]; /* rows and 1 more: row 0 means none */
         mli_u64 lost[MLI_STAT_COUNT]; /* statistics that no device counts */
         mli_lock count_lock;          /* the cells of the orphan record */
@@ -5090,13 +5137,13 @@ struct memlord {
         mli_ptr routes; /* mli_route *; push only, under the cold lock */
     } blocks;
     struct {
-        mli_book all;
+        mli_vector all;
         mli_u32 count;             /* and 1 more; under the cold lock */
         struct mli_handle *closed; /* under the cold lock */
     } accounts;
     struct {
         mli_phys host_phys; /* cpu, pinned and mapped */
-        mli_book reservations;
+        mli_vector reservations;
         mli_u32 reservation_count; /* and 1 more; under the cold lock */
     } limits;
     struct {
@@ -5139,7 +5186,7 @@ struct memlord {
         uint32_t ringing; /* threads that ring bells of the page: it stays mapped */
         int answers;      /* 1: a thread answers requests */
         char path[MLI_PAGE_PATH];
-    int unfit;    /* 1: a device has no room in the slot; 2: it was logged */
+        int unfit;    /* 1: a device has no room in the slot; 2: that was logged */
         mli_u32 open; /* 1: the host has opened a page */
         mli_helper listener;
     } neighbours;
@@ -5289,7 +5336,7 @@ MLI_VARIABLE_HERE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 #include <stdarg.h> /* mli_putf, mli_jsonf */
 
-MLI_TABLE(const char *const mli_type_names[])
+MLI_TABLE(const char mli_type_names[][8])
 
 typedef struct mli_out {
     memlord_write_fn fn; /* takes a full buffer; NULL: text past the buffer is cut */
@@ -5377,7 +5424,7 @@ MLI_PRIVATE int mli_ascii_lower(int c);
 
 /* --------------------------------------------------------------------------- src/base/text.c -- */
 
-MLI_PRIVATE const char *const mli_type_names[] = {
+MLI_PRIVATE const char mli_type_names[][8] = {
 #define MLI_X(name, text, host) text,
     MLI_DEVICE_TYPES(MLI_X)
 #undef MLI_X
@@ -5472,7 +5519,7 @@ static MLI_COLD void mli_put_tenths(mli_out *o, uint64_t tenths) {
 /* Writes bytes in the largest IEC unit that gives at least 1, rounded to two decimals, without
    trailing zeros. */
 static MLI_COLD void mli_put_bytes(mli_out *o, uint64_t bytes) {
-    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+    static const char units[][5] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     unsigned unit = 0;
     double scaled = (double)bytes;
     uint64_t hundredths;
@@ -5698,7 +5745,7 @@ static MLI_COLD void mli_put_difference(mli_out *o, int json, int64_t v, int sig
     mli_put_bytes(o, v < 0 ? (uint64_t)0 - (uint64_t)v : (uint64_t)v);
 }
 static MLI_COLD void mli_put_ns(mli_out *o, uint64_t ns) {
-    static const char *const units[] = {" ns", " us", " ms", " s"};
+    static const char units[][4] = {" ns", " us", " ms", " s"};
     size_t unit = 0;
     uint64_t tenths = ns * 10;
     for (; tenths >= 10000 && unit < 3; unit++) tenths = tenths / 1000 + (tenths % 1000 >= 500);
@@ -5778,6 +5825,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *fo
     va_end(args);
 }
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...) {
+    MLI_REQUIRE(*form != ',' || o->used);
     va_list args;
     va_start(args, form);
     if (*form == ',' && strchr("[{", o->buf[o->used - 1])) form++;
@@ -5806,12 +5854,14 @@ static MLI_COLD uint64_t mli_unit_factor(const char *text) {
 /* -- public -- */
 
 MLI_API const char *memlord_result_text(memlord_result result) {
-    static const char *const texts[] = {
-#define MLI_X(name, text) text,
-        MLI_RESULTS(MLI_X)
+    static const char texts[] = /* one behind the other */
+#define MLI_X(name, text) text "\0"
+        MLI_RESULTS(MLI_X);
 #undef MLI_X
-    };
-    return (unsigned)result < MEMLORD_RESULT_COUNT ? texts[result] : "not a result";
+    const char *text = texts;
+    if ((unsigned)result >= MEMLORD_RESULT_COUNT) return "not a result";
+    for (; result; result = (memlord_result)(result - 1)) text += strlen(text) + 1;
+    return text;
 }
 
 MLI_API char *memlord_format_bytes(uint64_t bytes, char *buf, size_t cap) {
@@ -5887,13 +5937,13 @@ MLI_PRIVATE MLI_COLD void mli_put_amount(mli_out *o, uint64_t bytes, uint64_t bl
 /* ---------------------------------------------------------------------------- src/base/log.c -- */
 
 MLI_PRIVATE MLI_COLD void mli_log_coloured(void *user, int level, const char *text) {
-    static const char *const colours[][2] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
-                                             {"[free_n", "\033[36m"},
-                                             {"[alloc", "\033[31m"}, /* red */
-                                             {"[free", "\033[32m"},  /* green */
-                                             {"[gc", "\033[33m"},    /* yellow */
-                                             {"[reset", "\033[35m"}, /* magenta */
-                                             {"", "\033[36m"}};      /* cyan */
+    static const char colours[][2][9] = {{"[alloc_n", "\033[36m"}, /* cyan: a summary */
+                                         {"[free_n", "\033[36m"},
+                                         {"[alloc", "\033[31m"}, /* red */
+                                         {"[free", "\033[32m"},  /* green */
+                                         {"[gc", "\033[33m"},    /* yellow */
+                                         {"[reset", "\033[35m"}, /* magenta */
+                                         {"", "\033[36m"}};      /* cyan */
     char line[640];
     mli_out o;
     size_t i = 0;
@@ -5924,6 +5974,7 @@ static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *befor
     mli_self.log_calls = *before;
 }
 MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+    MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;
     if (mine->generation == lord->generation && !mli_frame_runs(&mine->frame, here))
@@ -5931,11 +5982,11 @@ MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
+    MLI_REQUIRE(mli_none_held());
     mli_log_calls before; /* of the logger that makes this call */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
-    mli_rank_none();
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     before = mli_self.log_calls;
     if (before.generation != lord->generation) {
@@ -6064,7 +6115,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void) {
     mli_self.generation = 0;
     if (!mli_self.in_host_alloc++ && mli_self.orphaned)
         mli_lock_drop(&mli_self.orphaned->threads.orphan_lock);
-    mli_rank_none();
+    MLI_REQUIRE(mli_none_held());
     return generation;
 }
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
@@ -6073,7 +6124,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
     mli_self.generation = generation;
 }
 
-/* Call the host's allocator and count the bytes that the ledger holds. Require: no lock held. */
+/* Call the host's allocator and count the bytes that the ledger holds. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
     void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
@@ -6119,9 +6170,9 @@ static mli_extent *mli_extent_map(void) {
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL. Requires: the pages lock, if the extent is on
-   the list. */
+/* Returns a run of free pages of an extent, or NULL. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
+    MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
     uint32_t i, run = 0;
     if (e->used + pages > MLI_EXTENT_PAGES) return NULL;
     for (i = 0; i < MLI_EXTENT_PAGES && run < pages; i++) run = e->taken[i] ? 0 : run + 1;
@@ -6233,8 +6284,9 @@ static void *mli_align_to_grain(void *at) {
     return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
 }
 
-/* Gets one more region from the allocator. Returns 0; -1: no memory. Requires: no lock held. */
+/* Gets one more region from the allocator. Returns 0; -1: no memory. */
 static MLI_COLD int mli_region_add(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_region *r = (mli_region *)mli_host_alloc(lord, MLI_REGION_BYTES);
     if (!r) return -1;
     memset(r->run, 0, sizeof r->run);
@@ -6248,8 +6300,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
 }
 
 /* Returns the smallest free piece that is large enough, of up to 16 in the first class that has
-   one; NULL: there is none. Requires: the memory lock. */
+   one; NULL: there is none. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
+    MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
     uint32_t have;
     for (have = mli_size_class(grains); have < MLI_SIZE_CLASSES && !best; have++) {
@@ -6282,6 +6335,7 @@ static size_t mli_large_overhead(const memlord *lord) {
 }
 
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     size_t overhead = mli_large_overhead(lord);
     void *p, **at;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
@@ -6331,6 +6385,7 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     size_t overhead = mli_large_overhead(lord);
     if (!ptr) return;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
@@ -6373,8 +6428,8 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 #define MLI_TICKETS_MAX 8        /* tickets that the allocs of a thread come off */
 #define MLI_TAG_DEPTH_MAX 64
 
-enum { /* mli_thread.special: what the thread's calls have to do besides. The fast path serves the
-          bits of MLI_SPECIAL_ROWS; any other bit sends a call to the general path. */
+enum { /* mli_thread.special: what the thread's calls have to do besides. calls/fast serves the bits
+          of MLI_SPECIAL_SERVED; any other bit sends a call to the general path. */
     MLI_SPECIAL_TAG = 1,         /* it has a tag */
     MLI_SPECIAL_ORPHAN = 2,      /* it is the orphan record: its cells are locked */
     MLI_SPECIAL_SITES = 4,       /* the ledger counts sites */
@@ -6382,12 +6437,12 @@ enum { /* mli_thread.special: what the thread's calls have to do besides. The fa
     MLI_SPECIAL_NO_BARRIER = 16, /* no mli_barrier_all: it enters by an exchange. It is
                                     never cleared */
     MLI_SPECIAL_TICKET = 32,     /* it has tickets to draw its allocs from */
-    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
     MLI_SPECIAL_SCOPE = 64,      /* it is in a scope or on a stream, or was: an alloc outside
                                     clears it */
-    MLI_SPECIAL_STACKS = 256,    /* its allocs have stacks: see mli_stack_passes */
-    MLI_SPECIAL_ROWS = MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | /* the fast path serves these */
-                       MLI_SPECIAL_SCOPE
+    MLI_SPECIAL_ACCOUNT = 128,   /* its blocks are charged to an account */
+    MLI_SPECIAL_STACKS = 256,    /* its allocs may be sampled: see mli_stack_passes */
+    MLI_SPECIAL_SERVED =
+        MLI_SPECIAL_TAG | MLI_SPECIAL_SITES | MLI_SPECIAL_SCOPE | MLI_SPECIAL_STACKS
 };
 
 /* One entry of a thread's cache: the result of a look-up by a pointer. See books/sites. */
@@ -6405,14 +6460,14 @@ typedef struct mli_thread {
     mli_ptr inside;         /* the shard it is inside; NULL: none. See books/map */
     uint32_t id;            /* 3, 4, 5 ...: the state of the shards it owns */
     mli_u32 special;        /* MLI_SPECIAL_...: what a call has to do besides */
-    mli_u32 fenced;         /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
+    mli_u32 by_exchange;    /* 1: it has seen MLI_SPECIAL_NO_BARRIER, and enters by an exchange */
     const char *tag;        /* the innermost tag, a kept name; NULL: none */
     mli_cache_entry *cache; /* the cache: open addressing; the last entry stays vacant */
     uint32_t cache_mask;    /* homes of the cache less 1 */
     uint32_t cache_count;   /* entries in use: at most 3/8 of the homes */
     uint32_t tag_depth;
     mli_ptr devices[MEMLORD_MAX_DEVICES + 1]; /* mli_cell *: of devices, by dev; NULL: none */
-    mli_book books[MLI_BOOKS];                /* cells of sites and tags */
+    mli_vector cells[MLI_BOOKS];              /* of sites and tags */
     struct {
         mli_ptr *at;
         size_t cap;
@@ -6420,8 +6475,8 @@ typedef struct mli_thread {
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
-    struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
-    struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
+    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
+    struct mli_span *spans;          /* its first span, which it uses again; NULL: none yet */
     uint64_t stream;                 /* of its allocs; 0: none */
     uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
                                         stream for it; birth_bits 0: not looked up */
@@ -6483,7 +6538,8 @@ static MLI_HOT mli_thread *mli_thread_next(const mli_thread *t) {
     return (mli_thread *)mli_ptr_load(&t->next);
 }
 
-/* 1: the record is the one of all threads that have none. */
+/* 1: the record is the orphan record. Threads that can have none of their own share it, under a
+   lock: those past their exit hook, and those without memory for one. */
 static MLI_HOT int mli_is_orphan(const memlord *lord, const mli_thread *t) {
     return t == lord->threads.orphan;
 }
@@ -6494,9 +6550,9 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
    on the orphan record always do: several threads share it, so what one has seen holds for no
-   other. Requires: the caller owns the record, or no thread does. The exchange and the load are
-   seq_cst: see mli_barrier_threads. */
-MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t);
+   other. Requires: the registry lock; no other thread uses the record, but for the orphan's. The
+   exchange and the load are seq_cst: see mli_barrier_threads. */
+MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
    a call on the ledger is in progress, or the caller holds the registry lock. The load is relaxed
@@ -6610,14 +6666,16 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
     (void)mli_u32_bits(&t->special, bit, on);
 }
 
-MLI_PRIVATE MLI_COLD void mli_thread_fence(mli_thread *t) {
-    (void)mli_u32_exchange(&t->fenced, 0);
+MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    (void)mli_u32_exchange(&t->by_exchange, 0);
     if (!mli_is_orphan(t->lord, t) && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
     mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
-    mli_u32_store_release(&t->fenced, 1);
+    mli_u32_store_release(&t->by_exchange, 1);
 }
 
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
+    MLI_REQUIRE(number);
     mli_thread *t = mli_thread_first(lord);
     while (t && mli_u64_load(&t->owner) != number) t = mli_thread_next(t);
     return t;
@@ -6669,6 +6727,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
 }
 
 MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
     t->lord = lord;
@@ -6682,7 +6741,7 @@ MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) 
     /* pairs with the acquire in mli_thread_first; seq_cst: see mli_barrier_threads and
        mli_shard_wait */
     (void)mli_ptr_exchange(&lord->threads.all, t);
-    mli_thread_fence(t);
+    mli_thread_entry_choose(t);
 }
 
 /* Returns a record without an owner; NULL: there is none. The acquire pairs with the release of
@@ -6705,7 +6764,7 @@ static MLI_COLD mli_thread *mli_thread_claim(memlord *lord) {
             mli_thread_start(lord, fresh, mli_self.number);
         } else if (t) {
             mli_u64_store(&t->owner, mli_self.number);
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
         }
         if (t && mli_threads_sweep_due(lord) && !mli_thread_spare(lord))
             mli_alert_set(lord, MLI_ALERT_THREADS, 1);
@@ -6811,6 +6870,7 @@ MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
+    MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_SAVE)) &&
         !(lord->flags & MEMLORD_FLAG_DEFER))
         mli_save_serve(lord);
@@ -6820,6 +6880,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, me
 /* -- helpers -- */
 
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void) {
+    MLI_REQUIRE(mli_none_held());
     uint64_t generation;
     if (mli_u32_load(&mli_process.stays_loaded)) return;
     if (mli_u32_exchange(&mli_process.stays_loaded, 1)) return;
@@ -6940,6 +7001,10 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
 
 /* -- shards --
 
+   A shard is a part of the map that one thread can use alone. A thread enters a shard before it
+   uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
+   nothing and takes only the innermost locks: a thread that stops the shard waits for it.
+
    The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
    of one thread stay in shards, and in cache lines, of its own.
 
@@ -7046,16 +7111,19 @@ typedef struct mli_bucket {
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
-/* Returns the home bucket of a hash. Requires: the caller is inside and the shard has a table. */
+/* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
+    MLI_REQUIRE(s->table);
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
 }
 static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
     return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;
 }
 
-/* Returns the index of the lowest set bit. Requires: one is set. */
+/* Returns the index of the lowest set bit. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
+    MLI_REQUIRE(bits);
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(bits);
 #else
@@ -7190,10 +7258,10 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 
 /* -- entering for all others -- */
 
-/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. `fenced` =
-   1 says that this record enters by an exchange from here on: the bit in `special` is never
-   cleared, and a later load never returns an older value. The release pairs with the load in
-   mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
+/* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
+   mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
+   is never cleared, and a later load never returns an older value. The release pairs with the load
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
    loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
    come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
@@ -7222,7 +7290,7 @@ static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
    Several callers may find the refusal at once, while others still had the barrier: each is
    ordered by its own means. A thread that registers meanwhile, or takes over a free record, is
    seen here or reads `has_barrier` as 0: the exchanges and loads of `has_barrier`, `threads.all`
-   and `fenced` are seq_cst. */
+   and `by_exchange` are seq_cst. */
 MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord);
 
 /* Stops a shard so that the caller can read all of it, and keeps its lock. 0: the shard has no
@@ -7237,7 +7305,7 @@ MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
 /* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
-   shard is stopped, or the caller owns it. */
+   caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
@@ -7252,7 +7320,7 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
    bound depends on the shard's number (14, 22, 30 or 38 entries to 64 buckets), so that shards of
    equal blocks do not all grow at once, and one can use the memory that another returned. It is 2
    to 64 in a small ledger, which can spare the memory: there almost every entry is in its home.
-   Requires: the caller owns the shard, or the shard is shared. */
+   Requires: the caller is inside. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 /* -- probes: for all that the home bucket does not decide -- */
@@ -7324,7 +7392,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
 /* -- entering a shard -- */
 
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s) {
-    mli_u32_store_release(&t->fenced, 1);
+    mli_rank_inside(1);
+    mli_u32_store_release(&t->by_exchange, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
 }
@@ -7350,17 +7419,18 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     mli_alert_barrier(lord);
     t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
-        if (mli_u32_load_seqcst(&t->fenced)) continue;
+        if (mli_u32_load_seqcst(&t->by_exchange)) continue;
         mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
         drain = 1;
     }
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside s (NULL: inside any shard). Requires: the state is STOPPED, and
-   all threads have passed a barrier since. The load of the list is seq_cst and pairs with the
-   exchange in mli_thread_start: a thread that is not on the list yet sees STOPPED. */
+/* Waits until no thread is inside s (NULL: inside any shard). Requires: all threads have passed a
+   barrier since it was stopped. The load of the list is seq_cst and pairs with the exchange in
+   mli_thread_start: a thread that is not on the list yet sees STOPPED. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
+    MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
         unsigned n = 0;
@@ -7372,9 +7442,10 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard in any state: keeps threads out, and waits until all inside have left. Requires:
-   the caller holds the shard's lock and is not inside. */
+/* Stops a shard in any state: keeps threads out, and waits until all inside have left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
+    MLI_REQUIRE(mli_lock_held(&s->lock));
+    MLI_REQUIRE(!mli_is_inside());
     (void)mli_u32_exchange(&s->state, MLI_SHARD_STOPPED);
     mli_barrier_threads(lord);
     mli_shard_wait(lord, s);
@@ -7467,9 +7538,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 /* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
    entries do not fit in `next`. -1: they will fit in no table, since the old one is almost empty
    and yet too small: the keys were made to collide. The first table also gives the shard its owner,
-   or makes it shared if the record is the orphan's. Requires: the caller holds the shard's lock. */
+   or makes it shared if the record is the orphan's. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
+    MLI_REQUIRE(mli_lock_held(&s->lock));
     uint32_t state = mli_u32_load(&s->state);
     mli_table old;
     int failed;
@@ -7492,6 +7564,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
 }
 
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_table next;
     uint32_t larger = size;
     unsigned i;
@@ -7513,14 +7586,15 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 }
 
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
+    MLI_REQUIRE(mli_is_inside());
     uint32_t most = 14 + 8 * (uint32_t)((s - lord->map.shards) & 3);
     if (mli_u32_load(&lord->map.buckets) < MLI_SPARE_BUCKETS) most = 2;
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard of another thread shared for good: stops it first. Requires: the caller is not
-   inside. */
+/* Makes a shard of another thread shared for good: stops it first. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
+    MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
     mli_lock_take(&s->lock);
     state = mli_u32_load(&s->state);
@@ -7538,11 +7612,12 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
 
-/* -- probing. Requires, for all of it: the caller is inside the shard. Probing changes no entry: it
+/* -- probing: inside the shard, or under its lock while it is stopped. Probing changes no entry: it
       keeps the slot and the header to store; mli_probe_insert or mli_probe_erase then stores it.
       In a shared shard it locks each bucket it probes -- */
 
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
     probe->shard = s;
     probe->key = key;
     probe->hash = mli_hash(key);
@@ -7571,6 +7646,7 @@ static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bu
 }
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&probe->shard->lock));
     const mli_shard *s = probe->shard;
     const mli_bucket *end = mli_buckets_end(s);
     mli_bucket *b = probe->home;
@@ -7618,12 +7694,18 @@ static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
         mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
 }
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->room);
     probe->room->key = probe->key;
     probe->room->word1 = word1;
     probe->room->word2 = word2;
     mli_probe_settle(probe, 1);
 }
-MLI_PRIVATE void mli_probe_erase(mli_probe *probe) { mli_probe_settle(probe, -1); }
+MLI_PRIVATE void mli_probe_erase(mli_probe *probe) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->entry);
+    mli_probe_settle(probe, -1);
+}
 
 MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
     if (probe->shared) mli_probe_settle(probe, 0);
@@ -7640,6 +7722,7 @@ MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
 }
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_shard *s = mli_shard_of(lord, key);
     unsigned n = 0;
     memset(probe, 0, sizeof *probe);
@@ -7672,7 +7755,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
 /* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
-   record of a device; the peaks in the frames of scopes. May use base/memory and books/threads, and
+   record of a device; the peaks in the spans of scopes. May use base/memory and books/threads, and
    books/map to enter a shard. Invariant: no peak is too high, for it is computed from published
    bytes, and those never exceed the live bytes. Locks: count, then row. */
 
@@ -7733,10 +7816,11 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 }
 /* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
    than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
-   inside. */
+   inside, but for a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
+/* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
     mli_lock lock;         /* guards base; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
@@ -7757,13 +7841,14 @@ typedef struct mli_row_totals {
     uint64_t total_in, total_out, freed, allocs, frees, freed_here, live, blocks, peak, peak_error;
 } mli_row_totals;
 
-/* A book stores rows or cells in chunks of 16, which never move. The array of pointers to its
-   chunks is replaced when it grows; older arrays stay readable until the ledger ends. */
+/* A vector (mli_vector) stores rows, cells or other records by their numbers, in chunks of 16,
+   which never move. The array of pointers to its chunks is replaced when it grows; older arrays
+   stay readable until the ledger ends. */
 #define MLI_CHUNK_BITS 4
 #define MLI_CHUNK_ROWS (1u << MLI_CHUNK_BITS)
 typedef struct mli_chunk_array {
     struct mli_chunk_array *older;
-    uint64_t cap; /* pointers in the array that follows; each points to cell[16] or row[16] */
+    uint64_t cap; /* pointers in the array that follows; each points to 16 records */
 } mli_chunk_array;
 static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_t i) {
     return (mli_ptr *)(uintptr_t)(chunks + 1) + i;
@@ -7771,25 +7856,25 @@ static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_
 
 #define MLI_SCOPE_DEPTH_MAX 64
 
-/* A frame's view of a device: the thread's level when the frame began, and the highest since. */
-typedef struct mli_frame_peak {
+/* A span's view of a device: the thread's level when the span began, and the highest since. */
+typedef struct mli_span_peak {
     uint64_t from, high;
-} mli_frame_peak;
+} mli_span_peak;
 
-/* A frame: one scope that a thread is in. */
-typedef struct mli_frame {
-    struct mli_frame *around; /* the frame of the scope around; NULL: none */
-    struct mli_frame *inner;  /* the frame for a scope inside; NULL: not made yet */
-    uint32_t depth;           /* 1 for the outermost frame */
+/* A span: one scope that a thread is in. */
+typedef struct mli_span {
+    struct mli_span *around; /* the span of the scope around; NULL: none */
+    struct mli_span *inner;  /* the span for a scope inside; NULL: not made yet */
+    uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
     uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
-    int exported;     /* 1: stats->token is of this frame */
+    int exported;     /* 1: stats->token is of this span */
     uint32_t devices; /* how many of `peaks` are set, from 1 */
     uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
     const char *shapes;
-    mli_frame_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
-} mli_frame;
+    mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
+} mli_span;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
@@ -7848,22 +7933,22 @@ static MLI_HOT mli_device_record *mli_device_record_at(memlord *lord, uint32_t d
 
 typedef void *(*mli_alloc_fn)(memlord *, size_t); /* mli_own_alloc or mli_cold_alloc */
 
-/* Returns the address of a number's row or cell in a book; NULL: it was not made yet. */
-static MLI_HOT void *mli_book_at(const mli_book *book, uint32_t number, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(book);
+/* Returns the record with a number; NULL: it was not made yet. */
+static MLI_HOT void *mli_vector_at(const mli_vector *vector, uint32_t number, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load_acquire(vector);
     char *chunk;
     if (!chunks || number >> MLI_CHUNK_BITS >= chunks->cap) return NULL;
     chunk = (char *)mli_ptr_load_acquire(mli_chunk_array_at(chunks, number >> MLI_CHUNK_BITS));
     return chunk ? chunk + (number & (MLI_CHUNK_ROWS - 1)) * size : NULL;
 }
 
-/* Makes the chunk of a number, and returns as mli_book_at; NULL: no memory. The release pairs with
-   the acquire in mli_book_at. */
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab);
+/* Returns the record with a number, and makes its chunk if there is none; NULL: no memory. The
+   release pairs with the acquire in mli_vector_at. */
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab);
 
-/* Frees the chunks and all arrays of a book. Requires: no thread uses it any more. */
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size);
+/* Frees the chunks and all arrays of a vector. Requires: no thread uses it any more. */
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size);
 
 /* Returns a row by its number. */
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number);
@@ -7872,7 +7957,7 @@ MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t n
 static MLI_HOT mli_cell *mli_cell_at(const mli_thread *t, int book, uint32_t number) {
     if (book == MLI_BOOK_DEVICE)
         return (mli_cell *)mli_ptr_load_acquire(&t->devices[(size_t)number]);
-    return (mli_cell *)mli_book_at(&t->books[book], number, sizeof(mli_cell));
+    return (mli_cell *)mli_vector_at(&t->cells[book], number, sizeof(mli_cell));
 }
 
 /* Returns the calling thread's cell for a site or a tag; NULL: it has none. The thread made the
@@ -7929,11 +8014,11 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 /* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
-/* Returns a frame's peak on a device. A device that was first seen after the frame began starts at
+/* Returns a span's peak on a device. A device that was first seen after the span began starts at
    level 0. */
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev);
-/* Raises a frame's highest level on a device to `level`: levels count modulo 2^64. */
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level);
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
+/* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
    Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
@@ -8005,11 +8090,11 @@ MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 typedef char mli_check_cell[sizeof(mli_cell) == 64 ? 1 : -1];
 typedef char mli_check_row[offsetof(mli_row, published) % 8 ? -1 : 1];
 
-/* Returns the array of a book, grown until it has room for `chunk`; NULL: no memory. Requires: the
-   caller is the only writer of the book. */
-static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book, uint32_t chunk,
-                                                  mli_alloc_fn grab) {
-    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(book), *more;
+/* Returns the array of a vector, grown until it has room for `chunk`; NULL: no memory. Requires:
+   the caller is the only writer of the vector. */
+static MLI_COLD mli_chunk_array *mli_vector_reserve(memlord *lord, mli_vector *vector,
+                                                    uint32_t chunk, mli_alloc_fn grab) {
+    mli_chunk_array *have = (mli_chunk_array *)mli_ptr_load(vector), *more;
     uint64_t cap = have ? have->cap * 2 : 6, i;
     if (have && chunk < have->cap) return have;
     while (cap <= chunk) cap *= 2;
@@ -8019,14 +8104,14 @@ static MLI_COLD mli_chunk_array *mli_book_reserve(memlord *lord, mli_book *book,
     more->older = have;
     for (i = 0; have && i < have->cap; i++)
         mli_ptr_store(mli_chunk_array_at(more, i), mli_ptr_load(mli_chunk_array_at(have, i)));
-    mli_ptr_store_release(book, more); /* pairs with mli_book_at's load_acquire */
+    mli_ptr_store_release(vector, more); /* pairs with mli_vector_at's load_acquire */
     return more;
 }
 
-MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t number, size_t size,
-                                        mli_alloc_fn grab) {
+MLI_PRIVATE MLI_COLD void *mli_vector_add(memlord *lord, mli_vector *vector, uint32_t number,
+                                          size_t size, mli_alloc_fn grab) {
     uint32_t i = number >> MLI_CHUNK_BITS;
-    mli_chunk_array *chunks = mli_book_reserve(lord, book, i, grab);
+    mli_chunk_array *chunks = mli_vector_reserve(lord, vector, i, grab);
     void *chunk;
     if (!chunks) return NULL;
     if (!mli_ptr_load(mli_chunk_array_at(chunks, i))) {
@@ -8034,11 +8119,11 @@ MLI_PRIVATE MLI_COLD void *mli_book_add(memlord *lord, mli_book *book, uint32_t 
         if (!chunk) return NULL;
         mli_ptr_store_release(mli_chunk_array_at(chunks, i), chunk);
     }
-    return mli_book_at(book, number, size);
+    return mli_vector_at(vector, number, size);
 }
 
-MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t size) {
-    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(book), *older;
+MLI_PRIVATE MLI_COLD void mli_vector_free(memlord *lord, mli_vector *vector, size_t size) {
+    mli_chunk_array *chunks = (mli_chunk_array *)mli_ptr_load(vector), *older;
     uint64_t i;
     for (i = 0; chunks && i < chunks->cap; i++)
         mli_own_free(lord, mli_ptr_load(mli_chunk_array_at(chunks, i)), MLI_CHUNK_ROWS * size);
@@ -8049,7 +8134,7 @@ MLI_PRIVATE MLI_COLD void mli_book_free(memlord *lord, mli_book *book, size_t si
 }
 
 MLI_PRIVATE MLI_NOINLINE mli_row *mli_row_at(memlord *lord, int book, uint32_t number) {
-    return (mli_row *)mli_book_at(&lord->counters.rows[book], number, sizeof(mli_row));
+    return (mli_row *)mli_vector_at(&lord->counters.rows[book], number, sizeof(mli_row));
 }
 
 MLI_PRIVATE void mli_shard_enter_to_count(memlord *lord, mli_thread *t) {
@@ -8094,6 +8179,7 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
 
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
+    MLI_REQUIRE(!mli_is_inside());
     const int orphan = mli_is_orphan(lord, t);
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
@@ -8101,7 +8187,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
     if (book == MLI_BOOK_DEVICE)
         cell = (mli_cell *)grab(lord, sizeof *cell);
     else
-        cell = (mli_cell *)mli_book_add(lord, &t->books[book], number, sizeof *cell, grab);
+        cell = (mli_cell *)mli_vector_add(lord, &t->cells[book], number, sizeof *cell, grab);
     if (!cell) return NULL;
     if (book == MLI_BOOK_DEVICE) {
         if (orphan)
@@ -8111,7 +8197,7 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
         return cell;
     }
     if (!orphan) mli_cells_begin(lord, t, book, number);
-    chunks = (mli_chunk_array *)mli_ptr_load(&t->books[book]); /* the book may have grown */
+    chunks = (mli_chunk_array *)mli_ptr_load(&t->cells[book]); /* it may have grown */
     t->own_chunks[book].at = mli_chunk_array_at(chunks, 0);
     t->own_chunks[book].cap = (size_t)chunks->cap;
     return cell;
@@ -8122,7 +8208,8 @@ MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
 }
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
-    mli_row *row = (mli_row *)mli_book_add(lord, &lord->counters.rows[book], n, sizeof *row, grab);
+    mli_row *row = (mli_row *)mli_vector_add(lord, &lord->counters.rows[book], n, sizeof *row,
+                                             grab);
     if (!row || !mli_cell_make(lord, lord->threads.orphan, book, n, grab)) return NULL;
     mli_lock_rank(&row->lock, MLI_RANK_ROW);
     return row;
@@ -8182,26 +8269,26 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* -- frames: the innermost frame of a thread records how high the thread's level was -- */
+/* -- spans: the innermost span of a thread records how high the thread's level was -- */
 
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev) {
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev) {
     while (f->devices < dev) {
         f->devices++;
         f->peaks[f->devices].from = f->peaks[f->devices].high = 0;
     }
     return &f->peaks[dev];
 }
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
-    mli_frame_peak *at = mli_frame_peak_at(f, dev);
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
+    mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost frame to a cell's high, before that high is reset. Does nothing if
+/* Raises the caller's innermost span to a cell's high, before that high is reset. Does nothing if
    the thread is in no scope. */
-static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
+static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->frame) return;
+    if (mli_self.generation != lord->generation || !t->span) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_frame_raise(t->frame, dev, mli_u64_load(&cell->high));
+    mli_span_raise(t->span, dev, mli_u64_load(&cell->high));
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -8214,6 +8301,7 @@ static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) 
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
     if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
@@ -8228,7 +8316,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold, published;
-    if (book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
@@ -8254,6 +8342,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
 }
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {
+    MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
     int64_t held;
     if (!number || !cell) return;
@@ -8266,8 +8355,6 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
         mli_check_request(lord, number);
 }
 
-/* -- the fast path: the cell changes by plain loads and stores. A negative result says that the
-      caller must call mli_cell_publish_due before it leaves the shard -- */
 /* -- the general path: deltas, applied to all rows of a block -- */
 
 /* Applies a delta to a cell. Bytes that it counts both in and out never raise the level. The order
@@ -8286,24 +8373,24 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own: a
-   rise lowers the level at which each frame began. */
-static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
+/* Adds a delta to all spans of a thread, when the orphan's cell counted it instead of its own: a
+   rise lowers the level at which each span began. */
+static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
-    mli_frame *f = t->frame;
+    mli_span *f = t->span;
     for (; f; f = f->around) {
-        mli_frame_peak *at = mli_frame_peak_at(f, d->dev);
+        mli_span_peak *at = mli_span_peak_at(f, d->dev);
         at->from -= rise;
         at->high -= rise;
-        mli_frame_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
+        mli_span_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
         f->blocks -= (d->allocs - d->frees) * sign;
     }
 }
 
 /* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
-   every row has from its start. Requires: the caller is inside. It takes only the locks count and
-   row, which may be taken there. */
+   every row has from its start. It takes only the locks count and row, which may be taken inside.
+   */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -8314,14 +8401,16 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_take(&lord->counters.count_lock);
     mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d);
     mli_lock_drop(&lord->counters.count_lock);
-    if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
+    if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
+    MLI_REQUIRE(mli_is_inside());
     mli_u64_add_own(&t->detached, (uint64_t)(int64_t)by);
     mli_u64_add_own(&t->detached_bytes, by < 0 ? (uint64_t)0 - bytes : bytes);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
+    MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
@@ -8337,7 +8426,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b) {
     return b - a < (uint64_t)1 << 56 ? 0 : a - b;
 }
 
-MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) { return a + b < a ? UINT64_MAX : a + b; }
+MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b) {
+    return a + b < a ? UINT64_MAX : a + b;
+}
 
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum) {
@@ -8408,7 +8499,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
                                              uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_cell *cell = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
-    if (cell && book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (cell && book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     mli_u64_add_own(&row->publish_count, 1);
@@ -8420,6 +8511,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
     mli_row_sum(lord, book, number, 0, &sum);
@@ -8662,8 +8754,9 @@ MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #endif
 #undef STB_DS_IMPLEMENTATION
 
-/* Returns the stb_ds header of a table's items. Requires: the table has items. */
+/* Returns the stb_ds header of a table's items. */
 static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
+    MLI_REQUIRE(dict->items);
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
@@ -8707,10 +8800,21 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
+/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
+static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    ptrdiff_t at;
+    if (!dict->items) return NULL;
+    (void)stbds_hmget_key_ts(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key, &at,
+                             STBDS_HM_STRING);
+    return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
+}
+
 /* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
-   wanted, try again. Requires: the key is not in the table, since stb_ds may grow the index before
-   it searches. */
+   wanted, try again. The key must not be there: stb_ds may grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    MLI_REQUIRE(!mli_dict_find_locked(dict, key));
     mli_process.growing = dict;
     if (!dict->items) {
         if (mli_dict_reserve_locked(lord, dict,
@@ -8725,15 +8829,6 @@ static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const c
     return (char *)dict->items + dict->item * (size_t)mli_dict_array(dict)->temp;
 }
 
-/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
-static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
-    ptrdiff_t at;
-    if (!dict->items) return NULL;
-    (void)stbds_hmget_key_ts(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key, &at,
-                             STBDS_HM_STRING);
-    return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
-}
-
 MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
     mli_dict_block *block = dict->blocks, *next;
     for (; block; block = next) {
@@ -8745,11 +8840,13 @@ MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
 /* -- kept strings -- */
 
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     return (mli_stb_string *)mli_dict_find_locked(&lord->names.strings, text);
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string;
     size_t length;
     *kept = NULL;
@@ -8821,6 +8918,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_index *newest = (mli_index *)mli_ptr_load(&lord->names.index), *index;
     uint64_t cap = newest ? (newest->mask + 1) * 4 : MLI_INDEX_MIN;
     if (newest && (newest->count + more) * 2 <= newest->mask + 1) return MEMLORD_OK;
@@ -8833,6 +8931,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
     return MEMLORD_OK;
 }
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    MLI_REQUIRE(!mli_index_get(lord, key));
     mli_index *index = (mli_index *)mli_ptr_load(&lord->names.index);
     uint64_t at = mli_index_home(key);
     while (mli_u64_load(&mli_index_pair_at(index, at)->key)) at++;
@@ -8855,6 +8955,7 @@ MLI_PRIVATE MLI_COLD void mli_index_free(memlord *lord) {
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_row_count(lord, book);
     mli_row *row;
     memlord_result r = mli_index_reserve_locked(lord, 1);
@@ -8989,6 +9090,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
    already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_device_record *device;
     memlord_result r;
@@ -9039,8 +9141,9 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
-    static const char *const names[] = {
-#define MLI_X(name) "memlord_" #name,
+    MLI_REQUIRE(mli_none_held());
+    static const char names[][16] = {
+#define MLI_X(name) #name,
         MLI_REFUSERS(MLI_X)
 #undef MLI_X
     };
@@ -9048,13 +9151,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %i is %s", names[refuser], mli_device_code(d),
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser], mli_device_code(d),
                  !mli_device_valid(d) ? "a selector: a device is needed"
                  : refuser == MLI_REFUSER_alloc_reserved
                      ? "not on the physical device of the ticket"
                      : "one device too many: raise MEMLORD_MAX_DEVICES");
     else
-        mli_logf(lord, MEMLORD_LOG_WARNING, "%s: %s", names[refuser],
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
                  r == MEMLORD_E_DEVICE ? "that is no device"
                  : fault               ? fault
                                        : memlord_result_text(r));
@@ -9071,8 +9174,8 @@ MLI_PRIVATE memlord_result mli_dev_named(memlord *lord, memlord_device d, uint32
 
 /* What engines call a device type. */
 static const struct {
-    const char *name;
-    int type;
+    char name[11];
+    signed char type;
 } mli_type_aliases[] = {{"cuda_host", MEMLORD_DEVICE_PINNED}, /* before cuda, of which it is more */
                         {"cpu_mapped", MEMLORD_DEVICE_MAPPED},
                         {"mps", MEMLORD_DEVICE_METAL},
@@ -9091,9 +9194,9 @@ static const char *mli_skip_type(const char *text, int *type) {
     const char *rest;
     int i;
     for (i = 0; i < MLI_TYPE_ALIASES + MLI_TYPE_COUNT; i++) {
-        const int plain = i - MLI_TYPE_ALIASES;
-        *type = plain < 0 ? mli_type_aliases[i].type : plain;
-        rest = mli_skip_word(text, plain < 0 ? mli_type_aliases[i].name : mli_type_names[plain]);
+        const int own = i - MLI_TYPE_ALIASES;
+        *type = own < 0 ? mli_type_aliases[i].type : own;
+        rest = mli_skip_word(text, own < 0 ? mli_type_aliases[i].name : mli_type_names[own]);
         if (rest) return rest;
     }
     return NULL;
@@ -9187,10 +9290,11 @@ typedef struct mli_account_record {
 
 /* Returns the record of an open ticket or account; NULL: it is closed, or never was. The acquire
    pairs with the release in mli_handle_open. Records that were never added are zero. */
-MLI_PRIVATE void *mli_handle_find(const mli_book *book, size_t size, uint64_t id);
+MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id);
 
-/* Adds a closed record to a book, and to a list under its lock. */
-MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+/* Adds a closed record to a vector, and to a list under its lock. */
+MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
+                                                   mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock);
 
 /* Opens the first record of a list, and returns its ticket or account. Requires: the caller holds
@@ -9220,12 +9324,13 @@ MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
 
 /* ---------------------------------------------------------------------- src/books/accounts.c -- */
 
-MLI_PRIVATE void *mli_handle_find(const mli_book *book, size_t size, uint64_t id) {
-    mli_handle *h = (mli_handle *)mli_book_at(book, (uint32_t)(id >> 32), size);
+MLI_PRIVATE void *mli_handle_find(const mli_vector *vector, size_t size, uint64_t id) {
+    mli_handle *h = (mli_handle *)mli_vector_at(vector, (uint32_t)(id >> 32), size);
     return h && (id & 1) && mli_u32_load_acquire(&h->generation) == (uint32_t)id ? h : NULL;
 }
 
-MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book, mli_u32 *count,
+MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *vector,
+                                                   mli_u32 *count,
                                                    size_t size, mli_handle **list, mli_lock *lock) {
     mli_handle *h;
     memlord_result r;
@@ -9233,7 +9338,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book
         uint32_t n;
         mli_cold_enter();
         n = mli_u32_load(count);
-        h = (mli_handle *)mli_book_add(lord, book, n, size, mli_cold_alloc);
+        h = (mli_handle *)mli_vector_add(lord, vector, n, size, mli_cold_alloc);
         if (h) {
             h->number = n;
             mli_u32_store(&h->generation, (uint32_t)lord->generation * 0x9e3779b2u);
@@ -9250,6 +9355,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_book *book
 }
 
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
+    MLI_REQUIRE(*list);
     mli_handle *h = *list;
     uint32_t generation = mli_u32_load(&h->generation) + 1;
     *list = h->next;
@@ -9258,6 +9365,7 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
 }
 
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
     mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
     h->next = *list;
     *list = h;
@@ -9329,6 +9437,7 @@ MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account
 
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memset(out, 0, sizeof *out);
     if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
     memcpy(out->name, b->name, strlen(b->name));
@@ -9464,7 +9573,8 @@ typedef struct mli_site_origin {
     const void *module; /* by mli_module_of; NULL: not known */
 } mli_site_origin;
 
-/* A module that had a return address. It is kept to the end: its sites outlive it. */
+/* A module (an executable or a library) that had a return address. It is kept to the end: its
+   sites outlive it. A place is a module, its build id, and the offset of a call in its file. */
 typedef struct mli_module {
     uint32_t number;         /* from 1, in the order they are seen */
     struct mli_module *next; /* of all modules: the one before it */
@@ -9497,7 +9607,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a struct of the host. Requires: no lock of the ledger is held. */
+/* Returns the origin of a struct of the host. Requires: no lock is held but the orphan lock, which
+   mli_busy_begin drops. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
@@ -9538,6 +9649,7 @@ MLI_PRIVATE const memlord_site mli_no_site = {"", "", 0};
 /* Copies a site, its strings kept. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_result r = mli_name_locked(lord, from->file ? from->file : "", &out->file);
     if (r == MEMLORD_OK)
         r = mli_name_locked(lord, from->function ? from->function : "", &out->function);
@@ -9571,6 +9683,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
 
 /* Makes the record of a site, displayed as `kept`. NULL: memory is wanted. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
     if (!site) return NULL;
     site->original = *kept;
@@ -9588,6 +9701,7 @@ static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, u
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint64_t content = 0;
     memlord_site kept;
     memlord_result r = mli_index_reserve_locked(lord, 3);
@@ -9604,6 +9718,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_result r;
     *out = mli_site_record_of(lord, from->planted);
     if (*out) return MEMLORD_OK;
@@ -9616,8 +9731,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
 
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
                                                         const memlord_site *planted) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_site_origin from = {planted, NULL};
-    if (planted && !mli_site_record_of(lord, planted)) from.module = mli_module_of(planted);
+    if (planted && !mli_site_record_of(lord, planted)) {
+        const uint64_t generation = mli_busy_begin(); /* it may take the loader's lock */
+        from.module = mli_module_of(planted);
+        mli_busy_end(generation);
+    }
     return from;
 }
 
@@ -9660,6 +9780,7 @@ static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli
 /* Finds or makes the record of a module. */
 static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_image *image,
                                                       mli_module **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(image->start, MLI_INDEX_MODULE);
     mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *module;
     char hex[2 * MLI_BUILD_ID_MAX + 1];
@@ -9730,6 +9851,7 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(address, MLI_INDEX_SUBJECT);
     uint64_t offset = mli_place_offset(image->path ? image : NULL, address), content;
     memlord_site kept = mli_no_site;
@@ -9789,8 +9911,10 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
     return site ? site : mli_place_make(lord, address, module);
 }
 /* Returns the function of a site of a return address; NULL: its symbol is not known, or its module
-   is not there now. Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
+   is not there now. Under a lock of the ledger it could wait for ever: dladdr takes the loader's
+   lock. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
+    MLI_REQUIRE(mli_none_held());
     const mli_module *now = site->where;
     if (!now || (!now->image.stays &&
                  (!mli_module_now(lord, site->address, &now) || now != site->where)))
@@ -9801,6 +9925,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
    it was given. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_site fresh, *shown;
     memlord_result r = mli_index_reserve_locked(lord, 1);
     if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, from, &fresh);
@@ -9823,6 +9948,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site
 }
 
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
     memlord_site named = *shown;
     if (!site->address || shown->function[0]) return shown;
@@ -9834,6 +9960,7 @@ MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record 
 }
 
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
     mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? mli_site_display(lord, record) : site;
 }
@@ -9852,6 +9979,7 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const int book = from ? MLI_BOOK_SITE : MLI_BOOK_TAG;
     uint32_t most = from ? MLI_SITE_ROWS_MAX : MLI_TAG_ROWS_MAX;
     void *subject = (void *)(uintptr_t)tag;
@@ -9999,6 +10127,7 @@ static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
 }
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_cache_entry *memo;
     uint32_t k = 0;
     if (mli_is_orphan(lord, t)) return;
@@ -10015,6 +10144,7 @@ MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void
 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev) {
+    MLI_REQUIRE(!mli_is_inside());
     const uint32_t salt = mli_cache_salt(book, dev);
     const mli_cache_entry *memo = mli_cache_find(t, identity, salt);
     mli_cell *cell;
@@ -10029,8 +10159,8 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
     return bits;
 }
 
-MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
-MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->frame->depth : 0; }
+MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->span ? t->span->scope->id : 0; }
+MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->span ? t->span->depth : 0; }
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
@@ -10045,16 +10175,17 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
         *key = hash >> 8 ^ (uint64_t)MLI_INDEX_BIRTH << 56;
         number = (uint32_t)mli_index_get(lord, *key);
         if (!number) return 0;
-        seen = (const mli_birth *)mli_book_at(&lord->tags.births, number, sizeof *seen);
+        seen = (const mli_birth *)mli_vector_at(&lord->tags.births, number, sizeof *seen);
         if (seen->stream == birth->stream && seen->mark == birth->mark &&
             seen->scope == birth->scope)
             return number;
     }
 }
 
-/* Finds or adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
+/* Finds or adds a birth. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_birth *added;
     uint64_t key;
     memlord_result r = mli_index_reserve_locked(lord, 1);
@@ -10062,8 +10193,8 @@ static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_bi
     if (*number) return MEMLORD_OK;
     if (r) return r;
     if (lord->tags.birth_count == MLI_BIRTHS_MAX) return MEMLORD_E_NOMEM;
-    added = (mli_birth *)mli_book_add(lord, &lord->tags.births, lord->tags.birth_count + 1,
-                                      sizeof *added, mli_cold_alloc);
+    added = (mli_birth *)mli_vector_add(lord, &lord->tags.births, lord->tags.birth_count + 1,
+                                        sizeof *added, mli_cold_alloc);
     if (!added) return MLI_AGAIN;
     *added = *birth;
     *number = ++lord->tags.birth_count;
@@ -10093,10 +10224,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
 }
 
 /* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
-   and the scope. Without room for a birth the block is recorded without either. Requires: not
-   inside. */
+   and the scope. Without room for a birth the block is recorded without either. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
-    mli_scope_record *scope = t->frame && !t->stream ? t->frame->scope : NULL;
+    MLI_REQUIRE(!mli_is_inside());
+    mli_scope_record *scope = t->span && !t->stream ? t->span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
@@ -10111,7 +10242,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
     uint64_t born = mli_u64_load(&lord->tags.birth_mark);
-    if (MLI_LIKELY(!t->frame && !t->stream)) return born;
+    if (MLI_LIKELY(!t->span && !t->stream)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
 }
@@ -10122,8 +10253,8 @@ static mli_birth mli_birth_of(memlord *lord, uint64_t word2) {
     const uint64_t bits = MLI_BIRTH(word2);
     mli_birth birth = {0, 0, 0};
     if (bits & MLI_BIRTH_NUMBERED)
-        return *(const mli_birth *)mli_book_at(&lord->tags.births,
-                                               (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
+        return *(const mli_birth *)mli_vector_at(&lord->tags.births,
+                                                 (uint32_t)(bits & MLI_MARK_MAX), sizeof birth);
     birth.mark = (uint32_t)bits;
     return birth;
 }
@@ -10138,7 +10269,7 @@ MLI_PRIVATE uint64_t mli_stream_of(memlord *lord, uint64_t word2) {
 }
 
 MLI_PRIVATE mli_scope_record *mli_scope_record_at(memlord *lord, uint32_t id) {
-    mli_ptr *at = (mli_ptr *)mli_book_at(&lord->tags.scopes, id, sizeof *at);
+    mli_ptr *at = (mli_ptr *)mli_vector_at(&lord->tags.scopes, id, sizeof *at);
     return (mli_scope_record *)mli_ptr_load(at);
 }
 
@@ -10147,7 +10278,8 @@ MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
-    mli_ptr *at = (mli_ptr *)mli_book_add(lord, &lord->tags.scopes, id, sizeof *at, mli_cold_alloc);
+    mli_ptr *at = (mli_ptr *)mli_vector_add(lord, &lord->tags.scopes, id, sizeof *at,
+                                            mli_cold_alloc);
     mli_scope_record *scope = at ? (mli_scope_record *)mli_cold_alloc(lord, sizeof *scope) : NULL;
     if (!scope) return NULL;
     scope->id = id;
@@ -10161,8 +10293,9 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
-    if (!t->frame && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+    if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
@@ -10230,6 +10363,7 @@ static void mli_tag_set(mli_thread *t, const char *kept) {
 }
 
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth) {
+    MLI_REQUIRE(depth < t->tag_depth);
     t->tag_depth = depth;
     mli_tag_set(t, t->tags[depth]);
 }
@@ -10243,12 +10377,14 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 }
 
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     if (MLI_LIKELY(!to) || to->lord == lord) return;
     (scope ? to->scope_begin : to->tag_begin)(name);
 }
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     if (MLI_LIKELY(!to) || to->lord == lord) return;
@@ -10450,7 +10586,7 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of taken blocks. Uses the sites, the devices, the books of
+   stack on each device, and the table of taken blocks. Uses the sites, the devices, the vectors of
    books/counters and the cold memory of books/names. A stack is the path from a node to the root,
    node 0; a row is a stack of one site on one device. Nodes and rows are never removed, and are
    found without a lock. Invariants: a block in the map has MLI_TAKEN exactly if the table has its
@@ -10643,17 +10779,17 @@ static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t b
 /* -- the tree and the rows -- */
 
 MLI_PRIVATE mli_stack_node *mli_stack_node_at(const memlord *lord, uint32_t number) {
-    return (mli_stack_node *)mli_book_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
+    return (mli_stack_node *)mli_vector_at(&lord->stacks.nodes, number, sizeof(mli_stack_node));
 }
 MLI_PRIVATE mli_stack_row *mli_stack_row_at(const memlord *lord, uint32_t number) {
-    return (mli_stack_row *)mli_book_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
+    return (mli_stack_row *)mli_vector_at(&lord->stacks.rows, number, sizeof(mli_stack_row));
 }
 MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.row_count);
 }
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number) {
     return (mli_site_record *)mli_ptr_load(
-        (mli_ptr *)mli_book_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
+        (mli_ptr *)mli_vector_at(&lord->stacks.frames, number, sizeof(mli_ptr)));
 }
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord) {
     return mli_u32_load_acquire(&lord->stacks.frame_count) - 1;
@@ -10699,10 +10835,11 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
 
 /* Gives a site its number among the frames of stacks. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
     mli_ptr *at;
     if (site->frame) return MEMLORD_OK;
-    at = (mli_ptr *)mli_book_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
+    at = (mli_ptr *)mli_vector_add(lord, &lord->stacks.frames, n, sizeof *at, mli_cold_alloc);
     if (!at) return MLI_AGAIN;
     mli_ptr_store(at, site);
     site->frame = n;
@@ -10714,14 +10851,15 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.node_count);
     mli_u32 *head = mli_stack_head(lord, parent, site->address);
     mli_stack_node *node;
     *number = mli_stack_child(lord, parent, site->address, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
-    node = (mli_stack_node *)mli_book_add(lord, &lord->stacks.nodes, n, sizeof *node,
-                                          mli_cold_alloc);
+    node = (mli_stack_node *)mli_vector_add(lord, &lord->stacks.nodes, n, sizeof *node,
+                                            mli_cold_alloc);
     if (!node || mli_stack_frame_add_locked(lord, site)) return MLI_AGAIN;
     node->stays = stays ? (uint64_t)(uintptr_t)site->address : 0;
     node->site = site;
@@ -10751,13 +10889,14 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
 /* Finds or adds the row of a stack on a device at a row of the sites. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.row_count);
     mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
     mli_stack_row *row;
     *number = mli_stack_row_find(lord, leaf, dev, site);
     if (*number) return MEMLORD_OK;
     if (n > MEMLORD_MAX_STACK_NODES) return MEMLORD_E_NOMEM;
-    row = (mli_stack_row *)mli_book_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
+    row = (mli_stack_row *)mli_vector_add(lord, &lord->stacks.rows, n, sizeof *row, mli_cold_alloc);
     if (!row) return MLI_AGAIN;
     row->node = leaf;
     row->dev = dev;
@@ -10798,9 +10937,10 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
 static size_t mli_taken_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key in a table that has it, or where it goes. Requires: the stacks lock;
-   the table has a vacant entry. */
+/* Returns the entry of a key in a table that has it, or where it goes. Requires: the table has a
+   vacant entry. */
 static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, uint64_t key) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
     size_t at = mli_taken_home(key, cap);
     while (table[at].row && (table[at].key != key || table[at].type != type))
         at = (at + 1) & (cap - 1);
@@ -10808,11 +10948,13 @@ static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, u
 }
 /* Returns the entry of a taken block. */
 static mli_taken *mli_taken_of_locked(memlord *lord, const mli_entry *e) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     return mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
                            mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
-/* Removes an entry, and moves those after it that it displaced. Requires: the stacks lock. */
+/* Removes an entry, and moves those after it that it displaced. */
 static void mli_taken_remove(memlord *lord, mli_taken *gone) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_taken *table = lord->stacks.taken;
     const size_t mask = lord->stacks.taken_cap - 1;
     size_t hole = (size_t)(gone - table), at = hole;
@@ -10829,8 +10971,9 @@ static void mli_taken_remove(memlord *lord, mli_taken *gone) {
 }
 
 /* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
-   then those to free. Requires: the stacks lock. */
+   then those to free. */
 static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *cap) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_taken *old = lord->stacks.taken;
     const size_t had = lord->stacks.taken_cap;
     size_t i;
@@ -10842,9 +10985,9 @@ static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *ca
     *table = old;
     *cap = had;
 }
-/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory.
-   Requires: not inside, no lock held. */
+/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory. */
 static MLI_COLD int mli_taken_reserve(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_taken *table = NULL;
     size_t cap = 0, more;
     int fits;
@@ -10871,8 +11014,9 @@ static double mli_taken_variance(const mli_taken *taken, uint64_t bytes) {
     return (double)bytes * (double)bytes * taken->scale * (taken->scale - 1);
 }
 
-/* Takes a block off its row; `undo`: as if it had not been allocated. Requires: the stacks lock. */
+/* Takes a block off its row; `undo`: as if it had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_stack_row *row = mli_stack_row_at(lord, taken->row);
     const uint64_t weight = mli_taken_weight(taken, bytes);
     row->live -= weight;
@@ -11009,8 +11153,9 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 /* -- the stack of an alloc -- */
 
 /* Makes a row the one of the block that this call opens; 0, or without memory for it: counts the
-   stack as dropped. Ends with mli_stack_forget. Requires: not inside. */
+   stack as dropped. Ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_self.taken_row = row && mli_taken_reserve(lord) ? row : 0;
     mli_self.taken_scale = scale;
     mli_self.taken_again = 0;
@@ -11077,7 +11222,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     *from = 0;
     if (may_unwind) {
         mli_self.unwinding = MLI_STACK_ADDRESS();
-        mli_rank_none();
+        MLI_REQUIRE(mli_none_held());
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
         n = mli_stack_sound(frames, n < cap ? n : cap);
@@ -11091,8 +11236,9 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
 }
 
 /* Makes the chains of nodes and rows before the first stack: a short process may need none, and
-   they take a while to clear. 0: no memory. Requires: not inside, no lock held. */
+   they take a while to clear. 0: no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_heads *fresh;
     if (mli_stack_heads_of(lord)) return 1;
     fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
@@ -11109,6 +11255,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
                                           uint64_t bytes, const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
     const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
@@ -11134,6 +11281,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
 static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
 
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
+    MLI_REQUIRE(mli_none_held());
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
     uint32_t i, n = row->node;
     if (frames) return frames;
@@ -11180,6 +11328,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
 /* -- life -- */
 
 MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
+    MLI_REQUIRE(!lord->back);
     void *frames[1];
     uint64_t generation;
     if (!desc->stack_depth) return;
@@ -11204,9 +11353,9 @@ MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord) {
         mli_own_free(lord, mli_ptr_load(&row->frames),
                      mli_stack_frames_size(mli_stack_depth(lord, row)));
     }
-    mli_book_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
-    mli_book_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
-    mli_book_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
+    mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
+    mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
+    mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
     mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
@@ -11300,10 +11449,10 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
-/* Records the end of a block at a site. `plain` is the block's word2 without a side record: its
+/* Records the end of a block at a site. `rows` is the block's word2 without a side record: its
    tag and its stream are recorded, and the row of `site` in place of its own. */
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t plain,
+                                                   uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site);
 #if !MLI_WINDOWS
 /* Ends the writers of all sub-buffers but this thread's. Requires: a forked child, where the other
@@ -11450,11 +11599,11 @@ MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, 
     mli_event_record(lord, t, kind, dev, storage, bytes, rows);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_event_record_end(memlord *lord, mli_thread *t, int kind,
-                                                   uint64_t storage, uint64_t word1, uint64_t plain,
+                                                   uint64_t storage, uint64_t word1, uint64_t rows,
                                                    const memlord_site *site) {
     uint32_t dev = MLI_DEV(word1);
-    uint64_t rows = plain & (MLI_TAG_BITS | ~MLI_ROWS_MASK);
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
+    rows &= MLI_TAG_BITS | ~MLI_ROWS_MASK;
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows |= mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
     mli_event_write(lord, t, kind, dev, storage, MLI_BYTES(word1), rows);
@@ -11473,6 +11622,7 @@ MLI_PRIVATE MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes) {
+    MLI_REQUIRE(mli_none_held());
     mli_thread *t;
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
     t = mli_thread_get(lord);
@@ -11591,9 +11741,10 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
     return 0;
 }
 
-/* Converts an event for the host. Requires: no lock is held, as a site may get its names here. */
+/* Converts an event for the host. A site may get its names here. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t dev = mli_event_dev(in->what);
     uint32_t site = (uint32_t)in->where & MLI_SITE_ROWS_MAX;
     uint32_t tag = (uint32_t)(in->where >> 20) & MLI_TAG_ROWS_MAX;
@@ -11804,18 +11955,20 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     f->next = lord->fences.to_drop;
     lord->fences.to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
-/* -- queues. Requires, in all of them: the fences lock -- */
+/* -- queues -- */
 
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
     return &lord->fences.pends[type];
 }
 
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue *q = p->first;
     while (q && (q->dev != dev || q->id != id)) q = q->next;
     return q;
@@ -11823,6 +11976,7 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
 
 /* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
     mli_queue *q = lord->fences.spare_queues;
     lord->fences.spare_queues = q->next;
@@ -11837,6 +11991,7 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
     q->due = mli_u32_load(&p->calls) + q->rest;
@@ -11846,6 +12001,7 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, 
 }
 
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_queue *q = mli_queue_find(mli_pends_of(lord, mli_type_of(lord, f->dev)), f->dev, f->fence.queue);
     if (!q) q = mli_queue_add(lord, f);
     f->queue = q;
@@ -11860,6 +12016,7 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
@@ -11904,12 +12061,13 @@ MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here) {
            mli_frame_runs(&mli_self.fence_frame, here);
 }
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_none_held());
+    MLI_REQUIRE(f->asker == &mli_self);
     const uint64_t outer = mli_self.fence_lord;
     const uintptr_t frame = mli_self.fence_frame;
     void *asked = mli_self.fence_asked;
     int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
-    mli_rank_none();
     mli_self.fence_lord = lord->generation;
     mli_self.fence_frame = MLI_STACK_ADDRESS();
     mli_self.fence_asked = f;
@@ -11919,13 +12077,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_asked = asked;
     return answer;
 }
-/* Calls `drop`. Requires: no lock is held. `lord` NULL: no ledger has taken the fence. */
+/* Calls `drop`. `lord` NULL: no ledger has taken the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
+    MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
     const uintptr_t frame = mli_self.fence_frame;
     void *asked = mli_self.fence_asked;
     if (!fence->drop) return;
-    mli_rank_none();
     if (lord) {
         mli_self.fence_lord = lord->generation;
         mli_self.fence_frame = MLI_STACK_ADDRESS();
@@ -11937,6 +12095,7 @@ static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_
     mli_self.fence_asked = asked;
 }
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_none_held());
     if (!f->owes_drop) return 0;
     f->owes_drop = 0;
     mli_fence_drop_host(lord, &f->fence);
@@ -11960,6 +12119,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 }
 
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
+    MLI_REQUIRE(mli_none_held());
     if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
@@ -11996,7 +12156,7 @@ typedef struct mli_side_record {
 
 /* Returns the side record that a word2 points to; NULL: none. */
 MLI_PRIVATE mli_side_record *mli_side_record_of(uint64_t word2);
-/* Returns the plain word2 of an entry, from its side record if there is one: rows and birth. */
+/* Returns the rows and the birth of an entry: its word2, or that in its side record. */
 MLI_PRIVATE uint64_t mli_word2_rows(uint64_t word2);
 /* Returns the references of a block, wherever they are counted. */
 MLI_PRIVATE uint64_t mli_refs_of(uint64_t word1, uint64_t word2);
@@ -12149,8 +12309,9 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
-   *spare replaces the array, it returns the old one in *spare. Requires: the caller is inside. */
+   *spare replaces the array, it returns the old one in *spare. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
+    MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
     uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
     if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
@@ -12198,6 +12359,7 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
 MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
                                                        uint64_t key,
                                                        const memlord_part_info *part) {
+    MLI_REQUIRE(!mli_is_inside());
     memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
     uint32_t room = 0;
@@ -12468,7 +12630,7 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
 
 /* Sets the rows and the birth of an entry, in its side record if it has one. Requires: the entry is
    detached, or the caller holds it. */
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain);
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows);
 
 /* Attaches a detached block under a key, with a device and a size, and counts the change: `moves`
    as the end of one block and the open of another, else the difference. *rows is the word2 that it
@@ -12523,8 +12685,9 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
 }
 
 /* Counts the end of a block. If it was pending, its bytes leave `pending`; if it was freed before
-   the last reset, they do not count as freed since then. Requires: the caller is inside. */
+   the last reset, they do not count as freed since then. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
     const mli_row_delta d = mli_delta_close(dev, mli_word2_rows(word2), MLI_BYTES(word1));
     t->other_dev = dev;
@@ -12537,6 +12700,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
 }
 
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
+    MLI_REQUIRE(!mli_is_inside());
     if (mli_is_orphan(lord, t)) return;
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
@@ -12549,6 +12713,7 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_row_delta d;
     if (!site || !mli_hook_on(lord, MLI_HOOK_SITES)) return;
     memset(&d, 0, sizeof d);
@@ -12564,10 +12729,10 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 }
 
 /* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts
-   that it finds before are kept in mli_self.note until then. This function adds them, as in
-   ", from cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note.
-   Requires: as mli_site_display. */
+   that it finds before are kept in mli_self.note until then. This function adds them, as in ", from
+   cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
     memlord_site named;
     memset(&mli_self.note, 0, sizeof odd);
@@ -12591,6 +12756,7 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site) {
+    MLI_REQUIRE(n);
     char line[512];
     mli_out o;
     memlord_device d = blocks[0].device;
@@ -12703,8 +12869,9 @@ MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64
 
 /* -- references -- */
 
-/* Removes a reference. Requires: the block has more than one. */
+/* Removes a reference. */
 static void mli_ref_down(mli_entry *e) {
+    MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
         --mli_side_record_of(e->word2)->refs >= MLI_REFS_MANY)
         return;
@@ -12779,6 +12946,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
+    MLI_REQUIRE(!mli_is_inside());
     const uint32_t type = mli_type_of(lord, MLI_DEV(e->word1));
     mli_probe probe;
     memlord_result r;
@@ -12859,6 +13027,8 @@ MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_
 }
 
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(e->word2 & MLI_HAS_SIDE);
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
     side->serial = mli_serial_next(lord);
@@ -12927,6 +13097,8 @@ MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device) {
+    MLI_REQUIRE(!mli_is_inside());
+    MLI_REQUIRE(!(word2 & MLI_HAS_SIDE));
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         site_row = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
@@ -12953,19 +13125,19 @@ MLI_PRIVATE void mli_entry_abandon(memlord *lord, mli_thread *t, const mli_entry
     mli_side_record_free(lord, e->word2);
 }
 
-MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t plain) {
+MLI_PRIVATE void mli_entry_set_rows(mli_entry *e, uint64_t rows) {
     if (e->word2 & MLI_HAS_SIDE)
-        mli_side_record_of(e->word2)->word2 = plain;
+        mli_side_record_of(e->word2)->word2 = rows;
     else
-        e->word2 = plain;
+        e->word2 = rows;
 }
 
 MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_entry *e,
                                             uint64_t key, uint32_t dev, uint64_t bytes,
                                             const memlord_site *site, int moves, uint64_t *rows) {
     const uint32_t from = MLI_DEV(e->word1);
-    const uint64_t had = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    const uint64_t now = *rows = mli_word2_moved(lord, t, plain, dev, site, from == dev);
+    const uint64_t had = MLI_BYTES(e->word1), was = mli_word2_rows(e->word2);
+    const uint64_t now = *rows = mli_word2_moved(lord, t, was, dev, site, from == dev);
     mli_row_delta d[3];
     mli_entry put;
     unsigned n = 1;
@@ -12977,13 +13149,13 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     d[0].in = bytes > had ? bytes - had : 0;
     d[0].out = had > bytes ? had - bytes : 0;
     if (moves) {
-        d[0] = mli_delta_close(from, plain, had);
+        d[0] = mli_delta_close(from, was, had);
         d[1] = mli_delta_open(dev, now, bytes);
         n = 2;
-    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(plain)) {
+    } else if (MLI_SITE_ROW(now) != MLI_SITE_ROW(was)) {
         /* the old site loses all its bytes, and the new one gets all; it is no alloc there */
         d[0].word2 = now & ~MLI_SITE_BITS;
-        d[1].word2 = plain & MLI_SITE_BITS;
+        d[1].word2 = was & MLI_SITE_BITS;
         d[1].out = had;
         d[2].word2 = now & MLI_SITE_BITS;
         d[2].in = bytes;
@@ -13002,12 +13174,13 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
     put.word2 = e->word2;
     r = mli_entry_put(lord, t, &put, d, n, MLI_PUT_ALLOC, &did);
     if (r == MEMLORD_OK) return r;
-    mli_entry_set_rows(e, plain);
+    mli_entry_set_rows(e, was);
     mli_entry_abandon(lord, t, e);
     return mli_drop_count(lord, r, mli_device_record_at(lord, dev)->device, key, bytes);
 }
 
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_route *route, *fresh = NULL;
     for (;;) {
         route = (mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
@@ -13030,6 +13203,7 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
 }
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to,
                                          uint64_t bytes) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_route *route = mli_route_of(lord, from, to);
     mli_stat_add(lord, to, MLI_STAT_moves, 1);
     mli_stat_add(lord, to, MLI_STAT_moved_bytes, bytes);
@@ -13123,7 +13297,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has reserved bytes, perhaps for this device, or other
+   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or other
    devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
@@ -13294,6 +13468,7 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
 }
 
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
     uint32_t i = 0;
     *held = 0;
@@ -13312,7 +13487,7 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum) {
     mli_lock_take(&phys->lock);
     sum->limit = mli_add_saturated(sum->limit, phys->limit);
-    sum->held = mli_add_saturated(sum->held, phys->reserved);
+    sum->held = mli_add_saturated(sum->held, phys->ticket_bytes);
     sum->neighbours = mli_add_saturated(sum->neighbours, phys->neighbours);
     mli_lock_drop(&phys->lock);
 }
@@ -13329,7 +13504,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev,
     if (from != to && !busy) {
         mli_lock_take(&from->lock);
         mli_lock_take(&to->lock);
-        busy = from->reserved != 0;
+        busy = from->ticket_bytes != 0;
         if (!busy) {
             mli_ptr_store_release(&d->phys, to); /* pairs with mli_phys_at */
             memset(&d->mark, 0, sizeof d->mark); /* the sample of `to` may not have its bytes */
@@ -13365,15 +13540,10 @@ MLI_PRIVATE MLI_COLD double mli_used_percent(const memlord_capacity *c) {
     return (double)c->used * 100.0 / (double)c->total;
 }
 
-/* ---------------------------------------------------------------------- books/limits -- Owns
-   admission: limits and reservations (tickets). Uses books/limits, books/counters and
-   books/accounts. Invariants: live + reserved bytes of a phys are compared with its limit, and
-   reserved is raised, under one hold of its lock, so the bytes admitted never exceed the limit.
-   `reserved` is the sum of what the open tickets have left. An alloc comes off them after it was
-   recorded: meanwhile its bytes count twice and are in flight, and a request that they would refuse
-   tries again. Locks: cold, for new records; phys, for the rest. */
-
-/* -- limits -- */
+/* -- limits and tickets: the live bytes of a phys and those of its tickets are compared with its
+      limit, and `ticket_bytes` is raised, under one hold of its lock, so the bytes admitted never
+      exceed the limit. An alloc comes off its tickets after it was recorded. Meanwhile its bytes
+      count twice and are in flight, and a request that they would refuse tries again -- */
 
 MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
     const uint64_t most = (uint64_t)1 << 62;
@@ -13381,15 +13551,16 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
 }
 
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
-    int64_t reserved = mli_bytes_signed(phys->reserved), unused;
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
     uint64_t held;
     *left = INT64_MAX;
     if (phys->limit)
         *left = mli_bytes_signed(phys->limit) - mli_bytes_signed(mli_phys_live(lord, phys)) -
-                reserved;
+                tickets;
     if (phys->sample.known) {
         unused = mli_bytes_signed(phys->sample.total) -
-                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - reserved;
+                 mli_bytes_signed(mli_phys_used(lord, phys, &held)) - tickets;
         if (unused < *left) *left = unused;
     }
     return phys->limit || phys->sample.known;
@@ -13428,14 +13599,14 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 }
 
 #define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* some 50 ms, most of them asleep */
-/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or
-   a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
-   Requires: the caller holds the phys lock. */
+/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or a
+   concurrent change may explain the excess: try again. Without `again` it returns 0 instead. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
-    uint64_t want = phys->reserved + bytes;
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
+    uint64_t want = phys->ticket_bytes + bytes;
     if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
-        phys->reserved += bytes;
+        phys->ticket_bytes += bytes;
         return 1;
     }
     want -= want < phys->in_flight ? want : phys->in_flight;
@@ -13455,9 +13626,10 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
-/* Computes which tickets of this thread cover a request at a phys. Requires: the phys lock. */
+/* Computes which tickets of this thread cover a request at a phys. */
 static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
                                     uint64_t bytes, mli_cover *cover) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i;
     memset(cover, 0, sizeof *cover);
     for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
@@ -13470,8 +13642,9 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         cover->bytes += part;
     }
 }
-/* Takes what was planned off the tickets. Requires: the phys lock, held since the plan. */
+/* Takes what was planned off the tickets. Requires: the phys lock has been held since the plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     uint32_t i;
     for (i = 0; i < cover->count; i++)
         mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
@@ -13563,7 +13736,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_begin(memlord *lord, mli_thread *t, ui
         }
     }
     draw->phys = mli_phys_lock(lord, dev);
-    draw->bytes = bytes < draw->phys->reserved ? bytes : draw->phys->reserved;
+    draw->bytes = bytes < draw->phys->ticket_bytes ? bytes : draw->phys->ticket_bytes;
     draw->phys->in_flight += draw->bytes;
     mli_lock_drop(&draw->phys->lock);
 }
@@ -13581,7 +13754,7 @@ MLI_PRIVATE MLI_COLD void mli_ticket_draw_end(memlord *lord, mli_thread *t,
         if (!v || v->phys != draw->phys) continue;
         part = v->remaining < left ? v->remaining : left;
         v->remaining -= part;
-        draw->phys->reserved -= part;
+        draw->phys->ticket_bytes -= part;
         left -= part;
     }
     mli_lock_drop(&draw->phys->lock);
@@ -13598,7 +13771,7 @@ MLI_API memlord_result memlord_reserve_commit(memlord *lord, memlord_ticket tick
     mli_lock_take(&v->phys->lock);
     open = mli_ticket_find(lord, ticket) != NULL; /* another thread may have closed it */
     if (open) {
-        v->phys->reserved -= v->remaining;
+        v->phys->ticket_bytes -= v->remaining;
         mli_handle_close(&v->phys->closed_tickets, &v->handle);
     }
     mli_lock_drop(&v->phys->lock);
@@ -13633,8 +13806,9 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    Uses books/map and books/blocks. Invariant: host code runs on copies, with no shard held. Locks:
    those of the map. */
 
-/* Copies a block for the host. Requires: the caller is inside, or has paused the shard. The site is
-   copied in its present form: a return address may have no names yet. */
+/* Copies a block for the host. Requires: the caller is inside, or has paused the shard, or `e` is a
+   copy with plain rows. The site is copied in its present form: a return address may have no names
+   yet. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
@@ -13683,23 +13857,24 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
 
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+    MLI_REQUIRE(mli_is_inside() || mli_rank_held(MLI_RANK_SHARD) || !(e->word2 & MLI_HAS_SIDE));
+    uint64_t rows = mli_word2_rows(e->word2);
+    uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     memset(out, 0, sizeof *out);
     out->device = mli_device_record_at(lord, MLI_DEV(e->word1))->device;
     out->storage = e->key;
     out->bytes = MLI_BYTES(e->word1);
     out->refs = mli_refs_of(e->word1, e->word2);
-    out->born = mli_mark_of(lord, plain);
-    if (mli_scope_of(lord, plain))
-        out->scope = mli_scope_record_at(lord, mli_scope_of(lord, plain))->path;
+    out->born = mli_mark_of(lord, rows);
+    if (mli_scope_of(lord, rows))
+        out->scope = mli_scope_record_at(lord, mli_scope_of(lord, rows))->path;
     if (tag) out->tag = (const char *)mli_row_at(lord, MLI_BOOK_TAG, tag)->subject;
     if (site)
         out->site = (const memlord_site *)mli_ptr_load_acquire(
             &((mli_site_record *)mli_row_at(lord, MLI_BOOK_SITE, site)->subject)->display);
     if (e->word2 & MLI_HAS_SIDE) out->meta = mli_side_record_of(e->word2)->meta;
     out->pending = mli_is_pending(e->word2);
-    out->stream = mli_stream_of(lord, plain);
+    out->stream = mli_stream_of(lord, rows);
 }
 MLI_PRIVATE mli_walk_query mli_walk_query_of(memlord_device sel) {
     mli_walk_query q;
@@ -13907,9 +14082,10 @@ static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *
 
 /* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
    device and cannot be added inside, so it looks for the device first, and again if the block has
-   moved to another one meanwhile. Requires: not inside. */
+   moved to another one meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_probe probe;
     mli_row_delta d[2];
     mli_entry seen, *e;
@@ -13926,10 +14102,10 @@ static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, mem
         e = mli_probe_live(lord, t, (uint32_t)device.type, key, &probe);
         same = e && MLI_DEV(e->word1) == MLI_DEV(seen.word1);
         if (same) {
-            const uint64_t plain = mli_word2_rows(e->word2);
-            d[0] = mli_delta_close(0, plain & MLI_TAG_BITS, MLI_BYTES(e->word1));
+            const uint64_t rows = mli_word2_rows(e->word2);
+            d[0] = mli_delta_close(0, rows & MLI_TAG_BITS, MLI_BYTES(e->word1));
             d[1].in = MLI_BYTES(e->word1);
-            mli_entry_set_rows(e, (plain & ~MLI_TAG_BITS) | d[1].word2);
+            mli_entry_set_rows(e, (rows & ~MLI_TAG_BITS) | d[1].word2);
             mli_probe_unlock(&probe);
             if (d[0].word2 != d[1].word2) mli_count(lord, t, d, 2);
         }
@@ -14094,10 +14270,11 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
    things bound it: a block ended by a fence passes asks = 0 to mli_call_end, so it asks no queue;
    and a thread inside a fence asks no further ones (mli_fence_is_running). */
 
-/* Ends a call that counted on a device: does what `alert` asks for there. Requires: nothing is
-   held. `asks`: it may ask fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A
-   thread without the system's barrier always takes the slow function, for the barrier in it. */
+/* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
+   fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
+   barrier always takes the slow function, for the barrier in it. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         lord->end_slow(lord, t, dev, asks);
@@ -14181,7 +14358,7 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
     mli_side_record *side =
         mli_probe_side_record(lord, t, mli_type_of(lord, f->dev), f->key, &probe);
     mli_fence_record **at;
-    uint64_t word1, plain;
+    uint64_t word1, rows;
     int pends = side && f->serial && side->serial == f->serial;
     if (pends) {
         for (at = &side->fences; *at != f;) at = &(*at)->sibling;
@@ -14193,9 +14370,9 @@ static int mli_fence_credit(memlord *lord, mli_thread *t, mli_fence_record *f, u
         return 0;
     }
     word1 = probe.entry->word1;
-    plain = side->word2;
+    rows = side->word2;
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, plain, NULL);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, f->key, word1, rows, NULL);
     *credited = MLI_BYTES(word1);
     return 1;
 }
@@ -14266,8 +14443,9 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the asker of a fence. Requires: the fences lock. */
+/* Makes this thread the asker of a fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
     if (f->queue->unasked == f) f->queue->unasked = f->next;
     return f;
@@ -14275,9 +14453,10 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 
 /* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
    event when first asked, or the first of a queue that this poll (`round`) has not asked. NULL:
-   there is none left. Requires: the fences lock. */
+   there is none left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue *q;
     for (q = p->first; q; q = q->next) {
         mli_fence_record *f = q->unasked;
@@ -14311,8 +14490,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a type that is due for the longest time. NULL: none is due, and p->due and
-   p->late are set to when the next one will be. Requires: the fences lock. */
+   p->late are set to when the next one will be. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
     mli_queue *q, *found = NULL;
@@ -14628,10 +14808,10 @@ static mli_taken mli_token_stack(const memlord_realloc_token *token) {
     return taken;
 }
 
-/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is
-   word1, word[1] is word2, word[2] the generation of the ledger; word[3] and word[4] are its stack.
-   `verb`: of the line of
-   MEMLORD_DEBUG; NULL: the end logs both storages. */
+/* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
+   entry's word1, word[1] its word2, word[2] the generation of the ledger; word[3] and word[4] are
+   its stack. `verb` begins the line of MEMLORD_DEBUG; with NULL the end of the realloc logs both
+   storages. */
 static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device device,
                                                uint64_t storage, memlord_realloc_token *token,
                                                const char *verb, const memlord_site *site) {
@@ -14778,10 +14958,11 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back what n blocks hold, the last first. Requires: not inside, orphan lock not held. A
-   reference may be the last one by now, and then its end runs the host's fences. */
+/* Gives back what n blocks hold, the last first. A reference may be the last one by now, and then
+   its end runs the host's fences. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
+    MLI_REQUIRE(mli_none_held());
     while (n--) {
         const memlord_block *b = &blocks[n];
         if (hold[n].did == MLI_DID_VIEW)
@@ -15344,7 +15525,7 @@ MLI_API memlord_result memlord_free_deferred(memlord *lord, memlord_device devic
 MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, uint64_t storage) {
     mli_thread *t;
     mli_probe probe;
-    uint64_t word1, plain;
+    uint64_t word1, rows;
     memlord_result r = mli_key_begin(lord, device, storage, &t);
     if (!t) return mli_refuse(lord, MLI_REFUSER_free_done, r, device, mli_block_fault(storage, 0));
     if (!mli_probe_side_record(lord, t, (uint32_t)device.type, storage, &probe) ||
@@ -15354,9 +15535,9 @@ MLI_API memlord_result memlord_free_done(memlord *lord, memlord_device device, u
         return MEMLORD_E_UNKNOWN;
     }
     word1 = probe.entry->word1;
-    plain = mli_word2_rows(probe.entry->word2);
+    rows = mli_word2_rows(probe.entry->word2);
     mli_probe_end_block(lord, t, &probe, 0);
-    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, plain, NULL);
+    mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, word1, rows, NULL);
     mli_thread_put(lord, t);
     if (mli_debug_on(lord))
         mli_log_call(lord, 1, "[free retired] ", mli_device_record_at(lord, MLI_DEV(word1))->device,
@@ -15433,8 +15614,9 @@ static MLI_HOT int mli_alerted(const memlord *lord, uint32_t dev) {
 
 /* Notes where memlord_alloc was called, before it calls a function that may take a stack. From -O2
    on these calls are jumps, which leave no frame; at -O1 a stack that is not unwound then has no
-   frame at all. In optimized code the note would save registers on the way to sites and tags. */
-#if defined(__OPTIMIZE__) || !defined(__GNUC__)
+   frame at all. In optimized code the note would save registers on the way to sites and tags. On z
+   the fifth argument lies in a register that the callee preserves, so no such call is a jump. */
+#if (defined(__OPTIMIZE__) && !defined(__s390x__)) || !defined(__GNUC__)
 #define MLI_NOTE_ENTRY() (void)0
 #else
 #define MLI_NOTE_ENTRY() (void)(mli_self.entered = MLI_RETURN_ADDRESS())
@@ -15559,9 +15741,6 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* -- what the usual case leaves out. Only memlord_alloc and mli_free_fast come here: they have
       checked the generation and the key -- */
 
-/* The bits of `special` that the functions below serve. */
-#define MLI_SPECIAL_SERVED (uint32_t)(MLI_SPECIAL_ROWS | MLI_SPECIAL_STACKS)
-
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
@@ -15570,11 +15749,11 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. Requires: `special`
-   has no bit but those of MLI_SPECIAL_SERVED. */
+   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
+    MLI_REQUIRE(!(special & ~(uint32_t)MLI_SPECIAL_SERVED));
     const uint32_t dev = mli_dev_direct(lord, device);
     const mli_cache_entry *memo;
     rows->dev = dev;
@@ -15616,9 +15795,10 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
-/* Publishes the cells of a block that hold back too much. Requires: inside. */
+/* Publishes the cells of a block that hold back too much. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
     mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
     mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
@@ -15626,9 +15806,10 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 }
 
 /* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. Requires: inside. Leaves. */
+   table to grow, an event, an alert. Leaves. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_shard *s = mli_shard_of_address(lord, storage);
     const int crowded = mli_shard_crowded(lord, s);
@@ -15641,10 +15822,11 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     return MEMLORD_OK;
 }
 /* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. Requires: inside. Leaves. */
+   count at the site of the free, an event, an alert. Leaves. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
@@ -15702,7 +15884,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_full(memlord *lord,
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_home home;
     mli_entry *e;
-    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_alloc_slow(lord, device, storage, bytes, site);
     e = mli_home_room(&home);
@@ -15726,7 +15908,7 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     mli_home home;
     const mli_entry *e;
     uint64_t bytes;
-    if (MLI_UNLIKELY(special & ~MLI_SPECIAL_SERVED) ||
+    if (MLI_UNLIKELY(special & ~(uint32_t)MLI_SPECIAL_SERVED) ||
         MLI_UNLIKELY(!mli_home_enter(t, mli_shard_of_address(lord, storage), storage, &home)))
         return mli_free_slow(lord, device, storage, how, site);
     e = mli_home_find(&home, storage);
@@ -15740,12 +15922,13 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* Go on where the home bucket does not decide: probe the buckets after it. Require: inside; a
-   shared shard's home is locked. Leave. */
+/* Go on where the home bucket does not decide: probe the buckets after it. Require: a shared
+   shard's home is locked. Leave. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -15761,6 +15944,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
 static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
                                                    uint64_t storage, int how,
                                                    const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;
@@ -16157,10 +16341,10 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Sums a device over all threads, compares it with the band in force and sets the margins.
-   Requires: the phys lock. */
+/* Sums a device over all threads, compares it with the band in force and sets the margins. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
     const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
@@ -16234,9 +16418,9 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- callbacks -- */
 
-/* Returns 1 if another thread runs the callback of a number, for any device. Requires: the
-   callbacks lock. */
+/* Returns 1 if another thread runs the callback of a number, for any device. */
 static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
+    MLI_REQUIRE(mli_lock_held(&lord->bands.callbacks_lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         const mli_watch *w = &mli_device_record_at(lord, i)->watch;
@@ -16310,13 +16494,12 @@ static MLI_COLD int mli_gc_begin(memlord *lord, uint32_t dev, uintptr_t here) {
 
 static MLI_COLD void mli_log_gc(memlord *lord, const memlord_gc_event *e,
                                 const memlord_gc_result *result) {
-    static const char *const reasons[] = {
+    static const char reasons[][14] = {
 #define MLI_X(name, text) text,
         MLI_REASONS(MLI_X)
 #undef MLI_X
     };
-    static const char *const metrics[] = {"allocated", "freed", "max", "reserved",
-                                          "cached"};
+    static const char metrics[][10] = {"allocated", "freed", "max", "reserved", "cached"};
     char line[320];
     mli_out o;
     if (!mli_log_hears(lord, MEMLORD_LOG_INFO)) return;
@@ -16368,17 +16551,18 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
-   thread has set `gc_running`, and holds no lock. */
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: it was
+   this thread that set `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
+    MLI_REQUIRE(mli_none_held());
+    MLI_REQUIRE(mli_u32_load(&mli_device_record_at(lord, dev)->watch.gc_running));
     mli_device_record *device = mli_device_record_at(lord, dev);
     memlord_gc_event *e = &v->event;
     mli_gc_entry c;
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    mli_rank_none();
     while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
@@ -16796,9 +16980,9 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
 /* Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses books/counters,
-   books/sites, books/names and books/events. A thread alone writes its frames and thread scopes;
-   readers sum the thread scopes. A thread that adopts a scope has a frame and a thread scope of its
-   own in it. Invariants: a scope or a thread scope is never removed; a frame's totals come from the
+   books/sites, books/names and books/events. A thread alone writes its spans and thread scopes;
+   readers sum the thread scopes. A thread that adopts a scope has a span and a thread scope of its
+   own in it. Invariants: a scope or a thread scope is never removed; a span's totals come from the
    thread's own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or
    a thread scope. */
 
@@ -16833,7 +17017,7 @@ typedef struct mli_thread_scope {
 /* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
 MLI_PRIVATE void mli_thread_reset(mli_thread *t);
 
-MLI_PRIVATE void mli_frame_pop(mli_thread *t);
+MLI_PRIVATE void mli_span_pop(mli_thread *t);
 
 /* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
    gives up ownership, after which another thread may take the record at once. Requires: the
@@ -16845,7 +17029,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
-MLI_PRIVATE void mli_frames_free(memlord *lord, mli_thread *t);
+MLI_PRIVATE void mli_spans_free(memlord *lord, mli_thread *t);
 
 /* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
    NULL. A thread scope of an earlier epoch counts as running only. */
@@ -16926,9 +17110,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a frame, and adds its delta on each device to its thread scope. Its peaks
-   raise those of the frame around it. */
-static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_scope_run *v) {
+/* Computes the totals of a span, and adds its delta on each device to its thread scope. Its peaks
+   raise those of the span around it. */
+static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     memset(v, 0, sizeof *v);
     v->start = f->start;
@@ -16939,42 +17123,43 @@ static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_sco
     v->blocks = 0 - f->blocks;
     for (i = 1; i < n; i++) {
         const mli_cell *cell = mli_cell_own_device(t, i);
-        const mli_frame_peak *at = mli_frame_peak_at(f, i);
+        const mli_span_peak *at = mli_span_peak_at(f, i);
         uint64_t delta;
-        if (cell) mli_frame_raise(f, i, mli_u64_load_own(&cell->high));
+        if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
         delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
         if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
         v->bytes += delta;
         v->peak += at->high - at->from;
         if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
-        if (f->around) mli_frame_raise(f->around, i, at->high);
+        if (f->around) mli_span_raise(f->around, i, at->high);
     }
 }
 
-MLI_PRIVATE void mli_frame_pop(mli_thread *t) {
-    t->frame = t->frame->around;
+MLI_PRIVATE void mli_span_pop(mli_thread *t) {
+    t->span = t->span->around;
     t->birth_bits = 0;
 }
 
-/* Ends the innermost frame and adds it to its thread scope, which may be of an earlier epoch. */
-static void mli_frame_close(memlord *lord, mli_thread *t) {
-    mli_thread_scope *s = t->frame->stats;
+/* Ends the innermost span and adds it to its thread scope, which may be of an earlier epoch. */
+static void mli_span_close(memlord *lord, mli_thread *t) {
+    mli_thread_scope *s = t->span->stats;
     mli_scope_run v;
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
     if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
-    mli_frame_totals(lord, t, t->frame, &v);
+    mli_span_totals(lord, t, t->span, &v);
     mli_thread_scope_add(s, &v);
-    if (MLI_UNLIKELY(t->frame->exported)) mli_u64_store(&s->token, 0);
+    if (MLI_UNLIKELY(t->span->exported)) mli_u64_store(&s->token, 0);
     mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    mli_frame_pop(t);
+    mli_span_pop(t);
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u64_add(&t->owner, 0);
-    while (t->frame) mli_frame_close(t->lord, t);
+    while (t->span) mli_span_close(t->lord, t);
     mli_thread_reset(t);
-    mli_u32_store(&t->fenced, 1); /* it is not inside: no thread that stops a shard waits for it */
+    mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
     mli_u64_store_release(&t->owner, 0);
 }
 
@@ -16990,6 +17175,7 @@ MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
 
 /* Returns the scope with a path; NULL: there is none. */
 static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string = mli_string_locked(lord, path);
     return string ? string->scope : NULL;
 }
@@ -16999,6 +17185,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
                                                     mli_scope_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_scope_record *scope;
     mli_site_record *site = NULL;
     memlord_result r;
@@ -17061,26 +17248,26 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
     return s;
 }
 
-/* -- frames -- */
+/* -- spans -- */
 
-/* Gets the next frame of a thread's scope stack, made on first use. E_STATE: the stack is full. The
+/* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
    orphan record has no stack: its calls come from many threads. */
-static memlord_result mli_frame_reserve(memlord *lord, mli_thread *t, mli_frame **out) {
-    mli_frame **next = t->frame ? &t->frame->inner : &t->frames;
+static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
+    mli_span **next = t->span ? &t->span->inner : &t->spans;
     uint32_t depth = mli_scope_depth(t);
     if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM;
     if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
     if (!*next) {
-        *next = (mli_frame *)mli_own_alloc(lord, sizeof **next);
+        *next = (mli_span *)mli_own_alloc(lord, sizeof **next);
         if (!*next) return MEMLORD_E_NOMEM;
-        (*next)->around = t->frame;
+        (*next)->around = t->span;
         (*next)->depth = depth + 1;
     }
     *out = *next;
     return MEMLORD_OK;
 }
-MLI_PRIVATE void mli_frames_free(memlord *lord, mli_thread *t) {
-    mli_frame *f = t->frames, *inner;
+MLI_PRIVATE void mli_spans_free(memlord *lord, mli_thread *t) {
+    mli_span *f = t->spans, *inner;
     for (; f; f = inner) {
         inner = f->inner;
         mli_own_free(lord, f, sizeof *f);
@@ -17096,11 +17283,11 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a frame: the thread enters the scope of a thread scope. `adopted`: the second word of the
-   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this frame's
-   peak; the frame around takes the old high. */
-static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_thread_scope *stats,
-                           uint64_t adopted) {
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the second word of the
+   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this span's
+   peak; the span around takes the old high. */
+static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
+                          uint64_t adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     f->scope = stats->scope;
     f->stats = stats;
@@ -17112,7 +17299,7 @@ static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_threa
         mli_cell *cell = mli_cell_own_device(t, i);
         f->peaks[i].from = f->peaks[i].high = 0;
         if (!cell) continue;
-        if (f->around) mli_frame_raise(f->around, i, mli_u64_load_own(&cell->high));
+        if (f->around) mli_span_raise(f->around, i, mli_u64_load_own(&cell->high));
         if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
             mli_cell_high_restart(lord, i, cell);
         f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
@@ -17122,7 +17309,7 @@ static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_threa
     f->before = mli_live_total(lord);
     f->start = mli_stamp_now(lord);
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
-    t->frame = f;
+    t->span = f;
     t->birth_bits = 0;
     mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
@@ -17134,7 +17321,7 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
                                                 mli_thread_scope **out) {
-    mli_scope_record *scope, *parent = t->frame ? t->frame->scope : NULL;
+    mli_scope_record *scope, *parent = t->span ? t->span->scope : NULL;
     memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
@@ -17154,7 +17341,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     mli_thread *t = mli_thread_get(lord);
     const mli_cache_entry *memo;
     mli_thread_scope *stats;
-    mli_frame *frame;
+    mli_span *span;
     uint32_t salt;
     memlord_result r;
     if (!t) return MEMLORD_OK;
@@ -17162,11 +17349,11 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     memo = mli_cache_find(t, given, salt);
     stats = memo ? (mli_thread_scope *)memo->value : NULL;
     if (stats && !planted && strncmp(stats->scope->name, name, MLI_SCOPE_NAME)) stats = NULL;
-    r = mli_frame_reserve(lord, t, &frame);
+    r = mli_span_reserve(lord, t, &span);
     if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
-    if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
+    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
     if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
@@ -17177,12 +17364,12 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* Returns the first word of a token: the ledger's generation and the scope. The second word is the
    number of an export. A token is valid while its number is in a thread scope: from the first
-   export of a frame until the frame ends. */
+   export of a span until the span ends. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the token's frame has ended, or it is of another ledger.
+/* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
    E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
@@ -17190,12 +17377,12 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     mli_scope_record *scope =
         id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, id) : NULL;
     mli_thread_scope *s;
-    mli_frame *frame, *f;
-    memlord_result r = mli_frame_reserve(lord, t, &frame);
+    mli_span *span, *f;
+    memlord_result r = mli_span_reserve(lord, t, &span);
     if (r) return r;
     if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
-    for (f = t->frame; f; f = f->around)
+    for (f = t->span; f; f = f->around)
         if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
     s = mli_thread_scope_first(scope);
     while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
@@ -17203,18 +17390,18 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     if (s->thread == t->id) return MEMLORD_E_STATE;
     s = mli_thread_scope_get(lord, scope, t);
     if (!s) return MEMLORD_E_NOMEM;
-    mli_frame_open(lord, t, frame, s, token->word[1]);
+    mli_span_open(lord, t, span, s, token->word[1]);
     return MEMLORD_OK;
 }
 
 /* Ends the innermost scope. E_STATE: it was not adopted by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
-    const mli_frame *f = t->frame;
+    const mli_span *f = t->span;
     if (!f || !f->adopted || f->adopted != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
-    mli_frame_close(lord, t);
+    mli_span_close(lord, t);
     return MEMLORD_OK;
 }
 
@@ -17320,7 +17507,7 @@ MLI_PRIVATE void mli_scopes_free(memlord *lord) {
         }
         mli_own_free(lord, scope, sizeof *scope);
     }
-    mli_book_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
+    mli_vector_free(lord, &lord->tags.scopes, sizeof(mli_ptr));
 }
 
 /* -- public -- */
@@ -17348,8 +17535,8 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->frame && !t->frame->adopted) /* an adopted one ends by memlord_scope_return */
-        mli_frame_close(lord, t);
+    if (t->span && !t->span->adopted) /* an adopted one ends by memlord_scope_return */
+        mli_span_close(lord, t);
     else
         r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
@@ -17366,8 +17553,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     guard->lord = NULL;
     elsewhere = t->id != guard->thread;
     if (!elsewhere && guard->scope) {
-        for (; mli_scope_depth(t) > guard->depth; mli_frame_close(lord, t))
-            ended += !t->frame->adopted; /* the interposer was told of no adoption */
+        for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
+            ended += !t->span->adopted; /* the interposer was told of no adoption */
     } else if (!elsewhere && t->tag_depth > guard->depth) {
         ended = t->tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -17387,21 +17574,21 @@ MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shape
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->frame) r = mli_name_limited(lord, shapes, &kept);
-    if (r == MEMLORD_OK) t->frame->shapes = kept;
+    if (t->span) r = mli_name_limited(lord, shapes, &kept);
+    if (r == MEMLORD_OK) t->span->shapes = kept;
     mli_thread_put(lord, t);
     return r;
 }
 
 MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
     mli_thread *t;
-    mli_frame *f;
+    mli_span *f;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    f = t->frame;
+    f = t->span;
     if (f) {
         if (!mli_u64_load_own(&f->stats->token)) {
             f->exported = 1;
@@ -17461,10 +17648,10 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
-    const char *name;
     uint16_t at, kind; /* at: the offset in memlord_stats, 0 for a loss; MLI_KIND_... */
 } mli_columns_row;
 MLI_TABLE(const mli_columns_row mli_columns[MLI_COLUMNS])
+MLI_TABLE(const char *const mli_column_names[MLI_COLUMNS])
 /* Returns the statistic of column i, which is less than MLI_STAT_COUNT. */
 MLI_PRIVATE uint64_t *mli_stat_of(memlord_stats *stats, size_t i);
 MLI_PRIVATE MLI_COLD uint64_t mli_loss_value(memlord *lord, size_t i);
@@ -17564,11 +17751,18 @@ MLI_PRIVATE MLI_COLD void mli_put_holders(memlord *lord, mli_out *o, const mli_h
 /* ---------------------------------------------------------------------- src/services/stats.c -- */
 
 MLI_PRIVATE const mli_columns_row mli_columns[MLI_COLUMNS] = {
-#define MLI_X(name, kind, family, text)                                                       \
-    {#name, offsetof(memlord_stats, name), MLI_KIND_##kind},
+#define MLI_X(name, kind, family, text) {offsetof(memlord_stats, name), MLI_KIND_##kind},
     MLI_STATS(MLI_X)
 #undef MLI_X
-#define MLI_X(name, text) {"dropped_" #name, 0, MLI_KIND_ANOMALY},
+#define MLI_X(name, text) {0, MLI_KIND_ANOMALY},
+    MLI_LOSSES(MLI_X)
+#undef MLI_X
+};
+MLI_PRIVATE const char *const mli_column_names[MLI_COLUMNS] = {
+#define MLI_X(name, kind, family, text) #name,
+    MLI_STATS(MLI_X)
+#undef MLI_X
+#define MLI_X(name, text) "dropped_" #name,
     MLI_LOSSES(MLI_X)
 #undef MLI_X
 };
@@ -18151,9 +18345,9 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known.
-   Requires: the phys lock. */
+/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
     phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
     if (!phys->limit) phys->limit = 1;
@@ -18172,8 +18366,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
    after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
-   holds now, as a source may itself set that. Requires: the phys lock. */
+   holds now, as a source may itself set that. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
         mli_device_record *device = mli_device_record_at(lord, i);
@@ -18215,6 +18410,7 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     return mine;
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     mli_capacity_reader source;
     memlord_capacity c;
     uint64_t now;
@@ -18225,7 +18421,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     source = lord->room.capacity_readers[phys->device.type];
     mli_callbacks_leave(lord);
     mli_phys_marks_begin(lord, phys);
-    mli_rank_none();
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
@@ -18378,7 +18573,7 @@ MLI_PRIVATE MLI_COLD void mli_put_others(const memlord *lord, mli_out *o, const 
 static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys, uint64_t wanted,
                                       uint64_t covered) {
     memlord_capacity sample;
-    uint64_t limit, reserved, held;
+    uint64_t limit, tickets, held;
     int64_t left;
     int known;
     mli_lock_take(&phys->lock);
@@ -18386,7 +18581,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
     sample = phys->sample;
     sample.used = mli_phys_used(lord, phys, &held);
     limit = phys->limit;
-    reserved = phys->reserved;
+    tickets = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
     if (known) left += mli_bytes_signed(covered);
     mli_putf(o, " %jo wanted, ", wanted);
@@ -18398,7 +18593,7 @@ static MLI_COLD void mli_explain_phys(memlord *lord, mli_out *o, mli_phys *phys,
         mli_putf(o, "%jo to spare", (uint64_t)left - wanted);
     if (limit) mli_putf(o, ": limit %jo", limit);
     mli_putf(o, limit ? ", live %jo" : ": live %jo", mli_phys_live(lord, phys));
-    if (reserved) mli_putf(o, ", held %jo", reserved);
+    if (tickets) mli_putf(o, ", held %jo", tickets);
     if (covered) mli_putf(o, " of which %jo for this request", covered);
     if (sample.known)
         mli_putf(o, ", capacity %jo with %g used", sample.total, mli_used_percent(&sample));
@@ -18646,10 +18841,10 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
     uint64_t live, all, held, used;
     if (!lord || mli_phys_read(lord, device, &phys)) return MEMLORD_PRESSURE_UNKNOWN;
     mli_lock_take(&phys->lock);
-    live = mli_add_saturated(mli_phys_live(lord, phys), phys->reserved);
+    live = mli_add_saturated(mli_phys_live(lord, phys), phys->ticket_bytes);
     all = mli_add_saturated(live, phys->neighbours);
     used = mli_phys_used(lord, phys, &held);
-    held = mli_add_saturated(mli_add_saturated(held, phys->reserved), phys->neighbours);
+    held = mli_add_saturated(mli_add_saturated(held, phys->ticket_bytes), phys->neighbours);
     if (phys->sample.known)
         level = mli_pressure((double)(held > used ? held : used), (double)phys->sample.total);
     if (phys->limit) {
@@ -19520,8 +19715,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
 /* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the others stay
    spread over the whole run, however long it becomes. Never evicts the first, the last, or one in
    which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
-   Evicts a named one only if no other can go. Requires: the list is full; the snapshots lock. */
+   Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&lord->snapshots.lock));
+    MLI_REQUIRE(lord->snapshots.count == MLI_SNAPSHOTS);
     mli_snapshot **list = lord->snapshots.at, *out;
     uint64_t least = UINT64_MAX;
     uint32_t i, at = 0;
@@ -19689,6 +19886,7 @@ MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
         mli_holders_take(lord, dev, live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
@@ -19714,6 +19912,7 @@ MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_destroy(memlord *lord) {
+    MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
     for (i = 0; i < lord->snapshots.count; i++)
         mli_own_free(lord, lord->snapshots.at[i], lord->snapshots.at[i]->size);
@@ -19783,7 +19982,7 @@ typedef struct mli_waiter {
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
-/* Stops all pollers and joins them. Requires: the caller is no helper. */
+/* Stops all pollers and joins them. Requires: the caller is no helper of this ledger. */
 MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
@@ -19882,6 +20081,7 @@ static void mli_bands_changed(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     uint64_t now, at;
     uint32_t state = mli_u32_load_acquire(&phys->poller.state);
     if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
@@ -20199,7 +20399,7 @@ MLI_PRIVATE MLI_COLD const char *mli_read_number(const char *text, int places, d
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_retry_parse(const char *text, memlord_retry *out) {
-    static const char *const names[] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
+    static const char names[][12] = {"max=", "initial_ms=", "max_ms=", "multiplier="};
     memlord_retry read = *out;
     uint32_t *const fields[] = {&read.max_retries, &read.initial_ms, &read.max_ms};
     while (*text) {
@@ -20568,7 +20768,7 @@ static MLI_COLD int mli_verify_subject(memlord *lord, int book, uint32_t number,
     return mli_site_record_of(lord, &site->original) == site && mli_ptr_load(&site->display);
 }
 static MLI_COLD int mli_verify_names(mli_verify *v, int book) {
-    static const char *const books[MLI_BOOKS] = {"devices", "sites", "tags"};
+    static const char books[MLI_BOOKS][8] = {"devices", "sites", "tags"};
     uint32_t i;
     for (i = 1; i < v->rows[book]; i++) {
         const mli_row *row = mli_row_at(v->lord, book, i);
@@ -20650,13 +20850,13 @@ static void mli_verify_add(mli_verify_sum *sum, const mli_entry *e) {
 
 /* Checks the rows and the birth of a block, and adds it to the sums of its rows. */
 static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
-    const uint64_t plain = mli_word2_rows(e->word2), birth = MLI_BIRTH(plain);
+    const uint64_t rows = mli_word2_rows(e->word2), birth = MLI_BIRTH(rows);
     const uint32_t dev = MLI_DEV(e->word1);
     uint32_t number[MLI_BOOKS];
     int book;
     number[MLI_BOOK_DEVICE] = dev;
-    number[MLI_BOOK_SITE] = MLI_SITE_ROW(plain);
-    number[MLI_BOOK_TAG] = MLI_TAG_ROW(plain);
+    number[MLI_BOOK_SITE] = MLI_SITE_ROW(rows);
+    number[MLI_BOOK_TAG] = MLI_TAG_ROW(rows);
     if ((birth & MLI_BIRTH_NUMBERED) && ((birth & MLI_MARK_MAX) == 0 ||
                                        (birth & MLI_MARK_MAX) > mli_birth_count(v->lord)))
         return mli_verify_block(v, e, "its scope is unknown");
@@ -20875,25 +21075,25 @@ static MLI_COLD int mli_verify_handles(mli_verify *v, const char *what, uint64_t
                            open, closed);
 }
 
-/* Checks the tickets of a phys against its reserved bytes, and adds up the open and the closed. */
+/* Checks the tickets of a phys against its `ticket_bytes`, and adds up the open and the closed. */
 static MLI_COLD int mli_verify_phys(mli_verify *v, mli_phys *phys, uint64_t *open,
                                     uint64_t *closed) {
-    mli_book *book = &v->lord->limits.reservations;
+    mli_vector *vector = &v->lord->limits.reservations;
     uint32_t i, n = mli_u32_load(&v->lord->limits.reservation_count);
-    uint64_t sum = 0, reserved;
+    uint64_t sum = 0, bytes;
     mli_lock_take(&phys->lock);
     for (i = 1; i < n; i++) {
-        const mli_reservation *r = (const mli_reservation *)mli_book_at(book, i, sizeof *r);
+        const mli_reservation *r = (const mli_reservation *)mli_vector_at(vector, i, sizeof *r);
         if (r->phys != phys || !(mli_u32_load(&r->handle.generation) & 1)) continue;
         sum += r->remaining;
         ++*open;
     }
     *closed += mli_verify_list(phys->closed_tickets);
-    reserved = phys->reserved;
+    bytes = phys->ticket_bytes;
     mli_lock_drop(&phys->lock);
-    if (sum == reserved) return 0;
+    if (sum == bytes) return 0;
     return mli_verify_fail(v, "%i: its tickets have %ju B left; %ju B are reserved",
-                           mli_device_code(phys->device), sum, reserved);
+                           mli_device_code(phys->device), sum, bytes);
 }
 static MLI_COLD int mli_verify_tickets(mli_verify *v) {
     uint64_t open = 0, closed = 0;
@@ -20905,12 +21105,13 @@ static MLI_COLD int mli_verify_tickets(mli_verify *v) {
 }
 
 static MLI_COLD int mli_verify_accounts(mli_verify *v) {
-    mli_book *book = &v->lord->accounts.all;
+    mli_vector *vector = &v->lord->accounts.all;
     const uint32_t n = mli_u32_load(&v->lord->accounts.count);
     uint64_t open = 0;
     uint32_t i;
     for (i = 1; i < n; i++) {
-        const mli_account_record *a = (const mli_account_record *)mli_book_at(book, i, sizeof *a);
+        const mli_account_record *a = (const mli_account_record *)mli_vector_at(vector, i,
+                                                                                sizeof *a);
         const uint32_t generation = mli_u32_load(&a->handle.generation);
         const uint64_t word = mli_u64_load(&a->word);
         if (!(generation & 1)) continue;
@@ -20925,9 +21126,12 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(v->lord->accounts.closed));
 }
 
-/* Runs all checks until one fails. Requires: the map is stopped, and the locks are held. Names come
-   first: the other checks use them, and the rows need what the walk of the map has summed. */
+/* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
+   what the walk of the map has summed. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book;
     for (book = 0; book < MLI_BOOKS; book++)
         if (mli_verify_names(v, book)) return 1;
@@ -21111,7 +21315,7 @@ typedef struct mli_report {
    block. So up to MLI_LEAKS / 2 groups are all found, but for about 1 table of 100 that is as full:
    `lost` tells. With more groups large ones are found, but a group of many small blocks may be
    under-reported. The sums of the table count every block. */
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t plain,
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes);
 /* Moves the `most` largest groups to the start of the table, the largest first. */
 MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
@@ -21151,10 +21355,10 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
-MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t plain,
+MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uint64_t rows,
                                        uint32_t dev, uint64_t bytes) {
-    uint64_t scope = mli_scope_of(lord, plain);
-    uint64_t key = (plain & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
+    uint64_t scope = mli_scope_of(lord, rows);
+    uint64_t key = (rows & MLI_ROWS_MASK) | (uint64_t)dev << 40 | scope << 48;
     uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 52; /* each bit of the key reaches the top bits */
     mli_leak_group *leak = NULL, *tried;
     size_t i;
@@ -21174,7 +21378,7 @@ MLI_PRIVATE MLI_COLD void mli_leak_add(memlord *lord, mli_leak_table *leaks, uin
     }
     leak->key = key;
     leak->of.word1 = (uint64_t)dev << 49;
-    leak->of.word2 = plain;
+    leak->of.word2 = rows;
     leak->blocks++;
     leak->bytes += bytes;
 }
@@ -21204,8 +21408,8 @@ MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t show
       without a site count by their tag -- */
 
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r) { return (size_t)r->site_rows + r->tags + 2; }
-static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t plain, uint64_t bytes) {
-    const uint32_t site = MLI_SITE_ROW(plain), tag = MLI_TAG_ROW(plain);
+static MLI_COLD void mli_leak_sum_add(mli_report *r, uint64_t rows, uint64_t bytes) {
+    const uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     mli_leak_sum *sum;
     if (!r->leak_sum || site > r->site_rows || tag > r->tags) return; /* added since */
     sum = &r->leak_sum[site ? site : r->site_rows + 1 + tag];
@@ -21334,14 +21538,14 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
    counts by size, the groups of leaks, and the live bytes of each scope. */
 static int mli_visit_report(memlord *lord, const mli_entry *e, void *user) {
     mli_report *r = (mli_report *)user;
-    uint64_t bytes = MLI_BYTES(e->word1), plain = mli_word2_rows(e->word2);
-    uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, plain), size = 0;
+    uint64_t bytes = MLI_BYTES(e->word1), rows = mli_word2_rows(e->word2);
+    uint32_t dev = MLI_DEV(e->word1), scope = mli_scope_of(lord, rows), size = 0;
     const mli_side_record *side = mli_side_record_of(e->word2);
     for (; bytes >> size; size++) {}
     if (dev <= r->devices) r->sizes[dev - 1][size]++; /* else added since the capture */
-    if (mli_mark_of(lord, plain) >= r->mark && !(side && side->serial)) { /* pending is freed */
-        mli_leak_add(lord, &r->leaks, plain, dev, bytes);
-        mli_leak_sum_add(r, plain, bytes);
+    if (mli_mark_of(lord, rows) >= r->mark && !(side && side->serial)) { /* pending is freed */
+        mli_leak_add(lord, &r->leaks, rows, dev, bytes);
+        mli_leak_sum_add(r, rows, bytes);
         mli_stack_leak_add(r, e);
     }
     if (scope && scope <= r->scopes) {
@@ -21431,7 +21635,7 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     sampled = phys->sampled;
     line->of.device = phys->device;
     line->of.name = NULL;
-    line->held = phys->reserved;
+    line->held = phys->ticket_bytes;
     if (phys->limit) line->limit = phys->limit;
     neighbours = phys->neighbours;
     mli_lock_drop(&phys->lock);
@@ -21544,7 +21748,7 @@ static void mli_report_accounts(mli_report *r) {
     mli_lock_take(&mli_process.cold_lock);
     for (i = 1; i < mli_u32_load(&lord->accounts.count); i++) {
         const mli_account_record *b =
-            (const mli_account_record *)mli_book_at(&lord->accounts.all, i, sizeof *b);
+            (const mli_account_record *)mli_vector_at(&lord->accounts.all, i, sizeof *b);
         memlord_account_stat s;
         if (!mli_account_read_locked(b, &s)) continue;
         r->accounts++;
@@ -21650,6 +21854,7 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
 }
 
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
+    MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
     r->lord = lord;
@@ -21936,13 +22141,13 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     const mli_export *x = ((const mli_alive_walk *)user)->x;
     mli_alive *alive = (mli_alive *)item;
     mli_live_block *b = &alive->of;
-    uint64_t plain = mli_word2_rows(e->word2);
-    uint64_t scope = mli_scope_of(x->lord, plain);
+    uint64_t rows = mli_word2_rows(e->word2);
+    uint64_t scope = mli_scope_of(x->lord, rows);
     const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
     const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
-                             (plain & MLI_ROWS_MASK) >> 1 | scope << 36);
-    b->stream = mli_stream_of(x->lord, plain);
+                             (rows & MLI_ROWS_MASK) >> 1 | scope << 36);
+    b->stream = mli_stream_of(x->lord, rows);
     if (mli_is_pending(e->word2)) b->state |= MLI_BLOCK_PENDING;
     if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
         b->state |= MLI_BLOCK_PARTS;
@@ -22744,7 +22949,7 @@ MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, s
         if (dev && at >= MLI_STAT_COUNT) continue;
         *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
                                  : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
-        if (*v) return mli_columns[at].name;
+        if (*v) return mli_column_names[at];
     }
     return NULL;
 }
@@ -22934,7 +23139,7 @@ static MLI_COLD void mli_json_stats(mli_out *o, memlord_stats *s) {
     size_t i;
     mli_put_str(o, "{");
     for (i = 0; i < MLI_STAT_COUNT; i++)
-        mli_json_u64(o, mli_columns[i].name, *mli_stat_of(s, i));
+        mli_json_u64(o, mli_column_names[i], *mli_stat_of(s, i));
     for (i = 0; i < MLI_RATE_COUNT; i++) mli_json_rate(o, mli_rates[i].name, mli_rate_read(s, i));
     mli_json_u64(o, "mean_bytes", mli_mean_read(s));
     mli_put_str(o, "}");
@@ -22966,7 +23171,7 @@ static void mli_json_metadata(mli_report *r) {
                   mli_alert_on(lord, MLI_ALERT_EVENTS) != 0);
     mli_jsonf(r->o, ",'dropped':{");
     for (i = 0; i < MLI_LOSS_COUNT; i++)
-        mli_json_u64(r->o, mli_columns[MLI_STAT_COUNT + i].name + sizeof "dropped",
+        mli_json_u64(r->o, mli_column_names[MLI_STAT_COUNT + i] + sizeof "dropped",
                      mli_loss_value(lord, i));
     mli_jsonf(r->o, ",'events':%ju}}", r->total.dropped_events);
 }
@@ -23590,7 +23795,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
    Minified by esbuild 0.17.0. */
 #if !defined(MEMLORD_NO_PAGE)
 
-static const char mli_page_head[][3089] = {
+static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
     "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-4LJeBRIbkb7MAbJFnTMbmNXdb4qsS8pEQeqKOC3jysI=' 'sh"
@@ -23728,7 +23933,7 @@ static const char mli_page_head[][3089] = {
     "den>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page"
     " draws its report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
-static const char mli_page_middle[][3565] = {
+static const char mli_html_middle[][3565] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
     "\n<div id=\"report\" hidden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></"
     "div></section>\n<section id=\"versus\" class=\"plain\" hidden><h2>What changed</h2><div class"
@@ -23771,7 +23976,7 @@ static const char mli_page_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3619] = {
+static const char mli_html_tail[][3619] = {
     "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXl/2zbW7v/3U8i8GQ8ZQbLkLE0o0/oladKm"
     "zdYk3UbV69AyZTGmSZWkYjuyvvs9zzkACMrOzNy3i0WCIIjl4Gw4i7eqkk5Vl+ms9ka+H0SH6/kqn9VpkXeS3E+C9azIq"
     "7pTR2d+0q/qeHZWBaqKnvh1/7w4WWUJ3eZ8m6VVHaiCKuJRmQQq5vJ5GZ9Trf55vPSz6PBp7Z/5Wb9Ka6px5leTU7qTpo"
@@ -24257,7 +24462,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 #if !defined(MEMLORD_NO_PAGE)
 
 /* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
-static MLI_COLD void mli_put_page(mli_out *o, const char *literal, size_t size, size_t all) {
+static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
     size_t at;
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
@@ -24265,16 +24470,16 @@ static MLI_COLD void mli_put_page(mli_out *o, const char *literal, size_t size, 
 /* For readers without scripts the page has the verdicts and the devices of TEXT. JSON escapes < and
    >, so that no string of it can end its element. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
-    mli_put_page(r->o, mli_page_head[0], sizeof mli_page_head[0], sizeof mli_page_head);
+    mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
     mli_text_verdicts(r);
     mli_text_devices(r, r->devices);
     r->out.html = 0;
     r->out.name_max = 0;
-    mli_put_page(r->o, mli_page_middle[0], sizeof mli_page_middle[0], sizeof mli_page_middle);
+    mli_put_html(r->o, mli_html_middle[0], sizeof mli_html_middle[0], sizeof mli_html_middle);
     r->brief = 1;
     mli_json(r);
-    mli_put_page(r->o, mli_page_tail[0], sizeof mli_page_tail[0], sizeof mli_page_tail);
+    mli_put_html(r->o, mli_html_tail[0], sizeof mli_html_tail[0], sizeof mli_html_tail);
 }
 #endif
 
@@ -26700,8 +26905,9 @@ static void mli_words_lock(int take) {
 #endif
 }
 /* Takes or drops the locks inside the cold lock, each of all ledgers before the next, in the lock
-   order. Requires: the cold lock, so that no device and its lock is new meanwhile. */
+   order. Under the cold lock no device and its lock is new meanwhile. */
 static void mli_fork_locks(int take) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
     MLI_LEDGERS_EACH(lord) {
         if (take)
@@ -26750,8 +26956,9 @@ static void mli_row_locks_after_fork(memlord *lord) {
 }
 
 /* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
-   ended are put on the list to be dropped. Requires: the fences lock. */
+   ended are put on the list to be dropped. */
 static MLI_COLD void mli_askers_gone(memlord *lord) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
     for (; f; f = f->older) {
         if (!f->asker || f->asker == (void *)&mli_self) continue;
@@ -26808,12 +27015,12 @@ static void mli_ledger_after_fork(memlord *lord) {
 }
 
 /* Forgets in a forked child the open scopes of a thread that is gone: they never end. That thread
-   may have been about to begin or end one; whether that is counted is not known. Requires: fork
-   holds the locks. */
+   may have been about to begin or end one; whether that is counted is not known. */
 static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
-    for (; t->frame; mli_frame_pop(t)) {
-        mli_u64_store(&t->frame->stats->running, 0);
-        mli_u64_store(&t->frame->stats->token, 0);
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    for (; t->span; mli_span_pop(t)) {
+        mli_u64_store(&t->span->stats->running, 0);
+        mli_u64_store(&t->span->stats->token, 0);
     }
 }
 
@@ -26845,13 +27052,13 @@ static MLI_COLD void mli_fork_child(void) {
         mli_ledger_after_fork(lord);
         mli_stacks_seed(lord);
         for (t = mli_thread_first(lord); t; t = mli_thread_next(t)) {
-            mli_thread_fence(t);
+            mli_thread_entry_choose(t);
             mli_stack_redraw(t);
             if (t == mine || mli_is_orphan(lord, t)) continue;
             mli_ptr_store(&t->inside, NULL); /* it saw the map stopped and was about to leave */
             mli_scope_stack_forget(t);
             mli_thread_reset(t);
-            mli_u32_store(&t->fenced, 1);
+            mli_u32_store(&t->by_exchange, 1);
             mli_u64_store(&t->owner, 0);
         }
         if (mine) mli_u64_store(&mine->owner, number);
@@ -26894,8 +27101,9 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
 /* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
-   every level. Requires: the log lock, or a ledger that no other thread knows yet. */
+   every level. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     const uint32_t debug = mli_hook_on(lord, MLI_HOOK_TRACE);
     lord->log.logger = *logger;
     if (debug && (!logger->fn || logger->fn == memlord_log_stderr))
@@ -27127,6 +27335,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     }
     *lord->back = lord->next;
     if (lord->next) lord->next->back = lord->back;
+    lord->back = NULL;
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
@@ -27134,8 +27343,9 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
-/* Frees all memory of a ledger, the ledger itself last. Requires: not registered any more. */
+/* Frees all memory of a ledger, the ledger itself last. */
 static MLI_COLD void mli_ledger_free(memlord *lord) {
+    MLI_REQUIRE(!lord->back);
     memlord_allocator allocator = lord->memory.allocator;
     mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
     uint64_t generation;
@@ -27146,18 +27356,18 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_own_free(lord, lord->map.shards[i].table,
                      (size_t)lord->map.shards[i].size * MLI_BUCKET_BYTES);
     for (; t; t = (mli_thread *)mli_ptr_load(&t->next)) {
-        mli_book_free(lord, &t->books[MLI_BOOK_SITE], sizeof(mli_cell));
-        mli_book_free(lord, &t->books[MLI_BOOK_TAG], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
+        mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
         mli_cache_free(lord, t);
-        mli_frames_free(lord, t);
+        mli_spans_free(lord, t);
     }
     mli_scopes_free(lord);
     mli_stacks_free(lord);
-    mli_book_free(lord, &lord->tags.births, sizeof(mli_birth));
+    mli_vector_free(lord, &lord->tags.births, sizeof(mli_birth));
     for (i = 0; i < MLI_BOOKS; i++)
-        mli_book_free(lord, &lord->counters.rows[i], sizeof(mli_row));
-    mli_book_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
-    mli_book_free(lord, &lord->accounts.all, sizeof(mli_account_record));
+        mli_vector_free(lord, &lord->counters.rows[i], sizeof(mli_row));
+    mli_vector_free(lord, &lord->limits.reservations, sizeof(mli_reservation));
+    mli_vector_free(lord, &lord->accounts.all, sizeof(mli_account_record));
     mli_ring_end(lord);
     mli_snapshots_destroy(lord);
     for (s = lord->bands.strategies; s; s = next) {
@@ -27186,10 +27396,11 @@ static MLI_COLD void mli_interposer_find(void) {
 }
 
 /* Does once what the first ledger of a process needs. The thread for which mli_process_claim
-   returns 1 calls mli_process_start. Other threads wait in mli_process_started. Requires: the
-   caller holds no lock, as pthread_atfork, and the search for a symbol that is not there, may call
-   a malloc that calls MemLord. Such a call finds the process claimed, and passes through. */
+   returns 1 calls mli_process_start. Other threads wait in mli_process_started. No lock is held:
+   pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
+   MemLord. Such a call finds the process claimed, and passes through. */
 static MLI_COLD int mli_process_claim(void) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
     mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
@@ -27222,13 +27433,13 @@ static MLI_COLD memlord_result mli_desc_check(const memlord_desc *desc) {
 
 /* Makes a ledger, as memlord_create does. The caller starts the process. */
 static MLI_COLD memlord_result mli_ledger_make(const memlord_desc *desc, memlord **out) {
-    memlord_desc plain;
+    memlord_desc zeros;
     memlord_allocator allocator;
     memlord_result r;
     if (!out) return MEMLORD_E_INVALID;
     *out = NULL;
-    memset(&plain, 0, sizeof plain);
-    if (!desc) desc = &plain;
+    memset(&zeros, 0, sizeof zeros);
+    if (!desc) desc = &zeros;
     r = mli_desc_check(desc);
     if (r) return r;
     allocator = desc->allocator;
@@ -27524,9 +27735,9 @@ static int mli_hooks_own(const memlord_hooks *table) {
     return 0;
 }
 
-/* Returns the place where a table is hooked; NULL: nowhere. Requires: the registry lock, as do the
-   two functions below. */
+/* Returns the place where a table is hooked; NULL: nowhere. */
 static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
@@ -27534,6 +27745,7 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
 /* Returns the place for a host's functions: one that is theirs and has no table now, else the first
    that was never used; NULL: none is left. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->host.free_fn &&
            (h->table || !mli_hooks_equal(&h->host, host)))
@@ -27542,6 +27754,7 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
 }
 /* Puts the host's own pointers back, unless the host did so itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
     if (!mli_hooks_equal(h->table, &hooks) && !mli_hooks_equal(h->table, &h->host))
         return MEMLORD_E_STATE;
@@ -27791,7 +28004,7 @@ MLI_API memlord_result memlord_write(memlord *lord, memlord_format format,
 
 /* -- files -- */
 
-static const char *const mli_format_suffixes[] = {
+static const char mli_format_suffixes[][11] = {
 #define MLI_X(name, suffix, text) suffix,
     MLI_FORMATS(MLI_X)
 #undef MLI_X

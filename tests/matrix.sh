@@ -133,10 +133,10 @@ left_out() { # COMPILER NAME THERE FLAGS: the modules that are there
     check "$1: with $2 left out, its calls say so, the others work, and no code of it is left" \
         "$(compiler "$1" c99) -O0 $4 $m/left_out.c -o $o; rm -f $o.page $o.report;
          MEMLORD_DEBUG=2 $o \$PWD/$o.page $o.report >$o.txt 2>&1 || cat $o.txt;
-         test \"\$(nm $o | sed -nE '
+         test \"\$(echo \$(nm $o | sed -nE '
              s/.* mli_(neighbours|listener|raise)_.*/neighbours/p; s/.* mli_verify_.*/verify/p;
-             s/.* mli_(html|page_head)$/page/p; s/.* mli_(pprof|heap|folded|portion)_.*/profiles/p;
-             s/.* mli_(trace|prom|viz|csv)_.*/reports/p' | sort -u | tr '\n' ' ')\" = '$3 '"
+             s/.* mli_html(_head)?$/page/p; s/.* mli_(pprof|heap|folded|portion)_.*/profiles/p;
+             s/.* mli_(trace|prom|viz|csv)_.*/reports/p' | sort -u))\" = '$3'"
 }
 
 # A copy that is no system header has its warnings shown.
