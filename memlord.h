@@ -278,12 +278,16 @@
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old, and takes
                                the snapshots and exports that are due
                                                                            (one file)
-        MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
+        MEMLORD_NO_REPORTS     no format but TEXT and JSON: the calls return E_UNSUPPORTED for
+                               the others                                  (one file)
+        MEMLORD_NO_PAGE        likewise no HTML: 58 KiB of code less       (one file)
+        MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
         MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
                                memlord_device_id_set return E_UNSUPPORTED  (one file)
         MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
-                               against the lock order, with MEMLORD_ASSERT (one file)
+                               against the lock order, and what its functions require
+                               of each other, with MEMLORD_ASSERT          (one file)
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
                                for example abort; default nothing         (one file)
 
@@ -2108,7 +2112,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0: written */
 
 /* Writes a report through fn, in pieces of up to a few KiB.
-   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL; E_NOMEM.
+   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format, or not in this build: see
+           >>knobs; E_INVALID fn NULL; E_NOMEM.
    The statistics of devices and tags are captured once, and no other call waits. Other lists are
    read as they are written: they may have what was recorded since. Cost: walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
@@ -3076,6 +3081,13 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
+/* Says what a caller must see to, as the words "Requires: ..." do elsewhere. It is on one line, and
+   checked only while MemLord is debugged. tests/test_requires.c breaks each of them once. */
+#if defined(MEMLORD_CHECK_LOCKS)
+#define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
+#else
+#define MLI_REQUIRE(expression) ((void)0)
+#endif
 #ifndef MEMLORD_MAX_DEVICES
 #define MEMLORD_MAX_DEVICES 128
 #endif
@@ -3087,6 +3099,14 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 #endif
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
+#endif
+#if defined(MEMLORD_NO_REPORTS) /* leaves these out, too */
+#if !defined(MEMLORD_NO_PAGE)
+#define MEMLORD_NO_PAGE
+#endif
+#if !defined(MEMLORD_NO_PROFILES)
+#define MEMLORD_NO_PROFILES
+#endif
 #endif
 #if MEMLORD_MAX_DEVICES < 1 || MEMLORD_MAX_DEVICES > 250
 #error "MEMLORD_MAX_DEVICES is 1 to 250: a block has 8 bits for its device"
@@ -3460,6 +3480,7 @@ MLI_PRIVATE void mli_cancel_restore(int before) {
 #endif
 }
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns) {
+    MLI_REQUIRE(ns < 1000000000u);
     int saved = errno, cancel = mli_cancel_disable();
     struct timespec span;
     span.tv_sec = 0;
@@ -4693,15 +4714,20 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* Checks that the thread holds no lock before it calls a function of the host. */
-MLI_PRIVATE void mli_rank_none(void);
+/* For MLI_REQUIRE. They return 1 if the thread holds the lock; a lock of the rank; no lock; no lock
+   but an orphan lock. The last two also mean that it is not inside a shard. */
+MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
+MLI_PRIVATE int mli_rank_held(uint32_t rank);
+MLI_PRIVATE int mli_none_held(void);
+MLI_PRIVATE int mli_none_held_but_orphan(void);
+/* 1: the thread is inside a shard. */
+MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
 #else
 static MLI_HOT void mli_rank_take(const mli_lock *lock) { (void)lock; }
 static MLI_HOT void mli_rank_drop(const mli_lock *lock) { (void)lock; }
 static MLI_HOT void mli_rank_inside(uint32_t inside) { (void)inside; }
-static MLI_HOT void mli_rank_none(void) {}
 static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (void)rank; }
 #endif
 
@@ -4711,7 +4737,7 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
    to 1 ms. Yielding is not enough: a real-time thread that yields lets no thread of lower priority
    run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
-/* Takes a lock. Requires: the thread holds only locks of later ranks. */
+/* Takes a lock. Requires: the thread holds only locks of later ranks: see mli_rank_take. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
 MLI_PRIVATE int mli_lock_try(mli_lock *lock);
 MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
@@ -4783,7 +4809,7 @@ typedef struct mli_ranks_state {
 } mli_ranks_state;
 static MEMLORD_THREAD_LOCAL mli_ranks_state mli_ranks;
 /* Returns the number of locks of the first `ranks` ranks that the thread holds. */
-static uint32_t mli_rank_held(uint32_t ranks) {
+static uint32_t mli_ranks_held(uint32_t ranks) {
     uint32_t i, n = 0;
     for (i = 0; i < ranks; i++) n += mli_ranks.held[i];
     return n;
@@ -4793,19 +4819,27 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock) {
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
               (rank == MLI_RANK_PHYS && mli_ranks.held[MLI_RANK_COLD]);
-    MEMLORD_ASSERT(!mli_rank_held(rank) && (two || !mli_ranks.held[rank]));
+    MLI_REQUIRE(!mli_ranks_held(rank) && (two || !mli_ranks.held[rank]));
     mli_ranks.held[rank]++;
     if (rank == MLI_RANK_SHARD) mli_ranks.shard = lock;
 }
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock) {
-    MEMLORD_ASSERT(mli_ranks.held[lock->rank]);
+    MLI_REQUIRE(mli_lock_held(lock));
     mli_ranks.held[lock->rank]--;
 }
 MLI_PRIVATE void mli_rank_inside(uint32_t inside) {
-    MEMLORD_ASSERT(!inside || !mli_rank_held(MLI_RANK_INSIDE));
+    MLI_REQUIRE(!inside || !mli_ranks_held(MLI_RANK_INSIDE));
     mli_ranks.held[MLI_RANK_INSIDE] = inside;
 }
-MLI_PRIVATE void mli_rank_none(void) { MEMLORD_ASSERT(!mli_rank_held(MLI_RANKS)); }
+MLI_PRIVATE int mli_lock_held(const mli_lock *lock) {
+    return mli_ranks.held[lock->rank] && mli_u32_load(&lock->locked);
+}
+MLI_PRIVATE int mli_rank_held(uint32_t rank) { return mli_ranks.held[rank] != 0; }
+MLI_PRIVATE int mli_none_held(void) { return !mli_ranks_held(MLI_RANKS); }
+MLI_PRIVATE int mli_none_held_but_orphan(void) {
+    return mli_ranks_held(MLI_RANKS) == mli_ranks.held[MLI_RANK_ORPHAN];
+}
+MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { lock->rank = rank; }
 #else
 #endif
@@ -5791,6 +5825,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *fo
     va_end(args);
 }
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...) {
+    MLI_REQUIRE(*form != ',' || o->used);
     va_list args;
     va_start(args, form);
     if (*form == ',' && strchr("[{", o->buf[o->used - 1])) form++;
@@ -5939,6 +5974,7 @@ static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *befor
     mli_self.log_calls = *before;
 }
 MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+    MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;
     if (mine->generation == lord->generation && !mli_frame_runs(&mine->frame, here))
@@ -5946,11 +5982,11 @@ MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
+    MLI_REQUIRE(mli_none_held());
     mli_log_calls before; /* of the logger that makes this call */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
-    mli_rank_none();
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     before = mli_self.log_calls;
     if (before.generation != lord->generation) {
@@ -6079,7 +6115,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void) {
     mli_self.generation = 0;
     if (!mli_self.in_host_alloc++ && mli_self.orphaned)
         mli_lock_drop(&mli_self.orphaned->threads.orphan_lock);
-    mli_rank_none();
+    MLI_REQUIRE(mli_none_held());
     return generation;
 }
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
@@ -6088,7 +6124,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
     mli_self.generation = generation;
 }
 
-/* Call the host's allocator and count the bytes that the ledger holds. Require: no lock held. */
+/* Call the host's allocator and count the bytes that the ledger holds. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
     void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
@@ -6134,9 +6170,9 @@ static mli_extent *mli_extent_map(void) {
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL. Requires: the pages lock, if the extent is on
-   the list. */
+/* Returns a run of free pages of an extent, or NULL. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
+    MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
     uint32_t i, run = 0;
     if (e->used + pages > MLI_EXTENT_PAGES) return NULL;
     for (i = 0; i < MLI_EXTENT_PAGES && run < pages; i++) run = e->taken[i] ? 0 : run + 1;
@@ -6248,8 +6284,9 @@ static void *mli_align_to_grain(void *at) {
     return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
 }
 
-/* Gets one more region from the allocator. Returns 0; -1: no memory. Requires: no lock held. */
+/* Gets one more region from the allocator. Returns 0; -1: no memory. */
 static MLI_COLD int mli_region_add(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_region *r = (mli_region *)mli_host_alloc(lord, MLI_REGION_BYTES);
     if (!r) return -1;
     memset(r->run, 0, sizeof r->run);
@@ -6263,8 +6300,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
 }
 
 /* Returns the smallest free piece that is large enough, of up to 16 in the first class that has
-   one; NULL: there is none. Requires: the memory lock. */
+   one; NULL: there is none. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
+    MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
     uint32_t have;
     for (have = mli_size_class(grains); have < MLI_SIZE_CLASSES && !best; have++) {
@@ -6297,6 +6335,7 @@ static size_t mli_large_overhead(const memlord *lord) {
 }
 
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     size_t overhead = mli_large_overhead(lord);
     void *p, **at;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
@@ -6346,6 +6385,7 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     size_t overhead = mli_large_overhead(lord);
     if (!ptr) return;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
@@ -6510,8 +6550,8 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
    on the orphan record always do: several threads share it, so what one has seen holds for no
-   other. Requires: the caller owns the record, or no thread does. The exchange and the load are
-   seq_cst: see mli_barrier_threads. */
+   other. Requires: the registry lock; no other thread uses the record, but for the orphan's. The
+   exchange and the load are seq_cst: see mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
@@ -6627,6 +6667,7 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u32_exchange(&t->by_exchange, 0);
     if (!mli_is_orphan(t->lord, t) && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
     mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
@@ -6634,6 +6675,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
 }
 
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
+    MLI_REQUIRE(number);
     mli_thread *t = mli_thread_first(lord);
     while (t && mli_u64_load(&t->owner) != number) t = mli_thread_next(t);
     return t;
@@ -6685,6 +6727,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
 }
 
 MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
     t->lord = lord;
@@ -6827,6 +6870,7 @@ MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
+    MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_SAVE)) &&
         !(lord->flags & MEMLORD_FLAG_DEFER))
         mli_save_serve(lord);
@@ -6836,6 +6880,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, me
 /* -- helpers -- */
 
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void) {
+    MLI_REQUIRE(mli_none_held());
     uint64_t generation;
     if (mli_u32_load(&mli_process.stays_loaded)) return;
     if (mli_u32_exchange(&mli_process.stays_loaded, 1)) return;
@@ -7066,16 +7111,19 @@ typedef struct mli_bucket {
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
-/* Returns the home bucket of a hash. Requires: the caller is inside and the shard has a table. */
+/* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
+    MLI_REQUIRE(s->table);
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
 }
 static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
     return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;
 }
 
-/* Returns the index of the lowest set bit. Requires: one is set. */
+/* Returns the index of the lowest set bit. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
+    MLI_REQUIRE(bits);
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(bits);
 #else
@@ -7257,7 +7305,7 @@ MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
 /* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
-   shard is stopped, or the caller owns it. */
+   caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
@@ -7272,7 +7320,7 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
    bound depends on the shard's number (14, 22, 30 or 38 entries to 64 buckets), so that shards of
    equal blocks do not all grow at once, and one can use the memory that another returned. It is 2
    to 64 in a small ledger, which can spare the memory: there almost every entry is in its home.
-   Requires: the caller owns the shard, or the shard is shared. */
+   Requires: the caller is inside. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 /* -- probes: for all that the home bucket does not decide -- */
@@ -7344,6 +7392,7 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
 /* -- entering a shard -- */
 
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s) {
+    mli_rank_inside(1);
     mli_u32_store_release(&t->by_exchange, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
@@ -7377,10 +7426,11 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside s (NULL: inside any shard). Requires: the state is STOPPED, and
-   all threads have passed a barrier since. The load of the list is seq_cst and pairs with the
-   exchange in mli_thread_start: a thread that is not on the list yet sees STOPPED. */
+/* Waits until no thread is inside s (NULL: inside any shard). Requires: all threads have passed a
+   barrier since it was stopped. The load of the list is seq_cst and pairs with the exchange in
+   mli_thread_start: a thread that is not on the list yet sees STOPPED. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
+    MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
         unsigned n = 0;
@@ -7392,9 +7442,10 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard in any state: keeps threads out, and waits until all inside have left. Requires:
-   the caller holds the shard's lock and is not inside. */
+/* Stops a shard in any state: keeps threads out, and waits until all inside have left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
+    MLI_REQUIRE(mli_lock_held(&s->lock));
+    MLI_REQUIRE(!mli_is_inside());
     (void)mli_u32_exchange(&s->state, MLI_SHARD_STOPPED);
     mli_barrier_threads(lord);
     mli_shard_wait(lord, s);
@@ -7487,9 +7538,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 /* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
    entries do not fit in `next`. -1: they will fit in no table, since the old one is almost empty
    and yet too small: the keys were made to collide. The first table also gives the shard its owner,
-   or makes it shared if the record is the orphan's. Requires: the caller holds the shard's lock. */
+   or makes it shared if the record is the orphan's. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
+    MLI_REQUIRE(mli_lock_held(&s->lock));
     uint32_t state = mli_u32_load(&s->state);
     mli_table old;
     int failed;
@@ -7512,6 +7564,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
 }
 
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_table next;
     uint32_t larger = size;
     unsigned i;
@@ -7533,14 +7586,15 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 }
 
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
+    MLI_REQUIRE(mli_is_inside());
     uint32_t most = 14 + 8 * (uint32_t)((s - lord->map.shards) & 3);
     if (mli_u32_load(&lord->map.buckets) < MLI_SPARE_BUCKETS) most = 2;
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard of another thread shared for good: stops it first. Requires: the caller is not
-   inside. */
+/* Makes a shard of another thread shared for good: stops it first. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
+    MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
     mli_lock_take(&s->lock);
     state = mli_u32_load(&s->state);
@@ -7558,11 +7612,12 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
 
-/* -- probing. Requires, for all of it: the caller is inside the shard. Probing changes no entry: it
+/* -- probing: inside the shard, or under its lock while it is stopped. Probing changes no entry: it
       keeps the slot and the header to store; mli_probe_insert or mli_probe_erase then stores it.
       In a shared shard it locks each bucket it probes -- */
 
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
     probe->shard = s;
     probe->key = key;
     probe->hash = mli_hash(key);
@@ -7591,6 +7646,7 @@ static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bu
 }
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&probe->shard->lock));
     const mli_shard *s = probe->shard;
     const mli_bucket *end = mli_buckets_end(s);
     mli_bucket *b = probe->home;
@@ -7638,12 +7694,18 @@ static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
         mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
 }
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->room);
     probe->room->key = probe->key;
     probe->room->word1 = word1;
     probe->room->word2 = word2;
     mli_probe_settle(probe, 1);
 }
-MLI_PRIVATE void mli_probe_erase(mli_probe *probe) { mli_probe_settle(probe, -1); }
+MLI_PRIVATE void mli_probe_erase(mli_probe *probe) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->entry);
+    mli_probe_settle(probe, -1);
+}
 
 MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
     if (probe->shared) mli_probe_settle(probe, 0);
@@ -7660,6 +7722,7 @@ MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
 }
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_shard *s = mli_shard_of(lord, key);
     unsigned n = 0;
     memset(probe, 0, sizeof *probe);
@@ -7753,7 +7816,7 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 }
 /* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
    than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
-   inside. */
+   inside, but for a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
@@ -8116,6 +8179,7 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
 
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
+    MLI_REQUIRE(!mli_is_inside());
     const int orphan = mli_is_orphan(lord, t);
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
@@ -8237,6 +8301,7 @@ static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) 
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
     if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
@@ -8277,6 +8342,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
 }
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {
+    MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
     int64_t held;
     if (!number || !cell) return;
@@ -8323,8 +8389,8 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
 }
 
 /* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
-   every row has from its start. Requires: the caller is inside. It takes only the locks count and
-   row, which may be taken there. */
+   every row has from its start. It takes only the locks count and row, which may be taken inside.
+   */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -8338,11 +8404,13 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
+    MLI_REQUIRE(mli_is_inside());
     mli_u64_add_own(&t->detached, (uint64_t)(int64_t)by);
     mli_u64_add_own(&t->detached_bytes, by < 0 ? (uint64_t)0 - bytes : bytes);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
+    MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
@@ -8443,6 +8511,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
     mli_row_sum(lord, book, number, 0, &sum);
@@ -8685,8 +8754,9 @@ MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #endif
 #undef STB_DS_IMPLEMENTATION
 
-/* Returns the stb_ds header of a table's items. Requires: the table has items. */
+/* Returns the stb_ds header of a table's items. */
 static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
+    MLI_REQUIRE(dict->items);
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
@@ -8730,10 +8800,21 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
+/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
+static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    ptrdiff_t at;
+    if (!dict->items) return NULL;
+    (void)stbds_hmget_key_ts(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key, &at,
+                             STBDS_HM_STRING);
+    return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
+}
+
 /* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
-   wanted, try again. Requires: the key is not in the table, since stb_ds may grow the index before
-   it searches. */
+   wanted, try again. The key must not be there: stb_ds may grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    MLI_REQUIRE(!mli_dict_find_locked(dict, key));
     mli_process.growing = dict;
     if (!dict->items) {
         if (mli_dict_reserve_locked(lord, dict,
@@ -8748,15 +8829,6 @@ static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const c
     return (char *)dict->items + dict->item * (size_t)mli_dict_array(dict)->temp;
 }
 
-/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
-static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
-    ptrdiff_t at;
-    if (!dict->items) return NULL;
-    (void)stbds_hmget_key_ts(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key, &at,
-                             STBDS_HM_STRING);
-    return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
-}
-
 MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
     mli_dict_block *block = dict->blocks, *next;
     for (; block; block = next) {
@@ -8768,11 +8840,13 @@ MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
 /* -- kept strings -- */
 
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     return (mli_stb_string *)mli_dict_find_locked(&lord->names.strings, text);
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string;
     size_t length;
     *kept = NULL;
@@ -8844,6 +8918,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_index *newest = (mli_index *)mli_ptr_load(&lord->names.index), *index;
     uint64_t cap = newest ? (newest->mask + 1) * 4 : MLI_INDEX_MIN;
     if (newest && (newest->count + more) * 2 <= newest->mask + 1) return MEMLORD_OK;
@@ -8856,6 +8931,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
     return MEMLORD_OK;
 }
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    MLI_REQUIRE(!mli_index_get(lord, key));
     mli_index *index = (mli_index *)mli_ptr_load(&lord->names.index);
     uint64_t at = mli_index_home(key);
     while (mli_u64_load(&mli_index_pair_at(index, at)->key)) at++;
@@ -8878,6 +8955,7 @@ MLI_PRIVATE MLI_COLD void mli_index_free(memlord *lord) {
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_row_count(lord, book);
     mli_row *row;
     memlord_result r = mli_index_reserve_locked(lord, 1);
@@ -9012,6 +9090,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
    already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_device_record *device;
     memlord_result r;
@@ -9062,6 +9141,7 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
+    MLI_REQUIRE(mli_none_held());
     static const char names[][16] = {
 #define MLI_X(name) #name,
         MLI_REFUSERS(MLI_X)
@@ -9275,6 +9355,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
 }
 
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
+    MLI_REQUIRE(*list);
     mli_handle *h = *list;
     uint32_t generation = mli_u32_load(&h->generation) + 1;
     *list = h->next;
@@ -9283,6 +9365,7 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
 }
 
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
     mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
     h->next = *list;
     *list = h;
@@ -9354,6 +9437,7 @@ MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account
 
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memset(out, 0, sizeof *out);
     if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
     memcpy(out->name, b->name, strlen(b->name));
@@ -9523,7 +9607,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a struct of the host. Requires: no lock of the ledger is held. */
+/* Returns the origin of a struct of the host. Requires: no lock is held but the orphan lock, which
+   mli_busy_begin drops. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
@@ -9564,6 +9649,7 @@ MLI_PRIVATE const memlord_site mli_no_site = {"", "", 0};
 /* Copies a site, its strings kept. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_result r = mli_name_locked(lord, from->file ? from->file : "", &out->file);
     if (r == MEMLORD_OK)
         r = mli_name_locked(lord, from->function ? from->function : "", &out->function);
@@ -9597,6 +9683,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
 
 /* Makes the record of a site, displayed as `kept`. NULL: memory is wanted. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
     if (!site) return NULL;
     site->original = *kept;
@@ -9614,6 +9701,7 @@ static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, u
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint64_t content = 0;
     memlord_site kept;
     memlord_result r = mli_index_reserve_locked(lord, 3);
@@ -9630,6 +9718,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_result r;
     *out = mli_site_record_of(lord, from->planted);
     if (*out) return MEMLORD_OK;
@@ -9642,8 +9731,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
 
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
                                                         const memlord_site *planted) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_site_origin from = {planted, NULL};
-    if (planted && !mli_site_record_of(lord, planted)) from.module = mli_module_of(planted);
+    if (planted && !mli_site_record_of(lord, planted)) {
+        const uint64_t generation = mli_busy_begin(); /* it may take the loader's lock */
+        from.module = mli_module_of(planted);
+        mli_busy_end(generation);
+    }
     return from;
 }
 
@@ -9686,6 +9780,7 @@ static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli
 /* Finds or makes the record of a module. */
 static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_image *image,
                                                       mli_module **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(image->start, MLI_INDEX_MODULE);
     mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *module;
     char hex[2 * MLI_BUILD_ID_MAX + 1];
@@ -9756,6 +9851,7 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(address, MLI_INDEX_SUBJECT);
     uint64_t offset = mli_place_offset(image->path ? image : NULL, address), content;
     memlord_site kept = mli_no_site;
@@ -9815,8 +9911,10 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
     return site ? site : mli_place_make(lord, address, module);
 }
 /* Returns the function of a site of a return address; NULL: its symbol is not known, or its module
-   is not there now. Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
+   is not there now. Under a lock of the ledger it could wait for ever: dladdr takes the loader's
+   lock. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
+    MLI_REQUIRE(mli_none_held());
     const mli_module *now = site->where;
     if (!now || (!now->image.stays &&
                  (!mli_module_now(lord, site->address, &now) || now != site->where)))
@@ -9827,6 +9925,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
    it was given. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_site fresh, *shown;
     memlord_result r = mli_index_reserve_locked(lord, 1);
     if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, from, &fresh);
@@ -9849,6 +9948,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site
 }
 
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
     memlord_site named = *shown;
     if (!site->address || shown->function[0]) return shown;
@@ -9860,6 +9960,7 @@ MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record 
 }
 
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
     mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? mli_site_display(lord, record) : site;
 }
@@ -9878,6 +9979,7 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const int book = from ? MLI_BOOK_SITE : MLI_BOOK_TAG;
     uint32_t most = from ? MLI_SITE_ROWS_MAX : MLI_TAG_ROWS_MAX;
     void *subject = (void *)(uintptr_t)tag;
@@ -9978,7 +10080,7 @@ static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->tags.birth_mark);
 }
 /* Returns the number of the last birth. Requires: the cold lock. */
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord);
+static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 /* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
    thread's cells for its rows. Requires: not inside. */
@@ -10025,6 +10127,7 @@ static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
 }
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_cache_entry *memo;
     uint32_t k = 0;
     if (mli_is_orphan(lord, t)) return;
@@ -10041,6 +10144,7 @@ MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void
 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev) {
+    MLI_REQUIRE(!mli_is_inside());
     const uint32_t salt = mli_cache_salt(book, dev);
     const mli_cache_entry *memo = mli_cache_find(t, identity, salt);
     mli_cell *cell;
@@ -10078,9 +10182,10 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
+/* Finds or adds a birth. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_birth *added;
     uint64_t key;
     memlord_result r = mli_index_reserve_locked(lord, 1);
@@ -10119,9 +10224,9 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
 }
 
 /* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
-   and the scope. Without room for a birth the block is recorded without either. Requires: not
-   inside. */
+   and the scope. Without room for a birth the block is recorded without either. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_scope_record *scope = t->span && !t->stream ? t->span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
@@ -10185,10 +10290,10 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
     if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
@@ -10258,6 +10363,7 @@ static void mli_tag_set(mli_thread *t, const char *kept) {
 }
 
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth) {
+    MLI_REQUIRE(depth < t->tag_depth);
     t->tag_depth = depth;
     mli_tag_set(t, t->tags[depth]);
 }
@@ -10271,12 +10377,14 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 }
 
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     if (MLI_LIKELY(!to) || to->lord == lord) return;
     (scope ? to->scope_begin : to->tag_begin)(name);
 }
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     if (MLI_LIKELY(!to) || to->lord == lord) return;
@@ -10727,6 +10835,7 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
 
 /* Gives a site its number among the frames of stacks. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
     mli_ptr *at;
     if (site->frame) return MEMLORD_OK;
@@ -10742,6 +10851,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.node_count);
     mli_u32 *head = mli_stack_head(lord, parent, site->address);
     mli_stack_node *node;
@@ -10779,6 +10889,7 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
 /* Finds or adds the row of a stack on a device at a row of the sites. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.row_count);
     mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
     mli_stack_row *row;
@@ -10826,9 +10937,10 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key in a table that has it, or where it goes. Requires: the stacks lock;
-   the table has a vacant entry. */
+/* Returns the entry of a key in a table that has it, or where it goes. Requires: the table has a
+   vacant entry. */
 static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
     size_t at = mli_pick_home(key, cap);
     while (table[at].row && (table[at].key != key || table[at].type != type))
         at = (at + 1) & (cap - 1);
@@ -10836,11 +10948,13 @@ static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint
 }
 /* Returns the entry of a picked block. */
 static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
-/* Removes an entry, and moves those after it that it displaced. Requires: the stacks lock. */
+/* Removes an entry, and moves those after it that it displaced. */
 static void mli_pick_remove(memlord *lord, mli_pick *gone) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *table = lord->stacks.picks;
     const size_t mask = lord->stacks.pick_cap - 1;
     size_t hole = (size_t)(gone - table), at = hole;
@@ -10857,8 +10971,9 @@ static void mli_pick_remove(memlord *lord, mli_pick *gone) {
 }
 
 /* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
-   then those to free. Requires: the stacks lock. */
+   then those to free. */
 static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *old = lord->stacks.picks;
     const size_t had = lord->stacks.pick_cap;
     size_t i;
@@ -10870,9 +10985,9 @@ static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap)
     *table = old;
     *cap = had;
 }
-/* Reserves room for one more picked block: a table is at most three quarters full. 0: no memory.
-   Requires: not inside, no lock held. */
+/* Reserves room for one more picked block: a table is at most three quarters full. 0: no memory. */
 static MLI_COLD int mli_pick_reserve(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_pick *table = NULL;
     size_t cap = 0, more;
     int fits;
@@ -10899,8 +11014,9 @@ static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
     return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
 }
 
-/* Takes a block off its row; `undo`: as if it had not been allocated. Requires: the stacks lock. */
+/* Takes a block off its row; `undo`: as if it had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
     row->live -= weight;
@@ -11037,8 +11153,9 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 /* -- the stack of an alloc -- */
 
 /* Makes a row the one of the block that this call opens; 0, or without memory for it: counts the
-   stack as dropped. Ends with mli_stack_forget. Requires: not inside. */
+   stack as dropped. Ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
     mli_self.pick_scale = scale;
     mli_self.pick_again = 0;
@@ -11105,7 +11222,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     *from = 0;
     if (may_unwind) {
         mli_self.unwinding = MLI_STACK_ADDRESS();
-        mli_rank_none();
+        MLI_REQUIRE(mli_none_held());
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
         n = mli_stack_sound(frames, n < cap ? n : cap);
@@ -11119,8 +11236,9 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
 }
 
 /* Makes the chains of nodes and rows before the first stack: a short process may need none, and
-   they take a while to clear. 0: no memory. Requires: not inside, no lock held. */
+   they take a while to clear. 0: no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_heads *fresh;
     if (mli_stack_heads_of(lord)) return 1;
     fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
@@ -11137,6 +11255,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t bytes, const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
     const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
@@ -11162,6 +11281,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
 static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
 
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
+    MLI_REQUIRE(mli_none_held());
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
     uint32_t i, n = row->node;
     if (frames) return frames;
@@ -11208,6 +11328,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
 /* -- life -- */
 
 MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
+    MLI_REQUIRE(!lord->back);
     void *frames[1];
     uint64_t generation;
     if (!desc->stack_depth) return;
@@ -11501,6 +11622,7 @@ MLI_PRIVATE MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes) {
+    MLI_REQUIRE(mli_none_held());
     mli_thread *t;
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
     t = mli_thread_get(lord);
@@ -11619,9 +11741,10 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
     return 0;
 }
 
-/* Converts an event for the host. Requires: no lock is held, as a site may get its names here. */
+/* Converts an event for the host. A site may get its names here. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t dev = mli_event_dev(in->what);
     uint32_t site = (uint32_t)in->where & MLI_SITE_ROWS_MAX;
     uint32_t tag = (uint32_t)(in->where >> 20) & MLI_TAG_ROWS_MAX;
@@ -11783,7 +11906,9 @@ MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
-MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
+static MLI_HOT mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
+    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+}
 
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
    not inside. */
@@ -11797,9 +11922,6 @@ MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fence
 
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord) {
     return mli_u64_add(&lord->fences.serial, 1) + 1;
-}
-MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
-    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
 }
 
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
@@ -11833,18 +11955,20 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     f->next = lord->fences.to_drop;
     lord->fences.to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
-/* -- queues. Requires, in all of them: the fences lock -- */
+/* -- queues -- */
 
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
     return &lord->fences.pends[type];
 }
 
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue *q = p->first;
     while (q && (q->dev != dev || q->id != id)) q = q->next;
     return q;
@@ -11852,6 +11976,7 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
 
 /* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
     mli_queue *q = lord->fences.spare_queues;
     lord->fences.spare_queues = q->next;
@@ -11866,6 +11991,7 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
     q->due = mli_u32_load(&p->calls) + q->rest;
@@ -11875,6 +12001,7 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, 
 }
 
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_queue *q = mli_queue_find(mli_pends_of(lord, mli_type_of(lord, f->dev)), f->dev, f->fence.queue);
     if (!q) q = mli_queue_add(lord, f);
     f->queue = q;
@@ -11889,6 +12016,7 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
@@ -11933,12 +12061,13 @@ MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here) {
            mli_frame_runs(&mli_self.fence_frame, here);
 }
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_none_held());
+    MLI_REQUIRE(f->asker == &mli_self);
     const uint64_t outer = mli_self.fence_lord;
     const uintptr_t frame = mli_self.fence_frame;
     void *asked = mli_self.fence_asked;
     int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
-    mli_rank_none();
     mli_self.fence_lord = lord->generation;
     mli_self.fence_frame = MLI_STACK_ADDRESS();
     mli_self.fence_asked = f;
@@ -11948,13 +12077,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_asked = asked;
     return answer;
 }
-/* Calls `drop`. Requires: no lock is held. `lord` NULL: no ledger has taken the fence. */
+/* Calls `drop`. `lord` NULL: no ledger has taken the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
+    MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
     const uintptr_t frame = mli_self.fence_frame;
     void *asked = mli_self.fence_asked;
     if (!fence->drop) return;
-    mli_rank_none();
     if (lord) {
         mli_self.fence_lord = lord->generation;
         mli_self.fence_frame = MLI_STACK_ADDRESS();
@@ -11966,6 +12095,7 @@ static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_
     mli_self.fence_asked = asked;
 }
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_none_held());
     if (!f->owes_drop) return 0;
     f->owes_drop = 0;
     mli_fence_drop_host(lord, &f->fence);
@@ -11989,6 +12119,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 }
 
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
+    MLI_REQUIRE(mli_none_held());
     if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
@@ -12178,8 +12309,9 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
-   *spare replaces the array, it returns the old one in *spare. Requires: the caller is inside. */
+   *spare replaces the array, it returns the old one in *spare. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
+    MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
     uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
     if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
@@ -12227,6 +12359,7 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
 MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
                                                        uint64_t key,
                                                        const memlord_part_info *part) {
+    MLI_REQUIRE(!mli_is_inside());
     memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
     uint32_t room = 0;
@@ -12552,8 +12685,9 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
 }
 
 /* Counts the end of a block. If it was pending, its bytes leave `pending`; if it was freed before
-   the last reset, they do not count as freed since then. Requires: the caller is inside. */
+   the last reset, they do not count as freed since then. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
     const mli_row_delta d = mli_delta_close(dev, mli_word2_rows(word2), MLI_BYTES(word1));
     t->other_dev = dev;
@@ -12566,6 +12700,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
 }
 
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
+    MLI_REQUIRE(!mli_is_inside());
     if (mli_is_orphan(lord, t)) return;
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
@@ -12578,6 +12713,7 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_row_delta d;
     if (!site || !mli_hook_on(lord, MLI_HOOK_SITES)) return;
     memset(&d, 0, sizeof d);
@@ -12593,10 +12729,10 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 }
 
 /* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts
-   that it finds before are kept in mli_self.note until then. This function adds them, as in
-   ", from cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note.
-   Requires: as mli_site_display. */
+   that it finds before are kept in mli_self.note until then. This function adds them, as in ", from
+   cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
     memlord_site named;
     memset(&mli_self.note, 0, sizeof odd);
@@ -12620,6 +12756,7 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site) {
+    MLI_REQUIRE(n);
     char line[512];
     mli_out o;
     memlord_device d = blocks[0].device;
@@ -12732,8 +12869,9 @@ MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64
 
 /* -- references -- */
 
-/* Removes a reference. Requires: the block has more than one. */
+/* Removes a reference. */
 static void mli_ref_down(mli_entry *e) {
+    MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
         --mli_side_record_of(e->word2)->refs >= MLI_REFS_MANY)
         return;
@@ -12808,6 +12946,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
+    MLI_REQUIRE(!mli_is_inside());
     const uint32_t type = mli_type_of(lord, MLI_DEV(e->word1));
     mli_probe probe;
     memlord_result r;
@@ -12888,6 +13027,8 @@ MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_
 }
 
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(e->word2 & MLI_HAS_SIDE);
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
     side->serial = mli_serial_next(lord);
@@ -12956,6 +13097,8 @@ MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device) {
+    MLI_REQUIRE(!mli_is_inside());
+    MLI_REQUIRE(!(word2 & MLI_HAS_SIDE));
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         site_row = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
@@ -13037,6 +13180,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
 }
 
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_route *route, *fresh = NULL;
     for (;;) {
         route = (mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
@@ -13059,6 +13203,7 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
 }
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to,
                                          uint64_t bytes) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_route *route = mli_route_of(lord, from, to);
     mli_stat_add(lord, to, MLI_STAT_moves, 1);
     mli_stat_add(lord, to, MLI_STAT_moved_bytes, bytes);
@@ -13323,6 +13468,7 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
 }
 
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
     uint32_t i = 0;
     *held = 0;
@@ -13405,6 +13551,7 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
 }
 
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
     uint64_t held;
     *left = INT64_MAX;
@@ -13452,10 +13599,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 }
 
 #define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* some 50 ms, most of them asleep */
-/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or
-   a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
-   Requires: the caller holds the phys lock. */
+/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or a
+   concurrent change may explain the excess: try again. Without `again` it returns 0 instead. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
     if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
@@ -13479,9 +13626,10 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
-/* Computes which tickets of this thread cover a request at a phys. Requires: the phys lock. */
+/* Computes which tickets of this thread cover a request at a phys. */
 static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
                                     uint64_t bytes, mli_cover *cover) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i;
     memset(cover, 0, sizeof *cover);
     for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
@@ -13494,8 +13642,9 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         cover->bytes += part;
     }
 }
-/* Takes what was planned off the tickets. Requires: the phys lock, held since the plan. */
+/* Takes what was planned off the tickets. Requires: the phys lock has been held since the plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     uint32_t i;
     for (i = 0; i < cover->count; i++)
         mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
@@ -13657,8 +13806,9 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    Uses books/map and books/blocks. Invariant: host code runs on copies, with no shard held. Locks:
    those of the map. */
 
-/* Copies a block for the host. Requires: the caller is inside, or has paused the shard. The site is
-   copied in its present form: a return address may have no names yet. */
+/* Copies a block for the host. Requires: the caller is inside, or has paused the shard, or `e` is a
+   copy with plain rows. The site is copied in its present form: a return address may have no names
+   yet. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
@@ -13707,6 +13857,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
 
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
+    MLI_REQUIRE(mli_is_inside() || mli_rank_held(MLI_RANK_SHARD) || !(e->word2 & MLI_HAS_SIDE));
     uint64_t rows = mli_word2_rows(e->word2);
     uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     memset(out, 0, sizeof *out);
@@ -13931,9 +14082,10 @@ static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *
 
 /* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
    device and cannot be added inside, so it looks for the device first, and again if the block has
-   moved to another one meanwhile. Requires: not inside. */
+   moved to another one meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_probe probe;
     mli_row_delta d[2];
     mli_entry seen, *e;
@@ -14118,10 +14270,11 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
    things bound it: a block ended by a fence passes asks = 0 to mli_call_end, so it asks no queue;
    and a thread inside a fence asks no further ones (mli_fence_is_running). */
 
-/* Ends a call that counted on a device: does what `alert` asks for there. Requires: nothing is
-   held. `asks`: it may ask fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A
-   thread without the system's barrier always takes the slow function, for the barrier in it. */
+/* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
+   fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
+   barrier always takes the slow function, for the barrier in it. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         lord->end_slow(lord, t, dev, asks);
@@ -14290,8 +14443,9 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the asker of a fence. Requires: the fences lock. */
+/* Makes this thread the asker of a fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
     if (f->queue->unasked == f) f->queue->unasked = f->next;
     return f;
@@ -14299,9 +14453,10 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 
 /* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
    event when first asked, or the first of a queue that this poll (`round`) has not asked. NULL:
-   there is none left. Requires: the fences lock. */
+   there is none left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue *q;
     for (q = p->first; q; q = q->next) {
         mli_fence_record *f = q->unasked;
@@ -14335,8 +14490,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a type that is due for the longest time. NULL: none is due, and p->due and
-   p->late are set to when the next one will be. Requires: the fences lock. */
+   p->late are set to when the next one will be. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
     mli_queue *q, *found = NULL;
@@ -14802,10 +14958,11 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back what n blocks hold, the last first. Requires: not inside, orphan lock not held. A
-   reference may be the last one by now, and then its end runs the host's fences. */
+/* Gives back what n blocks hold, the last first. A reference may be the last one by now, and then
+   its end runs the host's fences. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
+    MLI_REQUIRE(mli_none_held());
     while (n--) {
         const memlord_block *b = &blocks[n];
         if (hold[n].did == MLI_DID_VIEW)
@@ -15592,11 +15749,11 @@ typedef struct mli_block_rows {
 } mli_block_rows;
 
 /* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is picked. Requires: `special`
-   has no bit but those of MLI_SPECIAL_SERVED. */
+   this thread, from its cache. 0: the thread lacks one, or the alloc is picked. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
+    MLI_REQUIRE(!(special & ~(uint32_t)MLI_SPECIAL_SERVED));
     const uint32_t dev = mli_dev_direct(lord, device);
     const mli_cache_entry *memo;
     rows->dev = dev;
@@ -15638,9 +15795,10 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     return !row || (rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
-/* Publishes the cells of a block that hold back too much. Requires: inside. */
+/* Publishes the cells of a block that hold back too much. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
     mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
     mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
@@ -15648,9 +15806,10 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 }
 
 /* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. Requires: inside. Leaves. */
+   table to grow, an event, an alert. Leaves. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_shard *s = mli_shard_of_address(lord, storage);
     const int crowded = mli_shard_crowded(lord, s);
@@ -15663,10 +15822,11 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     return MEMLORD_OK;
 }
 /* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. Requires: inside. Leaves. */
+   count at the site of the free, an event, an alert. Leaves. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
@@ -15762,12 +15922,13 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* Go on where the home bucket does not decide: probe the buckets after it. Require: inside; a
-   shared shard's home is locked. Leave. */
+/* Go on where the home bucket does not decide: probe the buckets after it. Require: a shared
+   shard's home is locked. Leave. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -15783,6 +15944,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
 static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
                                                    uint64_t storage, int how,
                                                    const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;
@@ -16179,10 +16341,10 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Sums a device over all threads, compares it with the band in force and sets the margins.
-   Requires: the phys lock. */
+/* Sums a device over all threads, compares it with the band in force and sets the margins. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
     const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
@@ -16256,9 +16418,9 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- callbacks -- */
 
-/* Returns 1 if another thread runs the callback of a number, for any device. Requires: the
-   callbacks lock. */
+/* Returns 1 if another thread runs the callback of a number, for any device. */
 static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
+    MLI_REQUIRE(mli_lock_held(&lord->bands.callbacks_lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         const mli_watch *w = &mli_device_record_at(lord, i)->watch;
@@ -16389,17 +16551,18 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
-   thread has set `gc_running`, and holds no lock. */
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: it was
+   this thread that set `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
+    MLI_REQUIRE(mli_none_held());
+    MLI_REQUIRE(mli_u32_load(&mli_device_record_at(lord, dev)->watch.gc_running));
     mli_device_record *device = mli_device_record_at(lord, dev);
     memlord_gc_event *e = &v->event;
     mli_gc_entry c;
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    mli_rank_none();
     while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
@@ -16992,6 +17155,7 @@ static void mli_span_close(memlord *lord, mli_thread *t) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u64_add(&t->owner, 0);
     while (t->span) mli_span_close(t->lord, t);
     mli_thread_reset(t);
@@ -17011,6 +17175,7 @@ MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
 
 /* Returns the scope with a path; NULL: there is none. */
 static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string = mli_string_locked(lord, path);
     return string ? string->scope : NULL;
 }
@@ -17020,6 +17185,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
                                                     mli_scope_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_scope_record *scope;
     mli_site_record *site = NULL;
     memlord_result r;
@@ -18179,9 +18345,9 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known.
-   Requires: the phys lock. */
+/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
     phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
     if (!phys->limit) phys->limit = 1;
@@ -18200,8 +18366,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
    after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
-   holds now, as a source may itself set that. Requires: the phys lock. */
+   holds now, as a source may itself set that. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
         mli_device_record *device = mli_device_record_at(lord, i);
@@ -18243,6 +18410,7 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     return mine;
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     mli_capacity_reader source;
     memlord_capacity c;
     uint64_t now;
@@ -18253,7 +18421,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     source = lord->room.capacity_readers[phys->device.type];
     mli_callbacks_leave(lord);
     mli_phys_marks_begin(lord, phys);
-    mli_rank_none();
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
@@ -19548,8 +19715,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
 /* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the others stay
    spread over the whole run, however long it becomes. Never evicts the first, the last, or one in
    which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
-   Evicts a named one only if no other can go. Requires: the list is full; the snapshots lock. */
+   Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&lord->snapshots.lock));
+    MLI_REQUIRE(lord->snapshots.count == MLI_SNAPSHOTS);
     mli_snapshot **list = lord->snapshots.at, *out;
     uint64_t least = UINT64_MAX;
     uint32_t i, at = 0;
@@ -19717,6 +19886,7 @@ MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
         mli_holders_take(lord, dev, live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
@@ -19742,6 +19912,7 @@ MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_destroy(memlord *lord) {
+    MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
     for (i = 0; i < lord->snapshots.count; i++)
         mli_own_free(lord, lord->snapshots.at[i], lord->snapshots.at[i]->size);
@@ -19811,7 +19982,7 @@ typedef struct mli_waiter {
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
-/* Stops all pollers and joins them. Requires: the caller is no helper. */
+/* Stops all pollers and joins them. Requires: the caller is no helper of this ledger. */
 MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
@@ -19910,6 +20081,7 @@ static void mli_bands_changed(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     uint64_t now, at;
     uint32_t state = mli_u32_load_acquire(&phys->poller.state);
     if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
@@ -20954,9 +21126,12 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(v->lord->accounts.closed));
 }
 
-/* Runs all checks until one fails. Requires: the map is stopped, and the locks are held. Names come
-   first: the other checks use them, and the rows need what the walk of the map has summed. */
+/* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
+   what the walk of the map has summed. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book;
     for (book = 0; book < MLI_BOOKS; book++)
         if (mli_verify_names(v, book)) return 1;
@@ -21679,6 +21854,7 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
 }
 
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
+    MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
     r->lord = lord;
@@ -23618,7 +23794,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
 
 /* The HTML report around its data, made from src/reports/page by `make page`: change it there.
    Minified by esbuild 0.17.0. */
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 
 static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
@@ -24278,13 +24454,13 @@ static const char mli_html_tail[][3619] = {
 /* Writes HTML: the page with the JSON report in it. Owns no state. Uses reports/text, reports/json
    and reports/page. Locks: none. */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 #endif
 
 /* ------------------------------------------------------------------------ src/reports/html.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 
 /* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
 static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
@@ -24798,7 +24974,7 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
       blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
       which are divided by site */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 /* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
    those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
@@ -24861,7 +25037,7 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ---------------------------------------------------------------------- src/reports/shares.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
                                               const mli_portion *key) {
@@ -25267,7 +25443,7 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
    different lines, or those there is memory for: with more the order begins again, and readers add
    equal lines up. Anomalies and drops are not in it: readers know no comments. */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
 
@@ -25278,7 +25454,7 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 
 /* -------------------------------------------------------------------- src/reports/profiles.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 #define MLI_FOLDED_LINES 65536u
 
@@ -26627,13 +26803,18 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
-#if defined(MEMLORD_NO_REPORTS) /* what is left out has no writer */
+/* What a knob leaves out has no writer. */
+#if defined(MEMLORD_NO_PAGE)
 #define mli_html NULL
-#define mli_trace NULL
-#define mli_prometheus NULL
+#endif
+#if defined(MEMLORD_NO_PROFILES)
 #define mli_pprof NULL
 #define mli_heaptrack NULL
 #define mli_folded NULL
+#endif
+#if defined(MEMLORD_NO_REPORTS)
+#define mli_trace NULL
+#define mli_prometheus NULL
 #define mli_memory_viz NULL
 #define mli_csv NULL
 #endif
@@ -26725,8 +26906,9 @@ static void mli_words_lock(int take) {
 #endif
 }
 /* Takes or drops the locks inside the cold lock, each of all ledgers before the next, in the lock
-   order. Requires: the cold lock, so that no device and its lock is new meanwhile. */
+   order. Under the cold lock no device and its lock is new meanwhile. */
 static void mli_fork_locks(int take) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
     MLI_LEDGERS_EACH(lord) {
         if (take)
@@ -26775,8 +26957,9 @@ static void mli_row_locks_after_fork(memlord *lord) {
 }
 
 /* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
-   ended are put on the list to be dropped. Requires: the fences lock. */
+   ended are put on the list to be dropped. */
 static MLI_COLD void mli_askers_gone(memlord *lord) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
     for (; f; f = f->older) {
         if (!f->asker || f->asker == (void *)&mli_self) continue;
@@ -26833,9 +27016,9 @@ static void mli_ledger_after_fork(memlord *lord) {
 }
 
 /* Forgets in a forked child the open scopes of a thread that is gone: they never end. That thread
-   may have been about to begin or end one; whether that is counted is not known. Requires: fork
-   holds the locks. */
+   may have been about to begin or end one; whether that is counted is not known. */
 static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     for (; t->span; mli_span_pop(t)) {
         mli_u64_store(&t->span->stats->running, 0);
         mli_u64_store(&t->span->stats->token, 0);
@@ -26919,8 +27102,9 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
 /* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
-   every level. Requires: the log lock, or a ledger that no other thread knows yet. */
+   every level. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     const uint32_t debug = mli_hook_on(lord, MLI_HOOK_TRACE);
     lord->log.logger = *logger;
     if (debug && (!logger->fn || logger->fn == memlord_log_stderr))
@@ -27152,6 +27336,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     }
     *lord->back = lord->next;
     if (lord->next) lord->next->back = lord->back;
+    lord->back = NULL;
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
@@ -27159,8 +27344,9 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
-/* Frees all memory of a ledger, the ledger itself last. Requires: not registered any more. */
+/* Frees all memory of a ledger, the ledger itself last. */
 static MLI_COLD void mli_ledger_free(memlord *lord) {
+    MLI_REQUIRE(!lord->back);
     memlord_allocator allocator = lord->memory.allocator;
     mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
     uint64_t generation;
@@ -27211,10 +27397,11 @@ static MLI_COLD void mli_interposer_find(void) {
 }
 
 /* Does once what the first ledger of a process needs. The thread for which mli_process_claim
-   returns 1 calls mli_process_start. Other threads wait in mli_process_started. Requires: the
-   caller holds no lock, as pthread_atfork, and the search for a symbol that is not there, may call
-   a malloc that calls MemLord. Such a call finds the process claimed, and passes through. */
+   returns 1 calls mli_process_start. Other threads wait in mli_process_started. No lock is held:
+   pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
+   MemLord. Such a call finds the process claimed, and passes through. */
 static MLI_COLD int mli_process_claim(void) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
     mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
@@ -27549,9 +27736,9 @@ static int mli_hooks_own(const memlord_hooks *table) {
     return 0;
 }
 
-/* Returns the place where a table is hooked; NULL: nowhere. Requires: the registry lock, as do the
-   two functions below. */
+/* Returns the place where a table is hooked; NULL: nowhere. */
 static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
@@ -27559,6 +27746,7 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
 /* Returns the place for a host's functions: one that is theirs and has no table now, else the first
    that was never used; NULL: none is left. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->host.free_fn &&
            (h->table || !mli_hooks_equal(&h->host, host)))
@@ -27567,6 +27755,7 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
 }
 /* Puts the host's own pointers back, unless the host did so itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
     if (!mli_hooks_equal(h->table, &hooks) && !mli_hooks_equal(h->table, &h->host))
         return MEMLORD_E_STATE;

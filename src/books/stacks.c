@@ -145,6 +145,7 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
 
 /* Gives a site its number among the frames of stacks. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
     mli_ptr *at;
     if (site->frame) return MEMLORD_OK;
@@ -160,6 +161,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.node_count);
     mli_u32 *head = mli_stack_head(lord, parent, site->address);
     mli_stack_node *node;
@@ -197,6 +199,7 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
 /* Finds or adds the row of a stack on a device at a row of the sites. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.row_count);
     mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
     mli_stack_row *row;
@@ -244,9 +247,10 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
 static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key in a table that has it, or where it goes. Requires: the stacks lock;
-   the table has a vacant entry. */
+/* Returns the entry of a key in a table that has it, or where it goes. Requires: the table has a
+   vacant entry. */
 static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
     size_t at = mli_pick_home(key, cap);
     while (table[at].row && (table[at].key != key || table[at].type != type))
         at = (at + 1) & (cap - 1);
@@ -254,11 +258,13 @@ static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint
 }
 /* Returns the entry of a picked block. */
 static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
-/* Removes an entry, and moves those after it that it displaced. Requires: the stacks lock. */
+/* Removes an entry, and moves those after it that it displaced. */
 static void mli_pick_remove(memlord *lord, mli_pick *gone) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *table = lord->stacks.picks;
     const size_t mask = lord->stacks.pick_cap - 1;
     size_t hole = (size_t)(gone - table), at = hole;
@@ -275,8 +281,9 @@ static void mli_pick_remove(memlord *lord, mli_pick *gone) {
 }
 
 /* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
-   then those to free. Requires: the stacks lock. */
+   then those to free. */
 static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_pick *old = lord->stacks.picks;
     const size_t had = lord->stacks.pick_cap;
     size_t i;
@@ -288,9 +295,9 @@ static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap)
     *table = old;
     *cap = had;
 }
-/* Reserves room for one more picked block: a table is at most three quarters full. 0: no memory.
-   Requires: not inside, no lock held. */
+/* Reserves room for one more picked block: a table is at most three quarters full. 0: no memory. */
 static MLI_COLD int mli_pick_reserve(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_pick *table = NULL;
     size_t cap = 0, more;
     int fits;
@@ -317,8 +324,9 @@ static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
     return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
 }
 
-/* Takes a block off its row; `undo`: as if it had not been allocated. Requires: the stacks lock. */
+/* Takes a block off its row; `undo`: as if it had not been allocated. */
 static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
     mli_stack_row *row = mli_stack_row_at(lord, pick->row);
     const uint64_t weight = mli_pick_weight(pick, bytes);
     row->live -= weight;
@@ -455,8 +463,9 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 /* -- the stack of an alloc -- */
 
 /* Makes a row the one of the block that this call opens; 0, or without memory for it: counts the
-   stack as dropped. Ends with mli_stack_forget. Requires: not inside. */
+   stack as dropped. Ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
     mli_self.pick_scale = scale;
     mli_self.pick_again = 0;
@@ -523,7 +532,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     *from = 0;
     if (may_unwind) {
         mli_self.unwinding = MLI_STACK_ADDRESS();
-        mli_rank_none();
+        MLI_REQUIRE(mli_none_held());
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
         n = mli_stack_sound(frames, n < cap ? n : cap);
@@ -537,8 +546,9 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
 }
 
 /* Makes the chains of nodes and rows before the first stack: a short process may need none, and
-   they take a while to clear. 0: no memory. Requires: not inside, no lock held. */
+   they take a while to clear. 0: no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_heads *fresh;
     if (mli_stack_heads_of(lord)) return 1;
     fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
@@ -555,6 +565,7 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
                                               uint64_t bytes, const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
     const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
@@ -580,6 +591,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
 static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
 
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
+    MLI_REQUIRE(mli_none_held());
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
     uint32_t i, n = row->node;
     if (frames) return frames;
@@ -626,6 +638,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
 /* -- life -- */
 
 MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
+    MLI_REQUIRE(!lord->back);
     void *frames[1];
     uint64_t generation;
     if (!desc->stack_depth) return;

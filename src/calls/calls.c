@@ -1,4 +1,5 @@
 #include "calls/calls.h"
+#include "os/knobs.h"
 #include "os/compiler.h"
 #include "os/unwind.h"
 #include "base/atomics.h"
@@ -189,10 +190,11 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back what n blocks hold, the last first. Requires: not inside, orphan lock not held. A
-   reference may be the last one by now, and then its end runs the host's fences. */
+/* Gives back what n blocks hold, the last first. A reference may be the last one by now, and then
+   its end runs the host's fences. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
+    MLI_REQUIRE(mli_none_held());
     while (n--) {
         const memlord_block *b = &blocks[n];
         if (hold[n].did == MLI_DID_VIEW)

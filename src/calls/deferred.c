@@ -137,8 +137,9 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the asker of a fence. Requires: the fences lock. */
+/* Makes this thread the asker of a fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
     if (f->queue->unasked == f) f->queue->unasked = f->next;
     return f;
@@ -146,9 +147,10 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 
 /* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
    event when first asked, or the first of a queue that this poll (`round`) has not asked. NULL:
-   there is none left. Requires: the fences lock. */
+   there is none left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue *q;
     for (q = p->first; q; q = q->next) {
         mli_fence_record *f = q->unasked;
@@ -182,8 +184,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a type that is due for the longest time. NULL: none is due, and p->due and
-   p->late are set to when the next one will be. Requires: the fences lock. */
+   p->late are set to when the next one will be. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
     mli_queue *q, *found = NULL;

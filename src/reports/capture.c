@@ -517,6 +517,7 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
 }
 
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
+    MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
     r->lord = lord;
