@@ -7658,6 +7658,13 @@ MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
     mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
+/* Probes a shard that the thread has entered. Returns 1: it must leave, and try again. */
+static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
+                                     mli_probe *probe) {
+    mli_probe_begin(probe, probe->shard, key, probe->shared);
+    while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
+    return mli_probe_scan(lord, probe, type, want_room);
+}
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
     mli_shard *s = mli_shard_of(lord, key);
@@ -7672,9 +7679,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         probe->shared = state == MLI_SHARD_SHARED;
         if (probe->shared || state == t->id) {
             size = s->size;
-            mli_probe_begin(probe, s, key, probe->shared);
-            while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
-            again = mli_probe_scan(lord, probe, type, want_room);
+            again = mli_probe_entered(lord, type, key, want_room, probe);
             if (!again && (probe->entry || probe->room || !want_room)) return 0;
         }
         mli_probe_leave(t, probe);
@@ -9060,6 +9065,13 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
+/* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
+static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
+    if (!mli_device_valid(d)) return "a selector: a device is needed";
+    return refuser == MLI_REFUSER_alloc_reserved
+               ? "not on the physical device of the ticket"
+               : "one device too many: raise MEMLORD_MAX_DEVICES";
+}
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
     static const char names[][16] = {
@@ -9071,11 +9083,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser], mli_device_code(d),
-                 !mli_device_valid(d) ? "a selector: a device is needed"
-                 : refuser == MLI_REFUSER_alloc_reserved
-                     ? "not on the physical device of the ticket"
-                     : "one device too many: raise MEMLORD_MAX_DEVICES");
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser],
+                 mli_device_code(d), mli_device_fault(d, refuser));
     else
         mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
                  r == MEMLORD_E_DEVICE ? "that is no device"
@@ -9298,11 +9307,19 @@ MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
 }
 
+/* Returns MEMLORD_OK if `bytes` may be added to an account that has `now`, or taken off it. */
+static memlord_result mli_account_check(uint64_t now, int64_t bytes, uint64_t limit) {
+    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now ? MEMLORD_E_INVALID : MEMLORD_OK;
+    if (!bytes) return MEMLORD_OK;
+    return now > limit || (uint64_t)bytes > limit - now ? MEMLORD_E_LIMIT : MEMLORD_OK;
+}
+
 /* Adds bytes to an account, or takes them off. `any`: whatever its limit, up to 2^48. */
 static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes,
                                          int any) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t by = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, word, now, limit;
+    uint64_t word, now, limit;
+    memlord_result r;
     if (!b) return MEMLORD_E_UNKNOWN;
     limit = any ? 0 : mli_u64_load(&b->limit);
     if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
@@ -9310,11 +9327,9 @@ static memlord_result mli_account_charge(memlord *lord, memlord_account account,
     do {
         now = MLI_BYTES(word);
         if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
-        if (bytes > 0 && (now > limit || by > limit - now)) {
-            if (!any) (void)mli_u64_add(&b->refused, 1);
-            return MEMLORD_E_LIMIT;
-        }
+        r = mli_account_check(now, bytes, limit);
+        if (r == MEMLORD_E_LIMIT && !any) (void)mli_u64_add(&b->refused, 1);
+        if (r) return r;
         now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
     if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
@@ -9751,6 +9766,21 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
     }
 }
 
+/* Names a place by its module and offset: "libfoo.so+0x1f0"; without a module by its address. */
+static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
+                                                     uint64_t offset, memlord_site *out) {
+    char text[300]; /* a file name, and the offset */
+    mli_out o;
+    memlord_result r;
+    mli_out_buffer(&o, text, sizeof text);
+    if (module) mli_put_file_name(&o, module->image.path);
+    mli_put_str(&o, module ? "+0x" : "0x");
+    mli_put_hex_short(&o, offset);
+    (void)mli_out_end(&o, sizeof text);
+    r = mli_name_locked(lord, text, &out->file);
+    return r ? r : mli_name_locked(lord, "", &out->function);
+}
+
 /* Finds or makes the site of a return address. The index has the address, too, if its module
    stays. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
@@ -9760,20 +9790,12 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     uint64_t offset = mli_place_offset(image->path ? image : NULL, address), content;
     memlord_site kept = mli_no_site;
     mli_module *module = NULL;
-    char text[300]; /* a file name, and the offset */
-    mli_out o;
     memlord_result r = mli_index_reserve_locked(lord, 4);
     if (r == MEMLORD_OK && image->path) r = mli_module_find_locked(lord, image, &module);
     if (r) return r;
     *out = mli_place_find(lord, module, offset, &content);
     if (!*out) {
-        mli_out_buffer(&o, text, sizeof text);
-        if (module) mli_put_file_name(&o, module->image.path);
-        mli_put_str(&o, module ? "+0x" : "0x");
-        mli_put_hex_short(&o, offset);
-        (void)mli_out_end(&o, sizeof text);
-        r = mli_name_locked(lord, text, &kept.file);
-        if (r == MEMLORD_OK) r = mli_name_locked(lord, "", &kept.function);
+        r = mli_place_name_locked(lord, module, offset, &kept);
         if (r) return r;
         *out = mli_site_make_locked(lord, &kept);
         if (!*out) return MLI_AGAIN;
@@ -13518,6 +13540,13 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
+/* Reserves what of the bytes is not covered. Returns 1 if it fits, 0 if not; -1: try again. */
+static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t bytes,
+                                     uint64_t covered, int patient) {
+    if (covered && covered == bytes) return 1;
+    return mli_phys_try_reserve(lord, phys, bytes - covered, patient);
+}
+
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, uint64_t bytes,
                                                          mli_cover *cover, memlord_ticket *out) {
@@ -13533,11 +13562,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
             mli_cover_plan(lord, t, phys, bytes, cover);
             covered = cover->bytes;
         }
-        if (v && covered && covered == bytes)
-            fits = 1;
-        else if (v)
-            fits = mli_phys_try_reserve(lord, phys, bytes - covered,
-                                        tries++ < MLI_RESERVE_RETRIES);
+        if (v) fits = mli_rest_reserve(lord, phys, bytes, covered, tries++ < MLI_RESERVE_RETRIES);
         if (fits > 0) break;
         mli_lock_drop(&phys->lock);
         if (!fits) return MEMLORD_E_LIMIT;
@@ -14690,6 +14715,21 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
+/* Takes the stack of the new storage; storage 0: keeps that of the old one. Returns its row. */
+static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
+                                           const mli_taken *taken, const mli_entry *old,
+                                           const memlord_block *block, uint64_t storage,
+                                           const memlord_site *site) {
+    const uint64_t had = MLI_BYTES(old->word1);
+    mli_taken_off(lord, taken, had);
+    if (storage)
+        mli_stack_take(lord, call->t, call->dev, block->bytes, site);
+    else
+        mli_stack_keep(lord, taken, call->dev, MLI_SITE_ROW(mli_word2_rows(old->word2)));
+    mli_stack_again(had);
+    return mli_self.taken_row;
+}
+
 /* Records the new storage on the device of the old one. Storage 0 means that the real call failed:
    records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
@@ -14716,13 +14756,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
-        mli_taken_off(lord, &taken, had);
-        if (storage)
-            mli_stack_take(lord, call.t, call.dev, bytes, site);
-        else
-            mli_stack_keep(lord, &taken, call.dev, MLI_SITE_ROW(mli_word2_rows(e.word2)));
-        mli_stack_again(had);
-        stack = mli_self.taken_row;
+        stack = mli_realloc_stack(lord, &call, &taken, &e, &block, storage, site);
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
@@ -15001,6 +15035,14 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
 
 /* -- deferred frees -- */
 
+static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
+                                                 uint64_t storage, const memlord_fence *fence,
+                                                 int how, memlord_result r) {
+    const int refuser =
+        how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use;
+    return mli_refuse(lord, refuser, r, device,
+                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+}
 /* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
@@ -15012,11 +15054,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
     if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
-    if (r)
-        return mli_refuse(lord, how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred
-                                                       : MLI_REFUSER_block_use,
-                          r, device,
-                          fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r);
     if (!t) return mli_fence_discard(NULL, fence);
     f = mli_fence_new(lord, fence);
     gone.key = gone.word1 = 0;
@@ -16113,6 +16151,13 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
+/* Returns the bytes of a phys from which on the used % of its limit reaches an edge. */
+static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
+    const double bytes = edge * (double)phys->limit / 100.0;
+    const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
+    return at + ((double)at * 100.0 / (double)phys->limit < edge);
+}
+
 /* Where used % is of the limit no sample changes it, but the live bytes: moves the marks of a
    device to where they enter another band. `total`: the live bytes of the phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
@@ -16121,9 +16166,7 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
     size_t i;
     for (i = 0; i < 2 * s->n; i++) {
         double edge = i & 1 ? s->bands[i / 2].hi : s->bands[i / 2].lo;
-        double bytes = edge * (double)phys->limit / 100.0;
-        uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-        if ((double)at * 100.0 / (double)phys->limit < edge) at++;
+        uint64_t at = mli_edge_bytes(phys, edge);
         at = at > others ? at - others : 0;
         if (edge > v->event.used_percent && at < v->rise) v->rise = at;
         if (edge <= v->event.used_percent && at > v->fall) v->fall = at;
@@ -18926,34 +18969,53 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
+/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for each
+   own device, plus 1, as 0 says that none asks. Returns 1 if the neighbour waits for the answer. */
+static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
+                                     uint64_t *needed) {
+    const uint64_t entry = wanted + (wanted != UINT64_MAX);
+    int known = 0;
+    size_t k;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) {
+        if (mine->devices[k].id != id) continue;
+        known = 1;
+        if (needed[k] < entry) needed[k] = entry;
+    }
+    return known && wanted;
+}
+
+/* Notes what the ledger of a slot has asked for since it was last answered; `seen` is its last
+   request. Requests are compared by their distance, as the page may hold anything. Returns 1 if it
+   waits for the answer. */
+static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
+                                      uint64_t seen, uint64_t *needed) {
+    size_t i;
+    int waits = 0;
+    for (i = 0; i < MLI_SLOT_DEVICES; i++) {
+        const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
+        const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
+        const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
+        if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
+        if (seen - asked >= seen - mine->answered[s]) continue;
+        waits |= mli_request_note(mine, id, wanted, needed);
+    }
+    return waits;
+}
+
 /* Finds the largest request of others for each own device since the ledger last answered.
    *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
-   Requests are compared by their distance, as the page may hold anything. Returns a bit for each
-   slot whose ledger waits for the answer. */
+   Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours.page;
     const mli_page_slot *mine = &lord->neighbours.mine;
     uint32_t s;
-    size_t i, k;
     uint64_t waiting = 0;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) {
         seen[s] = mine->answered[s];
         if (!mli_slot_owner(lord, s)) continue;
         seen[s] = mli_slot_read(page, s, MLI_SLOT_WORD(request));
-        if (seen[s] == mine->answered[s]) continue;
-        for (i = 0; i < MLI_SLOT_DEVICES; i++) {
-            const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
-            const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
-            const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-            const uint64_t entry = wanted + (wanted != UINT64_MAX); /* as 0 says that none asks */
-            if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
-            if (seen[s] - asked >= seen[s] - mine->answered[s]) continue;
-            for (k = 0; k < MLI_SLOT_DEVICES; k++) {
-                if (mine->devices[k].id != id) continue;
-                if (wanted) waiting |= (uint64_t)1 << s;
-                if (needed[k] < entry) needed[k] = entry;
-            }
-        }
+        if (seen[s] != mine->answered[s] && mli_slot_requests(page, mine, s, seen[s], needed))
+            waiting |= (uint64_t)1 << s;
     }
     return waiting;
 }
@@ -19127,11 +19189,39 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
+/* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
+   page lock, and a slot. */
+static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
+    const mli_page_slot *mine = &lord->neighbours.mine;
+    size_t k = mli_slot_device_of(lord, phys);
+    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
+    for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours.phys[k] != phys;) k++;
+    return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
+}
+
+/* Publishes a request for an own device, and links it. Requires: the page lock. */
+static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
+    mli_page_slot *mine = &lord->neighbours.mine;
+    const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
+    mli_page_device sum;
+    uint32_t s;
+    raise->id = mine->devices[k].id;
+    raise->needed = needed;
+    raise->number = mine->request < now ? now : mine->request + 1;
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) {
+        raise->before[s].owner = mli_slot_sum(lord, s, raise->id, &sum);
+        raise->before[s].held = sum.held;
+        raise->before[s].released = sum.released;
+    }
+    mine->devices[k].wanted = needed;
+    mine->devices[k].asked = mine->request = raise->number;
+    mli_slot_publish(lord);
+    raise->next = lord->neighbours.raises;
+    lord->neighbours.raises = raise;
+}
 static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, mli_raise *raise) {
-    mli_page_slot *mine = &lord->neighbours.mine;
     mli_page *page = NULL;
-    mli_page_device sum;
     memlord_result r = MEMLORD_E_STATE;
     size_t k = MLI_SLOT_DEVICES;
     uint32_t s;
@@ -19139,27 +19229,11 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     mli_forked_rejoin(lord);
     mli_lock_take(&lord->neighbours.lock);
     if (lord->neighbours.slot >= 0) {
-        if (mli_slot_device_of(lord, phys) == MLI_SLOT_DEVICES ||
-            !mine->devices[mli_slot_device_of(lord, phys)].id)
-            mli_slot_publish(lord); /* it may be new */
-        for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours.phys[k] != phys;) k++;
-        r = k < MLI_SLOT_DEVICES && mine->devices[k].id ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+        k = mli_published_device_of(lord, phys);
+        r = k < MLI_SLOT_DEVICES ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
     }
     if (r == MEMLORD_OK) {
-        const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
-        raise->id = mine->devices[k].id;
-        raise->needed = needed;
-        raise->number = mine->request < now ? now : mine->request + 1;
-        for (s = 0; s < MLI_PAGE_SLOTS; s++) {
-            raise->before[s].owner = mli_slot_sum(lord, s, raise->id, &sum);
-            raise->before[s].held = sum.held;
-            raise->before[s].released = sum.released;
-        }
-        mine->devices[k].wanted = needed;
-        mine->devices[k].asked = mine->request = raise->number;
-        mli_slot_publish(lord);
-        raise->next = lord->neighbours.raises;
-        lord->neighbours.raises = raise;
+        mli_raise_publish(lord, k, needed, raise);
         page = lord->neighbours.page;
         lord->neighbours.ringing++;
     }
@@ -19864,12 +19938,21 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
     return mli_phys_poller_start(phys);
 }
 
+/* Starts the host's poller if a type of the mask has a source. */
+static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t types) {
+    int type;
+    for (type = 0; type < MLI_TYPE_COUNT; type++)
+        if ((types >> type & 1) && mli_capacity_reader_of(lord, type).fn)
+            return mli_phys_poller_start(mli_phys_storage(lord, 0));
+    return MEMLORD_OK;
+}
+
 /* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
    those with a strategy in force or, after memlord_poller_start, all. Under MEMLORD_FLAG_DEFER it
    starts the host's alone while no such device is known, and that one starts the others: a new
    thread may take its stack from the very allocator that calls come from, so they start none. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
-    uint32_t i = 0, type, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
+    uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
     const int all = mli_polling_is(lord, MLI_POLLING_ALL);
     const mli_neighbours *neighbours = mli_neighbours_of(lord);
@@ -19886,10 +19969,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     }
     if (known || !(lord->flags & MEMLORD_FLAG_DEFER) || !mli_polling_enabled(lord))
         return r;
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        if ((wanted >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn)
-            return mli_phys_poller_start(mli_phys_storage(lord, 0));
-    return r;
+    return mli_host_poller_start(lord, wanted);
 }
 /* Starts at a safe point the pollers that calls have requested or could not start. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
@@ -27575,6 +27655,13 @@ static memlord_result mli_unhook(mli_hooked *h) {
     return MEMLORD_OK;
 }
 
+/* Returns 1 if `which` has malloc and every other function of the table that allocates. */
+static MLI_COLD int mli_hooks_complete(const memlord_hooks *table, uint32_t which) {
+    return (which & MEMLORD_HOOK_MALLOC) && (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
+           (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
+           (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED));
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table, uint32_t which) {
@@ -27586,10 +27673,7 @@ MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table
     int own;
     if (!table || !table->malloc_fn || !table->free_fn || (which & ~(uint32_t)MEMLORD_HOOK_ALL))
         return MEMLORD_E_INVALID;
-    if ((which & MEMLORD_HOOK_MALLOC) && (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
-        (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
-        (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED)))
-        which |= MLI_HOOK_COMPLETE;
+    if (mli_hooks_complete(table, which)) which |= MLI_HOOK_COMPLETE;
     mli_lock_take(&mli_process.registry_lock);
     h = mli_hooked_of(table);
     own = h ? mli_unhook(h) != MEMLORD_OK : mli_hooks_own(table);
