@@ -36,6 +36,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
 }
 
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
+    MLI_REQUIRE(*list);
     mli_handle *h = *list;
     uint32_t generation = mli_u32_load(&h->generation) + 1;
     *list = h->next;
@@ -44,6 +46,7 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
 }
 
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
     mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
     h->next = *list;
     *list = h;
@@ -121,6 +124,7 @@ MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account
 
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memset(out, 0, sizeof *out);
     if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
     memcpy(out->name, b->name, strlen(b->name));

@@ -94,6 +94,7 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
 
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
+    MLI_REQUIRE(!mli_is_inside());
     const int orphan = mli_is_orphan(lord, t);
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
@@ -215,6 +216,7 @@ static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) 
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
     if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
@@ -255,6 +257,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
 }
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {
+    MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
     int64_t held;
     if (!number || !cell) return;
@@ -301,8 +304,8 @@ static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
 }
 
 /* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
-   every row has from its start. Requires: the caller is inside. It takes only the locks count and
-   row, which may be taken there. */
+   every row has from its start. It takes only the locks count and row, which may be taken inside.
+   */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -316,11 +319,13 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
+    MLI_REQUIRE(mli_is_inside());
     mli_u64_add_own(&t->detached, (uint64_t)(int64_t)by);
     mli_u64_add_own(&t->detached_bytes, by < 0 ? (uint64_t)0 - bytes : bytes);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
+    MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
@@ -373,13 +378,13 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
     sum->live = mli_since(sum->in, sum->out);
-    sum->total_in = mli_since(sum->in, row->base.in);
-    sum->total_out = mli_since(sum->out, row->base.out);
-    sum->freed = mli_since(sum->out, row->base.freed);
+    sum->total_in = mli_since(sum->in, row->at_reset.in);
+    sum->total_out = mli_since(sum->out, row->at_reset.out);
+    sum->freed = mli_since(sum->out, row->at_reset.freed);
     sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
-    sum->allocs = allocs - row->base.allocs;
-    sum->frees = frees - row->base.frees;
-    sum->freed_here -= row->base.freed_here;
+    sum->allocs = allocs - row->at_reset.allocs;
+    sum->frees = frees - row->at_reset.frees;
+    sum->freed_here -= row->at_reset.freed_here;
     mli_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
     sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
@@ -421,15 +426,16 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
     mli_row_sum(lord, book, number, 0, &sum);
     mli_lock_take(&row->lock);
-    row->base.in = sum.in;
-    row->base.out = row->base.freed = sum.out;
-    row->base.allocs += sum.allocs;
-    row->base.frees += sum.frees;
-    row->base.freed_here += sum.freed_here;
+    row->at_reset.in = sum.in;
+    row->at_reset.out = row->at_reset.freed = sum.out;
+    row->at_reset.allocs += sum.allocs;
+    row->at_reset.frees += sum.frees;
+    row->at_reset.freed_here += sum.freed_here;
     mli_lock_drop(&row->lock);
     mli_row_peak_reset(lord, t, book, number);
 }
@@ -437,7 +443,7 @@ MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, 
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
-    row->base.freed += bytes;
+    row->at_reset.freed += bytes;
     mli_lock_drop(&row->lock);
 }
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {

@@ -38,6 +38,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
    already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_device_record *device;
     memlord_result r;
@@ -95,6 +96,7 @@ static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
+    MLI_REQUIRE(mli_none_held());
     static const char names[][16] = {
 #define MLI_X(name) #name,
         MLI_REFUSERS(MLI_X)

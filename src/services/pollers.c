@@ -100,6 +100,7 @@ static void mli_bands_changed(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     uint64_t now, at;
     uint32_t state = mli_u32_load_acquire(&phys->poller.state);
     if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;

@@ -113,6 +113,7 @@ static void mli_span_close(memlord *lord, mli_thread *t) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u64_add(&t->owner, 0);
     while (t->span) mli_span_close(t->lord, t);
     mli_thread_reset(t);
@@ -132,6 +133,7 @@ MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
 
 /* Returns the scope with a path; NULL: there is none. */
 static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string = mli_string_locked(lord, path);
     return string ? string->scope : NULL;
 }
@@ -141,6 +143,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
                                                     mli_scope_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_scope_record *scope;
     mli_site_record *site = NULL;
     memlord_result r;
