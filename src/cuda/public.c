@@ -13,9 +13,6 @@
 #include "cuda/virtual.h"
 #include "cuda/resets.h"
 
-/* ---------------------------------------------------------------------- cuda/public --
-   The functions of the API. */
-
 #ifdef __cplusplus
 extern "C" {
 #endif
