@@ -145,7 +145,7 @@
               stacks, in proportion to the samples, so that they add up to the ledger. A
               stack gets at most 4 times what its samples stand for; the other blocks of
               its site have the site alone as their stack, as those of a site without a
-              sample. MEMORY_VIZ has the blocks that were taken, and the events of their
+              sample. MEMORY_VIZ has the blocks that were picked, and the events of their
               allocs, with their stack, and all others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
@@ -278,12 +278,16 @@
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old, and takes
                                the snapshots and exports that are due
                                                                            (one file)
-        MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
+        MEMLORD_NO_REPORTS     no format but TEXT and JSON: the calls return E_UNSUPPORTED for
+                               the others                                  (one file)
+        MEMLORD_NO_PAGE        likewise no HTML: 58 KiB of code less       (one file)
+        MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
         MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
                                memlord_device_id_set return E_UNSUPPORTED  (one file)
         MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
         MEMLORD_CHECK_LOCKS    to debug MemLord: checks every lock that a thread takes
-                               against the lock order, with MEMLORD_ASSERT (one file)
+                               against the lock order, and what its functions require
+                               of each other, with MEMLORD_ASSERT          (one file)
         MEMLORD_ASSERT         MEMLORD_ASSERT(expression): runs if the expression is 0,
                                for example abort; default nothing         (one file)
 
@@ -546,9 +550,17 @@ typedef struct memlord memlord; /* a ledger */
     X(E_UNSUPPORTED, "not in this build or on this platform")
 
 typedef enum memlord_result {
-#define MLI_X(name, text) MEMLORD_##name,
-    MLI_RESULTS(MLI_X)
-#undef MLI_X
+    MEMLORD_OK = 0,            /* ok */
+    MEMLORD_E_INVALID = 1,     /* an argument is not valid */
+    MEMLORD_E_NOMEM = 2,       /* no room: give the ledger's allocator more, or raise
+                                  MEMLORD_MAX_STRINGS */
+    MEMLORD_E_UNKNOWN = 3,     /* not found, or not known */
+    MEMLORD_E_LIMIT = 4,       /* over a limit */
+    MEMLORD_E_DEVICE = 5,      /* not one device, or more devices than MEMLORD_MAX_DEVICES */
+    MEMLORD_E_OOM = 6,         /* the device is out of memory */
+    MEMLORD_E_STATE = 7,       /* not possible in this state */
+    MEMLORD_E_IO = 8,          /* could not read or write there */
+    MEMLORD_E_UNSUPPORTED = 9, /* not in this build or on this platform */
     MEMLORD_RESULT_COUNT
 } memlord_result;
 
@@ -558,24 +570,30 @@ MEMLORD_API const char *memlord_result_text(memlord_result result)
 
 /* -- devices -- */
 
-/* MEMLORD_DEVICE_CPU, _PINNED, _MAPPED, _CUDA, _HIP, _SYCL, _METAL, _VULKAN, _NPU, _OTHER.
-   name, text, host: shares the host's physical memory */
+/* name, text, host: shares the host's physical memory */
 #define MLI_DEVICE_TYPES(X)                                                                   \
-    X(CPU, "cpu", 1)                                                                          \
+    X(CPU, "cpu", 1) /* memory of the host */                                                 \
     X(PINNED, "pinned", 1) /* page-locked host memory */                                      \
     X(MAPPED, "mapped", 1) /* file-backed mmap: page cache */                                 \
-    X(CUDA, "cuda", 0)                                                                        \
-    X(HIP, "hip", 0)                                                                          \
-    X(SYCL, "sycl", 0)                                                                        \
-    X(METAL, "metal", 0)                                                                      \
-    X(VULKAN, "vulkan", 0)                                                                    \
-    X(NPU, "npu", 0)                                                                          \
-    X(OTHER, "other", 0)
+    X(CUDA, "cuda", 0) /* an NVIDIA GPU */                                                    \
+    X(HIP, "hip", 0) /* an AMD GPU */                                                         \
+    X(SYCL, "sycl", 0) /* an Intel GPU */                                                     \
+    X(METAL, "metal", 0) /* an Apple GPU */                                                   \
+    X(VULKAN, "vulkan", 0) /* any GPU, by Vulkan */                                           \
+    X(NPU, "npu", 0) /* a processor for neural networks */                                    \
+    X(OTHER, "other", 0) /* a pool, or what is none of these */
 
 enum {
-#define MLI_X(name, text, host) MEMLORD_DEVICE_##name,
-    MLI_DEVICE_TYPES(MLI_X)
-#undef MLI_X
+    MEMLORD_DEVICE_CPU = 0,    /* memory of the host */
+    MEMLORD_DEVICE_PINNED = 1, /* page-locked host memory */
+    MEMLORD_DEVICE_MAPPED = 2, /* file-backed mmap: page cache */
+    MEMLORD_DEVICE_CUDA = 3,   /* an NVIDIA GPU */
+    MEMLORD_DEVICE_HIP = 4,    /* an AMD GPU */
+    MEMLORD_DEVICE_SYCL = 5,   /* an Intel GPU */
+    MEMLORD_DEVICE_METAL = 6,  /* an Apple GPU */
+    MEMLORD_DEVICE_VULKAN = 7, /* any GPU, by Vulkan */
+    MEMLORD_DEVICE_NPU = 8,    /* a processor for neural networks */
+    MEMLORD_DEVICE_OTHER = 9,  /* a pool, or what is none of these */
     MEMLORD_DEVICE_TYPE_COUNT
 };
 
@@ -1062,20 +1080,20 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
 /* A stack at one site on one device: the return addresses of the allocs, the innermost first.
-   With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc
-   of n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
+   With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
+   of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
    then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
    high in the mean. Each run, process and ledger takes another sample, and a forked child another
-   than its parent: errors average out over runs. `samples`: the allocs taken. A realloc moves a
+   than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
    block to the stack of its call: there it counts no alloc, and its growth as allocated. After
    dlclose another module may have the address of a frame; its site stays, and memlord_site_place
    tells the module that had it.
-   `error_bytes`: the standard error of live_bytes, computed from the taken blocks that live. The
+   `error_bytes`: the standard error of live_bytes, computed from the picked blocks that live. The
    errors of several stacks add up by their squares. The true value is within two errors in 94 of
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
-   0: live_bytes are exact, or no taken block lives that stands for others. In the second case up to
-   3 * stack_bytes of blocks that were not taken may live there, and more in one case of 20. A stack
-   without a sample has no row. */
+   0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
+   to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
+   stack without a sample has no row. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -1160,9 +1178,48 @@ MEMLORD_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size
 typedef struct memlord_stats {
     uint32_t size;    /* written by the library: sizeof(memlord_stats) */
     uint32_t version; /* written by the library: MEMLORD_STATS_VERSION */
-#define MLI_X(name, kind, family, text) uint64_t name;
-    MLI_STATS(MLI_X)
-#undef MLI_X
+    uint64_t allocated;          /* bytes live, pending included */
+    uint64_t pending;            /* bytes live that wait for their device */
+    uint64_t freed;              /* bytes credited since the last collection or reset */
+    uint64_t peak;               /* highest allocated; never high, low by at most peak_error */
+    uint64_t peak_error;         /* bytes the peak may be low by */
+    uint64_t live_blocks;        /* storages live */
+    uint64_t allocs;             /* storages opened */
+    uint64_t frees;              /* storages closed */
+    uint64_t total_allocated;    /* bytes ever added, growth included */
+    uint64_t total_freed;        /* bytes ever credited, shrinkage included */
+    uint64_t moves;              /* storages that arrived by memlord_move */
+    uint64_t moved_bytes;        /* bytes that arrived by memlord_move */
+    uint64_t reserved;           /* bytes the host's pool holds */
+    uint64_t reserved_peak;      /* highest reserved */
+    uint64_t cached;             /* reserved and not allocated */
+    uint64_t largest_free;       /* largest free piece of the host's pool */
+    uint64_t cache_hits;         /* requests the host's pool served */
+    uint64_t cache_misses;       /* requests it passed on */
+    uint64_t limit;              /* bytes allowed; 0: no limit */
+    uint64_t gc_runs;            /* collections that ran */
+    uint64_t gc_failed;          /* collections that did not */
+    uint64_t gc_reclaimed;       /* bytes they gave back */
+    uint64_t oom_attempts;       /* attempts that found no memory */
+    uint64_t oom_failures;       /* requests that found none in the end */
+    uint64_t retries;            /* attempts after the first */
+    uint64_t recoveries;         /* requests saved by a retry */
+    uint64_t implicit_frees;     /* allocs over a live storage */
+    uint64_t unknown_frees;      /* frees of a storage not live */
+    uint64_t freed_while_shared; /* frees of a storage with views */
+    uint64_t underflows;         /* arena_sub below the balance */
+    uint64_t fence_failures;     /* fences that failed */
+    uint64_t dropped_allocs;     /* allocs there was no room for, in the map or among devices */
+    uint64_t dropped_bytes;      /* their bytes */
+    uint64_t dropped_sites;      /* sites, tags or stacks without room */
+    uint64_t dropped_events;     /* events the ring had no room for */
+    uint64_t held;               /* bytes that tickets keep of its physical device; once in a sum */
+    uint64_t reallocs;           /* storages resized */
+    uint64_t copies;             /* memlord_copy to this device */
+    uint64_t copied_bytes;       /* bytes they copied */
+    uint64_t refused;            /* calls that returned E_INVALID or E_DEVICE */
+    uint64_t neighbours;         /* bytes other ledgers of the page hold of its physical device;
+                                    once in a sum */
 } memlord_stats;
 
 /* Return bytes, exact whenever no call is in flight. Cost: a few ns a thread and device. */
@@ -1633,18 +1690,21 @@ MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
 
 /* -- collection -- */
 
-/* MEMLORD_REASON_BAND, _OOM, _LIMIT, _NEIGHBOUR, _FRAGMENTATION, _HOST. name, text */
+/* Why a collection runs. name, text */
 #define MLI_REASONS(X)                                                                        \
-    X(BAND, "band")                                                                           \
-    X(OOM, "out of memory")                                                                   \
-    X(LIMIT, "limit")                                                                         \
-    X(NEIGHBOUR, "neighbour")                                                                 \
-    X(FRAGMENTATION, "fragmentation")                                                         \
-    X(HOST, "host")
+    X(BAND, "band") /* a threshold of the strategy is crossed */                              \
+    X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
+    X(LIMIT, "limit") /* a request does not fit under the limit */                            \
+    X(NEIGHBOUR, "neighbour") /* another process asks for memory: memlord_pressure_open */    \
+    X(FRAGMENTATION, "fragmentation") /* for memlord_gc_run: the pool is in pieces */         \
+    X(HOST, "host") /* for memlord_gc_run: the host wants it */
 enum {
-#define MLI_X(name, text) MEMLORD_REASON_##name,
-    MLI_REASONS(MLI_X)
-#undef MLI_X
+    MEMLORD_REASON_BAND = 0,          /* a threshold of the strategy is crossed */
+    MEMLORD_REASON_OOM = 1,           /* memlord_alloc_retry found no memory */
+    MEMLORD_REASON_LIMIT = 2,         /* a request does not fit under the limit */
+    MEMLORD_REASON_NEIGHBOUR = 3,     /* another process asks for memory: memlord_pressure_open */
+    MEMLORD_REASON_FRAGMENTATION = 4, /* for memlord_gc_run: the pool is in pieces */
+    MEMLORD_REASON_HOST = 5,          /* for memlord_gc_run: the host wants it */
     MEMLORD_REASON_COUNT
 };
 
@@ -1964,17 +2024,25 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(FREE, "free")               /* a block is credited */                                   \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
     X(MOVE, "move")               /* a block begins that was moved there */                   \
-    X(ARENA_ADD, "arena_add")                                                                 \
-    X(ARENA_SUB, "arena_sub")                                                                 \
+    X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
+    X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
     X(OOM, "oom")                 /* an attempt found no memory; bytes: wanted */             \
-    X(SCOPE_BEGIN, "scope_begin")                                                             \
-    X(SCOPE_END, "scope_end")                                                                 \
-    X(CHECKPOINT, "checkpoint")   /* tag: its name */
+    X(SCOPE_BEGIN, "scope_begin") /* a scope begins on the thread */                          \
+    X(SCOPE_END, "scope_end")     /* a scope ends there */                                    \
+    X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
-#define MLI_X(name, text) MEMLORD_EVENT_##name,
-    MLI_EVENTS(MLI_X)
-#undef MLI_X
+    MEMLORD_EVENT_ALLOC = 0,       /* a block begins */
+    MEMLORD_EVENT_FREE = 1,        /* a block is credited */
+    MEMLORD_EVENT_PEND = 2,        /* a block is freed, and waits for its device */
+    MEMLORD_EVENT_MOVE = 3,        /* a block begins that was moved there */
+    MEMLORD_EVENT_ARENA_ADD = 4,   /* memlord_arena_add */
+    MEMLORD_EVENT_ARENA_SUB = 5,   /* memlord_arena_sub */
+    MEMLORD_EVENT_GC = 6,          /* a collection ran; bytes: reclaimed */
+    MEMLORD_EVENT_OOM = 7,         /* an attempt found no memory; bytes: wanted */
+    MEMLORD_EVENT_SCOPE_BEGIN = 8, /* a scope begins on the thread */
+    MEMLORD_EVENT_SCOPE_END = 9,   /* a scope ends there */
+    MEMLORD_EVENT_CHECKPOINT = 10, /* memlord_checkpoint; tag: its name */
     MEMLORD_EVENT_COUNT
 };
 
@@ -2007,7 +2075,7 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
 
 /* -- reports -- */
 
-/* MEMLORD_FORMAT_TEXT, _JSON, ... name, suffix of its files, what it is */
+/* name, suffix of its files, what it is */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -2021,9 +2089,19 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
     X(CSV, "csv", "every live block, and its parts, for a spreadsheet or a script")
 
 typedef enum memlord_format {
-#define MLI_X(name, suffix, text) MEMLORD_FORMAT_##name,
-    MLI_FORMATS(MLI_X)
-#undef MLI_X
+    MEMLORD_FORMAT_TEXT = 0,       /* a table for people; the first 25 lines tell most of it */
+    MEMLORD_FORMAT_JSON = 1,       /* for programs: everything; schema memlord/2 */
+    MEMLORD_FORMAT_HTML = 2,       /* a page for people, of one file, that needs no network */
+    MEMLORD_FORMAT_TRACE = 3,      /* a timeline, for ui.perfetto.dev and chrome://tracing */
+    MEMLORD_FORMAT_PROMETHEUS = 4, /* metrics, for a server to scrape or a textfile collector */
+    MEMLORD_FORMAT_PPROF = 5,      /* live and allocated bytes by stack or site, for go tool
+                                      pprof */
+    MEMLORD_FORMAT_HEAPTRACK = 6,  /* calls, peak and what is live by site, for heaptrack_print */
+    MEMLORD_FORMAT_FOLDED = 7,     /* live bytes by device, tag, scope and stack, for
+                                      flamegraph.pl */
+    MEMLORD_FORMAT_MEMORY_VIZ = 8, /* a snapshot as PyTorch's, for pytorch.org/memory_viz */
+    MEMLORD_FORMAT_CSV = 9,        /* every live block, and its parts, for a spreadsheet or a
+                                      script */
     MEMLORD_FORMAT_COUNT
 } memlord_format;
 
@@ -2034,7 +2112,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0: written */
 
 /* Writes a report through fn, in pieces of up to a few KiB.
-   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL; E_NOMEM.
+   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format, or not in this build: see
+           >>knobs; E_INVALID fn NULL; E_NOMEM.
    The statistics of devices and tags are captured once, and no other call waits. Other lists are
    read as they are written: they may have what was recorded since. Cost: walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
@@ -3002,6 +3081,13 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
+/* Says what a caller must see to, as the words "Requires: ..." do elsewhere. It is on one line, and
+   checked only while MemLord is debugged. tests/test_requires.c breaks each of them once. */
+#if defined(MEMLORD_CHECK_LOCKS)
+#define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
+#else
+#define MLI_REQUIRE(expression) ((void)0)
+#endif
 #ifndef MEMLORD_MAX_DEVICES
 #define MEMLORD_MAX_DEVICES 128
 #endif
@@ -3013,6 +3099,14 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 #endif
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
+#endif
+#if defined(MEMLORD_NO_REPORTS) /* leaves these out, too */
+#if !defined(MEMLORD_NO_PAGE)
+#define MEMLORD_NO_PAGE
+#endif
+#if !defined(MEMLORD_NO_PROFILES)
+#define MEMLORD_NO_PROFILES
+#endif
 #endif
 #if MEMLORD_MAX_DEVICES < 1 || MEMLORD_MAX_DEVICES > 250
 #error "MEMLORD_MAX_DEVICES is 1 to 250: a block has 8 bits for its device"
@@ -3386,6 +3480,7 @@ MLI_PRIVATE void mli_cancel_restore(int before) {
 #endif
 }
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns) {
+    MLI_REQUIRE(ns < 1000000000u);
     int saved = errno, cancel = mli_cancel_disable();
     struct timespec span;
     span.tv_sec = 0;
@@ -4585,7 +4680,7 @@ enum {
     MLI_RANK_ROW,       /* one a row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
-    MLI_RANK_STACKS,    /* the table of taken blocks, and the totals of stacks */
+    MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
@@ -4619,15 +4714,20 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock);
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock);
 /* Notes that the thread is inside a shard (1), perhaps already, or inside none (0). */
 MLI_PRIVATE void mli_rank_inside(uint32_t inside);
-/* Checks that the thread holds no lock before it calls a function of the host. */
-MLI_PRIVATE void mli_rank_none(void);
+/* For MLI_REQUIRE. They return 1 if the thread holds the lock; a lock of the rank; no lock; no lock
+   but an orphan lock. The last two also mean that it is not inside a shard. */
+MLI_PRIVATE int mli_lock_held(const mli_lock *lock);
+MLI_PRIVATE int mli_rank_held(uint32_t rank);
+MLI_PRIVATE int mli_none_held(void);
+MLI_PRIVATE int mli_none_held_but_orphan(void);
+/* 1: the thread is inside a shard. */
+MLI_PRIVATE int mli_is_inside(void);
 /* Sets the rank of a new lock. A lock of zeros has the innermost rank. */
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank);
 #else
 static MLI_HOT void mli_rank_take(const mli_lock *lock) { (void)lock; }
 static MLI_HOT void mli_rank_drop(const mli_lock *lock) { (void)lock; }
 static MLI_HOT void mli_rank_inside(uint32_t inside) { (void)inside; }
-static MLI_HOT void mli_rank_none(void) {}
 static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (void)rank; }
 #endif
 
@@ -4637,7 +4737,7 @@ static MLI_HOT void mli_lock_rank(mli_lock *lock, uint32_t rank) { (void)lock, (
    to 1 ms. Yielding is not enough: a real-time thread that yields lets no thread of lower priority
    run, and such a thread may hold the lock. */
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n);
-/* Takes a lock. Requires: the thread holds only locks of later ranks. */
+/* Takes a lock. Requires: the thread holds only locks of later ranks: see mli_rank_take. */
 MLI_PRIVATE MLI_NOINLINE void mli_lock_take(mli_lock *lock);
 MLI_PRIVATE int mli_lock_try(mli_lock *lock);
 MLI_PRIVATE void mli_lock_drop(mli_lock *lock);
@@ -4709,7 +4809,7 @@ typedef struct mli_ranks_state {
 } mli_ranks_state;
 static MEMLORD_THREAD_LOCAL mli_ranks_state mli_ranks;
 /* Returns the number of locks of the first `ranks` ranks that the thread holds. */
-static uint32_t mli_rank_held(uint32_t ranks) {
+static uint32_t mli_ranks_held(uint32_t ranks) {
     uint32_t i, n = 0;
     for (i = 0; i < ranks; i++) n += mli_ranks.held[i];
     return n;
@@ -4719,19 +4819,27 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock) {
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
               (rank == MLI_RANK_PHYS && mli_ranks.held[MLI_RANK_COLD]);
-    MEMLORD_ASSERT(!mli_rank_held(rank) && (two || !mli_ranks.held[rank]));
+    MLI_REQUIRE(!mli_ranks_held(rank) && (two || !mli_ranks.held[rank]));
     mli_ranks.held[rank]++;
     if (rank == MLI_RANK_SHARD) mli_ranks.shard = lock;
 }
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock) {
-    MEMLORD_ASSERT(mli_ranks.held[lock->rank]);
+    MLI_REQUIRE(mli_lock_held(lock));
     mli_ranks.held[lock->rank]--;
 }
 MLI_PRIVATE void mli_rank_inside(uint32_t inside) {
-    MEMLORD_ASSERT(!inside || !mli_rank_held(MLI_RANK_INSIDE));
+    MLI_REQUIRE(!inside || !mli_ranks_held(MLI_RANK_INSIDE));
     mli_ranks.held[MLI_RANK_INSIDE] = inside;
 }
-MLI_PRIVATE void mli_rank_none(void) { MEMLORD_ASSERT(!mli_rank_held(MLI_RANKS)); }
+MLI_PRIVATE int mli_lock_held(const mli_lock *lock) {
+    return mli_ranks.held[lock->rank] && mli_u32_load(&lock->locked);
+}
+MLI_PRIVATE int mli_rank_held(uint32_t rank) { return mli_ranks.held[rank] != 0; }
+MLI_PRIVATE int mli_none_held(void) { return !mli_ranks_held(MLI_RANKS); }
+MLI_PRIVATE int mli_none_held_but_orphan(void) {
+    return mli_ranks_held(MLI_RANKS) == mli_ranks.held[MLI_RANK_ORPHAN];
+}
+MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
 MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { lock->rank = rank; }
 #else
 #endif
@@ -4955,16 +5063,16 @@ struct memlord {
     } threads;
     struct {
         uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-        uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is taken */
+        uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
         uint64_t seed;  /* of the samples of all threads */
         memlord_unwinder unwinder;
-        mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
+        mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
         mli_vector frames, nodes, rows;     /* numbered from 1 */
         mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
         mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
         mli_lock lock;                    /* all below, and the totals of rows */
-        struct mli_taken *taken;          /* the table of taken blocks */
-        size_t taken_cap, taken_count, taken_reserved;
+        struct mli_pick *picks;          /* the table of picked blocks */
+        size_t pick_cap, pick_count, pick_reserved;
     } stacks;
     struct {
         mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
@@ -5192,10 +5300,10 @@ typedef struct mli_self_state {
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* likewise: the frame that begins there */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double taken_scale;      /* of the block that its call opens: see mli_taken */
-    uint32_t taken_row;      /* likewise; 0: the block is not taken */
-    uint32_t taken_again;    /* likewise; 1: it is no new alloc, and had `taken_had` bytes */
-    uint64_t taken_had;
+    double pick_scale;      /* of the block that its call opens: see mli_pick */
+    uint32_t pick_row;      /* likewise; 0: the block is not picked */
+    uint32_t pick_again;    /* likewise; 1: it is no new alloc, and had `pick_had` bytes */
+    uint64_t pick_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
     mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
@@ -5717,6 +5825,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *fo
     va_end(args);
 }
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...) {
+    MLI_REQUIRE(*form != ',' || o->used);
     va_list args;
     va_start(args, form);
     if (*form == ',' && strchr("[{", o->buf[o->used - 1])) form++;
@@ -5865,6 +5974,7 @@ static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *befor
     mli_self.log_calls = *before;
 }
 MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+    MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;
     if (mine->generation == lord->generation && !mli_frame_runs(&mine->frame, here))
@@ -5872,11 +5982,11 @@ MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
+    MLI_REQUIRE(mli_none_held());
     mli_log_calls before; /* of the logger that makes this call */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
-    mli_rank_none();
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     before = mli_self.log_calls;
     if (before.generation != lord->generation) {
@@ -6005,7 +6115,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_busy_begin(void) {
     mli_self.generation = 0;
     if (!mli_self.in_host_alloc++ && mli_self.orphaned)
         mli_lock_drop(&mli_self.orphaned->threads.orphan_lock);
-    mli_rank_none();
+    MLI_REQUIRE(mli_none_held());
     return generation;
 }
 MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
@@ -6014,7 +6124,7 @@ MLI_PRIVATE MLI_COLD void mli_busy_end(uint64_t generation) {
     mli_self.generation = generation;
 }
 
-/* Call the host's allocator and count the bytes that the ledger holds. Require: no lock held. */
+/* Call the host's allocator and count the bytes that the ledger holds. */
 static MLI_COLD void *mli_host_alloc(memlord *lord, size_t size) {
     uint64_t generation = mli_busy_begin();
     void *p = lord->memory.allocator.alloc(lord->memory.allocator.user, size);
@@ -6060,9 +6170,9 @@ static mli_extent *mli_extent_map(void) {
     return e;
 }
 
-/* Returns a run of free pages of an extent, or NULL. Requires: the pages lock, if the extent is on
-   the list. */
+/* Returns a run of free pages of an extent, or NULL. */
 static void *mli_extent_alloc(mli_extent *e, uint32_t pages) {
+    MLI_REQUIRE(e->used == 1 || mli_lock_held(&mli_process.pages_lock));
     uint32_t i, run = 0;
     if (e->used + pages > MLI_EXTENT_PAGES) return NULL;
     for (i = 0; i < MLI_EXTENT_PAGES && run < pages; i++) run = e->taken[i] ? 0 : run + 1;
@@ -6174,8 +6284,9 @@ static void *mli_align_to_grain(void *at) {
     return (void *)(((uintptr_t)at + 127) & ~(uintptr_t)127);
 }
 
-/* Gets one more region from the allocator. Returns 0; -1: no memory. Requires: no lock held. */
+/* Gets one more region from the allocator. Returns 0; -1: no memory. */
 static MLI_COLD int mli_region_add(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_region *r = (mli_region *)mli_host_alloc(lord, MLI_REGION_BYTES);
     if (!r) return -1;
     memset(r->run, 0, sizeof r->run);
@@ -6189,8 +6300,9 @@ static MLI_COLD int mli_region_add(memlord *lord) {
 }
 
 /* Returns the smallest free piece that is large enough, of up to 16 in the first class that has
-   one; NULL: there is none. Requires: the memory lock. */
+   one; NULL: there is none. */
 static mli_piece *mli_piece_find(memlord *lord, uint32_t grains) {
+    MLI_REQUIRE(mli_lock_held(&lord->memory.lock));
     mli_piece *best = NULL, *piece;
     uint32_t have;
     for (have = mli_size_class(grains); have < MLI_SIZE_CLASSES && !best; have++) {
@@ -6223,6 +6335,7 @@ static size_t mli_large_overhead(const memlord *lord) {
 }
 
 MLI_PRIVATE MLI_NOINLINE void *mli_own_alloc(memlord *lord, size_t size) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     size_t overhead = mli_large_overhead(lord);
     void *p, **at;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
@@ -6272,6 +6385,7 @@ static MLI_COLD mli_region *mli_piece_free(memlord *lord, void *ptr, size_t size
 }
 
 MLI_PRIVATE MLI_NOINLINE void mli_own_free(memlord *lord, void *ptr, size_t size) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     size_t overhead = mli_large_overhead(lord);
     if (!ptr) return;
     if (size <= (size_t)1 << MLI_PIECE_MAX_BITS) {
@@ -6361,8 +6475,8 @@ typedef struct mli_thread {
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
-    struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
-    struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
+    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
+    struct mli_span *spans;          /* its first span, which it uses again; NULL: none yet */
     uint64_t stream;                 /* of its allocs; 0: none */
     uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
                                         stream for it; birth_bits 0: not looked up */
@@ -6373,7 +6487,7 @@ typedef struct mli_thread {
                                 mli_call_end has looked at it; 0: none */
     memlord_account account;       /* that its blocks are charged to; 0: none */
     memlord_device account_device; /* of that account */
-    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is taken */
+    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: stack_left is not drawn yet */
     uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
     memlord_ticket tickets[MLI_TICKETS_MAX];
@@ -6436,8 +6550,8 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
    on the orphan record always do: several threads share it, so what one has seen holds for no
-   other. Requires: the caller owns the record, or no thread does. The exchange and the load are
-   seq_cst: see mli_barrier_threads. */
+   other. Requires: the registry lock; no other thread uses the record, but for the orphan's. The
+   exchange and the load are seq_cst: see mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;
@@ -6553,6 +6667,7 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u32_exchange(&t->by_exchange, 0);
     if (!mli_is_orphan(t->lord, t) && mli_u32_load_seqcst(&mli_process.has_barrier)) return;
     mli_special_set(t, MLI_SPECIAL_NO_BARRIER, 1);
@@ -6560,6 +6675,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t) {
 }
 
 MLI_PRIVATE mli_thread *mli_thread_of(const memlord *lord, uint64_t number) {
+    MLI_REQUIRE(number);
     mli_thread *t = mli_thread_first(lord);
     while (t && mli_u64_load(&t->owner) != number) t = mli_thread_next(t);
     return t;
@@ -6611,6 +6727,7 @@ MLI_PRIVATE MLI_COLD void mli_threads_swept(memlord *lord, uint32_t living) {
 }
 
 MLI_PRIVATE void mli_thread_start(memlord *lord, mli_thread *t, uint64_t owner) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     t->id = mli_u32_add(&lord->threads.next_id, 1);
     mli_u32_store(&t->special, mli_u32_load(&lord->threads.hooks));
     t->lord = lord;
@@ -6753,6 +6870,7 @@ MLI_PRIVATE MLI_COLD void mli_save_serve(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, memlord_result r) {
+    MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_SAVE)) &&
         !(lord->flags & MEMLORD_FLAG_DEFER))
         mli_save_serve(lord);
@@ -6762,6 +6880,7 @@ MLI_PRIVATE MLI_NOINLINE memlord_result mli_call_end_uncounted(memlord *lord, me
 /* -- helpers -- */
 
 MLI_PRIVATE MLI_COLD void mli_stay_loaded(void) {
+    MLI_REQUIRE(mli_none_held());
     uint64_t generation;
     if (mli_u32_load(&mli_process.stays_loaded)) return;
     if (mli_u32_exchange(&mli_process.stays_loaded, 1)) return;
@@ -6832,7 +6951,7 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord) {
 /* -- entries -- */
 
 /* A block in the map. Its key is the storage. Fields of the words start at the lowest bit.
-     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
+     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
              birth:26, then 1 */
@@ -6847,8 +6966,8 @@ typedef struct mli_entry {
 #define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
-#define MLI_TAKEN ((uint64_t)1 << 63) /* books/stacks has its stack */
-/* All of word1 but the bytes: dev, references and taken. MLI_UPPER_OF has no taken bit. */
+#define MLI_PICKED ((uint64_t)1 << 63) /* books/stacks has its stack */
+/* All of word1 but the bytes: dev, references and picked. MLI_UPPER_OF has no picked bit. */
 #define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
@@ -6992,16 +7111,19 @@ typedef struct mli_bucket {
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
-/* Returns the home bucket of a hash. Requires: the caller is inside and the shard has a table. */
+/* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
+    MLI_REQUIRE(s->table);
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
 }
 static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
     return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;
 }
 
-/* Returns the index of the lowest set bit. Requires: one is set. */
+/* Returns the index of the lowest set bit. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
+    MLI_REQUIRE(bits);
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(bits);
 #else
@@ -7139,9 +7261,9 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
    mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
    is never cleared, and a later load never returns an older value. The release pairs with the load
-   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
-   loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
-   come before the store of an exchange (ARM's ldapr). */
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit.
+   The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire
+   may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard in the way of this thread. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -7183,7 +7305,7 @@ MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
 /* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
-   shard is stopped, or the caller owns it. */
+   caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
@@ -7198,7 +7320,7 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
    bound depends on the shard's number (14, 22, 30 or 38 entries to 64 buckets), so that shards of
    equal blocks do not all grow at once, and one can use the memory that another returned. It is 2
    to 64 in a small ledger, which can spare the memory: there almost every entry is in its home.
-   Requires: the caller owns the shard, or the shard is shared. */
+   Requires: the caller is inside. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 /* -- probes: for all that the home bucket does not decide -- */
@@ -7270,6 +7392,7 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
 /* -- entering a shard -- */
 
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s) {
+    mli_rank_inside(1);
     mli_u32_store_release(&t->by_exchange, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
@@ -7303,10 +7426,11 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside s (NULL: inside any shard). Requires: the state is STOPPED, and
-   all threads have passed a barrier since. The load of the list is seq_cst and pairs with the
-   exchange in mli_thread_start: a thread that is not on the list yet sees STOPPED. */
+/* Waits until no thread is inside s (NULL: inside any shard). Requires: all threads have passed a
+   barrier since it was stopped. The load of the list is seq_cst and pairs with the exchange in
+   mli_thread_start: a thread that is not on the list yet sees STOPPED. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
+    MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
         unsigned n = 0;
@@ -7318,9 +7442,10 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard in any state: keeps threads out, and waits until all inside have left. Requires:
-   the caller holds the shard's lock and is not inside. */
+/* Stops a shard in any state: keeps threads out, and waits until all inside have left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
+    MLI_REQUIRE(mli_lock_held(&s->lock));
+    MLI_REQUIRE(!mli_is_inside());
     (void)mli_u32_exchange(&s->state, MLI_SHARD_STOPPED);
     mli_barrier_threads(lord);
     mli_shard_wait(lord, s);
@@ -7413,9 +7538,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 /* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
    entries do not fit in `next`. -1: they will fit in no table, since the old one is almost empty
    and yet too small: the keys were made to collide. The first table also gives the shard its owner,
-   or makes it shared if the record is the orphan's. Requires: the caller holds the shard's lock. */
+   or makes it shared if the record is the orphan's. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
+    MLI_REQUIRE(mli_lock_held(&s->lock));
     uint32_t state = mli_u32_load(&s->state);
     mli_table old;
     int failed;
@@ -7438,6 +7564,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
 }
 
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_table next;
     uint32_t larger = size;
     unsigned i;
@@ -7459,14 +7586,15 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 }
 
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
+    MLI_REQUIRE(mli_is_inside());
     uint32_t most = 14 + 8 * (uint32_t)((s - lord->map.shards) & 3);
     if (mli_u32_load(&lord->map.buckets) < MLI_SPARE_BUCKETS) most = 2;
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard of another thread shared for good: stops it first. Requires: the caller is not
-   inside. */
+/* Makes a shard of another thread shared for good: stops it first. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
+    MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
     mli_lock_take(&s->lock);
     state = mli_u32_load(&s->state);
@@ -7484,11 +7612,12 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
 
-/* -- probing. Requires, for all of it: the caller is inside the shard. Probing changes no entry: it
+/* -- probing: inside the shard, or under its lock while it is stopped. Probing changes no entry: it
       keeps the slot and the header to store; mli_probe_insert or mli_probe_erase then stores it.
       In a shared shard it locks each bucket it probes -- */
 
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
     probe->shard = s;
     probe->key = key;
     probe->hash = mli_hash(key);
@@ -7517,6 +7646,7 @@ static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bu
 }
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&probe->shard->lock));
     const mli_shard *s = probe->shard;
     const mli_bucket *end = mli_buckets_end(s);
     mli_bucket *b = probe->home;
@@ -7564,12 +7694,18 @@ static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
         mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
 }
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->room);
     probe->room->key = probe->key;
     probe->room->word1 = word1;
     probe->room->word2 = word2;
     mli_probe_settle(probe, 1);
 }
-MLI_PRIVATE void mli_probe_erase(mli_probe *probe) { mli_probe_settle(probe, -1); }
+MLI_PRIVATE void mli_probe_erase(mli_probe *probe) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->entry);
+    mli_probe_settle(probe, -1);
+}
 
 MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
     if (probe->shared) mli_probe_settle(probe, 0);
@@ -7584,8 +7720,16 @@ MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
     mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
+/* Probes a shard that the thread has entered. Returns 1: it must leave, and try again. */
+static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
+                                     mli_probe *probe) {
+    mli_probe_begin(probe, probe->shard, key, probe->shared);
+    while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
+    return mli_probe_scan(lord, probe, type, want_room);
+}
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_shard *s = mli_shard_of(lord, key);
     unsigned n = 0;
     memset(probe, 0, sizeof *probe);
@@ -7598,9 +7742,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         probe->shared = state == MLI_SHARD_SHARED;
         if (probe->shared || state == t->id) {
             size = s->size;
-            mli_probe_begin(probe, s, key, probe->shared);
-            while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
-            again = mli_probe_scan(lord, probe, type, want_room);
+            again = mli_probe_entered(lord, type, key, want_room, probe);
             if (!again && (probe->entry || probe->room || !want_room)) return 0;
         }
         mli_probe_leave(t, probe);
@@ -7618,7 +7760,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
 /* ---------------------------------------------------------------------- src/books/counters.h -- */
 
 /* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
-   record of a device; the peaks in the frames of scopes. May use base/memory and books/threads, and
+   record of a device; the peaks in the spans of scopes. May use base/memory and books/threads, and
    books/map to enter a shard. Invariant: no peak is too high, for it is computed from published
    bytes, and those never exceed the live bytes. Locks: count, then row. */
 
@@ -7679,13 +7821,13 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 }
 /* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
    than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
-   inside. */
+   inside, but for a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards base; with a batch also published and publish_count */
+    mli_lock lock;         /* guards at_reset; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
@@ -7695,7 +7837,7 @@ typedef struct mli_row {
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
-    } base;
+    } at_reset;
 } mli_row;
 
 /* The sums of a row over all threads. All but in, out, live and blocks are since the last reset. */
@@ -7719,25 +7861,25 @@ static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_
 
 #define MLI_SCOPE_DEPTH_MAX 64
 
-/* A frame's view of a device: the thread's level when the frame began, and the highest since. */
-typedef struct mli_frame_peak {
+/* A span's view of a device: the thread's level when the span began, and the highest since. */
+typedef struct mli_span_peak {
     uint64_t from, high;
-} mli_frame_peak;
+} mli_span_peak;
 
-/* A frame: one scope that a thread is in. */
-typedef struct mli_frame {
-    struct mli_frame *around; /* the frame of the scope around; NULL: none */
-    struct mli_frame *inner;  /* the frame for a scope inside; NULL: not made yet */
-    uint32_t depth;           /* 1 for the outermost frame */
+/* A span: one scope that a thread is in. */
+typedef struct mli_span {
+    struct mli_span *around; /* the span of the scope around; NULL: none */
+    struct mli_span *inner;  /* the span for a scope inside; NULL: not made yet */
+    uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
     uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
-    int exported;     /* 1: stats->token is of this frame */
+    int exported;     /* 1: stats->token is of this span */
     uint32_t devices; /* how many of `peaks` are set, from 1 */
     uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
     const char *shapes;
-    mli_frame_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
-} mli_frame;
+    mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
+} mli_span;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
@@ -7877,11 +8019,11 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 /* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
-/* Returns a frame's peak on a device. A device that was first seen after the frame began starts at
+/* Returns a span's peak on a device. A device that was first seen after the span began starts at
    level 0. */
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev);
-/* Raises a frame's highest level on a device to `level`: levels count modulo 2^64. */
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level);
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
+/* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
    Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
@@ -7918,7 +8060,7 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
-   one cell's level - base never exceeds the live bytes, and row->base does not change. The peak is
+   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak is
    computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak is
    exact by itself. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
@@ -7938,14 +8080,14 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Starts an epoch for a row: its sums so far become the base, and the peak is reset. Requires: the
+/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
    caller holds the cold lock, so that resets run one at a time. */
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number);
 
 /* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` at 0, as a collection does. It adds to the base, so that what another thread has
-   added to the base meanwhile stays. */
+/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that what another thread
+   has added there meanwhile stays. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
@@ -8042,6 +8184,7 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
 
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
+    MLI_REQUIRE(!mli_is_inside());
     const int orphan = mli_is_orphan(lord, t);
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
@@ -8131,26 +8274,26 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* -- frames: the innermost frame of a thread records how high the thread's level was -- */
+/* -- spans: the innermost span of a thread records how high the thread's level was -- */
 
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev) {
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev) {
     while (f->devices < dev) {
         f->devices++;
         f->peaks[f->devices].from = f->peaks[f->devices].high = 0;
     }
     return &f->peaks[dev];
 }
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
-    mli_frame_peak *at = mli_frame_peak_at(f, dev);
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
+    mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost frame to a cell's high, before that high is reset. Does nothing if
+/* Raises the caller's innermost span to a cell's high, before that high is reset. Does nothing if
    the thread is in no scope. */
-static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
+static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->frame) return;
+    if (mli_self.generation != lord->generation || !t->span) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_frame_raise(t->frame, dev, mli_u64_load(&cell->high));
+    mli_span_raise(t->span, dev, mli_u64_load(&cell->high));
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -8163,6 +8306,7 @@ static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) 
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
     if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
@@ -8177,7 +8321,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold, published;
-    if (book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
@@ -8203,6 +8347,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
 }
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {
+    MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
     int64_t held;
     if (!number || !cell) return;
@@ -8233,24 +8378,24 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own: a
-   rise lowers the level at which each frame began. */
-static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
+/* Adds a delta to all spans of a thread, when the orphan's cell counted it instead of its own: a
+   rise lowers the level at which each span began. */
+static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
-    mli_frame *f = t->frame;
+    mli_span *f = t->span;
     for (; f; f = f->around) {
-        mli_frame_peak *at = mli_frame_peak_at(f, d->dev);
+        mli_span_peak *at = mli_span_peak_at(f, d->dev);
         at->from -= rise;
         at->high -= rise;
-        mli_frame_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
+        mli_span_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
         f->blocks -= (d->allocs - d->frees) * sign;
     }
 }
 
 /* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
-   every row has from its start. Requires: the caller is inside. It takes only the locks count and
-   row, which may be taken there. */
+   every row has from its start. It takes only the locks count and row, which may be taken inside.
+   */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -8261,14 +8406,16 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_take(&lord->counters.count_lock);
     mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d);
     mli_lock_drop(&lord->counters.count_lock);
-    if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
+    if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
+    MLI_REQUIRE(mli_is_inside());
     mli_u64_add_own(&t->detached, (uint64_t)(int64_t)by);
     mli_u64_add_own(&t->detached_bytes, by < 0 ? (uint64_t)0 - bytes : bytes);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
+    MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
@@ -8321,13 +8468,13 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
     sum->live = mli_since(sum->in, sum->out);
-    sum->total_in = mli_since(sum->in, row->base.in);
-    sum->total_out = mli_since(sum->out, row->base.out);
-    sum->freed = mli_since(sum->out, row->base.freed);
+    sum->total_in = mli_since(sum->in, row->at_reset.in);
+    sum->total_out = mli_since(sum->out, row->at_reset.out);
+    sum->freed = mli_since(sum->out, row->at_reset.freed);
     sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
-    sum->allocs = allocs - row->base.allocs;
-    sum->frees = frees - row->base.frees;
-    sum->freed_here -= row->base.freed_here;
+    sum->allocs = allocs - row->at_reset.allocs;
+    sum->frees = frees - row->at_reset.frees;
+    sum->freed_here -= row->at_reset.freed_here;
     mli_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
     sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
@@ -8357,7 +8504,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
                                              uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_cell *cell = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
-    if (cell && book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (cell && book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     mli_u64_add_own(&row->publish_count, 1);
@@ -8369,15 +8516,16 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
     mli_row_sum(lord, book, number, 0, &sum);
     mli_lock_take(&row->lock);
-    row->base.in = sum.in;
-    row->base.out = row->base.freed = sum.out;
-    row->base.allocs += sum.allocs;
-    row->base.frees += sum.frees;
-    row->base.freed_here += sum.freed_here;
+    row->at_reset.in = sum.in;
+    row->at_reset.out = row->at_reset.freed = sum.out;
+    row->at_reset.allocs += sum.allocs;
+    row->at_reset.frees += sum.frees;
+    row->at_reset.freed_here += sum.freed_here;
     mli_lock_drop(&row->lock);
     mli_row_peak_reset(lord, t, book, number);
 }
@@ -8385,7 +8533,7 @@ MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, 
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
-    row->base.freed += bytes;
+    row->at_reset.freed += bytes;
     mli_lock_drop(&row->lock);
 }
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
@@ -8611,8 +8759,9 @@ MLI_STB_PRIVATE void stbds_strreset(struct stbds_string_arena *a);
 #endif
 #undef STB_DS_IMPLEMENTATION
 
-/* Returns the stb_ds header of a table's items. Requires: the table has items. */
+/* Returns the stb_ds header of a table's items. */
 static const stbds_array_header *mli_dict_array(const mli_dict *dict) {
+    MLI_REQUIRE(dict->items);
     return stbds_header((void *)((char *)dict->items - dict->item));
 }
 
@@ -8656,10 +8805,21 @@ static MLI_COLD int mli_dict_room_locked(memlord *lord, mli_dict *dict, size_t l
     return mli_dict_reserve_locked(lord, dict, need);
 }
 
+/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
+static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    ptrdiff_t at;
+    if (!dict->items) return NULL;
+    (void)stbds_hmget_key_ts(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key, &at,
+                             STBDS_HM_STRING);
+    return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
+}
+
 /* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
-   wanted, try again. Requires: the key is not in the table, since stb_ds may grow the index before
-   it searches. */
+   wanted, try again. The key must not be there: stb_ds may grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    MLI_REQUIRE(!mli_dict_find_locked(dict, key));
     mli_process.growing = dict;
     if (!dict->items) {
         if (mli_dict_reserve_locked(lord, dict,
@@ -8674,15 +8834,6 @@ static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const c
     return (char *)dict->items + dict->item * (size_t)mli_dict_array(dict)->temp;
 }
 
-/* Returns the item of a key; NULL: there is none. It is valid until the next put. */
-static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key) {
-    ptrdiff_t at;
-    if (!dict->items) return NULL;
-    (void)stbds_hmget_key_ts(dict->items, dict->item, (void *)(uintptr_t)key, sizeof key, &at,
-                             STBDS_HM_STRING);
-    return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
-}
-
 MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
     mli_dict_block *block = dict->blocks, *next;
     for (; block; block = next) {
@@ -8694,11 +8845,13 @@ MLI_PRIVATE MLI_COLD void mli_dict_end(memlord *lord, mli_dict *dict) {
 /* -- kept strings -- */
 
 MLI_PRIVATE MLI_COLD mli_stb_string *mli_string_locked(memlord *lord, const char *text) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     return (mli_stb_string *)mli_dict_find_locked(&lord->names.strings, text);
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_name_locked(memlord *lord, const char *text,
                                                     const char **kept) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string;
     size_t length;
     *kept = NULL;
@@ -8770,6 +8923,7 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_index_get(memlord *lord, uint64_t key) {
 }
 
 MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint64_t more) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_index *newest = (mli_index *)mli_ptr_load(&lord->names.index), *index;
     uint64_t cap = newest ? (newest->mask + 1) * 4 : MLI_INDEX_MIN;
     if (newest && (newest->count + more) * 2 <= newest->mask + 1) return MEMLORD_OK;
@@ -8782,6 +8936,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_index_reserve_locked(memlord *lord, uint
     return MEMLORD_OK;
 }
 MLI_PRIVATE void mli_index_add_locked(memlord *lord, uint64_t key, uint64_t value) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    MLI_REQUIRE(!mli_index_get(lord, key));
     mli_index *index = (mli_index *)mli_ptr_load(&lord->names.index);
     uint64_t at = mli_index_home(key);
     while (mli_u64_load(&mli_index_pair_at(index, at)->key)) at++;
@@ -8804,6 +8960,7 @@ MLI_PRIVATE MLI_COLD void mli_index_free(memlord *lord) {
 MLI_PRIVATE MLI_COLD memlord_result mli_row_add_locked(memlord *lord, int book, uint32_t dev,
                                                        void *subject, uint64_t key,
                                                        uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_row_count(lord, book);
     mli_row *row;
     memlord_result r = mli_index_reserve_locked(lord, 1);
@@ -8938,6 +9095,7 @@ MLI_PRIVATE MLI_NOINLINE uint32_t mli_dev_known(memlord *lord, memlord_device d)
    already MEMLORD_MAX_DEVICES. A record left by a try that ended in MLI_AGAIN is used again. */
 static MLI_COLD memlord_result mli_device_add_locked(memlord *lord, memlord_device d,
                                                      uint32_t *dev) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint32_t n = mli_row_count(lord, MLI_BOOK_DEVICE);
     mli_device_record *device;
     memlord_result r;
@@ -8986,8 +9144,16 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
+/* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
+static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
+    if (!mli_device_valid(d)) return "a selector: a device is needed";
+    return refuser == MLI_REFUSER_alloc_reserved
+               ? "not on the physical device of the ticket"
+               : "one device too many: raise MEMLORD_MAX_DEVICES";
+}
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
+    MLI_REQUIRE(mli_none_held());
     static const char names[][16] = {
 #define MLI_X(name) #name,
         MLI_REFUSERS(MLI_X)
@@ -8997,11 +9163,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser], mli_device_code(d),
-                 !mli_device_valid(d) ? "a selector: a device is needed"
-                 : refuser == MLI_REFUSER_alloc_reserved
-                     ? "not on the physical device of the ticket"
-                     : "one device too many: raise MEMLORD_MAX_DEVICES");
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser],
+                 mli_device_code(d), mli_device_fault(d, refuser));
     else
         mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
                  r == MEMLORD_E_DEVICE ? "that is no device"
@@ -9201,6 +9364,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_handle_new(memlord *lord, mli_vector *ve
 }
 
 MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
+    MLI_REQUIRE(*list);
     mli_handle *h = *list;
     uint32_t generation = mli_u32_load(&h->generation) + 1;
     *list = h->next;
@@ -9209,6 +9374,7 @@ MLI_PRIVATE uint64_t mli_handle_open(mli_handle **list) {
 }
 
 MLI_PRIVATE void mli_handle_close(mli_handle **list, mli_handle *h) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS) || mli_rank_held(MLI_RANK_COLD));
     mli_u32_store(&h->generation, mli_u32_load(&h->generation) + 1);
     h->next = *list;
     *list = h;
@@ -9224,11 +9390,19 @@ MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
 }
 
+/* Returns MEMLORD_OK if `bytes` may be added to an account that has `now`, or taken off it. */
+static memlord_result mli_account_check(uint64_t now, int64_t bytes, uint64_t limit) {
+    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now ? MEMLORD_E_INVALID : MEMLORD_OK;
+    if (!bytes) return MEMLORD_OK;
+    return now > limit || (uint64_t)bytes > limit - now ? MEMLORD_E_LIMIT : MEMLORD_OK;
+}
+
 /* Adds bytes to an account, or takes them off. `any`: whatever its limit, up to 2^48. */
 static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes,
                                          int any) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t by = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, word, now, limit;
+    uint64_t word, now, limit;
+    memlord_result r;
     if (!b) return MEMLORD_E_UNKNOWN;
     limit = any ? 0 : mli_u64_load(&b->limit);
     if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
@@ -9236,11 +9410,9 @@ static memlord_result mli_account_charge(memlord *lord, memlord_account account,
     do {
         now = MLI_BYTES(word);
         if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
-        if (bytes > 0 && (now > limit || by > limit - now)) {
-            if (!any) (void)mli_u64_add(&b->refused, 1);
-            return MEMLORD_E_LIMIT;
-        }
+        r = mli_account_check(now, bytes, limit);
+        if (r == MEMLORD_E_LIMIT && !any) (void)mli_u64_add(&b->refused, 1);
+        if (r) return r;
         now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
     if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
@@ -9280,6 +9452,7 @@ MLI_PRIVATE void mli_account_credit_block(memlord *lord, memlord_account account
 
 MLI_PRIVATE MLI_COLD int mli_account_read_locked(const mli_account_record *b,
                                                  memlord_account_stat *out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memset(out, 0, sizeof *out);
     if (!b || !(mli_u32_load(&b->handle.generation) & 1)) return 0;
     memcpy(out->name, b->name, strlen(b->name));
@@ -9449,7 +9622,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a struct of the host. Requires: no lock of the ledger is held. */
+/* Returns the origin of a struct of the host. Requires: no lock is held but the orphan lock, which
+   mli_busy_begin drops. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */
@@ -9490,6 +9664,7 @@ MLI_PRIVATE const memlord_site mli_no_site = {"", "", 0};
 /* Copies a site, its strings kept. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_copy_locked(memlord *lord, const memlord_site *from,
                                                     memlord_site *out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_result r = mli_name_locked(lord, from->file ? from->file : "", &out->file);
     if (r == MEMLORD_OK)
         r = mli_name_locked(lord, from->function ? from->function : "", &out->function);
@@ -9523,6 +9698,7 @@ static MLI_COLD mli_site_record *mli_site_same(memlord *lord, const memlord_site
 
 /* Makes the record of a site, displayed as `kept`. NULL: memory is wanted. */
 static MLI_COLD mli_site_record *mli_site_make_locked(memlord *lord, const memlord_site *kept) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_site_record *site = (mli_site_record *)mli_cold_alloc(lord, sizeof *site);
     if (!site) return NULL;
     site->original = *kept;
@@ -9540,6 +9716,7 @@ static MLI_COLD void mli_site_add_locked(memlord *lord, mli_site_record *site, u
 MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
                                                             const mli_site_origin *from,
                                                             mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     uint64_t content = 0;
     memlord_site kept;
     memlord_result r = mli_index_reserve_locked(lord, 3);
@@ -9556,6 +9733,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_result r;
     *out = mli_site_record_of(lord, from->planted);
     if (*out) return MEMLORD_OK;
@@ -9568,8 +9746,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const ml
 
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord,
                                                         const memlord_site *planted) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_site_origin from = {planted, NULL};
-    if (planted && !mli_site_record_of(lord, planted)) from.module = mli_module_of(planted);
+    if (planted && !mli_site_record_of(lord, planted)) {
+        const uint64_t generation = mli_busy_begin(); /* it may take the loader's lock */
+        from.module = mli_module_of(planted);
+        mli_busy_end(generation);
+    }
     return from;
 }
 
@@ -9612,6 +9795,7 @@ static MLI_COLD int mli_module_now(memlord *lord, const void *address, const mli
 /* Finds or makes the record of a module. */
 static MLI_COLD memlord_result mli_module_find_locked(memlord *lord, const mli_image *image,
                                                       mli_module **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(image->start, MLI_INDEX_MODULE);
     mli_module *first = (mli_module *)(uintptr_t)mli_index_get(lord, key), *module;
     char hex[2 * MLI_BUILD_ID_MAX + 1];
@@ -9677,29 +9861,37 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
     }
 }
 
+/* Names a place by its module and offset: "libfoo.so+0x1f0"; without a module by its address. */
+static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
+                                                     uint64_t offset, memlord_site *out) {
+    char text[300]; /* a file name, and the offset */
+    mli_out o;
+    memlord_result r;
+    mli_out_buffer(&o, text, sizeof text);
+    if (module) mli_put_file_name(&o, module->image.path);
+    mli_put_str(&o, module ? "+0x" : "0x");
+    mli_put_hex_short(&o, offset);
+    (void)mli_out_end(&o, sizeof text);
+    r = mli_name_locked(lord, text, &out->file);
+    return r ? r : mli_name_locked(lord, "", &out->function);
+}
+
 /* Finds or makes the site of a return address. The index has the address, too, if its module
    stays. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
                                                      const mli_image *image,
                                                      mli_site_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint64_t key = mli_index_key(address, MLI_INDEX_SUBJECT);
     uint64_t offset = mli_place_offset(image->path ? image : NULL, address), content;
     memlord_site kept = mli_no_site;
     mli_module *module = NULL;
-    char text[300]; /* a file name, and the offset */
-    mli_out o;
     memlord_result r = mli_index_reserve_locked(lord, 4);
     if (r == MEMLORD_OK && image->path) r = mli_module_find_locked(lord, image, &module);
     if (r) return r;
     *out = mli_place_find(lord, module, offset, &content);
     if (!*out) {
-        mli_out_buffer(&o, text, sizeof text);
-        if (module) mli_put_file_name(&o, module->image.path);
-        mli_put_str(&o, module ? "+0x" : "0x");
-        mli_put_hex_short(&o, offset);
-        (void)mli_out_end(&o, sizeof text);
-        r = mli_name_locked(lord, text, &kept.file);
-        if (r == MEMLORD_OK) r = mli_name_locked(lord, "", &kept.function);
+        r = mli_place_name_locked(lord, module, offset, &kept);
         if (r) return r;
         *out = mli_site_make_locked(lord, &kept);
         if (!*out) return MLI_AGAIN;
@@ -9741,8 +9933,10 @@ MLI_PRIVATE MLI_COLD mli_site_record *mli_place_of(memlord *lord, const void *ad
     return site ? site : mli_place_make(lord, address, module);
 }
 /* Returns the function of a site of a return address; NULL: its symbol is not known, or its module
-   is not there now. Requires: no lock of the ledger is held, as dladdr takes the loader's lock. */
+   is not there now. Under a lock of the ledger it could wait for ever: dladdr takes the loader's
+   lock. */
 static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_record *site) {
+    MLI_REQUIRE(mli_none_held());
     const mli_module *now = site->where;
     if (!now || (!now->image.stays &&
                  (!mli_module_now(lord, site->address, &now) || now != site->where)))
@@ -9753,6 +9947,7 @@ static MLI_COLD const char *mli_place_function(memlord *lord, const mli_site_rec
    it was given. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_site_display_locked(memlord *lord, mli_site_record *site,
                                                        const memlord_site *from) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord_site fresh, *shown;
     memlord_result r = mli_index_reserve_locked(lord, 1);
     if (r == MEMLORD_OK) r = mli_site_copy_locked(lord, from, &fresh);
@@ -9775,6 +9970,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_set_display(memlord *lord, mli_site
 }
 
 MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record *site) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_site *shown = (const memlord_site *)mli_ptr_load_acquire(&site->display);
     memlord_site named = *shown;
     if (!site->address || shown->function[0]) return shown;
@@ -9786,6 +9982,7 @@ MLI_PRIVATE const memlord_site *mli_site_display(memlord *lord, mli_site_record 
 }
 
 MLI_PRIVATE const memlord_site *mli_site_display_of(memlord *lord, const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
     mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
     return record ? mli_site_display(lord, record) : site;
 }
@@ -9804,6 +10001,7 @@ MLI_PRIVATE const memlord_site *mli_site_named(memlord *lord, const memlord_site
 static MLI_COLD memlord_result mli_row_find_locked(memlord *lord, const mli_site_origin *from,
                                                    const char *tag, uint32_t dev,
                                                    uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const int book = from ? MLI_BOOK_SITE : MLI_BOOK_TAG;
     uint32_t most = from ? MLI_SITE_ROWS_MAX : MLI_TAG_ROWS_MAX;
     void *subject = (void *)(uintptr_t)tag;
@@ -9904,7 +10102,7 @@ static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->tags.birth_mark);
 }
 /* Returns the number of the last birth. Requires: the cold lock. */
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord);
+static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 /* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
    thread's cells for its rows. Requires: not inside. */
@@ -9951,6 +10149,7 @@ static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
 }
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_cache_entry *memo;
     uint32_t k = 0;
     if (mli_is_orphan(lord, t)) return;
@@ -9967,6 +10166,7 @@ MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void
 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev) {
+    MLI_REQUIRE(!mli_is_inside());
     const uint32_t salt = mli_cache_salt(book, dev);
     const mli_cache_entry *memo = mli_cache_find(t, identity, salt);
     mli_cell *cell;
@@ -9981,8 +10181,8 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
     return bits;
 }
 
-MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
-MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->frame->depth : 0; }
+MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->span ? t->span->scope->id : 0; }
+MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->span ? t->span->depth : 0; }
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
@@ -10004,9 +10204,10 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
+/* Finds or adds a birth. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_birth *added;
     uint64_t key;
     memlord_result r = mli_index_reserve_locked(lord, 1);
@@ -10045,10 +10246,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
 }
 
 /* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
-   and the scope. Without room for a birth the block is recorded without either. Requires: not
-   inside. */
+   and the scope. Without room for a birth the block is recorded without either. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
-    mli_scope_record *scope = t->frame && !t->stream ? t->frame->scope : NULL;
+    MLI_REQUIRE(!mli_is_inside());
+    mli_scope_record *scope = t->span && !t->stream ? t->span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
@@ -10063,7 +10264,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
     uint64_t born = mli_u64_load(&lord->tags.birth_mark);
-    if (MLI_LIKELY(!t->frame && !t->stream)) return born;
+    if (MLI_LIKELY(!t->span && !t->stream)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
 }
@@ -10111,12 +10312,12 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
-    if (!t->frame && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+    if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
@@ -10184,6 +10385,7 @@ static void mli_tag_set(mli_thread *t, const char *kept) {
 }
 
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth) {
+    MLI_REQUIRE(depth < t->tag_depth);
     t->tag_depth = depth;
     mli_tag_set(t, t->tags[depth]);
 }
@@ -10197,12 +10399,14 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 }
 
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     if (MLI_LIKELY(!to) || to->lord == lord) return;
     (scope ? to->scope_begin : to->tag_begin)(name);
 }
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     if (MLI_LIKELY(!to) || to->lord == lord) return;
@@ -10404,10 +10608,10 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of taken blocks. Uses the sites, the devices, the vectors of
+   stack on each device, and the table of picked blocks. Uses the sites, the devices, the vectors of
    books/counters and the cold memory of books/names. A stack is the path from a node to the root,
    node 0; a row is a stack of one site on one device. Nodes and rows are never removed, and are
-   found without a lock. Invariants: a block in the map has MLI_TAKEN exactly if the table has its
+   found without a lock. Invariants: a block in the map has MLI_PICKED exactly if the table has its
    key; both change while the caller is inside, and the entry cannot be reached by another thread.
    The room for an insert is reserved before. A row's live bytes are the sum over its blocks, so
    they end at 0. An unwinder runs with no lock held. Locks: cold, to add nodes and rows; stacks,
@@ -10425,26 +10629,26 @@ typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
     uint64_t alloc_bytes, samples; /* since the last reset */
-    uint64_t taken_bytes;          /* likewise: alloc_bytes of the samples themselves */
+    uint64_t picked_bytes;          /* likewise: alloc_bytes of the samples themselves */
     double allocs;                 /* likewise */
-    uint64_t live, peak, blocks;   /* blocks: those of its taken blocks that live */
+    uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
     double variance;               /* of live; 0 if blocks is 0 */
 } mli_stack_row;
 
-/* A taken block stands for `scale` allocs like it: the inverse of the probability that it was
-   taken. Its weight is its bytes times that. */
-typedef struct mli_taken {
+/* A picked block stands for `scale` allocs like it: the inverse of the probability that it was
+   picked. Its weight is its bytes times that. */
+typedef struct mli_pick {
     uint64_t key;
     double scale;
-    uint32_t row, type; /* row 0: a vacant entry, or no taken block */
-} mli_taken;
-MLI_TABLE(const mli_taken mli_taken_none)
+    uint32_t row, type; /* row 0: a vacant entry, or no picked block */
+} mli_pick;
+MLI_TABLE(const mli_pick mli_pick_none)
 /* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
    forked child. It is mixed from what the system tells without a call that may wait or fail, for
    the first call may come from inside malloc or in a sandbox. */
 MLI_PRIVATE MLI_COLD void mli_stacks_seed(memlord *lord);
 
-/* Counts the bytes of an alloc on the fast path. 0: the alloc is taken, and nothing was counted. */
+/* Counts the bytes of an alloc of calls/fast. 0: the alloc is picked, and nothing was counted. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -10460,38 +10664,38 @@ MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
-MLI_PRIVATE uint64_t mli_taken_weight(const mli_taken *taken, uint64_t bytes);
+MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* Notes the stack of the block that this call opens, if it has one: in the table, and on its row.
    Returns its bit of word1. Requires: the caller is inside, or holds the entry. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
 /* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
    entry. */
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_of(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack: its row keeps its bytes. */
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_out(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Ends the stack of a block that ends. */
-MLI_PRIVATE MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int undo);
+MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
 /* Takes a block that is not in the table any more off its row. */
-MLI_PRIVATE void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes);
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes);
 /* Gives back the room of a stack whose block was not opened. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
 /* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev,
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site);
 
 /* Notes that the block with the stack just set is not new: it had `bytes`. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is taken; if so finds its stack, and notes it for
-   mli_taken_put. Requires: not inside. */
-MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
-                                          uint64_t bytes, const memlord_site *site);
-static MLI_HOT void mli_stack_take(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
+/* Draws whether the alloc that this call records is picked; if so finds its stack, and notes it for
+   mli_pick_put. Requires: not inside. */
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
+                                              uint64_t bytes, const memlord_site *site);
+static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
                                    const memlord_site *site) {
     if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
-        mli_stack_taken(lord, t, dev, bytes, site);
+        mli_stack_pick_slow(lord, t, dev, bytes, site);
 }
 
 /* Returns the depth of a row's stack. */
@@ -10520,13 +10724,13 @@ MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
 #define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
 #define MLI_STACK_OWN 16           /* frames of our own that an unwinder may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
-#define MLI_TAKEN_MIN 256
+#define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_heads {
     mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* 0: an empty chain */
 } mli_stack_heads;
-MLI_PRIVATE const mli_taken mli_taken_none = {0, 0, 0, 0};
+MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
@@ -10584,7 +10788,7 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. 1: it is taken. */
+/* Counts the bytes of an alloc on the general path. 1: it is picked. */
 static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     if (lord->stacks.bytes == 1) return 1;
     if (!t->stack_random) mli_stack_draw(lord, t);
@@ -10653,6 +10857,7 @@ static uint32_t mli_stack_row_find(const memlord *lord, uint32_t leaf, uint32_t 
 
 /* Gives a site its number among the frames of stacks. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_site_record *site) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.frame_count);
     mli_ptr *at;
     if (site->frame) return MEMLORD_OK;
@@ -10668,6 +10873,7 @@ static MLI_COLD memlord_result mli_stack_frame_add_locked(memlord *lord, mli_sit
 static MLI_COLD memlord_result mli_stack_child_find_locked(memlord *lord, uint32_t parent,
                                                            mli_site_record *site, int stays,
                                                            uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.node_count);
     mli_u32 *head = mli_stack_head(lord, parent, site->address);
     mli_stack_node *node;
@@ -10705,6 +10911,7 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
 /* Finds or adds the row of a stack on a device at a row of the sites. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->stacks.row_count);
     mli_u32 *head = mli_stack_row_head(lord, leaf, dev, site);
     mli_stack_row *row;
@@ -10747,157 +10954,162 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
     return mli_stack_row_of_node(lord, node, dev, site);
 }
 
-/* -- the table of taken blocks -- */
+/* -- the table of picked blocks -- */
 
-static size_t mli_taken_home(uint64_t key, size_t cap) {
+static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
-/* Returns the entry of a key in a table that has it, or where it goes. Requires: the stacks lock;
-   the table has a vacant entry. */
-static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, uint64_t key) {
-    size_t at = mli_taken_home(key, cap);
+/* Returns the entry of a key in a table that has it, or where it goes. Requires: the table has a
+   vacant entry. */
+static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
+    size_t at = mli_pick_home(key, cap);
     while (table[at].row && (table[at].key != key || table[at].type != type))
         at = (at + 1) & (cap - 1);
     return &table[at];
 }
-/* Returns the entry of a taken block. */
-static mli_taken *mli_taken_of_locked(memlord *lord, const mli_entry *e) {
-    return mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
-                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
+/* Returns the entry of a picked block. */
+static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
+    return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
+                          mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
-/* Removes an entry, and moves those after it that it displaced. Requires: the stacks lock. */
-static void mli_taken_remove(memlord *lord, mli_taken *gone) {
-    mli_taken *table = lord->stacks.taken;
-    const size_t mask = lord->stacks.taken_cap - 1;
+/* Removes an entry, and moves those after it that it displaced. */
+static void mli_pick_remove(memlord *lord, mli_pick *gone) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
+    mli_pick *table = lord->stacks.picks;
+    const size_t mask = lord->stacks.pick_cap - 1;
     size_t hole = (size_t)(gone - table), at = hole;
     for (;;) {
         at = (at + 1) & mask;
         if (!table[at].row) break;
-        if (((at - mli_taken_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
+        if (((at - mli_pick_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
             continue;
         table[hole] = table[at];
         hole = at;
     }
     table[hole].row = 0;
-    lord->stacks.taken_count--;
+    lord->stacks.pick_count--;
 }
 
 /* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
-   then those to free. Requires: the stacks lock. */
-static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *cap) {
-    mli_taken *old = lord->stacks.taken;
-    const size_t had = lord->stacks.taken_cap;
+   then those to free. */
+static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
+    mli_pick *old = lord->stacks.picks;
+    const size_t had = lord->stacks.pick_cap;
     size_t i;
     if (had >= *cap) return;
     for (i = 0; i < had; i++)
-        if (old[i].row) *mli_taken_entry(*table, *cap, old[i].type, old[i].key) = old[i];
-    lord->stacks.taken = *table;
-    lord->stacks.taken_cap = *cap;
+        if (old[i].row) *mli_pick_entry(*table, *cap, old[i].type, old[i].key) = old[i];
+    lord->stacks.picks = *table;
+    lord->stacks.pick_cap = *cap;
     *table = old;
     *cap = had;
 }
-/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory.
-   Requires: not inside, no lock held. */
-static MLI_COLD int mli_taken_reserve(memlord *lord) {
-    mli_taken *table = NULL;
+/* Reserves room for one more picked block: a table is at most three quarters full. 0: no memory. */
+static MLI_COLD int mli_pick_reserve(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
+    mli_pick *table = NULL;
     size_t cap = 0, more;
     int fits;
     for (;;) {
         mli_lock_take(&lord->stacks.lock);
-        if (table) mli_taken_swap(lord, &table, &cap);
-        fits = (lord->stacks.taken_count + lord->stacks.taken_reserved + 1) * 4 <=
-               lord->stacks.taken_cap * 3;
-        if (fits) lord->stacks.taken_reserved++;
-        more = lord->stacks.taken_cap ? lord->stacks.taken_cap * 2 : MLI_TAKEN_MIN;
+        if (table) mli_pick_swap(lord, &table, &cap);
+        fits = (lord->stacks.pick_count + lord->stacks.pick_reserved + 1) * 4 <=
+               lord->stacks.pick_cap * 3;
+        if (fits) lord->stacks.pick_reserved++;
+        more = lord->stacks.pick_cap ? lord->stacks.pick_cap * 2 : MLI_PICK_MIN;
         mli_lock_drop(&lord->stacks.lock);
         mli_own_free(lord, table, cap * sizeof *table);
         if (fits) return 1;
         cap = more;
-        table = (mli_taken *)mli_own_alloc(lord, cap * sizeof *table);
+        table = (mli_pick *)mli_own_alloc(lord, cap * sizeof *table);
         if (!table) return 0;
     }
 }
 
-MLI_PRIVATE uint64_t mli_taken_weight(const mli_taken *taken, uint64_t bytes) {
-    return (uint64_t)((double)bytes * taken->scale + 0.5);
+MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
+    return (uint64_t)((double)bytes * pick->scale + 0.5);
 }
-static double mli_taken_variance(const mli_taken *taken, uint64_t bytes) {
-    return (double)bytes * (double)bytes * taken->scale * (taken->scale - 1);
+static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
+    return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
 }
 
-/* Takes a block off its row; `undo`: as if it had not been allocated. Requires: the stacks lock. */
-static void mli_stack_credit(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
-    mli_stack_row *row = mli_stack_row_at(lord, taken->row);
-    const uint64_t weight = mli_taken_weight(taken, bytes);
+/* Takes a block off its row; `undo`: as if it had not been allocated. */
+static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
+    MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
+    mli_stack_row *row = mli_stack_row_at(lord, pick->row);
+    const uint64_t weight = mli_pick_weight(pick, bytes);
     row->live -= weight;
-    row->variance -= mli_taken_variance(taken, bytes);
+    row->variance -= mli_pick_variance(pick, bytes);
     if (!--row->blocks || row->variance < 0) row->variance = 0;
     if (!undo || row->alloc_bytes < weight || !row->samples) return; /* a reset came between */
     row->alloc_bytes -= weight;
-    row->taken_bytes -= bytes < row->taken_bytes ? bytes : row->taken_bytes;
-    row->allocs -= row->samples-- == 1 ? row->allocs : taken->scale;
+    row->picked_bytes -= bytes < row->picked_bytes ? bytes : row->picked_bytes;
+    row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e) {
-    mli_taken taken;
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
+    mli_pick pick;
     mli_stack_row *row;
     const uint64_t bytes = MLI_BYTES(e->word1);
-    if (MLI_LIKELY(!mli_self.taken_row)) return 0;
-    taken.key = e->key;
-    taken.type = mli_type_of(lord, MLI_DEV(e->word1));
-    taken.row = mli_self.taken_row;
-    taken.scale = mli_self.taken_scale;
-    mli_self.taken_row = 0;
+    if (MLI_LIKELY(!mli_self.pick_row)) return 0;
+    pick.key = e->key;
+    pick.type = mli_type_of(lord, MLI_DEV(e->word1));
+    pick.row = mli_self.pick_row;
+    pick.scale = mli_self.pick_scale;
+    mli_self.pick_row = 0;
     mli_lock_take(&lord->stacks.lock);
-    lord->stacks.taken_reserved--;
-    lord->stacks.taken_count++;
-    *mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap, taken.type, taken.key) = taken;
-    row = mli_stack_row_at(lord, taken.row);
-    row->live += mli_taken_weight(&taken, bytes);
+    lord->stacks.pick_reserved--;
+    lord->stacks.pick_count++;
+    *mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap, pick.type, pick.key) = pick;
+    row = mli_stack_row_at(lord, pick.row);
+    row->live += mli_pick_weight(&pick, bytes);
     if (row->live > row->peak) row->peak = row->live;
-    row->variance += mli_taken_variance(&taken, bytes);
+    row->variance += mli_pick_variance(&pick, bytes);
     row->blocks++;
-    if (!mli_self.taken_again) {
-        row->allocs += taken.scale;
+    if (!mli_self.pick_again) {
+        row->allocs += pick.scale;
         row->samples++;
     }
-    if (bytes > mli_self.taken_had) { /* as the totals count the growth of a block */
-        row->alloc_bytes += mli_taken_weight(&taken, bytes - mli_self.taken_had);
-        row->taken_bytes += bytes - mli_self.taken_had;
+    if (bytes > mli_self.pick_had) { /* as the totals count the growth of a block */
+        row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
+        row->picked_bytes += bytes - mli_self.pick_had;
     }
     mli_lock_drop(&lord->stacks.lock);
-    return MLI_TAKEN;
+    return MLI_PICKED;
 }
 
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_of(memlord *lord, const mli_entry *e) {
-    mli_taken taken = mli_taken_none;
-    if (!(e->word1 & MLI_TAKEN)) return taken;
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e) {
+    mli_pick pick = mli_pick_none;
+    if (!(e->word1 & MLI_PICKED)) return pick;
     mli_lock_take(&lord->stacks.lock);
-    taken = *mli_taken_of_locked(lord, e);
+    pick = *mli_pick_of_locked(lord, e);
     mli_lock_drop(&lord->stacks.lock);
-    return taken;
+    return pick;
 }
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_out(memlord *lord, const mli_entry *e) {
-    const mli_taken taken = mli_taken_of(lord, e);
-    if (!taken.row) return taken;
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e) {
+    const mli_pick pick = mli_pick_of(lord, e);
+    if (!pick.row) return pick;
     mli_lock_take(&lord->stacks.lock);
-    mli_taken_remove(lord, mli_taken_of_locked(lord, e));
+    mli_pick_remove(lord, mli_pick_of_locked(lord, e));
     mli_lock_drop(&lord->stacks.lock);
-    return taken;
+    return pick;
 }
-MLI_PRIVATE MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int undo) {
-    mli_taken *taken;
-    if (MLI_LIKELY(!(e->word1 & MLI_TAKEN))) return;
+MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo) {
+    mli_pick *pick;
+    if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     mli_lock_take(&lord->stacks.lock);
-    taken = mli_taken_of_locked(lord, e);
-    mli_stack_credit(lord, taken, MLI_BYTES(e->word1), undo);
-    mli_taken_remove(lord, taken);
+    pick = mli_pick_of_locked(lord, e);
+    mli_stack_credit(lord, pick, MLI_BYTES(e->word1), undo);
+    mli_pick_remove(lord, pick);
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes) {
-    if (!taken->row) return;
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+    if (!pick->row) return;
     mli_lock_take(&lord->stacks.lock);
-    mli_stack_credit(lord, taken, bytes, 0);
+    mli_stack_credit(lord, pick, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
 
@@ -10963,32 +11175,33 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 /* -- the stack of an alloc -- */
 
 /* Makes a row the one of the block that this call opens; 0, or without memory for it: counts the
-   stack as dropped. Ends with mli_stack_forget. Requires: not inside. */
+   stack as dropped. Ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
-    mli_self.taken_row = row && mli_taken_reserve(lord) ? row : 0;
-    mli_self.taken_scale = scale;
-    mli_self.taken_again = 0;
-    mli_self.taken_had = 0;
-    if (!mli_self.taken_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
+    MLI_REQUIRE(!mli_is_inside());
+    mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
+    mli_self.pick_scale = scale;
+    mli_self.pick_again = 0;
+    mli_self.pick_had = 0;
+    if (!mli_self.pick_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
 }
 MLI_PRIVATE void mli_stack_forget(memlord *lord) {
-    if (MLI_LIKELY(!mli_self.taken_row)) return;
-    mli_self.taken_row = 0;
+    if (MLI_LIKELY(!mli_self.pick_row)) return;
+    mli_self.pick_row = 0;
     mli_lock_take(&lord->stacks.lock);
-    lord->stacks.taken_reserved--;
+    lord->stacks.pick_reserved--;
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev,
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site) {
     uint32_t row;
-    if (!taken->row) return;
-    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, taken->row)->node, dev, site);
-    mli_stack_set(lord, row, dev, taken->scale);
+    if (!pick->row) return;
+    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, pick->row)->node, dev, site);
+    mli_stack_set(lord, row, dev, pick->scale);
 }
 
 MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
-    mli_self.taken_again = 1;
-    mli_self.taken_had = bytes;
+    mli_self.pick_again = 1;
+    mli_self.pick_had = bytes;
 }
 
 /* Returns how many of `n` frames are our own: those inside the address that the site names, else
@@ -11031,7 +11244,7 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
     *from = 0;
     if (may_unwind) {
         mli_self.unwinding = MLI_STACK_ADDRESS();
-        mli_rank_none();
+        MLI_REQUIRE(mli_none_held());
         n = lord->stacks.unwinder.fn(lord->stacks.unwinder.user, frames, cap);
         mli_self.unwinding = 0;
         n = mli_stack_sound(frames, n < cap ? n : cap);
@@ -11045,8 +11258,9 @@ static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **fr
 }
 
 /* Makes the chains of nodes and rows before the first stack: a short process may need none, and
-   they take a while to clear. 0: no memory. Requires: not inside, no lock held. */
+   they take a while to clear. 0: no memory. */
 static MLI_COLD int mli_stacks_ready(memlord *lord) {
+    MLI_REQUIRE(mli_none_held_but_orphan());
     mli_stack_heads *fresh;
     if (mli_stack_heads_of(lord)) return 1;
     fresh = (mli_stack_heads *)mli_own_alloc(lord, sizeof *fresh);
@@ -11061,8 +11275,9 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     return 1;
 }
 
-MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
-                                          uint64_t bytes, const memlord_site *site) {
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
+                                              uint64_t bytes, const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
     const size_t cap = lord->stacks.depth + MLI_STACK_OWN;
@@ -11088,6 +11303,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_stack_depth(const memlord *lord, const mli_sta
 static size_t mli_stack_frames_size(uint32_t depth) { return (2 * depth + 1) * sizeof(void *); }
 
 MLI_PRIVATE MLI_COLD void **mli_stack_frames(memlord *lord, mli_stack_row *row, uint32_t depth) {
+    MLI_REQUIRE(mli_none_held());
     void **frames = (void **)mli_ptr_load_acquire(&row->frames), **fresh;
     uint32_t i, n = row->node;
     if (frames) return frames;
@@ -11134,6 +11350,7 @@ MLI_PRIVATE MLI_COLD void mli_stack_stat_fill(memlord *lord, uint32_t number,
 /* -- life -- */
 
 MLI_PRIVATE MLI_COLD void mli_stacks_start(memlord *lord, const memlord_desc *desc) {
+    MLI_REQUIRE(!lord->back);
     void *frames[1];
     uint64_t generation;
     if (!desc->stack_depth) return;
@@ -11161,7 +11378,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
     mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
     mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
-    mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
+    mli_own_free(lord, lord->stacks.picks, lord->stacks.pick_cap * sizeof(mli_pick));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
 
@@ -11171,7 +11388,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         row->peak = row->live;
-        row->alloc_bytes = row->taken_bytes = row->samples = 0;
+        row->alloc_bytes = row->picked_bytes = row->samples = 0;
         row->allocs = 0;
     }
     mli_u64_store(&lord->stacks.cut, 0);
@@ -11250,7 +11467,7 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block, with its row of the stacks; 0: it was not taken. */
+/* Records the beginning of a block, with its row of the stacks; 0: it was not picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
@@ -11427,6 +11644,7 @@ MLI_PRIVATE MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes) {
+    MLI_REQUIRE(mli_none_held());
     mli_thread *t;
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
     t = mli_thread_get(lord);
@@ -11545,9 +11763,10 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
     return 0;
 }
 
-/* Converts an event for the host. Requires: no lock is held, as a site may get its names here. */
+/* Converts an event for the host. A site may get its names here. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t dev = mli_event_dev(in->what);
     uint32_t site = (uint32_t)in->where & MLI_SITE_ROWS_MAX;
     uint32_t tag = (uint32_t)(in->where >> 20) & MLI_TAG_ROWS_MAX;
@@ -11709,7 +11928,9 @@ MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
-MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
+static MLI_HOT mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
+    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+}
 
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
    not inside. */
@@ -11723,9 +11944,6 @@ MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fence
 
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord) {
     return mli_u64_add(&lord->fences.serial, 1) + 1;
-}
-MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
-    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
 }
 
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
@@ -11759,18 +11977,20 @@ MLI_PRIVATE void mli_fence_free(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_drops_put(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     f->next = lord->fences.to_drop;
     lord->fences.to_drop = f;
     mli_alert_set(lord, MLI_ALERT_DROPS, 1);
 }
 
-/* -- queues. Requires, in all of them: the fences lock -- */
+/* -- queues -- */
 
 MLI_PRIVATE mli_pending_queues *mli_pends_of(memlord *lord, uint32_t type) {
     return &lord->fences.pends[type];
 }
 
 MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev, uint64_t id) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue *q = p->first;
     while (q && (q->dev != dev || q->id != id)) q = q->next;
     return q;
@@ -11778,6 +11998,7 @@ MLI_PRIVATE mli_queue *mli_queue_find(const mli_pending_queues *p, uint32_t dev,
 
 /* Adds the queue of a fence, in the memory of a spare one. */
 static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, f->dev));
     mli_queue *q = lord->fences.spare_queues;
     lord->fences.spare_queues = q->next;
@@ -11792,6 +12013,7 @@ static mli_queue *mli_queue_add(memlord *lord, const mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, uint64_t now) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_pending_queues *p = mli_pends_of(lord, mli_type_of(lord, q->dev));
     q->rest = rest < MLI_REST_MOST ? rest : MLI_REST_MOST;
     q->due = mli_u32_load(&p->calls) + q->rest;
@@ -11801,6 +12023,7 @@ MLI_PRIVATE void mli_queue_back_off(memlord *lord, mli_queue *q, uint32_t rest, 
 }
 
 MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_queue *q = mli_queue_find(mli_pends_of(lord, mli_type_of(lord, f->dev)), f->dev, f->fence.queue);
     if (!q) q = mli_queue_add(lord, f);
     f->queue = q;
@@ -11815,6 +12038,7 @@ MLI_PRIVATE void mli_queue_insert(memlord *lord, mli_fence_record *f) {
 }
 
 MLI_PRIVATE void mli_queue_remove(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_lock_held(&lord->fences.lock));
     mli_queue *q = f->queue, **at = &mli_pends_of(lord, mli_type_of(lord, f->dev))->first;
     mli_fence_record **before = f->previous ? &f->previous->next : &q->first;
     mli_fence_record **after = f->next ? &f->next->previous : &q->last;
@@ -11859,12 +12083,13 @@ MLI_PRIVATE int mli_fence_is_running(const memlord *lord, uintptr_t here) {
            mli_frame_runs(&mli_self.fence_frame, here);
 }
 MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_none_held());
+    MLI_REQUIRE(f->asker == &mli_self);
     const uint64_t outer = mli_self.fence_lord;
     const uintptr_t frame = mli_self.fence_frame;
     void *asked = mli_self.fence_asked;
     int answer = f->owes_drop ? f->early_answer : 1;
     if (answer) return answer;
-    mli_rank_none();
     mli_self.fence_lord = lord->generation;
     mli_self.fence_frame = MLI_STACK_ADDRESS();
     mli_self.fence_asked = f;
@@ -11874,13 +12099,13 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_asked = asked;
     return answer;
 }
-/* Calls `drop`. Requires: no lock is held. `lord` NULL: no ledger has taken the fence. */
+/* Calls `drop`. `lord` NULL: no ledger has taken the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
+    MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
     const uintptr_t frame = mli_self.fence_frame;
     void *asked = mli_self.fence_asked;
     if (!fence->drop) return;
-    mli_rank_none();
     if (lord) {
         mli_self.fence_lord = lord->generation;
         mli_self.fence_frame = MLI_STACK_ADDRESS();
@@ -11892,6 +12117,7 @@ static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_
     mli_self.fence_asked = asked;
 }
 MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f) {
+    MLI_REQUIRE(mli_none_held());
     if (!f->owes_drop) return 0;
     f->owes_drop = 0;
     mli_fence_drop_host(lord, &f->fence);
@@ -11915,6 +12141,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlo
 }
 
 MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
+    MLI_REQUIRE(mli_none_held());
     if (mli_fence_is_running(lord, MLI_STACK_ADDRESS())) return; /* the outer call drops them */
     for (;;) {
         mli_fence_record *f;
@@ -12064,8 +12291,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_side_record *spare = NULL;
     mli_entry *e;
     while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
-        int needed = !(e->word2 & MLI_HAS_SIDE) &&
-                     (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        const int overflows = MLI_REFS(e->word1) + 1 == MLI_REFS_MANY;
+        const int needed = !(e->word2 & MLI_HAS_SIDE) && (!for_ref || overflows);
         if (needed && spare) {
             spare->word2 = e->word2;
             e->word2 = (uint64_t)(uintptr_t)spare | MLI_HAS_SIDE;
@@ -12104,8 +12331,9 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
-   *spare replaces the array, it returns the old one in *spare. Requires: the caller is inside. */
+   *spare replaces the array, it returns the old one in *spare. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
+    MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
     uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
     if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
@@ -12153,6 +12381,7 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
 MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
                                                        uint64_t key,
                                                        const memlord_part_info *part) {
+    MLI_REQUIRE(!mli_is_inside());
     memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
     uint32_t room = 0;
@@ -12406,10 +12635,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Erases the entry of a live block without counting, and copies it to *out. *taken is its stack,
-   which has its bytes until mli_taken_off. */
+/* Erases the entry of a live block without counting, and copies it to *out. *pick is its stack,
+   which has its bytes until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_taken *taken);
+                                            uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
    site becomes `site`, if sites are counted and there is one. Both words are without a side record.
@@ -12478,8 +12707,9 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
 }
 
 /* Counts the end of a block. If it was pending, its bytes leave `pending`; if it was freed before
-   the last reset, they do not count as freed since then. Requires: the caller is inside. */
+   the last reset, they do not count as freed since then. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
     const mli_row_delta d = mli_delta_close(dev, mli_word2_rows(word2), MLI_BYTES(word1));
     t->other_dev = dev;
@@ -12492,6 +12722,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
 }
 
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
+    MLI_REQUIRE(!mli_is_inside());
     if (mli_is_orphan(lord, t)) return;
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
@@ -12504,6 +12735,7 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_row_delta d;
     if (!site || !mli_hook_on(lord, MLI_HOOK_SITES)) return;
     memset(&d, 0, sizeof d);
@@ -12519,10 +12751,10 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 }
 
 /* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts
-   that it finds before are kept in mli_self.note until then. This function adds them, as in
-   ", from cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note.
-   Requires: as mli_site_display. */
+   that it finds before are kept in mli_self.note until then. This function adds them, as in ", from
+   cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
     memlord_site named;
     memset(&mli_self.note, 0, sizeof odd);
@@ -12546,6 +12778,7 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site) {
+    MLI_REQUIRE(n);
     char line[512];
     mli_out o;
     memlord_device d = blocks[0].device;
@@ -12658,8 +12891,9 @@ MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64
 
 /* -- references -- */
 
-/* Removes a reference. Requires: the block has more than one. */
+/* Removes a reference. */
 static void mli_ref_down(mli_entry *e) {
+    MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
         --mli_side_record_of(e->word2)->refs >= MLI_REFS_MANY)
         return;
@@ -12705,11 +12939,11 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     int crowded = 0;
     if (replaces) {
         stale = *probe->entry;
-        mli_taken_end(lord, &stale, 0);
+        mli_pick_end(lord, &stale, 0);
         *probe->entry = *e;
-        probe->entry->word1 |= mli_taken_put(lord, e);
+        probe->entry->word1 |= mli_pick_put(lord, e);
     } else {
-        mli_probe_insert(probe, e->word1 | mli_taken_put(lord, e), e->word2);
+        mli_probe_insert(probe, e->word1 | mli_pick_put(lord, e), e->word2);
         crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
     }
     mli_probe_unlock(probe);
@@ -12734,6 +12968,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
+    MLI_REQUIRE(!mli_is_inside());
     const uint32_t type = mli_type_of(lord, MLI_DEV(e->word1));
     mli_probe probe;
     memlord_result r;
@@ -12793,7 +13028,7 @@ MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *pr
     mli_row_delta d =
         mli_delta_open(MLI_DEV(gone.word1), mli_word2_rows(gone.word2), MLI_BYTES(gone.word1));
     d.undo = 1;
-    mli_taken_end(lord, &gone, undo);
+    mli_pick_end(lord, &gone, undo);
     mli_probe_erase(probe);
     if (undo)
         mli_count(lord, t, &d, 1);
@@ -12814,6 +13049,8 @@ MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_
 }
 
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(e->word2 & MLI_HAS_SIDE);
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
     side->serial = mli_serial_next(lord);
@@ -12865,13 +13102,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
 /* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
 
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_taken *taken) {
+                                            uint64_t key, mli_entry *out, mli_pick *pick) {
     mli_probe probe;
     int found = mli_probe_live(lord, t, type, key, &probe) != NULL;
     if (found) {
         *out = *probe.entry;
-        *taken = mli_taken_out(lord, out);
-        out->word1 &= ~MLI_TAKEN;
+        *pick = mli_pick_out(lord, out);
+        out->word1 &= ~MLI_PICKED;
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -12882,6 +13119,8 @@ MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device) {
+    MLI_REQUIRE(!mli_is_inside());
+    MLI_REQUIRE(!(word2 & MLI_HAS_SIDE));
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         site_row = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
@@ -12963,6 +13202,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
 }
 
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_route *route, *fresh = NULL;
     for (;;) {
         route = (mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
@@ -12985,6 +13225,7 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
 }
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to,
                                          uint64_t bytes) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_route *route = mli_route_of(lord, from, to);
     mli_stat_add(lord, to, MLI_STAT_moves, 1);
     mli_stat_add(lord, to, MLI_STAT_moved_bytes, bytes);
@@ -13007,7 +13248,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
                                                    const memlord_site *site) {
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     uint64_t rows;
     uint32_t stack;
     mli_probe probe;
@@ -13017,13 +13258,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
         if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
     }
     if (r) return mli_short_of(lord, t, from, from_key, 1);
-    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &taken))
+    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
         return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
-    mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
+    mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
-    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.taken_row;
+    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.pick_row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
     r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);
@@ -13249,6 +13490,7 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
 }
 
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
     uint32_t i = 0;
     *held = 0;
@@ -13331,6 +13573,7 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
 }
 
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
     uint64_t held;
     *left = INT64_MAX;
@@ -13378,10 +13621,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 }
 
 #define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* some 50 ms, most of them asleep */
-/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or
-   a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
-   Requires: the caller holds the phys lock. */
+/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or a
+   concurrent change may explain the excess: try again. Without `again` it returns 0 instead. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
     if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
@@ -13405,9 +13648,10 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
-/* Computes which tickets of this thread cover a request at a phys. Requires: the phys lock. */
+/* Computes which tickets of this thread cover a request at a phys. */
 static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
                                     uint64_t bytes, mli_cover *cover) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i;
     memset(cover, 0, sizeof *cover);
     for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
@@ -13420,8 +13664,9 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         cover->bytes += part;
     }
 }
-/* Takes what was planned off the tickets. Requires: the phys lock, held since the plan. */
+/* Takes what was planned off the tickets. Requires: the phys lock has been held since the plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     uint32_t i;
     for (i = 0; i < cover->count; i++)
         mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
@@ -13444,6 +13689,13 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
+/* Reserves what of the bytes is not covered. Returns 1 if it fits, 0 if not; -1: try again. */
+static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t bytes,
+                                     uint64_t covered, int patient) {
+    if (covered && covered == bytes) return 1;
+    return mli_phys_try_reserve(lord, phys, bytes - covered, patient);
+}
+
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, uint64_t bytes,
                                                          mli_cover *cover, memlord_ticket *out) {
@@ -13459,11 +13711,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
             mli_cover_plan(lord, t, phys, bytes, cover);
             covered = cover->bytes;
         }
-        if (v && covered && covered == bytes)
-            fits = 1;
-        else if (v)
-            fits = mli_phys_try_reserve(lord, phys, bytes - covered,
-                                        tries++ < MLI_RESERVE_RETRIES);
+        if (v) fits = mli_rest_reserve(lord, phys, bytes, covered, tries++ < MLI_RESERVE_RETRIES);
         if (fits > 0) break;
         mli_lock_drop(&phys->lock);
         if (!fits) return MEMLORD_E_LIMIT;
@@ -13583,8 +13831,9 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
    Uses books/map and books/blocks. Invariant: host code runs on copies, with no shard held. Locks:
    those of the map. */
 
-/* Copies a block for the host. Requires: the caller is inside, or has paused the shard. The site is
-   copied in its present form: a return address may have no names yet. */
+/* Copies a block for the host. Requires: the caller is inside, or has paused the shard, or `e` is a
+   copy with plain rows. The site is copied in its present form: a return address may have no names
+   yet. */
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out);
 /* Called for each block of a paused shard that matches a query. Non-zero stops the walk. */
@@ -13633,6 +13882,7 @@ MLI_PRIVATE MLI_COLD size_t mli_block_heap_sort(memlord *lord, mli_largest *top)
 
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
+    MLI_REQUIRE(mli_is_inside() || mli_rank_held(MLI_RANK_SHARD) || !(e->word2 & MLI_HAS_SIDE));
     uint64_t rows = mli_word2_rows(e->word2);
     uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     memset(out, 0, sizeof *out);
@@ -13857,9 +14107,10 @@ static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *
 
 /* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
    device and cannot be added inside, so it looks for the device first, and again if the block has
-   moved to another one meanwhile. Requires: not inside. */
+   moved to another one meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_probe probe;
     mli_row_delta d[2];
     mli_entry seen, *e;
@@ -14044,10 +14295,11 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
    things bound it: a block ended by a fence passes asks = 0 to mli_call_end, so it asks no queue;
    and a thread inside a fence asks no further ones (mli_fence_is_running). */
 
-/* Ends a call that counted on a device: does what `alert` asks for there. Requires: nothing is
-   held. `asks`: it may ask fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A
-   thread without the system's barrier always takes the slow function, for the barrier in it. */
+/* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
+   fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
+   barrier always takes the slow function, for the barrier in it. */
 static MLI_HOT void mli_call_end(memlord *lord, mli_thread *t, uint32_t dev, int asks) {
+    MLI_REQUIRE(mli_none_held());
     if (MLI_UNLIKELY(mli_dev_alerts(lord, mli_alert_on(lord, ~(uint32_t)MLI_ALERT_EVENTS), dev) |
                      (mli_u32_load(&t->special) & MLI_SPECIAL_NO_BARRIER)))
         lord->end_slow(lord, t, dev, asks);
@@ -14216,8 +14468,9 @@ MLI_PRIVATE MLI_COLD void mli_fences_ask_new(memlord *lord, mli_fence_record *ch
     }
 }
 
-/* Makes this thread the asker of a fence. Requires: the fences lock. */
+/* Makes this thread the asker of a fence. */
 static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     f->asker = &mli_self;
     if (f->queue->unasked == f) f->queue->unasked = f->next;
     return f;
@@ -14225,9 +14478,10 @@ static mli_fence_record *mli_fence_claim(mli_fence_record *f) {
 
 /* Claims the next fence that a poll has to ask: a fence never asked before, as it may record its
    event when first asked, or the first of a queue that this poll (`round`) has not asked. NULL:
-   there is none left. Requires: the fences lock. */
+   there is none left. */
 static mli_fence_record *mli_poll_next(memlord *lord, mli_pending_queues *p, memlord_device sel,
                                        uint64_t round) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_queue *q;
     for (q = p->first; q; q = q->next) {
         mli_fence_record *f = q->unasked;
@@ -14261,8 +14515,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_fences_retire(memlord *lord, memlord_device se
 }
 
 /* Returns the queue of a type that is due for the longest time. NULL: none is due, and p->due and
-   p->late are set to when the next one will be. Requires: the fences lock. */
+   p->late are set to when the next one will be. */
 static mli_queue *mli_queue_due(mli_pending_queues *p, uint32_t call, uint64_t now) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     uint32_t due = call + MLI_REST_MOST;
     uint64_t late = now + MLI_REST_NS;
     mli_queue *q, *found = NULL;
@@ -14321,7 +14576,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
    changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
-                                    memlord_account *account, mli_taken *taken) {
+                                    memlord_account *account, mli_pick *pick) {
     mli_probe probe;
     memlord_result r =
         mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
@@ -14331,7 +14586,7 @@ static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device
     side->refs = mli_refs_of(e->word1, e->word2);
     side->meta = mli_side_record_of(e->word2)->meta;
     *account = mli_side_record_of(e->word2)->account;
-    *taken = mli_taken_of(lord, e);
+    *pick = mli_pick_of(lord, e);
     mli_probe_leave(t, &probe);
     return MEMLORD_OK;
 }
@@ -14344,13 +14599,13 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     mli_entry e, copy;
     mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     memlord_account account = 0;
-    mli_taken taken = mli_taken_none;
+    mli_pick pick = mli_pick_none;
     uint64_t rows;
     uint32_t stack;
     int did;
     memlord_result r;
     if (!side) return mli_short_of(lord, t, from, from_key, 1);
-    r = mli_move_copy(lord, t, from, from_key, &e, side, &account, &taken);
+    r = mli_move_copy(lord, t, from, from_key, &e, side, &account, &pick);
     if (r == MEMLORD_OK) r = mli_map_reserve(lord, t, dev, key);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
@@ -14364,8 +14619,8 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
-    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.taken_row;
+    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.pick_row;
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
     mli_stack_forget(lord);
     if (r) {
@@ -14480,8 +14735,8 @@ MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ti
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
     if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
-    mli_stack_take(lord, call.t, call.dev, bytes, site);
-    stack = mli_self.taken_row;
+    mli_stack_pick(lord, call.t, call.dev, bytes, site);
+    stack = mli_self.pick_row;
     call.draw.named = ticket;
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
@@ -14567,15 +14822,15 @@ enum { /* memlord_realloc_token.state */
 };
 
 /* Keep the stack of a detached block in its token, and read it there. */
-static void mli_token_stack_set(memlord_realloc_token *token, const mli_taken *taken) {
-    memcpy(&token->word[3], &taken->scale, sizeof taken->scale);
-    token->word[4] = taken->row;
+static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
+    memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
+    token->word[4] = pick->row;
 }
-static mli_taken mli_token_stack(const memlord_realloc_token *token) {
-    mli_taken taken = mli_taken_none;
-    memcpy(&taken.scale, &token->word[3], sizeof taken.scale);
-    taken.row = (uint32_t)token->word[4];
-    return taken;
+static mli_pick mli_token_stack(const memlord_realloc_token *token) {
+    mli_pick pick = mli_pick_none;
+    memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
+    pick.row = (uint32_t)token->word[4];
+    return pick;
 }
 
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
@@ -14587,7 +14842,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
                                                const char *verb, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     memlord_result r;
     if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
@@ -14599,11 +14854,11 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->word[2] = lord->generation;
     if (!t) return MEMLORD_OK;
     if (storage &&
-        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &taken) == MEMLORD_OK) {
+        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick) == MEMLORD_OK) {
         token->state = MLI_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
-        mli_token_stack_set(token, &taken);
+        mli_token_stack_set(token, &pick);
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), site);
     } else if (storage) {
@@ -14616,12 +14871,27 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
+/* Picks the stack of the new storage; storage 0: keeps that of the old one. Returns its row. */
+static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
+                                           const mli_pick *pick, const mli_entry *old,
+                                           const memlord_block *block, uint64_t storage,
+                                           const memlord_site *site) {
+    const uint64_t had = MLI_BYTES(old->word1);
+    mli_pick_off(lord, pick, had);
+    if (storage)
+        mli_stack_pick(lord, call->t, call->dev, block->bytes, site);
+    else
+        mli_stack_keep(lord, pick, call->dev, MLI_SITE_ROW(mli_word2_rows(old->word2)));
+    mli_stack_again(had);
+    return mli_self.pick_row;
+}
+
 /* Records the new storage on the device of the old one. Storage 0 means that the real call failed:
    records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
-    const mli_taken taken = mli_token_stack(token);
+    const mli_pick pick = mli_token_stack(token);
     mli_call call;
     mli_entry e;
     memlord_block block;
@@ -14642,13 +14912,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
-        mli_taken_off(lord, &taken, had);
-        if (storage)
-            mli_stack_take(lord, call.t, call.dev, bytes, site);
-        else
-            mli_stack_keep(lord, &taken, call.dev, MLI_SITE_ROW(mli_word2_rows(e.word2)));
-        mli_stack_again(had);
-        stack = mli_self.taken_row;
+        stack = mli_realloc_stack(lord, &call, &pick, &e, &block, storage, site);
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
@@ -14728,10 +14992,11 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back what n blocks hold, the last first. Requires: not inside, orphan lock not held. A
-   reference may be the last one by now, and then its end runs the host's fences. */
+/* Gives back what n blocks hold, the last first. A reference may be the last one by now, and then
+   its end runs the host's fences. */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
+    MLI_REQUIRE(mli_none_held());
     while (n--) {
         const memlord_block *b = &blocks[n];
         if (hold[n].did == MLI_DID_VIEW)
@@ -14755,7 +15020,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
         d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
-        e->word1 |= mli_taken_put(lord, e);
+        e->word1 |= mli_pick_put(lord, e);
         if (e->word2 & MLI_HAS_SIDE)
             mli_side_charge(lord, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
@@ -14780,8 +15045,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
     call.draw = mli_draw_none;
-    mli_stack_take(lord, t, call.dev, b->bytes, site);
-    stack = mli_self.taken_row;
+    mli_stack_pick(lord, t, call.dev, b->bytes, site);
+    stack = mli_self.pick_row;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
@@ -14927,6 +15192,14 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
 
 /* -- deferred frees -- */
 
+static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
+                                                 uint64_t storage, const memlord_fence *fence,
+                                                 int how, memlord_result r) {
+    const int refuser =
+        how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use;
+    return mli_refuse(lord, refuser, r, device,
+                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+}
 /* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
@@ -14938,11 +15211,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
     if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
-    if (r)
-        return mli_refuse(lord, how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred
-                                                       : MLI_REFUSER_block_use,
-                          r, device,
-                          fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r);
     if (!t) return mli_fence_discard(NULL, fence);
     f = mli_fence_new(lord, fence);
     gone.key = gone.word1 = 0;
@@ -15169,7 +15438,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                                         int failed, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     uint64_t refs;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
@@ -15195,8 +15464,8 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                              MLI_BYTES(e.word1));
     } else {
         refs = mli_refs_of(e.word1, e.word2);
-        taken = mli_token_stack(token);
-        mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
+        pick = mli_token_stack(token);
+        mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
         if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
@@ -15513,22 +15782,22 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device, *site, *tag; /* site, tag: NULL for none */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* NULL: the block has no site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
 /* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. Requires: `special`
-   has no bit but those of MLI_SPECIAL_SERVED. */
+   this thread, from its cache. 0: the thread lacks one, or the alloc is picked. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
+    MLI_REQUIRE(!(special & ~(uint32_t)MLI_SPECIAL_SERVED));
     const uint32_t dev = mli_dev_direct(lord, device);
     const mli_cache_entry *memo;
     rows->dev = dev;
     rows->word2 = mli_mark_bits(lord);
-    rows->device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
+    rows->device_cell = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
         if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
         rows->word2 = t->birth_bits;
@@ -15536,13 +15805,13 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     if (special & MLI_SPECIAL_TAG) {
         memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
-        rows->tag = (mli_cell *)memo->value;
+        rows->tag_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
     }
     if (site && (special & MLI_SPECIAL_SITES)) {
         memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
-        rows->site = (mli_cell *)memo->value;
+        rows->site_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
     }
     return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
@@ -15556,17 +15825,18 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     if (!mli_entry_dev(lord, device, e, &rows->dev)) return 0;
     if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE)) return 0;
     rows->word2 = e->word2;
-    rows->device = mli_cell_own_device(t, rows->dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
+    rows->device_cell = mli_cell_own_device(t, rows->dev);
+    if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     row = MLI_SITE_ROW(e->word2);
-    if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
+    if (row && !(rows->site_cell = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
     row = MLI_TAG_ROW(e->word2);
-    return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
+    return !row || (rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
-/* Publishes the cells of a block that hold back too much. Requires: inside. */
+/* Publishes the cells of a block that hold back too much. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
     mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
     mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
@@ -15574,9 +15844,10 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 }
 
 /* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. Requires: inside. Leaves. */
+   table to grow, an event, an alert. Leaves. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_shard *s = mli_shard_of_address(lord, storage);
     const int crowded = mli_shard_crowded(lord, s);
@@ -15589,10 +15860,11 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     return MEMLORD_OK;
 }
 /* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. Requires: inside. Leaves. */
+   count at the site of the free, an event, an alert. Leaves. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
@@ -15608,9 +15880,9 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
-    int64_t past = mli_cell_count_alloc(rows->device, bytes);
-    if (rows->site) past |= mli_cell_count_alloc(rows->site, bytes);
-    if (rows->tag) past |= mli_cell_count_alloc(rows->tag, bytes);
+    int64_t past = mli_cell_count_alloc(rows->device_cell, bytes);
+    if (rows->site_cell) past |= mli_cell_count_alloc(rows->site_cell, bytes);
+    if (rows->tag_cell) past |= mli_cell_count_alloc(rows->tag_cell, bytes);
     if (MLI_UNLIKELY(past < 0 || crowded || mli_alerted(lord, rows->dev)))
         return mli_alloc_finish(lord, rows->dev, storage, bytes, rows->word2);
     mli_shard_leave(t);
@@ -15620,12 +15892,12 @@ static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint
 static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
                                              uint64_t bytes, const mli_block_rows *rows,
                                              const memlord_site *site, uint32_t special) {
-    int64_t past = mli_cell_count_device_free(rows->device, bytes);
+    int64_t past = mli_cell_count_device_free(rows->device_cell, bytes);
     const mli_cache_entry *here = NULL;
-    if (rows->site) past |= mli_cell_count_free(rows->site, bytes);
-    if (rows->tag) {
-        past |= mli_cell_count_free(rows->tag, bytes);
-        mli_u64_add_own(&rows->tag->frees, 1);
+    if (rows->site_cell) past |= mli_cell_count_free(rows->site_cell, bytes);
+    if (rows->tag_cell) {
+        past |= mli_cell_count_free(rows->tag_cell, bytes);
+        mli_u64_add_own(&rows->tag_cell->frees, 1);
     }
     if (site && (special & MLI_SPECIAL_SITES)) {
         here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
@@ -15688,12 +15960,13 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* Go on where the home bucket does not decide: probe the buckets after it. Require: inside; a
-   shared shard's home is locked. Leave. */
+/* Go on where the home bucket does not decide: probe the buckets after it. Require: a shared
+   shard's home is locked. Leave. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -15709,6 +15982,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
 static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
                                                    uint64_t storage, int how,
                                                    const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;
@@ -16039,6 +16313,13 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
+/* Returns the bytes of a phys from which on the used % of its limit reaches an edge. */
+static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
+    const double bytes = edge * (double)phys->limit / 100.0;
+    const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
+    return at + ((double)at * 100.0 / (double)phys->limit < edge);
+}
+
 /* Where used % is of the limit no sample changes it, but the live bytes: moves the marks of a
    device to where they enter another band. `total`: the live bytes of the phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
@@ -16047,9 +16328,7 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
     size_t i;
     for (i = 0; i < 2 * s->n; i++) {
         double edge = i & 1 ? s->bands[i / 2].hi : s->bands[i / 2].lo;
-        double bytes = edge * (double)phys->limit / 100.0;
-        uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-        if ((double)at * 100.0 / (double)phys->limit < edge) at++;
+        uint64_t at = mli_edge_bytes(phys, edge);
         at = at > others ? at - others : 0;
         if (edge > v->event.used_percent && at < v->rise) v->rise = at;
         if (edge <= v->event.used_percent && at > v->fall) v->fall = at;
@@ -16105,10 +16384,10 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Sums a device over all threads, compares it with the band in force and sets the margins.
-   Requires: the phys lock. */
+/* Sums a device over all threads, compares it with the band in force and sets the margins. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
     const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
@@ -16182,9 +16461,9 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- callbacks -- */
 
-/* Returns 1 if another thread runs the callback of a number, for any device. Requires: the
-   callbacks lock. */
+/* Returns 1 if another thread runs the callback of a number, for any device. */
 static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
+    MLI_REQUIRE(mli_lock_held(&lord->bands.callbacks_lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         const mli_watch *w = &mli_device_record_at(lord, i)->watch;
@@ -16315,17 +16594,18 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
-   thread has set `gc_running`, and holds no lock. */
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: it was
+   this thread that set `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
+    MLI_REQUIRE(mli_none_held());
+    MLI_REQUIRE(mli_u32_load(&mli_device_record_at(lord, dev)->watch.gc_running));
     mli_device_record *device = mli_device_record_at(lord, dev);
     memlord_gc_event *e = &v->event;
     mli_gc_entry c;
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    mli_rank_none();
     while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;
@@ -16743,9 +17023,9 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
 /* Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses books/counters,
-   books/sites, books/names and books/events. A thread alone writes its frames and thread scopes;
-   readers sum the thread scopes. A thread that adopts a scope has a frame and a thread scope of its
-   own in it. Invariants: a scope or a thread scope is never removed; a frame's totals come from the
+   books/sites, books/names and books/events. A thread alone writes its spans and thread scopes;
+   readers sum the thread scopes. A thread that adopts a scope has a span and a thread scope of its
+   own in it. Invariants: a scope or a thread scope is never removed; a span's totals come from the
    thread's own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or
    a thread scope. */
 
@@ -16780,7 +17060,7 @@ typedef struct mli_thread_scope {
 /* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
 MLI_PRIVATE void mli_thread_reset(mli_thread *t);
 
-MLI_PRIVATE void mli_frame_pop(mli_thread *t);
+MLI_PRIVATE void mli_span_pop(mli_thread *t);
 
 /* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
    gives up ownership, after which another thread may take the record at once. Requires: the
@@ -16792,7 +17072,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
-MLI_PRIVATE void mli_frames_free(memlord *lord, mli_thread *t);
+MLI_PRIVATE void mli_spans_free(memlord *lord, mli_thread *t);
 
 /* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
    NULL. A thread scope of an earlier epoch counts as running only. */
@@ -16873,9 +17153,9 @@ static uint64_t mli_live_total(memlord *lord) {
     return sum;
 }
 
-/* Computes the totals of a frame, and adds its delta on each device to its thread scope. Its peaks
-   raise those of the frame around it. */
-static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_scope_run *v) {
+/* Computes the totals of a span, and adds its delta on each device to its thread scope. Its peaks
+   raise those of the span around it. */
+static void mli_span_totals(memlord *lord, mli_thread *t, mli_span *f, mli_scope_run *v) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     memset(v, 0, sizeof *v);
     v->start = f->start;
@@ -16886,40 +17166,41 @@ static void mli_frame_totals(memlord *lord, mli_thread *t, mli_frame *f, mli_sco
     v->blocks = 0 - f->blocks;
     for (i = 1; i < n; i++) {
         const mli_cell *cell = mli_cell_own_device(t, i);
-        const mli_frame_peak *at = mli_frame_peak_at(f, i);
+        const mli_span_peak *at = mli_span_peak_at(f, i);
         uint64_t delta;
-        if (cell) mli_frame_raise(f, i, mli_u64_load_own(&cell->high));
+        if (cell) mli_span_raise(f, i, mli_u64_load_own(&cell->high));
         delta = (cell ? mli_u64_load_own(&cell->level) : 0) - at->from;
         if (delta) mli_u64_add_own(&f->stats->devices[i], delta);
         v->bytes += delta;
         v->peak += at->high - at->from;
         if (cell) v->blocks += mli_u64_load_own(&cell->allocs) - mli_u64_load_own(&cell->frees);
-        if (f->around) mli_frame_raise(f->around, i, at->high);
+        if (f->around) mli_span_raise(f->around, i, at->high);
     }
 }
 
-MLI_PRIVATE void mli_frame_pop(mli_thread *t) {
-    t->frame = t->frame->around;
+MLI_PRIVATE void mli_span_pop(mli_thread *t) {
+    t->span = t->span->around;
     t->birth_bits = 0;
 }
 
-/* Ends the innermost frame and adds it to its thread scope, which may be of an earlier epoch. */
-static void mli_frame_close(memlord *lord, mli_thread *t) {
-    mli_thread_scope *s = t->frame->stats;
+/* Ends the innermost span and adds it to its thread scope, which may be of an earlier epoch. */
+static void mli_span_close(memlord *lord, mli_thread *t) {
+    mli_thread_scope *s = t->span->stats;
     mli_scope_run v;
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_END, 0, 0, 0, 0);
     if (MLI_UNLIKELY(mli_u64_load_own(&s->epoch) != mli_epoch(lord)))
         mli_thread_scope_reset(lord, s);
-    mli_frame_totals(lord, t, t->frame, &v);
+    mli_span_totals(lord, t, t->span, &v);
     mli_thread_scope_add(s, &v);
-    if (MLI_UNLIKELY(t->frame->exported)) mli_u64_store(&s->token, 0);
+    if (MLI_UNLIKELY(t->span->exported)) mli_u64_store(&s->token, 0);
     mli_u64_add_own(&s->running, (uint64_t)0 - 1);
-    mli_frame_pop(t);
+    mli_span_pop(t);
 }
 
 MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     (void)mli_u64_add(&t->owner, 0);
-    while (t->frame) mli_frame_close(t->lord, t);
+    while (t->span) mli_span_close(t->lord, t);
     mli_thread_reset(t);
     mli_u32_store(&t->by_exchange, 1); /* not inside: who stops a shard does not wait for it */
     mli_u64_store_release(&t->owner, 0);
@@ -16937,6 +17218,7 @@ MLI_PRIVATE size_t mli_utf8_cut(const char *name) {
 
 /* Returns the scope with a path; NULL: there is none. */
 static MLI_COLD mli_scope_record *mli_scope_of_path_locked(memlord *lord, const char *path) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const mli_stb_string *string = mli_string_locked(lord, path);
     return string ? string->scope : NULL;
 }
@@ -16946,6 +17228,7 @@ static MLI_COLD memlord_result mli_scope_new_locked(memlord *lord, mli_scope_rec
                                                     const char *name, const char *path,
                                                     const mli_site_origin *from,
                                                     mli_scope_record **out) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_scope_record *scope;
     mli_site_record *site = NULL;
     memlord_result r;
@@ -17008,26 +17291,26 @@ static MLI_COLD mli_thread_scope *mli_thread_scope_get(memlord *lord, mli_scope_
     return s;
 }
 
-/* -- frames -- */
+/* -- spans -- */
 
-/* Gets the next frame of a thread's scope stack, made on first use. E_STATE: the stack is full. The
+/* Gets the next span of a thread's scope stack, made on first use. E_STATE: the stack is full. The
    orphan record has no stack: its calls come from many threads. */
-static memlord_result mli_frame_reserve(memlord *lord, mli_thread *t, mli_frame **out) {
-    mli_frame **next = t->frame ? &t->frame->inner : &t->frames;
+static memlord_result mli_span_reserve(memlord *lord, mli_thread *t, mli_span **out) {
+    mli_span **next = t->span ? &t->span->inner : &t->spans;
     uint32_t depth = mli_scope_depth(t);
     if (mli_is_orphan(lord, t)) return MEMLORD_E_NOMEM;
     if (depth == MLI_SCOPE_DEPTH_MAX) return MEMLORD_E_STATE;
     if (!*next) {
-        *next = (mli_frame *)mli_own_alloc(lord, sizeof **next);
+        *next = (mli_span *)mli_own_alloc(lord, sizeof **next);
         if (!*next) return MEMLORD_E_NOMEM;
-        (*next)->around = t->frame;
+        (*next)->around = t->span;
         (*next)->depth = depth + 1;
     }
     *out = *next;
     return MEMLORD_OK;
 }
-MLI_PRIVATE void mli_frames_free(memlord *lord, mli_thread *t) {
-    mli_frame *f = t->frames, *inner;
+MLI_PRIVATE void mli_spans_free(memlord *lord, mli_thread *t) {
+    mli_span *f = t->spans, *inner;
     for (; f; f = inner) {
         inner = f->inner;
         mli_own_free(lord, f, sizeof *f);
@@ -17043,11 +17326,11 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a frame: the thread enters the scope of a thread scope. `adopted`: the second word of the
-   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this frame's
-   peak; the frame around takes the old high. */
-static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_thread_scope *stats,
-                           uint64_t adopted) {
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the second word of the
+   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this span's
+   peak; the span around takes the old high. */
+static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
+                          uint64_t adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
     f->scope = stats->scope;
     f->stats = stats;
@@ -17059,7 +17342,7 @@ static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_threa
         mli_cell *cell = mli_cell_own_device(t, i);
         f->peaks[i].from = f->peaks[i].high = 0;
         if (!cell) continue;
-        if (f->around) mli_frame_raise(f->around, i, mli_u64_load_own(&cell->high));
+        if (f->around) mli_span_raise(f->around, i, mli_u64_load_own(&cell->high));
         if (mli_u64_load_own(&cell->high) != mli_u64_load_own(&cell->level))
             mli_cell_high_restart(lord, i, cell);
         f->peaks[i].from = f->peaks[i].high = mli_u64_load_own(&cell->level);
@@ -17069,7 +17352,7 @@ static void mli_frame_open(memlord *lord, mli_thread *t, mli_frame *f, mli_threa
     f->before = mli_live_total(lord);
     f->start = mli_stamp_now(lord);
     if (!(mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE)) mli_special_set(t, MLI_SPECIAL_SCOPE, 1);
-    t->frame = f;
+    t->span = f;
     t->birth_bits = 0;
     mli_u64_add_own(&stats->running, 1);
     mli_event_record(lord, t, MEMLORD_EVENT_SCOPE_BEGIN, 0, 0, 0, 0);
@@ -17081,7 +17364,7 @@ static MLI_COLD memlord_result mli_scope_lookup(memlord *lord, mli_thread *t, co
                                                 const void *given, uint32_t salt,
                                                 const memlord_site *origin,
                                                 mli_thread_scope **out) {
-    mli_scope_record *scope, *parent = t->frame ? t->frame->scope : NULL;
+    mli_scope_record *scope, *parent = t->span ? t->span->scope : NULL;
     memlord_result r = mli_scope_make(lord, parent, name, origin, &scope);
     if (r) return r;
     *out = mli_thread_scope_get(lord, scope, t);
@@ -17101,7 +17384,7 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     mli_thread *t = mli_thread_get(lord);
     const mli_cache_entry *memo;
     mli_thread_scope *stats;
-    mli_frame *frame;
+    mli_span *span;
     uint32_t salt;
     memlord_result r;
     if (!t) return MEMLORD_OK;
@@ -17109,11 +17392,11 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
     memo = mli_cache_find(t, given, salt);
     stats = memo ? (mli_thread_scope *)memo->value : NULL;
     if (stats && !planted && strncmp(stats->scope->name, name, MLI_SCOPE_NAME)) stats = NULL;
-    r = mli_frame_reserve(lord, t, &frame);
+    r = mli_span_reserve(lord, t, &span);
     if (r == MEMLORD_OK && MLI_UNLIKELY(!stats))
         r = mli_scope_lookup(lord, t, name, given, salt, planted ? &planted->site : NULL, &stats);
     if (r == MEMLORD_OK && guard) mli_guard_note(guard, lord, t, 1);
-    if (r == MEMLORD_OK) mli_frame_open(lord, t, frame, stats, 0);
+    if (r == MEMLORD_OK) mli_span_open(lord, t, span, stats, 0);
     if (r == MEMLORD_E_NOMEM) mli_loss_add(lord, MLI_LOST_scopes);
     mli_thread_put(lord, t);
     if (r == MEMLORD_OK) mli_interposer_begin(lord, 1, name);
@@ -17124,12 +17407,12 @@ static memlord_result mli_scope_begin(memlord *lord, const char *name,
 
 /* Returns the first word of a token: the ledger's generation and the scope. The second word is the
    number of an export. A token is valid while its number is in a thread scope: from the first
-   export of a frame until the frame ends. */
+   export of a span until the span ends. */
 static uint64_t mli_scope_word(const memlord *lord, const mli_scope_record *scope) {
     return lord->generation << 32 | scope->id;
 }
 
-/* Enters the scope of a token. E_UNKNOWN: the token's frame has ended, or it is of another ledger.
+/* Enters the scope of a token. E_UNKNOWN: the token's span has ended, or it is of another ledger.
    E_STATE: the thread is in it by this token already, or exported it itself. */
 static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
                                                const memlord_scope_token *token) {
@@ -17137,12 +17420,12 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     mli_scope_record *scope =
         id && id < mli_scope_count(lord) ? mli_scope_record_at(lord, id) : NULL;
     mli_thread_scope *s;
-    mli_frame *frame, *f;
-    memlord_result r = mli_frame_reserve(lord, t, &frame);
+    mli_span *span, *f;
+    memlord_result r = mli_span_reserve(lord, t, &span);
     if (r) return r;
     if (!token->word[1] || !scope || token->word[0] != mli_scope_word(lord, scope))
         return MEMLORD_E_UNKNOWN;
-    for (f = t->frame; f; f = f->around)
+    for (f = t->span; f; f = f->around)
         if (f->adopted == token->word[1]) return MEMLORD_E_STATE;
     s = mli_thread_scope_first(scope);
     while (s && mli_u64_load(&s->token) != token->word[1]) s = s->next;
@@ -17150,18 +17433,18 @@ static MLI_COLD memlord_result mli_scope_adopt(memlord *lord, mli_thread *t,
     if (s->thread == t->id) return MEMLORD_E_STATE;
     s = mli_thread_scope_get(lord, scope, t);
     if (!s) return MEMLORD_E_NOMEM;
-    mli_frame_open(lord, t, frame, s, token->word[1]);
+    mli_span_open(lord, t, span, s, token->word[1]);
     return MEMLORD_OK;
 }
 
 /* Ends the innermost scope. E_STATE: it was not adopted by this token. */
 static MLI_COLD memlord_result mli_scope_return(memlord *lord, mli_thread *t,
                                                 const memlord_scope_token *token) {
-    const mli_frame *f = t->frame;
+    const mli_span *f = t->span;
     if (!f || !f->adopted || f->adopted != token->word[1] ||
         token->word[0] != mli_scope_word(lord, f->scope))
         return MEMLORD_E_STATE;
-    mli_frame_close(lord, t);
+    mli_span_close(lord, t);
     return MEMLORD_OK;
 }
 
@@ -17295,8 +17578,8 @@ MEMLORD_API memlord_result memlord_scope_end(memlord *lord) {
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->frame && !t->frame->adopted) /* an adopted one ends by memlord_scope_return */
-        mli_frame_close(lord, t);
+    if (t->span && !t->span->adopted) /* an adopted one ends by memlord_scope_return */
+        mli_span_close(lord, t);
     else
         r = MEMLORD_E_STATE;
     mli_thread_put(lord, t);
@@ -17313,8 +17596,8 @@ MEMLORD_API void memlord_guard_end(memlord_guard *guard) {
     guard->lord = NULL;
     elsewhere = t->id != guard->thread;
     if (!elsewhere && guard->scope) {
-        for (; mli_scope_depth(t) > guard->depth; mli_frame_close(lord, t))
-            ended += !t->frame->adopted; /* the interposer was told of no adoption */
+        for (; mli_scope_depth(t) > guard->depth; mli_span_close(lord, t))
+            ended += !t->span->adopted; /* the interposer was told of no adoption */
     } else if (!elsewhere && t->tag_depth > guard->depth) {
         ended = t->tag_depth - guard->depth;
         mli_tags_cut(t, guard->depth);
@@ -17334,21 +17617,21 @@ MLI_API memlord_result memlord_scope_shapes_set(memlord *lord, const char *shape
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    if (t->frame) r = mli_name_limited(lord, shapes, &kept);
-    if (r == MEMLORD_OK) t->frame->shapes = kept;
+    if (t->span) r = mli_name_limited(lord, shapes, &kept);
+    if (r == MEMLORD_OK) t->span->shapes = kept;
     mli_thread_put(lord, t);
     return r;
 }
 
 MLI_API memlord_result memlord_scope_export(memlord *lord, memlord_scope_token *out) {
     mli_thread *t;
-    mli_frame *f;
+    mli_span *f;
     if (!out) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(out, 0, sizeof *out);
     if (!lord) return MEMLORD_OK;
     t = mli_thread_get(lord);
     if (!t) return MEMLORD_OK;
-    f = t->frame;
+    f = t->span;
     if (f) {
         if (!mli_u64_load_own(&f->stats->token)) {
             f->exported = 1;
@@ -18105,9 +18388,9 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known.
-   Requires: the phys lock. */
+/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
     phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
     if (!phys->limit) phys->limit = 1;
@@ -18126,8 +18409,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
    after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
-   holds now, as a source may itself set that. Requires: the phys lock. */
+   holds now, as a source may itself set that. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
         mli_device_record *device = mli_device_record_at(lord, i);
@@ -18169,6 +18453,7 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     return mine;
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     mli_capacity_reader source;
     memlord_capacity c;
     uint64_t now;
@@ -18179,7 +18464,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     source = lord->room.capacity_readers[phys->device.type];
     mli_callbacks_leave(lord);
     mli_phys_marks_begin(lord, phys);
-    mli_rank_none();
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)
@@ -18852,34 +19136,53 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
+/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for each
+   own device, plus 1, as 0 says that none asks. Returns 1 if the neighbour waits for the answer. */
+static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
+                                     uint64_t *needed) {
+    const uint64_t entry = wanted + (wanted != UINT64_MAX);
+    int known = 0;
+    size_t k;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) {
+        if (mine->devices[k].id != id) continue;
+        known = 1;
+        if (needed[k] < entry) needed[k] = entry;
+    }
+    return known && wanted;
+}
+
+/* Notes what the ledger of a slot has asked for since it was last answered; `seen` is its last
+   request. Requests are compared by their distance, as the page may hold anything. Returns 1 if it
+   waits for the answer. */
+static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
+                                      uint64_t seen, uint64_t *needed) {
+    size_t i;
+    int waits = 0;
+    for (i = 0; i < MLI_SLOT_DEVICES; i++) {
+        const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
+        const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
+        const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
+        if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
+        if (seen - asked >= seen - mine->answered[s]) continue;
+        waits |= mli_request_note(mine, id, wanted, needed);
+    }
+    return waits;
+}
+
 /* Finds the largest request of others for each own device since the ledger last answered.
    *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
-   Requests are compared by their distance, as the page may hold anything. Returns a bit for each
-   slot whose ledger waits for the answer. */
+   Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours.page;
     const mli_page_slot *mine = &lord->neighbours.mine;
     uint32_t s;
-    size_t i, k;
     uint64_t waiting = 0;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) {
         seen[s] = mine->answered[s];
         if (!mli_slot_owner(lord, s)) continue;
         seen[s] = mli_slot_read(page, s, MLI_SLOT_WORD(request));
-        if (seen[s] == mine->answered[s]) continue;
-        for (i = 0; i < MLI_SLOT_DEVICES; i++) {
-            const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
-            const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
-            const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-            const uint64_t entry = wanted + (wanted != UINT64_MAX); /* as 0 says that none asks */
-            if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
-            if (seen[s] - asked >= seen[s] - mine->answered[s]) continue;
-            for (k = 0; k < MLI_SLOT_DEVICES; k++) {
-                if (mine->devices[k].id != id) continue;
-                if (wanted) waiting |= (uint64_t)1 << s;
-                if (needed[k] < entry) needed[k] = entry;
-            }
-        }
+        if (seen[s] != mine->answered[s] && mli_slot_requests(page, mine, s, seen[s], needed))
+            waiting |= (uint64_t)1 << s;
     }
     return waiting;
 }
@@ -19053,11 +19356,39 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
+/* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
+   page lock, and a slot. */
+static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
+    const mli_page_slot *mine = &lord->neighbours.mine;
+    size_t k = mli_slot_device_of(lord, phys);
+    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
+    for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours.phys[k] != phys;) k++;
+    return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
+}
+
+/* Publishes a request for an own device, and links it. Requires: the page lock. */
+static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
+    mli_page_slot *mine = &lord->neighbours.mine;
+    const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
+    mli_page_device sum;
+    uint32_t s;
+    raise->id = mine->devices[k].id;
+    raise->needed = needed;
+    raise->number = mine->request < now ? now : mine->request + 1;
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) {
+        raise->before[s].owner = mli_slot_sum(lord, s, raise->id, &sum);
+        raise->before[s].held = sum.held;
+        raise->before[s].released = sum.released;
+    }
+    mine->devices[k].wanted = needed;
+    mine->devices[k].asked = mine->request = raise->number;
+    mli_slot_publish(lord);
+    raise->next = lord->neighbours.raises;
+    lord->neighbours.raises = raise;
+}
 static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, mli_raise *raise) {
-    mli_page_slot *mine = &lord->neighbours.mine;
     mli_page *page = NULL;
-    mli_page_device sum;
     memlord_result r = MEMLORD_E_STATE;
     size_t k = MLI_SLOT_DEVICES;
     uint32_t s;
@@ -19065,27 +19396,11 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     mli_forked_rejoin(lord);
     mli_lock_take(&lord->neighbours.lock);
     if (lord->neighbours.slot >= 0) {
-        if (mli_slot_device_of(lord, phys) == MLI_SLOT_DEVICES ||
-            !mine->devices[mli_slot_device_of(lord, phys)].id)
-            mli_slot_publish(lord); /* it may be new */
-        for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours.phys[k] != phys;) k++;
-        r = k < MLI_SLOT_DEVICES && mine->devices[k].id ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+        k = mli_published_device_of(lord, phys);
+        r = k < MLI_SLOT_DEVICES ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
     }
     if (r == MEMLORD_OK) {
-        const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
-        raise->id = mine->devices[k].id;
-        raise->needed = needed;
-        raise->number = mine->request < now ? now : mine->request + 1;
-        for (s = 0; s < MLI_PAGE_SLOTS; s++) {
-            raise->before[s].owner = mli_slot_sum(lord, s, raise->id, &sum);
-            raise->before[s].held = sum.held;
-            raise->before[s].released = sum.released;
-        }
-        mine->devices[k].wanted = needed;
-        mine->devices[k].asked = mine->request = raise->number;
-        mli_slot_publish(lord);
-        raise->next = lord->neighbours.raises;
-        lord->neighbours.raises = raise;
+        mli_raise_publish(lord, k, needed, raise);
         page = lord->neighbours.page;
         lord->neighbours.ringing++;
     }
@@ -19474,8 +19789,10 @@ static MLI_COLD int mli_snapshot_is_peak(const memlord *lord, const mli_snapshot
 /* Evicts the snapshot that leaves the smallest gap, the oldest of several: so the others stay
    spread over the whole run, however long it becomes. Never evicts the first, the last, or one in
    which some device held its most; of MLI_SNAPSHOTS at most MEMLORD_MAX_DEVICES + 3 are such.
-   Evicts a named one only if no other can go. Requires: the list is full; the snapshots lock. */
+   Evicts a named one only if no other can go. */
 static MLI_COLD mli_snapshot *mli_snapshots_evict(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&lord->snapshots.lock));
+    MLI_REQUIRE(lord->snapshots.count == MLI_SNAPSHOTS);
     mli_snapshot **list = lord->snapshots.at, *out;
     uint64_t least = UINT64_MAX;
     uint32_t i, at = 0;
@@ -19643,6 +19960,7 @@ MLI_PRIVATE void mli_holders_check(memlord *lord, uint32_t dev) {
         mli_holders_take(lord, dev, live);
 }
 MLI_PRIVATE MLI_COLD void mli_holders_restart(memlord *lord, uint32_t dev) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_device_record *device = mli_device_record_at(lord, dev);
     mli_holders *old;
     mli_u64_store(&device->peak_since, mli_ledger_now(lord) - lord->started + 1);
@@ -19668,6 +19986,7 @@ MLI_PRIVATE int mli_holders_get(memlord *lord, uint32_t dev, mli_holders *out) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_snapshots_destroy(memlord *lord) {
+    MLI_REQUIRE(!mli_recorder_is_on(lord, MLI_RECORDER_SNAPSHOTS));
     uint32_t i;
     for (i = 0; i < lord->snapshots.count; i++)
         mli_own_free(lord, lord->snapshots.at[i], lord->snapshots.at[i]->size);
@@ -19737,7 +20056,7 @@ typedef struct mli_waiter {
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
-/* Stops all pollers and joins them. Requires: the caller is no helper. */
+/* Stops all pollers and joins them. Requires: the caller is no helper of this ledger. */
 MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.
@@ -19790,12 +20109,21 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
     return mli_phys_poller_start(phys);
 }
 
+/* Starts the host's poller if a type of the mask has a source. */
+static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t types) {
+    int type;
+    for (type = 0; type < MLI_TYPE_COUNT; type++)
+        if ((types >> type & 1) && mli_capacity_reader_of(lord, type).fn)
+            return mli_phys_poller_start(mli_phys_storage(lord, 0));
+    return MEMLORD_OK;
+}
+
 /* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
    those with a strategy in force or, after memlord_poller_start, all. Under MEMLORD_FLAG_DEFER it
    starts the host's alone while no such device is known, and that one starts the others: a new
    thread may take its stack from the very allocator that calls come from, so they start none. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
-    uint32_t i = 0, type, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
+    uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
     const int all = mli_polling_is(lord, MLI_POLLING_ALL);
     const mli_neighbours *neighbours = mli_neighbours_of(lord);
@@ -19812,10 +20140,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     }
     if (known || !(lord->flags & MEMLORD_FLAG_DEFER) || !mli_polling_enabled(lord))
         return r;
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        if ((wanted >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn)
-            return mli_phys_poller_start(mli_phys_storage(lord, 0));
-    return r;
+    return mli_host_poller_start(lord, wanted);
 }
 /* Starts at a safe point the pollers that calls have requested or could not start. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
@@ -19836,6 +20161,7 @@ static void mli_bands_changed(memlord *lord) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_phys_sample_refresh(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     uint64_t now, at;
     uint32_t state = mli_u32_load_acquire(&phys->poller.state);
     if (state == MLI_HELPER_RUNS || state == MLI_HELPER_BUSY) return;
@@ -20464,7 +20790,7 @@ typedef struct mli_verify {
     uint32_t displaced;              /* entries of it outside their home */
     mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
     mli_verify_sum missing;          /* what all devices count and the map does not hold */
-    mli_verify_sum taken;            /* blocks with a stack, and their weight */
+    mli_verify_sum picked;            /* blocks with a stack, and their weight */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -20624,16 +20950,16 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a taken block is in the table of books/stacks, and adds it to the sum of all. */
-static MLI_COLD int mli_verify_taken(mli_verify *v, const mli_entry *e) {
-    mli_taken taken;
-    if (!(e->word1 & MLI_TAKEN)) return 0;
-    taken = v->lord->stacks.taken ? mli_taken_of(v->lord, e) : mli_taken_none;
-    if (!taken.row || taken.row >= mli_stack_rows(v->lord) ||
-        mli_stack_row_at(v->lord, taken.row)->dev != MLI_DEV(e->word1))
+/* Checks that a picked block is in the table of books/stacks, and adds it to the sum of all. */
+static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
+    mli_pick pick;
+    if (!(e->word1 & MLI_PICKED)) return 0;
+    pick = v->lord->stacks.picks ? mli_pick_of(v->lord, e) : mli_pick_none;
+    if (!pick.row || pick.row >= mli_stack_rows(v->lord) ||
+        mli_stack_row_at(v->lord, pick.row)->dev != MLI_DEV(e->word1))
         return mli_verify_block(v, e, "its stack is unknown");
-    v->taken.blocks++;
-    v->taken.bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
+    v->picked.blocks++;
+    v->picked.bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
     return 0;
 }
 
@@ -20643,7 +20969,7 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
     if (!dev || dev >= v->rows[MLI_BOOK_DEVICE])
         return mli_verify_fail(v, "%jx: its device is unknown", e->key);
     return mli_verify_place(v, e) || mli_verify_side(v, e) || mli_verify_rows(v, e) ||
-           mli_verify_taken(v, e);
+           mli_verify_pick(v, e);
 }
 
 /* -- the map -- */
@@ -20698,7 +21024,7 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
                            (uint64_t)mli_u32_load(&v->lord->map.buckets));
 }
 
-/* Checks the table of taken blocks and the totals of stacks against the map. They may exceed it by
+/* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
    blocks that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0;
@@ -20708,14 +21034,14 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
         bytes += row->live;
         blocks += row->blocks;
     }
-    if (v->lord->stacks.taken_count != v->taken.blocks)
+    if (v->lord->stacks.pick_count != v->picked.blocks)
         return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
-                               v->taken.blocks, (uint64_t)v->lord->stacks.taken_count);
-    if (blocks - v->taken.blocks <= v->detached.blocks &&
-        (bytes == v->taken.bytes || v->detached.blocks))
+                               v->picked.blocks, (uint64_t)v->lord->stacks.pick_count);
+    if (blocks - v->picked.blocks <= v->detached.blocks &&
+        (bytes == v->picked.bytes || v->detached.blocks))
         return 0;
     return mli_verify_fail(v, "blocks with a stack weigh %ju B; the stacks say %ju B",
-                           v->taken.bytes, bytes);
+                           v->picked.bytes, bytes);
 }
 
 /* -- rows -- */
@@ -20880,9 +21206,12 @@ static MLI_COLD int mli_verify_accounts(mli_verify *v) {
                               mli_verify_list(v->lord->accounts.closed));
 }
 
-/* Runs all checks until one fails. Requires: the map is stopped, and the locks are held. Names come
-   first: the other checks use them, and the rows need what the walk of the map has summed. */
+/* Runs all checks until one fails. Names come first: the other checks use them, and the rows need
+   what the walk of the map has summed. */
 static MLI_COLD int mli_verify_all(mli_verify *v) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_SHARD));
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book;
     for (book = 0; book < MLI_BOOKS; book++)
         if (mli_verify_names(v, book)) return 1;
@@ -21001,7 +21330,7 @@ typedef struct mli_stack_line {
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
-typedef struct mli_stack_leak { /* the leaks of a stack: what its taken blocks stand for */
+typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks stand for */
     uint64_t bytes, samples;
     double blocks;
     uint32_t row;
@@ -21246,13 +21575,13 @@ static MLI_COLD void mli_report_culprit(mli_report *r) {
 }
 /* Adds a live block to the leaks of its stack, if it has one. */
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
-    const mli_taken taken = mli_taken_of(r->lord, e);
+    const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !taken.row || taken.row >= r->row_count) return; /* added since */
-    leak = &r->stack_leak[taken.row];
-    leak->row = taken.row;
-    leak->bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
-    leak->blocks += taken.scale;
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* added since */
+    leak = &r->stack_leak[pick.row];
+    leak->row = pick.row;
+    leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
+    leak->blocks += pick.scale;
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -21605,6 +21934,7 @@ static void mli_report_peak_raise(mli_report *r, uint32_t dev) {
 }
 
 MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
+    MLI_REQUIRE(!r->lord);
     mli_walk_query all = mli_walk_query_of(memlord_device_all());
     uint32_t i;
     r->lord = lord;
@@ -21807,7 +22137,8 @@ MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id) {
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
     return mli_frame_of_scope(x, x->scopes) + place;
 }
-MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x, x->places); }
+MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x,
+                                                                                      x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!x->lord->stacks.depth) return;
     x->nodes = mli_u32_load_acquire(&x->lord->stacks.node_count) - 1;
@@ -21893,8 +22224,8 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     mli_live_block *b = &alive->of;
     uint64_t rows = mli_word2_rows(e->word2);
     uint64_t scope = mli_scope_of(x->lord, rows);
-    const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
-    const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
+    const mli_pick pick = x->nodes ? mli_pick_of(x->lord, e) : mli_pick_none;
+    const uint32_t node = pick.row ? mli_stack_row_at(x->lord, pick.row)->node : 0;
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
                              (rows & MLI_ROWS_MASK) >> 1 | scope << 36);
     b->stream = mli_stream_of(x->lord, rows);
@@ -21902,7 +22233,7 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
         b->state |= MLI_BLOCK_PARTS;
     if (node <= x->nodes) b->node = node;
-    alive->scale = b->node ? taken.scale : 0;
+    alive->scale = b->node ? pick.scale : 0;
 }
 static MLI_COLD int mli_alive_visit(void *user, void *item) {
     const mli_alive_walk *walk = (const mli_alive_walk *)user;
@@ -22346,7 +22677,7 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         if (samples && s->live_bytes)
             mli_putf(r->o, "%12jo", s->error_bytes);
         else if (samples)
-            mli_put_str(r->o, "           -"); /* blocks that were not taken may live */
+            mli_put_str(r->o, "           -"); /* blocks that were not picked may live */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
@@ -23543,9 +23874,9 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
 
 /* The HTML report around its data, made from src/reports/page by `make page`: change it there.
    Minified by esbuild 0.17.0. */
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 
-static const char mli_page_head[][3089] = {
+static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
     "tent-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-wS58VzREJADS0TMmbCYHhD"
     "yRiuR6t9osXmVSMgeDQwA='; script-src 'sha256-4LJeBRIbkb7MAbJFnTMbmNXdb4qsS8pEQeqKOC3jysI=' 'sh"
@@ -23683,7 +24014,7 @@ static const char mli_page_head[][3089] = {
     "den>\n</header>\n<main>\n<p id=\"message\" role=\"alert\" hidden></p>\n<noscript><p>This page"
     " draws its report with JavaScript, which is turned off here. In figures:</p>\n<pre>"};
 
-static const char mli_page_middle[][3565] = {
+static const char mli_html_middle[][3565] = {
     "</pre></noscript>\n<div id=\"empty\">\n<p id=\"hint\">Reading the profile&#8230;</p>\n</div>"
     "\n<div id=\"report\" hidden>\n<section id=\"overview\" class=\"plain\"><div class=\"body\"></"
     "div></section>\n<section id=\"versus\" class=\"plain\" hidden><h2>What changed</h2><div class"
@@ -23726,7 +24057,7 @@ static const char mli_page_middle[][3565] = {
     "are with what is shown</div>\n<div id=\"tip\" hidden></div>\n<div id=\"live\" aria-live=\"pol"
     "ite\"></div>\n<script type=\"application/json\" id=\"profile\">"};
 
-static const char mli_page_tail[][3619] = {
+static const char mli_html_tail[][3619] = {
     "</script>\n<script type=\"text/plain\" id=\"packed\">eNqcfXl/2zbW7v/3U8i8GQ8ZQbLkLE0o0/oladKm"
     "zdYk3UbV69AyZTGmSZWkYjuyvvs9zzkACMrOzNy3i0WCIIjl4Gw4i7eqkk5Vl+ms9ka+H0SH6/kqn9VpkXeS3E+C9azIq"
     "7pTR2d+0q/qeHZWBaqKnvh1/7w4WWUJ3eZ8m6VVHaiCKuJRmQQq5vJ5GZ9Trf55vPSz6PBp7Z/5Wb9Ka6px5leTU7qTpo"
@@ -24203,16 +24534,16 @@ static const char mli_page_tail[][3619] = {
 /* Writes HTML: the page with the JSON report in it. Owns no state. Uses reports/text, reports/json
    and reports/page. Locks: none. */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 #endif
 
 /* ------------------------------------------------------------------------ src/reports/html.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 
 /* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
-static MLI_COLD void mli_put_page(mli_out *o, const char *literal, size_t size, size_t all) {
+static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
     size_t at;
     for (at = 0; at < all; at += size) mli_put_str(o, literal + at);
 }
@@ -24220,16 +24551,16 @@ static MLI_COLD void mli_put_page(mli_out *o, const char *literal, size_t size, 
 /* For readers without scripts the page has the verdicts and the devices of TEXT. JSON escapes < and
    >, so that no string of it can end its element. */
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
-    mli_put_page(r->o, mli_page_head[0], sizeof mli_page_head[0], sizeof mli_page_head);
+    mli_put_html(r->o, mli_html_head[0], sizeof mli_html_head[0], sizeof mli_html_head);
     r->out.html = 1;
     mli_text_verdicts(r);
     mli_text_devices(r, r->devices);
     r->out.html = 0;
     r->out.name_max = 0;
-    mli_put_page(r->o, mli_page_middle[0], sizeof mli_page_middle[0], sizeof mli_page_middle);
+    mli_put_html(r->o, mli_html_middle[0], sizeof mli_html_middle[0], sizeof mli_html_middle);
     r->brief = 1;
     mli_json(r);
-    mli_put_page(r->o, mli_page_tail[0], sizeof mli_page_tail[0], sizeof mli_page_tail);
+    mli_put_html(r->o, mli_html_tail[0], sizeof mli_html_tail[0], sizeof mli_html_tail);
 }
 #endif
 
@@ -24373,8 +24704,8 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
    arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
-   frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
-   the callers. The event of an alloc or a move has these too; the others have the site of their
+   frames of a block are its stack if it has one, else its site; then its scopes as the callers. The
+   event of an alloc or a move has these too; the others have the site of their
    call. A tag is the category. The parts of a block are
    under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
    "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
@@ -24717,13 +25048,13 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
    none.
 
    the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
-      were taken, and a share of the others of its site: in proportion to the others that its
-      samples stand for. Then the stacks add up to the site, and a block that was taken has its own
+      were picked, and a share of the others of its site: in proportion to the others that its
+      samples stand for. Then the stacks add up to the site, and a block that was picked has its own
       bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
       blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
       which are divided by site */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 /* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
    those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
@@ -24786,7 +25117,7 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ---------------------------------------------------------------------- src/reports/shares.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
                                               const mli_portion *key) {
@@ -24839,7 +25170,7 @@ static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block 
     return s;
 }
 
-/* Adds a live block to its whole and, if it was taken, to the share of its stack. */
+/* Adds a live block to its whole and, if it was picked, to the share of its stack. */
 static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
     mli_shares *t = (mli_shares *)user;
     const mli_live_block *b = &alive->of;
@@ -24867,9 +25198,9 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s = mli_portion_of(t, &of, row->node, 1);
         mli_lock_take(&t->x->lord->stacks.lock);
         s->value[0] += (int64_t)row->samples;
-        s->value[1] += (int64_t)row->taken_bytes;
+        s->value[1] += (int64_t)row->picked_bytes;
         s->rest[0] += row->allocs - (double)row->samples;
-        s->rest[1] += (double)row->alloc_bytes - (double)row->taken_bytes;
+        s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
         mli_lock_drop(&t->x->lord->stacks.lock);
     }
 }
@@ -25004,7 +25335,7 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[1] += s->value[1];
 }
 /* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
-   without a taken block. */
+   without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -25015,7 +25346,7 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
 }
 
 /* A stack gets at most so many times what its samples stand for: a site with more has stacks of
-   which no block was taken. */
+   which no block was picked. */
 #define MLI_PORTION_MOST 4
 
 /* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
@@ -25192,7 +25523,7 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
    different lines, or those there is memory for: with more the order begins again, and readers add
    equal lines up. Anomalies and drops are not in it: readers know no comments. */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
 
@@ -25203,7 +25534,7 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 
 /* -------------------------------------------------------------------- src/reports/profiles.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 #define MLI_FOLDED_LINES 65536u
 
@@ -26552,13 +26883,18 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
-#if defined(MEMLORD_NO_REPORTS) /* what is left out has no writer */
+/* What a knob leaves out has no writer. */
+#if defined(MEMLORD_NO_PAGE)
 #define mli_html NULL
-#define mli_trace NULL
-#define mli_prometheus NULL
+#endif
+#if defined(MEMLORD_NO_PROFILES)
 #define mli_pprof NULL
 #define mli_heaptrack NULL
 #define mli_folded NULL
+#endif
+#if defined(MEMLORD_NO_REPORTS)
+#define mli_trace NULL
+#define mli_prometheus NULL
 #define mli_memory_viz NULL
 #define mli_csv NULL
 #endif
@@ -26650,8 +26986,9 @@ static void mli_words_lock(int take) {
 #endif
 }
 /* Takes or drops the locks inside the cold lock, each of all ledgers before the next, in the lock
-   order. Requires: the cold lock, so that no device and its lock is new meanwhile. */
+   order. Under the cold lock no device and its lock is new meanwhile. */
 static void mli_fork_locks(int take) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
     MLI_LEDGERS_EACH(lord) {
         if (take)
@@ -26700,8 +27037,9 @@ static void mli_row_locks_after_fork(memlord *lord) {
 }
 
 /* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
-   ended are put on the list to be dropped. Requires: the fences lock. */
+   ended are put on the list to be dropped. */
 static MLI_COLD void mli_askers_gone(memlord *lord) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
     for (; f; f = f->older) {
         if (!f->asker || f->asker == (void *)&mli_self) continue;
@@ -26758,12 +27096,12 @@ static void mli_ledger_after_fork(memlord *lord) {
 }
 
 /* Forgets in a forked child the open scopes of a thread that is gone: they never end. That thread
-   may have been about to begin or end one; whether that is counted is not known. Requires: fork
-   holds the locks. */
+   may have been about to begin or end one; whether that is counted is not known. */
 static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
-    for (; t->frame; mli_frame_pop(t)) {
-        mli_u64_store(&t->frame->stats->running, 0);
-        mli_u64_store(&t->frame->stats->token, 0);
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    for (; t->span; mli_span_pop(t)) {
+        mli_u64_store(&t->span->stats->running, 0);
+        mli_u64_store(&t->span->stats->token, 0);
     }
 }
 
@@ -26844,8 +27182,9 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
 /* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
-   every level. Requires: the log lock, or a ledger that no other thread knows yet. */
+   every level. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     const uint32_t debug = mli_hook_on(lord, MLI_HOOK_TRACE);
     lord->log.logger = *logger;
     if (debug && (!logger->fn || logger->fn == memlord_log_stderr))
@@ -27077,6 +27416,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     }
     *lord->back = lord->next;
     if (lord->next) lord->next->back = lord->back;
+    lord->back = NULL;
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
@@ -27084,8 +27424,9 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
-/* Frees all memory of a ledger, the ledger itself last. Requires: not registered any more. */
+/* Frees all memory of a ledger, the ledger itself last. */
 static MLI_COLD void mli_ledger_free(memlord *lord) {
+    MLI_REQUIRE(!lord->back);
     memlord_allocator allocator = lord->memory.allocator;
     mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
     uint64_t generation;
@@ -27099,7 +27440,7 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
         mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
         mli_cache_free(lord, t);
-        mli_frames_free(lord, t);
+        mli_spans_free(lord, t);
     }
     mli_scopes_free(lord);
     mli_stacks_free(lord);
@@ -27136,10 +27477,11 @@ static MLI_COLD void mli_interposer_find(void) {
 }
 
 /* Does once what the first ledger of a process needs. The thread for which mli_process_claim
-   returns 1 calls mli_process_start. Other threads wait in mli_process_started. Requires: the
-   caller holds no lock, as pthread_atfork, and the search for a symbol that is not there, may call
-   a malloc that calls MemLord. Such a call finds the process claimed, and passes through. */
+   returns 1 calls mli_process_start. Other threads wait in mli_process_started. No lock is held:
+   pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
+   MemLord. Such a call finds the process claimed, and passes through. */
 static MLI_COLD int mli_process_claim(void) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
     mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */
@@ -27474,9 +27816,9 @@ static int mli_hooks_own(const memlord_hooks *table) {
     return 0;
 }
 
-/* Returns the place where a table is hooked; NULL: nowhere. Requires: the registry lock, as do the
-   two functions below. */
+/* Returns the place where a table is hooked; NULL: nowhere. */
 static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->table != table) h++;
     return h < mli_process.hooked + MLI_HOOKED ? h : NULL;
@@ -27484,6 +27826,7 @@ static mli_hooked *mli_hooked_of(const memlord_hooks *table) {
 /* Returns the place for a host's functions: one that is theirs and has no table now, else the first
    that was never used; NULL: none is left. */
 static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     mli_hooked *h = mli_process.hooked;
     while (h < mli_process.hooked + MLI_HOOKED && h->host.free_fn &&
            (h->table || !mli_hooks_equal(&h->host, host)))
@@ -27492,6 +27835,7 @@ static mli_hooked *mli_hooked_place(const memlord_hooks *host) {
 }
 /* Puts the host's own pointers back, unless the host did so itself. */
 static memlord_result mli_unhook(mli_hooked *h) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
     memlord_hooks hooks = mli_hooks_over(h, mli_u32_load(&h->which));
     if (!mli_hooks_equal(h->table, &hooks) && !mli_hooks_equal(h->table, &h->host))
         return MEMLORD_E_STATE;
@@ -27499,6 +27843,13 @@ static memlord_result mli_unhook(mli_hooked *h) {
     h->table = NULL;
     mli_u64_store(&h->generation, 0);
     return MEMLORD_OK;
+}
+
+/* Returns 1 if `which` has malloc and every other function of the table that allocates. */
+static MLI_COLD int mli_hooks_complete(const memlord_hooks *table, uint32_t which) {
+    return (which & MEMLORD_HOOK_MALLOC) && (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
+           (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
+           (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED));
 }
 
 /* -- public -- */
@@ -27512,10 +27863,7 @@ MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table
     int own;
     if (!table || !table->malloc_fn || !table->free_fn || (which & ~(uint32_t)MEMLORD_HOOK_ALL))
         return MEMLORD_E_INVALID;
-    if ((which & MEMLORD_HOOK_MALLOC) && (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
-        (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
-        (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED)))
-        which |= MLI_HOOK_COMPLETE;
+    if (mli_hooks_complete(table, which)) which |= MLI_HOOK_COMPLETE;
     mli_lock_take(&mli_process.registry_lock);
     h = mli_hooked_of(table);
     own = h ? mli_unhook(h) != MEMLORD_OK : mli_hooks_own(table);

@@ -40,10 +40,10 @@ unfit.i486 := test_neighbours test_slots # pages need 64-bit atomics
 unfit.musl := test_barrier test_stacks # musl has neither pthread_attr_setaffinity_np nor makecontext
 # Nor does a static program have functions of libc behind its own.
 unfit.musl-static := $(unfit.musl) test_platform test_pollers
-# Linux's: /proc, cgroups, membarrier, pages of shared memory. POSIX's: signals, limits of a process,
+# Linux's: /proc, cgroups, membarrier, pages of shared memory. POSIX's: fork, signals, limits of a process,
 # fibres, thread keys, and a pthread_create that MemLord calls.
 unfit.windows := test_barrier test_cpu test_hosts test_neighbours test_orphans test_pollers test_reports \
-	test_saving test_stacks
+	test_requires test_saving test_stacks
 
 define port_rules
 cc.$(1) += $(own_cmocka)

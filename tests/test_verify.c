@@ -391,12 +391,12 @@ static void stacks_against_the_blocks_that_have_them(void **state) {
     mli_special_set(mli_self.thread, MLI_SPECIAL_STACKS, 1);
     assert_ok(memlord_alloc(lord, cuda(0), 0x40000, 32, NULL));
     assert_ok(memlord_verify(lord));
-    entry_of(lord, cuda(0), BLOCK)->word1 |= MLI_TAKEN;
+    entry_of(lord, cuda(0), BLOCK)->word1 |= MLI_PICKED;
     says(t, "cuda:0 0x00010000: its stack is unknown");
-    entry_of(lord, cuda(0), BLOCK)->word1 &= ~MLI_TAKEN;
-    lord->stacks.taken_count++;
+    entry_of(lord, cuda(0), BLOCK)->word1 &= ~MLI_PICKED;
+    lord->stacks.pick_count++;
     says(t, "blocks with a stack: 1; the table of stacks has 2");
-    lord->stacks.taken_count--;
+    lord->stacks.pick_count--;
     mli_stack_row_at(lord, 1)->live++;
     says(t, "blocks with a stack weigh 32 B; the stacks say 33 B");
     mli_stack_row_at(lord, 1)->live--;

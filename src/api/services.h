@@ -264,14 +264,14 @@ MEMLORD_API const memlord_band *memlord_strategy_default(size_t *n)
 
 /* -- collection -- */
 
-/* MEMLORD_REASON_BAND, _OOM, _LIMIT, _NEIGHBOUR, _FRAGMENTATION, _HOST. name, text */
+/* Why a collection runs. name, text */
 #define MLI_REASONS(X)                                                                        \
-    X(BAND, "band")                                                                           \
-    X(OOM, "out of memory")                                                                   \
-    X(LIMIT, "limit")                                                                         \
-    X(NEIGHBOUR, "neighbour")                                                                 \
-    X(FRAGMENTATION, "fragmentation")                                                         \
-    X(HOST, "host")
+    X(BAND, "band") /* a threshold of the strategy is crossed */                              \
+    X(OOM, "out of memory") /* memlord_alloc_retry found no memory */                         \
+    X(LIMIT, "limit") /* a request does not fit under the limit */                            \
+    X(NEIGHBOUR, "neighbour") /* another process asks for memory: memlord_pressure_open */    \
+    X(FRAGMENTATION, "fragmentation") /* for memlord_gc_run: the pool is in pieces */         \
+    X(HOST, "host") /* for memlord_gc_run: the host wants it */
 enum {
 #define MLI_X(name, text) MEMLORD_REASON_##name,
     MLI_REASONS(MLI_X)
@@ -595,13 +595,13 @@ MEMLORD_API memlord_result memlord_snapshots_stop(memlord *lord) MLI_OFF(MEMLORD
     X(FREE, "free")               /* a block is credited */                                   \
     X(PEND, "pend")               /* a block is freed, and waits for its device */            \
     X(MOVE, "move")               /* a block begins that was moved there */                   \
-    X(ARENA_ADD, "arena_add")                                                                 \
-    X(ARENA_SUB, "arena_sub")                                                                 \
+    X(ARENA_ADD, "arena_add")     /* memlord_arena_add */                                     \
+    X(ARENA_SUB, "arena_sub")     /* memlord_arena_sub */                                     \
     X(GC, "gc")                   /* a collection ran; bytes: reclaimed */                    \
     X(OOM, "oom")                 /* an attempt found no memory; bytes: wanted */             \
-    X(SCOPE_BEGIN, "scope_begin")                                                             \
-    X(SCOPE_END, "scope_end")                                                                 \
-    X(CHECKPOINT, "checkpoint")   /* tag: its name */
+    X(SCOPE_BEGIN, "scope_begin") /* a scope begins on the thread */                          \
+    X(SCOPE_END, "scope_end")     /* a scope ends there */                                    \
+    X(CHECKPOINT, "checkpoint")   /* memlord_checkpoint; tag: its name */
 enum {
 #define MLI_X(name, text) MEMLORD_EVENT_##name,
     MLI_EVENTS(MLI_X)
@@ -638,7 +638,7 @@ MEMLORD_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn f
 
 /* -- reports -- */
 
-/* MEMLORD_FORMAT_TEXT, _JSON, ... name, suffix of its files, what it is */
+/* name, suffix of its files, what it is */
 #define MLI_FORMATS(X)                                                                        \
     X(TEXT, "txt", "a table for people; the first 25 lines tell most of it")                  \
     X(JSON, "json", "for programs: everything; schema memlord/2")                             \
@@ -665,7 +665,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0: written */
 
 /* Writes a report through fn, in pieces of up to a few KiB.
-   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL; E_NOMEM.
+   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format, or not in this build: see
+           >>knobs; E_INVALID fn NULL; E_NOMEM.
    The statistics of devices and tags are captured once, and no other call waits. Other lists are
    read as they are written: they may have what was recorded since. Cost: walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,

@@ -41,6 +41,7 @@ static MLI_COLD void mli_log_calls_end(memlord *lord, const mli_log_calls *befor
     mli_self.log_calls = *before;
 }
 MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
+    MLI_REQUIRE(mli_none_held());
     static const mli_log_calls none = {0, 0, {0, 0}};
     mli_log_calls *mine = &mli_self.log_calls;
     if (mine->generation == lord->generation && !mli_frame_runs(&mine->frame, here))
@@ -48,11 +49,11 @@ MLI_PRIVATE MLI_COLD void mli_log_calls_left(memlord *lord, uintptr_t here) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_log(memlord *lord, int level, const char *text) {
+    MLI_REQUIRE(mli_none_held());
     mli_log_calls before; /* of the logger that makes this call */
     memlord_logger logger;
     uint32_t turn;
     if (!mli_log_hears(lord, level)) return;
-    mli_rank_none();
     mli_log_calls_left(lord, MLI_STACK_ADDRESS());
     before = mli_self.log_calls;
     if (before.generation != lord->generation) {

@@ -402,6 +402,7 @@ MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_putf(mli_out *o, const char *fo
     va_end(args);
 }
 MLI_PRIVATE MLI_COLD MLI_PRINTF_LIKE(2) void mli_jsonf(mli_out *o, const char *form, ...) {
+    MLI_REQUIRE(*form != ',' || o->used);
     va_list args;
     va_start(args, form);
     if (*form == ',' && strchr("[{", o->buf[o->used - 1])) form++;

@@ -34,8 +34,9 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
 }
 
 /* Counts the end of a block. If it was pending, its bytes leave `pending`; if it was freed before
-   the last reset, they do not count as freed since then. Requires: the caller is inside. */
+   the last reset, they do not count as freed since then. */
 static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t dev = MLI_DEV(word1);
     const mli_row_delta d = mli_delta_close(dev, mli_word2_rows(word2), MLI_BYTES(word1));
     t->other_dev = dev;
@@ -48,6 +49,7 @@ static void mli_count_close(memlord *lord, mli_thread *t, uint64_t word1, uint64
 }
 
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n) {
+    MLI_REQUIRE(!mli_is_inside());
     if (mli_is_orphan(lord, t)) return;
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
@@ -60,6 +62,7 @@ MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delt
 
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_row_delta d;
     if (!site || !mli_hook_on(lord, MLI_HOOK_SITES)) return;
     memset(&d, 0, sizeof d);
@@ -75,10 +78,10 @@ MLI_PRIVATE MLI_COLD void mli_debug_note_from(memlord *lord, memlord_device d, u
 }
 
 /* A call logs its line of MEMLORD_DEBUG after it has left the shard and dropped its locks. Facts
-   that it finds before are kept in mli_self.note until then. This function adds them, as in
-   ", from cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note.
-   Requires: as mli_site_display. */
+   that it finds before are kept in mli_self.note until then. This function adds them, as in ", from
+   cpu 0x55..., unknown frees 1 main file.c:12", logs the line and clears the note. */
 static MLI_COLD void mli_log_call_end(memlord *lord, mli_out *o, const memlord_site *site) {
+    MLI_REQUIRE(mli_none_held());
     mli_debug_note odd = mli_self.note;
     memlord_site named;
     memset(&mli_self.note, 0, sizeof odd);
@@ -102,6 +105,7 @@ MLI_PRIVATE MLI_COLD void mli_log_call(memlord *lord, int did, const char *verb,
 MLI_PRIVATE MLI_COLD void mli_log_call_n(memlord *lord, const char *verb,
                                          const memlord_block *blocks, size_t n,
                                          const mli_debug_note *note, const memlord_site *site) {
+    MLI_REQUIRE(n);
     char line[512];
     mli_out o;
     memlord_device d = blocks[0].device;
@@ -214,8 +218,9 @@ MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64
 
 /* -- references -- */
 
-/* Removes a reference. Requires: the block has more than one. */
+/* Removes a reference. */
 static void mli_ref_down(mli_entry *e) {
+    MLI_REQUIRE(MLI_REFS(e->word1) > 1);
     if (MLI_REFS(e->word1) == MLI_REFS_MANY &&
         --mli_side_record_of(e->word2)->refs >= MLI_REFS_MANY)
         return;
@@ -261,11 +266,11 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     int crowded = 0;
     if (replaces) {
         stale = *probe->entry;
-        mli_taken_end(lord, &stale, 0);
+        mli_pick_end(lord, &stale, 0);
         *probe->entry = *e;
-        probe->entry->word1 |= mli_taken_put(lord, e);
+        probe->entry->word1 |= mli_pick_put(lord, e);
     } else {
-        mli_probe_insert(probe, e->word1 | mli_taken_put(lord, e), e->word2);
+        mli_probe_insert(probe, e->word1 | mli_pick_put(lord, e), e->word2);
         crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
     }
     mli_probe_unlock(probe);
@@ -290,6 +295,7 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
 MLI_PRIVATE MLI_COLD memlord_result mli_entry_put(memlord *lord, mli_thread *t, const mli_entry *e,
                                                   const mli_row_delta *d, unsigned n, int how,
                                                   int *did) {
+    MLI_REQUIRE(!mli_is_inside());
     const uint32_t type = mli_type_of(lord, MLI_DEV(e->word1));
     mli_probe probe;
     memlord_result r;
@@ -349,7 +355,7 @@ MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *pr
     mli_row_delta d =
         mli_delta_open(MLI_DEV(gone.word1), mli_word2_rows(gone.word2), MLI_BYTES(gone.word1));
     d.undo = 1;
-    mli_taken_end(lord, &gone, undo);
+    mli_pick_end(lord, &gone, undo);
     mli_probe_erase(probe);
     if (undo)
         mli_count(lord, t, &d, 1);
@@ -370,6 +376,8 @@ MLI_PRIVATE MLI_COLD void mli_block_unopen(memlord *lord, mli_thread *t, uint32_
 }
 
 MLI_PRIVATE mli_fence_record *mli_block_pend(memlord *lord, mli_entry *e) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(e->word2 & MLI_HAS_SIDE);
     mli_side_record *side = mli_side_record_of(e->word2);
     mli_fence_record *f;
     side->serial = mli_serial_next(lord);
@@ -421,13 +429,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
 /* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
 
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_taken *taken) {
+                                            uint64_t key, mli_entry *out, mli_pick *pick) {
     mli_probe probe;
     int found = mli_probe_live(lord, t, type, key, &probe) != NULL;
     if (found) {
         *out = *probe.entry;
-        *taken = mli_taken_out(lord, out);
-        out->word1 &= ~MLI_TAKEN;
+        *pick = mli_pick_out(lord, out);
+        out->word1 &= ~MLI_PICKED;
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -438,6 +446,8 @@ MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32
 MLI_PRIVATE MLI_COLD uint64_t mli_word2_moved(memlord *lord, mli_thread *t, uint64_t word2,
                                               uint32_t dev, const memlord_site *site,
                                               int same_device) {
+    MLI_REQUIRE(!mli_is_inside());
+    MLI_REQUIRE(!(word2 & MLI_HAS_SIDE));
     uint32_t site_row = MLI_SITE_ROW(word2), tag_row = MLI_TAG_ROW(word2);
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         site_row = MLI_SITE_ROW(mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev));
@@ -519,6 +529,7 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
 }
 
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_route *route, *fresh = NULL;
     for (;;) {
         route = (mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
@@ -541,6 +552,7 @@ MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint3
 }
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to,
                                          uint64_t bytes) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_route *route = mli_route_of(lord, from, to);
     mli_stat_add(lord, to, MLI_STAT_moves, 1);
     mli_stat_add(lord, to, MLI_STAT_moved_bytes, bytes);
@@ -563,7 +575,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
                                                    const memlord_site *site) {
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     uint64_t rows;
     uint32_t stack;
     mli_probe probe;
@@ -573,13 +585,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
         if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
     }
     if (r) return mli_short_of(lord, t, from, from_key, 1);
-    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &taken))
+    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
         return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
-    mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
+    mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
-    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.taken_row;
+    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.pick_row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
     r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);

@@ -94,6 +94,7 @@ static MLI_COLD void mli_cells_begin(memlord *lord, const mli_thread *t, int boo
 
 MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int book,
                                              uint32_t number, mli_alloc_fn grab) {
+    MLI_REQUIRE(!mli_is_inside());
     const int orphan = mli_is_orphan(lord, t);
     mli_cell *cell = mli_cell_at(t, book, number);
     mli_chunk_array *chunks;
@@ -183,26 +184,26 @@ static void mli_check_thresholds(memlord *lord, uint32_t dev, const mli_row *row
         mli_check_request(lord, dev);
 }
 
-/* -- frames: the innermost frame of a thread records how high the thread's level was -- */
+/* -- spans: the innermost span of a thread records how high the thread's level was -- */
 
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev) {
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev) {
     while (f->devices < dev) {
         f->devices++;
         f->peaks[f->devices].from = f->peaks[f->devices].high = 0;
     }
     return &f->peaks[dev];
 }
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level) {
-    mli_frame_peak *at = mli_frame_peak_at(f, dev);
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level) {
+    mli_span_peak *at = mli_span_peak_at(f, dev);
     if ((int64_t)(level - at->high) > 0) at->high = level;
 }
-/* Raises the caller's innermost frame to a cell's high, before that high is reset. Does nothing if
+/* Raises the caller's innermost span to a cell's high, before that high is reset. Does nothing if
    the thread is in no scope. */
-static void mli_frame_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
+static void mli_span_note_high(memlord *lord, uint32_t dev, const mli_cell *cell) {
     const mli_thread *t = mli_self.thread;
-    if (mli_self.generation != lord->generation || !t->frame) return;
+    if (mli_self.generation != lord->generation || !t->span) return;
     if (mli_cell_own_device(t, dev) != cell) return; /* the orphan's */
-    mli_frame_raise(t->frame, dev, mli_u64_load(&cell->high));
+    mli_span_raise(t->span, dev, mli_u64_load(&cell->high));
 }
 
 /* Returns how far a level may rise before it is published again: half a batch. For a device it is
@@ -215,6 +216,7 @@ static uint64_t mli_publish_margin(memlord *lord, int book, const mli_row *row) 
 }
 
 MLI_PRIVATE void mli_row_raise_peak(mli_row *row, const mli_cell *cell) {
+    MLI_REQUIRE(mli_lock_held(&row->lock));
     if (mli_u64_load(&cell->publish_seen) == mli_u64_load(&row->publish_count))
         mli_u64_max(&row->peak, (int64_t)(mli_u64_load(&row->published) +
                                           mli_u64_load(&cell->high) - mli_u64_load(&cell->base)));
@@ -229,7 +231,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
     mli_row *row = mli_row_at(lord, book, number);
     uint64_t level = mli_u64_load(&cell->level);
     uint64_t base = mli_u64_load(&cell->base), hold, published;
-    if (book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
     if (!lord->counters.batch) {
         published = mli_u64_add(&row->published, level - base) + (level - base);
         mli_u64_max(&row->peak, (int64_t)published);
@@ -255,6 +257,7 @@ static MLI_COLD void mli_cell_publish(memlord *lord, int book, uint32_t number, 
 }
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell) {
+    MLI_REQUIRE(mli_is_inside() || book == MLI_BOOK_SITE);
     uint64_t level;
     int64_t held;
     if (!number || !cell) return;
@@ -285,24 +288,24 @@ static void mli_cell_apply(memlord *lord, int book, uint32_t number, mli_cell *c
         mli_cell_publish_due(lord, book, number, cell);
 }
 
-/* Adds a delta to all frames of a thread, when the orphan's cell counted it instead of its own: a
-   rise lowers the level at which each frame began. */
-static MLI_COLD void mli_frames_adjust(mli_thread *t, const mli_row_delta *d) {
+/* Adds a delta to all spans of a thread, when the orphan's cell counted it instead of its own: a
+   rise lowers the level at which each span began. */
+static MLI_COLD void mli_spans_adjust(mli_thread *t, const mli_row_delta *d) {
     const mli_cell *cell = mli_cell_own_device(t, d->dev);
     uint64_t sign = d->undo ? UINT64_MAX : 1, rise = (d->in - d->out) * sign;
-    mli_frame *f = t->frame;
+    mli_span *f = t->span;
     for (; f; f = f->around) {
-        mli_frame_peak *at = mli_frame_peak_at(f, d->dev);
+        mli_span_peak *at = mli_span_peak_at(f, d->dev);
         at->from -= rise;
         at->high -= rise;
-        mli_frame_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
+        mli_span_raise(f, d->dev, cell ? mli_u64_load_own(&cell->level) : 0);
         f->blocks -= (d->allocs - d->frees) * sign;
     }
 }
 
 /* Counts a delta on one row: in the thread's own cell or, if it has none, in the orphan's, which
-   every row has from its start. Requires: the caller is inside. It takes only the locks count and
-   row, which may be taken there. */
+   every row has from its start. It takes only the locks count and row, which may be taken inside.
+   */
 static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t number,
                           const mli_row_delta *d) {
     mli_cell *cell = mli_cell_at(t, book, number);
@@ -313,14 +316,16 @@ static void mli_count_row(memlord *lord, mli_thread *t, int book, uint32_t numbe
     mli_lock_take(&lord->counters.count_lock);
     mli_cell_apply(lord, book, number, mli_orphan_cell(lord, book, number), d);
     mli_lock_drop(&lord->counters.count_lock);
-    if (book == MLI_BOOK_DEVICE) mli_frames_adjust(t, d);
+    if (book == MLI_BOOK_DEVICE) mli_spans_adjust(t, d);
 }
 MLI_PRIVATE void mli_detached_count(mli_thread *t, int by, uint64_t bytes) {
+    MLI_REQUIRE(mli_is_inside());
     mli_u64_add_own(&t->detached, (uint64_t)(int64_t)by);
     mli_u64_add_own(&t->detached_bytes, by < 0 ? (uint64_t)0 - bytes : bytes);
 }
 MLI_PRIVATE MLI_NOINLINE void mli_count(memlord *lord, mli_thread *t, const mli_row_delta *d,
                                         unsigned n) {
+    MLI_REQUIRE(mli_is_inside() || (n == 1 && !d->dev && d->frees_here));
     for (; n--; d++) {
         uint32_t site = MLI_SITE_ROW(d->word2), tag = MLI_TAG_ROW(d->word2);
         if (d->attaches) mli_detached_count(t, -1, d->attaches - 1);
@@ -373,13 +378,13 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
     sum->live = mli_since(sum->in, sum->out);
-    sum->total_in = mli_since(sum->in, row->base.in);
-    sum->total_out = mli_since(sum->out, row->base.out);
-    sum->freed = mli_since(sum->out, row->base.freed);
+    sum->total_in = mli_since(sum->in, row->at_reset.in);
+    sum->total_out = mli_since(sum->out, row->at_reset.out);
+    sum->freed = mli_since(sum->out, row->at_reset.freed);
     sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
-    sum->allocs = allocs - row->base.allocs;
-    sum->frees = frees - row->base.frees;
-    sum->freed_here -= row->base.freed_here;
+    sum->allocs = allocs - row->at_reset.allocs;
+    sum->frees = frees - row->at_reset.frees;
+    sum->freed_here -= row->at_reset.freed_here;
     mli_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
     sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
@@ -409,7 +414,7 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
                                              uint32_t number) {
     mli_row *row = mli_row_at(lord, book, number);
     mli_cell *cell = mli_is_orphan(lord, t) ? NULL : mli_cell_at(t, book, number);
-    if (cell && book == MLI_BOOK_DEVICE) mli_frame_note_high(lord, number, cell);
+    if (cell && book == MLI_BOOK_DEVICE) mli_span_note_high(lord, number, cell);
     mli_lock_take(&row->lock);
     mli_u64_store(&row->peak, mli_row_live(lord, book, number));
     mli_u64_add_own(&row->publish_count, 1);
@@ -421,15 +426,16 @@ MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int b
 }
 
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_row *row = mli_row_at(lord, book, number);
     mli_row_totals sum;
     mli_row_sum(lord, book, number, 0, &sum);
     mli_lock_take(&row->lock);
-    row->base.in = sum.in;
-    row->base.out = row->base.freed = sum.out;
-    row->base.allocs += sum.allocs;
-    row->base.frees += sum.frees;
-    row->base.freed_here += sum.freed_here;
+    row->at_reset.in = sum.in;
+    row->at_reset.out = row->at_reset.freed = sum.out;
+    row->at_reset.allocs += sum.allocs;
+    row->at_reset.frees += sum.frees;
+    row->at_reset.freed_here += sum.freed_here;
     mli_lock_drop(&row->lock);
     mli_row_peak_reset(lord, t, book, number);
 }
@@ -437,7 +443,7 @@ MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, 
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
-    row->base.freed += bytes;
+    row->at_reset.freed += bytes;
     mli_lock_drop(&row->lock);
 }
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {

@@ -1,5 +1,5 @@
 /* Owns rows and cells: the counts of each device, site and tag, and each thread's part of them; the
-   record of a device; the peaks in the frames of scopes. May use base/memory and books/threads, and
+   record of a device; the peaks in the spans of scopes. May use base/memory and books/threads, and
    books/map to enter a shard. Invariant: no peak is too high, for it is computed from published
    bytes, and those never exceed the live bytes. Locks: count, then row. */
 #ifndef MLI_BOOKS_COUNTERS_H
@@ -68,13 +68,13 @@ static MLI_HOT int64_t mli_cell_count_device_free(mli_cell *cell, uint64_t bytes
 }
 /* Does what a change of a cell calls for: raises its high, publishes it if it now holds back more
    than a batch or less than 0, and requests a band check if one is due. Requires: the caller is
-   inside. */
+   inside, but for a site: see mli_count. */
 MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t number,
                                                mli_cell *cell);
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards base; with a batch also published and publish_count */
+    mli_lock lock;         /* guards at_reset; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
@@ -84,7 +84,7 @@ typedef struct mli_row {
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
-    } base;
+    } at_reset;
 } mli_row;
 
 /* The sums of a row over all threads. All but in, out, live and blocks are since the last reset. */
@@ -108,25 +108,25 @@ static inline mli_ptr *mli_chunk_array_at(const mli_chunk_array *chunks, uint64_
 
 #define MLI_SCOPE_DEPTH_MAX 64
 
-/* A frame's view of a device: the thread's level when the frame began, and the highest since. */
-typedef struct mli_frame_peak {
+/* A span's view of a device: the thread's level when the span began, and the highest since. */
+typedef struct mli_span_peak {
     uint64_t from, high;
-} mli_frame_peak;
+} mli_span_peak;
 
-/* A frame: one scope that a thread is in. */
-typedef struct mli_frame {
-    struct mli_frame *around; /* the frame of the scope around; NULL: none */
-    struct mli_frame *inner;  /* the frame for a scope inside; NULL: not made yet */
-    uint32_t depth;           /* 1 for the outermost frame */
+/* A span: one scope that a thread is in. */
+typedef struct mli_span {
+    struct mli_span *around; /* the span of the scope around; NULL: none */
+    struct mli_span *inner;  /* the span for a scope inside; NULL: not made yet */
+    uint32_t depth;          /* 1 for the outermost span */
     struct mli_scope_record *scope;
     struct mli_thread_scope *stats;
     uint64_t adopted; /* the second word of the adopted token; 0: the scope began here */
-    int exported;     /* 1: stats->token is of this frame */
+    int exported;     /* 1: stats->token is of this span */
     uint32_t devices; /* how many of `peaks` are set, from 1 */
     uint64_t start, before, blocks; /* at its begin: stamp, live bytes of the ledger, blocks */
     const char *shapes;
-    mli_frame_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
-} mli_frame;
+    mli_span_peak peaks[MEMLORD_MAX_DEVICES + 1]; /* by dev */
+} mli_span;
 
 /* The last request that found no memory. */
 typedef struct mli_oom {
@@ -266,11 +266,11 @@ MLI_PRIVATE MLI_COLD void mli_check_request(memlord *lord, uint32_t dev);
 /* Returns 1 if a row's published bytes have reached a bound that requests a band check. */
 MLI_PRIVATE int mli_mark_passed(const mli_watch *w, const mli_row *row);
 
-/* Returns a frame's peak on a device. A device that was first seen after the frame began starts at
+/* Returns a span's peak on a device. A device that was first seen after the span began starts at
    level 0. */
-MLI_PRIVATE MLI_NOINLINE mli_frame_peak *mli_frame_peak_at(mli_frame *f, uint32_t dev);
-/* Raises a frame's highest level on a device to `level`: levels count modulo 2^64. */
-MLI_PRIVATE void mli_frame_raise(mli_frame *f, uint32_t dev, uint64_t level);
+MLI_PRIVATE MLI_NOINLINE mli_span_peak *mli_span_peak_at(mli_span *f, uint32_t dev);
+/* Raises a span's highest level on a device to `level`: levels count modulo 2^64. */
+MLI_PRIVATE void mli_span_raise(mli_span *f, uint32_t dev, uint64_t level);
 
 /* Raises a row's peak by a cell's high, if no other thread has published since the cell did.
    Otherwise `published` may have been lower when the cell had its high. Requires: the caller holds
@@ -307,7 +307,7 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
-   one cell's level - base never exceeds the live bytes, and row->base does not change. The peak is
+   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak is
    computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak is
    exact by itself. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
@@ -327,14 +327,14 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Starts an epoch for a row: its sums so far become the base, and the peak is reset. Requires: the
+/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
    caller holds the cold lock, so that resets run one at a time. */
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number);
 
 /* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` at 0, as a collection does. It adds to the base, so that what another thread has
-   added to the base meanwhile stays. */
+/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that what another thread
+   has added there meanwhile stays. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
 #endif

@@ -137,6 +137,7 @@ MLI_PRIVATE MLI_COLD void mli_subbufs_after_fork(memlord *lord) {
 
 MLI_PRIVATE MLI_COLD void mli_event_record_other(memlord *lord, int kind, uint32_t dev,
                                                  uint64_t storage, uint64_t bytes) {
+    MLI_REQUIRE(mli_none_held());
     mli_thread *t;
     if (!mli_alert_on(lord, MLI_ALERT_EVENTS)) return;
     t = mli_thread_get(lord);
@@ -255,9 +256,10 @@ MLI_PRIVATE MLI_COLD int mli_ring_reader_next(mli_ring_reader *r, mli_event_copy
     return 0;
 }
 
-/* Converts an event for the host. Requires: no lock is held, as a site may get its names here. */
+/* Converts an event for the host. A site may get its names here. */
 static MLI_COLD void mli_event_to_public(mli_ring_reader *r, const mli_event_copy *in,
                                          memlord_event *out) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t dev = mli_event_dev(in->what);
     uint32_t site = (uint32_t)in->where & MLI_SITE_ROWS_MAX;
     uint32_t tag = (uint32_t)(in->where >> 20) & MLI_TAG_ROWS_MAX;

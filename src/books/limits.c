@@ -94,6 +94,7 @@ static uint64_t mli_dev_held_since(memlord *lord, uint32_t dev, uint64_t *held) 
 }
 
 MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t *held) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t used = phys->sample.known ? phys->sample.used : 0, shrunk = 0, own;
     uint32_t i = 0;
     *held = 0;
@@ -176,6 +177,7 @@ MLI_PRIVATE int64_t mli_bytes_signed(uint64_t bytes) {
 }
 
 MLI_PRIVATE int mli_phys_available(memlord *lord, const mli_phys *phys, int64_t *left) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     int64_t tickets = mli_bytes_signed(phys->ticket_bytes), unused;
     uint64_t held;
     *left = INT64_MAX;
@@ -223,10 +225,10 @@ static uint64_t mli_phys_live_bound(memlord *lord, const mli_phys *phys, int hig
 }
 
 #define MLI_RESERVE_RETRIES (60 * MLI_SPIN_LOOKS) /* some 50 ms, most of them asleep */
-/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or
-   a concurrent change may explain the excess: try again. Without `again` it returns 0 instead.
-   Requires: the caller holds the phys lock. */
+/* Reserves bytes at a phys. Returns 1: reserved; 0: too many; -1: not sure, as bytes in flight or a
+   concurrent change may explain the excess: try again. Without `again` it returns 0 instead. */
 static int mli_phys_try_reserve(memlord *lord, mli_phys *phys, uint64_t bytes, int again) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint64_t want = phys->ticket_bytes + bytes;
     if (want > (uint64_t)1 << 62) return 0; /* no sum below overflows: live is below 2^63 */
     if (!phys->limit || mli_phys_live_bound(lord, phys, 1) + want <= phys->limit) {
@@ -250,9 +252,10 @@ static mli_reservation *mli_ticket_own(memlord *lord, const mli_thread *t, memlo
     return v && mli_ptr_load(&v->owner) == (const void *)t ? v : NULL;
 }
 
-/* Computes which tickets of this thread cover a request at a phys. Requires: the phys lock. */
+/* Computes which tickets of this thread cover a request at a phys. */
 static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const mli_phys *phys,
                                     uint64_t bytes, mli_cover *cover) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i;
     memset(cover, 0, sizeof *cover);
     for (i = 0; i < t->open_tickets && cover->bytes < bytes; i++) {
@@ -265,8 +268,9 @@ static MLI_COLD void mli_cover_plan(memlord *lord, const mli_thread *t, const ml
         cover->bytes += part;
     }
 }
-/* Takes what was planned off the tickets. Requires: the phys lock, held since the plan. */
+/* Takes what was planned off the tickets. Requires: the phys lock has been held since the plan. */
 static MLI_COLD void mli_cover_take(memlord *lord, const mli_cover *cover) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_PHYS));
     uint32_t i;
     for (i = 0; i < cover->count; i++)
         mli_ticket_find(lord, cover->ticket[i])->remaining -= cover->part[i];
@@ -289,6 +293,13 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
+/* Reserves what of the bytes is not covered. Returns 1 if it fits, 0 if not; -1: try again. */
+static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t bytes,
+                                     uint64_t covered, int patient) {
+    if (covered && covered == bytes) return 1;
+    return mli_phys_try_reserve(lord, phys, bytes - covered, patient);
+}
+
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, uint64_t bytes,
                                                          mli_cover *cover, memlord_ticket *out) {
@@ -304,11 +315,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
             mli_cover_plan(lord, t, phys, bytes, cover);
             covered = cover->bytes;
         }
-        if (v && covered && covered == bytes)
-            fits = 1;
-        else if (v)
-            fits = mli_phys_try_reserve(lord, phys, bytes - covered,
-                                        tries++ < MLI_RESERVE_RETRIES);
+        if (v) fits = mli_rest_reserve(lord, phys, bytes, covered, tries++ < MLI_RESERVE_RETRIES);
         if (fits > 0) break;
         mli_lock_drop(&phys->lock);
         if (!fits) return MEMLORD_E_LIMIT;

@@ -13,6 +13,7 @@
 
 MLI_PRIVATE MLI_COLD void mli_block_copy_out(memlord *lord, const mli_entry *e,
                                              memlord_block_info *out) {
+    MLI_REQUIRE(mli_is_inside() || mli_rank_held(MLI_RANK_SHARD) || !(e->word2 & MLI_HAS_SIDE));
     uint64_t rows = mli_word2_rows(e->word2);
     uint32_t site = MLI_SITE_ROW(rows), tag = MLI_TAG_ROW(rows);
     memset(out, 0, sizeof *out);
@@ -237,9 +238,10 @@ static MLI_COLD memlord_result mli_meta_copy(memlord *lord, const memlord_meta *
 
 /* Gives a live block another tag, a kept one; NULL: none. The tag's row depends on the block's
    device and cannot be added inside, so it looks for the device first, and again if the block has
-   moved to another one meanwhile. Requires: not inside. */
+   moved to another one meanwhile. */
 static MLI_COLD memlord_result mli_block_retag(memlord *lord, mli_thread *t, memlord_device device,
                                                uint64_t key, const char *tag) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_probe probe;
     mli_row_delta d[2];
     mli_entry seen, *e;

@@ -24,6 +24,7 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type) {
 /* -- entering a shard -- */
 
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s) {
+    mli_rank_inside(1);
     mli_u32_store_release(&t->by_exchange, 1);
     (void)mli_ptr_exchange(&t->inside, s);
     return mli_u32_load_seqcst(&s->state);
@@ -57,10 +58,11 @@ MLI_PRIVATE MLI_COLD void mli_barrier_threads(memlord *lord) {
     if (drain) mli_stores_drain();
 }
 
-/* Waits until no thread is inside s (NULL: inside any shard). Requires: the state is STOPPED, and
-   all threads have passed a barrier since. The load of the list is seq_cst and pairs with the
-   exchange in mli_thread_start: a thread that is not on the list yet sees STOPPED. */
+/* Waits until no thread is inside s (NULL: inside any shard). Requires: all threads have passed a
+   barrier since it was stopped. The load of the list is seq_cst and pairs with the exchange in
+   mli_thread_start: a thread that is not on the list yet sees STOPPED. */
 static void mli_shard_wait(memlord *lord, const mli_shard *s) {
+    MLI_REQUIRE(!s || mli_u32_load(&s->state) == MLI_SHARD_STOPPED);
     mli_thread *t = (mli_thread *)mli_ptr_load_seqcst(&lord->threads.all);
     for (; t; t = mli_thread_next(t)) {
         unsigned n = 0;
@@ -72,9 +74,10 @@ static void mli_shard_wait(memlord *lord, const mli_shard *s) {
     }
 }
 
-/* Stops a shard in any state: keeps threads out, and waits until all inside have left. Requires:
-   the caller holds the shard's lock and is not inside. */
+/* Stops a shard in any state: keeps threads out, and waits until all inside have left. */
 static void mli_shard_stop(memlord *lord, mli_shard *s) {
+    MLI_REQUIRE(mli_lock_held(&s->lock));
+    MLI_REQUIRE(!mli_is_inside());
     (void)mli_u32_exchange(&s->state, MLI_SHARD_STOPPED);
     mli_barrier_threads(lord);
     mli_shard_wait(lord, s);
@@ -167,9 +170,10 @@ static int mli_table_insert_visited(const mli_entry *entry, void *user) {
 /* Replaces a shard's table by a larger one. 0: done, and `next` is now the old table. 1: the
    entries do not fit in `next`. -1: they will fit in no table, since the old one is almost empty
    and yet too small: the keys were made to collide. The first table also gives the shard its owner,
-   or makes it shared if the record is the orphan's. Requires: the caller holds the shard's lock. */
+   or makes it shared if the record is the orphan's. */
 static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
                                          mli_shard *s, mli_table *next) {
+    MLI_REQUIRE(mli_lock_held(&s->lock));
     uint32_t state = mli_u32_load(&s->state);
     mli_table old;
     int failed;
@@ -192,6 +196,7 @@ static MLI_COLD int mli_shard_swap_table(memlord *lord, mli_thread *t,
 }
 
 MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard *s, uint32_t size) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_table next;
     uint32_t larger = size;
     unsigned i;
@@ -213,14 +218,15 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
 }
 
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s) {
+    MLI_REQUIRE(mli_is_inside());
     uint32_t most = 14 + 8 * (uint32_t)((s - lord->map.shards) & 3);
     if (mli_u32_load(&lord->map.buckets) < MLI_SPARE_BUCKETS) most = 2;
     return (uint64_t)mli_u32_load(&s->displaced) * 64 >= (uint64_t)s->size * most;
 }
 
-/* Makes a shard of another thread shared for good: stops it first. Requires: the caller is not
-   inside. */
+/* Makes a shard of another thread shared for good: stops it first. */
 static MLI_COLD void mli_shard_make_shared(memlord *lord, mli_thread *t, mli_shard *s) {
+    MLI_REQUIRE(!mli_is_inside());
     uint32_t state;
     mli_lock_take(&s->lock);
     state = mli_u32_load(&s->state);
@@ -238,11 +244,12 @@ static MLI_COLD void mli_bucket_wait(const mli_bucket *b) {
     while (mli_u64_load(&b->header) & MLI_BUCKET_LOCK) mli_spin_wait(&n);
 }
 
-/* -- probing. Requires, for all of it: the caller is inside the shard. Probing changes no entry: it
+/* -- probing: inside the shard, or under its lock while it is stopped. Probing changes no entry: it
       keeps the slot and the header to store; mli_probe_insert or mli_probe_erase then stores it.
       In a shared shard it locks each bucket it probes -- */
 
 MLI_PRIVATE void mli_probe_begin(mli_probe *probe, mli_shard *s, uint64_t key, int shared) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
     probe->shard = s;
     probe->key = key;
     probe->hash = mli_hash(key);
@@ -271,6 +278,7 @@ static MLI_HOT int mli_probe_match(const memlord *lord, mli_probe *probe, mli_bu
 }
 MLI_PRIVATE MLI_NOINLINE int mli_probe_scan(const memlord *lord, mli_probe *probe, uint32_t type,
                                             int want_room) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&probe->shard->lock));
     const mli_shard *s = probe->shard;
     const mli_bucket *end = mli_buckets_end(s);
     mli_bucket *b = probe->home;
@@ -318,12 +326,18 @@ static MLI_NOINLINE void mli_probe_settle(mli_probe *probe, int by) {
         mli_u32_add_own(&probe->shard->displaced, (uint32_t)by);
 }
 MLI_PRIVATE void mli_probe_insert(mli_probe *probe, uint64_t word1, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->room);
     probe->room->key = probe->key;
     probe->room->word1 = word1;
     probe->room->word2 = word2;
     mli_probe_settle(probe, 1);
 }
-MLI_PRIVATE void mli_probe_erase(mli_probe *probe) { mli_probe_settle(probe, -1); }
+MLI_PRIVATE void mli_probe_erase(mli_probe *probe) {
+    MLI_REQUIRE(mli_is_inside());
+    MLI_REQUIRE(probe->entry);
+    mli_probe_settle(probe, -1);
+}
 
 MLI_PRIVATE void mli_probe_unlock(mli_probe *probe) {
     if (probe->shared) mli_probe_settle(probe, 0);
@@ -338,8 +352,16 @@ MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
     mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
+/* Probes a shard that the thread has entered. Returns 1: it must leave, and try again. */
+static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
+                                     mli_probe *probe) {
+    mli_probe_begin(probe, probe->shard, key, probe->shared);
+    while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
+    return mli_probe_scan(lord, probe, type, want_room);
+}
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_shard *s = mli_shard_of(lord, key);
     unsigned n = 0;
     memset(probe, 0, sizeof *probe);
@@ -352,9 +374,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         probe->shared = state == MLI_SHARD_SHARED;
         if (probe->shared || state == t->id) {
             size = s->size;
-            mli_probe_begin(probe, s, key, probe->shared);
-            while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
-            again = mli_probe_scan(lord, probe, type, want_room);
+            again = mli_probe_entered(lord, type, key, want_room, probe);
             if (!again && (probe->entry || probe->room || !want_room)) return 0;
         }
         mli_probe_leave(t, probe);

@@ -14,7 +14,7 @@
 /* -- entries -- */
 
 /* A block in the map. Its key is the storage. Fields of the words start at the lowest bit.
-     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
+     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
              birth:26, then 1 */
@@ -29,8 +29,8 @@ typedef struct mli_entry {
 #define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
-#define MLI_TAKEN ((uint64_t)1 << 63) /* books/stacks has its stack */
-/* All of word1 but the bytes: dev, references and taken. MLI_UPPER_OF has no taken bit. */
+#define MLI_PICKED ((uint64_t)1 << 63) /* books/stacks has its stack */
+/* All of word1 but the bytes: dev, references and picked. MLI_UPPER_OF has no picked bit. */
 #define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
@@ -174,16 +174,19 @@ typedef struct mli_bucket {
 static MLI_HOT uint64_t mli_hash(uint64_t key) {
     return (key ^ key >> 5) * 0xc4ceb9fe1a85ec53u;
 }
-/* Returns the home bucket of a hash. Requires: the caller is inside and the shard has a table. */
+/* Returns the home bucket of a hash. */
 static MLI_HOT mli_bucket *mli_home_bucket(const mli_shard *s, uint64_t hash) {
+    MLI_REQUIRE(mli_is_inside() || mli_lock_held(&s->lock));
+    MLI_REQUIRE(s->table);
     return (mli_bucket *)(void *)(s->table + (((hash >> 32) * s->size) >> 32) * MLI_BUCKET_BYTES);
 }
 static MLI_HOT unsigned mli_overflow_count(uint64_t header, uint64_t hash) {
     return (unsigned)(header >> MLI_HASH_OVERFLOW(hash)) & MLI_OVERFLOW_MAX;
 }
 
-/* Returns the index of the lowest set bit. Requires: one is set. */
+/* Returns the index of the lowest set bit. */
 static MLI_HOT unsigned mli_lowest_bit(uint64_t bits) {
+    MLI_REQUIRE(bits);
 #if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(bits);
 #else
@@ -321,9 +324,9 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
    mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
    is never cleared, and a later load never returns an older value. The release pairs with the load
-   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
-   loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
-   come before the store of an exchange (ARM's ldapr). */
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit.
+   The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire
+   may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard in the way of this thread. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -365,7 +368,7 @@ MLI_PRIVATE void mli_map_freeze(memlord *lord);
 MLI_PRIVATE void mli_map_thaw(memlord *lord);
 
 /* Calls fn for every entry of a shard until fn returns nonzero, and returns that. Requires: the
-   shard is stopped, or the caller owns it. */
+   caller holds the shard's lock, or no other thread knows the ledger. */
 typedef int (*mli_entry_fn)(const mli_entry *entry, void *user);
 MLI_PRIVATE int mli_shard_each(const mli_shard *s, mli_entry_fn fn, void *user);
 
@@ -380,7 +383,7 @@ MLI_PRIVATE MLI_COLD int mli_shard_grow(memlord *lord, mli_thread *t, mli_shard 
    bound depends on the shard's number (14, 22, 30 or 38 entries to 64 buckets), so that shards of
    equal blocks do not all grow at once, and one can use the memory that another returned. It is 2
    to 64 in a small ledger, which can spare the memory: there almost every entry is in its home.
-   Requires: the caller owns the shard, or the shard is shared. */
+   Requires: the caller is inside. */
 MLI_PRIVATE int mli_shard_crowded(memlord *lord, const mli_shard *s);
 
 /* -- probes: for all that the home bucket does not decide -- */

@@ -1,4 +1,5 @@
 #include "books/parts.h"
+#include "base/atomics.h"
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "books/names.h"
@@ -46,8 +47,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_side_record *spare = NULL;
     mli_entry *e;
     while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
-        int needed = !(e->word2 & MLI_HAS_SIDE) &&
-                     (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        const int overflows = MLI_REFS(e->word1) + 1 == MLI_REFS_MANY;
+        const int needed = !(e->word2 & MLI_HAS_SIDE) && (!for_ref || overflows);
         if (needed && spare) {
             spare->word2 = e->word2;
             e->word2 = (uint64_t)(uintptr_t)spare | MLI_HAS_SIDE;
@@ -86,8 +87,9 @@ static uint32_t mli_parts_find(const mli_parts *parts, uint64_t offset) {
 }
 
 /* Inserts a part in order of offset. MLI_AGAIN: the array is full, and *spare is no larger. When
-   *spare replaces the array, it returns the old one in *spare. Requires: the caller is inside. */
+   *spare replaces the array, it returns the old one in *spare. */
 static memlord_result mli_part_insert(mli_parts **of, memlord_part_info *part, mli_parts **spare) {
+    MLI_REQUIRE(mli_is_inside());
     mli_parts *parts = *of;
     uint32_t i = mli_parts_find(parts, part->offset), n = parts ? parts->count : 0;
     if (i && parts->at[i - 1]->offset + parts->at[i - 1]->bytes > part->offset)
@@ -135,6 +137,7 @@ static memlord_result mli_part_insert_try(memlord *lord, mli_thread *t, uint32_t
 MLI_PRIVATE MLI_COLD memlord_result mli_block_part_add(memlord *lord, mli_thread *t, uint32_t type,
                                                        uint64_t key,
                                                        const memlord_part_info *part) {
+    MLI_REQUIRE(!mli_is_inside());
     memlord_part_info *copy = (memlord_part_info *)mli_own_alloc(lord, sizeof *part);
     mli_parts *spare = NULL;
     uint32_t room = 0;

@@ -74,7 +74,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_site_content_locked(memlord *lord,
 MLI_PRIVATE MLI_COLD memlord_result mli_site_find_locked(memlord *lord, const mli_site_origin *from,
                                                          mli_site_record **out);
 
-/* Returns the origin of a struct of the host. Requires: no lock of the ledger is held. */
+/* Returns the origin of a struct of the host. Requires: no lock is held but the orphan lock, which
+   mli_busy_begin drops. */
 MLI_PRIVATE MLI_COLD mli_site_origin mli_site_origin_of(memlord *lord, const memlord_site *planted);
 
 /* Returns the ledger's copy of a site, for data that outlives the call; NULL without memory. */

@@ -30,6 +30,7 @@ static MLI_COLD void mli_cache_grow(memlord *lord, mli_thread *t) {
 }
 MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void *key,
                                         uint32_t salt, void *value, uint64_t bits) {
+    MLI_REQUIRE(!mli_is_inside());
     mli_cache_entry *memo;
     uint32_t k = 0;
     if (mli_is_orphan(lord, t)) return;
@@ -46,6 +47,7 @@ MLI_PRIVATE MLI_COLD void mli_cache_set(memlord *lord, mli_thread *t, const void
 
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, int book,
                                                  const void *identity, uint32_t dev) {
+    MLI_REQUIRE(!mli_is_inside());
     const uint32_t salt = mli_cache_salt(book, dev);
     const mli_cache_entry *memo = mli_cache_find(t, identity, salt);
     mli_cell *cell;
@@ -60,8 +62,8 @@ MLI_PRIVATE MLI_NOINLINE uint64_t mli_cached_row(memlord *lord, mli_thread *t, i
     return bits;
 }
 
-MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->frame ? t->frame->scope->id : 0; }
-MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->frame ? t->frame->depth : 0; }
+MLI_PRIVATE uint32_t mli_scope_id(const mli_thread *t) { return t->span ? t->span->scope->id : 0; }
+MLI_PRIVATE uint32_t mli_scope_depth(const mli_thread *t) { return t->span ? t->span->depth : 0; }
 
 /* -- births: the mark, the scope and the stream of a block -- */
 
@@ -83,9 +85,10 @@ static uint32_t mli_birth_number(memlord *lord, const mli_birth *birth, uint64_t
     }
 }
 
-/* Finds or adds a birth. Requires: the cold lock. MLI_AGAIN: memory is wanted. */
+/* Finds or adds a birth. MLI_AGAIN: memory is wanted. */
 static MLI_COLD memlord_result mli_birth_find_locked(memlord *lord, const mli_birth *birth,
                                                      uint32_t *number) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_birth *added;
     uint64_t key;
     memlord_result r = mli_index_reserve_locked(lord, 1);
@@ -124,10 +127,10 @@ static MLI_COLD uint32_t mli_birth_find(memlord *lord, uint64_t stream, uint32_t
 }
 
 /* Returns the birth bits of word2 for the thread's scope and stream, and caches them in the thread
-   and the scope. Without room for a birth the block is recorded without either. Requires: not
-   inside. */
+   and the scope. Without room for a birth the block is recorded without either. */
 static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64_t born) {
-    mli_scope_record *scope = t->frame && !t->stream ? t->frame->scope : NULL;
+    MLI_REQUIRE(!mli_is_inside());
+    mli_scope_record *scope = t->span && !t->stream ? t->span->scope : NULL;
     const uint64_t mark = MLI_BIRTH(born);
     const uint64_t last = scope ? mli_u64_load_acquire(&scope->birth) : 0;
     uint32_t number = (uint32_t)(last & MLI_MARK_MAX);
@@ -142,7 +145,7 @@ static MLI_COLD uint64_t mli_birth_bits_new(memlord *lord, mli_thread *t, uint64
 }
 static MLI_HOT uint64_t mli_birth_bits(memlord *lord, mli_thread *t) {
     uint64_t born = mli_u64_load(&lord->tags.birth_mark);
-    if (MLI_LIKELY(!t->frame && !t->stream)) return born;
+    if (MLI_LIKELY(!t->span && !t->stream)) return born;
     return t->birth_bits && t->birth_mark == born ? t->birth_bits
                                                   : mli_birth_bits_new(lord, t, born);
 }
@@ -190,12 +193,12 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
+    MLI_REQUIRE(!mli_is_inside());
     uint64_t rows = 0;
-    if (!t->frame && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
+    if (!t->span && !t->stream && (mli_u32_load(&t->special) & MLI_SPECIAL_SCOPE))
         mli_special_set(t, MLI_SPECIAL_SCOPE, 0); /* its last scope has ended */
     if (site && mli_hook_on(lord, MLI_HOOK_SITES))
         rows = mli_cached_row(lord, t, MLI_BOOK_SITE, site, dev);
@@ -263,6 +266,7 @@ static void mli_tag_set(mli_thread *t, const char *kept) {
 }
 
 MLI_PRIVATE void mli_tags_cut(mli_thread *t, uint32_t depth) {
+    MLI_REQUIRE(depth < t->tag_depth);
     t->tag_depth = depth;
     mli_tag_set(t, t->tags[depth]);
 }
@@ -276,12 +280,14 @@ MLI_PRIVATE void mli_guard_note(memlord_guard *guard, memlord *lord, const mli_t
 }
 
 MLI_PRIVATE void mli_interposer_begin(const memlord *lord, int scope, const char *name) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     if (MLI_LIKELY(!to) || to->lord == lord) return;
     (scope ? to->scope_begin : to->tag_begin)(name);
 }
 MLI_PRIVATE void mli_interposer_end(const memlord *lord, int scope, uint32_t count) {
+    MLI_REQUIRE(mli_none_held());
     const memlord_interposer *to =
         (const memlord_interposer *)mli_ptr_load_acquire(&mli_process.interposer);
     if (MLI_LIKELY(!to) || to->lord == lord) return;

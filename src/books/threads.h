@@ -65,8 +65,8 @@ typedef struct mli_thread {
     mli_ptr next;                    /* all records of the ledger; push only */
     mli_u64 owner;                   /* its thread's number; 0: free, or the orphan record */
     struct mli_subbuf *subbuf;       /* the sub-buffer it writes events to; NULL: none yet */
-    struct mli_frame *frame;         /* of the innermost scope; NULL: it is in none */
-    struct mli_frame *frames;        /* its first frame, which it uses again; NULL: none yet */
+    struct mli_span *span;           /* of the innermost scope; NULL: it is in none */
+    struct mli_span *spans;          /* its first span, which it uses again; NULL: none yet */
     uint64_t stream;                 /* of its allocs; 0: none */
     uint64_t birth_mark, birth_bits; /* tags.birth_mark, and the birth bits of this scope and
                                         stream for it; birth_bits 0: not looked up */
@@ -77,7 +77,7 @@ typedef struct mli_thread {
                                 mli_call_end has looked at it; 0: none */
     memlord_account account;       /* that its blocks are charged to; 0: none */
     memlord_device account_device; /* of that account */
-    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is taken */
+    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: stack_left is not drawn yet */
     uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
     memlord_ticket tickets[MLI_TICKETS_MAX];
@@ -140,8 +140,8 @@ MLI_PRIVATE void mli_special_set(mli_thread *t, uint32_t bit, int on);
 
 /* Makes a thread enter by an exchange from its first call on, if the system has no barrier. Calls
    on the orphan record always do: several threads share it, so what one has seen holds for no
-   other. Requires: the caller owns the record, or no thread does. The exchange and the load are
-   seq_cst: see mli_barrier_threads. */
+   other. Requires: the registry lock; no other thread uses the record, but for the orphan's. The
+   exchange and the load are seq_cst: see mli_barrier_threads. */
 MLI_PRIVATE MLI_COLD void mli_thread_entry_choose(mli_thread *t);
 
 /* Returns the record of the thread with a number; NULL: it has none. Requires: the number is not 0;

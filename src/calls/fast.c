@@ -1,4 +1,5 @@
 #include "calls/fast.h"
+#include "os/knobs.h"
 #include "os/compiler.h"
 #include "os/unwind.h"
 #include "base/atomics.h"
@@ -191,22 +192,22 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device, *site, *tag; /* site, tag: NULL for none */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* NULL: the block has no site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
 /* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. Requires: `special`
-   has no bit but those of MLI_SPECIAL_SERVED. */
+   this thread, from its cache. 0: the thread lacks one, or the alloc is picked. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
+    MLI_REQUIRE(!(special & ~(uint32_t)MLI_SPECIAL_SERVED));
     const uint32_t dev = mli_dev_direct(lord, device);
     const mli_cache_entry *memo;
     rows->dev = dev;
     rows->word2 = mli_mark_bits(lord);
-    rows->device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
+    rows->device_cell = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
         if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
         rows->word2 = t->birth_bits;
@@ -214,13 +215,13 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     if (special & MLI_SPECIAL_TAG) {
         memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
-        rows->tag = (mli_cell *)memo->value;
+        rows->tag_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
     }
     if (site && (special & MLI_SPECIAL_SITES)) {
         memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
-        rows->site = (mli_cell *)memo->value;
+        rows->site_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
     }
     return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
@@ -234,17 +235,18 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     if (!mli_entry_dev(lord, device, e, &rows->dev)) return 0;
     if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE)) return 0;
     rows->word2 = e->word2;
-    rows->device = mli_cell_own_device(t, rows->dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
+    rows->device_cell = mli_cell_own_device(t, rows->dev);
+    if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     row = MLI_SITE_ROW(e->word2);
-    if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
+    if (row && !(rows->site_cell = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
     row = MLI_TAG_ROW(e->word2);
-    return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
+    return !row || (rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
-/* Publishes the cells of a block that hold back too much. Requires: inside. */
+/* Publishes the cells of a block that hold back too much. */
 static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
                                           uint32_t dev, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     const uint32_t site = MLI_SITE_ROW(word2), tag = MLI_TAG_ROW(word2);
     mli_cell_publish_due(lord, MLI_BOOK_DEVICE, dev, mli_cell_own_device(t, dev));
     mli_cell_publish_due(lord, MLI_BOOK_SITE, site, mli_cell_own_row(t, MLI_BOOK_SITE, site));
@@ -252,9 +254,10 @@ static MLI_COLD void mli_rows_publish_due(memlord *lord, const mli_thread *t,
 }
 
 /* Ends an alloc that has inserted and counted its block and has more to do: a cell to publish, a
-   table to grow, an event, an alert. Requires: inside. Leaves. */
+   table to grow, an event, an alert. Leaves. */
 static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                     uint64_t bytes, uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_shard *s = mli_shard_of_address(lord, storage);
     const int crowded = mli_shard_crowded(lord, s);
@@ -267,10 +270,11 @@ static MLI_NOINLINE memlord_result mli_alloc_finish(memlord *lord, uint32_t dev,
     return MEMLORD_OK;
 }
 /* Ends a free that has erased and counted its block and has more to do: a cell to publish, the
-   count at the site of the free, an event, an alert. Requires: inside. Leaves. */
+   count at the site of the free, an event, an alert. Leaves. */
 static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, uint64_t storage,
                                                    const memlord_site *site, uint64_t bytes,
                                                    uint64_t word2) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_rows_publish_due(lord, t, dev, word2);
     mli_shard_leave(t);
@@ -286,9 +290,9 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
-    int64_t past = mli_cell_count_alloc(rows->device, bytes);
-    if (rows->site) past |= mli_cell_count_alloc(rows->site, bytes);
-    if (rows->tag) past |= mli_cell_count_alloc(rows->tag, bytes);
+    int64_t past = mli_cell_count_alloc(rows->device_cell, bytes);
+    if (rows->site_cell) past |= mli_cell_count_alloc(rows->site_cell, bytes);
+    if (rows->tag_cell) past |= mli_cell_count_alloc(rows->tag_cell, bytes);
     if (MLI_UNLIKELY(past < 0 || crowded || mli_alerted(lord, rows->dev)))
         return mli_alloc_finish(lord, rows->dev, storage, bytes, rows->word2);
     mli_shard_leave(t);
@@ -298,12 +302,12 @@ static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint
 static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
                                              uint64_t bytes, const mli_block_rows *rows,
                                              const memlord_site *site, uint32_t special) {
-    int64_t past = mli_cell_count_device_free(rows->device, bytes);
+    int64_t past = mli_cell_count_device_free(rows->device_cell, bytes);
     const mli_cache_entry *here = NULL;
-    if (rows->site) past |= mli_cell_count_free(rows->site, bytes);
-    if (rows->tag) {
-        past |= mli_cell_count_free(rows->tag, bytes);
-        mli_u64_add_own(&rows->tag->frees, 1);
+    if (rows->site_cell) past |= mli_cell_count_free(rows->site_cell, bytes);
+    if (rows->tag_cell) {
+        past |= mli_cell_count_free(rows->tag_cell, bytes);
+        mli_u64_add_own(&rows->tag_cell->frees, 1);
     }
     if (site && (special & MLI_SPECIAL_SITES)) {
         here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
@@ -366,12 +370,13 @@ static MLI_NOINLINE memlord_result mli_free_full(memlord *lord, memlord_device d
     return mli_free_count(lord, t, storage, bytes, &rows, site, special);
 }
 
-/* Go on where the home bucket does not decide: probe the buckets after it. Require: inside; a
-   shared shard's home is locked. Leave. */
+/* Go on where the home bucket does not decide: probe the buckets after it. Require: a shared
+   shard's home is locked. Leave. */
 static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
                                                                   memlord_device device,
                                                                   uint64_t storage, uint64_t bytes,
                                                                   const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     mli_probe probe;
@@ -387,6 +392,7 @@ static MLI_OWN_FRAME MLI_NOINLINE memlord_result mli_alloc_window(memlord *lord,
 static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device device,
                                                    uint64_t storage, int how,
                                                    const memlord_site *site) {
+    MLI_REQUIRE(mli_is_inside());
     mli_thread *t = mli_self.thread;
     mli_block_rows rows = {0, NULL, NULL, NULL, 0};
     uint64_t bytes;

@@ -76,8 +76,9 @@ static void mli_words_lock(int take) {
 #endif
 }
 /* Takes or drops the locks inside the cold lock, each of all ledgers before the next, in the lock
-   order. Requires: the cold lock, so that no device and its lock is new meanwhile. */
+   order. Under the cold lock no device and its lock is new meanwhile. */
 static void mli_fork_locks(int take) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     memlord *lord;
     MLI_LEDGERS_EACH(lord) {
         if (take)
@@ -126,8 +127,9 @@ static void mli_row_locks_after_fork(memlord *lord) {
 }
 
 /* Clears in a forked child the askers that are gone with their threads. Fences of blocks that have
-   ended are put on the list to be dropped. Requires: the fences lock. */
+   ended are put on the list to be dropped. */
 static MLI_COLD void mli_askers_gone(memlord *lord) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_FENCES));
     mli_fence_record *f = (mli_fence_record *)mli_ptr_load(&lord->fences.all);
     for (; f; f = f->older) {
         if (!f->asker || f->asker == (void *)&mli_self) continue;
@@ -184,12 +186,12 @@ static void mli_ledger_after_fork(memlord *lord) {
 }
 
 /* Forgets in a forked child the open scopes of a thread that is gone: they never end. That thread
-   may have been about to begin or end one; whether that is counted is not known. Requires: fork
-   holds the locks. */
+   may have been about to begin or end one; whether that is counted is not known. */
 static MLI_COLD void mli_scope_stack_forget(mli_thread *t) {
-    for (; t->frame; mli_frame_pop(t)) {
-        mli_u64_store(&t->frame->stats->running, 0);
-        mli_u64_store(&t->frame->stats->token, 0);
+    MLI_REQUIRE(mli_lock_held(&mli_process.registry_lock));
+    for (; t->span; mli_span_pop(t)) {
+        mli_u64_store(&t->span->stats->running, 0);
+        mli_u64_store(&t->span->stats->token, 0);
     }
 }
 

@@ -1,4 +1,5 @@
 #include "embed/lifecycle.h"
+#include "os/knobs.h"
 #include "os/compiler.h"
 #include "os/system.h"
 #include "os/modules.h"
@@ -34,8 +35,9 @@
 #include "embed/exit.h"
 
 /* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
-   every level. Requires: the log lock, or a ledger that no other thread knows yet. */
+   every level. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
+    MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     const uint32_t debug = mli_hook_on(lord, MLI_HOOK_TRACE);
     lord->log.logger = *logger;
     if (debug && (!logger->fn || logger->fn == memlord_log_stderr))
@@ -267,6 +269,7 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
     }
     *lord->back = lord->next;
     if (lord->next) lord->next->back = lord->back;
+    lord->back = NULL;
     (void)mli_u64_add(&mli_process.ended, 1);
     mli_lock_drop(&mli_process.registry_lock);
     if (mli_self.generation == lord->generation) mli_self.generation = 0;
@@ -274,8 +277,9 @@ static MLI_COLD void mli_ledger_unregister(memlord *lord) {
         memset(&mli_self.log_calls, 0, sizeof mli_self.log_calls);
 }
 
-/* Frees all memory of a ledger, the ledger itself last. Requires: not registered any more. */
+/* Frees all memory of a ledger, the ledger itself last. */
 static MLI_COLD void mli_ledger_free(memlord *lord) {
+    MLI_REQUIRE(!lord->back);
     memlord_allocator allocator = lord->memory.allocator;
     mli_thread *t = (mli_thread *)mli_ptr_load(&lord->threads.all);
     uint64_t generation;
@@ -289,7 +293,7 @@ static MLI_COLD void mli_ledger_free(memlord *lord) {
         mli_vector_free(lord, &t->cells[MLI_BOOK_SITE], sizeof(mli_cell));
         mli_vector_free(lord, &t->cells[MLI_BOOK_TAG], sizeof(mli_cell));
         mli_cache_free(lord, t);
-        mli_frames_free(lord, t);
+        mli_spans_free(lord, t);
     }
     mli_scopes_free(lord);
     mli_stacks_free(lord);
@@ -326,10 +330,11 @@ static MLI_COLD void mli_interposer_find(void) {
 }
 
 /* Does once what the first ledger of a process needs. The thread for which mli_process_claim
-   returns 1 calls mli_process_start. Other threads wait in mli_process_started. Requires: the
-   caller holds no lock, as pthread_atfork, and the search for a symbol that is not there, may call
-   a malloc that calls MemLord. Such a call finds the process claimed, and passes through. */
+   returns 1 calls mli_process_start. Other threads wait in mli_process_started. No lock is held:
+   pthread_atfork, and the search for a symbol that is not there, may call a malloc that calls
+   MemLord. Such a call finds the process claimed, and passes through. */
 static MLI_COLD int mli_process_claim(void) {
+    MLI_REQUIRE(mli_none_held());
     uint32_t seen = MLI_START_NONE;
     if (mli_u32_load(&mli_process.started)) return 0;
     mli_u64_store(&mli_process.pid, mli_pid()); /* before BUSY: see mli_thread_ready */

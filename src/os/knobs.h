@@ -8,6 +8,13 @@
 #ifndef MEMLORD_ASSERT
 #define MEMLORD_ASSERT(expression) ((void)(expression))
 #endif
+/* Says what a caller must see to, as the words "Requires: ..." do elsewhere. It is on one line, and
+   checked only while MemLord is debugged. tests/test_requires.c breaks each of them once. */
+#if defined(MEMLORD_CHECK_LOCKS)
+#define MLI_REQUIRE(expression) MEMLORD_ASSERT(expression)
+#else
+#define MLI_REQUIRE(expression) ((void)0)
+#endif
 #ifndef MEMLORD_MAX_DEVICES
 #define MEMLORD_MAX_DEVICES 128
 #endif
@@ -19,6 +26,14 @@
 #endif
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
+#endif
+#if defined(MEMLORD_NO_REPORTS) /* leaves these out, too */
+#if !defined(MEMLORD_NO_PAGE)
+#define MEMLORD_NO_PAGE
+#endif
+#if !defined(MEMLORD_NO_PROFILES)
+#define MEMLORD_NO_PROFILES
+#endif
 #endif
 #if MEMLORD_MAX_DEVICES < 1 || MEMLORD_MAX_DEVICES > 250
 #error "MEMLORD_MAX_DEVICES is 1 to 250: a block has 8 bits for its device"

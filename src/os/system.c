@@ -193,6 +193,7 @@ MLI_PRIVATE void mli_cancel_restore(int before) {
 #endif
 }
 MLI_PRIVATE MLI_COLD void mli_nap(uint32_t ns) {
+    MLI_REQUIRE(ns < 1000000000u);
     int saved = errno, cancel = mli_cancel_disable();
     struct timespec span;
     span.tv_sec = 0;

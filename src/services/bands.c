@@ -234,6 +234,13 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
+/* Returns the bytes of a phys from which on the used % of its limit reaches an edge. */
+static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
+    const double bytes = edge * (double)phys->limit / 100.0;
+    const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
+    return at + ((double)at * 100.0 / (double)phys->limit < edge);
+}
+
 /* Where used % is of the limit no sample changes it, but the live bytes: moves the marks of a
    device to where they enter another band. `total`: the live bytes of the phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
@@ -242,9 +249,7 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
     size_t i;
     for (i = 0; i < 2 * s->n; i++) {
         double edge = i & 1 ? s->bands[i / 2].hi : s->bands[i / 2].lo;
-        double bytes = edge * (double)phys->limit / 100.0;
-        uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-        if ((double)at * 100.0 / (double)phys->limit < edge) at++;
+        uint64_t at = mli_edge_bytes(phys, edge);
         at = at > others ? at - others : 0;
         if (edge > v->event.used_percent && at < v->rise) v->rise = at;
         if (edge <= v->event.used_percent && at > v->fall) v->fall = at;
@@ -300,10 +305,10 @@ static void mli_band_compare(mli_watch *w, mli_band_state *v) {
     mli_band_marks(w, again, v);
 }
 
-/* Sums a device over all threads, compares it with the band in force and sets the margins.
-   Requires: the phys lock. */
+/* Sums a device over all threads, compares it with the band in force and sets the margins. */
 static void mli_band_evaluate(memlord *lord, const mli_phys *phys, uint32_t dev,
                               mli_band_state *v) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     mli_watch *w = &mli_device_record_at(lord, dev)->watch;
     const mli_strategy *s = (const mli_strategy *)mli_ptr_load(&w->strategy);
     const int limited = phys->limit && !phys->sample.known; /* used % is of the limit */
@@ -377,9 +382,9 @@ static MLI_COLD void mli_band_update(memlord *lord, uint32_t dev, mli_thread *t,
 
 /* -- callbacks -- */
 
-/* Returns 1 if another thread runs the callback of a number, for any device. Requires: the
-   callbacks lock. */
+/* Returns 1 if another thread runs the callback of a number, for any device. */
 static MLI_COLD int mli_gc_runs_elsewhere(memlord *lord, uint64_t serial) {
+    MLI_REQUIRE(mli_lock_held(&lord->bands.callbacks_lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, NULL, i)) != 0) {
         const mli_watch *w = &mli_device_record_at(lord, i)->watch;
@@ -510,17 +515,18 @@ static MLI_COLD void mli_gc_finish(memlord *lord, uint32_t dev, int rest,
     mli_lock_drop(&phys->lock);
 }
 
-/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: this
-   thread has set `gc_running`, and holds no lock. */
+/* Runs the callbacks of a device, then clears `gc_running` and updates the bands. Requires: it was
+   this thread that set `gc_running`. */
 static MLI_COLD void mli_gc_run_callbacks(memlord *lord, uint32_t dev, mli_thread *t,
                                           mli_band_state *v, int rest, memlord_gc_result *all) {
+    MLI_REQUIRE(mli_none_held());
+    MLI_REQUIRE(mli_u32_load(&mli_device_record_at(lord, dev)->watch.gc_running));
     mli_device_record *device = mli_device_record_at(lord, dev);
     memlord_gc_event *e = &v->event;
     mli_gc_entry c;
     memset(all, 0, sizeof *all);
     e->device = device->device;
     mli_gc_number(lord, dev, e);
-    mli_rank_none();
     while (mli_gc_advance(lord, &device->watch, e, MLI_STACK_ADDRESS(), &c)) {
         memlord_gc_result one = c.fn(c.user, lord, e);
         if (!one.ran) continue;

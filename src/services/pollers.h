@@ -28,7 +28,7 @@ typedef struct mli_waiter {
 MLI_PRIVATE MLI_COLD void mli_waiter_begin(memlord *lord, mli_waiter *w);
 MLI_PRIVATE MLI_COLD void mli_waiter_end(memlord *lord, mli_waiter *w);
 
-/* Stops all pollers and joins them. Requires: the caller is no helper. */
+/* Stops all pollers and joins them. Requires: the caller is no helper of this ledger. */
 MLI_PRIVATE MLI_COLD void mli_pollers_stop(memlord *lord);
 
 /* Samples a physical device that has no running poller and whose sample is older than the interval.

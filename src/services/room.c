@@ -28,9 +28,9 @@ MLI_PRIVATE MLI_COLD mli_capacity_reader mli_capacity_reader_of(memlord *lord, i
     return source;
 }
 
-/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known.
-   Requires: the phys lock. */
+/* Sets the limit to its fraction of the capacity, if it has one and the capacity is known. */
 static void mli_phys_fraction_apply(mli_phys *phys) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     if (!(phys->fraction > 0) || !phys->sample.known) return;
     phys->limit = (uint64_t)(phys->fraction * (double)phys->sample.total);
     if (!phys->limit) phys->limit = 1;
@@ -49,8 +49,9 @@ static MLI_COLD void mli_phys_marks_begin(memlord *lord, mli_phys *phys) {
 }
 /* Sets the marks of a sample. The live bytes that belong to it are the smaller of those before and
    after the source ran: it is not known which of the two it saw. Of a pool they are what the pool
-   holds now, as a source may itself set that. Requires: the phys lock. */
+   holds now, as a source may itself set that. */
 static MLI_COLD void mli_phys_marks_set(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_lock_held(&phys->lock));
     uint32_t i = 0;
     while ((i = mli_phys_next_dev(lord, phys, i)) != 0) {
         mli_device_record *device = mli_device_record_at(lord, i);
@@ -92,6 +93,7 @@ static MLI_COLD int mli_phys_sampler_set(memlord *lord, mli_phys *phys, uintptr_
     return mine;
 }
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phys) {
+    MLI_REQUIRE(mli_none_held());
     mli_capacity_reader source;
     memlord_capacity c;
     uint64_t now;
@@ -102,7 +104,6 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     source = lord->room.capacity_readers[phys->device.type];
     mli_callbacks_leave(lord);
     mli_phys_marks_begin(lord, phys);
-    mli_rank_none();
     if (!source.fn)
         r = MEMLORD_E_UNSUPPORTED;
     else if (source.fn(source.user, phys->device, &c) || !c.total || c.used > c.total)

@@ -1,7 +1,7 @@
 /* Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses books/counters,
-   books/sites, books/names and books/events. A thread alone writes its frames and thread scopes;
-   readers sum the thread scopes. A thread that adopts a scope has a frame and a thread scope of its
-   own in it. Invariants: a scope or a thread scope is never removed; a frame's totals come from the
+   books/sites, books/names and books/events. A thread alone writes its spans and thread scopes;
+   readers sum the thread scopes. A thread that adopts a scope has a span and a thread scope of its
+   own in it. Invariants: a scope or a thread scope is never removed; a span's totals come from the
    thread's own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or
    a thread scope. */
 #ifndef MLI_SERVICES_SCOPES_H
@@ -45,7 +45,7 @@ typedef struct mli_thread_scope {
 /* Resets the state of a thread that lasts over several calls: tags, tickets, account, events. */
 MLI_PRIVATE void mli_thread_reset(mli_thread *t);
 
-MLI_PRIVATE void mli_frame_pop(mli_thread *t);
+MLI_PRIVATE void mli_span_pop(mli_thread *t);
 
 /* Releases the record of a thread that ends or has ended: ends its scopes, the innermost first, and
    gives up ownership, after which another thread may take the record at once. Requires: the
@@ -57,7 +57,7 @@ MLI_PRIVATE MLI_COLD void mli_thread_release(mli_thread *t);
 
 /* Returns the length of a name, cut to MLI_SCOPE_NAME bytes where a UTF-8 character begins. */
 MLI_PRIVATE size_t mli_utf8_cut(const char *name);
-MLI_PRIVATE void mli_frames_free(memlord *lord, mli_thread *t);
+MLI_PRIVATE void mli_spans_free(memlord *lord, mli_thread *t);
 
 /* Sums the thread scopes of a scope, and their deltas on each device into `devices` unless that is
    NULL. A thread scope of an earlier epoch counts as running only. */
