@@ -702,6 +702,16 @@ MLI_INLINE void mli_cuda_leave(mli_cuda_guard *guard) {
 #define MLI_CUDA_VARIABLE_HERE(...)
 #endif
 
+/* ------------------------------------------------------------------------- src/cuda/atfork.h -- */
+
+/* Declares what cuda/driver has registered when it loads; cuda/forks, which uses the driver, defines
+   it. Locks: none. */
+
+/* Before the driver loads: a child forked from now on has no driver. */
+MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
+/* After it: the layer's locks are held in a fork, and before the driver's own handlers run. */
+MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
+
 /* ------------------------------------------------------------------------- src/cuda/system.h -- */
 
 /* Owns what differs between systems: shared libraries, a lock, the process id, atomics. The order
@@ -1041,10 +1051,6 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
     mli_cuda_devices_read(d);
     return 1;
 }
-
-/* Register what a fork needs; cuda/forks, which uses this module, defines both. */
-MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
-MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void) {
     uint64_t state = mli_cuda_load_acquire(&mli_cuda_loaded.state);
@@ -2694,175 +2700,10 @@ MLI_CUDA_PRIVATE int mli_cuda_block_find(memlord *lord, uint64_t key, memlord_bl
            memlord_block_find(lord, pinned, key, block) == MEMLORD_OK;
 }
 
-/* ------------------------------------------------------------------------ src/cuda/virtual.h -- */
-
-/* Owns the books of physical memory: a storage by its handle, with a reference for each handle and
-   each mapping, and a part for each mapping, in which its address stands. The driver says of which
-   handle an address is. Locks: none. */
-
-MLI_CUDA_TABLE(const char mli_cuda_physical[])
-MLI_CUDA_TABLE(const char mli_cuda_part[])
-
-typedef struct mli_cuda_mapping {
-    unsigned long long handle;
-    memlord_device device;
-    uint64_t address, offset, bytes;
-} mli_cuda_mapping;
-
-/* Finds the mapping that begins at an address, and holds its memory until the end: the handle is
-   not given to another before the books are right. Returns 0 if nothing is mapped there. What is
-   not on the books has no bytes, and is not held. */
-MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
-                                            uint64_t address, mli_cuda_mapping *m);
-
-MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d,
-                                           mli_cuda_mapping *m, int gone, const memlord_site *site);
-
-/* ------------------------------------------------------------------------ src/cuda/virtual.c -- */
-
-MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
-MLI_CUDA_PRIVATE const char mli_cuda_part[] = "mapped";
-
-/* memlord_part_fn: the one that is mapped at an address. */
-static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
-    mli_cuda_mapping *m = (mli_cuda_mapping *)user;
-    if (!part->meta.name || strcmp(part->meta.name, mli_cuda_part) ||
-        (uint64_t)part->meta.shape[0] != m->address)
-        return 0;
-    m->offset = part->offset;
-    m->bytes = part->bytes;
-    return 1;
-}
-
-MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
-                                            uint64_t address, mli_cuda_mapping *m) {
-    memlord_block_info block;
-    m->address = address;
-    m->bytes = 0;
-    if (!lord || d->mem_retain_handle(&m->handle, (void *)(uintptr_t)address)) return 0;
-    if (mli_cuda_block_find(lord, m->handle, &block)) {
-        m->device = block.device;
-        (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
-    }
-    if (!m->bytes) (void)d->mem_release(m->handle);
-    return 1;
-}
-
-MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d,
-                                           mli_cuda_mapping *m, int gone,
-                                           const memlord_site *site) {
-    memlord_block_info block;
-    if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
-        (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
-        if (block.refs == 1)
-            mli_cuda_pool_beside(lord, block.device, -(int64_t)block.bytes);
-        (void)memlord_release(lord, m->device, m->handle, site);
-    }
-    (void)d->mem_release(m->handle);
-}
-
-/* ------------------------------------------------------------------------- src/cuda/resets.h -- */
-
-/* Owns what a reset of a device ends. Locks: unrecorded_lock, to find the fences it loses. */
-
-/* Ends a device on the books while its streams and events can yet be asked: frees that are pending
-   are waited for, as by the reset itself. */
-MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
-                                           const memlord_site *site);
-
-/* ------------------------------------------------------------------------- src/cuda/resets.c -- */
-
-/* Under the lock. Of a taken fence whose context is not known yet it may be this one. */
-static int mli_cuda_fence_is_in(const mli_cuda_fence *fence, const void *context) {
-    return fence->context == context || (fence->taken && !fence->context);
-}
-
-/* Waits until no other thread records an event in a context. */
-static void mli_cuda_fences_await(const void *context) {
-    mli_cuda_fence *fence, *next;
-    int due;
-    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    for (due = 0; due < 2; due++)
-        for (fence = mli_cuda_unrecorded[due]; fence; fence = next)
-            next = fence->taken && mli_cuda_fence_is_in(fence, context)
-                       ? mli_cuda_fences_wait(due)
-                       : fence->next;
-    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-}
-
-/* Inside a context that is about to end: fences that were to be recorded on its streams are lost,
-   and the events they keep for it. */
-static void mli_cuda_fences_lose(const mli_cuda_driver *d, void *context) {
-    mli_cuda_fence *fence, *next, *dropped = NULL;
-    int due;
-    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
-    for (due = 0; due < 2; due++)
-        for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
-            next = fence->next;
-            if (!mli_cuda_fence_is_in(fence, context)) continue;
-            if (fence->taken) {
-                next = mli_cuda_fences_wait(due);
-                continue;
-            }
-            mli_cuda_fence_take(fence);
-            if (fence->event) (void)d->event_destroy(fence->event);
-            fence->event = NULL;
-            next = mli_cuda_fence_publish(fence, MLI_CUDA_LOST, &dropped);
-        }
-    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
-    mli_cuda_fences_free(dropped);
-}
-
-typedef struct mli_cuda_reset {
-    memlord *lord;
-    int device;
-    const memlord_site *site;
-} mli_cuda_reset;
-
-/* memlord_block_fn: ends a block that goes with the device. CUDA keeps what comes from pools, and
-   physical memory; page-locked memory is the device's if the driver says so. */
-static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {
-    const mli_cuda_reset *reset = (const mli_cuda_reset *)user;
-    const mli_cuda_driver *d = mli_cuda_driver_get();
-    const int ours = block->device.type == MEMLORD_DEVICE_CUDA;
-    cudaMemPool_t pool = NULL;
-    int device = ours ? reset->device : -1;
-    if (!d || block->pending || (block->meta.name && !strcmp(block->meta.name, mli_cuda_physical)))
-        return 0;
-    if (d->pointer_attribute(&pool, MLI_CUDA_POINTER_POOL, block->storage)) pool = NULL;
-    if (!ours && d->pointer_attribute(&device, MLI_CUDA_POINTER_DEVICE, block->storage))
-        device = -1;
-    if (pool || device != reset->device) return 0;
-    mli_cuda_pool_beside(reset->lord, block->device, -(int64_t)block->bytes);
-    (void)memlord_free(reset->lord, block->device, block->storage, reset->site);
-    return 0;
-}
-
-MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
-                                           const memlord_site *site) {
-    mli_cuda_reset reset;
-    void *context = NULL;
-    int mode, before = mli_cuda_asker;
-    if (!mli_cuda_enter_device(d, device, &mode)) return;
-    reset.lord = lord, reset.device = device, reset.site = site;
-    (void)d->context_current(&context);
-    mli_cuda_fences_record(NULL, NULL, 0);
-    mli_cuda_fences_await(context); /* what is recorded can be waited for, now and not later */
-    mli_cuda_asker = MLI_CUDA_WAITS;
-    (void)memlord_blocks_each(lord, memlord_device_cuda(device), 0, mli_cuda_reset_block, &reset);
-    (void)memlord_blocks_each(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, MEMLORD_ANY), 0,
-                              mli_cuda_reset_block, &reset);
-    (void)memlord_retire(lord, memlord_device_all());
-    mli_cuda_times_read(lord, NULL, 0);
-    mli_cuda_asker = before;
-    mli_cuda_fences_lose(d, context);
-    mli_cuda_leave_device(d, device, &mode);
-}
-
 /* ------------------------------------------------------------------------- src/cuda/public.h -- */
 
-/* Has the functions of the API. Owns no state. Uses all modules of the layer. Locks: none held at
-   the return. */
+/* Has the functions that CUDA has no like of: attach, pools, uses of streams, scopes. Owns no
+   state. Uses all modules of the layer. Locks: none held at the return. */
 
 /* ------------------------------------------------------------------------- src/cuda/public.c -- */
 
@@ -3032,6 +2873,404 @@ MEMLORD_API cudaError_t memlord_cuda_device_set_pool(memlord *lord, int device, 
     if (r == cudaSuccess) mli_cuda_pool_add(pool, device);
     return r;
 }
+
+/* -- stream-ordered frees -- */
+
+/* A fence on what a stream was given so far, for a block; and its device. NULL: no memory. */
+static mli_cuda_fence *mli_cuda_fence_for(memlord *lord, const void *ptr, cudaStream_t stream,
+                                          memlord_device *device, memlord_fence *out) {
+    memlord_block_info block;
+    mli_cuda_fence *fence;
+    *device = memlord_device_cuda(0);
+    if (mli_cuda_block_find(lord, MEMLORD_KEY(ptr), &block)) *device = block.device;
+    fence = mli_cuda_fence_on(stream, device->index, 0);
+    if (!fence) return NULL;
+    out->done = mli_cuda_fence_done;
+    out->user = fence;
+    out->drop = mli_cuda_fence_free;
+    out->queue = mli_cuda_fence_queue(fence);
+    return fence;
+}
+
+/* A use of a block; its event is `due` once it may be recorded, or else when the block is freed. */
+static memlord_result mli_cuda_use(memlord *lord, const void *ptr, cudaStream_t stream, int due) {
+    memlord_fence fence;
+    memlord_device device;
+    mli_cuda_fence *own;
+    memlord_result r;
+    if (!lord || !ptr) return MEMLORD_OK;
+    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
+    if (!own) return MEMLORD_E_NOMEM;
+    own->due = (unsigned char)due;
+    mli_cuda_fence_begin(own, !due && own->stream == cudaStreamPerThread);
+    r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
+    if (r) mli_cuda_fence_free(own);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
+                                                   cudaStream_t stream) {
+    return mli_cuda_use(lord, ptr, stream, 0);
+}
+
+/* Pending from before the real free on, as another thread may get the address; its event comes
+   after that. Without memory for an event the block is credited at once. */
+MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
+                                                      cudaStream_t stream,
+                                                      const memlord_site *site) {
+    int before = mli_cuda_asker;
+    cudaError_t r;
+    (void)mli_cuda_use(lord, ptr, stream, 1);
+    mli_cuda_asker = MLI_CUDA_FREES_FIRST;
+    r = memlord_cuda_free_async(lord, ptr, stream, site);
+    mli_cuda_asker = before;
+    if (lord) mli_cuda_fences_record(NULL, NULL, 0);
+    return r;
+}
+
+MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
+                                                    cudaStream_t stream,
+                                                    const memlord_site *site) {
+    memlord_fence fence;
+    memlord_device device;
+    mli_cuda_fence *own;
+    memlord_result r = MEMLORD_E_NOMEM;
+    int before = mli_cuda_asker;
+    if (!lord || !ptr) return MEMLORD_OK;
+    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
+    if (own) {
+        /* now, and not in the ledger's first question, which a deferring one asks later */
+        mli_cuda_fence_begin(own, 1);
+        mli_cuda_asker = MLI_CUDA_FREES;
+        r = memlord_free_deferred(lord, device, MEMLORD_KEY(ptr), fence, site);
+        mli_cuda_asker = before;
+        if (r) mli_cuda_fence_free(own);
+    }
+    return r == MEMLORD_E_NOMEM ? memlord_free(lord, device, MEMLORD_KEY(ptr), site) : r;
+}
+
+MEMLORD_API void memlord_cuda_events_release(void) {
+    mli_cuda_fence *gone = NULL, *fence;
+    int i;
+    mli_cuda_lock_take(&mli_cuda_events_lock);
+    for (i = 0; i < MLI_CUDA_BINS; i++) {
+        mli_cuda_events[i].context = NULL;
+        while ((fence = mli_cuda_fence_pop(&mli_cuda_events[i])) != NULL) {
+            fence->next = gone;
+            gone = fence;
+        }
+    }
+    mli_cuda_lock_drop(&mli_cuda_events_lock);
+    while ((fence = gone) != NULL) {
+        gone = fence->next;
+        mli_cuda_event_end(fence->context, fence->event);
+        fence->event = NULL;
+        mli_cuda_fence_free(fence);
+    }
+}
+
+/* -- scopes -- */
+
+MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_scope *scope,
+                                                    const char *name, cudaStream_t stream) {
+    mli_cuda_attachment *probe;
+    memlord_result r;
+    if (scope) memset(scope, 0, sizeof *scope);
+    if (!lord) return MEMLORD_OK;
+    if (!scope) return MEMLORD_E_INVALID;
+    r = memlord_scope_begin(lord, name);
+    if (r) return r;
+    mli_cuda_nvtx_push(name);
+    scope->begun = 1;
+    scope->stream = mli_cuda_stream(stream);
+    mli_cuda_times_read(lord, &scope->stream, 0);
+    probe = mli_cuda_attachment_of(lord);
+    if (!probe || !(mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_TIME_SCOPES))
+        return MEMLORD_OK;
+    scope->id = memlord_scope_current(lord);
+    scope->start = mli_cuda_time_mark(stream);
+    return MEMLORD_OK;
+}
+
+MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope) {
+    mli_cuda_time time;
+    if (!lord) return MEMLORD_OK;
+    if (!scope) return MEMLORD_E_INVALID;
+    if (!scope->begun) return MEMLORD_E_STATE;
+    scope->begun = 0;
+    mli_cuda_nvtx_end();
+    time.lord = lord;
+    time.scope = scope->id;
+    time.start = (mli_cuda_fence *)scope->start;
+    time.stop = time.start ? mli_cuda_time_mark(scope->stream) : NULL;
+    if (time.stop)
+        mli_cuda_time_push(&time);
+    else if (time.start)
+        mli_cuda_fence_free(time.start);
+    mli_cuda_times_read(lord, &scope->stream, 0);
+    return memlord_scope_end(lord);
+}
+
+MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name) {
+    memlord_result r = memlord_checkpoint(lord, name);
+    if (r == MEMLORD_OK && lord)
+        mli_cuda_nvtx_mark(name, memlord_allocated(lord, memlord_device_all()));
+    return r;
+}
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+/* ------------------------------------------------------------------------ src/cuda/virtual.h -- */
+
+/* Owns the books of physical memory: a storage by its handle, with a reference for each handle and
+   each mapping, and a part for each mapping, in which its address stands. The driver says of which
+   handle an address is. Locks: none. */
+
+MLI_CUDA_TABLE(const char mli_cuda_physical[])
+MLI_CUDA_TABLE(const char mli_cuda_part[])
+
+typedef struct mli_cuda_mapping {
+    unsigned long long handle;
+    memlord_device device;
+    uint64_t address, offset, bytes;
+} mli_cuda_mapping;
+
+/* Finds the mapping that begins at an address, and holds its memory until the end: the handle is
+   not given to another before the books are right. Returns 0 if nothing is mapped there. What is
+   not on the books has no bytes, and is not held. */
+MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
+                                            uint64_t address, mli_cuda_mapping *m);
+
+MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d,
+                                           mli_cuda_mapping *m, int gone, const memlord_site *site);
+
+/* ------------------------------------------------------------------------ src/cuda/virtual.c -- */
+
+MLI_CUDA_PRIVATE const char mli_cuda_physical[] = "cuMemCreate";
+MLI_CUDA_PRIVATE const char mli_cuda_part[] = "mapped";
+
+/* memlord_part_fn: the one that is mapped at an address. */
+static int mli_cuda_mapping_match(void *user, const memlord_part_info *part) {
+    mli_cuda_mapping *m = (mli_cuda_mapping *)user;
+    if (!part->meta.name || strcmp(part->meta.name, mli_cuda_part) ||
+        (uint64_t)part->meta.shape[0] != m->address)
+        return 0;
+    m->offset = part->offset;
+    m->bytes = part->bytes;
+    return 1;
+}
+
+MLI_CUDA_PRIVATE int mli_cuda_mapping_begin(memlord *lord, const mli_cuda_driver *d,
+                                            uint64_t address, mli_cuda_mapping *m) {
+    memlord_block_info block;
+    m->address = address;
+    m->bytes = 0;
+    if (!lord || d->mem_retain_handle(&m->handle, (void *)(uintptr_t)address)) return 0;
+    if (mli_cuda_block_find(lord, m->handle, &block)) {
+        m->device = block.device;
+        (void)memlord_parts_each(lord, m->device, m->handle, mli_cuda_mapping_match, m);
+    }
+    if (!m->bytes) (void)d->mem_release(m->handle);
+    return 1;
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_mapping_end(memlord *lord, const mli_cuda_driver *d,
+                                           mli_cuda_mapping *m, int gone,
+                                           const memlord_site *site) {
+    memlord_block_info block;
+    if (gone && mli_cuda_block_find(lord, m->handle, &block)) {
+        (void)memlord_part_remove(lord, m->device, m->handle, m->offset);
+        if (block.refs == 1)
+            mli_cuda_pool_beside(lord, block.device, -(int64_t)block.bytes);
+        (void)memlord_release(lord, m->device, m->handle, site);
+    }
+    (void)d->mem_release(m->handle);
+}
+
+/* ------------------------------------------------------------------------- src/cuda/resets.h -- */
+
+/* Owns what a reset of a device ends. Locks: unrecorded_lock, to find the fences it loses. */
+
+/* Ends a device on the books while its streams and events can yet be asked: frees that are pending
+   are waited for, as by the reset itself. */
+MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
+                                           const memlord_site *site);
+
+/* ------------------------------------------------------------------------- src/cuda/resets.c -- */
+
+/* Under the lock. Of a taken fence whose context is not known yet it may be this one. */
+static int mli_cuda_fence_is_in(const mli_cuda_fence *fence, const void *context) {
+    return fence->context == context || (fence->taken && !fence->context);
+}
+
+/* Waits until no other thread records an event in a context. */
+static void mli_cuda_fences_await(const void *context) {
+    mli_cuda_fence *fence, *next;
+    int due;
+    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+    for (due = 0; due < 2; due++)
+        for (fence = mli_cuda_unrecorded[due]; fence; fence = next)
+            next = fence->taken && mli_cuda_fence_is_in(fence, context)
+                       ? mli_cuda_fences_wait(due)
+                       : fence->next;
+    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+}
+
+/* Inside a context that is about to end: fences that were to be recorded on its streams are lost,
+   and the events they keep for it. */
+static void mli_cuda_fences_lose(const mli_cuda_driver *d, void *context) {
+    mli_cuda_fence *fence, *next, *dropped = NULL;
+    int due;
+    mli_cuda_lock_take(&mli_cuda_unrecorded_lock);
+    for (due = 0; due < 2; due++)
+        for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
+            next = fence->next;
+            if (!mli_cuda_fence_is_in(fence, context)) continue;
+            if (fence->taken) {
+                next = mli_cuda_fences_wait(due);
+                continue;
+            }
+            mli_cuda_fence_take(fence);
+            if (fence->event) (void)d->event_destroy(fence->event);
+            fence->event = NULL;
+            next = mli_cuda_fence_publish(fence, MLI_CUDA_LOST, &dropped);
+        }
+    mli_cuda_lock_drop(&mli_cuda_unrecorded_lock);
+    mli_cuda_fences_free(dropped);
+}
+
+typedef struct mli_cuda_reset {
+    memlord *lord;
+    int device;
+    const memlord_site *site;
+} mli_cuda_reset;
+
+/* memlord_block_fn: ends a block that goes with the device. CUDA keeps what comes from pools, and
+   physical memory; page-locked memory is the device's if the driver says so. */
+static int mli_cuda_reset_block(void *user, const memlord_block_info *block) {
+    const mli_cuda_reset *reset = (const mli_cuda_reset *)user;
+    const mli_cuda_driver *d = mli_cuda_driver_get();
+    const int ours = block->device.type == MEMLORD_DEVICE_CUDA;
+    cudaMemPool_t pool = NULL;
+    int device = ours ? reset->device : -1;
+    if (!d || block->pending || (block->meta.name && !strcmp(block->meta.name, mli_cuda_physical)))
+        return 0;
+    if (d->pointer_attribute(&pool, MLI_CUDA_POINTER_POOL, block->storage)) pool = NULL;
+    if (!ours && d->pointer_attribute(&device, MLI_CUDA_POINTER_DEVICE, block->storage))
+        device = -1;
+    if (pool || device != reset->device) return 0;
+    mli_cuda_pool_beside(reset->lord, block->device, -(int64_t)block->bytes);
+    (void)memlord_free(reset->lord, block->device, block->storage, reset->site);
+    return 0;
+}
+
+MLI_CUDA_PRIVATE void mli_cuda_reset_begin(memlord *lord, const mli_cuda_driver *d, int device,
+                                           const memlord_site *site) {
+    mli_cuda_reset reset;
+    void *context = NULL;
+    int mode, before = mli_cuda_asker;
+    if (!mli_cuda_enter_device(d, device, &mode)) return;
+    reset.lord = lord, reset.device = device, reset.site = site;
+    (void)d->context_current(&context);
+    mli_cuda_fences_record(NULL, NULL, 0);
+    mli_cuda_fences_await(context); /* what is recorded can be waited for, now and not later */
+    mli_cuda_asker = MLI_CUDA_WAITS;
+    (void)memlord_blocks_each(lord, memlord_device_cuda(device), 0, mli_cuda_reset_block, &reset);
+    (void)memlord_blocks_each(lord, memlord_device_make(MEMLORD_DEVICE_PINNED, MEMLORD_ANY), 0,
+                              mli_cuda_reset_block, &reset);
+    (void)memlord_retire(lord, memlord_device_all());
+    mli_cuda_times_read(lord, NULL, 0);
+    mli_cuda_asker = before;
+    mli_cuda_fences_lose(d, context);
+    mli_cuda_leave_device(d, device, &mode);
+}
+
+/* --------------------------------------------------------------------------- src/cuda/wrap.h -- */
+
+/* Emits what the linker's --wrap redirects to. Their names are the linker's. Sites are the return
+   addresses of the callers. Locks: none. */
+
+/* --------------------------------------------------------------------------- src/cuda/wrap.c -- */
+
+/* ------------------------------------------------------------------------ cuda/wrap --
+   Emits what --wrap redirects to. Their names are the linker's. Sites are the callers' return
+   addresses. */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(MEMLORD_CUDA_WRAP)
+#define MLI_CUDA_HERE                                                                         \
+    memlord_site_at(MEMLORD_CUDA_SHIM_LORD, __builtin_return_address(0))
+#define MLI_CUDA_X(real, ours, params, args)                                                  \
+    cudaError_t MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params) {                                  \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_ITEMS args,               \
+                                   MLI_CUDA_HERE);                                            \
+    }
+#define MLI_CUDA_X0(real, ours)                                                               \
+    cudaError_t MLI_CUDA_WRAP(real)(void) {                                                   \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_HERE);                    \
+    }
+MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_X0
+#define MLI_CUDA_X(real, ours, params, args)                                                  \
+    mli_cuda_result MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params);                               \
+    mli_cuda_result MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params) {                              \
+        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_ITEMS args,               \
+                                   MLI_CUDA_HERE);                                            \
+    }
+MLI_CUDA_VIRTUAL(MLI_CUDA_X)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_HERE
+#endif
+
+/* Counts a function that is not redirected; *name gets the first. */
+static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, const char **name) {
+    if (!redirected && !(*missing)++) *name = real;
+}
+
+/* Read through volatile pointers: compilers take two names for two functions. */
+MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
+    int missing = 0;
+    const char *name = NULL;
+#if defined(MEMLORD_CUDA_WRAP)
+#define MLI_CUDA_X0(real, ours)                                                               \
+    {                                                                                         \
+        __typeof__(real) *volatile original = real, *volatile wrapped = MLI_CUDA_WRAP(real);  \
+        mli_cuda_wrap_note(original == wrapped, #real, &missing, &name);                      \
+    }
+#else
+#define MLI_CUDA_X0(real, ours) mli_cuda_wrap_note(0, #real, &missing, &name);
+#endif
+#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_X0(real, ours)
+    MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
+#undef MLI_CUDA_X
+#undef MLI_CUDA_X0
+    if (first) *first = name;
+    return missing;
+}
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+/* ------------------------------------------------------------------------ src/cuda/wrapped.h -- */
+
+/* Has the functions that do what one of CUDA does, and record it: allocations, frees, streams,
+   resets, virtual memory. Owns no state. Uses all modules of the layer. Locks: none held at the
+   return. */
+
+/* ------------------------------------------------------------------------ src/cuda/wrapped.c -- */
+
+/* --------------------------------------------------------------------- cuda/wrapped -- */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* -- wrapped functions: allocations -- */
 
@@ -3267,221 +3506,6 @@ MLI_CUDA_MEM(mem_retain_handle, (unsigned long long *handle, void *ptr)) {
 }
 #undef MLI_CUDA_MEM
 #undef MLI_CUDA_MEM_DRIVER
-
-/* -- stream-ordered frees -- */
-
-/* A fence on what a stream was given so far, for a block; and its device. NULL: no memory. */
-static mli_cuda_fence *mli_cuda_fence_for(memlord *lord, const void *ptr, cudaStream_t stream,
-                                          memlord_device *device, memlord_fence *out) {
-    memlord_block_info block;
-    mli_cuda_fence *fence;
-    *device = memlord_device_cuda(0);
-    if (mli_cuda_block_find(lord, MEMLORD_KEY(ptr), &block)) *device = block.device;
-    fence = mli_cuda_fence_on(stream, device->index, 0);
-    if (!fence) return NULL;
-    out->done = mli_cuda_fence_done;
-    out->user = fence;
-    out->drop = mli_cuda_fence_free;
-    out->queue = mli_cuda_fence_queue(fence);
-    return fence;
-}
-
-/* A use of a block; its event is `due` once it may be recorded, or else when the block is freed. */
-static memlord_result mli_cuda_use(memlord *lord, const void *ptr, cudaStream_t stream, int due) {
-    memlord_fence fence;
-    memlord_device device;
-    mli_cuda_fence *own;
-    memlord_result r;
-    if (!lord || !ptr) return MEMLORD_OK;
-    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
-    if (!own) return MEMLORD_E_NOMEM;
-    own->due = (unsigned char)due;
-    mli_cuda_fence_begin(own, !due && own->stream == cudaStreamPerThread);
-    r = memlord_block_use(lord, device, MEMLORD_KEY(ptr), fence);
-    if (r) mli_cuda_fence_free(own);
-    return r;
-}
-
-MEMLORD_API memlord_result memlord_cuda_record_use(memlord *lord, const void *ptr,
-                                                   cudaStream_t stream) {
-    return mli_cuda_use(lord, ptr, stream, 0);
-}
-
-/* Pending from before the real free on, as another thread may get the address; its event comes
-   after that. Without memory for an event the block is credited at once. */
-MEMLORD_API cudaError_t memlord_cuda_free_async_after(memlord *lord, void *ptr,
-                                                      cudaStream_t stream,
-                                                      const memlord_site *site) {
-    int before = mli_cuda_asker;
-    cudaError_t r;
-    (void)mli_cuda_use(lord, ptr, stream, 1);
-    mli_cuda_asker = MLI_CUDA_FREES_FIRST;
-    r = memlord_cuda_free_async(lord, ptr, stream, site);
-    mli_cuda_asker = before;
-    if (lord) mli_cuda_fences_record(NULL, NULL, 0);
-    return r;
-}
-
-MEMLORD_API memlord_result memlord_cuda_record_free(memlord *lord, const void *ptr,
-                                                    cudaStream_t stream,
-                                                    const memlord_site *site) {
-    memlord_fence fence;
-    memlord_device device;
-    mli_cuda_fence *own;
-    memlord_result r = MEMLORD_E_NOMEM;
-    int before = mli_cuda_asker;
-    if (!lord || !ptr) return MEMLORD_OK;
-    own = mli_cuda_fence_for(lord, ptr, stream, &device, &fence);
-    if (own) {
-        /* now, and not in the ledger's first question, which a deferring one asks later */
-        mli_cuda_fence_begin(own, 1);
-        mli_cuda_asker = MLI_CUDA_FREES;
-        r = memlord_free_deferred(lord, device, MEMLORD_KEY(ptr), fence, site);
-        mli_cuda_asker = before;
-        if (r) mli_cuda_fence_free(own);
-    }
-    return r == MEMLORD_E_NOMEM ? memlord_free(lord, device, MEMLORD_KEY(ptr), site) : r;
-}
-
-MEMLORD_API void memlord_cuda_events_release(void) {
-    mli_cuda_fence *gone = NULL, *fence;
-    int i;
-    mli_cuda_lock_take(&mli_cuda_events_lock);
-    for (i = 0; i < MLI_CUDA_BINS; i++) {
-        mli_cuda_events[i].context = NULL;
-        while ((fence = mli_cuda_fence_pop(&mli_cuda_events[i])) != NULL) {
-            fence->next = gone;
-            gone = fence;
-        }
-    }
-    mli_cuda_lock_drop(&mli_cuda_events_lock);
-    while ((fence = gone) != NULL) {
-        gone = fence->next;
-        mli_cuda_event_end(fence->context, fence->event);
-        fence->event = NULL;
-        mli_cuda_fence_free(fence);
-    }
-}
-
-/* -- scopes -- */
-
-MEMLORD_API memlord_result memlord_cuda_scope_begin(memlord *lord, memlord_cuda_scope *scope,
-                                                    const char *name, cudaStream_t stream) {
-    mli_cuda_attachment *probe;
-    memlord_result r;
-    if (scope) memset(scope, 0, sizeof *scope);
-    if (!lord) return MEMLORD_OK;
-    if (!scope) return MEMLORD_E_INVALID;
-    r = memlord_scope_begin(lord, name);
-    if (r) return r;
-    mli_cuda_nvtx_push(name);
-    scope->begun = 1;
-    scope->stream = mli_cuda_stream(stream);
-    mli_cuda_times_read(lord, &scope->stream, 0);
-    probe = mli_cuda_attachment_of(lord);
-    if (!probe || !(mli_cuda_load(&probe->flags) & MEMLORD_CUDA_FLAG_TIME_SCOPES))
-        return MEMLORD_OK;
-    scope->id = memlord_scope_current(lord);
-    scope->start = mli_cuda_time_mark(stream);
-    return MEMLORD_OK;
-}
-
-MEMLORD_API memlord_result memlord_cuda_scope_end(memlord *lord, memlord_cuda_scope *scope) {
-    mli_cuda_time time;
-    if (!lord) return MEMLORD_OK;
-    if (!scope) return MEMLORD_E_INVALID;
-    if (!scope->begun) return MEMLORD_E_STATE;
-    scope->begun = 0;
-    mli_cuda_nvtx_end();
-    time.lord = lord;
-    time.scope = scope->id;
-    time.start = (mli_cuda_fence *)scope->start;
-    time.stop = time.start ? mli_cuda_time_mark(scope->stream) : NULL;
-    if (time.stop)
-        mli_cuda_time_push(&time);
-    else if (time.start)
-        mli_cuda_fence_free(time.start);
-    mli_cuda_times_read(lord, &scope->stream, 0);
-    return memlord_scope_end(lord);
-}
-
-MEMLORD_API memlord_result memlord_cuda_checkpoint(memlord *lord, const char *name) {
-    memlord_result r = memlord_checkpoint(lord, name);
-    if (r == MEMLORD_OK && lord)
-        mli_cuda_nvtx_mark(name, memlord_allocated(lord, memlord_device_all()));
-    return r;
-}
-
-#ifdef __cplusplus
-} /* extern "C" */
-#endif
-
-/* --------------------------------------------------------------------------- src/cuda/wrap.h -- */
-
-/* Emits what the linker's --wrap redirects to. Their names are the linker's. Sites are the return
-   addresses of the callers. Locks: none. */
-
-/* --------------------------------------------------------------------------- src/cuda/wrap.c -- */
-
-/* ------------------------------------------------------------------------ cuda/wrap --
-   Emits what --wrap redirects to. Their names are the linker's. Sites are the callers' return
-   addresses. */
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-#if defined(MEMLORD_CUDA_WRAP)
-#define MLI_CUDA_HERE                                                                         \
-    memlord_site_at(MEMLORD_CUDA_SHIM_LORD, __builtin_return_address(0))
-#define MLI_CUDA_X(real, ours, params, args)                                                  \
-    cudaError_t MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params) {                                  \
-        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_ITEMS args,               \
-                                   MLI_CUDA_HERE);                                            \
-    }
-#define MLI_CUDA_X0(real, ours)                                                               \
-    cudaError_t MLI_CUDA_WRAP(real)(void) {                                                   \
-        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_HERE);                    \
-    }
-MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
-#undef MLI_CUDA_X
-#undef MLI_CUDA_X0
-#define MLI_CUDA_X(real, ours, params, args)                                                  \
-    mli_cuda_result MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params);                               \
-    mli_cuda_result MLI_CUDA_WRAP(real)(MLI_CUDA_ITEMS params) {                              \
-        return memlord_cuda_##ours(MEMLORD_CUDA_SHIM_LORD, MLI_CUDA_ITEMS args,               \
-                                   MLI_CUDA_HERE);                                            \
-    }
-MLI_CUDA_VIRTUAL(MLI_CUDA_X)
-#undef MLI_CUDA_X
-#undef MLI_CUDA_HERE
-#endif
-
-/* Counts a function that is not redirected; *name gets the first. */
-static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, const char **name) {
-    if (!redirected && !(*missing)++) *name = real;
-}
-
-/* Read through volatile pointers: compilers take two names for two functions. */
-MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
-    int missing = 0;
-    const char *name = NULL;
-#if defined(MEMLORD_CUDA_WRAP)
-#define MLI_CUDA_X0(real, ours)                                                               \
-    {                                                                                         \
-        __typeof__(real) *volatile original = real, *volatile wrapped = MLI_CUDA_WRAP(real);  \
-        mli_cuda_wrap_note(original == wrapped, #real, &missing, &name);                      \
-    }
-#else
-#define MLI_CUDA_X0(real, ours) mli_cuda_wrap_note(0, #real, &missing, &name);
-#endif
-#define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_X0(real, ours)
-    MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)
-#undef MLI_CUDA_X
-#undef MLI_CUDA_X0
-    if (first) *first = name;
-    return missing;
-}
 
 #ifdef __cplusplus
 } /* extern "C" */
