@@ -8195,6 +8195,7 @@ MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
     return mli_u32_load_acquire(&lord->counters.row_count[book]);
 }
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
     mli_row *row = (mli_row *)mli_vector_add(lord, &lord->counters.rows[book], n, sizeof *row,
                                              grab);
@@ -8203,6 +8204,7 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
     return row;
 }
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
     mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count */
 }
@@ -8224,6 +8226,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss) {
 
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord) { return mli_u64_load(&lord->counters.epoch); }
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
     uint32_t i, n;
     for (book = 0; book < MLI_BOOKS; book++) {
@@ -8237,6 +8240,7 @@ MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
 }
 
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number) {
+    MLI_REQUIRE(number < mli_u32_load(&lord->counters.row_count[book]));
     return mli_cell_at(lord->threads.orphan, book, number);
 }
 
@@ -10265,6 +10269,7 @@ MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->tags.scope_count);
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_ptr *at = (mli_ptr *)mli_vector_add(lord, &lord->tags.scopes, id, sizeof *at,
                                             mli_cold_alloc);
@@ -10275,10 +10280,14 @@ MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     return scope;
 }
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
+MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
+    return lord->tags.birth_count;
+}
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {
@@ -24586,6 +24595,7 @@ static MLI_COLD void mli_last_event_update(void *user, const mli_export_event *e
     *f = e->of;
 }
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last) {
+    MLI_REQUIRE(!last->size);
     const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->events.ring);
     uint64_t size = 64;
     last->x = x;
@@ -24910,8 +24920,8 @@ static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     return n;
 }
 
-/* Requires: the memo is there. */
 static MLI_COLD void mli_viz_body(mli_viz_writer *w) {
+    MLI_REQUIRE(w->memo);
     const int32_t lists = mli_viz_number(w);
     uint32_t dev;
     int32_t n;
@@ -25281,6 +25291,7 @@ static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole)
 }
 
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
+    MLI_REQUIRE(!t->x);
     static void (*const passes[])(mli_shares *t, mli_portion *s) = {
         mli_portion_list_site, mli_portion_device, mli_portion_list_stack,   mli_portion_decide,
         mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};
@@ -26024,8 +26035,8 @@ static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     mli_heap_line1(w->x.o, "c", 0);
 }
 
-/* Requires: the table of sums is there. */
 static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
+    MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
     if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* number 0, of no bytes */
@@ -26744,8 +26755,8 @@ static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
     mli_put_str(x->o, "}}}\n");
 }
 
-/* Requires: the tables of levels and depths are there. */
 static MLI_COLD void mli_trace_ring(mli_trace_writer *w) {
+    MLI_REQUIRE(w->level && w->depth);
     uint32_t i;
     w->last.tag_sum = w->level;
     mli_last_events_read(&w->x, &w->last);
@@ -26813,6 +26824,7 @@ MLI_PRIVATE int mli_format_known(memlord_format format) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
+    MLI_REQUIRE(mli_format_known(format));
     mli_writers[format](r);
 }
 

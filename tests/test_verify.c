@@ -382,12 +382,14 @@ static void a_block_without_a_reference(void **state) {
 
 static void stacks_against_the_blocks_that_have_them(void **state) {
     test_case *t = (test_case *)*state;
-    memlord *lord = t->lord;
+    memlord *lord = t->lord, **back = lord->back;
     memlord_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.stack_depth = 4;
     desc.stack_bytes = 1;
+    lord->back = NULL; /* as if it were new */
     mli_stacks_start(lord, &desc);
+    lord->back = back;
     mli_special_set(mli_self.thread, MLI_SPECIAL_STACKS, 1);
     assert_ok(memlord_alloc(lord, cuda(0), 0x40000, 32, NULL));
     assert_ok(memlord_verify(lord));
