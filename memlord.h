@@ -145,7 +145,7 @@
               stacks, in proportion to the samples, so that they add up to the ledger. A
               stack gets at most 4 times what its samples stand for; the other blocks of
               its site have the site alone as their stack, as those of a site without a
-              sample. MEMORY_VIZ has the blocks that were taken, and the events of their
+              sample. MEMORY_VIZ has the blocks that were picked, and the events of their
               allocs, with their stack, and all others with their site.
     Tag       the purpose of bytes ("weights", "kv_cache"). A thread has a current tag.
               A block keeps its tag until it ends or is retagged, whichever thread frees
@@ -278,7 +278,10 @@
         MEMLORD_NO_THREADS     no pollers: memlord_gc_poll samples what has grown old, and takes
                                the snapshots and exports that are due
                                                                            (one file)
-        MEMLORD_NO_REPORTS     no format but TEXT and JSON                 (one file)
+        MEMLORD_NO_REPORTS     no format but TEXT and JSON: the calls return E_UNSUPPORTED for
+                               the others                                  (one file)
+        MEMLORD_NO_PAGE        likewise no HTML: 58 KiB of code less       (one file)
+        MEMLORD_NO_PROFILES    likewise no PPROF, HEAPTRACK and FOLDED     (one file)
         MEMLORD_NO_NEIGHBOURS  no page: memlord_pressure_open, _close, _raise and
                                memlord_device_id_set return E_UNSUPPORTED  (one file)
         MEMLORD_NO_VERIFY      memlord_verify returns E_UNSUPPORTED        (one file)
@@ -1077,20 +1080,20 @@ MEMLORD_API int memlord_site_top_free(memlord *lord, memlord_device sel,
                                       memlord_site_stat *out) MLI_OFF(0)
 
 /* A stack at one site on one device: the return addresses of the allocs, the innermost first.
-   With memlord_desc.stack_bytes 1 every alloc is taken, and the numbers are exact. Else an alloc
-   of n bytes is taken with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
+   With memlord_desc.stack_bytes 1 every alloc is picked, and the numbers are exact. Else an alloc
+   of n bytes is picked with the probability 1 - exp(-n / stack_bytes), and stands for its inverse:
    then all numbers but `samples` are estimates. They have no bias, except the peak, which is too
    high in the mean. Each run, process and ledger takes another sample, and a forked child another
-   than its parent: errors average out over runs. `samples`: the allocs taken. A realloc moves a
+   than its parent: errors average out over runs. `samples`: the allocs picked. A realloc moves a
    block to the stack of its call: there it counts no alloc, and its growth as allocated. After
    dlclose another module may have the address of a frame; its site stays, and memlord_site_place
    tells the module that had it.
-   `error_bytes`: the standard error of live_bytes, computed from the taken blocks that live. The
+   `error_bytes`: the standard error of live_bytes, computed from the picked blocks that live. The
    errors of several stacks add up by their squares. The true value is within two errors in 94 of
    100 cases where some 20 such blocks are expected, in 91 where 5 are, and in 62 where one is.
-   0: live_bytes are exact, or no taken block lives that stands for others. In the second case up to
-   3 * stack_bytes of blocks that were not taken may live there, and more in one case of 20. A stack
-   without a sample has no row. */
+   0: live_bytes are exact, or no picked block lives that stands for others. In the second case up
+   to 3 * stack_bytes of blocks that were not picked may live there, and more in one case of 20. A
+   stack without a sample has no row. */
 typedef struct memlord_stack_stat {
     void *const *frames;
     const memlord_site *const *sites; /* of the frames, by the modules that had them */
@@ -2109,7 +2112,8 @@ MEMLORD_API memlord_format memlord_format_for(const char *path)
 typedef int (*memlord_write_fn)(void *user, const void *data, size_t size); /* 0: written */
 
 /* Writes a report through fn, in pieces of up to a few KiB.
-   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format; E_INVALID fn NULL; E_NOMEM.
+   Errors: E_IO fn returned non-zero; E_UNSUPPORTED no such format, or not in this build: see
+           >>knobs; E_INVALID fn NULL; E_NOMEM.
    The statistics of devices and tags are captured once, and no other call waits. Other lists are
    read as they are written: they may have what was recorded since. Cost: walks blocks and sites. */
 MEMLORD_API memlord_result memlord_write(memlord *lord, memlord_format format,
@@ -3095,6 +3099,14 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 #endif
 #ifndef MEMLORD_MAX_STACK_NODES
 #define MEMLORD_MAX_STACK_NODES (1u << 20)
+#endif
+#if defined(MEMLORD_NO_REPORTS) /* leaves these out, too */
+#if !defined(MEMLORD_NO_PAGE)
+#define MEMLORD_NO_PAGE
+#endif
+#if !defined(MEMLORD_NO_PROFILES)
+#define MEMLORD_NO_PROFILES
+#endif
 #endif
 #if MEMLORD_MAX_DEVICES < 1 || MEMLORD_MAX_DEVICES > 250
 #error "MEMLORD_MAX_DEVICES is 1 to 250: a block has 8 bits for its device"
@@ -4668,7 +4680,7 @@ enum {
     MLI_RANK_ROW,       /* one a row: its published balance */
     MLI_RANK_COUNT,     /* the cells of the orphan record */
     MLI_RANK_MEMORY,    /* regions and free pieces of the ledger */
-    MLI_RANK_STACKS,    /* the table of taken blocks, and the totals of stacks */
+    MLI_RANK_STACKS,    /* the table of picked blocks, and the totals of stacks */
     MLI_RANK_LOG,       /* the logger, and the threads in it */
     MLI_RANK_SNAPSHOTS, /* the list of snapshots; the holders of a device at its peak */
     MLI_RANK_PHYS,     /* one a physical device: its sample, limit, reservations, bands */
@@ -5051,16 +5063,16 @@ struct memlord {
     } threads;
     struct {
         uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-        uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is taken */
+        uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
         uint64_t seed;  /* of the samples of all threads */
         memlord_unwinder unwinder;
-        mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
+        mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
         mli_vector frames, nodes, rows;     /* numbered from 1 */
         mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
         mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
         mli_lock lock;                    /* all below, and the totals of rows */
-        struct mli_taken *taken;          /* the table of taken blocks */
-        size_t taken_cap, taken_count, taken_reserved;
+        struct mli_pick *picks;          /* the table of picked blocks */
+        size_t pick_cap, pick_count, pick_reserved;
     } stacks;
     struct {
         mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
@@ -5288,10 +5300,10 @@ typedef struct mli_self_state {
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* likewise: the frame that begins there */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double taken_scale;      /* of the block that its call opens: see mli_taken */
-    uint32_t taken_row;      /* likewise; 0: the block is not taken */
-    uint32_t taken_again;    /* likewise; 1: it is no new alloc, and had `taken_had` bytes */
-    uint64_t taken_had;
+    double pick_scale;      /* of the block that its call opens: see mli_pick */
+    uint32_t pick_row;      /* likewise; 0: the block is not picked */
+    uint32_t pick_again;    /* likewise; 1: it is no new alloc, and had `pick_had` bytes */
+    uint64_t pick_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
     mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */
@@ -6475,7 +6487,7 @@ typedef struct mli_thread {
                                 mli_call_end has looked at it; 0: none */
     memlord_account account;       /* that its blocks are charged to; 0: none */
     memlord_device account_device; /* of that account */
-    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is taken */
+    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: stack_left is not drawn yet */
     uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
     memlord_ticket tickets[MLI_TICKETS_MAX];
@@ -6939,7 +6951,7 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord) {
 /* -- entries -- */
 
 /* A block in the map. Its key is the storage. Fields of the words start at the lowest bit.
-     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
+     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
              birth:26, then 1 */
@@ -6954,8 +6966,8 @@ typedef struct mli_entry {
 #define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
-#define MLI_TAKEN ((uint64_t)1 << 63) /* books/stacks has its stack */
-/* All of word1 but the bytes: dev, references and taken. MLI_UPPER_OF has no taken bit. */
+#define MLI_PICKED ((uint64_t)1 << 63) /* books/stacks has its stack */
+/* All of word1 but the bytes: dev, references and picked. MLI_UPPER_OF has no picked bit. */
 #define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
@@ -7249,9 +7261,9 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
    mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
    is never cleared, and a later load never returns an older value. The release pairs with the load
-   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
-   loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
-   come before the store of an exchange (ARM's ldapr). */
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit.
+   The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire
+   may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard in the way of this thread. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {
@@ -7708,6 +7720,13 @@ MLI_PRIVATE void mli_home_probe(memlord *lord, uint64_t key, mli_probe *probe) {
     mli_probe_begin(probe, mli_shard_of_address(lord, key), key, 0);
     probe->shared = (mli_u64_load(&probe->home->header) & MLI_BUCKET_LOCK) != 0;
 }
+/* Probes a shard that the thread has entered. Returns 1: it must leave, and try again. */
+static MLI_HOT int mli_probe_entered(memlord *lord, uint32_t type, uint64_t key, int want_room,
+                                     mli_probe *probe) {
+    mli_probe_begin(probe, probe->shard, key, probe->shared);
+    while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
+    return mli_probe_scan(lord, probe, type, want_room);
+}
 MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32_t type,
                                             uint64_t key, int want_room, mli_probe *probe) {
     MLI_REQUIRE(!mli_is_inside());
@@ -7723,9 +7742,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_probe_find(memlord *lord, mli_thread *t, uint32
         probe->shared = state == MLI_SHARD_SHARED;
         if (probe->shared || state == t->id) {
             size = s->size;
-            mli_probe_begin(probe, s, key, probe->shared);
-            while (probe->shared && !mli_bucket_try(probe->home)) mli_bucket_wait(probe->home);
-            again = mli_probe_scan(lord, probe, type, want_room);
+            again = mli_probe_entered(lord, type, key, want_room, probe);
             if (!again && (probe->entry || probe->room || !want_room)) return 0;
         }
         mli_probe_leave(t, probe);
@@ -7810,7 +7827,7 @@ MLI_PRIVATE MLI_COLD void mli_cell_publish_due(memlord *lord, int book, uint32_t
 
 /* A row: the totals of a device, of a site on a device, or of a tag on a device. */
 typedef struct mli_row {
-    mli_lock lock;         /* guards base; with a batch also published and publish_count */
+    mli_lock lock;         /* guards at_reset; with a batch also published and publish_count */
     uint32_t dev;          /* the device */
     void *subject;         /* mli_device_record, mli_site_record or a tag's kept name */
     mli_u64 published;     /* bytes, signed; at most the live bytes while no thread is inside */
@@ -7820,7 +7837,7 @@ typedef struct mli_row {
     mli_u64 expected;      /* tags: the bytes of memlord_expect; 0: none */
     struct {               /* sums at the last reset; freed: at the last reset or collection */
         uint64_t in, out, freed, allocs, frees, freed_here;
-    } base;
+    } at_reset;
 } mli_row;
 
 /* The sums of a row over all threads. All but in, out, live and blocks are since the last reset. */
@@ -8043,7 +8060,7 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
-   one cell's level - base never exceeds the live bytes, and row->base does not change. The peak is
+   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak is
    computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak is
    exact by itself. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
@@ -8063,14 +8080,14 @@ MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 MLI_PRIVATE MLI_COLD void mli_row_peak_reset(memlord *lord, mli_thread *t, int book,
                                              uint32_t number);
 
-/* Starts an epoch for a row: its sums so far become the base, and the peak is reset. Requires: the
+/* Starts an epoch for a row: its sums so far become at_reset, and the peak is reset. Requires: the
    caller holds the cold lock, so that resets run one at a time. */
 MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, uint32_t number);
 
 /* Excludes bytes from `freed` that are credited now but were freed in an earlier epoch. */
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes);
-/* Restarts `freed` at 0, as a collection does. It adds to the base, so that what another thread has
-   added to the base meanwhile stays. */
+/* Restarts `freed` at 0, as a collection does. It adds to at_reset, so that what another thread
+   has added there meanwhile stays. */
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev);
 
 /* ---------------------------------------------------------------------- src/books/counters.c -- */
@@ -8455,13 +8472,13 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
     sum->live = mli_since(sum->in, sum->out);
-    sum->total_in = mli_since(sum->in, row->base.in);
-    sum->total_out = mli_since(sum->out, row->base.out);
-    sum->freed = mli_since(sum->out, row->base.freed);
+    sum->total_in = mli_since(sum->in, row->at_reset.in);
+    sum->total_out = mli_since(sum->out, row->at_reset.out);
+    sum->freed = mli_since(sum->out, row->at_reset.freed);
     sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
-    sum->allocs = allocs - row->base.allocs;
-    sum->frees = frees - row->base.frees;
-    sum->freed_here -= row->base.freed_here;
+    sum->allocs = allocs - row->at_reset.allocs;
+    sum->frees = frees - row->at_reset.frees;
+    sum->freed_here -= row->at_reset.freed_here;
     mli_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
     sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
@@ -8508,11 +8525,11 @@ MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, 
     mli_row_totals sum;
     mli_row_sum(lord, book, number, 0, &sum);
     mli_lock_take(&row->lock);
-    row->base.in = sum.in;
-    row->base.out = row->base.freed = sum.out;
-    row->base.allocs += sum.allocs;
-    row->base.frees += sum.frees;
-    row->base.freed_here += sum.freed_here;
+    row->at_reset.in = sum.in;
+    row->at_reset.out = row->at_reset.freed = sum.out;
+    row->at_reset.allocs += sum.allocs;
+    row->at_reset.frees += sum.frees;
+    row->at_reset.freed_here += sum.freed_here;
     mli_lock_drop(&row->lock);
     mli_row_peak_reset(lord, t, book, number);
 }
@@ -8520,7 +8537,7 @@ MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, 
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
-    row->base.freed += bytes;
+    row->at_reset.freed += bytes;
     mli_lock_drop(&row->lock);
 }
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
@@ -9131,6 +9148,13 @@ MLI_PRIVATE MLI_COLD const char *mli_block_fault(uint64_t storage, uint64_t byte
     if (storage == UINT64_MAX) return "a storage cannot be UINT64_MAX";
     return bytes > MLI_BYTES_MAX ? "a size over 2^48" : NULL;
 }
+/* Returns what is wrong with a device that a call refuses, after "cuda:0 is". */
+static MLI_COLD const char *mli_device_fault(memlord_device d, int refuser) {
+    if (!mli_device_valid(d)) return "a selector: a device is needed";
+    return refuser == MLI_REFUSER_alloc_reserved
+               ? "not on the physical device of the ticket"
+               : "one device too many: raise MEMLORD_MAX_DEVICES";
+}
 MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlord_result r,
                                                memlord_device d, const char *fault) {
     MLI_REQUIRE(mli_none_held());
@@ -9143,11 +9167,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_refuse(memlord *lord, int refuser, memlo
     mli_stat_add(lord, mli_dev_known(lord, d), MLI_STAT_refused, 1);
     if (mli_u32_exchange(&lord->devices.refused[refuser][r == MEMLORD_E_DEVICE], 1)) return r;
     if (r == MEMLORD_E_DEVICE && mli_selector_valid(d))
-        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser], mli_device_code(d),
-                 !mli_device_valid(d) ? "a selector: a device is needed"
-                 : refuser == MLI_REFUSER_alloc_reserved
-                     ? "not on the physical device of the ticket"
-                     : "one device too many: raise MEMLORD_MAX_DEVICES");
+        mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %i is %s", names[refuser],
+                 mli_device_code(d), mli_device_fault(d, refuser));
     else
         mli_logf(lord, MEMLORD_LOG_WARNING, "memlord_%s: %s", names[refuser],
                  r == MEMLORD_E_DEVICE ? "that is no device"
@@ -9373,11 +9394,19 @@ MLI_PRIVATE int mli_account_word_is(uint64_t word, memlord_account account) {
     return word >> 49 == (account & 0x7fff);
 }
 
+/* Returns MEMLORD_OK if `bytes` may be added to an account that has `now`, or taken off it. */
+static memlord_result mli_account_check(uint64_t now, int64_t bytes, uint64_t limit) {
+    if (bytes < 0) return (uint64_t)0 - (uint64_t)bytes > now ? MEMLORD_E_INVALID : MEMLORD_OK;
+    if (!bytes) return MEMLORD_OK;
+    return now > limit || (uint64_t)bytes > limit - now ? MEMLORD_E_LIMIT : MEMLORD_OK;
+}
+
 /* Adds bytes to an account, or takes them off. `any`: whatever its limit, up to 2^48. */
 static memlord_result mli_account_charge(memlord *lord, memlord_account account, int64_t bytes,
                                          int any) {
     mli_account_record *b = mli_account_find(lord, account);
-    uint64_t by = bytes < 0 ? (uint64_t)0 - (uint64_t)bytes : (uint64_t)bytes, word, now, limit;
+    uint64_t word, now, limit;
+    memlord_result r;
     if (!b) return MEMLORD_E_UNKNOWN;
     limit = any ? 0 : mli_u64_load(&b->limit);
     if (!limit || limit > MLI_BYTES_MAX) limit = MLI_BYTES_MAX;
@@ -9385,11 +9414,9 @@ static memlord_result mli_account_charge(memlord *lord, memlord_account account,
     do {
         now = MLI_BYTES(word);
         if (!mli_account_word_is(word, account)) return MEMLORD_E_UNKNOWN;
-        if (bytes < 0 && by > now) return MEMLORD_E_INVALID;
-        if (bytes > 0 && (now > limit || by > limit - now)) {
-            if (!any) (void)mli_u64_add(&b->refused, 1);
-            return MEMLORD_E_LIMIT;
-        }
+        r = mli_account_check(now, bytes, limit);
+        if (r == MEMLORD_E_LIMIT && !any) (void)mli_u64_add(&b->refused, 1);
+        if (r) return r;
         now += (uint64_t)bytes; /* modulo 2^64 */
     } while (!mli_u64_cas(&b->word, &word, word - MLI_BYTES(word) + now));
     if (mli_account_word_is(mli_u64_load(&b->word), account)) /* the record was not reused */
@@ -9838,6 +9865,21 @@ static MLI_COLD mli_site_record *mli_place_find(memlord *lord, const mli_module 
     }
 }
 
+/* Names a place by its module and offset: "libfoo.so+0x1f0"; without a module by its address. */
+static MLI_COLD memlord_result mli_place_name_locked(memlord *lord, const mli_module *module,
+                                                     uint64_t offset, memlord_site *out) {
+    char text[300]; /* a file name, and the offset */
+    mli_out o;
+    memlord_result r;
+    mli_out_buffer(&o, text, sizeof text);
+    if (module) mli_put_file_name(&o, module->image.path);
+    mli_put_str(&o, module ? "+0x" : "0x");
+    mli_put_hex_short(&o, offset);
+    (void)mli_out_end(&o, sizeof text);
+    r = mli_name_locked(lord, text, &out->file);
+    return r ? r : mli_name_locked(lord, "", &out->function);
+}
+
 /* Finds or makes the site of a return address. The index has the address, too, if its module
    stays. */
 static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *address,
@@ -9848,20 +9890,12 @@ static MLI_COLD memlord_result mli_place_find_locked(memlord *lord, const void *
     uint64_t offset = mli_place_offset(image->path ? image : NULL, address), content;
     memlord_site kept = mli_no_site;
     mli_module *module = NULL;
-    char text[300]; /* a file name, and the offset */
-    mli_out o;
     memlord_result r = mli_index_reserve_locked(lord, 4);
     if (r == MEMLORD_OK && image->path) r = mli_module_find_locked(lord, image, &module);
     if (r) return r;
     *out = mli_place_find(lord, module, offset, &content);
     if (!*out) {
-        mli_out_buffer(&o, text, sizeof text);
-        if (module) mli_put_file_name(&o, module->image.path);
-        mli_put_str(&o, module ? "+0x" : "0x");
-        mli_put_hex_short(&o, offset);
-        (void)mli_out_end(&o, sizeof text);
-        r = mli_name_locked(lord, text, &kept.file);
-        if (r == MEMLORD_OK) r = mli_name_locked(lord, "", &kept.function);
+        r = mli_place_name_locked(lord, module, offset, &kept);
         if (r) return r;
         *out = mli_site_make_locked(lord, &kept);
         if (!*out) return MLI_AGAIN;
@@ -10072,7 +10106,7 @@ static MLI_HOT uint64_t mli_mark_bits(const memlord *lord) {
     return mli_u64_load(&lord->tags.birth_mark);
 }
 /* Returns the number of the last birth. Requires: the cold lock. */
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord);
+static MLI_HOT uint32_t mli_birth_count(const memlord *lord) { return lord->tags.birth_count; }
 
 /* Returns word2 for an allocation by this thread at a site, under its tag and scope. Makes the
    thread's cells for its rows. Requires: not inside. */
@@ -10283,10 +10317,6 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
-}
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    return lord->tags.birth_count;
 }
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
@@ -10584,10 +10614,10 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of taken blocks. Uses the sites, the devices, the vectors of
+   stack on each device, and the table of picked blocks. Uses the sites, the devices, the vectors of
    books/counters and the cold memory of books/names. A stack is the path from a node to the root,
    node 0; a row is a stack of one site on one device. Nodes and rows are never removed, and are
-   found without a lock. Invariants: a block in the map has MLI_TAKEN exactly if the table has its
+   found without a lock. Invariants: a block in the map has MLI_PICKED exactly if the table has its
    key; both change while the caller is inside, and the entry cannot be reached by another thread.
    The room for an insert is reserved before. A row's live bytes are the sum over its blocks, so
    they end at 0. An unwinder runs with no lock held. Locks: cold, to add nodes and rows; stacks,
@@ -10605,26 +10635,26 @@ typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
     uint64_t alloc_bytes, samples; /* since the last reset */
-    uint64_t taken_bytes;          /* likewise: alloc_bytes of the samples themselves */
+    uint64_t picked_bytes;          /* likewise: alloc_bytes of the samples themselves */
     double allocs;                 /* likewise */
-    uint64_t live, peak, blocks;   /* blocks: those of its taken blocks that live */
+    uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
     double variance;               /* of live; 0 if blocks is 0 */
 } mli_stack_row;
 
-/* A taken block stands for `scale` allocs like it: the inverse of the probability that it was
-   taken. Its weight is its bytes times that. */
-typedef struct mli_taken {
+/* A picked block stands for `scale` allocs like it: the inverse of the probability that it was
+   picked. Its weight is its bytes times that. */
+typedef struct mli_pick {
     uint64_t key;
     double scale;
-    uint32_t row, type; /* row 0: a vacant entry, or no taken block */
-} mli_taken;
-MLI_TABLE(const mli_taken mli_taken_none)
+    uint32_t row, type; /* row 0: a vacant entry, or no picked block */
+} mli_pick;
+MLI_TABLE(const mli_pick mli_pick_none)
 /* Gives a ledger the seed of its samples: another one in each run, process and ledger, and in a
    forked child. It is mixed from what the system tells without a call that may wait or fail, for
    the first call may come from inside malloc or in a sandbox. */
 MLI_PRIVATE MLI_COLD void mli_stacks_seed(memlord *lord);
 
-/* Counts the bytes of an alloc on the fast path. 0: the alloc is taken, and nothing was counted. */
+/* Counts the bytes of an alloc of calls/fast. 0: the alloc is picked, and nothing was counted. */
 static MLI_HOT int mli_stack_passes(mli_thread *t, uint64_t bytes) {
     const int64_t left = t->stack_left - (int64_t)bytes;
     if (MLI_UNLIKELY(left <= 0)) return 0;
@@ -10640,38 +10670,38 @@ MLI_PRIVATE uint32_t mli_stack_rows(const memlord *lord);
 MLI_PRIVATE mli_site_record *mli_stack_frame_at(const memlord *lord, uint32_t number);
 MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
-MLI_PRIVATE uint64_t mli_taken_weight(const mli_taken *taken, uint64_t bytes);
+MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
 /* Notes the stack of the block that this call opens, if it has one: in the table, and on its row.
    Returns its bit of word1. Requires: the caller is inside, or holds the entry. */
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
 /* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
    entry. */
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_of(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e);
 /* Removes a block from the table, and returns its stack: its row keeps its bytes. */
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_out(memlord *lord, const mli_entry *e);
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e);
 /* Ends the stack of a block that ends. */
-MLI_PRIVATE MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int undo);
+MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo);
 /* Takes a block that is not in the table any more off its row. */
-MLI_PRIVATE void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes);
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes);
 /* Gives back the room of a stack whose block was not opened. */
 MLI_PRIVATE void mli_stack_forget(memlord *lord);
 /* Keeps the stack of a block that is moved to a device and a row of the sites, or comes back. */
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev,
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site);
 
 /* Notes that the block with the stack just set is not new: it had `bytes`. */
 MLI_PRIVATE void mli_stack_again(uint64_t bytes);
 
-/* Draws whether the alloc that this call records is taken; if so finds its stack, and notes it for
-   mli_taken_put. Requires: not inside. */
-MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
-                                          uint64_t bytes, const memlord_site *site);
-static MLI_HOT void mli_stack_take(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
+/* Draws whether the alloc that this call records is picked; if so finds its stack, and notes it for
+   mli_pick_put. Requires: not inside. */
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
+                                              uint64_t bytes, const memlord_site *site);
+static MLI_HOT void mli_stack_pick(memlord *lord, mli_thread *t, uint32_t dev, uint64_t bytes,
                                    const memlord_site *site) {
     if (MLI_UNLIKELY(mli_u32_load(&t->special) & MLI_SPECIAL_STACKS))
-        mli_stack_taken(lord, t, dev, bytes, site);
+        mli_stack_pick_slow(lord, t, dev, bytes, site);
 }
 
 /* Returns the depth of a row's stack. */
@@ -10700,13 +10730,13 @@ MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord);
 #define MLI_STACK_ROW_HEADS 16384u /* chains of rows */
 #define MLI_STACK_OWN 16           /* frames of our own that an unwinder may begin with */
 #define MLI_STACK_BYTES ((uint64_t)512 << 10)
-#define MLI_TAKEN_MIN 256
+#define MLI_PICK_MIN 256
 typedef char mli_check_stack_node[sizeof(mli_stack_node) <= 24 ? 1 : -1];
 
 typedef struct mli_stack_heads {
     mli_u32 nodes[MLI_STACK_HEADS], rows[MLI_STACK_ROW_HEADS]; /* 0: an empty chain */
 } mli_stack_heads;
-MLI_PRIVATE const mli_taken mli_taken_none = {0, 0, 0, 0};
+MLI_PRIVATE const mli_pick mli_pick_none = {0, 0, 0, 0};
 
 /* -- samples -- */
 
@@ -10764,7 +10794,7 @@ static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     t->stack_left = (int64_t)(-mli_log_of(r) * (double)lord->stacks.bytes) + 1;
 }
 
-/* Counts the bytes of an alloc on the general path. 1: it is taken. */
+/* Counts the bytes of an alloc on the general path. 1: it is picked. */
 static MLI_COLD int mli_stack_due(const memlord *lord, mli_thread *t, uint64_t bytes) {
     if (lord->stacks.bytes == 1) return 1;
     if (!t->stack_random) mli_stack_draw(lord, t);
@@ -10930,162 +10960,162 @@ static MLI_COLD uint32_t mli_stack_row_of(memlord *lord, void *const *frames, si
     return mli_stack_row_of_node(lord, node, dev, site);
 }
 
-/* -- the table of taken blocks -- */
+/* -- the table of picked blocks -- */
 
-static size_t mli_taken_home(uint64_t key, size_t cap) {
+static size_t mli_pick_home(uint64_t key, size_t cap) {
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (cap - 1);
 }
 /* Returns the entry of a key in a table that has it, or where it goes. Requires: the table has a
    vacant entry. */
-static mli_taken *mli_taken_entry(mli_taken *table, size_t cap, uint32_t type, uint64_t key) {
+static mli_pick *mli_pick_entry(mli_pick *table, size_t cap, uint32_t type, uint64_t key) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_STACKS));
-    size_t at = mli_taken_home(key, cap);
+    size_t at = mli_pick_home(key, cap);
     while (table[at].row && (table[at].key != key || table[at].type != type))
         at = (at + 1) & (cap - 1);
     return &table[at];
 }
-/* Returns the entry of a taken block. */
-static mli_taken *mli_taken_of_locked(memlord *lord, const mli_entry *e) {
+/* Returns the entry of a picked block. */
+static mli_pick *mli_pick_of_locked(memlord *lord, const mli_entry *e) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    return mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap,
-                           mli_type_of(lord, MLI_DEV(e->word1)), e->key);
+    return mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap,
+                          mli_type_of(lord, MLI_DEV(e->word1)), e->key);
 }
 /* Removes an entry, and moves those after it that it displaced. */
-static void mli_taken_remove(memlord *lord, mli_taken *gone) {
+static void mli_pick_remove(memlord *lord, mli_pick *gone) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_taken *table = lord->stacks.taken;
-    const size_t mask = lord->stacks.taken_cap - 1;
+    mli_pick *table = lord->stacks.picks;
+    const size_t mask = lord->stacks.pick_cap - 1;
     size_t hole = (size_t)(gone - table), at = hole;
     for (;;) {
         at = (at + 1) & mask;
         if (!table[at].row) break;
-        if (((at - mli_taken_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
+        if (((at - mli_pick_home(table[at].key, mask + 1)) & mask) < ((at - hole) & mask))
             continue;
         table[hole] = table[at];
         hole = at;
     }
     table[hole].row = 0;
-    lord->stacks.taken_count--;
+    lord->stacks.pick_count--;
 }
 
 /* Puts a larger table in place of the present one, unless another thread has. *table and *cap are
    then those to free. */
-static MLI_COLD void mli_taken_swap(memlord *lord, mli_taken **table, size_t *cap) {
+static MLI_COLD void mli_pick_swap(memlord *lord, mli_pick **table, size_t *cap) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_taken *old = lord->stacks.taken;
-    const size_t had = lord->stacks.taken_cap;
+    mli_pick *old = lord->stacks.picks;
+    const size_t had = lord->stacks.pick_cap;
     size_t i;
     if (had >= *cap) return;
     for (i = 0; i < had; i++)
-        if (old[i].row) *mli_taken_entry(*table, *cap, old[i].type, old[i].key) = old[i];
-    lord->stacks.taken = *table;
-    lord->stacks.taken_cap = *cap;
+        if (old[i].row) *mli_pick_entry(*table, *cap, old[i].type, old[i].key) = old[i];
+    lord->stacks.picks = *table;
+    lord->stacks.pick_cap = *cap;
     *table = old;
     *cap = had;
 }
-/* Reserves room for one more taken block: a table is at most three quarters full. 0: no memory. */
-static MLI_COLD int mli_taken_reserve(memlord *lord) {
+/* Reserves room for one more picked block: a table is at most three quarters full. 0: no memory. */
+static MLI_COLD int mli_pick_reserve(memlord *lord) {
     MLI_REQUIRE(mli_none_held_but_orphan());
-    mli_taken *table = NULL;
+    mli_pick *table = NULL;
     size_t cap = 0, more;
     int fits;
     for (;;) {
         mli_lock_take(&lord->stacks.lock);
-        if (table) mli_taken_swap(lord, &table, &cap);
-        fits = (lord->stacks.taken_count + lord->stacks.taken_reserved + 1) * 4 <=
-               lord->stacks.taken_cap * 3;
-        if (fits) lord->stacks.taken_reserved++;
-        more = lord->stacks.taken_cap ? lord->stacks.taken_cap * 2 : MLI_TAKEN_MIN;
+        if (table) mli_pick_swap(lord, &table, &cap);
+        fits = (lord->stacks.pick_count + lord->stacks.pick_reserved + 1) * 4 <=
+               lord->stacks.pick_cap * 3;
+        if (fits) lord->stacks.pick_reserved++;
+        more = lord->stacks.pick_cap ? lord->stacks.pick_cap * 2 : MLI_PICK_MIN;
         mli_lock_drop(&lord->stacks.lock);
         mli_own_free(lord, table, cap * sizeof *table);
         if (fits) return 1;
         cap = more;
-        table = (mli_taken *)mli_own_alloc(lord, cap * sizeof *table);
+        table = (mli_pick *)mli_own_alloc(lord, cap * sizeof *table);
         if (!table) return 0;
     }
 }
 
-MLI_PRIVATE uint64_t mli_taken_weight(const mli_taken *taken, uint64_t bytes) {
-    return (uint64_t)((double)bytes * taken->scale + 0.5);
+MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes) {
+    return (uint64_t)((double)bytes * pick->scale + 0.5);
 }
-static double mli_taken_variance(const mli_taken *taken, uint64_t bytes) {
-    return (double)bytes * (double)bytes * taken->scale * (taken->scale - 1);
+static double mli_pick_variance(const mli_pick *pick, uint64_t bytes) {
+    return (double)bytes * (double)bytes * pick->scale * (pick->scale - 1);
 }
 
 /* Takes a block off its row; `undo`: as if it had not been allocated. */
-static void mli_stack_credit(memlord *lord, const mli_taken *taken, uint64_t bytes, int undo) {
+static void mli_stack_credit(memlord *lord, const mli_pick *pick, uint64_t bytes, int undo) {
     MLI_REQUIRE(mli_lock_held(&lord->stacks.lock));
-    mli_stack_row *row = mli_stack_row_at(lord, taken->row);
-    const uint64_t weight = mli_taken_weight(taken, bytes);
+    mli_stack_row *row = mli_stack_row_at(lord, pick->row);
+    const uint64_t weight = mli_pick_weight(pick, bytes);
     row->live -= weight;
-    row->variance -= mli_taken_variance(taken, bytes);
+    row->variance -= mli_pick_variance(pick, bytes);
     if (!--row->blocks || row->variance < 0) row->variance = 0;
     if (!undo || row->alloc_bytes < weight || !row->samples) return; /* a reset came between */
     row->alloc_bytes -= weight;
-    row->taken_bytes -= bytes < row->taken_bytes ? bytes : row->taken_bytes;
-    row->allocs -= row->samples-- == 1 ? row->allocs : taken->scale;
+    row->picked_bytes -= bytes < row->picked_bytes ? bytes : row->picked_bytes;
+    row->allocs -= row->samples-- == 1 ? row->allocs : pick->scale;
 }
 
-MLI_PRIVATE MLI_NOINLINE uint64_t mli_taken_put(memlord *lord, const mli_entry *e) {
-    mli_taken taken;
+MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e) {
+    mli_pick pick;
     mli_stack_row *row;
     const uint64_t bytes = MLI_BYTES(e->word1);
-    if (MLI_LIKELY(!mli_self.taken_row)) return 0;
-    taken.key = e->key;
-    taken.type = mli_type_of(lord, MLI_DEV(e->word1));
-    taken.row = mli_self.taken_row;
-    taken.scale = mli_self.taken_scale;
-    mli_self.taken_row = 0;
+    if (MLI_LIKELY(!mli_self.pick_row)) return 0;
+    pick.key = e->key;
+    pick.type = mli_type_of(lord, MLI_DEV(e->word1));
+    pick.row = mli_self.pick_row;
+    pick.scale = mli_self.pick_scale;
+    mli_self.pick_row = 0;
     mli_lock_take(&lord->stacks.lock);
-    lord->stacks.taken_reserved--;
-    lord->stacks.taken_count++;
-    *mli_taken_entry(lord->stacks.taken, lord->stacks.taken_cap, taken.type, taken.key) = taken;
-    row = mli_stack_row_at(lord, taken.row);
-    row->live += mli_taken_weight(&taken, bytes);
+    lord->stacks.pick_reserved--;
+    lord->stacks.pick_count++;
+    *mli_pick_entry(lord->stacks.picks, lord->stacks.pick_cap, pick.type, pick.key) = pick;
+    row = mli_stack_row_at(lord, pick.row);
+    row->live += mli_pick_weight(&pick, bytes);
     if (row->live > row->peak) row->peak = row->live;
-    row->variance += mli_taken_variance(&taken, bytes);
+    row->variance += mli_pick_variance(&pick, bytes);
     row->blocks++;
-    if (!mli_self.taken_again) {
-        row->allocs += taken.scale;
+    if (!mli_self.pick_again) {
+        row->allocs += pick.scale;
         row->samples++;
     }
-    if (bytes > mli_self.taken_had) { /* as the totals count the growth of a block */
-        row->alloc_bytes += mli_taken_weight(&taken, bytes - mli_self.taken_had);
-        row->taken_bytes += bytes - mli_self.taken_had;
+    if (bytes > mli_self.pick_had) { /* as the totals count the growth of a block */
+        row->alloc_bytes += mli_pick_weight(&pick, bytes - mli_self.pick_had);
+        row->picked_bytes += bytes - mli_self.pick_had;
     }
     mli_lock_drop(&lord->stacks.lock);
-    return MLI_TAKEN;
+    return MLI_PICKED;
 }
 
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_of(memlord *lord, const mli_entry *e) {
-    mli_taken taken = mli_taken_none;
-    if (!(e->word1 & MLI_TAKEN)) return taken;
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_of(memlord *lord, const mli_entry *e) {
+    mli_pick pick = mli_pick_none;
+    if (!(e->word1 & MLI_PICKED)) return pick;
     mli_lock_take(&lord->stacks.lock);
-    taken = *mli_taken_of_locked(lord, e);
+    pick = *mli_pick_of_locked(lord, e);
     mli_lock_drop(&lord->stacks.lock);
-    return taken;
+    return pick;
 }
-MLI_PRIVATE MLI_COLD mli_taken mli_taken_out(memlord *lord, const mli_entry *e) {
-    const mli_taken taken = mli_taken_of(lord, e);
-    if (!taken.row) return taken;
+MLI_PRIVATE MLI_COLD mli_pick mli_pick_out(memlord *lord, const mli_entry *e) {
+    const mli_pick pick = mli_pick_of(lord, e);
+    if (!pick.row) return pick;
     mli_lock_take(&lord->stacks.lock);
-    mli_taken_remove(lord, mli_taken_of_locked(lord, e));
+    mli_pick_remove(lord, mli_pick_of_locked(lord, e));
     mli_lock_drop(&lord->stacks.lock);
-    return taken;
+    return pick;
 }
-MLI_PRIVATE MLI_NOINLINE void mli_taken_end(memlord *lord, const mli_entry *e, int undo) {
-    mli_taken *taken;
-    if (MLI_LIKELY(!(e->word1 & MLI_TAKEN))) return;
+MLI_PRIVATE MLI_NOINLINE void mli_pick_end(memlord *lord, const mli_entry *e, int undo) {
+    mli_pick *pick;
+    if (MLI_LIKELY(!(e->word1 & MLI_PICKED))) return;
     mli_lock_take(&lord->stacks.lock);
-    taken = mli_taken_of_locked(lord, e);
-    mli_stack_credit(lord, taken, MLI_BYTES(e->word1), undo);
-    mli_taken_remove(lord, taken);
+    pick = mli_pick_of_locked(lord, e);
+    mli_stack_credit(lord, pick, MLI_BYTES(e->word1), undo);
+    mli_pick_remove(lord, pick);
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE void mli_taken_off(memlord *lord, const mli_taken *taken, uint64_t bytes) {
-    if (!taken->row) return;
+MLI_PRIVATE void mli_pick_off(memlord *lord, const mli_pick *pick, uint64_t bytes) {
+    if (!pick->row) return;
     mli_lock_take(&lord->stacks.lock);
-    mli_stack_credit(lord, taken, bytes, 0);
+    mli_stack_credit(lord, pick, bytes, 0);
     mli_lock_drop(&lord->stacks.lock);
 }
 
@@ -11154,30 +11184,30 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
    stack as dropped. Ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
     MLI_REQUIRE(!mli_is_inside());
-    mli_self.taken_row = row && mli_taken_reserve(lord) ? row : 0;
-    mli_self.taken_scale = scale;
-    mli_self.taken_again = 0;
-    mli_self.taken_had = 0;
-    if (!mli_self.taken_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
+    mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
+    mli_self.pick_scale = scale;
+    mli_self.pick_again = 0;
+    mli_self.pick_had = 0;
+    if (!mli_self.pick_row) mli_stat_add(lord, dev, MLI_STAT_dropped_sites, 1);
 }
 MLI_PRIVATE void mli_stack_forget(memlord *lord) {
-    if (MLI_LIKELY(!mli_self.taken_row)) return;
-    mli_self.taken_row = 0;
+    if (MLI_LIKELY(!mli_self.pick_row)) return;
+    mli_self.pick_row = 0;
     mli_lock_take(&lord->stacks.lock);
-    lord->stacks.taken_reserved--;
+    lord->stacks.pick_reserved--;
     mli_lock_drop(&lord->stacks.lock);
 }
-MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_taken *taken, uint32_t dev,
+MLI_PRIVATE MLI_COLD void mli_stack_keep(memlord *lord, const mli_pick *pick, uint32_t dev,
                                          uint32_t site) {
     uint32_t row;
-    if (!taken->row) return;
-    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, taken->row)->node, dev, site);
-    mli_stack_set(lord, row, dev, taken->scale);
+    if (!pick->row) return;
+    row = mli_stack_row_of_node(lord, mli_stack_row_at(lord, pick->row)->node, dev, site);
+    mli_stack_set(lord, row, dev, pick->scale);
 }
 
 MLI_PRIVATE void mli_stack_again(uint64_t bytes) {
-    mli_self.taken_again = 1;
-    mli_self.taken_had = bytes;
+    mli_self.pick_again = 1;
+    mli_self.pick_had = bytes;
 }
 
 /* Returns how many of `n` frames are our own: those inside the address that the site names, else
@@ -11251,8 +11281,8 @@ static MLI_COLD int mli_stacks_ready(memlord *lord) {
     return 1;
 }
 
-MLI_PRIVATE MLI_COLD void mli_stack_taken(memlord *lord, mli_thread *t, uint32_t dev,
-                                          uint64_t bytes, const memlord_site *site) {
+MLI_PRIVATE MLI_COLD void mli_stack_pick_slow(memlord *lord, mli_thread *t, uint32_t dev,
+                                              uint64_t bytes, const memlord_site *site) {
     MLI_REQUIRE(!mli_is_inside());
     void *frames[MLI_STACK_DEPTH_MAX + MLI_STACK_OWN];
     const double mean = (double)lord->stacks.bytes;
@@ -11354,7 +11384,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_free(memlord *lord) {
     mli_vector_free(lord, &lord->stacks.rows, sizeof(mli_stack_row));
     mli_vector_free(lord, &lord->stacks.nodes, sizeof(mli_stack_node));
     mli_vector_free(lord, &lord->stacks.frames, sizeof(mli_ptr));
-    mli_own_free(lord, lord->stacks.taken, lord->stacks.taken_cap * sizeof(mli_taken));
+    mli_own_free(lord, lord->stacks.picks, lord->stacks.pick_cap * sizeof(mli_pick));
     mli_own_free(lord, mli_stack_heads_of(lord), sizeof(mli_stack_heads));
 }
 
@@ -11364,7 +11394,7 @@ MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
     for (i = 1; i < rows; i++) {
         mli_stack_row *row = mli_stack_row_at(lord, i);
         row->peak = row->live;
-        row->alloc_bytes = row->taken_bytes = row->samples = 0;
+        row->alloc_bytes = row->picked_bytes = row->samples = 0;
         row->allocs = 0;
     }
     mli_u64_store(&lord->stacks.cut, 0);
@@ -11443,7 +11473,7 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block, with its row of the stacks; 0: it was not taken. */
+/* Records the beginning of a block, with its row of the stacks; 0: it was not picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);
@@ -11904,7 +11934,9 @@ MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
-MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
+static MLI_HOT mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
+    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+}
 
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
    not inside. */
@@ -11918,9 +11950,6 @@ MLI_PRIVATE int mli_fences_try(memlord *lord) { return mli_lock_try(&lord->fence
 
 MLI_PRIVATE uint64_t mli_serial_next(memlord *lord) {
     return mli_u64_add(&lord->fences.serial, 1) + 1;
-}
-MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
-    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
 }
 
 MLI_PRIVATE mli_fence_record *mli_fence_new(memlord *lord, const memlord_fence *fence) {
@@ -12268,8 +12297,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_side_record *spare = NULL;
     mli_entry *e;
     while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
-        int needed = !(e->word2 & MLI_HAS_SIDE) &&
-                     (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        const int overflows = MLI_REFS(e->word1) + 1 == MLI_REFS_MANY;
+        const int needed = !(e->word2 & MLI_HAS_SIDE) && (!for_ref || overflows);
         if (needed && spare) {
             spare->word2 = e->word2;
             e->word2 = (uint64_t)(uintptr_t)spare | MLI_HAS_SIDE;
@@ -12612,10 +12641,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Erases the entry of a live block without counting, and copies it to *out. *taken is its stack,
-   which has its bytes until mli_taken_off. */
+/* Erases the entry of a live block without counting, and copies it to *out. *pick is its stack,
+   which has its bytes until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_taken *taken);
+                                            uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
    site becomes `site`, if sites are counted and there is one. Both words are without a side record.
@@ -12916,11 +12945,11 @@ static MLI_COLD void mli_probe_put(memlord *lord, mli_thread *t, mli_probe *prob
     int crowded = 0;
     if (replaces) {
         stale = *probe->entry;
-        mli_taken_end(lord, &stale, 0);
+        mli_pick_end(lord, &stale, 0);
         *probe->entry = *e;
-        probe->entry->word1 |= mli_taken_put(lord, e);
+        probe->entry->word1 |= mli_pick_put(lord, e);
     } else {
-        mli_probe_insert(probe, e->word1 | mli_taken_put(lord, e), e->word2);
+        mli_probe_insert(probe, e->word1 | mli_pick_put(lord, e), e->word2);
         crowded = probe->bucket && mli_shard_crowded(lord, probe->shard);
     }
     mli_probe_unlock(probe);
@@ -13005,7 +13034,7 @@ MLI_PRIVATE void mli_probe_end_block(memlord *lord, mli_thread *t, mli_probe *pr
     mli_row_delta d =
         mli_delta_open(MLI_DEV(gone.word1), mli_word2_rows(gone.word2), MLI_BYTES(gone.word1));
     d.undo = 1;
-    mli_taken_end(lord, &gone, undo);
+    mli_pick_end(lord, &gone, undo);
     mli_probe_erase(probe);
     if (undo)
         mli_count(lord, t, &d, 1);
@@ -13079,13 +13108,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
 /* -- realloc and move: an entry is detached from the map, still counted, and attached again -- */
 
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_taken *taken) {
+                                            uint64_t key, mli_entry *out, mli_pick *pick) {
     mli_probe probe;
     int found = mli_probe_live(lord, t, type, key, &probe) != NULL;
     if (found) {
         *out = *probe.entry;
-        *taken = mli_taken_out(lord, out);
-        out->word1 &= ~MLI_TAKEN;
+        *pick = mli_pick_out(lord, out);
+        out->word1 &= ~MLI_PICKED;
         mli_probe_erase(&probe);
         mli_detached_count(t, 1, MLI_BYTES(out->word1));
     }
@@ -13225,7 +13254,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
                                                    uint32_t dev, uint64_t key, uint64_t bytes,
                                                    const memlord_site *site) {
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     uint64_t rows;
     uint32_t stack;
     mli_probe probe;
@@ -13235,13 +13264,13 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
         if (r == MEMLORD_OK) mli_probe_leave(t, &probe);
     }
     if (r) return mli_short_of(lord, t, from, from_key, 1);
-    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &taken))
+    if (mli_entry_detach(lord, t, (uint32_t)from.type, from_key, &e, &pick))
         return mli_unknown_free(lord, from, from_key);
     t->other_dev = MLI_DEV(e.word1);
-    mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
+    mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
     rows = mli_word2_moved(lord, t, mli_word2_rows(e.word2), dev, site, MLI_DEV(e.word1) == dev);
-    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.taken_row;
+    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.pick_row;
     mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, from_key, e.word1, mli_word2_rows(e.word2),
                          site);
     r = mli_entry_attach(lord, t, &e, key, dev, bytes, site, 1, &rows);
@@ -13666,6 +13695,13 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
+/* Reserves what of the bytes is not covered. Returns 1 if it fits, 0 if not; -1: try again. */
+static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t bytes,
+                                     uint64_t covered, int patient) {
+    if (covered && covered == bytes) return 1;
+    return mli_phys_try_reserve(lord, phys, bytes - covered, patient);
+}
+
 MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys *phys,
                                                          mli_thread *t, uint64_t bytes,
                                                          mli_cover *cover, memlord_ticket *out) {
@@ -13681,11 +13717,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
             mli_cover_plan(lord, t, phys, bytes, cover);
             covered = cover->bytes;
         }
-        if (v && covered && covered == bytes)
-            fits = 1;
-        else if (v)
-            fits = mli_phys_try_reserve(lord, phys, bytes - covered,
-                                        tries++ < MLI_RESERVE_RETRIES);
+        if (v) fits = mli_rest_reserve(lord, phys, bytes, covered, tries++ < MLI_RESERVE_RETRIES);
         if (fits > 0) break;
         mli_lock_drop(&phys->lock);
         if (!fits) return MEMLORD_E_LIMIT;
@@ -14550,7 +14582,7 @@ MLI_PRIVATE MLI_COLD void mli_fences_poll_due(memlord *lord, uint32_t type, int 
    changes. */
 static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device from,
                                     uint64_t from_key, mli_entry *e, mli_side_record *side,
-                                    memlord_account *account, mli_taken *taken) {
+                                    memlord_account *account, mli_pick *pick) {
     mli_probe probe;
     memlord_result r =
         mli_probe_add_side_record(lord, t, (uint32_t)from.type, from_key, 0, &probe);
@@ -14560,7 +14592,7 @@ static memlord_result mli_move_copy(memlord *lord, mli_thread *t, memlord_device
     side->refs = mli_refs_of(e->word1, e->word2);
     side->meta = mli_side_record_of(e->word2)->meta;
     *account = mli_side_record_of(e->word2)->account;
-    *taken = mli_taken_of(lord, e);
+    *pick = mli_pick_of(lord, e);
     mli_probe_leave(t, &probe);
     return MEMLORD_OK;
 }
@@ -14573,13 +14605,13 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     mli_entry e, copy;
     mli_side_record *side = (mli_side_record *)mli_own_alloc(lord, sizeof *side);
     memlord_account account = 0;
-    mli_taken taken = mli_taken_none;
+    mli_pick pick = mli_pick_none;
     uint64_t rows;
     uint32_t stack;
     int did;
     memlord_result r;
     if (!side) return mli_short_of(lord, t, from, from_key, 1);
-    r = mli_move_copy(lord, t, from, from_key, &e, side, &account, &taken);
+    r = mli_move_copy(lord, t, from, from_key, &e, side, &account, &pick);
     if (r == MEMLORD_OK) r = mli_map_reserve(lord, t, dev, key);
     if (r) {
         mli_own_free(lord, side, sizeof *side);
@@ -14593,8 +14625,8 @@ MLI_PRIVATE memlord_result mli_move_fenced(memlord *lord, mli_thread *t, memlord
     copy.key = key;
     copy.word1 = mli_word1_of(bytes, dev, MLI_REFS(e.word1));
     copy.word2 = (uint64_t)(uintptr_t)side | MLI_HAS_SIDE;
-    mli_stack_keep(lord, &taken, dev, MLI_SITE_ROW(rows));
-    stack = mli_self.taken_row;
+    mli_stack_keep(lord, &pick, dev, MLI_SITE_ROW(rows));
+    stack = mli_self.pick_row;
     r = mli_entry_put(lord, t, &copy, &d, 1, MLI_PUT_ALLOC, &did);
     mli_stack_forget(lord);
     if (r) {
@@ -14709,8 +14741,8 @@ MLI_PRIVATE memlord_result mli_alloc_off_ticket(memlord *lord, memlord_ticket ti
     int did;
     memlord_result r = mli_call_begin(lord, device, storage, bytes, &call);
     if (!call.t) return mli_drop_count(lord, r, device, storage, bytes);
-    mli_stack_take(lord, call.t, call.dev, bytes, site);
-    stack = mli_self.taken_row;
+    mli_stack_pick(lord, call.t, call.dev, bytes, site);
+    stack = mli_self.pick_row;
     call.draw.named = ticket;
     mli_call_draw(lord, &call, bytes);
     rows = mli_alloc_word2(lord, call.t, call.dev, site);
@@ -14796,15 +14828,15 @@ enum { /* memlord_realloc_token.state */
 };
 
 /* Keep the stack of a detached block in its token, and read it there. */
-static void mli_token_stack_set(memlord_realloc_token *token, const mli_taken *taken) {
-    memcpy(&token->word[3], &taken->scale, sizeof taken->scale);
-    token->word[4] = taken->row;
+static void mli_token_stack_set(memlord_realloc_token *token, const mli_pick *pick) {
+    memcpy(&token->word[3], &pick->scale, sizeof pick->scale);
+    token->word[4] = pick->row;
 }
-static mli_taken mli_token_stack(const memlord_realloc_token *token) {
-    mli_taken taken = mli_taken_none;
-    memcpy(&taken.scale, &token->word[3], sizeof taken.scale);
-    taken.row = (uint32_t)token->word[4];
-    return taken;
+static mli_pick mli_token_stack(const memlord_realloc_token *token) {
+    mli_pick pick = mli_pick_none;
+    memcpy(&pick.scale, &token->word[3], sizeof pick.scale);
+    pick.row = (uint32_t)token->word[4];
+    return pick;
 }
 
 /* Begins a realloc or a free: detaches the block and keeps its entry in the token. word[0] is the
@@ -14816,7 +14848,7 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
                                                const char *verb, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     memlord_result r;
     if (!token) return lord ? MEMLORD_E_INVALID : MEMLORD_OK;
     memset(token, 0, sizeof *token);
@@ -14828,11 +14860,11 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     token->word[2] = lord->generation;
     if (!t) return MEMLORD_OK;
     if (storage &&
-        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &taken) == MEMLORD_OK) {
+        mli_entry_detach(lord, t, (uint32_t)device.type, storage, &e, &pick) == MEMLORD_OK) {
         token->state = MLI_TOKEN_LIVE;
         token->word[0] = e.word1;
         token->word[1] = e.word2;
-        mli_token_stack_set(token, &taken);
+        mli_token_stack_set(token, &pick);
         mli_event_record_end(lord, t, MEMLORD_EVENT_FREE, storage, e.word1,
                              mli_word2_rows(e.word2), site);
     } else if (storage) {
@@ -14845,12 +14877,27 @@ static MLI_COLD memlord_result mli_token_begin(memlord *lord, memlord_device dev
     return r;
 }
 
+/* Picks the stack of the new storage; storage 0: keeps that of the old one. Returns its row. */
+static MLI_COLD uint32_t mli_realloc_stack(memlord *lord, const mli_call *call,
+                                           const mli_pick *pick, const mli_entry *old,
+                                           const memlord_block *block, uint64_t storage,
+                                           const memlord_site *site) {
+    const uint64_t had = MLI_BYTES(old->word1);
+    mli_pick_off(lord, pick, had);
+    if (storage)
+        mli_stack_pick(lord, call->t, call->dev, block->bytes, site);
+    else
+        mli_stack_keep(lord, pick, call->dev, MLI_SITE_ROW(mli_word2_rows(old->word2)));
+    mli_stack_again(had);
+    return mli_self.pick_row;
+}
+
 /* Records the new storage on the device of the old one. Storage 0 means that the real call failed:
    records the old storage again, unchanged. */
 static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc_token *token,
                                                   uint64_t storage, uint64_t bytes,
                                                   const memlord_site *site) {
-    const mli_taken taken = mli_token_stack(token);
+    const mli_pick pick = mli_token_stack(token);
     mli_call call;
     mli_entry e;
     memlord_block block;
@@ -14871,13 +14918,7 @@ static MLI_COLD memlord_result mli_realloc_record(memlord *lord, memlord_realloc
         token->state = MLI_TOKEN_LIVE;
         r = MEMLORD_E_INVALID;
     } else {
-        mli_taken_off(lord, &taken, had);
-        if (storage)
-            mli_stack_take(lord, call.t, call.dev, bytes, site);
-        else
-            mli_stack_keep(lord, &taken, call.dev, MLI_SITE_ROW(mli_word2_rows(e.word2)));
-        mli_stack_again(had);
-        stack = mli_self.taken_row;
+        stack = mli_realloc_stack(lord, &call, &pick, &e, &block, storage, site);
         if (block.bytes > had) mli_call_draw(lord, &call, block.bytes - had);
         r = mli_entry_attach(lord, call.t, &e, block.storage, call.dev, block.bytes,
                              storage ? site : NULL, 0, &rows);
@@ -14985,7 +15026,7 @@ static MLI_COLD int mli_fill(memlord *lord, mli_thread *t, uint32_t dev,
         d = mli_delta_open(dev, mli_word2_rows(e->word2), bytes);
         d.allocs = 0; /* the placeholder counted it */
         e->word1 |= bytes;
-        e->word1 |= mli_taken_put(lord, e);
+        e->word1 |= mli_pick_put(lord, e);
         if (e->word2 & MLI_HAS_SIDE)
             mli_side_charge(lord, mli_side_record_of(e->word2),
                             mli_side_record_of(e->word2)->account, bytes);
@@ -15010,8 +15051,8 @@ static MLI_COLD void mli_open_one(memlord *lord, mli_thread *t, const memlord_bl
     call.t = t;
     call.dev = mli_dev_known(lord, b->device);
     call.draw = mli_draw_none;
-    mli_stack_take(lord, t, call.dev, b->bytes, site);
-    stack = mli_self.taken_row;
+    mli_stack_pick(lord, t, call.dev, b->bytes, site);
+    stack = mli_self.pick_row;
     mli_call_draw(lord, &call, b->bytes);
     if (hold->did == MLI_DID_OPEN)
         did = mli_fill(lord, t, call.dev, b->storage, b->bytes) ? MLI_DID_OPEN : MLI_DID_NOTHING;
@@ -15157,6 +15198,14 @@ static MLI_COLD memlord_result mli_arena_call(memlord *lord, memlord_device devi
 
 /* -- deferred frees -- */
 
+static MLI_COLD memlord_result mli_fenced_refuse(memlord *lord, memlord_device device,
+                                                 uint64_t storage, const memlord_fence *fence,
+                                                 int how, memlord_result r) {
+    const int refuser =
+        how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred : MLI_REFUSER_block_use;
+    return mli_refuse(lord, refuser, r, device,
+                      fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+}
 /* Attaches a fence to a block; `how`: MLI_ATTACH_FREE or MLI_ATTACH_USE. */
 static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device device,
                                                uint64_t storage, const memlord_fence *fence,
@@ -15168,11 +15217,7 @@ static MLI_COLD memlord_result mli_call_fenced(memlord *lord, memlord_device dev
     if (lord && fence->done && !storage && how == MLI_ATTACH_FREE)
         return mli_fence_discard(lord, fence);
     if (!lord || fence->done) r = mli_key_begin(lord, device, storage, &t);
-    if (r)
-        return mli_refuse(lord, how == MLI_ATTACH_FREE ? MLI_REFUSER_free_deferred
-                                                       : MLI_REFUSER_block_use,
-                          r, device,
-                          fence->done ? mli_block_fault(storage, 0) : "a fence without `done`");
+    if (r) return mli_fenced_refuse(lord, device, storage, fence, how, r);
     if (!t) return mli_fence_discard(NULL, fence);
     f = mli_fence_new(lord, fence);
     gone.key = gone.word1 = 0;
@@ -15399,7 +15444,7 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                                         int failed, const memlord_site *site) {
     mli_thread *t;
     mli_entry e;
-    mli_taken taken;
+    mli_pick pick;
     uint64_t refs;
     uint32_t dev;
     int did = MLI_DID_NOTHING;
@@ -15425,8 +15470,8 @@ MLI_API memlord_result memlord_free_end(memlord *lord, memlord_realloc_token *to
                              MLI_BYTES(e.word1));
     } else {
         refs = mli_refs_of(e.word1, e.word2);
-        taken = mli_token_stack(token);
-        mli_taken_off(lord, &taken, MLI_BYTES(e.word1));
+        pick = mli_token_stack(token);
+        mli_pick_off(lord, &pick, MLI_BYTES(e.word1));
         mli_entry_abandon(lord, t, &e);
         mli_count_site_free(lord, t, dev, site, MLI_BYTES(e.word1));
         if (refs > 1) mli_stat_add(lord, dev, MLI_STAT_freed_while_shared, 1);
@@ -15743,12 +15788,12 @@ MEMLORD_API memlord_result memlord_release(memlord *lord, memlord_device device,
 /* The rows of a block, and the cells of this thread for them. */
 typedef struct mli_block_rows {
     uint64_t word2;
-    mli_cell *device, *site, *tag; /* site, tag: NULL for none */
+    mli_cell *device_cell, *site_cell, *tag_cell; /* NULL: the block has no site, or no tag */
     uint32_t dev;                  /* the number of the device */
 } mli_block_rows;
 
 /* Finds the rows and the birth of a new block that the bits in `special` ask for, and the cells of
-   this thread, from its cache. 0: the thread lacks one, or the alloc is taken. */
+   this thread, from its cache. 0: the thread lacks one, or the alloc is picked. */
 static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t special,
                                    memlord_device device, uint64_t bytes, const memlord_site *site,
                                    mli_block_rows *rows) {
@@ -15757,8 +15802,8 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     const mli_cache_entry *memo;
     rows->dev = dev;
     rows->word2 = mli_mark_bits(lord);
-    rows->device = mli_cell_own_device(t, dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
+    rows->device_cell = mli_cell_own_device(t, dev);
+    if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     if (special & MLI_SPECIAL_SCOPE) {
         if (MLI_UNLIKELY(!t->birth_bits || t->birth_mark != rows->word2)) return 0;
         rows->word2 = t->birth_bits;
@@ -15766,13 +15811,13 @@ static MLI_HOT int mli_rows_cached(const memlord *lord, mli_thread *t, uint32_t 
     if (special & MLI_SPECIAL_TAG) {
         memo = mli_cache_find(t, t->tag, mli_cache_salt(MLI_CACHE_TAG, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
-        rows->tag = (mli_cell *)memo->value;
+        rows->tag_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
     }
     if (site && (special & MLI_SPECIAL_SITES)) {
         memo = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, dev));
         if (MLI_UNLIKELY(!memo)) return 0;
-        rows->site = (mli_cell *)memo->value;
+        rows->site_cell = (mli_cell *)memo->value;
         rows->word2 |= memo->bits;
     }
     return !(special & MLI_SPECIAL_STACKS) || mli_stack_passes(t, bytes);
@@ -15786,12 +15831,12 @@ static MLI_HOT int mli_rows_of_entry(const memlord *lord, const mli_thread *t,
     if (!mli_entry_dev(lord, device, e, &rows->dev)) return 0;
     if (MLI_UNLIKELY(e->word2 & MLI_HAS_SIDE)) return 0;
     rows->word2 = e->word2;
-    rows->device = mli_cell_own_device(t, rows->dev);
-    if (MLI_UNLIKELY(!rows->device)) return 0;
+    rows->device_cell = mli_cell_own_device(t, rows->dev);
+    if (MLI_UNLIKELY(!rows->device_cell)) return 0;
     row = MLI_SITE_ROW(e->word2);
-    if (row && !(rows->site = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
+    if (row && !(rows->site_cell = mli_cell_own_row(t, MLI_BOOK_SITE, row))) return 0;
     row = MLI_TAG_ROW(e->word2);
-    return !row || (rows->tag = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
+    return !row || (rows->tag_cell = mli_cell_own_row(t, MLI_BOOK_TAG, row)) != NULL;
 }
 
 /* Publishes the cells of a block that hold back too much. */
@@ -15841,9 +15886,9 @@ static MLI_NOINLINE memlord_result mli_free_finish(memlord *lord, uint32_t dev, 
 static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint64_t storage,
                                               uint64_t bytes, const mli_block_rows *rows,
                                               int crowded) {
-    int64_t past = mli_cell_count_alloc(rows->device, bytes);
-    if (rows->site) past |= mli_cell_count_alloc(rows->site, bytes);
-    if (rows->tag) past |= mli_cell_count_alloc(rows->tag, bytes);
+    int64_t past = mli_cell_count_alloc(rows->device_cell, bytes);
+    if (rows->site_cell) past |= mli_cell_count_alloc(rows->site_cell, bytes);
+    if (rows->tag_cell) past |= mli_cell_count_alloc(rows->tag_cell, bytes);
     if (MLI_UNLIKELY(past < 0 || crowded || mli_alerted(lord, rows->dev)))
         return mli_alloc_finish(lord, rows->dev, storage, bytes, rows->word2);
     mli_shard_leave(t);
@@ -15853,12 +15898,12 @@ static MLI_HOT memlord_result mli_alloc_count(memlord *lord, mli_thread *t, uint
 static MLI_HOT memlord_result mli_free_count(memlord *lord, mli_thread *t, uint64_t storage,
                                              uint64_t bytes, const mli_block_rows *rows,
                                              const memlord_site *site, uint32_t special) {
-    int64_t past = mli_cell_count_device_free(rows->device, bytes);
+    int64_t past = mli_cell_count_device_free(rows->device_cell, bytes);
     const mli_cache_entry *here = NULL;
-    if (rows->site) past |= mli_cell_count_free(rows->site, bytes);
-    if (rows->tag) {
-        past |= mli_cell_count_free(rows->tag, bytes);
-        mli_u64_add_own(&rows->tag->frees, 1);
+    if (rows->site_cell) past |= mli_cell_count_free(rows->site_cell, bytes);
+    if (rows->tag_cell) {
+        past |= mli_cell_count_free(rows->tag_cell, bytes);
+        mli_u64_add_own(&rows->tag_cell->frees, 1);
     }
     if (site && (special & MLI_SPECIAL_SITES)) {
         here = mli_cache_find(t, site, mli_cache_salt(MLI_CACHE_SITE, rows->dev));
@@ -16274,6 +16319,13 @@ static void mli_band_marks(const mli_watch *w, uint64_t again, mli_band_state *v
     if (metric == MEMLORD_METRIC_FREED || metric == MEMLORD_METRIC_MAX) v->freed = up;
 }
 
+/* Returns the bytes of a phys from which on the used % of its limit reaches an edge. */
+static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
+    const double bytes = edge * (double)phys->limit / 100.0;
+    const uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
+    return at + ((double)at * 100.0 / (double)phys->limit < edge);
+}
+
 /* Where used % is of the limit no sample changes it, but the live bytes: moves the marks of a
    device to where they enter another band. `total`: the live bytes of the phys. */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
@@ -16282,9 +16334,7 @@ static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t
     size_t i;
     for (i = 0; i < 2 * s->n; i++) {
         double edge = i & 1 ? s->bands[i / 2].hi : s->bands[i / 2].lo;
-        double bytes = edge * (double)phys->limit / 100.0;
-        uint64_t at = bytes < 9e18 ? (uint64_t)bytes : (uint64_t)9e18;
-        if ((double)at * 100.0 / (double)phys->limit < edge) at++;
+        uint64_t at = mli_edge_bytes(phys, edge);
         at = at > others ? at - others : 0;
         if (edge > v->event.used_percent && at < v->rise) v->rise = at;
         if (edge <= v->event.used_percent && at > v->fall) v->fall = at;
@@ -19092,34 +19142,53 @@ static MLI_COLD memlord_result mli_page_join(memlord *lord, const char **why) {
 
 /* -- answers and requests -- */
 
+/* Notes that a neighbour wants bytes of a physical device. `needed` has the largest request for each
+   own device, plus 1, as 0 says that none asks. Returns 1 if the neighbour waits for the answer. */
+static MLI_COLD int mli_request_note(const mli_page_slot *mine, uint64_t id, uint64_t wanted,
+                                     uint64_t *needed) {
+    const uint64_t entry = wanted + (wanted != UINT64_MAX);
+    int known = 0;
+    size_t k;
+    for (k = 0; k < MLI_SLOT_DEVICES; k++) {
+        if (mine->devices[k].id != id) continue;
+        known = 1;
+        if (needed[k] < entry) needed[k] = entry;
+    }
+    return known && wanted;
+}
+
+/* Notes what the ledger of a slot has asked for since it was last answered; `seen` is its last
+   request. Requests are compared by their distance, as the page may hold anything. Returns 1 if it
+   waits for the answer. */
+static MLI_COLD int mli_slot_requests(const mli_page *page, const mli_page_slot *mine, uint32_t s,
+                                      uint64_t seen, uint64_t *needed) {
+    size_t i;
+    int waits = 0;
+    for (i = 0; i < MLI_SLOT_DEVICES; i++) {
+        const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
+        const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
+        const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
+        if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
+        if (seen - asked >= seen - mine->answered[s]) continue;
+        waits |= mli_request_note(mine, id, wanted, needed);
+    }
+    return waits;
+}
+
 /* Finds the largest request of others for each own device since the ledger last answered.
    *seen gets the request of each slot that has a new one; it goes to `answered` with the answer.
-   Requests are compared by their distance, as the page may hold anything. Returns a bit for each
-   slot whose ledger waits for the answer. */
+   Returns a bit for each slot whose ledger waits for the answer. */
 static MLI_COLD uint64_t mli_requests_read(memlord *lord, uint64_t *needed, uint64_t *seen) {
     const mli_page *page = lord->neighbours.page;
     const mli_page_slot *mine = &lord->neighbours.mine;
     uint32_t s;
-    size_t i, k;
     uint64_t waiting = 0;
     for (s = 0; s < MLI_PAGE_SLOTS; s++) {
         seen[s] = mine->answered[s];
         if (!mli_slot_owner(lord, s)) continue;
         seen[s] = mli_slot_read(page, s, MLI_SLOT_WORD(request));
-        if (seen[s] == mine->answered[s]) continue;
-        for (i = 0; i < MLI_SLOT_DEVICES; i++) {
-            const uint64_t id = mli_slot_device(page, s, i, MLI_DEVICE_WORD(id));
-            const uint64_t asked = mli_slot_device(page, s, i, MLI_DEVICE_WORD(asked));
-            const uint64_t wanted = mli_slot_device(page, s, i, MLI_DEVICE_WORD(wanted));
-            const uint64_t entry = wanted + (wanted != UINT64_MAX); /* as 0 says that none asks */
-            if (!id || !asked) continue; /* 0: its ledger has joined and asked for nothing yet */
-            if (seen[s] - asked >= seen[s] - mine->answered[s]) continue;
-            for (k = 0; k < MLI_SLOT_DEVICES; k++) {
-                if (mine->devices[k].id != id) continue;
-                if (wanted) waiting |= (uint64_t)1 << s;
-                if (needed[k] < entry) needed[k] = entry;
-            }
-        }
+        if (seen[s] != mine->answered[s] && mli_slot_requests(page, mine, s, seen[s], needed))
+            waiting |= (uint64_t)1 << s;
     }
     return waiting;
 }
@@ -19293,11 +19362,39 @@ static MLI_COLD void mli_forked_rejoin(memlord *lord) {
     (void)mli_listener_start(lord);
 }
 
+/* Returns the number of an own device on the page; MLI_SLOT_DEVICES: it is not there. Requires: the
+   page lock, and a slot. */
+static MLI_COLD size_t mli_published_device_of(memlord *lord, const mli_phys *phys) {
+    const mli_page_slot *mine = &lord->neighbours.mine;
+    size_t k = mli_slot_device_of(lord, phys);
+    if (k == MLI_SLOT_DEVICES || !mine->devices[k].id) mli_slot_publish(lord); /* it may be new */
+    for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours.phys[k] != phys;) k++;
+    return k < MLI_SLOT_DEVICES && mine->devices[k].id ? k : MLI_SLOT_DEVICES;
+}
+
+/* Publishes a request for an own device, and links it. Requires: the page lock. */
+static MLI_COLD void mli_raise_publish(memlord *lord, size_t k, uint64_t needed, mli_raise *raise) {
+    mli_page_slot *mine = &lord->neighbours.mine;
+    const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
+    mli_page_device sum;
+    uint32_t s;
+    raise->id = mine->devices[k].id;
+    raise->needed = needed;
+    raise->number = mine->request < now ? now : mine->request + 1;
+    for (s = 0; s < MLI_PAGE_SLOTS; s++) {
+        raise->before[s].owner = mli_slot_sum(lord, s, raise->id, &sum);
+        raise->before[s].held = sum.held;
+        raise->before[s].released = sum.released;
+    }
+    mine->devices[k].wanted = needed;
+    mine->devices[k].asked = mine->request = raise->number;
+    mli_slot_publish(lord);
+    raise->next = lord->neighbours.raises;
+    lord->neighbours.raises = raise;
+}
 static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *phys,
                                                uint64_t needed, mli_raise *raise) {
-    mli_page_slot *mine = &lord->neighbours.mine;
     mli_page *page = NULL;
-    mli_page_device sum;
     memlord_result r = MEMLORD_E_STATE;
     size_t k = MLI_SLOT_DEVICES;
     uint32_t s;
@@ -19305,27 +19402,11 @@ static MLI_COLD memlord_result mli_raise_begin(memlord *lord, const mli_phys *ph
     mli_forked_rejoin(lord);
     mli_lock_take(&lord->neighbours.lock);
     if (lord->neighbours.slot >= 0) {
-        if (mli_slot_device_of(lord, phys) == MLI_SLOT_DEVICES ||
-            !mine->devices[mli_slot_device_of(lord, phys)].id)
-            mli_slot_publish(lord); /* it may be new */
-        for (k = 0; k < MLI_SLOT_DEVICES && lord->neighbours.phys[k] != phys;) k++;
-        r = k < MLI_SLOT_DEVICES && mine->devices[k].id ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
+        k = mli_published_device_of(lord, phys);
+        r = k < MLI_SLOT_DEVICES ? MEMLORD_OK : MEMLORD_E_UNKNOWN;
     }
     if (r == MEMLORD_OK) {
-        const uint64_t now = mli_now(); /* so that the numbers of a slot only grow */
-        raise->id = mine->devices[k].id;
-        raise->needed = needed;
-        raise->number = mine->request < now ? now : mine->request + 1;
-        for (s = 0; s < MLI_PAGE_SLOTS; s++) {
-            raise->before[s].owner = mli_slot_sum(lord, s, raise->id, &sum);
-            raise->before[s].held = sum.held;
-            raise->before[s].released = sum.released;
-        }
-        mine->devices[k].wanted = needed;
-        mine->devices[k].asked = mine->request = raise->number;
-        mli_slot_publish(lord);
-        raise->next = lord->neighbours.raises;
-        lord->neighbours.raises = raise;
+        mli_raise_publish(lord, k, needed, raise);
         page = lord->neighbours.page;
         lord->neighbours.ringing++;
     }
@@ -20034,12 +20115,21 @@ static MLI_COLD memlord_result mli_dev_poller_start(memlord *lord, uint32_t dev)
     return mli_phys_poller_start(phys);
 }
 
+/* Starts the host's poller if a type of the mask has a source. */
+static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t types) {
+    int type;
+    for (type = 0; type < MLI_TYPE_COUNT; type++)
+        if ((types >> type & 1) && mli_capacity_reader_of(lord, type).fn)
+            return mli_phys_poller_start(mli_phys_storage(lord, 0));
+    return MEMLORD_OK;
+}
+
 /* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
    those with a strategy in force or, after memlord_poller_start, all. Under MEMLORD_FLAG_DEFER it
    starts the host's alone while no such device is known, and that one starts the others: a new
    thread may take its stack from the very allocator that calls come from, so they start none. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
-    uint32_t i = 0, type, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
+    uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
     const int all = mli_polling_is(lord, MLI_POLLING_ALL);
     const mli_neighbours *neighbours = mli_neighbours_of(lord);
@@ -20056,10 +20146,7 @@ static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     }
     if (known || !(lord->flags & MEMLORD_FLAG_DEFER) || !mli_polling_enabled(lord))
         return r;
-    for (type = 0; type < MEMLORD_DEVICE_TYPE_COUNT; type++)
-        if ((wanted >> type & 1) && mli_capacity_reader_of(lord, (int)type).fn)
-            return mli_phys_poller_start(mli_phys_storage(lord, 0));
-    return r;
+    return mli_host_poller_start(lord, wanted);
 }
 /* Starts at a safe point the pollers that calls have requested or could not start. */
 static MLI_COLD void mli_pollers_start_missing(memlord *lord) {
@@ -20709,7 +20796,7 @@ typedef struct mli_verify {
     uint32_t displaced;              /* entries of it outside their home */
     mli_verify_sum detached;         /* off the map and still counted: see mli_thread */
     mli_verify_sum missing;          /* what all devices count and the map does not hold */
-    mli_verify_sum taken;            /* blocks with a stack, and their weight */
+    mli_verify_sum picked;            /* blocks with a stack, and their weight */
     mli_out text;
     char line[512];
 } mli_verify;
@@ -20869,16 +20956,16 @@ static MLI_COLD int mli_verify_rows(mli_verify *v, const mli_entry *e) {
     return 0;
 }
 
-/* Checks that a taken block is in the table of books/stacks, and adds it to the sum of all. */
-static MLI_COLD int mli_verify_taken(mli_verify *v, const mli_entry *e) {
-    mli_taken taken;
-    if (!(e->word1 & MLI_TAKEN)) return 0;
-    taken = v->lord->stacks.taken ? mli_taken_of(v->lord, e) : mli_taken_none;
-    if (!taken.row || taken.row >= mli_stack_rows(v->lord) ||
-        mli_stack_row_at(v->lord, taken.row)->dev != MLI_DEV(e->word1))
+/* Checks that a picked block is in the table of books/stacks, and adds it to the sum of all. */
+static MLI_COLD int mli_verify_pick(mli_verify *v, const mli_entry *e) {
+    mli_pick pick;
+    if (!(e->word1 & MLI_PICKED)) return 0;
+    pick = v->lord->stacks.picks ? mli_pick_of(v->lord, e) : mli_pick_none;
+    if (!pick.row || pick.row >= mli_stack_rows(v->lord) ||
+        mli_stack_row_at(v->lord, pick.row)->dev != MLI_DEV(e->word1))
         return mli_verify_block(v, e, "its stack is unknown");
-    v->taken.blocks++;
-    v->taken.bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
+    v->picked.blocks++;
+    v->picked.bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
     return 0;
 }
 
@@ -20888,7 +20975,7 @@ static MLI_COLD int mli_verify_entry(const mli_entry *e, void *user) {
     if (!dev || dev >= v->rows[MLI_BOOK_DEVICE])
         return mli_verify_fail(v, "%jx: its device is unknown", e->key);
     return mli_verify_place(v, e) || mli_verify_side(v, e) || mli_verify_rows(v, e) ||
-           mli_verify_taken(v, e);
+           mli_verify_pick(v, e);
 }
 
 /* -- the map -- */
@@ -20943,7 +21030,7 @@ static MLI_COLD int mli_verify_map(mli_verify *v) {
                            (uint64_t)mli_u32_load(&v->lord->map.buckets));
 }
 
-/* Checks the table of taken blocks and the totals of stacks against the map. They may exceed it by
+/* Checks the table of picked blocks and the totals of stacks against the map. They may exceed it by
    blocks that are detached. */
 static MLI_COLD int mli_verify_stacks(mli_verify *v) {
     uint64_t bytes = 0, blocks = 0;
@@ -20953,14 +21040,14 @@ static MLI_COLD int mli_verify_stacks(mli_verify *v) {
         bytes += row->live;
         blocks += row->blocks;
     }
-    if (v->lord->stacks.taken_count != v->taken.blocks)
+    if (v->lord->stacks.pick_count != v->picked.blocks)
         return mli_verify_fail(v, "blocks with a stack: %ju; the table of stacks has %ju",
-                               v->taken.blocks, (uint64_t)v->lord->stacks.taken_count);
-    if (blocks - v->taken.blocks <= v->detached.blocks &&
-        (bytes == v->taken.bytes || v->detached.blocks))
+                               v->picked.blocks, (uint64_t)v->lord->stacks.pick_count);
+    if (blocks - v->picked.blocks <= v->detached.blocks &&
+        (bytes == v->picked.bytes || v->detached.blocks))
         return 0;
     return mli_verify_fail(v, "blocks with a stack weigh %ju B; the stacks say %ju B",
-                           v->taken.bytes, bytes);
+                           v->picked.bytes, bytes);
 }
 
 /* -- rows -- */
@@ -21249,7 +21336,7 @@ typedef struct mli_stack_line {
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
-typedef struct mli_stack_leak { /* the leaks of a stack: what its taken blocks stand for */
+typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks stand for */
     uint64_t bytes, samples;
     double blocks;
     uint32_t row;
@@ -21494,13 +21581,13 @@ static MLI_COLD void mli_report_culprit(mli_report *r) {
 }
 /* Adds a live block to the leaks of its stack, if it has one. */
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
-    const mli_taken taken = mli_taken_of(r->lord, e);
+    const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !taken.row || taken.row >= r->row_count) return; /* added since */
-    leak = &r->stack_leak[taken.row];
-    leak->row = taken.row;
-    leak->bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
-    leak->blocks += taken.scale;
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* added since */
+    leak = &r->stack_leak[pick.row];
+    leak->row = pick.row;
+    leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
+    leak->blocks += pick.scale;
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */
@@ -22056,7 +22143,8 @@ MLI_PRIVATE uint32_t mli_frame_of_scope(const mli_export *x, uint32_t id) {
 MLI_PRIVATE uint32_t mli_frame_of_place(const mli_export *x, uint32_t place) {
     return mli_frame_of_scope(x, x->scopes) + place;
 }
-MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x, x->places); }
+MLI_PRIVATE uint32_t mli_frame_count(const mli_export *x) { return mli_frame_of_place(x,
+                                                                                      x->places); }
 MLI_PRIVATE void mli_export_stacks(mli_export *x) {
     if (!x->lord->stacks.depth) return;
     x->nodes = mli_u32_load_acquire(&x->lord->stacks.node_count) - 1;
@@ -22142,8 +22230,8 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     mli_live_block *b = &alive->of;
     uint64_t rows = mli_word2_rows(e->word2);
     uint64_t scope = mli_scope_of(x->lord, rows);
-    const mli_taken taken = x->nodes ? mli_taken_of(x->lord, e) : mli_taken_none;
-    const uint32_t node = taken.row ? mli_stack_row_at(x->lord, taken.row)->node : 0;
+    const mli_pick pick = x->nodes ? mli_pick_of(x->lord, e) : mli_pick_none;
+    const uint32_t node = pick.row ? mli_stack_row_at(x->lord, pick.row)->node : 0;
     *b = mli_live_block_make(x, MLI_DEV(e->word1), e->key, MLI_BYTES(e->word1),
                              (rows & MLI_ROWS_MASK) >> 1 | scope << 36);
     b->stream = mli_stream_of(x->lord, rows);
@@ -22151,7 +22239,7 @@ static MLI_COLD void mli_alive_fill(void *user, const mli_entry *e, void *item) 
     if ((e->word2 & MLI_HAS_SIDE) && mli_side_record_of(e->word2)->parts)
         b->state |= MLI_BLOCK_PARTS;
     if (node <= x->nodes) b->node = node;
-    alive->scale = b->node ? taken.scale : 0;
+    alive->scale = b->node ? pick.scale : 0;
 }
 static MLI_COLD int mli_alive_visit(void *user, void *item) {
     const mli_alive_walk *walk = (const mli_alive_walk *)user;
@@ -22595,7 +22683,7 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         if (samples && s->live_bytes)
             mli_putf(r->o, "%12jo", s->error_bytes);
         else if (samples)
-            mli_put_str(r->o, "           -"); /* blocks that were not taken may live */
+            mli_put_str(r->o, "           -"); /* blocks that were not picked may live */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
@@ -23792,7 +23880,7 @@ MLI_PRIVATE MLI_COLD void mli_json(mli_report *r) {
 
 /* The HTML report around its data, made from src/reports/page by `make page`: change it there.
    Minified by esbuild 0.17.0. */
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 
 static const char mli_html_head[][3089] = {
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Con"
@@ -24452,13 +24540,13 @@ static const char mli_html_tail[][3619] = {
 /* Writes HTML: the page with the JSON report in it. Owns no state. Uses reports/text, reports/json
    and reports/page. Locks: none. */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 #endif
 
 /* ------------------------------------------------------------------------ src/reports/html.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 
 /* Writes a part of the page: `all` bytes of literals, each in a place of `size` bytes. */
 static MLI_COLD void mli_put_html(mli_out *o, const char *literal, size_t size, size_t all) {
@@ -24623,8 +24711,8 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
    arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
-   frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
-   the callers. The event of an alloc or a move has these too; the others have the site of their
+   frames of a block are its stack if it has one, else its site; then its scopes as the callers. The
+   event of an alloc or a move has these too; the others have the site of their
    call. A tag is the category. The parts of a block are
    under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
    "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If
@@ -24967,13 +25055,13 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
    none.
 
    the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
-      were taken, and a share of the others of its site: in proportion to the others that its
-      samples stand for. Then the stacks add up to the site, and a block that was taken has its own
+      were picked, and a share of the others of its site: in proportion to the others that its
+      samples stand for. Then the stacks add up to the site, and a block that was picked has its own
       bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
       blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
       which are divided by site */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 /* A whole, whose numbers are exact, or the share of one stack in it. The wholes of live blocks are
    those of one site, tag and scope; the wholes of allocs are sites, and those of their device. */
@@ -25036,7 +25124,7 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* ---------------------------------------------------------------------- src/reports/shares.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 static MLI_COLD mli_portion *mli_portion_find(mli_portion *table, size_t cap,
                                               const mli_portion *key) {
@@ -25089,7 +25177,7 @@ static MLI_COLD mli_portion *mli_portion_of(mli_shares *t, const mli_live_block 
     return s;
 }
 
-/* Adds a live block to its whole and, if it was taken, to the share of its stack. */
+/* Adds a live block to its whole and, if it was picked, to the share of its stack. */
 static MLI_COLD int mli_portion_put(void *user, const mli_alive *alive) {
     mli_shares *t = (mli_shares *)user;
     const mli_live_block *b = &alive->of;
@@ -25117,9 +25205,9 @@ static MLI_COLD void mli_portions_stacks(mli_shares *t) {
         s = mli_portion_of(t, &of, row->node, 1);
         mli_lock_take(&t->x->lord->stacks.lock);
         s->value[0] += (int64_t)row->samples;
-        s->value[1] += (int64_t)row->taken_bytes;
+        s->value[1] += (int64_t)row->picked_bytes;
         s->rest[0] += row->allocs - (double)row->samples;
-        s->rest[1] += (double)row->alloc_bytes - (double)row->taken_bytes;
+        s->rest[1] += (double)row->alloc_bytes - (double)row->picked_bytes;
         mli_lock_drop(&t->x->lord->stacks.lock);
     }
 }
@@ -25254,7 +25342,7 @@ static MLI_COLD void mli_portion_live_back(mli_shares *t, mli_portion *s) {
     of->value[1] += s->value[1];
 }
 /* Removes numbers below 0, as those of freed blocks are differences, and the rest of a stack
-   without a taken block. */
+   without a picked block. */
 static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
     int m;
     (void)t;
@@ -25265,7 +25353,7 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
 }
 
 /* A stack gets at most so many times what its samples stand for: a site with more has stacks of
-   which no block was taken. */
+   which no block was picked. */
 #define MLI_PORTION_MOST 4
 
 /* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
@@ -25443,7 +25531,7 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
    different lines, or those there is memory for: with more the order begins again, and readers add
    equal lines up. Anomalies and drops are not in it: readers know no comments. */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
 
@@ -25454,7 +25542,7 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r);
 
 /* -------------------------------------------------------------------- src/reports/profiles.c -- */
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 #define MLI_FOLDED_LINES 65536u
 
@@ -26803,13 +26891,18 @@ MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format)
 
 /* --------------------------------------------------------------------- src/reports/formats.c -- */
 
-#if defined(MEMLORD_NO_REPORTS) /* what is left out has no writer */
+/* What a knob leaves out has no writer. */
+#if defined(MEMLORD_NO_PAGE)
 #define mli_html NULL
-#define mli_trace NULL
-#define mli_prometheus NULL
+#endif
+#if defined(MEMLORD_NO_PROFILES)
 #define mli_pprof NULL
 #define mli_heaptrack NULL
 #define mli_folded NULL
+#endif
+#if defined(MEMLORD_NO_REPORTS)
+#define mli_trace NULL
+#define mli_prometheus NULL
 #define mli_memory_viz NULL
 #define mli_csv NULL
 #endif
@@ -27761,6 +27854,13 @@ static memlord_result mli_unhook(mli_hooked *h) {
     return MEMLORD_OK;
 }
 
+/* Returns 1 if `which` has malloc and every other function of the table that allocates. */
+static MLI_COLD int mli_hooks_complete(const memlord_hooks *table, uint32_t which) {
+    return (which & MEMLORD_HOOK_MALLOC) && (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
+           (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
+           (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED));
+}
+
 /* -- public -- */
 
 MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table, uint32_t which) {
@@ -27772,10 +27872,7 @@ MLI_API memlord_result memlord_hooks_install(memlord *lord, memlord_hooks *table
     int own;
     if (!table || !table->malloc_fn || !table->free_fn || (which & ~(uint32_t)MEMLORD_HOOK_ALL))
         return MEMLORD_E_INVALID;
-    if ((which & MEMLORD_HOOK_MALLOC) && (!table->calloc_fn || (which & MEMLORD_HOOK_CALLOC)) &&
-        (!table->realloc_fn || (which & MEMLORD_HOOK_REALLOC)) &&
-        (!table->aligned_fn || (which & MEMLORD_HOOK_ALIGNED)))
-        which |= MLI_HOOK_COMPLETE;
+    if (mli_hooks_complete(table, which)) which |= MLI_HOOK_COMPLETE;
     mli_lock_take(&mli_process.registry_lock);
     h = mli_hooked_of(table);
     own = h ? mli_unhook(h) != MEMLORD_OK : mli_hooks_own(table);

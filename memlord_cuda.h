@@ -719,7 +719,6 @@ MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name);
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
-MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size);
 MLI_CUDA_PRIVATE void mli_cuda_yield(void);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 #else
@@ -737,11 +736,20 @@ MLI_CUDA_PRIVATE void mli_cuda_lock_take(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void mli_cuda_lock_drop(mli_cuda_lock *l);
 MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name);
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library);
-/* Copies the address: ISO C has no way from an object's to a function's. */
-MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn, size_t size);
 MLI_CUDA_PRIVATE void mli_cuda_yield(void);
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void);
 #endif
+
+/* A function of a library, and its place in a table. */
+typedef struct mli_cuda_symbol {
+    const char *name;
+    uint16_t at; /* the offset of the pointer */
+    uint16_t needed;
+} mli_cuda_symbol;
+/* Fills a table with the functions of a library; NULL: it has none of this name. Returns the last
+   one that is needed and missing; NULL: none is. */
+MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda_symbol *symbols,
+                                                   size_t n, void *table);
 
 typedef struct mli_cuda_u64 {
     uint64_t v;
@@ -780,10 +788,11 @@ MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
     return (void *)LoadLibraryExA(name, NULL, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
 }
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library) { FreeLibrary((HMODULE)library); }
-MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn,
-                                            size_t size) {
+static void *mli_cuda_library_find(void *library, const char *name) {
     FARPROC found = GetProcAddress((HMODULE)library, name);
-    memcpy(fn, &found, size);
+    void *copy;
+    memcpy(&copy, &found, sizeof copy);
+    return copy;
 }
 MLI_CUDA_PRIVATE void mli_cuda_yield(void) { (void)SwitchToThread(); }
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void) { return GetCurrentProcessId(); }
@@ -794,14 +803,24 @@ MLI_CUDA_PRIVATE void *mli_cuda_library_open(const char *name) {
     return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 MLI_CUDA_PRIVATE void mli_cuda_library_close(void *library) { (void)dlclose(library); }
-MLI_CUDA_PRIVATE void mli_cuda_library_find(void *library, const char *name, void *fn,
-                                            size_t size) {
-    void *found = dlsym(library, name);
-    memcpy(fn, &found, size);
+static void *mli_cuda_library_find(void *library, const char *name) {
+    return dlsym(library, name);
 }
 MLI_CUDA_PRIVATE void mli_cuda_yield(void) { (void)sched_yield(); }
 MLI_CUDA_PRIVATE uint64_t mli_cuda_process_id(void) { return (uint64_t)getpid(); }
 #endif
+MLI_CUDA_PRIVATE const char *mli_cuda_library_fill(void *library, const mli_cuda_symbol *symbols,
+                                                   size_t n, void *table) {
+    const char *missing = NULL;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        void *found = mli_cuda_library_find(library, symbols[i].name);
+        /* ISO C has no way from the address of an object to that of a function */
+        memcpy((char *)table + symbols[i].at, &found, sizeof found);
+        if (symbols[i].needed && !found) missing = symbols[i].name;
+    }
+    return missing;
+}
 
 #if defined(__GNUC__)
 MLI_CUDA_PRIVATE uint64_t mli_cuda_load(mli_cuda_u64 *a) {
@@ -980,16 +999,36 @@ MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
 #define MLI_CUDA_WHY(...)                                                                     \
     (snprintf(mli_cuda_loaded.why, sizeof mli_cuda_loaded.why, __VA_ARGS__), 0)
 
-static int mli_cuda_driver_load(mli_cuda_driver *d) {
-    void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
-    const char *missing = NULL;
-    int i;
-    if (!library) return MLI_CUDA_WHY("%s was not found", MEMLORD_CUDA_DRIVER);
+static const mli_cuda_symbol mli_cuda_driver_symbols[] = {
 #define MLI_CUDA_X(field, symbol, needed, params)                                             \
-    mli_cuda_library_find(library, symbol, (void *)&d->field, sizeof d->field);               \
-    if (needed && !d->field) missing = symbol;
+    {symbol, (uint16_t)offsetof(mli_cuda_driver, field), needed},
     MLI_CUDA_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
+};
+
+/* Reads the handles and properties of the devices. */
+static void mli_cuda_devices_read(mli_cuda_driver *d) {
+    const int has_pools = d->pool_current && d->pool_attribute && d->pool_trim;
+    int i;
+    for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
+        if (d->device_get(&d->handle[i], i)) break;
+        if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
+            d->integrated[i] = 0;
+        d->any_integrated |= d->integrated[i];
+        if (!has_pools ||
+            d->device_attribute(&d->pools[i], MLI_CUDA_ATTRIBUTE_POOLS, d->handle[i]))
+            d->pools[i] = 0;
+    }
+    d->known = i;
+}
+
+static int mli_cuda_driver_load(mli_cuda_driver *d) {
+    void *library = mli_cuda_library_open(MEMLORD_CUDA_DRIVER);
+    const char *missing;
+    int i;
+    if (!library) return MLI_CUDA_WHY("%s was not found", MEMLORD_CUDA_DRIVER);
+    missing = mli_cuda_library_fill(library, mli_cuda_driver_symbols,
+                                    sizeof mli_cuda_driver_symbols / sizeof(mli_cuda_symbol), d);
     if (missing) {
         mli_cuda_library_close(library);
         return MLI_CUDA_WHY("%s has no %s", MEMLORD_CUDA_DRIVER, missing);
@@ -999,16 +1038,7 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
     if ((i = d->device_count(&d->devices)) != 0)
         return MLI_CUDA_WHY("cuDeviceGetCount answered %d", i);
     if (d->devices < 1) return MLI_CUDA_WHY("there is no device");
-    for (i = 0; i < d->devices && i < MEMLORD_CUDA_MAX_DEVICES; i++) {
-        if (d->device_get(&d->handle[i], i)) break;
-        if (d->device_attribute(&d->integrated[i], MLI_CUDA_ATTRIBUTE_INTEGRATED, d->handle[i]))
-            d->integrated[i] = 0;
-        d->any_integrated |= d->integrated[i];
-        if (!d->pool_current || !d->pool_attribute || !d->pool_trim ||
-            d->device_attribute(&d->pools[i], MLI_CUDA_ATTRIBUTE_POOLS, d->handle[i]))
-            d->pools[i] = 0;
-    }
-    d->known = i;
+    mli_cuda_devices_read(d);
     return 1;
 }
 
@@ -1148,16 +1178,21 @@ enum { MLI_CUDA_HOLDERS_EVERY = 16, MLI_CUDA_HOLDERS_MISSES = 8 };
 MLI_CUDA_PRIVATE mli_cuda_lock mli_cuda_holders_lock = MLI_CUDA_LOCK;
 static mli_cuda_holders mli_cuda_holders_of[MEMLORD_CUDA_MAX_DEVICES];
 
-static void mli_cuda_nvml_load(const mli_cuda_driver *d, const char *name) {
-    void *library = mli_cuda_library_open(name);
-    int whole = 1, i;
-    if (!library) return;
+static const mli_cuda_symbol mli_cuda_nvml_symbols[] = {
 #define MLI_CUDA_X(field, symbol, needed, params)                                             \
-    mli_cuda_library_find(library, symbol, (void *)&mli_cuda_nvml.field, sizeof(void *));     \
-    if (needed && !mli_cuda_nvml.field) whole = 0;
+    {symbol, (uint16_t)offsetof(mli_cuda_nvml_state, field), needed},
     MLI_CUDA_NVML_FUNCTIONS(MLI_CUDA_X)
 #undef MLI_CUDA_X
-    if (!whole || mli_cuda_nvml.init()) {
+};
+
+static void mli_cuda_nvml_load(const mli_cuda_driver *d, const char *name) {
+    void *library = mli_cuda_library_open(name);
+    int i;
+    if (!library) return;
+    if (mli_cuda_library_fill(library, mli_cuda_nvml_symbols,
+                              sizeof mli_cuda_nvml_symbols / sizeof(mli_cuda_symbol),
+                              &mli_cuda_nvml) ||
+        mli_cuda_nvml.init()) {
         mli_cuda_library_close(library);
         return;
     }
@@ -2074,6 +2109,13 @@ static uint64_t mli_cuda_state_of(int recorded, int ends) {
     return recorded == 0 && !ends ? MLI_CUDA_UNRECORDED : MLI_CUDA_LOST;
 }
 
+/* Returns 1 if a fence is one of a stream's (NULL: any) that this thread may record. */
+static int mli_cuda_fence_is_ours(const mli_cuda_fence *fence, const cudaStream_t *stream,
+                                  uint64_t self, const mli_cuda_fence *asked) {
+    if (stream && fence->stream != *stream) return 0;
+    return fence->stream != cudaStreamPerThread || fence->thread == self || fence == asked;
+}
+
 MLI_CUDA_PRIVATE void mli_cuda_fences_record(const cudaStream_t *stream,
                                              const mli_cuda_fence *asked, int ends) {
     uint64_t self = mli_cuda_thread_id();
@@ -2084,9 +2126,7 @@ MLI_CUDA_PRIVATE void mli_cuda_fences_record(const cudaStream_t *stream,
     for (due = !ends; due < 2; due++)
         for (fence = mli_cuda_unrecorded[due]; fence; fence = next) {
             next = fence->next;
-            if (stream && fence->stream != *stream) continue;
-            if (fence->stream == cudaStreamPerThread && fence->thread != self && fence != asked)
-                continue;
+            if (!mli_cuda_fence_is_ours(fence, stream, self, asked)) continue;
             if (fence->taken) {
                 if (ends) next = mli_cuda_fences_wait(due);
                 continue;
@@ -3417,6 +3457,11 @@ MLI_CUDA_VIRTUAL(MLI_CUDA_X)
 #undef MLI_CUDA_HERE
 #endif
 
+/* Counts a function that is not redirected; *name gets the first. */
+static void mli_cuda_wrap_note(int redirected, const char *real, int *missing, const char **name) {
+    if (!redirected && !(*missing)++) *name = real;
+}
+
 /* Read through volatile pointers: compilers take two names for two functions. */
 MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
     int missing = 0;
@@ -3425,10 +3470,10 @@ MEMLORD_API int memlord_cuda_wrap_check(const char **first) {
 #define MLI_CUDA_X0(real, ours)                                                               \
     {                                                                                         \
         __typeof__(real) *volatile original = real, *volatile wrapped = MLI_CUDA_WRAP(real);  \
-        if (original != wrapped && !missing++) name = #real;                                  \
+        mli_cuda_wrap_note(original == wrapped, #real, &missing, &name);                      \
     }
 #else
-#define MLI_CUDA_X0(real, ours) if (!missing++) name = #real;
+#define MLI_CUDA_X0(real, ours) mli_cuda_wrap_note(0, #real, &missing, &name);
 #endif
 #define MLI_CUDA_X(real, ours, params, args) MLI_CUDA_X0(real, ours)
     MLI_CUDA_WRAPPED(MLI_CUDA_X, MLI_CUDA_X0)

@@ -137,7 +137,6 @@ static void reserve(memlord *lord) {
     X(1, mli_scope_record_new, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_scope_record_new(lord)) \
     X(1, mli_scope_publish, mli_lock_held(&mli_process.cold_lock), mli_scope_publish(lord)) \
-    X(1, mli_birth_count, mli_lock_held(&mli_process.cold_lock), (void)mli_birth_count(lord)) \
     X(1, mli_dict_array, dict->items, mli_dict dict; dict.items = NULL; \
       (void)mli_dict_array(&dict)) \
     X(1, mli_dict_find_locked, mli_lock_held(&mli_process.cold_lock), \
@@ -216,13 +215,13 @@ static void reserve(memlord *lord) {
       (void)mli_stack_child_find_locked(lord, 0, NULL, 0, NULL)) \
     X(1, mli_stack_row_find_locked, mli_lock_held(&mli_process.cold_lock), \
       (void)mli_stack_row_find_locked(lord, 0, 0, 0, NULL)) \
-    X(1, mli_taken_entry, mli_rank_held(MLI_RANK_STACKS), (void)mli_taken_entry(NULL, 0, 0, 0)) \
-    X(1, mli_taken_of_locked, mli_lock_held(&lord->stacks.lock), \
-      (void)mli_taken_of_locked(lord, NULL)) \
-    X(1, mli_taken_remove, mli_lock_held(&lord->stacks.lock), mli_taken_remove(lord, NULL)) \
-    X(1, mli_taken_swap, mli_lock_held(&lord->stacks.lock), mli_taken_swap(lord, NULL, NULL)) \
-    X(1, mli_taken_reserve, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
-      (void)mli_taken_reserve(lord)) \
+    X(1, mli_pick_entry, mli_rank_held(MLI_RANK_STACKS), (void)mli_pick_entry(NULL, 0, 0, 0)) \
+    X(1, mli_pick_of_locked, mli_lock_held(&lord->stacks.lock), \
+      (void)mli_pick_of_locked(lord, NULL)) \
+    X(1, mli_pick_remove, mli_lock_held(&lord->stacks.lock), mli_pick_remove(lord, NULL)) \
+    X(1, mli_pick_swap, mli_lock_held(&lord->stacks.lock), mli_pick_swap(lord, NULL, NULL)) \
+    X(1, mli_pick_reserve, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
+      (void)mli_pick_reserve(lord)) \
     X(1, mli_stack_credit, mli_lock_held(&lord->stacks.lock), mli_stack_credit(lord, NULL, 0, \
       0)) \
     X(1, mli_stack_set, !mli_is_inside(), enter(lord, t); mli_stack_set(lord, 0, 0, 0)) \
@@ -230,7 +229,7 @@ static void reserve(memlord *lord) {
       (void)mli_stack_unwind(lord, 1, NULL, 0, NULL, &from)) \
     X(1, mli_stacks_ready, mli_none_held_but_orphan(), hold(MLI_RANK_COLD); \
       (void)mli_stacks_ready(lord)) \
-    X(1, mli_stack_taken, !mli_is_inside(), enter(lord, t); mli_stack_taken(lord, t, 0, 0, \
+    X(1, mli_stack_pick_slow, !mli_is_inside(), enter(lord, t); mli_stack_pick_slow(lord, t, 0, 0, \
       NULL)) \
     X(1, mli_stack_frames, mli_none_held(), hold(MLI_RANK_COLD); (void)mli_stack_frames(lord, \
       NULL, 0)) \

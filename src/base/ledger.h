@@ -199,16 +199,16 @@ struct memlord {
     } threads;
     struct {
         uint32_t depth; /* frames a stack; 0: the ledger has no stacks */
-        uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is taken */
+        uint64_t bytes; /* from sample to sample in the mean; 1: every alloc is picked */
         uint64_t seed;  /* of the samples of all threads */
         memlord_unwinder unwinder;
-        mli_ptr heads;                    /* mli_stack_heads *; NULL: no stack was taken yet */
+        mli_ptr heads;                    /* mli_stack_heads *; NULL: there is no stack yet */
         mli_vector frames, nodes, rows;     /* numbered from 1 */
         mli_u32 frame_count, node_count, row_count; /* and 1 more; grow under the cold lock */
         mli_u64 cut;                      /* stacks of one return address, or none, as it must be */
         mli_lock lock;                    /* all below, and the totals of rows */
-        struct mli_taken *taken;          /* the table of taken blocks */
-        size_t taken_cap, taken_count, taken_reserved;
+        struct mli_pick *picks;          /* the table of picked blocks */
+        size_t pick_cap, pick_count, pick_reserved;
     } stacks;
     struct {
         mli_ptr modules;      /* mli_module *, the newest first; push only, under the cold lock */
@@ -436,10 +436,10 @@ typedef struct mli_self_state {
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
     void *frame;             /* likewise: the frame that begins there */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double taken_scale;      /* of the block that its call opens: see mli_taken */
-    uint32_t taken_row;      /* likewise; 0: the block is not taken */
-    uint32_t taken_again;    /* likewise; 1: it is no new alloc, and had `taken_had` bytes */
-    uint64_t taken_had;
+    double pick_scale;      /* of the block that its call opens: see mli_pick */
+    uint32_t pick_row;      /* likewise; 0: the block is not picked */
+    uint32_t pick_again;    /* likewise; 1: it is no new alloc, and had `pick_had` bytes */
+    uint64_t pick_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
     mli_debug_note note;     /* for the debug line of the call in progress: see books/blocks */

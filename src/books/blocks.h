@@ -146,10 +146,10 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_close(memlord *lord, mli_thread *t
                                                     uint64_t key, int how, mli_entry *gone,
                                                     mli_fence_record **chain);
 
-/* Erases the entry of a live block without counting, and copies it to *out. *taken is its stack,
-   which has its bytes until mli_taken_off. */
+/* Erases the entry of a live block without counting, and copies it to *out. *pick is its stack,
+   which has its bytes until mli_pick_off. */
 MLI_PRIVATE memlord_result mli_entry_detach(memlord *lord, mli_thread *t, uint32_t type,
-                                            uint64_t key, mli_entry *out, mli_taken *taken);
+                                            uint64_t key, mli_entry *out, mli_pick *pick);
 
 /* Returns the word2 of a block that a call at `site` resizes or moves to `dev`: the tag stays; the
    site becomes `site`, if sites are counted and there is one. Both words are without a side record.

@@ -382,13 +382,13 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
         if (published + (int64_t)level > peak) peak = published + (int64_t)level;
     }
     sum->live = mli_since(sum->in, sum->out);
-    sum->total_in = mli_since(sum->in, row->base.in);
-    sum->total_out = mli_since(sum->out, row->base.out);
-    sum->freed = mli_since(sum->out, row->base.freed);
+    sum->total_in = mli_since(sum->in, row->at_reset.in);
+    sum->total_out = mli_since(sum->out, row->at_reset.out);
+    sum->freed = mli_since(sum->out, row->at_reset.freed);
     sum->blocks = (int64_t)(allocs - frees) > 0 ? allocs - frees : 0;
-    sum->allocs = allocs - row->base.allocs;
-    sum->frees = frees - row->base.frees;
-    sum->freed_here -= row->base.freed_here;
+    sum->allocs = allocs - row->at_reset.allocs;
+    sum->frees = frees - row->at_reset.frees;
+    sum->freed_here -= row->at_reset.freed_here;
     mli_lock_drop(&row->lock);
     sum->peak = peak > (int64_t)sum->live ? (uint64_t)peak : sum->live;
     sum->peak_error = cells > 1 || blind ? cells * lord->counters.batch : 0;
@@ -435,11 +435,11 @@ MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, 
     mli_row_totals sum;
     mli_row_sum(lord, book, number, 0, &sum);
     mli_lock_take(&row->lock);
-    row->base.in = sum.in;
-    row->base.out = row->base.freed = sum.out;
-    row->base.allocs += sum.allocs;
-    row->base.frees += sum.frees;
-    row->base.freed_here += sum.freed_here;
+    row->at_reset.in = sum.in;
+    row->at_reset.out = row->at_reset.freed = sum.out;
+    row->at_reset.allocs += sum.allocs;
+    row->at_reset.frees += sum.frees;
+    row->at_reset.freed_here += sum.freed_here;
     mli_lock_drop(&row->lock);
     mli_row_peak_reset(lord, t, book, number);
 }
@@ -447,7 +447,7 @@ MLI_PRIVATE MLI_COLD void mli_row_reset(memlord *lord, mli_thread *t, int book, 
 MLI_PRIVATE void mli_row_freed_exclude(memlord *lord, uint32_t dev, uint64_t bytes) {
     mli_row *row = mli_row_at(lord, MLI_BOOK_DEVICE, dev);
     mli_lock_take(&row->lock);
-    row->base.freed += bytes;
+    row->at_reset.freed += bytes;
     mli_lock_drop(&row->lock);
 }
 MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {

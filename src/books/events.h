@@ -77,7 +77,7 @@ static MLI_HOT void mli_event_record(memlord *lord, mli_thread *t, int kind, uin
     if (MLI_UNLIKELY(mli_alert_on(lord, MLI_ALERT_EVENTS)))
         mli_event_write(lord, t, kind, dev, storage, bytes, rows);
 }
-/* Records the beginning of a block, with its row of the stacks; 0: it was not taken. */
+/* Records the beginning of a block, with its row of the stacks; 0: it was not picked. */
 MLI_PRIVATE void mli_event_record_begin(memlord *lord, mli_thread *t, int kind, uint32_t dev,
                                         uint64_t storage, uint64_t bytes, uint64_t rows,
                                         uint32_t stack);

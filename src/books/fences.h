@@ -98,7 +98,9 @@ MLI_PRIVATE int mli_fence_drop(memlord *lord, mli_fence_record *f);
 MLI_PRIVATE MLI_COLD memlord_result mli_fence_discard(memlord *lord, const memlord_fence *fence);
 
 /* Returns the next fence record of the ledger after f (NULL: the first); NULL: there is none. */
-MLI_PRIVATE mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f);
+static MLI_HOT mli_fence_record *mli_fence_next(memlord *lord, const mli_fence_record *f) {
+    return f ? f->older : (mli_fence_record *)mli_ptr_load(&lord->fences.all);
+}
 
 /* Drops and frees the fences that are to be dropped. Requires: no lock is held, and the caller is
    not inside. */

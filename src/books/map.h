@@ -14,7 +14,7 @@
 /* -- entries -- */
 
 /* A block in the map. Its key is the storage. Fields of the words start at the lowest bit.
-     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | taken:1
+     word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
              birth:26, then 1 */
@@ -29,8 +29,8 @@ typedef struct mli_entry {
 #define MLI_REFS(word1) ((uint32_t)((word1) >> 57) & 63u)
 #define MLI_REFS_ONE ((uint64_t)1 << 57)
 #define MLI_REFS_MANY 63u
-#define MLI_TAKEN ((uint64_t)1 << 63) /* books/stacks has its stack */
-/* All of word1 but the bytes: dev, references and taken. MLI_UPPER_OF has no taken bit. */
+#define MLI_PICKED ((uint64_t)1 << 63) /* books/stacks has its stack */
+/* All of word1 but the bytes: dev, references and picked. MLI_UPPER_OF has no picked bit. */
 #define MLI_UPPER(word1) ((uint32_t)((word1) >> MLI_BYTES_BITS))
 #define MLI_UPPER_OF(dev, refs) ((dev) + ((uint32_t)(refs) << 8))
 static MLI_HOT uint64_t mli_word1_of(uint64_t bytes, uint32_t dev, uint32_t refs) {
@@ -324,9 +324,9 @@ static MLI_HOT void mli_home_leave(mli_thread *t, mli_home *home) {
 /* Enters as mli_shard_enter_by_store does, with a full barrier of its own: the exchange. It sets
    mli_thread.by_exchange: this record enters by an exchange from here on, for the bit in `special`
    is never cleared, and a later load never returns an older value. The release pairs with the load
-   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit. The
-   loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire may
-   come before the store of an exchange (ARM's ldapr). */
+   in mli_barrier_threads: it makes visible all that the thread did inside before it saw the bit.
+   The loads here, in mli_shard_stop and in mli_shard_wait are seq_cst: one that is only an acquire
+   may come before the store of an exchange (ARM's ldapr). */
 MLI_PRIVATE MLI_NOINLINE uint32_t mli_shard_enter_by_exchange(mli_thread *t, mli_shard *s);
 /* Enters a shard in the way of this thread. */
 static MLI_HOT uint32_t mli_shard_enter(mli_thread *t, mli_shard *s) {

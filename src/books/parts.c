@@ -47,8 +47,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     mli_side_record *spare = NULL;
     mli_entry *e;
     while ((e = mli_probe_live(lord, t, type, key, probe)) != NULL) {
-        int needed = !(e->word2 & MLI_HAS_SIDE) &&
-                     (!for_ref || MLI_REFS(e->word1) + 1 == MLI_REFS_MANY);
+        const int overflows = MLI_REFS(e->word1) + 1 == MLI_REFS_MANY;
+        const int needed = !(e->word2 & MLI_HAS_SIDE) && (!for_ref || overflows);
         if (needed && spare) {
             spare->word2 = e->word2;
             e->word2 = (uint64_t)(uintptr_t)spare | MLI_HAS_SIDE;

@@ -195,10 +195,6 @@ MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
-MLI_PRIVATE uint32_t mli_birth_count(const memlord *lord) {
-    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
-    return lord->tags.birth_count;
-}
 
 MLI_PRIVATE uint64_t mli_alloc_word2(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site) {

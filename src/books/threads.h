@@ -77,7 +77,7 @@ typedef struct mli_thread {
                                 mli_call_end has looked at it; 0: none */
     memlord_account account;       /* that its blocks are charged to; 0: none */
     memlord_device account_device; /* of that account */
-    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is taken */
+    int64_t stack_left;      /* bytes until its next sample; at most 0: the alloc is picked */
     uint64_t stack_random;   /* 0: stack_left is not drawn yet */
     uint32_t open_tickets;   /* in `tickets`; other threads may have closed or adopted some */
     memlord_ticket tickets[MLI_TICKETS_MAX];

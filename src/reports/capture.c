@@ -158,13 +158,13 @@ static MLI_COLD void mli_report_culprit(mli_report *r) {
 }
 /* Adds a live block to the leaks of its stack, if it has one. */
 static MLI_COLD void mli_stack_leak_add(mli_report *r, const mli_entry *e) {
-    const mli_taken taken = mli_taken_of(r->lord, e);
+    const mli_pick pick = mli_pick_of(r->lord, e);
     mli_stack_leak *leak;
-    if (!r->stack_leak || !taken.row || taken.row >= r->row_count) return; /* added since */
-    leak = &r->stack_leak[taken.row];
-    leak->row = taken.row;
-    leak->bytes += mli_taken_weight(&taken, MLI_BYTES(e->word1));
-    leak->blocks += taken.scale;
+    if (!r->stack_leak || !pick.row || pick.row >= r->row_count) return; /* added since */
+    leak = &r->stack_leak[pick.row];
+    leak->row = pick.row;
+    leak->bytes += mli_pick_weight(&pick, MLI_BYTES(e->word1));
+    leak->blocks += pick.scale;
     leak->samples++;
 }
 /* Moves the largest leaks of stacks to the start of their table, the largest first. */

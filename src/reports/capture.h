@@ -84,7 +84,7 @@ typedef struct mli_stack_line {
     uint32_t node;
     memlord_stack_stat stat; /* without its frames */
 } mli_stack_line;
-typedef struct mli_stack_leak { /* the leaks of a stack: what its taken blocks stand for */
+typedef struct mli_stack_leak { /* the leaks of a stack: what its picked blocks stand for */
     uint64_t bytes, samples;
     double blocks;
     uint32_t row;

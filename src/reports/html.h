@@ -7,7 +7,7 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PAGE)
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
 #endif
 

@@ -4,8 +4,8 @@
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
    arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
-   frames of a block are its stack, of samples where it was taken, else its site; then its scopes as
-   the callers. The event of an alloc or a move has these too; the others have the site of their
+   frames of a block are its stack if it has one, else its site; then its scopes as the callers. The
+   event of an alloc or a move has these too; the others have the site of their
    call. A tag is the category. The parts of a block are
    under "parts", which viewers skip. CUDA devices keep their index; the others follow, as the key
    "memlord" lists them; that key has the anomalies and drops too. Traces come from the ring. If

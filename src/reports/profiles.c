@@ -14,7 +14,7 @@
 #include "reports/export.h"
 #include "reports/shares.h"
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 #define MLI_FOLDED_LINES 65536u
 

@@ -15,7 +15,7 @@
 #include "os/compiler.h"
 #include "reports/capture.h"
 
-#if !defined(MEMLORD_NO_REPORTS)
+#if !defined(MEMLORD_NO_PROFILES)
 
 MLI_PRIVATE MLI_COLD void mli_folded(mli_report *r);
 

@@ -313,7 +313,7 @@ static MLI_COLD void mli_text_stacks(mli_report *r) {
         if (samples && s->live_bytes)
             mli_putf(r->o, "%12jo", s->error_bytes);
         else if (samples)
-            mli_put_str(r->o, "           -"); /* blocks that were not taken may live */
+            mli_put_str(r->o, "           -"); /* blocks that were not picked may live */
         mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
         mli_text_stack(r, r->stack[i].node);
     }
