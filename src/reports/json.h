@@ -1,4 +1,4 @@
-/* Writes JSON, schema memlord/2, from a capture. Owns no state. Uses reports/capture, and
+/* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture, and
    reports/text for what both list. Locks: none. */
 #ifndef MLI_REPORTS_JSON_H
 #define MLI_REPORTS_JSON_H

@@ -1,7 +1,4 @@
-/* Writes TEXT from a capture: a first screen of about 25 lines, then the lists in full. The screen
-   begins with verdicts, the worst first. Each is one line with its devices, those of the highest
-   peaks first. Names are cut after MLI_TEXT_NAME characters. Owns no state. Uses reports/capture.
-   Locks: none. */
+/* Writes TEXT from a capture. Owns no state. May use reports/capture. Locks: none. */
 #ifndef MLI_REPORTS_TEXT_H
 #define MLI_REPORTS_TEXT_H
 #include "api/api.h"
@@ -10,6 +7,10 @@
 #include "base/text.h"
 #include "books/blocks.h"
 #include "reports/capture.h"
+
+/* A first screen of about 25 lines comes before the lists in full. It begins with verdicts, the
+   worst first. Each is one line with its devices, those of the highest peaks first. Names are cut
+   after MLI_TEXT_NAME characters. */
 
 MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
 
