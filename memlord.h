@@ -2949,14 +2949,8 @@ private:
 
 /* ------------------------------------------------------------------------- src/os/compiler.h -- */
 
-/* Owns the macros for what compilers differ in, and includes the headers of the system. Uses no
+/* Owns the macros for what compilers differ in, and includes the headers of the system. May use no
    other module. Locks: none. */
-
-/* --------------------------------------------------------------------- os/ --
-   Owns all code that differs between compilers and systems: pages, clocks, threads, files and
-   the memory of the machine. Uses no other section. Each family defines the same functions for
-   Windows and for POSIX. Requires, for all functions: out pointers are not NULL and
-   sizes are not 0. Returns 0 for success unless a comment says otherwise. Locks: none. */
 
 #if defined(_WIN32)
 #define MLI_WINDOWS 1
@@ -3132,14 +3126,16 @@ typedef struct mli_job { /* must outlive the thread that runs it */
 
 /* --------------------------------------------------------------------------- src/os/system.h -- */
 
-/* Owns all code that differs between systems, but for modules, the memory of the machine and
-   stacks: pages, clocks, threads, files, events to wait for. Each family defines the same functions
-   for Windows and for POSIX. Requires, for all functions: out pointers are not NULL and sizes are
-   not 0. Returns 0 for success unless a comment says otherwise. Locks: none.
+/* Owns all code that differs between systems, except modules, stacks and the memory of the machine:
+   pages, clocks, threads, files, events to wait for. Uses no other module. Locks: none. */
 
-   ticks: a time stamp at a third of the cost of a clock
-   Reads the counter of the processor. It serves as a stamp only where it counts at a constant
-   rate in every power state. mli_ticks_steady returns 1 there; else stamps are clock times. */
+/* A family of functions is the same on Windows and on POSIX. Requires, for all functions: out
+   pointers are not NULL and sizes are not 0. A function returns 0 for success unless a comment says
+   otherwise. */
+
+/* A tick is a time stamp at a third of the cost of a clock: it is the counter of the processor. It
+   serves as a stamp only where the counter has a constant rate in every power state. There
+   mli_ticks_steady returns 1; elsewhere stamps are clock times. */
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 MLI_PRIVATE uint64_t mli_ticks(void);
@@ -3680,12 +3676,12 @@ MLI_PRIVATE MLI_COLD uint32_t mli_ms_left(uint64_t deadline) {
 /* -------------------------------------------------------------------------- src/os/machine.h -- */
 
 /* Owns the capacity of the cpu: the memory that the machine and its cgroup have for this process.
-   Uses os/system.
+   May use os/system. Invariant: a doubtful number counts as unknown, because a wrong number is
+   worse than none. Locks: none. */
 
-   mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
-   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno.
-   An mli_cpu of zeros is valid; only `root` is set from outside. A doubtful number counts as
-   unknown, because a wrong number is worse than none. */
+/* mli_cpu_sample is the capacity source of the cpu device. It returns 0 if the numbers are known.
+   Requires: one caller at a time. It uses no malloc, no stdio and little stack, and keeps errno. An
+   mli_cpu of zeros is valid; only `root` is set from outside. */
 
 #if defined(__linux__)
 
@@ -4021,10 +4017,10 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 
 /* -------------------------------------------------------------------------- src/os/modules.h -- */
 
-/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded.
-   Uses os/system. Locks: none.
+/* Owns the look-up of the loaded module behind an address, and keeps MemLord's own module loaded. A
+   module is an executable or a library. May use os/system. Locks: none of its own. */
 
-   The modules of the process. Each system defines:
+/* Each system defines:
      mli_module_of  Returns an address that stands for the module that an address is in; NULL: in
                     none, or it is not known. Recording calls ask this under locks of the host,
                     so it must not wait for dlopen, which runs constructors of the host.
@@ -4373,7 +4369,7 @@ MLI_PRIVATE int mli_module_keep(void) { return 1; } /* a program; or musl, which
 /* --------------------------------------------------------------------------- src/os/unwind.h -- */
 
 /* Owns the return addresses and frames of the current stack: unwinders, MemLord's own frames, marks
-   of callbacks left by longjmp. Uses os/system. Locks: none. */
+   of callbacks left by longjmp. May use os/system. Locks: none. */
 
 #define MLI_STACK_DEPTH_MAX 128
 #if defined(__GNUC__)
@@ -4513,12 +4509,14 @@ MLI_PRIVATE size_t mli_unwind(void *user, void **frames, size_t cap) {
 
 /* ------------------------------------------------------------------------ src/base/atomics.h -- */
 
-/* Owns the words that threads share, the locks and the lock order. Uses os/.
-   A word is a struct, so that a plain access does not compile. The name of a load or store ends
-   in its memory order. No suffix means relaxed: other threads read the value and conclude nothing
-   else from it. Read-modify-writes (exchange, add, or, bits, cas) are sequentially consistent.
-   Layout and code are the same in C and C++. i386 aligns a uint64_t to 4 bytes; one across two
-   cache lines would be read in halves, so mli_u64 is aligned to 8. Locks: see MLI_RANK_... */
+/* Owns the words that threads share, the locks and the lock order. May use os/. Invariants: a word
+   is a struct, so that a plain access does not compile; read-modify-writes (exchange, add, or,
+   bits, cas) are sequentially consistent. Locks: MLI_RANK_... lists them in their order. */
+
+/* The name of a load or store ends in its memory order. No suffix means relaxed: other threads read
+   the value and conclude nothing else from it. Layout and code are the same in C and C++. i386
+   aligns a uint64_t to 4 bytes, and would read one across two cache lines in halves: so mli_u64 is
+   aligned to 8. */
 
 #if defined(__GNUC__)
 #define MLI_ALIGNED8 __attribute__((aligned(8)))
@@ -4871,12 +4869,10 @@ MLI_PRIVATE void mli_lock_drop(mli_lock *lock) {
 
 /* ------------------------------------------------------------------------- src/base/ledger.h -- */
 
-/* Owns the layout of a ledger, of the process state and of the thread-local state. A module owns
-   the members that are named after it. Invariants: a row is never removed, so its number and
-   address are valid as long as the ledger. A thread record is reused, never freed, so its counts
-   are never merged into another.
-
-   Locks: MLI_RANK_... lists them in their order. */
+/* Owns the layout of a ledger, of the process state and of the thread-local state. A member of
+   struct memlord is owned by the module that it is named after. Invariants: a row is never removed,
+   so its number and address are valid as long as the ledger; a thread record is reused, never
+   freed. Locks: MLI_RANK_... lists them in their order. */
 
 #define MLI_SHARD_BITS 10 /* 1024 shards */
 #define MLI_TYPE_COUNT ((int)MEMLORD_DEVICE_TYPE_COUNT)
@@ -5330,7 +5326,7 @@ MLI_VARIABLE_HERE(MEMLORD_THREAD_LOCAL mli_self_state mli_self)
 
 /* --------------------------------------------------------------------------- src/base/text.h -- */
 
-/* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation; uses os/
+/* Owns the writing of numbers and strings. Uses no stdio, no locale and no allocation. May use os/
    alone. Locks: none. An mli_out fills a buffer. With a function it passes the full buffer to it;
    without one it cuts the text and counts the rest, like snprintf. */
 
@@ -5905,7 +5901,7 @@ MLI_API memlord_result memlord_parse_bytes(const char *text, uint64_t *out) {
 
 /* ---------------------------------------------------------------------------- src/base/log.h -- */
 
-/* Owns the messages to the host. Uses os/ and base/text. Invariants: a debug line is formatted
+/* Owns the messages to the host. May use os/ and base/text. Invariants: a debug line is formatted
    only if its level is on, and no lock is held while the logger runs. Lock: log, for the logger and
    the count of the calls in it, by which a change of the logger waits for them. */
 
@@ -6047,15 +6043,16 @@ MLI_API void memlord_log_stderr(void *user, int level, const char *text) {
 
 /* ------------------------------------------------------------------------- src/base/memory.h -- */
 
-/* Owns the ledger's own memory. Uses os/ and base/atomics.
-   The allocator gives regions of 32 KiB: old tables leave holes, and a small region is soon free
-   as a whole. A region is cut into pieces of whole grains of 128 bytes. Blocks above 16 KiB come
-   from the allocator directly and go back to it. A free piece merges with free neighbours of any
-   size: all shards of a ledger grow from one size to the next at about the same time, and the
-   old tables must make room for the new ones. Pieces are zeroed and aligned to 128 bytes.
-   Invariant: while the allocator runs, the thread holds no lock and is marked busy, so that
-   calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
+/* Owns the ledger's own memory: regions from the allocator, cut into pieces. May use os/ and
+   base/atomics. Invariant: while the allocator runs, the thread holds no lock and is marked busy,
+   so that calls of the allocator into a ledger pass through. Locks: memory; pages, inside the os
    allocator. */
+
+/* A region has 32 KiB: old tables leave holes, and a small region is soon free as a whole. It is
+   cut into pieces of whole grains of 128 bytes, which are zeroed and aligned to 128 bytes. Blocks
+   above 16 KiB come from the allocator directly and go back to it. A free piece merges with free
+   neighbours of any size: all shards of a ledger grow from one size to the next at about the same
+   time, and the old tables must make room for the new ones. */
 
 #define MLI_PIECE_MAX_BITS 14 /* at most MLI_REGION_BITS: a region can hold one */
 #define MLI_REGION_GRAINS (1u << (MLI_REGION_BITS - MLI_GRAIN_BITS))
@@ -6415,13 +6412,13 @@ MLI_API void memlord_os_allocator(memlord_allocator *out) {
 
 /* ----------------------------------------------------------------------- src/books/threads.h -- */
 
-/* Owns the thread records, the alert mask that a call reads at its end, and the ledger's own
-   threads (helpers). A call on the general path begins with mli_thread_get, which finds the record
-   of its thread, and gives it back with mli_thread_put. Uses base/memory and os/. Invariants: a
-   record in use belongs to one thread. A free record keeps its counts and its shards for the next
-   thread. One thread at a time starts or stops a helper: its state says so. No helper waits for
-   another to end. embed/exit handles the end of a thread and a fork. Locks: registry; orphan, for
-   the orphan record. */
+/* Owns the thread records, the masks of hooks and alerts, and the ledger's own threads (helpers).
+   May use base/memory and os/. Invariants: a record in use belongs to one thread; a free one keeps
+   its counts and its shards for the next thread. Locks: registry; orphan, for the orphan record. */
+
+/* A call on the general path gets the record of its thread from mli_thread_get, and gives it back
+   with mli_thread_put. embed/exit handles the end of a thread and a fork. One thread at a time
+   starts or stops a helper: its state says so. No helper waits for another to end. */
 
 #define MLI_NOBODY UINT64_MAX /* the owner of a record after its thread has gone */
 #define MLI_THREAD_ID_FIRST 3    /* smaller states of a shard name no thread */
@@ -6950,7 +6947,8 @@ MLI_PRIVATE int mli_polling_enabled(memlord *lord) {
 
 /* -- entries -- */
 
-/* A block in the map. Its key is the storage. Fields of the words start at the lowest bit.
+/* A block in the map. Its key is the storage of the host: an address, or a handle, which is
+   smaller. Fields of the words start at the lowest bit.
      word1   bytes:49 | dev:8 | references:6 (63: the side record has the count) | picked:1
      word2   0:1 | site row:20 | tag row:16 | birth:27; or the address of a side record | 1
      birth   the mark:26, then 0; for a block born in a scope or on a stream the number of a
@@ -7005,8 +7003,8 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
    uses its table, and leaves it afterwards. While it is inside it runs no host code, allocates
    nothing and takes only the innermost locks: a thread that stops the shard waits for it.
 
-   The 2 MiB region of an address chooses its shard, not a hash of the whole address. So the blocks
-   of one thread stay in shards, and in cache lines, of its own.
+   The upper bits of an address choose its shard, so that 2 MiB of addresses are in one, and the
+   blocks of one thread are in shards, and so in cache lines, of its own.
 
    The first thread that uses a shard owns it. The owner works in it with plain loads and stores:
    the atomic read-modify-writes that it does without would double the cost of a call. The first
@@ -7018,16 +7016,16 @@ MLI_PRIVATE MLI_COLD void mli_type_set(memlord *lord, uint32_t dev, int type);
    and waits until none is inside. So either it sees `inside`, or the owner sees STOPPED. */
 
 #define MLI_SHARDS (1u << MLI_SHARD_BITS)
-#define MLI_ADDRESS_REGION_BITS 21
-/* Keys below 1 << MLI_HANDLE_BITS are handles: 1 KiB of them chooses the shard, not 2 MiB. The
-   bound is 4 MiB on 64 bits: a program that is not position independent begins there, and its heap
-   soon after. */
+#define MLI_SHARD_ADDRESS_BITS 21
+/* Keys below 1 << MLI_HANDLE_BITS are handles: of these only 1024 are in one shard. The bound is
+   4 MiB on 64 bits: a program that is not position independent begins there, and its heap soon
+   after. */
 #if UINTPTR_MAX > 0xffffffffu
 #define MLI_HANDLE_BITS 22
 #else
 #define MLI_HANDLE_BITS 20
 #endif
-#define MLI_HANDLE_REGION_BITS 10
+#define MLI_SHARD_HANDLE_BITS 10
 
 enum { /* mli_shard.state */
     MLI_SHARD_NEW, /* it has no table yet */
@@ -7039,12 +7037,12 @@ enum { /* mli_shard.state */
 /* Returns the shard of an address. That of a handle is another one: the caller does not find the
    handle there. */
 static MLI_HOT mli_shard *mli_shard_of_address(memlord *lord, uint64_t key) {
-    const uint64_t hash = (key >> MLI_ADDRESS_REGION_BITS) * 0x9e3779b97f4a7c15u;
+    const uint64_t hash = (key >> MLI_SHARD_ADDRESS_BITS) * 0x9e3779b97f4a7c15u;
     return &lord->map.shards[hash >> (64 - MLI_SHARD_BITS)];
 }
 /* Returns the shard of a key. */
 static MLI_HOT mli_shard *mli_shard_of(memlord *lord, uint64_t key) {
-    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_ADDRESS_REGION_BITS - MLI_HANDLE_REGION_BITS;
+    if (!(key >> MLI_HANDLE_BITS)) key <<= MLI_SHARD_ADDRESS_BITS - MLI_SHARD_HANDLE_BITS;
     return mli_shard_of_address(lord, key);
 }
 /* Returns a shard by its number, 0 to MLI_SHARDS - 1. */
@@ -8060,9 +8058,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
-   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak is
-   computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak is
-   exact by itself. */
+   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak
+   is computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak
+   is exact by itself. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 
@@ -8212,6 +8210,7 @@ MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book) {
     return mli_u32_load_acquire(&lord->counters.row_count[book]);
 }
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t n = mli_u32_load(&lord->counters.row_count[book]);
     mli_row *row = (mli_row *)mli_vector_add(lord, &lord->counters.rows[book], n, sizeof *row,
                                              grab);
@@ -8220,6 +8219,7 @@ MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn 
     return row;
 }
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     mli_u32 *count = &lord->counters.row_count[book];
     mli_u32_store_release(count, mli_u32_load(count) + 1); /* pairs with mli_row_count */
 }
@@ -8241,6 +8241,7 @@ MLI_PRIVATE MLI_COLD uint64_t mli_loss_count(const memlord *lord, int loss) {
 
 MLI_PRIVATE uint64_t mli_epoch(const memlord *lord) { return mli_u64_load(&lord->counters.epoch); }
 MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     int book, stat;
     uint32_t i, n;
     for (book = 0; book < MLI_BOOKS; book++) {
@@ -8254,6 +8255,7 @@ MLI_PRIVATE MLI_COLD void mli_counters_reset(memlord *lord, mli_thread *t) {
 }
 
 MLI_PRIVATE mli_cell *mli_orphan_cell(const memlord *lord, int book, uint32_t number) {
+    MLI_REQUIRE(number < mli_u32_load(&lord->counters.row_count[book]));
     return mli_cell_at(lord->threads.orphan, book, number);
 }
 
@@ -8544,14 +8546,16 @@ MLI_PRIVATE MLI_COLD void mli_row_freed_reset(memlord *lord, uint32_t dev) {
 
 /* ------------------------------------------------------------------------- src/books/names.h -- */
 
-/* Owns cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
-   index from addresses to rows and records. Uses base/memory and books/counters. Invariants: stb_ds
-   neither checks its allocations nor passes a context, so a table gets all memory that a put can
-   need before that put, and frees it when the table ends. Arrays that stb_ds has outgrown stay
-   until then: they take less than the present ones. A function named _locked runs under the cold
-   lock and allocates nothing from the host there. When it needs memory it returns MLI_AGAIN (or
-   NULL), and mli_cold_leave drops the lock, allocates, and lets the caller try again. Lock:
+/* Owns the cold tables (stb_ds maps), the kept strings (each once, until the ledger ends), and the
+   index from addresses to rows and records. May use base/memory and books/counters. Invariant: a
+   function named _locked runs under the cold lock and allocates nothing from the host there. Lock:
    cold. */
+
+/* A _locked function that lacks memory returns MLI_AGAIN (or NULL). mli_cold_leave then drops the
+   lock, allocates, and lets the caller try again. stb_ds neither checks its allocations nor passes
+   a context, so a table gets all memory that a put can need before that put, and frees it when the
+   table ends. Arrays that stb_ds has outgrown stay until then: they take less than the present
+   ones. */
 
 /* A block of the memory of a cold table (mli_dict), which is an stb_ds map with strings as keys. An
    item begins with its key, a char *. Items move when the table grows; none is removed. */
@@ -9273,11 +9277,10 @@ MLI_API size_t memlord_devices(memlord *lord, memlord_device *out, size_t cap) {
 
 /* ---------------------------------------------------------------------- src/books/accounts.h -- */
 
-/* Owns the accounts and the charges of blocks; and the handles of accounts and tickets. Uses
-   books/names, books/devices and books/threads. books/parts notes in a block's side record the
-   account and the bytes it was charged. Invariants: a charge or a credit is one compare-and-swap;
-   that of a closed account does nothing, as its generation differs. Locks: cold, for names and new
-   records. */
+/* Owns the accounts and the charges of blocks, and the handles of accounts and tickets. May use
+   books/names, books/devices and books/threads. Invariant: a charge or a credit is one
+   compare-and-swap; on a closed account it does nothing, as the generation differs. Locks: cold,
+   for names and new records. */
 
 /* Tickets and accounts are numbers of records: number:32 | generation:32. A record begins with its
    handle. A closed one is in a list, and is opened again under the next generation. The first
@@ -9552,16 +9555,16 @@ MLI_API memlord_result memlord_account_close(memlord *lord, memlord_account acco
 
 /* ------------------------------------------------------------------------- src/books/sites.h -- */
 
-/* Owns the records of sites, the tags of threads, marks and births (the mark, scope and stream of
-   a block), and chooses the rows that a call counts on. Uses the names, the index, the counters and
-   the devices. A site's record is made, and its strings are copied, when the site is first seen;
-   it gets one row on each device where it is used. Each thread caches the rows it used last. A
-   struct of the host that is new is compared by its content and module: it may be a known site.
-   A return address is a site by its module, its offset there and the module's build id, all found
-   when it is first seen. The index has an address only where the module stays: of another module
-   each call asks which one is there now, for dlclose tells nobody.
-   Invariants: a site's record is never freed before the ledger ends; nothing here allocates or
-   takes a lock inside a shard. Lock: cold; memlord_sites_enable takes registry alone. */
+/* Owns the records of sites, and chooses the rows that a call counts on. May use books/names,
+   books/counters and books/devices. Invariants: a site's record is not freed before the ledger
+   ends; nothing here allocates or takes a lock inside a shard. Lock: cold; memlord_sites_enable
+   takes registry alone. */
+
+/* A site's record is made, and its strings are copied, when the site is first seen. It gets one row
+   on each device where it is used. A struct of the host that is new is compared by its content and
+   module: it may be a known site. A return address is a site by its place, which is found when the
+   address is first seen. The index has an address only where the module stays. For one of another
+   module each call asks which module is there now, as dlclose tells nobody. */
 
 typedef struct mli_scope_record {
     uint32_t id;
@@ -10043,7 +10046,7 @@ MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *id
 /* -------------------------------------------------------------------------- src/books/tags.h -- */
 
 /* Owns a thread's cache of rows, names and scopes; births (the mark, scope and stream of a block);
-   and the open tags of a thread. Uses books/sites and books/names. Invariant: only the thread
+   and the open tags of a thread. May use books/sites and books/names. Invariant: only the thread
    itself reads and writes its cache and its tags. Lock: cold, for new names and births. */
 
 enum {                              /* mli_cache_entry.salt >> 28: value; rest of the salt */
@@ -10299,6 +10302,7 @@ MLI_PRIVATE uint32_t mli_scope_count(memlord *lord) {
     return mli_u32_load_acquire(&lord->tags.scope_count);
 }
 MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_ptr *at = (mli_ptr *)mli_vector_add(lord, &lord->tags.scopes, id, sizeof *at,
                                             mli_cold_alloc);
@@ -10309,6 +10313,7 @@ MLI_PRIVATE MLI_COLD mli_scope_record *mli_scope_record_new(memlord *lord) {
     return scope;
 }
 MLI_PRIVATE MLI_COLD void mli_scope_publish(memlord *lord) {
+    MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     const uint32_t id = mli_u32_load(&lord->tags.scope_count);
     mli_u32_store_release(&lord->tags.scope_count, id + 1); /* pairs with mli_scope_count */
 }
@@ -10608,14 +10613,14 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 /* ------------------------------------------------------------------------ src/books/stacks.h -- */
 
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of picked blocks. Uses the sites, the devices, the vectors of
-   books/counters and the cold memory of books/names. A stack is the path from a node to the root,
-   node 0; a row is a stack of one site on one device. Nodes and rows are never removed, and are
-   found without a lock. Invariants: a block in the map has MLI_PICKED exactly if the table has its
-   key; both change while the caller is inside, and the entry cannot be reached by another thread.
-   The room for an insert is reserved before. A row's live bytes are the sum over its blocks, so
-   they end at 0. An unwinder runs with no lock held. Locks: cold, to add nodes and rows; stacks,
-   innermost. */
+   stack on each device, and the table of picked blocks. May use books/. Invariant: a block in the
+   map has MLI_PICKED exactly if the table has its key. Locks: cold, to add nodes and rows; stacks,
+   innermost; none while an unwinder runs. */
+
+/* A stack is the path from a node to the root, node 0. A row is a stack of one site on one device.
+   Nodes and rows are never removed, and are found without a lock. A row's live bytes are the sum
+   over its blocks, so they end at 0. The table and MLI_PICKED change while the caller is inside and
+   no other thread can reach the entry. The room for an insert is reserved before. */
 
 /* A return address in a stack. Its site is found when the node is added, so a module that is
    unloaded later does not change it. */
@@ -11397,12 +11402,13 @@ MLI_PRIVATE MLI_COLD void mli_stacks_reset(memlord *lord) {
 
 /* ------------------------------------------------------------------------ src/books/events.h -- */
 
-/* Owns stamps of time and the ring of events. Uses threads, sites, stacks and counters. The ring is
-   cut into sub-buffers: a thread takes the next one without a writer and fills it alone, so that
-   threads share a word only once a sub-buffer. A reader copies an event and then checks that its
-   sub-buffer was not given out again meanwhile.
-   Invariant: a ledger has one ring, from the first start until it ends. Locks: none to write or to
-   read; registry to install the ring. */
+/* Owns the stamps of time and the ring of events. May use books/threads, books/sites, books/stacks
+   and books/counters. Invariant: a ledger has one ring, from the first start until it ends. Locks:
+   none to write or to read; registry to install the ring. */
+
+/* The ring is cut into sub-buffers. A thread gets the next one without a writer and fills it alone,
+   so that threads share a word only once a sub-buffer. A reader copies an event and then checks
+   that its sub-buffer was not given out again meanwhile. */
 
 /* An event in the ring. In place of the row of its site it may have one of the stacks, which tells
    the site.
@@ -11834,13 +11840,15 @@ MLI_API memlord_result memlord_events_each(memlord *lord, memlord_event_fn fn, v
 
 /* ------------------------------------------------------------------------ src/books/fences.h -- */
 
-/* Owns the fences that the host passed in: those recorded on live blocks; those that pending blocks
-   wait for, in one queue for each device and `queue`; those to be dropped because their block has
-   ended. Uses memory, devices and the alert of threads.
-   Invariants: `done` and `drop` of a fence are called by one thread at a time, its asker, with no
-   lock held. If a block ends while its fence has an asker, the fence is detached and the asker
-   frees it; else the holder of the block has it dropped. Every pending fence is in a queue until
-   it is settled. Lock: fences. It may be taken inside a shard, and no shard is entered under it. */
+/* Owns the fences that the host passed in, and the queues of those that pending blocks wait for.
+   May use base/memory, books/devices and books/threads. Invariant: one thread at a time, the asker
+   of a fence, calls its `done` and `drop`, with no lock held. Lock: fences. It may be taken inside
+   a shard, and no shard is entered under it. */
+
+/* A fence is recorded on a live block; or a pending block waits for it, and it is in the queue of
+   its device and `queue` until it is settled; or it is to be dropped, as its block has ended. If a
+   block ends while its fence has an asker, the fence is detached and the asker frees it. Else the
+   thread that holds the block has the fence dropped. */
 
 /* The pending fences of one device and `queue`, in the order of the frees. */
 typedef struct mli_queue {
@@ -12158,10 +12166,10 @@ MLI_PRIVATE MLI_COLD void mli_fences_drain(memlord *lord) {
 
 /* ------------------------------------------------------------------------- src/books/parts.h -- */
 
-/* Owns the side record of a block: the data that few blocks have (parts, fences, a description,
-   an account, many references). The entry's word2 points to it. Uses the map, memory and accounts.
-   Invariant: a side record belongs to the thread that holds its entry, inside an owned shard or
-   with the buckets of the probe locked. Locks: those of the map; it has none of its own. */
+/* Owns the side record of a block, which has what few blocks need, and the parts of blocks. May use
+   books/map, books/accounts and base/memory. Invariants: a side record belongs to the thread that
+   holds its entry, inside an owned shard or with the probe's buckets locked; parts lie in their
+   storage and do not overlap. Locks: those of the map. */
 
 /* The side record of a block: a description, more references than fit, fences to wait for. */
 typedef struct mli_side_record {
@@ -12308,11 +12316,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_probe_add_side_record(memlord *lord, mli
     return MEMLORD_E_UNKNOWN;
 }
 
-/* ------------------------------------------------------------------------ books/parts --
-   Owns the parts of blocks: for a block with parts, an array of pointers to them in order of
-   offset. The side record points to it, and it changes only inside the block's shard. Uses the
-   side records, the map and memory. Invariants: parts lie in their storage and do not overlap; no
-   total counts them; memory is allocated before the shard is entered. Locks: those of the map. */
+/* -- parts: a block with parts has an array of pointers to them in order of offset. The side record
+      points to it, and it changes only inside the block's shard. No total counts parts -- */
+
 static size_t mli_parts_size(uint32_t room) {
     return sizeof(mli_parts) + (size_t)(room - 1) * sizeof(memlord_part_info *);
 }
@@ -12499,13 +12505,10 @@ MLI_PRIVATE MLI_COLD size_t mli_parts_copy(memlord *lord, uint32_t type, uint64_
 
 /* ------------------------------------------------------------------------ src/books/blocks.h -- */
 
-/* Owns the operations on a block: to open, reference, close, resize, move, describe and list it;
-   and the routes of moves and copies, and the counts of dropped allocs. Uses the map, the
-   counters, the sites, the side records, the parts, the fences and the events.
-   Invariant: a call that opens a block makes its rows and cells first, as nothing may be allocated
-   inside; then it changes the map, counts, and only then leaves the shard. So fork finds no block
-   that is half counted. A free makes no cells first: the orphan's cell counts for a row where the
-   thread has none. Locks: those of the map; fences inside a shard; cold for a new route. */
+/* Owns the operations on a block, the routes of moves and copies, and the counts of dropped allocs.
+   May use books/. Invariant: a call makes the rows and cells of a block first, as nothing may be
+   allocated inside; then it changes the map, counts, and leaves the shard: so no fork finds a block
+   half counted. Locks: those of the map; fences inside a shard; cold for a new route. */
 
 /* The moves and the copies from one device to another. */
 typedef struct mli_route {
@@ -13278,7 +13281,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_block_move(memlord *lord, mli_thread *t,
 /* ------------------------------------------------------------------------ src/books/limits.h -- */
 
 /* Owns the physical devices (phys): which devices share one, and the bytes live on it.
-   services/room owns the sources that sample a phys. Uses books/devices and books/counters.
+   services/room owns the sources that sample a phys. May use books/devices and books/counters.
    Invariant: a device changes its phys only under the locks of both. Lock: phys (MLI_RANK_PHYS);
    two only under cold. */
 
@@ -13319,8 +13322,8 @@ MLI_PRIVATE uint64_t mli_phys_used(memlord *lord, const mli_phys *phys, uint64_t
 MLI_PRIVATE void mli_phys_stats_add(mli_phys *phys, memlord_stats *sum);
 /* Assigns a device to another phys, under the locks of both. They have no order between them, so
    the cold lock makes this the only thread that holds two; fork, which takes the locks of all
-   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or other
-   devices are at the device's own phys. */
+   phys, takes it first. E_STATE: the old phys has bytes of tickets, perhaps for this device, or
+   other devices are at the device's own phys. */
 MLI_PRIVATE MLI_COLD memlord_result mli_phys_assign(memlord *lord, uint32_t dev, mli_phys *to);
 /* Copies a device's last failed request, under the lock of its phys. */
 MLI_PRIVATE mli_oom mli_oom_of(memlord *lord, uint32_t dev);
@@ -13828,8 +13831,8 @@ MLI_API memlord_result memlord_reserve_adopt(memlord *lord, memlord_ticket ticke
 /* ----------------------------------------------------------------------- src/books/listing.h -- */
 
 /* Finds and lists blocks and parts: walks of the map, the k largest, descriptions. Owns no state.
-   Uses books/map and books/blocks. Invariant: host code runs on copies, with no shard held. Locks:
-   those of the map. */
+   May use books/map and books/blocks. Invariant: host code runs on copies, with no shard held.
+   Locks: those of the map. */
 
 /* Copies a block for the host. Requires: the caller is inside, or has paused the shard, or `e` is a
    copy with plain rows. The site is copied in its present form: a return address may have no names
@@ -14286,14 +14289,15 @@ MLI_API size_t memlord_parts_each(memlord *lord, memlord_device device, uint64_t
 /* ---------------------------------------------------------------------- src/calls/deferred.h -- */
 
 /* Takes a block from freed to credited: it asks the block's fences and ends the block after the
-   last one. Uses books/fences, books/blocks and the map. Invariants: a block is pending while its
-   side record has a serial; it stays in the map until its last fence is done; only the asker of a
-   fence calls its functions. Locks: the map's, then fences; none while a fence runs host code.
+   last one. Owns no state. May use books/. Invariants: a pending block stays in the map until its
+   last fence is done; only the asker of a fence calls its functions. Locks: the map's, then fences;
+   none while a fence runs host code. */
 
-   A fence that is done ends a block here, and that ends with mli_call_end like any call. Its slow
-   function asks the fences that are due (mli_fences_poll_due), which may end blocks here. Two
-   things bound it: a block ended by a fence passes asks = 0 to mli_call_end, so it asks no queue;
-   and a thread inside a fence asks no further ones (mli_fence_is_running). */
+/* A block is pending while its side record has a serial. A fence that is done ends its block, and
+   that ends with mli_call_end like any call. The slow function of mli_call_end asks the fences that
+   are due (mli_fences_poll_due), which may end blocks in turn. Two things bound this circle: a
+   block ended by a fence passes asks = 0 to mli_call_end, so no queue is asked; and a thread inside
+   a fence asks no further ones (mli_fence_is_running). */
 
 /* Ends a call that counted on a device: does what `alert` asks for there. `asks`: it may ask
    fences. Ignores MLI_ALERT_EVENTS: the call has recorded its events. A thread without the system's
@@ -16000,19 +16004,22 @@ static MLI_NOINLINE memlord_result mli_free_window(memlord *lord, memlord_device
 
 /* ---------------------------------------------------------------------- src/services/bands.h -- */
 
-/* Owns the strategies, the band state of each device, the collection callbacks and their runs.
-   Uses books/limits and books/counters; services/pollers decides when a call runs a band check.
-   Invariant: no threshold is crossed without a band check, though threads hold back counts.
-   Published bytes are at most a batch a thread below the truth. So while they are a margin (a
-   batch for each thread of thread_allowance) below the threshold, no thread can cross it without
-   publishing first, and a publication requests a check. Closer than that the device is near: an
-   alert makes every call check at its end, with a sum over all threads. Freed bytes are no level
-   and are never published: each thread checks after each 64th of the way (its free interval).
-   Cached bytes rise as live bytes fall. Published bytes are never above these, so a publication
-   below a mark (check_below) comes in time without a margin. A thread's cell starts a batch lower,
-   and checks at its first free.
-   Locks: callbacks for strategies, callbacks and their runs, then phys for the band state; none
-   while a callback runs. */
+/* Owns the strategies, the band state of each device, the collection callbacks and their runs. May
+   use books/limits and books/counters. Invariant: no threshold is crossed without a band check,
+   though threads hold back counts. Locks: callbacks for strategies, callbacks and runs, then phys
+   for the band state; none while a callback runs. */
+
+/* A band check compares a device with its thresholds. services/pollers decides when a call runs
+   one. */
+
+/* Published bytes are at most a batch a thread below the truth. So while they are a margin below
+   the threshold (a batch for each thread that is allowed for), no thread can cross it without a
+   publication, and that requests a check. Closer to the threshold the device is near: an alert
+   makes every call check at its end, with a sum over all threads. Freed bytes are no level and are
+   never published: each thread checks after each 64th of the way (its free interval). Cached bytes
+   rise as live bytes fall. Published bytes are never above these, so a publication below a mark
+   (check_below) comes in time without a margin. A thread's cell starts a batch lower, and checks at
+   its first free. After a collection a band waits until its metric has moved (it rearms). */
 
 typedef struct mli_strategy { /* replaced as a whole, never changed */
     struct mli_strategy *next;
@@ -16716,12 +16723,15 @@ MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
 
 /* ---------------------------------------------------------------------- src/services/pages.h -- */
 
-/* Owns the pressure page: a file that the ledgers of several processes map. Each has a slot there,
-   with the bytes it holds of its physical devices, its requests to the others, and its answers.
-   Uses books/limits, services/room and services/bands. Invariants: only the ledger that holds the
-   system's lock on a slot's byte of the file writes the slot; the system drops that lock when the
-   process ends, so a process killed at any instruction leaves nothing locked. A value read from the
-   page may be anything: it is never an index. Lock: page, for all of it; none while callbacks run. */
+/* Owns the pressure page: a file that the ledgers of several processes map. May use books/limits,
+   services/room and services/bands. Invariant: only the ledger that holds the system's lock on a
+   slot's byte of the file writes the slot. Lock: neighbours, for all of it; none while callbacks
+   run. */
+
+/* Each ledger has a slot on the page, with the bytes that it holds of its physical devices, its
+   requests to the others, and its answers. The system drops the lock of a slot when the process
+   ends, so a process killed at any instruction leaves nothing locked. A value read from the page
+   may be anything: it is never an index. */
 
 #if !defined(MEMLORD_NO_NEIGHBOURS)
 
@@ -17022,12 +17032,12 @@ MLI_PRIVATE void mli_bell_ring(mli_u32 *bell) { (void)mli_u32_add(bell, 1); }
 
 /* --------------------------------------------------------------------- src/services/scopes.h -- */
 
-/* Owns scopes: the paths, and each thread's totals in each (a thread scope). Uses books/counters,
-   books/sites, books/names and books/events. A thread alone writes its spans and thread scopes;
-   readers sum the thread scopes. A thread that adopts a scope has a span and a thread scope of its
-   own in it. Invariants: a scope or a thread scope is never removed; a span's totals come from the
-   thread's own cells, so a call that counts does nothing for scopes. Lock: cold, to make a scope or
-   a thread scope. */
+/* Owns the scopes, and each thread's totals in each (a thread scope). May use books/. Invariants: a
+   scope or a thread scope is never removed; a span's totals come from the thread's own cells, so a
+   call that counts does nothing for scopes. Lock: cold, to make a scope or a thread scope. */
+
+/* Only the thread itself writes its spans and thread scopes; readers sum the thread scopes. A
+   thread that adopts a scope has a span and a thread scope of its own in it. */
 
 /* One invocation of a scope on one thread. */
 typedef struct mli_scope_run {
@@ -17680,11 +17690,10 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
 
 /* ---------------------------------------------------------------------- src/services/stats.h -- */
 
-/* Owns no state: it computes the statistics of devices, sites and tags, and lists of them, from the
-   rows of all threads on each request. Uses books/counters, books/sites, books/limits and
-   services/scopes. Invariant: each row is summed once under its lock; two rows may be of different
-   moments, so a report sums every device once and writes from that. Locks: cold for lookups, phys,
-   scopes and row, one at a time. */
+/* Computes the statistics of devices, sites and tags, and lists of them, from the rows of all
+   threads. Owns no state. May use books/ and services/scopes. Invariant: each row is summed once
+   under its lock; two rows may be of different moments, so a report sums every device once. Locks:
+   cold for look-ups, phys, scopes and row, one at a time. */
 
 /* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
    of the ledger as a whole: records without room, and records that are no longer kept. */
@@ -18331,12 +18340,10 @@ MLI_API double memlord_mean_bytes(const memlord_stats *stats) {
 
 /* ----------------------------------------------------------------------- src/services/room.h -- */
 
-/* Owns the capacity sources and computes whether a request has room: samples, limits, headroom,
-   plans, pressure, and the explanation of a refusal. Uses books/limits, services/bands and
-   services/stats.
-   Invariants: one thread at a time calls a source for a phys, and holds no lock; an impossible
-   sample counts as unknown.
-   Locks: callbacks for the sources and the threads that call them, then phys for a sample. */
+/* Owns the capacity sources, and computes whether a request has room: samples, limits, headroom,
+   plans, pressure, why a request is refused. May use books/limits and services/. Invariants: one
+   thread at a time calls a source for a phys, and holds no lock; an impossible sample counts as
+   unknown. Locks: callbacks for sources and their callers, then phys for a sample. */
 
 /* Samples the host's memory: the built-in source of the cpu. */
 MLI_PRIVATE MLI_COLD int mli_cpu_capacity(void *user, memlord_device d, memlord_capacity *out);
@@ -18905,8 +18912,8 @@ MLI_API int memlord_pressure_level(memlord *lord, memlord_device device) {
 /* ----------------------------------------------------------------- src/services/neighbours.h -- */
 
 /* Owns this ledger's slot on the pressure page: what it publishes, asks and answers, and the
-   listener. Uses services/pages, services/room and calls/deferred. Invariant: only the owner of a
-   slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
+   listener. May use services/pages, services/room and calls/deferred. Invariant: only the owner of
+   a slot writes it. MEMLORD_NO_NEIGHBOURS leaves it out. Lock: page. */
 
 /* A request to the neighbours, on the stack of its thread. */
 typedef struct mli_raise {
@@ -19642,12 +19649,13 @@ MLI_API memlord_result memlord_pressure_raise(memlord *lord, memlord_device devi
 
 /* ------------------------------------------------------------------ src/services/snapshots.h -- */
 
-/* Owns the snapshots, the recorders (what saves at an interval: one takes snapshots, one exports),
-   and the holders of each device: the tags and sites that had its bytes at its peak. Uses
-   books/counters, services/stats, books/sites, books/names and books/events. Invariants: a snapshot
-   never changes once it is in the list; the list is in order of time; a snapshot evicted while a
-   report reads the list is freed after the last reader. Locks: snapshots, for the list and the
-   holders; not held while blocks, tags or sites are visited. */
+/* Owns the snapshots, the recorders, and the holders of each device. May use books/ and
+   services/stats. Invariants: a snapshot does not change once it is in the list; the list is in
+   order of time; one that is evicted while a report reads the list is freed after the last reader.
+   Locks: snapshots, not held while blocks, tags or sites are visited. */
+
+/* A recorder saves something at an interval: one takes snapshots, one exports. The holders of a
+   device are the tags and sites that had its bytes at its peak. */
 
 typedef struct mli_device_usage { /* of a device, at one moment */
     uint64_t live, pending, reserved, peak, blocks; /* bytes; blocks: their number */
@@ -20034,12 +20042,10 @@ MLI_API memlord_result memlord_snapshots_stop(memlord *lord) {
 
 /* -------------------------------------------------------------------- src/services/pollers.h -- */
 
-/* Does what the end of a call and a safe point have to do, and owns the pollers: the threads that
-   sample, one a physical device, and the waiters for frees. Has the functions of the API that start
-   pollers or collect. Uses services/bands, services/room, services/snapshots and calls/deferred.
-   Invariant: no poller starts before there is something to decide. Locks: callbacks, for waiters
-   and callbacks; registry, for the sweep; none while host code runs. calls/deferred tells of the
-   circle of the two. */
+/* Does the work for the end of a call and for a safe point. Owns the pollers, the threads that
+   sample a physical device each, and the waiters for frees. May use books/, calls/deferred and
+   services/. Invariant: no poller starts before there is something to decide. Locks: callbacks, for
+   waiters and callbacks; registry, for the sweep; none while host code runs. */
 
 /* A thread that waits for frees. It lies on the stack of that thread.
    The list is under the callbacks lock. */
@@ -20445,11 +20451,10 @@ MLI_API memlord_result memlord_gc_poll(memlord *lord, memlord_device sel) {
 
 /* ---------------------------------------------------------------------- src/services/retry.h -- */
 
-/* Runs a request of memlord_alloc_retry through out-of-memory: its attempts, the retiring and
-   collecting between them, the pause. Owns the default policy. Uses books/limits, calls/deferred,
-   services/bands, services/pollers and calls/. Invariant: the bytes of a request are reserved while
-   it tries, those that tickets of its thread cover in their place. Locks: callbacks for the list of
-   waiters, the physical device's for its last failure, one at a time; none while host code runs. */
+/* Runs a request of memlord_alloc_retry through out-of-memory, and owns the default policy. May use
+   books/limits, calls/ and services/. Invariant: while a request tries, a ticket of its own keeps
+   its bytes, or tickets of its thread cover them. Locks: callbacks for the waiters, phys for the
+   last failure, one at a time; none while host code runs. */
 
 MLI_TABLE(const memlord_retry mli_default_retry)
 
@@ -20766,12 +20771,10 @@ MLI_API memlord_result memlord_alloc_failed(memlord *lord, memlord_device device
 
 /* --------------------------------------------------------------------- src/services/verify.h -- */
 
-/* Compares the ledger with itself: memlord_verify. Owns no state. Uses books/map, books/counters,
-   books/names, books/sites, books/fences, books/parts, books/blocks and books/limits. Invariants:
-   the map is stopped during the walk, as for a fork, so that the ledger's own threads change
-   nothing meanwhile; the first check that fails ends the walk, and its line is logged when nothing
-   is held. MEMLORD_NO_VERIFY leaves it out. Locks: cold, all shards and fences for all of it; phys,
-   one at a time. */
+/* Compares the ledger with itself: memlord_verify. Owns no state. May use books/. Invariants: the
+   map is stopped during the walk, as for a fork; the first check that fails ends the walk, and its
+   line is logged when nothing is held. Locks: cold, all shards and fences for all of it; phys, one
+   at a time. */
 
 /* --------------------------------------------------------------------- src/services/verify.c -- */
 
@@ -21257,11 +21260,13 @@ MLI_API memlord_result memlord_verify(memlord *lord) {
 
 /* --------------------------------------------------------------------- src/reports/capture.h -- */
 
-/* Owns mli_report, the capture that a report is written from, and the formats TEXT and JSON. Uses
-   the reading functions of books/ and services/; changes nothing in the ledger. A report captures
-   devices, tags, accounts and the largest sites and blocks once, and writes from that. Whole
-   lists (sites, scopes, events) are read as they are written, so each list gives its own sum.
-   Locks: those of reading; none while the host's function writes. */
+/* Owns mli_report, the capture that a report is written from. May use the reading functions of
+   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of reading; none
+   while the host's function writes. */
+
+/* A report captures devices, tags, accounts and the largest sites and blocks once, and writes from
+   that. Whole lists (sites, scopes, events) are read as they are written, so each list gives its
+   own sum. */
 
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100
@@ -22023,11 +22028,10 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/export.h -- */
 
-/* What the writers of other tools' formats share: live blocks, and the numbers and names of their
-   frames. Owns no state: each writer has its own. Uses reports/capture and the reading functions.
-   Invariants: the numbers are those of the ledger's rows; a row added while a writer runs has none,
-   and blocks of such a row are written without that site, tag or scope. Locks: those of reading;
-   none while the host's function writes. */
+/* Has what the writers of other tools' formats share: live blocks, and the numbers and names of
+   their frames. Owns no state. May use reports/capture and the reading functions. Invariant:
+   numbers are those of the ledger's rows; what was added while a writer runs has none, and is left
+   out. Locks: those of reading; none while the host's function writes. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -22383,7 +22387,7 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 
 /* ------------------------------------------------------------------------ src/reports/json.h -- */
 
-/* Writes JSON, schema memlord/2, from a capture. Owns no state. Uses reports/capture. Locks:
+/* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture. Locks:
    none. */
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
@@ -23716,9 +23720,8 @@ static const char mli_html_tail[][3619] = {
 
 /* -------------------------------------------------------------------- src/reports/verdicts.h -- */
 
-/* What a report says is wrong. The verdicts are lines of text, the worst first. Each names its
-   devices, those of the highest peaks first. Names are cut after MLI_TEXT_NAME characters. Owns no
-   state. Uses reports/capture. Locks: none. */
+/* Says in text what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture.
+   Locks: none. */
 
 #define MLI_TEXT_NAME 60
 #define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
@@ -23735,7 +23738,8 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Leaves the bound on names in r->out.name_max. */
+/* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
+   peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
 
 /* -------------------------------------------------------------------- src/reports/verdicts.c -- */
@@ -23990,9 +23994,10 @@ MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/text.h -- */
 
-/* Writes TEXT from a capture: a first screen of about 25 lines, then the lists in full. The screen
-   begins with the verdicts. Owns no state. Uses reports/capture and reports/verdicts. Locks:
+/* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/verdicts. Locks:
    none. */
+
+/* A first screen of about 25 lines comes before the lists in full. It begins with the verdicts. */
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
 
@@ -24552,8 +24557,8 @@ MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
 
 /* ------------------------------------------------------------------------ src/reports/html.h -- */
 
-/* Writes HTML: the page with the JSON report in it. Owns no state. Uses reports/text, reports/json,
-   and reports/page. Locks: none. */
+/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/verdicts,
+   reports/text, reports/json and reports/page. Locks: none. */
 
 #if !defined(MEMLORD_NO_PAGE)
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
@@ -24588,7 +24593,7 @@ MLI_PRIVATE MLI_COLD void mli_html(mli_report *r) {
 /* ------------------------------------------------------------------------ src/reports/ring.h -- */
 
 /* The events of the ring, up to the moment of a report, for TRACE and MEMORY_VIZ. Owns the table of
-   the last event of each storage. Uses reports/export. Locks: none. */
+   the last event of each storage. May use reports/export. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 
@@ -24698,6 +24703,7 @@ static MLI_COLD void mli_last_event_update(void *user, const mli_export_event *e
     *f = e->of;
 }
 MLI_PRIVATE MLI_COLD void mli_last_events_read(mli_export *x, mli_last_events *last) {
+    MLI_REQUIRE(!last->size);
     const mli_ring *ring = (mli_ring *)mli_ptr_load_acquire(&x->lord->events.ring);
     uint64_t size = 64;
     last->x = x;
@@ -24719,9 +24725,9 @@ MLI_PRIVATE MLI_COLD void mli_last_events_free(mli_last_events *last) {
 
 /* ------------------------------------------------------------------ src/reports/memory_viz.h -- */
 
-/* Writes MEMORY_VIZ. Uses reports/export and reports/ring. Locks: none.
+/* Writes MEMORY_VIZ. Owns no state. May use reports/export and reports/ring. Locks: none. */
 
-   MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
+/* MEMORY_VIZ, the result of torch.cuda.memory._snapshot(), pickled by protocol 2
       (https://pytorch.org/docs/stable/torch_cuda_memory.html; docs.python.org pickletools).
    Every block is a segment of its own, so that its bytes lie in a segment at every step. A device's
    arena is a segment too, at an address that no block has. Blocks of no bytes are left out. The
@@ -25022,8 +25028,8 @@ static MLI_COLD int32_t mli_viz_number(mli_viz_writer *w) {
     return n;
 }
 
-/* Requires: the memo is there. */
 static MLI_COLD void mli_viz_body(mli_viz_writer *w) {
+    MLI_REQUIRE(w->memo);
     const int32_t lists = mli_viz_number(w);
     uint32_t dev;
     int32_t n;
@@ -25065,15 +25071,14 @@ MLI_PRIVATE MLI_COLD void mli_memory_viz(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/shares.h -- */
 
-/* Owns the table that divides the blocks of a site among its stacks. Uses reports/export. Locks:
-   none.
+/* Owns the table that divides the blocks of a site among its stacks. May use reports/export. Locks:
+   none. */
 
-   the shares of stacks. Sites are exact and stacks are samples. So a stack has the blocks that
-      were picked, and a share of the others of its site: in proportion to the others that its
-      samples stand for. Then the stacks add up to the site, and a block that was picked has its own
-      bytes. Blocks of a site without a sample stay with the site: a stack of its one frame. Live
-      blocks are divided by site, tag and scope. The allocs of a site are these and the freed ones,
-      which are divided by site */
+/* Sites are exact and stacks are samples. So a stack has the blocks that were picked, and a share
+   of the others of its site: in proportion to the others that its samples stand for. Then the
+   stacks add up to the site, and a block that was picked has its own bytes. Blocks of a site
+   without a sample stay with the site: a stack of its one frame. Live blocks are divided by site,
+   tag and scope. The allocs of a site are these and the freed ones, which are divided by site. */
 
 #if !defined(MEMLORD_NO_PROFILES)
 
@@ -25393,6 +25398,7 @@ static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole)
 }
 
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
+    MLI_REQUIRE(!t->x);
     static void (*const passes[])(mli_shares *t, mli_portion *s) = {
         mli_portion_list_site, mli_portion_device, mli_portion_list_stack,   mli_portion_decide,
         mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};
@@ -25533,9 +25539,10 @@ MLI_PRIVATE MLI_COLD void mli_allocs_each(mli_shares *t, mli_allocs_fn put, void
 
 /* -------------------------------------------------------------------- src/reports/profiles.h -- */
 
-/* Writes FOLDED, PPROF and HEAPTRACK. Uses reports/export and reports/shares. Locks: none.
+/* Writes FOLDED, PPROF and HEAPTRACK. Owns no state. May use reports/export and reports/shares.
+   Locks: none. */
 
-   FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
+/* FOLDED, Brendan Gregg's collapsed stacks (https://github.com/brendangregg/FlameGraph,
       stackcollapse): "device;tag;scope;inner scope;site bytes", a line each. With stacks the
    site's place has the return addresses, the outermost first. Counts live bytes; where stacks are
    samples, their shares. The bytes of a part have the part's name as one more frame. An unknown tag
@@ -26136,8 +26143,8 @@ static MLI_COLD void mli_heap_head(mli_heap_writer *w) {
     mli_heap_line1(w->x.o, "c", 0);
 }
 
-/* Requires: the table of sums is there. */
 static MLI_COLD void mli_heap_body(mli_heap_writer *w) {
+    MLI_REQUIRE(w->sum);
     uint32_t i;
     mli_heap_head(w);
     if (w->x.devices) (void)mli_heap_info(w, 0, 1); /* number 0, of no bytes */
@@ -26175,9 +26182,9 @@ MLI_PRIVATE MLI_COLD void mli_heaptrack(mli_report *r) {
 
 /* ---------------------------------------------------------------------- src/reports/tables.h -- */
 
-/* Writes PROMETHEUS and CSV. Uses reports/export. Locks: none.
+/* Writes PROMETHEUS and CSV. Owns no state. May use reports/export. Locks: none. */
 
-   PROMETHEUS, text exposition format 0.0.4
+/* PROMETHEUS, text exposition format 0.0.4
       (https://prometheus.io/docs/instrumenting/exposition_formats/).
    Units are bytes and seconds. Every sample is of one device or physical device, never of a sum, so
    that sum() in a query is right. An empty tag counts the bytes without a tag. Counters start over
@@ -26586,8 +26593,8 @@ MLI_PRIVATE MLI_COLD void mli_csv(mli_report *r) {
 
 /* ----------------------------------------------------------------------- src/reports/trace.h -- */
 
-/* Writes TRACE. Uses reports/export, reports/ring, and reports/json for what it has as JSON has it.
-   Locks: none. */
+/* Writes TRACE. May use reports/export, reports/ring, and reports/json for what it has as JSON has
+   it. Locks: none. */
 
 #if !defined(MEMLORD_NO_REPORTS)
 MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r);
@@ -26855,8 +26862,8 @@ static MLI_COLD void mli_trace_anomalies(const mli_export *x) {
     mli_put_str(x->o, "}}}\n");
 }
 
-/* Requires: the tables of levels and depths are there. */
 static MLI_COLD void mli_trace_ring(mli_trace_writer *w) {
+    MLI_REQUIRE(w->level && w->depth);
     uint32_t i;
     w->last.tag_sum = w->level;
     mli_last_events_read(&w->x, &w->last);
@@ -26893,7 +26900,7 @@ MLI_PRIVATE MLI_COLD void mli_trace(mli_report *r) {
 
 /* --------------------------------------------------------------------- src/reports/formats.h -- */
 
-/* Chooses the writer of a format. Owns no state. Uses the writers. Locks: none. */
+/* Chooses the writer of a format. Owns no state. May use the writers. Locks: none. */
 
 /* Returns 0 for no format, and for one that a knob leaves out. */
 MLI_PRIVATE int mli_format_known(memlord_format format);
@@ -26929,14 +26936,15 @@ MLI_PRIVATE int mli_format_known(memlord_format format) {
 }
 
 MLI_PRIVATE MLI_COLD void mli_format_write(mli_report *r, memlord_format format) {
+    MLI_REQUIRE(mli_format_known(format));
     mli_writers[format](r);
 }
 
 /* -------------------------------------------------------------------------- src/embed/exit.h -- */
 
-/* Owns the hooks of the process: for the end of a thread, and for fork. Uses the locks and the
-   thread state of all other modules. Invariant: fork finds every
-   ledger between two calls. Locks: registry, then all others in their order. */
+/* Owns the hooks of the process: for the end of a thread, and for fork. May use all other modules.
+   Invariant: a fork finds every ledger between two calls. Locks: registry, then all others in their
+   order. */
 
 /* Installs the hooks of the process. Without an exit hook every thread shares the orphan record,
    which is slower but just as exact. */
@@ -27194,7 +27202,7 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.h -- */
 
-/* Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. Uses all other
+/* Makes and destroys ledgers, and logs the live blocks of a destroyed ledger. May use all other
    modules. Invariant: the end of a ledger first stops its helpers, then drops its fences, then
    takes it off the registry; from there on no other thread has it. Locks: registry, with nothing
    else held. */
@@ -27694,12 +27702,13 @@ MLI_API memlord_result memlord_logger_set(memlord *lord, const memlord_logger *l
 
 /* ---------------------------------------------------------------------- src/embed/redirect.h -- */
 
-/* Owns nothing but the tables of hosts that are hooked: the functions behind the macros of
-   api/shim, and those that memlord_hooks_install puts into a table. Uses only the recording calls
-   and the host's allocator. A block's key is its address. munmap ends a block only if its pages are
-   that whole block. Invariants: each keeps the result and the errno of the function that it
-   replaces, whether or not the ledger could record the call; a function in a table calls those of
-   one host only. Locks: registry, while a table is hooked or unhooked. */
+/* Owns the tables of hosts that are hooked, and has the functions behind the macros of api/shim.
+   May use the recording calls and the allocator of the host. Invariant: a function keeps the result
+   and the errno of the one that it replaces, whether or not the ledger could record the call.
+   Locks: registry, while a table is hooked or unhooked. */
+
+/* A block's key is its address. munmap ends a block only if its pages are that whole block. A
+   function in a table calls those of one host only. */
 
 MLI_PRIVATE void *mli_hooked_alloc(const mli_hooked *h, void *ptr, uint64_t bytes, uint32_t which,
                                    void *caller);
@@ -27976,10 +27985,10 @@ MLI_API int memlord_shim_munmap(memlord *lord, void *at, size_t size, const meml
 
 /* ------------------------------------------------------------------------- src/embed/reset.h -- */
 
-/* Runs memlord_reset and memlord_peak_reset. Owns no state. Uses the counters, the events, the
+/* Runs memlord_reset and memlord_peak_reset. Owns no state. May use the counters, the events, the
    scopes, the snapshots, the limits and the bands. Invariant: a reset never changes the live bytes,
-   only totals and peaks. Locks: cold while rows and totals start over, then those of each module
-   in their order. */
+   only totals and peaks. Locks: cold while rows and totals start over, then those of each module in
+   their order. */
 
 /* ------------------------------------------------------------------------- src/embed/reset.c -- */
 
@@ -28048,10 +28057,9 @@ MLI_API void memlord_peak_reset(memlord *lord, memlord_device sel) {
 /* ------------------------------------------------------------------------ src/embed/saving.h -- */
 
 /* Owns the output of reports: to the host's function, to a file, at the end of the process, on
-   request. Uses reports/ and the snapshots.
-   Invariants: a report file is complete when it gets its name; a failed one leaves no file behind;
-   a request (memlord_request_save) is safe in a signal handler and is served by a later call.
-   Locks: registry, to choose the ledger to save at exit; none while the host's function writes. */
+   request. May use reports/ and services/snapshots. Invariants: a report file is complete when it
+   gets its name, and a failed one leaves no file; a request is safe in a signal handler. Locks:
+   registry, to choose the ledger to save at exit; none while the host's function writes. */
 
 /* ------------------------------------------------------------------------ src/embed/saving.c -- */
 

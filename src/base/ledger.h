@@ -1,9 +1,7 @@
-/* Owns the layout of a ledger, of the process state and of the thread-local state. A module owns
-   the members that are named after it. Invariants: a row is never removed, so its number and
-   address are valid as long as the ledger. A thread record is reused, never freed, so its counts
-   are never merged into another.
-
-   Locks: MLI_RANK_... lists them in their order. */
+/* Owns the layout of a ledger, of the process state and of the thread-local state. A member of
+   struct memlord is owned by the module that it is named after. Invariants: a row is never removed,
+   so its number and address are valid as long as the ledger; a thread record is reused, never
+   freed. Locks: MLI_RANK_... lists them in their order. */
 #ifndef MLI_BASE_LEDGER_H
 #define MLI_BASE_LEDGER_H
 #include "api/api.h"

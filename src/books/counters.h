@@ -307,9 +307,9 @@ MLI_PRIVATE uint64_t mli_since(uint64_t a, uint64_t b);
 MLI_PRIVATE uint64_t mli_add_saturated(uint64_t a, uint64_t b);
 
 /* Sums a row over all threads, under its lock: no cell can publish meanwhile, so published plus
-   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak is
-   computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak is
-   exact by itself. */
+   one cell's level - base never exceeds the live bytes, and row->at_reset does not change. The peak
+   is computed only with `peaks`. Without a batch cells publish without the lock, and the row's peak
+   is exact by itself. */
 MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, int peaks,
                                       mli_row_totals *sum);
 

@@ -1,12 +1,7 @@
 /* Owns the stacks of allocs: the draw of samples, the tree of return addresses, the totals of each
-   stack on each device, and the table of picked blocks. Uses the sites, the devices, the vectors of
-   books/counters and the cold memory of books/names. A stack is the path from a node to the root,
-   node 0; a row is a stack of one site on one device. Nodes and rows are never removed, and are
-   found without a lock. Invariants: a block in the map has MLI_PICKED exactly if the table has its
-   key; both change while the caller is inside, and the entry cannot be reached by another thread.
-   The room for an insert is reserved before. A row's live bytes are the sum over its blocks, so
-   they end at 0. An unwinder runs with no lock held. Locks: cold, to add nodes and rows; stacks,
-   innermost. */
+   stack on each device, and the table of picked blocks. May use books/. Invariant: a block in the
+   map has MLI_PICKED exactly if the table has its key. Locks: cold, to add nodes and rows; stacks,
+   innermost; none while an unwinder runs. */
 #ifndef MLI_BOOKS_STACKS_H
 #define MLI_BOOKS_STACKS_H
 #include "api/api.h"
@@ -16,6 +11,11 @@
 #include "books/threads.h"
 #include "books/map.h"
 #include "books/sites.h"
+
+/* A stack is the path from a node to the root, node 0. A row is a stack of one site on one device.
+   Nodes and rows are never removed, and are found without a lock. A row's live bytes are the sum
+   over its blocks, so they end at 0. The table and MLI_PICKED change while the caller is inside and
+   no other thread can reach the entry. The room for an insert is reserved before. */
 
 /* A return address in a stack. Its site is found when the node is added, so a module that is
    unloaded later does not change it. */

@@ -1,4 +1,5 @@
 #include "cuda/driver.h"
+#include "cuda/atfork.h"
 
 static mli_cuda_lock mli_cuda_loaded_lock = MLI_CUDA_LOCK;
 MLI_CUDA_VARIABLE_HERE(mli_cuda_loaded_state mli_cuda_loaded)
@@ -49,10 +50,6 @@ static int mli_cuda_driver_load(mli_cuda_driver *d) {
     mli_cuda_devices_read(d);
     return 1;
 }
-
-/* Register what a fork needs; cuda/forks, which uses this module, defines both. */
-MLI_CUDA_PRIVATE void mli_cuda_fork_first(void);
-MLI_CUDA_PRIVATE void mli_cuda_fork_locks(void);
 
 MLI_CUDA_PRIVATE const mli_cuda_driver *mli_cuda_driver_get(void) {
     uint64_t state = mli_cuda_load_acquire(&mli_cuda_loaded.state);

@@ -1,8 +1,6 @@
-/* Owns mli_report, the capture that a report is written from, and the formats TEXT and JSON. Uses
-   the reading functions of books/ and services/; changes nothing in the ledger. A report captures
-   devices, tags, accounts and the largest sites and blocks once, and writes from that. Whole
-   lists (sites, scopes, events) are read as they are written, so each list gives its own sum.
-   Locks: those of reading; none while the host's function writes. */
+/* Owns mli_report, the capture that a report is written from. May use the reading functions of
+   books/ and services/. Invariant: it changes nothing in the ledger. Locks: those of reading; none
+   while the host's function writes. */
 #ifndef MLI_REPORTS_CAPTURE_H
 #define MLI_REPORTS_CAPTURE_H
 #include "api/api.h"
@@ -17,6 +15,10 @@
 #include "books/blocks.h"
 #include "services/scopes.h"
 #include "services/snapshots.h"
+
+/* A report captures devices, tags, accounts and the largest sites and blocks once, and writes from
+   that. Whole lists (sites, scopes, events) are read as they are written, so each list gives its
+   own sum. */
 
 #define MLI_TOP_SITES 50
 #define MLI_TOP_BLOCKS 100

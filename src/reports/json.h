@@ -1,4 +1,4 @@
-/* Writes JSON, schema memlord/2, from a capture. Owns no state. Uses reports/capture. Locks:
+/* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture. Locks:
    none. */
 #ifndef MLI_REPORTS_JSON_H
 #define MLI_REPORTS_JSON_H

@@ -261,6 +261,7 @@ static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole)
 }
 
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
+    MLI_REQUIRE(!t->x);
     static void (*const passes[])(mli_shares *t, mli_portion *s) = {
         mli_portion_list_site, mli_portion_device, mli_portion_list_stack,   mli_portion_decide,
         mli_portion_live_off,  mli_portion_clamp,  mli_portion_divide_whole, mli_portion_live_back};

@@ -1,5 +1,4 @@
-/* Writes TEXT from a capture: a first screen of about 25 lines, then the lists in full. The screen
-   begins with the verdicts. Owns no state. Uses reports/capture and reports/verdicts. Locks:
+/* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/verdicts. Locks:
    none. */
 #ifndef MLI_REPORTS_TEXT_H
 #define MLI_REPORTS_TEXT_H
@@ -7,6 +6,8 @@
 #include "os/knobs.h"
 #include "os/compiler.h"
 #include "reports/capture.h"
+
+/* A first screen of about 25 lines comes before the lists in full. It begins with the verdicts. */
 
 MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
 

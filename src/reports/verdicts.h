@@ -1,6 +1,5 @@
-/* What a report says is wrong. The verdicts are lines of text, the worst first. Each names its
-   devices, those of the highest peaks first. Names are cut after MLI_TEXT_NAME characters. Owns no
-   state. Uses reports/capture. Locks: none. */
+/* Says in text what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture.
+   Locks: none. */
 #ifndef MLI_REPORTS_VERDICTS_H
 #define MLI_REPORTS_VERDICTS_H
 #include "api/api.h"
@@ -24,7 +23,8 @@ MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev)
 MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
                                              uint32_t dev);
 
-/* Leaves the bound on names in r->out.name_max. */
+/* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
+   peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
 MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
 
 #endif
