@@ -3355,7 +3355,7 @@ MLI_PRIVATE int mli_file_is_special(const char *path) { /* 1: exists and is no r
     return a != INVALID_FILE_ATTRIBUTES &&
            (a & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_REPARSE_POINT | FILE_ATTRIBUTE_DEVICE));
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: the file exists */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
     wchar_t wide[1024];
     if (mli_wide_path(path, wide, 1024)) return -1;
     *out = CreateFileW(wide, GENERIC_WRITE, 0, NULL, CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
@@ -3532,7 +3532,7 @@ MLI_PRIVATE int mli_fd_above_std(int fd) {
     (void)close(fd);
     return higher;
 }
-MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: the file exists */
+MLI_PRIVATE int mli_file_create(const char *path, mli_file *out) { /* 1: there is such a file */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return errno == EEXIST ? 1 : -1;
     *out = mli_fd_above_std(fd);
@@ -4037,8 +4037,9 @@ MLI_PRIVATE MLI_COLD uint64_t mli_cpu_resident(mli_cpu *cpu) {
 /* Returns the first symbol of a name in the program and the libraries it began with, or NULL. Takes
    the loader's lock, and calls malloc if there is none. */
 MLI_PRIVATE MLI_COLD void *mli_symbol(const char *name);
-/* `start` is that of the segment where a program has gaps between its segments. The load address is
-   the same for all of them; it is 0 for a program at fixed addresses. */
+/* `start` is the lowest address of the module or, in a program with gaps between its segments, of
+   the segment. `bias`, the load address, is the same for all segments; it is 0 for a program at
+   fixed addresses. */
 MLI_PRIVATE MLI_COLD const void *mli_module_of(const void *address);
 MLI_PRIVATE int mli_loaded_at(const void *address, mli_loaded *out);
 MLI_PRIVATE MLI_COLD void mli_image_at(const void *address, mli_image *out, char *executable);
@@ -4949,8 +4950,8 @@ typedef struct mli_phys {
     mli_lock lock;         /* all below but sampling, sampler..., poller; bands of its devices */
     mli_u32 sampling;      /* 1: a thread asks the source */
     void *sampler;         /* &mli_self of that thread; under the callbacks lock */
-    uintptr_t sampler_frame; /* the frame that asks: see mli_frame_runs; likewise */
-    int sampler_void;      /* 1: it replaces the source in the source: no sample; likewise */
+    uintptr_t sampler_frame; /* its frame that asks: see mli_frame_runs; same lock */
+    int sampler_void;      /* 1: the source replaced itself: no sample; same lock */
     memlord_device device; /* the source is asked about this device */
     memlord_capacity sample;
     uint64_t sampled;     /* the time of `sample` */
@@ -4977,7 +4978,7 @@ enum { MLI_SLOT_FORKED = -2, MLI_SLOT_NONE = -1 }; /* a forked child claims one 
 typedef struct mli_page_device {
     uint64_t id;       /* a hash of its identity; 0: none */
     uint64_t held;     /* bytes live there, or reserved by pools */
-    uint64_t spare;    /* bytes of these that are idle in pools, or pending */
+    uint64_t spare;    /* the part of `held` that is idle in pools, or pending */
     uint64_t failing;  /* 1: allocations fail */
     uint64_t wanted;   /* bytes asked of the others */
     uint64_t asked;    /* the request that asked for them */
@@ -5288,17 +5289,17 @@ typedef struct mli_self_state {
     memlord *orphaned;       /* it holds the orphan lock of this ledger; NULL: none */
     uint32_t in_host_alloc;  /* depth of allocator calls that MemLord makes on this thread */
     uint64_t fence_lord;     /* it runs fence functions of the ledger of this generation; 0: none */
-    uint64_t try_lord;       /* likewise: a memlord_try_fn of memlord_alloc_retry */
+    uint64_t try_lord;       /* it runs a memlord_try_fn of that ledger; 0: none */
     uintptr_t fence_frame, try_frame; /* the frames that called them: see mli_frame_runs */
     void *fence_asked;       /* the fence whose `done` it runs, or left by longjmp; NULL: none */
     uint32_t exited;         /* 1: its exit hook has run */
     uintptr_t unwinding;     /* the frame that called an unwinder; 0: it is in none */
     void *caller;            /* the return address of its call on the general path; NULL: unknown */
-    void *frame;             /* likewise: the frame that begins there */
+    void *frame;             /* the frame that `caller` returns to; NULL: unknown */
     void *entered;           /* the return address of memlord_alloc; NULL: not noted */
-    double pick_scale;      /* of the block that its call opens: see mli_pick */
-    uint32_t pick_row;      /* likewise; 0: the block is not picked */
-    uint32_t pick_again;    /* likewise; 1: it is no new alloc, and had `pick_had` bytes */
+    double pick_scale;       /* mli_pick.scale of the block that its call opens */
+    uint32_t pick_row;       /* mli_pick.row of that block; 0: it is not picked */
+    uint32_t pick_again;     /* 1: that block is no new alloc, and had `pick_had` bytes before */
     uint64_t pick_had;
     uint32_t is_helper;      /* 1: it is the thread of a mli_helper */
     uintptr_t stack_from, stack_to; /* its stack; both 0: not asked yet; 0 and 1: not known */
@@ -5396,7 +5397,7 @@ MLI_PRIVATE MLI_COLD void mli_put_escaped(mli_out *o, const char *text, char oth
 /* Writes a site as "read_tensors loader.c:12", with the escapes of mli_put_escaped. */
 MLI_PRIVATE MLI_COLD void mli_put_site_escaped(mli_out *o, const memlord_site *site, char other,
                                                const char *instead);
-/* Writes a site likewise, with the escapes of `put`. */
+/* Writes a site in the same form, with the escapes of `put`. */
 MLI_PRIVATE MLI_COLD void mli_put_site_by(mli_out *o, const memlord_site *site,
                                           void (*put)(mli_out *o, const char *text));
 /* Writes the last part of a path. */
@@ -7894,7 +7895,7 @@ typedef struct mli_levels {
 /* The state of a device's bands. The lock of its phys guards what is not atomic, except gc_thread,
    gc_frame and gc_serial. */
 typedef struct mli_watch {
-    mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Changes under callbacks and phys */
+    mli_ptr strategy; /* mli_strategy *: in force; NULL: none. Set under callbacks and phys */
     mli_u64 check_above, check_below; /* signed: published bytes that request a band check */
     mli_u32 near_threshold;           /* 1: every call on the device checks its bands */
     mli_u32 check_requested;          /* 1: the end of the next call checks the bands */
@@ -7905,7 +7906,7 @@ typedef struct mli_watch {
     mli_levels gc_end;          /* when the last collection ended */
     mli_u32 gc_running;         /* 1: a collection is running; taken by exchange */
     void *gc_thread;            /* the thread that runs it; under the callbacks lock */
-    uintptr_t gc_frame;         /* the frame that does: see mli_frame_runs; likewise */
+    uintptr_t gc_frame;         /* the frame that runs it: see mli_frame_runs; same lock */
     uint64_t gc_serial;         /* of the callback it runs; 0: none; under the callbacks lock */
 } mli_watch;
 
@@ -7986,8 +7987,8 @@ MLI_PRIVATE MLI_COLD mli_cell *mli_cell_make(memlord *lord, mli_thread *t, int b
 /* Returns one more than the last row number of a book. The acquire pairs with the release in
    mli_row_publish: rows below it can be read. */
 MLI_PRIVATE uint32_t mli_row_count(memlord *lord, int book);
-/* Makes the next row of a book and its cell of the orphan record; NULL: no memory. A row that was
-   not published is made again. Requires: the cold lock. */
+/* Makes the next row of a book, and the orphan record's cell for it. NULL: no memory. If the last
+   row that was made was not published, it is made again. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD mli_row *mli_row_new(memlord *lord, int book, mli_alloc_fn grab);
 /* Publishes the row that was made last. Requires: the cold lock. */
 MLI_PRIVATE MLI_COLD void mli_row_publish(memlord *lord, int book);
@@ -8069,8 +8070,8 @@ MLI_PRIVATE MLI_COLD void mli_row_sum(memlord *lord, int book, uint32_t number, 
    has seen a free of another, but not yet the alloc that came before it. */
 MLI_PRIVATE uint64_t mli_row_live(memlord *lord, int book, uint32_t number);
 
-/* Returns the live bytes of a device, those freed since the last reset or collection, and those
-   that its pool holds. */
+/* Returns three figures of a device: the live bytes, the bytes freed since the last reset or
+   collection, and the bytes that its pool holds. */
 MLI_PRIVATE MLI_COLD mli_levels mli_row_levels(memlord *lord, uint32_t dev);
 
 /* Sets a row's peak to its live bytes. The publication count rises, so that the highs of other
@@ -8779,7 +8780,7 @@ static size_t mli_dict_index_takes(size_t slots) {
                           sizeof(stbds_hash_index) + STBDS_CACHE_LINE_SIZE);
 }
 
-/* Adds a block to a table that has fewer bytes left. 0: done. -1: memory is wanted. */
+/* Adds a block to a table that has fewer bytes left. 0: done. -1: there is no memory for it yet. */
 static MLI_COLD int mli_dict_reserve_locked(memlord *lord, mli_dict *dict, size_t need) {
     mli_dict_block *block;
     if (need <= dict->left) return 0;
@@ -8819,8 +8820,9 @@ static MLI_COLD void *mli_dict_find_locked(const mli_dict *dict, const char *key
     return at < 0 ? NULL : (char *)dict->items + dict->item * (size_t)at;
 }
 
-/* Puts a key in a table, and returns its item: zero except for the copy of the key. NULL: memory is
-   wanted, try again. The key must not be there: stb_ds may grow the index before it searches. */
+/* Puts a key in a table, and returns its item, which is zero except for its copy of the key. NULL:
+   the table needs memory first, and the caller tries again. The key must not be there: stb_ds may
+   grow the index before it searches. */
 static MLI_COLD void *mli_dict_put_locked(memlord *lord, mli_dict *dict, const char *key) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
     MLI_REQUIRE(!mli_dict_find_locked(dict, key));
@@ -8994,9 +8996,9 @@ enum {                /* mli_polling_set: which pollers run */
 /* 1 for the device types whose bytes are in host memory: they share one phys. */
 MLI_TABLE(const unsigned char mli_type_host[])
 
-/* mli_device_valid returns 1 for one device; mli_type_valid also for a type without an index;
-   mli_selector_valid also for all devices. mli_selects returns 1 if a selector includes a
-   device. */
+/* mli_device_valid returns 1 if the argument names one device. mli_type_valid does so for a whole
+   type, too (any index), and mli_selector_valid also for all devices. mli_selects returns 1 if a
+   selector includes a device. */
 static MLI_HOT int mli_device_valid(memlord_device d) {
     return (unsigned)d.type < (unsigned)MLI_TYPE_COUNT && d.index >= 0;
 }
@@ -9046,7 +9048,7 @@ MLI_PRIVATE MLI_COLD int mli_polling_is(const memlord *lord, uint32_t polling);
 /* Sets the device types that can have a strategy in force, a bit each. A new device of one of them
    has its bands checked. */
 MLI_PRIVATE MLI_COLD void mli_types_watch(memlord *lord, uint32_t types);
-/* Returns those of some types that can have one. */
+/* Returns which of some device types can have a strategy in force. */
 MLI_PRIVATE uint32_t mli_types_watched(const memlord *lord, uint32_t types);
 
 /* Gets the dev of a device, and makes it on first use. MEMLORD_E_STATE: the device is new, and the
@@ -10627,15 +10629,16 @@ MLI_API memlord_result memlord_expect(memlord *lord, memlord_device device, cons
 typedef struct mli_stack_node {
     uint64_t stays;        /* the return address, if its module stays; else 0 */
     mli_site_record *site; /* of the return address; its `frame` is not 0 */
-    uint32_t parent, next; /* nodes: the caller's; the next one of the chain */
+    uint32_t parent, next; /* two nodes: the caller's, and the next one of the chain */
 } mli_stack_node;
 
 typedef struct mli_stack_row {
     uint32_t node, dev, next, site; /* site: its row of the sites; 0: none */
     mli_ptr frames;       /* void **: for the host; NULL: not made yet */
-    uint64_t alloc_bytes, samples; /* since the last reset */
-    uint64_t picked_bytes;          /* likewise: alloc_bytes of the samples themselves */
-    double allocs;                 /* likewise */
+    /* Since the last reset: estimates of the bytes allocated and of the allocs; the allocs that
+       were picked, and their bytes. */
+    uint64_t alloc_bytes, samples, picked_bytes;
+    double allocs;
     uint64_t live, peak, blocks;   /* blocks: those of its picked blocks that live */
     double variance;               /* of live; 0 if blocks is 0 */
 } mli_stack_row;
@@ -10671,8 +10674,9 @@ MLI_PRIVATE uint32_t mli_stack_frame_count(const memlord *lord);
 
 MLI_PRIVATE uint64_t mli_pick_weight(const mli_pick *pick, uint64_t bytes);
 
-/* Notes the stack of the block that this call opens, if it has one: in the table, and on its row.
-   Returns its bit of word1. Requires: the caller is inside, or holds the entry. */
+/* If this call has picked its alloc, adds the block to the table and to the row of its stack, and
+   returns MLI_PICKED for its word1; else returns 0. Requires: the caller is inside, or holds the
+   entry. */
 MLI_PRIVATE MLI_NOINLINE uint64_t mli_pick_put(memlord *lord, const mli_entry *e);
 
 /* Returns the stack of a block. Requires, as the next two: the caller is inside, or holds the
@@ -10778,12 +10782,13 @@ MLI_PRIVATE MLI_COLD void mli_stacks_seed(memlord *lord) {
     seed = mli_mixed(seed ^ mli_wall_now());
     seed = mli_mixed(seed ^ mli_now());
     seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)lord);  /* which the system places at random */
-    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* likewise */
+    seed = mli_mixed(seed ^ (uint64_t)(uintptr_t)&seed); /* the stack, too */
     seed = mli_mixed(seed ^ mli_u64_load(&mli_process.generation)); /* of the newest ledger */
     lord->stacks.seed = seed;
 }
-/* Draws the bytes until a thread's next sample: exponential, with the mean stack_bytes. The numbers
-   are those of splitmix64. They begin at a place of their own in each ledger and thread record. */
+/* Draws the number of bytes until a thread's next sample. It is exponentially distributed, and its
+   mean is stack_bytes. The random numbers are those of splitmix64. Each thread record of each
+   ledger begins at its own place in them. */
 static MLI_COLD void mli_stack_draw(const memlord *lord, mli_thread *t) {
     const uint64_t step = 0x9e3779b97f4a7c15u;
     uint64_t r;
@@ -11238,8 +11243,8 @@ static size_t mli_stack_sound(void *const *frames, size_t n) {
 }
 
 /* Writes the stack of the call in progress to `frames`, which has room for the depth and our own
-   frames, and moves *from to its first one. Returns its depth. Where nothing may be unwound, or
-   nothing was, it is the one return address that is known, or none. */
+   frames, and sets *from to its first frame. Returns its depth. If nothing may be unwound, or
+   nothing was, the stack is the one return address that is known, or it is empty. */
 static MLI_COLD size_t mli_stack_unwind(memlord *lord, int may_unwind, void **frames, size_t cap,
                                         const memlord_site *site, size_t *from) {
     const mli_site_record *record = site ? mli_site_record_of(lord, site) : NULL;
@@ -11455,7 +11460,7 @@ typedef struct mli_stamp_scale {
 } mli_stamp_scale;
 MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord);
 /* Converts a difference of stamps to ns. */
-MLI_PRIVATE MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps);
+MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps);
 /* Returns the ns from create to a stamp; 0 for a stamp before it. */
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp);
 
@@ -11538,11 +11543,11 @@ MLI_PRIVATE MLI_COLD mli_stamp_scale mli_stamp_scale_now(memlord *lord) {
         scale.rate = (double)(mli_ledger_now(lord) - lord->started) / (double)ticks;
     return scale;
 }
-MLI_PRIVATE MLI_COLD uint64_t mli_span_ns(const mli_stamp_scale *scale, uint64_t stamps) {
+MLI_PRIVATE MLI_COLD uint64_t mli_stamps_ns(const mli_stamp_scale *scale, uint64_t stamps) {
     return (uint64_t)((double)stamps * scale->rate + 0.5);
 }
 MLI_PRIVATE uint64_t mli_since_ns(const mli_stamp_scale *scale, uint64_t stamp) {
-    return stamp > scale->from ? mli_span_ns(scale, stamp - scale->from) : 0;
+    return stamp > scale->from ? mli_stamps_ns(scale, stamp - scale->from) : 0;
 }
 
 /* -- writing -- */
@@ -11709,8 +11714,8 @@ static void mli_ring_reader_sift(mli_ring_reader *r, size_t i) {
 }
 
 /* Begins to read a sub-buffer. 1: it has events. The acquires pair with the release stores of
-   mli_subbuf_next and mli_event_write; the generation is loaded again after them, so that words of
-   a later writer are never taken for this one's. */
+   mli_subbuf_next and mli_event_write. The generation is loaded again after the words: if it
+   changed, a later writer may have stored some of them. */
 static int mli_subbuf_reader_begin(mli_subbuf_reader *s, mli_subbuf *b) {
     s->subbuf = b;
     s->at = 0;
@@ -12107,7 +12112,7 @@ MLI_PRIVATE MLI_NOINLINE int mli_fence_ask(memlord *lord, mli_fence_record *f) {
     mli_self.fence_asked = asked;
     return answer;
 }
-/* Calls `drop`. `lord` NULL: no ledger has taken the fence. */
+/* Calls the host's `drop` of a fence. With `lord` NULL no ledger has accepted the fence. */
 static MLI_NOINLINE void mli_fence_drop_host(const memlord *lord, const memlord_fence *fence) {
     MLI_REQUIRE(mli_none_held());
     const uint64_t outer = mli_self.fence_lord;
@@ -12531,7 +12536,7 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
 /* Makes the cells that n deltas count on. Requires: not inside, where nothing may be allocated. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that made it, wherever the block was allocated. Requires: not
+/* Counts a free at the site that called free, wherever the block was allocated. Requires: not
    inside. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
@@ -12588,8 +12593,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
                                                  uint64_t key, int ends);
 
 /* Begins a call on a block that is on the map: checks the device and the storage, and gets the
-   thread record. *t NULL: the caller returns the result; it is OK on no ledger, and from within the
-   ledger's own allocator call. */
+   thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
+   from within the ledger's own allocator call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          mli_thread **t);
 
@@ -13365,8 +13370,8 @@ typedef struct mli_cover {
     memlord_ticket ticket[MLI_TICKETS_MAX];
     uint64_t part[MLI_TICKETS_MAX];
 } mli_cover;
-/* Moves what a request has left of its cover back to the tickets that are still open. cover->bytes
-   is then what was moved. */
+/* Moves the part of its cover that a request has not used back to the tickets that are still open.
+   Sets cover->bytes to the bytes that it moved. */
 MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_cover *cover,
                                            memlord_ticket request);
 
@@ -14432,8 +14437,8 @@ static uint64_t mli_fence_finish(memlord *lord, mli_fence_record *f, int answer)
     return credited;
 }
 
-/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. A fence
-   that is done before the first of its queue keeps its answer and waits for its turn. */
+/* Handles the answer of a fence that this thread has asked, and returns the bytes credited. If the
+   fence is done but is not the first of its queue, it keeps its answer and waits for its turn. */
 static MLI_COLD uint64_t mli_fence_take_answer(memlord *lord, mli_fence_record *f, int answer) {
     uint64_t now = answer ? 0 : mli_ledger_now(lord);
     int settles;
@@ -14996,8 +15001,9 @@ static MLI_COLD memlord_result mli_hold_n(memlord *lord, mli_thread *t,
     return MEMLORD_OK;
 }
 
-/* Gives back what n blocks hold, the last first. A reference may be the last one by now, and then
-   its end runs the host's fences. */
+/* Gives back the references and the empty blocks that a call with n blocks holds, the last first.
+   By now such a reference may be the last one of its block. Then its end runs fences of the host.
+   */
 static MLI_COLD void mli_unhold_n(memlord *lord, const memlord_block *blocks,
                                   const mli_hold *hold, size_t n) {
     MLI_REQUIRE(mli_none_held());
@@ -15267,7 +15273,7 @@ static MLI_COLD memlord_result mli_end_n(memlord *lord, const memlord_block *blo
             note.bytes += MLI_BYTES(gone.word1);
         } else if (one == MEMLORD_E_UNKNOWN) {
             note.unknown++;
-            mli_self.note.unknown = 0; /* the line of another call must not count it */
+            mli_self.note.unknown = 0; /* the debug line of a later call must not count it */
         }
     }
     if (tells) mli_log_call_n(lord, "[free_n] ", blocks, n, &note, site);
@@ -17517,9 +17523,9 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
         for (i = 1; devices && i <= MEMLORD_MAX_DEVICES; i++)
             devices[i] += mli_u64_load(&s->devices[i]);
     }
-    out->ns.total = mli_span_ns(scale, (uint64_t)total);
-    out->ns.min = mli_span_ns(scale, (uint64_t)min);
-    out->ns.max = mli_span_ns(scale, (uint64_t)max);
+    out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
+    out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
+    out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,
@@ -17751,7 +17757,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the bytes that its peak may be low by. */
+/* Computes the statistics of a tag. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
@@ -18478,7 +18484,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
     now = mli_ledger_now(lord);
     if (!now) now = 1; /* 0: never sampled */
     mli_callbacks_enter(lord);
-    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* it has replaced itself */
+    if (r == MEMLORD_OK && phys->sampler_void) r = MEMLORD_E_UNKNOWN; /* replaced by itself */
     if (r) memset(&c, 0, sizeof c);
     c.known = r == MEMLORD_OK;
     if (r != MEMLORD_E_UNSUPPORTED) mli_phys_sample_store(phys, &c, now);
@@ -20125,9 +20131,10 @@ static MLI_COLD memlord_result mli_host_poller_start(memlord *lord, uint32_t typ
 }
 
 /* Starts the recorder if the alert requests it, and the pollers of all known devices that want one:
-   those with a strategy in force or, after memlord_poller_start, all. Under MEMLORD_FLAG_DEFER it
-   starts the host's alone while no such device is known, and that one starts the others: a new
-   thread may take its stack from the very allocator that calls come from, so they start none. */
+   those with a strategy in force or, after memlord_poller_start, all of them. A new thread may get
+   its stack from the very allocator that calls come from. So under MEMLORD_FLAG_DEFER a call starts
+   no poller but the one of the host, and only while no device that wants one is known; that poller
+   starts the others. */
 static MLI_COLD memlord_result mli_pollers_start(memlord *lord) {
     uint32_t i = 0, known = 0, wanted = mli_types_watched(lord, UINT32_MAX);
     memlord_result r = MEMLORD_OK;
@@ -21295,8 +21302,8 @@ typedef struct mli_culprit { /* the site with the most leaked bytes */
     int is_site;
     mli_leak_sum sum;
     uint32_t devices, tags, scopes; /* that its blocks have; devices 0: not known */
-    uint32_t dev;                   /* of those one */
-    const char *tag, *scope;        /* likewise */
+    uint32_t dev;                   /* one of those devices */
+    const char *tag, *scope;        /* one of its tags, and of its scopes */
 } mli_culprit;
 /* The lines of lists that more than one format writes. A value of UINT64_MAX, or INT64_MIN for a
    difference, is not known: TEXT has a -, JSON null, PROMETHEUS no sample. */
@@ -21699,7 +21706,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
         spans[at].key = key;
         spans[at].stamp = e->stamp ? e->stamp : 1;
     } else if (spans[at].key && spans[at].stamp && dev <= r->devices) {
-        uint64_t ms = mli_span_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
+        uint64_t ms = mli_stamps_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
         r->lifetime[dev - 1][(ms >= 100) + (ms >= 1000) + (ms >= 10000)]++;
         spans[at].stamp = 0;
     }
@@ -22061,7 +22068,7 @@ typedef struct mli_export {
     memlord *lord;
     mli_out *o;
     uint32_t devices, sites, tags, scopes; /* the last rows that have a number; from 1 */
-    uint32_t nodes, places; /* likewise: of stacks, and of their frames; 0: there are none */
+    uint32_t nodes, places; /* the last of stacks, and of their frames; 0: there are none */
 } mli_export;
 
 /* Calls `write` with a state of `size` bytes: an mli_export, then zeros. Without memory the report
@@ -22672,7 +22679,7 @@ static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
 static MLI_COLD void mli_json_invocation(mli_report *r, const mli_scope_run *v, uint32_t thread) {
     mli_jsonf(
         r->o, ",\n[%jd,%jd,%ju,%jd,%jd,%jd,%jd,%jd,%s]", (int64_t)mli_since_ns(&r->scale, v->start),
-        (int64_t)mli_span_ns(&r->scale, v->stamps), (uint64_t)thread, (int64_t)v->bytes,
+        (int64_t)mli_stamps_ns(&r->scale, v->stamps), (uint64_t)thread, (int64_t)v->bytes,
         (int64_t)v->blocks, (int64_t)v->before, (int64_t)v->after, (int64_t)v->peak,
         (const char *)(uintptr_t)v->shapes);
 }
@@ -25108,7 +25115,8 @@ typedef struct mli_shares {
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t);
 MLI_PRIVATE MLI_COLD void mli_shares_free(mli_shares *t);
 
-/* Calls put for every live block, or each share in them as one, then for the arenas. */
+/* Calls put for every live block; the blocks of one share come as one block. Then it calls put for
+   the arenas. */
 MLI_PRIVATE MLI_COLD void mli_share_blocks_each(mli_shares *t, mli_block_fn put, void *writer);
 
 MLI_PRIVATE const char *mli_part_name(const memlord_part_info *part);
@@ -25602,7 +25610,7 @@ static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line) 
     mli_putf(o, " %ju\n", line->bytes);
 }
 
-/* These compare as strcmp does; frames that show the same are equal. */
+/* Compares two frames as strcmp does. Frames that show the same text are equal. */
 static MLI_COLD int mli_folded_frames(const mli_export *x, uint32_t a, uint32_t b) {
     mli_frame_name f, g;
     int order;
@@ -26261,7 +26269,7 @@ static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
 }
 /* Writes text as a part of a label's value. */
 static void mli_prom_text(mli_out *o, const char *text) { mli_put_utf8(o, text, "\\\""); }
-/* Writes the labels of the ledger behind the first n labels of a sample, and a space. */
+/* Writes the labels of the ledger after the first n labels of a sample, and a space. */
 static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     const char *at;
     for (at = w->label; *at; at += strlen(at) + 1) {
@@ -26694,7 +26702,7 @@ static MLI_COLD void mli_trace_thread_scope(const mli_export *x, const mli_scope
         mli_trace_open(x, "X", mli_since_ns(&x->r->scale, v->start), mli_record_number(s->thread));
         mli_trace_text(x, scope->name);
         mli_jsonf(x->o, ",'dur':");
-        mli_put_fixed(x->o, mli_span_ns(&x->r->scale, v->stamps), 3);
+        mli_put_fixed(x->o, mli_stamps_ns(&x->r->scale, v->stamps), 3);
         mli_jsonf(x->o, ",'cat':'scope','args':{");
         mli_trace_pair(x, "path", scope->path);
         mli_jsonf(x->o, ",'delta_bytes':%jd,'delta_blocks':%jd,'peak_bytes':%ju",
@@ -26952,11 +26960,11 @@ MLI_PRIVATE MLI_COLD void mli_hooks_install(void);
 
 /* -------------------------------------------------------------------------- src/embed/exit.c -- */
 
-/* Runs as the exit hook: frees the records of a thread, at most one in each ledger. It gets the
-   thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
+/* Frees the records of a thread, at most one in each ledger. This is the exit hook. Its argument is
+   the thread's number, as thread-local storage may be gone by then: MinGW emulates it and frees it
    earlier. Where that storage is still there, `exited` keeps later calls of the thread from getting
-   a record. No signal handler runs meanwhile: that of an interposer may write a report, as the host
-   is in no call here. */
+   a record. Signals are blocked meanwhile: the handler of an interposer writes a report if the host
+   is in no call, which is so here. */
 static MLI_COLD void MLI_EXIT_CALL mli_on_exit(void *number) {
     memlord *lord;
     mli_thread *t;
@@ -28297,8 +28305,8 @@ static MLI_COLD void mli_save_dated(memlord *lord, int end) {
 
 static const mli_saver mli_dated_saver = {mli_save_dated};
 
-/* Saves every ledger that wants a report at exit. It chooses one under the registry lock, saves it
-   without, and starts over: the list may have changed. */
+/* Saves every ledger that wants a report at exit. It chooses one ledger under the registry lock,
+   drops the lock, saves that ledger, and starts over, as the list may have changed. */
 static MLI_COLD void mli_at_exit(void) {
     memlord *lord;
     do {

@@ -265,7 +265,7 @@ static void mli_lifetime_event(mli_report *r, mli_lifetime_span *spans, uint64_t
         spans[at].key = key;
         spans[at].stamp = e->stamp ? e->stamp : 1;
     } else if (spans[at].key && spans[at].stamp && dev <= r->devices) {
-        uint64_t ms = mli_span_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
+        uint64_t ms = mli_stamps_ns(&r->scale, e->stamp - spans[at].stamp) / 1000000u;
         r->lifetime[dev - 1][(ms >= 100) + (ms >= 1000) + (ms >= 10000)]++;
         spans[at].stamp = 0;
     }

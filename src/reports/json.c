@@ -293,7 +293,7 @@ static void mli_report_scope_runs(mli_report *r, const mli_scope_record *scope,
 static MLI_COLD void mli_json_invocation(mli_report *r, const mli_scope_run *v, uint32_t thread) {
     mli_jsonf(
         r->o, ",\n[%jd,%jd,%ju,%jd,%jd,%jd,%jd,%jd,%s]", (int64_t)mli_since_ns(&r->scale, v->start),
-        (int64_t)mli_span_ns(&r->scale, v->stamps), (uint64_t)thread, (int64_t)v->bytes,
+        (int64_t)mli_stamps_ns(&r->scale, v->stamps), (uint64_t)thread, (int64_t)v->bytes,
         (int64_t)v->blocks, (int64_t)v->before, (int64_t)v->after, (int64_t)v->peak,
         (const char *)(uintptr_t)v->shapes);
 }

@@ -54,7 +54,7 @@ static MLI_COLD void mli_folded_put(mli_export *x, const mli_folded_line *line) 
     mli_putf(o, " %ju\n", line->bytes);
 }
 
-/* These compare as strcmp does; frames that show the same are equal. */
+/* Compares two frames as strcmp does. Frames that show the same text are equal. */
 static MLI_COLD int mli_folded_frames(const mli_export *x, uint32_t a, uint32_t b) {
     mli_frame_name f, g;
     int order;
