@@ -21407,11 +21407,23 @@ MLI_PRIVATE MLI_COLD void mli_leaks_sort(mli_leak_table *leaks, size_t most);
 /* Returns what a list of the `shown` largest groups leaves out. */
 MLI_PRIVATE mli_leak_sum mli_leaks_rest(const mli_leak_table *leaks, size_t shown);
 
+MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
+
 MLI_PRIVATE size_t mli_leak_sums(const mli_report *r);
 MLI_PRIVATE const memlord_site *mli_row_site(memlord *lord, uint32_t row);
 MLI_PRIVATE memlord_block_info mli_leak_info(memlord *lord, const mli_leak_group *leak);
 /* Writes a group as "cuda:0 [weights] in load  read_tensors loader.c:12". */
 MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak_group *leak);
+
+/* Returns the site of the culprit; NULL: its blocks have none. */
+MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
+
+/* Writes a shape as "[4096,128]"; nothing for rank 0. */
+MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
+
+/* Returns the next pair of devices that a move or a copy went between since the last reset, the
+   newest pair first (`route` NULL); NULL: there is no other. */
+MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route);
 
 /* Returns the name of the checkpoint with the most live bytes; NULL: no snapshot has a name. */
 MLI_PRIVATE const char *mli_report_peak_name(const mli_report *r);
@@ -21437,6 +21449,10 @@ MLI_PRIVATE void mli_report_capture(memlord *lord, mli_report *r);
 /* -- the capture -- */
 #define MLI_LEAKS_TRIED 32  /* groups that one insert probes: see mli_leak_add */
 #define MLI_LEAKS_SHOWN 100
+
+MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
+    return mli_device_code(mli_device_record_at(r->lord, dev)->device);
+}
 
 /* -- the walk over all blocks: leaks, sizes, scopes, the largest -- */
 
@@ -21617,6 +21633,29 @@ MLI_PRIVATE MLI_COLD void mli_put_leak(mli_out *o, memlord *lord, const mli_leak
     if (of.tag) mli_putf(o, " [%s]", of.tag);
     if (of.scope) mli_putf(o, " in %s", of.scope);
     mli_putf(o, "  %p", (const void *)of.site);
+}
+
+MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
+}
+
+MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
+    uint32_t i;
+    for (i = 0; i < meta->rank; i++) {
+        mli_put_str(o, i ? between : "[");
+        mli_put_i64(o, meta->shape[i]);
+    }
+    if (meta->rank) mli_put_str(o, "]");
+}
+MLI_PRIVATE const mli_route *mli_route_next(const memlord *lord, const mli_route *route) {
+    if (route)
+        route = route->next;
+    else
+        route = (const mli_route *)mli_ptr_load_acquire(&lord->blocks.routes);
+    while (route && !(mli_u64_load(&route->moves) | mli_u64_load(&route->copies)))
+        route = route->next;
+    return route;
 }
 
 /* Visits a block for all lists of a report, so that one walk fills them: the largest blocks, the
@@ -22346,864 +22385,10 @@ MLI_PRIVATE void mli_put_le(mli_out *o, uint64_t v, unsigned n) {
 }
 #endif
 
-/* ------------------------------------------------------------------------ src/reports/text.h -- */
-
-/* Writes TEXT from a capture. Owns no state. May use reports/capture. Locks: none. */
-
-/* A first screen of about 25 lines comes before the lists in full. It begins with verdicts, the
-   worst first. Each is one line with its devices, those of the highest peaks first. Names are cut
-   after MLI_TEXT_NAME characters. */
-
-MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev);
-
-MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r);
-
-MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
-
-/* Writes a shape as "[4096,128]"; nothing for rank 0. */
-MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between);
-
-/* 1: a move or a copy went that way since the last reset. */
-MLI_PRIVATE int mli_route_used(const mli_route *route);
-
-/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
-   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
-   mli_anomaly_columns were read, 0 at first. */
-MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
-                                                  uint64_t *v);
-MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
-
-/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
-   Writes nothing if there are none. */
-MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
-                                             uint32_t dev);
-
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
-
-MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
-
-/* ------------------------------------------------------------------------ src/reports/text.c -- */
-
-#define MLI_TEXT_NAME 60
-#define MLI_TEXT_BAR  60 /* columns of the bar of live bytes */
-
-/* The lines of each list on the first screen. */
-enum {
-    MLI_FIRST_DEVICES = 4,
-    MLI_FIRST_PHYS = 2,
-    MLI_FIRST_TAGS = 3,
-    MLI_FIRST_SITES = 3,
-    MLI_FIRST_STACKS = 5,
-    MLI_FIRST_BLOCKS = 2
-};
-#define MLI_TEXT_FRAMES 5 /* of a stack */
-#define MLI_TEXT_LEAKS 20
-
-MLI_PRIVATE int mli_report_device(const mli_report *r, uint32_t dev) {
-    return mli_device_code(mli_device_record_at(r->lord, dev)->device);
-}
-
-/* Begins the part of a verdict about a device: "out of memory, cpu: " or "; cuda:0: ". Returns 0 if
-   the line has enough of them. */
-static MLI_COLD int mli_text_verdict(mli_report *r, size_t *parts, const char *head, int device) {
-    if ((*parts)++ >= MLI_FIRST_DEVICES) return 0;
-    mli_putf(r->o, *parts > 1 ? "%s%i: " : "%s, %i: ", *parts > 1 ? "; " : head, device);
-    return 1;
-}
-static MLI_COLD void mli_text_verdict_end(mli_report *r, size_t parts) {
-    if (parts > MLI_FIRST_DEVICES)
-        mli_putf(r->o, "; and %ju more", (uint64_t)(parts - MLI_FIRST_DEVICES));
-    if (parts) mli_put_str(r->o, "\n");
-}
-
-/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
-static MLI_COLD void mli_text_verdict_oom(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->devices; i++) {
-        uint32_t dev = (uint32_t)r->top_device[i][1];
-        mli_oom oom = mli_oom_of(r->lord, dev);
-        if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
-        if (!mli_text_verdict(r, &parts, "out of memory", mli_report_device(r, dev))) continue;
-        mli_putf(r->o, "%jo wanted with %jo live", oom.bytes, oom.live);
-        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
-        mli_putf(r->o, ", %ju failed", r->stat[dev - 1].oom_failures);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
-static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->phys_count; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        uint64_t live = 0;
-        uint32_t dev;
-        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
-            if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
-        if (live > line->limit &&
-            mli_text_verdict(r, &parts, "over a limit", mli_device_code(line->of.device)))
-            mli_putf(r->o, "%jo of %jo", live, line->limit);
-    }
-    for (i = 0; i < r->account_lines; i++) {
-        const memlord_account_stat *s = &r->account[i];
-        if (s->bytes > s->limit &&
-            mli_text_verdict(r, &parts, "over a limit", mli_device_code(s->device)))
-            mli_putf(r->o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-MLI_PRIVATE MLI_COLD const memlord_site *mli_culprit_site(const mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    return c->is_site ? mli_site_display(r->lord, (mli_site_record *)(uintptr_t)c->subject) : NULL;
-}
-/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
-   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
-static MLI_COLD void mli_text_culprit(mli_report *r) {
-    const mli_culprit *c = &r->culprit;
-    mli_putf(r->o, ", %jo of them", c->sum.bytes);
-    if (c->devices == 1) mli_putf(r->o, " %i", mli_report_device(r, c->dev));
-    if (c->devices > 1) mli_putf(r->o, " %ju devices", (uint64_t)c->devices);
-    if (c->tags == 1) mli_putf(r->o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
-    if (c->tags > 1) mli_putf(r->o, " with %ju tags", (uint64_t)c->tags);
-    if (c->scopes == 1) mli_putf(r->o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
-    if (c->scopes > 1) mli_putf(r->o, " in %ju scopes", (uint64_t)c->scopes);
-    mli_putf(r->o, "  %p", (const void *)mli_culprit_site(r));
-}
-/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
-   it writes nothing: every live block would be one. */
-static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
-    if (!r->mark || !r->leaks.blocks) return;
-    mli_putf(r->o, "leaks since mark %ju: ", r->mark);
-    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
-    if (r->culprit.sum.bytes) mli_text_culprit(r);
-    mli_put_str(r->o, "\n");
-}
-
-/* Returns the part of a device's live bytes in percent. */
-static double mli_text_share(uint64_t part, uint64_t live) {
-    return part < live ? (double)part * 100 / (double)live : 100;
-}
-/* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
-static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
-    const uint64_t arena = mli_report_arena(r, dev);
-    const memlord_device device = mli_device_record_at(r->lord, dev)->device;
-    memset(out, 0, sizeof *out);
-    (void)mli_sites_top(r->lord, device, MEMLORD_SITE_ORDER_LIVE_BYTES, out, 1, 1);
-    if (arena > out->live_bytes) {
-        out->site = &mli_arena_site;
-        out->live_bytes = arena;
-    }
-    return out->live_bytes != 0;
-}
-/* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
-   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
-   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
-static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
-    size_t i, parts = 0;
-    for (i = 0; i < r->devices; i++) {
-        const uint32_t dev = (uint32_t)r->top_device[i][1];
-        const uint64_t live = r->stat[dev - 1].allocated;
-        mli_holder_list list;
-        memlord_site_stat site;
-        int arena, holders, sites = mli_report_top_site(r, dev, &site);
-        mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
-        arena = list.count && list.at[0].kind == MLI_HOLDER_ARENA;
-        holders = list.count > 1 || arena || (list.count && r->tags);
-        if (arena && site.site == &mli_arena_site) sites = 0; /* told already */
-        if (!live || !(holders || sites) ||
-            !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
-            continue;
-        if (holders) {
-            if (list.at[0].kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
-            mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, &list.at[0]);
-            mli_putf(r->o, " %g", mli_text_share(list.at[0].bytes, live));
-        }
-        if (sites)
-            mli_putf(r->o, holders ? ", site %p %g" : "site %p %g", (const void *)site.site,
-                     mli_text_share(site.live_bytes, live));
-        mli_putf(r->o, " of %jo", live);
-    }
-    mli_text_verdict_end(r, parts);
-}
-
-static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
-    mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
-             s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
-}
-
-/* Writes how many of `have` lines are not shown. */
-static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
-    if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
-}
-/* The same with the bytes of those lines. */
-static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
-                                uint64_t bytes) {
-    if (shown < have)
-        mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
-}
-
-/* Writes a line for each type with several devices. */
-static void mli_text_types(mli_report *r) {
-    uint32_t i;
-    int type;
-    for (type = 0; type < MLI_TYPE_COUNT; type++) {
-        memlord_stats sum;
-        uint32_t devices = 0;
-        memset(&sum, 0, sizeof sum);
-        for (i = 0; i < r->devices; i++) {
-            if (mli_type_of(r->lord, i + 1) != type) continue;
-            mli_stats_sum(&sum, &r->stat[i]);
-            devices++;
-        }
-        if (devices < 2) continue;
-        mli_text_device(r, memlord_device_make(type, MEMLORD_ANY), &sum);
-        mli_put_str(r->o, "\n");
-    }
-}
-
-MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
-    size_t i, shown = r->devices < most ? r->devices : most;
-    mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
-                      "       frees  allocated in all\n");
-    for (i = 0; i < shown; i++) {
-        uint32_t dev = (uint32_t)r->top_device[i][1];
-        mli_device_record *device = mli_device_record_at(r->lord, dev);
-        const char *label = (const char *)mli_ptr_load_acquire(&device->label);
-        mli_text_device(r, device->device, &r->stat[dev - 1]);
-        if (label) mli_putf(r->o, "  %s", label);
-        if (device->device.type == MEMLORD_DEVICE_CPU && r->resident)
-            mli_putf(r->o, "  RSS %jo", r->resident);
-        mli_put_str(r->o, "\n");
-    }
-    mli_text_more(r, r->devices, shown, "devices");
-    if (r->devices == 1) return;
-    mli_text_types(r);
-    mli_text_device(r, memlord_device_all(), &r->total);
-    mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
-}
-
-/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
-   times fall into it, or without one those of the last snapshot before it. */
-static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
-                                           uint32_t *at) {
-    const uint64_t first = r->snapshot[0]->time;
-    const uint64_t span = r->snapshot[r->snapshots - 1]->time - first + 1;
-    const uint64_t end = first + span / MLI_TEXT_BAR * (column + 1) +
-                         span % MLI_TEXT_BAR * (column + 1) / MLI_TEXT_BAR;
-    uint64_t level = *at ? r->snapshot[*at - 1]->live : 0, had = 0;
-    for (; *at < r->snapshots && r->snapshot[*at]->time < end; (*at)++)
-        if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
-    return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
-}
-/* Writes one line of blocks for the live bytes over the snapshots. */
-static MLI_COLD void mli_text_bar(mli_report *r) {
-    uint64_t column, most = 0;
-    uint32_t i, at = 0;
-    if (!r->snapshots) return;
-    for (i = 0; i < r->snapshots; i++)
-        if (r->snapshot[i]->live > most) most = r->snapshot[i]->live;
-    mli_put_str(r->o, "\nlive ");
-    for (column = 0; column < MLI_TEXT_BAR; column++) {
-        char block[] = "\xe2\x96\x81"; /* U+2581 to U+2588: an eighth to a full block */
-        block[2] = (char)(block[2] + (char)mli_text_bar_step(r, column, most, &at));
-        mli_put_str(r->o, block);
-    }
-    mli_putf(r->o, " at most %jo, from %jX to %jX\n", most, r->snapshot[0]->time,
-             r->snapshot[r->snapshots - 1]->time);
-}
-
-static void mli_text_tags(mli_report *r, size_t most) {
-    size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
-    uint64_t left = r->tag_bytes;
-    if (!shown) return;
-    mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
-                      "    variance  device\n");
-    for (i = 0; i < shown; i++) {
-        const memlord_tag_stat *s = &r->top_tag[i].stat;
-        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
-                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
-        left -= s->allocated;
-    }
-    mli_text_more_bytes(r, r->tag_rows, shown, "tags", left);
-}
-
-static void mli_text_sites(mli_report *r, size_t most) {
-    size_t i, shown = r->sites < most ? r->sites : most;
-    uint64_t sum = 0;
-    if (!shown) return;
-    for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
-    mli_putf(r->o,
-             "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
-             "sites, %jo live\n",
-             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
-    for (i = 0; i < shown; i++) {
-        const memlord_site_stat *s = &r->site[i];
-        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
-                 s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
-                 s->alloc_bytes, (const void *)s->site);
-        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
-        mli_put_str(r->o, "\n");
-    }
-}
-
-/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". */
-static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
-    size_t shown = 0;
-    if (!node) mli_put_str(r->o, "(unknown)");
-    for (; node && shown < MLI_TEXT_FRAMES; shown++) {
-        const mli_stack_node *at = mli_stack_node_at(r->lord, node);
-        mli_putf(r->o, shown ? " < %p" : "%p", (const void *)mli_site_display(r->lord, at->site));
-        node = at->parent;
-    }
-    mli_put_str(r->o, node ? " < ...\n" : "\n");
-}
-/* Writes how the numbers of stacks are known, if that is by samples. */
-static MLI_COLD void mli_text_estimates(mli_report *r) {
-    if (r->lord->stacks.bytes > 1)
-        mli_putf(r->o, ", estimates: a sample each %jo", r->lord->stacks.bytes);
-}
-/* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
-static MLI_COLD void mli_text_stacks(mli_report *r) {
-    const int samples = r->lord->stacks.bytes > 1;
-    uint64_t left = r->stack_rest.live_bytes;
-    size_t i, shown = r->stacks;
-    if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
-    if (!shown) return;
-    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: ",
-             samples ? "       error" : "");
-    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
-    mli_text_estimates(r);
-    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
-                              : "\n");
-    for (i = 0; i < shown; i++) {
-        const memlord_stack_stat *s = &r->stack[i].stat;
-        mli_putf(r->o, "%12jo", s->live_bytes);
-        if (samples && s->live_bytes)
-            mli_putf(r->o, "%12jo", s->error_bytes);
-        else if (samples)
-            mli_put_str(r->o, "           -"); /* blocks that were not picked may live */
-        mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
-        mli_text_stack(r, r->stack[i].node);
-    }
-    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
-    mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
-    if (mli_u64_load(&r->lord->stacks.cut))
-        mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
-                 mli_u64_load(&r->lord->stacks.cut));
-}
-
-static void mli_text_phys_all(mli_report *r, size_t most) {
-    size_t i, shown = r->phys_count < most ? r->phys_count : most;
-    if (!r->phys_count) return;
-    mli_put_str(r->o, "\ncapacity               total        used        free        self"
-                      "   this process      others       limit        held\n");
-    for (i = 0; i < shown; i++) {
-        const mli_phys_line *line = &r->phys[i];
-        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo",
-                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
-                 line->rest, line->others, line->limit, line->held);
-        if (line->age != UINT64_MAX && line->age > 1000000000u)
-            mli_putf(r->o, "  sampled %jX ago", line->age);
-        mli_put_str(r->o, "\n");
-    }
-    mli_text_more(r, r->phys_count, shown, "physical devices");
-}
-
-/* Writes a line for a device with pending bytes, which the host has freed but which still count;
-   one for a device that collected; one for a device that ran out of memory. */
-static void mli_text_trouble(mli_report *r, uint32_t i) {
-    const memlord_stats *s = &r->stat[i];
-    int device = mli_report_device(r, i + 1);
-    mli_oom oom;
-    if (s->pending)
-        mli_putf(r->o, "pending, %i: %jo of what is live are freed, and wait for the device\n",
-                 device, s->pending);
-    if (s->gc_runs | s->gc_failed)
-        mli_putf(r->o, "collections, %i: %ju ran, %ju could not, reclaimed %jo\n", device,
-                 s->gc_runs, s->gc_failed, s->gc_reclaimed);
-    if (!s->oom_attempts) return;
-    oom = mli_oom_of(r->lord, i + 1);
-    mli_putf(r->o, "out of memory, %i: %ju attempts found none, %ju requests saved, %ju failed",
-             device, s->oom_attempts, s->recoveries, s->oom_failures);
-    if (oom.time) {
-        mli_putf(r->o, "; the last of %jo with live %jo", oom.bytes, oom.live);
-        if (oom.used != UINT64_MAX) mli_putf(r->o, ", used %jo", oom.used);
-        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
-    }
-    mli_put_str(r->o, "\n");
-}
-
-/* Writes a line for a device on which the host reported a pool of its own. Calls that were refused
-   may have been the pool's. */
-static void mli_text_pool(mli_report *r, uint32_t i) {
-    const memlord_stats *s = &r->stat[i];
-    const uint64_t served = s->cache_hits | s->cache_misses;
-    if (!(s->reserved_peak | served)) return;
-    mli_putf(r->o, "pool, %i: ", mli_report_device(r, i + 1));
-    if (s->reserved_peak)
-        mli_putf(r->o, "reserved %jo (peak %jo), cached %jo or %g, fragmentation %g", s->reserved,
-                 s->reserved_peak, s->cached, memlord_cached_ratio(s) * 100,
-                 memlord_fragmentation(s) * 100);
-    if (s->reserved_peak && served) mli_put_str(r->o, ", ");
-    if (served)
-        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", memlord_hit_rate(s) * 100,
-                 s->cache_hits, s->cache_misses);
-    if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
-    mli_put_str(r->o, "\n");
-}
-
-/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was
-   counted of it; nothing if that is nothing. The hit rate is in the pool's line. */
-static void mli_text_rates(mli_report *r, uint32_t i) {
-    const memlord_stats *s = &r->stat[i];
-    uint64_t mean = mli_mean_read(s);
-    size_t k, shown = 0;
-    for (k = 0; k < MLI_RATE_COUNT; k++) {
-        double rate = mli_rates[k].of(s);
-        if (!(rate >= 0) || mli_rates[k].of == memlord_hit_rate) continue;
-        if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
-        mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
-    }
-    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* so success_rate is known */
-    if (shown) mli_put_str(r->o, "\n");
-}
-
-/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
-   start, and a line for the lifetimes of blocks. */
-static void mli_text_ages(mli_report *r, uint32_t i) {
-    const uint64_t *n = r->lifetime[i];
-    uint32_t size, shown = 0;
-    int device = mli_report_device(r, i + 1);
-    for (size = 0; size < MLI_SIZES; size++) {
-        if (!r->sizes[i][size]) continue;
-        if (!shown++) mli_putf(r->o, "sizes of live blocks, %i", device);
-        mli_putf(r->o, shown > 1 ? ", %ju from %jo" : ": %ju from %jo", r->sizes[i][size],
-                 size ? (uint64_t)1 << (size - 1) : 0);
-    }
-    if (shown) mli_put_str(r->o, "\n");
-    if (r->lifetimes)
-        mli_putf(
-            r->o, "lifetimes, %i: %ju under 0.1 s, %ju under 1 s, %ju under 10 s, %ju longer\n",
-            device, n[0], n[1], n[2], n[3]);
-}
-
-static void mli_text_accounts(mli_report *r) {
-    size_t i;
-    if (!r->accounts) return;
-    mli_putf(r->o, "\n       bytes        peak       limit     refused  accounts: %ju of %ju\n",
-             (uint64_t)r->account_lines, (uint64_t)r->accounts);
-    for (i = 0; i < r->account_lines; i++) {
-        const memlord_account_stat *s = &r->account[i];
-        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
-                 s->refused, s->name, mli_device_code(s->device));
-    }
-}
-
-MLI_PRIVATE void mli_put_shape(mli_out *o, const memlord_meta *meta, const char *between) {
-    uint32_t i;
-    for (i = 0; i < meta->rank; i++) {
-        mli_put_str(o, i ? between : "[");
-        mli_put_i64(o, meta->shape[i]);
-    }
-    if (meta->rank) mli_put_str(o, "]");
-}
-static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
-    if (meta->name) mli_putf(o, " %s", meta->name);
-    if (meta->dtype || meta->rank) mli_put_str(o, " ");
-    if (meta->dtype) mli_put_escaped(o, meta->dtype, 0, "");
-    mli_put_shape(o, meta, "x");
-}
-
-/* Writes the first parts of a block, below its line. */
-static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
-    uint64_t count, bytes;
-    size_t i, n = mli_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
-                                 &count, &bytes);
-    for (i = 0; i < n; i++) {
-        const memlord_part_info *part = &r->part[i];
-        mli_putf(r->o, "%22jo at %ju", part->bytes, part->offset);
-        if (part->meta.tag) mli_putf(r->o, " [%s]", part->meta.tag);
-        mli_text_meta(r->o, &part->meta);
-        mli_put_str(r->o, "\n");
-    }
-    if (count > n)
-        mli_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
-}
-
-static void mli_text_blocks(mli_report *r, size_t most, int parts) {
-    size_t i, shown = r->blocks < most ? r->blocks : most;
-    uint64_t sum = 0;
-    if (!shown) return;
-    for (i = 0; i < shown; i++) sum += r->block[i].bytes;
-    mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
-             (uint64_t)shown, r->total.live_blocks, sum);
-    for (i = 0; i < shown; i++) {
-        const memlord_block_info *b = &r->block[i];
-        mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
-                 b->storage);
-        if (b->tag) mli_putf(r->o, " [%s]", b->tag);
-        mli_text_meta(r->o, &b->meta);
-        if (b->scope) mli_putf(r->o, " in %s", b->scope);
-        if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
-        if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
-        mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
-        if (parts) mli_text_parts(r, b);
-    }
-}
-
-/* -- TEXT, second part: scopes, snapshots, the peak, leaks -- */
-
-static void mli_text_scopes(mli_report *r) {
-    uint64_t left = 0;
-    uint32_t i;
-    if (!r->scope_lines) return;
-    mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside        live"
-                      "   time in all    time avg  scope; live is exclusive: without inner"
-                      " scopes\n");
-    for (i = 0; i < r->scope_lines; i++) {
-        const mli_scope_line *line = &r->scope[r->top_scope[i][1]];
-        const memlord_scope_stat *s = &line->stat;
-        mli_putf(r->o, "%8ju%14jd%12jd%13jo%12jo%14jX%12jX  %s", s->count, s->bytes.total,
-                 mli_average(s->bytes.total, s->count), s->peak, line->live_bytes, s->ns.total,
-                 (uint64_t)mli_average((int64_t)s->ns.total, s->count), s->path);
-        if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
-        mli_put_str(r->o, s->running ? " (running)\n" : "\n");
-        left -= line->live_bytes;
-    }
-    for (i = 1; i <= r->scopes; i++) left += r->scope[i].live_bytes;
-    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
-}
-
-/* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
-static void mli_text_snapshots(mli_report *r) {
-    uint32_t i, named = 0;
-    const char *peak = mli_report_peak_name(r);
-    if (!r->snapshots) return;
-    for (i = 0; i < r->snapshots; i++) named += r->snapshot[i]->name != NULL;
-    mli_putf(r->o, "\nsnapshots: %ju, checkpoints %ju", (uint64_t)r->snapshots, (uint64_t)named);
-    if (peak) mli_putf(r->o, ", most at %s", peak);
-    mli_put_str(r->o, "\n");
-    for (i = 0; i < r->snapshots && named <= 20; i++) {
-        const mli_snapshot *s = r->snapshot[i];
-        if (s->name)
-            mli_putf(r->o, "%12jX%12jo%11ju blocks  %s\n", s->time, s->live, s->blocks, s->name);
-    }
-}
-
-/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". The holders
-   may be those of a little below the peak: then "noted at 12 MiB of 12.5 MiB". */
-static void mli_text_holders(mli_report *r, uint32_t dev) {
-    mli_holders *h = &r->holders;
-    const uint64_t peak = r->stat[dev - 1].peak;
-    if (!mli_holders_get(r->lord, dev, h)) return;
-    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
-    if (!(h->tags | h->sites)) return;
-    mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
-                                   : "at the peak of %i, with %jo",
-             mli_report_device(r, dev), h->bytes, peak);
-    mli_put_largest(r->o, h->tag, h->tags < 6 ? h->tags : 6, h->site, h->sites < 4 ? h->sites : 4);
-    mli_put_str(r->o, "\n");
-}
-
-/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
-static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
-    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
-    if (!rest.blocks) return;
-    if (r->leaks.lost)
-        mli_put_str(r->o, "... and others, ");
-    else
-        mli_putf(r->o, "... and %ju more, ", (uint64_t)(r->leaks.groups - shown));
-    mli_put_amount(r->o, rest.bytes, rest.blocks);
-    mli_put_str(r->o, "\n");
-}
-/* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
-   in the list. */
-static void mli_text_leaks(mli_report *r) {
-    uint64_t left = r->stack_leak_bytes;
-    size_t i;
-    if (!r->mark || !r->leaks.blocks) return;
-    mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
-    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
-    mli_put_str(r->o, "\n");
-    for (i = 0; i < r->leaks.count && i < MLI_TEXT_LEAKS; i++) {
-        const mli_leak_group *leak = &r->leaks.at[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
-        mli_put_leak(r->o, r->lord, leak);
-        mli_put_str(r->o, "\n");
-    }
-    mli_text_leaks_more(r, i);
-    if (!r->stack_leaks) return;
-    mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
-    mli_text_estimates(r);
-    mli_put_str(r->o, "\n");
-    for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
-        const mli_stack_leak *leak = &r->stack_leak[i];
-        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
-        mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
-        left -= leak->bytes;
-    }
-    mli_text_more_bytes(r, r->stack_leak_rows, i, "stacks", left);
-}
-
-MLI_PRIVATE int mli_route_used(const mli_route *route) {
-    return (mli_u64_load(&route->moves) | mli_u64_load(&route->copies)) != 0;
-}
-/* Lists the moves and the copies of each pair of devices, the newest pair first. */
-static void mli_text_routes(mli_report *r) {
-    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&r->lord->blocks.routes);
-    int lines = 0;
-    for (; route; route = route->next) {
-        if (!mli_route_used(route)) continue;
-        if (!lines++)
-            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
-        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
-                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
-                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
-                 mli_report_device(r, route->to));
-    }
-}
-
-/* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
-static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
-    uint64_t left = line->self - line->untagged;
-    size_t i, shown = 0;
-    if (!left) return;
-    for (i = 0; i < r->tag_lines && shown < 6; i++) {
-        const mli_tag_line *tag = &r->top_tag[i];
-        if (tag->phys != line || !mli_dev_uses_capacity(r->lord, tag->dev)) continue;
-        if (!tag->stat.allocated) break;
-        mli_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", tag->stat.tag, tag->stat.allocated);
-        mli_take_off(&left, tag->stat.allocated);
-    }
-    if (left) mli_putf(r->o, shown ? ", other tags %jo" : " (other tags %jo", left);
-    if (line->untagged) mli_putf(r->o, ", untagged %jo", line->untagged);
-    mli_put_str(r->o, ")");
-}
-
-/* Writes the balance of a physical device as "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
-   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB", and a line of the other processes
-   there. */
-static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
-    memlord_capacity sample;
-    if (line->total == UINT64_MAX) return;
-    mli_putf(r->o, "%i: total %jo = free %jo + self %jo", mli_device_code(line->of.device),
-             line->total, line->free, line->self);
-    mli_text_phys_self(r, line);
-    if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
-    if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
-    if (line->unaccounted < 0)
-        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
-                 (uint64_t)0 - (uint64_t)line->unaccounted);
-    else
-        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
-    sample = mli_phys_sample_of(line->phys);
-    if (!sample.others[0].pid) return;
-    mli_putf(r->o, "%i", mli_device_code(line->of.device));
-    mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
-    mli_put_str(r->o, "\n");
-}
-
-/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
-   of the host, lost detail. */
-enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
-static const unsigned char mli_anomaly_columns[] = {
-    MLI_STAT_dropped_allocs,
-    MLI_STAT_dropped_bytes,
-    MLI_STAT_unknown_frees,
-    MLI_STAT_implicit_frees,
-    MLI_STAT_freed_while_shared,
-    MLI_STAT_underflows,
-    MLI_STAT_fence_failures,
-    MLI_STAT_refused,
-    MLI_STAT_dropped_sites,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_scopes,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_exports,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_scope_invocations,
-    (int)MLI_STAT_COUNT + (int)MLI_LOST_snapshots,
-    MLI_STAT_dropped_events};
-#define MLI_X(name, kind, family, text) +(MLI_KIND_##kind == MLI_KIND_ANOMALY)
-typedef char mli_check_anomalies
-    [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
-#undef MLI_X
-
-MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
-                                                  uint64_t *v) {
-    memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
-    while (*i < sizeof mli_anomaly_columns) {
-        size_t at = mli_anomaly_columns[(*i)++];
-        if (dev && at >= MLI_STAT_COUNT) continue;
-        *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
-                                 : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
-        if (*v) return mli_column_names[at];
-    }
-    return NULL;
-}
-/* Writes "unknown_frees 1", for the column before `i`. */
-static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
-    mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
-             v);
-}
-MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
-    return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
-}
-
-MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
-                                             uint32_t dev) {
-    const char *name;
-    size_t i = 0;
-    uint64_t v, n = 0;
-    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
-        if (!n) {
-            mli_put_str(o, head);
-            mli_put_device(o, mli_anomaly_device(r, dev));
-        }
-        mli_put_str(o, n++ ? ", " : " ");
-        mli_put_anomaly(o, i, name, v);
-    }
-    if (n) mli_put_str(o, "\n");
-}
-
-/* Writes the modules of return addresses, so that these can be named later and elsewhere. */
-static MLI_COLD void mli_text_modules(const mli_report *r) {
-    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules);
-    uint32_t left = MLI_TOP_SITES;
-    if (!m) return;
-    mli_putf(r->o, "\n%-40s  module of return addresses\n", "build id");
-    for (; m && left; m = m->next, left--)
-        mli_putf(r->o, "%-40s  %s\n", m->build_id[0] ? m->build_id : "none", m->image.path);
-    if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
-}
-
-/* As mli_anomaly_next; dev 0: what no device counted. */
-static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
-    const char *name;
-    uint32_t k;
-    while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
-        const size_t at = mli_anomaly_columns[*i - 1];
-        for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
-            mli_take_off(v, *mli_stat_of(&r->stat[k], at));
-        if (*v) break;
-    }
-    return name;
-}
-/* Returns the weight of a device's anomalies: the kind of the heaviest, then how many of these
-   there are, or how many bytes were lost. 0: there are none. */
-static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
-    const uint64_t most = ((uint64_t)1 << 62) - 1;
-    uint64_t v, sum = 0, heaviest = 0;
-    size_t i = 0;
-    while (mli_anomaly_own(r, dev, &i, &v)) {
-        const uint64_t kind = i <= MLI_ANOMALY_LOSSES                          ? 3
-                              : i <= MLI_ANOMALY_LOSSES + MLI_ANOMALY_MISTAKES ? 2
-                                                                               : 1;
-        if (kind < heaviest) break;
-        heaviest = kind;
-        if (mli_anomaly_columns[i - 1] != MLI_STAT_dropped_allocs) sum = mli_add_saturated(sum, v);
-    }
-    return heaviest << 62 | (sum < most ? sum : most);
-}
-/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
-   under all what no device counted. */
-static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
-    uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
-    size_t i, column, n, found = 0, parts = 0;
-    const char *name;
-    for (i = 0; i <= r->devices; i++) {
-        one[1] = i < r->devices ? r->top_device[i][1] : 0;
-        one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
-        if (!one[0]) continue;
-        n = found++;
-        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
-        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
-    }
-    for (i = 0; i < found && i < MLI_FIRST_DEVICES; i++) {
-        const uint32_t dev = (uint32_t)top[i][1];
-        (void)mli_text_verdict(r, &parts, "anomalies and drops",
-                               mli_device_code(mli_anomaly_device(r, dev)));
-        column = n = 0;
-        while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
-            if (n++) mli_put_str(r->o, ", ");
-            mli_put_anomaly(r->o, column, name, v);
-        }
-    }
-    mli_text_verdict_end(r, found);
-}
-
-static MLI_COLD void mli_text_full(mli_report *r) {
-    uint32_t i;
-    size_t k;
-    mli_put_str(r->o, "\n---- in full ----\n");
-    if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
-    if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
-    mli_put_str(r->o, "\n");
-    for (k = 0; k < r->phys_count; k++) mli_text_phys_sum(r, &r->phys[k]);
-    for (i = 0; i < r->devices; i++) {
-        mli_text_holders(r, i + 1);
-        mli_text_trouble(r, i);
-        mli_text_pool(r, i);
-        mli_text_rates(r, i);
-        mli_text_ages(r, i);
-        if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
-    }
-    mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
-    mli_text_snapshots(r);
-    mli_text_scopes(r);
-    mli_text_leaks(r);
-    mli_text_routes(r);
-    mli_text_accounts(r);
-    if (r->tag_rows > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
-    if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
-    if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
-    mli_text_modules(r);
-}
-
-MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
-    r->out.name_max = MLI_TEXT_NAME;
-    mli_text_verdict_oom(r);
-    mli_text_verdict_limit(r);
-    mli_text_verdict_leaks(r);
-    mli_text_verdict_holders(r);
-    mli_text_verdict_anomalies(r);
-}
-
-/* The labels are no name: they are not cut. */
-static MLI_COLD void mli_text_labels(mli_report *r) {
-    const char *labels = mli_labels(r->lord);
-    r->out.name_max = 0;
-    if (labels) mli_putf(r->o, "labels: %s\n", labels);
-    r->out.name_max = MLI_TEXT_NAME;
-}
-
-MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
-    r->cpu.root = r->lord->room.cpu.root;
-    r->resident = mli_cpu_resident(&r->cpu);
-    mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
-    mli_put_fixed(r->o, r->uptime / 100000000u, 1);
-    mli_putf(r->o, " s  its own memory %jo", mli_u64_load(&r->lord->memory.own_bytes));
-    if (r->total.peak_error)
-        mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
-    mli_put_str(r->o, "\n");
-    mli_text_verdicts(r);
-    mli_text_labels(r);
-    if (!r->devices) {
-        mli_put_str(r->o, "nothing recorded\n");
-        return;
-    }
-    mli_text_devices(r, MLI_FIRST_DEVICES);
-    mli_text_bar(r);
-    mli_text_phys_all(r, MLI_FIRST_PHYS);
-    mli_text_tags(r, MLI_FIRST_TAGS);
-    mli_text_sites(r, MLI_FIRST_SITES);
-    mli_text_stacks(r);
-    mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
-    mli_text_full(r);
-}
-
 /* ------------------------------------------------------------------------ src/reports/json.h -- */
 
-/* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture, and
-   reports/text for what both list. Locks: none. */
+/* Writes JSON, schema memlord/2, from a capture. Owns no state. May use reports/capture. Locks:
+   none. */
 
 MLI_PRIVATE void mli_json_u64(mli_out *o, const char *name, uint64_t v);
 
@@ -23697,16 +22882,15 @@ static void mli_json_leaks(mli_report *r) {
 }
 
 static void mli_json_moves(mli_report *r) {
-    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&r->lord->blocks.routes);
+    const mli_route *route = NULL;
     mli_jsonf(r->o, ",\n'moves':[");
-    for (; route; route = route->next)
-        if (mli_route_used(route))
-            mli_jsonf(r->o,
-                      ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
-                      "'copied_bytes':%ju}",
-                      mli_report_device(r, route->from), mli_report_device(r, route->to),
-                      mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
-                      mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
+    while ((route = mli_route_next(r->lord, route)) != NULL)
+        mli_jsonf(r->o,
+                  ",{'from':'%i','to':'%i','count':%ju,'bytes':%ju,'copies':%ju,"
+                  "'copied_bytes':%ju}",
+                  mli_report_device(r, route->from), mli_report_device(r, route->to),
+                  mli_u64_load(&route->moves), mli_u64_load(&route->moved_bytes),
+                  mli_u64_load(&route->copies), mli_u64_load(&route->copied_bytes));
     mli_put_str(r->o, "]");
 }
 
@@ -24534,10 +23718,847 @@ static const char mli_html_tail[][3619] = {
 
 #endif
 
+/* -------------------------------------------------------------------- src/reports/verdicts.h -- */
+
+/* Says in text what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture.
+   Locks: none. */
+
+#define MLI_TEXT_NAME 60
+#define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
+
+/* Returns the name of the next anomaly or drop of a device that is not 0, and its count in *v.
+   NULL: there is no other. dev 0: of all devices, with the losses of the ledger. *i: how many of
+   mli_anomaly_columns were read, 0 at first. */
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                                  uint64_t *v);
+MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev);
+
+/* Writes all anomalies and drops of a device (dev 0: of all) in one line that begins with `head`.
+   Writes nothing if there are none. */
+MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
+                                             uint32_t dev);
+
+/* Writes the verdicts, the worst first. Each is one line with its devices, those of the highest
+   peaks first. Names are cut after MLI_TEXT_NAME characters: the bound stays in r->out.name_max. */
+MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r);
+
+/* -------------------------------------------------------------------- src/reports/verdicts.c -- */
+
+/* -- anomalies and drops -- */
+
+/* The columns of the anomalies and drops, the heaviest first: what makes totals too low, mistakes
+   of the host, lost detail. */
+enum { MLI_ANOMALY_LOSSES = 2, MLI_ANOMALY_MISTAKES = 6 };
+static const unsigned char mli_anomaly_columns[] = {
+    MLI_STAT_dropped_allocs,
+    MLI_STAT_dropped_bytes,
+    MLI_STAT_unknown_frees,
+    MLI_STAT_implicit_frees,
+    MLI_STAT_freed_while_shared,
+    MLI_STAT_underflows,
+    MLI_STAT_fence_failures,
+    MLI_STAT_refused,
+    MLI_STAT_dropped_sites,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scopes,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_exports,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_scope_invocations,
+    (int)MLI_STAT_COUNT + (int)MLI_LOST_snapshots,
+    MLI_STAT_dropped_events};
+#define MLI_X(name, kind, family, text) +(MLI_KIND_##kind == MLI_KIND_ANOMALY)
+typedef char mli_check_anomalies
+    [sizeof mli_anomaly_columns == (0 MLI_STATS(MLI_X)) + (int)MLI_LOSS_COUNT ? 1 : -1];
+#undef MLI_X
+
+MLI_PRIVATE MLI_COLD const char *mli_anomaly_next(mli_report *r, uint32_t dev, size_t *i,
+                                                  uint64_t *v) {
+    memlord_stats *s = dev ? &r->stat[dev - 1] : &r->total;
+    while (*i < sizeof mli_anomaly_columns) {
+        size_t at = mli_anomaly_columns[(*i)++];
+        if (dev && at >= MLI_STAT_COUNT) continue;
+        *v = at < MLI_STAT_COUNT ? *mli_stat_of(s, at)
+                                 : mli_loss_value(r->lord, at - MLI_STAT_COUNT);
+        if (*v) return mli_column_names[at];
+    }
+    return NULL;
+}
+/* Writes "unknown_frees 1", for the column before `i`. */
+static MLI_COLD void mli_put_anomaly(mli_out *o, size_t i, const char *name, uint64_t v) {
+    mli_putf(o, mli_anomaly_columns[i - 1] == MLI_STAT_dropped_bytes ? "%s %jo" : "%s %ju", name,
+             v);
+}
+MLI_PRIVATE memlord_device mli_anomaly_device(const mli_report *r, uint32_t dev) {
+    return dev ? mli_device_record_at(r->lord, dev)->device : memlord_device_all();
+}
+
+MLI_PRIVATE MLI_COLD void mli_text_anomalies(mli_report *r, mli_out *o, const char *head,
+                                             uint32_t dev) {
+    const char *name;
+    size_t i = 0;
+    uint64_t v, n = 0;
+    while ((name = mli_anomaly_next(r, dev, &i, &v)) != NULL) {
+        if (!n) {
+            mli_put_str(o, head);
+            mli_put_device(o, mli_anomaly_device(r, dev));
+        }
+        mli_put_str(o, n++ ? ", " : " ");
+        mli_put_anomaly(o, i, name, v);
+    }
+    if (n) mli_put_str(o, "\n");
+}
+
+/* -- the verdicts -- */
+
+/* Begins the part of a verdict about a device: "out of memory, cpu: " or "; cuda:0: ". Returns 0 if
+   the line has enough of them. */
+static MLI_COLD int mli_text_verdict(mli_report *r, size_t *parts, const char *head, int device) {
+    if ((*parts)++ >= MLI_FIRST_DEVICES) return 0;
+    mli_putf(r->o, *parts > 1 ? "%s%i: " : "%s, %i: ", *parts > 1 ? "; " : head, device);
+    return 1;
+}
+static MLI_COLD void mli_text_verdict_end(mli_report *r, size_t parts) {
+    if (parts > MLI_FIRST_DEVICES)
+        mli_putf(r->o, "; and %ju more", (uint64_t)(parts - MLI_FIRST_DEVICES));
+    if (parts) mli_put_str(r->o, "\n");
+}
+
+/* Writes "out of memory, cuda:0: 9 GiB wanted with 5 GiB live at grow cache.c:7, 1 failed". */
+static MLI_COLD void mli_text_verdict_oom(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->devices; i++) {
+        uint32_t dev = (uint32_t)r->top_device[i][1];
+        mli_oom oom = mli_oom_of(r->lord, dev);
+        if (!oom.time || !r->stat[dev - 1].oom_failures) continue;
+        if (!mli_text_verdict(r, &parts, "out of memory", mli_report_device(r, dev))) continue;
+        mli_putf(r->o, "%jo wanted with %jo live", oom.bytes, oom.live);
+        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
+        mli_putf(r->o, ", %ju failed", r->stat[dev - 1].oom_failures);
+    }
+    mli_text_verdict_end(r, parts);
+}
+
+/* Writes "over a limit, cuda:0: 5 GiB of 4 GiB; cpu: account req-7 3 MiB of 2 MiB". */
+static MLI_COLD void mli_text_verdict_limit(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->phys_count; i++) {
+        const mli_phys_line *line = &r->phys[i];
+        uint64_t live = 0;
+        uint32_t dev;
+        for (dev = 1; dev <= r->devices; dev++) /* also of mapped files, as the limit counts them */
+            if (mli_report_phys(r, dev) == line) live += r->stat[dev - 1].allocated;
+        if (live > line->limit &&
+            mli_text_verdict(r, &parts, "over a limit", mli_device_code(line->of.device)))
+            mli_putf(r->o, "%jo of %jo", live, line->limit);
+    }
+    for (i = 0; i < r->account_lines; i++) {
+        const memlord_account_stat *s = &r->account[i];
+        if (s->bytes > s->limit &&
+            mli_text_verdict(r, &parts, "over a limit", mli_device_code(s->device)))
+            mli_putf(r->o, "account %s %jo of %jo", s->name, s->bytes, s->limit);
+    }
+    mli_text_verdict_end(r, parts);
+}
+
+/* Writes ", 2 MiB of them cpu [kv] in decode  f x.c:3". Counts several tags and scopes: "with 3
+   tags in 300 scopes". Writes "partly [kv]" where the other blocks have no tag. */
+static MLI_COLD void mli_text_culprit(mli_report *r) {
+    const mli_culprit *c = &r->culprit;
+    mli_putf(r->o, ", %jo of them", c->sum.bytes);
+    if (c->devices == 1) mli_putf(r->o, " %i", mli_report_device(r, c->dev));
+    if (c->devices > 1) mli_putf(r->o, " %ju devices", (uint64_t)c->devices);
+    if (c->tags == 1) mli_putf(r->o, r->tag[0].leaked ? " partly [%s]" : " [%s]", c->tag);
+    if (c->tags > 1) mli_putf(r->o, " with %ju tags", (uint64_t)c->tags);
+    if (c->scopes == 1) mli_putf(r->o, r->scope[0].leaked ? " partly in %s" : " in %s", c->scope);
+    if (c->scopes > 1) mli_putf(r->o, " in %ju scopes", (uint64_t)c->scopes);
+    mli_putf(r->o, "  %p", (const void *)mli_culprit_site(r));
+}
+/* Writes "leaks since mark 1: 3 MiB in 2 blocks, 2 MiB of them cpu [kv]  f x.c:3". Without a mark
+   it writes nothing: every live block would be one. */
+static MLI_COLD void mli_text_verdict_leaks(mli_report *r) {
+    if (!r->mark || !r->leaks.blocks) return;
+    mli_putf(r->o, "leaks since mark %ju: ", r->mark);
+    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
+    if (r->culprit.sum.bytes) mli_text_culprit(r);
+    mli_put_str(r->o, "\n");
+}
+
+/* Returns the part of a device's live bytes in percent. */
+static double mli_text_share(uint64_t part, uint64_t live) {
+    return part < live ? (double)part * 100 / (double)live : 100;
+}
+/* Finds the largest site of a device, or its arena. Returns 0 if it has neither. */
+static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *out) {
+    const uint64_t arena = mli_report_arena(r, dev);
+    const memlord_device device = mli_device_record_at(r->lord, dev)->device;
+    memset(out, 0, sizeof *out);
+    (void)mli_sites_top(r->lord, device, MEMLORD_SITE_ORDER_LIVE_BYTES, out, 1, 1);
+    if (arena > out->live_bytes) {
+        out->site = &mli_arena_site;
+        out->live_bytes = arena;
+    }
+    return out->live_bytes != 0;
+}
+/* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
+   tag and the site may be of different blocks, so each has its own share. In place of a tag stands
+   "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
+static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
+    size_t i, parts = 0;
+    for (i = 0; i < r->devices; i++) {
+        const uint32_t dev = (uint32_t)r->top_device[i][1];
+        const uint64_t live = r->stat[dev - 1].allocated;
+        mli_holder_list list;
+        memlord_site_stat site;
+        int arena, holders, sites = mli_report_top_site(r, dev, &site);
+        mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
+        arena = list.count && list.at[0].kind == MLI_HOLDER_ARENA;
+        holders = list.count > 1 || arena || (list.count && r->tags);
+        if (arena && site.site == &mli_arena_site) sites = 0; /* told already */
+        if (!live || !(holders || sites) ||
+            !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
+            continue;
+        if (holders) {
+            if (list.at[0].kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
+            mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, &list.at[0]);
+            mli_putf(r->o, " %g", mli_text_share(list.at[0].bytes, live));
+        }
+        if (sites)
+            mli_putf(r->o, holders ? ", site %p %g" : "site %p %g", (const void *)site.site,
+                     mli_text_share(site.live_bytes, live));
+        mli_putf(r->o, " of %jo", live);
+    }
+    mli_text_verdict_end(r, parts);
+}
+
+/* As mli_anomaly_next; dev 0: what no device counted. */
+static MLI_COLD const char *mli_anomaly_own(mli_report *r, uint32_t dev, size_t *i, uint64_t *v) {
+    const char *name;
+    uint32_t k;
+    while ((name = mli_anomaly_next(r, dev, i, v)) != NULL) {
+        const size_t at = mli_anomaly_columns[*i - 1];
+        for (k = 0; !dev && k < r->devices && at < MLI_STAT_COUNT; k++)
+            mli_take_off(v, *mli_stat_of(&r->stat[k], at));
+        if (*v) break;
+    }
+    return name;
+}
+/* Returns the weight of a device's anomalies: the kind of the heaviest, then how many of these
+   there are, or how many bytes were lost. 0: there are none. */
+static MLI_COLD uint64_t mli_anomaly_weight(mli_report *r, uint32_t dev) {
+    const uint64_t most = ((uint64_t)1 << 62) - 1;
+    uint64_t v, sum = 0, heaviest = 0;
+    size_t i = 0;
+    while (mli_anomaly_own(r, dev, &i, &v)) {
+        const uint64_t kind = i <= MLI_ANOMALY_LOSSES                          ? 3
+                              : i <= MLI_ANOMALY_LOSSES + MLI_ANOMALY_MISTAKES ? 2
+                                                                               : 1;
+        if (kind < heaviest) break;
+        heaviest = kind;
+        if (mli_anomaly_columns[i - 1] != MLI_STAT_dropped_allocs) sum = mli_add_saturated(sum, v);
+    }
+    return heaviest << 62 | (sum < most ? sum : most);
+}
+/* Writes "anomalies and drops, cpu: unknown_frees 1; all: dropped_snapshots 2", the heaviest first;
+   under all what no device counted. */
+static MLI_COLD void mli_text_verdict_anomalies(mli_report *r) {
+    uint64_t top[MLI_FIRST_DEVICES][2], one[2], v;
+    size_t i, column, n, found = 0, parts = 0;
+    const char *name;
+    for (i = 0; i <= r->devices; i++) {
+        one[1] = i < r->devices ? r->top_device[i][1] : 0;
+        one[0] = mli_anomaly_weight(r, (uint32_t)one[1]);
+        if (!one[0]) continue;
+        n = found++;
+        if (n > MLI_FIRST_DEVICES) n = MLI_FIRST_DEVICES;
+        (void)mli_top_insert(top, n, MLI_FIRST_DEVICES, one, sizeof one, 0);
+    }
+    for (i = 0; i < found && i < MLI_FIRST_DEVICES; i++) {
+        const uint32_t dev = (uint32_t)top[i][1];
+        (void)mli_text_verdict(r, &parts, "anomalies and drops",
+                               mli_device_code(mli_anomaly_device(r, dev)));
+        column = n = 0;
+        while ((name = mli_anomaly_own(r, dev, &column, &v)) != NULL) {
+            if (n++) mli_put_str(r->o, ", ");
+            mli_put_anomaly(r->o, column, name, v);
+        }
+    }
+    mli_text_verdict_end(r, found);
+}
+
+MLI_PRIVATE MLI_COLD void mli_text_verdicts(mli_report *r) {
+    r->out.name_max = MLI_TEXT_NAME;
+    mli_text_verdict_oom(r);
+    mli_text_verdict_limit(r);
+    mli_text_verdict_leaks(r);
+    mli_text_verdict_holders(r);
+    mli_text_verdict_anomalies(r);
+}
+
+/* ------------------------------------------------------------------------ src/reports/text.h -- */
+
+/* Writes TEXT from a capture. Owns no state. May use reports/capture and reports/verdicts. Locks:
+   none. */
+
+/* A first screen of about 25 lines comes before the lists in full. It begins with the verdicts. */
+
+MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most);
+
+MLI_PRIVATE MLI_COLD void mli_text(mli_report *r);
+
+/* ------------------------------------------------------------------------ src/reports/text.c -- */
+
+#define MLI_TEXT_BAR 60 /* columns of the bar of live bytes */
+
+/* The lines of each list on the first screen. */
+enum {
+    MLI_FIRST_PHYS = 2,
+    MLI_FIRST_TAGS = 3,
+    MLI_FIRST_SITES = 3,
+    MLI_FIRST_STACKS = 5,
+    MLI_FIRST_BLOCKS = 2
+};
+#define MLI_TEXT_FRAMES 5 /* of a stack */
+#define MLI_TEXT_LEAKS 20
+
+static void mli_text_device(mli_report *r, memlord_device d, const memlord_stats *s) {
+    mli_putf(r->o, "%-16i%12jo%12jo%11ju%12ju%12ju%14jo", mli_device_code(d), s->allocated,
+             s->peak, s->live_blocks, s->allocs, s->frees, s->total_allocated);
+}
+
+/* Writes how many of `have` lines are not shown. */
+static void mli_text_more(mli_report *r, size_t have, size_t shown, const char *what) {
+    if (shown < have) mli_putf(r->o, "... and %ju more %s\n", (uint64_t)(have - shown), what);
+}
+/* The same with the bytes of those lines. */
+static void mli_text_more_bytes(mli_report *r, size_t have, size_t shown, const char *what,
+                                uint64_t bytes) {
+    if (shown < have)
+        mli_putf(r->o, "... and %ju more %s, %jo\n", (uint64_t)(have - shown), what, bytes);
+}
+
+/* Writes a line for each type with several devices. */
+static void mli_text_types(mli_report *r) {
+    uint32_t i;
+    int type;
+    for (type = 0; type < MLI_TYPE_COUNT; type++) {
+        memlord_stats sum;
+        uint32_t devices = 0;
+        memset(&sum, 0, sizeof sum);
+        for (i = 0; i < r->devices; i++) {
+            if (mli_type_of(r->lord, i + 1) != type) continue;
+            mli_stats_sum(&sum, &r->stat[i]);
+            devices++;
+        }
+        if (devices < 2) continue;
+        mli_text_device(r, memlord_device_make(type, MEMLORD_ANY), &sum);
+        mli_put_str(r->o, "\n");
+    }
+}
+
+MLI_PRIVATE void mli_text_devices(mli_report *r, size_t most) {
+    size_t i, shown = r->devices < most ? r->devices : most;
+    mli_put_str(r->o, "\ndevice                  live        peak     blocks      allocs"
+                      "       frees  allocated in all\n");
+    for (i = 0; i < shown; i++) {
+        uint32_t dev = (uint32_t)r->top_device[i][1];
+        mli_device_record *device = mli_device_record_at(r->lord, dev);
+        const char *label = (const char *)mli_ptr_load_acquire(&device->label);
+        mli_text_device(r, device->device, &r->stat[dev - 1]);
+        if (label) mli_putf(r->o, "  %s", label);
+        if (device->device.type == MEMLORD_DEVICE_CPU && r->resident)
+            mli_putf(r->o, "  RSS %jo", r->resident);
+        mli_put_str(r->o, "\n");
+    }
+    mli_text_more(r, r->devices, shown, "devices");
+    if (r->devices == 1) return;
+    mli_text_types(r);
+    mli_text_device(r, memlord_device_all(), &r->total);
+    mli_put_str(r->o, "  (peak: a sum, not of one moment)\n");
+}
+
+/* Returns the step of the bar at a column, 0 to 7: the most live bytes among the snapshots whose
+   times fall into it, or without one those of the last snapshot before it. */
+static MLI_COLD uint32_t mli_text_bar_step(const mli_report *r, uint64_t column, uint64_t most,
+                                           uint32_t *at) {
+    const uint64_t first = r->snapshot[0]->time;
+    const uint64_t span = r->snapshot[r->snapshots - 1]->time - first + 1;
+    const uint64_t end = first + span / MLI_TEXT_BAR * (column + 1) +
+                         span % MLI_TEXT_BAR * (column + 1) / MLI_TEXT_BAR;
+    uint64_t level = *at ? r->snapshot[*at - 1]->live : 0, had = 0;
+    for (; *at < r->snapshots && r->snapshot[*at]->time < end; (*at)++)
+        if (r->snapshot[*at]->live > had || !had) had = level = r->snapshot[*at]->live;
+    return most ? (uint32_t)((double)level * 7 / (double)most + 0.5) : 0;
+}
+/* Writes one line of blocks for the live bytes over the snapshots. */
+static MLI_COLD void mli_text_bar(mli_report *r) {
+    uint64_t column, most = 0;
+    uint32_t i, at = 0;
+    if (!r->snapshots) return;
+    for (i = 0; i < r->snapshots; i++)
+        if (r->snapshot[i]->live > most) most = r->snapshot[i]->live;
+    mli_put_str(r->o, "\nlive ");
+    for (column = 0; column < MLI_TEXT_BAR; column++) {
+        char block[] = "\xe2\x96\x81"; /* U+2581 to U+2588: an eighth to a full block */
+        block[2] = (char)(block[2] + (char)mli_text_bar_step(r, column, most, &at));
+        mli_put_str(r->o, block);
+    }
+    mli_putf(r->o, " at most %jo, from %jX to %jX\n", most, r->snapshot[0]->time,
+             r->snapshot[r->snapshots - 1]->time);
+}
+
+static void mli_text_tags(mli_report *r, size_t most) {
+    size_t i, shown = r->tag_rows < most ? r->tag_rows : most;
+    uint64_t left = r->tag_bytes;
+    if (!shown) return;
+    mli_put_str(r->o, "\ntag                     live        peak     blocks    expected"
+                      "    variance  device\n");
+    for (i = 0; i < shown; i++) {
+        const memlord_tag_stat *s = &r->top_tag[i].stat;
+        mli_putf(r->o, "%-16s%12jo%12jo%11ju%12jo%+12jd  %i\n", s->tag, s->allocated, s->peak,
+                 s->blocks, s->expected, s->variance, mli_device_code(r->top_tag[i].of.device));
+        left -= s->allocated;
+    }
+    mli_text_more_bytes(r, r->tag_rows, shown, "tags", left);
+}
+
+static void mli_text_sites(mli_report *r, size_t most) {
+    size_t i, shown = r->sites < most ? r->sites : most;
+    uint64_t sum = 0;
+    if (!shown) return;
+    for (i = 0; i < shown; i++) sum += r->site[i].live_bytes;
+    mli_putf(r->o,
+             "\n        live        peak      allocs   allocated  hotspots by %s: %ju of %ju "
+             "sites, %jo live\n",
+             r->by_peak ? "peak" : "live", (uint64_t)shown, r->site_total, sum);
+    for (i = 0; i < shown; i++) {
+        const memlord_site_stat *s = &r->site[i];
+        mli_putf(r->o, "%12jo%12jo%12ju%12jo  %p", s->live_bytes,
+                 s->site == &mli_arena_site ? UINT64_MAX : s->peak_bytes, s->allocs,
+                 s->alloc_bytes, (const void *)s->site);
+        if (r->devices > 1) mli_putf(r->o, " on %i", mli_device_code(s->device));
+        mli_put_str(r->o, "\n");
+    }
+}
+
+/* Writes the frames of a stack, the innermost first, as "grow cache.c:7 < load main.c:3 < ...". */
+static MLI_COLD void mli_text_stack(mli_report *r, uint32_t node) {
+    size_t shown = 0;
+    if (!node) mli_put_str(r->o, "(unknown)");
+    for (; node && shown < MLI_TEXT_FRAMES; shown++) {
+        const mli_stack_node *at = mli_stack_node_at(r->lord, node);
+        mli_putf(r->o, shown ? " < %p" : "%p", (const void *)mli_site_display(r->lord, at->site));
+        node = at->parent;
+    }
+    mli_put_str(r->o, node ? " < ...\n" : "\n");
+}
+/* Writes how the numbers of stacks are known, if that is by samples. */
+static MLI_COLD void mli_text_estimates(mli_report *r) {
+    if (r->lord->stacks.bytes > 1)
+        mli_putf(r->o, ", estimates: a sample each %jo", r->lord->stacks.bytes);
+}
+/* Writes the largest stacks. Samples have a column of the standard error of their live bytes. */
+static MLI_COLD void mli_text_stacks(mli_report *r) {
+    const int samples = r->lord->stacks.bytes > 1;
+    uint64_t left = r->stack_rest.live_bytes;
+    size_t i, shown = r->stacks;
+    if (shown > MLI_FIRST_STACKS) shown = MLI_FIRST_STACKS;
+    if (!shown) return;
+    mli_putf(r->o, "\n        live%s        peak      allocs   allocated  hottest stacks: ",
+             samples ? "       error" : "");
+    mli_putf(r->o, "%ju of %ju", (uint64_t)shown, (uint64_t)r->stack_rows);
+    mli_text_estimates(r);
+    mli_put_str(r->o, samples ? "; error is the standard error of live, -: no sample lives\n"
+                              : "\n");
+    for (i = 0; i < shown; i++) {
+        const memlord_stack_stat *s = &r->stack[i].stat;
+        mli_putf(r->o, "%12jo", s->live_bytes);
+        if (samples && s->live_bytes)
+            mli_putf(r->o, "%12jo", s->error_bytes);
+        else if (samples)
+            mli_put_str(r->o, "           -"); /* blocks that were not picked may live */
+        mli_putf(r->o, "%12jo%12ju%12jo  ", s->peak_bytes, s->allocs, s->alloc_bytes);
+        mli_text_stack(r, r->stack[i].node);
+    }
+    for (; i < r->stacks; i++) left += r->stack[i].stat.live_bytes;
+    mli_text_more_bytes(r, r->stack_rows, shown, "stacks", left);
+    if (mli_u64_load(&r->lord->stacks.cut))
+        mli_putf(r->o, "%ju stacks could not be taken: they are one return address, or none\n",
+                 mli_u64_load(&r->lord->stacks.cut));
+}
+
+static void mli_text_phys_all(mli_report *r, size_t most) {
+    size_t i, shown = r->phys_count < most ? r->phys_count : most;
+    if (!r->phys_count) return;
+    mli_put_str(r->o, "\ncapacity               total        used        free        self"
+                      "   this process      others       limit        held\n");
+    for (i = 0; i < shown; i++) {
+        const mli_phys_line *line = &r->phys[i];
+        mli_putf(r->o, "%-16i%12jo%12jo%12jo%12jo%15jo%12jo%12jo%12jo",
+                 mli_device_code(line->of.device), line->total, line->used, line->free, line->self,
+                 line->rest, line->others, line->limit, line->held);
+        if (line->age != UINT64_MAX && line->age > 1000000000u)
+            mli_putf(r->o, "  sampled %jX ago", line->age);
+        mli_put_str(r->o, "\n");
+    }
+    mli_text_more(r, r->phys_count, shown, "physical devices");
+}
+
+/* Writes a line for a device with pending bytes, which the host has freed but which still count;
+   one for a device that collected; one for a device that ran out of memory. */
+static void mli_text_trouble(mli_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    int device = mli_report_device(r, i + 1);
+    mli_oom oom;
+    if (s->pending)
+        mli_putf(r->o, "pending, %i: %jo of what is live are freed, and wait for the device\n",
+                 device, s->pending);
+    if (s->gc_runs | s->gc_failed)
+        mli_putf(r->o, "collections, %i: %ju ran, %ju could not, reclaimed %jo\n", device,
+                 s->gc_runs, s->gc_failed, s->gc_reclaimed);
+    if (!s->oom_attempts) return;
+    oom = mli_oom_of(r->lord, i + 1);
+    mli_putf(r->o, "out of memory, %i: %ju attempts found none, %ju requests saved, %ju failed",
+             device, s->oom_attempts, s->recoveries, s->oom_failures);
+    if (oom.time) {
+        mli_putf(r->o, "; the last of %jo with live %jo", oom.bytes, oom.live);
+        if (oom.used != UINT64_MAX) mli_putf(r->o, ", used %jo", oom.used);
+        if (oom.site) mli_putf(r->o, " at %p", (const void *)oom.site);
+    }
+    mli_put_str(r->o, "\n");
+}
+
+/* Writes a line for a device on which the host reported a pool of its own. Calls that were refused
+   may have been the pool's. */
+static void mli_text_pool(mli_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    const uint64_t served = s->cache_hits | s->cache_misses;
+    if (!(s->reserved_peak | served)) return;
+    mli_putf(r->o, "pool, %i: ", mli_report_device(r, i + 1));
+    if (s->reserved_peak)
+        mli_putf(r->o, "reserved %jo (peak %jo), cached %jo or %g, fragmentation %g", s->reserved,
+                 s->reserved_peak, s->cached, memlord_cached_ratio(s) * 100,
+                 memlord_fragmentation(s) * 100);
+    if (s->reserved_peak && served) mli_put_str(r->o, ", ");
+    if (served)
+        mli_putf(r->o, "hit_rate %g: hits %ju, misses %ju", memlord_hit_rate(s) * 100,
+                 s->cache_hits, s->cache_misses);
+    if (s->refused) mli_putf(r->o, ", calls refused %ju", s->refused);
+    mli_put_str(r->o, "\n");
+}
+
+/* Writes "rates, cuda:0: recovery_rate 50 %, success_rate 100 %, 2 MiB an alloc", with what was
+   counted of it; nothing if that is nothing. The hit rate is in the pool's line. */
+static void mli_text_rates(mli_report *r, uint32_t i) {
+    const memlord_stats *s = &r->stat[i];
+    uint64_t mean = mli_mean_read(s);
+    size_t k, shown = 0;
+    for (k = 0; k < MLI_RATE_COUNT; k++) {
+        double rate = mli_rates[k].of(s);
+        if (!(rate >= 0) || mli_rates[k].of == memlord_hit_rate) continue;
+        if (!shown++) mli_putf(r->o, "rates, %i:", mli_report_device(r, i + 1));
+        mli_putf(r->o, shown > 1 ? ", %s %g" : " %s %g", mli_rates[k].name, rate * 100);
+    }
+    if (mean != UINT64_MAX) mli_putf(r->o, ", %jo an alloc", mean); /* so success_rate is known */
+    if (shown) mli_put_str(r->o, "\n");
+}
+
+/* Writes "sizes of live blocks, cpu: 12 from 64 B, 3 from 1 MiB", where a class ends at twice its
+   start, and a line for the lifetimes of blocks. */
+static void mli_text_ages(mli_report *r, uint32_t i) {
+    const uint64_t *n = r->lifetime[i];
+    uint32_t size, shown = 0;
+    int device = mli_report_device(r, i + 1);
+    for (size = 0; size < MLI_SIZES; size++) {
+        if (!r->sizes[i][size]) continue;
+        if (!shown++) mli_putf(r->o, "sizes of live blocks, %i", device);
+        mli_putf(r->o, shown > 1 ? ", %ju from %jo" : ": %ju from %jo", r->sizes[i][size],
+                 size ? (uint64_t)1 << (size - 1) : 0);
+    }
+    if (shown) mli_put_str(r->o, "\n");
+    if (r->lifetimes)
+        mli_putf(
+            r->o, "lifetimes, %i: %ju under 0.1 s, %ju under 1 s, %ju under 10 s, %ju longer\n",
+            device, n[0], n[1], n[2], n[3]);
+}
+
+static void mli_text_accounts(mli_report *r) {
+    size_t i;
+    if (!r->accounts) return;
+    mli_putf(r->o, "\n       bytes        peak       limit     refused  accounts: %ju of %ju\n",
+             (uint64_t)r->account_lines, (uint64_t)r->accounts);
+    for (i = 0; i < r->account_lines; i++) {
+        const memlord_account_stat *s = &r->account[i];
+        mli_putf(r->o, "%12jo%12jo%12jo%12ju  %s on %i\n", s->bytes, s->peak, s->limit,
+                 s->refused, s->name, mli_device_code(s->device));
+    }
+}
+
+static void mli_text_meta(mli_out *o, const memlord_meta *meta) {
+    if (meta->name) mli_putf(o, " %s", meta->name);
+    if (meta->dtype || meta->rank) mli_put_str(o, " ");
+    if (meta->dtype) mli_put_escaped(o, meta->dtype, 0, "");
+    mli_put_shape(o, meta, "x");
+}
+
+/* Writes the first parts of a block, below its line. */
+static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
+    uint64_t count, bytes;
+    size_t i, n = mli_parts_copy(r->lord, (uint32_t)b->device.type, b->storage, 0, r->part, 8,
+                                 &count, &bytes);
+    for (i = 0; i < n; i++) {
+        const memlord_part_info *part = &r->part[i];
+        mli_putf(r->o, "%22jo at %ju", part->bytes, part->offset);
+        if (part->meta.tag) mli_putf(r->o, " [%s]", part->meta.tag);
+        mli_text_meta(r->o, &part->meta);
+        mli_put_str(r->o, "\n");
+    }
+    if (count > n)
+        mli_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
+}
+
+static void mli_text_blocks(mli_report *r, size_t most, int parts) {
+    size_t i, shown = r->blocks < most ? r->blocks : most;
+    uint64_t sum = 0;
+    if (!shown) return;
+    for (i = 0; i < shown; i++) sum += r->block[i].bytes;
+    mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
+             (uint64_t)shown, r->total.live_blocks, sum);
+    for (i = 0; i < shown; i++) {
+        const memlord_block_info *b = &r->block[i];
+        mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
+                 b->storage);
+        if (b->tag) mli_putf(r->o, " [%s]", b->tag);
+        mli_text_meta(r->o, &b->meta);
+        if (b->scope) mli_putf(r->o, " in %s", b->scope);
+        if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
+        if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
+        mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
+        if (parts) mli_text_parts(r, b);
+    }
+}
+
+/* -- TEXT, second part: scopes, snapshots, the peak, leaks -- */
+
+static void mli_text_scopes(mli_report *r) {
+    uint64_t left = 0;
+    uint32_t i;
+    if (!r->scope_lines) return;
+    mli_put_str(r->o, "\n   count  delta in all   delta avg  peak inside        live"
+                      "   time in all    time avg  scope; live is exclusive: without inner"
+                      " scopes\n");
+    for (i = 0; i < r->scope_lines; i++) {
+        const mli_scope_line *line = &r->scope[r->top_scope[i][1]];
+        const memlord_scope_stat *s = &line->stat;
+        mli_putf(r->o, "%8ju%14jd%12jd%13jo%12jo%14jX%12jX  %s", s->count, s->bytes.total,
+                 mli_average(s->bytes.total, s->count), s->peak, line->live_bytes, s->ns.total,
+                 (uint64_t)mli_average((int64_t)s->ns.total, s->count), s->path);
+        if (s->device_ns) mli_putf(r->o, ", on its device %jX", s->device_ns);
+        mli_put_str(r->o, s->running ? " (running)\n" : "\n");
+        left -= line->live_bytes;
+    }
+    for (i = 1; i <= r->scopes; i++) left += r->scope[i].live_bytes;
+    mli_text_more_bytes(r, r->scopes, r->scope_lines, "scopes", left);
+}
+
+/* Writes one line for all snapshots, then one for each checkpoint if there are at most 20. */
+static void mli_text_snapshots(mli_report *r) {
+    uint32_t i, named = 0;
+    const char *peak = mli_report_peak_name(r);
+    if (!r->snapshots) return;
+    for (i = 0; i < r->snapshots; i++) named += r->snapshot[i]->name != NULL;
+    mli_putf(r->o, "\nsnapshots: %ju, checkpoints %ju", (uint64_t)r->snapshots, (uint64_t)named);
+    if (peak) mli_putf(r->o, ", most at %s", peak);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < r->snapshots && named <= 20; i++) {
+        const mli_snapshot *s = r->snapshot[i];
+        if (s->name)
+            mli_putf(r->o, "%12jX%12jo%11ju blocks  %s\n", s->time, s->live, s->blocks, s->name);
+    }
+}
+
+/* Writes "at the peak of cpu, with 12 MiB; by tag: weights 8 MiB, ...; by site: ...". The holders
+   may be those of a little below the peak: then "noted at 12 MiB of 12.5 MiB". */
+static void mli_text_holders(mli_report *r, uint32_t dev) {
+    mli_holders *h = &r->holders;
+    const uint64_t peak = r->stat[dev - 1].peak;
+    if (!mli_holders_get(r->lord, dev, h)) return;
+    if (h->tags == 1 && !h->tag[0].tag) h->tags = 0; /* nothing is tagged */
+    if (!(h->tags | h->sites)) return;
+    mli_putf(r->o, h->bytes < peak ? "at the peak of %i, noted at %jo of %jo"
+                                   : "at the peak of %i, with %jo",
+             mli_report_device(r, dev), h->bytes, peak);
+    mli_put_largest(r->o, h->tag, h->tags < 6 ? h->tags : 6, h->site, h->sites < 4 ? h->sites : 4);
+    mli_put_str(r->o, "\n");
+}
+
+/* Writes what the list of leaks leaves out: "... and 281 more, 281 MiB in 281 blocks". */
+static MLI_COLD void mli_text_leaks_more(mli_report *r, size_t shown) {
+    const mli_leak_sum rest = mli_leaks_rest(&r->leaks, shown);
+    if (!rest.blocks) return;
+    if (r->leaks.lost)
+        mli_put_str(r->o, "... and others, ");
+    else
+        mli_putf(r->o, "... and %ju more, ", (uint64_t)(r->leaks.groups - shown));
+    mli_put_amount(r->o, rest.bytes, rest.blocks);
+    mli_put_str(r->o, "\n");
+}
+/* Lists the leaks since the last mark. Without a mark it writes nothing: every live block would be
+   in the list. */
+static void mli_text_leaks(mli_report *r) {
+    uint64_t left = r->stack_leak_bytes;
+    size_t i;
+    if (!r->mark || !r->leaks.blocks) return;
+    mli_putf(r->o, "\n       bytes     blocks  leaks since mark %ju: ", r->mark);
+    mli_put_amount(r->o, r->leaks.bytes, r->leaks.blocks);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < r->leaks.count && i < MLI_TEXT_LEAKS; i++) {
+        const mli_leak_group *leak = &r->leaks.at[i];
+        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, leak->blocks);
+        mli_put_leak(r->o, r->lord, leak);
+        mli_put_str(r->o, "\n");
+    }
+    mli_text_leaks_more(r, i);
+    if (!r->stack_leaks) return;
+    mli_put_str(r->o, "\n       bytes     blocks  leaks by stack");
+    mli_text_estimates(r);
+    mli_put_str(r->o, "\n");
+    for (i = 0; i < r->stack_leaks && i < MLI_FIRST_STACKS; i++) {
+        const mli_stack_leak *leak = &r->stack_leak[i];
+        mli_putf(r->o, "%12jo%11ju  ", leak->bytes, (uint64_t)(leak->blocks + 0.5));
+        mli_text_stack(r, mli_stack_row_at(r->lord, leak->row)->node);
+        left -= leak->bytes;
+    }
+    mli_text_more_bytes(r, r->stack_leak_rows, i, "stacks", left);
+}
+
+/* Lists the moves and the copies of each pair of devices, the newest pair first. */
+static void mli_text_routes(mli_report *r) {
+    const mli_route *route = NULL;
+    int lines = 0;
+    while ((route = mli_route_next(r->lord, route)) != NULL) {
+        if (!lines++)
+            mli_put_str(r->o, "\n       moves       bytes      copies       bytes  from, to\n");
+        mli_putf(r->o, "%12ju%12jo%12ju%12jo  %i, %i\n", mli_u64_load(&route->moves),
+                 mli_u64_load(&route->moved_bytes), mli_u64_load(&route->copies),
+                 mli_u64_load(&route->copied_bytes), mli_report_device(r, route->from),
+                 mli_report_device(r, route->to));
+    }
+}
+
+/* Writes the ledger's bytes on a physical device as " (weights 40 GiB, ..., untagged 1 GiB)". */
+static void mli_text_phys_self(mli_report *r, const mli_phys_line *line) {
+    uint64_t left = line->self - line->untagged;
+    size_t i, shown = 0;
+    if (!left) return;
+    for (i = 0; i < r->tag_lines && shown < 6; i++) {
+        const mli_tag_line *tag = &r->top_tag[i];
+        if (tag->phys != line || !mli_dev_uses_capacity(r->lord, tag->dev)) continue;
+        if (!tag->stat.allocated) break;
+        mli_putf(r->o, shown++ ? ", %s %jo" : " (%s %jo", tag->stat.tag, tag->stat.allocated);
+        mli_take_off(&left, tag->stat.allocated);
+    }
+    if (left) mli_putf(r->o, shown ? ", other tags %jo" : " (other tags %jo", left);
+    if (line->untagged) mli_putf(r->o, ", untagged %jo", line->untagged);
+    mli_put_str(r->o, ")");
+}
+
+/* Writes the balance of a physical device as "cuda:0: total 80 GiB = free 20 GiB + self 50 GiB
+   (weights 40 GiB, ...) + context 500 MiB + unaccounted 9.5 GiB", and a line of the other processes
+   there. */
+static void mli_text_phys_sum(mli_report *r, const mli_phys_line *line) {
+    memlord_capacity sample;
+    if (line->total == UINT64_MAX) return;
+    mli_putf(r->o, "%i: total %jo = free %jo + self %jo", mli_device_code(line->of.device),
+             line->total, line->free, line->self);
+    mli_text_phys_self(r, line);
+    if (line->context != UINT64_MAX) mli_putf(r->o, " + context %jo", line->context);
+    if (line->neighbours != UINT64_MAX) mli_putf(r->o, " + neighbours %jo", line->neighbours);
+    if (line->unaccounted < 0)
+        mli_putf(r->o, " - unaccounted %jo (less is in use than these hold)\n",
+                 (uint64_t)0 - (uint64_t)line->unaccounted);
+    else
+        mli_putf(r->o, " + unaccounted %jo\n", (uint64_t)line->unaccounted);
+    sample = mli_phys_sample_of(line->phys);
+    if (!sample.others[0].pid) return;
+    mli_putf(r->o, "%i", mli_device_code(line->of.device));
+    mli_put_others(r->lord, r->o, ": others:", &sample, MEMLORD_OTHERS);
+    mli_put_str(r->o, "\n");
+}
+
+/* Writes the modules of return addresses, so that these can be named later and elsewhere. */
+static MLI_COLD void mli_text_modules(const mli_report *r) {
+    const mli_module *m = (mli_module *)mli_ptr_load_acquire(&r->lord->sites.modules);
+    uint32_t left = MLI_TOP_SITES;
+    if (!m) return;
+    mli_putf(r->o, "\n%-40s  module of return addresses\n", "build id");
+    for (; m && left; m = m->next, left--)
+        mli_putf(r->o, "%-40s  %s\n", m->build_id[0] ? m->build_id : "none", m->image.path);
+    if (m) mli_putf(r->o, "... and %ju\n", (uint64_t)m->number);
+}
+
+static MLI_COLD void mli_text_full(mli_report *r) {
+    uint32_t i;
+    size_t k;
+    mli_put_str(r->o, "\n---- in full ----\n");
+    if (r->devices > MLI_FIRST_DEVICES) mli_text_devices(r, r->devices);
+    if (r->phys_count > MLI_FIRST_PHYS) mli_text_phys_all(r, r->phys_count);
+    mli_put_str(r->o, "\n");
+    for (k = 0; k < r->phys_count; k++) mli_text_phys_sum(r, &r->phys[k]);
+    for (i = 0; i < r->devices; i++) {
+        mli_text_holders(r, i + 1);
+        mli_text_trouble(r, i);
+        mli_text_pool(r, i);
+        mli_text_rates(r, i);
+        mli_text_ages(r, i);
+        if (r->devices > 1) mli_text_anomalies(r, r->o, "anomalies and drops, ", i + 1);
+    }
+    mli_text_anomalies(r, r->o, "anomalies and drops, ", 0);
+    mli_text_snapshots(r);
+    mli_text_scopes(r);
+    mli_text_leaks(r);
+    mli_text_routes(r);
+    mli_text_accounts(r);
+    if (r->tag_rows > MLI_FIRST_TAGS) mli_text_tags(r, MLI_TOP_TAGS);
+    if (r->sites > MLI_FIRST_SITES) mli_text_sites(r, MLI_TOP_SITES);
+    if (r->blocks > MLI_FIRST_BLOCKS || r->has_parts) mli_text_blocks(r, 20, 1);
+    mli_text_modules(r);
+}
+
+/* The labels are no name: they are not cut. */
+static MLI_COLD void mli_text_labels(mli_report *r) {
+    const char *labels = mli_labels(r->lord);
+    r->out.name_max = 0;
+    if (labels) mli_putf(r->o, "labels: %s\n", labels);
+    r->out.name_max = MLI_TEXT_NAME;
+}
+
+MLI_PRIVATE MLI_COLD void mli_text(mli_report *r) {
+    r->cpu.root = r->lord->room.cpu.root;
+    r->resident = mli_cpu_resident(&r->cpu);
+    mli_putf(r->o, "MemLord " MEMLORD_VERSION "  pid %ju  up ", mli_pid());
+    mli_put_fixed(r->o, r->uptime / 100000000u, 1);
+    mli_putf(r->o, " s  its own memory %jo", mli_u64_load(&r->lord->memory.own_bytes));
+    if (r->total.peak_error)
+        mli_putf(r->o, "  peaks low by at most %jo", r->total.peak_error);
+    mli_put_str(r->o, "\n");
+    mli_text_verdicts(r);
+    mli_text_labels(r);
+    if (!r->devices) {
+        mli_put_str(r->o, "nothing recorded\n");
+        return;
+    }
+    mli_text_devices(r, MLI_FIRST_DEVICES);
+    mli_text_bar(r);
+    mli_text_phys_all(r, MLI_FIRST_PHYS);
+    mli_text_tags(r, MLI_FIRST_TAGS);
+    mli_text_sites(r, MLI_FIRST_SITES);
+    mli_text_stacks(r);
+    mli_text_blocks(r, MLI_FIRST_BLOCKS, 0);
+    mli_text_full(r);
+}
+
 /* ------------------------------------------------------------------------ src/reports/html.h -- */
 
-/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/text,
-   reports/json and reports/page. Locks: none. */
+/* Writes HTML: the page with the JSON report in it. Owns no state. May use reports/verdicts,
+   reports/text, reports/json and reports/page. Locks: none. */
 
 #if !defined(MEMLORD_NO_PAGE)
 MLI_PRIVATE MLI_COLD void mli_html(mli_report *r);
@@ -26421,10 +26442,9 @@ static MLI_COLD void mli_prom_holders(mli_prom_writer *w) {
    offset of its count in a route. */
 static MLI_COLD void mli_prom_routes(mli_prom_writer *w, const char *name, const char *help,
                                      size_t at) {
-    const mli_route *route = (const mli_route *)mli_ptr_load_acquire(&w->x.lord->blocks.routes);
+    const mli_route *route = NULL;
     int samples = 0;
-    for (; route; route = route->next) {
-        if (!mli_route_used(route)) continue;
+    while ((route = mli_route_next(w->x.lord, route)) != NULL) {
         if (!samples++) mli_prom_head(w->x.o, name, help);
         mli_putf(w->x.o, "memlord_%s{from=\"%i\",to=\"%i\"", name,
                  mli_report_device(w->x.r, route->from), mli_report_device(w->x.r, route->to));

@@ -3,7 +3,7 @@
 #include "base/text.h"
 #include "base/memory.h"
 #include "reports/capture.h"
-#include "reports/text.h"
+#include "reports/verdicts.h"
 #include "reports/export.h"
 #include "reports/ring.h"
 

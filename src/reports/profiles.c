@@ -10,7 +10,7 @@
 #include "books/stacks.h"
 #include "services/stats.h"
 #include "reports/capture.h"
-#include "reports/text.h"
+#include "reports/verdicts.h"
 #include "reports/export.h"
 #include "reports/shares.h"
 

@@ -11,7 +11,7 @@
 #include "books/map.h"
 #include "services/scopes.h"
 #include "services/snapshots.h"
-#include "reports/text.h"
+#include "reports/verdicts.h"
 #include "reports/json.h"
 #include "reports/export.h"
 #include "reports/ring.h"
