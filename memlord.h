@@ -21750,10 +21750,29 @@ MLI_PRIVATE memlord_capacity mli_phys_sample_of(mli_phys *phys) {
     return sample;
 }
 
+/* Fills in what the sample of a physical device tells. Requires: the capacity is known; line->self
+   is filled in. */
+static void mli_phys_line_sample(const memlord_capacity *sample, uint64_t neighbours,
+                                 mli_phys_line *line) {
+    uint64_t mine = mli_add_saturated(line->self, sample->context);
+    if (sample->process > mine) mine = sample->process;
+    line->total = sample->total;
+    line->used = sample->used;
+    line->free = sample->total > sample->used ? sample->total - sample->used : 0;
+    if (sample->process) {
+        line->process = sample->process;
+        line->rest = mine - line->self;
+    }
+    line->others = sample->used > mine ? sample->used - mine : 0;
+    if (sample->context) line->context = sample->context;
+    line->unaccounted = (int64_t)(sample->total - line->free - line->self - sample->context -
+                                  neighbours);
+    line->fullness = (uint64_t)(mli_used_percent(sample) * 1e6) + 1;
+}
 /* Captures a physical device. Splits its used bytes into the ledger's, the rest of this process,
    and the others'. What the ledger's devices grew by since the sample is this process's. */
 static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *line) {
-    uint64_t now = mli_ledger_now(r->lord), mine, sampled, neighbours, held;
+    uint64_t now = mli_ledger_now(r->lord), sampled, neighbours, held;
     memlord_capacity sample;
     int64_t process;
     uint32_t i;
@@ -21779,21 +21798,8 @@ static void mli_phys_line_fill(mli_report *r, mli_phys *phys, mli_phys_line *lin
     line->untagged = line->self;
     if (neighbours) line->neighbours = neighbours;
     if (!sample.known) return;
-    mine = mli_add_saturated(line->self, sample.context);
-    if (sample.process > mine) mine = sample.process;
-    line->total = sample.total;
-    line->used = sample.used;
-    line->free = sample.total > sample.used ? sample.total - sample.used : 0;
     line->age = now > sampled ? now - sampled : 0;
-    if (sample.process) {
-        line->process = sample.process;
-        line->rest = mine - line->self;
-    }
-    line->others = sample.used > mine ? sample.used - mine : 0;
-    if (sample.context) line->context = sample.context;
-    line->unaccounted = (int64_t)(sample.total - line->free - line->self - sample.context -
-                                  neighbours);
-    line->fullness = (uint64_t)(mli_used_percent(&sample) * 1e6) + 1;
+    mli_phys_line_sample(&sample, neighbours, line);
 }
 /* Captures each physical device with a known capacity or a limit, the fullest first; those of an
    unknown capacity come last. */
@@ -22202,20 +22208,26 @@ MLI_PRIVATE const memlord_site *mli_frame_site(const mli_export *x, uint32_t fra
     return mli_site_display(x->lord, mli_stack_frame_at(x->lord, frame - first));
 }
 
+static MLI_COLD void mli_frame_name_site(const mli_export *x, uint32_t frame,
+                                         const memlord_site *site, mli_frame_name *f) {
+    const mli_site_record *record = mli_site_record_of(x->lord, site);
+    f->file = site->file;
+    f->line = mli_site_line(site);
+    if (record) {
+        f->module = record->where;
+        f->offset = record->offset;
+    }
+    if (frame <= x->sites) f->dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
+    if (site->function[0] || site->file[0])
+        f->name = site->function[0] ? site->function : site->file;
+}
 MLI_PRIVATE MLI_COLD mli_frame_name mli_frame_name_of(const mli_export *x, uint32_t frame) {
     static const char *const kinds[] = {"(unknown)", "(arena)", "(no longer live)"};
     const memlord_site *site = mli_frame_site(x, frame);
     mli_frame_name f = {kinds[0], "", NULL, 0, 0, 0, 0};
     uint32_t fixed = frame - x->sites - 1;
     if (site) {
-        const mli_site_record *record = mli_site_record_of(x->lord, site);
-        f.file = site->file;
-        f.line = mli_site_line(site);
-        f.module = record ? record->where : NULL;
-        f.offset = record ? record->offset : 0;
-        if (frame <= x->sites) f.dev = mli_row_at(x->lord, MLI_BOOK_SITE, frame)->dev;
-        if (site->function[0] || site->file[0])
-            f.name = site->function[0] ? site->function : site->file;
+        mli_frame_name_site(x, frame, site, &f);
     } else if (fixed < x->devices * MLI_FRAME_KINDS) {
         f.name = kinds[fixed % MLI_FRAME_KINDS];
         f.dev = fixed / MLI_FRAME_KINDS + 1;
@@ -22940,11 +22952,22 @@ static void mli_json_strings(mli_report *r) {
     mli_put_str(r->o, "]");
 }
 
+static void mli_json_event_storage(mli_report *r, uint64_t storage) {
+    const uint64_t low = storage & UINT64_MAX >> 12;
+    if (!storage) {
+        mli_put_str(r->o, "0,");
+    } else if (r->brief) {
+        mli_jsonf(r->o, "%jd,", (int64_t)(low - r->last[1]));
+        r->last[1] = low;
+    } else {
+        mli_jsonf(r->o, "'%jx',", storage);
+    }
+}
 /* Writes an event. A brief one has its time and the low 52 bits of its storage, which a reader of
    JSON does not round, as differences to the event before. One of a scope has only its kind, thread
    and scope. */
 static void mli_json_event(mli_report *r, const mli_event_copy *e) {
-    const uint64_t time = mli_since_ns(&r->scale, e->stamp), low52 = UINT64_MAX >> 12;
+    const uint64_t time = mli_since_ns(&r->scale, e->stamp);
     uint64_t site = e->where & MLI_SITE_ROWS_MAX;
     uint64_t tag = e->where >> 20 & MLI_TAG_ROWS_MAX;
     uint32_t kind = mli_event_kind(e->what);
@@ -22957,14 +22980,7 @@ static void mli_json_event(mli_report *r, const mli_event_copy *e) {
         return;
     }
     mli_jsonf(r->o, ",%jd,", (int64_t)mli_event_dev(e->what) - 1);
-    if (!e->storage || named) {
-        mli_put_str(r->o, "0,");
-    } else if (r->brief) {
-        mli_jsonf(r->o, "%jd,", (int64_t)((e->storage & low52) - r->last[1]));
-        r->last[1] = e->storage & low52;
-    } else {
-        mli_jsonf(r->o, "'%jx',", e->storage);
-    }
+    mli_json_event_storage(r, named ? 0 : e->storage);
     mli_jsonf(r->o, "%ju,%ju,", MLI_BYTES(e->what), site <= r->site_rows ? site : 0);
     if (named)
         mli_put_json(r->o, (const char *)(uintptr_t)e->storage);
@@ -23727,8 +23743,8 @@ static const char mli_html_tail[][3619] = {
 
 /* -------------------------------------------------------------------- src/reports/verdicts.h -- */
 
-/* Says in text what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture.
-   Locks: none. */
+/* Says what is wrong: verdicts, anomalies and drops. Owns no state. May use reports/capture. Locks:
+   none. */
 
 #define MLI_TEXT_NAME 60
 #define MLI_FIRST_DEVICES 4 /* of a verdict, and in the first list of devices */
@@ -23904,6 +23920,18 @@ static int mli_report_top_site(mli_report *r, uint32_t dev, memlord_site_stat *o
     }
     return out->live_bytes != 0;
 }
+/* Returns 1 if the largest holder of a device by tag is worth a word: an arena, or bytes that a tag
+   has or could have. */
+static int mli_holder_tells(const mli_report *r, const mli_holder_list *list) {
+    if (!list->count) return 0;
+    return list->count > 1 || list->at[0].kind == MLI_HOLDER_ARENA || r->tags != 0;
+}
+/* Writes "tag weights 90 %". */
+static MLI_COLD void mli_text_holder(mli_report *r, const mli_holder *holder, uint64_t live) {
+    if (holder->kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
+    mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, holder);
+    mli_putf(r->o, " %g", mli_text_share(holder->bytes, live));
+}
 /* Writes "biggest holder, cuda:0: tag weights 90 %, site load loader.c:10 79 % of 2.55 GiB". The
    tag and the site may be of different blocks, so each has its own share. In place of a tag stands
    "untagged" or "arenas", if these hold more; not "untagged" where nothing else could. */
@@ -23914,21 +23942,17 @@ static MLI_COLD void mli_text_verdict_holders(mli_report *r) {
         const uint64_t live = r->stat[dev - 1].allocated;
         mli_holder_list list;
         memlord_site_stat site;
-        int arena, holders, sites = mli_report_top_site(r, dev, &site);
+        int tells, sites = mli_report_top_site(r, dev, &site);
         mli_holders_list(r->lord, NULL, dev, MLI_BOOK_TAG, &list);
-        arena = list.count && list.at[0].kind == MLI_HOLDER_ARENA;
-        holders = list.count > 1 || arena || (list.count && r->tags);
-        if (arena && site.site == &mli_arena_site) sites = 0; /* told already */
-        if (!live || !(holders || sites) ||
+        tells = mli_holder_tells(r, &list);
+        if (tells && list.at[0].kind == MLI_HOLDER_ARENA && site.site == &mli_arena_site)
+            sites = 0; /* told already */
+        if (!live || !(tells || sites) ||
             !mli_text_verdict(r, &parts, "biggest holder", mli_report_device(r, dev)))
             continue;
-        if (holders) {
-            if (list.at[0].kind == MLI_HOLDER_NAMED) mli_put_str(r->o, "tag ");
-            mli_put_holder(r->lord, r->o, MLI_BOOK_TAG, &list.at[0]);
-            mli_putf(r->o, " %g", mli_text_share(list.at[0].bytes, live));
-        }
+        if (tells) mli_text_holder(r, &list.at[0], live);
         if (sites)
-            mli_putf(r->o, holders ? ", site %p %g" : "site %p %g", (const void *)site.site,
+            mli_putf(r->o, tells ? ", site %p %g" : "site %p %g", (const void *)site.site,
                      mli_text_share(site.live_bytes, live));
         mli_putf(r->o, " of %jo", live);
     }
@@ -24321,6 +24345,16 @@ static void mli_text_parts(mli_report *r, const memlord_block_info *b) {
         mli_putf(r->o, "          ... and %ju more parts, %jo in all\n", count - n, bytes);
 }
 
+static void mli_text_block(mli_report *r, const memlord_block_info *b) {
+    mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
+             b->storage);
+    if (b->tag) mli_putf(r->o, " [%s]", b->tag);
+    mli_text_meta(r->o, &b->meta);
+    if (b->scope) mli_putf(r->o, " in %s", b->scope);
+    if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
+    if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
+    mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
+}
 static void mli_text_blocks(mli_report *r, size_t most, int parts) {
     size_t i, shown = r->blocks < most ? r->blocks : most;
     uint64_t sum = 0;
@@ -24329,16 +24363,8 @@ static void mli_text_blocks(mli_report *r, size_t most, int parts) {
     mli_putf(r->o, "\n       bytes    refs  largest blocks: %ju of %ju, %jo\n",
              (uint64_t)shown, r->total.live_blocks, sum);
     for (i = 0; i < shown; i++) {
-        const memlord_block_info *b = &r->block[i];
-        mli_putf(r->o, "%12jo%8ju  %i %jx", b->bytes, b->refs, mli_device_code(b->device),
-                 b->storage);
-        if (b->tag) mli_putf(r->o, " [%s]", b->tag);
-        mli_text_meta(r->o, &b->meta);
-        if (b->scope) mli_putf(r->o, " in %s", b->scope);
-        if (b->stream) mli_putf(r->o, " on stream %jx", b->stream);
-        if (b->site) mli_putf(r->o, "  %p", (const void *)b->site);
-        mli_put_str(r->o, b->pending ? " (pending)\n" : "\n");
-        if (parts) mli_text_parts(r, b);
+        mli_text_block(r, &r->block[i]);
+        if (parts) mli_text_parts(r, &r->block[i]);
     }
 }
 
@@ -25277,17 +25303,27 @@ static mli_portion *mli_portion_site(const mli_shares *t, const mli_portion *s, 
     key.allocs = 1;
     return mli_portion_find(t->at, t->cap, &key);
 }
-/* Divides a number over the shares of a whole in proportion to their rest; `all`: to their value,
-   in place of it. A share of no block has no bytes. */
+/* Returns what the part of a share in its whole is in proportion to: its rest; `all`: its value. */
+static double mli_portion_weight(const mli_portion *s, int m, int all) {
+    return all ? (double)s->value[m] : s->rest[m];
+}
+static double mli_portion_weights(const mli_shares *t, const mli_portion *whole, int m, int all) {
+    double sum = 0;
+    const mli_portion *s;
+    for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s))
+        sum += mli_portion_weight(s, m, all);
+    return sum;
+}
+/* Divides a number over the shares of a whole by their weights. `all`: it takes the place of their
+   value. A share of no block has no bytes. */
 static MLI_COLD void mli_portion_divide(const mli_shares *t, const mli_portion *whole, int m,
                                         int64_t number, int all) {
-    double parts = 0, part = 0;
+    const double parts = mli_portion_weights(t, whole, m, all);
+    double part = 0;
     int64_t upto, given = 0;
-    mli_portion *s;
-    for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s))
-        parts += all ? (double)s->value[m] : s->rest[m];
-    for (s = mli_portion_next(t, whole); s && parts > 0; s = mli_portion_next(t, s), given = upto) {
-        part += all ? (double)s->value[m] : s->rest[m];
+    mli_portion *s = parts > 0 ? mli_portion_next(t, whole) : NULL;
+    for (; s; s = mli_portion_next(t, s), given = upto) {
+        part += mli_portion_weight(s, m, all);
         upto = s->next ? (int64_t)((double)number * (part / parts)) : number;
         if (upto > number) upto = number;
         if (!m && upto == given) s->rest[1] = 0;
@@ -25383,26 +25419,28 @@ static MLI_COLD void mli_portion_clamp(mli_shares *t, mli_portion *s) {
    which no block was picked. */
 #define MLI_PORTION_MOST 4
 
+/* Gives `number` of what a whole has left to its stacks; the others stay with it. Has more been
+   taken than the whole has, the stacks get all of it. */
+static MLI_COLD void mli_portion_give(const mli_shares *t, mli_portion *whole, int m, int64_t left,
+                                      int64_t number, double rest) {
+    if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
+    if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
+    whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
+}
 /* Divides a whole; what no stack gets stays. Bytes go with their blocks. */
 static MLI_COLD void mli_portion_divide_whole(mli_shares *t, mli_portion *whole) {
-    int64_t blocks = 0, given = 0;
-    int m;
+    int64_t blocks, bytes, given, number;
+    double rest;
     if (whole->node || !whole->frame) return;
-    for (m = 0; m < 2; m++) {
-        const int64_t left = whole->value[m] - mli_portion_sum(t, whole, m);
-        int64_t number = left;
-        double rest = 0;
-        const mli_portion *s;
-        for (s = mli_portion_next(t, whole); s; s = mli_portion_next(t, s)) rest += s->rest[m];
-        if (m) number = blocks > 0 ? (int64_t)((double)left * (double)given / (double)blocks) : 0;
-        if (!m && rest * MLI_PORTION_MOST < (double)left)
-            number = (int64_t)(rest * MLI_PORTION_MOST);
-        if (left < 0) mli_portion_divide(t, whole, m, whole->value[m], 1);
-        if (left > 0 && rest > 0) mli_portion_divide(t, whole, m, number, 0);
-        whole->value[m] = left < 0 ? 0 : rest > 0 ? left - number : left;
-        if (!m) blocks = left;
-        if (!m) given = left - whole->value[0];
-    }
+    blocks = number = whole->value[0] - mli_portion_sum(t, whole, 0);
+    rest = mli_portion_weights(t, whole, 0, 0);
+    if (rest * MLI_PORTION_MOST < (double)blocks) number = (int64_t)(rest * MLI_PORTION_MOST);
+    mli_portion_give(t, whole, 0, blocks, number, rest);
+    given = blocks - whole->value[0];
+    bytes = whole->value[1] - mli_portion_sum(t, whole, 1);
+    rest = mli_portion_weights(t, whole, 1, 0);
+    number = blocks > 0 ? (int64_t)((double)bytes * (double)given / (double)blocks) : 0;
+    mli_portion_give(t, whole, 1, bytes, number, rest);
 }
 
 MLI_PRIVATE MLI_COLD void mli_shares_make(mli_export *x, mli_shares *t) {
@@ -25991,31 +26029,38 @@ static uint32_t mli_heap_traces_count(const mli_export *x) {
     return mli_frame_of_place(x, 0) + x->nodes;
 }
 
+/* Writes the names of a frame, its instruction pointer and, if it is in no stack, its trace.
+   *strings: so far. */
+static MLI_COLD void mli_heap_frame(const mli_export *x, uint32_t frame, uint64_t modules,
+                                    uint64_t *strings) {
+    const mli_frame_name f = mli_frame_name_of(x, frame);
+    const uint64_t name = ++*strings, file = f.file[0] ? ++*strings : 0;
+    uint64_t place[] = {0x1000 + 16 * (uint64_t)frame, f.dev, name, file, f.line};
+    if (!f.dev && f.module) place[1] = x->devices + modules - f.module->number + 1;
+    mli_putf(x->o, "s %s\n", f.name);
+    if (file) mli_putf(x->o, "s %s\n", f.file);
+    mli_heap_line(x->o, "i", place, 5);
+    if (frame <= mli_frame_of_place(x, 0)) mli_heap_line2(x->o, "t", frame, f.caller);
+}
 /* Writes the names of devices, modules and frames, and the traces of frames and nodes. A site in a
    scope gets the next trace when it is first written. Each frame has an instruction pointer of its
    own. */
 static MLI_COLD void mli_heap_traces(mli_heap_writer *w) {
-    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&w->x.lord->sites.modules), *m;
-    uint64_t strings = w->x.devices + (last ? last->number : 0);
+    const mli_export *x = &w->x;
+    const mli_module *last = (mli_module *)mli_ptr_load_acquire(&x->lord->sites.modules), *m;
+    const uint64_t modules = last ? last->number : 0;
+    uint64_t strings = x->devices + modules;
     uint32_t i;
-    for (i = 1; i <= w->x.devices; i++) mli_putf(w->x.o, "s %i\n", mli_report_device(w->x.r, i));
-    for (m = last; m; m = m->next) mli_putf(w->x.o, "s %s\n", m->image.path);
-    for (i = 1; i <= mli_frame_count(&w->x) && !w->x.o->failed; i++) {
-        const mli_frame_name f = mli_frame_name_of(&w->x, i);
-        const uint64_t name = ++strings, file = f.file[0] ? ++strings : 0;
-        uint64_t place[] = {0x1000 + 16 * (uint64_t)i, f.dev, name, file, f.line};
-        if (!f.dev && f.module) place[1] = w->x.devices + last->number - f.module->number + 1;
-        mli_putf(w->x.o, "s %s\n", f.name);
-        if (file) mli_putf(w->x.o, "s %s\n", f.file);
-        mli_heap_line(w->x.o, "i", place, 5);
-        if (i <= mli_frame_of_place(&w->x, 0)) mli_heap_line2(w->x.o, "t", i, f.caller);
+    for (i = 1; i <= x->devices; i++) mli_putf(x->o, "s %i\n", mli_report_device(x->r, i));
+    for (m = last; m; m = m->next) mli_putf(x->o, "s %s\n", m->image.path);
+    for (i = 1; i <= mli_frame_count(x) && !x->o->failed; i++)
+        mli_heap_frame(x, i, modules, &strings);
+    for (i = 1; i <= x->nodes && !x->o->failed; i++) {
+        const mli_stack_node *node = mli_stack_node_at(x->lord, i);
+        mli_heap_line2(x->o, "t", mli_frame_of_place(x, node->site->frame),
+                       mli_heap_trace(x, node->parent, 0));
     }
-    for (i = 1; i <= w->x.nodes && !w->x.o->failed; i++) {
-        const mli_stack_node *node = mli_stack_node_at(w->x.lord, i);
-        mli_heap_line2(w->x.o, "t", mli_frame_of_place(&w->x, node->site->frame),
-                       mli_heap_trace(&w->x, node->parent, 0));
-    }
-    w->traces = mli_heap_traces_count(&w->x);
+    w->traces = mli_heap_traces_count(x);
 }
 
 /* Writes the description of an allocation; returns its number. */
@@ -26064,32 +26109,40 @@ static MLI_COLD void mli_heap_allocs(void *writer, const mli_live_block *of, uin
     sum->allocs += allocs;
     sum->bytes += bytes;
 }
-/* Turns the sums of each trace into those of its freed allocations, and counts the calls. */
+/* Turns the sums of a trace into those of its freed allocations. */
+static void mli_heap_settle_one(mli_heap_sum *sum) {
+    if (sum->live > sum->allocs) {
+        sum->older[0] = sum->older[1] = sum->live - sum->allocs;
+        sum->live = sum->allocs;
+    }
+    sum->allocs -= sum->live;
+    mli_take_off(&sum->bytes, sum->live_bytes);
+}
+/* Scales the number of a trace's freed allocations down, to 1 at least. */
+static void mli_heap_shrink(mli_heap_sum *sum, double scale) {
+    uint64_t n = (uint64_t)((double)sum->allocs * scale);
+    if (!sum->allocs) return;
+    if (!n) n = 1;
+    sum->bytes = sum->bytes / sum->allocs * n;
+    sum->allocs = n;
+}
+/* Turns the sums of all traces into those of freed allocations, and counts the calls. */
 static MLI_COLD void mli_heap_settle(mli_heap_writer *w) {
+    const uint32_t n = mli_heap_traces_count(&w->x);
     uint64_t freed = 0, calls = 0;
-    double scale = 1;
     uint32_t i;
-    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
-        mli_heap_sum *sum = w->sum + i;
-        if (sum->live > sum->allocs) {
-            sum->older[0] = sum->older[1] = sum->live - sum->allocs;
-            sum->live = sum->allocs;
-        }
-        sum->allocs -= sum->live;
-        mli_take_off(&sum->bytes, sum->live_bytes);
-        calls = mli_add_saturated(calls, sum->live);
-        freed = mli_add_saturated(freed, sum->allocs);
+    for (i = 1; i <= n; i++) {
+        mli_heap_settle_one(&w->sum[i]);
+        calls = mli_add_saturated(calls, w->sum[i].live);
+        freed = mli_add_saturated(freed, w->sum[i].allocs);
     }
-    if (freed > MLI_HEAP_FREED_SIZE) scale = MLI_HEAP_FREED_SIZE / (double)freed;
     w->calls = calls;
-    for (i = 1; i <= mli_heap_traces_count(&w->x); i++) {
-        mli_heap_sum *sum = w->sum + i;
-        const uint64_t n = (uint64_t)((double)sum->allocs * scale);
-        if (sum->allocs && scale < 1) sum->bytes = sum->bytes / sum->allocs * (n ? n : 1);
-        if (sum->allocs) sum->allocs = n ? n : 1;
-        w->calls += sum->allocs;
+    for (i = 1; i <= n; i++) {
+        if (freed > MLI_HEAP_FREED_SIZE)
+            mli_heap_shrink(&w->sum[i], MLI_HEAP_FREED_SIZE / (double)freed);
+        w->calls += w->sum[i].allocs;
     }
-    if (scale < 1)
+    if (freed > MLI_HEAP_FREED_SIZE)
         mli_putf(w->x.o, "# calls: %ju of %ju\n", w->calls, mli_add_saturated(calls, freed));
 }
 
