@@ -36,7 +36,7 @@ MLI_PRIVATE mli_row_delta mli_delta_close(uint32_t dev, uint64_t word2, uint64_t
 /* Makes the cells that n deltas count on. Requires: not inside, where nothing may be allocated. */
 MLI_PRIVATE void mli_cells_make(memlord *lord, mli_thread *t, const mli_row_delta *d, unsigned n);
 
-/* Counts a free at the site that made it, wherever the block was allocated. Requires: not
+/* Counts a free at the site that called free, wherever the block was allocated. Requires: not
    inside. */
 MLI_PRIVATE void mli_count_site_free(memlord *lord, mli_thread *t, uint32_t dev,
                                      const memlord_site *site, uint64_t bytes);
@@ -93,8 +93,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_short_of(memlord *lord, mli_thread *t, m
                                                  uint64_t key, int ends);
 
 /* Begins a call on a block that is on the map: checks the device and the storage, and gets the
-   thread record. *t NULL: the caller returns the result; it is OK on no ledger, and from within the
-   ledger's own allocator call. */
+   thread record. If *t is NULL, the caller returns the result. That is OK without a ledger, and
+   from within the ledger's own allocator call. */
 MLI_PRIVATE memlord_result mli_key_begin(memlord *lord, memlord_device d, uint64_t key,
                                          mli_thread **t);
 
@@ -173,8 +173,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
 /* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
    inside. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
-/* Counts a move on the device it went to and on its route; without memory for a new route, on the
-   device alone. Requires: not inside. */
+/* Counts a move on the device that it went to and on its route. If there is no memory for a new
+   route, counts it on the device alone. Requires: not inside. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
 /* Makes room for a key: an insert that follows fails only if another thread takes the room. */

@@ -38,8 +38,8 @@ static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *hel
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* Returns 1 if a list of strings, which ends with an empty one, has one that is `name` up to a = or
-   its end. */
+/* Returns 1 if a label is in a list of strings; an empty string ends the list. A label is the text
+   before a =, or the whole string. */
 static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t n) {
     for (; *list; list += strlen(list) + 1)
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
@@ -73,7 +73,7 @@ static MLI_COLD void mli_prom_labels(mli_prom_writer *w) {
 }
 /* Writes text as a part of a label's value. */
 static void mli_prom_text(mli_out *o, const char *text) { mli_put_utf8(o, text, "\\\""); }
-/* Writes the labels of the ledger behind the first n labels of a sample, and a space. */
+/* Writes the labels of the ledger after the first n labels of a sample, and a space. */
 static MLI_COLD void mli_prom_labels_put(mli_prom_writer *w, int n) {
     const char *at;
     for (at = w->label; *at; at += strlen(at) + 1) {

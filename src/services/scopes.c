@@ -241,9 +241,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the second word of the
-   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this span's
-   peak; the span around takes the old high. */
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the second word of the
+   token that the scope was adopted by; 0: it was not adopted. Restarts the high of each cell, so
+   that it measures the peak of this span; the span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           uint64_t adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -422,9 +422,9 @@ MLI_PRIVATE MLI_COLD void mli_scope_sum(memlord *lord, const mli_scope_record *s
         for (i = 1; devices && i <= MEMLORD_MAX_DEVICES; i++)
             devices[i] += mli_u64_load(&s->devices[i]);
     }
-    out->ns.total = mli_span_ns(scale, (uint64_t)total);
-    out->ns.min = mli_span_ns(scale, (uint64_t)min);
-    out->ns.max = mli_span_ns(scale, (uint64_t)max);
+    out->ns.total = mli_stamps_ns(scale, (uint64_t)total);
+    out->ns.min = mli_stamps_ns(scale, (uint64_t)min);
+    out->ns.max = mli_stamps_ns(scale, (uint64_t)max);
 }
 
 MLI_PRIVATE MLI_COLD size_t mli_thread_scope_read(memlord *lord, const mli_thread_scope *s,

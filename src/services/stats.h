@@ -10,8 +10,8 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-/* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
-   of the ledger as a whole: records without room, and records that are no longer kept. */
+/* The columns of a device. First come its statistics, by their MLI_STAT_ numbers. Then come the
+   losses of the ledger as a whole: records without room, and records that are no longer kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -66,7 +66,7 @@ MLI_PRIVATE MLI_COLD size_t mli_sites_top(memlord *lord, memlord_device sel,
                                           memlord_site_order order, memlord_site_stat *out,
                                           size_t cap, int names);
 
-/* Computes the statistics of a tag. Returns the bytes that its peak may be low by. */
+/* Computes the statistics of a tag. Returns how many bytes its peak may be too low. */
 MLI_PRIVATE MLI_COLD uint64_t mli_tag_stat_fill(memlord *lord, uint32_t number,
                                                 memlord_tag_stat *out);
 
