@@ -4701,7 +4701,7 @@ enum {
 typedef struct mli_lock {
     mli_u32 locked;
 #if defined(MEMLORD_CHECK_LOCKS)
-    uint32_t rank;
+    mli_u32 rank; /* every ledger sets those of the process, to the same */
 #endif
 } mli_lock;
 
@@ -4814,7 +4814,7 @@ static uint32_t mli_ranks_held(uint32_t ranks) {
     return n;
 }
 MLI_PRIVATE void mli_rank_take(const mli_lock *lock) {
-    uint32_t rank = lock->rank;
+    uint32_t rank = mli_u32_load(&lock->rank);
     int two = mli_ranks.held[MLI_RANK_REGISTRY] ||
               (rank == MLI_RANK_SHARD && lock > mli_ranks.shard) ||
               (rank == MLI_RANK_PHYS && mli_ranks.held[MLI_RANK_COLD]);
@@ -4824,14 +4824,14 @@ MLI_PRIVATE void mli_rank_take(const mli_lock *lock) {
 }
 MLI_PRIVATE void mli_rank_drop(const mli_lock *lock) {
     MLI_REQUIRE(mli_lock_held(lock));
-    mli_ranks.held[lock->rank]--;
+    mli_ranks.held[mli_u32_load(&lock->rank)]--;
 }
 MLI_PRIVATE void mli_rank_inside(uint32_t inside) {
     MLI_REQUIRE(!inside || !mli_ranks_held(MLI_RANK_INSIDE));
     mli_ranks.held[MLI_RANK_INSIDE] = inside;
 }
 MLI_PRIVATE int mli_lock_held(const mli_lock *lock) {
-    return mli_ranks.held[lock->rank] && mli_u32_load(&lock->locked);
+    return mli_ranks.held[mli_u32_load(&lock->rank)] && mli_u32_load(&lock->locked);
 }
 MLI_PRIVATE int mli_rank_held(uint32_t rank) { return mli_ranks.held[rank] != 0; }
 MLI_PRIVATE int mli_none_held(void) { return !mli_ranks_held(MLI_RANKS); }
@@ -4839,7 +4839,7 @@ MLI_PRIVATE int mli_none_held_but_orphan(void) {
     return mli_ranks_held(MLI_RANKS) == mli_ranks.held[MLI_RANK_ORPHAN];
 }
 MLI_PRIVATE int mli_is_inside(void) { return mli_rank_held(MLI_RANK_INSIDE); }
-MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { lock->rank = rank; }
+MLI_PRIVATE void mli_lock_rank(mli_lock *lock, uint32_t rank) { mli_u32_store(&lock->rank, rank); }
 #else
 #endif
 MLI_PRIVATE MLI_COLD void mli_spin_wait(unsigned *n) {
@@ -6622,11 +6622,11 @@ MLI_PRIVATE void mli_thread_hook(uint64_t number);
 /* Returns the calling thread's record; NULL: the call must pass through. Every call that got one
    ends with mli_thread_put. */
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord);
+/* Gives back the orphan record. */
+MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord);
 /* Ends a call that mli_thread_get began. */
 static MLI_HOT void mli_thread_put(memlord *lord, mli_thread *t) {
-    if (MLI_LIKELY(!mli_is_orphan(lord, t))) return;
-    mli_self.orphaned = NULL;
-    mli_lock_drop(&lord->threads.orphan_lock);
+    if (MLI_UNLIKELY(mli_is_orphan(lord, t))) mli_orphan_put(lord);
 }
 
 /* Writes a requested report, unless another thread does or the caller is inside the host's
@@ -6847,6 +6847,10 @@ static MLI_COLD mli_thread *mli_thread_get_slow(memlord *lord) {
     return lord->threads.orphan;
 }
 
+MLI_PRIVATE MLI_COLD void mli_orphan_put(memlord *lord) {
+    mli_self.orphaned = NULL;
+    mli_lock_drop(&lord->threads.orphan_lock);
+}
 MLI_PRIVATE MLI_NOINLINE mli_thread *mli_thread_get(memlord *lord) {
     if (MLI_LIKELY(mli_self.generation == lord->generation))
         return mli_self.thread;
@@ -6892,7 +6896,7 @@ MLI_PRIVATE MLI_COLD int mli_helper_start(mli_helper *h, mli_u32 *wish, uint32_t
     uint32_t seen = MLI_HELPER_NONE;
     uint64_t generation;
     int bad = 1;
-    if (!MLI_THREADLESS) mli_stay_loaded(); /* first: a thread that stops a busy helper waits */
+    if (!MLI_THREADLESS) mli_stay_loaded(); /* while no other thread waits for this helper */
     if (!mli_u32_cas(&h->state, &seen, MLI_HELPER_BUSY))
         return seen == MLI_HELPER_FAILED ? -1 : 0;
     /* seq_cst, as the exchange that withdraws the wish: one of the two threads sees the other */
@@ -9586,8 +9590,8 @@ typedef struct mli_birth {
     uint32_t mark, scope; /* scope 0: none */
 } mli_birth;
 
-/* What a site is made from: the site of its file, function and line in the module that has it. A
-   line of a header that several files include is one site, but in each library another. */
+/* What a site is made from: a file, function and line, in the module that has them. If several
+   files include a header, a line of it is one site; but it is another site in each library. */
 typedef struct mli_site_origin {
     const memlord_site *planted;
     const void *module; /* by mli_module_of; NULL: not known */
@@ -10051,13 +10055,13 @@ MLI_PRIVATE MLI_COLD uint32_t mli_row_of(memlord *lord, int book, const void *id
    and the open tags of a thread. May use books/sites and books/names. Invariant: only the thread
    itself reads and writes its cache and its tags. Lock: cold, for new names and births. */
 
-enum {                              /* mli_cache_entry.salt >> 28: value; rest of the salt */
-    MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a row; the device */
-    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a row; the device */
-    MLI_CACHE_NAME,                 /* the kept copy of a host's tag; 0 */
-    MLI_CACHE_PLACE,                /* the site of a place, by its file; the line */
-    MLI_CACHE_SCOPE,                /* a thread scope, by its name; the parent scope */
-    MLI_CACHE_SCOPE_SITE            /* a thread scope, by a static record; the parent scope */
+enum { /* the kinds of mli_cache_entry: what it finds, and by which key and salt */
+    MLI_CACHE_SITE = MLI_BOOK_SITE, /* the cell of a site, by the site and the dev */
+    MLI_CACHE_TAG = MLI_BOOK_TAG,   /* the cell of a tag, by the tag and the dev */
+    MLI_CACHE_NAME,                 /* the kept copy of a host's tag, by the tag */
+    MLI_CACHE_PLACE,                /* the site of a place, by the file and the line */
+    MLI_CACHE_SCOPE,                /* a thread scope, by the name and the parent scope */
+    MLI_CACHE_SCOPE_SITE            /* a thread scope, by the static record and the parent scope */
 };
 static MLI_HOT uint32_t mli_cache_salt(int kind, uint32_t rest) {
     return (uint32_t)kind << 28 | rest;
@@ -10918,7 +10922,7 @@ static MLI_COLD uint32_t mli_stack_child_of(memlord *lord, uint32_t parent, cons
     return r == MEMLORD_OK ? n : 0;
 }
 
-/* Finds or adds the row of a stack on a device at a row of the sites. */
+/* Finds the row of a stack for a device and a row of the sites, or adds it. */
 static MLI_COLD memlord_result mli_stack_row_find_locked(memlord *lord, uint32_t leaf, uint32_t dev,
                                                          uint32_t site, uint32_t *number) {
     MLI_REQUIRE(mli_lock_held(&mli_process.cold_lock));
@@ -11184,8 +11188,8 @@ MLI_API size_t memlord_unwind_frame_pointers(void *user, void **frames, size_t c
 
 /* -- the stack of an alloc -- */
 
-/* Makes a row the one of the block that this call opens; 0, or without memory for it: counts the
-   stack as dropped. Ends with mli_stack_forget. */
+/* Sets the row of the stack of the block that this call opens. If the row is 0, or there is no
+   memory for the block, counts the stack as dropped. The call ends with mli_stack_forget. */
 static MLI_COLD void mli_stack_set(memlord *lord, uint32_t row, uint32_t dev, double scale) {
     MLI_REQUIRE(!mli_is_inside());
     mli_self.pick_row = row && mli_pick_reserve(lord) ? row : 0;
@@ -12673,8 +12677,8 @@ MLI_PRIVATE memlord_result mli_entry_attach(memlord *lord, mli_thread *t, mli_en
 /* Returns the route between two devices, and makes it on first use; NULL: no memory. Requires: not
    inside. */
 MLI_PRIVATE MLI_COLD mli_route *mli_route_of(memlord *lord, uint32_t from, uint32_t to);
-/* Counts a move on the device it went to and on its route; without memory for a new route, on the
-   device alone. Requires: not inside. */
+/* Counts a move on the device that it went to and on its route. If there is no memory for a new
+   route, counts it on the device alone. Requires: not inside. */
 MLI_PRIVATE MLI_COLD void mli_move_count(memlord *lord, uint32_t from, uint32_t to, uint64_t bytes);
 
 /* Makes room for a key: an insert that follows fails only if another thread takes the room. */
@@ -12847,7 +12851,7 @@ MLI_PRIVATE MLI_COLD memlord_result mli_drop_count(memlord *lord, memlord_result
     mli_stat_add(lord, dev, MLI_STAT_dropped_allocs, 1);
     mli_stat_add(lord, dev, MLI_STAT_dropped_bytes, bytes);
     mli_drop_expect(lord, d.type, key);
-    if (r == MEMLORD_E_NOMEM) /* the other one is logged as a refusal */
+    if (r == MEMLORD_E_NOMEM) /* MEMLORD_E_DEVICE is logged as a refusal */
         mli_drop_warn(lord, &lord->blocks.warned_alloc,
                       "[drop] no room to record an alloc: give the ledger's allocator more; "
                       "dropped_allocs has how many");
@@ -13386,9 +13390,9 @@ MLI_PRIVATE MLI_COLD memlord_result mli_reservation_open(memlord *lord, mli_phys
    MLI_TICKETS_MAX is detached. The orphan record takes none: its calls come from many threads. */
 MLI_PRIVATE void mli_ticket_attach(memlord *lord, mli_thread *t, memlord_ticket ticket);
 
-/* The bytes of an alloc that are in flight, as they may come off tickets. */
+/* The part of an alloc that may come off tickets. It is in flight while the alloc is recorded. */
 typedef struct mli_ticket_draw {
-    mli_phys *phys; /* NULL: none are */
+    mli_phys *phys; /* NULL: nothing comes off tickets */
     uint64_t bytes;
     memlord_ticket named; /* the only ticket they come off; 0: those of the thread */
 } mli_ticket_draw;
@@ -13697,7 +13701,8 @@ MLI_PRIVATE MLI_COLD void mli_cover_return(memlord *lord, mli_phys *phys, mli_co
     mli_lock_drop(&phys->lock);
 }
 
-/* Reserves what of the bytes is not covered. Returns 1 if it fits, 0 if not; -1: try again. */
+/* Reserves the part of the bytes that is not covered. Returns 1 if it fits, 0 if not; -1: try
+   again. */
 static MLI_COLD int mli_rest_reserve(memlord *lord, mli_phys *phys, uint64_t bytes,
                                      uint64_t covered, int patient) {
     if (covered && covered == bytes) return 1;
@@ -16052,8 +16057,8 @@ MLI_PRIVATE MLI_COLD void mli_bands_warn(memlord *lord, const memlord_band *band
 MLI_PRIVATE void mli_callbacks_enter(memlord *lord);
 MLI_PRIVATE void mli_callbacks_leave(memlord *lord);
 
-/* Replaces the strategy of exactly a selector by another, or by none (NULL), and returns the old
-   one; NULL: it had none. */
+/* Replaces the strategy that was set for this very selector, by another or (NULL) by none. Returns
+   the old one; NULL: there was none. */
 MLI_PRIVATE MLI_COLD mli_strategy *mli_strategy_swap(memlord *lord, memlord_device sel,
                                                      mli_strategy *fresh);
 /* Adds a callback to the list, behind those of its kind. Requires: its serial tells its kind. */
@@ -16127,8 +16132,8 @@ MLI_PRIVATE MLI_COLD const char *mli_band_error(const memlord_band *b) {
     return NULL;
 }
 
-/* Returns the index of the first band that covers a used percent or, while that is unknown (NaN),
-   of the first that covers 0 to 100; n: none does. */
+/* Returns the index of the first band that covers a used percent; n if none does. While the used
+   percent is unknown (NaN), returns the first band that covers all of 0 to 100. */
 static size_t mli_band_at(const memlord_band *bands, size_t n, double used) {
     size_t i;
     for (i = 0; i < n; i++) {
@@ -16333,8 +16338,9 @@ static uint64_t mli_edge_bytes(const mli_phys *phys, double edge) {
     return at + ((double)at * 100.0 / (double)phys->limit < edge);
 }
 
-/* Where used % is of the limit no sample changes it, but the live bytes: moves the marks of a
-   device to where they enter another band. `total`: the live bytes of the phys. */
+/* Moves the marks of a device to where they enter another band. Used % is of the limit here, so it
+   changes with the live bytes alone and not with a sample. `total` is the live bytes of the phys.
+   */
 static void mli_band_edges(const mli_phys *phys, const mli_strategy *s, uint64_t total,
                            mli_band_state *v) {
     uint64_t others = total > v->level.live ? total - v->level.live : 0;
@@ -16749,7 +16755,7 @@ MLI_API const memlord_band *memlord_strategy_default(size_t *n) {
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings; /* a futex: raised by requests to the slot's ledger, and by answers to it */
+        mli_u32 rings; /* a futex; requests to the ledger of the slot, and answers to it, raise it */
         uint32_t unused[15];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
@@ -17342,9 +17348,9 @@ static MLI_NOINLINE void mli_cell_high_restart(memlord *lord, uint32_t dev, mli_
     mli_u64_store(&cell->high, mli_u64_load(&cell->level));
 }
 
-/* Pushes a span: the thread enters the scope of a thread scope. `adopted`: the second word of the
-   token it was adopted by; 0: by none. Restarts each cell's high, so that it measures this span's
-   peak; the span around takes the old high. */
+/* Pushes a span: the thread enters the scope of a thread scope. `adopted` is the second word of the
+   token that the scope was adopted by; 0: it was not adopted. Restarts the high of each cell, so
+   that it measures the peak of this span; the span around keeps the old high. */
 static void mli_span_open(memlord *lord, mli_thread *t, mli_span *f, mli_thread_scope *stats,
                           uint64_t adopted) {
     uint32_t i, n = mli_row_count(lord, MLI_BOOK_DEVICE);
@@ -17701,8 +17707,8 @@ MLI_API memlord_result memlord_scope_device_time(memlord *lord, uint64_t scope, 
    under its lock; two rows may be of different moments, so a report sums every device once. Locks:
    cold for look-ups, phys, scopes and row, one at a time. */
 
-/* The columns of a device: its statistics by their MLI_STAT_ numbers. Behind them stand the losses
-   of the ledger as a whole: records without room, and records that are no longer kept. */
+/* The columns of a device. First come its statistics, by their MLI_STAT_ numbers. Then come the
+   losses of the ledger as a whole: records without room, and records that are no longer kept. */
 enum { MLI_KIND_LIVE, MLI_KIND_PEAK, MLI_KIND_COUNT, MLI_KIND_ANOMALY };
 enum { MLI_COLUMNS = (int)MLI_STAT_COUNT + (int)MLI_LOSS_COUNT };
 typedef struct mli_columns_row {
@@ -18362,7 +18368,8 @@ MLI_PRIVATE MLI_COLD memlord_result mli_phys_sample(memlord *lord, mli_phys *phy
 /* Replaces a source, waits until no other thread is in the old one, and forgets its samples. */
 MLI_PRIVATE void mli_capacity_reader_set(memlord *lord, int type, mli_capacity_reader source);
 
-/* Samples for a report, as for a reader, the phys of every known device. */
+/* Samples the phys of every known device for a report, as it is done for a reader of the capacity.
+   */
 MLI_PRIVATE MLI_COLD void mli_capacities_refresh(memlord *lord, int own);
 
 /* Reads the name of another process; "" if the system does not tell. Drivers number processes as
@@ -21896,7 +21903,7 @@ MLI_PRIVATE const memlord_site mli_arena_site = {"", "(arena)", 0};
 MLI_PRIVATE uint64_t mli_report_arena(const mli_report *r, uint32_t dev) {
     return mli_u64_load(&mli_device_record_at(r->lord, dev)->arena);
 }
-/* Captures the largest sites, with the balance of each arena as one more. */
+/* Captures the largest sites. The balance of each arena is listed as one more site. */
 static void mli_report_sites(mli_report *r) {
     uint32_t i;
     r->site_total = r->site_rows;
@@ -22972,9 +22979,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. A brief one has its time and the low 52 bits of its storage, which a reader of
-   JSON does not round, as differences to the event before. One of a scope has only its kind, thread
-   and scope. */
+/* Writes an event. In a brief one the time and the storage are differences to the event before; of
+   the storage only the low 52 bits count, which a reader of JSON does not round. An event of a
+   scope has only its kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);
@@ -25415,8 +25422,8 @@ static MLI_COLD void mli_portion_decide(mli_shares *t, mli_portion *s) {
         s->has_live = !mli_epoch(t->x->lord) &&
                       (double)s->value[0] >= s->rest[0] && (double)s->value[1] >= s->rest[1];
 }
-/* Take live blocks off the allocs of their site, which are then those that are freed, and put their
-   shares back. */
+/* The first takes the live blocks of a portion off the allocs of its site, which then has only
+   those that were freed. The second puts their shares back. */
 static MLI_COLD void mli_portion_live_off(mli_shares *t, mli_portion *s) {
     mli_portion *of = mli_portion_site(t, s, s->frame, s->node);
     int m;
@@ -26315,8 +26322,8 @@ static MLI_COLD void mli_prom_head(mli_out *o, const char *name, const char *hel
     mli_putf(o, "# HELP memlord_%s %s\n# TYPE memlord_%s %s\n", name, help, name,
              counter ? "counter" : "gauge");
 }
-/* Returns 1 if a list of strings, which ends with an empty one, has one that is `name` up to a = or
-   its end. */
+/* Returns 1 if a label is in a list of strings; an empty string ends the list. A label is the text
+   before a =, or the whole string. */
 static MLI_COLD int mli_prom_label_in(const char *list, const char *name, size_t n) {
     for (; *list; list += strlen(list) + 1)
         if (!strncmp(list, name, n) && (!list[n] || list[n] == '=')) return 1;
@@ -27298,8 +27305,8 @@ __attribute__((destructor(101))) static void mli_process_end(void) {
 
 /* --------------------------------------------------------------------- src/embed/lifecycle.c -- */
 
-/* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
-   every level. */
+/* Sets the logger. With MEMLORD_DEBUG both loggers that write to stderr write lines of every level,
+   in colours. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     const uint32_t debug = mli_hook_on(lord, MLI_HOOK_TRACE);

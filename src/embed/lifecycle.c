@@ -34,8 +34,8 @@
 #include "reports/capture.h"
 #include "embed/exit.h"
 
-/* Sets the logger. With MEMLORD_DEBUG the lines of both loggers on stderr are coloured, and of
-   every level. */
+/* Sets the logger. With MEMLORD_DEBUG both loggers that write to stderr write lines of every level,
+   in colours. */
 static MLI_COLD void mli_logger_use(memlord *lord, const memlord_logger *logger) {
     MLI_REQUIRE(mli_rank_held(MLI_RANK_LOG) || !lord->back);
     const uint32_t debug = mli_hook_on(lord, MLI_HOOK_TRACE);

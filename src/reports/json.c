@@ -579,9 +579,9 @@ static void mli_json_event_storage(mli_json_writer *w, uint64_t storage) {
         mli_jsonf(w->r->o, "'%jx',", storage);
     }
 }
-/* Writes an event. A brief one has its time and the low 52 bits of its storage, which a reader of
-   JSON does not round, as differences to the event before. One of a scope has only its kind, thread
-   and scope. */
+/* Writes an event. In a brief one the time and the storage are differences to the event before; of
+   the storage only the low 52 bits count, which a reader of JSON does not round. An event of a
+   scope has only its kind, thread and scope. */
 static void mli_json_event(mli_json_writer *w, const mli_event_copy *e) {
     const mli_report *r = w->r;
     const uint64_t time = mli_since_ns(&r->scale, e->stamp);

@@ -27,7 +27,7 @@
 typedef struct mli_page {
     mli_u64 magic, version, unused[6];
     struct {
-        mli_u32 rings; /* a futex: raised by requests to the slot's ledger, and by answers to it */
+        mli_u32 rings; /* a futex; requests to the ledger of the slot, and answers to it, raise it */
         uint32_t unused[15];
     } bells[MLI_PAGE_SLOTS];
     mli_u64 slots[MLI_PAGE_SLOTS][MLI_SLOT_WORDS];
