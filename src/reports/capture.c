@@ -488,12 +488,10 @@ static void mli_report_stacks(mli_report *r) {
     memlord_stack_stat *rest = &r->stack_rest;
     uint32_t i, rows = mli_stack_rows(r->lord);
     if (!r->lord->stacks.depth) return;
-    r->frames = mli_stack_frame_count(r->lord);
-    r->frame = (uint32_t *)mli_own_alloc(r->lord, (r->frames + 1) * sizeof *r->frame);
     r->stack = (mli_stack_line *)mli_own_alloc(r->lord, MLI_TOP_STACKS * sizeof *r->stack);
     r->stack_leak = (mli_stack_leak *)mli_own_alloc(r->lord, rows * sizeof *r->stack_leak);
     r->row_count = rows;
-    if (!r->stack || !r->frame || !r->stack_leak) {
+    if (!r->stack || !r->stack_leak) {
         r->result = MEMLORD_E_NOMEM;
         rows = 0;
     }
